@@ -1,0 +1,21 @@
+"""The exceptions a user of the workbench can meet."""
+
+
+class WorkbenchError(Exception):
+    """Base class: catch this to catch everything the workbench raises on purpose."""
+
+
+class LoadError(WorkbenchError, ValueError):
+    """A file is not what its loader expects; the message names file, place and remedy."""
+
+
+class TableError(WorkbenchError, ValueError):
+    """A frame does not fit its table; the message lists every misfit at once."""
+
+
+class DatasetError(WorkbenchError, LookupError):
+    """A data set is unknown, absent or does not match its checksum."""
+
+
+class PublishError(WorkbenchError):
+    """A notebook cannot be published; the message names notebook, cell and reason."""

@@ -1,0 +1,141 @@
+"""What a GPU kernel is for, told from its name by an ordered list of rules.
+
+The rules are data: ``kernel_kinds.csv`` beside this file, three columns. The first
+rule whose pattern is found in a name decides. Bring your own rules as a file of the
+same shape; they go before the shipped ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from workbench.errors import LoadError
+
+KINDS = ("compute", "communication", "memory", "other")
+UNCLASSIFIED = "default"
+_COLUMNS = ["kind", "rule", "pattern"]
+
+# Categories whose rows occupy the GPU. Annotations and synchronisation records span
+# or wait for such work but do none.
+GPU_WORK = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "mtia_ccp_events", "hpu_op"})
+GPU_MEMORY = frozenset({"gpu_memcpy", "gpu_memset"})
+
+
+def read_rules(path: str | Path) -> pd.DataFrame:
+    """Read kernel rules from a CSV file.
+
+    Parameters
+    ----------
+    path
+        File with the columns ``kind`` (compute, communication, memory or other),
+        ``rule`` (a name for the rule) and ``pattern`` (a regular expression that is
+        searched in the kernel name). Order matters: the first match decides.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns ``kind``, ``rule``, ``pattern``, all text, in file order.
+
+    Raises
+    ------
+    FileNotFoundError
+        If ``path`` does not exist.
+    LoadError
+        If a column is missing, a kind is unknown or a pattern is no regular expression.
+    """
+    rules = pd.read_csv(path, dtype=str, keep_default_na=False)
+    if missing := [name for name in _COLUMNS if name not in rules]:
+        msg = f"{path}: no column {missing}; kernel rules need {_COLUMNS}"
+        raise LoadError(msg)
+    for line, (kind, _, pattern) in enumerate(
+        rules[_COLUMNS].itertuples(index=False, name=None), start=2
+    ):
+        if kind not in KINDS:
+            msg = f"{path}, line {line}: kind {kind!r} is not one of {KINDS}"
+            raise LoadError(msg)
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            msg = f"{path}, line {line}: {pattern!r} is not a regular expression: {error}"
+            raise LoadError(msg) from None
+    return rules[_COLUMNS]
+
+
+@cache
+def shipped_rules() -> pd.DataFrame:
+    """Return the rules that come with the workbench; do not change the frame."""
+    return read_rules(Path(__file__).with_name("kernel_kinds.csv"))
+
+
+def classify(
+    names: Iterable[str],
+    *,
+    rules: pd.DataFrame | str | Path | None = None,
+    default: str = "compute",
+) -> pd.DataFrame:
+    """Say for each kernel name what the kernel is for, and which rule said so.
+
+    Parameters
+    ----------
+    names
+        Kernel names as the profiler wrote them.
+    rules
+        Rules of one's own, as a frame or a CSV file like the shipped one; they are
+        asked before the shipped rules.
+    default
+        Kind of a name that no rule matches. Such names carry the rule ``"default"``,
+        so that their share can be shown.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per name, in the order given: ``name``, ``kind``, ``rule``.
+
+    Raises
+    ------
+    LoadError
+        If the rules cannot be used.
+    ValueError
+        If ``default`` is not a kind.
+
+    Examples
+    --------
+    >>> classify(["ncclDevKernel_AllReduce_Sum_f32_RING_LL", "my_kernel"])["rule"].tolist()
+    ['nccl', 'default']
+    """
+    if default not in KINDS:
+        msg = f"default must be one of {KINDS}, not {default!r}"
+        raise ValueError(msg)
+    texts = [str(name) for name in names]
+    kinds = np.full(len(texts), default, dtype=object)
+    matched = np.full(len(texts), UNCLASSIFIED, dtype=object)
+    open_positions = range(len(texts))
+    for kind, rule, pattern in _all_rules(rules).itertuples(index=False, name=None):
+        search = re.compile(pattern).search
+        hits = [position for position in open_positions if search(texts[position])]
+        kinds[hits] = kind
+        matched[hits] = rule
+        if hits:
+            hit_set = set(hits)
+            open_positions = [p for p in open_positions if p not in hit_set]
+    return pd.DataFrame({"name": texts, "kind": kinds, "rule": matched})
+
+
+def _all_rules(own: pd.DataFrame | str | Path | None) -> pd.DataFrame:
+    if own is None:
+        return shipped_rules()
+    if not isinstance(own, pd.DataFrame):
+        own = read_rules(own)
+    if missing := [name for name in _COLUMNS if name not in own]:
+        msg = f"kernel rules need the columns {_COLUMNS}; missing {missing}"
+        raise LoadError(msg)
+    if unknown := sorted(set(own["kind"]) - set(KINDS)):
+        msg = f"kernel rules name unknown kinds {unknown}; use {KINDS}"
+        raise LoadError(msg)
+    return pd.concat([own[_COLUMNS], shipped_rules()], ignore_index=True)
