@@ -115,7 +115,7 @@ def classify(
     texts = [str(name) for name in names]
     kinds = np.full(len(texts), default, dtype=object)
     matched = np.full(len(texts), UNCLASSIFIED, dtype=object)
-    open_positions = range(len(texts))
+    open_positions = list(range(len(texts)))
     for kind, rule, pattern in _all_rules(rules).itertuples(index=False, name=None):
         search = re.compile(pattern).search
         hits = [position for position in open_positions if search(texts[position])]

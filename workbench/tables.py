@@ -63,7 +63,7 @@ class Table:
     meaning: str
     columns: Mapping[str, Column]
 
-    def check(self, frame: pd.DataFrame, origin: str = "the frame") -> pd.DataFrame:
+    def check(self, frame: object, origin: str = "the frame") -> pd.DataFrame:
         """Return ``frame`` unchanged, or raise one error that lists every misfit.
 
         Columns beyond those of the table are allowed and left alone.
@@ -129,7 +129,8 @@ EVENTS = Table(
             nullable=True,
         ),
         "step": Column(
-            "Int32", "number of the ProfilerStep the row belongs to; GPU rows follow their launch",
+            "Int32",
+            "number of the ProfilerStep the row belongs to; GPU rows follow their launch",
             nullable=True,
         ),
         "process": Column("category", "pid as written, as text"),
@@ -161,9 +162,7 @@ RANKS = Table(
     "One row per loaded rank: where it came from and what its trace says of itself.",
     {
         "rank": Column("int32", "global rank", lower=0),
-        "rank_source": Column(
-            "str", "trace (distributedInfo), argument, file name, or assumed"
-        ),
+        "rank_source": Column("str", "trace (distributedInfo), argument, file name, or assumed"),
         "world_size": Column("Int32", "ranks of the whole job", lower=1, nullable=True),
         "backend": Column("str", "communication backend", nullable=True),
         "source": Column("str", "file, or archive and member, the rank was read from"),
