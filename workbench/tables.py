@@ -259,6 +259,57 @@ QUALITY = Table(
 )
 
 
+# --- data sets --------------------------------------------------------------
+
+DATASETS = Table(
+    "datasets",
+    "One row per data set that the workbench knows by name.",
+    {
+        "dataset": Column("str", "name to ask for"),
+        "synthetic": Column("bool", "made by a generator, not measured"),
+        "place": Column("str", "bundled, mirror, cache or not at hand"),
+        "file_count": Column("int64", "files of the set", lower=0),
+        "size_bytes": Column("int64", "their size together", lower=0),
+        "licence": Column("str", "licence of the files"),
+        "about": Column("str", "what it is"),
+        "citation": Column("str", "whom to cite"),
+        "origin": Column("str", "where it comes from: repository and commit, or the generator"),
+    },
+)
+
+DATASET_FILES = Table(
+    "dataset_files",
+    "One row per file of a data set, compared with its checksum.",
+    {
+        "dataset": Column("str", "name of the set"),
+        "file": Column("str", "name inside the set's folder"),
+        "size_bytes": Column("int64", "size the file should have", lower=0),
+        "sha256": Column("str", "checksum the file should have"),
+        "path": Column("str", "where the file is, or would be"),
+        "verdict": Column("str", "ok, missing or changed"),
+    },
+)
+
+# --- simulation -------------------------------------------------------------
+
+FLEET_TRUTH = Table(
+    "fleet_truth",
+    "What was injected into a simulated training job: one row per fault.",
+    {
+        "what": Column("str", "slow rank, late host, power cap, failing node or job restart"),
+        "rank": Column("Int32", "global rank it hit", lower=0, nullable=True),
+        "node": Column("str", "host it hit"),
+        "first_step": Column("Int32", "first training step it hit", lower=0, nullable=True),
+        "last_step": Column("Int32", "last training step it hit", lower=0, nullable=True),
+        "start_ns": Column("int64", "start; ns since the Unix epoch"),
+        "end_ns": Column("int64", "end; ns since the Unix epoch"),
+        "size": Column("float64", "how much, in the unit named in the next column"),
+        "unit": Column("str", "unit of the size, e.g. ms per step, W, x (times as long)"),
+        "seen_in": Column("str", "files that show it"),
+    },
+)
+
+
 @dataclass(frozen=True, eq=False)
 class Trace:
     """The tables of one loaded trace set; a plain bundle, all work is done by functions.

@@ -1,0 +1,158 @@
+"""Getting public data sets: from the mirror, the cache, or the network."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pandas as pd
+
+from workbench._progress import progress as bar
+from workbench.datasets._catalogue import files_of, is_bundled
+from workbench.datasets._places import (
+    CACHE_ENV,
+    MIRROR_ENV,
+    checked,
+    folder_of,
+    matches,
+    place,
+)
+from workbench.errors import DatasetError
+
+
+def path(name: str) -> Path:
+    """Give the folder of a data set, downloading it the first time.
+
+    Parameters
+    ----------
+    name
+        Name of a data set, see :func:`workbench.datasets.names`.
+
+    Returns
+    -------
+    pathlib.Path
+        Folder whose files have the catalogue's checksums.
+
+    Raises
+    ------
+    DatasetError
+        If the name is unknown, a file does not match its checksum, or the
+        download fails.
+
+    Examples
+    --------
+    >>> path("fleet-demo").name
+    'fleet-demo'
+    """
+    found = place(name)
+    if found in {"bundled", "mirror"}:
+        return checked(name, found)
+    return fetch(name)
+
+
+def fetch(
+    name: str, *, base_url: str | None = None, retries: int = 2, progress: bool = True
+) -> Path:
+    """Download what is missing of a public set and check every file.
+
+    A file appears under its name only when it is whole and its checksum is
+    right, so an interrupted download leaves nothing behind that could be taken
+    for data. Bundled and mirrored sets are checked and returned as they are.
+
+    Parameters
+    ----------
+    name
+        Name of a data set.
+    base_url
+        Server to ask instead of the one in the catalogue, with the same paths
+        below it, e.g. ``"https://mirror.example/raw"``. Skips the mirror folder.
+    retries
+        How often a failed file is tried again.
+    progress
+        Whether to show a bar when it takes longer than a second.
+
+    Returns
+    -------
+    pathlib.Path
+        Folder with all files of the set.
+
+    Raises
+    ------
+    DatasetError
+        If the name is unknown, the server cannot be reached, does not have a
+        file, or sends one with a wrong checksum.
+    """
+    found = place(name)
+    if is_bundled(name):
+        return checked(name, "bundled")
+    if found == "mirror" and base_url is None:
+        return checked(name, found)
+    folder = folder_of(name, "cache")
+    files = files_of(name)
+    with bar(total=int(files["bytes"].sum()), unit="B", label=name, enabled=progress) as shown:
+        for row in _to_get(files, folder, shown):
+            _download(name, folder, row, _url(row, base_url), retries)
+            shown.update(row["bytes"])
+    return folder
+
+
+def _to_get(files: pd.DataFrame, folder: Path, shown: Any) -> Iterator[dict[Any, Any]]:
+    """Give the files that are absent or wrong; count the others as done."""
+    for row in files.to_dict("records"):
+        target = folder / row["file"]
+        if target.is_file() and matches(target, row["sha256"]):
+            shown.update(row["bytes"])
+        else:
+            yield row
+
+
+def _url(row: dict[Any, Any], base_url: str | None) -> str:
+    parts = urlsplit(row["url"])
+    if base_url is not None:
+        return base_url.rstrip("/") + parts.path
+    if parts.scheme != "https":
+        msg = f"{row['file']}: the catalogue's address {row['url']} is not https; refused"
+        raise DatasetError(msg)
+    return str(row["url"])
+
+
+def _download(name: str, folder: Path, row: dict[Any, Any], url: str, retries: int) -> None:
+    """Get one file; pooch writes it aside and moves it only when its checksum is right."""
+    import pooch
+
+    store = pooch.create(
+        path=folder,
+        base_url="",
+        registry={row["file"]: f"sha256:{row['sha256']}"},
+        urls={row["file"]: url},
+        retry_if_failed=retries,
+    )
+    try:
+        with _quiet(pooch):
+            store.fetch(row["file"], downloader=pooch.HTTPDownloader(timeout=30))
+    except ValueError as error:
+        msg = f"{name}: {url} sent a file that does not match its checksum: {error}"
+        raise DatasetError(msg) from error
+    except OSError as error:
+        msg = (
+            f"{name}: cannot get {url} into {folder}: {error}\n"
+            "Check the network and the disk and try again, set "
+            f"{CACHE_ENV} to a folder you can write, or copy the files to "
+            f"<folder>/{name}/ and set {MIRROR_ENV}=<folder>"
+        )
+        raise DatasetError(msg) from error
+
+
+@contextlib.contextmanager
+def _quiet(pooch: Any) -> Iterator[None]:
+    """Silence pooch's line per file while the block runs; the bar says it better."""
+    logger = pooch.get_logger()
+    level = logger.level
+    logger.setLevel("ERROR")
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
