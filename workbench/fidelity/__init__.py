@@ -1,0 +1,25 @@
+"""Claims: what the workbench computes beside what others printed.
+
+A claim is a small function that compares numbers printed by a paper, a peer or an exact
+reference with what the public functions of the workbench give for the same input. Claims
+are computed when they are run; the printed numbers live in ``data/published`` and in the
+data sets themselves. Each noun has a module of claims; importing this package registers
+them all.
+"""
+
+from workbench.fidelity import traces
+from workbench.fidelity._registry import Claim, Reading, claim, claims, failed, run
+from workbench.fidelity._show import html, summary, text
+
+__all__ = [
+    "Claim",
+    "Reading",
+    "claim",
+    "claims",
+    "failed",
+    "html",
+    "run",
+    "summary",
+    "text",
+    "traces",
+]
