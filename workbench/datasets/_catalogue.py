@@ -98,8 +98,8 @@ def require(name: str) -> None:
     known = names()
     if name in known:
         return
-    near = difflib.get_close_matches(str(name), known, n=3, cutoff=0.4)
-    near = near or [other for other in known if str(name).lower() in other]
+    near = [other for other in known if str(name).lower() in other]
+    near = near or difflib.get_close_matches(str(name).lower(), known, n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(known)}"
     msg = f"no data set is called {name!r}; {hint}"
     raise DatasetError(msg)

@@ -110,7 +110,7 @@ def _to_get(files: pd.DataFrame, folder: Path, shown: Any) -> Iterator[dict[Any,
 
 
 def _url(row: dict[Any, Any], base_url: str | None) -> str:
-    parts = urlsplit(row["url"])
+    parts = urlsplit(str(row["url"]))
     if base_url is not None:
         return base_url.rstrip("/") + parts.path
     if parts.scheme != "https":
