@@ -1,0 +1,377 @@
+"""Where trace files come from: single files, lists, directories and archives.
+
+Every loader opens its input through :func:`sources`, so that all of them take
+the same kinds of path and treat damage and hostile archives alike. Nothing is
+ever extracted to disk.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, NoReturn
+
+from workbench.errors import LoadError
+from workbench.load._members import HEAD_BYTES, Kind, Place, archive_kind, members
+from workbench.load._stream import (
+    GZIP_MAGIC,
+    Feed,
+    Health,
+    Stream,
+    allowed_bytes,
+    file_blocks,
+    inflate_member,
+    open_file,
+    stream_blocks,
+    unpacked,
+)
+
+EXPANSION_LIMIT = 200.0
+_HEAD_BYTES = 4096
+_TYPICAL_EXPANSION = 12
+_LISTED = 8
+_TRACE_SUFFIXES = (".json", ".et", ".parquet", ".tmp")
+_ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".zip")
+_NEVER_SUFFIXES = (".ipynb", ".jsonl")
+_TRACE_START = re.compile(
+    rb'(\xef\xbb\xbf)?\s*(\{\s*["}]|\[\s*[{\]])|PAR1|' + re.escape(GZIP_MAGIC)
+)
+
+Paths = str | Path | Iterable[str | Path]
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file, or one member of an archive, that a loader can open.
+
+    A source is plain data: it can be sent to a worker process and opened there.
+    """
+
+    label: str
+    path: Path
+    member: str = ""
+    size_bytes: int = 0
+    expansion_limit: float | None = EXPANSION_LIMIT
+    place: Place | None = field(default=None, repr=False)
+
+    def open(self) -> Stream:
+        """Open the content, unpacked, from its beginning.
+
+        Returns
+        -------
+        Stream
+            A binary stream; use it in a ``with`` statement. After its end,
+            ``truncated_at`` and ``notes`` tell of damage.
+
+        Raises
+        ------
+        LoadError
+            If the content is empty, or packed in a way that cannot be read, or
+            (while reading) grows beyond what a trace would.
+        """
+        if self.place is not None and self.place.layer == "gzip":
+            outer = _outer(self)
+            outer.skip(self.place.start)
+            return _checked(_inner(self, outer))
+        return _checked(_stream(self))
+
+    def head(self, size_bytes: int = _HEAD_BYTES) -> bytes:
+        """Return the first unpacked bytes, by which formats are recognised."""
+        with self.open() as stream:
+            return stream.read(size_bytes)
+
+
+@dataclass(frozen=True)
+class Remark:
+    """Something about the input that belongs into the quality table."""
+
+    source: str
+    finding: Literal["left out", "truncated", "suspicious"]
+    what: str
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What was found under a path: what can be opened, and what was passed over."""
+
+    sources: list[Source] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
+
+
+def sources(path: Paths, *, expansion_limit: float | None = EXPANSION_LIMIT) -> list[Source]:
+    """List everything under ``path`` that may be a trace.
+
+    See :func:`survey`, which also tells what was passed over.
+
+    Parameters
+    ----------
+    path
+        A file, a directory (searched to any depth), an archive (tar, tar.gz or
+        zip, recognised by content) or several of these.
+    expansion_limit
+        How many times its packed size a file may unpack to (beyond 1 GiB)
+        before it is refused as a decompression bomb; None lifts the limit.
+
+    Returns
+    -------
+    list of Source
+        Files in order of name, members in the order their archive stores
+        them; never empty.
+
+    Raises
+    ------
+    FileNotFoundError
+        If ``path`` does not exist.
+    LoadError
+        If there is nothing to open under ``path``.
+    """
+    return survey(path, expansion_limit=expansion_limit).sources
+
+
+def survey(path: Paths, *, expansion_limit: float | None = EXPANSION_LIMIT) -> Survey:
+    """List what under ``path`` may be a trace, and what was passed over and why.
+
+    Parameters
+    ----------
+    path
+        As for :func:`sources`.
+    expansion_limit
+        As for :func:`sources`.
+
+    Returns
+    -------
+    Survey
+        ``sources`` to open and ``remarks`` for the quality table.
+
+    Raises
+    ------
+    FileNotFoundError
+        If ``path`` does not exist.
+    LoadError
+        If there is nothing to open under ``path``, or an archive or a file
+        named in ``path`` itself cannot be read.
+    """
+    given = [path] if isinstance(path, str | os.PathLike) else list(path)
+    found = Survey()
+    seen: set[Path] = set()
+    for entry in map(Path, given):
+        for file, is_named in _files(entry, found.remarks):
+            if (real := file.resolve()) in seen:
+                found.remarks.append(Remark(str(file), "left out", "was given before"))
+                continue
+            seen.add(real)
+            _add(found, file, is_named=is_named, expansion_limit=expansion_limit)
+    if not found.sources:
+        _raise_nothing_found(given, found.remarks)
+    return found
+
+
+def streams(wanted: Iterable[Source]) -> Iterator[tuple[Source, Stream]]:
+    """Open one source after the other; members of one tar.gz in a single pass.
+
+    Opening the last member of a tar.gz by itself unpacks all that is before it.
+    Whoever reads several members in order should take them from here.
+
+    Parameters
+    ----------
+    wanted
+        What to open. Each stream is closed when the next one is asked for.
+
+    Yields
+    ------
+    tuple of Source and Stream
+        In the order given.
+    """
+    outer: Stream | None = None
+    outer_path = None
+    try:
+        for source in wanted:
+            place = source.place
+            if place is None or place.layer != "gzip":
+                with source.open() as stream:
+                    yield source, stream
+                continue
+            if outer is None or outer_path != source.path or outer.tell() > place.start:
+                if outer is not None:
+                    outer.close()
+                outer, outer_path = _outer(source), source.path
+            outer.skip(place.start - outer.tell())
+            yield source, _checked(_inner(source, outer, owns=False))
+    finally:
+        if outer is not None:
+            outer.close()
+
+
+def _stream(source: Source) -> Stream:
+    """Open a file, or a member that is a range of the file's own bytes."""
+    place = source.place
+    if place is None:
+        return open_file(source.path, source.label, source.expansion_limit)
+    health = Health()
+    file = source.path.open("rb", buffering=0)
+    try:
+        blocks: Iterator[bytes] = file_blocks(file, place.start, place.length, health)
+        if place.layer == "deflate":
+            blocks = inflate_member(Feed(blocks), health, place.crc)
+        return Stream(
+            unpacked(blocks, health, label=source.label),
+            label=source.label,
+            health=health,
+            file=file,
+            allowed_bytes=allowed_bytes(place.length, source.expansion_limit),
+        )
+    except BaseException:
+        file.close()
+        raise
+
+
+def _outer(source: Source) -> Stream:
+    """Open the archive of a source as a whole."""
+    return open_file(source.path, str(source.path), source.expansion_limit)
+
+
+def _inner(source: Source, outer: Stream, *, owns: bool = True) -> Stream:
+    """Open the member that begins where ``outer`` stands."""
+    length = source.place.length if source.place else 0
+    health = Health()
+    try:
+        return Stream(
+            unpacked(stream_blocks(outer, length, health), health, label=source.label),
+            label=source.label,
+            health=health,
+            file=outer if owns else None,
+            allowed_bytes=allowed_bytes(length, source.expansion_limit),
+        )
+    except BaseException:
+        outer.close()
+        raise
+
+
+def _checked(stream: Stream) -> Stream:
+    """Return ``stream`` if it holds anything."""
+    try:
+        if stream.peek():
+            return stream
+        notes = "".join(f"; {note}" for note in stream.notes)
+        msg = f"{stream.name}: is empty or holds nothing readable{notes}; get the file again"
+        raise LoadError(msg)
+    except BaseException:
+        stream.close()
+        raise
+
+
+def _files(entry: Path, remarks: list[Remark]) -> Iterator[tuple[Path, bool]]:
+    """Give the files of a directory in order of name, or the file itself."""
+    if not entry.is_dir():
+        if not entry.exists():
+            msg = f"{entry}: there is no such file or directory"
+            raise FileNotFoundError(msg)
+        yield entry, True
+        return
+
+    def unreadable(error: OSError) -> None:
+        remarks.append(Remark(str(error.filename), "left out", f"cannot be read: {error.strerror}"))
+
+    for folder, subfolders, names in os.walk(entry, onerror=unreadable):
+        subfolders.sort()
+        for name in sorted(names):
+            yield Path(folder, name), False
+
+
+def _add(found: Survey, file: Path, *, is_named: bool, expansion_limit: float | None) -> None:
+    """Add one file, or the members of one archive, to ``found``."""
+    source = Source(str(file), file, expansion_limit=expansion_limit)
+    reason = _unusable(file) or ("" if is_named else _implausible(source))
+    if reason:
+        if is_named:
+            msg = f"{file}: {reason}"
+            raise LoadError(msg)
+        found.remarks.append(Remark(str(file), "left out", reason))
+        return
+    may_be_archive = is_named or file.name.endswith(_ARCHIVE_SUFFIXES)
+    if may_be_archive and (kind := archive_kind(file, expansion_limit)):
+        _add_members(found, source, kind)
+    else:
+        found.sources.append(replace(source, size_bytes=_unpacked_size(file)))
+
+
+def _add_members(found: Survey, archive: Source, kind: Kind) -> None:
+    """Add what an archive holds; of members with one name the last one counts."""
+    latest: dict[str, Source] = {}
+    for member in members(archive.path, kind, archive.expansion_limit):
+        label = f"{archive.label}!{member.name}"
+        if member.is_end:
+            found.remarks.append(Remark(archive.label, "truncated", member.refusal))
+        elif member.place is None or (reason := _implausible_content(member.name, member.head)):
+            if member.place or member.refusal:
+                found.remarks.append(Remark(label, "left out", member.refusal or reason))
+        else:
+            if member.name in latest:
+                what = "is replaced by a later member of the same name"
+                found.remarks.append(Remark(label, "left out", what))
+            growth = _TYPICAL_EXPANSION if member.head.startswith(GZIP_MAGIC) else 1
+            latest[member.name] = replace(
+                archive,
+                label=label,
+                member=member.name,
+                size_bytes=member.size_bytes * growth,
+                place=member.place,
+            )
+    found.sources.extend(latest.values())
+
+
+def _unusable(file: Path) -> str:
+    """Say why a path cannot hold a trace at all; '' if it can."""
+    if not file.is_file():
+        return "is not a regular file"
+    return "" if file.stat().st_size else "is empty; get the file again"
+
+
+def _implausible(source: Source) -> str:
+    """Say why a file met in a directory is no trace; '' if it may be one."""
+    name = source.path.name.lower()
+    if name.endswith(_ARCHIVE_SUFFIXES) and not name.startswith("."):
+        return ""
+    try:
+        return _implausible_content(source.path.name, source.head(HEAD_BYTES))
+    except (LoadError, OSError) as error:
+        return str(error)
+
+
+def _implausible_content(name: str, head: bytes) -> str:
+    """Say why a file of this name that begins like this is no trace; '' if it may be one."""
+    base = name.rsplit("/", 1)[-1].lower()
+    if base.startswith(".") or name.startswith("__MACOSX/"):
+        return "is a hidden file"
+    if not head:
+        return "is empty"
+    if base.endswith(_NEVER_SUFFIXES):
+        return "is no trace by its name"
+    if base.endswith(_ARCHIVE_SUFFIXES):
+        return "is an archive inside an archive; unpack the outer one first"
+    is_likely = base.removesuffix(".gz").endswith(_TRACE_SUFFIXES)
+    if is_likely or _TRACE_START.match(head):
+        return ""
+    return "does not look like a trace"
+
+
+def _unpacked_size(file: Path) -> int:
+    """Return the size of the content; for gzip the size it states, or an estimate."""
+    size = file.stat().st_size
+    with file.open("rb") as packed:
+        if packed.read(len(GZIP_MAGIC)) != GZIP_MAGIC:
+            return size
+        packed.seek(-min(4, size), os.SEEK_END)
+        stated = int.from_bytes(packed.read(4), "little")
+    # The stated size counts modulo 2**32, and of the last gzip member only.
+    return stated if size <= stated <= size * 1032 else size * _TYPICAL_EXPANSION
+
+
+def _raise_nothing_found(given: list[str | Path], remarks: list[Remark]) -> NoReturn:
+    shown = "".join(f"\n  - {r.source}: {r.what}" for r in remarks[:_LISTED])
+    more = f"\n  - and {len(remarks) - _LISTED} more" if len(remarks) > _LISTED else ""
+    msg = f"{', '.join(map(str, given)) or 'an empty list'}: no trace file found{shown}{more}"
+    raise LoadError(msg)
