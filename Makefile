@@ -1,0 +1,50 @@
+# Every line is one that a person could type. `make lab` and `make test` are all you need.
+PYTHON ?= python3
+BIN = .venv/bin
+
+.PHONY: help lab test check report publish bench lock
+help:  ## list the targets
+	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:[^#]*##/\t/'
+
+lab: .venv/ready  ## set up, write the demo report to _report/, open JupyterLab on the notebooks
+	$(BIN)/workbench report --out _report
+	$(BIN)/workbench lab
+
+test: check .venv/browser  ## set up and run every check and every test
+	$(BIN)/pytest
+	$(BIN)/workbench fidelity
+	$(BIN)/workbench publish --check notebooks/*.ipynb
+
+check: .venv/ready-to-test  ## format, lint, types, layers, spelling: seconds
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/codespell
+
+report: .venv/ready  ## write the notebooks as an offline site to _report/
+	$(BIN)/workbench report --out _report
+
+publish: .venv/ready-to-test .venv/browser  ## run the notebooks and save them as they are committed
+	$(BIN)/workbench publish notebooks/*.ipynb
+
+bench: .venv/ready-to-test  ## compare speed and memory with other tools
+	$(BIN)/python -m benchmarks
+
+lock: .venv/ready-to-test  ## write uv.lock anew, from the public index only
+	$(BIN)/uv lock --no-config --default-index https://pypi.org/simple
+
+.venv/ready: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --editable '.[all]'
+	touch .venv/ready
+
+.venv/ready-to-test: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --editable '.[dev]'
+	touch .venv/ready .venv/ready-to-test
+
+# Pictures of figures and the browser tests need Chromium or Chrome. Without one both say so.
+.venv/browser: .venv/ready-to-test
+	command -v chromium || command -v google-chrome || $(BIN)/playwright install chromium || true
+	touch .venv/browser

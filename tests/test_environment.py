@@ -1,0 +1,157 @@
+"""The doors into the project agree: pyproject.toml, environment.yml, uv.lock, README, Makefile."""
+
+import ast
+import re
+import sys
+import tomllib
+from importlib.metadata import packages_distributions, requires
+from pathlib import Path
+
+import pytest
+import rattler
+import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from rattler.exceptions import InvalidMatchSpecError
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())
+CONDA_SPECS = [spec for spec in CONDA["dependencies"] if isinstance(spec, str)]
+LOCK = tomllib.loads((ROOT / "uv.lock").read_text())
+MAKEFILE = (ROOT / "Makefile").read_text()
+README = (ROOT / "README.md").read_text()
+
+
+def bounds(requirements):
+    """Name and bounds of every requirement, in one spelling."""
+    parsed = [Requirement(text) for text in requirements]
+    return {canonicalize_name(each.name): each.specifier for each in parsed}
+
+
+def conda_bounds(spec):
+    """Name and bounds of one line, as conda reads it; conda's "=3.12" is "==3.12.*"."""
+    matched = rattler.MatchSpec(spec)
+    version = re.sub(r"^=?(\d[\d.]*)(\.\*)?$", r"==\1.*", matched.version or "")
+    return matched.name.normalized, SpecifierSet(version)
+
+
+@pytest.mark.parametrize("spec", CONDA_SPECS)
+def test_conda_can_read_every_line_of_the_environment(spec):
+    assert rattler.MatchSpec(spec).name is not None
+
+
+def test_the_parity_test_would_notice_a_line_conda_cannot_read():
+    with pytest.raises(InvalidMatchSpecError):
+        rattler.MatchSpec("pandas >=2.2,,<4")
+
+
+def test_conda_environment_has_the_bounds_of_pyproject_and_nothing_else():
+    ours = bounds(PROJECT["dependencies"])
+    theirs = dict(conda_bounds(spec) for spec in CONDA_SPECS if spec != "pip")
+    python = theirs.pop("python")
+    assert theirs == ours
+    (version,) = re.findall(r"3\.\d+", str(python))
+    assert version in SpecifierSet(PROJECT["requires-python"])
+
+
+def test_conda_uses_the_free_channel_only_and_ends_with_pip():
+    assert CONDA["channels"] == ["conda-forge", "nodefaults"]
+    assert CONDA["dependencies"][-2:] == ["pip", {"pip": ["-e .[dev]"]}]
+
+
+def locked_project():
+    (package,) = [each for each in LOCK["package"] if each["name"] == PROJECT["name"]]
+    return package
+
+
+def test_lock_file_is_in_step_with_pyproject():
+    locked = {
+        (each["name"], SpecifierSet(each.get("specifier", "")), each.get("marker", ""))
+        for each in locked_project()["metadata"]["requires-dist"]
+    }
+    declared = {(name, bound, "") for name, bound in bounds(PROJECT["dependencies"]).items()}
+    for extra, requirements in EXTRAS.items():
+        marker = f"extra == '{extra}'"
+        declared |= {(name, bound, marker) for name, bound in bounds(requirements).items()}
+    assert locked == declared
+    assert LOCK["requires-python"] == PROJECT["requires-python"]
+    assert locked_project()["version"] == PROJECT["version"]
+
+
+def test_lock_file_names_the_public_index_only():
+    text = (ROOT / "uv.lock").read_text()
+    hosts = set(re.findall(r"\w+://([^/\"]+)", text))
+    assert hosts == {"pypi.org", "files.pythonhosted.org"}
+    sources = {tuple(each["source"].items()) for each in LOCK["package"]}
+    assert sources == {(("editable", "."),), (("registry", "https://pypi.org/simple"),)}
+
+
+def imported(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            # "google" is shared by many distributions; only protobuf is meant here.
+            is_protobuf = node.module.startswith("google.protobuf")
+            yield "google.protobuf" if is_protobuf else node.module.split(".")[0]
+
+
+def distributions_imported():
+    """Map every distribution that the package imports from to the files that do."""
+    known = packages_distributions()
+    found = {}
+    for path in sorted((ROOT / "workbench").rglob("*.py")):
+        for module in set(imported(path)) - set(sys.stdlib_module_names) - {"workbench"}:
+            named = ["protobuf"] if module == "google.protobuf" else known.get(module, [module])
+            for name in named:
+                found.setdefault(canonicalize_name(name), []).append(path.name)
+    return found
+
+
+# These come with a dependency and have no bounds of their own.
+BROUGHT_ALONG = {
+    "ipython": "ipywidgets",
+    "jupyter-client": "nbclient",
+    "llvmlite": "numba",
+    "traitlets": "nbconvert",
+}
+# anywidget makes plotly's figures live; jupyterlab is started as a program.
+NEEDED_UNIMPORTED = {"anywidget", "jupyterlab"}
+
+
+@pytest.mark.parametrize(("name", "bringer"), BROUGHT_ALONG.items())
+def test_what_is_not_declared_is_required_by_what_is(name, bringer):
+    needed = [Requirement(text) for text in requires(bringer)]
+    assert name in {canonicalize_name(each.name) for each in needed if each.marker is None}
+
+
+def test_every_import_of_the_package_is_a_declared_dependency():
+    declared = set(bounds(PROJECT["dependencies"] + EXTRAS["fast"] + EXTRAS["snapshot"]))
+    allowed = declared | set(BROUGHT_ALONG)
+    assert {n: f for n, f in distributions_imported().items() if n not in allowed} == {}
+
+
+def test_every_runtime_dependency_is_used():
+    declared = set(bounds(PROJECT["dependencies"]))
+    assert declared - set(distributions_imported()) - NEEDED_UNIMPORTED == set()
+
+
+def test_readme_commands_are_targets_of_the_makefile():
+    commands = re.findall(r"^make (\w+)$", README, re.MULTILINE)
+    assert {"lab", "test"} <= set(commands)
+    targets = set(re.findall(r"^([a-z]+):", MAKEFILE, re.MULTILINE))
+    assert set(commands) <= targets
+
+
+def test_continuous_integration_calls_the_readme_test_command():
+    assert re.search(r"\bmake test\b", (ROOT / ".ci" / "run").read_text())
+    assert re.search(r"run: \.ci/run", (ROOT / ".github" / "workflows" / "ci.yml").read_text())
+
+
+def test_makefile_has_help_for_every_target_a_person_types():
+    phony = re.search(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)[1].split()
+    documented = re.findall(r"^([a-z]+):.*## \S", MAKEFILE, re.MULTILINE)
+    assert sorted(phony) == sorted(documented)

@@ -1,0 +1,217 @@
+"""Rules about the code itself: mirrored names, documented columns, light imports, short files."""
+
+import ast
+import importlib
+import inspect
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from workbench import analyze, datasets, explore, fidelity, load, plot, share, simulate, tables
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOMS = {
+    module.__name__.split(".")[1]: module
+    for module in (load, simulate, analyze, plot, explore, share, datasets, fidelity)
+}
+TABLES = {name: table for name, table in vars(tables).items() if isinstance(table, tables.Table)}
+SOURCES = sorted((ROOT / "workbench").rglob("*.py"))
+CODE = sorted(path for part in ("tests", "benchmarks") for path in (ROOT / part).rglob("*.py"))
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("docs/**/*.md")])
+LINES_PER_FILE = 400
+COLUMNS_TO_LIST = 6
+BANNED_CALLS = {"print", "eval", "exec", "pickle.load", "pickle.loads", "pd.read_pickle"}
+
+# Figures that are drawn from a trace as it is; there is nothing to work out first.
+DRAWN_AS_IS = {"timeline"}
+# What explorers share; no noun.
+EXPLORER_PARTS = {"Explorer", "static_html"}
+
+UNITS = ("_ns", "_us", "_ms", "_s", "_min", "_h", "_w", "_j", "_c", "_mhz", "_gbps")
+UNITS += ("_bytes", "_share", "_ratio", "_count")
+# Numbers that name or order things, and columns whose unit is a column beside them.
+IDENTIFIERS = {"rank", "device", "stream", "step", "correlation", "external_id", "launch", "seq"}
+IDENTIFIERS |= {"wait_stream", "wait_correlation", "node", "parent", "needs", "record_function"}
+IDENTIFIERS |= {"group_size", "world_size", "count", "collective_id", "last_rank", "instance"}
+UNIT_BESIDE = {"fidelity": {"printed", "here", "tolerance"}}
+
+
+def functions(module):
+    """Public functions of a room by name."""
+    found = {name: getattr(module, name) for name in module.__all__}
+    return {name: each for name, each in found.items() if inspect.isfunction(each)}
+
+
+PUBLIC = [each for module in ROOMS.values() for each in functions(module).values()]
+
+
+@pytest.mark.parametrize("room", ROOMS.values(), ids=list(ROOMS))
+def test_public_names_are_sorted_and_exist(room):
+    assert list(room.__all__) == sorted(set(room.__all__))
+    assert all(hasattr(room, name) for name in room.__all__)
+
+
+def test_every_explorer_has_a_figure_and_every_figure_an_analysis():
+    explorers = set(functions(explore)) - EXPLORER_PARTS
+    figures = set(functions(plot))
+    assert explorers <= figures
+    assert figures - DRAWN_AS_IS <= set(functions(analyze))
+
+
+@pytest.mark.parametrize("function", PUBLIC, ids=lambda f: f"{f.__module__}.{f.__name__}")
+def test_docstring_names_the_table_it_returns_and_lists_its_columns(function):
+    doc = inspect.getdoc(function) or ""
+    returns = re.search(
+        r"Returns\n-+\npandas\.DataFrame\n(.*?)(\n\n[A-Z][\w ]+\n-|\Z)", doc, re.DOTALL
+    )
+    annotation = str(inspect.signature(function).return_annotation)
+    if annotation in {"pd.DataFrame", "<class 'pandas.DataFrame'>"}:
+        assert returns, "a function that returns a frame says which table it is"
+    if returns is None:
+        return
+    named = re.search(r"tables\.(\w+)`", returns[1])
+    assert named, "the Returns section names a table of workbench.tables"
+    columns = TABLES[named[1]].columns
+    if len(columns) <= COLUMNS_TO_LIST:
+        assert [name for name in columns if f"``{name}``" not in returns[1]] == []
+
+
+@pytest.mark.parametrize("function", PUBLIC, ids=lambda f: f"{f.__module__}.{f.__name__}")
+def test_docstring_explains_every_parameter(function):
+    doc = inspect.getdoc(function) or ""
+    parameters = [name for name in inspect.signature(function).parameters if name[0] != "_"]
+    assert [name for name in parameters if not re.search(rf"^\**{name}\b", doc, re.MULTILINE)] == []
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=list(TABLES))
+def test_numeric_columns_name_their_unit(table):
+    numeric = {"int32", "int64", "float32", "float64"}
+    for name, column in table.columns.items():
+        plain = name in IDENTIFIERS or name in UNIT_BESIDE.get(table.name, ())
+        if column.dtype.lower() in numeric and not plain:
+            assert name.endswith(UNITS), f"{table.name}.{name} has no unit"
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=list(TABLES))
+def test_shares_are_fractions(table):
+    for name, column in table.columns.items():
+        assert not name.endswith(("_percent", "_pct")), name
+        if name.endswith("_share"):
+            assert (column.lower, column.upper) == (0, 1), name
+
+
+@pytest.mark.parametrize("path", [*SOURCES, *CODE], ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_are_short_enough_to_be_about_one_thing(path):
+    assert len(path.read_text().splitlines()) <= LINES_PER_FILE
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_package_never_prints_and_never_unpickles(path):
+    calls = {
+        ast.unparse(node.func)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+    }
+    assert (
+        calls & {"print", "pickle.load", "pickle.loads", "pd.read_pickle", "eval", "exec"} == set()
+    )
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_private_modules_stay_in_their_room(path):
+    room = path.relative_to(ROOT / "workbench").parts[0].removesuffix(".py")
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            foreign = re.match(r"workbench\.(?!_)(\w+)\._", node.module)
+            assert foreign is None or foreign[1] == room, ast.unparse(node)
+
+
+def modules_after(statement):
+    """Names of the top-level modules that a fresh interpreter holds after a statement."""
+    program = f"{statement}\nimport sys\nprint(*sorted({{n.split('.')[0] for n in sys.modules}}))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    return set(done.stdout.split())
+
+
+DRAWING = {"plotly", "holoviews", "panel", "bokeh", "matplotlib"}
+JUPYTER = {"IPython", "ipywidgets", "ipykernel", "jupyterlab", "nbclient", "nbconvert", "kaleido"}
+HEAVY = {"torch", "numba", "dask", "pyarrow", "pooch", "joblib", "google"}
+
+
+@pytest.mark.parametrize(
+    ("statement", "unwanted"),
+    [
+        ("import workbench", DRAWING | JUPYTER | HEAVY | {"pandas", "numpy", "typer"}),
+        ("import workbench.cli", DRAWING | JUPYTER | HEAVY | {"pandas", "numpy", "rich"}),
+        ("from workbench import load", DRAWING | JUPYTER | {"torch", "numba", "dask"}),
+        ("from workbench import analyze", DRAWING | JUPYTER | {"torch", "numba", "dask"}),
+        ("from workbench import simulate", DRAWING | JUPYTER | {"torch", "numba", "dask"}),
+        ("from workbench import datasets", DRAWING | JUPYTER | {"torch", "numba", "pooch"}),
+        ("from workbench import plot", JUPYTER | {"torch", "holoviews", "panel", "bokeh"}),
+        ("from workbench import explore", {"torch", "holoviews", "panel", "bokeh", "nbconvert"}),
+        ("from workbench import share", {"torch", "holoviews", "kaleido"}),
+    ],
+)
+def test_imports_bring_only_what_they_need(statement, unwanted):
+    assert modules_after(statement) & unwanted == set()
+
+
+TEXT_KINDS = {".py", ".md", ".toml", ".yml", ".yaml", ".ipynb", ".csv", ".html", ""}
+
+
+def texts():
+    """Give the text files of the project, without environments, caches and what was built."""
+    for folder, subfolders, names in os.walk(ROOT):
+        hidden = (".venv", ".git", ".ipynb", "_report", "build", "dist")
+        subfolders[:] = [
+            name
+            for name in subfolders
+            if name == ".github" or not (name.startswith(hidden) or name.endswith("cache"))
+            if name != "__pycache__"
+        ]
+        yield from (Path(folder, name) for name in names if Path(name).suffix in TEXT_KINDS)
+
+
+def texts_with(pattern):
+    found = {}
+    for path in texts():
+        if match := re.search(pattern, path.read_text(errors="replace")):
+            found[str(path.relative_to(ROOT))] = match[0]
+    return found
+
+
+def test_no_text_holds_a_path_of_one_machine():
+    folders = "|".join(["work", "root", "Users"])
+    assert texts_with(rf"(?<![\w.~$}}<>-])/(?:{folders})/\w") == {}
+
+
+def test_no_open_ends_are_left_in_the_text():
+    marks = "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"])
+    assert texts_with(rf"\b(?:{marks})\b") == {}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_between_pages_lead_somewhere(page):
+    links = re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", page.read_text())
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_table_of_nouns_and_verbs_names_what_exists():
+    readme = (ROOT / "README.md").read_text()
+    head, _, *rows = re.search(r"<!-- nouns -->\n\n((?:\|.*\n)+)", readme)[1].splitlines()
+    rooms = [cell.strip() for cell in head.strip("|").split("|")]
+    named = {room: set() for room in rooms}
+    for row in rows:
+        for room, cell in zip(rooms, row.strip("|").split("|"), strict=True):
+            named[room] |= set(re.findall(r"`(\w+)`", cell))
+    for room in set(rooms) & set(ROOMS):
+        module = importlib.import_module(f"workbench.{room}")
+        assert [name for name in named[room] if not hasattr(module, name)] == []
+    assert set(functions(analyze)) <= named["analyze"]
+    assert set(functions(explore)) - EXPLORER_PARTS <= named["explore"]

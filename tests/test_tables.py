@@ -1,0 +1,117 @@
+"""Tables say everything that is wrong with a frame at once, and nothing about a good one."""
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench import tables
+from workbench.errors import TableError
+from workbench.tables import Column, Table, Trace
+
+TABLES = {name: table for name, table in vars(tables).items() if isinstance(table, Table)}
+READINGS = Table(
+    "readings",
+    "One row per reading.",
+    {
+        "rank": Column("int32", "global rank", lower=0),
+        "busy_share": Column("float64", "busy time", lower=0, upper=1, nullable=True),
+        "name": Column("str", "name"),
+    },
+)
+
+
+def readings(**changes):
+    good = {
+        "rank": pd.Series([0, 1], dtype="int32"),
+        "busy_share": [0.5, None],
+        "name": ["a", "b"],
+    }
+    return pd.DataFrame({**good, **changes})
+
+
+def test_a_good_frame_comes_back_as_it_is():
+    frame = readings()
+    assert READINGS.check(frame) is frame
+
+
+def test_columns_beyond_the_table_are_left_alone():
+    assert "extra" in READINGS.check(readings(extra=1))
+
+
+def test_all_misfits_are_told_at_once():
+    frame = readings(rank=[-1, 0], busy_share=[0.5, 1.5]).drop(columns="name")
+    frame["rank"] = frame["rank"].astype("int32")
+    with pytest.raises(TableError) as caught:
+        READINGS.check(frame, origin="mine.csv")
+    assert str(caught.value).splitlines() == [
+        "mine.csv is not a valid 'readings' table:",
+        "  - 'name' is missing",
+        "  - 'rank' has 1 values below 0, e.g. row 0",
+        "  - 'busy_share' has 1 values above 1, e.g. row 1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rank": [0, 1]}, "'rank' has dtype int64, needs int32"),
+        ({"name": [1, 2]}, "'name' has dtype int64, needs str"),
+        ({"name": ["a", None]}, "'name' has 1 missing values, none are allowed"),
+    ],
+)
+def test_a_misfit_is_named_with_what_is_needed(changes, message):
+    with pytest.raises(TableError, match=message):
+        READINGS.check(readings(**changes))
+
+
+def test_what_is_no_frame_is_refused_with_what_to_pass():
+    with pytest.raises(TableError, match="the frame is a list, not a 'readings' table"):
+        READINGS.check([1, 2])
+
+
+def trace(**changes):
+    parts = ("events", "ranks", "devices", "process_groups", "steps", "nodes", "dependencies")
+    empty = {part: TABLES[part.upper()].empty() for part in (*parts, "quality")}
+    return Trace(**{**empty, **changes})
+
+
+def test_a_whole_trace_is_refused_with_the_table_to_pass():
+    with pytest.raises(TableError, match=r"pass one of its tables, e\.g\. trace\.events"):
+        tables.EVENTS.check(trace())
+
+
+def test_a_trace_says_in_one_line_what_it_holds():
+    assert repr(trace()) == "Trace of 0 ranks: no events; 0 quality findings (see .quality)"
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=list(TABLES))
+def test_the_empty_frame_fits_its_table(table):
+    frame = table.check(table.empty())
+    assert list(frame.columns) == list(table.columns)
+    assert len(frame) == 0
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=list(TABLES))
+def test_the_documentation_has_a_line_per_column(table):
+    lines = table.markdown().splitlines()
+    assert len(lines) == 4 + len(table.columns)
+    assert all(f"| `{name}` |" in table.markdown() for name in table.columns)
+
+
+@given(st.lists(st.floats(min_value=-2, max_value=2), min_size=1))
+def test_limits_refuse_exactly_the_values_outside(values):
+    frame = pd.DataFrame({"rank": 0, "busy_share": values, "name": "x"}).astype({"rank": "int32"})
+    inside = all(0 <= value <= 1 for value in values)
+    try:
+        READINGS.check(frame)
+    except TableError:
+        assert not inside
+    else:
+        assert inside
+
+
+def test_missing_values_of_nullable_integers_are_no_misfit():
+    table = Table("t", "t", {"stream": Column("Int64", "stream", lower=0, nullable=True)})
+    frame = pd.DataFrame({"stream": pd.Series([1, None], dtype="Int64")})
+    assert table.check(frame) is frame
