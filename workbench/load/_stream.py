@@ -13,7 +13,7 @@ from typing import BinaryIO, Protocol
 from workbench.errors import LoadError
 
 GZIP_MAGIC = b"\x1f\x8b\x08"
-BLOCK_BYTES = 4 << 20
+BLOCK_BYTES = 1 << 20
 _INPUT_BYTES = 1 << 20
 _LOOK_BYTES = 1 << 16
 _ALWAYS_ALLOWED_BYTES = 1 << 30

@@ -1,0 +1,1 @@
+"""Read files into tables: one module per format behind a few front doors."""

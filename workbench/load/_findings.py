@@ -1,0 +1,44 @@
+"""Counting what a loader left out, mended or assumed."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from workbench.tables import QUALITY
+
+
+class Findings:
+    """Collects findings of one source; equal ones are counted together."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self._found: dict[tuple[str, str], tuple[int, str | None]] = {}
+
+    def add(self, finding: str, what: str, count: int = 1, where: str | None = None) -> None:
+        """Count ``what``; ``where`` of the first occurrence is kept."""
+        if count:
+            known, first = self._found.get((finding, what), (0, where))
+            self._found[finding, what] = (known + count, first)
+
+    def count(self, what: str) -> int:
+        """Return how often ``what`` was found."""
+        return sum(count for (_, text), (count, _) in self._found.items() if text == what)
+
+    def frame(self) -> pd.DataFrame:
+        """Return the findings as table :data:`workbench.tables.QUALITY`."""
+        return quality_frame(
+            [
+                (self.source, finding, what, count, where)
+                for (finding, what), (count, where) in self._found.items()
+            ]
+        )
+
+
+def quality_frame(rows: list[tuple[str, str, str, int, str | None]]) -> pd.DataFrame:
+    """Make a quality table of ``(source, finding, what, count, where)`` rows."""
+    if not rows:
+        return QUALITY.empty()
+    frame = pd.DataFrame(rows, columns=list(QUALITY.columns))
+    for name, column in QUALITY.columns.items():
+        frame[name] = frame[name].astype(column.dtype)
+    return QUALITY.check(frame)

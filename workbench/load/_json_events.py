@@ -1,0 +1,249 @@
+"""Reading single trace events with a general JSON parser, mending what can be mended.
+
+This is the path for everything the compiled scanner does not understand, and the
+whole path where numba is missing. What is legal is decided here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+from typing import Any, NamedTuple
+
+# A damaged event is looked at this far; longer ones are refused, not searched.
+REPAIR_WINDOW = 1 << 20
+_MOST_ENDINGS = 64
+
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_EVENT_END = re.compile(rb"\}\s*(?:,\s*(?=\{)|(?=\{\s*\")|,?\s*(?=\])|\Z)")
+_NEXT_EVENT = re.compile(rb'[,\]]?\s*\{\s*"(?:ph|name|cat|pid|tid|ts|args|id|dur|s|bp)"\s*:')
+_BAD_ESCAPE = re.compile(r'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
+_TOKENS = re.compile(
+    rf"({_STRING})|,(\s*[}}\]])|(-?\b(?:nan|inf|infinity)\b(?:\(\w*\))?)", re.I | re.S
+)
+_AMBIGUOUS = re.compile(r'(?<!\\)(?:\\\\)*\\"\s*[,}\]:]')
+
+
+class FloatText(str):
+    """A JSON number with a fraction or exponent, kept as it was written."""
+
+    __slots__ = ()
+
+
+class Incomplete(Exception):  # noqa: N818 - a signal to read on, not an error
+    """The event does not end inside the bytes at hand."""
+
+
+class Damaged(Exception):  # noqa: N818 - turned into a LoadError that knows the file
+    """The event can be read in no way, or in more than one."""
+
+    def __init__(self, offset: int, reason: str) -> None:
+        super().__init__(reason)
+        self.offset = offset
+        self.reason = reason
+
+
+class Read(NamedTuple):
+    """An event, where it ends, and how it was mended (empty if it was whole)."""
+
+    event: dict[str, Any]
+    end: int
+    repair: str
+
+
+decoder = json.JSONDecoder(parse_float=FloatText)
+_lenient = json.JSONDecoder(parse_float=FloatText, strict=False)
+
+
+def read_event(data: bytes, start: int, *, hint: int = -1, final: bool = True) -> Read:
+    """Read the event that opens at ``data[start]``.
+
+    Parameters
+    ----------
+    data, start
+        Bytes at hand and where the event opens.
+    hint
+        Where the event seems to end, or -1.
+    final
+        Whether the input ends with ``data``.
+
+    Returns
+    -------
+    Read
+        The event as a dictionary; numbers with a fraction as :class:`FloatText`.
+
+    Raises
+    ------
+    Incomplete
+        If no end is in sight yet.
+    Damaged
+        If there is an end in sight but the event cannot be read.
+    """
+    if hint > start and (read := _try(data[start:hint], hint)) is not None:
+        return read
+    first_error: Damaged | None = None
+    window = data[start : start + REPAIR_WINDOW]
+    for count, ending in enumerate(_EVENT_END.finditer(window)):
+        if count >= _MOST_ENDINGS:
+            break
+        end = start + ending.start() + 1
+        read = _try(data[start:end], end)
+        if read is not None:
+            return read
+        first_error = first_error or _why(data[start:end], start)
+        # Beyond the start of another event, a longer slice would swallow that one.
+        if _NEXT_EVENT.match(data, end):
+            raise first_error
+    if first_error is not None and (final or len(window) == REPAIR_WINDOW):
+        raise first_error
+    if len(window) == REPAIR_WINDOW and hint < 0:
+        raise Damaged(start, f"an event opens here and does not end within {REPAIR_WINDOW:,} bytes")
+    raise Incomplete
+
+
+def mend_object(raw: bytes) -> Read | None:
+    """Read ``raw`` as one JSON object, as it is or mended; None if that cannot be done."""
+    return _try(raw, len(raw))
+
+
+def _try(raw: bytes, end: int) -> Read | None:
+    """Read ``raw`` as one event, as it is or mended; None if that cannot be done."""
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        text = raw.decode(errors="surrogateescape")
+    for mend, note in _MENDERS:
+        mended = mend(text)
+        if mended is None or (note and mended == text and mend is not _same):
+            continue
+        try:
+            event = (decoder if mend is _strict else _lenient).decode(mended)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(event, dict):
+            return Read(event, end, note)
+    return None
+
+
+def _strict(text: str) -> str:
+    return text
+
+
+def _same(text: str) -> str:
+    return text
+
+
+def _relax(text: str) -> str:
+    """Drop trailing commas and spell not-a-number as Python's parser knows it."""
+
+    def replace(match: re.Match[str]) -> str:
+        if match[1]:
+            return match[1]
+        if match[2]:
+            return match[2]
+        word = match[3].lower()
+        if "nan" in word:
+            return "NaN"
+        return "-Infinity" if word.startswith("-") else "Infinity"
+
+    return _TOKENS.sub(replace, text)
+
+
+def _escape_backslashes(text: str) -> str | None:
+    """Double every backslash that starts no JSON escape, unless the reading is ambiguous."""
+    if _AMBIGUOUS.search(text) and _BAD_ESCAPE.search(text):
+        return None
+    return _BAD_ESCAPE.sub(r"\\\\", text)
+
+
+def _escape_quotes(text: str) -> str | None:
+    """Escape quotes inside strings: those that nothing a string can be followed by follows."""
+    if _AMBIGUOUS.search(text):
+        return None
+    out: list[str] = []
+    inside = False
+    position = 0
+    while position < len(text):
+        char = text[position]
+        if inside and char == "\\":
+            out.append(text[position : position + 2])
+            position += 2
+            continue
+        if char == '"':
+            if not inside:
+                inside = True
+            elif _closes(text, position + 1):
+                inside = False
+            else:
+                out.append("\\")
+        out.append(char)
+        position += 1
+    return "".join(out)
+
+
+_AFTER_STRING = re.compile(r'\s*(?:[:}\]]|,\s*(?:"[^"]*"\s*:|["\d\[{\-tfn]))')
+
+
+def _closes(text: str, position: int) -> bool:
+    return position >= len(text) or _AFTER_STRING.match(text, position) is not None
+
+
+_MENDERS: tuple[tuple[Callable[[str], str | None], str], ...] = (
+    (_strict, ""),
+    (_same, "raw control characters inside a string"),
+    (_relax, "trailing commas or numbers that JSON does not know (nan, inf)"),
+    (_escape_backslashes, "backslashes that start no JSON escape"),
+    (_escape_quotes, "quotes inside a string that were not escaped"),
+)
+
+
+def _why(raw: bytes, start: int) -> Damaged:
+    """Say what the parser stumbled over first."""
+    text = raw.decode(errors="surrogateescape")
+    if (match := _AMBIGUOUS.search(text)) is not None and _BAD_ESCAPE.search(text):
+        at = len(text[: match.start()].encode(errors="surrogateescape"))
+        return Damaged(start + at, "a backslash before a quote that may or may not end the string")
+    try:
+        _lenient.decode(text)
+    except json.JSONDecodeError as error:
+        at = len(text[: error.pos].encode(errors="surrogateescape"))
+        return Damaged(start + at, error.msg)
+    except (ValueError, RecursionError) as error:
+        return Damaged(start, str(error))
+    return Damaged(start, "an event that is no JSON object")
+
+
+def to_ns(value: object) -> int | None:
+    """Convert microseconds, as a JSON number or text, to whole ns; None if that fails."""
+    if isinstance(value, bool) or value is None:
+        return None
+    if isinstance(value, int):
+        scaled = Decimal(value) * 1000
+    else:
+        try:
+            scaled = Decimal(str(value)) * 1000
+            if not scaled.is_finite():
+                return None
+        except InvalidOperation:
+            return None
+    number = int(scaled.to_integral_value())
+    return number if abs(number) < 1 << 62 else None
+
+
+def to_integer(value: object) -> int | None:
+    """Convert a JSON number or text to an int64; unsigned 64-bit ids wrap; None if it is none."""
+    if isinstance(value, bool) or value is None:
+        return None
+    try:
+        number = value if isinstance(value, int) else Decimal(str(value))
+        if isinstance(number, Decimal):
+            if number != number.to_integral_value():
+                return None
+            number = int(number)
+    except (InvalidOperation, OverflowError, ValueError):
+        return None
+    if -(1 << 63) < number < 1 << 63:
+        return number
+    return number - (1 << 64) if 0 < number < 1 << 64 else None

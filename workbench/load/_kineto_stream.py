@@ -1,0 +1,412 @@
+"""Streaming a Kineto file: find the event array, parse it block by block, keep the rest."""
+
+from __future__ import annotations
+
+import json
+import queue
+import re
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from workbench.errors import LoadError
+from workbench.load._blocks import Block, Columns, Slots
+from workbench.load._findings import Findings
+from workbench.load._json_events import (
+    REPAIR_WINDOW,
+    Damaged,
+    Incomplete,
+    decoder,
+    mend_object,
+    read_event,
+)
+from workbench.load._status import ARRAY_END, BLOCK_FULL, NEED_MORE, NO_EVENT, ODD
+from workbench.load._stream import Stream
+
+BLOCK_BYTES = 8 << 20
+LARGEST_EVENT = 64 << 20
+LARGEST_METADATA = 256 << 20
+_ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_BLANK = b" \t\r\n\x00"
+
+ByteArray = npt.NDArray[np.uint8]
+
+
+class Engine(Protocol):
+    """What a parser offers to the reader."""
+
+    padding: int
+    block: Block
+    rows: int
+
+    @property
+    def repaired_commas(self) -> int: ...  # noqa: D102
+    @property
+    def hint(self) -> int: ...  # noqa: D102
+    def scan(self, buf: ByteArray, pos: int, n: int) -> tuple[int, int]: ...  # noqa: D102
+    def code(self, text: str) -> int: ...  # noqa: D102
+    def all_texts(self) -> list[str]: ...  # noqa: D102
+
+
+@dataclass
+class RawTrace:
+    """A parsed file before any of it is interpreted."""
+
+    columns: Columns
+    texts: list[str]
+    metadata: dict[str, Any]
+    findings: Findings
+    whole: bool = field(default=True)
+
+
+def read(
+    stream: Stream,
+    engine: Engine,
+    slots: Slots,
+    *,
+    label: str,
+    advance: Callable[[int], object] | None = None,
+) -> RawTrace:
+    """Parse a Kineto stream.
+
+    Parameters
+    ----------
+    stream
+        Unpacked bytes of one trace.
+    engine
+        The parser, fresh.
+    slots
+        Arguments to keep; the same that the engine was made with.
+    label
+        Name of the input for messages.
+    advance
+        Called with the number of bytes of each block, for a progress bar.
+
+    Returns
+    -------
+    RawTrace
+        Columns, texts, metadata and findings.
+
+    Raises
+    ------
+    LoadError
+        If the input is no Kineto trace, or damaged beyond repair; names the byte.
+    """
+    return _Reader(stream, engine, slots, label, advance).run()
+
+
+class _Reader:
+    """Holds the window of bytes at hand while a file is parsed."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        engine: Engine,
+        slots: Slots,
+        label: str,
+        advance: Callable[[int], object] | None,
+    ) -> None:
+        self.stream, self.engine, self.label, self.advance = stream, engine, label, advance
+        self.columns = Columns(slots)
+        self.findings = Findings(label)
+        self.metadata: dict[str, Any] = {}
+        self.bare_list = False
+        self.window: ByteArray = np.zeros(0, np.uint8)  # bytes not parsed yet, then padding
+        self.length = 0  # how many of them are input
+        self.offset = 0  # where in the input the window begins
+
+    def run(self) -> RawTrace:
+        blocks = _read_ahead(self.stream)
+        try:
+            ended = self._array(blocks)
+            rest = self._rest(blocks) if ended else b""
+        finally:
+            blocks.close()
+        self._after(ended, rest)
+        self._flush()
+        if self.engine.repaired_commas:
+            what = "commas between events that were missing or one too many"
+            self.findings.add("repaired", what, self.engine.repaired_commas)
+        for note in self.stream.notes:
+            self.findings.add("suspicious", note)
+        return RawTrace(
+            self.columns, self.engine.all_texts(), self.metadata, self.findings, whole=ended
+        )
+
+    # --- the window ---------------------------------------------------------
+
+    def _extend(self, block: ByteArray, parsed: int) -> None:
+        """Drop ``parsed`` bytes from the window and put ``block`` behind the rest."""
+        kept = self.window[parsed : self.length]
+        self.offset += parsed
+        self.length = len(kept) + len(block)
+        window = np.zeros(self.length + self.engine.padding, np.uint8)
+        window[: len(kept)] = kept
+        window[len(kept) : self.length] = block
+        self.window = window
+        if self.advance is not None:
+            self.advance(len(block))
+
+    # --- before, in and after the array -------------------------------------
+
+    def _array(self, blocks: Iterator[ByteArray]) -> bool:
+        """Parse the event array; False if the input ends inside it."""
+        position: int | None = None
+        for block in blocks:
+            self._extend(block, position or 0)
+            if position is None:
+                position = self._find_array(final=False)
+                if position is None:
+                    continue
+            else:
+                position = 0
+            position, ended = self._events(position, final=False)
+            if ended:
+                self._extend(np.zeros(0, np.uint8), position)
+                return True
+        if position is None:
+            position = self._find_array(final=True)
+            assert position is not None  # noqa: S101 - final: found or raised
+        else:
+            self._extend(np.zeros(0, np.uint8), position)
+            position = 0
+        position, ended = self._events(position, final=True)
+        self._extend(np.zeros(0, np.uint8), position)
+        return ended
+
+    def _find_array(self, *, final: bool) -> int | None:
+        """Read what stands before the events; None if more input is needed."""
+        head = self.window[: self.length].tobytes()
+        start = 3 if head.startswith(b"\xef\xbb\xbf") else 0
+        start += len(head) - start - len(head[start:].lstrip(_BLANK))
+        if head[start : start + 1] == b"[":
+            self.bare_list = True
+            return start + 1
+        match = _top_level_array(head, start)
+        if match is None and not final and len(head) < LARGEST_METADATA:
+            return None
+        if match is None:
+            msg = (
+                f"{self.label}: no 'traceEvents' array and no list of events; expected a Kineto "
+                "(Chrome trace) file, as written by torch.profiler's export_chrome_trace"
+            )
+            raise LoadError(msg)
+        before = head[start : match[0]].rstrip().rstrip(b",")
+        self._keep_metadata(before + b"}", "before")
+        return match[1]
+
+    def _events(self, position: int, *, final: bool) -> tuple[int, bool]:
+        """Parse events of the window; ``(where parsing stopped, array ended)``."""
+        engine = self.engine
+        while True:
+            position, status = engine.scan(self.window, position, self.length)
+            if status == ARRAY_END:
+                return position, True
+            if status == BLOCK_FULL:
+                self._flush()
+            elif status == ODD:
+                after = self._odd_event(position, final=final)
+                if after is None:
+                    return position, False
+                position = after
+            elif status == NO_EVENT:
+                after = self._no_event(position, final=final)
+                if after is None:
+                    return position, False
+                position = after
+            else:
+                return self._wants_more(position, final=final)
+
+    def _wants_more(self, position: int, *, final: bool) -> tuple[int, bool]:
+        """Decide on an event that does not end in the window."""
+        left = self.length - position
+        if left > LARGEST_EVENT:
+            self._raise(position, f"an event opens here and does not end in {LARGEST_EVENT:,} bytes")
+        if final or left > REPAIR_WINDOW:
+            rest = self.window[position : self.length].tobytes()
+            opening = rest.find(b"{")
+            if opening >= 0 and not rest[:opening].strip(b", \t\r\n\x00"):
+                after = self._odd_event(position + opening, final=final)
+                if after is not None:
+                    return self._events(after, final=final)
+        return position, False
+
+    def _odd_event(self, position: int, *, final: bool) -> int | None:
+        """Read one event with the general parser; None if it does not end in the window."""
+        hint = self.engine.hint - position if self.engine.hint > position else -1
+        window = self.window[position : min(self.length, position + 2 * REPAIR_WINDOW)].tobytes()
+        if hint > len(window):
+            window = self.window[position : position + hint].tobytes()
+        at_end = final and position + len(window) == self.length
+        try:
+            event, end, repair = read_event(window, 0, hint=hint, final=at_end)
+        except Incomplete:
+            return None
+        except Damaged as damage:
+            self._raise(position + damage.offset, damage.reason)
+        if repair:
+            self.findings.add("repaired", repair, where=f"byte {self.offset + position:,}")
+        if self.engine.rows >= len(self.engine.block.ph):
+            self._flush()
+        kept = self.engine.block.write(self.engine.rows, event, self.engine)
+        self.engine.rows += kept
+        return position + end
+
+    def _no_event(self, position: int, *, final: bool) -> int | None:
+        """Go past what stands where an event should: padding or null; else it is damage."""
+        rest = self.window[position : min(self.length, position + 64)].tobytes()
+        if rest.startswith(b"\x00"):
+            raw = self.window[position : self.length]
+            content = np.flatnonzero(raw != 0)
+            if len(content) == 0:
+                self.findings.add("left out", "zero bytes where events should be", len(raw))
+                return self.length if not final else None
+            self.findings.add("left out", "zero bytes where events should be", int(content[0]))
+            return position + int(content[0])
+        if rest.startswith(b"null"):
+            self.findings.add("left out", "null instead of an event")
+            return position + 4
+        if final and b"null".startswith(rest):
+            return None
+        if len(rest) < 4 and not final:
+            return None
+        self._raise(position, f"expected an event or the end of the list, found {rest[:20]!r}")
+        raise AssertionError  # pragma: no cover - _raise does not return
+
+    def _rest(self, blocks: Iterator[ByteArray]) -> bytes:
+        """Return everything behind the event array."""
+        rest = [self.window[: self.length].tobytes()]
+        size = self.length
+        for block in blocks:
+            size += len(block)
+            if size > LARGEST_METADATA:
+                self._raise(0, f"more than {LARGEST_METADATA:,} bytes behind the events")
+            rest.append(block.tobytes())
+            if self.advance is not None:
+                self.advance(len(block))
+        return b"".join(rest)
+
+    def _after(self, ended: bool, rest: bytes) -> None:
+        """Read the metadata behind the array, or say where the input broke off."""
+        rest = rest.strip(_BLANK)
+        if not ended:
+            left = self.length
+            what = "the file ends inside the list of events; all whole events were read"
+            if left:
+                what += f", the last {left:,} bytes hold a part of one"
+            self.findings.add("truncated", what, where=f"byte {self.offset:,}")
+        elif self.bare_list:
+            if rest:
+                self.findings.add("left out", "bytes behind the list of events", len(rest))
+        elif not rest.endswith(b"}"):
+            what = "the file ends behind the list of events, before its closing brace"
+            self.findings.add("truncated", what, where=f"byte {self.offset + self.length:,}")
+            self._keep_metadata(b"{" + rest.lstrip(b",").rstrip(b",") + b"}", "behind")
+        else:
+            self._keep_metadata(b"{" + rest.lstrip(b","), "behind")
+
+    def _keep_metadata(self, raw: bytes, where: str) -> None:
+        read_object = mend_object(raw)
+        if read_object is None:
+            what = f"metadata {where} the events cannot be read"
+            self.findings.add("left out", what, len(raw), f"byte {self.offset:,}")
+            return
+        if read_object.repair:
+            self.findings.add("repaired", f"in the metadata {where} the events: {read_object.repair}")
+        self.metadata |= read_object.event
+
+    def _flush(self) -> None:
+        self.columns.take(self.engine.block, self.engine.rows)
+        self.engine.rows = 0
+
+    def _raise(self, position: int, reason: str) -> None:
+        byte = self.offset + position
+        msg = (
+            f"{self.label}: cannot read the event list at byte {byte:,}: {reason}. "
+            "Mend the file there, or cut it before that byte to load what comes first"
+        )
+        raise LoadError(msg)
+
+
+def _top_level_array(head: bytes, start: int) -> tuple[int, int] | None:
+    """Find the key ``traceEvents`` of the outermost object: where it and its events begin."""
+    if head[start : start + 1] != b"{":
+        return None
+    text = head.decode(errors="surrogateescape")
+    at = start + 1
+    try:
+        while True:
+            at = _skip(text, at)
+            if text[at : at + 1] == ",":
+                at = _skip(text, at + 1)
+            key_at = at
+            key, at = decoder.raw_decode(text, at)
+            at = _skip(text, at)
+            if text[at : at + 1] != ":":
+                break
+            at = _skip(text, at + 1)
+            if key == "traceEvents" and text[at : at + 1] == "[":
+                return _byte(text, key_at), _byte(text, at + 1)
+            _, at = decoder.raw_decode(text, at)
+    except (json.JSONDecodeError, RecursionError):
+        pass
+    # Metadata that JSON cannot read, or that is cut by the end of the window.
+    found = _ARRAY.search(head, _byte(text, at))
+    return (found.start(), found.end()) if found else None
+
+
+def _skip(text: str, at: int) -> int:
+    while at < len(text) and text[at] in " \t\r\n":
+        at += 1
+    return at
+
+
+def _byte(text: str, at: int) -> int:
+    return at if text.isascii() else len(text[:at].encode(errors="surrogateescape"))
+
+
+def _read_ahead(stream: Stream) -> Iterator[ByteArray]:
+    """Read blocks in a second thread, so that unpacking and parsing overlap."""
+    ready: queue.Queue[ByteArray | BaseException | None] = queue.Queue(maxsize=2)
+    stop = threading.Event()
+
+    def work() -> None:
+        last: ByteArray | BaseException | None = None
+        try:
+            while not stop.is_set():
+                block = np.empty(BLOCK_BYTES, np.uint8)
+                filled = _fill(stream, block)
+                if filled:
+                    ready.put(block[:filled])
+                if filled < BLOCK_BYTES:
+                    break
+        except BaseException as error:  # noqa: BLE001 - handed to the reading thread
+            last = error
+        ready.put(last)
+
+    worker = threading.Thread(target=work, daemon=True)
+    worker.start()
+    try:
+        while (item := ready.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        stop.set()
+        while worker.is_alive():
+            try:
+                ready.get(timeout=0.05)
+            except queue.Empty:
+                continue
+
+
+def _fill(stream: Stream, block: ByteArray) -> int:
+    view = memoryview(block)
+    filled = 0
+    while filled < len(block) and (count := stream.readinto(view[filled:])):
+        filled += count
+    return filled
