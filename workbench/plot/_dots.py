@@ -1,0 +1,76 @@
+"""Dots on a logarithmic axis: several measures of several names, one dot per rank."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from workbench.plot._bars import full_name
+from workbench.plot._sampling import extremes
+from workbench.plot._text import safe, short
+from workbench.plot.style import distinct, left_margin
+
+_SYMBOLS = ("circle", "diamond-open", "square-open", "cross-thin-open")
+_ROW_PX = 30
+
+
+def dots(
+    names: Sequence[str],
+    measures: Mapping[str, NDArray[Any]],
+    *,
+    rows: NDArray[np.int64],
+    hover: Sequence[str],
+    title: str,
+) -> go.Figure:
+    """Place one dot per measure and table row beside the name the row belongs to.
+
+    Parameters
+    ----------
+    names
+        Distinct full names, the first on top.
+    measures
+        Label to values, one per table row; what is missing or 0 has no place on a
+        logarithmic axis and is not drawn.
+    rows
+        For every table row, the position of its name in ``names``.
+    hover
+        For every table row, where it was measured; safe text.
+    title
+        What the axis shows, with its unit.
+    """
+    figure = go.Figure()
+    offsets = np.linspace(-0.24, 0.24, len(measures)) if len(measures) > 1 else [0.0]
+    for position, (measure, values) in enumerate(measures.items()):
+        drawn = np.flatnonzero(np.nan_to_num(values) > 0)
+        drawn = drawn[extremes(values[drawn])]
+        look = distinct(position)
+        figure.add_scatter(
+            mode="markers",
+            x=values[drawn],
+            y=rows[drawn] + offsets[position],
+            name=measure,
+            marker={
+                "symbol": _SYMBOLS[position % len(_SYMBOLS)],
+                "size": 9,
+                "color": look["color"],
+                "line": {"width": 1.5, "color": look["color"]},
+                "opacity": 0.8,
+            },
+            hovertext=[f"{full_name(names[int(rows[row])])}<br>{hover[row]}" for row in drawn],
+            hovertemplate="%{hovertext}<br>" + measure + ": %{x:,.3~g}<extra></extra>",
+        )
+    ticks = [short(name) for name in names]
+    figure.update_layout(
+        height=len(ticks) * _ROW_PX + 190, margin_l=left_margin(ticks), hovermode="closest"
+    )
+    figure.update_xaxes(title=title, type="log", dtick=1)
+    figure.update_yaxes(
+        tickvals=list(range(len(ticks))),
+        ticktext=[safe(tick) for tick in ticks],
+        range=[len(ticks) - 0.5, -0.5],
+    )
+    return figure

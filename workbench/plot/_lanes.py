@@ -1,0 +1,185 @@
+"""Lanes of a timeline and the few rectangles that stand for millions of events in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+MAX_LANES = 40
+KIND_ORDER = ("compute", "communication", "memory", "other", "operator", "runtime call")
+
+_RUNTIME = ("cuda_runtime", "cuda_driver", "mtia_runtime", "xpu_runtime", "privateuse1_runtime")
+_HOST = ("cpu_op", "user_annotation", "python_function")
+_NEVER = np.iinfo(np.int64).min
+_ITEM = ["lane", "kind", "start_ns", "end_ns", "busy_ns", "count", "longest_ns", "row"]
+
+
+def lanes_of(events: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Sort what is worth drawing into lanes: GPU streams and CPU threads.
+
+    A stream holds its GPU work. A thread holds its outermost operators and annotations
+    and, below them, its calls of the GPU runtime. At most :data:`MAX_LANES` lanes are
+    kept: streams before threads, then in order of rank.
+
+    Returns
+    -------
+    tuple of two pandas.DataFrame
+        The items, one row each: ``lane``, ``kind``, ``start_ns``, ``end_ns``,
+        ``busy_ns``, ``count`` (1), ``longest_ns``, ``row`` (label in ``events``).
+        And all lanes in drawing order: ``rank``, ``label``, ``lane`` (missing where
+        it was left out).
+    """
+    stream = events["kind"].notna().to_numpy()
+    category = events["category"].astype("object").to_numpy()
+    runtime = np.isin(category, _RUNTIME) & ~stream
+    host = _outermost(events, np.isin(category, _HOST) & ~stream)
+    drawn = np.flatnonzero(stream | runtime | host)
+    items = pd.DataFrame(
+        {
+            "kind": np.select(
+                [stream[drawn], runtime[drawn]],
+                [_codes(events["kind"].iloc[drawn]), KIND_ORDER.index("runtime call")],
+                KIND_ORDER.index("operator"),
+            ),
+            "start_ns": events["start_ns"].to_numpy()[drawn],
+            "longest_ns": events["dur_ns"].to_numpy()[drawn],
+            "row": drawn,
+        }
+    )
+    keys = _lane_keys(events.iloc[drawn], stream[drawn])
+    lanes = _ordered(keys)
+    items["lane"] = lanes["lane"].to_numpy(dtype=np.float64, na_value=np.nan)[keys["code"]]
+    items = items[items["lane"].notna()].astype({"lane": "int64"})
+    items = items.assign(
+        end_ns=items["start_ns"] + items["longest_ns"], busy_ns=items["longest_ns"], count=1
+    )
+    return items[_ITEM].reset_index(drop=True), lanes
+
+
+def merged(items: pd.DataFrame, *, start_ns: int, end_ns: int, limit: int) -> pd.DataFrame:
+    """Reduce the items between two times to at most about ``limit`` rectangles.
+
+    Time is cut into bins, doubled in width until few enough rectangles are left. An
+    item as long as a bin, alone in its bin, or among the longest ``limit / 10`` stays
+    itself. The others of one bin become one rectangle per kind that spans them all, is
+    as high as their busy share, and remembers how many they are and the longest.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The item columns plus ``bottom_share`` and ``height_share``, the part of the
+        lane's height that the rectangle takes: area is busy time.
+    """
+    inside = (items["end_ns"] >= start_ns) & (items["start_ns"] <= end_ns)
+    view = items[inside].assign(
+        start_ns=items["start_ns"].clip(lower=start_ns),
+        end_ns=items["end_ns"].clip(upper=end_ns),
+        bottom_share=0.0,
+        height_share=1.0,
+    )
+    view["busy_ns"] = view["end_ns"] - view["start_ns"]
+    keep = view["longest_ns"].nlargest(max(limit // 10, 1) if len(view) > limit else 0).index
+    kept, rest = view.loc[keep], view.drop(index=keep)
+    width = max((end_ns - start_ns) * view["lane"].nunique() // max(limit, 1), 1)
+    while len(kept) + len(rest) > limit and width < 2 * max(end_ns - start_ns, 1):
+        rest = _coarser(rest, start_ns=start_ns, width_ns=width)
+        width *= 2
+    return pd.concat([rest, kept]).sort_values(["lane", "start_ns"], ignore_index=True)
+
+
+def _coarser(items: pd.DataFrame, *, start_ns: int, width_ns: int) -> pd.DataFrame:
+    """Merge what is shorter than a bin of ``width_ns`` with its neighbours in the bin."""
+    lane_and_bin = _group_numbers(
+        items["lane"],
+        items["kind"] == KIND_ORDER.index("runtime call"),
+        (items["start_ns"].to_numpy() - start_ns) // width_ns,
+    )
+    is_short = (items["end_ns"] - items["start_ns"] < width_ns).to_numpy()
+    fellows = np.bincount(lane_and_bin, weights=is_short, minlength=1)[lane_and_bin]
+    to_merge = is_short & (fellows > 1)
+    short = items[to_merge].assign(bin=lane_and_bin[to_merge])
+    if short.empty:
+        return items
+    longest = short.sort_values("longest_ns", kind="stable").groupby(["bin", "kind"]).tail(1)
+    sums = short.groupby(["bin", "kind"])[["busy_ns", "count"]].sum()
+    spans = short.groupby("bin").agg(start_ns=("start_ns", "min"), end_ns=("end_ns", "max"))
+    bars = longest.drop(columns=["start_ns", "end_ns", "busy_ns", "count"])
+    bars = bars.join(sums, on=["bin", "kind"]).join(spans, on="bin").sort_values(["bin", "kind"])
+    share = bars["busy_ns"] / (bars["end_ns"] - bars["start_ns"]).clip(lower=1)
+    share /= share.groupby(bars["bin"]).transform("sum").clip(lower=1.0)
+    bars["height_share"] = share
+    bars["bottom_share"] = share.groupby(bars["bin"]).cumsum() - share
+    return pd.concat([items[~to_merge], bars[items.columns]])
+
+
+def _outermost(events: pd.DataFrame, wanted: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Of the wanted rows of each thread, mark those that no other one encloses."""
+    rows = np.flatnonzero(wanted & (events["dur_ns"].to_numpy() > 0))
+    some = events.iloc[rows]
+    steps = np.array([str(n).startswith("ProfilerStep") for n in some["name"].cat.categories])
+    is_step = steps[some["name"].cat.codes] if len(steps) else np.zeros(len(rows), dtype=bool)
+    rows, some = rows[~is_step], some[~is_step]
+    threads = _group_numbers(
+        some["rank"].to_numpy(), some["process"].cat.codes, some["thread"].cat.codes
+    )
+    ends = (some["start_ns"] + some["dur_ns"]).to_numpy()
+    before = pd.Series(ends).groupby(threads).cummax().groupby(threads).shift(fill_value=_NEVER)
+    result = np.zeros(len(events), dtype=bool)
+    result[rows[some["start_ns"].to_numpy() >= before.to_numpy()]] = True
+    return result
+
+
+def _codes(kinds: pd.Series) -> NDArray[np.int64]:
+    """Turn kinds of GPU work into their place in the drawing order; unheard-of ones are other."""
+    position = {kind: KIND_ORDER.index(kind) for kind in KIND_ORDER}
+    codes: pd.Series = kinds.astype("object").map(position).fillna(position["other"])
+    return np.asarray(codes, dtype=np.int64)
+
+
+def _group_numbers(*columns: Any) -> NDArray[np.int64]:
+    """Give each distinct combination of some integer columns a number, counted from 0."""
+    numbers = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        codes, values = pd.factorize(np.asarray(column), sort=True)
+        numbers = pd.factorize(numbers * max(len(values), 1) + codes, sort=True)[0]
+    return numbers
+
+
+def _lane_keys(rows: pd.DataFrame, is_stream: NDArray[np.bool_]) -> pd.DataFrame:
+    """Give each row the lane it belongs to, as sortable columns and a number."""
+    place = np.where(is_stream, 0, 1)
+    device = np.where(is_stream, rows["device"].fillna(-1).to_numpy(dtype=np.int64), -1)
+    number = np.where(
+        is_stream,
+        rows["stream"].fillna(-1).to_numpy(dtype=np.int64),
+        _group_numbers(rows["process"].cat.codes, rows["thread"].cat.codes),
+    )
+    keys = pd.DataFrame(
+        {"rank": rows["rank"].to_numpy(), "place": place, "device": device, "number": number}
+    )
+    keys["thread"] = rows["thread"].astype("object").to_numpy()
+    keys["code"] = _group_numbers(keys["rank"], keys["place"], keys["device"], keys["number"])
+    return keys
+
+
+def _ordered(keys: pd.DataFrame) -> pd.DataFrame:
+    """List the lanes in order of rank, streams before threads, and number those kept."""
+    lanes = keys.drop_duplicates("code").sort_values("code").reset_index(drop=True)
+    devices = lanes[lanes["place"] == 0].groupby("rank")["device"].nunique()
+    several = lanes["rank"].map(devices).fillna(0) > 1
+    lanes["label"] = [
+        f"{f'GPU {device} ' if many else ''}{_stream(number)}" if place == 0 else f"thread {thread}"
+        for place, device, number, thread, many in zip(
+            lanes["place"], lanes["device"], lanes["number"], lanes["thread"], several, strict=True
+        )
+    ]
+    kept = lanes.sort_values(["place", "code"]).index[:MAX_LANES].sort_values()
+    lanes["lane"] = pd.Series(range(len(kept)), index=kept, dtype="Int64").reindex(lanes.index)
+    return lanes[["rank", "label", "lane"]]
+
+
+def _stream(number: int) -> str:
+    return f"stream {number}" if number >= 0 else "stream unknown"

@@ -1,0 +1,245 @@
+"""Colours, patterns and layout shared by all figures; the only place that knows about looks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import plotly.graph_objects as go
+
+from workbench.plot._text import safe, wrapped
+
+# Okabe-Ito: readable for colour-blind people. One meaning, one colour, everywhere.
+COLOURS = {
+    "compute": "#009E73",
+    "communication": "#0072B2",
+    "exposed communication": "#0072B2",
+    "transfer": "#0072B2",
+    "overlapped": "#56B4E9",
+    "memory": "#E69F00",
+    "exposed memory": "#E69F00",
+    "other": "#CC79A7",
+    "exposed other": "#CC79A7",
+    "idle": "#D9D9D9",
+    "wait": "#D55E00",
+    "sync wait": "#D55E00",
+    "host": "#F0E442",
+    "host late": "#F0E442",
+    "host wait": "#F0E442",
+    "operator": "#F0E442",
+    "runtime call": "#333333",
+    "launch overhead": "#CC79A7",
+    "kernel gap": "#56B4E9",
+    "kernel wait": "#56B4E9",
+    "other cause": "#BFBFBF",
+    "dark": "#000000",
+    "unknown": "#999999",
+    "unclassified": "#999999",
+    "gpu work": "#555555",
+    "more": "#D55E00",
+    "less": "#0072B2",
+    "all others": "#BFBFBF",
+    "limit": "#D55E00",
+    "neutral": "#555555",
+}
+# The same meanings without colour: what fills a bar, what dashes a line.
+_PATTERNS = {
+    "exposed communication": "/",
+    "communication": "/",
+    "transfer": "/",
+    "overlapped": "\\",
+    "memory": ".",
+    "exposed memory": ".",
+    "other": "x",
+    "exposed other": "x",
+    "wait": "|",
+    "sync wait": "|",
+    "host": "-",
+    "host late": "-",
+    "host wait": "-",
+    "launch overhead": "+",
+    "kernel gap": "\\",
+    "kernel wait": "\\",
+    "unknown": "x",
+    "unclassified": "x",
+    "less": "/",
+}
+_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+_CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_INK, _FAINT, _GRID = "#1A1A1A", "#595959", "#E6E6E6"
+_FONT = "Open Sans, Helvetica, Arial, Liberation Sans, sans-serif"
+# Below this many bars a pattern can be told apart; above it is a grey mist.
+_PATTERNED_BARS = 160
+# More lines than this cannot be told apart, whatever their colours and dashes.
+MAX_LINES = 12
+_TITLE_WIDTH, _NOTE_WIDTH, _PLOT_PX = 84, 116, 300
+
+
+def colour(meaning: str) -> str:
+    """Return the colour of a meaning; a meaning without one is drawn as neutral."""
+    return COLOURS.get(meaning, COLOURS["neutral"])
+
+
+def distinct(position: int) -> dict[str, str]:
+    """Return colour and dash of the n-th of several lines that have no meaning of their own."""
+    return {
+        "color": _CYCLE[position % len(_CYCLE)],
+        "dash": _DASHES[position % len(_DASHES)],
+    }
+
+
+def fill(meaning: str, *, bars: int = 1) -> dict[str, Any]:
+    """Return the ``marker`` of a bar: its colour, and its pattern unless bars are very many."""
+    marker: dict[str, Any] = {"color": colour(meaning), "line": {"width": 0}}
+    if bars <= _PATTERNED_BARS and (shape := _PATTERNS.get(meaning)):
+        marker["pattern"] = {
+            "shape": shape,
+            "fgcolor": "#FFFFFF",
+            "fillmode": "overlay",
+            "fgopacity": 0.55,
+            "size": 6,
+            "solidity": 0.2,
+        }
+    return marker
+
+
+def area(meaning: str) -> dict[str, Any]:
+    """Return how an area of a meaning is filled: colour and pattern as :func:`fill` has them."""
+    look: dict[str, Any] = {"fillcolor": colour(meaning)}
+    if pattern := fill(meaning).get("pattern"):
+        look["fillpattern"] = pattern
+    return look
+
+
+def ink(background: str) -> str:
+    """Return the text colour that is readable on a background given as ``#rrggbb``."""
+    red, green, blue = (int(background[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    return (
+        _INK if 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2 > 0.18 else "#FFFFFF"
+    )
+
+
+def left_margin(labels: Iterable[str]) -> int:
+    """Return the pixels that the longest of some tick labels needs left of the axis."""
+    return min(24 + round(6.6 * max(map(len, labels), default=0)), 330)
+
+
+def nothing(reason: str, *, claim: str, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Say in words why there is nothing to draw, instead of showing an empty frame.
+
+    Parameters
+    ----------
+    reason
+        What is missing and, if it helps, how to get it.
+    claim
+        Title, e.g. ``"No collectives to show"``.
+    source
+        As in :func:`finish`.
+    synthetic
+        As in :func:`finish`.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        A figure without traces or axes; the reason stands in its middle.
+    """
+    figure = go.Figure()
+    figure.update_layout(xaxis_visible=False, yaxis_visible=False, height=220)
+    figure.add_annotation(
+        text=wrapped(reason, 90),
+        showarrow=False,
+        x=0.5,
+        y=0.5,
+        xref="paper",
+        yref="paper",
+        font={"size": 14, "color": _FAINT},
+    )
+    return finish(figure, claim=claim, source=source, synthetic=synthetic)
+
+
+def finish(
+    figure: go.Figure, *, claim: str, source: str, synthetic: bool = False, note: str = ""
+) -> go.Figure:
+    """Give a figure its title, its source line and the common look.
+
+    Parameters
+    ----------
+    figure
+        Figure with its traces and axis titles; changed in place. A height, a left
+        margin or a ``barmode`` it already has are kept.
+    claim
+        The finding, as a sentence; names in it must have gone through
+        :func:`workbench.plot._text.safe`.
+    source
+        Where the data comes from, as plain text; printed under the figure.
+    synthetic
+        Whether the data was generated; then the figure says so above and below.
+    note
+        A second, smaller line under the title, e.g. what was left out.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        The same figure. ``layout.meta`` repeats claim, source and synthetic as data.
+    """
+    title = wrapped(claim, _TITLE_WIDTH)
+    notes = [*(["<b>SYNTHETIC DATA</b>"] if synthetic else []), *([note] if note else [])]
+    subtitle = wrapped(" · ".join(notes), _NOTE_WIDTH)
+    has_legend = sum(trace.showlegend is not False for trace in figure.data) > 1
+    more_lines = title.count("<br>")
+    top = 38 + 21 * more_lines + (22 + 16 * subtitle.count("<br>") if subtitle else 0)
+    top += 30 if has_legend else 8
+    left = figure.layout.margin.l or 70
+    bottom = figure.layout.margin.b or 84
+    figure.update_layout(
+        template="plotly_white",
+        font={"family": _FONT, "size": 12, "color": _INK},
+        title={
+            "text": title,
+            "font": {"size": 16},
+            "x": 0,
+            "xanchor": "left",
+            "y": 1,
+            "yanchor": "top",
+            "yref": "container",
+            # plotly lifts the first of several lines by most of its height
+            "pad": {"l": 12, "t": 25 if more_lines else 14},
+            "subtitle": {"text": subtitle, "font": {"size": 12, "color": _FAINT}},
+        },
+        height=figure.layout.height or _PLOT_PX + top + bottom,
+        margin={"l": left, "r": 24, "t": top, "b": bottom},
+        legend={
+            "orientation": "h",
+            "y": 1.01,
+            "yanchor": "bottom",
+            "x": 0,
+            "xanchor": "left",
+            "traceorder": "normal",
+        },
+        showlegend=has_legend,
+        hoverlabel={"align": "left", "namelength": -1},
+        meta={"claim": claim, "source": source, "synthetic": synthetic},
+    )
+    figure.update_xaxes(gridcolor=_GRID, zeroline=False, title_standoff=8)
+    figure.update_yaxes(gridcolor=_GRID, zeroline=False, title_standoff=8)
+    _sign(figure, source=source, synthetic=synthetic)
+    return figure
+
+
+def _sign(figure: go.Figure, *, source: str, synthetic: bool) -> None:
+    """Print the source in the lower left corner of the figure."""
+    parts = [*(["<b>synthetic data</b>"] if synthetic else []), *([safe(source)] if source else [])]
+    if parts:
+        figure.add_annotation(
+            text=f"Source: {', '.join(parts)}",
+            showarrow=False,
+            xref="paper",
+            yref="paper",
+            x=0,
+            y=0,
+            xanchor="left",
+            yanchor="top",
+            xshift=12 - figure.layout.margin.l,
+            yshift=26 - figure.layout.margin.b,
+            font={"size": 11, "color": _FAINT},
+        )
