@@ -1,0 +1,150 @@
+"""Claims are computed when run, and none can pass without comparing something."""
+
+import json
+import math
+
+import pandas as pd
+import pytest
+
+from workbench import fidelity
+from workbench.errors import WorkbenchError
+from workbench.fidelity import Reading, _registry
+from workbench.tables import FIDELITY
+
+
+@pytest.fixture
+def claims(monkeypatch):
+    """Start from an empty list of claims."""
+    monkeypatch.setattr(_registry, "_CLAIMS", [])
+
+
+def register(compute, *, noun="things", name="a claim", needs=()):
+    return fidelity.claim(noun=noun, name=name, source="a paper", needs=needs)(compute)
+
+
+@pytest.mark.usefixtures("claims")
+def test_every_number_compared_has_a_row_with_its_verdict():
+    register(lambda: [Reading("same", 10, 10), Reading("near", 1.0, 1.1, "s", 0.2)])
+    register(lambda: [Reading("off by one", 10, 11)], name="another")
+    table = FIDELITY.check(fidelity.run())
+    assert table["verdict"].tolist() == ["pass", "pass", "FAIL"]
+    assert table["claim"].tolist() == ["a claim: same", "a claim: near", "another: off by one"]
+    assert table["printed"].tolist() == [10, 1, 10]
+    assert table["here"].tolist() == [10, 1.1, 11]
+    assert fidelity.failed(table)
+    assert fidelity.summary(table) == "2 pass, 1 FAIL, 0 absent"
+
+
+def test_integers_are_compared_before_they_become_floats():
+    assert not Reading("x", 2**60, 2**60 + 1).holds()
+
+
+def test_a_missing_number_agrees_with_nothing():
+    assert not Reading("x", math.nan, math.nan, tolerance=math.inf).holds()
+
+
+@pytest.mark.usefixtures("claims")
+def test_a_claim_that_compares_nothing_fails():
+    register(list)
+    (row,) = fidelity.run().to_dict("records")
+    assert (row["verdict"], row["note"]) == ("FAIL", "the claim compared nothing")
+
+
+@pytest.mark.usefixtures("claims")
+def test_a_claim_that_breaks_fails_alone_and_says_why():
+    def breaks():
+        yield Reading("x", 1, 1)
+        {}["span_ns"]
+
+    register(breaks)
+    register(lambda: [Reading("y", 2, 2)], name="whole")
+    table = fidelity.run()
+    assert table["verdict"].tolist() == ["FAIL", "pass"]
+    assert table["note"].tolist() == ["KeyError: 'span_ns'", ""]
+
+
+@pytest.mark.usefixtures("claims")
+def test_an_absent_data_set_says_how_to_get_it_and_fails_nothing(monkeypatch, tmp_path):
+    monkeypatch.delenv("WORKBENCH_DATA_MIRROR", raising=False)
+    monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path))
+    register(lambda _: pytest.fail("must not be called"), needs=("kineto-hta",))
+    table = fidelity.run()
+    assert table["verdict"].tolist() == ["absent"]
+    assert table["note"].tolist() == ["get it with: workbench datasets fetch kineto-hta"]
+    assert not fidelity.failed(table)
+    assert "workbench datasets fetch kineto-hta" in fidelity.text(table)
+
+
+@pytest.mark.usefixtures("claims")
+def test_a_claim_about_an_unknown_data_set_fails():
+    register(lambda _: [], needs=("kineto-dlrm",))
+    (row,) = fidelity.run().to_dict("records")
+    assert row["verdict"] == "FAIL"
+    assert "did you mean 'kineto-dlrm-8rank'" in row["note"]
+
+
+@pytest.mark.usefixtures("claims")
+def test_a_claim_gets_the_folders_of_its_data_sets():
+    given = []
+    register(lambda folder: given.append(folder) or [Reading("x", 1, 1)], needs=("fleet-demo",))
+    assert fidelity.run()["verdict"].tolist() == ["pass"]
+    assert [folder.name for folder in given] == ["fleet-demo"]
+
+
+@pytest.mark.usefixtures("claims")
+def test_one_noun_can_be_run_alone():
+    register(lambda: [Reading("x", 1, 1)], noun="power")
+    register(lambda: pytest.fail("must not be called"), noun="traces")
+    assert fidelity.run("power")["noun"].tolist() == ["power"]
+    with pytest.raises(WorkbenchError, match=r"no claims about 'pwer'.*\['power', 'traces'\]"):
+        fidelity.run("pwer")
+
+
+@pytest.mark.usefixtures("claims")
+def test_two_claims_cannot_share_a_name():
+    register(list)
+    with pytest.raises(ValueError, match="'things' has a claim named 'a claim' already"):
+        register(list)
+
+
+@pytest.mark.usefixtures("claims")
+def test_no_claims_give_an_empty_table():
+    assert len(FIDELITY.check(fidelity.run())) == 0
+
+
+@pytest.mark.usefixtures("claims")
+def test_the_page_escapes_every_text():
+    register(lambda: [Reading("<script>x</script>", 1, 2)], name="<b>bold</b>")
+    register(list, name="<i>empty</i>")
+    page = fidelity.html(fidelity.run())
+    assert "<script>" not in page
+    assert "<b>" not in page
+    assert "<i>" not in page
+    assert "&lt;script&gt;" in page
+    assert "&lt;i&gt;" in page
+    assert page.count("<tr>") == 3
+    assert "<caption>0 pass, 2 FAIL, 0 absent</caption>" in page
+
+
+@pytest.mark.usefixtures("claims")
+def test_text_keeps_every_digit_and_names_units():
+    register(lambda: [Reading("w", 660_551_005, 660_551_005), Reading("r", 0.5, 0.25, "", 0.3)])
+    lines = fidelity.text(fidelity.run()).splitlines()
+    assert lines[0].split() == ["claim", "source", "printed", "here", "tolerance", "verdict"]
+    assert lines[1].split()[-7:] == ["660,551,005", "ns", "660,551,005", "ns", "0", "ns", "pass"]
+    assert lines[2].split()[-4:] == ["0.5", "0.25", "0.3", "pass"]
+    assert lines[-1] == "2 pass, 0 FAIL, 0 absent"
+
+
+def test_every_claim_of_the_workbench_names_known_data_sets():
+    from workbench import datasets
+
+    for claim in fidelity.claims():
+        assert set(claim.needs) <= set(datasets.names()), claim.name
+        assert claim.source
+
+
+def test_the_table_survives_json():
+    frame = FIDELITY.empty()
+    assert json.loads(frame.to_json(orient="records")) == []
+    assert isinstance(frame, pd.DataFrame)

@@ -1,0 +1,340 @@
+"""The command is a thin skin: what it prints, what it exits with, and nothing else."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from workbench import __version__, cli, datasets, fidelity, load
+from workbench.cli import _notebooks
+from workbench.errors import PublishError
+from workbench.fidelity import Reading, _registry
+
+EVENTS = [
+    {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 10, "dur": 5,
+     "args": {"device": 0, "stream": 7, "correlation": 1}},
+    {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1,
+     "ts": 1, "dur": 2, "args": {"correlation": 1}},
+]  # fmt: skip
+
+
+@pytest.fixture
+def run():
+    """Run the command; give what it printed and its exit code."""
+    runner = CliRunner()
+    return lambda *words: runner.invoke(cli.app, [str(word) for word in words])
+
+
+@pytest.fixture
+def clean_trace(tmp_path):
+    path = tmp_path / "rank0.pt.trace.json"
+    about = {"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 1}}
+    path.write_text(json.dumps({**about, "baseTimeNanoseconds": 0, "traceEvents": EVENTS}))
+    return path
+
+
+@pytest.fixture
+def truncated_trace(clean_trace, tmp_path):
+    path = tmp_path / "cut" / "rank1.pt.trace.json"
+    path.parent.mkdir()
+    text = clean_trace.read_text()
+    path.write_text(text[: text.rindex('"ts"')])
+    return path
+
+
+@pytest.fixture
+def no_trace(tmp_path):
+    path = tmp_path / "notes.json"
+    path.write_text("this is not a trace")
+    return path
+
+
+def commands(group, path=()):
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+COMMANDS = dict(commands(get_command(cli.app)))
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_command_has_help_with_an_example(run, path):
+    result = run(*path, "--help")
+    assert result.exit_code == 0
+    assert f"workbench {' '.join(path)}" in result.stdout.split("Examples:")[1]
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_examples_in_the_help_are_valid_calls(path):
+    command = COMMANDS[path]
+    for example in re.findall(r"^ +workbench (.*)$", command.help, re.MULTILINE):
+        words = example.split(" > ")[0].split()[len(path) :]
+        options = {name for each in command.params for name in each.opts}
+        assert {word for word in words if word.startswith("--")} <= options
+
+
+def test_help_lists_every_command_and_the_exit_codes(run):
+    result = run("--help")
+    for name in ("lab", "report", "publish", "check", "convert", "datasets", "fidelity"):
+        assert re.search(rf"^  {name} ", result.stdout, re.MULTILINE)
+    assert "Exit codes: 0 all is well; 1" in result.stdout
+
+
+def test_version_is_the_one_of_the_package(run):
+    result = run("--version")
+    assert (result.exit_code, result.stdout.strip()) == (0, __version__)
+
+
+@pytest.mark.parametrize("words", [["nonsense"], ["check"], ["lab", "--prot", "1"]])
+def test_wrong_usage_exits_with_2(run, words):
+    assert run(*words).exit_code == 2
+
+
+def test_the_installed_command_starts():
+    done = subprocess.run(
+        [sys.executable, "-m", "workbench.cli", "--version"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == __version__
+
+
+# --- check ------------------------------------------------------------------
+
+
+def test_check_exits_with_0_for_a_clean_file(run, clean_trace):
+    result = run("check", clean_trace)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith(f"{clean_trace}:\n  read ")
+
+
+def test_check_exits_with_1_for_findings(run, truncated_trace):
+    result = run("check", truncated_trace)
+    assert result.exit_code == 1
+    assert "truncated" in result.stdout
+
+
+def test_check_exits_with_2_for_what_cannot_be_read_but_reads_the_rest(run, clean_trace, no_trace):
+    result = run("check", no_trace, clean_trace)
+    assert result.exit_code == 2
+    assert str(no_trace) in result.stderr
+    assert "Traceback" not in result.output
+    assert str(clean_trace) in result.stdout
+
+
+def test_check_exits_with_2_for_a_missing_file(run, tmp_path):
+    result = run("check", tmp_path / "absent.json")
+    assert result.exit_code == 2
+    assert "absent.json" in result.stderr
+
+
+def test_check_gives_json_with_the_findings_of_every_file(run, clean_trace, truncated_trace):
+    result = run("check", "--json", clean_trace, truncated_trace)
+    clean, cut = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert (clean["path"], clean["error"]) == (str(clean_trace), None)
+    assert {row["finding"] for row in clean["findings"]} == {"read"}
+    assert "truncated" in {row["finding"] for row in cut["findings"]}
+    quality = load.quality(truncated_trace)
+    assert [row["count"] for row in cut["findings"]] == quality["count"].tolist()
+
+
+# --- convert ----------------------------------------------------------------
+
+
+def test_convert_writes_a_file_that_loads_to_the_same_events(run, clean_trace, tmp_path):
+    target = tmp_path / "trace.parquet"
+    result = run("convert", clean_trace, target)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.strip() == str(target)
+    before, after = load.traces(clean_trace).events, load.traces(target).events
+    assert after.astype(str).equals(before.astype(str))
+    assert len(after) == len(EVENTS)
+
+
+def test_convert_refuses_a_target_that_is_no_parquet(run, clean_trace, tmp_path):
+    result = run("convert", clean_trace, tmp_path / "trace.csv")
+    assert result.exit_code == 2
+    assert "must end in .parquet" in result.stderr
+
+
+def test_convert_leaves_nothing_behind_for_a_file_it_cannot_read(run, no_trace, tmp_path):
+    result = run("convert", no_trace, tmp_path / "trace.parquet")
+    assert result.exit_code == 2
+    assert not (tmp_path / "trace.parquet").exists()
+
+
+# --- datasets ---------------------------------------------------------------
+
+
+def test_datasets_list_names_every_set(run):
+    text, listed = run("datasets", "list"), run("datasets", "list", "--json")
+    rows = json.loads(listed.stdout)
+    assert [row["dataset"] for row in rows] == datasets.names()
+    assert all(row["licence"] and row["origin"] for row in rows)
+    assert all(name in text.stdout for name in datasets.names())
+
+
+def test_datasets_fetch_prints_the_folder(run):
+    result = run("datasets", "fetch", "fleet-demo")
+    assert result.stdout.strip() == str(datasets.path("fleet-demo"))
+    named = json.loads(run("datasets", "fetch", "fleet-demo", "--json").stdout)
+    assert named == {"fleet-demo": result.stdout.strip()}
+
+
+def test_datasets_fetch_suggests_the_nearest_name(run):
+    result = run("datasets", "fetch", "fleet-dem")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("workbench: no data set is called 'fleet-dem'; did you mean")
+    assert result.stdout == ""
+
+
+def test_datasets_verify_exits_with_0_when_every_file_is_as_it_should_be(run):
+    result = run("datasets", "verify", "fleet-demo", "--json")
+    assert result.exit_code == 0
+    assert {row["verdict"] for row in json.loads(result.stdout)} == {"ok"}
+
+
+def test_datasets_verify_exits_with_1_for_a_changed_file(run, real_data, tmp_path, monkeypatch):
+    folder = tmp_path / "kineto-dlrm-8rank"
+    folder.mkdir()
+    for path in real_data("kineto-dlrm-8rank").glob("*.tar.gz"):
+        (folder / path.name).write_bytes(path.read_bytes())
+    damaged = folder / "dlrm_kineto.tar.gz"
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    monkeypatch.setenv(datasets.MIRROR_ENV, str(tmp_path))
+    result = run("datasets", "verify", "kineto-dlrm-8rank")
+    assert result.exit_code == 1
+    assert re.search(r"dlrm_kineto.tar.gz .* changed", result.stdout)
+
+
+# --- fidelity ---------------------------------------------------------------
+
+
+@pytest.fixture
+def one_claim(monkeypatch):
+    def with_numbers(printed, here):
+        monkeypatch.setattr(_registry, "_CLAIMS", [])
+        fidelity.claim(noun="things", name="size", source="a paper")(
+            lambda: [Reading("width", printed, here, "mm")]
+        )
+
+    return with_numbers
+
+
+def test_fidelity_exits_with_0_when_every_claim_passes(run, one_claim):
+    one_claim(7, 7)
+    result = run("fidelity")
+    assert result.exit_code == 0
+    assert "size: width  a paper" in result.stdout
+    assert result.stdout.splitlines()[-1] == "1 pass, 0 FAIL, 0 absent"
+
+
+def test_fidelity_exits_with_1_when_a_claim_fails_and_says_so_in_json(run, one_claim):
+    one_claim(7, 8)
+    result = run("fidelity", "things", "--json")
+    assert result.exit_code == 1
+    (row,) = json.loads(result.stdout)
+    assert (row["printed"], row["here"], row["verdict"]) == (7, 8, "FAIL")
+
+
+def test_fidelity_exits_with_2_for_an_unknown_noun(run):
+    result = run("fidelity", "nonsense")
+    assert result.exit_code == 2
+    assert "there are claims about" in result.stderr
+
+
+# --- notebooks --------------------------------------------------------------
+
+
+@pytest.fixture
+def shared(monkeypatch):
+    """Record what is asked of the share room instead of running notebooks."""
+    from workbench import share
+
+    calls = []
+    monkeypatch.setattr(share, "report", lambda *a, **k: calls.append((a, k)) or k["out"])
+    monkeypatch.setattr(share, "publish", lambda *a, **k: calls.append((a, k)))
+    return calls
+
+
+def test_report_takes_every_notebook_by_default(run, shared, tmp_path):
+    result = run("report", "--out", tmp_path / "site")
+    ((notebooks,), options) = shared[0]
+    assert result.exit_code == 0
+    assert result.stdout.strip() == str(tmp_path / "site")
+    assert [path.name[:2] for path in notebooks][:2] == ["00", "01"]
+    assert options["data"] is None
+
+
+def test_report_passes_ones_own_data_on(run, shared, clean_trace, tmp_path):
+    notebook = tmp_path / "mine.ipynb"
+    run("report", notebook, "--data", clean_trace, "--out", tmp_path)
+    ((notebooks,), options) = shared[0]
+    assert (notebooks, options["data"]) == ([notebook], clean_trace)
+
+
+def test_report_refuses_data_that_does_not_exist(run, shared, tmp_path):
+    result = run("report", "--data", tmp_path / "absent")
+    assert result.exit_code == 2
+    assert shared == []
+
+
+def test_publish_exits_with_1_for_a_refused_notebook_and_does_the_rest(run, monkeypatch, tmp_path):
+    from workbench import share
+
+    def publish(notebook, *, check):  # noqa: ARG001
+        if notebook.name == "bad.ipynb":
+            msg = f"{notebook}, cell 3: NameError"
+            raise PublishError(msg)
+
+    monkeypatch.setattr(share, "publish", publish)
+    result = run("publish", "--check", tmp_path / "bad.ipynb", tmp_path / "good.ipynb")
+    assert result.exit_code == 1
+    assert "bad.ipynb, cell 3: NameError" in result.stderr
+    assert "good.ipynb: up to date" in result.stdout
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """Record how JupyterLab would be started."""
+    calls = []
+
+    def start(command, *, env, check):  # noqa: ARG001
+        calls.append((command, env))
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(_notebooks.subprocess, "run", start)
+    return calls
+
+
+def test_lab_opens_the_notebooks_and_passes_ones_own_data_on(run, started, clean_trace):
+    result = run("lab", "--no-browser", "--port", 9000, "--data", clean_trace)
+    ((command, environment),) = started
+    assert result.exit_code == 0
+    assert command[:3] == [sys.executable, "-m", "jupyterlab"]
+    assert list(_notebooks.notebooks_folder().glob("01_*.ipynb"))
+    assert {str(_notebooks.notebooks_folder()), "--no-browser", "--port=9000"} <= set(command)
+    assert environment["WORKBENCH_DATA"] == str(clean_trace.resolve())
+
+
+def test_lab_copies_the_notebooks_of_an_installed_package(run, started, tmp_path, monkeypatch):
+    installed = tmp_path / "site-packages" / "_notebooks"
+    installed.mkdir(parents=True)
+    (installed / "01_traces.ipynb").write_text("new")
+    (installed / "02_other.ipynb").write_text("new")
+    kept = tmp_path / "workbench-notebooks" / "01_traces.ipynb"
+    kept.parent.mkdir()
+    kept.write_text("mine")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(_notebooks, "notebooks_folder", lambda: installed)
+    run("lab")
+    assert kept.read_text() == "mine"
+    assert (kept.parent / "02_other.ipynb").read_text() == "new"
+    assert "workbench-notebooks" in started[0][0]

@@ -1,0 +1,78 @@
+"""Commands that work on trace files: check, convert."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from workbench.cli._app import IMPOSSIBLE, LOOK, Json, app, print_json, records
+from workbench.errors import WorkbenchError
+
+
+@app.command("check")
+def check_files(
+    files: Annotated[list[Path], typer.Argument(help="Traces: files, folders or archives.")],
+    as_json: Json = False,
+) -> None:
+    """Say what files hold, and what had to be repaired, left out or assumed.
+
+    Exit code 0 if every file is clean, 1 if one has findings that need a look, 2 if one
+    cannot be read at all.
+
+    \b
+    Examples:
+      workbench check rank0.pt.trace.json.gz
+      workbench check --json runs/monday runs/tuesday > quality.json
+    """
+    from workbench import load
+
+    results: list[dict[str, Any]] = []
+    for file in files:
+        try:
+            found, error = load.quality(file), None
+        except (WorkbenchError, OSError) as problem:
+            found, error = None, str(problem)
+        results.append({"path": str(file), "error": error, "findings": records(found)})
+    if as_json:
+        print_json(results)
+    else:
+        for result in results:
+            _print_findings(result)
+    if any(result["error"] for result in results):
+        raise typer.Exit(IMPOSSIBLE)
+    if any(row["finding"] != "read" for result in results for row in result["findings"]):
+        raise typer.Exit(LOOK)
+
+
+@app.command()
+def convert(
+    source: Annotated[Path, typer.Argument(help="Trace: file, folder or archive.", exists=True)],
+    target: Annotated[Path, typer.Argument(help="File to write, ending in .parquet.")],
+) -> None:
+    """Write a trace as Parquet, which loads many times faster.
+
+    \b
+    Examples:
+      workbench convert runs/monday monday.parquet
+    """
+    from workbench import load
+
+    if target.suffix != ".parquet":
+        msg = f"{target}: the target must end in .parquet"
+        raise typer.BadParameter(msg)
+    trace = load.traces(source)
+    load.write_parquet(trace, target)
+    typer.echo(target)
+    typer.echo(repr(trace), err=True)
+
+
+def _print_findings(result: dict[str, Any]) -> None:
+    if result["error"]:
+        typer.echo(f"workbench: {result['error']}", err=True)
+        return
+    typer.echo(f"{result['path']}:")
+    for row in result["findings"]:
+        place = f" (first: {row['where']})" if row["where"] else ""
+        typer.echo(f"  {row['finding']:<12}{row['count']:>12,}  {row['what']}{place}")
