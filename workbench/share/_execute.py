@@ -1,0 +1,192 @@
+"""Run a notebook in a fresh kernel of this Python, always under the same conditions."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from workbench._progress import progress
+from workbench.errors import PublishError
+from workbench.share._loop import LoopThread
+
+_KERNEL_NAME = "python3"
+_KERNEL_ENVIRONMENT = {
+    "PLOTLY_RENDERER": "plotly_mimetype",
+    "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+    "PYTHONHASHSEED": "0",
+    "TQDM_DISABLE": "1",
+}
+_INJECTED = "injected-parameters"
+_PLAIN = (str, int, float, bool, type(None), list, tuple, dict)
+
+
+def read(path: Path) -> Any:
+    """Read a notebook.
+
+    Raises
+    ------
+    PublishError
+        If there is no such file or it is no notebook.
+    """
+    import nbformat
+
+    try:
+        return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    except FileNotFoundError:
+        msg = f"{path}: there is no such notebook"
+        raise PublishError(msg) from None
+    except Exception as error:  # nbformat raises whatever its readers raise
+        msg = f"{path} is not a Jupyter notebook ({type(error).__name__}: {error})"
+        raise PublishError(msg) from error
+
+
+def inject(notebook: Any, parameters: Mapping[str, Any], path: Path) -> None:
+    """Give the variables of the cell tagged ``parameters`` other values.
+
+    As papermill does, a cell with the new values follows that cell; one left
+    there by an earlier run is replaced.
+
+    Raises
+    ------
+    PublishError
+        If the notebook has no such cell, or a value is not plain data.
+    """
+    if not parameters:
+        return
+    from nbformat.v4 import new_code_cell
+
+    notebook.cells = [c for c in notebook.cells if _INJECTED not in c.metadata.get("tags", [])]
+    tagged = _parameter_cells(notebook)
+    if not tagged:
+        msg = (
+            f"{path}: no cell is tagged 'parameters', so {', '.join(parameters)} cannot be set; "
+            "tag the cell that defines them (JupyterLab: property inspector, Cell Tags)"
+        )
+        raise PublishError(msg)
+    if odd := [name for name, value in parameters.items() if not isinstance(value, _PLAIN)]:
+        msg = f"{path}: parameter {odd[0]!r} must be a text, number, list or dictionary"
+        raise PublishError(msg)
+    source = "\n".join(f"{name} = {value!r}" for name, value in parameters.items())
+    cell = new_code_cell(source)  # type: ignore[no-untyped-call]
+    cell.metadata["tags"] = [_INJECTED]
+    notebook.cells.insert(tagged[0] + 1, cell)
+
+
+def has_parameters(notebook: Any) -> bool:
+    """Say whether a notebook has a cell tagged ``parameters``."""
+    return bool(_parameter_cells(notebook))
+
+
+def execute(
+    notebook: Any,
+    path: Path,
+    *,
+    timeout_s: float,
+    preamble: str = "",
+    go_on: bool = False,
+    show_progress: bool = True,
+) -> None:
+    """Run every cell of a notebook; its outputs are replaced, widget state is kept.
+
+    Parameters
+    ----------
+    notebook
+        The notebook, changed in place.
+    path
+        Where it lies; the kernel works in that folder.
+    timeout_s
+        Longest time a single cell may take, in seconds.
+    preamble
+        Code to run first, which leaves no trace in the notebook.
+    go_on
+        Whether to run on after a cell that raised.
+    show_progress
+        Whether to show a bar.
+
+    Raises
+    ------
+    PublishError
+        If a cell raises (unless ``go_on``), takes too long or ends the kernel.
+    KeyboardInterrupt
+        On Ctrl-C, after the kernel was stopped.
+    """
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+    at = [0]
+    shift = _put_preamble(notebook, preamble)
+    bar = progress(total=len(notebook.cells), unit="cells", label=path.name, enabled=show_progress)
+    with bar, _kernel() as (manager, environment), LoopThread() as loop:
+        client = NotebookClient(
+            notebook,
+            km=manager,
+            timeout=timeout_s,
+            allow_errors=go_on,
+            coalesce_streams=True,
+            record_timing=False,
+            store_widget_state=True,
+            extra_arguments=["--IPKernelApp.log_level=40"],
+            resources={"metadata": {"path": str(path.parent)}},
+            on_cell_start=lambda cell, cell_index: at.__setitem__(0, cell_index),  # noqa: ARG005
+            on_cell_complete=lambda cell, cell_index: bar.update(1),  # noqa: ARG005
+        )
+        client.owns_km = True  # this client shuts the kernel down, whatever happens
+        try:
+            loop.wait(client.async_execute(env=environment))
+        except CellExecutionError as error:
+            msg = f"{path}, cell {at[0] + 1 - shift}: {error.ename}: {error.evalue}"
+            raise PublishError(msg) from error
+        except CellTimeoutError as error:
+            msg = f"{path}, cell {at[0] + 1 - shift} took longer than {timeout_s:g} s"
+            raise PublishError(msg) from error
+        except DeadKernelError as error:
+            msg = (
+                f"{path}, cell {at[0] + 1 - shift}: the kernel died, most often for want of memory"
+            )
+            raise PublishError(msg) from error
+    del notebook.cells[:shift]
+
+
+def failures(notebook: Any) -> Iterator[tuple[int, Any]]:
+    """Go through the outputs that are errors, as cell number from 1 and output."""
+    for number, cell in enumerate(notebook.cells, start=1):
+        for output in cell.get("outputs", []):
+            if output.output_type == "error":
+                yield number, output
+
+
+def _parameter_cells(notebook: Any) -> list[int]:
+    tags = [cell.metadata.get("tags", []) for cell in notebook.cells]
+    return [number for number, names in enumerate(tags) if "parameters" in names]
+
+
+def _put_preamble(notebook: Any, preamble: str) -> int:
+    from nbformat.v4 import new_code_cell
+
+    if preamble:
+        cell = new_code_cell(preamble)  # type: ignore[no-untyped-call]
+        notebook.cells.insert(0, cell)
+    return int(bool(preamble))
+
+
+@contextmanager
+def _kernel() -> Iterator[tuple[Any, dict[str, str]]]:
+    """Prepare a kernel of this very Python that reads no start-up files of the user."""
+    from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
+    from jupyter_client.manager import AsyncKernelManager
+
+    class ThisPython(KernelSpecManager):
+        def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
+            command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+            return KernelSpec(argv=command, display_name=kernel_name, language="python")
+
+    manager = AsyncKernelManager(
+        kernel_name=_KERNEL_NAME, kernel_spec_manager=ThisPython(), shutdown_wait_time=2.0
+    )
+    with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
+        yield manager, {**os.environ, **_KERNEL_ENVIRONMENT, "IPYTHONDIR": folder}

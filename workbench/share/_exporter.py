@@ -1,0 +1,318 @@
+"""The nbconvert exporter behind reports: one page from one notebook."""
+
+from __future__ import annotations
+
+import copy
+import html
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import pass_context
+from nbconvert.exporters import HTMLExporter
+from traitlets import Enum, default
+
+import workbench
+from workbench.share import _figures, _plotlyjs, _snapshot
+from workbench.share.bundle import PLOTLY_MIME, SVG_MIME, plain_text, title_of
+from workbench.share.svg import svg_of
+
+TEMPLATES = Path(str(files("workbench.share") / "templates"))
+_ASSETS = TEMPLATES / "wbreport"
+_ASSETS_MARK, _CONTENTS_MARK = "<!--workbench:assets-->", "<!--workbench:contents-->"
+_HEADING = re.compile(r'<h2 id="([^"]*)"[^>]*>(.*?)</h2>', re.DOTALL)
+_NOTEBOOK_LINK = re.compile(r'(<a [^>]*href="(?![a-z]+:)[^"#]*?)\.ipynb(?=["#])')
+_ANSWER = re.compile(r"^\*\*Answer\.?\*\*.*?(?:\n\s*\n|\Z)", re.DOTALL | re.MULTILINE)
+_H1 = re.compile(r"^#\s+(.+)$", re.MULTILINE)
+# Everything from elsewhere is refused, whatever a notebook or a name in a trace contains.
+# Drawing on the GPU (scattergl) compiles functions, hence 'unsafe-eval'.
+_POLICY = (
+    "default-src 'none'; img-src data: blob: 'self'; font-src data:; worker-src blob:; "
+    "style-src 'unsafe-inline' 'self'; base-uri 'none'; form-action 'none'; script-src {scripts}"
+)
+
+
+@dataclass(frozen=True)
+class Link:
+    """A page of the site: its file, its short label and its title."""
+
+    href: str
+    label: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Site:
+    """What a page must know of the site it belongs to."""
+
+    pages: tuple[Link, ...] = ()
+    data: str = ""
+    is_foreign: bool = False
+    made_on: str = ""
+    href: str = field(default="", compare=False)
+
+
+class ReportExporter(HTMLExporter):
+    """Write a notebook as a page that needs no network (``nbconvert --to wbreport``).
+
+    Figures are live where scripts run and pictures where they do not; controls
+    are the picture of their state, or live if their states were computed before.
+    Code is folded away.
+    """
+
+    export_from_notebook = "Workbench report"
+
+    mode = Enum(
+        ("inline", "shared", "static"),
+        default_value="inline",
+        help="Where plotly.js is: in the page, in assets/ beside it, or nowhere.",
+    ).tag(config=True)
+
+    site = Site()
+
+    @default("template_name")
+    def _template_name_default(self) -> str:
+        return "wbreport"
+
+    @default("extra_template_basedirs")
+    def _extra_template_basedirs_default(self) -> list[str]:
+        return [str(TEMPLATES)]
+
+    @default("exclude_anchor_links")
+    def _exclude_anchor_links_default(self) -> bool:
+        return True
+
+    def from_notebook_node(
+        self, nb: Any, resources: dict[str, Any] | None = None, **options: Any
+    ) -> tuple[Any, dict[str, Any]]:
+        """Convert one notebook.
+
+        Parameters
+        ----------
+        nb
+            The notebook; it is not changed.
+        resources
+            What nbconvert passes along.
+        options
+            Options of nbconvert.
+
+        Returns
+        -------
+        tuple of (str, dict)
+            The page, and the resources.
+        """
+        nb = copy.deepcopy(nb)
+        if "widgets" in nb.metadata or _lacks_pictures(nb):
+            _snapshot.add_pictures(nb, svg_of)
+        resources = {**(resources or {}), "wb": self.facts(nb), "language_code": self.language_code}
+        if self.site.is_foreign:
+            _drop_answer(nb, resources["wb"]["opening_cell"])
+        allowed = self._reduce(nb)
+        resources["wb"]["policy"] = self.policy(allowed)
+        self._headings: list[tuple[str, str]] = []
+        page, resources = super().from_notebook_node(nb, resources, **options)
+        return self._completed(page), resources
+
+    def facts(self, nb: Any) -> dict[str, Any]:
+        """Gather what a page says about its notebook beside the cells.
+
+        Parameters
+        ----------
+        nb
+            A notebook with its pictures.
+
+        Returns
+        -------
+        dict
+            ``title``, ``question``, ``findings``, ``data``, ``synthetic`` and the
+            links of the site, as the templates read them.
+        """
+        shown = list(_snapshot.figures(nb))
+        sources = dict.fromkeys(filter(None, map(_figures.source_of, shown)))
+        contents = [output.data for output in _snapshot.outputs(nb)]
+        opening = next((n for n, c in enumerate(nb.cells) if c.cell_type == "markdown"), 0)
+        return {
+            **self.site_facts(),
+            "title": title_of_notebook(nb),
+            "findings": list(dict.fromkeys(map(title_of, shown))),
+            "data": self.site.data or ", ".join(sources),
+            "synthetic": any(map(_figures.is_synthetic, contents)),
+            "opening_cell": opening,
+            "foreign_text": self.site.is_foreign,
+        }
+
+    def site_facts(self) -> dict[str, Any]:
+        """Gather what every page of the site says, the overview included."""
+        pages = list(self.site.pages)
+        here = next((n for n, page in enumerate(pages) if page.href == self.site.href), None)
+        return {
+            "pages": pages if len(pages) > 1 else [],
+            "href": self.site.href,
+            "previous": pages[here - 1] if here else None,
+            "next": pages[here + 1] if here is not None and here + 1 < len(pages) else None,
+            "version": workbench.__version__,
+            "made_on": self.site.made_on,
+            "live": self.mode != "static",
+        }
+
+    @pass_context
+    def markdown2html(self, context: Any, source: str) -> str:
+        """Render Markdown, noting headings and turning links to notebooks into links to pages."""
+        rendered: str = super().markdown2html(context, source)
+        self._headings += [(name, plain_text(text)) for name, text in _HEADING.findall(rendered)]
+        return _NOTEBOOK_LINK.sub(r"\1.html", rendered) if self.site.pages else rendered
+
+    def policy(self, allowed: set[str]) -> str:
+        """Write the Content-Security-Policy of a page: only known scripts, nothing from outside."""
+        if self.mode == "static":
+            return _POLICY.format(scripts="'none'")
+        if self.mode == "inline":
+            allowed = allowed | {_figures.sha256_of(code) for code in self._scripts}
+        return _POLICY.format(scripts=" ".join(["'self'", "'unsafe-eval'", *sorted(allowed)]))
+
+    def assets(self) -> str:
+        """Write the part of a page's head that loads its style and its scripts."""
+        if self.mode == "shared":
+            return (
+                '<link rel="stylesheet" href="assets/page.css">\n'
+                '<script src="assets/plotly.min.js"></script>\n'
+                '<script src="assets/page.js"></script>'
+            )
+        style = f"<style>{(_ASSETS / 'page.css').read_text(encoding='utf-8')}</style>"
+        if self.mode == "static":
+            return style
+        return "\n".join([style, *(f"<script>{code}</script>" for code in self._scripts)])
+
+    def write_assets(self, folder: Path) -> None:
+        """Write the files that the pages of a site share.
+
+        Parameters
+        ----------
+        folder
+            The folder of the site; the files go into ``assets`` in it.
+        """
+        if self.mode != "shared":
+            return
+        assets = folder / "assets"
+        assets.mkdir()
+        for name in ("page.css", "page.js"):
+            (assets / name).write_bytes((_ASSETS / name).read_bytes())
+        (assets / "plotly.min.js").write_bytes(_plotlyjs.path().read_bytes())
+
+    def overview(self, title: str, cards: list[dict[str, Any]], facts: dict[str, Any]) -> str:
+        """Write the first page of a site.
+
+        Parameters
+        ----------
+        title
+            Heading of the page.
+        cards
+            One per notebook: ``href``, ``title``, ``question``, ``findings``,
+            ``problems`` and ``svg`` (base64) as the template reads them.
+        facts
+            ``data`` and ``synthetic`` of the whole site.
+
+        Returns
+        -------
+        str
+            The page.
+        """
+        known = {**self.site_facts(), **facts, "title": title, "policy": self.policy(set())}
+        resources = {"wb": known, "language_code": self.language_code}
+        template = self.environment.get_template("overview.html.j2")
+        page: str = template.render(resources=resources, cards=cards)
+        return self._completed(page, with_scripts=False)
+
+    @cached_property
+    def _scripts(self) -> tuple[str, str]:
+        library = _plotlyjs.path().read_text(encoding="utf-8")
+        return library, (_ASSETS / "page.js").read_text(encoding="utf-8")
+
+    def _reduce(self, nb: Any) -> set[str]:
+        _join_silent(nb)
+        allowed: set[str] = set()
+        for number, output in enumerate(_snapshot.outputs(nb)):
+            allowed |= _figures.to_html(output, number, live=self.mode != "static")
+        _explain_errors(nb)
+        return allowed
+
+    def _completed(self, page: str, *, with_scripts: bool = True) -> str:
+        assets = self.assets()
+        if not with_scripts:
+            assets = re.sub(r"<script.*</script>\s*", "", assets, flags=re.DOTALL)
+        page = page.replace(_ASSETS_MARK, assets, 1)
+        return page.replace(_CONTENTS_MARK, "" if not with_scripts else self._contents(), 1)
+
+    def _contents(self) -> str:
+        """List the findings of a page, in the order of its headings."""
+        if len(self._headings) < 3:
+            return ""
+        items = "".join(
+            f'<li><a href="#{html.escape(name)}">{html.escape(text)}</a></li>'
+            for name, text in self._headings
+        )
+        return (
+            '<nav class="wb-contents" aria-labelledby="wb-contents"><h2 id="wb-contents">'
+            f"On this page</h2><ol>{items}</ol></nav>"
+        )
+
+
+def title_of_notebook(nb: Any) -> str:
+    """Give the first heading of a notebook, or say that it has none."""
+    for source in _markdown(nb):
+        if found := _H1.search(source):
+            return plain_text(found[1].strip("# ").replace("`", "").replace("*", ""))
+    return "Untitled notebook"
+
+
+def question_of(nb: Any) -> str:
+    """Give the question that a notebook opens with, as plain text; may be empty."""
+    for source in _markdown(nb):
+        found = re.search(r"\*\*Question\.?\*\*\s*(.+?)(?:\n\s*\n|\Z)", source, re.DOTALL)
+        if found:
+            return plain_text(re.sub(r"[*`]", "", found[1]))
+    return ""
+
+
+def _markdown(nb: Any) -> Iterator[str]:
+    return (cell.source for cell in nb.cells if cell.cell_type == "markdown")
+
+
+def _lacks_pictures(nb: Any) -> bool:
+    bundles = (output.data for output in _snapshot.outputs(nb))
+    return any(PLOTLY_MIME in data and SVG_MIME not in data for data in bundles)
+
+
+def _drop_answer(nb: Any, opening: int) -> None:
+    """Remove the written answer: it is about other data, and the figures give their own."""
+    if nb.cells:
+        nb.cells[opening].source = _ANSWER.sub("", nb.cells[opening].source)
+
+
+def _join_silent(nb: Any) -> None:
+    """Join code cells that show nothing with the code cell after them: one fold, not three."""
+    cells: list[Any] = []
+    for cell in nb.cells:
+        before = cells[-1] if cells else None
+        is_pair = before is not None and before.cell_type == cell.cell_type == "code"
+        if is_pair and before is not None and not before.outputs:
+            cell.source = f"{before.source}\n\n{cell.source}".strip()
+            cells.pop()
+        cells.append(cell)
+    nb.cells = cells
+
+
+def _explain_errors(nb: Any) -> None:
+    """Say which steps failed on their own, and which only for want of an earlier one."""
+    has_failed = False
+    for cell in nb.cells:
+        for output in cell.get("outputs", []):
+            if output.output_type != "error":
+                continue
+            if has_failed and output.ename == "NameError":
+                output["wb_heading"] = "This step needs the result of an earlier one that failed."
+            has_failed = True

@@ -1,0 +1,132 @@
+"""Outputs of a notebook as the HTML of a report page."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import re
+from typing import Any
+
+from workbench.share.bundle import (
+    EXPLORER_MIME,
+    PLOTLY_MIME,
+    SVG_MIME,
+    json_block,
+    key_of,
+    picture,
+    title_of,
+)
+
+_SCRIPT = re.compile(r"<script\b([^>]*)>(.*?)</script\s*>", re.DOTALL | re.IGNORECASE)
+_EMPTY_HEADER = re.compile(r"<th(\s[^>]*)?>\s*</th>")
+
+
+def to_html(output: Any, number: int, *, live: bool) -> set[str]:
+    """Reduce one output to what a page shows, changing it in place.
+
+    Parameters
+    ----------
+    output
+        An output with a MIME bundle; published, or executed with its pictures.
+    number
+        Its place on the page, so that equal figures get different ids.
+    live
+        Whether the page has plotly.js.
+
+    Returns
+    -------
+    set of str
+        Hashes of the scripts that this output may run, for the page's policy.
+    """
+    data = output.data
+    if PLOTLY_MIME in data:
+        output["data"] = {"text/html": _figure(data, number, live=live)}
+    elif live and EXPLORER_MIME in data:
+        states = str(data[EXPLORER_MIME])
+        output["data"] = {"text/html": _explorer(states, data.get("text/html", ""))}
+        return {
+            sha256_of(code) for attributes, code in _SCRIPT.findall(states) if _runs(attributes)
+        }
+    else:
+        output["data"] = _quiet(data)
+    return set()
+
+
+def sha256_of(script: str) -> str:
+    """Give the hash of a script as a Content-Security-Policy names it."""
+    digest = hashlib.sha256(script.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def is_synthetic(content: Any) -> bool:
+    """Say whether an output declares that its data was generated."""
+    if isinstance(content, dict) and PLOTLY_MIME in content:
+        meta = _meta(content[PLOTLY_MIME])
+        return bool(meta.get("synthetic")) or "synthetic data" in str(content).lower()
+    return "synthetic data" in str(content).lower()
+
+
+def source_of(figure: dict[str, Any]) -> str:
+    """Say where the data of a figure comes from, as the figure itself says; may be empty."""
+    return str(_meta(figure).get("source") or "")
+
+
+def _meta(figure: dict[str, Any]) -> dict[str, Any]:
+    meta = (figure.get("layout") or {}).get("meta")
+    return meta if isinstance(meta, dict) else {}
+
+
+def _figure(data: dict[str, Any], number: int, *, live: bool) -> str:
+    figure = data[PLOTLY_MIME]
+    title = title_of(figure)
+    label = html.escape(title)
+    svg = data.get(SVG_MIME)
+    still = picture(svg, title) if svg else f"<p>{label}</p>"
+    name = f"figure-{key_of(figure)[:8]}-{number}"
+    if not live:
+        return f'<div class="wb-figure" id="{name}">{still}</div>'
+    drawn = {part: figure[part] for part in ("data", "layout", "frames") if part in figure}
+    plot = f'<div class="wb-plot" role="figure" aria-label="{label}"></div>'
+    return f'<div class="wb-figure" id="{name}">{still}{plot}{json_block(drawn)}</div>'
+
+
+def _explorer(states: str, still: str) -> str:
+    """Put the live explorer beside its picture; the page shows one of the two."""
+    return (
+        '<div class="wb-explorer-block">'
+        f'<div class="wb-still">{_without_scripts(still)}</div>'
+        f'<div class="wb-states">{states}</div></div>'
+    )
+
+
+def _quiet(data: dict[str, Any]) -> dict[str, Any]:
+    """Keep what can be shown without running anything."""
+    kept = {mime: content for mime, content in data.items() if mime not in _NEEDS_SCRIPTS}
+    block = kept.get("text/html")
+    if block is None:
+        return kept
+    if _SCRIPT.search(block):
+        kept.pop("text/html")
+        return kept
+    if "<table" in block:
+        block = _EMPTY_HEADER.sub("<td></td>", block)
+        block = (
+            '<div class="wb-table" role="region" aria-label="Table, may scroll sideways" '
+            f'tabindex="0">{block}</div>'
+        )
+    elif block.startswith("<figure>"):
+        block = f'<div class="wb-still">{block}</div>'
+    kept["text/html"] = block
+    return kept
+
+
+_NEEDS_SCRIPTS = {"application/javascript", EXPLORER_MIME}
+
+
+def _without_scripts(block: str) -> str:
+    return _SCRIPT.sub("", block)
+
+
+def _runs(attributes: str) -> bool:
+    return "json" not in attributes and "src=" not in attributes

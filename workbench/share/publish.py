@@ -1,0 +1,169 @@
+"""Publish a notebook: run it, give its figures pictures, and make the file byte-stable."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from workbench.errors import PublishError
+from workbench.share import _execute, _normalise, _snapshot
+from workbench.share.bundle import PLOTLY_MIME, SVG_MIME, key_of
+from workbench.share.svg import svg_of
+
+_LINE_WIDTH = 160
+_EMBEDDED = re.compile(r"data:image/svg\+xml;base64,[A-Za-z0-9+/=]+")
+_DRAWN = "<svg>picture</svg>"
+
+
+def publish(
+    path: str | Path,
+    *,
+    check: bool = False,
+    parameters: Mapping[str, Any] | None = None,
+    timeout_s: float = 600.0,
+    limit_mb: float = 1.0,
+    progress: bool = True,
+) -> str:
+    """Run a notebook in a fresh kernel and write it as it should be read.
+
+    A published notebook shows its figures in JupyterLab (live), on nbviewer and
+    on GitHub (pictures). Controls become a picture of their state with a line
+    that says so. Widget state, progress bars, run times, random ids and paths of
+    this machine go, so that publishing twice gives the same bytes.
+
+    Parameters
+    ----------
+    path
+        The notebook. The kernel works in its folder.
+    check
+        Compare instead of write: run, and say how the file would change. The
+        pictures are then compared by the figure they were drawn from, not by
+        their bytes, so that no browser is needed and fonts do not matter.
+    parameters
+        New values for variables of the cell tagged ``parameters``; they stay in
+        the notebook as a cell of their own.
+    timeout_s
+        Longest time a single cell may take, in seconds.
+    limit_mb
+        Largest size of the published file, in 10^6 bytes.
+    progress
+        Whether to show a bar while the notebook runs.
+
+    Returns
+    -------
+    str
+        The difference between the file as it was and as published, in unified
+        form with long lines cut; empty if there is none.
+
+    Raises
+    ------
+    PublishError
+        If the notebook cannot be read, a cell raises or takes too long, a cell
+        writes to the error stream, or the result is over the limit. The file is
+        then left as it was.
+    """
+    path = Path(path)
+    before = path.read_text(encoding="utf-8") if path.is_file() else ""
+    notebook = _execute.read(path)
+    _execute.inject(notebook, parameters or {}, path)
+    _execute.execute(notebook, path, timeout_s=timeout_s, show_progress=progress)
+    _normalise.without_progress(notebook)
+    _refuse_messages(notebook, path)
+    _normalise.hide_paths(notebook, path.parent)
+    _snapshot.add_pictures(notebook, _pretend if check else svg_of)
+    _snapshot.drop_explorers(notebook)
+    _normalise.normalise(notebook)
+    after = _written(notebook)
+    if check:
+        return _difference(_masked(before), _masked(after), path)
+    _refuse_size(notebook, after, limit_mb, path)
+    if after != before:
+        _replace(path, after)
+    return _difference(before, after, path)
+
+
+def _refuse_messages(notebook: Any, path: Path) -> None:
+    """Refuse output on the error stream: a published page shows no warnings."""
+    for number, cell in enumerate(notebook.cells, start=1):
+        for output in cell.get("outputs", []):
+            if output.output_type == "stream" and output.name == "stderr":
+                first = output.text.strip().splitlines()[0]
+                msg = f"{path}, cell {number} writes to the error stream: {first[:200]}"
+                raise PublishError(msg)
+
+
+def _refuse_size(notebook: Any, text: str, limit_mb: float, path: Path) -> None:
+    size_mb = len(text.encode()) / 1e6
+    if size_mb <= limit_mb:
+        return
+    sizes = {
+        number: sum(len(str(output)) for output in cell.get("outputs", []))
+        for number, cell in enumerate(notebook.cells, start=1)
+    }
+    largest = max(sizes, key=lambda number: sizes[number])
+    msg = (
+        f"{path} would have {size_mb:.2f} MB, more than {limit_mb:g} MB; most of it is the "
+        f"output of cell {largest} ({sizes[largest] / 1e6:.2f} MB): draw fewer points there"
+    )
+    raise PublishError(msg)
+
+
+def _written(notebook: Any) -> str:
+    import nbformat
+
+    nbformat.validate(notebook)
+    text: str = nbformat.writes(notebook)  # type: ignore[no-untyped-call]
+    return text.rstrip("\n") + "\n"
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file so that it is either the old one or the new one, never half of it."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        shutil.copymode(path, name)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _pretend(_figure: dict[str, Any]) -> str:
+    """Stand in for a picture where only its presence matters."""
+    return _DRAWN
+
+
+def _masked(text: str) -> str:
+    """Write a notebook with every picture replaced by whether it belongs to its figure."""
+    import nbformat
+
+    notebook = nbformat.reads(text, as_version=4)  # type: ignore[no-untyped-call]
+    for output in _snapshot.outputs(notebook):
+        data = output.data
+        if SVG_MIME in data:
+            data[SVG_MIME] = _verdict(data[SVG_MIME], data.get(PLOTLY_MIME))
+        if isinstance(html := data.get("text/html"), str):
+            data["text/html"] = _EMBEDDED.sub("data:picture", html)
+    return _written(notebook)
+
+
+def _verdict(svg: str, figure: dict[str, Any] | None) -> str:
+    if svg == _DRAWN or figure is None or f"defs-{key_of(figure)[:6]}" in svg:
+        return "picture"
+    return "picture of another figure"
+
+
+def _difference(before: str, after: str, path: Path) -> str:
+    """Give the unified difference of two texts, without the bulk of long lines."""
+    names = (f"{path} (in the file)", f"{path} (published)")
+    found = difflib.unified_diff(before.splitlines(), after.splitlines(), *names, n=1, lineterm="")
+    return "\n".join(
+        line if len(line) <= _LINE_WIDTH else f"{line[:_LINE_WIDTH]}…" for line in found
+    )

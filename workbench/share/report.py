@@ -1,0 +1,264 @@
+"""An offline static site from notebooks: an overview, and one page per notebook."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import datetime
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from workbench.errors import PublishError
+from workbench.share import _execute, _normalise, _snapshot
+from workbench.share.bundle import EXPLORER_MIME, SVG_MIME, title_of
+from workbench.share.svg import svg_of
+
+if TYPE_CHECKING:
+    from workbench.share._exporter import Link
+
+_TITLE = "Where the time of the training job goes"
+_MARK = ".workbench-report"
+_FINDINGS = 4
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+# Runs in the kernel before the notebook, so that explorers hand over all their states.
+_PREAMBLE = f"""
+def _precompute_explorers():
+    def bundle(explorer, include=None, exclude=None):
+        from workbench.explore._panel import static_html
+        found = explorer._repr_mimebundle_(include=include, exclude=exclude)
+        data, metadata = found if isinstance(found, tuple) else (found, {{}})
+        if {EXPLORER_MIME!r} not in data:
+            try:
+                data = {{**data, {EXPLORER_MIME!r}: static_html(explorer)}}
+            except (TypeError, ValueError):
+                pass  # too many states, or a control without a list of values
+        return data, metadata
+    formatter = get_ipython().display_formatter.mimebundle_formatter
+    formatter.for_type_by_name("workbench.explore._panel", "Explorer", bundle)
+_precompute_explorers()
+del _precompute_explorers
+"""
+
+
+@dataclass(frozen=True)
+class _Page:
+    """A notebook that ran, and how it stands to the text it was written with."""
+
+    path: Path
+    notebook: Any
+    is_foreign: bool
+    problems: str
+
+
+def report(
+    notebooks: str | Path | Iterable[str | Path],
+    *,
+    out: str | Path,
+    data: str | Path | None = None,
+    mode: Literal["offline", "static"] = "offline",
+    timeout_s: float = 600.0,
+    progress: bool = True,
+) -> Path:
+    """Run notebooks and write them as a site that needs no network.
+
+    The site opens from a folder, a mail attachment or any web server. Figures
+    are live where scripts run and pictures where they do not; explorers with few
+    states work without a kernel. A step that fails on the data is told on its
+    page, and the others go on.
+
+    Parameters
+    ----------
+    notebooks
+        One notebook or several, in the order of the pages.
+    out
+        Folder of the site; it is made, or replaced if it holds an earlier report.
+    data
+        Own data for the notebooks: the value of ``data`` in the cell tagged
+        ``parameters``. By default each takes the best set at hand.
+    mode
+        ``"offline"`` for live figures, ``"static"`` for pictures only and no
+        script at all.
+    timeout_s
+        Longest time a single cell may take, in seconds.
+    progress
+        Whether to show a bar while notebooks run.
+
+    Returns
+    -------
+    pathlib.Path
+        The first page, ``out/index.html``.
+
+    Raises
+    ------
+    PublishError
+        If a notebook cannot be read or yields no figure because a step failed,
+        if no notebook takes ``data``, or if ``out`` holds something else than a
+        report. An earlier report is then left as it was.
+    """
+    paths = _checked([notebooks] if isinstance(notebooks, (str, Path)) else list(notebooks))
+    if mode not in ("offline", "static"):
+        msg = f"mode is {mode!r}, must be 'offline' or 'static'"
+        raise ValueError(msg)
+    out = Path(out).absolute()
+    _refuse_foreign(out)
+    pages = [
+        _run(path, value, timeout_s=timeout_s, progress=progress)
+        for path, value in _with_data(paths, data)
+    ]
+    with _fresh(out) as folder:
+        _write(pages, folder, data="" if data is None else str(data), mode=mode)
+    return out / "index.html"
+
+
+def __getattr__(name: str) -> Any:
+    """Give the exporter to nbconvert, which this module imports for nobody else."""
+    if name == "ReportExporter":
+        from workbench.share._exporter import ReportExporter
+
+        return ReportExporter
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)
+
+
+def _checked(notebooks: Sequence[str | Path]) -> list[Path]:
+    paths = [Path(name).absolute() for name in notebooks]
+    if not paths:
+        msg = "no notebooks given; name at least one .ipynb file"
+        raise PublishError(msg)
+    pages = [path.stem for path in paths]
+    if twice := sorted({page for page in pages if pages.count(page) > 1 or page == "index"}):
+        msg = f"more than one page would be called {twice[0]}.html; rename a notebook"
+        raise PublishError(msg)
+    return paths
+
+
+def _with_data(paths: list[Path], data: str | Path | None) -> list[tuple[Path, str | None]]:
+    """Pair every notebook with the value of its ``data``, None if it takes none."""
+    if data is None:
+        return [(path, None) for path in paths]
+    place = str(Path(data).absolute())
+    takers = [path for path in paths if _execute.has_parameters(_execute.read(path))]
+    if not takers:
+        msg = f"none of {', '.join(path.name for path in paths)} has a cell tagged 'parameters'"
+        raise PublishError(msg)
+    if not Path(place).exists():
+        msg = f"{data}: there is no such file or folder"
+        raise PublishError(msg)
+    return [(path, place if path in takers else None) for path in paths]
+
+
+def _run(path: Path, data: str | None, *, timeout_s: float, progress: bool) -> _Page:
+    notebook = _execute.read(path)
+    written_for = _titles(notebook)
+    if data is not None:
+        _execute.inject(notebook, {"data": data}, path)
+    _execute.execute(
+        notebook,
+        path,
+        timeout_s=timeout_s,
+        preamble=_PREAMBLE,
+        go_on=True,
+        show_progress=progress,
+    )
+    failed = list(_execute.failures(notebook))
+    if failed and not _titles(notebook):
+        number, error = failed[0]
+        msg = f"{path}, cell {number}: {error.ename}: {_ANSI.sub('', error.evalue)}"
+        raise PublishError(msg)
+    _normalise.without_progress(notebook)
+    _normalise.hide_paths(notebook, path.parent)
+    _snapshot.add_pictures(notebook, svg_of)
+    return _Page(
+        path,
+        notebook,
+        is_foreign=data is not None or (bool(written_for) and written_for != _titles(notebook)),
+        problems=f"{len(failed)} of its steps could not be computed." if failed else "",
+    )
+
+
+def _titles(notebook: Any) -> list[str]:
+    return [title_of(figure) for figure in _snapshot.figures(notebook)]
+
+
+def _write(pages: list[_Page], folder: Path, *, data: str, mode: str) -> None:
+    from workbench.share._exporter import Link, ReportExporter, Site, title_of_notebook
+
+    exporter: ReportExporter = ReportExporter(  # type: ignore[no-untyped-call]
+        mode="shared" if mode == "offline" else "static"
+    )
+    overview = Link("index.html", "Overview", _TITLE)
+    links = [
+        Link(f"{page.path.stem}.html", _label(page.path), title_of_notebook(page.notebook))
+        for page in pages
+    ]
+    site = Site(pages=(overview, *links), data=data, made_on=_today())
+    cards, facts = [], []
+    for page, link in zip(pages, links, strict=True):
+        exporter.site = replace(site, href=link.href, is_foreign=page.is_foreign)
+        body, resources = exporter.from_notebook_node(page.notebook)
+        (folder / link.href).write_text(body, encoding="utf-8")
+        facts.append(resources["wb"])
+        cards.append(_card(page, link, resources["wb"]["findings"]))
+    exporter.site = replace(site, href=overview.href)
+    whole = {
+        "data": data or ", ".join(dict.fromkeys(fact["data"] for fact in facts if fact["data"])),
+        "synthetic": any(fact["synthetic"] for fact in facts),
+    }
+    (folder / "index.html").write_text(exporter.overview(_TITLE, cards, whole), encoding="utf-8")
+    exporter.write_assets(folder)
+
+
+def _card(page: _Page, link: Link, findings: list[str]) -> dict[str, Any]:
+    from workbench.share._exporter import question_of
+
+    pictures = (output.data.get(SVG_MIME) for output in _snapshot.outputs(page.notebook))
+    svg = next(filter(None, pictures), None)
+    return {
+        "href": link.href,
+        "title": link.title,
+        "question": question_of(page.notebook),
+        "findings": findings[:_FINDINGS],
+        "problems": page.problems,
+        "svg": base64.b64encode(svg.encode()).decode() if svg else "",
+    }
+
+
+def _label(path: Path) -> str:
+    """Give the short name of a page: ``01_traces`` becomes ``Traces``."""
+    words = re.sub(r"^\d+[_-]*", "", path.stem).replace("_", " ").strip() or path.stem
+    return words[0].upper() + words[1:]
+
+
+def _today() -> str:
+    stamp = os.environ.get("SOURCE_DATE_EPOCH")
+    now = datetime.datetime.now(tz=datetime.UTC)
+    day = datetime.datetime.fromtimestamp(int(stamp), tz=datetime.UTC) if stamp else now
+    return f"{day:%Y-%m-%d}"
+
+
+def _refuse_foreign(out: Path) -> None:
+    """Refuse to replace a folder that is not a report of ours."""
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())) or (out / _MARK).is_file():
+        return
+    msg = f"{out} exists and is not an earlier report; choose another folder or remove it"
+    raise PublishError(msg)
+
+
+@contextlib.contextmanager
+def _fresh(out: Path) -> Iterator[Path]:
+    """Give an empty folder that takes the place of ``out`` when all went well."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as name:
+        new, old = Path(name) / "new", Path(name) / "old"
+        new.mkdir()
+        (new / _MARK).write_text("This folder is replaced by the next report.\n", encoding="utf-8")
+        yield new
+        if out.exists():
+            shutil.move(out, old)
+        new.rename(out)
