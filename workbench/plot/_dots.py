@@ -60,7 +60,9 @@ def dots(
                 "line": {"width": 1.5, "color": look["color"]},
                 "opacity": 0.8,
             },
-            hovertext=[f"{full_name(names[int(rows[row])])}<br>{hover[row]}" for row in drawn],
+            hovertext=[
+                f"{full_name(names[int(rows[row])])}<br>{hover[row]}" for row in drawn.tolist()
+            ],
             hovertemplate="%{hovertext}<br>" + measure + ": %{x:,.3~g}<extra></extra>",
         )
     ticks = [short(name) for name in names]
