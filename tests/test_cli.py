@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.main import get_command
@@ -260,7 +261,7 @@ def shared(monkeypatch):
 
     calls = []
     monkeypatch.setattr(share, "report", lambda *a, **k: calls.append((a, k)) or k["out"])
-    monkeypatch.setattr(share, "publish", lambda *a, **k: calls.append((a, k)))
+    monkeypatch.setattr(share, "publish", lambda *a, **k: calls.append((a, k)) or "")
     return calls
 
 
@@ -293,12 +294,19 @@ def test_publish_exits_with_1_for_a_refused_notebook_and_does_the_rest(run, monk
         if notebook.name == "bad.ipynb":
             msg = f"{notebook}, cell 3: NameError"
             raise PublishError(msg)
+        return "-old\n+new" if notebook.name == "old.ipynb" else ""
 
     monkeypatch.setattr(share, "publish", publish)
-    result = run("publish", "--check", tmp_path / "bad.ipynb", tmp_path / "good.ipynb")
+    names = [tmp_path / name for name in ("bad.ipynb", "good.ipynb", "old.ipynb")]
+    result = run("publish", "--check", *names)
     assert result.exit_code == 1
     assert "bad.ipynb, cell 3: NameError" in result.stderr
     assert "good.ipynb: up to date" in result.stdout
+    assert "-old\n+new\n" in result.stdout
+    assert "old.ipynb: out of date; publish it again" in result.stdout
+    assert run("publish", "--check", names[1]).exit_code == 0
+    assert run("publish", "--check", names[2]).exit_code == 1
+    assert run("publish", names[2]).exit_code == 0
 
 
 @pytest.fixture
@@ -306,35 +314,56 @@ def started(monkeypatch):
     """Record how JupyterLab would be started."""
     calls = []
 
-    def start(command, *, env, check):  # noqa: ARG001
-        calls.append((command, env))
+    def start(command, *, check):  # noqa: ARG001
+        calls.append(command)
         return subprocess.CompletedProcess(command, 0)
 
     monkeypatch.setattr(_notebooks.subprocess, "run", start)
     return calls
 
 
-def test_lab_opens_the_notebooks_and_passes_ones_own_data_on(run, started, clean_trace):
-    result = run("lab", "--no-browser", "--port", 9000, "--data", clean_trace)
-    ((command, environment),) = started
+def test_lab_opens_the_notebooks_of_the_clone(run, started):
+    result = run("lab", "--no-browser", "--port", 9000)
+    ((program, *words),) = started
     assert result.exit_code == 0
-    assert command[:3] == [sys.executable, "-m", "jupyterlab"]
-    assert list(_notebooks.notebooks_folder().glob("01_*.ipynb"))
-    assert {str(_notebooks.notebooks_folder()), "--no-browser", "--port=9000"} <= set(command)
-    assert environment["WORKBENCH_DATA"] == str(clean_trace.resolve())
+    assert [program, *words[:2]] == [sys.executable, "-m", "jupyterlab"]
+    assert list(Path(words[2]).glob("01_*.ipynb"))
+    assert {"--no-browser", "--port=9000"} <= set(words)
 
 
-def test_lab_copies_the_notebooks_of_an_installed_package(run, started, tmp_path, monkeypatch):
-    installed = tmp_path / "site-packages" / "_notebooks"
-    installed.mkdir(parents=True)
-    (installed / "01_traces.ipynb").write_text("new")
-    (installed / "02_other.ipynb").write_text("new")
+@pytest.fixture
+def installed(monkeypatch, tmp_path):
+    """Pretend that the package was installed with two notebooks."""
+    folder = tmp_path / "site-packages" / "_notebooks"
+    folder.mkdir(parents=True)
+    for name in ("01_traces.ipynb", "02_other.ipynb"):
+        cells = [
+            {"metadata": {"tags": ["parameters"]}, "source": ["data = None  # yours\n", "n = 1"]},
+            {"metadata": {}, "source": ["data = 1"]},
+        ]
+        (folder / name).write_text(json.dumps({"cells": cells}))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(_notebooks, "notebooks_folder", lambda: folder)
+    return folder
+
+
+def test_lab_copies_the_notebooks_of_an_installed_package(run, started, installed, tmp_path):
     kept = tmp_path / "workbench-notebooks" / "01_traces.ipynb"
     kept.parent.mkdir()
     kept.write_text("mine")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(_notebooks, "notebooks_folder", lambda: installed)
     run("lab")
     assert kept.read_text() == "mine"
-    assert (kept.parent / "02_other.ipynb").read_text() == "new"
-    assert "workbench-notebooks" in started[0][0]
+    copy = kept.with_name("02_other.ipynb")
+    assert copy.read_bytes() == (installed / "02_other.ipynb").read_bytes()
+    assert "workbench-notebooks" in started[0]
+
+
+def test_lab_points_copies_at_ones_own_data(run, started, installed, clean_trace, tmp_path):
+    before = {path: path.read_bytes() for path in installed.iterdir()}
+    run("lab", "--data", clean_trace)
+    copy = json.loads((tmp_path / "workbench-notebooks" / "01_traces.ipynb").read_text())
+    parameters, other = ("".join(cell["source"]) for cell in copy["cells"])
+    assert parameters == f"data = {str(clean_trace)!r}\nn = 1"
+    assert other == "data = 1"
+    assert "workbench-notebooks" in started[0]
+    assert {path: path.read_bytes() for path in installed.iterdir()} == before

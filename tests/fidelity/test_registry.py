@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -59,8 +60,9 @@ def test_a_claim_that_breaks_fails_alone_and_says_why():
     register(breaks)
     register(lambda: [Reading("y", 2, 2)], name="whole")
     table = fidelity.run()
-    assert table["verdict"].tolist() == ["FAIL", "pass"]
-    assert table["note"].tolist() == ["KeyError: 'span_ns'", ""]
+    assert table["claim"].tolist() == ["a claim: x", "a claim", "whole: y"]
+    assert table["verdict"].tolist() == ["pass", "FAIL", "pass"]
+    assert table["note"].tolist() == ["", "KeyError: 'span_ns'", ""]
 
 
 @pytest.mark.usefixtures("claims")
@@ -134,6 +136,13 @@ def test_text_keeps_every_digit_and_names_units():
     assert lines[1].split()[-7:] == ["660,551,005", "ns", "660,551,005", "ns", "0", "ns", "pass"]
     assert lines[2].split()[-4:] == ["0.5", "0.25", "0.3", "pass"]
     assert lines[-1] == "2 pass, 0 FAIL, 0 absent"
+
+
+def test_every_module_of_claims_is_registered():
+    folder = Path(fidelity.__file__).parent
+    modules = {f"workbench.fidelity.{path.stem}" for path in folder.glob("[a-z]*.py")}
+    assert {claim.compute.__module__ for claim in fidelity.claims()} == modules
+    assert {module.rsplit(".")[-1] for module in modules} == {c.noun for c in fidelity.claims()}
 
 
 def test_every_claim_of_the_workbench_names_known_data_sets():

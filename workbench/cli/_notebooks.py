@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -36,26 +38,29 @@ def lab(
 ) -> None:
     """Open JupyterLab on the notebooks; stop it with Ctrl-C.
 
-    From a clone, the notebooks of the clone are opened. From an installed package, they
-    are first copied to ./workbench-notebooks; files that are there already are kept.
+    From a clone, the notebooks of the clone are opened. From an installed package, or with
+    --data, they are first copied to ./workbench-notebooks; copies that are there already
+    are kept, and with --data all of them are pointed at your data.
 
     \b
     Examples:
       workbench lab
       workbench lab --data runs/monday --no-browser
     """
-    folder = _notebooks_to_edit()
+    folder = notebooks_folder()
+    if data is not None or folder.name != "notebooks":
+        folder = _copied(folder, Path("workbench-notebooks"))
+    if data is not None:
+        for notebook in folder.glob("*.ipynb"):
+            _point_at(notebook, data.resolve())
     command = [sys.executable, "-m", "jupyterlab", str(folder), f"--port={port}"]
     if no_browser:
         command.append("--no-browser")
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         typer.echo("Running as root, as in a container: passing --allow-root.", err=True)
         command.append("--allow-root")
-    environment = dict(os.environ)
-    if data is not None:
-        environment["WORKBENCH_DATA"] = str(data.resolve())
     try:
-        raise typer.Exit(subprocess.run(command, env=environment, check=False).returncode)
+        raise typer.Exit(subprocess.run(command, check=False).returncode)
     except KeyboardInterrupt:
         raise typer.Exit from None
 
@@ -104,22 +109,26 @@ def publish(
     from workbench import share
     from workbench.errors import PublishError
 
-    refused = 0
+    outdated = 0
     for notebook in notebooks:
         try:
-            share.publish(notebook, check=check)
+            difference = share.publish(notebook, check=check)
         except PublishError as error:
-            refused += 1
+            outdated += 1
             typer.echo(f"workbench: {error}", err=True)
+            continue
+        if check and difference:
+            outdated += 1
+            typer.echo(f"{difference}\n{notebook}: out of date; publish it again")
         else:
-            typer.echo(f"{notebook}: {'up to date' if check else 'published'}")
-    if refused:
+            typer.echo(f"{notebook}: {'published' if difference else 'up to date'}")
+    if outdated:
         raise typer.Exit(LOOK)
 
 
 def notebooks_folder() -> Path:
     """Give the folder with the notebooks: inside the installed package, or of the clone."""
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parents[1]
     for folder in (package / "_notebooks", package.parent / "notebooks"):
         if folder.is_dir():
             return folder
@@ -131,14 +140,22 @@ def _notebooks() -> list[Path]:
     return sorted(notebooks_folder().glob("[0-9]*.ipynb"))
 
 
-def _notebooks_to_edit() -> Path:
-    """Give a folder of notebooks a person may change: never the installed package."""
-    folder = notebooks_folder()
-    if folder.name == "notebooks":
-        return folder
-    copy = Path("workbench-notebooks")
-    copy.mkdir(exist_ok=True)
-    for notebook in folder.iterdir():
-        if notebook.is_file() and not (copy / notebook.name).exists():
-            shutil.copyfile(notebook, copy / notebook.name)
-    return copy
+def _copied(folder: Path, target: Path) -> Path:
+    """Copy the notebooks to where a person may change them; keep what is there already."""
+    target.mkdir(exist_ok=True)
+    for notebook in folder.glob("*.ipynb"):
+        if not (target / notebook.name).exists():
+            shutil.copyfile(notebook, target / notebook.name)
+    return target
+
+
+def _point_at(path: Path, data: Path) -> None:
+    """Set ``data`` in the cell tagged ``parameters``; a notebook without one stays as it is."""
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    for cell in notebook["cells"]:
+        if "parameters" in cell["metadata"].get("tags", []):
+            source = "".join(cell["source"])
+            cell["source"] = re.sub(
+                r"^data\b.*=.*$", lambda _: f"data = {str(data)!r}", source, flags=re.MULTILINE
+            )
+    path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -63,7 +63,7 @@ def convert(
         msg = f"{target}: the target must end in .parquet"
         raise typer.BadParameter(msg)
     trace = load.traces(source)
-    load.write_parquet(trace, target)
+    load.write(trace, target)
     typer.echo(target)
     typer.echo(repr(trace), err=True)
 

@@ -7,7 +7,7 @@ data sets themselves. Each noun has a module of claims; importing this package r
 them all.
 """
 
-from workbench.fidelity import traces
+from workbench.fidelity import execution_traces, traces
 from workbench.fidelity._registry import Claim, Reading, claim, claims, failed, run
 from workbench.fidelity._show import html, summary, text
 
@@ -16,6 +16,7 @@ __all__ = [
     "Reading",
     "claim",
     "claims",
+    "execution_traces",
     "failed",
     "html",
     "run",

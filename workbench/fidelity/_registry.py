@@ -150,22 +150,26 @@ def _rows(known: Claim) -> Iterator[dict[str, object]]:
             note = f"get it with: workbench datasets fetch {' '.join(absent)}"
             yield _row(known, known.name, verdict="absent", note=note)
             return
-        readings = list(known.compute(*(datasets.best(name)[0] for name in known.needs)))
+        number = 0
+        folders = (datasets.best(name)[0] for name in known.needs)
+        for number, reading in enumerate(known.compute(*folders), start=1):
+            yield _compared(known, reading)
+        if number == 0:
+            yield _row(known, known.name, verdict="FAIL", note="the claim compared nothing")
     except Exception as error:  # noqa: BLE001
         yield _row(known, known.name, verdict="FAIL", note=f"{type(error).__name__}: {error}")
-        return
-    if not readings:
-        yield _row(known, known.name, verdict="FAIL", note="the claim compared nothing")
-    for reading in readings:
-        yield _row(
-            known,
-            f"{known.name}: {reading.what}",
-            verdict="pass" if reading.holds() else "FAIL",
-            printed=float(reading.printed),
-            here=float(reading.here),
-            tolerance=float(reading.tolerance),
-            unit=reading.unit,
-        )
+
+
+def _compared(known: Claim, reading: Reading) -> dict[str, object]:
+    return _row(
+        known,
+        f"{known.name}: {reading.what}",
+        verdict="pass" if reading.holds() else "FAIL",
+        printed=float(reading.printed),
+        here=float(reading.here),
+        tolerance=float(reading.tolerance),
+        unit=reading.unit,
+    )
 
 
 def _row(known: Claim, text: str, *, verdict: str, **others: object) -> dict[str, object]:
