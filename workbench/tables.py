@@ -89,6 +89,17 @@ class Table:
             {name: pd.Series([], dtype=column.dtype) for name, column in self.columns.items()}
         )
 
+    def cast(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return the table's columns of ``frame`` in its dtypes; missing texts stay missing."""
+        # pandas 2 would turn a missing text into the text 'None' if asked for 'str'.
+        text = pd.Series([""]).dtype
+        return pd.DataFrame(
+            {
+                name: frame[name].astype(text if column.dtype == "str" else column.dtype)
+                for name, column in self.columns.items()
+            }
+        )
+
     def markdown(self) -> str:
         """Render the table as Markdown, for docs and notebooks."""
         rows = [f"| `{n}` | {c.dtype} | {c.meaning} |" for n, c in self.columns.items()]
@@ -221,7 +232,8 @@ NODES = Table(
         "type": Column(
             "category",
             "node type as the file states it, e.g. COMP_NODE, COMM_COLL_NODE; PyTorch execution "
-            "traces state none and have cpu_op, annotation, root or collective",
+            "traces state none and have cpu_op, annotation, root, collective (moves data) or wait "
+            "(wait and barrier, move none)",
         ),
         "parent": Column("Int64", "node that called this one", nullable=True),
         "start_ns": Column("Int64", "start, if recorded", nullable=True),
@@ -231,7 +243,10 @@ NODES = Table(
         ),
         "collective": Column("category", "collective type, e.g. all_reduce", nullable=True),
         "group": Column("category", "process group", nullable=True),
-        "size_bytes": Column("Int64", "bytes moved or held", lower=0, nullable=True),
+        "size_bytes": Column(
+            "Int64", "bytes this rank sends or holds, if recorded", lower=0, nullable=True
+        ),
+        "is_cpu": Column("boolean", "ran on the CPU, not on the GPU", nullable=True),
     },
 )
 
@@ -242,7 +257,11 @@ DEPENDENCIES = Table(
         "rank": Column("int32", "global rank", lower=0),
         "node": Column("int64", "node that waits"),
         "needs": Column("int64", "node that must end first"),
-        "edge": Column("category", "data or control"),
+        "edge": Column(
+            "category",
+            "data or control; converters from PyTorch write callers as control edges, though a "
+            "caller ends last",
+        ),
     },
 )
 
@@ -251,7 +270,11 @@ QUALITY = Table(
     "What a loader could not read, had to mend, or had to assume; nothing is left out silently.",
     {
         "source": Column("str", "file, or archive and member"),
-        "finding": Column("category", "read, left out, repaired, assumed, truncated or suspicious"),
+        "finding": Column(
+            "category",
+            "harmless: read, set aside (has no place in the tables), noted; or needs a look: "
+            "left out, repaired, assumed, truncated, suspicious",
+        ),
         "what": Column("str", "what was found, in words"),
         "count": Column("int64", "how often", lower=0),
         "where": Column("str", "first place: byte offset, line or event", nullable=True),
@@ -331,6 +354,10 @@ FIDELITY = Table(
 )
 
 
+# Findings that do not ask for anybody's attention.
+HARMLESS = ("read", "set aside", "noted")
+
+
 @dataclass(frozen=True, eq=False)
 class Trace:
     """The tables of one loaded trace set; a plain bundle, all work is done by functions.
@@ -350,7 +377,7 @@ class Trace:
 
     def __repr__(self) -> str:
         """Say in one line what was loaded and whether anything needs a look."""
-        flagged = self.quality[self.quality["finding"] != "read"]
+        flagged = self.quality[~self.quality["finding"].isin(HARMLESS)]
         sizes = ", ".join(
             f"{len(table):,} {field.name}"
             for field in fields(self)
@@ -358,7 +385,7 @@ class Trace:
         )
         return (
             f"Trace of {len(self.ranks)} rank{'s' * (len(self.ranks) != 1)}: {sizes or 'no events'}"
-            f"; {len(flagged)} quality finding{'s' * (len(flagged) != 1)} (see .quality)"
+            f"; {len(flagged)} finding{'s' * (len(flagged) != 1)} to look at (see .quality)"
         )
 
 

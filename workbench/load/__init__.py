@@ -1,1 +1,7 @@
 """Read files into tables: one module per format behind a few front doors."""
+
+from workbench.load.parquet import write
+from workbench.load.quality import quality
+from workbench.load.traces import traces
+
+__all__ = ["quality", "traces", "write"]

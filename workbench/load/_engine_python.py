@@ -56,7 +56,7 @@ class PythonEngine:
         capacity = len(self.block.ph)
         while True:
             between = _BETWEEN.match(text, at)
-            assert between is not None  # noqa: S101 - the pattern matches the empty text
+            assert between is not None
             start = between.end()
             if start >= len(text):
                 return (at if not between[1] else between.start(1)), NEED_MORE

@@ -38,7 +38,4 @@ def quality_frame(rows: list[tuple[str, str, str, int, str | None]]) -> pd.DataF
     """Make a quality table of ``(source, finding, what, count, where)`` rows."""
     if not rows:
         return QUALITY.empty()
-    frame = pd.DataFrame(rows, columns=list(QUALITY.columns))
-    for name, column in QUALITY.columns.items():
-        frame[name] = frame[name].astype(column.dtype)
-    return QUALITY.check(frame)
+    return QUALITY.check(QUALITY.cast(pd.DataFrame(rows, columns=list(QUALITY.columns))))

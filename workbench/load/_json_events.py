@@ -21,7 +21,7 @@ _EVENT_END = re.compile(rb"\}\s*(?:,\s*(?=\{)|(?=\{\s*\")|,?\s*(?=\])|\Z)")
 _NEXT_EVENT = re.compile(rb'[,\]]?\s*\{\s*"(?:ph|name|cat|pid|tid|ts|args|id|dur|s|bp)"\s*:')
 _BAD_ESCAPE = re.compile(r'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _TOKENS = re.compile(
-    rf"({_STRING})|,(\s*[}}\]])|(-?\b(?:nan|inf|infinity)\b(?:\(\w*\))?)", re.I | re.S
+    rf"({_STRING})|,(\s*[}}\]])|(-?\b(?:nan|inf|infinity)\b(?:\(\w*\))?)", re.IGNORECASE | re.DOTALL
 )
 _AMBIGUOUS = re.compile(r'(?<!\\)(?:\\\\)*\\"\s*[,}\]:]')
 

@@ -103,7 +103,7 @@ def rank_tables(
     process = CodedTexts.of(pick(fields.pop("pid")), texts, missing="")
     numbers = _numbers(raw, pick)
     work = rows_of.is_any(category, GPU_WORK)
-    on_stream = rows_of.is_any(category, rows_of._ON_STREAM)  # noqa: SLF001
+    on_stream = rows_of.is_any(category, rows_of._ON_STREAM)
     numbers["stream"] = rows_of.streams(numbers.get("stream"), thread, on_stream)
     if (device := numbers.get("device")) is not None:
         numbers["device"] = np.where(on_stream, device, MISSING)
@@ -134,7 +134,9 @@ def rank_tables(
         data[COLUMNS[argument][0]] = coded.categorical()
     for column in EVENTS.columns:
         if column not in data:
-            data[column] = _nullable(numbers.pop(column, None), EVENTS.columns[column].dtype, len(start))
+            data[column] = _nullable(
+                numbers.pop(column, None), EVENTS.columns[column].dtype, len(start)
+            )
     frame = pd.DataFrame({name: data[name] for name in EVENTS.columns}, copy=False)
     for argument in args:
         if argument not in frame:
@@ -156,7 +158,9 @@ def _picker(keep: npt.NDArray[np.bool_], start: IntArray, dur: IntArray):  # typ
 
 def _clean(texts: list[str], findings: Findings) -> list[str]:
     """Replace what is no Unicode text, counting the texts."""
-    bad = [code for code, text in enumerate(texts) if not text.isascii() and _SURROGATES.search(text)]
+    bad = [
+        code for code, text in enumerate(texts) if not text.isascii() and _SURROGATES.search(text)
+    ]
     findings.add("repaired", "texts with bytes that are not UTF-8, shown as \ufffd", len(bad))
     for code in bad:
         texts[code] = _SURROGATES.sub("\ufffd", texts[code])
@@ -231,7 +235,11 @@ def _note(
     known: npt.NDArray[np.bool_],
 ) -> None:
     """Note what a reader of the numbers should know of GPU work."""
-    findings.add("noted", "GPU rows whose launch is not in the trace", int((work & (launch == MISSING)).sum()))
+    findings.add(
+        "noted",
+        "GPU rows whose launch is not in the trace",
+        int((work & (launch == MISSING)).sum()),
+    )
     busy, unknown = int(dur[work].sum()), int(dur[work & ~known].sum())
     if unknown:
         share = f"{unknown / busy:.1%} of kernel time" if busy else "0 ns"

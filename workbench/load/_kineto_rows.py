@@ -61,7 +61,9 @@ def count_phases(columns: Columns, findings: Findings) -> None:
             findings.add("left out", f"events of phase {phase!r}", count)
 
 
-def pair_begin_end(fields: dict[str, npt.NDArray[Any]], findings: Findings) -> npt.NDArray[np.bool_]:
+def pair_begin_end(
+    fields: dict[str, npt.NDArray[Any]], findings: Findings
+) -> npt.NDArray[np.bool_]:
     """Turn begin/end pairs into complete rows, in place; return which rows stay."""
     ph = fields["ph"]
     keep = ph != ord("E")
@@ -113,12 +115,16 @@ def absolute(ts: IntArray, base: object, findings: Findings) -> tuple[IntArray, 
     """Add the base time; say whether the result is wall time (epoch) or the trace's own."""
     base_ns = base if isinstance(base, int) and not isinstance(base, bool) else 0
     if base is not None and not isinstance(base, int):
-        findings.add("suspicious", f"baseTimeNanoseconds is no integer: {str(base)[:40]!r}; not added")
+        findings.add(
+            "suspicious", f"baseTimeNanoseconds is no integer: {str(base)[:40]!r}; not added"
+        )
     if len(ts) == 0:
         return ts, "own"
     middle = int(np.median(ts[:: max(1, len(ts) // 10_000)]))
     if base_ns and _EPOCH_FIRST_NS <= middle <= _EPOCH_LAST_NS:
-        findings.add("suspicious", "baseTimeNanoseconds with time stamps that are epoch already; not added")
+        findings.add(
+            "suspicious", "baseTimeNanoseconds with time stamps that are epoch already; not added"
+        )
         base_ns = 0
     clock = "epoch" if _EPOCH_FIRST_NS <= middle + base_ns <= _EPOCH_LAST_NS else "own"
     return (ts + base_ns if base_ns else ts), clock

@@ -24,7 +24,7 @@ from workbench.load._json_events import (
     mend_object,
     read_event,
 )
-from workbench.load._status import ARRAY_END, BLOCK_FULL, NEED_MORE, NO_EVENT, ODD
+from workbench.load._status import ARRAY_END, BLOCK_FULL, NO_EVENT, ODD
 from workbench.load._stream import Stream
 
 BLOCK_BYTES = 8 << 20
@@ -44,12 +44,12 @@ class Engine(Protocol):
     rows: int
 
     @property
-    def repaired_commas(self) -> int: ...  # noqa: D102
+    def repaired_commas(self) -> int: ...
     @property
-    def hint(self) -> int: ...  # noqa: D102
-    def scan(self, buf: ByteArray, pos: int, n: int) -> tuple[int, int]: ...  # noqa: D102
-    def code(self, text: str) -> int: ...  # noqa: D102
-    def all_texts(self) -> list[str]: ...  # noqa: D102
+    def hint(self) -> int: ...
+    def scan(self, buf: ByteArray, pos: int, n: int) -> tuple[int, int]: ...
+    def code(self, text: str) -> int: ...
+    def all_texts(self) -> list[str]: ...
 
 
 @dataclass
@@ -170,7 +170,7 @@ class _Reader:
                 return True
         if position is None:
             position = self._find_array(final=True)
-            assert position is not None  # noqa: S101 - final: found or raised
+            assert position is not None
         else:
             self._extend(np.zeros(0, np.uint8), position)
             position = 0
@@ -225,7 +225,9 @@ class _Reader:
         """Decide on an event that does not end in the window."""
         left = self.length - position
         if left > LARGEST_EVENT:
-            self._raise(position, f"an event opens here and does not end in {LARGEST_EVENT:,} bytes")
+            self._raise(
+                position, f"an event opens here and does not end in {LARGEST_EVENT:,} bytes"
+            )
         if final or left > REPAIR_WINDOW:
             rest = self.window[position : self.length].tobytes()
             opening = rest.find(b"{")
@@ -316,7 +318,9 @@ class _Reader:
             self.findings.add("left out", what, len(raw), f"byte {self.offset:,}")
             return
         if read_object.repair:
-            self.findings.add("repaired", f"in the metadata {where} the events: {read_object.repair}")
+            self.findings.add(
+                "repaired", f"in the metadata {where} the events: {read_object.repair}"
+            )
         self.metadata |= read_object.event
 
     def _flush(self) -> None:

@@ -10,7 +10,7 @@ zero bytes after them. Every load of eight bytes starts below ``n``, and that is
 one bound that keeps all reads inside the buffer.
 """
 
-# ruff: noqa: C901, PLR0911, PLR0912, PLR0913, PLR0915 - one flat loop per state machine
+# ruff: noqa: C901, PLR0912, PLR0913, PLR0915 - one flat loop per state machine
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ import pandas as pd
 from workbench.load._engine_python import PythonEngine
 from workbench.load._kineto_rank import RankTables, rank_tables, slots
 from workbench.load._kineto_stream import Engine, read
+from workbench.load._stream import Stream
 from workbench.load.archive import Source
 
 EngineName = Literal["auto", "compiled", "python"]
@@ -35,6 +36,7 @@ def kineto(
     args: Sequence[str] = (),
     rules: pd.DataFrame | None = None,
     engine: EngineName = "auto",
+    stream: Stream | None = None,
     advance: Callable[[int], object] | None = None,
 ) -> RankTables:
     """Read one Kineto file; :func:`workbench.load.traces` is the front door.
@@ -50,6 +52,8 @@ def kineto(
     engine
         ``"compiled"`` needs numba; ``"python"`` needs nothing and is slower; both give
         the same tables. ``"auto"`` takes the faster one for the size of the file.
+    stream
+        The content, if it is open already.
     advance
         Called with the bytes of each block, for a progress bar.
 
@@ -66,9 +70,9 @@ def kineto(
         If ``engine`` is unknown, or compiled and numba is not installed.
     """
     wanted = slots(args)
-    with source.open() as stream:
+    with stream or source.open() as opened:
         raw = read(
-            stream, _engine(engine, source.size_bytes)(wanted), wanted,
+            opened, _engine(engine, source.size_bytes)(wanted), wanted,
             label=source.label, advance=advance,
         )  # fmt: skip
     return rank_tables(raw, label=source.label, args=args, rules=rules)

@@ -1,0 +1,153 @@
+"""The workbench's own trace files: events as Parquet, the other tables inside its metadata."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import json
+import os
+import tempfile
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from workbench import tables
+from workbench.errors import LoadError
+from workbench.tables import Table, Trace
+
+VERSION = 1
+_KEY = b"workbench"
+_MAGIC = b"PAR1"
+_TABLES = {field.name: getattr(tables, field.name.upper()) for field in fields(Trace)}
+
+
+def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - same shape for all formats
+    """Say whether a file that begins with ``head`` is Parquet."""
+    return head.startswith(_MAGIC)
+
+
+def parquet(path: str | Path) -> Trace:
+    """Read a trace set that :func:`write` stored.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Returns
+    -------
+    Trace
+        As it was stored.
+
+    Raises
+    ------
+    FileNotFoundError
+        If ``path`` does not exist.
+    LoadError
+        If the file is no Parquet, not one of the workbench, or of a later version.
+    """
+    try:
+        # Unless the reader maps it, a large file would stand in memory twice.
+        table = pq.read_table(path, memory_map=True)
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        msg = f"{path}: cannot be read as Parquet ({error}); convert the trace again"
+        raise LoadError(msg) from None
+    raw = (table.schema.metadata or {}).get(_KEY)
+    if raw is None:
+        msg = (
+            f"{path}: is Parquet, but no trace of the workbench; write one with 'workbench convert'"
+        )
+        raise LoadError(msg)
+    header = json.loads(raw)
+    if header.get("version") != VERSION:
+        msg = (
+            f"{path}: has layout version {header.get('version')}, this is {VERSION}; convert again"
+        )
+        raise LoadError(msg)
+    frames = {
+        name: unpack_frame(header["tables"][name], table_of)
+        for name, table_of in _TABLES.items()
+        if name != "events"
+    }
+    frames["events"] = events_of(table)
+    return Trace(**{name: _TABLES[name].check(frames[name], str(path)) for name in _TABLES})
+
+
+def write(trace: Trace, path: str | Path) -> Path:
+    """Store a trace set as one Parquet file, whole or not at all.
+
+    Parameters
+    ----------
+    trace
+        What to store.
+    path
+        The file; an existing one is replaced once the new one is complete.
+
+    Returns
+    -------
+    pathlib.Path
+        The file.
+    """
+    header = {
+        "version": VERSION,
+        "tables": {name: pack_frame(getattr(trace, name)) for name in _TABLES if name != "events"},
+    }
+    write_events(trace.events, {_KEY: json.dumps(header).encode()}, Path(path))
+    return Path(path)
+
+
+def write_events(events: pd.DataFrame, metadata: dict[bytes, bytes], path: Path) -> None:
+    """Store an events table with further ``metadata``, whole or not at all."""
+    table = pa.Table.from_pandas(events, preserve_index=False)
+    table = table.replace_schema_metadata({**(table.schema.metadata or {}), **metadata})
+    write_whole(
+        path,
+        lambda file: pq.write_table(table, file, compression="lz4", write_statistics=False),
+    )
+
+
+def events_of(table: pa.Table) -> pd.DataFrame:
+    """Turn an Arrow table that :func:`write_events` stored back into the frame; uses it up."""
+    frame = table.to_pandas(split_blocks=True, self_destruct=True)
+    for name, dtype in frame.dtypes.items():
+        if isinstance(dtype, pd.CategoricalDtype) and not len(dtype.categories):
+            # Arrow keeps no type for the categories of a column that has none.
+            frame[name] = frame[name].cat.set_categories(pd.Index([], dtype="str"))
+    return frame
+
+
+def write_whole(path: Path, write_to: Any) -> None:
+    """Write a file beside ``path`` and put it in place when it is complete."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            write_to(file)
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+def pack_frame(frame: pd.DataFrame) -> str:
+    """Write a small frame as text; an empty one is the empty text."""
+    if frame.empty:
+        return ""
+    buffer = io.BytesIO()
+    frame.to_parquet(buffer, index=False)
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+def unpack_frame(text: str, table: Table) -> pd.DataFrame:
+    """Read a frame that :func:`pack_frame` wrote, as ``table``."""
+    if not text:
+        return table.empty()
+    return table.cast(pd.read_parquet(io.BytesIO(base64.b64decode(text))))

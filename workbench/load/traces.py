@@ -1,0 +1,261 @@
+"""The front door for traces: any file, list, directory or archive of any known format."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from workbench._progress import progress as progress_bar
+from workbench.errors import LoadError
+from workbench.kernel_kinds import read_rules
+from workbench.load import _cache, execution_trace, parquet
+from workbench.load import kineto as kineto_format
+
+try:
+    from workbench.load import chakra
+except ImportError:
+    chakra = execution_trace  # type: ignore[assignment]
+from workbench.load._findings import quality_frame
+from workbench.load._kineto_rank import RankTables, concat, quality_of
+from workbench.load._ranks import (
+    Numbered,
+    RankArgument,
+    devices_table,
+    groups_table,
+    number,
+    ranks_table,
+)
+from workbench.load.archive import Paths, Remark, Source, streams, survey
+from workbench.load.kineto import EngineName, kineto
+from workbench.tables import DEPENDENCIES, EVENTS, NODES, STEPS, Trace
+
+# Starting worker processes takes seconds; smaller sets are read sooner without.
+_PARALLEL_FROM_BYTES = 128 << 20
+
+
+def traces(  # noqa: PLR0913 - the front door
+    path: Paths,
+    *,
+    rank: RankArgument = None,
+    args: Sequence[str] = (),
+    rules: pd.DataFrame | str | Path | None = None,
+    engine: EngineName = "auto",
+    cache: str | Path | None = None,
+    progress: bool = True,
+) -> Trace:
+    """Load the traces of one job, one rank or thousands, into tables.
+
+    Formats are recognised by content: PyTorch profiler (Kineto) traces of any
+    generation and vendor, PyTorch execution traces, Chakra execution traces
+    (protobuf and JSON), and the workbench's own Parquet. Damage is repaired where
+    that is safe, and everything left out, repaired or assumed is counted in the
+    quality table.
+
+    Parameters
+    ----------
+    path
+        A file (``.json``, ``.json.gz``, ``.et``, ``.parquet``), a directory, an
+        archive (``.tar.gz``, ``.zip``) or a list of these.
+    rank
+        Ranks where the files do not tell them: one number for one file, a list in
+        order of the files, or a dict from a part of the file name to the number.
+    args
+        Names of further event arguments to keep as columns, e.g. ``("Input Dims",)``.
+    rules
+        Kernel rules of one's own, as a frame or CSV file; see
+        :func:`workbench.kernel_kinds.read_rules`. They go before the shipped ones.
+    engine
+        ``"auto"``, ``"compiled"`` (needs numba) or ``"python"``; the tables are the same.
+    cache
+        Directory in which parsed files are kept, by content; the second load of a file
+        is then many times faster. None keeps nothing.
+    progress
+        Whether to show a progress bar if loading takes more than a second.
+
+    Returns
+    -------
+    Trace
+        ``events`` (:data:`workbench.tables.EVENTS`), ``ranks``, ``devices``,
+        ``process_groups``, ``steps``, ``nodes`` and ``dependencies`` (execution traces
+        only) and ``quality``.
+
+    Raises
+    ------
+    FileNotFoundError
+        If ``path`` does not exist.
+    LoadError
+        If nothing under ``path`` is a known trace, a file is damaged beyond repair
+        (names the byte), formats are mixed, or two files claim one rank.
+    """
+    found = survey(path)
+    formats = [(_format(source), source) for source in found.sources]
+    known = [(name, source) for name, source in formats if name]
+    remarks = list(found.remarks)
+    remarks += [
+        Remark(source.label, "left out", "is in no format that is known here")
+        for name, source in formats
+        if not name
+    ]
+    if not known:
+        _raise_unknown(path, remarks)
+    names = sorted({name for name, _ in known})
+    if len(names) > 1:
+        _raise_mixed(names, known)
+    wanted = [source for _, source in known]
+    own_rules = read_rules(rules) if isinstance(rules, str | Path) else rules
+    if names == ["kineto"]:
+        parts = _read_all(wanted, args, own_rules, engine, cache, progress)
+        trace = assemble(number(parts, rank), parts)
+    elif names == ["parquet"]:
+        trace = _one_parquet(wanted)
+    else:
+        load_graph = chakra.chakra if names == ["chakra"] else execution_trace.execution_trace
+        trace = load_graph(wanted, rank=rank)
+    return _with_remarks(trace, remarks)
+
+
+def assemble(numbered: Sequence[Numbered], parts: Sequence[RankTables]) -> Trace:
+    """Put numbered ranks together into one trace set."""
+    extras = [name for name in parts[0].events.columns if name not in EVENTS.columns]
+    rows = 0
+    for rank, _, part in numbered:
+        part.events["rank"] = pd.Series(rank, index=part.events.index, dtype="int32")
+        part.steps["rank"] = pd.Series(rank, index=part.steps.index, dtype="int32")
+        if rows:
+            part.events["launch"] = part.events["launch"] + rows
+        rows += len(part.events)
+    events = concat([part.events for _, _, part in numbered], [*EVENTS.columns, *extras])
+    steps = [part.steps for _, _, part in numbered if len(part.steps)]
+    assumed = [
+        (part.label, "assumed", f"rank {rank}: neither the trace nor its name tells one", 1, None)
+        for rank, source, part in numbered
+        if source == "assumed"
+    ]
+    return Trace(
+        events=EVENTS.check(events),
+        ranks=ranks_table(numbered),
+        devices=devices_table(numbered),
+        process_groups=groups_table(numbered),
+        steps=STEPS.check(pd.concat(steps, ignore_index=True)) if steps else STEPS.empty(),
+        nodes=NODES.empty(),
+        dependencies=DEPENDENCIES.empty(),
+        quality=quality_of([part.quality for _, _, part in numbered] + [quality_frame(assumed)]),
+    )
+
+
+def _format(source: Source) -> str:
+    """Recognise the format of a source by its first bytes; '' if it is unknown."""
+    head = source.head()
+    for name, module in (
+        ("parquet", parquet),
+        ("chakra", chakra),
+        ("execution trace", execution_trace),
+        ("kineto", kineto_format),
+    ):
+        if module.looks_like(head, source.label):
+            return name
+    return ""
+
+
+def _read_all(
+    wanted: Sequence[Source],
+    args: Sequence[str],
+    rules: pd.DataFrame | None,
+    engine: EngineName,
+    cache: str | Path | None,
+    progress: bool,
+) -> list[RankTables]:
+    total = sum(source.size_bytes for source in wanted)
+    reader = _Reader(tuple(args), rules, engine, None if cache is None else Path(cache))
+    workers = min(len(wanted), os.cpu_count() or 1)
+    one_pass = any(source.place is not None for source in wanted)
+    with progress_bar(total=total, unit="B", label="loading traces", enabled=progress) as bar:
+        if workers > 1 and total >= _PARALLEL_FROM_BYTES and not one_pass:
+            return list(_in_processes(reader, wanted, workers, bar.update))
+        parts = []
+        for source, stream in streams(wanted):
+            with stream:
+                parts.append(reader.read(source, stream, bar.update))
+        return parts
+
+
+class _Reader:
+    """Reads one source, from the cache if it is there; can be sent to a worker process."""
+
+    def __init__(
+        self,
+        args: tuple[str, ...],
+        rules: pd.DataFrame | None,
+        engine: EngineName,
+        cache: Path | None,
+    ) -> None:
+        self.args, self.rules, self.engine, self.cache = args, rules, engine, cache
+
+    def read(
+        self, source: Source, stream: object = None, advance: Callable[[int], object] | None = None
+    ) -> RankTables:
+        def parse() -> RankTables:
+            return kineto(
+                source, args=self.args, rules=self.rules, engine=self.engine,
+                stream=stream, advance=advance,  # type: ignore[arg-type]
+            )  # fmt: skip
+
+        if self.cache is None:
+            return parse()
+        key = _cache.key(source, self.args, self.rules, self.cache)
+        return _cache.get_or_store(self.cache, key, source.label, parse)
+
+
+def _in_processes(
+    reader: _Reader,
+    wanted: Sequence[Source],
+    workers: int,
+    advance: Callable[[int], object],
+) -> Iterator[RankTables]:
+    from joblib import Parallel, delayed
+
+    parallel = Parallel(n_jobs=workers, return_as="generator")
+    done = parallel(delayed(reader.read)(source) for source in wanted)
+    for source, part in zip(wanted, done, strict=True):
+        advance(source.size_bytes)
+        yield part
+
+
+def _one_parquet(wanted: Sequence[Source]) -> Trace:
+    if len(wanted) > 1:
+        msg = f"{wanted[0].label} and {len(wanted) - 1} more: load one Parquet trace set at a time"
+        raise LoadError(msg)
+    source = wanted[0]
+    if source.place is not None:
+        msg = f"{source.label}: Parquet inside an archive cannot be mapped; unpack it first"
+        raise LoadError(msg)
+    return parquet.parquet(source.path)
+
+
+def _with_remarks(trace: Trace, remarks: Sequence[Remark]) -> Trace:
+    if not remarks:
+        return trace
+    more = quality_frame([(r.source, r.finding, r.what, 1, None) for r in remarks])
+    tables = {name: getattr(trace, name) for name in trace.__dataclass_fields__}
+    return Trace(**{**tables, "quality": quality_of([trace.quality, more])})
+
+
+def _raise_unknown(path: Paths, remarks: Sequence[Remark]) -> None:
+    shown = "".join(f"\n  - {remark.source}: {remark.what}" for remark in remarks[:8])
+    msg = (
+        f"{path}: nothing here is a trace that can be read. Known are Kineto JSON, PyTorch "
+        f"execution traces, Chakra ET and the workbench's own Parquet.{shown}"
+    )
+    raise LoadError(msg)
+
+
+def _raise_mixed(names: Sequence[str], known: Sequence[tuple[str, Source]]) -> None:
+    examples = ", ".join(
+        f"{name} ({next(source.label for other, source in known if other == name)})"
+        for name in names
+    )
+    msg = f"files of different formats: {examples}; load each format by itself"
+    raise LoadError(msg)
