@@ -14,6 +14,7 @@ from workbench import __version__, cli, datasets, fidelity, load
 from workbench.cli import _notebooks
 from workbench.errors import PublishError
 from workbench.fidelity import Reading, _registry
+from workbench.tables import HARMLESS
 
 EVENTS = [
     {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 10, "dur": 5,
@@ -112,13 +113,15 @@ def test_the_installed_command_starts():
 def test_check_exits_with_0_for_a_clean_file(run, clean_trace):
     result = run("check", clean_trace)
     assert result.exit_code == 0, result.output
-    assert result.stdout.startswith(f"{clean_trace}:\n  read ")
+    path, *findings = result.stdout.splitlines()
+    assert path == f"{clean_trace}:"
+    assert [line[:6] for line in findings].count("  read") == 1
 
 
 def test_check_exits_with_1_for_findings(run, truncated_trace):
     result = run("check", truncated_trace)
     assert result.exit_code == 1
-    assert "truncated" in result.stdout
+    assert "\n! truncated " in result.stdout
 
 
 def test_check_exits_with_2_for_what_cannot_be_read_but_reads_the_rest(run, clean_trace, no_trace):
@@ -140,7 +143,7 @@ def test_check_gives_json_with_the_findings_of_every_file(run, clean_trace, trun
     clean, cut = json.loads(result.stdout)
     assert result.exit_code == 1
     assert (clean["path"], clean["error"]) == (str(clean_trace), None)
-    assert {row["finding"] for row in clean["findings"]} == {"read"}
+    assert {row["finding"] for row in clean["findings"]} <= set(HARMLESS)
     assert "truncated" in {row["finding"] for row in cut["findings"]}
     quality = load.quality(truncated_trace)
     assert [row["count"] for row in cut["findings"]] == quality["count"].tolist()
@@ -279,6 +282,13 @@ def test_report_passes_ones_own_data_on(run, shared, clean_trace, tmp_path):
     run("report", notebook, "--data", clean_trace, "--out", tmp_path)
     ((notebooks,), options) = shared[0]
     assert (notebooks, options["data"]) == ([notebook], clean_trace)
+
+
+def test_report_adds_a_page_with_the_claims_on_demand(run, shared, tmp_path):
+    run("report", tmp_path / "mine.ipynb", "--fidelity", "--out", tmp_path)
+    (((_, page),), _) = shared[0]
+    assert page.name == "fidelity.ipynb"
+    assert not page.exists(), "it is written to a folder that is removed"
 
 
 def test_report_refuses_data_that_does_not_exist(run, shared, tmp_path):

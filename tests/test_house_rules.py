@@ -5,6 +5,7 @@ import importlib
 import inspect
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -215,3 +216,41 @@ def test_the_table_of_nouns_and_verbs_names_what_exists():
         assert [name for name in named[room] if not hasattr(module, name)] == []
     assert set(functions(analyze)) <= named["analyze"]
     assert set(functions(explore)) - EXPLORER_PARTS <= named["explore"]
+
+
+@pytest.fixture(scope="module")
+def copy_of_the_package(tmp_path_factory):
+    """Copy the package and its settings, so that a rule can be broken on purpose."""
+    folder = tmp_path_factory.mktemp("copy")
+    shutil.copytree(ROOT / "workbench", folder / "workbench")
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    return folder
+
+
+def lint_imports(folder):
+    program = f"import sys; sys.path.insert(0, {str(folder)!r})\n"
+    program += "from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True, no_logo=True))"
+    return subprocess.run(
+        [sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("room", "statement", "contract"),
+    [
+        ("analyze", "from workbench import plot", "rooms of one floor do not know each other"),
+        ("load", "import plotly.graph_objects", "Only plot, explore and share know plotly"),
+        ("share", "import ipywidgets", "Only explore knows widgets"),
+        ("explore", "import nbclient", "Only share runs and converts notebooks"),
+        ("share", "from workbench import analyze", "share turns any notebook into pages"),
+    ],
+)
+def test_a_broken_import_rule_is_noticed(copy_of_the_package, room, statement, contract):
+    culprit = copy_of_the_package / "workbench" / room / "culprit.py"
+    culprit.write_text(f"{statement}\n")
+    done = lint_imports(copy_of_the_package)
+    culprit.unlink()
+    assert done.returncode == 1, done.stdout + done.stderr
+    broken = [line for line in " ".join(done.stdout.split()).split("BROKEN") if contract in line]
+    assert broken

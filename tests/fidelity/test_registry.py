@@ -4,6 +4,7 @@ import json
 import math
 from pathlib import Path
 
+import nbformat
 import pandas as pd
 import pytest
 
@@ -151,6 +152,13 @@ def test_every_claim_of_the_workbench_names_known_data_sets():
     for claim in fidelity.claims():
         assert set(claim.needs) <= set(datasets.names()), claim.name
         assert claim.source
+
+
+def test_the_page_of_a_report_is_a_valid_notebook_that_runs_the_claims():
+    notebook = nbformat.from_dict(fidelity.notebook())
+    nbformat.validate(notebook)
+    assert notebook.cells[0].source.startswith("# ")
+    assert "fidelity.run()" in notebook.cells[1].source
 
 
 def test_the_table_survives_json():

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -73,6 +74,9 @@ def report(
     ] = None,
     data: Data = None,
     out: Annotated[Path, typer.Option(help="Folder to write; made if need be.")] = Path("_report"),
+    with_fidelity: Annotated[
+        bool, typer.Option("--fidelity", help="Add a page with every claim, recomputed.")
+    ] = False,
 ) -> None:
     """Write the notebooks as an offline static site and print the path of its first page.
 
@@ -84,9 +88,15 @@ def report(
       workbench report
       workbench report --data runs/monday --out monday 01_traces.ipynb
     """
-    from workbench import share
+    from workbench import fidelity, share
 
-    typer.echo(share.report(notebooks or _notebooks(), out=out, data=data))
+    pages = notebooks or sorted(notebooks_folder().glob("[0-9]*.ipynb"))
+    with tempfile.TemporaryDirectory() as folder:
+        if with_fidelity:
+            page = Path(folder, "fidelity.ipynb")
+            page.write_text(json.dumps(fidelity.notebook()), encoding="utf-8")
+            pages = [*pages, page]
+        typer.echo(share.report(pages, out=out, data=data))
 
 
 @app.command()
@@ -134,10 +144,6 @@ def notebooks_folder() -> Path:
             return folder
     msg = f"{package}: the notebooks are missing; install ai-infra-workbench again"
     raise WorkbenchError(msg)
-
-
-def _notebooks() -> list[Path]:
-    return sorted(notebooks_folder().glob("[0-9]*.ipynb"))
 
 
 def _copied(folder: Path, target: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,8 +19,8 @@ def check_files(
 ) -> None:
     """Say what files hold, and what had to be repaired, left out or assumed.
 
-    Exit code 0 if every file is clean, 1 if one has findings that need a look, 2 if one
-    cannot be read at all.
+    What needs a look is marked with "!". Exit code 0 if every file is clean, 1 if one has
+    findings that need a look, 2 if one cannot be read at all.
 
     \b
     Examples:
@@ -27,6 +28,7 @@ def check_files(
       workbench check --json runs/monday runs/tuesday > quality.json
     """
     from workbench import load
+    from workbench.tables import HARMLESS
 
     results: list[dict[str, Any]] = []
     for file in files:
@@ -39,10 +41,10 @@ def check_files(
         print_json(results)
     else:
         for result in results:
-            _print_findings(result)
+            _print_findings(result, HARMLESS)
     if any(result["error"] for result in results):
         raise typer.Exit(IMPOSSIBLE)
-    if any(row["finding"] != "read" for result in results for row in result["findings"]):
+    if any(row["finding"] not in HARMLESS for result in results for row in result["findings"]):
         raise typer.Exit(LOOK)
 
 
@@ -68,11 +70,12 @@ def convert(
     typer.echo(repr(trace), err=True)
 
 
-def _print_findings(result: dict[str, Any]) -> None:
+def _print_findings(result: dict[str, Any], harmless: Collection[str]) -> None:
     if result["error"]:
         typer.echo(f"workbench: {result['error']}", err=True)
         return
     typer.echo(f"{result['path']}:")
     for row in result["findings"]:
+        mark = " " if row["finding"] in harmless else "!"
         place = f" (first: {row['where']})" if row["where"] else ""
-        typer.echo(f"  {row['finding']:<12}{row['count']:>12,}  {row['what']}{place}")
+        typer.echo(f"{mark} {row['finding']:<12}{row['count']:>12,}  {row['what']}{place}")

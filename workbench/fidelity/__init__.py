@@ -9,7 +9,7 @@ them all.
 
 from workbench.fidelity import execution_traces, traces
 from workbench.fidelity._registry import Claim, Reading, claim, claims, failed, run
-from workbench.fidelity._show import html, summary, text
+from workbench.fidelity._show import html, notebook, summary, text
 
 __all__ = [
     "Claim",
@@ -19,6 +19,7 @@ __all__ = [
     "execution_traces",
     "failed",
     "html",
+    "notebook",
     "run",
     "summary",
     "text",

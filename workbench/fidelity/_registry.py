@@ -150,11 +150,11 @@ def _rows(known: Claim) -> Iterator[dict[str, object]]:
             note = f"get it with: workbench datasets fetch {' '.join(absent)}"
             yield _row(known, known.name, verdict="absent", note=note)
             return
-        number = 0
-        folders = (datasets.best(name)[0] for name in known.needs)
-        for number, reading in enumerate(known.compute(*folders), start=1):
+        compared = False
+        for reading in known.compute(*(datasets.best(name)[0] for name in known.needs)):
             yield _compared(known, reading)
-        if number == 0:
+            compared = True
+        if not compared:
             yield _row(known, known.name, verdict="FAIL", note="the claim compared nothing")
     except Exception as error:  # noqa: BLE001
         yield _row(known, known.name, verdict="FAIL", note=f"{type(error).__name__}: {error}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html as escaping
+from typing import Any
 
 import pandas as pd
 
@@ -67,6 +68,45 @@ def html(frame: pd.DataFrame) -> str:
     )
 
 
+def notebook() -> dict[str, Any]:
+    """Write a notebook that runs every claim, so that a report can have it as a page.
+
+    Returns
+    -------
+    dict
+        A Jupyter notebook (nbformat 4) as plain data, without outputs.
+    """
+    opening = (
+        "# Does the workbench compute what others printed?\n\n"
+        "**Question.** Which numbers of papers, peers and exact references does the workbench "
+        "reproduce?\n\n"
+        "**Answer.** Every claim below was computed while this page was made. A claim whose data "
+        "set is not at hand says how to get it.\n\n"
+        "**Data.** Public data sets, named in the notes."
+    )
+    code = (
+        "from IPython.display import HTML\n\n"
+        "from workbench import fidelity\n\n"
+        "HTML(fidelity.html(fidelity.run()))"
+    )
+    return {
+        "cells": [
+            {"cell_type": "markdown", "id": "cell-00", "metadata": {}, "source": opening},
+            {
+                "cell_type": "code",
+                "id": "cell-01",
+                "metadata": {},
+                "source": code,
+                "execution_count": None,
+                "outputs": [],
+            },
+        ],
+        "metadata": {"language_info": {"name": "python"}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+
+
 def summary(frame: pd.DataFrame) -> str:
     """Count the verdicts in one sentence.
 
@@ -89,23 +129,21 @@ def summary(frame: pd.DataFrame) -> str:
 def _cells(frame: pd.DataFrame) -> list[tuple[str, ...]]:
     return [
         (
-            str(row.claim),
-            str(row.source),
-            _number(row.printed, row.unit),
-            _number(row.here, row.unit),
-            _number(row.tolerance, row.unit),
-            str(row.verdict),
+            row["claim"],
+            row["source"],
+            *(_number(row[name], row["unit"]) for name in ("printed", "here", "tolerance")),
+            row["verdict"],
         )
-        for row in FIDELITY.check(frame).itertuples()
+        for row in FIDELITY.check(frame).to_dict("records")
     ]
 
 
 def _notes(frame: pd.DataFrame) -> list[tuple[str, str, str]]:
-    noted = frame[frame["note"] != ""]
-    return [(str(row.claim), str(row.verdict), str(row.note)) for row in noted.itertuples()]
+    noted = frame[frame["note"] != ""].to_dict("records")
+    return [(row["claim"], row["verdict"], row["note"]) for row in noted]
 
 
-def _number(value: float, unit: str) -> str:
+def _number(value: Any, unit: str) -> str:
     """Write a number without losing a digit of it; nothing for a missing one."""
     if pd.isna(value):
         return ""
