@@ -1,0 +1,323 @@
+"""The generations of the Chakra protobuf schema, and telling them apart.
+
+The messages are described at run time, with the fields that are read and nothing
+else; fields that a generation has beyond them are skipped by the decoder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_MOST_VARINT_BYTES = 10
+_MOST_FIELDS = 64
+
+# Names of protobuf's own scalar types, by the code that descriptors use.
+_TYPES = {
+    "double": 1, "float": 2, "int64": 3, "int32": 5, "fixed64": 6, "fixed32": 7, "bool": 8,
+    "message": 11, "bytes": 12, "uint32": 13, "sfixed32": 15, "sfixed64": 16, "sint32": 17,
+    "sint64": 18,
+}  # fmt: skip
+
+# Field number, type; "*" marks a repeated field. Text is read as bytes, so that a wrong
+# byte spoils one name and not the file; unsigned 64-bit numbers as signed ones.
+_ATTRIBUTE_NOW = {
+    "name": "1 bytes", "double_val": "3 double", "float_val": "5 float", "int32_val": "7 int32",
+    "int64_val": "9 int64", "uint32_val": "11 uint32", "uint64_val": "13 int64",
+    "sint32_val": "15 sint32", "sint64_val": "17 sint64", "fixed32_val": "19 fixed32",
+    "fixed64_val": "21 fixed64", "sfixed32_val": "23 sfixed32", "sfixed64_val": "25 sfixed64",
+    "bool_val": "27 bool", "string_val": "29 bytes", "bytes_val": "31 bytes",
+}  # fmt: skip
+_NODE_NOW = {
+    "id": "1 int64", "name": "2 bytes", "type": "3 int32", "ctrl_deps": "4 int64*",
+    "data_deps": "5 int64*", "start_us": "6 int64", "duration_us": "7 int64",
+    "attributes": "10 message*",
+}  # fmt: skip
+_ATTRIBUTE_2023 = {
+    "name": "1 bytes", "type": "2 int32", "bool_val": "4 bool", "float_val": "5 float",
+    "uint64_val": "6 int64", "int64_val": "7 int64", "string_val": "8 bytes",
+}  # fmt: skip
+_NODE_2023 = {
+    "id": "1 int64", "name": "2 bytes", "type": "3 int32", "data_deps": "4 int64*",
+    "attributes": "11 message*",
+}  # fmt: skip
+_NODE_2022 = {
+    "id": "1 int64", "name": "2 bytes", "type": "3 int32", "data_deps": "4 int64*",
+    "tensor_size": "6 int64", "duration_us": "7 int64", "comm_type": "13 int32",
+    "comm_size": "18 int64",
+}  # fmt: skip
+
+_TYPES_NOW = [
+    "INVALID_NODE",
+    "METADATA_NODE",
+    "MEM_LOAD_NODE",
+    "MEM_STORE_NODE",
+    "COMP_NODE",
+    "COMM_SEND_NODE",
+    "COMM_RECV_NODE",
+    "COMM_COLL_NODE",
+    "STORAGE_NODE",
+    "BATCH_NODE",
+    "CHECKPOINT_NODE",
+]
+_TYPES_2023_EARLY = [
+    "INVALID_NODE",
+    "MEM_LOAD_NODE",
+    "MEM_LOAD_COMP_NODE",
+    "MEM_STORE_NODE",
+    "COMP_NODE",
+    "COMM_SEND_NODE",
+    "COMM_RECV_NODE",
+    "COMM_COLL_NODE",
+]
+_TYPES_2022 = [
+    "INVALID_NODE",
+    "MEM_LOAD_NODE",
+    "MEM_STORE_NODE",
+    "COMP_NODE",
+    "COMM_SEND_NODE",
+    "COMM_RECV_NODE",
+    "COMM_COLL_NODE",
+]
+_COLLECTIVES_NOW = [
+    "all_reduce",
+    "reduce",
+    "all_gather",
+    "gather",
+    "scatter",
+    "broadcast",
+    "all_to_all",
+    "reduce_scatter",
+    "reduce_scatter_block",
+    "barrier",
+]
+_COLLECTIVES_2023 = ["all_reduce", "all_to_all", "all_gather", "reduce_scatter", "broadcast"]
+_COLLECTIVES_2022 = ["", "all_reduce", "all_to_all", "all_gather", "reduce_scatter"]
+# Which attribute field holds the value, by the type that an attribute of 2023 states.
+_VALUE_2023 = {
+    0: "bool_val", 1: "float_val", 2: "uint64_val", 3: "int64_val", 4: "string_val",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One layout of the schema: its messages, and what its numbers mean."""
+
+    name: str
+    node: Mapping[str, str]
+    attribute: Mapping[str, str] | None
+    types: Sequence[str]
+    collectives: Sequence[str]
+    has_header: bool
+
+    def decoder(self) -> Any:
+        """Return the message class of a node."""
+        return _message_classes()[self.name]
+
+    def value(self, attribute: Any) -> object:
+        """Return the value of an attribute, None if it is a list or not there."""
+        if self.attribute is _ATTRIBUTE_NOW:
+            chosen = attribute.WhichOneof("value")
+        else:
+            chosen = _VALUE_2023.get(attribute.type)
+        return getattr(attribute, chosen) if chosen else None
+
+    def type_name(self, number: int) -> str:
+        """Return the name of a node type."""
+        return self.types[number] if 0 <= number < len(self.types) else f"NODE_TYPE_{number}"
+
+    def collective_name(self, number: object) -> str | None:
+        """Return the name of a collective; texts are taken as they are."""
+        if isinstance(number, bytes):
+            return number.decode("utf-8", "replace").lower() or None
+        if not isinstance(number, int) or isinstance(number, bool):
+            return None
+        known = 0 <= number < len(self.collectives)
+        return (self.collectives[number] or None) if known else f"collective_{number}"
+
+
+NOW = Generation("0.0.4", _NODE_NOW, _ATTRIBUTE_NOW, _TYPES_NOW, _COLLECTIVES_NOW, True)
+OF_2023 = Generation("2023", _NODE_2023, _ATTRIBUTE_2023, _TYPES_NOW, _COLLECTIVES_2023, True)
+EARLY_2023 = Generation("early 2023", _NODE_2022, None, _TYPES_2023_EARLY, _COLLECTIVES_2022, False)
+OF_2022 = Generation("2022", _NODE_2022, None, _TYPES_2022, _COLLECTIVES_2022, False)
+
+
+def recognise(first: bytes, nodes: Sequence[bytes]) -> Generation:
+    """Tell the generation of a file.
+
+    Parameters
+    ----------
+    first
+        The first message.
+    nodes
+        Some messages after it.
+
+    Returns
+    -------
+    Generation
+        The present one if nothing speaks for an older one.
+    """
+    has_header = is_header(first)
+    samples = list(nodes) if has_header else [first, *nodes]
+    seen = {pair for node in samples for pair in fields(node)}
+    if not has_header and seen & {(n, _VARINT) for n in (5, 8, 9, 10, *range(12, 23))}:
+        return _of_2022(samples)
+    if seen & {(6, _BYTES), (7, _BYTES)} or any(map(_has_attribute_of_2023, samples)):
+        return OF_2023
+    return NOW
+
+
+def _has_attribute_of_2023(message: bytes) -> bool:
+    """Tell whether field 11 is an attribute (begins with its name) and not storage details."""
+    at = 0
+    for number, wire in fields(message):
+        _, _, at = tag(message, at)
+        length, at = varint(message, at) if wire in (_VARINT, _BYTES) else (0, at)
+        if (number, wire) == (11, _BYTES):
+            return message[at : at + 1] == b"\x0a"
+        at += {_BYTES: length, _FIXED32: 4, _FIXED64: 8}.get(wire, 0)
+    return False
+
+
+def _of_2022(samples: Sequence[bytes]) -> Generation:
+    """Tell the two oldest apart: by the number that stands for a collective."""
+    decode = OF_2022.decoder()
+    for sample in samples:
+        try:
+            node = decode.FromString(sample)
+        except DecodeError:
+            continue
+        if node.comm_type and node.type in (6, 7):
+            return OF_2022 if node.type == 6 else EARLY_2023
+    return EARLY_2023
+
+
+def is_header(message: bytes) -> bool:
+    """Tell whether a message is the metadata in front of the nodes, not a node."""
+    found = list(fields(message))
+    if not found and message:
+        return False
+    # Nodes have an id (absent if 0) and a type; metadata only text and attributes.
+    if any(pair not in {(1, _BYTES), (2, _BYTES)} for pair in found):
+        return False
+    repeated = found.count((2, _BYTES)) > 1
+    return (2, _BYTES) not in found or (1, _BYTES) in found or repeated or message[2:3] == b"\x0a"
+
+
+def version(header: bytes) -> str:
+    """Return the schema version that metadata state, '' if they state none."""
+    number, wire, start = tag(header, 0)
+    if (number, wire) != (1, _BYTES):
+        return ""
+    length, start = varint(header, start)
+    text = header[start : start + length]
+    return text.decode("ascii") if text.isascii() and text[:1].isdigit() else ""
+
+
+def fields(message: bytes) -> Iterator[tuple[int, int]]:
+    """Give field number and wire type of each field; stops at the first that is no field."""
+    at = 0
+    found: list[tuple[int, int]] = []
+    try:
+        while at < len(message) and len(found) < _MOST_FIELDS:
+            number, wire, at = tag(message, at)
+            if wire == _VARINT:
+                _, at = varint(message, at)
+            elif wire == _BYTES:
+                length, at = varint(message, at)
+                at += length
+            elif wire in (_FIXED32, _FIXED64):
+                at += 4 if wire == _FIXED32 else 8
+            else:
+                return iter(())
+            if number == 0 or at > len(message):
+                return iter(())
+            found.append((number, wire))
+    except (IndexError, OverflowError):
+        return iter(())
+    return iter(found)
+
+
+def tag(data: bytes, at: int) -> tuple[int, int, int]:
+    """Return field number, wire type and the position behind them."""
+    key, at = varint(data, at)
+    return key >> 3, key & 7, at
+
+
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return a variable-length number and the position behind it.
+
+    Raises
+    ------
+    IndexError
+        If the data end inside the number.
+    OverflowError
+        If the number has more bytes than protobuf allows.
+    """
+    byte = data[at]
+    if byte < 0x80:
+        return byte, at + 1
+    number = 0
+    for shift in range(_MOST_VARINT_BYTES):
+        byte = data[at + shift]
+        number |= (byte & 0x7F) << (7 * shift)
+        if byte < 0x80:
+            return number, at + shift + 1
+    msg = "a number of more than 10 bytes"
+    raise OverflowError(msg)
+
+
+@cache
+def _message_classes() -> dict[str, Any]:
+    """Describe every generation's messages to protobuf, and return the node classes."""
+    pool = descriptor_pool.DescriptorPool()
+    for generation in (NOW, OF_2023, EARLY_2023, OF_2022):
+        file = descriptor_pb2.FileDescriptorProto(
+            name=f"{_package(generation)}.proto", package=_package(generation), syntax="proto3"
+        )
+        if generation.attribute is not None:
+            is_oneof = generation.attribute is _ATTRIBUTE_NOW
+            _describe(file, "Attribute", generation.attribute, is_oneof=is_oneof)
+        _describe(file, "Node", generation.node)
+        pool.Add(file)
+    return {
+        generation.name: message_factory.GetMessageClass(
+            pool.FindMessageTypeByName(f"{_package(generation)}.Node")
+        )
+        for generation in (NOW, OF_2023, EARLY_2023, OF_2022)
+    }
+
+
+def _package(generation: Generation) -> str:
+    return "workbench_chakra_" + generation.name.replace(".", "_").replace(" ", "_")
+
+
+def _describe(
+    file: descriptor_pb2.FileDescriptorProto,
+    name: str,
+    layout: Mapping[str, str],
+    *,
+    is_oneof: bool = False,
+) -> None:
+    """Add a message to a file description."""
+    message = file.message_type.add(name=name)
+    if is_oneof:
+        message.oneof_decl.add(name="value")
+    for field_name, described in layout.items():
+        number, kind = described.split()
+        entry = message.field.add(
+            name=field_name,
+            number=int(number),
+            type=_TYPES[kind.rstrip("*")],
+            label=3 if kind.endswith("*") else 1,
+        )
+        if kind.startswith("message"):
+            entry.type_name = f".{file.package}.Attribute"
+        if is_oneof and field_name != "name":
+            entry.oneof_index = 0
