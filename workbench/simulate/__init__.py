@@ -1,0 +1,6 @@
+"""Seed or model in, tables and files out: data whose truth is known."""
+
+from workbench.simulate._fleet_plan import FAULTS
+from workbench.simulate.fleet import fleet, fleet_truth
+
+__all__ = ["FAULTS", "fleet", "fleet_truth"]
