@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +16,9 @@ import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load._findings import Findings, quality_frame
-from workbench.load.archive import Remark, Source, Survey, survey
+from workbench.load._rank_names import RankArgument, given_ranks
+from workbench.load._stream import Stream
+from workbench.load.archive import Remark, Source, Survey, streams, survey
 from workbench.tables import (
     DEPENDENCIES,
     DEVICES,
@@ -120,15 +121,21 @@ def without_collector() -> Iterator[None]:
             gc.enable()
 
 
-def read_all(source: Source, findings: Findings) -> bytes:
-    """Return the content of a source, and note damage."""
-    with source.open() as stream:
-        data = stream.read()
-        truncated_at, notes = stream.truncated_at, stream.notes
-    for note in notes:
-        where = None if truncated_at is None else f"byte {truncated_at:,}"
-        findings.add("suspicious" if truncated_at is None else "truncated", note, 1, where)
+def read_all(stream: Stream, findings: Findings) -> bytes:
+    """Return the content of a stream, and note damage."""
+    data = stream.read()
+    for note in stream.notes:
+        where = None if stream.truncated_at is None else f"byte {stream.truncated_at:,}"
+        findings.add("suspicious" if where is None else "truncated", note, 1, where)
     return data
+
+
+def load(path: Inputs, read: Callable[[Source, Stream], RankGraph], given: RankArgument) -> Trace:
+    """Read every source under ``path`` with ``read`` and put the ranks together."""
+    found = gather(path)
+    with without_collector():
+        graphs = [read(source, stream) for source, stream in streams(found.sources)]
+    return assemble(graphs, found.remarks, given)
 
 
 def gather(path: Inputs) -> Survey:
@@ -142,30 +149,16 @@ def gather(path: Inputs) -> Survey:
     return survey([entry.path if isinstance(entry, Source) else entry for entry in given])
 
 
-def assemble(graphs: Sequence[RankGraph], remarks: Sequence[Remark], rank: int | None) -> Trace:
+def assemble(graphs: Sequence[RankGraph], remarks: Sequence[Remark], given: RankArgument) -> Trace:
     """Put the ranks together.
 
     Raises
     ------
     LoadError
-        If two files are of one rank, or ``rank`` contradicts a file or is given
-        for several files.
+        If two files are of one rank, only some files tell theirs, or ``given``
+        does not fit the files.
     """
-    if rank is not None and not 0 <= rank < 1 << 31:
-        msg = f"rank={rank} is no rank; ranks are counted from 0"
-        raise LoadError(msg)
-    if rank is not None and len(graphs) > 1:
-        msg = f"rank={rank} is given for {len(graphs)} files; load them one by one"
-        raise LoadError(msg)
-    ranked = sorted((_with_rank(graph, rank) for graph in graphs), key=lambda r: r.rank)
-    for first, second in pairwise(ranked):
-        if first.rank == second.rank:
-            msg = (
-                f"{first.graph.label} and {second.graph.label} are both of rank {first.rank} "
-                f"({first.source}, {second.source}); leave one out, or load them one by one with "
-                "rank="
-            )
-            raise LoadError(msg)
+    ranked = _with_ranks(graphs, given)
     nodes = [_nodes(entry) for entry in ranked]
     edges = [_edges(entry) for entry in ranked]
     return Trace(
@@ -180,19 +173,52 @@ def assemble(graphs: Sequence[RankGraph], remarks: Sequence[Remark], rank: int |
     )
 
 
-def _with_rank(graph: RankGraph, rank: int | None) -> Ranked:
-    """Settle the rank: what the file says, else the argument, else its name, else 0."""
-    if graph.rank is not None:
-        if rank not in (None, graph.rank):
-            msg = f"{graph.label}: rank={rank} was given, but the file says rank {graph.rank}"
+def _with_ranks(graphs: Sequence[RankGraph], given: RankArgument) -> list[Ranked]:
+    """Settle the ranks: the argument, else what the file says, else its name, else the order."""
+    ranked: list[Ranked] = []
+    unknown: list[RankGraph] = []
+    asked = given_ranks([graph.label for graph in graphs], given)
+    for graph, number in zip(graphs, asked, strict=True):
+        if number is not None:
+            ranked.append(Ranked(graph, number, "argument"))
+            _note_contradiction(graph, number)
+        elif graph.rank is not None:
+            ranked.append(Ranked(graph, graph.rank, "trace"))
+        elif graph.name_rank is not None:
+            ranked.append(Ranked(graph, graph.name_rank, "file name"))
+        else:
+            unknown.append(graph)
+    if unknown and ranked:
+        msg = (
+            f"{unknown[0].label}: neither the trace nor its name tells its rank, though other "
+            f"files tell theirs ({ranked[0].graph.label}: {ranked[0].rank}). Pass "
+            "rank={'part of the file name': number, ...}"
+        )
+        raise LoadError(msg)
+    for number, graph in enumerate(unknown):
+        what = f"rank {number}: neither the trace nor its name tells one"
+        graph.findings.add("assumed", what)
+        ranked.append(Ranked(graph, number, "assumed"))
+    _refuse_twins(ranked)
+    return sorted(ranked, key=lambda entry: entry.rank)
+
+
+def _note_contradiction(graph: RankGraph, number: int) -> None:
+    if graph.rank not in (None, number):
+        what = f"rank {number} was asked for, but the trace says rank {graph.rank}"
+        graph.findings.add("suspicious", what)
+
+
+def _refuse_twins(ranked: Sequence[Ranked]) -> None:
+    first: dict[int, Ranked] = {}
+    for entry in ranked:
+        if (other := first.setdefault(entry.rank, entry)) is not entry:
+            msg = (
+                f"two files are rank {entry.rank}: {other.graph.label} ({other.source}) and "
+                f"{entry.graph.label} ({entry.source}). Leave one out, or pass "
+                "rank={'part of the file name': number, ...}"
+            )
             raise LoadError(msg)
-        return Ranked(graph, graph.rank, "trace")
-    if rank is not None:
-        return Ranked(graph, rank, "argument")
-    if graph.name_rank is not None:
-        return Ranked(graph, graph.name_rank, "file name")
-    graph.findings.add("assumed", "rank 0: neither the file nor its name tells a rank")
-    return Ranked(graph, 0, "assumed")
 
 
 def _nodes(entry: Ranked) -> pd.DataFrame:
@@ -306,22 +332,22 @@ def _quality(ranked: Sequence[Ranked], remarks: Sequence[Remark]) -> pd.DataFram
 
 
 def _ranks(ranked: Sequence[Ranked]) -> pd.DataFrame:
-    rows = {
-        "rank": [entry.rank for entry in ranked],
-        "rank_source": [entry.source for entry in ranked],
-        "world_size": [entry.graph.world_size for entry in ranked],
-        "backend": [entry.graph.backend for entry in ranked],
-        "source": [entry.graph.label for entry in ranked],
-        "format": [entry.graph.format for entry in ranked],
-        "clock": ["own" for _ in ranked],
-        "first_ns": [None for _ in ranked],
-        "last_ns": [None for _ in ranked],
-        "event_count": [0 for _ in ranked],
-    }
-    frame = pd.DataFrame(
-        {name: pd.Series(rows[name], dtype=column.dtype) for name, column in RANKS.columns.items()}
-    )
-    return RANKS.check(frame)
+    rows = [
+        {
+            "rank": entry.rank,
+            "rank_source": entry.source,
+            "world_size": entry.graph.world_size,
+            "backend": entry.graph.backend,
+            "source": entry.graph.label,
+            "format": entry.graph.format,
+            "clock": "own",
+            "first_ns": None,
+            "last_ns": None,
+            "event_count": 0,
+        }
+        for entry in ranked
+    ]
+    return RANKS.check(RANKS.cast(pd.DataFrame(rows)))
 
 
 def _groups(ranked: Sequence[Ranked]) -> pd.DataFrame:
@@ -333,8 +359,7 @@ def _groups(ranked: Sequence[Ranked]) -> pd.DataFrame:
     if not rows:
         return PROCESS_GROUPS.empty()
     frame = pd.DataFrame(rows, columns=list(PROCESS_GROUPS.columns))
-    frame = frame.astype({name: c.dtype for name, c in PROCESS_GROUPS.columns.items()})
-    return PROCESS_GROUPS.check(frame)
+    return PROCESS_GROUPS.check(PROCESS_GROUPS.cast(frame))
 
 
 def _concat(frames: Sequence[pd.DataFrame], empty: pd.DataFrame) -> pd.DataFrame:

@@ -58,7 +58,7 @@ class Member:
     place: Place | None = None
     head: bytes = b""
     refusal: str = ""
-    is_end: bool = False
+    is_cut: bool = False
 
 
 def archive_kind(path: Path, expansion_limit: float | None) -> Kind | None:
@@ -76,7 +76,7 @@ def archive_kind(path: Path, expansion_limit: float | None) -> Kind | None:
 def members(path: Path, kind: Kind, expansion_limit: float | None) -> Iterator[Member]:
     """List the members of an archive in the order they are stored.
 
-    A last entry with ``is_end`` set is given if the archive breaks off.
+    An entry with ``is_cut`` set is given if the archive breaks off.
 
     Raises
     ------
@@ -116,11 +116,11 @@ def _tar_members(path: Path, kind: Kind, expansion_limit: float | None) -> Itera
             yield Member(
                 "",
                 refusal=f"the archive is damaged or cut off after {count} members: {error}",
-                is_end=True,
+                is_cut=True,
             )
             return
         if reason := reader.unfinished():
-            yield Member("", refusal=f"the archive {reason} after {count} members", is_end=True)
+            yield Member("", refusal=f"the archive {reason} after {count} members", is_cut=True)
 
 
 def _tar_member(
@@ -135,6 +135,8 @@ def _tar_member(
     if reason := _unsafe(info.name):
         return Member(name, refusal=reason)
     head = reader.read(min(info.size, HEAD_BYTES))
+    if info.size and not head:
+        return Member(name, refusal="nothing of it is left: the archive is cut off", is_cut=True)
     return Member(name, info.size, Place(info.offset_data, info.size, layer), head)
 
 

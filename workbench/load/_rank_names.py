@@ -1,8 +1,13 @@
-"""Ranks that file names tell."""
+"""Ranks that file names tell, and ranks that the caller gives."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+
+from workbench.errors import LoadError
+
+RankArgument = int | Mapping[str, int] | Sequence[int] | None
 
 # Whole numbers only, and not the digits of a date or process id that follow.
 _RANK = re.compile(r"(?:^|[^a-z])(?:rank|worker)[-_]?(\d{1,6})(?!\d)|(?:^|[-_/.])r(\d{1,6})-")
@@ -35,3 +40,54 @@ def rank_in_name(label: str, *, is_chakra: bool = False) -> int | None:
     if is_chakra:
         found |= {int(number) for number in _CHAKRA.findall(name)}
     return found.pop() if len(found) == 1 else None
+
+
+def given_ranks(labels: Sequence[str], given: RankArgument) -> list[int | None]:
+    """Return the rank that the caller gives for each file, None where none is given.
+
+    Parameters
+    ----------
+    labels
+        The files.
+    given
+        One number for one file, a list in order of the files, or a dict from a
+        part of the file name to the number.
+
+    Raises
+    ------
+    LoadError
+        If ``given`` does not fit the files, or a rank is negative.
+
+    Examples
+    --------
+    >>> given_ranks(["a/node3.et", "a/node4.et"], {"node3": 0, "node4": 1})
+    [0, 1]
+    """
+    if given is None:
+        return [None] * len(labels)
+    if isinstance(given, int):
+        if len(labels) != 1:
+            msg = f"rank={given} names one rank, but there are {len(labels)} files; pass a list"
+            raise LoadError(msg)
+        given = [given]
+    ranks: list[int | None]
+    if isinstance(given, Mapping):
+        ranks = [_by_name(label, given) for label in labels]
+    else:
+        ranks = list(given)
+    if len(ranks) != len(labels):
+        msg = f"{len(ranks)} ranks were given for {len(labels)} files; they must be as many"
+        raise LoadError(msg)
+    for label, rank in zip(labels, ranks, strict=True):
+        if rank is not None and not 0 <= rank < 1 << 31:
+            msg = f"{label}: {rank} was given as its rank, but ranks count from 0"
+            raise LoadError(msg)
+    return ranks
+
+
+def _by_name(label: str, given: Mapping[str, int]) -> int | None:
+    hits = {rank for text, rank in given.items() if text in label}
+    if len(hits) > 1:
+        msg = f"{label}: several keys of rank= fit this file, with ranks {sorted(hits)}"
+        raise LoadError(msg)
+    return hits.pop() if hits else None

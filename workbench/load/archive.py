@@ -40,6 +40,10 @@ _TRACE_START = re.compile(
     rb'(\xef\xbb\xbf)?\s*(\{\s*["}]|\[\s*[{\]])|PAR1|' + re.escape(GZIP_MAGIC)
 )
 
+_HIDDEN, _OTHER = "is a hidden file", "does not look like a trace"
+_GIVEN_BEFORE, _REPLACED = "was given before", "is replaced by a later member of the same name"
+_HARMLESS = (_HIDDEN, _OTHER, _GIVEN_BEFORE, _REPLACED)
+
 Paths = str | Path | Iterable[str | Path]
 
 
@@ -89,7 +93,7 @@ class Remark:
     """Something about the input that belongs into the quality table."""
 
     source: str
-    finding: Literal["left out", "truncated", "suspicious"]
+    finding: Literal["set aside", "left out", "truncated"]
     what: str
 
 
@@ -99,6 +103,13 @@ class Survey:
 
     sources: list[Source] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
+
+    def pass_over(self, label: str, reason: str) -> None:
+        """Note what is not taken: set aside if it is no trace, left out if it may be one."""
+        finding: Literal["set aside", "left out"] = (
+            "set aside" if reason in _HARMLESS else "left out"
+        )
+        self.remarks.append(Remark(label, finding, reason))
 
 
 def sources(path: Paths, *, expansion_limit: float | None = EXPANSION_LIMIT) -> list[Source]:
@@ -160,7 +171,7 @@ def survey(path: Paths, *, expansion_limit: float | None = EXPANSION_LIMIT) -> S
     for entry in map(Path, given):
         for file, is_named in _files(entry, found.remarks):
             if (real := file.resolve()) in seen:
-                found.remarks.append(Remark(str(file), "left out", "was given before"))
+                found.pass_over(str(file), _GIVEN_BEFORE)
                 continue
             seen.add(real)
             _add(found, file, is_named=is_named, expansion_limit=expansion_limit)
@@ -282,36 +293,47 @@ def _files(entry: Path, remarks: list[Remark]) -> Iterator[tuple[Path, bool]]:
 
 
 def _add(found: Survey, file: Path, *, is_named: bool, expansion_limit: float | None) -> None:
-    """Add one file, or the members of one archive, to ``found``."""
+    """Add one file, or the members of one archive; only what is named itself may raise."""
     source = Source(str(file), file, expansion_limit=expansion_limit)
-    reason = _unusable(file) or ("" if is_named else _implausible(source))
-    if reason:
+    try:
+        reason = _unusable(file) or ("" if is_named else _implausible(source))
+        if not reason:
+            _add_usable(found, source, is_named=is_named)
+    except (LoadError, OSError) as error:
         if is_named:
-            msg = f"{file}: {reason}"
-            raise LoadError(msg)
-        found.remarks.append(Remark(str(file), "left out", reason))
-        return
-    may_be_archive = is_named or file.name.endswith(_ARCHIVE_SUFFIXES)
-    if may_be_archive and (kind := archive_kind(file, expansion_limit)):
+            raise
+        reason = str(error).removeprefix(f"{file}: ")
+    if reason and is_named:
+        msg = f"{file}: {reason}"
+        raise LoadError(msg)
+    if reason:
+        found.pass_over(str(file), reason)
+
+
+def _add_usable(found: Survey, source: Source, *, is_named: bool) -> None:
+    may_be_archive = is_named or source.path.name.lower().endswith(_ARCHIVE_SUFFIXES)
+    if may_be_archive and (kind := archive_kind(source.path, source.expansion_limit)):
         _add_members(found, source, kind)
     else:
-        found.sources.append(replace(source, size_bytes=_unpacked_size(file)))
+        found.sources.append(replace(source, size_bytes=_unpacked_size(source.path)))
 
 
 def _add_members(found: Survey, archive: Source, kind: Kind) -> None:
     """Add what an archive holds; of members with one name the last one counts."""
     latest: dict[str, Source] = {}
     for member in members(archive.path, kind, archive.expansion_limit):
-        label = f"{archive.label}!{member.name}"
-        if member.is_end:
-            found.remarks.append(Remark(archive.label, "truncated", member.refusal))
-        elif member.place is None or (reason := _implausible_content(member.name, member.head)):
-            if member.place or member.refusal:
-                found.remarks.append(Remark(label, "left out", member.refusal or reason))
-        else:
+        label = f"{archive.label}!{member.name}" if member.name else archive.label
+        if member.is_cut:
+            found.remarks.append(Remark(label, "truncated", member.refusal))
+            continue
+        reason = member.refusal
+        if member.place is not None:
+            reason = _implausible_content(member.name, member.head)
+        if reason:
+            found.pass_over(label, reason)
+        elif member.place is not None:
             if member.name in latest:
-                what = "is replaced by a later member of the same name"
-                found.remarks.append(Remark(label, "left out", what))
+                found.pass_over(label, _REPLACED)
             growth = _TYPICAL_EXPANSION if member.head.startswith(GZIP_MAGIC) else 1
             latest[member.name] = replace(
                 archive,
@@ -332,30 +354,25 @@ def _unusable(file: Path) -> str:
 
 def _implausible(source: Source) -> str:
     """Say why a file met in a directory is no trace; '' if it may be one."""
-    name = source.path.name.lower()
-    if name.endswith(_ARCHIVE_SUFFIXES) and not name.startswith("."):
+    name = source.path.name
+    if name.lower().endswith(_ARCHIVE_SUFFIXES) and not name.startswith("."):
         return ""
-    try:
-        return _implausible_content(source.path.name, source.head(HEAD_BYTES))
-    except (LoadError, OSError) as error:
-        return str(error)
+    return _implausible_content(name, source.head(HEAD_BYTES))
 
 
 def _implausible_content(name: str, head: bytes) -> str:
     """Say why a file of this name that begins like this is no trace; '' if it may be one."""
     base = name.rsplit("/", 1)[-1].lower()
     if base.startswith(".") or name.startswith("__MACOSX/"):
-        return "is a hidden file"
+        return _HIDDEN
     if not head:
-        return "is empty"
+        return "is empty; get the file again"
     if base.endswith(_NEVER_SUFFIXES):
-        return "is no trace by its name"
+        return _OTHER
     if base.endswith(_ARCHIVE_SUFFIXES):
         return "is an archive inside an archive; unpack the outer one first"
     is_likely = base.removesuffix(".gz").endswith(_TRACE_SUFFIXES)
-    if is_likely or _TRACE_START.match(head):
-        return ""
-    return "does not look like a trace"
+    return "" if is_likely or _TRACE_START.match(head) else _OTHER
 
 
 def _unpacked_size(file: Path) -> int:

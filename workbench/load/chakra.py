@@ -7,8 +7,9 @@ from pathlib import Path
 
 from workbench.load import _chakra_json, _chakra_protobuf
 from workbench.load._findings import Findings
-from workbench.load._graph import RankGraph, assemble, gather, read_all, without_collector
-from workbench.load._rank_names import rank_in_name
+from workbench.load._graph import RankGraph, load, read_all
+from workbench.load._rank_names import RankArgument, rank_in_name
+from workbench.load._stream import Stream
 from workbench.load.archive import Source
 from workbench.tables import Trace
 
@@ -23,7 +24,7 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - one signature
 
 
 def chakra(
-    path: str | Path | Iterable[str | Path] | Iterable[Source], *, rank: int | None = None
+    path: str | Path | Iterable[str | Path] | Iterable[Source], *, rank: RankArgument = None
 ) -> Trace:
     """Read Chakra execution traces, one file per rank.
 
@@ -34,7 +35,8 @@ def chakra(
         generation of the schema since 2022, a JSON workload graph, or protobuf
         printed as JSON; gzip is fine.
     rank
-        Rank of a single file whose name does not tell it.
+        Ranks where the file names do not tell them: one number for one file, a list
+        in order of the files, or a dict from a part of the file name to the number.
 
     Returns
     -------
@@ -49,12 +51,13 @@ def chakra(
         If ``path`` does not exist.
     LoadError
         If a file is no Chakra trace or damaged beyond repair (names the byte),
-        or two files are of one rank.
+        two files are of one rank, or only some files tell theirs.
 
     Notes
     -----
     A Chakra trace does not state its rank: it is the argument, else taken from
-    the file name (``<name>.<rank>.et``), else 0 with a finding in ``quality``.
+    the file name (``<name>.<rank>.et``), else counted in order of the files with
+    a finding in ``quality``.
     Dependencies on missing nodes and in circles are kept and counted there.
 
     References
@@ -62,16 +65,13 @@ def chakra(
     mlcommons/chakra: schema/protobuf/et_def.proto; before 2024 et_def/et_def.proto
     and eg_def/eg_def.proto.
     """
-    found = gather(path)
-    with without_collector():
-        graphs = [_read(source) for source in found.sources]
-    return assemble(graphs, found.remarks, rank)
+    return load(path, _read, rank)
 
 
-def _read(source: Source) -> RankGraph:
+def _read(source: Source, stream: Stream) -> RankGraph:
     """Read one file."""
     graph = RankGraph(source.label, "chakra", Findings(source.label))
-    data = read_all(source, graph.findings)
+    data = read_all(stream, graph.findings)
     reader = _chakra_json if _is_json(data[:64]) else _chakra_protobuf
     reader.read(data, graph)
     graph.name_rank = rank_in_name(source.label, is_chakra=True)

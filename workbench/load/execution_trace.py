@@ -12,9 +12,10 @@ from workbench.load import _et_nodes as nodes_of
 from workbench.load._et_json import read_nodes
 from workbench.load._et_ranks import find_rank, world
 from workbench.load._findings import Findings
-from workbench.load._graph import Group, RankGraph, assemble, gather, read_all, without_collector
+from workbench.load._graph import Group, RankGraph, load, read_all
 from workbench.load._json_events import to_integer
-from workbench.load._rank_names import rank_in_name
+from workbench.load._rank_names import RankArgument, rank_in_name
+from workbench.load._stream import Stream
 from workbench.load._tensor_edges import tensor_edges
 from workbench.load.archive import Source
 from workbench.tables import Trace
@@ -30,7 +31,7 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - one signature
 
 
 def execution_trace(
-    path: str | Path | Iterable[str | Path] | Iterable[Source], *, rank: int | None = None
+    path: str | Path | Iterable[str | Path] | Iterable[Source], *, rank: RankArgument = None
 ) -> Trace:
     """Read PyTorch execution traces, one file per rank.
 
@@ -44,7 +45,8 @@ def execution_trace(
         to 1.1.1-chakra.0.0.4, gzip is fine. Traces that Chakra's linker gave
         times and GPU work are read too.
     rank
-        Rank of a single file that does not tell it.
+        Ranks where the files do not tell them: one number for one file, a list in
+        order of the files, or a dict from a part of the file name to the number.
 
     Returns
     -------
@@ -60,27 +62,25 @@ def execution_trace(
         If ``path`` does not exist.
     LoadError
         If a file is no execution trace or damaged beyond repair (names the
-        byte), or two files are of one rank.
+        byte), two files are of one rank, or only some files tell theirs.
 
     Notes
     -----
-    The rank is the one by which a collective over all ranks was called, else the
-    argument, else the file name, else 0 with a finding in ``quality``.
+    The rank is the argument, else the one by which the process called its
+    collectives, else told by the file name, else counted in order of the files
+    with a finding in ``quality``.
 
     References
     ----------
     pytorch/pytorch: torch/csrc/profiler/standalone/execution_trace_observer.cpp.
     """
-    found = gather(path)
-    with without_collector():
-        graphs = [_read(source) for source in found.sources]
-    return assemble(graphs, found.remarks, rank)
+    return load(path, _read, rank)
 
 
-def _read(source: Source) -> RankGraph:
+def _read(source: Source, stream: Stream) -> RankGraph:
     """Read one file."""
     findings = Findings(source.label)
-    data = read_all(source, findings)
+    data = read_all(stream, findings)
     document, raw = read_nodes(data, "nodes", label=source.label, findings=findings)
     schema = str(document.get("schema", "unknown"))[:40]
     findings.add("read", f"schema {schema}")
@@ -125,8 +125,8 @@ def _add_edges(graph: RankGraph, nodes: list[tuple[int, dict[str, Any]]]) -> Non
         for side in ("inputs", "outputs")
     }
     graph.data_edges = tensor_edges(sides["inputs"], sides["outputs"], callers)
-    what = "data dependencies: each node needs the last writer of the tensors it reads"
-    graph.findings.add("assumed", what, len(graph.data_edges))
+    what = "data dependencies that are derived: on the last writer of each tensor read"
+    graph.findings.add("noted", what, len(graph.data_edges))
 
 
 def _add_groups(graph: RankGraph, nodes: list[tuple[int, dict[str, Any]]]) -> None:
@@ -148,8 +148,8 @@ def _add_groups(graph: RankGraph, nodes: list[tuple[int, dict[str, Any]]]) -> No
         for row in graph.rows
     ]
     nameless = sum(row.type == "collective" and row.group is None for row in graph.rows)
-    what = "names of process groups: only their addresses are recorded"
-    graph.findings.add("left out", what, nameless)
+    what = "collectives whose process group has no name, only an address"
+    graph.findings.add("noted", what, nameless)
     if (everyone := world(graph.groups)) is not None:
         graph.world_size, graph.backend = everyone.size or None, everyone.backend
     graph.rank = find_rank(graph, calls.values(), addresses)
