@@ -16,7 +16,7 @@ from workbench.plot.style import area, fill, ink, left_margin
 
 _MOST_BARS = 60  # more become one stepped area, which a browser draws as fast as one bar
 _MOST_LABELLED = 16
-_MOST_TICKS = 24
+_MOST_TICKS = 36
 _BAR_PX = 26
 
 
@@ -66,6 +66,14 @@ def stacked(
     left_out = len(labels) - len(keep)
     note = f"{left_out:,} of {len(labels):,} columns left out, never the highest or lowest"
     return figure, note if left_out else ""
+
+
+def grouped_labels(labels: Sequence[str], groups: Sequence[str]) -> list[str]:
+    """Write the group below a label wherever it differs from that of the label before."""
+    return [
+        f"{text}<br>{group}" if group != before else text
+        for text, group, before in zip(labels, groups, ["", *groups], strict=False)
+    ]
 
 
 def largest(table: pd.DataFrame, value: str, *, top: int, sums: Sequence[str]) -> pd.DataFrame:

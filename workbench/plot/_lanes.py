@@ -74,9 +74,10 @@ def merged(items: pd.DataFrame, *, start_ns: int, end_ns: int, limit: int) -> pd
         lane's height that the rectangle takes: area is busy time.
     """
     inside = (items["end_ns"] >= start_ns) & (items["start_ns"] <= end_ns)
-    view = items[inside].assign(
-        start_ns=items["start_ns"].clip(lower=start_ns),
-        end_ns=items["end_ns"].clip(upper=end_ns),
+    view = items[inside]
+    view = view.assign(
+        start_ns=view["start_ns"].clip(lower=start_ns),
+        end_ns=view["end_ns"].clip(upper=end_ns),
         bottom_share=0.0,
         height_share=1.0,
     )

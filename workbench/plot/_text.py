@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
-from collections.abc import Sequence
 
 _TAGS = re.compile(r"</?[bi]>")
 _LADDER = ((1, "ns"), (1_000, "µs"), (1_000_000, "ms"), (1_000_000_000, "s"))
@@ -42,14 +41,14 @@ def label(text: object, width: int = 44) -> str:
 
 def wrapped(text: str, width: int) -> str:
     """Break a line that is too long for the figure at blanks; an entity counts as one letter."""
-    lines, room = [""], width
+    lines, used = [""], 0
     for word in text.split():
         letters = len(html.unescape(_TAGS.sub("", word)))
-        if lines[-1] and letters >= room:
+        if lines[-1] and used + 1 + letters > width:
             lines.append("")
-            room = width
+            used = 0
+        used += letters + bool(lines[-1])
         lines[-1] = f"{lines[-1]} {word}".lstrip()
-        room -= letters + 1
     return "<br>".join(lines)
 
 
@@ -93,14 +92,6 @@ def percent(share: float) -> str:
 def plural(count: int, noun: str) -> str:
     """Write a count with its noun, ``1 rank`` but ``8 ranks``."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
-def listed(items: Sequence[object], limit: int = 4) -> str:
-    """Write a list as a sentence does, cut after ``limit`` items."""
-    words = [str(item) for item in items[:limit]]
-    if len(items) > limit:
-        return f"{', '.join(words)} and {len(items) - limit:,} more"
-    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]])) if words else ""
 
 
 def _digits(value: float) -> str:

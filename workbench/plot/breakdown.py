@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._bars import stacked
+from workbench.plot._bars import grouped_labels, stacked
 from workbench.plot._sampling import extremes
 from workbench.plot._text import duration, percent, plural, time_unit
 from workbench.plot.style import MAX_LINES, distinct, finish, nothing
@@ -101,7 +101,7 @@ def communication_overlap(
     claim = f"{hidden} of the communication hides behind compute"
     worst = drawn.sort_values("overlap_share", kind="stable").iloc[0]
     if len(drawn) > 1:
-        where = f"rank {worst['rank']}" + _step_words(worst["step"])
+        where = f"rank {int(worst['rank'])}" + _step_words(worst["step"])
         claim += f"; least on {where}, {percent(float(worst['overlap_share']))}"
     return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
 
@@ -152,8 +152,8 @@ def step_times(steps: pd.DataFrame, *, source: str = "", synthetic: bool = False
     figure.update_yaxes(title=f"{place} time of the step [{unit}]", rangemode="tozero")
     worst = drawn.sort_values(column, kind="stable").iloc[-1]
     claim = (
-        f"Step {worst['step']} of rank {worst['rank']} takes longest: {duration(worst[column])}, "
-        f"the median is {duration(drawn[column].median())}"
+        f"Step {int(worst['step'])} of rank {int(worst['rank'])} takes longest: "
+        f"{duration(worst[column])}, the median is {duration(drawn[column].median())}"
     )
     ranks = drawn["rank"].nunique()
     note = f"the {len(slowest)} slowest of {plural(ranks, 'rank')}" if ranks > len(slowest) else ""
@@ -185,12 +185,8 @@ def _columns(table: pd.DataFrame) -> list[str]:
     steps = ["outside" if pd.isna(step) else str(step) for step in table["step"]]
     if table["rank"].nunique() == 1:
         return steps
-    is_new = ~table["rank"].duplicated()
-    return [
-        f"{step}<br>rank {rank}" if new else step
-        for step, rank, new in zip(steps, table["rank"], is_new, strict=True)
-    ]
+    return grouped_labels(steps, [f"rank {rank}" for rank in table["rank"]])
 
 
 def _step_words(step: Any) -> str:
-    return "" if pd.isna(step) else f" in step {step}"
+    return "" if pd.isna(step) else f" in step {int(step)}"

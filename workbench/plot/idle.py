@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._bars import stacked
+from workbench.plot._bars import grouped_labels, stacked
 from workbench.plot._text import duration, label, percent
 from workbench.plot.style import finish, nothing
 from workbench.tables import IDLE_TIME
@@ -64,8 +64,8 @@ def idle_time(idle: pd.DataFrame, *, source: str = "", synthetic: bool = False) 
     )
     causes = sorted(table.columns, key=_place)
     parts = {cause: table[cause].to_numpy(dtype=np.float64) for cause in causes}
-    title = "rank" if drawn["stream"].isna().all() else "rank and stream"
-    figure, note = stacked([str(name) for name in table.index], parts, title=title)
+    title = "rank" if drawn["stream"].isna().all() else "stream"
+    figure, note = stacked(_labels(table.index), parts, title=title)
     figure.update_yaxes(title=figure.layout.yaxis.title.text.replace("time", "idle time"))
     return finish(
         figure,
@@ -81,9 +81,14 @@ def _columns(idle: pd.DataFrame) -> pd.Series:
     names = idle["rank"].astype(str)
     if idle.groupby("rank")["device"].nunique().gt(1).any():
         names = names + " GPU " + idle["device"].astype(str)
-    if idle["stream"].notna().any():
-        names = names + "<br>" + idle["stream"].astype("string").fillna("?")
-    return names
+    if idle["stream"].isna().all():
+        return names
+    return idle["stream"].astype("string").fillna("?").astype(str) + "\nrank " + names
+
+
+def _labels(columns: pd.Index) -> list[str]:
+    parts = [str(name).partition("\n") for name in columns]
+    return grouped_labels([part[0] for part in parts], [part[2] for part in parts])
 
 
 def _place(cause: str) -> int:
@@ -105,4 +110,4 @@ def _main_detail(drawn: pd.DataFrame, parts: dict[str, np.ndarray]) -> str:
     if details.empty or not details.max():
         return ""
     share = percent(details.max() / float(parts[worst].sum()))
-    return f"{worst}: {share} {label(details.idxmax(), 70)}"
+    return f"{share} of {worst}: {label(details.idxmax(), 70)}"

@@ -210,7 +210,7 @@ def finish(
         margin={"l": left, "r": 24, "t": top, "b": bottom},
         legend={
             "orientation": "h",
-            "y": 1.01,
+            "y": 1,
             "yanchor": "bottom",
             "x": 0,
             "xanchor": "left",

@@ -10,7 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot import _lanes
-from workbench.plot._text import duration, label, listed, plural, safe
+from workbench.plot._text import duration, label, plural, safe
 from workbench.plot.style import colour, fill, finish, left_margin, nothing
 from workbench.tables import EVENTS
 
@@ -95,14 +95,14 @@ def timeline(  # noqa: PLR0913 - a window in time has two ends
 
 def _bar(bars: pd.DataFrame, kind: str, *, names: pd.Series, first_ns: int) -> dict[str, Any]:
     """Describe the rectangles of one kind as one horizontal bar trace."""
-    bottom, top = _heights(bars)
+    low, high = _heights(bars)
     return {
         "name": kind,
         "orientation": "h",
         "base": ((bars["start_ns"] - first_ns) / 1e6).to_numpy(),
         "x": ((bars["end_ns"] - bars["start_ns"]) / 1e6).to_numpy(),
-        "y": ((bottom + top) / 2).to_numpy(),
-        "width": (top - bottom).to_numpy(),
+        "y": ((low + high) / 2).to_numpy(),
+        "width": (high - low).to_numpy(),
         # A hairline of its own colour keeps a rectangle visible however narrow it is.
         "marker": fill(kind, bars=len(bars)) | {"line": {"width": 0.6, "color": colour(kind)}},
         "hovertext": _hover(bars, names),
@@ -111,7 +111,7 @@ def _bar(bars: pd.DataFrame, kind: str, *, names: pd.Series, first_ns: int) -> d
 
 
 def _heights(bars: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-    """Place rectangles in their lane: y grows downwards, a lane is 0.84 high.
+    """Give the lower and the higher y of every rectangle; y grows downwards, a lane is 0.84 high.
 
     On a thread, operators have the upper half and runtime calls the lower.
     """
@@ -119,8 +119,8 @@ def _heights(bars: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
     host = runtime | (bars["kind"] == _lanes.KIND_ORDER.index("operator"))
     height = host.map({True: 0.42, False: 0.84})
     floor = bars["lane"] + 0.42 - (host & ~runtime) * 0.42
-    bottom = floor - bars["bottom_share"] * height
-    return bottom, bottom - (bars["height_share"] * height).clip(lower=0.05)
+    high = floor - bars["bottom_share"] * height
+    return high - (bars["height_share"] * height).clip(lower=0.05), high
 
 
 def _hover(bars: pd.DataFrame, names: pd.Series) -> list[str]:
@@ -172,13 +172,12 @@ def _axes(figure: go.Figure, lanes: pd.DataFrame, *, window_ms: list[float]) -> 
 def _claim(bars: pd.DataFrame, events: pd.DataFrame) -> str:
     if bars.empty:
         return "Nothing happens in this window"
-    longest = bars.sort_values("longest_ns").iloc[-1]
+    on_gpu = bars[bars["kind"] < _lanes.KIND_ORDER.index("operator")]
+    longest = (bars if on_gpu.empty else on_gpu).sort_values("longest_ns").iloc[-1]
+    what = "host" if on_gpu.empty else "GPU"
+    name = label(events["name"].iloc[int(longest["row"])], 48)
     ranks = plural(events["rank"].nunique(), "rank")
-    name = label(events["name"].iloc[int(longest["row"])], 40)
-    return (
-        f"{ranks}, {plural(int(bars['count'].sum()), 'event')}: "
-        f"the longest, {name}, takes {duration(longest['longest_ns'])}"
-    )
+    return f"{ranks}: the longest {what} work, {name}, takes {duration(longest['longest_ns'])}"
 
 
 def _note(bars: pd.DataFrame, lanes: pd.DataFrame, *, first_ns: int) -> str:
@@ -191,8 +190,9 @@ def _note(bars: pd.DataFrame, lanes: pd.DataFrame, *, first_ns: int) -> str:
     if shared := int(bars.loc[bars["count"] > 1, "count"].sum()):
         parts.append(f"{shared:,} short events share rectangles as high as their busy share")
     if hidden := int(lanes["lane"].isna().sum()):
-        shown = lanes.loc[lanes["lane"].notna(), "rank"].unique().tolist()
-        parts.append(f"{plural(hidden, 'lane')} left out; shown: rank {listed(shown, 12)}")
+        missing = set(lanes["rank"]) - set(lanes.loc[lanes["lane"].notna(), "rank"])
+        ranks = f", among them all of {plural(len(missing), 'rank')}" if missing else ""
+        parts.append(f"{plural(hidden, 'lane')} left out{ranks}")
     return " · ".join(parts)
 
 
@@ -240,7 +240,7 @@ def timeline_live(
         )
         return hv.Rectangles(
             _rectangles(view, names=mine["name"], first_ns=first),
-            kdims=["time_ms", "bottom", "end_ms", "top"],
+            kdims=["time_ms", "low", "end_ms", "high"],
             vdims=["kind", "colour", "event", "count", "longest", "busy"],
         ).opts(*options)
 
@@ -249,14 +249,14 @@ def timeline_live(
 
 def _rectangles(bars: pd.DataFrame, *, names: pd.Series, first_ns: int) -> pd.DataFrame:
     """Give the rectangles as the columns that holoviews draws and its tooltip shows."""
-    bottom, top = _heights(bars)
+    low, high = _heights(bars)
     kind = bars["kind"].map(dict(enumerate(_lanes.KIND_ORDER)))
     return pd.DataFrame(
         {
             "time_ms": (bars["start_ns"] - first_ns) / 1e6,
-            "bottom": top,
+            "low": low,
             "end_ms": (bars["end_ns"] - first_ns) / 1e6,
-            "top": bottom,
+            "high": high,
             "kind": kind,
             "colour": kind.map(colour),
             "event": names.iloc[bars["row"].to_numpy()].astype(str).to_numpy(),
