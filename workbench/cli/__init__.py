@@ -5,10 +5,42 @@ Exit codes are the same everywhere: 0 all is well, 1 there is something to look 
 could not be done.
 """
 
-from workbench.cli import _datasets, _fidelity, _notebooks, _traces
-from workbench.cli._app import app
+from typing import Annotated
+
+import typer
+
+from workbench.cli._app import group
+from workbench.cli._datasets import fetch, list_sets, verify
+from workbench.cli._fidelity import fidelity
+from workbench.cli._notebooks import lab, publish, report
+from workbench.cli._traces import check, convert
 
 __all__ = ["app"]
 
-# Importing a module of commands registers them; in this order they are listed.
-_COMMANDS = (_notebooks, _traces, _datasets, _fidelity)
+app = group(
+    "Load, analyse, plot and explore how large AI training jobs behave.\n\n"
+    "\b\nExamples:\n"
+    "  workbench lab                          JupyterLab on the notebooks\n"
+    "  workbench report --data runs/monday    the notebooks on your own traces, as pages\n"
+    "  workbench check rank0.pt.trace.json    what a file holds and what is wrong with it"
+)
+for command in (lab, report, publish, check, convert, fidelity):
+    app.command()(command)
+
+_datasets = group("List, fetch and verify data sets, bundled and public.")
+_datasets.command("list")(list_sets)
+_datasets.command()(fetch)
+_datasets.command()(verify)
+app.add_typer(_datasets, name="datasets")
+
+
+@app.callback(invoke_without_command=True)
+def main(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+) -> None:
+    """Answer what is asked of the command itself, before any of its sub-commands."""
+    if version:
+        from workbench import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit

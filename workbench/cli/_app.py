@@ -33,10 +33,11 @@ class _CleanErrors(TyperGroup):
             raise typer.Exit(IMPOSSIBLE) from None
 
 
-def _app(about: str) -> typer.Typer:
+def group(about: str) -> typer.Typer:
+    """Make a group of commands whose help ends with the exit codes."""
     return typer.Typer(
         cls=_CleanErrors,
-        help=about,
+        help=f"{about}\n\n{_EXIT_CODES}",
         no_args_is_help=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
@@ -44,29 +45,7 @@ def _app(about: str) -> typer.Typer:
     )
 
 
-app = _app(
-    "Load, analyse, plot and explore how large AI training jobs behave.\n\n"
-    "\b\nExamples:\n"
-    "  workbench lab                          JupyterLab on the notebooks\n"
-    "  workbench report --data runs/monday    the notebooks on your own traces, as pages\n"
-    "  workbench check rank0.pt.trace.json    what a file holds and what is wrong with it\n\n"
-    + _EXIT_CODES
-)
-datasets_app = _app("List, fetch and verify data sets, bundled and public.\n\n" + _EXIT_CODES)
-app.add_typer(datasets_app, name="datasets")
-
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a script to read.")]
-
-
-@app.callback(invoke_without_command=True)
-def _main(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
-) -> None:
-    if version:
-        from workbench import __version__
-
-        typer.echo(__version__)
-        raise typer.Exit
 
 
 def records(frame: pd.DataFrame | None) -> list[dict[str, Any]]:

@@ -6,12 +6,11 @@ from typing import Annotated
 
 import typer
 
-from workbench.cli._app import LOOK, Json, datasets_app, print_json, print_table
+from workbench.cli._app import LOOK, Json, print_json, print_table
 
 
-@datasets_app.command("list")
-def datasets_list(as_json: Json = False) -> None:
-    """List the data sets: where each lies, how large it is, and its licence.
+def list_sets(as_json: Json = False) -> None:
+    """List the data sets, where they lie and their licences.
 
     \b
     Examples:
@@ -25,8 +24,7 @@ def datasets_list(as_json: Json = False) -> None:
     print_table(table if as_json else table[shown], as_json=as_json)
 
 
-@datasets_app.command("fetch")
-def datasets_fetch(
+def fetch(
     names: Annotated[list[str], typer.Argument(help="Names, see: workbench datasets list.")],
     as_json: Json = False,
 ) -> None:
@@ -46,15 +44,16 @@ def datasets_fetch(
             typer.echo(folder)
 
 
-@datasets_app.command("verify")
-def datasets_verify(
+def verify(
     names: Annotated[
         list[str] | None,
         typer.Argument(help="Names; every set at hand by default.", show_default=False),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare every file of data sets with its checksum; exit code 1 if one differs.
+    """Compare the files of data sets with their checksums.
+
+    Exit code 1 if a file is missing or has changed.
 
     \b
     Examples:

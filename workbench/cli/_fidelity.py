@@ -7,17 +7,16 @@ from typing import Annotated
 
 import typer
 
-from workbench.cli._app import LOOK, Json, app, print_json, records
+from workbench.cli._app import LOOK, Json, print_json, records
 
 
-@app.command("fidelity")
-def fidelity_claims(
+def fidelity(
     noun: Annotated[
         str | None, typer.Argument(help="Only claims about this, e.g. traces.", show_default=False)
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare what the workbench computes with numbers that others printed.
+    """Compare numbers computed here with those others printed.
 
     Every claim is computed now. A claim whose data set is absent says how to get it and
     fails nothing. Exit code 1 if a claim fails.

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from workbench.cli._app import LOOK, app
+from workbench.cli._app import LOOK
 from workbench.errors import WorkbenchError
 
 Data = Annotated[
@@ -27,7 +27,6 @@ Data = Annotated[
 ]
 
 
-@app.command()
 def lab(
     data: Data = None,
     no_browser: Annotated[
@@ -66,7 +65,6 @@ def lab(
         raise typer.Exit from None
 
 
-@app.command()
 def report(
     notebooks: Annotated[
         list[Path] | None,
@@ -78,10 +76,11 @@ def report(
         bool, typer.Option("--fidelity", help="Add a page with every claim, recomputed.")
     ] = False,
 ) -> None:
-    """Write the notebooks as an offline static site and print the path of its first page.
+    """Write the notebooks as an offline static site.
 
-    The notebooks are run anew, on your own traces with --data. The site needs no network:
-    it can be mailed as a folder or put on any web server.
+    The notebooks are run anew, on your own traces with --data, and the path of the first
+    page is printed. The site needs no network: it can be mailed as a folder or put on any
+    web server.
 
     \b
     Examples:
@@ -99,7 +98,6 @@ def report(
         typer.echo(share.report(pages, out=out, data=data))
 
 
-@app.command()
 def publish(
     notebooks: Annotated[list[Path], typer.Argument(help="Notebooks to publish, in place.")],
     check: Annotated[

@@ -8,18 +8,17 @@ from typing import Annotated, Any
 
 import typer
 
-from workbench.cli._app import IMPOSSIBLE, LOOK, Json, app, print_json, records
+from workbench.cli._app import IMPOSSIBLE, LOOK, Json, print_json, records
 from workbench.errors import WorkbenchError
 
 
-@app.command("check")
-def check_files(
+def check(
     files: Annotated[list[Path], typer.Argument(help="Traces: files, folders or archives.")],
     as_json: Json = False,
 ) -> None:
-    """Say what files hold, and what had to be repaired, left out or assumed.
+    """Say what files hold and what is wrong with them.
 
-    What needs a look is marked with "!". Exit code 0 if every file is clean, 1 if one has
+    All that had to be repaired, left out or assumed is counted, with its first place. What needs a look is marked with "!". Exit code 0 if every file is clean, 1 if one has
     findings that need a look, 2 if one cannot be read at all.
 
     \b
@@ -48,7 +47,6 @@ def check_files(
         raise typer.Exit(LOOK)
 
 
-@app.command()
 def convert(
     source: Annotated[Path, typer.Argument(help="Trace: file, folder or archive.", exists=True)],
     target: Annotated[Path, typer.Argument(help="File to write, ending in .parquet.")],
