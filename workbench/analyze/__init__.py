@@ -1,0 +1,1 @@
+"""Turn tables into tables: pure functions, no files, no figures."""

@@ -1,0 +1,297 @@
+"""Sets of time intervals on int64 nanoseconds: the mathematics that the analyses share.
+
+An interval is half-open: it holds its start and not its end, so its length is
+``end - start`` and neighbours that touch share nothing. A set of intervals is two
+arrays, starts and ends. They may come in any order and may overlap; intervals of zero
+or negative length hold nothing and drop out. Results are sorted, disjoint and do not
+touch each other. All sums are exact integers, so identities hold to the nanosecond.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+Ns: TypeAlias = NDArray[np.int64]
+Intervals: TypeAlias = tuple[Ns, Ns]
+
+_MAX_CLASS = 7
+_LINE_LENGTH = 1 << 62
+
+
+def union(starts: ArrayLike, ends: ArrayLike) -> Intervals:
+    """Merge intervals that overlap or touch.
+
+    Parameters
+    ----------
+    starts, ends
+        The intervals [ns], in any order.
+
+    Returns
+    -------
+    tuple of numpy.ndarray
+        Starts and ends of the merged intervals, sorted.
+
+    Raises
+    ------
+    ValueError
+        If the two arrays differ in length or do not hold integers.
+
+    Examples
+    --------
+    >>> starts, ends = union([0, 30, 5], [10, 40, 20])
+    >>> starts.tolist(), ends.tolist()
+    ([0, 30], [20, 40])
+    """
+    starts, ends = _proper(starts, ends)
+    if len(starts) == 0:
+        return starts, ends
+    reach = np.maximum.accumulate(ends)
+    cuts = np.flatnonzero(starts[1:] > reach[:-1])
+    return starts[np.append(0, cuts + 1)], reach[np.append(cuts, len(reach) - 1)]
+
+
+def measure(starts: ArrayLike, ends: ArrayLike) -> int:
+    """Return the time that the intervals cover [ns]; what overlaps counts once.
+
+    Examples
+    --------
+    >>> measure([0, 5, 30], [10, 20, 40])
+    30
+    """
+    starts, ends = union(starts, ends)
+    return int((ends - starts).sum())
+
+
+def intersect(
+    a_starts: ArrayLike, a_ends: ArrayLike, b_starts: ArrayLike, b_ends: ArrayLike
+) -> Intervals:
+    """Return the time that lies in both sets.
+
+    Examples
+    --------
+    >>> starts, ends = intersect([0, 20], [10, 30], [5], [25])
+    >>> starts.tolist(), ends.tolist()
+    ([5, 20], [10, 25])
+    """
+    a_starts, a_ends = union(a_starts, a_ends)
+    b_starts, b_ends = union(b_starts, b_ends)
+    first = np.searchsorted(b_ends, a_starts, side="right")
+    partners = np.searchsorted(b_starts, a_ends, side="left") - first
+    mine = np.repeat(np.arange(len(a_starts)), partners)
+    theirs = np.arange(len(mine)) + np.repeat(first - (np.cumsum(partners) - partners), partners)
+    return (
+        np.maximum(a_starts[mine], b_starts[theirs]),
+        np.minimum(a_ends[mine], b_ends[theirs]),
+    )
+
+
+def subtract(
+    a_starts: ArrayLike, a_ends: ArrayLike, b_starts: ArrayLike, b_ends: ArrayLike
+) -> Intervals:
+    """Return the time that lies in the first set and not in the second.
+
+    Examples
+    --------
+    >>> starts, ends = subtract([0], [30], [5, 28], [10, 99])
+    >>> starts.tolist(), ends.tolist()
+    ([0, 10], [5, 28])
+    """
+    a_starts, a_ends = union(a_starts, a_ends)
+    if len(a_starts) == 0:
+        return a_starts, a_ends
+    window = (int(a_starts[0]), int(a_ends[-1]))
+    return intersect(a_starts, a_ends, *gaps(b_starts, b_ends, window=window))
+
+
+def gaps(starts: ArrayLike, ends: ArrayLike, *, window: tuple[int, int] | None = None) -> Intervals:
+    """Return the time that no interval covers.
+
+    Parameters
+    ----------
+    starts, ends
+        The intervals [ns], in any order.
+    window
+        Where to look, from start to end [ns]; without it, from the first start to
+        the last end.
+
+    Returns
+    -------
+    tuple of numpy.ndarray
+        Starts and ends of the gaps, sorted.
+
+    Examples
+    --------
+    >>> starts, ends = gaps([0, 30], [10, 40], window=(-5, 50))
+    >>> starts.tolist(), ends.tolist()
+    ([-5, 10, 40], [0, 30, 50])
+    """
+    starts, ends = union(starts, ends)
+    if window is None:
+        return ends[:-1], starts[1:]
+    low, high = window
+    opening = np.clip(np.append(low, ends), low, high)
+    closing = np.clip(np.append(starts, high), low, high)
+    some = opening < closing
+    return opening[some], closing[some]
+
+
+def measure_within(
+    starts: ArrayLike, ends: ArrayLike, window_starts: ArrayLike, window_ends: ArrayLike
+) -> Ns:
+    """Return, for each of many windows, the time in it that the intervals cover.
+
+    Parameters
+    ----------
+    starts, ends
+        The intervals [ns], in any order.
+    window_starts, window_ends
+        The windows [ns]; they may overlap each other and need no order.
+
+    Returns
+    -------
+    numpy.ndarray
+        One covered time [ns] per window.
+
+    Examples
+    --------
+    >>> measure_within([0, 20], [10, 30], [5, 12], [25, 18]).tolist()
+    [10, 0]
+    """
+    starts, ends = union(starts, ends)
+    low, high = _checked(window_starts, window_ends)
+    if len(starts) == 0:
+        return np.zeros(len(low), dtype=np.int64)
+    until = np.append(0, np.cumsum(ends - starts))
+
+    def before(moments: Ns) -> Ns:
+        passed = np.searchsorted(starts, moments, side="right")
+        unfinished = np.maximum(ends[np.maximum(passed - 1, 0)] - moments, 0)
+        return np.asarray(until[passed] - np.where(passed > 0, unfinished, 0))
+
+    return np.asarray(np.maximum(before(high) - before(low), 0))
+
+
+def running_end(ends: ArrayLike, groups: ArrayLike) -> Ns:
+    """Return, for each interval, the latest end so far in its group, its own included.
+
+    Parameters
+    ----------
+    ends
+        Ends of the intervals [ns], in order of their start within each group.
+    groups
+        Number of the group each interval belongs to.
+
+    Returns
+    -------
+    numpy.ndarray
+        One latest end [ns] per interval.
+    """
+    return pd.Series(np.asarray(ends)).groupby(np.asarray(groups)).cummax().to_numpy()
+
+
+def coverage(starts: ArrayLike, ends: ArrayLike, classes: ArrayLike, groups: ArrayLike) -> Ns:
+    """Measure, per group, how long exactly which classes of intervals are active.
+
+    One sweep over all edges answers every question about overlap: the time in which
+    classes 0 and 2 are active and no other is column ``0b101``.
+
+    Parameters
+    ----------
+    starts, ends
+        The intervals [ns], in any order.
+    classes
+        Class of each interval, 0 to at most 7.
+    groups
+        Group of each interval, from 0. Groups do not see each other.
+
+    Returns
+    -------
+    numpy.ndarray
+        Time [ns] of shape (number of groups, number of combinations of classes).
+        Column 0, no class active, is the time between the intervals of the group.
+
+    Raises
+    ------
+    ValueError
+        If the arrays differ in length, do not hold integers, or a class is above 7.
+    """
+    starts, ends = _checked(starts, ends)
+    classes, groups = _checked(classes, groups)
+    if starts.shape != classes.shape:
+        msg = f"{len(starts)} intervals need as many classes and groups, got {len(classes)}"
+        raise ValueError(msg)
+    if classes.size and not 0 <= classes.min() <= classes.max() <= _MAX_CLASS:
+        msg = f"classes must be 0 to {_MAX_CLASS}, got {classes.min()} to {classes.max()}"
+        raise ValueError(msg)
+    shape = (int(groups.max(initial=-1)) + 1, 1 << (int(classes.max(initial=-1)) + 1))
+    some = ends > starts
+    return _sweep(starts[some], ends[some], classes[some], groups[some], shape)
+
+
+def _sweep(starts: Ns, ends: Ns, classes: Ns, groups: Ns, shape: tuple[int, int]) -> Ns:
+    """Lay the groups end to end on one line and sweep along it once."""
+    covered = np.zeros(shape, dtype=np.int64)
+    if len(starts) == 0:
+        return covered
+    low, width = starts.min(), int(ends.max()) - int(starts.min()) + 1
+    if shape[0] > 1 and shape[0] * width > _LINE_LENGTH:
+        return _sweep_halves(starts, ends, classes, groups, shape)
+    shift = groups * width - low
+    time, change = _edges(starts + shift, ends + shift, classes)
+    group, active = time[:-1] // width, np.cumsum(change[:-1])
+    inside = group == time[1:] // width
+    np.add.at(covered.reshape(-1), (group * shape[1] + active)[inside], np.diff(time)[inside])
+    return covered
+
+
+def _sweep_halves(starts: Ns, ends: Ns, classes: Ns, groups: Ns, shape: tuple[int, int]) -> Ns:
+    """Sweep half of the groups at a time, where all of them do not fit on one line."""
+    half = shape[0] // 2
+    left = groups < half
+    parts = [(left, 0, half), (~left, half, shape[0] - half)]
+    return np.concatenate(
+        [
+            _sweep(starts[p], ends[p], classes[p], groups[p] - first, (count, shape[1]))
+            for p, first, count in parts
+        ]
+    )
+
+
+def _edges(starts: Ns, ends: Ns, classes: Ns) -> tuple[Ns, Ns]:
+    """List, in order, where the union of each class begins (+ its bit) and ends (- its bit)."""
+    times, changes = [], []
+    for number in range(int(classes.max()) + 1):
+        merged = union(starts[classes == number], ends[classes == number])
+        times.append(np.column_stack(merged).reshape(-1))
+        changes.append(np.tile([1 << number, -(1 << number)], len(merged[0])))
+    time, change = np.concatenate(times), np.concatenate(changes)
+    order = np.argsort(time, kind="stable")
+    return time[order], change[order]
+
+
+def _proper(starts: ArrayLike, ends: ArrayLike) -> Intervals:
+    """Check the arrays, drop what holds nothing and sort by start."""
+    starts, ends = _checked(starts, ends)
+    some = ends > starts
+    if not some.all():
+        starts, ends = starts[some], ends[some]
+    if (starts[1:] < starts[:-1]).any():
+        order = np.argsort(starts)
+        starts, ends = starts[order], ends[order]
+    return starts, ends
+
+
+def _checked(starts: ArrayLike, ends: ArrayLike) -> Intervals:
+    starts, ends = np.asarray(starts), np.asarray(ends)
+    if starts.shape != ends.shape or starts.ndim != 1:
+        msg = f"starts and ends must be lists of one length, got {starts.shape} and {ends.shape}"
+        raise ValueError(msg)
+    for values in (starts, ends):
+        if values.size and values.dtype.kind not in "iu":
+            msg = f"intervals are whole nanoseconds (int64), got {values.dtype}"
+            raise ValueError(msg)
+    return starts.astype(np.int64, copy=False), ends.astype(np.int64, copy=False)
