@@ -227,6 +227,12 @@ def labelled(positions: Ints, names: Sequence[str]) -> pd.Categorical:
     )
 
 
+def relabelled(positions: Ints, column: pd.Series) -> pd.Series:
+    """Turn positions in the categories of a column into a column with those that occur."""
+    names = [str(name) for name in column.cat.categories]
+    return pd.Series(labelled(positions, names)).cat.remove_unused_categories()
+
+
 def texts(positions: Ints, names: Sequence[str]) -> pd.Series:
     """Turn positions in a list of names into a text column; -1 is missing."""
     known = np.array([*names, None], dtype=object)
