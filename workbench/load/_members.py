@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from workbench.errors import LoadError
-from workbench.load._stream import GZIP_MAGIC, Feed, Health, Stream, inflate_member, open_file
+from workbench.load._stream import GZIP_MAGIC, Feed, Health, Stream, inflate, open_file
 
 HEAD_BYTES = 512
 _MAX_HEADER_BYTES = 1 << 20
@@ -46,7 +46,7 @@ class Place:
     start: int
     length: int
     layer: Literal["plain", "gzip", "deflate"]
-    crc: int = 0
+    crc: int | None = None
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,7 @@ def _tar_members(path: Path, kind: Kind, expansion_limit: float | None) -> Itera
     ):
         reader = _TarReader(raw)
         count = 0
+
         try:
             with tarfile.open(fileobj=reader, mode="r:") as archive:
                 while (info := archive.next()) is not None:
@@ -115,12 +116,16 @@ def _tar_members(path: Path, kind: Kind, expansion_limit: float | None) -> Itera
         except _HEADER_ERRORS as error:
             yield Member(
                 "",
-                refusal=f"the archive is damaged or cut off after {count} members: {error}",
+                refusal=f"the archive is damaged or cut off {_after(count)}: {error}",
                 is_cut=True,
             )
             return
         if reason := reader.unfinished():
-            yield Member("", refusal=f"the archive {reason} after {count} members", is_cut=True)
+            yield Member("", refusal=f"the archive {reason} {_after(count)}", is_cut=True)
+
+
+def _after(count: int) -> str:
+    return f"after {count} member{'s' * (count != 1)}"
 
 
 def _tar_member(
@@ -164,7 +169,7 @@ class _TarReader(io.RawIOBase):
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is None or not 0 <= size <= _MAX_HEADER_BYTES:
-            msg = f"a header claims {size} bytes"
+            msg = f"a header claims {-1 if size is None else size:,} bytes"
             raise tarfile.ReadError(msg)
         self._last = self._raw.read(size)
         return self._last
@@ -213,7 +218,7 @@ def _zip_head(place: Place, file: BinaryIO) -> bytes:
     packed = file.read(min(place.length, HEAD_BYTES * 8))
     if place.layer == "plain":
         return packed[:HEAD_BYTES]
-    return next(inflate_member(Feed(iter([packed])), Health(), 0), b"")[:HEAD_BYTES]
+    return next(inflate(Feed(iter([packed])), Health()), b"")[:HEAD_BYTES]
 
 
 def _unreadable(info: zipfile.ZipInfo) -> str:

@@ -22,8 +22,9 @@ from workbench.load._stream import (
     Health,
     Stream,
     allowed_bytes,
+    checked,
     file_blocks,
-    inflate_member,
+    inflate,
     open_file,
     stream_blocks,
     unpacked,
@@ -226,7 +227,9 @@ def _stream(source: Source) -> Stream:
     try:
         blocks: Iterator[bytes] = file_blocks(file, place.start, place.length, health)
         if place.layer == "deflate":
-            blocks = inflate_member(Feed(blocks), health, place.crc)
+            blocks = inflate(Feed(blocks), health)
+        if place.crc is not None:
+            blocks = checked(blocks, health, place.crc)
         return Stream(
             unpacked(blocks, health, label=source.label),
             label=source.label,
