@@ -1,14 +1,19 @@
 """The command is a thin skin: what it prints, what it exits with, and nothing else."""
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import requests
+from requests.adapters import HTTPAdapter
 from typer.main import get_command
 from typer.testing import CliRunner
+from urllib3 import Retry
 
 from workbench import __version__, cli, datasets, fidelity, load
 from workbench.cli import _notebooks
@@ -324,11 +329,7 @@ def started(monkeypatch):
     """Record how JupyterLab would be started."""
     calls = []
 
-    def start(command, *, check):  # noqa: ARG001
-        calls.append(command)
-        return subprocess.CompletedProcess(command, 0)
-
-    monkeypatch.setattr(_notebooks.subprocess, "run", start)
+    monkeypatch.setattr(_notebooks.os, "execv", lambda _, command: calls.append(command))
     return calls
 
 
@@ -377,3 +378,30 @@ def test_lab_points_copies_at_ones_own_data(run, started, installed, clean_trace
     assert other == "data = 1"
     assert "workbench-notebooks" in started[0]
     assert {path: path.read_bytes() for path in installed.iterdir()} == before
+
+
+@pytest.mark.slow
+def test_lab_really_starts_jupyterlab(tmp_path):
+    folders = {f"JUPYTER_{kind}_DIR": str(tmp_path) for kind in ("CONFIG", "DATA", "RUNTIME")}
+    lab = subprocess.Popen(
+        [sys.executable, "-m", "workbench.cli", "lab", "--no-browser", "--port", "18888"],
+        env={**os.environ, **folders},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert any("copy and paste one of these URLs" in line for line in lab.stderr)
+        place, token = re.search(r"(\S+:\d+)/lab\S*\?(token=\S+)", lab.stderr.readline()).groups()
+        with requests.Session() as session:
+            # The address is printed a moment before the port is open.
+            patient = HTTPAdapter(max_retries=Retry(connect=8, backoff_factor=0.1))
+            session.mount("http://", patient)
+            page = session.get(f"{place}/api/contents?{token}", timeout=60).json()
+    finally:
+        os.killpg(lab.pid, signal.SIGTERM)
+        lab.wait(timeout=30)
+        lab.stderr.close()
+    assert "01_traces.ipynb" in {each["name"] for each in page["content"]}

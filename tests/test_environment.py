@@ -114,6 +114,7 @@ def distributions_imported():
 # These come with a dependency and have no bounds of their own.
 BROUGHT_ALONG = {
     "ipython": "ipywidgets",
+    "jinja2": "nbconvert",
     "jupyter-client": "nbclient",
     "llvmlite": "numba",
     "traitlets": "nbconvert",

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -16,6 +15,13 @@ import typer
 
 from workbench.cli._app import LOOK
 from workbench.errors import WorkbenchError
+
+_FIRST = "00_start_here.ipynb"
+# JupyterLab otherwise asks for permission to fetch news, and looks for its own updates.
+_QUIET = (
+    "--LabApp.news_url=None",
+    "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+)
 
 Data = Annotated[
     Path | None,
@@ -53,16 +59,16 @@ def lab(
     if data is not None:
         for notebook in folder.glob("*.ipynb"):
             _point_at(notebook, data.resolve())
-    command = [sys.executable, "-m", "jupyterlab", str(folder), f"--port={port}"]
+    command = [sys.executable, "-m", "jupyterlab", str(folder), f"--port={port}", *_QUIET]
+    if (folder / _FIRST).is_file():
+        command.append(f"--LabApp.default_url=/lab/tree/{_FIRST}")
     if no_browser:
         command.append("--no-browser")
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         typer.echo("Running as root, as in a container: passing --allow-root.", err=True)
         command.append("--allow-root")
-    try:
-        raise typer.Exit(subprocess.run(command, check=False).returncode)
-    except KeyboardInterrupt:
-        raise typer.Exit from None
+    # In place of this process, so that signals reach JupyterLab and nothing is left behind.
+    os.execv(sys.executable, command)
 
 
 def report(

@@ -18,7 +18,8 @@ def check(
 ) -> None:
     """Say what files hold and what is wrong with them.
 
-    All that had to be repaired, left out or assumed is counted, with its first place. What needs a look is marked with "!". Exit code 0 if every file is clean, 1 if one has
+    All that had to be repaired, left out or assumed is counted, with its first place; what
+    needs a look is marked with "!". Exit code 0 if every file is clean, 1 if one has
     findings that need a look, 2 if one cannot be read at all.
 
     \b
