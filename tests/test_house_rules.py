@@ -23,12 +23,14 @@ TABLES = {name: table for name, table in vars(tables).items() if isinstance(tabl
 SOURCES = sorted((ROOT / "workbench").rglob("*.py"))
 CODE = sorted(path for part in ("tests", "benchmarks") for path in (ROOT / part).rglob("*.py"))
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("docs/**/*.md")])
-LINES_PER_FILE = 400
+LINES_PER_FILE = {"workbench": 400, "tests": 600, "benchmarks": 600}
+# A catalogue: nobody reads it from top to bottom.
+CATALOGUES = {"workbench/tables.py"}
 COLUMNS_TO_LIST = 6
 BANNED_CALLS = {"print", "eval", "exec", "pickle.load", "pickle.loads", "pd.read_pickle"}
 
 # Figures that are drawn from a trace as it is; there is nothing to work out first.
-DRAWN_AS_IS = {"timeline"}
+DRAWN_AS_IS = {"timeline", "timeline_live"}
 # What explorers share; no noun.
 EXPLORER_PARTS = {"Explorer", "static_html"}
 
@@ -37,8 +39,9 @@ UNITS += ("_bytes", "_share", "_ratio", "_count")
 # Numbers that name or order things, and columns whose unit is a column beside them.
 IDENTIFIERS = {"rank", "device", "stream", "step", "correlation", "external_id", "launch", "seq"}
 IDENTIFIERS |= {"wait_stream", "wait_correlation", "node", "parent", "needs", "record_function"}
-IDENTIFIERS |= {"group_size", "world_size", "count", "collective_id", "last_rank", "instance"}
-UNIT_BESIDE = {"fidelity": {"printed", "here", "tolerance"}}
+IDENTIFIERS |= {"group_size", "world_size", "count", "collective", "blamed_rank", "last_rank"}
+IDENTIFIERS |= {"first_step", "last_step", "event"}
+UNIT_BESIDE = {"fidelity": {"printed", "here", "tolerance"}, "fleet_truth": {"size"}}
 
 
 def functions(module):
@@ -107,7 +110,9 @@ def test_shares_are_fractions(table):
 
 @pytest.mark.parametrize("path", [*SOURCES, *CODE], ids=lambda path: str(path.relative_to(ROOT)))
 def test_files_are_short_enough_to_be_about_one_thing(path):
-    assert len(path.read_text().splitlines()) <= LINES_PER_FILE
+    name = path.relative_to(ROOT)
+    lines = len(path.read_text().splitlines())
+    assert lines <= LINES_PER_FILE[name.parts[0]] or str(name) in CATALOGUES
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -169,12 +174,11 @@ TEXT_KINDS = {".py", ".md", ".toml", ".yml", ".yaml", ".ipynb", ".csv", ".html",
 def texts():
     """Give the text files of the project, without environments, caches and what was built."""
     for folder, subfolders, names in os.walk(ROOT):
-        hidden = (".venv", ".git", ".ipynb", "_report", "build", "dist")
+        skipped = (".", "_report", "__pycache__", "build", "dist")
         subfolders[:] = [
             name
             for name in subfolders
-            if name == ".github" or not (name.startswith(hidden) or name.endswith("cache"))
-            if name != "__pycache__"
+            if name in {".ci", ".github"} or not name.startswith(skipped)
         ]
         yield from (Path(folder, name) for name in names if Path(name).suffix in TEXT_KINDS)
 
@@ -229,7 +233,8 @@ def copy_of_the_package(tmp_path_factory):
 
 def lint_imports(folder):
     program = f"import sys; sys.path.insert(0, {str(folder)!r})\n"
-    program += "from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True, no_logo=True))"
+    program += "from importlinter.cli import lint_imports\n"
+    program += "sys.exit(lint_imports(no_cache=True, no_logo=True))"
     return subprocess.run(
         [sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False
     )

@@ -89,6 +89,16 @@ def claim(
 def claims(noun: str | None = None) -> list[Claim]:
     """Return the registered claims of one noun, or all of them.
 
+    Parameters
+    ----------
+    noun
+        What the claims are about; None for all.
+
+    Returns
+    -------
+    list of Claim
+        In the order of registration.
+
     Raises
     ------
     WorkbenchError
@@ -135,7 +145,18 @@ def run(noun: str | None = None, *, progress: Callable[[str], None] | None = Non
 
 
 def failed(frame: pd.DataFrame) -> bool:
-    """Say whether any claim in a :data:`workbench.tables.FIDELITY` table fails."""
+    """Say whether any claim fails; one that is absent does not.
+
+    Parameters
+    ----------
+    frame
+        Table :data:`workbench.tables.FIDELITY`.
+
+    Returns
+    -------
+    bool
+        True if a verdict is ``FAIL``.
+    """
     return bool((frame["verdict"] == "FAIL").any())
 
 
