@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 from workbench import load, simulate
 from workbench.errors import LoadError
 from workbench.simulate._fleet_engine import Engine
+from workbench.simulate._fleet_load import window_mean
 from workbench.simulate._fleet_plan import Cluster, plan
-from workbench.simulate._fleet_power import _window_mean
 from workbench.simulate._fleet_program import training_step
 from workbench.tables import FLEET_TRUTH
-
-SLOW_STEPS = 4  # steps of the demo in which a rank is slow
 
 
 def contents(folder):
@@ -32,8 +30,13 @@ def contents(folder):
 
 
 @pytest.fixture(scope="module")
-def demo(fleet_demo):
-    return load.traces(fleet_demo / "traces", progress=False).events
+def trace(fleet_demo):
+    return load.traces(fleet_demo / "traces", progress=False)
+
+
+@pytest.fixture(scope="module")
+def demo(trace):
+    return trace.events
 
 
 @pytest.fixture(scope="module")
@@ -88,13 +91,14 @@ def test_the_bundled_set_is_what_its_command_makes(fleet_demo, tmp_path):
     pd.testing.assert_frame_equal(truth, simulate.fleet_truth(fleet_demo))
 
 
-def test_another_seed_is_another_job(fleet_demo, tmp_path):
-    simulate.fleet(tmp_path / "other", seed=8, steps=1)
-    other, demo = contents(tmp_path / "other"), contents(fleet_demo)
-    assert set(other) == set(demo)
-    assert not {name for name in other if other[name] == demo[name]} - {
-        "failures/synthetic_node003_kernel.log"
-    }
+def test_another_seed_is_another_job(tmp_path):
+    jobs = []
+    for seed in (8, 9):
+        simulate.fleet(tmp_path / str(seed), seed=seed, ranks=2, gpus_per_node=2, steps=1)
+        jobs.append(contents(tmp_path / str(seed)))
+    same = {name for name in jobs[0] if jobs[0][name] == jobs[1][name]}
+    assert set(jobs[0]) == set(jobs[1])
+    assert same == {"failures/synthetic_node002_kernel.log"}  # the spare has nothing to report
 
 
 def test_compressed_files_carry_no_time(fleet_demo):
@@ -116,8 +120,7 @@ def test_every_file_says_that_it_is_synthetic(fleet_demo):
 # --- coherent -----------------------------------------------------------------------------
 
 
-def test_the_loader_has_nothing_to_say_about_the_traces(fleet_demo):
-    trace = load.traces(fleet_demo / "traces", progress=False)
+def test_the_loader_has_nothing_to_say_about_the_traces(trace):
     assert set(trace.quality["finding"]) <= {"read", "set aside"}
     assert trace.ranks["rank"].tolist() == list(range(8))
     assert set(trace.ranks["rank_source"]) == {"trace"}
@@ -165,8 +168,8 @@ def test_large_collectives_reach_the_bandwidth_of_the_network(demo, group, bus):
     assert achieved.astype("float64").between(0.94 * limit, 1.025 * limit).all()
 
 
-def test_a_step_takes_as_long_as_its_slowest_rank(fleet_demo):
-    steps = load.traces(fleet_demo / "traces", progress=False).steps
+def test_a_step_takes_as_long_as_its_slowest_rank(fleet_demo, trace):
+    steps = trace.steps
     longest = steps.groupby("step")["dur_ns"].max() / 1e6
     log = read_log(fleet_demo)
     logged = log[(log["event"] == "step") & (log["attempt"] == 1)].set_index("step")
@@ -303,7 +306,7 @@ def test_sampling_conserves_energy(pieces, offset):
     edges = np.concatenate([[0], np.cumsum(lengths)])
     watts = np.array([power for _, power in pieces] + [95.0])
     samples = 10**9 * np.arange(0, edges[-1] // 10**9 + 3) + offset
-    energy = _window_mean(edges, watts, samples).sum() * 1e9
+    energy = window_mean(edges, watts, samples).sum() * 1e9
     covered = samples[-1] - samples[0] + 10**9
     expected = 95 * (covered - edges[-1]) + (watts[:-1] * lengths).sum()
     assert energy == pytest.approx(expected, rel=1e-9)

@@ -56,6 +56,12 @@ def run(job: Job) -> History:
     return History(job, program, steps + more, saved, failed, detected, restarted, cut, end)
 
 
+def span_of(history: History, rank: int, first: int, last: int) -> tuple[int, int]:
+    """Give start and end of some steps of the first attempt on one rank."""
+    steps = [s for s in history.steps if s.attempt == 1 and first <= s.number <= last]
+    return int(steps[0].start[rank]), int(steps[-1].end[rank])
+
+
 def _run_steps(
     job: Job, engine: Engine, first: int, stop: int
 ) -> tuple[list[Step], list[tuple[int, int, int]]]:

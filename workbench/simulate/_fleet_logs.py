@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from workbench.simulate._fleet_engine import Step
-from workbench.simulate._fleet_history import History
+from workbench.simulate._fleet_history import History, span_of
 from workbench.simulate._fleet_plan import MILLISECOND, SECOND, Job
-from workbench.simulate._fleet_power import span_of
 
 _NOTE = "SYNTHETIC, made by workbench.simulate.fleet"
 _BUSES = ("1b", "43", "52", "9d", "c3", "d1", "df", "e2")

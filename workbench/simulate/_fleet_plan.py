@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 SECOND = 1_000_000_000
 MILLISECOND = 1_000_000

@@ -7,9 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from workbench.simulate._fleet_history import History
+from workbench.simulate._fleet_history import History, span_of
 from workbench.simulate._fleet_plan import MILLISECOND, SECOND, Job
-from workbench.simulate._fleet_power import span_of
 from workbench.tables import FLEET_TRUTH
 
 
