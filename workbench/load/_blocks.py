@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,13 @@ class Slots:
 
     def __len__(self) -> int:
         return len(self.names)
+
+
+class Numbering(Protocol):
+    """Anything that gives texts numbers."""
+
+    def code(self, text: str) -> int:
+        """Return the number of ``text``."""
 
 
 class Texts:
@@ -74,7 +81,7 @@ class Block:
             self.values, self.seen, self.skipped,
         )  # fmt: skip
 
-    def write(self, row: int, event: dict[str, Any], texts: Texts) -> bool:
+    def write(self, row: int, event: dict[str, Any], texts: Numbering) -> bool:
         """Write one parsed event to ``row``; False if its phase is counted, not kept.
 
         A field of a type that cannot be used is left missing, as if it were absent.
@@ -99,7 +106,7 @@ class Block:
                     self._write_argument(at, row, args[name], texts)
         return True
 
-    def _write_argument(self, at: int, row: int, value: object, texts: Texts) -> None:
+    def _write_argument(self, at: int, row: int, value: object, texts: Numbering) -> None:
         kind = self.slots.types[at]
         if kind == INTEGER:
             number = to_integer(value)
@@ -113,7 +120,7 @@ class Block:
         self.seen[at] += stored != MISSING
 
 
-def _text_code(value: object, texts: Texts) -> int:
+def _text_code(value: object, texts: Numbering) -> int:
     if value is None or isinstance(value, dict | list):
         return -1
     return texts.code(value if type(value) is str else token(value))

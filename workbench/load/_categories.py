@@ -35,7 +35,7 @@ class CodedTexts:
         occurs = np.zeros(len(texts) + 1, np.bool_)
         occurs[np.maximum(codes, -1)] = True
         lacking = bool(occurs[-1])
-        used = np.flatnonzero(occurs[:-1])
+        used = np.flatnonzero(occurs[:-1]).tolist()
         wanted = {texts[code] for code in used}
         if lacking and missing is not None:
             wanted.add(missing)

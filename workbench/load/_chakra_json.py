@@ -84,8 +84,8 @@ def _add_node(graph: RankGraph, node: object, position: int) -> None:
             node=number,
             name=clean_text(str(given.get("name", "")), findings),
             type=clean_text(type_name, findings),
-            start_ns=us_to_ns(_number(given.get("start")), findings, "start"),
-            dur_ns=us_to_ns(_number(given.get("duration")), findings, "duration"),
+            start_ns=us_to_ns(given.get("start"), findings, "start"),
+            dur_ns=us_to_ns(given.get("duration"), findings, "duration"),
             record_function=to_integer(given.get("rf_id")) or None,
             collective=schema.NOW.collective_name(collective)
             if type_name == "COMM_COLL_NODE"
@@ -132,11 +132,3 @@ def _edges(graph: RankGraph, number: int, given: object) -> list[tuple[int, int]
     unusable = sum(entry is None for entry in needs)
     graph.findings.add("left out", "dependencies without a usable id", unusable, f"node {number}")
     return [(number, entry) for entry in needs if entry is not None]
-
-
-def _number(value: object) -> float | None:
-    """Return a number that may be written as text, as protobuf writes 64-bit ones."""
-    if isinstance(value, str):
-        return to_integer(value)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return value if is_number and value == value else None  # type: ignore[return-value]

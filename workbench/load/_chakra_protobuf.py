@@ -129,7 +129,7 @@ def _add_node(graph: RankGraph, node: Any, generation: schema.Generation) -> Non
             type=type_name,
             # Numbers that are 0 are not written, so 0 and unknown look the same.
             start_ns=us_to_ns((present and node.start_us) or None, findings, "start"),
-            dur_ns=us_to_ns(_number(duration) or None, findings, "duration"),
+            dur_ns=us_to_ns(duration or None, findings, "duration"),
             record_function=to_integer(given.get("rf_id")) or None,
             collective=collective if is_collective else None,
             group=clean_text(_text(group), findings) if group is not None else None,
@@ -180,7 +180,3 @@ def _messages(data: bytes, findings: Findings) -> Iterator[tuple[int, bytes]]:
 
 def _text(value: object) -> str:
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
-
-
-def _number(value: object) -> float | None:
-    return value if isinstance(value, int | float) and value == value else None

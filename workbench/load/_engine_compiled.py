@@ -18,8 +18,6 @@ _FIRST_BYTES = 1 << 20
 class CompiledEngine:
     """Fills blocks with the compiled scanner and keeps the texts it meets."""
 
-    padding = _scanner.PADDING
-
     def __init__(self, slots: Slots) -> None:
         self.block = Block(slots)
         self._state = np.zeros(5, np.int64)
@@ -88,7 +86,7 @@ class CompiledEngine:
         padded = _padded(raw)
         mixed = np.uint64(_scanner.hash_bytes(padded, 0, len(raw)))
         while True:
-            code = int(_scanner.intern(padded, 0, len(raw), mixed, *self._strings(), self._state))
+            code = int(_scanner.intern(padded, 0, len(raw), mixed, self._strings(), self._state))
             if code >= 0:
                 self._odd_texts[text] = code
                 return code

@@ -18,8 +18,6 @@ _BETWEEN = re.compile(r"[ \t\r\n]*(,?)[ \t\r\n]*")
 class PythonEngine:
     """Fills blocks with :mod:`json`, one event at a time."""
 
-    padding = 0
-
     def __init__(self, slots: Slots) -> None:
         self.block = Block(slots)
         self.texts = Texts()

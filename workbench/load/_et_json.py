@@ -9,11 +9,12 @@ from typing import Any
 
 from workbench.errors import LoadError
 from workbench.load._findings import Findings
-from workbench.load._json_events import Damaged, Incomplete, read_event
+from workbench.load._json_events import Damaged, FloatText, Incomplete, read_event
 
 _GAP = re.compile(r"[\s,]*")
 _AT_END_CHARACTERS = 16
-_lenient = json.JSONDecoder(strict=False)
+_strict = json.JSONDecoder(parse_float=FloatText)
+_lenient = json.JSONDecoder(parse_float=FloatText, strict=False)
 
 Document = dict[str, Any]
 
@@ -45,7 +46,7 @@ def read_nodes(
         If the document cannot be read, naming the byte.
     """
     try:
-        document = json.loads(data)
+        document = json.loads(data, parse_float=FloatText)
     except (ValueError, RecursionError):
         return _read_piecewise(data, key, label=label, findings=findings)
     nodes = document.pop(key, None) if isinstance(document, dict) else None
@@ -80,7 +81,7 @@ def objects(
         if text[at] == "]":
             return
         try:
-            value, at = _lenient.raw_decode(text, at)
+            value, at = _decode(text, at, findings)
         except (ValueError, RecursionError) as error:
             if _is_cut(error, text):
                 where = f"byte {start + _bytes(text[:at]):,}"
@@ -90,6 +91,18 @@ def objects(
                 return
             value, at = _mend(data, start, text, at, label=label, findings=findings)
         yield value
+
+
+def _decode(text: str, at: int, findings: Findings) -> tuple[Any, int]:
+    """Decode the value at ``at``; raw control characters in strings are let pass and counted."""
+    try:
+        return _strict.raw_decode(text, at)
+    except json.JSONDecodeError as error:
+        if not error.msg.startswith("Invalid control character"):
+            raise
+        read = _lenient.raw_decode(text, at)
+        findings.add("repaired", "raw control characters inside a string")
+        return read
 
 
 def _read_piecewise(

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from workbench.load._findings import Findings
 from workbench.load._graph import Group, NodeRow, clean_text, us_to_ns
-from workbench.load._json_events import to_integer
+from workbench.load._json_events import FloatText, to_integer
 
 _ROOTS = ("[pytorch|profiler|execution_", "__ROOT_PROCESS__", "__ROOT_THREAD__")
 _USER_SCOPE = 7
@@ -93,8 +93,8 @@ def row(node: Raw, number: int, findings: Findings) -> NodeRow:
         name=name,
         type=_type(name, category, attrs, call),
         parent=None if parent == number else parent,
-        start_ns=us_to_ns(_number(node.get("ts")), findings, "start"),
-        dur_ns=us_to_ns(_number(node.get("inclusive_dur")), findings, "duration"),
+        start_ns=us_to_ns(node.get("ts"), findings, "start"),
+        dur_ns=us_to_ns(node.get("inclusive_dur"), findings, "duration"),
         record_function=to_integer(attrs.get("rf_id")) or None,
         collective=call and clean_text(call.collective, findings),
         group=call and call.group and clean_text(call.group, findings),
@@ -122,7 +122,7 @@ def communication(node: Raw) -> Call | None:
         return None
     attrs = attributes(node)
     given = values(node, "inputs")
-    at = next((at for at, value in enumerate(given) if isinstance(value, str)), None)
+    at = next((at for at, value in enumerate(given) if _text(value)), None)
     spelled = _text(attrs.get("collective_name")) or (given[at] if at is not None else None)
     if spelled is None:
         return None
@@ -143,7 +143,7 @@ def communication(node: Raw) -> Call | None:
     )
 
 
-def described_groups(node: Raw) -> Iterator[tuple[Group, int | None]]:
+def described_groups(node: Raw, findings: Findings) -> Iterator[tuple[Group, int | None]]:
     """Give the process groups that an initialisation node lists, and their addresses."""
     if _GROUP_INIT not in str(node.get("name", "")):
         return
@@ -154,16 +154,18 @@ def described_groups(node: Raw) -> Iterator[tuple[Group, int | None]]:
             continue
         for entry in listed if isinstance(listed, list) else []:
             if isinstance(entry, dict) and _text(entry.get("pg_name")) is not None:
-                yield _group(entry), to_integer(entry.get("backend_id"))
+                yield _group(entry, findings), to_integer(entry.get("backend_id"))
 
 
-def _group(entry: Raw) -> Group:
+def _group(entry: Raw, findings: Findings) -> Group:
     listed = entry.get("ranks")
     numbers = [to_integer(rank) for rank in listed] if isinstance(listed, list) else []
+    texts = [_text(entry.get(key)) for key in ("pg_name", "pg_desc", "backend_config")]
+    name, description, backend = [text and clean_text(text, findings) for text in texts]
     return Group(
-        name=entry["pg_name"],
-        description=_text(entry.get("pg_desc")),
-        backend=_text(entry.get("backend_config")),
+        name=name or "",
+        description=description,
+        backend=backend,
         size=_count(entry.get("group_size")),
         members=tuple(number for number in numbers if number is not None and number >= 0),
     )
@@ -188,12 +190,7 @@ def _is_tensor(argument: list[Any]) -> bool:
 
 
 def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _number(value: object) -> float | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return value if is_number and value == value else None  # type: ignore[return-value]
+    return value if isinstance(value, str) and not isinstance(value, FloatText) else None
 
 
 def _count(value: object) -> int | None:

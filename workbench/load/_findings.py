@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 
 from workbench.tables import QUALITY
@@ -34,7 +36,7 @@ class Findings:
         )
 
 
-def quality_frame(rows: list[tuple[str, str, str, int, str | None]]) -> pd.DataFrame:
+def quality_frame(rows: Sequence[tuple[str, str, str, int, str | None]]) -> pd.DataFrame:
     """Make a quality table of ``(source, finding, what, count, where)`` rows."""
     if not rows:
         return QUALITY.empty()

@@ -16,6 +16,7 @@ import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load._findings import Findings, quality_frame
+from workbench.load._json_events import to_ns
 from workbench.load._rank_names import RankArgument, given_ranks
 from workbench.load._stream import Stream
 from workbench.load.archive import Remark, Source, Survey, streams, survey
@@ -34,8 +35,6 @@ IntArray = npt.NDArray[np.int64]
 Inputs = str | Path | Iterable[str | Path] | Iterable[Source]
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
-_NS_PER_US = 1000
-_MOST_NS = 1 << 62
 
 
 class NodeRow(NamedTuple):
@@ -90,14 +89,14 @@ class Ranked:
     source: str
 
 
-def us_to_ns(value: float | None, findings: Findings, what: str) -> int | None:
-    """Convert microseconds to ns; what is negative or beyond 146 years counts as unreadable."""
+def us_to_ns(value: object, findings: Findings, what: str) -> int | None:
+    """Convert microseconds to ns, exactly; what is negative or no number counts as unreadable."""
     if value is None:
         return None
-    ns = round(value * _NS_PER_US) if abs(value) < _MOST_NS / _NS_PER_US else -1
-    if ns >= 0:
+    ns = to_ns(value)
+    if ns is not None and ns >= 0:
         return ns
-    findings.add("left out", f"{what} that is negative or beyond any clock")
+    findings.add("left out", f"{what}s that are negative or no time")
     return None
 
 

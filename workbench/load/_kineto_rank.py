@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,8 +41,10 @@ COLUMNS: Mapping[str, tuple[str, int]] = {
     "wait_on_stream": ("wait_stream", INTEGER),
     "wait_on_cuda_event_record_corr_id": ("wait_correlation", INTEGER),
 }
-_NEVER_BELOW_0 = ("size_bytes", "group_size")
-_MINUS_1_IS_MISSING = ("seq", "in_count", "out_count", "wait_stream", "wait_correlation", "device")
+_NEVER_BELOW_0 = frozenset({"size_bytes", "group_size"})
+_MINUS_1_IS_MISSING = frozenset(
+    {"seq", "in_count", "out_count", "wait_stream", "wait_correlation", "device"}
+)
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -87,65 +89,91 @@ def rank_tables(
         Events (rank still 0), steps, quality and metadata.
     """
     findings = raw.findings
-    columns = raw.columns
-    rows_of.count_phases(columns, findings)
-    fields = {name: columns.field(name) for name in ("ph", "flags", "ts", "dur", "pid", "tid")}
-    keep = rows_of.plausible(fields, findings)
-    start, clock = rows_of.absolute(
-        fields.pop("ts"), raw.metadata.get("baseTimeNanoseconds"), findings
-    )
-    pick = _picker(keep, start, fields["dur"])
-    start, dur = pick(start), pick(fields.pop("dur"))
+    rows_of.count_phases(raw.columns, findings)
+    timed = _timed(raw)
     texts = _clean(raw.texts, findings)
-    name = CodedTexts.of(pick(columns.field("name")), texts, missing="")
-    category = rows_of.categories(pick(columns.field("cat")), texts)
-    thread = CodedTexts.of(pick(fields.pop("tid")), texts, missing="")
-    process = CodedTexts.of(pick(fields.pop("pid")), texts, missing="")
-    numbers = _numbers(raw, pick)
-    work = rows_of.is_any(category, GPU_WORK)
-    on_stream = rows_of.is_any(category, rows_of._ON_STREAM)
-    numbers["stream"] = rows_of.streams(numbers.get("stream"), thread, on_stream)
-    if (device := numbers.get("device")) is not None:
-        numbers["device"] = np.where(on_stream, device, MISSING)
-    launch = rows_of.launches(
-        rows_of.is_any(category, rows_of.RUNTIME), work,
+    named = _named(raw, timed, texts)
+    on_stream = rows_of.is_any(named["category"], rows_of.ON_STREAM)
+    numbers = _numbers(raw, timed.pick, on_stream)
+    numbers["stream"] = rows_of.streams(numbers.get("stream"), named["thread"], on_stream)
+    work = rows_of.is_any(named["category"], GPU_WORK)
+    numbers["launch"] = rows_of.launches(
+        rows_of.is_any(named["category"], rows_of.RUNTIME), work,
         numbers.get("correlation"), numbers.get("external_id"),
     )  # fmt: skip
-    windows, steps = _steps(start, dur, name, category)
-    step = rows_of.assign_steps(start, launch, windows)
-    kind, known = rows_of.kinds(name, category, rules)
-    _note(findings, dur=dur, work=work, launch=launch, known=known)
+    windows, steps = _steps(timed, named["name"], named["category"])
+    numbers["step"] = rows_of.assign_steps(timed.start, numbers["launch"], windows)
+    kind, known = rows_of.kinds(named["name"], named["category"], rules)
+    _note(findings, dur=timed.dur, work=work, launch=numbers["launch"], known=known)
 
+    rows = len(timed.start)
     data: dict[str, Any] = {
-        "rank": np.zeros(len(start), np.int32),
-        "start_ns": start,
-        "dur_ns": dur,
-        "name": name.categorical(),
-        "category": category.categorical(),
+        "rank": np.zeros(rows, np.int32),
+        "start_ns": timed.start,
+        "dur_ns": timed.dur,
         "kind": kind,
-        "step": _nullable(step, "Int32"),
-        "process": process.categorical(),
-        "thread": thread.categorical(),
-        "launch": _nullable(launch, "Int64"),
     }
-    for argument in ("Collective name", "Process Group Name", "dtype"):
-        codes = columns.values(argument)
-        coded = _texts_or_none(None if codes is None else pick(codes), len(start), texts)
-        data[COLUMNS[argument][0]] = coded.categorical()
+    data |= {column: coded.categorical() for column, coded in named.items()}
     for column in EVENTS.columns:
         if column not in data:
-            data[column] = _nullable(
-                numbers.pop(column, None), EVENTS.columns[column].dtype, len(start)
-            )
-    frame = pd.DataFrame({name: data[name] for name in EVENTS.columns}, copy=False)
+            dtype = EVENTS.columns[column].dtype
+            data[column] = _nullable(numbers.pop(column, None), dtype, rows)
+    frame = pd.DataFrame({column: data[column] for column in EVENTS.columns}, copy=False)
     for argument in args:
         if argument not in frame:
-            frame[argument] = _extra(raw, argument, pick, texts, len(start))
-    findings.add("read", "events", len(frame))
-    return RankTables(label, frame, steps, findings.frame(), raw.metadata, clock)
+            frame[argument] = _extra(raw, argument, timed, texts)
+    findings.add("read", "events", rows)
+    return RankTables(label, frame, steps, findings.frame(), raw.metadata, timed.clock)
 
 
-def _picker(keep: npt.NDArray[np.bool_], start: IntArray, dur: IntArray):  # type: ignore[no-untyped-def]
+@dataclass(frozen=True)
+class _Timed:
+    """The rows that have a place in time, in order: their times, and how to pick others' fields."""
+
+    start: IntArray
+    dur: IntArray
+    clock: str
+    pick: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
+    pid: npt.NDArray[Any]
+    tid: npt.NDArray[Any]
+
+
+def _timed(raw: RawTrace) -> _Timed:
+    """Choose the rows with usable times and put them in order."""
+    names = ("ph", "flags", "ts", "dur", "pid", "tid")
+    fields = {name: raw.columns.field(name) for name in names}
+    keep = rows_of.plausible(fields, raw.findings)
+    base = raw.metadata.get("baseTimeNanoseconds")
+    start, clock = rows_of.absolute(fields["ts"], base, raw.findings)
+    pick = _picker(keep, start, fields["dur"])
+    return _Timed(
+        pick(start), pick(fields["dur"]), clock, pick, pick(fields["pid"]), pick(fields["tid"])
+    )
+
+
+def _named(raw: RawTrace, timed: _Timed, texts: list[str]) -> dict[str, CodedTexts]:
+    """Return the columns that hold texts."""
+    columns, pick = raw.columns, timed.pick
+    named = {
+        "name": CodedTexts.of(pick(columns.field("name")), texts, missing=""),
+        "category": rows_of.categories(pick(columns.field("cat")), texts),
+        "process": CodedTexts.of(timed.pid, texts, missing=""),
+        "thread": CodedTexts.of(timed.tid, texts, missing=""),
+    }
+    for argument, (column, kind) in COLUMNS.items():
+        if kind == TEXT:
+            codes = columns.values(argument)
+            named[column] = (
+                CodedTexts(np.full(len(timed.start), -1, np.int32), [])
+                if codes is None
+                else CodedTexts.of(pick(codes), texts)
+            )
+    return named
+
+
+def _picker(
+    keep: npt.NDArray[np.bool_], start: IntArray, dur: IntArray
+) -> Callable[[npt.NDArray[Any]], npt.NDArray[Any]]:
     """Return the function that puts kept rows in order."""
     if keep.all():
         by = rows_of.order(start, dur)
@@ -167,7 +195,11 @@ def _clean(texts: list[str], findings: Findings) -> list[str]:
     return texts
 
 
-def _numbers(raw: RawTrace, pick) -> dict[str, IntArray]:  # type: ignore[no-untyped-def]
+def _numbers(
+    raw: RawTrace,
+    pick: Callable[[npt.NDArray[Any]], npt.NDArray[Any]],
+    on_stream: npt.NDArray[np.bool_],
+) -> dict[str, IntArray]:
     """Return the integer columns that occur, sentinels made missing."""
     found: dict[str, IntArray] = {}
     for argument, (column, kind) in COLUMNS.items():
@@ -177,17 +209,17 @@ def _numbers(raw: RawTrace, pick) -> dict[str, IntArray]:  # type: ignore[no-unt
         if column in found:
             values = np.where(found[column] == MISSING, values, found[column])
         found[column] = values
-    for column in _NEVER_BELOW_0:
-        if column in found:
-            below = (found[column] < 0) & (found[column] != MISSING)
-            raw.findings.add("left out", f"negative values of {column}", int(below.sum()))
-            found[column][below] = MISSING
-    for column in _MINUS_1_IS_MISSING:
-        if column in found:
-            found[column][found[column] == -1] = MISSING
+    for column in _NEVER_BELOW_0 & found.keys():
+        below = (found[column] < 0) & (found[column] != MISSING)
+        raw.findings.add("left out", f"negative values of {column}", int(below.sum()))
+        found[column][below] = MISSING
+    for column in _MINUS_1_IS_MISSING & found.keys():
+        found[column][found[column] == -1] = MISSING
     if "correlation" in found:
         # Profilers count from 1; 0 stands for none.
         found["correlation"][found["correlation"] == 0] = MISSING
+    if "device" in found:
+        found["device"][~on_stream] = MISSING
     return found
 
 
@@ -195,7 +227,8 @@ def _nullable(values: IntArray | None, dtype: str, rows: int = 0) -> Any:
     """Make a nullable pandas array of int64 values with :data:`MISSING`."""
     narrow: type = np.int32 if dtype == "Int32" else np.int64
     if values is None:
-        return pd.arrays.IntegerArray(np.ones(rows, narrow), np.ones(rows, np.bool_))
+        # Zeros cost no memory until they are written to.
+        return pd.arrays.IntegerArray(np.zeros(rows, narrow), np.ones(rows, np.bool_))
     mask = values == MISSING
     if narrow is np.int32:
         limits = np.iinfo(np.int32)
@@ -204,26 +237,21 @@ def _nullable(values: IntArray | None, dtype: str, rows: int = 0) -> Any:
     return pd.arrays.IntegerArray(values, mask)
 
 
-def _texts_or_none(codes: IntArray | None, rows: int, texts: list[str]) -> CodedTexts:
-    if codes is None:
-        return CodedTexts(np.full(rows, -1, np.int32), [])
-    return CodedTexts.of(codes, texts)
-
-
 def _steps(
-    start: IntArray, dur: IntArray, name: CodedTexts, category: CodedTexts
+    timed: _Timed, name: CodedTexts, category: CodedTexts
 ) -> tuple[tuple[IntArray, IntArray, IntArray], pd.DataFrame]:
     """Return the windows of the steps, and their table (rank still 0)."""
     rows, numbers = rows_of.step_rows(name, category)
+    start, dur = timed.start[rows], timed.dur[rows]
     frame = pd.DataFrame(
         {
             "rank": np.zeros(len(rows), np.int32),
             "step": numbers.astype(np.int32),
-            "start_ns": start[rows],
-            "dur_ns": dur[rows],
+            "start_ns": start,
+            "dur_ns": dur,
         }
     )
-    return (numbers, start[rows], start[rows] + dur[rows]), frame
+    return (numbers, start, start + dur), frame
 
 
 def _note(
@@ -247,12 +275,12 @@ def _note(
         findings.add("noted", what, int((work & ~known).sum()))
 
 
-def _extra(raw: RawTrace, argument: str, pick, texts: list[str], rows: int) -> Any:  # type: ignore[no-untyped-def]
+def _extra(raw: RawTrace, argument: str, timed: _Timed, texts: list[str]) -> Any:
     """Return a further argument as a column: numbers if all are, else texts."""
     codes = raw.columns.values(argument)
     if codes is None:
-        return CodedTexts(np.full(rows, -1, np.int32), []).categorical()
-    codes = pick(codes)
+        return CodedTexts(np.full(len(timed.start), -1, np.int32), []).categorical()
+    codes = timed.pick(codes)
     values = {int(code): _parsed(texts[code]) for code in np.unique(codes[codes >= 0])}
     if values and all(type(value) in (int, float) for value in values.values()):
         is_whole = all(type(value) is int for value in values.values())

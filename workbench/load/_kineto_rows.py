@@ -31,7 +31,7 @@ RUNTIME = frozenset(
     {"cuda_runtime", "cuda_driver", "mtia_runtime", "xpu_runtime", "privateuse1_runtime",
      "privateuse1_driver", "glow_runtime"}
 )  # fmt: skip
-_ON_STREAM = GPU_WORK | {"cuda_sync", "gpu_user_annotation"}
+ON_STREAM = GPU_WORK | {"cuda_sync", "gpu_user_annotation"}
 _STEP_SOURCES = frozenset({"user_annotation", "cpu_op"})
 STEP_NAME = re.compile(r"ProfilerStep\s*#\s*(\d+)$")
 _STREAM_THREAD = re.compile(r"stream\s+(\d+)\s*$")
@@ -66,7 +66,7 @@ def pair_begin_end(
 ) -> npt.NDArray[np.bool_]:
     """Turn begin/end pairs into complete rows, in place; return which rows stay."""
     ph = fields["ph"]
-    keep = ph != ord("E")
+    keep: npt.NDArray[np.bool_] = ph != ord("E")
     open_rows: dict[tuple[int, int], list[int]] = {}
     unmatched_ends = 0
     positions = np.flatnonzero((ph == ord("B")) | (ph == ord("E")))
@@ -161,7 +161,7 @@ def kinds(
     codes[copies] = KINDS.index("memory")
     known = np.ones(len(work), np.bool_)
     known[by_name] = known_of[name.codes[by_name]]
-    return pd.Categorical.from_codes(codes, categories=list(KINDS)), known
+    return pd.Categorical.from_codes(codes, categories=pd.Index(KINDS, dtype="str")), known
 
 
 def order(start: IntArray, dur: IntArray) -> IntArray | None:

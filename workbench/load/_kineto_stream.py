@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import queue
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -28,6 +29,8 @@ from workbench.load._status import ARRAY_END, BLOCK_FULL, NO_EVENT, ODD
 from workbench.load._stream import Stream
 
 BLOCK_BYTES = 8 << 20
+HEADROOM_BYTES = 1 << 18
+PADDING_BYTES = 64
 LARGEST_EVENT = 64 << 20
 LARGEST_METADATA = 256 << 20
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -39,7 +42,6 @@ ByteArray = npt.NDArray[np.uint8]
 class Engine(Protocol):
     """What a parser offers to the reader."""
 
-    padding: int
     block: Block
     rows: int
 
@@ -115,7 +117,9 @@ class _Reader:
         self.findings = Findings(label)
         self.metadata: dict[str, Any] = {}
         self.bare_list = False
-        self.window: ByteArray = np.zeros(0, np.uint8)  # bytes not parsed yet, then padding
+        self.window: ByteArray = np.zeros(
+            PADDING_BYTES, np.uint8
+        )  # bytes not parsed yet, then padding
         self.length = 0  # how many of them are input
         self.offset = 0  # where in the input the window begins
 
@@ -140,16 +144,25 @@ class _Reader:
     # --- the window ---------------------------------------------------------
 
     def _extend(self, block: ByteArray, parsed: int) -> None:
-        """Drop ``parsed`` bytes from the window and put ``block`` behind the rest."""
-        kept = self.window[parsed : self.length]
-        self.offset += parsed
-        self.length = len(kept) + len(block)
-        window = np.zeros(self.length + self.engine.padding, np.uint8)
-        window[: len(kept)] = kept
-        window[len(kept) : self.length] = block
-        self.window = window
+        """Drop ``parsed`` bytes from the window and put a block as read ahead behind the rest."""
+        self._drop(parsed)
+        kept, new = self.length, len(block) - HEADROOM_BYTES - PADDING_BYTES
+        if kept <= HEADROOM_BYTES:
+            # The usual case: a few bytes go in front of the block, which stays in place.
+            start = HEADROOM_BYTES - kept
+            block[start:HEADROOM_BYTES] = self.window[:kept]
+            self.window = block[start:]
+        else:
+            self.window = np.concatenate([self.window[:kept], block[HEADROOM_BYTES:]])
+        self.length = kept + new
         if self.advance is not None:
-            self.advance(len(block))
+            self.advance(new)
+
+    def _drop(self, parsed: int) -> None:
+        """Drop ``parsed`` bytes from the front of the window."""
+        self.window = self.window[parsed:]
+        self.offset += parsed
+        self.length -= parsed
 
     # --- before, in and after the array -------------------------------------
 
@@ -166,16 +179,16 @@ class _Reader:
                 position = 0
             position, ended = self._events(position, final=False)
             if ended:
-                self._extend(np.zeros(0, np.uint8), position)
+                self._drop(position)
                 return True
         if position is None:
             position = self._find_array(final=True)
             assert position is not None
         else:
-            self._extend(np.zeros(0, np.uint8), position)
+            self._drop(position)
             position = 0
         position, ended = self._events(position, final=True)
-        self._extend(np.zeros(0, np.uint8), position)
+        self._drop(position)
         return ended
 
     def _find_array(self, *, final: bool) -> int | None:
@@ -283,7 +296,8 @@ class _Reader:
         """Return everything behind the event array."""
         rest = [self.window[: self.length].tobytes()]
         size = self.length
-        for block in blocks:
+        for padded in blocks:
+            block = padded[HEADROOM_BYTES : len(padded) - PADDING_BYTES]
             size += len(block)
             if size > LARGEST_METADATA:
                 self._raise(0, f"more than {LARGEST_METADATA:,} bytes behind the events")
@@ -373,26 +387,14 @@ def _byte(text: str, at: int) -> int:
     return at if text.isascii() else len(text[:at].encode(errors="surrogateescape"))
 
 
-def _read_ahead(stream: Stream) -> Iterator[ByteArray]:
-    """Read blocks in a second thread, so that unpacking and parsing overlap."""
+def _read_ahead(stream: Stream) -> Generator[ByteArray]:
+    """Read blocks in a second thread, so that unpacking and parsing overlap.
+
+    Each block has room in front for what is left of the one before, and padding behind.
+    """
     ready: queue.Queue[ByteArray | BaseException | None] = queue.Queue(maxsize=2)
     stop = threading.Event()
-
-    def work() -> None:
-        last: ByteArray | BaseException | None = None
-        try:
-            while not stop.is_set():
-                block = np.empty(BLOCK_BYTES, np.uint8)
-                filled = _fill(stream, block)
-                if filled:
-                    ready.put(block[:filled])
-                if filled < BLOCK_BYTES:
-                    break
-        except BaseException as error:  # noqa: BLE001 - handed to the reading thread
-            last = error
-        ready.put(last)
-
-    worker = threading.Thread(target=work, daemon=True)
+    worker = threading.Thread(target=_read_blocks, args=(stream, ready, stop), daemon=True)
     worker.start()
     try:
         while (item := ready.get()) is not None:
@@ -402,14 +404,31 @@ def _read_ahead(stream: Stream) -> Iterator[ByteArray]:
     finally:
         stop.set()
         while worker.is_alive():
-            try:
+            with contextlib.suppress(queue.Empty):
                 ready.get(timeout=0.05)
-            except queue.Empty:
-                continue
+
+
+def _read_blocks(
+    stream: Stream, ready: queue.Queue[ByteArray | BaseException | None], stop: threading.Event
+) -> None:
+    """Put blocks into ``ready`` until the input ends, then None or the error that ended it."""
+    last: BaseException | None = None
+    filled = BLOCK_BYTES
+    try:
+        while filled == BLOCK_BYTES and not stop.is_set():
+            block = np.empty(HEADROOM_BYTES + BLOCK_BYTES + PADDING_BYTES, np.uint8)
+            filled = _fill(stream, block[HEADROOM_BYTES : HEADROOM_BYTES + BLOCK_BYTES])
+            end = HEADROOM_BYTES + filled
+            block[end : end + PADDING_BYTES] = 0
+            if filled:
+                ready.put(block[: end + PADDING_BYTES])
+    except BaseException as error:  # noqa: BLE001 - raised again in the reading thread
+        last = error
+    ready.put(last)
 
 
 def _fill(stream: Stream, block: ByteArray) -> int:
-    view = memoryview(block)
+    view = block.data
     filled = 0
     while filled < len(block) and (count := stream.readinto(view[filled:])):
         filled += count

@@ -67,7 +67,7 @@ def _given_ranks(parts: Sequence[RankTables], given: RankArgument) -> list[int |
         return [None] * len(parts)
     if isinstance(given, int):
         if len(parts) > 1:
-            msg = f"rank={given} names one rank, but there are {len(parts)} files; pass a list or a dict"
+            msg = f"rank={given} is one rank for {len(parts)} files; pass a list or a dict"
             raise LoadError(msg)
         given = [given]
     if isinstance(given, Mapping):

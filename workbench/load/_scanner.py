@@ -10,7 +10,8 @@ zero bytes after them. Every load of eight bytes starts below ``n``, and that is
 one bound that keeps all reads inside the buffer.
 """
 
-# ruff: noqa: C901, PLR0912, PLR0913, PLR0915 - one flat loop per state machine
+# mypy: ignore-errors
+# ruff: noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - one flat loop per state machine
 
 from __future__ import annotations
 
@@ -19,7 +20,6 @@ import numpy as np
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
-from numba.np import arrayobj
 
 from workbench.load._blocks import HAS_DUR, HAS_TIME, INTEGER, MISSING, TEXT, TOKEN
 from workbench.load._status import (
@@ -43,6 +43,13 @@ _ONES = np.uint64(0x0101010101010101)
 _TOPS = np.uint64(0x8080808080808080)
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SEED = np.uint64(0x243F6A8885A308D3)
+_ZEROS = np.uint64(0x3030303030303030)
+_SIXES = np.uint64(0x0606060606060606)
+_NOT_DIGIT = np.uint64(0xF0F0F0F0F0F0F0F0)
+_EVEN_PAIRS = np.uint64(0x000000FF000000FF)
+_WEIGHT_HIGH = np.uint64(0x000F424000000064)
+_WEIGHT_LOW = np.uint64(0x0000271000000001)
+_TEN_TO = np.array([10**k for k in range(9)], dtype=np.int64)
 _MOST_US = np.int64(9_000_000_000_000_000)
 
 
@@ -62,45 +69,54 @@ _LOW3, _LOW4, _LOW5 = np.uint64(0xFFFFFF), np.uint64(0xFFFFFFFF), np.uint64(0xFF
 
 
 @intrinsic
-def _word(typing_context, array, index):  # type: ignore[no-untyped-def]  # noqa: ARG001
-    """Load eight bytes at ``index`` of a byte array, whatever their alignment."""
+def _word(typing_context, address, index):  # noqa: ARG001
+    """Load the eight bytes at ``address + index``, whatever their alignment."""
 
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        struct = arrayobj.make_array(signature.args[0])(context, builder, args[0])
-        address = builder.add(builder.ptrtoint(struct.data, ir.IntType(64)), args[1])
-        pointer = builder.inttoptr(address, ir.IntType(64).as_pointer())
+    def generate(context, builder, signature, args):  # noqa: ARG001
+        pointer = builder.inttoptr(builder.add(args[0], args[1]), ir.IntType(64).as_pointer())
         value = builder.load(pointer)
         value.align = 1
         return value
 
-    return types.uint64(array, types.int64), generate
+    return types.uint64(types.int64, types.int64), generate
 
 
 @intrinsic
-def _first_set(typing_context, value):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def _byte(typing_context, address, index):  # noqa: ARG001
+    """Load the byte at ``address + index``."""
+
+    def generate(context, builder, signature, args):  # noqa: ARG001
+        pointer = builder.inttoptr(builder.add(args[0], args[1]), ir.IntType(8).as_pointer())
+        return builder.zext(builder.load(pointer), ir.IntType(64))
+
+    return types.int64(types.int64, types.int64), generate
+
+
+@intrinsic
+def _first_set(typing_context, value):  # noqa: ARG001
     """Count the zero bits below the lowest set bit."""
 
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    def generate(context, builder, signature, args):  # noqa: ARG001
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
 
     return types.int64(types.uint64), generate
 
 
 @nb.njit(inline="always")
-def _mix(mixed, word):  # type: ignore[no-untyped-def]
+def _mix(mixed, word):
     mixed = (mixed ^ word) * _MULTIPLIER
     return mixed ^ (mixed >> np.uint64(32))
 
 
 @nb.njit(inline="always")
-def _low_bytes(word, count):  # type: ignore[no-untyped-def]
+def _low_bytes(word, count):
     """Keep the first ``count`` (0 to 7) bytes of a word."""
     return word & ((np.uint64(1) << np.uint64(8 * count)) - np.uint64(1))
 
 
-@nb.njit(cache=True, nogil=True)
-def hash_bytes(buf, start, end):  # type: ignore[no-untyped-def]
-    """Hash ``buf[start:end]``; equals the hash that :func:`_string` gives."""
+@nb.njit(nogil=True)
+def _hash(buf, start, end):
+    """Hash the bytes from ``start`` to ``end``; equals the hash that :func:`_string` gives."""
     mixed = _SEED
     while start + 8 <= end:
         mixed = _mix(mixed, _word(buf, start))
@@ -108,16 +124,30 @@ def hash_bytes(buf, start, end):  # type: ignore[no-untyped-def]
     return _mix(mixed, _low_bytes(_word(buf, start), end - start) ^ np.uint64(end - start + 1))
 
 
-@nb.njit(inline="always")
-def _space(buf, i, n):  # type: ignore[no-untyped-def]
-    """Skip JSON white space; the common case is none."""
-    while i < n and (buf[i] == 32 or buf[i] == 10 or buf[i] == 13 or buf[i] == 9):
-        i += 1
+@nb.njit(cache=True, nogil=True)
+def hash_bytes(buf, start, end):
+    """Hash ``buf[start:end]`` of a padded array."""
+    return _hash(np.int64(buf.ctypes.data), start, end)
+
+
+@nb.njit(nogil=True)
+def _space(buf, i, n):
+    """Skip JSON white space; the common cases are none, and a line break with indent."""
+    while i < n:
+        byte = _byte(buf, i)
+        if byte > 32:
+            return i
+        if byte == 32 or byte == 10 or byte == 13 or byte == 9:
+            i += 1
+            while i < n and _word(buf, i) == _SPACES:
+                i += 8
+        else:
+            return i
     return i
 
 
 @nb.njit(nogil=True)
-def _string(buf, i, n):  # type: ignore[no-untyped-def]
+def _string(buf, i, n):
     """Find the closing quote of the string whose first byte is at ``i``.
 
     Returns ``(end, hash, plain)``; ``end`` is -1 if the input ends inside the string
@@ -139,19 +169,19 @@ def _string(buf, i, n):  # type: ignore[no-untyped-def]
             i += 8
             continue
         at = _first_set(found) >> 3
-        byte = buf[i + at]
+        byte = _byte(buf, i + at)
         if byte == 34 and i + at < n and plain:
             return i + at, _mix(mixed, _low_bytes(word, at) ^ np.uint64(at + 1)), True
         i += at
         if i >= n:
             return -1, mixed, plain
         if byte == 34:
-            return i, hash_bytes(buf, start, i), False
+            return i, _hash(buf, start, i), False
         plain = False
         if byte == 92:
             if i + 1 >= n:
                 return -1, mixed, plain
-            after = buf[i + 1]
+            after = _byte(buf, i + 1)
             if not (
                 after == 34 or after == 92 or after == 47 or after == 98 or after == 102
                 or after == 110 or after == 114 or after == 116 or after == 117
@@ -163,20 +193,20 @@ def _string(buf, i, n):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(nogil=True)
-def _control(buf, start, end):  # type: ignore[no-untyped-def]
+def _control(buf, start, end):
     """Say whether ``buf[start:end]`` holds a control character."""
     for i in range(start, end):  # noqa: SIM110 - compiled, a generator is not
-        if buf[i] < 32:
+        if _byte(buf, i) < 32:
             return True
     return False
 
 
 @nb.njit(nogil=True)
-def _nested(buf, i, n):  # type: ignore[no-untyped-def]
+def _nested(buf, i, n):
     """Skip the array or object that opens at ``i``; -1 if it does not end, -2 if damaged."""
     depth = 0
     while i < n:
-        byte = buf[i]
+        byte = _byte(buf, i)
         if byte == 34:
             end, _, plain = _string(buf, i + 1, n)
             if end < 0:
@@ -190,57 +220,83 @@ def _nested(buf, i, n):  # type: ignore[no-untyped-def]
             depth -= 1
             if depth == 0:
                 return i + 1
-        elif byte == 78 or byte == 73 or (byte == 110 and buf[i + 1] != 117) or byte == 105:
+        elif byte == 78 or byte == 73 or (byte == 110 and _byte(buf, i + 1) != 117) or byte == 105:
             return -2  # NaN, Infinity, nan, inf
         i += 1
     return -1
 
 
+@nb.njit(inline="always")
+def _eight_digits(buf, i):
+    """Read up to eight decimal digits at ``i``: ``(count, value)``."""
+    word = _word(buf, i) ^ _ZEROS
+    # The top bit of a byte tells that it is no digit: 6 more than 9 carries into it.
+    other = ((word + _SIXES) | word) & _NOT_DIGIT
+    if other == np.uint64(0):
+        count = np.int64(8)
+    else:
+        count = _first_set(other) >> 3
+        if count == 0:
+            return np.int64(0), np.int64(0)
+        word = word << np.uint64(64 - 8 * count)
+    # Neighbours are joined pairwise: digits to tens, tens to ten thousands, those to the value.
+    word = word * np.uint64(10) + (word >> np.uint64(8))
+    pairs = word & _EVEN_PAIRS
+    others = (word >> np.uint64(16)) & _EVEN_PAIRS
+    return count, np.int64((pairs * _WEIGHT_HIGH + others * _WEIGHT_LOW) >> np.uint64(32))
+
+
 @nb.njit(nogil=True)
-def _integer(buf, i, n):  # type: ignore[no-untyped-def]
+def _digits(buf, i):
+    """Read all decimal digits at ``i``: ``(end, value)``; valid for at most 18 digits."""
+    count, value = _eight_digits(buf, i)
+    end = i + count
+    while count == 8:
+        count, more = _eight_digits(buf, end)
+        value = value * _TEN_TO[count] + more
+        end += count
+    return end, value
+
+
+@nb.njit(nogil=True)
+def _integer(buf, i, n):
     """Read an integer of at most 18 digits: ``(end, regular, value)``; end -1: input ended."""
-    negative = buf[i] == 45
+    negative = _byte(buf, i) == 45
     if negative:
         i += 1
     start = i
-    value = np.int64(0)
-    while buf[i] >= 48 and buf[i] <= 57:
-        value = value * 10 + np.int64(buf[i] - 48)
-        i += 1
+    i, value = _digits(buf, i)
     if i >= n:
         return np.int64(-1), False, value
     digits = i - start
-    regular = 0 < digits <= 18 and not (buf[start] == 48 and digits > 1)
-    if buf[i] == 46 or buf[i] == 101 or buf[i] == 69:
+    regular = 0 < digits <= 18 and not (_byte(buf, start) == 48 and digits > 1)
+    if _byte(buf, i) == 46 or _byte(buf, i) == 101 or _byte(buf, i) == 69:
         return np.int64(i), False, value
     return np.int64(i), regular, -value if negative else value
 
 
 @nb.njit(nogil=True)
-def _nanoseconds(buf, i, n):  # type: ignore[no-untyped-def]
+def _nanoseconds(buf, i, n):
     """Read microseconds with any number of decimals as ns: ``(end, regular, value)``.
 
     Rounds to the nearest ns, halves to the even one, as :class:`decimal.Decimal` does.
     """
-    negative = buf[i] == 45
+    negative = _byte(buf, i) == 45
     if negative:
         i += 1
     start = i
-    value = np.int64(0)
-    while buf[i] >= 48 and buf[i] <= 57:
-        value = value * 10 + np.int64(buf[i] - 48)
-        i += 1
+    i, value = _digits(buf, i)
     digits = i - start
     # Epoch microseconds have 16 digits; 9e15 of them are the year 2255.
-    regular = 0 < digits <= 16 and value < _MOST_US and not (buf[start] == 48 and digits > 1)
+    regular = 0 < digits <= 16 and value < _MOST_US and not (_byte(buf, start) == 48 and digits > 1)
     value *= 1000
-    if buf[i] == 46:
+    if _byte(buf, i) == 46:
         i += 1
         first = i
         scale = np.int64(100)
         above, rest = np.int64(0), False
-        while buf[i] >= 48 and buf[i] <= 57:
-            digit = np.int64(buf[i] - 48)
+        while _byte(buf, i) >= 48 and _byte(buf, i) <= 57:
+            digit = np.int64(_byte(buf, i) - 48)
             if i - first < 3:
                 value += digit * scale
                 scale //= 10
@@ -254,15 +310,15 @@ def _nanoseconds(buf, i, n):  # type: ignore[no-untyped-def]
             value += 1
     if i >= n:
         return np.int64(-1), False, value
-    if buf[i] == 101 or buf[i] == 69:
+    if _byte(buf, i) == 101 or _byte(buf, i) == 69:
         regular = False
     return np.int64(i), regular, -value if negative else value
 
 
 @nb.njit(nogil=True)
-def _scalar(buf, i, n):  # type: ignore[no-untyped-def]
+def _scalar(buf, i, n):
     """Skip a number, true, false or null: ``(end, regular)``; end -1: input ended."""
-    byte = buf[i]
+    byte = _byte(buf, i)
     if byte == 116 or byte == 110:
         length = 4
         word = _word(buf, i) & _LOW4
@@ -278,25 +334,25 @@ def _scalar(buf, i, n):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(nogil=True)
-def _number(buf, i, n):  # type: ignore[no-untyped-def]
-    if buf[i] == 45:
+def _number(buf, i, n):
+    if _byte(buf, i) == 45:
         i += 1
     start = i
-    while buf[i] >= 48 and buf[i] <= 57:
+    while _byte(buf, i) >= 48 and _byte(buf, i) <= 57:
         i += 1
-    regular = i > start and not (buf[start] == 48 and i - start > 1)
-    if buf[i] == 46:
+    regular = i > start and not (_byte(buf, start) == 48 and i - start > 1)
+    if _byte(buf, i) == 46:
         start = i + 1
         i += 1
-        while buf[i] >= 48 and buf[i] <= 57:
+        while _byte(buf, i) >= 48 and _byte(buf, i) <= 57:
             i += 1
         regular = regular and i > start
-    if buf[i] == 101 or buf[i] == 69:
+    if _byte(buf, i) == 101 or _byte(buf, i) == 69:
         i += 1
-        if buf[i] == 43 or buf[i] == 45:
+        if _byte(buf, i) == 43 or _byte(buf, i) == 45:
             i += 1
         start = i
-        while buf[i] >= 48 and buf[i] <= 57:
+        while _byte(buf, i) >= 48 and _byte(buf, i) <= 57:
             i += 1
         regular = regular and i > start
     if i >= n:
@@ -305,7 +361,7 @@ def _number(buf, i, n):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(nogil=True)
-def _same(buf, i, arena, j, length):  # type: ignore[no-untyped-def]
+def _same(buf, i, arena, j, length):
     while length >= 8:
         if _word(buf, i) != _word(arena, j):
             return False
@@ -315,42 +371,49 @@ def _same(buf, i, arena, j, length):  # type: ignore[no-untyped-def]
     return _low_bytes(_word(buf, i) ^ _word(arena, j), length) == np.uint64(0)
 
 
-@nb.njit(cache=True, nogil=True)
-def intern(buf, start, end, mixed, slots, offsets, lengths, hashes, arena, state):  # type: ignore[no-untyped-def]
-    """Return the code of the text ``buf[start:end]``, a new one if it was not seen yet.
-
-    Returns -1 if there is no room for a new text: call :func:`rehash` after growing.
-    """
+@nb.njit(inline="always")
+def _intern(buf, start, end, mixed, strings, state):
+    # Inlined at its one place: a call would count references to five arrays every time.
+    slots, offsets, lengths, hashes, arena = strings
+    arena_at = np.int64(arena.ctypes.data)
     mask = np.int64(len(slots) - 1)
     slot = np.int64(mixed >> np.uint64(20)) & mask
     length = end - start
-    while True:
-        code = np.int64(slots[slot])
-        if code < 0:
-            break
-        if (
-            hashes[code] == mixed
-            and lengths[code] == length
-            and _same(buf, start, arena, offsets[code], length)
-        ):
-            return code
+    code = np.int64(slots[slot])
+    while code >= 0 and not (
+        hashes[code] == mixed
+        and lengths[code] == length
+        and _same(buf, start, arena_at, offsets[code], length)
+    ):
         slot = (slot + 1) & mask
-    code = state[STRINGS]
-    at = state[ARENA]
-    if 2 * (code + 1) > len(slots) or code >= len(offsets) or at + length + PADDING > len(arena):
-        return np.int64(-1)
-    arena[at : at + length] = buf[start:end]
-    offsets[code] = at
-    lengths[code] = length
-    hashes[code] = mixed
-    slots[slot] = code
-    state[STRINGS] = code + 1
-    state[ARENA] = at + length
+        code = np.int64(slots[slot])
+    if code < 0:
+        at = state[ARENA]
+        fits = 2 * (state[STRINGS] + 1) <= len(slots) and state[STRINGS] < len(offsets)
+        if fits and at + length + PADDING <= len(arena):
+            code = state[STRINGS]
+            for k in range(length):
+                arena[at + k] = _byte(buf, start + k)
+            offsets[code] = at
+            lengths[code] = length
+            hashes[code] = mixed
+            slots[slot] = code
+            state[STRINGS] = code + 1
+            state[ARENA] = at + length
     return code
 
 
 @nb.njit(cache=True, nogil=True)
-def rehash(slots, hashes, count):  # type: ignore[no-untyped-def]
+def intern(buf, start, end, mixed, strings, state):
+    """Return the code of the text ``buf[start:end]``, a new one if it was not seen yet.
+
+    Returns -1 if there is no room for a new text: call :func:`rehash` after growing.
+    """
+    return _intern(np.int64(buf.ctypes.data), start, end, mixed, strings, state)
+
+
+@nb.njit(cache=True, nogil=True)
+def rehash(slots, hashes, count):
     """Fill the empty hash table ``slots`` with the first ``count`` codes."""
     mask = np.int64(len(slots) - 1)
     for code in range(count):
@@ -360,23 +423,23 @@ def rehash(slots, hashes, count):  # type: ignore[no-untyped-def]
         slots[slot] = code
 
 
-@nb.njit(nogil=True)
-def _find_key(mixed, length, key_slots, key_hashes, key_lengths):  # type: ignore[no-untyped-def]
+@nb.njit(inline="always")
+def _find_key(mixed, length, key_slots, key_hashes, key_lengths):
     mask = np.int64(len(key_slots) - 1)
     slot = np.int64(mixed >> np.uint64(20)) & mask
-    while True:
-        key = np.int64(key_slots[slot])
-        if key < 0 or (key_hashes[key] == mixed and key_lengths[key] == length):
-            return key
+    key = np.int64(key_slots[slot])
+    while key >= 0 and not (key_hashes[key] == mixed and key_lengths[key] == length):
         slot = (slot + 1) & mask
+        key = np.int64(key_slots[slot])
+    return key
 
 
 @nb.njit(nogil=True)
-def _close_event(buf, i, n):  # type: ignore[no-untyped-def]
+def _close_event(buf, i, n):
     """Find where the event that opens at ``i`` seems to end; below 0 if it does not."""
     depth = 0
     while i < n:
-        byte = buf[i]
+        byte = _byte(buf, i)
         if byte == 34:
             end, _, _ = _string(buf, i + 1, n)
             if end < 0:
@@ -393,12 +456,12 @@ def _close_event(buf, i, n):  # type: ignore[no-untyped-def]
 
 
 @nb.njit(cache=True, nogil=True)
-def scan(buf, pos, n, rows, keys, strings, state):  # type: ignore[no-untyped-def]
+def scan(data, pos, n, rows, keys, strings, state):
     """Scan events from ``pos`` until the array ends, the input ends or a block is full.
 
     Parameters
     ----------
-    buf, pos, n
+    data, pos, n
         Padded input, where to start (at an event, a comma or the closing bracket) and
         its length.
     rows
@@ -419,25 +482,25 @@ def scan(buf, pos, n, rows, keys, strings, state):  # type: ignore[no-untyped-de
     """
     ph, flags, ts, dur, name, cat, pid, tid, values, seen, skipped = rows
     key_slots, key_hashes, key_lengths, key_types = keys
-    slots, offsets, lengths, hashes, arena = strings
+    buf = np.int64(data.ctypes.data)
     row = state[ROWS]
     i = np.int64(pos)
     after_event = False
     while True:
         # Between events: white space, one comma, or the end of the array.
         i = _space(buf, i, n)
-        comma = i < n and buf[i] == 44
+        comma = i < n and _byte(buf, i) == 44
         resume = i
         if comma:
             i = _space(buf, i + 1, n)
         if i >= n:
             state[ROWS] = row
             return resume, NEED_MORE
-        if buf[i] == 93:
+        if _byte(buf, i) == 93:
             state[REPAIRED_COMMAS] += comma
             state[ROWS] = row
             return i + 1, ARRAY_END
-        if buf[i] != 123:
+        if _byte(buf, i) != 123:
             state[ROWS] = row
             return i, NO_EVENT
         if after_event and not comma:
@@ -461,17 +524,17 @@ def scan(buf, pos, n, rows, keys, strings, state):  # type: ignore[no-untyped-de
             if i >= n:
                 status = 1
                 break
-            byte = buf[i]
+            byte = _byte(buf, i)
             if byte == 125 and not expect_key:
                 i += 1
                 if not in_args:
                     break
                 in_args = False
                 i = _space(buf, i, n)
-                if i < n and buf[i] == 44:
+                if i < n and _byte(buf, i) == 44:
                     i += 1
                     expect_key = True
-                elif i < n and buf[i] != 125:
+                elif i < n and _byte(buf, i) != 125:
                     status = 2
                     break
                 continue
@@ -512,19 +575,21 @@ def scan(buf, pos, n, rows, keys, strings, state):  # type: ignore[no-untyped-de
                 if in_args:
                     slot = _find_key(mixed, end - start, key_slots, key_hashes, key_lengths)
             i = end + 1
-            if i < n and buf[i] != 58:
+            if i < n and _byte(buf, i) != 58:
                 i = _space(buf, i, n)
             if i >= n:
                 status = 1
                 break
-            if buf[i] != 58:
+            if _byte(buf, i) != 58:
                 status = 2
                 break
             i = _space(buf, i + 1, n)
             if i >= n:
                 status = 1
                 break
-            byte = buf[i]
+            byte = _byte(buf, i)
+            is_text = False
+            first, last = i, i
 
             if which == 8 and byte == 123:
                 if args_seen:
@@ -549,29 +614,13 @@ def scan(buf, pos, n, rows, keys, strings, state):  # type: ignore[no-untyped-de
                     if end != i + 2:
                         status = 2
                         break
-                    kind = np.int64(buf[i + 1])
+                    kind = np.int64(_byte(buf, i + 1))
                 elif which >= 4 or (slot >= 0 and key_types[slot] != INTEGER):
-                    first = i if slot >= 0 and key_types[slot] == TOKEN else i + 1
-                    last = end + 1 if slot >= 0 and key_types[slot] == TOKEN else end
-                    if first != i + 1:
-                        mixed = hash_bytes(buf, first, last)
-                    code = intern(
-                        buf, first, last, mixed, slots, offsets, lengths, hashes, arena, state
-                    )
-                    if code < 0:
-                        status = 4
-                        break
-                    if which == 4:
-                        name_code = code
-                    elif which == 5:
-                        cat_code = code
-                    elif which == 6:
-                        pid_code = code
-                    elif which == 7:
-                        tid_code = code
-                    else:
-                        values[slot, row] = code
-                        wrote = True
+                    first, last = i + 1, end
+                    if slot >= 0 and key_types[slot] == TOKEN:
+                        first, last = i, end + 1
+                        mixed = _hash(buf, first, last)
+                    is_text = True
                 elif slot >= 0:
                     # Numbers written as text: some ROCm builds do so for streams.
                     last, regular, value = _integer(buf, i + 1, n)
@@ -619,15 +668,7 @@ def scan(buf, pos, n, rows, keys, strings, state):  # type: ignore[no-untyped-de
                     if key_types[slot] != TOKEN:
                         status = 2
                         break
-                    code = intern(
-                        buf, i, end, hash_bytes(buf, i, end),
-                        slots, offsets, lengths, hashes, arena, state,
-                    )  # fmt: skip
-                    if code < 0:
-                        status = 4
-                        break
-                    values[slot, row] = code
-                    wrote = True
+                    first, last, mixed, is_text = i, end, _hash(buf, i, end), True
                 i = end
             else:
                 end, regular = _scalar(buf, i, n)
@@ -642,32 +683,36 @@ def scan(buf, pos, n, rows, keys, strings, state):  # type: ignore[no-untyped-de
                     if slot >= 0 and key_types[slot] == TEXT:
                         status = 2
                         break
-                    code = intern(
-                        buf, i, end, hash_bytes(buf, i, end),
-                        slots, offsets, lengths, hashes, arena, state,
-                    )  # fmt: skip
-                    if code < 0:
-                        status = 4
-                        break
-                    if which == 6:
-                        pid_code = code
-                    elif which == 7:
-                        tid_code = code
-                    else:
-                        values[slot, row] = code
-                        wrote = True
+                    first, last, mixed, is_text = i, end, _hash(buf, i, end), True
                 i = end
 
+            if is_text:
+                code = _intern(buf, first, last, mixed, strings, state)
+                if code < 0:
+                    status = 4
+                    break
+                if which == 4:
+                    name_code = code
+                elif which == 5:
+                    cat_code = code
+                elif which == 6:
+                    pid_code = code
+                elif which == 7:
+                    tid_code = code
+                else:
+                    values[slot, row] = code
+                    wrote = True
+
             # After a value: a comma or the end of the object.
-            if i < n and buf[i] != 44 and buf[i] != 125:
+            if i < n and _byte(buf, i) != 44 and _byte(buf, i) != 125:
                 i = _space(buf, i, n)
             if i >= n:
                 status = 1
                 break
-            if buf[i] == 44:
+            if _byte(buf, i) == 44:
                 i += 1
                 expect_key = True
-            elif buf[i] != 125:
+            elif _byte(buf, i) != 125:
                 status = 2
                 break
 

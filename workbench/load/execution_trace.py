@@ -133,7 +133,7 @@ def _add_groups(graph: RankGraph, nodes: list[tuple[int, dict[str, Any]]]) -> No
     """Find the process groups, who calls them, and in the calls the rank."""
     addresses: dict[int, Group] = {}
     for _, node in nodes:
-        for group, address in nodes_of.described_groups(node):
+        for group, address in nodes_of.described_groups(node, graph.findings):
             graph.groups.append(group)
             if address:
                 addresses[address] = group

@@ -115,7 +115,7 @@ def write_events(events: pd.DataFrame, metadata: dict[bytes, bytes], path: Path)
 
 def events_of(table: pa.Table) -> pd.DataFrame:
     """Turn an Arrow table that :func:`write_events` stored back into the frame; uses it up."""
-    frame = table.to_pandas(split_blocks=True, self_destruct=True)
+    frame: pd.DataFrame = table.to_pandas(split_blocks=True, self_destruct=True)
     for name, dtype in frame.dtypes.items():
         if isinstance(dtype, pd.CategoricalDtype) and not len(dtype.categories):
             # Arrow keeps no type for the categories of a column that has none.
@@ -130,10 +130,10 @@ def write_whole(path: Path, write_to: Any) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             write_to(file)
-        os.replace(name, path)
+        Path(name).replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(name)
+            Path(name).unlink()
         raise
 
 

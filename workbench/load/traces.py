@@ -11,13 +11,8 @@ import pandas as pd
 from workbench._progress import progress as progress_bar
 from workbench.errors import LoadError
 from workbench.kernel_kinds import read_rules
-from workbench.load import _cache, execution_trace, parquet
+from workbench.load import _cache, chakra, execution_trace, parquet
 from workbench.load import kineto as kineto_format
-
-try:
-    from workbench.load import chakra
-except ImportError:
-    chakra = execution_trace  # type: ignore[assignment]
 from workbench.load._findings import quality_frame
 from workbench.load._kineto_rank import RankTables, concat, quality_of
 from workbench.load._ranks import (
