@@ -98,7 +98,7 @@ def test_another_seed_is_another_job(tmp_path):
         jobs.append(contents(tmp_path / str(seed)))
     same = {name for name in jobs[0] if jobs[0][name] == jobs[1][name]}
     assert set(jobs[0]) == set(jobs[1])
-    assert same == {"failures/synthetic_node002_kernel.log"}  # the spare has nothing to report
+    assert not any(name.startswith(("traces", "power")) for name in same)
 
 
 def test_compressed_files_carry_no_time(fleet_demo):
