@@ -367,3 +367,20 @@ def test_a_catalogue_without_checksums_is_refused(tmp_path, monkeypatch):
     pd.read_csv(path).assign(sha256="none").to_csv(path, index=False)
     with pytest.raises(DatasetError, match="no sha256 of 64 hexadecimal digits"):
         datasets.path("tiny")
+
+
+# --- real data in tests -------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("cache")
+def test_tests_on_absent_data_skip_and_say_how_to_get_them(real_data, monkeypatch):
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="get it with `workbench datasets fetch"):
+        real_data("kineto-hta")
+
+
+@pytest.mark.usefixtures("cache")
+def test_tests_on_absent_data_fail_under_continuous_integration(real_data, monkeypatch):
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="'kineto-hta' is not at hand"):
+        real_data("kineto-hta")

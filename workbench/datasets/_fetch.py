@@ -131,6 +131,7 @@ def _download(name: str, folder: Path, row: dict[Any, Any], url: str, retries: i
         retry_if_failed=retries,
     )
     try:
+        (folder / row["file"]).parent.mkdir(parents=True, exist_ok=True)
         with _quiet(pooch):
             store.fetch(row["file"], downloader=pooch.HTTPDownloader(timeout=30))
     except ValueError as error:
