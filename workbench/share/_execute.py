@@ -127,7 +127,6 @@ def execute(
             km=manager,
             timeout=timeout_s,
             allow_errors=go_on,
-            coalesce_streams=True,
             record_timing=False,
             store_widget_state=True,
             extra_arguments=["--IPKernelApp.log_level=40"],

@@ -59,8 +59,16 @@ class LoopThread:
             raise
 
     def close(self) -> None:
-        """Stop the loop and end the thread."""
+        """Cancel what still runs, stop the loop and end the thread."""
+        self.wait(_cancel_others(), _CLEAN_UP_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_CLEAN_UP_S)
         if not self._thread.is_alive():
             self._loop.close()
+
+
+async def _cancel_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.wait_for(asyncio.gather(*others, return_exceptions=True), _CLEAN_UP_S / 2)

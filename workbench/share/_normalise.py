@@ -13,8 +13,8 @@ from typing import Any
 from workbench.share._snapshot import outputs
 from workbench.share.bundle import SVG_MIME
 
-_KERNEL_LINE = re.compile(r".*Kernel is running over TCP without encryption.*\n?")
-_BAR = re.compile(r"^.*\d+%\|.*\|.*$", re.MULTILINE)
+_KERNEL_LINE = "Kernel is running over TCP without encryption"
+_BAR = re.compile(r"\d%\|[^|]*\|")
 _ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]{6,}")
 _KEPT_IN_CELLS = {"jupyter", "slideshow", "tags"}
 _KEPT_IN_NOTEBOOK = {"authors", "title"}
@@ -53,10 +53,14 @@ def normalise(notebook: Any) -> None:
 
 
 def without_progress(notebook: Any) -> None:
-    """Remove progress bars that ended up in outputs, and the known line of the kernel."""
+    """Join the pieces of streams and remove progress bars and the known line of the kernel."""
     for cell in notebook.cells:
         if cell.cell_type == "code":
-            cell.outputs = [output for output in cell.outputs if not _is_leftover(output)]
+            joined = _joined(cell.outputs)
+            for output in joined:
+                if output.output_type == "stream":
+                    output.text = _last_state(output.text)
+            cell.outputs = [output for output in joined if not _is_empty(output)]
 
 
 def hide_paths(notebook: Any, folder: Path) -> None:
@@ -78,14 +82,38 @@ def hide_paths(notebook: Any, folder: Path) -> None:
 _SHOWN = {"image/png", "image/jpeg", "image/svg+xml"}
 
 
-def _is_leftover(output: Any) -> bool:
-    """Say whether nothing is left of an output; texts lose their progress bars on the way."""
+def _joined(outputs_of_cell: list[Any]) -> list[Any]:
+    """Join neighbouring pieces of one stream; where a kernel cuts them is chance."""
+    joined: list[Any] = []
+    for output in outputs_of_cell:
+        before = joined[-1] if joined else None
+        if before is not None and _stream_of(before) == _stream_of(output) != "":
+            before.text += output.text
+        else:
+            joined.append(output)
+    return joined
+
+
+def _stream_of(output: Any) -> str:
+    return str(output.name) if output.output_type == "stream" else ""
+
+
+def _last_state(text: str) -> str:
+    """Write a stream as a terminal shows it in the end, without bars."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    lines = [line.rsplit("\r", 1)[-1] for line in lines]
+    return "\n".join(line for line in lines if not _is_noise(line))
+
+
+def _is_noise(line: str) -> bool:
+    return _KERNEL_LINE in line or bool(_BAR.search(line))
+
+
+def _is_empty(output: Any) -> bool:
+    """Say whether an output shows nothing, or is a bar that was a widget."""
     if output.output_type == "stream":
-        text = _KERNEL_LINE.sub("", output.text.replace("\r\n", "\n"))
-        text = "\n".join(line.rsplit("\r", 1)[-1] for line in text.split("\n"))
-        output.text = _BAR.sub("", text)
         return not output.text.strip()
-    return "data" in output and bool(_BAR.fullmatch(str(output.data.get("text/plain", "")).strip()))
+    return "data" in output and bool(_BAR.search(str(output.data.get("text/plain", ""))[:400]))
 
 
 def _places(folder: Path) -> list[tuple[re.Pattern[str], str]]:

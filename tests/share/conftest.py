@@ -1,0 +1,71 @@
+"""Small notebooks and the browser for the tests of pages."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from workbench.share.svg import why_no_pictures
+
+OPENING = """# Who waits for whom?
+
+**Question.** Which rank comes last?
+
+**Answer.** Rank 7, in 5 of 8 collectives.
+
+**Data.** A made-up job. **Runs in** 2 s."""
+
+IMPORTS = """import plotly.graph_objects as go
+import ipywidgets
+from workbench.explore._panel import Explorer"""
+
+FIGURE = """late = 7 if data is None else len(data)
+layout = {"title": {"text": f"Rank {late} comes <b>last</b>"}, "meta": {"source": "a made-up job"}}
+go.Figure(go.Bar(x=["a", "b"], y=[1, late]), layout=layout)"""
+
+EXPLORER = """def draw(freq, kind):
+    title = f"freq is {freq}, drawn as {kind}"
+    return go.Figure(go.Scatter(y=[freq, 1, freq], mode=kind), layout={"title": {"text": title}})
+
+explorer = Explorer(
+    draw,
+    freq=ipywidgets.IntSlider(2, min=1, max=4, description="freq"),
+    kind=ipywidgets.Dropdown(options=["lines", "markers"], description="kind"),
+)
+explorer"""
+
+
+@pytest.fixture(scope="session")
+def chromium() -> None:
+    """Need a browser and kaleido; under continuous integration their absence is a failure."""
+    if reason := why_no_pictures():
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def code() -> SimpleNamespace:
+    """Give cells that import what is needed, show a figure, show an explorer."""
+    return SimpleNamespace(imports=IMPORTS, figure=FIGURE, explorer=EXPLORER)
+
+
+@pytest.fixture(scope="session")
+def write_notebook() -> Callable[..., Path]:
+    """Give a function that writes a notebook: texts starting with # are Markdown, others code."""
+
+    def write(path: Path, *sources: str, parameters: str = "data = None") -> Path:
+        cells = [
+            new_markdown_cell(source) if source.startswith("#") else new_code_cell(source)
+            for source in (OPENING, *sources)
+        ]
+        if parameters:
+            cells.insert(1, new_code_cell(parameters, metadata={"tags": ["parameters"]}))
+        nbformat.write(new_notebook(cells=cells), path)
+        return path
+
+    return write
