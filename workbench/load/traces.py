@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -25,7 +26,9 @@ from workbench.load._ranks import (
 )
 from workbench.load.archive import Paths, Remark, Source, streams, survey
 from workbench.load.kineto import EngineName, kineto
-from workbench.tables import DEPENDENCIES, EVENTS, NODES, STEPS, Trace
+from workbench.tables import DEPENDENCIES, EVENTS, NODES, RANKS, STEPS, Trace
+
+_GRAPHS = {"chakra": chakra.chakra, "execution trace": execution_trace.execution_trace}
 
 # Starting worker processes takes seconds; smaller sets are read sooner without.
 _PARALLEL_FROM_BYTES = 128 << 20
@@ -53,7 +56,8 @@ def traces(  # noqa: PLR0913 - the front door
     ----------
     path
         A file (``.json``, ``.json.gz``, ``.et``, ``.parquet``), a directory, an
-        archive (``.tar.gz``, ``.zip``) or a list of these.
+        archive (``.tar.gz``, ``.zip``) or a list of these. Profiles and execution
+        traces of one job may lie together.
     rank
         Ranks where the files do not tell them: one number for one file, a list in
         order of the files, or a dict from a part of the file name to the number.
@@ -96,19 +100,20 @@ def traces(  # noqa: PLR0913 - the front door
     ]
     if not known:
         _raise_unknown(path, remarks)
-    names = sorted({name for name, _ in known})
-    if len(names) > 1:
-        _raise_mixed(names, known)
-    wanted = [source for _, source in known]
     own_rules = read_rules(rules) if isinstance(rules, str | Path) else rules
-    if names == ["kineto"]:
-        parts = _read_all(wanted, args, own_rules, engine, cache, progress)
-        trace = assemble(number(parts, rank), parts)
-    elif names == ["parquet"]:
-        trace = _one_parquet(wanted)
-    else:
-        load_graph = chakra.chakra if names == ["chakra"] else execution_trace.execution_trace
-        trace = load_graph(wanted, rank=rank)
+    by_format = {name: [source for of, source in known if of == name] for name, _ in known}
+    if len(by_format) > 1 and ("parquet" in by_format or len(by_format.keys() - {"kineto"}) > 1):
+        _raise_mixed(by_format)
+    loaded = []
+    if "kineto" in by_format:
+        parts = _read_all(by_format["kineto"], args, own_rules, engine, cache, progress)
+        loaded.append(assemble(number(parts, rank), parts))
+    if "parquet" in by_format:
+        loaded.append(_one_parquet(by_format["parquet"]))
+    for name, load_graph in _GRAPHS.items():
+        if name in by_format:
+            loaded.append(load_graph(by_format[name], rank=None if loaded else rank))
+    trace = loaded[0] if len(loaded) == 1 else _joined(*loaded)
     return _with_remarks(trace, remarks)
 
 
@@ -234,8 +239,7 @@ def _with_remarks(trace: Trace, remarks: Sequence[Remark]) -> Trace:
     if not remarks:
         return trace
     more = quality_frame([(r.source, r.finding, r.what, 1, None) for r in remarks])
-    tables = {name: getattr(trace, name) for name in trace.__dataclass_fields__}
-    return Trace(**{**tables, "quality": quality_of([trace.quality, more])})
+    return replace(trace, quality=quality_of([trace.quality, more]))
 
 
 def _raise_unknown(path: Paths, remarks: Sequence[Remark]) -> None:
@@ -247,10 +251,26 @@ def _raise_unknown(path: Paths, remarks: Sequence[Remark]) -> None:
     raise LoadError(msg)
 
 
-def _raise_mixed(names: Sequence[str], known: Sequence[tuple[str, Source]]) -> None:
-    examples = ", ".join(
-        f"{name} ({next(source.label for other, source in known if other == name)})"
-        for name in names
+def _joined(profile: Trace, graph: Trace) -> Trace:
+    """Put a profile and the execution traces of the same job together."""
+    more = graph.ranks[~graph.ranks["rank"].isin(profile.ranks["rank"])]
+    ranks = pd.concat([profile.ranks, more], ignore_index=True) if len(more) else profile.ranks
+    return replace(
+        profile,
+        ranks=RANKS.check(RANKS.cast(ranks.sort_values("rank", ignore_index=True))),
+        process_groups=profile.process_groups
+        if len(profile.process_groups)
+        else graph.process_groups,
+        nodes=graph.nodes,
+        dependencies=graph.dependencies,
+        quality=quality_of([profile.quality, graph.quality]),
     )
-    msg = f"files of different formats: {examples}; load each format by itself"
+
+
+def _raise_mixed(by_format: Mapping[str, Sequence[Source]]) -> None:
+    examples = ", ".join(f"{name} ({found[0].label})" for name, found in by_format.items())
+    msg = (
+        f"files of different formats: {examples}; profiles and execution traces of one job go "
+        "together, anything else is loaded by itself"
+    )
     raise LoadError(msg)
