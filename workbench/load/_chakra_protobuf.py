@@ -163,7 +163,7 @@ def _messages(data: bytes, findings: Findings) -> Iterator[tuple[int, bytes]]:
         try:
             length, start = schema.varint(data, at)
         except (IndexError, OverflowError):
-            length, start = end, at
+            length, start = end - at + 1, at
         if start + length > end:
             what = "the file ends inside a node, or a length is damaged: the rest is left out"
             findings.add("truncated", what, 1, f"byte {at:,} of {end:,}")

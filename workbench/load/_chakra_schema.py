@@ -212,9 +212,9 @@ def is_header(message: bytes) -> bool:
 
 def version(header: bytes) -> str:
     """Return the schema version that metadata state, '' if they state none."""
-    number, wire, start = tag(header, 0)
-    if (number, wire) != (1, _BYTES):
+    if next(fields(header), None) != (1, _BYTES):
         return ""
+    _, _, start = tag(header, 0)
     length, start = varint(header, start)
     text = header[start : start + length]
     return text.decode("ascii") if text.isascii() and text[:1].isdigit() else ""

@@ -113,7 +113,11 @@ def _read_piecewise(
         msg = f"{label}: is no JSON with a list {key!r}{_first_error(data)}"
         raise LoadError(msg)
     header = _header(data[: opening.start()])
+    known = len(findings.frame())
     nodes = list(objects(data, opening.end(), label=label, findings=findings))
+    if len(findings.frame()) == known:
+        what = f"the text around the list {key!r} is damaged, the list is whole"
+        findings.add("suspicious", what + _first_error(data))
     return header, nodes
 
 

@@ -310,20 +310,23 @@ class _Reader:
         """Read the metadata behind the array, or say where the input broke off."""
         rest = rest.strip(_BLANK)
         if not ended:
-            left = self.length
             what = "the file ends inside the list of events; all whole events were read"
-            if left:
-                what += f", the last {left:,} bytes hold a part of one"
+            if self.length:
+                what += f", the last {self.length:,} bytes hold a part of one"
             self.findings.add("truncated", what, where=f"byte {self.offset:,}")
         elif self.bare_list:
-            if rest:
-                self.findings.add("left out", "bytes behind the list of events", len(rest))
-        elif not rest.endswith(b"}"):
+            self.findings.add("left out", "bytes behind the list of events", len(rest))
+        else:
+            self._keep_last_metadata(b"{" + rest.lstrip(b","))
+
+    def _keep_last_metadata(self, raw: bytes) -> None:
+        """Keep the metadata behind the events, whose closing brace may be missing."""
+        closed = raw if raw.endswith(b"}") and mend_object(raw) else raw.rstrip(b",") + b"}"
+        if closed is not raw and mend_object(closed):
             what = "the file ends behind the list of events, before its closing brace"
             self.findings.add("truncated", what, where=f"byte {self.offset + self.length:,}")
-            self._keep_metadata(b"{" + rest.lstrip(b",").rstrip(b",") + b"}", "behind")
-        else:
-            self._keep_metadata(b"{" + rest.lstrip(b","), "behind")
+            raw = closed
+        self._keep_metadata(raw, "behind")
 
     def _keep_metadata(self, raw: bytes, where: str) -> None:
         read_object = mend_object(raw)
@@ -332,9 +335,8 @@ class _Reader:
             self.findings.add("left out", what, len(raw), f"byte {self.offset:,}")
             return
         if read_object.repair:
-            self.findings.add(
-                "repaired", f"in the metadata {where} the events: {read_object.repair}"
-            )
+            what = f"in the metadata {where} the events: {read_object.repair}"
+            self.findings.add("repaired", what)
         self.metadata |= read_object.event
 
     def _flush(self) -> None:
@@ -354,8 +356,8 @@ def _top_level_array(head: bytes, start: int) -> tuple[int, int] | None:
     """Find the key ``traceEvents`` of the outermost object: where it and its events begin."""
     if head[start : start + 1] != b"{":
         return None
-    text = head.decode(errors="surrogateescape")
-    at = start + 1
+    text = head[start:].decode(errors="surrogateescape")
+    at = 1
     try:
         while True:
             at = _skip(text, at)
@@ -368,12 +370,12 @@ def _top_level_array(head: bytes, start: int) -> tuple[int, int] | None:
                 break
             at = _skip(text, at + 1)
             if key == "traceEvents" and text[at : at + 1] == "[":
-                return _byte(text, key_at), _byte(text, at + 1)
+                return start + _byte(text, key_at), start + _byte(text, at + 1)
             _, at = decoder.raw_decode(text, at)
     except (json.JSONDecodeError, RecursionError):
         pass
     # Metadata that JSON cannot read, or that is cut by the end of the window.
-    found = _ARRAY.search(head, _byte(text, at))
+    found = _ARRAY.search(head, start + _byte(text, at))
     return (found.start(), found.end()) if found else None
 
 

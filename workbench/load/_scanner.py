@@ -50,7 +50,7 @@ _EVEN_PAIRS = np.uint64(0x000000FF000000FF)
 _WEIGHT_HIGH = np.uint64(0x000F424000000064)
 _WEIGHT_LOW = np.uint64(0x0000271000000001)
 _TEN_TO = np.array([10**k for k in range(9)], dtype=np.int64)
-_MOST_US = np.int64(9_000_000_000_000_000)
+_MOST_US = np.int64((1 << 62) // 1000)
 
 
 def _as_word(text: str) -> np.uint64:
@@ -287,7 +287,7 @@ def _nanoseconds(buf, i, n):
     start = i
     i, value = _digits(buf, i)
     digits = i - start
-    # Epoch microseconds have 16 digits; 9e15 of them are the year 2255.
+    # Epoch microseconds have 16 digits; the limit is the year 2116.
     regular = 0 < digits <= 16 and value < _MOST_US and not (_byte(buf, start) == 48 and digits > 1)
     value *= 1000
     if _byte(buf, i) == 46:

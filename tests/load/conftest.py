@@ -1,0 +1,46 @@
+"""The smallest traces, made by hand."""
+
+import gzip
+import json
+
+import pytest
+
+
+def event(name, ts, dur=1, *, cat="cpu_op", ph="X", pid=1, tid=1, **args):
+    """Make one complete event; times in µs."""
+    made = {"ph": ph, "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur}
+    return {**made, "args": args} if args else made
+
+
+def launched(correlation, ts, *, kernel="gemm", gap=10, dur=5, stream=7, call="cudaLaunchKernel"):
+    """Make a launch call and the kernel it launches."""
+    return [
+        event(call, ts, 2, cat="cuda_runtime", correlation=correlation),
+        event(
+            kernel, ts + gap, dur, cat="kernel", pid=0, tid=stream,
+            correlation=correlation, stream=stream, device=0,
+        ),
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def trace_file(tmp_path):
+    """Write a Kineto file of events (or of the raw text of the event list); return its path."""
+
+    def write(events, *, name="trace.json", bare=False, **metadata):
+        listed = events if isinstance(events, str) else json.dumps(events)
+        before = json.dumps({"schemaVersion": 1, **metadata})[:-1]
+        text = listed if bare else f'{before}, "traceEvents": {listed}, "traceName": "t.json"}}'
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        raw = text.encode("utf-8", "surrogateescape")
+        path.write_bytes(gzip.compress(raw, mtime=0) if name.endswith(".gz") else raw)
+        return path
+
+    return write
+
+
+@pytest.fixture(params=["python", "compiled"])
+def engine(request):
+    """Both parsers, which must behave alike."""
+    return request.param
