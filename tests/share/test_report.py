@@ -1,0 +1,371 @@
+"""The static site: complete, offline, honest about its data, and never half-written."""
+
+import html
+import json
+import re
+import shutil
+import sys
+
+import nbformat
+import pytest
+from bs4 import BeautifulSoup
+from nbconvert.exporters import get_exporter
+from nbformat.v4 import new_output
+
+from workbench import share
+from workbench.errors import PublishError
+from workbench.share import _execute
+from workbench.share.bundle import EXPLORER_MIME, PLOTLY_MIME
+from workbench.share.report import ReportExporter
+
+HOSTILE = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
+STATES = '<div class="wb-explorer"><form></form><script>draw()</script></div>'
+
+
+def figure_of(title, **meta):
+    title = title.replace("<", "&lt;")
+    return {"data": [{"type": "bar", "y": [1]}], "layout": {"title": {"text": title}, "meta": meta}}
+
+
+def shown(figure):
+    return new_output("display_data", data={PLOTLY_MIME: figure})
+
+
+def failed(name, message):
+    return new_output("error", ename=name, evalue=message, traceback=[])
+
+
+@pytest.fixture
+def run(monkeypatch):
+    """Pretend to run notebooks: give the outputs of every code cell by its source."""
+    outputs = {}
+
+    def execute(notebook, *_path, **_options):
+        for cell in notebook.cells:
+            if cell.cell_type == "code":
+                made = outputs.get(cell.source, [])
+                if isinstance(made, BaseException):
+                    raise made
+                cell.outputs = [nbformat.from_dict(output) for output in made]
+
+    monkeypatch.setattr(_execute, "execute", execute)
+    draw_as(monkeypatch, "<svg><text>still</text></svg>")
+    return outputs
+
+
+def draw_as(monkeypatch, picture):
+    """Let every figure have the same picture, so that no browser is needed."""
+    for module in ("report", "_exporter"):
+        place = sys.modules[f"workbench.share.{module}"]
+        monkeypatch.setattr(place, "svg_of", lambda _figure: picture)
+
+
+@pytest.fixture
+def notebook(tmp_path, write_notebook):
+    return write_notebook(tmp_path / "01_waits.ipynb", "figure", "table", "other")
+
+
+def soup_of(site, name):
+    return BeautifulSoup((site / name).read_text(encoding="utf-8"), "html.parser")
+
+
+def site_of(index):
+    assert index.name == "index.html"
+    return index.parent
+
+
+def test_a_site_is_an_overview_a_page_per_notebook_and_plotly_once(
+    run, notebook, tmp_path, write_notebook
+):
+    run["figure"] = [shown(figure_of("Rank 7 comes last", source="dlrm"))]
+    second = write_notebook(
+        tmp_path / "02_idle_time.ipynb", "# Second\n\n[first](01_waits.ipynb#x)"
+    )
+    site = site_of(share.report([notebook, second], out=tmp_path / "site"))
+    files = {str(path.relative_to(site)) for path in site.rglob("*") if path.is_file()}
+    assert files == {
+        ".workbench-report",
+        "01_waits.html",
+        "02_idle_time.html",
+        "assets/page.css",
+        "assets/page.js",
+        "assets/plotly.min.js",
+        "index.html",
+    }
+    page = soup_of(site, "02_idle_time.html")
+    links = [(a["href"], a.text, a.get("aria-current")) for a in page.select("header nav a")]
+    assert links == [
+        ("index.html", "Overview", None),
+        ("01_waits.html", "Waits", None),
+        ("02_idle_time.html", "Idle time", "page"),
+    ]
+    assert page.select_one("main a")["href"] == "01_waits.html#x"
+    assert page.select_one("a[rel=prev]")["href"] == "01_waits.html"
+
+
+def test_the_overview_gives_question_and_findings_as_the_figures_state_them(
+    run, notebook, tmp_path
+):
+    run["figure"] = [shown(figure_of("Rank 7 comes last", source="dlrm"))]
+    site = site_of(share.report(notebook, out=tmp_path / "site"))
+    card = soup_of(site, "index.html").select_one("article")
+    assert card.h2.text == "Who waits for whom?"
+    assert card.p.text == "Which rank comes last?"
+    assert [item.text for item in card.select("li")] == ["Rank 7 comes last"]
+    assert card.img["src"].startswith("data:image/svg+xml;base64,")
+
+
+def test_a_page_asks_nothing_from_outside_and_says_so_to_the_browser(run, notebook, tmp_path):
+    run["figure"] = [shown(figure_of("late"))]
+    site = site_of(share.report(notebook, out=tmp_path / "site"))
+    for name in ("index.html", "01_waits.html"):
+        page = soup_of(site, name)
+        policy = page.select_one("meta[http-equiv=Content-Security-Policy]")["content"]
+        assert policy.startswith("default-src 'none'")
+        assert "http" not in policy
+        assert "'unsafe-inline'" not in policy.partition("script-src")[2]
+        loaded = [tag.get("src") or tag.get("href") for tag in page.select("[src], link[href]")]
+        assert all(re.match(r"assets/|data:", place) for place in loaded)
+
+
+def test_figures_are_pictures_with_their_data_beside_them(run, notebook, tmp_path):
+    figure = figure_of("Rank 7 comes last")
+    run["figure"] = [shown(figure), shown(figure)]
+    site = site_of(share.report(notebook, out=tmp_path / "site"))
+    first, second = soup_of(site, "01_waits.html").select(".wb-figure")
+    assert first["id"] != second["id"]
+    assert first.img["alt"] == "Rank 7 comes last"
+    assert json.loads(first.select_one("script[type='application/json']").string) == figure
+
+
+def test_hostile_names_stay_names_on_every_page(run, notebook, tmp_path):
+    run["figure"] = [shown(figure_of(HOSTILE, source=HOSTILE))]
+    run["table"] = [
+        new_output("stream", name="stdout", text=HOSTILE),
+        new_output("stream", name="stderr", text=HOSTILE),
+        new_output("display_data", data={"text/plain": HOSTILE}),
+        failed("LoadError", f"{HOSTILE} is not a trace"),
+    ]
+    site = site_of(share.report(notebook, out=tmp_path / "site"))
+    for name in ("index.html", "01_waits.html"):
+        page = soup_of(site, name)
+        assert page.select("img[src=x], [onerror]") == []
+        assert not any(
+            "alert(2)" in (script.string or "") for script in page.select("script:not([type])")
+        )
+        assert HOSTILE in page.text
+
+
+def test_html_with_scripts_of_its_own_is_not_shown(run, notebook, tmp_path):
+    data = {"text/html": "<div><script>alert(3)</script></div>", "text/plain": "a live thing"}
+    run["table"] = [new_output("display_data", data=data)]
+    site = site_of(share.report(notebook, out=tmp_path / "site"))
+    page = soup_of(site, "01_waits.html")
+    assert "alert(3)" not in str(page)
+    assert "a live thing" in page.text
+
+
+def test_an_explorer_keeps_its_picture_and_only_its_own_script_may_run(run, notebook, tmp_path):
+    still = "<figure><img alt='' src='data:,'><figcaption>Snapshot</figcaption></figure>"
+    run["figure"] = [new_output("display_data", data={EXPLORER_MIME: STATES, "text/html": still})]
+    site = site_of(share.report(notebook, out=tmp_path / "site"))
+    page = soup_of(site, "01_waits.html")
+    assert page.select_one(".wb-still figcaption").text == "Snapshot"
+    assert page.select_one(".wb-states form") is not None
+    policy = page.select_one("meta[http-equiv=Content-Security-Policy]")["content"]
+    # printf 'draw()' | openssl dgst -sha256 -binary | base64
+    assert policy.endswith("'sha256-jm3FkV4tNIdBUr8jRVVl5n9PUixlaxTWD0pdpFiSH5A='"), policy
+
+
+def test_a_table_is_readable_by_machines_too(run, notebook, tmp_path):
+    block = "<table class='dataframe'><thead><tr><th></th><th>rank</th></tr></thead></table>"
+    run["table"] = [new_output("display_data", data={"text/html": block})]
+    site = site_of(share.report(notebook, out=tmp_path / "site"))
+    region = soup_of(site, "01_waits.html").select_one("[role=region]")
+    assert region["tabindex"] == "0"
+    assert [cell.text for cell in region.select("th")] == ["rank"]
+
+
+@pytest.mark.parametrize(
+    ("figure", "is_marked"),
+    [
+        (figure_of("late", source="fleet-demo", synthetic=True), True),
+        (figure_of("late", source="SYNTHETIC DATA of a fleet"), True),
+        (figure_of("late", source="dlrm", synthetic=False), False),
+    ],
+)
+def test_synthetic_data_is_marked_on_every_page(run, notebook, tmp_path, figure, is_marked):
+    run["figure"] = [shown(figure)]
+    site = site_of(share.report(notebook, out=tmp_path / "site"))
+    for name in ("index.html", "01_waits.html"):
+        page = soup_of(site, name)
+        assert bool(page.select(".wb-badge")) is is_marked
+        assert f"Data: {figure['layout']['meta']['source']}" in page.footer.text
+        assert ("(synthetic)" in page.footer.text) is is_marked
+
+
+def test_own_data_reaches_the_notebook_and_the_foot_of_the_page(run, notebook, tmp_path):
+    mine = tmp_path / "it's <mine>"
+    mine.mkdir()
+    run[f"data = {str(mine)!r}"] = [shown(figure_of("Rank 3 comes last"))]
+    site = site_of(share.report(notebook, out=tmp_path / "site", data=mine))
+    page = soup_of(site, "01_waits.html")
+    assert f"Data: {mine}" in page.footer.text
+    notice = page.select_one(".wb-notice")
+    assert "written for other data" in notice.text
+    assert [item.text for item in notice.select("li")] == ["Rank 3 comes last"]
+    assert "Rank 7" not in page.main.text
+
+
+def test_text_that_does_not_fit_the_figures_of_this_run_is_flagged(run, notebook, tmp_path):
+    run["figure"] = [shown(figure_of("Rank 7 comes last"))]
+    index = share.report(notebook, out=tmp_path / "site")
+    assert "other data" not in soup_of(site_of(index), "01_waits.html").text
+    published = nbformat.read(notebook, as_version=4)
+    cell = next(cell for cell in published.cells if cell.source == "figure")
+    cell.outputs = [nbformat.from_dict(shown(figure_of("Rank 7 comes last")))]
+    nbformat.write(published, notebook)
+    share.report(notebook, out=tmp_path / "site")
+    assert "other data" not in soup_of(site_of(index), "01_waits.html").text
+    run["figure"] = [shown(figure_of("Rank 3 comes last"))]
+    share.report(notebook, out=tmp_path / "site")
+    page = soup_of(site_of(index), "01_waits.html")
+    assert "other data" in page.text
+    assert "Rank 7, in 5 of 8 collectives" not in page.text
+
+
+def test_a_step_that_fails_is_told_and_the_others_are_shown(run, notebook, tmp_path):
+    run["figure"] = [shown(figure_of("late"))]
+    run["table"] = [failed("WorkbenchError", "one rank only: nobody waits")]
+    run["other"] = [failed("NameError", "name 'waits' is not defined")]
+    site = site_of(share.report(notebook, out=tmp_path / "site"))
+    first, second = soup_of(site, "01_waits.html").select(".wb-problem")
+    assert "could not be computed" in first.text
+    assert "one rank only: nobody waits" in first.text
+    assert "needs the result of an earlier one" in second.text
+    assert "2 of its steps could not be computed" in soup_of(site, "index.html").text
+
+
+def test_a_notebook_that_shows_nothing_for_its_failures_leaves_the_earlier_report(
+    run, notebook, tmp_path
+):
+    run["figure"] = [shown(figure_of("late"))]
+    index = share.report(notebook, out=tmp_path / "site")
+    before = index.read_bytes()
+    run["figure"] = [failed("LoadError", "\x1b[31mno trace\x1b[0m in this folder")]
+    with pytest.raises(PublishError, match="cell 3: LoadError: no trace in this folder"):
+        share.report(notebook, out=tmp_path / "site")
+    assert index.read_bytes() == before
+
+
+@pytest.mark.parametrize("at", ["running", "writing"])
+def test_an_interrupted_report_leaves_no_half_of_a_site(run, notebook, tmp_path, monkeypatch, at):
+    run["figure"] = [shown(figure_of("late"))]
+    if at == "running":
+        run["table"] = KeyboardInterrupt()
+    else:
+
+        def interrupt(*_arguments):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("workbench.share._exporter.ReportExporter.write_assets", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        share.report(notebook, out=tmp_path / "deep" / "site")
+    assert not (tmp_path / "deep" / "site").exists()
+    assert not list((tmp_path / "deep").glob("*")) if (tmp_path / "deep").exists() else True
+
+
+def test_a_report_replaces_a_report_and_nothing_else(run, notebook, tmp_path):
+    run["figure"] = [shown(figure_of("late"))]
+    index = share.report(notebook, out=tmp_path / "site")
+    (index.parent / "old.html").write_text("old")
+    share.report(notebook, out=tmp_path / "site")
+    assert not (index.parent / "old.html").exists()
+    shutil.rmtree(index.parent)
+    index.parent.mkdir()
+    (index.parent / "thesis.txt").write_text("ten years of work")
+    with pytest.raises(PublishError, match="site exists and is not an earlier report"):
+        share.report(notebook, out=tmp_path / "site")
+    assert (index.parent / "thesis.txt").read_text() == "ten years of work"
+    assert {entry.name for entry in tmp_path.iterdir()} == {"01_waits.ipynb", "site"}
+
+
+def test_a_static_report_has_no_script_at_all(run, notebook, tmp_path):
+    run["figure"] = [
+        shown(figure_of("late")),
+        new_output("display_data", data={EXPLORER_MIME: STATES, "text/html": "<figure></figure>"}),
+    ]
+    site = site_of(share.report(notebook, out=tmp_path / "site", mode="static"))
+    assert not (site / "assets").exists()
+    for name in ("index.html", "01_waits.html"):
+        page = soup_of(site, name)
+        assert page.select("script") == []
+        assert page.select("img[src^='data:image/svg+xml']")
+
+
+def test_without_a_browser_pages_have_titles_instead_of_pictures(
+    run, notebook, tmp_path, monkeypatch
+):
+    run["figure"] = [shown(figure_of("Rank 7 comes last"))]
+    draw_as(monkeypatch, None)
+    site = site_of(share.report(notebook, out=tmp_path / "site"))
+    figure = soup_of(site, "01_waits.html").select_one(".wb-figure")
+    assert figure.img is None
+    assert figure.p.text == "Rank 7 comes last"
+
+
+@pytest.mark.parametrize(
+    ("notebooks", "options", "message"),
+    [
+        ([], {}, "no notebooks given"),
+        (["a/x.ipynb", "b/x.ipynb"], {}, r"more than one page would be called x\.html"),
+        (["index.ipynb"], {}, r"more than one page would be called index\.html"),
+        (["none.ipynb"], {}, "there is no such notebook"),
+        (["01_waits.ipynb"], {"data": "nowhere"}, "nowhere: there is no such file or folder"),
+        (["plain.ipynb"], {"data": "."}, r"none of plain\.ipynb has a cell tagged 'parameters'"),
+    ],
+)
+@pytest.mark.usefixtures("run", "notebook")
+def test_what_cannot_become_a_report_is_refused(
+    tmp_path, write_notebook, monkeypatch, notebooks, options, message
+):
+    monkeypatch.chdir(tmp_path)
+    write_notebook(tmp_path / "plain.ipynb", parameters="")
+    with pytest.raises(PublishError, match=message):
+        share.report(notebooks, out="site", **options)
+    assert not (tmp_path / "site").exists()
+
+
+def test_an_unknown_mode_is_refused(notebook, tmp_path):
+    with pytest.raises(ValueError, match="mode is 'cdn', must be 'offline' or 'static'"):
+        share.report(notebook, out=tmp_path / "site", mode="cdn")
+
+
+@pytest.mark.usefixtures("run")
+def test_nbconvert_knows_the_exporter_and_its_page_stands_alone(notebook):
+    assert get_exporter("wbreport") is ReportExporter
+    node = nbformat.read(notebook, as_version=4)
+    node.cells[2].outputs = [nbformat.from_dict(shown(figure_of(HOSTILE)))]
+    body, _ = ReportExporter().from_notebook_node(node)
+    assert "plotly.js v" in body
+    assert not re.search(r"<(script|link|img)[^>]*(src|href)=\"(?!data:)", body)
+    assert html.escape(HOSTILE) in body
+    assert "header nav" not in body
+    assert node.cells[2].outputs[0].data.keys() == {PLOTLY_MIME}
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@pytest.mark.usefixtures("chromium")
+def test_a_real_run_hands_over_every_state_of_an_explorer(tmp_path, write_notebook, code):
+    path = write_notebook(tmp_path / "01_real.ipynb", code.imports, code.figure, code.explorer)
+    data = tmp_path / "abc"
+    data.mkdir()
+    site = site_of(share.report(path, out=tmp_path / "site", data=data, progress=False))
+    page = soup_of(site, "01_real.html")
+    states = json.loads(page.select_one(".wb-states script[type='application/json']").string)
+    assert len(states["order"]) == 4 * 2
+    still = page.select_one(".wb-still")
+    assert still.img["alt"] == "freq is 2, drawn as lines"
+    assert "Snapshot at freq = 2, kind = lines." in still.text
+    assert f"Rank {len(str(data))} comes last" in page.main.text
