@@ -442,6 +442,13 @@ def test_bytes_that_are_no_text_are_replaced_and_counted(load):
     assert sum(findings(trace, "repaired").values()) >= 1
 
 
+@pytest.mark.parametrize("damage", [b"!", b', "finish_ts": }'])
+def test_damage_behind_the_nodes_is_told(damage, load):
+    trace = load(WHOLE[: WHOLE.rindex(b"]") + 1] + damage)
+    assert len(trace.nodes) == 39
+    assert any("around the list 'nodes'" in what for what in findings(trace, "suspicious"))
+
+
 def test_damage_beyond_repair_names_the_byte(load):
     at = WHOLE.index(b'{"id": 7')
     with pytest.raises(LoadError, match=rf"et\.json, byte {at + 8:,}: "):
