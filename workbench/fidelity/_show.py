@@ -147,5 +147,5 @@ def _number(value: Any, unit: str) -> str:
     """Write a number without losing a digit of it; nothing for a missing one."""
     if pd.isna(value):
         return ""
-    digits = f"{int(value):,}" if float(value).is_integer() else f"{value:,.6g}"
+    digits = f"{int(value):,}" if float(value).is_integer() else f"{value:,.10g}"
     return f"{digits} {unit}".rstrip()
