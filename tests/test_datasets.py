@@ -52,10 +52,13 @@ def test_bundled_files_are_exactly_those_of_the_source_list():
     found = {p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file()}
     top_level = {name for name in found if "/" not in name}
     assert top_level == {".gitattributes", "PUBLIC.csv", "README.md", "SETS.csv", "SOURCES.csv"}
-    assert found - top_level == set(expected)
+    remedy = "run: python -m workbench.datasets._sources SET LICENCE ORIGIN"
+    assert found - top_level == set(expected), remedy
     for name, row in expected.items():
         content = (root / name).read_bytes()
-        assert (len(content), hashlib.sha256(content).hexdigest()) == (row.bytes, row.sha256), name
+        assert (len(content), hashlib.sha256(content).hexdigest()) == (row.bytes, row.sha256), (
+            f"{name} changed; {remedy}"
+        )
         assert row.licence, name
         assert row.origin, name
 
