@@ -170,7 +170,8 @@ class Stream(io.BufferedIOBase):
         if self._allowed_bytes is not None and seen > self._allowed_bytes:
             msg = (
                 f"{self.name}: unpacks to more than {self._allowed_bytes / 2**30:.1f} GiB, far "
-                "more than a trace of its packed size; if you trust it, pass expansion_limit=None"
+                "more than a trace of its packed size. If you trust it, unpack it yourself, or "
+                "list it with workbench.load.archive.sources(..., expansion_limit=None)"
             )
             raise LoadError(msg)
 
