@@ -103,8 +103,10 @@ def collective_waits(
 
     Parameters
     ----------
-    events, process_groups
-        As for :func:`collectives`.
+    events
+        Table :data:`workbench.tables.EVENTS` of all ranks, on one common clock.
+    process_groups
+        Table :data:`workbench.tables.PROCESS_GROUPS`, as for :func:`collectives`.
 
     Returns
     -------

@@ -35,8 +35,10 @@ def trace_diff(
 
     Parameters
     ----------
-    events_a, events_b
-        Tables :data:`workbench.tables.EVENTS`: before and after.
+    events_a
+        Table :data:`workbench.tables.EVENTS` to start from.
+    events_b
+        Table :data:`workbench.tables.EVENTS` to compare with it.
     by
         ``"name"``: by category and name. ``"category"``: by category. ``"step"``: by
         category and step, where the first step of one trace is set beside the first of the
