@@ -17,7 +17,8 @@ class Reading:
     """One printed number beside the number computed here.
 
     ``printed`` and ``here`` are compared as they are, before anything becomes a float,
-    so integer nanoseconds are compared exactly.
+    so integer nanoseconds are compared exactly. ``source`` stands in place of the source
+    of the claim where the numbers of one claim come from several places.
     """
 
     what: str
@@ -25,6 +26,7 @@ class Reading:
     here: float
     unit: str = "ns"
     tolerance: float = 0
+    source: str = ""
 
     def holds(self) -> bool:
         """Say whether both numbers agree; a missing number agrees with nothing."""
@@ -190,6 +192,7 @@ def _compared(known: Claim, reading: Reading) -> dict[str, object]:
         here=float(reading.here),
         tolerance=float(reading.tolerance),
         unit=reading.unit,
+        **({"source": reading.source} if reading.source else {}),
     )
 
 

@@ -7,14 +7,16 @@ import gzip
 import json
 import re
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from workbench import load
+from workbench import analyze, load
 from workbench.analyze import intervals
+from workbench.fidelity._published import printed_ns, published
 from workbench.fidelity._registry import Reading, claim
 from workbench.tables import Trace
 
@@ -79,7 +81,124 @@ def tracelens(folder: Path) -> Iterator[Reading]:
         yield Reading(name, float(printed[name]), value_ns / 1e6, "ms", tolerance_ms)
 
 
-@functools.lru_cache(maxsize=2)
+@claim(
+    noun="traces",
+    name="breakdown",
+    source="exact integer arithmetic on the raw files",
+    needs=_KINETO_SETS,
+)
+def breakdowns(*folders: Path) -> Iterator[Reading]:
+    """Compare where the time goes in single files, to the nanosecond."""
+    places = {folder.name: folder for folder in folders}
+    for row in published("trace_breakdown"):
+        events = _trace(places[row["dataset"]] / row["file"]).events
+        here = _row(analyze.time_breakdown(events), 0)
+        yield from _parts(row, row["file"], here, "span", "busy", "compute", "communication")
+        yield from _parts(row, row["file"], here, "overlap")
+        kinds = events.loc[events["kind"].notna(), "kind"]
+        counts = {"gpu_count": len(kinds), "communication_count": (kinds == "communication").sum()}
+        for name, count in counts.items():
+            what = f"{row['file']}, {name}"
+            yield Reading(what, int(row[name]), int(count), unit="", source=row["source"])
+
+
+@claim(
+    noun="traces",
+    name="DLRM on 8 ranks",
+    source="exact integer arithmetic on the raw files",
+    needs=("kineto-dlrm-8rank",),
+)
+def dlrm(folder: Path) -> Iterator[Reading]:
+    """Compare who waits, for whom and how long, to the nanosecond."""
+    events = _trace(folder / "dlrm_kineto.tar.gz").events
+    collectives, waits = analyze.collectives(events), analyze.collective_waits(events)
+    waited = waits.groupby("rank")["wait_ns"].sum()
+    ranks = analyze.time_breakdown(events).set_index("rank").assign(wait_ns=waited)
+    for row in published("trace_dlrm_ranks"):
+        names = ("wait", "span", "busy", "compute", "communication", "exposed_communication")
+        yield from _parts(row, f"rank {row['rank']}", _row(ranks, row["rank"]), *names)
+    matched = collectives.dropna(subset=["collective"]).groupby("collective").first()
+    for row in published("trace_dlrm_collectives"):
+        name, here = f"collective {row['collective']}", _row(matched, row["collective"])
+        yield from _parts(row, name, here, "start_skew", "end_skew", "transfer_min")
+        printed, last = int(row["blamed_rank"]), int(here["blamed_rank"])
+        yield Reading(f"{name}, last rank", printed, last, unit="", source=row["source"])
+    blamed = analyze.blame(waits).groupby("blamed_rank")["wait_ns"].sum()
+    for row in published("trace_dlrm_blame"):
+        rank = row["blamed_rank"]
+        here = {"wait_ns": blamed.get(int(rank), 0)}
+        yield from _parts(row, f"blamed on rank {rank}", here, "wait")
+    others = set(blamed.index) - {int(row["blamed_rank"]) for row in published("trace_dlrm_blame")}
+    yield Reading("ranks blamed beside these", 0, len(others), unit="")
+
+
+@claim(
+    noun="traces",
+    name="HTA idle time per stream",
+    source="HolisticTraceAnalysis",
+    needs=("kineto-hta",),
+)
+def hta_idle(folder: Path) -> Iterator[Reading]:
+    """Compare the peer's rule for idle streams, on traces in whole microseconds."""
+    for row in published("trace_hta_idle"):
+        idle = analyze.idle_time(_trace(folder / row["file"]).events, method="stream")
+        stream = idle[idle["stream"] == int(row["stream"])]
+        by_cause = stream.groupby("cause", observed=True)["idle_ns"].sum()
+        causes = {"host_wait": "host wait", "kernel_wait": "kernel wait", "other": "other"}
+        here = {f"{key}_ns": by_cause.get(name, 0) for key, name in causes.items()}
+        yield from _parts(row, f"{row['file']}, stream {row['stream']}", here, *causes)
+
+
+@claim(
+    noun="traces",
+    name="HTA queue length",
+    source="HolisticTraceAnalysis",
+    needs=("kineto-hta",),
+)
+def hta_queue(folder: Path) -> Iterator[Reading]:
+    """Compare the longest queue of every stream."""
+    for row in published("trace_hta_queue"):
+        queue = analyze.queue_length(_trace(folder / row["file"]).events)
+        longest = analyze.queue_summary(queue).set_index("stream")["max_count"]
+        what = f"{row['file']}, stream {row['stream']}, longest queue"
+        here = int(longest.get(int(row["stream"]), 0))
+        yield Reading(what, int(row["max_count"]), here, unit="", source=row["source"])
+
+
+@claim(
+    noun="traces",
+    name="HTA overlap",
+    source="HolisticTraceAnalysis",
+    needs=("kineto-hta", "kineto-dlrm-8rank"),
+)
+def hta_overlap(*folders: Path) -> Iterator[Reading]:
+    """Compare the share of communication that compute hides, printed with two decimals.
+
+    HTA leaves out GPU work whose launch is not in the trace.
+    """
+    places = {folder.name: folder for folder in folders}
+    for row in published("trace_hta_overlap"):
+        events = _trace(places[row["dataset"]] / row["file"]).events
+        work = events[events["kind"].notna() & events["launch"].notna()]
+        overlap = analyze.communication_overlap(work).set_index("rank")
+        here = 100 * float(overlap["overlap_share"][int(row["rank"])])
+        what = f"{row['file']}, rank {row['rank']}"
+        yield Reading(what, float(row["overlap_pct"]), here, "%", 0.005, source=row["source"])
+
+
+def _row(table: pd.DataFrame, label: int | str) -> Mapping[Any, Any]:
+    return {name: table[name].loc[int(label)] for name in table}
+
+
+def _parts(
+    row: dict[str, str], what: str, here: Mapping[Hashable, Any], *names: str
+) -> Iterator[Reading]:
+    """Compare the printed microseconds of a row with nanoseconds computed here."""
+    for name, printed in printed_ns(row, *names):
+        yield Reading(f"{what}, {name}", printed, int(here[f"{name}_ns"]), source=row["source"])
+
+
+@functools.lru_cache(maxsize=32)
 def _trace(path: Path) -> Trace:
     return load.traces(path, progress=False)
 
