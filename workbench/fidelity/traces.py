@@ -191,7 +191,7 @@ def _row(table: pd.DataFrame, label: int | str) -> Mapping[Any, Any]:
 
 
 def _parts(
-    row: dict[str, str], what: str, here: Mapping[Hashable, Any], *names: str
+    row: dict[str, str], what: str, here: Mapping[Any, Any], *names: str
 ) -> Iterator[Reading]:
     """Compare the printed microseconds of a row with nanoseconds computed here."""
     for name, printed in printed_ns(row, *names):
