@@ -305,7 +305,7 @@ def test_report_refuses_data_that_does_not_exist(run, shared, tmp_path):
 def test_publish_exits_with_1_for_a_refused_notebook_and_does_the_rest(run, monkeypatch, tmp_path):
     from workbench import share
 
-    def publish(notebook, *, check):  # noqa: ARG001
+    def publish(notebook, *, check):
         if notebook.name == "bad.ipynb":
             msg = f"{notebook}, cell 3: NameError"
             raise PublishError(msg)

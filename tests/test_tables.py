@@ -82,7 +82,7 @@ def test_a_whole_trace_is_refused_with_the_table_to_pass():
 
 
 def test_a_trace_says_in_one_line_what_it_holds():
-    assert repr(trace()) == "Trace of 0 ranks: no events; 0 quality findings (see .quality)"
+    assert repr(trace()) == "Trace of 0 ranks: no events; 0 findings to look at (see .quality)"
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=list(TABLES))
@@ -109,6 +109,23 @@ def test_limits_refuse_exactly_the_values_outside(values):
         assert not inside
     else:
         assert inside
+
+
+def test_cast_gives_the_columns_and_dtypes_of_the_table_and_keeps_what_is_missing():
+    table = Table(
+        "t",
+        "t",
+        {"stream": Column("Int64", "x", nullable=True), "name": Column("str", "x", nullable=True)},
+    )
+    loose = pd.DataFrame({"extra": 1, "name": ["a", None], "stream": [1.0, None]}, dtype=object)
+    frame = table.check(table.cast(loose))
+    assert list(frame.columns) == ["stream", "name"]
+    assert frame.isna().to_numpy().tolist() == [[False, False], [True, True]]
+
+
+def test_a_trace_counts_only_findings_that_need_a_look():
+    quality = pd.DataFrame({"finding": ["read", "noted", "truncated"]})
+    assert "1 finding to look at" in repr(trace(quality=quality))
 
 
 def test_missing_values_of_nullable_integers_are_no_misfit():

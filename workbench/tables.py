@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 import pandas as pd
 
@@ -92,7 +93,7 @@ class Table:
     def cast(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return the table's columns of ``frame`` in its dtypes; missing texts stay missing."""
         # pandas 2 would turn a missing text into the text 'None' if asked for 'str'.
-        text = pd.Series([""]).dtype
+        text: Any = pd.Series([""]).dtype
         return pd.DataFrame(
             {
                 name: frame[name].astype(text if column.dtype == "str" else column.dtype)
