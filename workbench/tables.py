@@ -93,12 +93,10 @@ class Table:
     def cast(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return the table's columns of ``frame`` in its dtypes; missing texts stay missing."""
         # pandas 2 would turn a missing text into the text 'None' if asked for 'str'.
-        text: Any = pd.Series([""]).dtype
+        dtypes: dict[str, Any] = {name: column.dtype for name, column in self.columns.items()}
+        text = pd.Series([""]).dtype
         return pd.DataFrame(
-            {
-                name: frame[name].astype(text if column.dtype == "str" else column.dtype)
-                for name, column in self.columns.items()
-            }
+            {name: frame[name].astype(text if d == "str" else d) for name, d in dtypes.items()}
         )
 
     def markdown(self) -> str:
