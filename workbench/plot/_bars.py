@@ -134,7 +134,7 @@ def by_name(
         )
     figure.update_layout(
         bargap=0.25,
-        height=len(ticks) * _BAR_PX + 190,
+        height=max(len(ticks), 2) * _BAR_PX,
         margin_l=left_margin(ticks),
         hovermode="closest",
     )

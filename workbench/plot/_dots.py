@@ -16,6 +16,7 @@ from workbench.plot.style import distinct, left_margin
 
 _SYMBOLS = ("circle", "diamond-open", "square-open", "cross-thin-open")
 _ROW_PX = 30
+_DECADES = 3
 
 
 def dots(
@@ -67,12 +68,31 @@ def dots(
         )
     ticks = [short(name) for name in names]
     figure.update_layout(
-        height=len(ticks) * _ROW_PX + 190, margin_l=left_margin(ticks), hovermode="closest"
+        height=max(len(ticks), 2) * _ROW_PX, margin_l=left_margin(ticks), hovermode="closest"
     )
-    figure.update_xaxes(title=title, type="log", dtick=1)
+    shown = np.asarray([x for trace in figure.data for x in trace.x], dtype=np.float64)
+    figure.update_xaxes(title=title, type="log", **log_ticks(shown))
     figure.update_yaxes(
         tickvals=list(range(len(ticks))),
         ticktext=[safe(tick) for tick in ticks],
         range=[len(ticks) - 0.5, -0.5],
     )
     return figure
+
+
+def log_ticks(values: NDArray[np.float64]) -> dict[str, Any]:
+    """Place round numbers on a logarithmic axis, also where it spans less than a decade."""
+    low, high = np.log10([values.min(), values.max()]) if len(values) else np.array([0.0, 1.0])
+    room = max(0.05 * (high - low), 0.1)
+    leads = (1, 2, 5) if high - low < _DECADES else (1,)
+    ticks = [
+        lead * 10.0**power
+        for power in range(int(np.floor(low)) - 1, int(np.ceil(high)) + 1)
+        for lead in leads
+    ]
+    ticks = [tick for tick in ticks if low - room <= np.log10(tick) <= high + room]
+    return {
+        "range": [float(low - room), float(high + room)],
+        "tickvals": ticks,
+        "ticktext": [f"{tick:,.10g}" for tick in ticks],
+    }

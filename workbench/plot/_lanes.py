@@ -13,7 +13,9 @@ KIND_ORDER = ("compute", "communication", "memory", "other", "operator", "runtim
 
 _RUNTIME = ("cuda_runtime", "cuda_driver", "mtia_runtime", "xpu_runtime", "privateuse1_runtime")
 _HOST = ("cpu_op", "user_annotation", "python_function")
+_PLACE = ["rank", "process", "thread", "device", "stream"]
 _NEVER = np.iinfo(np.int64).min
+_COMBINED = {"busy_ns": np.add, "count": np.add, "start_ns": np.minimum, "end_ns": np.maximum}
 _ITEM = ["lane", "kind", "start_ns", "end_ns", "busy_ns", "count", "longest_ns", "row"]
 
 
@@ -33,9 +35,8 @@ def lanes_of(events: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
         it was left out).
     """
     stream = events["kind"].notna().to_numpy()
-    category = events["category"].astype("object").to_numpy()
-    runtime = np.isin(category, _RUNTIME) & ~stream
-    host = _outermost(events, np.isin(category, _HOST) & ~stream)
+    runtime = events["category"].isin(_RUNTIME).to_numpy() & ~stream
+    host = _outermost(events, events["category"].isin(_HOST).to_numpy() & ~stream)
     drawn = np.flatnonzero(stream | runtime | host)
     items = pd.DataFrame(
         {
@@ -49,10 +50,12 @@ def lanes_of(events: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
             "row": drawn,
         }
     )
-    keys = _lane_keys(events.iloc[drawn], stream[drawn])
-    lanes = _ordered(keys)
+    keys = _lane_keys(events[_PLACE].iloc[drawn], stream[drawn])
+    lanes = _ordered(keys, threads=events["thread"].cat.categories)
     items["lane"] = lanes["lane"].to_numpy(dtype=np.float64, na_value=np.nan)[keys["code"]]
-    items = items[items["lane"].notna()].astype({"lane": "int64"})
+    if lanes["lane"].isna().any():
+        items = items[items["lane"].notna()]
+    items = items.astype({"lane": "int64"})
     items = items.assign(
         end_ns=items["start_ns"] + items["longest_ns"], busy_ns=items["longest_ns"], count=1
     )
@@ -93,33 +96,52 @@ def merged(items: pd.DataFrame, *, start_ns: int, end_ns: int, limit: int) -> pd
 
 def _coarser(items: pd.DataFrame, *, start_ns: int, width_ns: int) -> pd.DataFrame:
     """Merge what is shorter than a bin of ``width_ns`` with its neighbours in the bin."""
-    lane_and_bin = _group_numbers(
-        items["lane"],
-        items["kind"] == KIND_ORDER.index("runtime call"),
-        (items["start_ns"].to_numpy() - start_ns) // width_ns,
-    )
+    bins = (items["start_ns"].to_numpy() - start_ns) // width_ns
+    bands = items["lane"].to_numpy() * 2 + (items["kind"] == KIND_ORDER.index("runtime call"))
+    cells = (bands * (bins.max(initial=0) + 1) + bins).to_numpy()
     is_short = (items["end_ns"] - items["start_ns"] < width_ns).to_numpy()
-    fellows = np.bincount(lane_and_bin, weights=is_short, minlength=1)[lane_and_bin]
-    to_merge = is_short & (fellows > 1)
-    short = items[to_merge].assign(bin=lane_and_bin[to_merge])
-    if short.empty:
+    fellows = np.bincount(cells, weights=is_short, minlength=1)[cells]
+    to_merge = np.flatnonzero(is_short & (fellows > 1))
+    if not len(to_merge):
         return items
-    longest = short.sort_values("longest_ns", kind="stable").groupby(["bin", "kind"]).tail(1)
-    sums = short.groupby(["bin", "kind"])[["busy_ns", "count"]].sum()
-    spans = short.groupby("bin").agg(start_ns=("start_ns", "min"), end_ns=("end_ns", "max"))
-    bars = longest.drop(columns=["start_ns", "end_ns", "busy_ns", "count"])
-    bars = bars.join(sums, on=["bin", "kind"]).join(spans, on="bin").sort_values(["bin", "kind"])
+    order = to_merge[
+        np.lexsort(
+            (
+                items["longest_ns"].to_numpy()[to_merge],
+                items["kind"].to_numpy()[to_merge],
+                cells[to_merge],
+            )
+        )
+    ]
+    bars = _summed(items.iloc[order], cells[order])
+    rest = np.ones(len(items), dtype=bool)
+    rest[to_merge] = False
+    return pd.concat([items[rest], bars])
+
+
+def _summed(items: pd.DataFrame, cells: NDArray[np.int64]) -> pd.DataFrame:
+    """Make one bar per cell and kind from items in order of cell, kind and duration."""
+    kinds = items["kind"].to_numpy()
+    starts = np.flatnonzero((np.diff(cells, prepend=-1) != 0) | (np.diff(kinds, prepend=-1) != 0))
+    longest = np.append(starts[1:], len(items)) - 1
+    bars = items.iloc[longest].assign(
+        **{
+            name: combine.reduceat(items[name].to_numpy(), starts)
+            for name, combine in _COMBINED.items()
+        }
+    )
+    cell = cells[longest]
+    bars["start_ns"] = bars["start_ns"].groupby(cell).transform("min")
+    bars["end_ns"] = bars["end_ns"].groupby(cell).transform("max")
     share = bars["busy_ns"] / (bars["end_ns"] - bars["start_ns"]).clip(lower=1)
-    share /= share.groupby(bars["bin"]).transform("sum").clip(lower=1.0)
-    bars["height_share"] = share
-    bars["bottom_share"] = share.groupby(bars["bin"]).cumsum() - share
-    return pd.concat([items[~to_merge], bars[items.columns]])
+    share /= share.groupby(cell).transform("sum").clip(lower=1.0)
+    return bars.assign(height_share=share, bottom_share=share.groupby(cell).cumsum() - share)
 
 
 def _outermost(events: pd.DataFrame, wanted: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Of the wanted rows of each thread, mark those that no other one encloses."""
     rows = np.flatnonzero(wanted & (events["dur_ns"].to_numpy() > 0))
-    some = events.iloc[rows]
+    some = events[["rank", "start_ns", "dur_ns", "name", "process", "thread"]].iloc[rows]
     steps = np.array([str(n).startswith("ProfilerStep") for n in some["name"].cat.categories])
     is_step = steps[some["name"].cat.codes] if len(steps) else np.zeros(len(rows), dtype=bool)
     rows, some = rows[~is_step], some[~is_step]
@@ -135,9 +157,10 @@ def _outermost(events: pd.DataFrame, wanted: NDArray[np.bool_]) -> NDArray[np.bo
 
 def _codes(kinds: pd.Series) -> NDArray[np.int64]:
     """Turn kinds of GPU work into their place in the drawing order; unheard-of ones are other."""
-    position = {kind: KIND_ORDER.index(kind) for kind in KIND_ORDER}
-    codes: pd.Series = kinds.astype("object").map(position).fillna(position["other"])
-    return np.asarray(codes, dtype=np.int64)
+    other = KIND_ORDER.index("other")
+    known = kinds.cat.categories
+    places = [KIND_ORDER.index(kind) if kind in KIND_ORDER else other for kind in known]
+    return np.asarray([*places, other], dtype=np.int64)[kinds.cat.codes]
 
 
 def _group_numbers(*columns: Any) -> NDArray[np.int64]:
@@ -161,18 +184,20 @@ def _lane_keys(rows: pd.DataFrame, is_stream: NDArray[np.bool_]) -> pd.DataFrame
     keys = pd.DataFrame(
         {"rank": rows["rank"].to_numpy(), "place": place, "device": device, "number": number}
     )
-    keys["thread"] = rows["thread"].astype("object").to_numpy()
+    keys["thread"] = rows["thread"].cat.codes.to_numpy()
     keys["code"] = _group_numbers(keys["rank"], keys["place"], keys["device"], keys["number"])
     return keys
 
 
-def _ordered(keys: pd.DataFrame) -> pd.DataFrame:
+def _ordered(keys: pd.DataFrame, *, threads: pd.Index) -> pd.DataFrame:
     """List the lanes in order of rank, streams before threads, and number those kept."""
     lanes = keys.drop_duplicates("code").sort_values("code").reset_index(drop=True)
     devices = lanes[lanes["place"] == 0].groupby("rank")["device"].nunique()
     several = lanes["rank"].map(devices).fillna(0) > 1
     lanes["label"] = [
-        f"{f'GPU {device} ' if many else ''}{_stream(number)}" if place == 0 else f"thread {thread}"
+        f"{f'GPU {device} ' if many else ''}{_stream(number)}"
+        if place == 0
+        else f"thread {threads[thread]}"
         for place, device, number, thread, many in zip(
             lanes["place"], lanes["device"], lanes["number"], lanes["thread"], several, strict=True
         )

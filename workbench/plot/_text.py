@@ -7,6 +7,7 @@ import re
 import unicodedata
 
 _TAGS = re.compile(r"</?[bi]>")
+_NAMESPACE = re.compile(r"\b\w++::")
 _LADDER = ((1, "ns"), (1_000, "µs"), (1_000_000, "ms"), (1_000_000_000, "s"))
 
 
@@ -22,16 +23,32 @@ def safe(text: object) -> str:
 
 
 def short(text: object, width: int = 44) -> str:
-    """Cut the middle out of a long name, so that both its ends stay readable.
+    """Cut a long name to ``width`` characters, so that what tells it apart stays readable.
 
-    Kernel names begin with their namespace and end with what tells them apart.
-    The result is at most ``width`` characters and is not yet :func:`safe`.
+    C++ names first lose their argument list and their namespaces, then any name loses
+    its middle, so that both its ends stay. The result is not yet :func:`safe`.
     """
     name = str(text)
     if len(name) <= width:
         return name
-    tail = (width - 1) // 2
+    name = _without_cpp_noise(name)
+    if len(name) <= width:
+        return name
+    tail = 2 * (width - 1) // 5
     return f"{name[: width - 1 - tail]}…{name[len(name) - tail :]}"
+
+
+def _without_cpp_noise(name: str) -> str:
+    """Turn ``void a::b::f<a::g>(int, a::h)`` into ``f<g>``; other names stay as they are."""
+    bare = name.replace("(anonymous namespace)::", "").removeprefix("void ")
+    if bare.endswith(")"):
+        depth = 0
+        for place in range(len(bare) - 1, 0, -1):
+            depth += (bare[place] == ")") - (bare[place] == "(")
+            if depth == 0:
+                bare = bare if bare[place - 1] == " " else bare[:place]
+                break
+    return _NAMESPACE.sub("", bare) or name
 
 
 def label(text: object, width: int = 44) -> str:
@@ -40,7 +57,18 @@ def label(text: object, width: int = 44) -> str:
 
 
 def wrapped(text: str, width: int) -> str:
-    """Break a line that is too long for the figure at blanks; an entity counts as one letter."""
+    """Break a line that is too long for the figure at blanks, into lines of equal length.
+
+    An entity counts as one letter and a tag as none.
+    """
+    lines = _lines(text, width)
+    if len(lines) > 1:
+        narrower = (_lines(text, less) for less in range(width // 2, width + 1))
+        lines = next(each for each in narrower if len(each) == len(lines))
+    return "<br>".join(lines)
+
+
+def _lines(text: str, width: int) -> list[str]:
     lines, used = [""], 0
     for word in text.split():
         letters = len(html.unescape(_TAGS.sub("", word)))
@@ -49,7 +77,7 @@ def wrapped(text: str, width: int) -> str:
             used = 0
         used += letters + bool(lines[-1])
         lines[-1] = f"{lines[-1]} {word}".lstrip()
-    return "<br>".join(lines)
+    return lines
 
 
 def time_unit(longest_ns: float) -> tuple[int, str]:
@@ -67,7 +95,7 @@ def time_unit(longest_ns: float) -> tuple[int, str]:
 def duration(ns: float) -> str:
     """Write a duration with three significant digits and a fitting unit."""
     per_unit, sign = time_unit(ns)
-    return f"{_digits(ns / per_unit)} {sign}"
+    return f"{digits(ns / per_unit)} {sign}"
 
 
 def size(number_of_bytes: float) -> str:
@@ -76,7 +104,7 @@ def size(number_of_bytes: float) -> str:
     power = 0
     while abs(number_of_bytes) >= 1000 and power < len(signs) - 1:
         number_of_bytes, power = number_of_bytes / 1000, power + 1
-    return f"{_digits(number_of_bytes)} {signs[power]}"
+    return f"{digits(number_of_bytes)} {signs[power]}"
 
 
 def percent(share: float) -> str:
@@ -94,7 +122,8 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def _digits(value: float) -> str:
+def digits(value: float) -> str:
+    """Write a number with three significant digits."""
     magnitude = abs(value)
     places = 0 if magnitude >= 100 or value == int(value) else 1 if magnitude >= 10 else 2
     return f"{value:,.{places}f}"

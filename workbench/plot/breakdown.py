@@ -14,6 +14,7 @@ from workbench.plot._text import duration, percent, plural, time_unit
 from workbench.plot.style import MAX_LINES, distinct, finish, nothing
 from workbench.tables import COMMUNICATION_OVERLAP, STEP_TIMES, TIME_BREAKDOWN
 
+_MOST_MARKED = 50
 _LOSSES = {
     "exposed communication": "exposed_communication_ns",
     "exposed memory": "exposed_memory_ns",
@@ -134,6 +135,25 @@ def step_times(steps: pd.DataFrame, *, source: str = "", synthetic: bool = False
             source=source,
             synthetic=synthetic,
         )
+    worst = drawn.sort_values(column, kind="stable").iloc[-1]
+    claim = (
+        f"Step {int(worst['step'])} of rank {int(worst['rank'])} takes longest: "
+        f"{duration(worst[column])}, the median is {duration(drawn[column].median())}"
+    )
+    if drawn["step"].nunique() == 1:
+        height = {"gpu work": drawn[column].to_numpy()}
+        figure, note = stacked([str(rank) for rank in drawn["rank"]], height, title="rank")
+        figure.update_traces(text=None)
+    else:
+        figure, note = _step_lines(drawn, column)
+        figure.update_xaxes(title="step", tickformat="d")
+    unit = time_unit(drawn[column].max())[1]
+    figure.update_yaxes(title=f"{place} time of the step [{unit}]", rangemode="tozero")
+    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
+
+
+def _step_lines(drawn: pd.DataFrame, column: str) -> tuple[go.Figure, str]:
+    """Draw one line per rank, the slowest if there are many."""
     slowest = drawn.groupby("rank")[column].max().nlargest(MAX_LINES).index.sort_values()
     per_unit, unit = time_unit(drawn[column].max())
     figure = go.Figure()
@@ -144,20 +164,16 @@ def step_times(steps: pd.DataFrame, *, source: str = "", synthetic: bool = False
             x=mine["step"].to_numpy(),
             y=mine[column].to_numpy() / per_unit,
             name=f"rank {rank}",
-            mode="lines+markers" if len(mine) <= 50 else "lines",
+            mode="lines+markers" if len(mine) <= _MOST_MARKED else "lines",
             line=distinct(position),
             hovertemplate="step %{x}: %{y:.4~g} " + unit,
         )
-    figure.update_xaxes(title="step", tickformat=",d")
-    figure.update_yaxes(title=f"{place} time of the step [{unit}]", rangemode="tozero")
-    worst = drawn.sort_values(column, kind="stable").iloc[-1]
-    claim = (
-        f"Step {int(worst['step'])} of rank {int(worst['rank'])} takes longest: "
-        f"{duration(worst[column])}, the median is {duration(drawn[column].median())}"
-    )
+    steps = sorted(drawn["step"].unique())
+    if len(steps) <= _MOST_MARKED:
+        figure.update_xaxes(tickvals=steps[:: -(-len(steps) // 20)])
     ranks = drawn["rank"].nunique()
-    note = f"the {len(slowest)} slowest of {plural(ranks, 'rank')}" if ranks > len(slowest) else ""
-    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
+    note = f"the {len(slowest)} slowest of {plural(ranks, 'rank')}"
+    return figure, note if ranks > len(slowest) else ""
 
 
 def _breakdown_claim(parts: dict[str, np.ndarray]) -> str:

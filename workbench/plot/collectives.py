@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from workbench.plot._bars import stacked
 from workbench.plot._sampling import extremes
-from workbench.plot._text import duration, percent, plural, safe, size
+from workbench.plot._text import digits, duration, label, percent, plural, size
 from workbench.plot.style import COLOURS, distinct, finish, nothing
 from workbench.tables import BLAME, COLLECTIVE_WAITS, COLLECTIVES
 
@@ -58,7 +58,7 @@ def collectives(
         _add_bandwidth(
             figure,
             mine,
-            name=f"{operation} ({confidence})",
+            name=f"{label(operation, 30)} ({label(confidence, 10)})",
             color=colours[operation],
             symbol=_SYMBOLS.get(str(confidence), "x"),
         )
@@ -67,8 +67,8 @@ def collectives(
     figure.update_layout(hovermode="closest")
     best = drawn.sort_values("bus_gb_per_s").iloc[-1]
     claim = (
-        f"{plural(len(drawn), 'collective')}: the fastest, {safe(best['operation'])} of "
-        f"{size(best['size_bytes'])}, reaches {best['bus_gb_per_s']:,.3g} GB/s on the bus"
+        f"{plural(len(drawn), 'collective')}: the fastest, {label(best['operation'], 30)} of "
+        f"{size(best['size_bytes'])}, reaches {digits(best['bus_gb_per_s'])} GB/s on the bus"
     )
     unsized = len(matched) - len(drawn)
     notes = ["in brackets: confidence that the ranks' kernels were matched rightly"]
@@ -168,11 +168,11 @@ def _add_bandwidth(
     figure.add_scatter(
         x=drawn["size_bytes"].to_numpy(),
         y=drawn["bus_gb_per_s"].to_numpy(),
-        name=safe(name),
+        name=name,
         mode="markers",
         marker={"color": color, "symbol": symbol, "size": 8, "opacity": 0.75},
         hovertext=[
-            f"collective {number} in group {safe(group)}<br>{size(moved)} in {duration(ns)}"
+            f"collective {number} in group {label(group, 80)}<br>{size(moved)} in {duration(ns)}"
             for number, group, moved, ns in zip(
                 drawn["collective"],
                 drawn["group"],
@@ -190,7 +190,7 @@ def _why_no_bandwidth(collectives: pd.DataFrame, matched: pd.DataFrame) -> str:
         return "The trace has no communication kernels."
     if matched.empty:
         first = collectives["note"].dropna()
-        why = f": {safe(first.iloc[0])}" if len(first) else ""
+        why = f": {label(first.iloc[0], 200)}" if len(first) else ""
         return f"None of the {plural(len(collectives), 'communication kernel')} was matched{why}."
     return (
         f"None of the {plural(len(matched), 'matched collective')} records its size, so no "
@@ -219,8 +219,9 @@ def _doubt(waits: pd.DataFrame) -> str:
     doubtful = int(per_collective.get("low", 0))
     if not doubtful:
         return ""
-    every = f"{doubtful:,} of {per_collective.sum():,} collectives were"
-    return f"{every} matched by their order alone, as the trace records no more"
+    whole = int(per_collective.sum())
+    every = f"all {whole:,}" if doubtful == whole else f"{doubtful:,} of {whole:,}"
+    return f"{every} collectives were matched by their order alone, as the trace records no more"
 
 
 def _matrix(blame: pd.DataFrame) -> pd.DataFrame:
@@ -263,7 +264,7 @@ def _heat(table: pd.DataFrame) -> go.Figure:
             "<extra></extra>",
         )
     )
-    figure.update_layout(height=max(26 * table.shape[0], 120) + 190, margin_l=90)
+    figure.update_layout(height=max(26 * table.shape[0], 150), margin_l=90)
     figure.update_xaxes(title="rank that waits", showgrid=False, **_ticks(list(table.columns)))
     figure.update_yaxes(
         title="rank that comes last",
@@ -275,7 +276,7 @@ def _heat(table: pd.DataFrame) -> go.Figure:
 
 
 def _number(milliseconds: float) -> str:
-    return f"{milliseconds:,.0f}" if milliseconds >= 100 else f"{milliseconds:.3g}"
+    return f"{milliseconds:.3g}" if milliseconds < 1 else digits(milliseconds)
 
 
 def _ticks(labels: list[str]) -> dict[str, list[str] | list[int]]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._dots import dots
 from workbench.plot._sampling import extremes
-from workbench.plot._text import duration, label, percent, plural, safe, size
-from workbench.plot.style import MAX_LINES, colour, distinct, finish, nothing
+from workbench.plot._text import digits, duration, label, percent, plural, size
+from workbench.plot.style import colour, distinct, finish, nothing
 from workbench.tables import COPY_BANDWIDTH, LAUNCHES, QUEUE_LENGTH
+
+_MOST_QUEUES = 6  # overlapping steps, of which an eye follows few
 
 
 def launches(
@@ -109,17 +113,22 @@ def queue_length(queue: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     first = int(queue["time_ns"].min())
     by_stream = queue.groupby(keys, dropna=False)
     figure = go.Figure()
-    for position, key in enumerate(peaks.index[:MAX_LINES]):
+    shown = peaks.index[:_MOST_QUEUES]
+    for position, key in enumerate(shown):
         mine = queue.loc[by_stream.groups[key]]
-        _add_queue(figure, mine, name=_stream(key), position=position, first_ns=first)
+        figure.add_scatter(**_line(mine, position=position, name=_stream(key), first_ns=first))
+    rows = np.concatenate([by_stream.groups[key] for key in shown])
+    blocked = queue.loc[np.sort(rows)].query("blocked_ns > 0")
+    if len(blocked):
+        figure.add_scatter(**_crosses(blocked, first_ns=first))
     figure.update_xaxes(title="time since the first launch [ms]")
     figure.update_yaxes(title="launches waiting", rangemode="tozero")
     claim = f"The queue of {_stream(peaks.index[0])} reaches {plural(int(peaks.iloc[0]), 'launch')}"
     claim = claim.replace("launchs", "launches")
-    blocked = int(queue["blocked_ns"].sum())
-    claim += f"; full queues block callers for {duration(blocked)}" if blocked else ""
-    hidden = len(peaks) - MAX_LINES
-    note = f"the {MAX_LINES} longest queues of {len(peaks):,}" if hidden > 0 else ""
+    lost = int(queue["blocked_ns"].sum())
+    claim += f"; full queues block callers for {duration(lost)}" if lost else ""
+    hidden = len(peaks) - _MOST_QUEUES
+    note = f"the {_MOST_QUEUES} longest queues of {len(peaks):,}" if hidden > 0 else ""
     return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
 
 
@@ -175,9 +184,10 @@ def copy_bandwidth(
         title="bandwidth [GB/s], logarithmic; one dot per rank and GPU",
     )
     top = sums.iloc[0]
+    moved, gb_per_s = float(top["size_bytes"]), float(top["size_bytes"]) / float(top["busy_ns"])
     claim = (
-        f"{safe(sums.index[0])} moves most, {size(float(top['size_bytes']))} in "
-        f"{int(top['copy_count']):,} pieces, at {top['size_bytes'] / top['busy_ns']:,.3g} GB/s"
+        f"{label(sums.index[0], 40)} moves most, {size(moved)} in "
+        f"{int(top['copy_count']):,} pieces, at {digits(gb_per_s)} GB/s"
     )
     unsized = int(bandwidth["unsized_count"].sum())
     note = f"{unsized:,} copies without a size are left out" if unsized else ""
@@ -195,32 +205,31 @@ def _launch_claim(rows: pd.DataFrame, first: pd.Series, started: pd.DataFrame) -
     return f"{claim}; on an idle stream it begins after {span}"
 
 
-def _add_queue(
-    figure: go.Figure, queue: pd.DataFrame, *, name: str, position: int, first_ns: int
-) -> None:
-    """Add the line of one stream, and crosses where its callers were blocked."""
+def _line(queue: pd.DataFrame, *, position: int, name: str, first_ns: int) -> dict[str, Any]:
+    """Describe the queue of one stream as a stepped line."""
     drawn = queue.iloc[extremes(queue["queue_count"].to_numpy())]
-    figure.add_scatter(
-        x=((drawn["time_ns"] - first_ns) / 1e6).to_numpy(),
-        y=drawn["queue_count"].to_numpy(),
-        name=name,
-        mode="lines",
-        line={"shape": "hv", "width": 1.5, **distinct(position)},
-        hovertemplate="%{y:,} waiting at %{x:.4~g} ms",
-    )
-    blocked = queue[queue["blocked_ns"] > 0]
-    if blocked.empty:
-        return
-    blocked = blocked.iloc[extremes(blocked["blocked_ns"].to_numpy())]
-    figure.add_scatter(
-        x=((blocked["time_ns"] - first_ns) / 1e6).to_numpy(),
-        y=blocked["queue_count"].to_numpy(),
-        name=f"{name}: caller blocked",
-        mode="markers",
-        marker={"symbol": "x", "size": 7, "color": colour("limit")},
-        hovertext=[f"blocked for {duration(ns)}" for ns in blocked["blocked_ns"]],
-        hovertemplate="%{hovertext}",
-    )
+    return {
+        "x": ((drawn["time_ns"] - first_ns) / 1e6).to_numpy(),
+        "y": drawn["queue_count"].to_numpy(),
+        "name": name,
+        "mode": "lines",
+        "line": {"shape": "hv", "width": 1.5, **distinct(position)},
+        "hovertemplate": "%{y:,} waiting at %{x:.4~g} ms",
+    }
+
+
+def _crosses(blocked: pd.DataFrame, *, first_ns: int) -> dict[str, Any]:
+    """Describe the launches that found their queue full as crosses."""
+    drawn = blocked.iloc[extremes(blocked["blocked_ns"].to_numpy())]
+    return {
+        "x": ((drawn["time_ns"] - first_ns) / 1e6).to_numpy(),
+        "y": drawn["queue_count"].to_numpy(),
+        "name": "caller blocked",
+        "mode": "markers",
+        "marker": {"symbol": "x", "size": 7, "color": colour("limit")},
+        "hovertext": [f"blocked for {duration(ns)}" for ns in drawn["blocked_ns"]],
+        "hovertemplate": "%{hovertext}",
+    }
 
 
 def _stream(key: tuple[object, ...]) -> str:

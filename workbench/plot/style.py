@@ -64,7 +64,10 @@ _PATTERNS = {
     "unclassified": "x",
     "less": "/",
 }
-_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+_DASHES = (
+    "solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "2px,2px", "14px,3px",
+    "8px,2px,2px,2px,2px,2px", "1px,5px", "6px,6px", "14px,2px,5px,2px",
+)  # fmt: skip
 _CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _INK, _FAINT, _GRID = "#1A1A1A", "#595959", "#E6E6E6"
 _FONT = "Open Sans, Helvetica, Arial, Liberation Sans, sans-serif"
@@ -72,7 +75,8 @@ _FONT = "Open Sans, Helvetica, Arial, Liberation Sans, sans-serif"
 _PATTERNED_BARS = 160
 # More lines than this cannot be told apart, whatever their colours and dashes.
 MAX_LINES = 12
-_TITLE_WIDTH, _NOTE_WIDTH, _PLOT_PX = 84, 116, 300
+_TITLE_WIDTH, _NOTE_WIDTH, _PLOT_PX = 88, 116, 300
+_LEGEND_PX = 640  # on a narrow page
 
 
 def colour(meaning: str) -> str:
@@ -96,7 +100,7 @@ def fill(meaning: str, *, bars: int = 1) -> dict[str, Any]:
             "shape": shape,
             "fgcolor": "#FFFFFF",
             "fillmode": "overlay",
-            "fgopacity": 0.55,
+            "fgopacity": 0.5,
             "size": 6,
             "solidity": 0.2,
         }
@@ -144,7 +148,7 @@ def nothing(reason: str, *, claim: str, source: str = "", synthetic: bool = Fals
         A figure without traces or axes; the reason stands in its middle.
     """
     figure = go.Figure()
-    figure.update_layout(xaxis_visible=False, yaxis_visible=False, height=220)
+    figure.update_layout(xaxis_visible=False, yaxis_visible=False, height=100)
     figure.add_annotation(
         text=wrapped(reason, 90),
         showarrow=False,
@@ -165,8 +169,9 @@ def finish(
     Parameters
     ----------
     figure
-        Figure with its traces and axis titles; changed in place. A height, a left
-        margin or a ``barmode`` it already has are kept.
+        Figure with its traces and axis titles; changed in place. If it has a height,
+        that is the height of the plot alone; the lines around it are added. A left or
+        bottom margin is kept.
     claim
         The finding, as a sentence; names in it must have gone through
         :func:`workbench.plot._text.safe`.
@@ -185,10 +190,11 @@ def finish(
     title = wrapped(claim, _TITLE_WIDTH)
     notes = [*(["<b>SYNTHETIC DATA</b>"] if synthetic else []), *([note] if note else [])]
     subtitle = wrapped(" · ".join(notes), _NOTE_WIDTH)
-    has_legend = sum(trace.showlegend is not False for trace in figure.data) > 1
+    names = [trace.name or "" for trace in figure.data if trace.showlegend is not False]
+    has_legend = len(names) > 1 and figure.layout.showlegend is not False
     more_lines = title.count("<br>")
     top = 38 + 21 * more_lines + (22 + 16 * subtitle.count("<br>") if subtitle else 0)
-    top += 30 if has_legend else 8
+    top += 10 + 20 * _legend_rows(names) if has_legend else 8
     left = figure.layout.margin.l or 70
     bottom = figure.layout.margin.b or 84
     figure.update_layout(
@@ -206,7 +212,7 @@ def finish(
             "pad": {"l": 12, "t": 25 if more_lines else 14},
             "subtitle": {"text": subtitle, "font": {"size": 12, "color": _FAINT}},
         },
-        height=figure.layout.height or _PLOT_PX + top + bottom,
+        height=(figure.layout.height or _PLOT_PX) + top + bottom,
         margin={"l": left, "r": 24, "t": top, "b": bottom},
         legend={
             "orientation": "h",
@@ -221,9 +227,16 @@ def finish(
         meta={"claim": claim, "source": source, "synthetic": synthetic},
     )
     figure.update_xaxes(gridcolor=_GRID, zeroline=False, title_standoff=8)
-    figure.update_yaxes(gridcolor=_GRID, zeroline=False, title_standoff=8)
+    figure.update_yaxes(gridcolor=_GRID, zeroline=False, title_standoff=8, ticklabelstandoff=5)
     _sign(figure, source=source, synthetic=synthetic)
     return figure
+
+
+def _legend_rows(names: list[str]) -> int:
+    """Estimate the rows of a horizontal legend, whose entries are all as wide as the widest."""
+    width = 48 + 6.4 * max(map(len, names))
+    per_row = max(int(_LEGEND_PX // width), 1) if len(names) * width > _LEGEND_PX else len(names)
+    return -(-len(names) // per_row)
 
 
 def _sign(figure: go.Figure, *, source: str, synthetic: bool) -> None:

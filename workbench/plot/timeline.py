@@ -17,7 +17,7 @@ from workbench.tables import EVENTS
 if TYPE_CHECKING:
     import holoviews as hv
 
-_LANE_PX = 20
+_LANE_PX, _WIDE_LANE_PX, _LANES_PX = 20, 48, 240
 # An own clock would reach this many nanoseconds after 31 years without a restart.
 _EPOCH_NS = range(10**18, 4 * 10**18)
 
@@ -152,13 +152,14 @@ def _axes(figure: go.Figure, lanes: pd.DataFrame, *, window_ms: list[float]) -> 
         f"<b>rank {rank}</b>  {safe(text)}" if top else safe(text)
         for rank, text, top in zip(drawn["rank"], drawn["label"], is_first, strict=True)
     ]
+    lane_px = min(max(_LANES_PX // len(drawn), _LANE_PX), _WIDE_LANE_PX)
     figure.update_layout(
         barmode="overlay",
-        height=len(drawn) * _LANE_PX + 200,
+        height=len(drawn) * lane_px,
         margin_l=left_margin(f"rank 0  {text}" for text in drawn["label"]),
         hovermode="closest",
     )
-    figure.update_xaxes(title="time since the first event [ms]", range=window_ms)
+    figure.update_xaxes(title="time since the first event [ms]", range=window_ms, tickformat=",")
     figure.update_yaxes(
         tickvals=drawn["lane"].tolist(),
         ticktext=labels,
@@ -175,7 +176,7 @@ def _claim(bars: pd.DataFrame, events: pd.DataFrame) -> str:
     on_gpu = bars[bars["kind"] < _lanes.KIND_ORDER.index("operator")]
     longest = (bars if on_gpu.empty else on_gpu).sort_values("longest_ns").iloc[-1]
     what = "host" if on_gpu.empty else "GPU"
-    name = label(events["name"].iloc[int(longest["row"])], 48)
+    name = label(events["name"].iloc[int(longest["row"])], 40)
     ranks = plural(events["rank"].nunique(), "rank")
     return f"{ranks}: the longest {what} work, {name}, takes {duration(longest['longest_ns'])}"
 

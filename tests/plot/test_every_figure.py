@@ -1,0 +1,231 @@
+"""Laws that every figure obeys, whatever it is about and however large or odd its table."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from workbench import plot, tables
+
+HOSTILE = "<script>alert(1)</script> $x$ %{y} &amp; <b>\n" + "very_long_" * 60
+
+
+def steps_of(rank):
+    return {"rank": rank, "step": 3}
+
+
+def time_breakdown(rank, n):
+    busy = {"compute_ns": 600 + n, "exposed_communication_ns": 200, "busy_ns": 800 + n}
+    return steps_of(rank) | busy | {"span_ns": 1_000 + n, "idle_ns": 200, "overlap_ns": 100}
+
+
+def communication_overlap(rank, n):
+    return steps_of(rank) | {
+        "communication_ns": 400 + n, "overlap_ns": 100, "exposed_ns": 300 + n,
+        "overlap_share": 100 / (400 + n),
+    }  # fmt: skip
+
+
+def idle_time(rank, n):
+    return {"rank": rank, "cause": "host late", "detail": HOSTILE, "gap_count": 1, "idle_ns": n + 1}
+
+
+def kernels(rank, n):
+    name = f"{HOSTILE}{n % 50}"
+    return {"rank": rank, "name": name, "kind": "compute", "kernel_count": 2, "total_ns": n + 1}
+
+
+def kernel_kinds(rank, n):
+    return {
+        "rank": rank, "kind": "compute", "rule": HOSTILE, "is_unclassified": n % 2 == 0,
+        "name_count": 1, "kernel_count": 1, "total_ns": 10,
+    }  # fmt: skip
+
+
+def operators(rank, n):
+    return {"rank": rank, "name": f"{HOSTILE}{n % 50}", "op_count": 1, "gpu_self_ns": n + 1}
+
+
+def launches(rank, n):
+    return {
+        "rank": rank, "name": f"{HOSTILE}{n % 3}", "call_count": 5, "kernel_count": 5,
+        "host_mean_ns": 5e3 + n, "latency_median_ns": 7e3 + n, "queue_median_ns": 9e4 + n,
+    }  # fmt: skip
+
+
+def queue_length(rank, n):
+    return {
+        "rank": rank, "device": 0, "stream": 7, "time_ns": n * 1_000, "queue_count": n % 1_024,
+        "blocked_ns": 500 * (n % 7 == 0),
+    }  # fmt: skip
+
+
+def copy_bandwidth(rank, n):
+    return {
+        "rank": rank, "device": 0, "direction": HOSTILE, "copy_count": 1, "size_bytes": 10 + n,
+        "busy_ns": 3, "mean_gb_per_s": 3.0 + n, "peak_gb_per_s": 4.0 + n,
+    }  # fmt: skip
+
+
+def collectives(rank, n):
+    return {
+        "collective": n, "rank": rank, "operation": HOSTILE, "group": HOSTILE, "rank_count": 8,
+        "size_bytes": 1_024 * (n + 1), "bus_gb_per_s": 1.0 + n, "confidence": "low",
+        "transfer_min_ns": 10,
+    }  # fmt: skip
+
+
+def collective_waits(rank, n):
+    return {
+        "collective": n // 8, "rank": rank, "operation": HOSTILE, "wait_ns": n, "transfer_ns": 5,
+        "blamed_rank": 0, "confidence": "low",
+    }  # fmt: skip
+
+
+def blame(rank, n):
+    return {"blamed_rank": n % 30, "rank": rank, "wait_ns": n + 1, "collective_count": 1}
+
+
+def trace_diff(_, n):
+    return {
+        "category": "kernel", "name": f"{HOSTILE}{n}", "change": "both", "a_count": 1,
+        "b_count": 1, "a_total_ns": 5, "b_total_ns": 5 + n, "difference_ns": n - 3,
+        "total_ratio": 1.5,
+    }  # fmt: skip
+
+
+def step_times(rank, n):
+    return steps_of(rank) | {"step": n, "host_ns": 900 + n, "gpu_ns": 800 + n}
+
+
+ROWS = {
+    row.__name__: row
+    for row in (
+        blame, collective_waits, collectives, communication_overlap, copy_bandwidth, idle_time,
+        kernel_kinds, kernels, launches, operators, queue_length, step_times, time_breakdown,
+        trace_diff,
+    )
+}  # fmt: skip
+figures = pytest.mark.parametrize("noun", ROWS)
+
+
+@pytest.fixture
+def table(build):
+    """Make the table of a noun with some rows over some ranks."""
+
+    def make(noun, *, ranks, rows):
+        made = [ROWS[noun](n % ranks, n) for n in range(rows)]
+        return build(getattr(tables, noun.upper()), made)
+
+    return make
+
+
+def draw(noun, frame, **options):
+    return getattr(plot, noun)(frame, **options)
+
+
+def points(figure):
+    sizes = [max(np.size(trace.y), np.size(getattr(trace, "z", None))) for trace in figure.data]
+    return max(sizes, default=0)
+
+
+def texts(figure):
+    """Collect whatever plotly reads HTML in, as the browser gets it."""
+    found = []
+
+    def walk(value):
+        if isinstance(value, str):
+            found.append(value)
+        elif isinstance(value, dict):
+            [walk(each) for key, each in value.items() if key not in ("meta", "template")]
+        elif isinstance(value, list):
+            [walk(each) for each in value]
+
+    walk(json.loads(figure.to_json()))
+    return found
+
+
+def brightness(colour):
+    parts = [int((colour or "#000000")[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    return sum(weight * part**2.2 for weight, part in zip((0.21, 0.72, 0.07), parts, strict=True))
+
+
+def test_every_figure_of_a_table_is_tested_here():
+    assert set(ROWS) == set(plot.__all__) - {"style", "timeline", "timeline_live"}
+
+
+@figures
+def test_an_empty_table_is_explained_in_words(noun, table):
+    figure = draw(noun, table(noun, ranks=1, rows=0), source="nowhere")
+    assert figure.layout.title.text
+    assert len(figure.layout.annotations[0].text.split()) >= 4
+    assert "nowhere" in figure.layout.annotations[-1].text
+    assert not figure.data
+
+
+@figures
+@pytest.mark.parametrize(("ranks", "rows"), [(1, 1), (8, 8), (8, 200), (1_000, 1_000), (7, 6_000)])
+def test_any_size_is_drawn_with_few_points_and_few_traces(noun, ranks, rows, table):
+    figure = draw(noun, table(noun, ranks=ranks, rows=rows))
+    assert figure.data
+    assert points(figure) <= 5_000
+    assert len(figure.data) <= 50
+    assert len(figure.layout.title.text) <= 160
+
+
+@figures
+def test_the_input_is_not_changed(noun, table):
+    frame = table(noun, ranks=8, rows=200)
+    before = frame.copy(deep=True)
+    draw(noun, frame)
+    assert frame.equals(before)
+
+
+@figures
+def test_names_from_a_trace_stay_text(noun, table):
+    figure = draw(noun, table(noun, ranks=8, rows=200), source=HOSTILE)
+    allowed = re.compile(r"</?(?:b|i|br|extra)>")
+    for text in texts(figure):
+        assert "<" not in allowed.sub("", text), text
+        assert not re.search(r"\$.*\$", text), text
+    for trace in figure.data:
+        assert "%{y}" not in str(trace.hovertemplate) or "script" not in str(trace.hovertemplate)
+
+
+@figures
+def test_generated_data_is_labelled_and_real_data_is_not(noun, table):
+    for rows in (0, 8):
+        frame = table(noun, ranks=8, rows=rows)
+        marked = draw(noun, frame, source="demo", synthetic=True)
+        plain = draw(noun, frame, source="demo")
+        assert "SYNTHETIC DATA" in marked.layout.title.subtitle.text
+        assert "synthetic" not in "".join(texts(plain)).lower()
+
+
+@figures
+def test_axes_that_carry_a_quantity_name_its_unit(noun, table):
+    figure = draw(noun, table(noun, ranks=8, rows=200))
+    titles = f"{figure.layout.xaxis.title.text} {figure.layout.yaxis.title.text}"
+    assert re.search(r"\[[^\]]+\]|launches waiting|rank that waits", titles), titles
+
+
+@figures
+def test_traces_are_told_apart_without_colour(noun, table):
+    figure = draw(noun, table(noun, ranks=8, rows=200))
+    looks = set()
+    for trace in figure.data:
+        look = trace.to_plotly_json()
+        marker = look.get("marker", {})
+        pattern = marker.get("pattern", look.get("fillpattern", {})).get("shape")
+        lightness = brightness(marker.get("color", look.get("fillcolor"))) > 0.4
+        dash = look.get("line", {}).get("dash")
+        looks.add((pattern, marker.get("symbol"), dash, lightness, look["type"]))
+    assert len(looks) == len(figure.data)
+
+
+@figures
+def test_a_wrong_table_is_refused(noun, table):
+    frame = table(noun, ranks=1, rows=1)
+    with pytest.raises(tables.TableError, match="is missing"):
+        draw(noun, frame.drop(columns=frame.columns[0]))
