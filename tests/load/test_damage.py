@@ -8,7 +8,7 @@ import pytest
 from tests.load.conftest import event
 from workbench import load
 from workbench.errors import LoadError
-from workbench.load import _json_events, _kineto_stream
+from workbench.load import _json_events, _kineto_stream, _read_ahead
 
 GOOD = json.dumps(event("good", 1))
 
@@ -51,7 +51,9 @@ def test_bytes_that_are_not_utf8_are_shown_and_counted(trace_file, engine):
     assert one("not UTF-8", found(trace, "repaired")) == 1
 
 
-@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "nan", "inf", "-nan", "-nan(ind)"])
+@pytest.mark.parametrize(
+    "value", ["NaN", "Infinity", "-Infinity", "nan", "inf", "-nan", "-nan(ind)"]
+)
 def test_numbers_that_json_does_not_know_do_not_stop_the_loader(trace_file, engine, value):
     text = GOOD[:-1] + f', "args": {{"bandwidth": {value}}}}}'
     trace = load.traces(trace_file(f"[{text}]"), engine=engine)
@@ -128,15 +130,21 @@ def test_broken_metadata_do_not_cost_the_events(tmp_path, engine):
     path.write_text(f'{{"traceName": "C:\\Users\\x", "traceEvents": [{GOOD}], "a": "D:\\Work"}}')
     trace = load.traces(path, engine=engine)
     assert len(trace.events) == 1
-    assert one("metadata before", {k: v for k, v in found(trace, "repaired").items() if "before" in k}) == 1
+    assert (
+        one("metadata before", {k: v for k, v in found(trace, "repaired").items() if "before" in k})
+        == 1
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (f"[{GOOD}, {named(chr(92).join(['C:', 'dir', '']))}, {GOOD}]", "a backslash before a quote"),
+        (
+            f"[{GOOD}, {named(chr(92).join(['C:', 'dir', '']))}, {GOOD}]",
+            "a backslash before a quote",
+        ),
         (f"[{GOOD}, 17, {GOOD}]", "expected an event or the end of the list, found b'17"),
-        (f"[{GOOD}, {{\"ph\": \"X\", \"name\" \"a\"}}, {GOOD}]", "Expecting"),
+        (f'[{GOOD}, {{"ph": "X", "name" "a"}}, {GOOD}]', "Expecting"),
     ],
 )
 def test_what_cannot_be_mended_is_one_error_with_file_and_byte(trace_file, engine, text, message):
@@ -155,8 +163,9 @@ def test_the_byte_that_is_named_is_the_one(trace_file, engine):
 
 
 def test_events_that_span_blocks_are_read_whole(trace_file, engine, monkeypatch):
-    monkeypatch.setattr(_kineto_stream, "BLOCK_BYTES", 1000)
-    monkeypatch.setattr(_kineto_stream, "HEADROOM_BYTES", 64)
+    monkeypatch.setattr(_read_ahead, "BLOCK_BYTES", 1000)
+    for module in (_read_ahead, _kineto_stream):
+        monkeypatch.setattr(module, "HEADROOM_BYTES", 64)
     rows = [event(f"n{i}" * (i % 50), i, 1, correlation=i) for i in range(500)]
     trace = load.traces(trace_file(rows, padding="x" * 3000), engine=engine)
     assert trace.events["correlation"].dropna().tolist() == list(range(1, 500))
@@ -165,7 +174,7 @@ def test_events_that_span_blocks_are_read_whole(trace_file, engine, monkeypatch)
 def test_an_event_that_never_ends_is_refused_with_its_place(tmp_path, engine, monkeypatch):
     monkeypatch.setattr(_json_events, "REPAIR_WINDOW", 2000)
     monkeypatch.setattr(_kineto_stream, "LARGEST_EVENT", 10_000)
-    monkeypatch.setattr(_kineto_stream, "BLOCK_BYTES", 4000)
+    monkeypatch.setattr(_read_ahead, "BLOCK_BYTES", 4000)
     path = tmp_path / "rank0.json"
     path.write_text(f'{{"traceEvents": [{GOOD}, {{"name": "' + "x" * 100_000)
     with pytest.raises(LoadError, match="does not end"):

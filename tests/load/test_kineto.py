@@ -24,7 +24,9 @@ def events(trace_file, engine):
 
 def finding(trace, text):
     """Return the count of the finding whose words hold ``text``."""
-    return int(trace.quality.loc[trace.quality["what"].str.contains(text, regex=False), "count"].sum())
+    return int(
+        trace.quality.loc[trace.quality["what"].str.contains(text, regex=False), "count"].sum()
+    )
 
 
 # --- time --------------------------------------------------------------------
@@ -48,7 +50,7 @@ def finding(trace, text):
     ],
 )
 def test_time_stamps_keep_every_nanosecond(events, written, ns):
-    text = f'[{{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": {written}, "dur": 0}}]'
+    text = f'[{{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "ts": {written}, "dur": 0}}]'
     assert events(text)["start_ns"].tolist() == [ns]
 
 
@@ -70,7 +72,9 @@ def test_base_time_is_not_added_to_stamps_that_are_epoch_already(trace_file, eng
 
 
 def test_a_trace_without_a_base_time_says_that_its_clock_is_its_own(trace_file, engine):
-    assert load.traces(trace_file([event("a", 5)]), engine=engine).ranks["clock"].tolist() == ["own"]
+    assert load.traces(trace_file([event("a", 5)]), engine=engine).ranks["clock"].tolist() == [
+        "own"
+    ]
 
 
 def test_events_come_sorted_by_start_longest_first_in_file_order_at_ties(events):
@@ -99,7 +103,9 @@ def test_rows_whose_times_cannot_be_used_are_left_out_and_counted(trace_file, en
     trace = load.traces(trace_file([event("kept", 2), row]), engine=engine)
     assert trace.events["name"].tolist() == ["kept"]
     assert finding(trace, what) == 1
-    assert not trace.quality[trace.quality["what"].str.contains(what)]["finding"].isin(HARMLESS).any()
+    assert (
+        not trace.quality[trace.quality["what"].str.contains(what)]["finding"].isin(HARMLESS).any()
+    )
 
 
 def test_a_complete_event_without_a_duration_is_kept_and_counted(trace_file, engine):
@@ -123,7 +129,10 @@ def test_begin_and_end_events_become_one_row_each(trace_file, engine):
         event("", 6, None, ph="E", tid=3),
     ]
     trace = load.traces(trace_file(rows, bare=True), engine=engine)
-    assert trace.events[["name", "dur_ns"]].values.tolist() == [["outer", 8000], ["inner", 2000]]
+    assert trace.events[["name", "dur_ns"]].to_numpy().tolist() == [
+        ["outer", 8000],
+        ["inner", 2000],
+    ]
     assert finding(trace, "begin events (phase B) without an end") == 1
     assert finding(trace, "end events (phase E) without a begin") == 1
 
@@ -161,7 +170,7 @@ def test_old_category_names_and_stream_threads_are_understood(events):
 
 def test_process_and_thread_may_be_texts_or_negative(events):
     table = events([event("a", 1, pid="Spans", tid=-7), event("b", 2, pid="", tid="GPU 0")])
-    assert table[["process", "thread"]].values.tolist() == [["Spans", "-7"], ["", "GPU 0"]]
+    assert table[["process", "thread"]].to_numpy().tolist() == [["Spans", "-7"], ["", "GPU 0"]]
 
 
 def test_annotations_and_synchronisations_on_a_stream_are_not_gpu_work(events):
@@ -174,7 +183,12 @@ def test_annotations_and_synchronisations_on_a_stream_are_not_gpu_work(events):
     ]  # fmt: skip
     table = events(rows)
     assert table["kind"].notna().tolist() == [False, False, False, True]
-    assert table["stream"].astype("object").where(table["stream"].notna(), None).tolist() == [7, 7, None, 0]
+    assert table["stream"].astype("object").where(table["stream"].notna(), None).tolist() == [
+        7,
+        7,
+        None,
+        0,
+    ]
     assert table["wait_stream"].dropna().tolist() == [20]
     assert table["wait_correlation"].dropna().tolist() == [1385]
 
@@ -205,7 +219,9 @@ def test_one_launch_may_start_many_kernels(events):
 
 
 def test_gpu_work_without_a_launch_is_kept_and_noted(trace_file, engine):
-    trace = load.traces(trace_file([event("k", 1, cat="kernel", stream=7, correlation=9)]), engine=engine)
+    trace = load.traces(
+        trace_file([event("k", 1, cat="kernel", stream=7, correlation=9)]), engine=engine
+    )
     assert trace.events["launch"].isna().all()
     assert finding(trace, "launch is not in the trace") == 1
 
@@ -219,7 +235,10 @@ def test_external_ids_join_where_gpu_rows_have_no_correlation(events):
 
 
 def test_gpu_rows_take_the_step_of_their_launch_and_the_last_step_stays(events):
-    steps = [event("ProfilerStep#1", 0, 100), event("ProfilerStep#2", 100, 50, cat="user_annotation")]
+    steps = [
+        event("ProfilerStep#1", 0, 100),
+        event("ProfilerStep#2", 100, 50, cat="user_annotation"),
+    ]
     work = launched(1, 95, gap=20) + launched(2, 140, gap=30) + [event("late", 500)]
     table = events(steps + work).set_index("name")
     assert table.loc["gemm", "step"].tolist() == [1, 2]
@@ -237,7 +256,11 @@ def test_collective_columns_come_from_the_arguments(events):
 
 
 def test_further_arguments_become_columns_when_asked_for(events):
-    rows = [event("a", 1, **{"Input Dims": [[4, 3], []], "n": 3}), event("b", 2, n=4.5), event("c", 3)]
+    rows = [
+        event("a", 1, **{"Input Dims": [[4, 3], []], "n": 3}),
+        event("b", 2, n=4.5),
+        event("c", 3),
+    ]
     table = events(rows, args=("Input Dims", "n", "absent"))
     assert table["Input Dims"].astype("object").tolist()[0] == "[[4,3],[]]"
     assert table["n"].tolist()[:2] == [3.0, 4.5]
@@ -260,12 +283,23 @@ def test_metadata_become_tables_wherever_they_stand(trace_file, engine):
         "backend": "nccl", "rank": 3, "world_size": 8,
         "pg_config": [{"pg_name": "0", "pg_desc": "default_pg", "pg_size": 8, "ranks": [0, 1, 3]}],
     }  # fmt: skip
-    device = {"id": 0, "name": "", "totalGlobalMem": 64, "computeMajor": 9, "computeMinor": 0, "numSms": 132}
+    device = {
+        "id": 0,
+        "name": "",
+        "totalGlobalMem": 64,
+        "computeMajor": 9,
+        "computeMinor": 0,
+        "numSms": 132,
+    }
     path = trace_file([event("a", 1)], distributedInfo=info, deviceProperties=[device])
     trace = load.traces(path, engine=engine)
-    assert trace.ranks[["rank", "rank_source", "world_size", "backend"]].values.tolist() == [[3, "trace", 8, "nccl"]]
+    assert trace.ranks[["rank", "rank_source", "world_size", "backend"]].to_numpy().tolist() == [
+        [3, "trace", 8, "nccl"]
+    ]
     assert trace.process_groups["members"].tolist() == ["0,1,3"]
-    assert trace.devices[["name", "capability", "processor_count"]].values.tolist() == [["", "9.0", 132]]
+    assert trace.devices[["name", "capability", "processor_count"]].to_numpy().tolist() == [
+        ["", "9.0", 132]
+    ]
 
 
 def test_a_key_named_like_the_event_list_inside_metadata_is_not_it(trace_file, engine):

@@ -7,8 +7,9 @@ import json
 import numpy as np
 import numpy.typing as npt
 
-from workbench.load import _scanner
+from workbench.load import _scanner, _scanner_texts
 from workbench.load._blocks import Block, Slots
+from workbench.load._scanner_tokens import PADDING, hash_bytes
 from workbench.load._status import STRINGS_FULL
 
 _FIRST_TEXTS = 1 << 14
@@ -37,30 +38,30 @@ class CompiledEngine:
         for at, name in enumerate(slots.names):
             raw = name.encode()
             padded = _padded(raw)
-            hashes[at] = _scanner.hash_bytes(padded, 0, len(raw))
+            hashes[at] = hash_bytes(padded, 0, len(raw))
             lengths[at] = len(raw)
         table = np.full(size, -1, np.int32)
-        _scanner.rehash(table, hashes, len(slots))
+        _scanner_texts.rehash(table, hashes, len(slots))
         return table, hashes, lengths, slots.types
 
     @property
     def rows(self) -> int:
         """Rows in the block."""
-        return int(self._state[_scanner.ROWS])
+        return int(self._state[_scanner_texts.ROWS])
 
     @rows.setter
     def rows(self, value: int) -> None:
-        self._state[_scanner.ROWS] = value
+        self._state[_scanner_texts.ROWS] = value
 
     @property
     def repaired_commas(self) -> int:
         """Commas between events that were missing, or stood before the closing bracket."""
-        return int(self._state[_scanner.REPAIRED_COMMAS])
+        return int(self._state[_scanner_texts.REPAIRED_COMMAS])
 
     @property
     def hint(self) -> int:
         """Where the odd event that stopped the scanner seems to end, or below 0."""
-        return int(self._state[_scanner.HINT])
+        return int(self._state[_scanner_texts.HINT])
 
     def scan(self, buf: npt.NDArray[np.uint8], pos: int, n: int) -> tuple[int, int]:
         """Read events from byte ``pos`` on until something stops the scanner."""
@@ -84,9 +85,11 @@ class CompiledEngine:
 
     def _intern(self, text: str, raw: bytes) -> int:
         padded = _padded(raw)
-        mixed = np.uint64(_scanner.hash_bytes(padded, 0, len(raw)))
+        mixed = np.uint64(hash_bytes(padded, 0, len(raw)))
         while True:
-            code = int(_scanner.intern(padded, 0, len(raw), mixed, self._strings(), self._state))
+            code = int(
+                _scanner_texts.intern(padded, 0, len(raw), mixed, self._strings(), self._state)
+            )
             if code >= 0:
                 self._odd_texts[text] = code
                 return code
@@ -94,8 +97,8 @@ class CompiledEngine:
 
     def all_texts(self) -> list[str]:
         """Return all texts in order of their numbers."""
-        count = int(self._state[_scanner.STRINGS])
-        raw = self._arena[: int(self._state[_scanner.ARENA])].tobytes()
+        count = int(self._state[_scanner_texts.STRINGS])
+        raw = self._arena[: int(self._state[_scanner_texts.ARENA])].tobytes()
         return [
             _unescape(raw[start : start + length])
             for start, length in zip(
@@ -108,19 +111,19 @@ class CompiledEngine:
 
     def _grow(self, at_least: int = 0) -> None:
         """Double the room for texts."""
-        count = int(self._state[_scanner.STRINGS])
+        count = int(self._state[_scanner_texts.STRINGS])
         self._offsets = np.concatenate([self._offsets, np.zeros_like(self._offsets)])
         self._lengths = np.concatenate([self._lengths, np.zeros_like(self._lengths)])
         self._hashes = np.concatenate([self._hashes, np.zeros_like(self._hashes)])
         more = np.zeros(len(self._arena) + at_least, np.uint8)
         self._arena = np.concatenate([self._arena, more])
         self._slots = np.full(2 * len(self._slots), -1, np.int32)
-        _scanner.rehash(self._slots, self._hashes, count)
+        _scanner_texts.rehash(self._slots, self._hashes, count)
 
 
 def _padded(raw: bytes) -> npt.NDArray[np.uint8]:
     # Writable, as the scanner's own input is: another type would be compiled again.
-    padded = np.zeros(len(raw) + _scanner.PADDING, np.uint8)
+    padded = np.zeros(len(raw) + PADDING, np.uint8)
     padded[: len(raw)] = np.frombuffer(raw, np.uint8)
     return padded
 

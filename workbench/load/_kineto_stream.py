@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import queue
-import re
-import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from workbench.errors import LoadError
 from workbench.load._blocks import Block, Columns, Slots
@@ -21,22 +15,17 @@ from workbench.load._json_events import (
     REPAIR_WINDOW,
     Damaged,
     Incomplete,
-    decoder,
     mend_object,
     read_event,
 )
+from workbench.load._kineto_head import event_list
+from workbench.load._read_ahead import HEADROOM_BYTES, PADDING_BYTES, ByteArray, read_ahead
 from workbench.load._status import ARRAY_END, BLOCK_FULL, NO_EVENT, ODD
 from workbench.load._stream import Stream
 
-BLOCK_BYTES = 8 << 20
-HEADROOM_BYTES = 1 << 18
-PADDING_BYTES = 64
 LARGEST_EVENT = 64 << 20
 LARGEST_METADATA = 256 << 20
-_ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BLANK = b" \t\r\n\x00"
-
-ByteArray = npt.NDArray[np.uint8]
 
 
 class Engine(Protocol):
@@ -124,7 +113,7 @@ class _Reader:
         self.offset = 0  # where in the input the window begins
 
     def run(self) -> RawTrace:
-        blocks = _read_ahead(self.stream)
+        blocks = read_ahead(self.stream)
         try:
             ended = self._array(blocks)
             rest = self._rest(blocks) if ended else b""
@@ -199,7 +188,7 @@ class _Reader:
         if head[start : start + 1] == b"[":
             self.bare_list = True
             return start + 1
-        match = _top_level_array(head, start)
+        match = event_list(head, start)
         if match is None and not final and len(head) < LARGEST_METADATA:
             return None
         if match is None:
@@ -350,88 +339,3 @@ class _Reader:
             "Mend the file there, or cut it before that byte to load what comes first"
         )
         raise LoadError(msg)
-
-
-def _top_level_array(head: bytes, start: int) -> tuple[int, int] | None:
-    """Find the key ``traceEvents`` of the outermost object: where it and its events begin."""
-    if head[start : start + 1] != b"{":
-        return None
-    text = head[start:].decode(errors="surrogateescape")
-    at = 1
-    try:
-        while True:
-            at = _skip(text, at)
-            if text[at : at + 1] == ",":
-                at = _skip(text, at + 1)
-            key_at = at
-            key, at = decoder.raw_decode(text, at)
-            at = _skip(text, at)
-            if text[at : at + 1] != ":":
-                break
-            at = _skip(text, at + 1)
-            if key == "traceEvents" and text[at : at + 1] == "[":
-                return start + _byte(text, key_at), start + _byte(text, at + 1)
-            _, at = decoder.raw_decode(text, at)
-    except (json.JSONDecodeError, RecursionError):
-        pass
-    # Metadata that JSON cannot read, or that is cut by the end of the window.
-    found = _ARRAY.search(head, start + _byte(text, at))
-    return (found.start(), found.end()) if found else None
-
-
-def _skip(text: str, at: int) -> int:
-    while at < len(text) and text[at] in " \t\r\n":
-        at += 1
-    return at
-
-
-def _byte(text: str, at: int) -> int:
-    return at if text.isascii() else len(text[:at].encode(errors="surrogateescape"))
-
-
-def _read_ahead(stream: Stream) -> Generator[ByteArray]:
-    """Read blocks in a second thread, so that unpacking and parsing overlap.
-
-    Each block has room in front for what is left of the one before, and padding behind.
-    """
-    ready: queue.Queue[ByteArray | BaseException | None] = queue.Queue(maxsize=2)
-    stop = threading.Event()
-    worker = threading.Thread(target=_read_blocks, args=(stream, ready, stop), daemon=True)
-    worker.start()
-    try:
-        while (item := ready.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-    finally:
-        stop.set()
-        while worker.is_alive():
-            with contextlib.suppress(queue.Empty):
-                ready.get(timeout=0.05)
-
-
-def _read_blocks(
-    stream: Stream, ready: queue.Queue[ByteArray | BaseException | None], stop: threading.Event
-) -> None:
-    """Put blocks into ``ready`` until the input ends, then None or the error that ended it."""
-    last: BaseException | None = None
-    filled = BLOCK_BYTES
-    try:
-        while filled == BLOCK_BYTES and not stop.is_set():
-            block = np.empty(HEADROOM_BYTES + BLOCK_BYTES + PADDING_BYTES, np.uint8)
-            filled = _fill(stream, block[HEADROOM_BYTES : HEADROOM_BYTES + BLOCK_BYTES])
-            end = HEADROOM_BYTES + filled
-            block[end : end + PADDING_BYTES] = 0
-            if filled:
-                ready.put(block[: end + PADDING_BYTES])
-    except BaseException as error:  # noqa: BLE001 - raised again in the reading thread
-        last = error
-    ready.put(last)
-
-
-def _fill(stream: Stream, block: ByteArray) -> int:
-    view = block.data
-    filled = 0
-    while filled < len(block) and (count := stream.readinto(view[filled:])):
-        filled += count
-    return filled

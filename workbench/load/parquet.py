@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from workbench import tables
 from workbench.errors import LoadError
+from workbench.kernel_kinds import KINDS
 from workbench.tables import Table, Trace
 
 VERSION = 1
@@ -119,7 +120,8 @@ def events_of(table: pa.Table) -> pd.DataFrame:
     for name, dtype in frame.dtypes.items():
         if isinstance(dtype, pd.CategoricalDtype) and not len(dtype.categories):
             # Arrow keeps no type for the categories of a column that has none.
-            frame[name] = frame[name].cat.set_categories(pd.Index([], dtype="str"))
+            known = KINDS if name == "kind" else ()
+            frame[name] = frame[name].cat.set_categories(pd.Index(known, dtype="str"))
     return frame
 
 

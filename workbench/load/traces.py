@@ -32,6 +32,7 @@ _GRAPHS = {"chakra": chakra.chakra, "execution trace": execution_trace.execution
 
 # Starting worker processes takes seconds; smaller sets are read sooner without.
 _PARALLEL_FROM_BYTES = 128 << 20
+_LONG_HEAD_BYTES = 4 << 20
 
 
 def traces(  # noqa: PLR0913 - the front door
@@ -149,6 +150,8 @@ def assemble(numbered: Sequence[Numbered], parts: Sequence[RankTables]) -> Trace
 def _format(source: Source) -> str:
     """Recognise the format of a source by its first bytes; '' if it is unknown."""
     head = source.head()
+    if kineto_format.EVENT_LIST.search(head):
+        return "kineto"
     for name, module in (
         ("parquet", parquet),
         ("chakra", chakra),
@@ -157,6 +160,10 @@ def _format(source: Source) -> str:
     ):
         if module.looks_like(head, source.label):
             return name
+    # Some profilers write long metadata before the events.
+    is_object = head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
+    if is_object and kineto_format.looks_like(source.head(_LONG_HEAD_BYTES), source.label):
+        return "kineto"
     return ""
 
 
