@@ -9,9 +9,8 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from workbench.plot._bars import full_name
 from workbench.plot._sampling import extremes
-from workbench.plot._text import safe, short
+from workbench.plot._text import label, safe, short
 from workbench.plot.style import distinct, left_margin
 
 _SYMBOLS = ("circle", "diamond-open", "square-open", "cross-thin-open")
@@ -44,6 +43,7 @@ def dots(
         What the axis shows, with its unit.
     """
     figure = go.Figure()
+    words = np.array([label(name, 120) for name in names], dtype=object)
     offsets = np.linspace(-0.24, 0.24, len(measures)) if len(measures) > 1 else [0.0]
     for position, (measure, values) in enumerate(measures.items()):
         drawn = np.flatnonzero(np.nan_to_num(values) > 0)
@@ -61,9 +61,7 @@ def dots(
                 "line": {"width": 1.5, "color": look["color"]},
                 "opacity": 0.8,
             },
-            hovertext=[
-                f"{full_name(names[int(rows[row])])}<br>{hover[row]}" for row in drawn.tolist()
-            ],
+            hovertext=[f"{words[rows[row]]}<br>{hover[row]}" for row in drawn.tolist()],
             hovertemplate="%{hovertext}<br>" + measure + ": %{x:,.3~g}<extra></extra>",
         )
     ticks = [short(name) for name in names]

@@ -7,12 +7,14 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._bars import stacked
+from workbench.plot._dots import log_ticks
 from workbench.plot._sampling import extremes
 from workbench.plot._text import digits, duration, label, percent, plural, size
 from workbench.plot.style import COLOURS, distinct, finish, nothing
 from workbench.tables import BLAME, COLLECTIVE_WAITS, COLLECTIVES
 
-_SYMBOLS = {"high": "circle", "medium": "diamond", "low": "x", "none": "x"}
+_SHAPES = ("circle", "diamond", "square", "triangle-up", "star", "hexagon", "triangle-down")
+_FILLS = {"high": "", "medium": "-open"}  # anything less is open with a dot
 _MOST_ROWS, _MOST_COLUMNS, _MOST_NUMBERED = 12, 400, 16
 _OTHERS = "others"
 
@@ -51,19 +53,15 @@ def collectives(
         )
     figure = go.Figure()
     operations = drawn["operation"].value_counts()
-    colours = {
-        name: distinct(at)["color"] for at, name in enumerate(operations[operations > 0].index)
-    }
+    places = {name: at for at, name in enumerate(operations[operations > 0].index)}
     for (operation, confidence), mine in drawn.groupby(["operation", "confidence"], observed=True):
-        _add_bandwidth(
-            figure,
-            mine,
-            name=f"{label(operation, 30)} ({label(confidence, 10)})",
-            color=colours[operation],
-            symbol=_SYMBOLS.get(str(confidence), "x"),
-        )
-    figure.update_xaxes(title="size [bytes], logarithmic", type="log", tickformat="~s")
-    figure.update_yaxes(title="bus bandwidth [GB/s], logarithmic", type="log")
+        name = f"{label(operation, 30)} ({label(confidence, 10)})"
+        _add_bandwidth(figure, mine, name=name, position=places[operation])
+    sizes = log_ticks(drawn["size_bytes"].to_numpy())
+    sizes["ticktext"] = [size(tick) for tick in sizes["tickvals"]]
+    figure.update_xaxes(title="size [bytes], logarithmic", type="log", **sizes)
+    speeds = log_ticks(drawn["bus_gb_per_s"].to_numpy())
+    figure.update_yaxes(title="bus bandwidth [GB/s], logarithmic", type="log", **speeds)
     figure.update_layout(hovermode="closest")
     best = drawn.sort_values("bus_gb_per_s").iloc[-1]
     claim = (
@@ -159,18 +157,22 @@ def blame(blame: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> 
     return finish(figure, claim=claim, source=source, synthetic=synthetic)
 
 
-def _add_bandwidth(
-    figure: go.Figure, drawn: pd.DataFrame, *, name: str, color: str, symbol: str
-) -> None:
+def _add_bandwidth(figure: go.Figure, drawn: pd.DataFrame, *, name: str, position: int) -> None:
     """Add the dots of one operation and confidence."""
     drawn = drawn.sort_values("size_bytes", kind="stable")
     drawn = drawn.iloc[extremes(drawn["bus_gb_per_s"].to_numpy())]
+    confidence = str(drawn["confidence"].iloc[0])
     figure.add_scatter(
         x=drawn["size_bytes"].to_numpy(),
         y=drawn["bus_gb_per_s"].to_numpy(),
         name=name,
         mode="markers",
-        marker={"color": color, "symbol": symbol, "size": 8, "opacity": 0.75},
+        marker={
+            "color": distinct(position)["color"],
+            "symbol": _SHAPES[position % len(_SHAPES)] + _FILLS.get(confidence, "-open-dot"),
+            "size": 9,
+            "opacity": 0.75,
+        },
         hovertext=[
             f"collective {number} in group {label(group, 80)}<br>{size(moved)} in {duration(ns)}"
             for number, group, moved, ns in zip(

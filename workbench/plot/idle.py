@@ -110,4 +110,7 @@ def _main_detail(drawn: pd.DataFrame, parts: dict[str, np.ndarray]) -> str:
     if details.empty or not details.max():
         return ""
     share = percent(details.max() / float(parts[worst].sum()))
-    return f"{share} of {worst}: {label(details.idxmax(), 70)}"
+    detail = f"{label(details.idxmax(), 70)} ({share})"
+    if worst == "host late":
+        return f"what the launching thread did meanwhile, mostly: {detail}"
+    return f"{worst}, mostly: {detail}"
