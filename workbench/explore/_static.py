@@ -72,7 +72,7 @@ def static_html(explorer: Explorer, *, svg: str | None = None, limit: int = 200)
     still = f"<figure>{_picture(svg, explorer)}<figcaption>{line}</figcaption></figure>"
     return (
         '<div class="wb-explorer">'
-        f'<form hidden aria-label="Controls of the figure">{"".join(controls)}</form>'
+        f"<form hidden>{''.join(controls)}</form>"
         '<p class="wb-explorer-message" role="status"></p>'
         f'<div class="wb-explorer-figure">{still}</div>'
         f'<script type="application/json">{_harmless(states)}</script>'

@@ -93,9 +93,8 @@ def _names(diff: pd.DataFrame) -> list[str]:
     """Name each row by what was compared: a name, a step or only a category."""
     names = []
     for row in diff.to_dict("records"):
-        words = (
-            [] if row["category"] == "kernel" and not pd.isna(row["name"]) else [row["category"]]
-        )
+        is_plain = row["category"] in GPU_WORK and not pd.isna(row["name"])
+        words = [] if is_plain else [row["category"]]
         if not pd.isna(row["step"]):
             words.insert(0, f"step {row['step']}")
         if not pd.isna(row["name"]):

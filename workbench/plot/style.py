@@ -125,7 +125,7 @@ def ink(background: str) -> str:
 
 def left_margin(labels: Iterable[str]) -> int:
     """Return the pixels that the longest of some tick labels needs left of the axis."""
-    return min(24 + round(6.6 * max(map(len, labels), default=0)), 330)
+    return min(26 + round(6.8 * max(map(len, labels), default=0)), 330)
 
 
 def nothing(reason: str, *, claim: str, source: str = "", synthetic: bool = False) -> go.Figure:

@@ -1,0 +1,21 @@
+"""A real multi-rank trace, and explorers driven like a user would."""
+
+import pytest
+
+from workbench import load
+
+
+@pytest.fixture(scope="session")
+def dlrm_trace(dlrm):
+    return load.traces(dlrm, progress=False)
+
+
+@pytest.fixture(scope="session")
+def title():
+    """Read the title on the screen of an explorer."""
+
+    def read(explorer):
+        data = explorer.out.outputs[0]["data"]["application/vnd.plotly.v1+json"]
+        return data["layout"]["title"]["text"].replace("<br>", " ")
+
+    return read

@@ -1,0 +1,76 @@
+"""The explorers: move a control, read the screen."""
+
+import pytest
+
+from workbench import explore
+from workbench.tables import EVENTS, Trace
+
+NOUNS = ("collective_waits", "kernels", "time_breakdown", "timeline")
+
+
+@pytest.fixture(scope="module")
+def empty_trace(dlrm_trace):
+    frames = {name: getattr(dlrm_trace, name).iloc[:0] for name in Trace.__dataclass_fields__}
+    return Trace(**frames | {"events": EVENTS.empty()})
+
+
+@pytest.mark.parametrize("noun", NOUNS)
+def test_starts_without_a_complaint(noun, dlrm_trace, title):
+    explorer = getattr(explore, noun)(dlrm_trace, source="DLRM", synthetic=True)
+    assert explorer.message.value == ""
+    assert title(explorer)
+    assert "DLRM" in str(explorer.figure().layout.annotations)
+    assert "SYNTHETIC DATA" in explorer.figure().layout.title.subtitle.text
+
+
+@pytest.mark.parametrize("noun", NOUNS)
+def test_a_trace_without_events_is_explained_not_raised(noun, empty_trace, title):
+    explorer = getattr(explore, noun)(empty_trace)
+    assert explorer.message.value or title(explorer).startswith("No ")
+
+
+@pytest.mark.parametrize("noun", NOUNS)
+def test_every_control_has_a_label_and_answers_on_release(noun, dlrm_trace):
+    for control in getattr(explore, noun)(dlrm_trace).controls.values():
+        assert control.description
+        assert getattr(control, "continuous_update", False) is False
+
+
+def test_time_breakdown_can_look_at_one_rank(dlrm_trace, title):
+    explorer = explore.time_breakdown(dlrm_trace)
+    assert len(explorer.figure().layout.xaxis.ticktext) == 8
+    explorer.controls["rank"].value = 7
+    assert list(explorer.figure().layout.xaxis.ticktext) == ["7"]
+    assert title(explorer) == "GPUs compute 9.7 % of the time; the largest loss is idle, 76 %"
+    explorer.controls["by"].value = "step"
+    assert explorer.figure().layout.xaxis.title.text == "step of rank 7"
+
+
+def test_kernels_can_show_more_names_of_one_kind(dlrm_trace, title):
+    explorer = explore.kernels(dlrm_trace)
+    few = sum(len(trace.hovertext) for trace in explorer.figure().data)
+    explorer.controls["top"].value = 24
+    assert sum(len(trace.hovertext) for trace in explorer.figure().data) == few + 12
+    explorer.controls["kind"].value = "communication"
+    assert [trace.name for trace in explorer.figure().data] == ["communication"]
+    assert title(explorer).startswith("ncclKernel_SendRecv")
+
+
+@pytest.mark.oracle
+def test_collective_waits_names_rank_7_in_both_views(dlrm_trace, title):
+    explorer = explore.collective_waits(dlrm_trace)
+    assert title(explorer).startswith("Rank 7 enters last in 5 of 8 collectives")
+    explorer.controls["view"].value = "blame"
+    assert title(explorer) == "Rank 7 makes the others wait 35.6 ms, 76 % of all waiting"
+
+
+def test_timeline_can_look_closer(dlrm_trace, title):
+    explorer = explore.timeline(dlrm_trace)
+    whole = explorer.figure().layout.xaxis.range
+    explorer.controls["rank"].value = 3
+    window = explorer.controls["window"]
+    window.index = (50, 60)
+    near = explorer.figure().layout.xaxis.range
+    assert whole[0] <= near[0] < near[1] <= whole[1]
+    assert near[1] - near[0] < 0.1 * (whole[1] - whole[0])
+    assert title(explorer).startswith("1 rank: the longest GPU work, ")

@@ -1,0 +1,91 @@
+"""Every explorer is wired the same way; it works without a kernel and never breaks a notebook."""
+
+import ipywidgets as widgets
+import plotly.graph_objects as go
+import pytest
+
+from workbench.errors import WorkbenchError
+from workbench.explore import Explorer
+from workbench.explore._panel import PLOTLY_MIME
+
+
+def picture(*, freq, kind, is_dark=False):
+    if freq == 5:
+        msg = "no <b>five</b> today"
+        raise WorkbenchError(msg)
+    shade = "dark" if is_dark else "light"
+    return go.Figure(layout_title_text=f"{kind} at {freq}, {shade}")
+
+
+@pytest.fixture
+def explorer():
+    return Explorer(
+        picture,
+        freq=widgets.IntSlider(2, 1, 6, description="frequency"),
+        kind=widgets.Dropdown(
+            options=[("solid line", "line"), ("dots", "dots")], description="kind"
+        ),
+        is_dark=widgets.Checkbox(description="dark"),
+    )
+
+
+def test_starts_with_the_figure_of_its_first_values(explorer, title):
+    assert title(explorer) == "line at 2, light"
+    assert explorer.message.value == ""
+
+
+def test_moving_any_control_redraws(explorer, title):
+    explorer.controls["freq"].value = 4
+    assert title(explorer) == "line at 4, light"
+    explorer.controls["kind"].value = "dots"
+    explorer.controls["is_dark"].value = True
+    assert title(explorer) == "dots at 4, dark"
+
+
+def test_the_screen_holds_exactly_one_figure(explorer):
+    explorer.controls["freq"].value = 4
+    (output,) = explorer.out.outputs
+    assert set(output["data"]) == {PLOTLY_MIME, "text/plain"}
+    assert explorer.figure().layout.title.text == "line at 4, light"
+
+
+def test_an_impossible_choice_is_explained_above_the_last_good_figure(explorer, title):
+    explorer.controls["freq"].value = 4
+    explorer.controls["freq"].value = 5
+    assert explorer.message.value == "<b>Not possible:</b> no &lt;b&gt;five&lt;/b&gt; today"
+    assert title(explorer) == "line at 4, light"
+    explorer.controls["freq"].value = 6
+    assert explorer.message.value == ""
+    assert title(explorer) == "line at 6, light"
+
+
+def test_an_impossible_start_is_explained_too(title):
+    explorer = Explorer(picture, freq=widgets.IntSlider(5), kind=widgets.Text("line"))
+    assert "five" in explorer.message.value
+    assert title(explorer) == "These values cannot be shown together"
+
+
+def test_a_mistake_in_the_code_is_not_hidden():
+    def broken(**_):
+        msg = "oops"
+        raise KeyError(msg)
+
+    with pytest.raises(KeyError):
+        Explorer(broken, freq=widgets.IntSlider())
+
+
+def test_the_bundle_says_the_state_in_words(explorer):
+    explorer.controls["is_dark"].value = True
+    bundle = explorer._repr_mimebundle_()
+    assert bundle["text/plain"] == (
+        "Snapshot at frequency = 2, kind = solid line, dark = on. "
+        "Run the notebook to move the controls."
+    )
+    assert "application/vnd.jupyter.widget-view+json" in bundle
+    assert not {"text/html", "image/svg+xml"} & set(bundle)
+
+
+def test_all_parts_are_children_so_that_publishing_finds_the_figure(explorer):
+    row, message, out = explorer.children
+    assert list(row.children) == list(explorer.controls.values())
+    assert (message, out) == (explorer.message, explorer.out)
