@@ -123,6 +123,9 @@ def rank_tables(
         if argument not in frame:
             frame[argument] = _extra(raw, argument, timed, texts)
     findings.add("read", "events", rows)
+    findings.add(
+        "noted", "the trace says that it is synthetic", int(bool(raw.metadata.get("synthetic")))
+    )
     return RankTables(label, frame, steps, findings.frame(), raw.metadata, timed.clock)
 
 
