@@ -11,6 +11,7 @@ from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import pass_context
 from nbconvert.exporters import HTMLExporter
@@ -24,7 +25,7 @@ from workbench.share.svg import svg_of
 TEMPLATES = Path(str(files("workbench.share") / "templates"))
 _ASSETS = TEMPLATES / "wbreport"
 _ASSETS_MARK, _CONTENTS_MARK = "<!--workbench:assets-->", "<!--workbench:contents-->"
-_HEADING = re.compile(r'<h2 id="([^"]*)"[^>]*>(.*?)</h2>', re.DOTALL)
+_HEADING = re.compile(r"<h([23])>(.*?)</h\1>", re.DOTALL)
 _NOTEBOOK_LINK = re.compile(r'(<a [^>]*href="(?![a-z]+:)[^"#]*?)\.ipynb(?=["#])')
 _ANSWER = re.compile(r"^\*\*Answer\.?\*\*.*?(?:\n\s*\n|\Z)", re.DOTALL | re.MULTILINE)
 _H1 = re.compile(r"^#\s+(.+)$", re.MULTILINE)
@@ -113,7 +114,7 @@ class ReportExporter(HTMLExporter):
             _drop_answer(nb, resources["wb"]["opening_cell"])
         allowed = self._reduce(nb)
         resources["wb"]["policy"] = self.policy(allowed)
-        self._headings: list[tuple[str, str]] = []
+        self._headings: list[tuple[str, str, str]] = []
         page, resources = super().from_notebook_node(nb, resources, **options)
         return self._completed(page), resources
 
@@ -128,19 +129,20 @@ class ReportExporter(HTMLExporter):
         Returns
         -------
         dict
-            ``title``, ``question``, ``findings``, ``data``, ``synthetic`` and the
-            links of the site, as the templates read them.
+            ``title``, ``findings``, ``data`` (names), ``badge`` and the links of the
+            site, as the templates read them.
         """
         shown = list(_snapshot.figures(nb))
-        sources = dict.fromkeys(filter(None, map(_figures.source_of, shown)))
-        contents = [output.data for output in _snapshot.outputs(nb)]
+        synthetic = any(_figures.is_synthetic(output.data) for output in _snapshot.outputs(nb))
+        sources = [self.site.data] if self.site.data else _figures.sources_of(shown)
+        named = [f"{source} (synthetic)" if synthetic else source for source in sources]
         opening = next((n for n, c in enumerate(nb.cells) if c.cell_type == "markdown"), 0)
         return {
             **self.site_facts(),
             "title": title_of_notebook(nb),
             "findings": list(dict.fromkeys(map(title_of, shown))),
-            "data": self.site.data or ", ".join(sources),
-            "synthetic": any(map(_figures.is_synthetic, contents)),
+            "data": named,
+            "badge": "Synthetic data" if synthetic else "",
             "opening_cell": opening,
             "foreign_text": self.site.is_foreign,
         }
@@ -162,8 +164,7 @@ class ReportExporter(HTMLExporter):
     @pass_context
     def markdown2html(self, context: Any, source: str) -> str:
         """Render Markdown, noting headings and turning links to notebooks into links to pages."""
-        rendered: str = super().markdown2html(context, source)
-        self._headings += [(name, plain_text(text)) for name, text in _HEADING.findall(rendered)]
+        rendered: str = _HEADING.sub(self._named, super().markdown2html(context, source))
         return _NOTEBOOK_LINK.sub(r"\1.html", rendered) if self.site.pages else rendered
 
     def policy(self, allowed: set[str]) -> str:
@@ -214,7 +215,7 @@ class ReportExporter(HTMLExporter):
             One per notebook: ``href``, ``title``, ``question``, ``findings``,
             ``problems`` and ``svg`` (base64) as the template reads them.
         facts
-            ``data`` and ``synthetic`` of the whole site.
+            ``data`` and ``badge`` of the whole site.
 
         Returns
         -------
@@ -231,6 +232,15 @@ class ReportExporter(HTMLExporter):
     def _scripts(self) -> tuple[str, str]:
         library = _plotlyjs.path().read_text(encoding="utf-8")
         return library, (_ASSETS / "page.js").read_text(encoding="utf-8")
+
+    def _named(self, heading: re.Match[str]) -> str:
+        """Give a heading the id that Jupyter gives it, and note it for the list of contents."""
+        level, text = heading[1], plain_text(heading[2])
+        name = text.replace(" ", "-")
+        if any(name == other for _, other, _ in self._headings):
+            name = f"{name}-{len(self._headings)}"
+        self._headings.append((level, name, text))
+        return f'<h{level} id="{html.escape(name)}">{heading[2]}</h{level}>'
 
     def _reduce(self, nb: Any) -> set[str]:
         _join_silent(nb)
@@ -249,11 +259,12 @@ class ReportExporter(HTMLExporter):
 
     def _contents(self) -> str:
         """List the findings of a page, in the order of its headings."""
-        if len(self._headings) < 3:
+        headings = [(name, text) for level, name, text in self._headings if level == "2"]
+        if len(headings) < 3:
             return ""
         items = "".join(
-            f'<li><a href="#{html.escape(name)}">{html.escape(text)}</a></li>'
-            for name, text in self._headings
+            f'<li><a href="#{html.escape(quote(name))}">{html.escape(text)}</a></li>'
+            for name, text in headings
         )
         return (
             '<nav class="wb-contents" aria-labelledby="wb-contents"><h2 id="wb-contents">'

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import html
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from workbench.share.bundle import (
@@ -19,6 +20,7 @@ from workbench.share.bundle import (
 )
 
 _SCRIPT = re.compile(r"<script\b([^>]*)>(.*?)</script\s*>", re.DOTALL | re.IGNORECASE)
+_FORM_NAME = re.compile(r'(<form\b[^>]* aria-label=")[^"]*(")')
 _EMPTY_HEADER = re.compile(r"<th(\s[^>]*)?>\s*</th>")
 
 
@@ -44,7 +46,8 @@ def to_html(output: Any, number: int, *, live: bool) -> set[str]:
         output["data"] = {"text/html": _figure(data, number, live=live)}
     elif live and EXPLORER_MIME in data:
         states = str(data[EXPLORER_MIME])
-        output["data"] = {"text/html": _explorer(states, data.get("text/html", ""))}
+        still = data.get("text/html", "")
+        output["data"] = {"text/html": _explorer(states, still, number)}
         return {
             sha256_of(code) for attributes, code in _SCRIPT.findall(states) if _runs(attributes)
         }
@@ -67,9 +70,10 @@ def is_synthetic(content: Any) -> bool:
     return "synthetic data" in str(content).lower()
 
 
-def source_of(figure: dict[str, Any]) -> str:
-    """Say where the data of a figure comes from, as the figure itself says; may be empty."""
-    return str(_meta(figure).get("source") or "")
+def sources_of(figures: Iterable[dict[str, Any]]) -> list[str]:
+    """List where the data of figures comes from, as the figures themselves say."""
+    named = (str(_meta(figure).get("source") or "") for figure in figures)
+    return list(dict.fromkeys(filter(None, named)))
 
 
 def _meta(figure: dict[str, Any]) -> dict[str, Any]:
@@ -91,8 +95,10 @@ def _figure(data: dict[str, Any], number: int, *, live: bool) -> str:
     return f'<div class="wb-figure" id="{name}">{still}{plot}{json_block(drawn)}</div>'
 
 
-def _explorer(states: str, still: str) -> str:
+def _explorer(states: str, still: str, number: int) -> str:
     """Put the live explorer beside its picture; the page shows one of the two."""
+    # Forms are landmarks, and landmarks of one page need names of their own.
+    states = _FORM_NAME.sub(rf"\1Controls of explorer {number}\2", states, count=1)
     return (
         '<div class="wb-explorer-block">'
         f'<div class="wb-still">{_without_scripts(still)}</div>'

@@ -207,8 +207,8 @@ def _write(pages: list[_Page], folder: Path, *, data: str, mode: str) -> None:
         cards.append(_card(page, link, resources["wb"]["findings"]))
     exporter.site = replace(site, href=overview.href)
     whole = {
-        "data": data or ", ".join(dict.fromkeys(fact["data"] for fact in facts if fact["data"])),
-        "synthetic": any(fact["synthetic"] for fact in facts),
+        "data": list(dict.fromkeys(name for fact in facts for name in fact["data"])),
+        "badge": _common_badge([fact["badge"] for fact in facts]),
     }
     (folder / "index.html").write_text(exporter.overview(_TITLE, cards, whole), encoding="utf-8")
     exporter.write_assets(folder)
@@ -227,6 +227,13 @@ def _card(page: _Page, link: Link, findings: list[str]) -> dict[str, Any]:
         "problems": page.problems,
         "svg": base64.b64encode(svg.encode()).decode() if svg else "",
     }
+
+
+def _common_badge(badges: list[str]) -> str:
+    """Give the badge of the overview: that of all pages, or a word that some have it."""
+    if all(badges) or not any(badges):
+        return badges[0]
+    return "Partly synthetic data"
 
 
 def _label(path: Path) -> str:

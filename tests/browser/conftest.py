@@ -1,0 +1,82 @@
+"""A real browser that reaches nothing outside this machine, and real notebooks to show it."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, sync_playwright
+
+from workbench import share
+from workbench.share.svg import find_chrome, why_no_pictures
+
+NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
+_FLAGS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+)
+_LOCAL = ("file:", "data:", "blob:", "about:", "http://127.0.0.1:", "ws://127.0.0.1:")
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Start Chromium; under continuous integration its absence is a failure."""
+    if reason := why_no_pictures():
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=find_chrome(), args=_FLAGS.split())
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def opened(browser):
+    """Give a context manager that opens a page and fails on whatever a reader would suffer from.
+
+    That is: a request to another machine, an error in a script, a dialog.
+    """
+
+    @contextmanager
+    def open_page(address: str, *, scripts: bool = True, policy: bool = True) -> Iterator[Page]:
+        context = browser.new_context(
+            viewport={"width": 1280, "height": 900}, java_script_enabled=scripts
+        )
+        outside, troubles = [], []
+
+        def watch(route):
+            if route.request.url.startswith(_LOCAL):
+                route.continue_()
+            else:
+                outside.append(route.request.url)
+                route.abort()
+
+        context.route("**/*", watch)
+        page = context.new_page()
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("dialog", lambda dialog: (troubles.append(dialog.message), dialog.dismiss()))
+        page.goto(address)
+        yield page
+        context.close()
+        assert troubles == []
+        if policy:
+            assert outside == []
+
+    return open_page
+
+
+@pytest.fixture(scope="session")
+def notebooks():
+    """Give the notebooks of the product."""
+    found = sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))
+    assert found, f"no notebooks in {NOTEBOOKS}"
+    return found
+
+
+@pytest.fixture(scope="session")
+def site(notebooks, tmp_path_factory, browser):
+    """Write the report of all notebooks, on the best data at hand."""
+    out = tmp_path_factory.mktemp("report") / "site"
+    return share.report(notebooks, out=out, progress=False).parent

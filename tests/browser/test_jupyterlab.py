@@ -1,0 +1,135 @@
+"""A notebook in a real JupyterLab: opened, run, a control moved, the figure seen to change."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+START_S, RUN_S, CHANGE_S = 90, 180, 30
+KERNEL_IS_READY = "text=/Python 3 .*\\| Idle/"
+PROMPTS = "all => all.map(prompt => prompt.textContent)"
+CONTROLS = (
+    ".jp-OutputArea-output select, .jp-OutputArea-output .noUi-handle, "
+    ".jp-OutputArea-output .widget-toggle-buttons button:not(.mod-active)"
+)
+
+
+@pytest.fixture
+def lab(tmp_path, notebooks):
+    """Start JupyterLab on a copy of the notebooks, with no settings of the user."""
+    root = tmp_path / "notebooks"
+    root.mkdir()
+    for path in notebooks:
+        shutil.copy(path, root)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    folders = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
+    command = [
+        *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"),
+        *("--ip=127.0.0.1", f"--port={port}", f"--ServerApp.root_dir={root}"),
+        *("--IdentityProvider.token=", "--ServerApp.password="),
+        *("--ServerApp.disable_check_xsrf=True", "--LabApp.news_url=None"),
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+    ]
+    log = tmp_path / "lab.log"
+    with log.open("w") as file:
+        server = subprocess.Popen(
+            command,
+            env={**os.environ, **{name: str(tmp_path / name.lower()) for name in folders}},
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        )
+    address = f"http://127.0.0.1:{port}"
+    try:
+        wait_until(lambda: answers(address, server, log), START_S, "JupyterLab did not start")
+        yield address
+        end_kernels(address)
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def answers(address, server, log):
+    assert server.poll() is None, log.read_text()
+    try:
+        with urllib.request.urlopen(f"{address}/api/status", timeout=5) as answer:
+            return answer.status == 200
+    except (urllib.error.URLError, ConnectionError, TimeoutError):
+        return False
+
+
+def end_kernels(address):
+    with urllib.request.urlopen(f"{address}/api/sessions", timeout=10) as answer:
+        sessions = json.load(answer)
+    for session in sessions:
+        place = f"{address}/api/sessions/{session['id']}"
+        urllib.request.urlopen(urllib.request.Request(place, method="DELETE"), timeout=30).close()
+
+
+def wait_until(is_true, limit_s, otherwise):
+    deadline = time.monotonic() + limit_s
+    while not is_true():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.3)
+
+
+def run_all(page):
+    page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=START_S * 1000)
+    # Run before the kernel is there, and JupyterLab asks which one to use.
+    page.wait_for_selector(KERNEL_IS_READY, timeout=START_S * 1000)
+    page.click(".lm-MenuBar-item:has-text('Run')")
+    page.click(".lm-Menu-item:has-text('Run All Cells') >> nth=0")
+    # The copy is a published one and has numbers already: wait for the kernel to begin.
+    prompts = page.locator(".jp-Notebook .jp-CodeCell .jp-InputPrompt")
+    wait_until(lambda: "*" in "".join(prompts.evaluate_all(PROMPTS)), START_S, "no cell runs")
+    wait_until(lambda: "*" not in "".join(prompts.evaluate_all(PROMPTS)), RUN_S, "the cells run on")
+
+
+def move(page, control):
+    """Set a control to its next value, as a hand would."""
+    kind = control.evaluate("control => control.tagName")
+    if kind == "SELECT":
+        options = control.locator("option").count()
+        now = control.evaluate("control => control.selectedIndex")
+        control.select_option(index=(now + 1) % options)
+    elif kind == "BUTTON":
+        control.click()
+    else:
+        control.focus()
+        page.keyboard.press("ArrowRight")
+
+
+def changes(titles, before):
+    deadline = time.monotonic() + CHANGE_S
+    while time.monotonic() < deadline:
+        now = titles.all_text_contents()
+        if now and now != before:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_moving_a_control_changes_the_figure(lab, opened):
+    with opened(f"{lab}/lab/tree/01_traces.ipynb?reset", policy=False) as page:
+        run_all(page)
+        assert page.locator(".jp-RenderedText[data-mime-type*='error']").count() == 0
+        cell = page.locator(".jp-CodeCell").filter(has=page.locator(CONTROLS)).first
+        cell.scroll_into_view_if_needed()
+        titles = cell.locator(".js-plotly-plot .gtitle")
+        titles.first.wait_for(state="attached", timeout=CHANGE_S * 1000)
+        before = titles.all_text_contents()
+        for control in cell.locator(CONTROLS).all():
+            move(page, control)
+            if changes(titles, before):
+                break
+        assert titles.all_text_contents() != before

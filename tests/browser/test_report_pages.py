@@ -1,0 +1,177 @@
+"""The report as its reader meets it: from a folder, with the network cut off."""
+
+import nbformat
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from workbench import share
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+READY = "document.documentElement.classList.contains('wb-ready')"
+HOSTILE = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
+MOVE = """(control) => {
+    const last = control.tagName === "SELECT" ? control.options.length - 1 : Number(control.max);
+    control.value = Number(control.value) < last ? Number(control.value) + 1 : 0;
+    control.dispatchEvent(new Event("input", {bubbles: true}));
+}"""
+
+
+def pages_of(site):
+    return sorted(page.name for page in site.glob("*.html"))
+
+
+def wait_for_figures(page):
+    if page.url.endswith("index.html"):
+        return
+    page.wait_for_function(READY, timeout=60_000)
+    for states in page.query_selector_all(".wb-states .wb-explorer-figure"):
+        states.wait_for_selector(".gtitle", timeout=60_000, state="attached")
+
+
+def test_every_figure_of_every_page_is_drawn_without_a_network(site, opened):
+    drawn = 0
+    for name in pages_of(site):
+        with opened((site / name).as_uri()) as page:
+            wait_for_figures(page)
+            figures = page.locator(".wb-figure")
+            plots = page.locator(".wb-figure.wb-drawn .wb-plot")
+            assert plots.count() == figures.count()
+            assert page.locator(".wb-figure:not(.wb-drawn)").count() == 0
+            titles = page.locator(".wb-figure .gtitle").all_text_contents()
+            assert len(titles) == figures.count()
+            assert all(titles)
+            # A live figure hides its picture, and is as wide as the text allows.
+            for figure in figures.all():
+                assert not figure.locator("> img").is_visible()
+                assert figure.locator(".wb-plot").bounding_box()["width"] > 600
+            drawn += figures.count()
+    assert drawn > 0
+
+
+def test_the_figures_answer_to_the_mouse(site, opened):
+    with opened((site / "01_traces.html").as_uri()) as page:
+        wait_for_figures(page)
+        plot = page.locator(".wb-figure .wb-plot").first
+        plot.scroll_into_view_if_needed()
+        area = plot.locator(".nsewdrag").first.bounding_box()
+        ticks = plot.locator(".xtick, .ytick").all_text_contents()
+        page.mouse.move(area["x"] + area["width"] * 0.3, area["y"] + area["height"] * 0.3)
+        page.mouse.down()
+        page.mouse.move(area["x"] + area["width"] * 0.6, area["y"] + area["height"] * 0.6, steps=5)
+        page.mouse.up()
+        page.wait_for_function(
+            "([plot, before]) => [...plot.querySelectorAll('.xtick, .ytick')]"
+            ".map(tick => tick.textContent).join() !== before",
+            arg=[plot.element_handle(), ",".join(ticks)],
+            timeout=10_000,
+        )
+
+
+def test_an_explorer_works_without_a_kernel(site, opened):
+    with opened((site / "01_traces.html").as_uri()) as page:
+        wait_for_figures(page)
+        explorers = page.locator(".wb-states .wb-explorer")
+        assert explorers.count() > 0
+        explorer = explorers.first
+        before = explorer.locator(".gtitle").text_content()
+        for control in explorer.locator("[data-wb]").all():
+            control.evaluate(MOVE)
+            if explorer.locator(".gtitle").text_content() != before:
+                break
+        assert explorer.locator(".gtitle").text_content() != before
+        assert not page.locator(".wb-explorer-block > .wb-still").first.is_visible()
+
+
+def test_without_scripts_every_figure_is_a_picture(site, opened):
+    for name in pages_of(site):
+        with opened((site / name).as_uri(), scripts=False) as page:
+            for figure in page.locator(".wb-figure, .wb-still").all():
+                picture = figure.locator("img").first
+                assert picture.is_visible()
+                assert picture.bounding_box()["width"] > 300
+                assert picture.get_attribute("alt")
+            assert page.locator(".wb-states:visible").count() == 0
+
+
+def test_pages_have_no_barriers(site, opened):
+    for name in pages_of(site):
+        with opened((site / name).as_uri()) as page:
+            wait_for_figures(page)
+            found = Axe().run(page, options={"preload": False}).response["violations"]
+            assert [(v["id"], v["nodes"][0]["html"]) for v in found] == [], name
+
+
+def test_a_reader_can_go_from_page_to_page(site, opened):
+    with opened((site / "index.html").as_uri()) as page:
+        heading = page.locator("article h2 a").first
+        title = heading.text_content()
+        heading.click()
+        page.wait_for_load_state()
+        assert page.locator("h1").text_content() == title
+        page.locator("header nav a").first.click()
+        page.wait_for_load_state()
+        assert page.url.endswith("index.html")
+
+
+def test_on_paper_figures_are_pictures_and_code_is_left_out(site, opened):
+    with opened((site / "01_traces.html").as_uri()) as page:
+        wait_for_figures(page)
+        page.emulate_media(media="print")
+        assert page.locator(".wb-figure > img").first.is_visible()
+        assert page.locator(".wb-plot:visible, .wb-code:visible, nav:visible").count() == 0
+        assert page.pdf().startswith(b"%PDF")
+
+
+@pytest.fixture(scope="module")
+def hostile_site(tmp_path_factory, browser):
+    """Write a report in which every name is an attack."""
+    folder = tmp_path_factory.mktemp("hostile")
+    source = f"""import html
+import ipywidgets
+import pandas as pd
+import plotly.graph_objects as go
+from workbench.explore._panel import Explorer
+name = {HOSTILE!r}
+def draw(which):
+    layout = dict(title=dict(text=html.escape(which)), meta=dict(source=name))
+    return go.Figure(go.Bar(x=[name], y=[1], name=name, hovertext=name), layout)
+display(draw(name), pd.DataFrame({{name: [name]}}))
+print(name)
+Explorer(draw, which=ipywidgets.Dropdown(options=[name, "other"], description=name))"""
+    cells = [
+        new_markdown_cell("# Names that bite"),
+        new_code_cell(source),
+        new_code_cell("raise ValueError(name)"),
+    ]
+    nbformat.write(new_notebook(cells=cells), folder / "names.ipynb")
+    return share.report(folder / "names.ipynb", out=folder / "site", progress=False).parent
+
+
+def test_names_from_a_trace_never_become_code(hostile_site, opened):
+    for name in pages_of(hostile_site):
+        with opened((hostile_site / name).as_uri()) as page:
+            if name != "index.html":
+                wait_for_figures(page)
+                page.locator(".wb-states select").evaluate(MOVE)
+                assert page.locator(".wb-states .gtitle").text_content() == "other"
+                page.locator(".wb-figure .nsewdrag").first.hover()
+            page.wait_for_timeout(300)
+            assert page.locator("img[src='x'], [onerror]").count() == 0
+            assert "alert(1)" in page.locator("body").inner_text()
+
+
+def test_the_policy_of_a_page_stops_what_would_get_through(hostile_site, opened, tmp_path):
+    page_text = (hostile_site / "names.html").read_text(encoding="utf-8")
+    attack = (
+        "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>"
+        '<img src="https://example.org/beacon.png">'
+    )
+    assets = hostile_site / "assets"
+    (tmp_path / "assets").symlink_to(assets)
+    broken = tmp_path / "names.html"
+    broken.write_text(page_text.replace("</main>", f"{attack}</main>"), encoding="utf-8")
+    with opened(broken.as_uri()) as page:
+        wait_for_figures(page)
+        assert page.title() == "Names that bite"
