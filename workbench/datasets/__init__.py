@@ -8,14 +8,13 @@ cache folder (:data:`CACHE_ENV`, by default the user's own), the network.
 """
 
 from workbench.datasets._catalogue import describe, names
-from workbench.datasets._choice import Choice, choose
+from workbench.datasets._choice import choose
 from workbench.datasets._fetch import fetch, path
 from workbench.datasets._places import CACHE_ENV, MIRROR_ENV, best, verify
 
 __all__ = [
     "CACHE_ENV",
     "MIRROR_ENV",
-    "Choice",
     "best",
     "choose",
     "describe",
