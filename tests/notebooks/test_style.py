@@ -1,0 +1,102 @@
+"""Notebooks as they are written: the answer first, short cells, one finding each."""
+
+import ast
+import itertools
+import re
+import statistics
+from pathlib import Path
+
+import nbformat
+import pytest
+
+NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
+FORBIDDEN = (
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.ClassDef,
+    ast.Lambda,
+    ast.For,
+    ast.AsyncFor,
+    ast.While,
+    ast.Try,
+)
+
+
+@pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)
+def notebook(request):
+    return nbformat.read(request.param, as_version=4)
+
+
+def code_of(notebook):
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def test_there_are_notebooks_and_they_are_numbered():
+    names = [path.name for path in NOTEBOOKS]
+    assert {"00_start_here.ipynb", "01_traces.ipynb"} <= set(names)
+    assert all(re.fullmatch(r"\d\d(_[a-z]+)+\.ipynb", name) for name in names)
+
+
+def test_the_opening_asks_a_question_and_answers_it(notebook):
+    opening = notebook.cells[0]
+    assert opening.cell_type == "markdown"
+    assert re.match(r"# .+\?\n", opening.source)
+    places = [
+        opening.source.find(f"**{word}") for word in ("Question.", "Answer.", "Data.", "Runs")
+    ]
+    assert -1 not in places
+    assert places == sorted(places)
+
+
+def test_there_is_one_title(notebook):
+    markdown = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+    titles = [line for source in markdown for line in source.splitlines() if line.startswith("# ")]
+    assert len(titles) == 1
+
+
+def test_the_data_can_be_chosen_and_the_first_cell_after_says_which(notebook):
+    first, second = code_of(notebook)[:2]
+    assert first.metadata.get("tags") == ["parameters"]
+    assert ast.dump(ast.parse(first.source)) == ast.dump(ast.parse("data = None"))
+    assert ast.unparse(ast.parse(second.source).body[-1]) == "chosen"
+
+
+def nodes_of(cell, kinds):
+    return [node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, kinds)]
+
+
+def test_all_imports_are_in_one_cell(notebook):
+    importing = [cell for cell in code_of(notebook) if nodes_of(cell, (ast.Import, ast.ImportFrom))]
+    assert importing == [code_of(notebook)[1]]
+
+
+def test_cells_are_short_and_define_nothing(notebook):
+    for cell in code_of(notebook):
+        assert nodes_of(cell, FORBIDDEN) == [], cell.source
+    lengths = [len(cell.source.splitlines()) for cell in code_of(notebook)]
+    assert max(lengths) <= 15
+    assert statistics.median(lengths) <= 3
+
+
+def test_a_static_figure_comes_before_every_control(notebook):
+    calls = re.findall(r"\b(plot|explore)\.\w+\(", "\n".join(c.source for c in code_of(notebook)))
+    assert "explore" in calls
+    assert calls[0] == "plot"
+
+
+def test_every_code_cell_is_introduced_by_words(notebook):
+    kinds = [cell.cell_type for cell in notebook.cells]
+    assert ("code", "code") not in itertools.pairwise(kinds)
+
+
+def test_the_closing_says_what_is_not_covered(notebook):
+    closing = notebook.cells[-1]
+    assert closing.cell_type == "markdown"
+    assert closing.source.startswith("## What to take away")
+    assert "**Not covered" in closing.source
+
+
+def test_links_between_notebooks_lead_somewhere(notebook):
+    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    linked = {name.partition("#")[0] for name in re.findall(r"\]\(([^):]+\.ipynb[^)]*)\)", text)}
+    assert linked <= {path.name for path in NOTEBOOKS}
