@@ -15,7 +15,8 @@ from workbench.plot.style import distinct, left_margin
 
 _SYMBOLS = ("circle", "diamond-open", "square-open", "cross-thin-open")
 _ROW_PX = 30
-_DECADES = 3
+# Numbers that a tick may start with, by the decades that the axis spans.
+_LEADS = ((0.7, range(1, 10)), (3, (1, 2, 5)), (float("inf"), (1,)))
 
 
 def dots(
@@ -82,7 +83,7 @@ def log_ticks(values: NDArray[np.float64]) -> dict[str, Any]:
     """Place round numbers on a logarithmic axis, also where it spans less than a decade."""
     low, high = np.log10([values.min(), values.max()]) if len(values) else np.array([0.0, 1.0])
     room = max(0.05 * (high - low), 0.1)
-    leads = (1, 2, 5) if high - low < _DECADES else (1,)
+    leads = next(leads for decades, leads in _LEADS if high - low < decades)
     ticks = [
         lead * 10.0**power
         for power in range(int(np.floor(low)) - 1, int(np.ceil(high)) + 1)
