@@ -339,7 +339,8 @@ FIDELITY = Table(
     "One row per number printed elsewhere and computed here.",
     {
         "noun": Column("str", "what the claim is about, e.g. traces"),
-        "claim": Column("str", "what is compared"),
+        "claim": Column("str", "name of the claim"),
+        "what": Column("str", "which of its numbers this is; empty for the claim as a whole"),
         "source": Column("str", "paper, table, page or project that printed the number"),
         "printed": Column("float64", "number as printed, in `unit`", nullable=True),
         "here": Column("float64", "number computed here, in `unit`", nullable=True),

@@ -171,22 +171,22 @@ def _rows(known: Claim) -> Iterator[dict[str, object]]:
     try:
         if absent := [name for name in known.needs if not _is_at_hand(name)]:
             note = f"get it with: workbench datasets fetch {' '.join(absent)}"
-            yield _row(known, known.name, verdict="absent", note=note)
+            yield _row(known, verdict="absent", note=note)
             return
         compared = False
         for reading in known.compute(*(datasets.best(name)[0] for name in known.needs)):
             yield _compared(known, reading)
             compared = True
         if not compared:
-            yield _row(known, known.name, verdict="FAIL", note="the claim compared nothing")
+            yield _row(known, verdict="FAIL", note="the claim compared nothing")
     except Exception as error:  # noqa: BLE001
-        yield _row(known, known.name, verdict="FAIL", note=f"{type(error).__name__}: {error}")
+        yield _row(known, verdict="FAIL", note=f"{type(error).__name__}: {error}")
 
 
 def _compared(known: Claim, reading: Reading) -> dict[str, object]:
     return _row(
         known,
-        f"{known.name}: {reading.what}",
+        what=reading.what,
         verdict="pass" if reading.holds() else "FAIL",
         printed=float(reading.printed),
         here=float(reading.here),
@@ -196,10 +196,11 @@ def _compared(known: Claim, reading: Reading) -> dict[str, object]:
     )
 
 
-def _row(known: Claim, text: str, *, verdict: str, **others: object) -> dict[str, object]:
+def _row(known: Claim, *, verdict: str, **others: object) -> dict[str, object]:
     return {
         "noun": known.noun,
-        "claim": text,
+        "claim": known.name,
+        "what": "",
         "source": known.source,
         "unit": "",
         "verdict": verdict,

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import html as escaping
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
 
+from workbench.fidelity._registry import failed
 from workbench.tables import FIDELITY
 
-_HEADS = ("claim", "source", "printed", "here", "tolerance", "verdict")
+_HEADS = ("what", "printed", "here", "tolerance", "verdict")
+_CELL = "text-align: left; white-space: normal; vertical-align: top"
+_NUMBER = "text-align: right; white-space: nowrap; vertical-align: top"
 
 
 def text(frame: pd.DataFrame) -> str:
@@ -23,24 +28,14 @@ def text(frame: pd.DataFrame) -> str:
     Returns
     -------
     str
-        Columns claim, source, printed, here, tolerance, verdict; then what is to be done
-        about absent data sets and failed claims; then one line that counts the verdicts.
+        Per claim and source: what, printed, here, tolerance, verdict, and what is to be done
+        about an absent data set or a failure; at last one line that counts the verdicts.
     """
-    rows = [_HEADS, *_cells(frame)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
-    lines = [
-        "  ".join(
-            cell.rjust(width) if 2 <= column <= 4 else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-    notes = [f"{verdict} - {claim}: {note}" for claim, verdict, note in _notes(frame)]
-    return "\n".join([*lines, "", *notes, summary(frame)])
+    return "\n\n".join([*(_block(part) for _, part in _claims(frame)), summary(frame)])
 
 
 def html(frame: pd.DataFrame) -> str:
-    """Lay out the results as one HTML table, to be put into a page.
+    """Lay out the results as a fragment of a page: an overview, then every claim.
 
     Parameters
     ----------
@@ -50,21 +45,18 @@ def html(frame: pd.DataFrame) -> str:
     Returns
     -------
     str
-        A ``<table class="wb-fidelity">`` with a caption; every text is escaped.
+        Tables of class ``wb-fidelity``, without scripts. The numbers of a claim can be
+        unfolded; those of a claim that fails are. Every text is escaped.
     """
-    head = "".join(f'<th scope="col">{name}</th>' for name in _HEADS)
-    body = "\n".join(
-        "<tr>" + "".join(f"<td>{escaping.escape(cell)}</td>" for cell in cells) + "</tr>"
-        for cells in _cells(frame)
-    )
-    notes = "\n".join(
-        f"<li>{escaping.escape(f'{verdict} - {claim}: {note}')}</li>"
-        for claim, verdict, note in _notes(frame)
-    )
-    return (
-        f'<table class="wb-fidelity">\n<caption>{escaping.escape(summary(frame))}</caption>\n'
-        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>\n"
-        + (f'<ul class="wb-fidelity-notes">\n{notes}\n</ul>\n' if notes else "")
+    parts = [part for _, part in _claims(frame)]
+    overview: list[tuple[str, ...]] = [
+        (part["noun"].iloc[0], part["claim"].iloc[0], part["source"].iloc[0], _verdicts(part))
+        for part in parts
+    ]
+    heads = ("about", "claim", "source of the printed numbers", "verdicts")
+    return "\n".join(
+        [f"<p><strong>{summary(frame)}</strong></p>", _table(heads, overview, (_CELL,) * 4)]
+        + [_details(part) for part in parts]
     )
 
 
@@ -121,26 +113,78 @@ def summary(frame: pd.DataFrame) -> str:
         For example ``"65 pass, 0 FAIL, 1 absent"``.
     """
     counts = FIDELITY.check(frame)["verdict"].astype(str).value_counts()
-    return ", ".join(
-        f"{counts.get(verdict, 0)} {verdict}" for verdict in ("pass", "FAIL", "absent")
+    return ", ".join(f"{counts.get(name, 0)} {name}" for name in ("pass", "FAIL", "absent"))
+
+
+def _verdicts(part: pd.DataFrame) -> str:
+    """Count the verdicts of one claim, without those that did not occur."""
+    return re.sub(r"(^|, )0 \w+", "", summary(part)).removeprefix(", ")
+
+
+def _claims(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Give the rows of each claim and source, in the order they were computed."""
+    key = FIDELITY.check(frame)[["noun", "claim", "source"]].agg("\0".join, axis="columns")
+    yield from frame.groupby(key.astype(object), sort=False)
+
+
+def _block(part: pd.DataFrame) -> str:
+    rows = [_HEADS, *_cells(part)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if 0 < column < len(_HEADS) - 1 else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+    first = part.iloc[0]
+    head = f"{first['noun']}: {first['claim']} - {_verdicts(part)}\nsource: {first['source']}"
+    return "\n  ".join([head, *(lines if len(lines) > 1 else []), *_notes(part)])
+
+
+def _details(part: pd.DataFrame) -> str:
+    first = part.iloc[0]
+    head = escaping.escape(f"{first['claim']} - {_verdicts(part)}")
+    notes = "".join(f"<p>{escaping.escape(note)}</p>" for note in _notes(part))
+    table = _table(_HEADS, _cells(part), (_CELL, _NUMBER, _NUMBER, _NUMBER, _CELL))
+    state = " open" if failed(part) else ""
+    return f"<details{state}><summary>{head}</summary>{notes}{table}</details>"
+
+
+def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]], styles: tuple[str, ...]) -> str:
+    head = "".join(
+        f'<th scope="col" style="{style}">{name}</th>'
+        for name, style in zip(heads, styles, strict=True)
+    )
+    body = "\n".join(
+        "<tr>"
+        + "".join(
+            f'<td style="{style}">{escaping.escape(cell)}</td>'
+            for cell, style in zip(cells, styles, strict=True)
+        )
+        + "</tr>"
+        for cells in rows
+    )
+    return (
+        f'<table class="wb-fidelity">\n<thead><tr>{head}</tr></thead>\n'
+        f"<tbody>\n{body}\n</tbody>\n</table>"
     )
 
 
 def _cells(frame: pd.DataFrame) -> list[tuple[str, ...]]:
     return [
         (
-            row["claim"],
-            row["source"],
+            row["what"],
             *(_number(row[name], row["unit"]) for name in ("printed", "here", "tolerance")),
             row["verdict"],
         )
-        for row in FIDELITY.check(frame).to_dict("records")
+        for row in frame[frame["note"] == ""].to_dict("records")
     ]
 
 
-def _notes(frame: pd.DataFrame) -> list[tuple[str, str, str]]:
+def _notes(frame: pd.DataFrame) -> list[str]:
     noted = frame[frame["note"] != ""].to_dict("records")
-    return [(row["claim"], row["verdict"], row["note"]) for row in noted]
+    return [f"{row['verdict']}: {row['note']}" for row in noted]
 
 
 def _number(value: Any, unit: str) -> str:
