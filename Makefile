@@ -32,8 +32,8 @@ publish: .venv/ready-to-test .venv/browser  ## run the notebooks and save them a
 bench: .venv/ready-to-test  ## compare speed and memory with other tools
 	$(BIN)/python -m benchmarks
 
-lock: .venv/ready-to-test  ## write uv.lock anew, from the public index only
-	$(BIN)/uv lock --no-config --default-index https://pypi.org/simple
+lock:  ## write uv.lock anew, from the public index only
+	uv lock --no-config --default-index https://pypi.org/simple
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv

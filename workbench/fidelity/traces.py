@@ -121,15 +121,15 @@ def dlrm(folder: Path) -> Iterator[Reading]:
     for row in published("trace_dlrm_collectives"):
         name, here = f"collective {row['collective']}", _row(matched, row["collective"])
         yield from _parts(row, name, here, "start_skew", "end_skew", "transfer_min")
-        printed, last = int(row["blamed_rank"]), int(here["blamed_rank"])
-        yield Reading(f"{name}, last rank", printed, last, unit="", source=row["source"])
+        last = int(here["blamed_rank"])
+        what = f"{name}, last rank"
+        yield Reading(what, int(row["blamed_rank"]), last, unit="", source=row["source"])
     blamed = analyze.blame(waits).groupby("blamed_rank")["wait_ns"].sum()
-    for row in published("trace_dlrm_blame"):
-        rank = row["blamed_rank"]
-        here = {"wait_ns": blamed.get(int(rank), 0)}
-        yield from _parts(row, f"blamed on rank {rank}", here, "wait")
-    others = set(blamed.index) - {int(row["blamed_rank"]) for row in published("trace_dlrm_blame")}
-    yield Reading("ranks blamed beside these", 0, len(others), unit="")
+    printed = {int(row["blamed_rank"]): row for row in published("trace_dlrm_blame")}
+    for rank, row in printed.items():
+        yield from _parts(row, f"blamed on rank {rank}", {"wait_ns": blamed.get(rank, 0)}, "wait")
+    others = int(blamed.drop(list(printed), errors="ignore").sum())
+    yield Reading("blamed on all others", 0, others, source=row["source"])
 
 
 @claim(
