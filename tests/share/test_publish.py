@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def published(tmp_path_factory, write_notebook, code, chromium):  # noqa: ARG001
+def published(tmp_path_factory, write_notebook, code, chromium):
     """Publish a notebook twice; give its path and both texts."""
     path = tmp_path_factory.mktemp("published") / "waits.ipynb"
     moved = "explorer.controls['freq'].value = 4"

@@ -4,6 +4,7 @@ import html
 import json
 import re
 import shutil
+import subprocess
 import sys
 
 import nbformat
@@ -217,6 +218,18 @@ def test_own_data_reaches_the_notebook_and_the_foot_of_the_page(run, notebook, t
     assert "Rank 7" not in page.main.text
 
 
+def test_a_page_that_takes_no_data_does_not_claim_it(run, notebook, tmp_path, write_notebook):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    run[f"data = {str(mine)!r}"] = [shown(figure_of("Rank 3 comes last"))]
+    run["facts"] = [shown(figure_of("All numbers agree", source="papers"))]
+    facts = write_notebook(tmp_path / "facts.ipynb", "facts", parameters="")
+    site = site_of(share.report([notebook, facts], out=tmp_path / "site", data=mine))
+    assert "Data: papers." in soup_of(site, "facts.html").footer.text
+    assert soup_of(site, "facts.html").select(".wb-notice") == []
+    assert f"Data: {mine}, papers." in soup_of(site, "index.html").footer.text
+
+
 def test_text_that_does_not_fit_the_figures_of_this_run_is_flagged(run, notebook, tmp_path):
     run["figure"] = [shown(figure_of("Rank 7 comes last"))]
     index = share.report(notebook, out=tmp_path / "site")
@@ -369,3 +382,12 @@ def test_a_real_run_hands_over_every_state_of_an_explorer(tmp_path, write_notebo
     assert still.img["alt"] == "freq is 2, drawn as lines"
     assert "Snapshot at freq = 2, kind = lines." in still.text
     assert f"Rank {len(str(data))} comes last" in page.main.text
+
+
+def test_the_room_is_light_until_it_is_used():
+    heavy = ("plotly", "pandas", "nbformat", "nbconvert", "nbclient", "kaleido", "IPython")
+    program = f"import sys, workbench.share; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"

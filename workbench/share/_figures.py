@@ -52,7 +52,7 @@ def to_html(output: Any, number: int, *, live: bool) -> set[str]:
             sha256_of(code) for attributes, code in _SCRIPT.findall(states) if _runs(attributes)
         }
     else:
-        output["data"] = _quiet(data)
+        output["data"] = _quiet(data, number)
     return set()
 
 
@@ -106,7 +106,7 @@ def _explorer(states: str, still: str, number: int) -> str:
     )
 
 
-def _quiet(data: dict[str, Any]) -> dict[str, Any]:
+def _quiet(data: dict[str, Any], number: int) -> dict[str, Any]:
     """Keep what can be shown without running anything."""
     kept = {mime: content for mime, content in data.items() if mime not in _NEEDS_SCRIPTS}
     block = kept.get("text/html")
@@ -118,8 +118,8 @@ def _quiet(data: dict[str, Any]) -> dict[str, Any]:
     if "<table" in block:
         block = _EMPTY_HEADER.sub("<td></td>", block)
         block = (
-            '<div class="wb-table" role="region" aria-label="Table, may scroll sideways" '
-            f'tabindex="0">{block}</div>'
+            f'<div class="wb-table" role="region" aria-label="Table {number + 1}" tabindex="0">'
+            f"{block}</div>"
         )
     elif block.startswith("<figure>"):
         block = f'<div class="wb-still">{block}</div>'

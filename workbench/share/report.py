@@ -52,6 +52,7 @@ class _Page:
 
     path: Path
     notebook: Any
+    has_own_data: bool
     is_foreign: bool
     problems: str
 
@@ -112,7 +113,7 @@ def report(
         for path, value in _with_data(paths, data)
     ]
     with _fresh(out) as folder:
-        _write(pages, folder, data="" if data is None else str(data), mode=mode)
+        _write(pages, folder, data=str(data or ""), mode=mode)
     return out / "index.html"
 
 
@@ -177,6 +178,7 @@ def _run(path: Path, data: str | None, *, timeout_s: float, progress: bool) -> _
     return _Page(
         path,
         notebook,
+        has_own_data=data is not None,
         is_foreign=data is not None or (bool(written_for) and written_for != _titles(notebook)),
         problems=f"{len(failed)} of its steps could not be computed." if failed else "",
     )
@@ -197,10 +199,15 @@ def _write(pages: list[_Page], folder: Path, *, data: str, mode: str) -> None:
         Link(f"{page.path.stem}.html", _label(page.path), title_of_notebook(page.notebook))
         for page in pages
     ]
-    site = Site(pages=(overview, *links), data=data, made_on=_today())
+    site = Site(pages=(overview, *links), made_on=_today())
     cards, facts = [], []
     for page, link in zip(pages, links, strict=True):
-        exporter.site = replace(site, href=link.href, is_foreign=page.is_foreign)
+        exporter.site = replace(
+            site,
+            href=link.href,
+            data=data if page.has_own_data else "",
+            is_foreign=page.is_foreign,
+        )
         body, resources = exporter.from_notebook_node(page.notebook)
         (folder / link.href).write_text(body, encoding="utf-8")
         facts.append(resources["wb"])
