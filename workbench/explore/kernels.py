@@ -40,7 +40,7 @@ def kernels(trace: Trace, *, source: str = "", synthetic: bool = False) -> Explo
         partial(_draw, table=table, source=source, synthetic=synthetic),
         rank=rank_choice(trace),
         kind=choice("kind", (str(kind) for kind in kinds)),
-        top=widgets.Dropdown(options=[6, 12, 24], value=12, description="names"),
+        top=widgets.Dropdown(options=[6, 12], value=12, description="names"),
     )
 
 

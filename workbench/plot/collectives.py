@@ -260,7 +260,7 @@ def _heat(table: pd.DataFrame) -> go.Figure:
             texttemplate=None if many else "%{text}",
             xgap=1,
             ygap=1,
-            colorbar={"title": "wait [ms]", "thickness": 12},
+            colorbar={"title": "wait [ms]", "thickness": 12, "outlinewidth": 0, "ticks": ""},
             customdata=[[[row, column] for column in table.columns] for row in table.index],
             hovertemplate="rank %{customdata[1]} waits %{z:,.4~g} ms for rank %{customdata[0]}"
             "<extra></extra>",

@@ -71,6 +71,34 @@ _DASHES = (
 _CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _INK, _FAINT, _GRID = "#1A1A1A", "#595959", "#E6E6E6"
 _FONT = "Open Sans, Helvetica, Arial, Liberation Sans, sans-serif"
+_AXIS = {"gridcolor": _GRID, "zeroline": False, "ticks": "", "title": {"standoff": 8}}
+_AXIS |= {"automargin": True}
+_LOOK = go.layout.Template(
+    layout={
+        "font": {"family": _FONT, "size": 12, "color": _INK},
+        "title": {
+            "font": {"size": 16},
+            "x": 0,
+            "xanchor": "left",
+            "y": 1,
+            "yanchor": "top",
+            "yref": "container",
+            "subtitle": {"font": {"size": 12, "color": _FAINT}},
+        },
+        "legend": {
+            "orientation": "h",
+            "x": 0,
+            "xanchor": "left",
+            "y": 1,
+            "yanchor": "bottom",
+            "traceorder": "normal",
+        },
+        "hoverlabel": {"align": "left", "namelength": -1},
+        "autotypenumbers": "strict",
+        "xaxis": _AXIS,
+        "yaxis": _AXIS | {"ticklabelstandoff": 5},
+    }
+)
 # Below this many bars a pattern can be told apart; above it is a grey mist.
 _PATTERNED_BARS = 160
 # More lines than this cannot be told apart, whatever their colours and dashes.
@@ -198,36 +226,18 @@ def finish(
     left = figure.layout.margin.l or 70
     bottom = figure.layout.margin.b or 84
     figure.update_layout(
-        template="plotly_white",
-        font={"family": _FONT, "size": 12, "color": _INK},
+        template=_LOOK,
         title={
             "text": title,
-            "font": {"size": 16},
-            "x": 0,
-            "xanchor": "left",
-            "y": 1,
-            "yanchor": "top",
-            "yref": "container",
             # plotly lifts the first of several lines by most of its height
             "pad": {"l": 12, "t": 25 if more_lines else 14},
-            "subtitle": {"text": subtitle, "font": {"size": 12, "color": _FAINT}},
+            "subtitle": {"text": subtitle},
         },
         height=(figure.layout.height or _PLOT_PX) + top + bottom,
         margin={"l": left, "r": 24, "t": top, "b": bottom},
-        legend={
-            "orientation": "h",
-            "y": 1,
-            "yanchor": "bottom",
-            "x": 0,
-            "xanchor": "left",
-            "traceorder": "normal",
-        },
         showlegend=has_legend,
-        hoverlabel={"align": "left", "namelength": -1},
         meta={"claim": claim, "source": source, "synthetic": synthetic},
     )
-    figure.update_xaxes(gridcolor=_GRID, zeroline=False, title_standoff=8)
-    figure.update_yaxes(gridcolor=_GRID, zeroline=False, title_standoff=8, ticklabelstandoff=5)
     _sign(figure, source=source, synthetic=synthetic)
     return figure
 

@@ -193,7 +193,8 @@ def _note(bars: pd.DataFrame, lanes: pd.DataFrame, *, first_ns: int) -> str:
     if hidden := int(lanes["lane"].isna().sum()):
         missing = set(lanes["rank"]) - set(lanes.loc[lanes["lane"].notna(), "rank"])
         ranks = f", among them all of {plural(len(missing), 'rank')}" if missing else ""
-        parts.append(f"{plural(hidden, 'lane')} left out{ranks}")
+        threads = lanes.loc[lanes["lane"].isna(), "label"].str.startswith("thread").all()
+        parts.append(f"{plural(hidden, 'thread' if threads else 'lane')} left out{ranks}")
     return " · ".join(parts)
 
 
