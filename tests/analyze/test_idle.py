@@ -1,7 +1,7 @@
 """Idle time: a peer's numbers, the sum that must come out, then each cause by hand."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench import analyze
@@ -97,6 +97,7 @@ def _one_gap(events, row, since, gap_ns):
     return [("sync wait" if row.kind == "communication" else "dark", until - since)]
 
 
+@settings(max_examples=40)
 @given(st.lists(call, min_size=1, max_size=10))
 def test_every_gap_has_the_cause_that_its_next_work_tells(make_events, calls):
     events = make_events(*traced(calls))
@@ -109,6 +110,7 @@ def test_every_gap_has_the_cause_that_its_next_work_tells(make_events, calls):
         assert mine.to_dict() == expected_causes(plain, device, 10)
 
 
+@settings(max_examples=40)
 @given(st.lists(call, min_size=1, max_size=10))
 def test_causes_of_a_stream_add_up_to_its_gaps(make_events, calls):
     rows = traced(calls)

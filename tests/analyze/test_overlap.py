@@ -2,7 +2,7 @@
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench import analyze
@@ -32,6 +32,7 @@ def test_shares_agree_with_holistic_trace_analysis(real_events, published):
         assert 100 * share == pytest.approx(row.overlap_pct, abs=0.0051), (row.file, rank)
 
 
+@settings(max_examples=40)
 @given(st.lists(kernel, min_size=1, max_size=12))
 def test_hidden_and_exposed_communication_add_up(make_events, kernels):
     table = analyze.communication_overlap(make_events(*kernels))
@@ -39,6 +40,7 @@ def test_hidden_and_exposed_communication_add_up(make_events, kernels):
     assert table["overlap_share"].isna().tolist() == (table["communication_ns"] == 0).tolist()
 
 
+@settings(max_examples=40)
 @given(st.lists(kernel, min_size=1, max_size=12))
 def test_times_of_all_combinations_add_up_to_the_busy_time(make_events, kernels):
     events = make_events(*kernels)

@@ -68,7 +68,8 @@ def trace_diff(
         msg = f"by must be one of {get_args(By)}, not {by!r}"
         raise ValueError(msg)
     a, b = (_sums(events, by, short_names=short_names) for events in (events_a, events_b))
-    both = a.join(b, how="outer", lsuffix="_a", rsuffix="_b").fillna(0).astype("int64")
+    both = a.merge(b, on=list(a.index.names), how="outer", suffixes=("_a", "_b"))
+    both = both.fillna(0).astype("int64")
     both = both.reset_index()
     a_steps, b_steps = (
         _step_counts(events, both["step"].to_numpy()) for events in (events_a, events_b)
