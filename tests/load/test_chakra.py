@@ -99,9 +99,7 @@ def numbers(raw):
 HEADER = encode((1, "0.0.4"), (2, encode((1, "pid"), (13, 7))))
 
 
-def node(
-    number, kind=COMPUTE, *, name=None, data=(), control=(), us=0, start=0, attrs=()
-):
+def node(number, kind=COMPUTE, *, name=None, data=(), control=(), us=0, start=0, attrs=()):
     pairs = [(1, number)] if number else []
     pairs += [(2, name or f"op{number}"), (3, kind)]
     pairs += [(4, packed(*control))] if control else []
