@@ -1,0 +1,1 @@
+"""Speed and memory against other tools, measured in one run on one machine."""

@@ -1,0 +1,8 @@
+"""Run every benchmark."""
+
+import sys
+
+from benchmarks.traces import main
+
+if __name__ == "__main__":
+    sys.exit(main())
