@@ -106,12 +106,22 @@ def write(trace: Trace, path: str | Path) -> Path:
 
 def write_events(events: pd.DataFrame, metadata: dict[bytes, bytes], path: Path) -> None:
     """Store an events table with further ``metadata``, whole or not at all."""
-    table = pa.Table.from_pandas(events, preserve_index=False)
+    table = _with_typed_categories(pa.Table.from_pandas(events, preserve_index=False))
     table = table.replace_schema_metadata({**(table.schema.metadata or {}), **metadata})
     write_whole(
         path,
         lambda file: pq.write_table(table, file, compression="lz4", write_statistics=False),
     )
+
+
+def _with_typed_categories(table: pa.Table) -> pa.Table:
+    """Give text categories to columns that have none; pandas 2 would read them as objects."""
+    for position, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type) and pa.types.is_null(field.type.value_type):
+            codes = pa.nulls(table.num_rows, pa.int8())
+            column = pa.DictionaryArray.from_arrays(codes, pa.array([], pa.string()))
+            table = table.set_column(position, field.name, column)
+    return table
 
 
 def events_of(table: pa.Table) -> pd.DataFrame:
