@@ -48,7 +48,7 @@ def clean_trace(tmp_path):
 def truncated_trace(clean_trace, tmp_path):
     path = tmp_path / "cut" / "rank1.pt.trace.json"
     path.parent.mkdir()
-    text = clean_trace.read_text()
+    text = clean_trace.read_text().replace('"rank": 0', '"rank": 1')
     path.write_text(text[: text.rindex('"ts"')])
     return path
 
@@ -127,6 +127,12 @@ def test_check_exits_with_1_for_findings(run, truncated_trace):
     result = run("check", truncated_trace)
     assert result.exit_code == 1
     assert "\n! truncated " in result.stdout
+
+
+def test_check_names_the_file_of_every_finding(run, clean_trace, truncated_trace):
+    result = run("check", clean_trace.parent)
+    heads = [line for line in result.stdout.splitlines() if line[0] not in " !"]
+    assert heads == [f"{clean_trace}:", f"{truncated_trace}:"]
 
 
 def test_check_exits_with_2_for_what_cannot_be_read_but_reads_the_rest(run, clean_trace, no_trace):

@@ -121,7 +121,10 @@ def test_every_file_says_that_it_is_synthetic(fleet_demo):
 
 
 def test_the_loader_has_nothing_to_say_about_the_traces(trace):
-    assert set(trace.quality["finding"]) <= {"read", "set aside"}
+    quality = trace.quality
+    assert set(quality["finding"]) == {"read", "set aside", "noted"}
+    noted = quality.loc[quality["finding"] == "noted", "what"]
+    assert set(noted) == {"the trace says that it is synthetic"}
     assert trace.ranks["rank"].tolist() == list(range(8))
     assert set(trace.ranks["rank_source"]) == {"trace"}
     assert set(trace.ranks["clock"]) == {"epoch"}

@@ -73,8 +73,11 @@ def _print_findings(result: dict[str, Any], harmless: Collection[str]) -> None:
     if result["error"]:
         typer.echo(f"workbench: {result['error']}", err=True)
         return
-    typer.echo(f"{result['path']}:")
+    source = None
     for row in result["findings"]:
+        if row["source"] != source:
+            source = row["source"]
+            typer.echo(f"{source}:")
         mark = " " if row["finding"] in harmless else "!"
         place = f" (first: {row['where']})" if row["where"] else ""
         typer.echo(f"{mark} {row['finding']:<12}{row['count']:>12,}  {row['what']}{place}")
