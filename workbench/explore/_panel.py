@@ -60,6 +60,7 @@ class Explorer(widgets.VBox):  # type: ignore[misc]
         row = widgets.HBox(list(controls.values()), layout={"flex_flow": "row wrap"})
         super().__init__([row, self.message, self.out])
         for control in controls.values():
+            _fit(control)
             control.observe(self._redraw, names="value")
         self._redraw()
 
@@ -109,6 +110,16 @@ class Explorer(widgets.VBox):  # type: ignore[misc]
         data = dict(bundle[0] if isinstance(bundle, tuple) else bundle)
         data["text/plain"] = f"Snapshot at {self.state()}. Run the notebook to move the controls."
         return data
+
+
+def _fit(control: widgets.ValueWidget) -> None:
+    """Let a control be as wide as its label and choices; ipywidgets would cut or wrap them."""
+    control.layout.margin = "2px 18px 2px 2px"
+    if control.layout.width is None and not control.has_trait("readout"):
+        control.layout.width = "max-content"
+    for trait, width in (("description_width", "initial"), ("button_width", "auto")):
+        if control.style.has_trait(trait):
+            setattr(control.style, trait, width)
 
 
 def chosen(control: widgets.ValueWidget) -> str:

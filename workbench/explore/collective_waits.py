@@ -39,7 +39,7 @@ def collective_waits(trace: Trace, *, source: str = "", synthetic: bool = False)
     communication = trace.events.loc[trace.events["kind"] == "communication", "step"]
     return Explorer(
         partial(_draw, waits=waits, source=source, synthetic=synthetic),
-        view=widgets.ToggleButtons(
+        view=widgets.Dropdown(
             options=[("waiting per rank", "waits"), ("who waits for whom", "blame")],
             description="view",
         ),

@@ -38,7 +38,7 @@ def time_breakdown(trace: Trace, *, source: str = "", synthetic: bool = False) -
     return Explorer(
         partial(_draw, table=table, source=source, synthetic=synthetic),
         rank=rank_choice(trace),
-        by=widgets.ToggleButtons(options=["rank", "step"], description="divided by"),
+        by=widgets.Dropdown(options=["rank", "step"], description="divided by"),
     )
 
 

@@ -62,9 +62,9 @@ def _window_choice(trace: Trace, *, parts: int = 200) -> widgets.SelectionRangeS
     span = int(last.max()) - start if len(last) else 1
     cuts = np.unique(start + np.arange(parts + 1) * span // parts).tolist()
     return widgets.SelectionRangeSlider(
-        options=[(f"{(cut - start) / 1e6:,.3f} ms", cut) for cut in cuts],
+        options=[(f"{(cut - start) / 1e6:,.5g}", cut) for cut in cuts],
         index=(0, len(cuts) - 1),
-        description="window",
+        description="window [ms]",
         continuous_update=False,
-        layout={"width": "480px"},
+        layout={"width": "560px"},
     )

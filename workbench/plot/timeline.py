@@ -152,10 +152,9 @@ def _axes(figure: go.Figure, lanes: pd.DataFrame, *, window_ms: list[float]) -> 
         f"<b>rank {rank}</b>  {safe(text)}" if top else safe(text)
         for rank, text, top in zip(drawn["rank"], drawn["label"], is_first, strict=True)
     ]
-    lane_px = min(max(_LANES_PX // len(drawn), _LANE_PX), _WIDE_LANE_PX)
     figure.update_layout(
         barmode="overlay",
-        height=len(drawn) * lane_px,
+        height=len(drawn) * _lane_px(len(drawn)),
         margin_l=left_margin(f"rank 0  {text}" for text in drawn["label"]),
         hovermode="closest",
     )
@@ -168,6 +167,10 @@ def _axes(figure: go.Figure, lanes: pd.DataFrame, *, window_ms: list[float]) -> 
     )
     for lane in drawn.loc[is_first, "lane"].tolist()[1:]:
         figure.add_hline(y=lane - 0.5, line_width=1, line_color="#999999")
+
+
+def _lane_px(lanes: int) -> int:
+    return min(max(_LANES_PX // max(lanes, 1), _LANE_PX), _WIDE_LANE_PX)
 
 
 def _claim(bars: pd.DataFrame, events: pd.DataFrame) -> str:
@@ -218,22 +221,22 @@ def timeline_live(
     Returns
     -------
     holoviews.DynamicMap
-        Rectangles for the bokeh backend, which is loaded if it is not yet, with its
-        scripts inline because their network address may not be reachable.
+        Rectangles for the bokeh backend. Its scripts come with the output, because their
+        network address may not be reachable; they add 6 MB to a saved notebook.
     """
     import holoviews as hv
 
     EVENTS.check(events)
-    if "bokeh" not in hv.Store.loaded_backends():
-        hv.extension("bokeh", inline=True)
+    # Each time, not once: a page that was opened anew has lost what a former cell loaded.
+    hv.extension("bokeh", inline=True, logo=False)
     mine = events if ranks is None else events[events["rank"].isin(list(ranks))]
     items, lanes = _lanes.lanes_of(mine)
-    first = int(items["start_ns"].min()) if len(items) else 0
-    last = int(items["end_ns"].max()) if len(items) else 1
-    options = _bokeh_options(hv, lanes)
+    first = int(events["start_ns"].min()) if len(events) else 0
+    span_ms = (int(items["end_ns"].max()) - first) / 1e6 if len(items) else 1.0
+    options = _bokeh_options(hv, lanes, span_ms=span_ms)
 
     def draw(x_range: tuple[float, float] | None) -> hv.Rectangles:
-        left, right = (0.0, (last - first) / 1e6) if x_range is None else x_range
+        left, right = (0.0, span_ms) if x_range is None else x_range
         view = _lanes.merged(
             items,
             start_ns=first + int(left * 1e6),
@@ -269,7 +272,7 @@ def _rectangles(bars: pd.DataFrame, *, names: pd.Series, first_ns: int) -> pd.Da
     )
 
 
-def _bokeh_options(hv: Any, lanes: pd.DataFrame) -> list[Any]:
+def _bokeh_options(hv: Any, lanes: pd.DataFrame, *, span_ms: float) -> list[Any]:
     drawn = lanes[lanes["lane"].notna()]
     ticks = [
         (int(lane), f"rank {rank} · {text}")
@@ -281,14 +284,16 @@ def _bokeh_options(hv: Any, lanes: pd.DataFrame) -> list[Any]:
             line_color="colour",
             line_width=0.6,
             responsive=True,
-            min_height=len(ticks) * _LANE_PX + 80,
+            min_height=len(ticks) * _lane_px(len(ticks)) + 80,
             invert_yaxis=True,
             yticks=ticks,
+            xlim=(0.0, span_ms),
             ylim=(-0.5, len(ticks) - 0.5),
             xlabel="time since the first event [ms]",
             ylabel="",
             title="Timeline: zoom in to see shorter events",
-            tools=["xwheel_zoom", "xpan", "hover"],
+            default_tools=["save", "reset"],
+            tools=["xwheel_zoom", "xpan", "xbox_zoom", "hover"],
             active_tools=["xwheel_zoom", "xpan"],
             hover_tooltips=["kind", "event", "count", "longest", "busy"],
             backend="bokeh",
