@@ -14,7 +14,7 @@ test: check .venv/browser  ## set up and run every check and every test
 	$(BIN)/workbench datasets fetch kineto-dlrm-8rank kineto-hta kineto-h100 kineto-resnet chakra-et || true
 	$(BIN)/pytest
 	$(BIN)/workbench fidelity
-	$(BIN)/workbench publish --check notebooks/*.ipynb
+	$(BIN)/workbench publish --check --data-set kineto-dlrm-8rank notebooks/*.ipynb
 
 check: .venv/ready-to-test  ## format, lint, types, layers, spelling: seconds
 	$(BIN)/ruff format --check .
@@ -27,7 +27,7 @@ report: .venv/ready  ## write the notebooks as an offline site to _report/
 	$(BIN)/workbench report --out _report
 
 publish: .venv/ready-to-test .venv/browser  ## run the notebooks and save them as they are committed
-	$(BIN)/workbench publish notebooks/*.ipynb
+	$(BIN)/workbench publish --data-set kineto-dlrm-8rank notebooks/*.ipynb
 
 bench: .venv/ready-to-test  ## compare speed and memory with other tools
 	$(BIN)/python -m benchmarks

@@ -330,6 +330,26 @@ def test_publish_exits_with_1_for_a_refused_notebook_and_does_the_rest(run, monk
     assert run("publish", names[2]).exit_code == 0
 
 
+def test_publish_without_its_data_set_compares_and_changes_nothing(
+    run, shared, tmp_path, monkeypatch
+):
+    monkeypatch.delenv(datasets.MIRROR_ENV, raising=False)
+    monkeypatch.setenv(datasets.CACHE_ENV, str(tmp_path))
+    words = ("publish", "--data-set", "kineto-dlrm-8rank", tmp_path / "mine.ipynb")
+    compared, published = run(*words, "--check"), run(*words)
+    assert compared.exit_code == 0
+    assert compared.stdout.startswith("nothing compared: kineto-dlrm-8rank is not at hand; get it")
+    assert published.exit_code == 2
+    assert published.stderr.startswith("workbench: nothing published: kineto-dlrm-8rank is not")
+    assert shared == []
+
+
+def test_publish_with_its_data_set_at_hand_goes_on(run, shared, tmp_path):
+    assert run("publish", "--data-set", "fleet-demo", tmp_path / "mine.ipynb").exit_code == 0
+    assert len(shared) == 1
+    assert run("publish", "--data-set", "fleet-dem", tmp_path / "mine.ipynb").exit_code == 2
+
+
 @pytest.fixture
 def started(monkeypatch):
     """Record how JupyterLab would be started."""

@@ -109,6 +109,14 @@ def publish(
     check: Annotated[
         bool, typer.Option("--check", help="Change nothing; exit 1 if a notebook is out of date.")
     ] = False,
+    data_set: Annotated[
+        str | None,
+        typer.Option(
+            help="Data set the notebooks are published with. Without it at hand nothing is "
+            "published, and --check compares nothing and says so.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Run notebooks and save them as they should be committed.
 
@@ -118,11 +126,18 @@ def publish(
     \b
     Examples:
       workbench publish notebooks/01_traces.ipynb
-      workbench publish --check notebooks/*.ipynb
+      workbench publish --check --data-set kineto-dlrm-8rank notebooks/*.ipynb
     """
     from workbench import share
     from workbench.errors import PublishError
 
+    if data_set is not None and not _is_at_hand(data_set):
+        absent = f"{data_set} is not at hand; get it with: workbench datasets fetch {data_set}"
+        if not check:
+            msg = f"nothing published: {absent}"
+            raise WorkbenchError(msg)
+        typer.echo(f"nothing compared: {absent}")
+        raise typer.Exit
     outdated = 0
     for notebook in notebooks:
         try:
@@ -138,6 +153,15 @@ def publish(
             typer.echo(f"{notebook}: {'published' if difference else 'up to date'}")
     if outdated:
         raise typer.Exit(LOOK)
+
+
+def _is_at_hand(name: str) -> bool:
+    from workbench import datasets
+
+    places = datasets.describe().set_index("dataset")["place"]
+    if name not in places.index:
+        datasets.best(name)  # which names the nearest
+    return bool(places[name] != "not at hand")
 
 
 def notebooks_folder() -> Path:
