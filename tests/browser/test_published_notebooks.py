@@ -2,7 +2,7 @@
 
 import nbformat
 import pytest
-from nbconvert.exporters import HTMLExporter
+from nbconvert.exporters import HTMLExporter, get_exporter
 
 from workbench.share.bundle import PLOTLY_MIME
 
@@ -29,3 +29,13 @@ def test_the_stock_exporter_shows_every_figure(notebooks, opened, tmp_path):
             assert len([size for size in sizes if size > 50]) == shown(path), path.name
             total += len(sizes)
     assert total > 0
+
+
+def test_nbconvert_makes_one_live_file_of_a_published_notebook(notebooks, opened, tmp_path):
+    body, _ = get_exporter("wbreport")().from_filename(str(notebooks[0]))
+    page_file = tmp_path / "page.html"
+    page_file.write_text(body, encoding="utf-8")
+    with opened(page_file.as_uri()) as page:
+        page.wait_for_function("document.documentElement.classList.contains('wb-ready')")
+        figures = page.locator(".wb-figure")
+        assert page.locator(".wb-figure.wb-drawn .gtitle").count() == figures.count() > 0

@@ -7,7 +7,6 @@ import contextlib
 import datetime
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -273,6 +272,12 @@ def _fresh(out: Path) -> Iterator[Path]:
         new.mkdir()
         (new / _MARK).write_text("This folder is replaced by the next report.\n", encoding="utf-8")
         yield new
-        if out.exists():
-            shutil.move(out, old)
-        new.rename(out)
+        had_one = out.exists()
+        if had_one:
+            out.rename(old)
+        try:
+            new.rename(out)
+        except BaseException:
+            if had_one:
+                old.rename(out)
+            raise
