@@ -179,3 +179,19 @@ def test_an_event_that_never_ends_is_refused_with_its_place(tmp_path, engine, mo
     path.write_text(f'{{"traceEvents": [{GOOD}, {{"name": "' + "x" * 100_000)
     with pytest.raises(LoadError, match="does not end"):
         load.traces(path, engine=engine)
+
+
+def test_many_damaged_events_are_mended_in_time_that_grows_with_their_number(trace_file, engine):
+    rows = ",".join(named(rf"C:\Temp\{i}.py(3)", i) for i in range(3000))
+    trace = load.traces(trace_file(f"[{rows}]"), engine=engine)
+    assert len(trace.events) == 3000
+    assert one("backslashes", found(trace, "repaired")) == 3000
+
+
+def test_numbers_too_long_for_any_parser_are_an_error_with_a_place(trace_file, engine):
+    path = trace_file(f'[{GOOD[:-1]}, "id": {"9" * 6000}}}]', name="long.json")
+    if engine == "compiled":
+        assert len(load.traces(path, engine=engine).events) == 1
+        return
+    with pytest.raises(LoadError, match=r"long\.json: .* at byte"):
+        load.traces(path, engine=engine)

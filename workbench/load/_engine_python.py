@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import numpy as np
@@ -12,6 +11,9 @@ from workbench.load._blocks import Block, Slots, Texts
 from workbench.load._json_events import decoder
 from workbench.load._status import ARRAY_END, BLOCK_FULL, NEED_MORE, NO_EVENT, ODD
 
+_SLICE_BYTES = 1 << 18
+_NEXT_EVENT = re.compile(r'\}\s*,?\s*\{\s*"(?:ph|name|cat|pid|tid|ts|args|id|dur)"\s*:')
+_BEHIND = re.compile(rb"[\s,\]]*")
 _BETWEEN = re.compile(r"[ \t\r\n]*(,?)[ \t\r\n]*")
 
 
@@ -23,7 +25,8 @@ class PythonEngine:
         self.texts = Texts()
         self.rows = 0
         self.repaired_commas = 0
-        self.hint = -1
+        self.hint = -1  # json tells where it stumbled, not where the event ends
+        self._after_event = False
 
     def code(self, text: str) -> int:
         """Return the number of ``text``."""
@@ -35,22 +38,23 @@ class PythonEngine:
 
     def scan(self, buf: npt.NDArray[np.uint8], pos: int, n: int) -> tuple[int, int]:
         """Read events from byte ``pos`` on; same contract as the compiled scanner."""
-        raw = buf[pos:n].tobytes()
-        # Whole characters only: the last bytes may be half of one.
-        cut = raw.rfind(b"}") + 1 or len(raw)
-        tail = re.match(rb"[\s,\]]*", raw[cut:])
-        cut += tail.end() if tail else 0
-        try:
-            text = raw[:cut].decode()
-        except UnicodeDecodeError:
-            text = raw[:cut].decode(errors="surrogateescape")
-        at, status = self._scan_text(text)
-        used = at if text.isascii() else len(text[:at].encode(errors="surrogateescape"))
-        return pos + used, status
+        size = _SLICE_BYTES
+        self._after_event = False
+        while True:
+            end = min(n, pos + size)
+            text = _whole_objects(buf[pos:end].tobytes())
+            at, status = self._scan_text(text)
+            used = at if text.isascii() else len(text[:at].encode(errors="surrogateescape"))
+            pos += used
+            if status not in (NEED_MORE, ODD) or end == n:
+                return pos, status
+            if status == ODD and _NEXT_EVENT.search(text, at + 1):
+                return pos, ODD  # the event ends in this slice and still cannot be read
+            # Go on behind what was read; if that was nothing, the event is longer than a slice.
+            size = _SLICE_BYTES if used else 4 * size
 
     def _scan_text(self, text: str) -> tuple[int, int]:
         at = 0
-        after_event = False
         capacity = len(self.block.ph)
         while True:
             between = _BETWEEN.match(text, at)
@@ -64,14 +68,25 @@ class PythonEngine:
                 return start + 1, ARRAY_END
             if char != "{":
                 return start, NO_EVENT
-            if after_event and not between[1]:
+            if self._after_event and not between[1]:
                 self.repaired_commas += 1
             if self.rows >= capacity:
                 return start, BLOCK_FULL
             try:
                 event, at = decoder.raw_decode(text, start)
-            except (json.JSONDecodeError, RecursionError):
-                self.hint = -1
+            except (ValueError, RecursionError):
+                self._after_event = False  # the comma before this event is behind us
                 return start, ODD
             self.rows += self.block.write(self.rows, event, self.texts)
-            after_event = True
+            self._after_event = True
+
+
+def _whole_objects(raw: bytes) -> str:
+    """Decode up to the last closing brace and what may follow it: never half a character."""
+    cut = raw.rfind(b"}") + 1
+    behind = _BEHIND.match(raw, cut)
+    cut = behind.end() if behind else cut
+    try:
+        return raw[:cut].decode()
+    except UnicodeDecodeError:
+        return raw[:cut].decode(errors="surrogateescape")

@@ -9,7 +9,7 @@ from typing import Any
 
 from workbench.errors import LoadError
 from workbench.load._findings import Findings
-from workbench.load._json_events import Damaged, FloatText, Incomplete, read_event
+from workbench.load._json_events import REPAIR_WINDOW, Damaged, FloatText, Incomplete, read_event
 
 _GAP = re.compile(r"[\s,]*")
 _AT_END_CHARACTERS = 16
@@ -137,15 +137,16 @@ def _mend(
     """Read a damaged value with the repairs that trace events get."""
     offset = start + _bytes(text[:at])
     try:
-        read = read_event(data, offset)
+        read = read_event(data[offset : offset + 2 * REPAIR_WINDOW])
     except Damaged as damage:
-        msg = f"{label}, byte {damage.offset:,}: {damage.reason}; mend the file or write it again"
+        byte = offset + damage.offset
+        msg = f"{label}, byte {byte:,}: {damage.reason}; mend the file or write it again"
         raise LoadError(msg) from damage
     except Incomplete as damage:
         msg = f"{label}, byte {offset:,}: a node that does not end; mend the file or write it again"
         raise LoadError(msg) from damage
     findings.add("repaired", read.repair or "damaged nodes", 1, f"byte {offset:,}")
-    return read.event, at + len(data[offset : read.end].decode("utf-8", "surrogateescape"))
+    return read.event, at + len(data[offset : offset + read.end].decode("utf-8", "surrogateescape"))
 
 
 def _is_cut(error: Exception, text: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 # A damaged event is looked at this far; longer ones are refused, not searched.
 REPAIR_WINDOW = 1 << 20
-_MOST_ENDINGS = 64
+_REPAIR_BUDGET = 4 << 20
 
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _EVENT_END = re.compile(rb"\}\s*(?:,\s*(?=\{)|(?=\{\s*\")|,?\s*(?=\])|\Z)")
@@ -57,15 +57,13 @@ decoder = json.JSONDecoder(parse_float=FloatText)
 _lenient = json.JSONDecoder(parse_float=FloatText, strict=False)
 
 
-def read_event(data: bytes, start: int, *, hint: int = -1, final: bool = True) -> Read:
-    """Read the event that opens at ``data[start]``.
+def read_event(data: bytes, *, final: bool = True) -> Read:
+    """Read the event that ``data`` begins with.
 
     Parameters
     ----------
-    data, start
-        Bytes at hand and where the event opens.
-    hint
-        Where the event seems to end, or -1.
+    data
+        Bytes at hand.
     final
         Whether the input ends with ``data``.
 
@@ -81,35 +79,30 @@ def read_event(data: bytes, start: int, *, hint: int = -1, final: bool = True) -
     Damaged
         If there is an end in sight but the event cannot be read.
     """
-    if hint > start and (read := _try(data[start:hint], hint)) is not None:
-        return read
     first_error: Damaged | None = None
-    window = data[start : start + REPAIR_WINDOW]
-    for count, ending in enumerate(_EVENT_END.finditer(window)):
-        if count >= _MOST_ENDINGS:
+    spent = 0
+    window = data[:REPAIR_WINDOW]
+    for ending in _EVENT_END.finditer(window):
+        end = ending.start() + 1
+        spent += end
+        if spent > _REPAIR_BUDGET:
             break
-        end = start + ending.start() + 1
-        read = _try(data[start:end], end)
+        read = mend_event(data[:end])
         if read is not None:
             return read
-        first_error = first_error or _why(data[start:end], start)
+        first_error = first_error or _why(data[:end])
         # Beyond the start of another event, a longer slice would swallow that one.
         if _NEXT_EVENT.match(data, end):
             raise first_error
-    if first_error is not None and (final or len(window) == REPAIR_WINDOW):
+    if len(window) < REPAIR_WINDOW and not final:
+        raise Incomplete
+    if first_error is not None:
         raise first_error
-    if len(window) == REPAIR_WINDOW and hint < 0:
-        raise Damaged(start, f"an event opens here and does not end within {REPAIR_WINDOW:,} bytes")
     raise Incomplete
 
 
-def mend_object(raw: bytes) -> Read | None:
+def mend_event(raw: bytes) -> Read | None:
     """Read ``raw`` as one JSON object, as it is or mended; None if that cannot be done."""
-    return _try(raw, len(raw))
-
-
-def _try(raw: bytes, end: int) -> Read | None:
-    """Read ``raw`` as one event, as it is or mended; None if that cannot be done."""
     try:
         text = raw.decode()
     except UnicodeDecodeError:
@@ -123,7 +116,7 @@ def _try(raw: bytes, end: int) -> Read | None:
         except (ValueError, RecursionError):
             continue
         if isinstance(event, dict):
-            return Read(event, end, note)
+            return Read(event, len(raw), note)
     return None
 
 
@@ -199,20 +192,20 @@ _MENDERS: tuple[tuple[Callable[[str], str | None], str], ...] = (
 )
 
 
-def _why(raw: bytes, start: int) -> Damaged:
+def _why(raw: bytes) -> Damaged:
     """Say what the parser stumbled over first."""
     text = raw.decode(errors="surrogateescape")
     if (match := _AMBIGUOUS.search(text)) is not None and _BAD_ESCAPE.search(text):
         at = len(text[: match.start()].encode(errors="surrogateescape"))
-        return Damaged(start + at, "a backslash before a quote that may or may not end the string")
+        return Damaged(at, "a backslash before a quote that may or may not end the string")
     try:
         _lenient.decode(text)
     except json.JSONDecodeError as error:
         at = len(text[: error.pos].encode(errors="surrogateescape"))
-        return Damaged(start + at, error.msg)
+        return Damaged(at, error.msg)
     except (ValueError, RecursionError) as error:
-        return Damaged(start, str(error))
-    return Damaged(start, "an event that is no JSON object")
+        return Damaged(0, str(error))
+    return Damaged(0, "an event that is no JSON object")
 
 
 def to_ns(value: object) -> int | None:

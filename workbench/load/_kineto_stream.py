@@ -15,7 +15,8 @@ from workbench.load._json_events import (
     REPAIR_WINDOW,
     Damaged,
     Incomplete,
-    mend_object,
+    Read,
+    mend_event,
     read_event,
 )
 from workbench.load._kineto_head import event_list
@@ -24,6 +25,7 @@ from workbench.load._status import ARRAY_END, BLOCK_FULL, NO_EVENT, ODD
 from workbench.load._stream import Stream
 
 LARGEST_EVENT = 64 << 20
+_LOOK_AHEAD_BYTES = (1 << 13, 1 << 17, 2 * REPAIR_WINDOW)
 LARGEST_METADATA = 256 << 20
 _BLANK = b" \t\r\n\x00"
 
@@ -213,7 +215,7 @@ class _Reader:
             elif status == ODD:
                 after = self._odd_event(position, final=final)
                 if after is None:
-                    return position, False
+                    return self._wants_more(position, final=False)
                 position = after
             elif status == NO_EVENT:
                 after = self._no_event(position, final=final)
@@ -225,40 +227,51 @@ class _Reader:
 
     def _wants_more(self, position: int, *, final: bool) -> tuple[int, bool]:
         """Decide on an event that does not end in the window."""
-        left = self.length - position
-        if left > LARGEST_EVENT:
-            self._raise(
-                position, f"an event opens here and does not end in {LARGEST_EVENT:,} bytes"
-            )
-        if final or left > REPAIR_WINDOW:
+        if final:
             rest = self.window[position : self.length].tobytes()
             opening = rest.find(b"{")
             if opening >= 0 and not rest[:opening].strip(b", \t\r\n\x00"):
                 after = self._odd_event(position + opening, final=final)
                 if after is not None:
                     return self._events(after, final=final)
+        elif self.length - position > LARGEST_EVENT:
+            self._raise(
+                position, f"an event opens here and does not end in {LARGEST_EVENT:,} bytes"
+            )
         return position, False
 
     def _odd_event(self, position: int, *, final: bool) -> int | None:
         """Read one event with the general parser; None if it does not end in the window."""
-        hint = self.engine.hint - position if self.engine.hint > position else -1
-        window = self.window[position : min(self.length, position + 2 * REPAIR_WINDOW)].tobytes()
-        if hint > len(window):
-            window = self.window[position : position + hint].tobytes()
-        at_end = final and position + len(window) == self.length
-        try:
-            event, end, repair = read_event(window, 0, hint=hint, final=at_end)
-        except Incomplete:
+        read = self._read_odd(position, final=final)
+        if read is None:
             return None
-        except Damaged as damage:
-            self._raise(position + damage.offset, damage.reason)
-        if repair:
-            self.findings.add("repaired", repair, where=f"byte {self.offset + position:,}")
+        if read.repair:
+            self.findings.add("repaired", read.repair, where=f"byte {self.offset + position:,}")
         if self.engine.rows >= len(self.engine.block.ph):
             self._flush()
-        kept = self.engine.block.write(self.engine.rows, event, self.engine)
+        kept = self.engine.block.write(self.engine.rows, read.event, self.engine)
         self.engine.rows += kept
-        return position + end
+        return position + read.end
+
+    def _read_odd(self, position: int, *, final: bool) -> Read | None:
+        """Parse one event, looking no further ahead than needed: most events are short."""
+        hint = self.engine.hint - position
+        if hint > 0 and (read := mend_event(self._bytes(position, hint))) is not None:
+            return read
+        for size in _LOOK_AHEAD_BYTES:
+            window = self._bytes(position, size)
+            at_end = position + len(window) == self.length
+            try:
+                return read_event(window, final=final and at_end)
+            except Damaged as damage:
+                self._raise(position + damage.offset, damage.reason)
+            except Incomplete:
+                if at_end:
+                    break
+        return None
+
+    def _bytes(self, position: int, size: int) -> bytes:
+        return self.window[position : min(self.length, position + size)].tobytes()
 
     def _no_event(self, position: int, *, final: bool) -> int | None:
         """Go past what stands where an event should: padding or null; else it is damage."""
@@ -310,15 +323,15 @@ class _Reader:
 
     def _keep_last_metadata(self, raw: bytes) -> None:
         """Keep the metadata behind the events, whose closing brace may be missing."""
-        closed = raw if raw.endswith(b"}") and mend_object(raw) else raw.rstrip(b",") + b"}"
-        if closed is not raw and mend_object(closed):
+        closed = raw if raw.endswith(b"}") and mend_event(raw) else raw.rstrip(b",") + b"}"
+        if closed is not raw and mend_event(closed):
             what = "the file ends behind the list of events, before its closing brace"
             self.findings.add("truncated", what, where=f"byte {self.offset + self.length:,}")
             raw = closed
         self._keep_metadata(raw, "behind")
 
     def _keep_metadata(self, raw: bytes, where: str) -> None:
-        read_object = mend_object(raw)
+        read_object = mend_event(raw)
         if read_object is None:
             what = f"metadata {where} the events cannot be read"
             self.findings.add("left out", what, len(raw), f"byte {self.offset:,}")
