@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 _CHILD = Path(__file__).with_name("_child.py")
-_PEER = Path(__file__).resolve().parents[1] / ".venv-hta"
+_PEER_FOLDER = Path(__file__).resolve().parents[1] / ".venv-hta"
+PEER = "HolisticTraceAnalysis 0.5.0 with pandas 2"
 _PEER_NEEDS = ("HolisticTraceAnalysis==0.5.0", "pandas>=2.2,<3")
 _LIBRARIES = ("ai-infra-workbench", "pandas", "pyarrow", "numba", "numpy")
 
@@ -84,15 +85,23 @@ def peer() -> Path:
     """Return the interpreter of HolisticTraceAnalysis, installed from PyPI if it is not yet.
 
     It has an environment of its own, since it needs an older pandas.
+
+    Raises
+    ------
+    RuntimeError
+        If it cannot be installed; holds the end of pip's error output.
     """
-    python = _PEER / "bin" / "python"
-    ready = _PEER / "ready"
+    python = _PEER_FOLDER / "bin" / "python"
+    ready = _PEER_FOLDER / "ready"
     wanted = "\n".join(_PEER_NEEDS)
     if not ready.is_file() or ready.read_text(encoding="ascii") != wanted:
-        print(f"installing {_PEER_NEEDS[0]} into {_PEER.name}", flush=True)
-        subprocess.run([sys.executable, "-m", "venv", str(_PEER)], check=True)
-        install = [str(python), "-m", "pip", "install", "--quiet"]
-        subprocess.run([*install, "--disable-pip-version-check", *_PEER_NEEDS], check=True)
+        print(f"installing {PEER} into {_PEER_FOLDER.name}", flush=True)
+        subprocess.run([sys.executable, "-m", "venv", str(_PEER_FOLDER)], check=True)
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        done = subprocess.run([*pip, *_PEER_NEEDS], capture_output=True, text=True, check=False)
+        if done.returncode:
+            msg = f"cannot install {PEER}; --no-peer measures without it:\n{done.stderr[-2000:]}"
+            raise RuntimeError(msg)
         ready.write_text(wanted, encoding="ascii")
     return python
 
