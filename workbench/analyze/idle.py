@@ -135,11 +135,11 @@ class Gaps(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """A number of idle times with what caused them."""
+    """A number of idle times with what caused them: each its own, or all the same."""
 
     place: Ints
-    cause: Ints
-    detail: Ints
+    cause: Ints | int
+    detail: Ints | int
     time: Ints
 
 
@@ -192,14 +192,10 @@ def _device_causes(events: pd.DataFrame, work: Work, gaps: Gaps, kernel_gap_ns: 
     rest = np.delete(np.arange(len(time)), late)
     place, launched = gaps.place[late], gaps.launch_start[late]
     by_activity = time_by_activity(events, gaps.launch[late], gaps.start[late], launched)
-    nothing = np.full(len(late), MISSING)
     return [
         Cause(gaps.place[rest], cause[rest], detail[rest], time[rest]),
-        *(
-            Cause(place, np.full(len(late), host), np.full(len(late), number), times)
-            for number, times in enumerate(by_activity.T)
-        ),
-        Cause(place, np.full(len(late), overhead), nothing, gaps.end[late] - launched),
+        *(Cause(place, host, number, times) for number, times in enumerate(by_activity.T)),
+        Cause(place, overhead, MISSING, gaps.end[late] - launched),
     ]
 
 
@@ -243,12 +239,13 @@ def _launch_of_previous(events: pd.DataFrame, work: Work, stream: Ints, which: I
 
 def _summary(causes: list[Cause], places: Groups, work: Work, method: Method) -> pd.DataFrame:
     """Add up the idle times by place, cause and detail."""
-    place, cause, detail, time = (np.concatenate(column) for column in zip(*causes, strict=True))
     shape = (len(places.bounds), len(CAUSES[method]), len(DETAILS) + 1)
-    bucket = np.ravel_multi_index((place, cause, detail + 1), shape)
     idle, count = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-    np.add.at(idle.reshape(-1), bucket, time)
-    count += np.bincount(bucket[time > 0], minlength=count.size).reshape(shape)
+    for piece in causes:
+        bucket = (piece.place * shape[1] + piece.cause) * shape[2] + piece.detail + 1
+        some = np.flatnonzero(piece.time)
+        np.add.at(idle.reshape(-1), bucket[some], piece.time[some])
+        count += np.bincount(bucket[some], minlength=count.size).reshape(shape)
     place, cause, detail = np.nonzero(idle)
     rank, device, stream = (key[place] for key in places.keys)
     span = places.largest(work.end) - places.smallest(work.start)
