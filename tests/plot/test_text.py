@@ -107,6 +107,10 @@ def test_a_share_reads_as_all_or_nothing_only_if_it_is(share, words):
     assert _text.percent(share) == words
 
 
+def test_small_numbers_never_read_as_nought():
+    assert [_text.digits(x) for x in (0, 0.0046, 0.5, 1_048)] == ["0", "0.0046", "0.5", "1,048"]
+
+
 def test_sizes_are_decimal():
     assert [_text.size(n) for n in (0, 999, 1_500, 2_000_000_000)] == [
         "0 B",

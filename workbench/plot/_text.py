@@ -125,5 +125,7 @@ def plural(count: int, noun: str) -> str:
 def digits(value: float) -> str:
     """Write a number with three significant digits."""
     magnitude = abs(value)
+    if magnitude < 1:
+        return f"{value:.3g}"
     places = 0 if magnitude >= 100 or value == int(value) else 1 if magnitude >= 10 else 2
     return f"{value:,.{places}f}"

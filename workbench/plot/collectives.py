@@ -247,7 +247,7 @@ def _matrix(blame: pd.DataFrame) -> pd.DataFrame:
 def _heat(table: pd.DataFrame) -> go.Figure:
     """Draw a matrix of ns as a heat map in ms, with the numbers in its cells if they fit."""
     milliseconds = table.to_numpy(dtype=np.float64) / 1e6
-    text = [["" if np.isnan(ms) else _number(ms) for ms in row] for row in milliseconds]
+    text = [["" if np.isnan(ms) else digits(ms) for ms in row] for row in milliseconds]
     many = table.shape[1] > _MOST_NUMBERED
     figure = go.Figure(
         go.Heatmap(
@@ -275,10 +275,6 @@ def _heat(table: pd.DataFrame) -> go.Figure:
         **_ticks(list(table.index)),
     )
     return figure
-
-
-def _number(milliseconds: float) -> str:
-    return f"{milliseconds:.3g}" if milliseconds < 1 else digits(milliseconds)
 
 
 def _ticks(labels: list[str]) -> dict[str, list[str] | list[int]]:
