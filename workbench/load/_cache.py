@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -13,10 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from workbench.kernel_kinds import shipped_rules
-from workbench.load._kineto_rank import RankTables
+from workbench.load._findings import quality_frame
+from workbench.load._kineto_rank import RankTables, quality_of
 from workbench.load.archive import Source
 from workbench.load.parquet import events_of, pack_frame, unpack_frame, write_events, write_whole
-from workbench.tables import QUALITY, STEPS
+from workbench.tables import EVENTS, QUALITY, STEPS
 
 # Part of every key: raise it whenever the same bytes would give other tables.
 LAYOUT = 1
@@ -43,18 +45,34 @@ def key(source: Source, args: Sequence[str], rules: pd.DataFrame | None, directo
 
 
 def get_or_store(
-    directory: Path, name: str, label: str, parse: Callable[[], RankTables]
+    directory: Path,
+    source: Source,
+    options: tuple[Sequence[str], pd.DataFrame | None],
+    parse: Callable[[], RankTables],
 ) -> RankTables:
-    """Return what is kept under ``name``, or parse and keep it.
+    """Return the kept tables of ``source``, or parse it and keep them.
 
-    A file that is damaged, or was made by something else, is replaced.
+    A kept file that is damaged, or was made by something else, is replaced. Where
+    nothing can be kept, the tables say so in their quality.
     """
-    file = directory / f"{name}.parquet"
-    if (kept := _load(file, label)) is not None:
+    try:
+        file = directory / f"{key(source, *options, directory)}.parquet"
+    except OSError as error:
+        return _not_kept(parse(), error)
+    if (kept := _load(file, source.label)) is not None:
         return kept
     part = parse()
-    _store(part, file)
+    try:
+        _store(part, file)
+    except OSError as error:
+        return _not_kept(part, error)
     return part
+
+
+def _not_kept(part: RankTables, error: OSError) -> RankTables:
+    what = f"the cache cannot be used: {error.strerror or error}"
+    note = quality_frame([(part.label, "noted", what, 1, None)])
+    return replace(part, quality=quality_of([part.quality, note]))
 
 
 def _content_digest(path: Path, directory: Path) -> str:
@@ -78,14 +96,15 @@ def _digest_rules(rules: pd.DataFrame) -> str:
 
 def _load(file: Path, label: str) -> RankTables | None:
     try:
-        table = pq.read_table(file, memory_map=True)
+        table = pq.read_table(file, memory_map=True, page_checksum_verification=True)
         header = json.loads((table.schema.metadata or {})[_HEADER])
         quality = unpack_frame(header["quality"], QUALITY)
         steps = unpack_frame(header["steps"], STEPS)
+        events = EVENTS.check(events_of(table), str(file))
     except (OSError, pa.ArrowException, KeyError, ValueError):
         return None
     quality["source"] = pd.Series(label, index=quality.index, dtype=quality["source"].dtype)
-    return RankTables(label, events_of(table), steps, quality, header["metadata"], header["clock"])
+    return RankTables(label, events, steps, quality, header["metadata"], header["clock"])
 
 
 def _store(part: RankTables, file: Path) -> None:

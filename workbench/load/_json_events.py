@@ -212,16 +212,10 @@ def to_ns(value: object) -> int | None:
     """Convert microseconds, as a JSON number or text, to whole ns; None if that fails."""
     if isinstance(value, bool) or value is None:
         return None
-    if isinstance(value, int):
-        scaled = Decimal(value) * 1000
-    else:
-        try:
-            scaled = Decimal(str(value)) * 1000
-            if not scaled.is_finite():
-                return None
-        except InvalidOperation:
-            return None
-    number = int(scaled.to_integral_value())
+    exact = _exact(value, digits=16)
+    if exact is None:
+        return None
+    number = int((exact * 1000).to_integral_value())
     return number if abs(number) < 1 << 62 else None
 
 
@@ -229,14 +223,20 @@ def to_integer(value: object) -> int | None:
     """Convert a JSON number or text to an int64; unsigned 64-bit ids wrap; None if it is none."""
     if isinstance(value, bool) or value is None:
         return None
-    try:
-        number = value if isinstance(value, int) else Decimal(str(value))
-        if isinstance(number, Decimal):
-            if number != number.to_integral_value():
-                return None
-            number = int(number)
-    except (InvalidOperation, OverflowError, ValueError):
+    exact = _exact(value, digits=19)
+    if exact is None or exact != exact.to_integral_value():
         return None
+    number = int(exact)
     if -(1 << 63) < number < 1 << 63:
         return number
     return number - (1 << 64) if 0 < number < 1 << 64 else None
+
+
+def _exact(value: object, *, digits: int) -> Decimal | None:
+    """Read a number of at most ``digits`` + 1 digits before the point; None if it is none."""
+    try:
+        exact = Decimal(value if isinstance(value, int) else str(value))
+    except InvalidOperation:
+        return None
+    # A short text such as 1e999999 stands for a number that takes minutes to write out.
+    return exact if exact.is_finite() and exact.adjusted() <= digits else None

@@ -99,9 +99,9 @@ def rank_tables(
     work = rows_of.is_any(named["category"], GPU_WORK)
     numbers["launch"] = rows_of.launches(
         rows_of.is_any(named["category"], rows_of.RUNTIME), work,
-        numbers.get("correlation"), numbers.get("external_id"),
+        (numbers.get("correlation"), numbers.get("external_id")), (timed.start, timed.dur),
     )  # fmt: skip
-    windows, steps = _steps(timed, named["name"], named["category"])
+    windows, steps = _steps(timed, named["name"], named["category"], findings)
     numbers["step"] = rows_of.assign_steps(timed.start, numbers["launch"], windows)
     kind, known = rows_of.kinds(named["name"], named["category"], rules)
     _note(findings, dur=timed.dur, work=work, launch=numbers["launch"], known=known)
@@ -241,10 +241,10 @@ def _nullable(values: IntArray | None, dtype: str, rows: int = 0) -> Any:
 
 
 def _steps(
-    timed: _Timed, name: CodedTexts, category: CodedTexts
+    timed: _Timed, name: CodedTexts, category: CodedTexts, findings: Findings
 ) -> tuple[tuple[IntArray, IntArray, IntArray], pd.DataFrame]:
     """Return the windows of the steps, and their table (rank still 0)."""
-    rows, numbers = rows_of.step_rows(name, category)
+    rows, numbers = rows_of.step_rows(name, category, findings)
     start, dur = timed.start[rows], timed.dur[rows]
     frame = pd.DataFrame(
         {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -34,8 +35,9 @@ RUNTIME = frozenset(
 ON_STREAM = GPU_WORK | {"cuda_sync", "gpu_user_annotation"}
 _STEP_SOURCES = frozenset({"user_annotation", "cpu_op"})
 STEP_NAME = re.compile(r"ProfilerStep\s*#\s*(\d+)$")
-_STREAM_THREAD = re.compile(r"stream\s+(\d+)\s*$")
+_STREAM_THREAD = re.compile(r"stream\s+(\d{1,18})\s*$")
 
+_STEPS_BACK = 4
 _EPOCH_FIRST_NS, _EPOCH_LAST_NS = 1_262_304_000_000_000_000, 4_102_444_800_000_000_000
 _NO_STREAM = (-1, 4_294_967_295)
 _IMPLAUSIBLE_DUR_NS = 7 * 24 * 3600 * 1_000_000_000
@@ -113,11 +115,10 @@ def plausible(fields: dict[str, npt.NDArray[Any]], findings: Findings) -> npt.ND
 
 def absolute(ts: IntArray, base: object, findings: Findings) -> tuple[IntArray, str]:
     """Add the base time; say whether the result is wall time (epoch) or the trace's own."""
-    base_ns = base if isinstance(base, int) and not isinstance(base, bool) else 0
-    if base is not None and not isinstance(base, int):
-        findings.add(
-            "suspicious", f"baseTimeNanoseconds is no integer: {str(base)[:40]!r}; not added"
-        )
+    usable = isinstance(base, int) and not isinstance(base, bool) and abs(base) < 1 << 61
+    base_ns = base if isinstance(base, int) and usable else 0
+    if base is not None and not usable:
+        findings.add("suspicious", f"baseTimeNanoseconds is no time: {str(base)[:40]!r}; not added")
     if len(ts) == 0:
         return ts, "own"
     middle = int(np.median(ts[:: max(1, len(ts) // 10_000)]))
@@ -204,16 +205,17 @@ def streams(
 def launches(
     runtime: npt.NDArray[np.bool_],
     work: npt.NDArray[np.bool_],
-    correlation: IntArray | None,
-    external: IntArray | None,
+    ids_of: Sequence[IntArray | None],
+    times: tuple[IntArray, IntArray],
 ) -> IntArray:
     """Return, for GPU work, the position of the call that launched it, else MISSING.
 
-    Joined on correlation; on the external id if no GPU row has a correlation. The first
-    call with an id counts: one launch may start many kernels (CUDA graphs).
+    Joined on the first of ``ids_of`` (correlation, external id) that a GPU row has. One launch
+    may start many kernels (CUDA graphs). Where several calls have one id, as after a counter
+    started anew, the last one before the GPU row counts.
     """
     found = np.full(len(work), MISSING, np.int64)
-    for ids in (correlation, external):
+    for ids in ids_of:
         if ids is None:
             continue
         rows = np.flatnonzero(work & (ids != MISSING))
@@ -221,23 +223,52 @@ def launches(
             continue
         calls = np.flatnonzero(runtime & (ids != MISSING))
         if len(calls):
-            by_id = calls[np.argsort(ids[calls], kind="stable")]
-            at = np.searchsorted(ids[by_id], ids[rows])
-            hit = at < len(by_id)
-            hit[hit] = ids[by_id[at[hit]]] == ids[rows[hit]]
-            found[rows[hit]] = by_id[at[hit]]
+            found[rows] = _nearest_call(ids, calls, rows, times)
         break
     return found
 
 
-def step_rows(name: CodedTexts, category: CodedTexts) -> tuple[IntArray, IntArray]:
+def _nearest_call(
+    ids: IntArray, calls: IntArray, rows: IntArray, times: tuple[IntArray, IntArray]
+) -> IntArray:
+    """Return for each GPU row the last call with its id before it, or MISSING."""
+    by_id = _outermost(ids, calls, times)
+    known, number = np.unique(ids[by_id], return_inverse=True)
+    at = np.minimum(np.searchsorted(known, ids[rows]), len(known) - 1)
+    # Rows stand in order of time, so the place in the table says what came first.
+    size = len(ids)
+    last_before = np.searchsorted(number * size + by_id, at * size + rows) - 1
+    nearest: IntArray = by_id[np.maximum(np.searchsorted(number, at), last_before)]
+    nearest[known[at] != ids[rows]] = MISSING
+    return nearest
+
+
+def _outermost(ids: IntArray, calls: IntArray, times: tuple[IntArray, IntArray]) -> IntArray:
+    """Sort calls by id and time; a driver call inside a runtime call of its id is left out."""
+    start, dur = times
+    by_id = calls[np.argsort(ids[calls], kind="stable")]
+    before, after = by_id[:-1], by_id[1:]
+    nested = (ids[before] == ids[after]) & (start[after] < start[before] + dur[before])
+    kept: IntArray = by_id[np.concatenate([[True], ~nested])]
+    return kept
+
+
+def step_rows(
+    name: CodedTexts, category: CodedTexts, findings: Findings
+) -> tuple[IntArray, IntArray]:
     """Return the rows of CPU-side ProfilerStep annotations and their numbers."""
     number_of = np.full(len(name.texts) + 1, MISSING, np.int64)
     for code, text in enumerate(name.texts):
-        if text.startswith("ProfilerStep") and (match := STEP_NAME.match(text)):
+        if not text.startswith("ProfilerStep") or not (match := STEP_NAME.match(text)):
+            continue
+        if len(match[1]) < 10:
             number_of[code] = int(match[1])
+        else:
+            findings.add("left out", "step numbers of ten and more digits")
     numbers = number_of[name.codes]
     rows = np.flatnonzero((numbers != MISSING) & is_any(category, _STEP_SOURCES))
+    repeated = len(rows) - len(np.unique(numbers[rows]))
+    findings.add("suspicious", "step numbers that occur more than once", repeated)
     return rows, numbers[rows]
 
 
@@ -259,8 +290,14 @@ def assign_steps(
     if len(numbers) == 0:
         return np.full(len(start), MISSING, np.int64)
     at = np.searchsorted(first, start, side="right") - 1
-    inside = (at >= 0) & (start < last[np.maximum(at, 0)])
-    step = np.where(inside, numbers[np.maximum(at, 0)], MISSING)
+    step = np.full(len(start), MISSING, np.int64)
+    # Windows may overlap or lie inside each other: the one that began last and goes on counts.
+    for _ in range(_STEPS_BACK):
+        inside = (at >= 0) & (step == MISSING) & (start < last[np.maximum(at, 0)])
+        step[inside] = numbers[at[inside]]
+        if (first[1:] >= last[:-1]).all():
+            break
+        at = at - 1
     launched = launch != MISSING
     step[launched] = step[launch[launched]]
     return step

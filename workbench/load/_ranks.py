@@ -11,7 +11,9 @@ from workbench.errors import LoadError
 from workbench.load._json_events import to_integer
 from workbench.load._kineto_rank import RankTables, metadata_text
 from workbench.load._rank_names import rank_in_name
-from workbench.tables import DEVICES, PROCESS_GROUPS, RANKS, Table
+from workbench.tables import DEVICES, PROCESS_GROUPS, RANKS, Column, Table
+
+_LARGEST_RANK = (1 << 31) - 1
 
 RankArgument = int | Mapping[str, int] | Sequence[int] | None
 
@@ -37,6 +39,9 @@ def number(parts: Sequence[RankTables], given: RankArgument) -> list[Numbered]:
         not fit the files.
     """
     wanted = _given_ranks(parts, given)
+    if odd := [asked for asked in wanted if asked is not None and not _is_rank(asked)]:
+        msg = f"rank={odd[0]!r} is no rank; give whole numbers from 0 to {_LARGEST_RANK:,}"
+        raise LoadError(msg)
     numbered: list[Numbered] = []
     unknown: list[RankTables] = []
     for part, asked in zip(parts, wanted, strict=True):
@@ -71,6 +76,12 @@ def _given_ranks(parts: Sequence[RankTables], given: RankArgument) -> list[int |
             raise LoadError(msg)
         given = [given]
     if isinstance(given, Mapping):
+        unused = [text for text in given if not any(text in part.label for part in parts)]
+        if unused:
+            msg = (
+                f"rank= names {unused}, which no file name holds: {[short(p.label) for p in parts]}"
+            )
+            raise LoadError(msg)
         return [_by_name(part.label, given) for part in parts]
     if len(given) != len(parts):
         msg = f"{len(given)} ranks were given for {len(parts)} files; they must be as many"
@@ -89,15 +100,16 @@ def _by_name(label: str, given: Mapping[str, int]) -> int | None:
 def _stated_rank(part: RankTables) -> int | None:
     info = _distributed(part.metadata)
     rank = to_integer(info.get("rank"))
-    return rank if rank is not None and 0 <= rank < 1 << 31 else None
+    return rank if rank is not None and _is_rank(rank) else None
+
+
+def _is_rank(value: object) -> bool:
+    return type(value) is int and 0 <= value <= _LARGEST_RANK
 
 
 def _refuse_twins(numbered: Sequence[Numbered]) -> None:
     first: dict[int, Numbered] = {}
     for item in numbered:
-        if item.rank < 0:
-            msg = f"{item.part.label}: rank {item.rank} ({item.source}) is negative"
-            raise LoadError(msg)
         if (other := first.setdefault(item.rank, item)) is not item:
             msg = (
                 f"two files are rank {item.rank}: {other.part.label} ({other.source}) and "
@@ -132,6 +144,24 @@ def ranks_table(numbered: Sequence[Numbered]) -> pd.DataFrame:
     return _table(RANKS, rows)
 
 
+def as_a_set(numbered: Sequence[Numbered]) -> list[tuple[str, str, str, int, str | None]]:
+    """Return findings about the set as a whole: ranks that lack, clocks that differ."""
+    found: list[tuple[str, str, str, int, str | None]] = []
+    source = short(numbered[0].part.label)
+    worlds = {to_integer(_distributed(part.metadata).get("world_size")) for _, _, part in numbered}
+    world = max((size for size in worlds if size), default=0)
+    if len(numbered) > 1 and len(numbered) < world:
+        have = {item.rank for item in numbered}
+        lacking = [str(rank) for rank in range(min(world, 1 << 20)) if rank not in have]
+        shown = ", ".join(lacking[:8]) + (", ..." if len(lacking) > 8 else "")
+        what = f"ranks of {world:,} that are not loaded; waiting for them cannot be seen: {shown}"
+        found.append((source, "suspicious", what, len(lacking), None))
+    if len({part.clock for _, _, part in numbered if len(part.events)}) > 1:
+        what = "ranks on different clocks (see ranks.clock); times across ranks cannot be compared"
+        found.append((source, "suspicious", what, 1, None))
+    return found
+
+
 def devices_table(numbered: Sequence[Numbered]) -> pd.DataFrame:
     """Make table DEVICES."""
     rows = []
@@ -142,7 +172,7 @@ def devices_table(numbered: Sequence[Numbered]) -> pd.DataFrame:
                 {
                     "rank": rank,
                     "device": to_integer(device.get("id")),
-                    "name": metadata_text(device, "name") or "",
+                    "name": str(metadata_text(device, "name") or ""),
                     "memory_bytes": to_integer(device.get("totalGlobalMem")),
                     "capability": None if major is None else f"{major}.{minor}",
                     "processor_count": to_integer(
@@ -172,6 +202,16 @@ def groups_table(numbered: Sequence[Numbered]) -> pd.DataFrame:
     return _table(PROCESS_GROUPS, rows)
 
 
+_LIMITS = {"Int32": 1 << 31, "Int64": 1 << 63}
+
+
+def _fits(value: Any, column: Column) -> bool:
+    """Say whether a number from the metadata can stand in its column; else it is missing."""
+    limit = _LIMITS[column.dtype]
+    low = -limit if column.lower is None else column.lower
+    return value is None or low <= value < limit
+
+
 def _members(ranks: object) -> str:
     if isinstance(ranks, str):
         ranks = ranks.strip("[] ").split(",") if ranks.strip("[] ") else []
@@ -192,4 +232,13 @@ def _dicts(value: object) -> list[dict[str, Any]]:
 def _table(table: Table, rows: list[dict[str, Any]]) -> pd.DataFrame:
     if not rows:
         return table.empty()
+    for row in rows:
+        for name, column in table.columns.items():
+            if column.dtype in _LIMITS and not _fits(row[name], column):
+                row[name] = None
     return table.check(table.cast(pd.DataFrame(rows, columns=list(table.columns))))
+
+
+def short(label: str) -> str:
+    """Return the last part of a path, for messages with many files."""
+    return label.rsplit("!", 1)[-1].replace("\\", "/").rsplit("/", 1)[-1]

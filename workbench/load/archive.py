@@ -171,7 +171,7 @@ def survey(path: Paths, *, expansion_limit: float | None = EXPANSION_LIMIT) -> S
     seen: set[Path] = set()
     for entry in map(Path, given):
         for file, is_named in _files(entry, found.remarks):
-            if (real := file.resolve()) in seen:
+            if (real := Path(os.path.realpath(file))) in seen:
                 found.pass_over(str(file), _GIVEN_BEFORE)
                 continue
             seen.add(real)

@@ -54,7 +54,7 @@ def parquet(path: str | Path) -> Trace:
     """
     try:
         # Unless the reader maps it, a large file would stand in memory twice.
-        table = pq.read_table(path, memory_map=True)
+        table = pq.read_table(path, memory_map=True, page_checksum_verification=True)
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError) as error:
@@ -110,7 +110,9 @@ def write_events(events: pd.DataFrame, metadata: dict[bytes, bytes], path: Path)
     table = table.replace_schema_metadata({**(table.schema.metadata or {}), **metadata})
     write_whole(
         path,
-        lambda file: pq.write_table(table, file, compression="lz4", write_statistics=False),
+        lambda file: pq.write_table(
+            table, file, compression="lz4", write_statistics=False, write_page_checksum=True
+        ),
     )
 
 

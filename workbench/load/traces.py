@@ -19,6 +19,7 @@ from workbench.load._kineto_rank import RankTables, concat, quality_of
 from workbench.load._ranks import (
     Numbered,
     RankArgument,
+    as_a_set,
     devices_table,
     groups_table,
     number,
@@ -90,6 +91,9 @@ def traces(  # noqa: PLR0913 - the front door
         If nothing under ``path`` is a known trace, a file is damaged beyond repair
         (names the byte), formats are mixed, or two files claim one rank.
     """
+    if isinstance(args, str):
+        msg = f"args must list names, e.g. args=({args!r},); got the text {args!r}"
+        raise TypeError(msg)
     found = survey(path)
     formats = [(_format(source), source) for source in found.sources]
     known = [(name, source) for name, source in formats if name]
@@ -143,7 +147,10 @@ def assemble(numbered: Sequence[Numbered], parts: Sequence[RankTables]) -> Trace
         steps=STEPS.check(pd.concat(steps, ignore_index=True)) if steps else STEPS.empty(),
         nodes=NODES.empty(),
         dependencies=DEPENDENCIES.empty(),
-        quality=quality_of([part.quality for _, _, part in numbered] + [quality_frame(assumed)]),
+        quality=quality_of(
+            [part.quality for _, _, part in numbered]
+            + [quality_frame(assumed + as_a_set(numbered))]
+        ),
     )
 
 
@@ -212,8 +219,7 @@ class _Reader:
 
         if self.cache is None:
             return parse()
-        key = _cache.key(source, self.args, self.rules, self.cache)
-        return _cache.get_or_store(self.cache, key, source.label, parse)
+        return _cache.get_or_store(self.cache, source, (self.args, self.rules), parse)
 
 
 def _in_processes(
