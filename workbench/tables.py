@@ -675,6 +675,11 @@ COLLECTIVES = Table(
         "blamed_rank": Column("Int32", "rank that started last", lower=0, nullable=True),
         "start_skew_ns": Column("Int64", "latest minus earliest start", lower=0, nullable=True),
         "end_skew_ns": Column("Int64", "latest minus earliest end", lower=0, nullable=True),
+        "is_sure": Column(
+            "boolean",
+            "who was last: ranks end at most half as far apart as they start; missing without wait",
+            nullable=True,
+        ),
         "size_bytes": Column(
             "Int64", "size as nccl-tests counts it; missing if not recorded", 0, nullable=True
         ),
@@ -707,6 +712,9 @@ COLLECTIVE_WAITS = Table(
         "blamed_rank": Column("int32", "rank that started last", lower=0),
         "is_complete": Column(
             "boolean", "all ranks of the group were found; missing if unknown", nullable=True
+        ),
+        "is_sure": Column(
+            "bool", "who was last: ranks end at most half as far apart as they start"
         ),
         "confidence": Column("category", "of the match: high, medium or low"),
     },

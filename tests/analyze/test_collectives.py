@@ -225,6 +225,30 @@ def test_ranks_that_cannot_have_waited_are_not_said_to_have(make_events):
     assert sum(waits.attrs["left_out"].values()) == 2
 
 
+def test_a_rank_with_a_late_clock_is_not_blamed(make_events):
+    # Rank 1 is truly last by 5 ns every time; rank 2's clock runs 60 ns ahead.
+    late, offset = {0: 0, 1: 5, 2: 0}, {0: 0, 1: 0, 2: 60}
+    rows = [
+        grouped(rank, at + late[rank] + offset[rank], at + 100 + offset[rank], group_size=3)
+        for at in (0, 1_000)
+        for rank in range(3)
+    ]
+    table = analyze.collectives(make_events(*rows))
+    assert set(table["blamed_rank"]) == {2}
+    assert not table["is_sure"].any()
+    assert table["note"].str.contains("clocks disagree, or").all()
+    waits = analyze.collective_waits(make_events(*rows))
+    assert analyze.blame(waits).empty
+    assert analyze.blame(waits).attrs["left_out"] == {"it is not sure who was last": 2}
+    assert not analyze.blame(waits, sure_only=False).empty
+
+
+def test_on_one_clock_the_last_rank_is_sure(make_events):
+    rows = [grouped(rank, 10 * rank, 100 + rank, group_size=3) for rank in range(3)]
+    agree = analyze.collectives(make_events(*rows))["is_sure"]
+    assert agree.tolist() == [True] * 3
+
+
 def test_groups_of_one_name_are_told_apart_by_their_members(make_events):
     rows = [grouped(rank, rank // 2 * 100, rank // 2 * 100 + 9) for rank in range(4)]
     events = make_events(*rows)

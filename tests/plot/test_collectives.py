@@ -9,7 +9,9 @@ from workbench.tables import BLAME, COLLECTIVE_WAITS, COLLECTIVES
 
 def wait(collective, rank, ns, blamed, **more):
     row = {"collective": collective, "rank": rank, "operation": "all-reduce", "transfer_ns": 10}
-    return row | {"wait_ns": ns, "blamed_rank": blamed, "confidence": "high"} | more
+    return (
+        row | {"wait_ns": ns, "blamed_rank": blamed, "confidence": "high", "is_sure": True} | more
+    )
 
 
 def collective(number, **more):
@@ -53,6 +55,35 @@ def test_waits_are_stacked_on_transfers(build):
 def test_nobody_is_named_when_nobody_waits(build):
     figure = plot.collective_waits(build(COLLECTIVE_WAITS, [wait(0, 0, 0, 0), wait(0, 1, 0, 0)]))
     assert figure.layout.title.text == "All ranks enter their collectives at the same time"
+
+
+def test_what_is_doubtful_about_waiting_is_said(build):
+    rows = [wait(0, 0, 5, 1, is_complete=False), wait(1, 0, 30, 1, is_sure=False)]
+    figure = plot.collective_waits(build(COLLECTIVE_WAITS, rows))
+    assert figure.layout.title.text.replace("<br>", " ") == (
+        "Who waits for whom cannot be told: ranks end about as far apart as they start in "
+        "1 of 2 collectives"
+    )
+    said = figure.layout.title.subtitle.text.replace("<br>", " ")
+    assert "1 of 2 collectives whose ranks end about as far apart" in said
+    assert "1 of 2 collectives with ranks missing" in said
+
+
+def test_why_nobody_can_be_seen_waiting_comes_from_the_table(build):
+    empty = build(COLLECTIVE_WAITS, [])
+    empty.attrs["left_out"] = {"clocks <disagree>": 7, "a barrier": 2}
+    figure = plot.collective_waits(empty)
+    (said,) = [note.text for note in figure.layout.annotations if "not known" in note.text]
+    assert "9 communication kernels" in said
+    assert "clocks &lt;disagree&gt;" in said
+
+
+def test_blame_says_what_it_leaves_out(build):
+    rows = [wait(0, 0, 5_000_000, 1), wait(1, 0, 30, 1, is_complete=False)]
+    table = analyze.blame(build(COLLECTIVE_WAITS, rows))
+    assert (
+        "1 collective left out: a rank is missing" in plot.blame(table).layout.title.subtitle.text
+    )
 
 
 def test_cells_hold_milliseconds_and_blame_is_sorted(build):

@@ -37,6 +37,10 @@ _COLUMNS = (
     "dtype",
 )
 _INFEASIBLE = "a rank ended before the last one began: clocks disagree, or it need not wait"
+_DOUBTFUL = (
+    "ranks end over half as far apart as they start: clocks disagree, or shares of the work "
+    "differ; who was last is not sure"
+)
 
 
 def collectives(
@@ -72,7 +76,10 @@ def collectives(
 
     For rank r with start s_r and end e_r: wait = max s - s_r, transfer = e_r - max s,
     shortest duration = min (e_r - s_r). If max s > min e the ranks cannot have waited
-    for each other, and there is neither wait nor transfer.
+    for each other, and there is neither wait nor transfer. On one clock, and with equal
+    shares of the work, all ranks end together. Where they end over half as far apart as
+    they start, ``is_sure`` is false: the wait may be a clock's offset, and the rank blamed
+    innocent.
 
     Size is elements times bytes per element; for all-gather all elements a rank
     receives, for reduce-scatter and all-to-all all it sends. Algorithm bandwidth is the
@@ -124,14 +131,15 @@ def collective_waits(
     table = collectives(events, process_groups=process_groups)
     known = table["wait_ns"].notna()
     waits = table.loc[known, list(COLLECTIVE_WAITS.columns)].reset_index(drop=True)
-    waits = waits.astype(
-        {"collective": "int64", "wait_ns": "int64", "transfer_ns": "int64", "blamed_rank": "int32"}
-    )
+    types = {"collective": "int64", "wait_ns": "int64", "transfer_ns": "int64"}
+    waits = waits.astype({**types, "blamed_rank": "int32", "is_sure": "bool"})
     waits.attrs["left_out"] = table.loc[~known, "note"].value_counts().to_dict()
     return COLLECTIVE_WAITS.check(waits)
 
 
-def blame(waits: pd.DataFrame, *, complete_only: bool = True) -> pd.DataFrame:
+def blame(
+    waits: pd.DataFrame, *, complete_only: bool = True, sure_only: bool = True
+) -> pd.DataFrame:
     """Add up who made whom wait, and for how long, most waiting first.
 
     Parameters
@@ -141,6 +149,8 @@ def blame(waits: pd.DataFrame, *, complete_only: bool = True) -> pd.DataFrame:
     complete_only
         Leave out collectives of which a rank is known to be missing: that rank may have
         been the last.
+    sure_only
+        Leave out collectives in which it is not sure who was last.
 
     Returns
     -------
@@ -148,10 +158,19 @@ def blame(waits: pd.DataFrame, *, complete_only: bool = True) -> pd.DataFrame:
         Table :data:`workbench.tables.BLAME`: ``blamed_rank``, ``rank`` (that waited),
         ``wait_ns``, ``collective_count``, ``wait_share`` of all waiting. A rank appears
         with itself, without waiting, for every collective in which it was last.
+        ``attrs["left_out"]`` gives the collectives left out, by reason.
     """
     COLLECTIVE_WAITS.check(waits)
-    if complete_only:
-        waits = waits[waits["is_complete"].fillna(value=True).astype(bool)]
+    doubts = {
+        "a rank is missing": ~waits["is_complete"].fillna(value=True).astype(bool) & complete_only,
+        "it is not sure who was last": ~waits["is_sure"] & sure_only,
+    }
+    left_out = {}
+    for reason, doubtful in doubts.items():
+        rows = doubtful[waits.index]
+        if rows.any():
+            left_out[reason] = int(waits.loc[rows, "collective"].nunique())
+        waits = waits[~rows]
     table = (
         waits.groupby(["blamed_rank", "rank"])
         .agg(wait_ns=("wait_ns", "sum"), collective_count=("wait_ns", "size"))
@@ -163,6 +182,7 @@ def blame(waits: pd.DataFrame, *, complete_only: bool = True) -> pd.DataFrame:
     table = table.sort_values(
         ["wait_ns", "blamed_rank", "rank"], ascending=[False, True, True], ignore_index=True
     )
+    table.attrs["left_out"] = left_out
     return BLAME.check(table)
 
 
@@ -235,6 +255,7 @@ def _measured(comm: pd.DataFrame) -> pd.DataFrame:
 def _presented(events: pd.DataFrame, comm: pd.DataFrame) -> pd.DataFrame:
     """Turn what is known into the columns of the table."""
     latest = comm["latest"].where(comm["latest"] <= comm["first_end"])
+    sure = 2 * (comm["last_end"] - comm["first_end"]) <= comm["latest"] - comm["earliest"]
     complete = (comm["rank_count"] >= comm["group_size"]).mask(comm["group_size"] == MISSING)
     table = pd.DataFrame(
         {
@@ -255,9 +276,10 @@ def _presented(events: pd.DataFrame, comm: pd.DataFrame) -> pd.DataFrame:
             "blamed_rank": comm["last_rank"].where(latest.notna()).astype("Int32"),
             "start_skew_ns": comm["latest"] - comm["earliest"],
             "end_skew_ns": comm["last_end"] - comm["first_end"],
+            "is_sure": sure.mask(latest.isna()).astype("boolean"),
             "size_bytes": nullable(comm["size"].to_numpy(), "Int64"),
             "confidence": labelled(comm["confidence"].to_numpy(), CONFIDENCES),
-            "note": _notes(comm, complete),
+            "note": _notes(comm, complete, sure),
         }
     )
     table = table.join(_bandwidths(comm))
@@ -292,12 +314,13 @@ def _bandwidths(comm: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _notes(comm: pd.DataFrame, complete: pd.Series) -> pd.Series:
+def _notes(comm: pd.DataFrame, complete: pd.Series, sure: pd.Series) -> pd.Series:
     """Say why a kernel is not matched, or what is doubtful about its collective."""
     lacking = (comm["group_size"] - comm["rank_count"]).astype(str)
     partial = lacking + " of " + comm["group_size"].astype(str)
     partial += " ranks are missing: waits are lower bounds"
     note = comm["note"].mask((~complete).fillna(value=False), partial)
+    note = note.mask((~sure).fillna(value=False), _DOUBTFUL)
     note = note.mask((comm["latest"] > comm["first_end"]).fillna(value=False), _INFEASIBLE)
     positions, names = pd.factorize(note.mask(note == ""))
     return texts(positions.astype(np.int64), [str(name) for name in names])

@@ -35,7 +35,9 @@ def collective_waits(trace: Trace, *, source: str = "", synthetic: bool = False)
         Controls above :func:`workbench.plot.collective_waits` and
         :func:`workbench.plot.blame`.
     """
-    waits = cache(partial(analyze.collective_waits, trace.events))
+    waits = cache(
+        partial(analyze.collective_waits, trace.events, process_groups=trace.process_groups)
+    )
     communication = trace.events.loc[trace.events["kind"] == "communication", "step"]
     return Explorer(
         partial(_draw, waits=waits, source=source, synthetic=synthetic),

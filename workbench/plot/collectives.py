@@ -17,6 +17,7 @@ _SHAPES = ("circle", "diamond", "square", "triangle-up", "star", "hexagon", "tri
 _FILLS = {"high": "", "medium": "-open"}  # anything less is open with a dot
 _MOST_ROWS, _MOST_COLUMNS, _MOST_NUMBERED = 12, 400, 16
 _OTHERS = "others"
+_NEGLIGIBLE = 0.01  # share of all waiting
 
 
 def collectives(
@@ -97,7 +98,7 @@ def collective_waits(
     COLLECTIVE_WAITS.check(waits)
     if waits.empty:
         return nothing(
-            "No collective was found on more than one rank, so nobody can be seen waiting.",
+            _why_no_waits(waits),
             claim="No waiting in collectives to show",
             source=source,
             synthetic=synthetic,
@@ -109,7 +110,7 @@ def collective_waits(
         title="rank",
     )
     figure.update_yaxes(title=figure.layout.yaxis.title.text.replace("time", "time in collectives"))
-    notes = [note, _doubt(waits)]
+    notes = [note, *_doubts(waits)]
     return finish(
         figure,
         claim=_waits_claim(waits),
@@ -140,10 +141,14 @@ def blame(blame: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> 
     """
     BLAME.check(blame)
     whole = int(blame["wait_ns"].sum())
+    left_out = [
+        f"{plural(count, 'collective')} left out: {reason}"
+        for reason, count in blame.attrs.get("left_out", {}).items()
+    ]
     if not whole:
         return nothing(
-            "No rank waited for another one.",
-            claim="Nobody to blame",
+            "; ".join(left_out) or "No rank waited for another one.",
+            claim="Nobody can be blamed" if left_out else "Nobody to blame",
             source=source,
             synthetic=synthetic,
         )
@@ -154,7 +159,8 @@ def blame(blame: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> 
         f"Rank {totals.idxmax()} makes the others wait {duration(totals.max())}, "
         f"{percent(totals.max() / whole)} of all waiting"
     )
-    return finish(figure, claim=claim, source=source, synthetic=synthetic)
+    note = " · ".join(left_out)
+    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
 
 
 def _add_bandwidth(figure: go.Figure, drawn: pd.DataFrame, *, name: str, position: int) -> None:
@@ -200,30 +206,56 @@ def _why_no_bandwidth(collectives: pd.DataFrame, matched: pd.DataFrame) -> str:
     )
 
 
+def _why_no_waits(waits: pd.DataFrame) -> str:
+    """Say why nothing is known of any collective."""
+    reasons = waits.attrs.get("left_out", {})
+    if not reasons:
+        return "No collective was found on more than one rank, so nobody can be seen waiting."
+    why, _ = max(reasons.items(), key=lambda reason: reason[1])
+    kernels = plural(sum(reasons.values()), "communication kernel")
+    return f"Of {kernels} it is not known who waited, mostly because: {label(why, 200)}."
+
+
 def _waits_claim(waits: pd.DataFrame) -> str:
-    """Name the rank that was waited for longest, unless nobody waited."""
-    blamed = waits.groupby("blamed_rank")["wait_ns"].sum()
-    whole = int(blamed.sum())
+    """Name the rank that was waited for longest, unless nobody waited or it is not sure."""
+    sure = waits[waits["is_sure"]]
+    whole = int(waits["wait_ns"].sum())
+    last = waits.drop_duplicates("collective")
+    if 2 * sure["wait_ns"].sum() < whole:
+        return (
+            "Who waits for whom cannot be told: ranks end about as far apart as they start in "
+            f"{(~last['is_sure']).sum():,} of {plural(len(last), 'collective')}"
+        )
     if not whole:
-        return "All ranks enter their collectives at the same time"
-    last = waits.drop_duplicates("collective")["blamed_rank"]
+        some = "All" if waits["is_complete"].fillna(value=True).all() else "The loaded"
+        return f"{some} ranks enter their collectives at the same time"
+    blamed = waits.groupby("blamed_rank")["wait_ns"].sum()
     worst = blamed.idxmax()
     return (
-        f"Rank {worst} enters last in {(last == worst).sum():,} of "
+        f"Rank {worst} enters last in {(last['blamed_rank'] == worst).sum():,} of "
         f"{plural(len(last), 'collective')}: the others wait {duration(blamed.max())} for it, "
         f"{percent(blamed.max() / whole)} of all waiting"
     )
 
 
-def _doubt(waits: pd.DataFrame) -> str:
-    """Say how sure the match of kernels across ranks is."""
-    per_collective = waits.drop_duplicates("collective")["confidence"].value_counts()
-    doubtful = int(per_collective.get("low", 0))
-    if not doubtful:
-        return ""
-    whole = int(per_collective.sum())
-    every = f"all {whole:,}" if doubtful == whole else f"{doubtful:,} of {whole:,}"
-    return f"{every} collectives were matched by their order alone, as the trace records no more"
+def _doubts(waits: pd.DataFrame) -> list[str]:
+    """Say what is doubtful: the match of kernels, the clocks, ranks that are not loaded."""
+    each = waits.drop_duplicates("collective")
+    unsure = waits.loc[~waits["is_sure"], "wait_ns"].sum()
+    matters = bool(unsure >= _NEGLIGIBLE * waits["wait_ns"].sum())
+    incomplete = ~each["is_complete"].fillna(value=True).astype(bool)
+    doubts = {
+        "matched by their order alone, as the trace records no more": each["confidence"] == "low",
+        "whose ranks end about as far apart as they start: who was last is not sure": (
+            ~each["is_sure"] & matters
+        ),
+        "with ranks missing, so that waits are lower bounds": incomplete,
+    }
+    return [
+        f"{'all' if rows.all() else f'{rows.sum():,} of'} {len(each):,} collectives {doubt}"
+        for doubt, rows in doubts.items()
+        if rows.any()
+    ]
 
 
 def _matrix(blame: pd.DataFrame) -> pd.DataFrame:
