@@ -73,6 +73,7 @@ class Block:
         self.values = np.full((max(1, len(slots)), rows), MISSING, np.int64)
         self.seen = np.zeros(max(1, len(slots)), np.int64)
         self.skipped = np.zeros(256, np.int64)
+        self.unreadable: Counter[tuple[str, str]] = Counter()
 
     def arrays(self) -> tuple[npt.NDArray[Any], ...]:
         """Return the arrays in the order in which the scanner takes them."""
@@ -84,7 +85,8 @@ class Block:
     def write(self, row: int, event: dict[str, Any], texts: Numbering) -> bool:
         """Write one parsed event to ``row``; False if its phase is counted, not kept.
 
-        A field of a type that cannot be used is left missing, as if it were absent.
+        A field of a type that cannot be used is left missing, as if it were absent;
+        arguments of which that is true are counted.
         """
         phase = event.get("ph")
         kind = ord(phase) if isinstance(phase, str) and len(phase) == 1 and ord(phase) < 256 else 0
@@ -103,10 +105,12 @@ class Block:
         if isinstance(args, dict):
             for name, at in self.slots.position.items():
                 if name in args:
-                    self._write_argument(at, row, args[name], texts)
+                    written = self._write_argument(at, row, args[name], texts)
+                    if not written and args[name] is not None:
+                        self.unreadable[name, str(event.get("cat"))] += 1
         return True
 
-    def _write_argument(self, at: int, row: int, value: object, texts: Numbering) -> None:
+    def _write_argument(self, at: int, row: int, value: object, texts: Numbering) -> bool:
         kind = self.slots.types[at]
         if kind == INTEGER:
             number = to_integer(value)
@@ -118,6 +122,7 @@ class Block:
             stored = texts.code(token(value))
         self.values[at, row] = stored
         self.seen[at] += stored != MISSING
+        return bool(stored != MISSING)
 
 
 def _text_code(value: object, texts: Numbering) -> int:
@@ -150,6 +155,7 @@ class Columns:
         self.slots = slots
         self.rows = 0
         self.phases: Counter[str] = Counter()
+        self.unreadable: Counter[tuple[str, str]] = Counter()
         self._fields: dict[str, list[npt.NDArray[Any]]] = {
             name: [] for name in ("ph", "flags", "ts", "dur", "name", "cat", "pid", "tid")
         }
@@ -166,6 +172,8 @@ class Columns:
         for kind in np.flatnonzero(block.skipped):
             self.phases[chr(kind)] += int(block.skipped[kind])
         block.skipped[:] = 0
+        self.unreadable.update(block.unreadable)
+        block.unreadable.clear()
         self.rows += rows
 
     def field(self, name: str) -> npt.NDArray[Any]:

@@ -97,10 +97,12 @@ def rank_tables(
     numbers = _numbers(raw, timed.pick, on_stream)
     numbers["stream"] = rows_of.streams(numbers.get("stream"), named["thread"], on_stream)
     work = rows_of.is_any(named["category"], GPU_WORK)
-    numbers["launch"] = rows_of.launches(
+    numbers["launch"], repeated = rows_of.launches(
         rows_of.is_any(named["category"], rows_of.RUNTIME), work,
         (numbers.get("correlation"), numbers.get("external_id")), (timed.start, timed.dur),
     )  # fmt: skip
+    what = "launch calls with the correlation of an earlier one; GPU rows take the nearest before"
+    findings.add("suspicious", what, repeated)
     windows, steps = _steps(timed, named["name"], named["category"], findings)
     numbers["step"] = rows_of.assign_steps(timed.start, numbers["launch"], windows)
     kind, known = rows_of.kinds(named["name"], named["category"], rules)
@@ -117,7 +119,9 @@ def rank_tables(
     for column in EVENTS.columns:
         if column not in data:
             dtype = EVENTS.columns[column].dtype
-            data[column] = _nullable(numbers.pop(column, None), dtype, rows)
+            values = numbers.pop(column, None)
+            data[column], beyond = _nullable(values, dtype, rows)
+            findings.add("left out", f"values of {column} beyond 32 bits", beyond)
     frame = pd.DataFrame({column: data[column] for column in EVENTS.columns}, copy=False)
     for argument in args:
         if argument not in frame:
@@ -139,26 +143,28 @@ class _Timed:
     pick: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
     pid: npt.NDArray[Any]
     tid: npt.NDArray[Any]
+    name: npt.NDArray[Any]
 
 
 def _timed(raw: RawTrace) -> _Timed:
     """Choose the rows with usable times and put them in order."""
-    names = ("ph", "flags", "ts", "dur", "pid", "tid")
+    names = ("ph", "flags", "ts", "dur", "pid", "tid", "name")
     fields = {name: raw.columns.field(name) for name in names}
+    if "" in raw.texts:
+        fields["name"][fields["name"] == raw.texts.index("")] = -1
     keep = rows_of.plausible(fields, raw.findings)
     base = raw.metadata.get("baseTimeNanoseconds")
     start, clock = rows_of.absolute(fields["ts"], base, raw.findings)
     pick = _picker(keep, start, fields["dur"])
-    return _Timed(
-        pick(start), pick(fields["dur"]), clock, pick, pick(fields["pid"]), pick(fields["tid"])
-    )
+    texts = (pick(fields[name]) for name in ("pid", "tid", "name"))
+    return _Timed(pick(start), pick(fields["dur"]), clock, pick, *texts)
 
 
 def _named(raw: RawTrace, timed: _Timed, texts: list[str]) -> dict[str, CodedTexts]:
     """Return the columns that hold texts."""
     columns, pick = raw.columns, timed.pick
     named = {
-        "name": CodedTexts.of(pick(columns.field("name")), texts, missing=""),
+        "name": CodedTexts.of(timed.name, texts, missing=""),
         "category": rows_of.categories(pick(columns.field("cat")), texts),
         "process": CodedTexts.of(timed.pid, texts, missing=""),
         "thread": CodedTexts.of(timed.tid, texts, missing=""),
@@ -226,18 +232,20 @@ def _numbers(
     return found
 
 
-def _nullable(values: IntArray | None, dtype: str, rows: int = 0) -> Any:
-    """Make a nullable pandas array of int64 values with :data:`MISSING`."""
+def _nullable(values: IntArray | None, dtype: str, rows: int) -> tuple[Any, int]:
+    """Make a nullable pandas array; also count the values that do not fit its type."""
     narrow: type = np.int32 if dtype == "Int32" else np.int64
     if values is None:
         # Zeros cost no memory until they are written to.
-        return pd.arrays.IntegerArray(np.zeros(rows, narrow), np.ones(rows, np.bool_))
-    mask = values == MISSING
+        return pd.arrays.IntegerArray(np.zeros(rows, narrow), np.ones(rows, np.bool_)), 0
+    mask, beyond = values == MISSING, 0
     if narrow is np.int32:
         limits = np.iinfo(np.int32)
-        mask |= (values < limits.min) | (values > limits.max)
+        unfit = ((values < limits.min) | (values > limits.max)) & ~mask
+        beyond = int(unfit.sum())
+        mask |= unfit
         values = np.where(mask, 1, values).astype(np.int32)
-    return pd.arrays.IntegerArray(values, mask)
+    return pd.arrays.IntegerArray(values, mask), beyond
 
 
 def _steps(

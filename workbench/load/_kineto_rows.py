@@ -37,6 +37,7 @@ _STEP_SOURCES = frozenset({"user_annotation", "cpu_op"})
 STEP_NAME = re.compile(r"ProfilerStep\s*#\s*(\d+)$")
 _STREAM_THREAD = re.compile(r"stream\s+(\d{1,18})\s*$")
 
+_OF_STREAM_ROWS = ("stream", "device")
 _STEPS_BACK = 4
 _EPOCH_FIRST_NS, _EPOCH_LAST_NS = 1_262_304_000_000_000_000, 4_102_444_800_000_000_000
 _NO_STREAM = (-1, 4_294_967_295)
@@ -51,7 +52,11 @@ _SKIPPED_PHASES = {
 
 
 def count_phases(columns: Columns, findings: Findings) -> None:
-    """Count the events that are no rows of the table."""
+    """Count the events that are no rows of the table, and arguments that say nothing."""
+    for (argument, category), count in columns.unreadable.items():
+        if argument in _OF_STREAM_ROWS and _RENAMED.get(category, category) not in ON_STREAM:
+            continue  # on the host these are addresses, and no columns
+        findings.add("left out", f"values of {argument!r} that are not of its type", count)
     for phase, count in columns.phases.items():
         if phase in _SKIPPED_PHASES:
             findings.add("set aside", _SKIPPED_PHASES[phase], count)
@@ -70,7 +75,7 @@ def pair_begin_end(
     ph = fields["ph"]
     keep: npt.NDArray[np.bool_] = ph != ord("E")
     open_rows: dict[tuple[int, int], list[int]] = {}
-    unmatched_ends = 0
+    unmatched_ends = other_name = 0
     positions = np.flatnonzero((ph == ord("B")) | (ph == ord("E")))
     for row in positions[np.argsort(fields["ts"][positions], kind="stable")]:
         stack = open_rows.setdefault((int(fields["pid"][row]), int(fields["tid"][row])), [])
@@ -78,6 +83,8 @@ def pair_begin_end(
             stack.append(int(row))
         elif stack:
             begin = stack.pop()
+            named = fields["name"][row]
+            other_name += bool(named >= 0 and named != fields["name"][begin])
             fields["dur"][begin] = fields["ts"][row] - fields["ts"][begin]
             fields["flags"][begin] |= HAS_DUR
         else:
@@ -86,6 +93,8 @@ def pair_begin_end(
     keep[never_ended] = False
     findings.add("left out", "begin events (phase B) without an end", len(never_ended))
     findings.add("left out", "end events (phase E) without a begin", unmatched_ends)
+    what = "end events (phase E) that close a begin event of another name"
+    findings.add("suspicious", what, other_name)
     return keep
 
 
@@ -128,7 +137,12 @@ def absolute(ts: IntArray, base: object, findings: Findings) -> tuple[IntArray, 
         )
         base_ns = 0
     clock = "epoch" if _EPOCH_FIRST_NS <= middle + base_ns <= _EPOCH_LAST_NS else "own"
-    return (ts + base_ns if base_ns else ts), clock
+    ts = ts + base_ns if base_ns else ts
+    wall = (ts >= _EPOCH_FIRST_NS) & (ts <= _EPOCH_LAST_NS)
+    other = int((wall != (clock == "epoch"))[ts != base_ns].sum())
+    what = "time stamps that are no wall time" if clock == "epoch" else "time stamps of wall time"
+    findings.add("suspicious", f"{what}, unlike the others; the trace mixes clocks", other)
+    return ts, clock
 
 
 def categories(cat: npt.NDArray[np.int32], texts: list[str]) -> CodedTexts:
@@ -207,14 +221,15 @@ def launches(
     work: npt.NDArray[np.bool_],
     ids_of: Sequence[IntArray | None],
     times: tuple[IntArray, IntArray],
-) -> IntArray:
+) -> tuple[IntArray, int]:
     """Return, for GPU work, the position of the call that launched it, else MISSING.
 
+    Also returns how many calls have the id of an earlier one.
     Joined on the first of ``ids_of`` (correlation, external id) that a GPU row has. One launch
     may start many kernels (CUDA graphs). Where several calls have one id, as after a counter
     started anew, the last one before the GPU row counts.
     """
-    found = np.full(len(work), MISSING, np.int64)
+    found, repeated = np.full(len(work), MISSING, np.int64), 0
     for ids in ids_of:
         if ids is None:
             continue
@@ -223,16 +238,15 @@ def launches(
             continue
         calls = np.flatnonzero(runtime & (ids != MISSING))
         if len(calls):
-            found[rows] = _nearest_call(ids, calls, rows, times)
+            by_id = _outermost(ids, calls, times)
+            found[rows] = _nearest_call(ids, by_id, rows)
+            repeated = int((np.diff(ids[by_id]) == 0).sum())
         break
-    return found
+    return found, repeated
 
 
-def _nearest_call(
-    ids: IntArray, calls: IntArray, rows: IntArray, times: tuple[IntArray, IntArray]
-) -> IntArray:
+def _nearest_call(ids: IntArray, by_id: IntArray, rows: IntArray) -> IntArray:
     """Return for each GPU row the last call with its id before it, or MISSING."""
-    by_id = _outermost(ids, calls, times)
     known, number = np.unique(ids[by_id], return_inverse=True)
     at = np.minimum(np.searchsorted(known, ids[rows]), len(known) - 1)
     # Rows stand in order of time, so the place in the table says what came first.

@@ -108,6 +108,7 @@ class _Reader:
         self.findings = Findings(label)
         self.metadata: dict[str, Any] = {}
         self.bare_list = False
+        self._searched = 0  # bytes in which the list of events was looked for
         self.window: ByteArray = np.zeros(
             PADDING_BYTES, np.uint8
         )  # bytes not parsed yet, then padding
@@ -184,6 +185,9 @@ class _Reader:
 
     def _find_array(self, *, final: bool) -> int | None:
         """Read what stands before the events; None if more input is needed."""
+        if not final and self.length < 2 * self._searched:
+            return None  # else long metadata would be searched once per block
+        self._searched = self.length
         head = self.window[: self.length].tobytes()
         start = 3 if head.startswith(b"\xef\xbb\xbf") else 0
         start += len(head) - start - len(head[start:].lstrip(_BLANK))
@@ -339,6 +343,11 @@ class _Reader:
         if read_object.repair:
             what = f"in the metadata {where} the events: {read_object.repair}"
             self.findings.add("repaired", what)
+        if "traceEvents" in read_object.event:
+            another = read_object.event.pop("traceEvents")
+            what = "events of another traceEvents list"
+            count = len(another) if isinstance(another, list) else 1
+            self.findings.add("left out", what, count, f"byte {self.offset:,}")
         self.metadata |= read_object.event
 
     def _flush(self) -> None:

@@ -113,6 +113,11 @@ class Survey:
         self.remarks.append(Remark(label, finding, reason))
 
 
+def shown(path: str | Path) -> str:
+    """Return a path as text that can be printed and stored: names may be any bytes."""
+    return os.fsencode(path).decode(errors="replace")
+
+
 def sources(path: Paths, *, expansion_limit: float | None = EXPANSION_LIMIT) -> list[Source]:
     """List everything under ``path`` that may be a trace.
 
@@ -162,23 +167,35 @@ def survey(path: Paths, *, expansion_limit: float | None = EXPANSION_LIMIT) -> S
     ------
     FileNotFoundError
         If ``path`` does not exist.
+    TypeError
+        If ``path`` is no path.
     LoadError
         If there is nothing to open under ``path``, or an archive or a file
         named in ``path`` itself cannot be read.
     """
-    given = [path] if isinstance(path, str | os.PathLike) else list(path)
+    given = _given(path)
     found = Survey()
     seen: set[Path] = set()
     for entry in map(Path, given):
         for file, is_named in _files(entry, found.remarks):
             if (real := Path(os.path.realpath(file))) in seen:
-                found.pass_over(str(file), _GIVEN_BEFORE)
+                found.pass_over(shown(file), _GIVEN_BEFORE)
                 continue
             seen.add(real)
             _add(found, file, is_named=is_named, expansion_limit=expansion_limit)
     if not found.sources:
         _raise_nothing_found(given, found.remarks)
     return found
+
+
+def _given(path: object) -> list[str | Path]:
+    """Return ``path`` as a list of paths."""
+    if isinstance(path, str | Path):
+        return [path]
+    if isinstance(path, bytes) or not isinstance(path, Iterable):
+        msg = f"path must be a path, or a list of paths; got {path!r}"
+        raise TypeError(msg)
+    return [entry if isinstance(entry, str | Path) else _given(entry)[0] for entry in path]
 
 
 def streams(wanted: Iterable[Source]) -> Iterator[tuple[Source, Stream]]:
@@ -281,13 +298,15 @@ def _files(entry: Path, remarks: list[Remark]) -> Iterator[tuple[Path, bool]]:
     """Give the files of a directory in order of name, or the file itself."""
     if not entry.is_dir():
         if not entry.exists():
-            msg = f"{entry}: there is no such file or directory"
+            msg = f"{shown(entry)}: there is no such file or directory"
             raise FileNotFoundError(msg)
         yield entry, True
         return
 
     def unreadable(error: OSError) -> None:
-        remarks.append(Remark(str(error.filename), "left out", f"cannot be read: {error.strerror}"))
+        remarks.append(
+            Remark(shown(error.filename), "left out", f"cannot be read: {error.strerror}")
+        )
 
     for folder, subfolders, names in os.walk(entry, onerror=unreadable):
         subfolders.sort()
@@ -297,7 +316,7 @@ def _files(entry: Path, remarks: list[Remark]) -> Iterator[tuple[Path, bool]]:
 
 def _add(found: Survey, file: Path, *, is_named: bool, expansion_limit: float | None) -> None:
     """Add one file, or the members of one archive; only what is named itself may raise."""
-    source = Source(str(file), file, expansion_limit=expansion_limit)
+    source = Source(shown(file), file, expansion_limit=expansion_limit)
     try:
         reason = _unusable(file) or ("" if is_named else _implausible(source))
         if not reason:
@@ -305,12 +324,12 @@ def _add(found: Survey, file: Path, *, is_named: bool, expansion_limit: float | 
     except (LoadError, OSError) as error:
         if is_named:
             raise
-        reason = str(error).removeprefix(f"{file}: ")
+        reason = str(error).removeprefix(f"{shown(file)}: ")
     if reason and is_named:
-        msg = f"{file}: {reason}"
+        msg = f"{shown(file)}: {reason}"
         raise LoadError(msg)
     if reason:
-        found.pass_over(str(file), reason)
+        found.pass_over(shown(file), reason)
 
 
 def _add_usable(found: Survey, source: Source, *, is_named: bool) -> None:
@@ -325,7 +344,7 @@ def _add_members(found: Survey, archive: Source, kind: Kind) -> None:
     """Add what an archive holds; of members with one name the last one counts."""
     latest: dict[str, Source] = {}
     for member in members(archive.path, kind, archive.expansion_limit):
-        label = f"{archive.label}!{member.name}" if member.name else archive.label
+        label = f"{archive.label}!{shown(member.name)}" if member.name else archive.label
         if member.is_cut:
             found.remarks.append(Remark(label, "truncated", member.refusal))
             continue
@@ -391,7 +410,8 @@ def _unpacked_size(file: Path) -> int:
 
 
 def _raise_nothing_found(given: list[str | Path], remarks: list[Remark]) -> NoReturn:
-    shown = "".join(f"\n  - {r.source}: {r.what}" for r in remarks[:_LISTED])
+    listed = "".join(f"\n  - {r.source}: {r.what}" for r in remarks[:_LISTED])
     more = f"\n  - and {len(remarks) - _LISTED} more" if len(remarks) > _LISTED else ""
-    msg = f"{', '.join(map(str, given)) or 'an empty list'}: no trace file found{shown}{more}"
+    paths = ", ".join(shown(item) for item in given) or "an empty list"
+    msg = f"{paths}: no trace file found{listed}{more}"
     raise LoadError(msg)
