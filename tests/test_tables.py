@@ -123,9 +123,17 @@ def test_cast_gives_the_columns_and_dtypes_of_the_table_and_keeps_what_is_missin
     assert frame.isna().to_numpy().tolist() == [[False, False], [True, True]]
 
 
-def test_a_trace_counts_only_findings_that_need_a_look():
-    quality = pd.DataFrame({"finding": ["read", "noted", "truncated"]})
-    assert "1 finding to look at" in repr(trace(quality=quality))
+def test_a_trace_lists_only_findings_that_need_a_look():
+    quality = pd.DataFrame(
+        {
+            "finding": ["read", "noted", "truncated", "truncated"],
+            "what": ["events", "a", "cut", "cut"],
+            "count": [9, 1, 1, 2],
+        }
+    )
+    shown = repr(trace(quality=quality)).splitlines()
+    assert "2 findings to look at" in shown[0]
+    assert shown[1:] == ["  truncated: cut (3)"]
 
 
 def test_missing_values_of_nullable_integers_are_no_misfit():

@@ -356,6 +356,7 @@ FIDELITY = Table(
 
 # Findings that do not ask for anybody's attention.
 HARMLESS = ("read", "set aside", "noted")
+_LISTED_FINDINGS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -376,16 +377,27 @@ class Trace:
     quality: pd.DataFrame
 
     def __repr__(self) -> str:
-        """Say in one line what was loaded and whether anything needs a look."""
+        """Say what was loaded, and list the first findings that need a look."""
         flagged = self.quality[~self.quality["finding"].isin(HARMLESS)]
+        kinds = (
+            flagged.groupby(["finding", "what"], observed=True, sort=False)["count"]
+            .sum()
+            .reset_index()
+        )
         sizes = ", ".join(
             f"{len(table):,} {field.name}"
             for field in fields(self)
             if field.name in {"events", "nodes"} and len(table := getattr(self, field.name))
         )
+        found = f"{len(flagged)} finding{'s' * (len(flagged) != 1)} to look at (see .quality)"
+        listed = [
+            f"\n  {row.finding}: {row.what} ({row.count:,})"
+            for row in kinds.head(_LISTED_FINDINGS).itertuples()
+        ]
+        listed += ["\n  ..."] * (len(kinds) > _LISTED_FINDINGS)
         return (
             f"Trace of {len(self.ranks)} rank{'s' * (len(self.ranks) != 1)}: {sizes or 'no events'}"
-            f"; {len(flagged)} finding{'s' * (len(flagged) != 1)} to look at (see .quality)"
+            f"; {found}{''.join(listed)}"
         )
 
 

@@ -16,6 +16,7 @@ from typing import Literal, NoReturn
 
 from workbench.errors import LoadError
 from workbench.load._members import HEAD_BYTES, Kind, Place, archive_kind, members
+from workbench.load._paths import Paths, given_paths, shown
 from workbench.load._stream import (
     GZIP_MAGIC,
     Feed,
@@ -44,8 +45,6 @@ _TRACE_START = re.compile(
 _HIDDEN, _OTHER = "is a hidden file", "does not look like a trace"
 _GIVEN_BEFORE, _REPLACED = "was given before", "is replaced by a later member of the same name"
 _HARMLESS = (_HIDDEN, _OTHER, _GIVEN_BEFORE, _REPLACED)
-
-Paths = str | Path | Iterable[str | Path]
 
 
 @dataclass(frozen=True)
@@ -113,11 +112,6 @@ class Survey:
         self.remarks.append(Remark(label, finding, reason))
 
 
-def shown(path: str | Path) -> str:
-    """Return a path as text that can be printed and stored: names may be any bytes."""
-    return os.fsencode(path).decode(errors="replace")
-
-
 def sources(path: Paths, *, expansion_limit: float | None = EXPANSION_LIMIT) -> list[Source]:
     """List everything under ``path`` that may be a trace.
 
@@ -173,8 +167,7 @@ def survey(path: Paths, *, expansion_limit: float | None = EXPANSION_LIMIT) -> S
         If there is nothing to open under ``path``, or an archive or a file
         named in ``path`` itself cannot be read.
     """
-    given = _given(path)
-    found = Survey()
+    found, given = Survey(), given_paths(path)
     seen: set[Path] = set()
     for entry in map(Path, given):
         for file, is_named in _files(entry, found.remarks):
@@ -186,16 +179,6 @@ def survey(path: Paths, *, expansion_limit: float | None = EXPANSION_LIMIT) -> S
     if not found.sources:
         _raise_nothing_found(given, found.remarks)
     return found
-
-
-def _given(path: object) -> list[str | Path]:
-    """Return ``path`` as a list of paths."""
-    if isinstance(path, str | Path):
-        return [path]
-    if isinstance(path, bytes) or not isinstance(path, Iterable):
-        msg = f"path must be a path, or a list of paths; got {path!r}"
-        raise TypeError(msg)
-    return [entry if isinstance(entry, str | Path) else _given(entry)[0] for entry in path]
 
 
 def streams(wanted: Iterable[Source]) -> Iterator[tuple[Source, Stream]]:

@@ -16,6 +16,7 @@ from workbench.load import _cache, chakra, execution_trace, parquet
 from workbench.load import kineto as kineto_format
 from workbench.load._findings import quality_frame
 from workbench.load._kineto_rank import RankTables, concat, quality_of
+from workbench.load._paths import Paths
 from workbench.load._ranks import (
     Numbered,
     RankArgument,
@@ -25,7 +26,7 @@ from workbench.load._ranks import (
     number,
     ranks_table,
 )
-from workbench.load.archive import Paths, Remark, Source, streams, survey
+from workbench.load.archive import Remark, Source, streams, survey
 from workbench.load.kineto import EngineName, kineto
 from workbench.tables import DEPENDENCIES, EVENTS, NODES, RANKS, STEPS, Trace
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from workbench.errors import PublishError
+from workbench.errors import PublishError, WorkbenchError
 from workbench.share import _execute, _normalise, _snapshot
 from workbench.share.bundle import EXPLORER_MIME, SVG_MIME, title_of
 from workbench.share.svg import svg_of
@@ -97,9 +97,9 @@ def report(
     Raises
     ------
     PublishError
-        If a notebook cannot be read or yields no figure because a step failed,
-        if no notebook takes ``data``, or if ``out`` holds something else than a
-        report. An earlier report is then left as it was.
+        If a notebook cannot be read or its data cannot be loaded, if no notebook
+        takes ``data``, or if ``out`` holds something else than a report. An earlier
+        report is then left as it was.
     """
     paths = _checked([notebooks] if isinstance(notebooks, (str, Path)) else list(notebooks))
     if mode not in ("offline", "static"):
@@ -167,7 +167,8 @@ def _run(path: Path, data: str | None, *, timeout_s: float, progress: bool) -> _
         show_progress=progress,
     )
     failed = list(_execute.failures(notebook))
-    if failed and not _titles(notebook):
+    # Data that lacks what every figure needs still has its quality table to show.
+    if failed and not _titles(notebook) and failed[0][1].ename != WorkbenchError.__name__:
         number, error = failed[0]
         msg = f"{path}, cell {number}: {error.ename}: {_ANSI.sub('', error.evalue)}"
         raise PublishError(msg)
@@ -224,7 +225,7 @@ def _card(page: _Page, link: Link, findings: list[str]) -> dict[str, Any]:
     from workbench.share._exporter import question_of
 
     pictures = (output.data.get(SVG_MIME) for output in _snapshot.outputs(page.notebook))
-    svg = next(filter(None, pictures), None)
+    svg = next(filter(None, pictures), None) if findings else None
     return {
         "href": link.href,
         "title": link.title,
