@@ -81,13 +81,28 @@ def test_bad_rules_name_file_line_and_reason(tmp_path, text, message):
 
 
 def test_bad_rules_given_as_a_frame_are_refused():
-    with pytest.raises(LoadError, match=r"missing \['pattern'\]"):
+    with pytest.raises(LoadError, match=r"rules: no column \['pattern'\]"):
         classify(["x"], rules=pd.DataFrame({"kind": [], "rule": []}))
     wrong = pd.DataFrame({"kind": ["fast"], "rule": ["a"], "pattern": ["x"]})
-    with pytest.raises(LoadError, match=r"unknown kinds \['fast'\]"):
+    with pytest.raises(LoadError, match="rules, row 0: kind 'fast' is not one of"):
         classify(["x"], rules=wrong)
 
 
 def test_an_unknown_default_is_refused():
     with pytest.raises(ValueError, match="default must be one of"):
         classify(["x"], default="unknown")
+
+
+@pytest.mark.parametrize("raw", [b"", b"\xff\xfek\x00i\x00n\x00d\x00", b'kind,rule\n"a'])
+def test_a_file_that_is_no_csv_is_named(tmp_path, raw):
+    path = tmp_path / "rules.csv"
+    path.write_bytes(raw)
+    with pytest.raises(LoadError, match=r"rules\.csv: "):
+        read_rules(path)
+
+
+@pytest.mark.parametrize("pattern", ["(", None])
+def test_bad_patterns_in_a_frame_are_named(pattern):
+    rules = pd.DataFrame({"kind": ["compute"], "rule": ["mine"], "pattern": [pattern]})
+    with pytest.raises(LoadError, match=r"rules, row 0: .* is not a regular expression"):
+        classify(["x"], rules=rules)

@@ -49,20 +49,32 @@ def read_rules(path: str | Path) -> pd.DataFrame:
     LoadError
         If a column is missing, a kind is unknown or a pattern is no regular expression.
     """
-    rules = pd.read_csv(path, dtype=str, keep_default_na=False)
+    try:
+        rules = pd.read_csv(path, dtype=str, keep_default_na=False)
+    except ValueError as error:  # of which pandas' and the codec's errors are kinds
+        msg = (
+            f"{path}: cannot be read as CSV in UTF-8 ({str(error).strip()}); "
+            f"kernel rules need the columns {_COLUMNS}"
+        )
+        raise LoadError(msg) from error
+    return _checked(rules, f"{path}, line ", first=2)
+
+
+def _checked(rules: pd.DataFrame, place: str, *, first: int = 0) -> pd.DataFrame:
+    """Return the columns of rules that can be used; errors name the place of the bad one."""
     if missing := [name for name in _COLUMNS if name not in rules]:
-        msg = f"{path}: no column {missing}; kernel rules need {_COLUMNS}"
+        msg = f"{place.rpartition(',')[0]}: no column {missing}; kernel rules need {_COLUMNS}"
         raise LoadError(msg)
-    for line, (kind, _, pattern) in enumerate(
-        rules[_COLUMNS].itertuples(index=False, name=None), start=2
+    for number, (kind, _, pattern) in enumerate(
+        rules[_COLUMNS].itertuples(index=False, name=None), start=first
     ):
         if kind not in KINDS:
-            msg = f"{path}, line {line}: kind {kind!r} is not one of {KINDS}"
+            msg = f"{place}{number}: kind {kind!r} is not one of {KINDS}"
             raise LoadError(msg)
         try:
             re.compile(pattern)
-        except re.error as error:
-            msg = f"{path}, line {line}: {pattern!r} is not a regular expression: {error}"
+        except (re.error, TypeError) as error:
+            msg = f"{place}{number}: {pattern!r} is not a regular expression: {error}"
             raise LoadError(msg) from None
     return rules[_COLUMNS]
 
@@ -130,12 +142,5 @@ def classify(
 def _all_rules(own: pd.DataFrame | str | Path | None) -> pd.DataFrame:
     if own is None:
         return shipped_rules()
-    if not isinstance(own, pd.DataFrame):
-        own = read_rules(own)
-    if missing := [name for name in _COLUMNS if name not in own]:
-        msg = f"kernel rules need the columns {_COLUMNS}; missing {missing}"
-        raise LoadError(msg)
-    if unknown := sorted(set(own["kind"]) - set(KINDS)):
-        msg = f"kernel rules name unknown kinds {unknown}; use {KINDS}"
-        raise LoadError(msg)
-    return pd.concat([own[_COLUMNS], shipped_rules()], ignore_index=True)
+    own = _checked(own, "rules, row ") if isinstance(own, pd.DataFrame) else read_rules(own)
+    return pd.concat([own, shipped_rules()], ignore_index=True)

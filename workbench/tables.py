@@ -357,6 +357,7 @@ FIDELITY = Table(
 # Findings that do not ask for anybody's attention.
 HARMLESS = ("read", "set aside", "noted")
 _LISTED_FINDINGS = 5
+SAYS_SYNTHETIC = "the trace says that it is synthetic"
 
 
 @dataclass(frozen=True, eq=False)
@@ -375,6 +376,11 @@ class Trace:
     nodes: pd.DataFrame
     dependencies: pd.DataFrame
     quality: pd.DataFrame
+
+    @property
+    def is_synthetic(self) -> bool:
+        """Whether any of the files says that it was simulated; figures should say so too."""
+        return bool((self.quality["what"] == SAYS_SYNTHETIC).any())
 
     def __repr__(self) -> str:
         """Say what was loaded, and list the first findings that need a look."""

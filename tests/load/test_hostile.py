@@ -196,3 +196,9 @@ def test_long_metadata_before_the_events_is_searched_a_few_times_only(
     trace = load.traces(trace_file([event("a", 1)], padding=["x" * 1_000] * 60_000), engine=engine)
     assert len(trace.events) == 1
     assert 1 < len(calls) < 10
+
+
+def test_own_files_that_say_they_are_synthetic_are_believed(trace_file):
+    files = [trace_file([event("a", 1)], name=f"rank{n}.json", synthetic=n == 1) for n in range(2)]
+    assert load.traces(files).is_synthetic
+    assert not load.traces(files[0]).is_synthetic

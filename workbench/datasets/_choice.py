@@ -29,13 +29,18 @@ class Choice:
         return f"{self.name} ({self.credit})" if self.credit else self.name
 
     def _repr_markdown_(self) -> str:
-        kind = "**synthetic data**" if self.is_synthetic else "real data"
+        kind = " (**synthetic data**)" if self.is_synthetic else self._real
         credit = f" Source: {_plain(self.credit)}." if self.credit else ""
-        return f"**This page runs on** {_plain(self.name)} ({kind}): {_plain(self.about)}.{credit}"
+        return f"**This page runs on** {_plain(self.name)}{kind}: {_plain(self.about)}.{credit}"
 
     def __repr__(self) -> str:
-        kind = "synthetic" if self.is_synthetic else "real"
-        return f"{self.name} ({kind}): {self.about}"
+        kind = " (synthetic data)" if self.is_synthetic else self._real
+        return f"{self.name}{kind}: {self.about}"
+
+    @property
+    def _real(self) -> str:
+        # Of a user's own files nobody knows; the loader looks whether they say.
+        return " (real data)" if self.credit else ""
 
 
 def choose(own: str | Path | None, *candidates: str) -> Choice:

@@ -19,7 +19,7 @@ from workbench.load._categories import CodedTexts
 from workbench.load._findings import Findings
 from workbench.load._json_events import decoder
 from workbench.load._kineto_stream import RawTrace
-from workbench.tables import EVENTS, QUALITY
+from workbench.tables import EVENTS, QUALITY, SAYS_SYNTHETIC
 
 IntArray = npt.NDArray[np.int64]
 
@@ -127,9 +127,7 @@ def rank_tables(
         if argument not in frame:
             frame[argument] = _extra(raw, argument, timed, texts)
     findings.add("read", "events", rows)
-    findings.add(
-        "noted", "the trace says that it is synthetic", int(bool(raw.metadata.get("synthetic")))
-    )
+    findings.add("noted", SAYS_SYNTHETIC, int(bool(raw.metadata.get("synthetic"))))
     return RankTables(label, frame, steps, findings.frame(), raw.metadata, timed.clock)
 
 
