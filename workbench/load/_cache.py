@@ -21,7 +21,7 @@ from workbench.load.parquet import events_of, pack_frame, unpack_frame, write_ev
 from workbench.tables import EVENTS, QUALITY, STEPS
 
 # Part of every key: raise it whenever the same bytes would give other tables.
-LAYOUT = 1
+LAYOUT = 2
 _HEADER = b"workbench-rank"
 
 

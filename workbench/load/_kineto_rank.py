@@ -19,6 +19,7 @@ from workbench.load._categories import CodedTexts
 from workbench.load._findings import Findings
 from workbench.load._json_events import decoder
 from workbench.load._kineto_stream import RawTrace
+from workbench.load.parquet import all_missing
 from workbench.tables import EVENTS, QUALITY, SAYS_SYNTHETIC
 
 IntArray = npt.NDArray[np.int64]
@@ -234,8 +235,7 @@ def _nullable(values: IntArray | None, dtype: str, rows: int) -> tuple[Any, int]
     """Make a nullable pandas array; also count the values that do not fit its type."""
     narrow: type = np.int32 if dtype == "Int32" else np.int64
     if values is None:
-        # Zeros cost no memory until they are written to.
-        return pd.arrays.IntegerArray(np.zeros(rows, narrow), np.ones(rows, np.bool_)), 0
+        return all_missing(rows, dtype), 0
     mask, beyond = values == MISSING, 0
     if narrow is np.int32:
         limits = np.iinfo(np.int32)

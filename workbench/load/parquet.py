@@ -12,6 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -108,10 +109,16 @@ def write_events(events: pd.DataFrame, metadata: dict[bytes, bytes], path: Path)
     """Store an events table with further ``metadata``, whole or not at all."""
     table = _with_typed_categories(pa.Table.from_pandas(events, preserve_index=False))
     table = table.replace_schema_metadata({**(table.schema.metadata or {}), **metadata})
+    texts = [field.name for field in table.schema if pa.types.is_dictionary(field.type)]
     write_whole(
         path,
         lambda file: pq.write_table(
-            table, file, compression="lz4", write_statistics=False, write_page_checksum=True
+            table,
+            file,
+            compression="lz4",
+            use_dictionary=texts,  # of numbers it costs more time than it saves
+            write_statistics=False,
+            write_page_checksum=True,
         ),
     )
 
@@ -128,13 +135,34 @@ def _with_typed_categories(table: pa.Table) -> pa.Table:
 
 def events_of(table: pa.Table) -> pd.DataFrame:
     """Turn an Arrow table that :func:`write_events` stored back into the frame; uses it up."""
-    frame: pd.DataFrame = table.to_pandas(split_blocks=True, self_destruct=True)
+    names, rows = table.column_names, len(table)
+    empty = {
+        name: "Int32" if column.type.bit_width == 32 else "Int64"
+        for name, column in zip(names, table.columns, strict=True)
+        if pa.types.is_signed_integer(column.type) and rows and column.null_count == rows
+    }
+    frame: pd.DataFrame = table.drop_columns(list(empty)).to_pandas(
+        split_blocks=True, self_destruct=True
+    )
     for name, dtype in frame.dtypes.items():
         if isinstance(dtype, pd.CategoricalDtype) and not len(dtype.categories):
             # Arrow keeps no type for the categories of a column that has none.
             known = KINDS if name == "kind" else ()
             frame[name] = frame[name].cat.set_categories(pd.Index(known, dtype="str"))
-    return frame
+    if not empty:
+        return frame
+    columns = {
+        name: all_missing(rows, empty[name]) if name in empty else frame[name] for name in names
+    }
+    return pd.DataFrame(columns, copy=False)
+
+
+def all_missing(rows: int, dtype: str) -> pd.arrays.IntegerArray:
+    """Make an integer column without values; zeros cost no memory until they are written to."""
+    mask = np.ones(rows, np.bool_)
+    if dtype == "Int32":
+        return pd.arrays.IntegerArray(np.zeros(rows, np.int32), mask)
+    return pd.arrays.IntegerArray(np.zeros(rows, np.int64), mask)
 
 
 def write_whole(path: Path, write_to: Any) -> None:
