@@ -99,7 +99,7 @@ def test_own_rules_tell_the_kinds_anew(make_events):
     table = analyze.kernel_kinds(events, rules=rules)
     assert (table["kind"].tolist(), table["rule"].tolist()) == (["communication"], ["mine"])
     assert analyze.unclassified_kernels(events, rules=rules).empty
-    with pytest.raises(LoadError, match="unknown kinds"):
+    with pytest.raises(LoadError, match="kind 'magic' is not one of"):
         analyze.kernel_kinds(events, rules=rules.assign(kind="magic"))
 
 
