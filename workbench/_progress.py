@@ -46,11 +46,14 @@ def progress(
     >>> sum(progress([1, 2, 3], unit="files", label="adding"))
     6
     """
-    from tqdm import auto, autonotebook, std
+    from tqdm import std
+
+    if not enabled or os.environ.get("TQDM_DISABLE"):
+        return std.tqdm(iterable, total=total, disable=True)
+    from tqdm import auto, autonotebook
 
     in_notebook = autonotebook.tqdm is not std.tqdm
-    silent = not enabled or bool(os.environ.get("TQDM_DISABLE"))
-    silent = silent or not (in_notebook or sys.stderr.isatty())
+    silent = not (in_notebook or sys.stderr.isatty())
     return auto.tqdm(
         iterable,
         total=total,

@@ -19,6 +19,7 @@ from workbench.errors import LoadError
 
 KINDS = ("compute", "communication", "memory", "other")
 UNCLASSIFIED = "default"
+SHIPPED_RULES = Path(__file__).with_name("kernel_kinds.csv")
 _COLUMNS = ["kind", "rule", "pattern"]
 
 # Categories whose rows occupy the GPU. Annotations and synchronisation records span
@@ -82,7 +83,7 @@ def _checked(rules: pd.DataFrame, place: str, *, first: int = 0) -> pd.DataFrame
 @cache
 def shipped_rules() -> pd.DataFrame:
     """Return the rules that come with the workbench; do not change the frame."""
-    return read_rules(Path(__file__).with_name("kernel_kinds.csv"))
+    return read_rules(SHIPPED_RULES)
 
 
 def classify(

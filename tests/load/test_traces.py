@@ -159,6 +159,15 @@ def test_the_cache_gives_the_same_and_survives_moving_the_file(two_ranks, tmp_pa
     assert {file: file.stat().st_mtime_ns for file in cache.glob("*.parquet")} == kept
 
 
+def test_a_table_from_the_cache_can_be_written_to(trace_file, tmp_path):
+    one = trace_file(launched(1, 10))
+    for _ in range(2):
+        events = load.traces(one, cache=tmp_path / "cache").events
+        for column in events.columns[events.notna().any()]:
+            events.loc[0, column] = events.loc[1, column]
+        assert events.loc[0, "start_ns"] == events.loc[1, "start_ns"]
+
+
 def test_the_cache_notices_changed_content_options_and_rules(two_ranks, tmp_path):
     cache = tmp_path / "cache"
     load.traces(two_ranks, cache=cache)

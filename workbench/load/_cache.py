@@ -11,17 +11,16 @@ from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from workbench.kernel_kinds import shipped_rules
+from workbench.kernel_kinds import SHIPPED_RULES
 from workbench.load._findings import quality_frame
 from workbench.load._kineto_rank import RankTables, quality_of
 from workbench.load.archive import Source
-from workbench.load.parquet import events_of, pack_frame, unpack_frame, write_events, write_whole
+from workbench.load.parquet import pack_frame, read_events, unpack_frame, write_events, write_whole
 from workbench.tables import EVENTS, QUALITY, STEPS
 
 # Part of every key: raise it whenever the same bytes would give other tables.
-LAYOUT = 2
+LAYOUT = 3
 _HEADER = b"workbench-rank"
 
 
@@ -36,8 +35,8 @@ def key(source: Source, args: Sequence[str], rules: pd.DataFrame | None, directo
             LAYOUT,
             source.member,
             sorted(set(args)),
-            _digest_rules(shipped_rules()),
-            None if rules is None else _digest_rules(rules),
+            _digest(SHIPPED_RULES.read_bytes()),
+            None if rules is None else _digest(rules.to_csv(index=False).encode()),
         ]
     )
     content = _content_digest(source.path, directory)
@@ -90,17 +89,17 @@ def _content_digest(path: Path, directory: Path) -> str:
     return digest
 
 
-def _digest_rules(rules: pd.DataFrame) -> str:
-    return hashlib.sha256(rules.to_csv(index=False).encode()).hexdigest()
+def _digest(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()
 
 
 def _load(file: Path, label: str) -> RankTables | None:
     try:
-        table = pq.read_table(file, memory_map=True, page_checksum_verification=True)
-        header = json.loads((table.schema.metadata or {})[_HEADER])
+        table, raw = read_events(file, _HEADER)
+        header = json.loads(raw)
         quality = unpack_frame(header["quality"], QUALITY)
         steps = unpack_frame(header["steps"], STEPS)
-        events = EVENTS.check(events_of(table), str(file))
+        events = EVENTS.check(table, str(file))
     except (OSError, pa.ArrowException, KeyError, ValueError):
         return None
     quality["source"] = pd.Series(label, index=quality.index, dtype=quality["source"].dtype)

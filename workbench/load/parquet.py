@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pandas.arrays import IntegerArray
 
 from workbench import tables
 from workbench.errors import LoadError
@@ -54,19 +55,17 @@ def parquet(path: str | Path) -> Trace:
         If the file is no Parquet, not one of the workbench, or of a later version.
     """
     try:
-        # Unless the reader maps it, a large file would stand in memory twice.
-        table = pq.read_table(path, memory_map=True, page_checksum_verification=True)
+        events, raw = read_events(path, _KEY)
     except FileNotFoundError:
         raise
-    except (pa.ArrowException, OSError) as error:
-        msg = f"{path}: cannot be read as Parquet ({error}); convert the trace again"
-        raise LoadError(msg) from None
-    raw = (table.schema.metadata or {}).get(_KEY)
-    if raw is None:
+    except KeyError:
         msg = (
             f"{path}: is Parquet, but no trace of the workbench; write one with 'workbench convert'"
         )
-        raise LoadError(msg)
+        raise LoadError(msg) from None
+    except (pa.ArrowException, OSError) as error:
+        msg = f"{path}: cannot be read as Parquet ({error}); convert the trace again"
+        raise LoadError(msg) from None
     header = json.loads(raw)
     if header.get("version") != VERSION:
         msg = (
@@ -78,7 +77,7 @@ def parquet(path: str | Path) -> Trace:
         for name, table_of in _TABLES.items()
         if name != "events"
     }
-    frames["events"] = events_of(table)
+    frames["events"] = events
     return Trace(**{name: _TABLES[name].check(frames[name], str(path)) for name in _TABLES})
 
 
@@ -117,7 +116,8 @@ def write_events(events: pd.DataFrame, metadata: dict[bytes, bytes], path: Path)
             file,
             compression="lz4",
             use_dictionary=texts,  # of numbers it costs more time than it saves
-            write_statistics=False,
+            row_group_size=max(1, len(table)),  # several would be copied together when read
+            write_statistics=[name for name in table.column_names if name not in texts],
             write_page_checksum=True,
         ),
     )
@@ -133,36 +133,54 @@ def _with_typed_categories(table: pa.Table) -> pa.Table:
     return table
 
 
-def events_of(table: pa.Table) -> pd.DataFrame:
-    """Turn an Arrow table that :func:`write_events` stored back into the frame; uses it up."""
-    names, rows = table.column_names, len(table)
-    empty = {
-        name: "Int32" if column.type.bit_width == 32 else "Int64"
-        for name, column in zip(names, table.columns, strict=True)
-        if pa.types.is_signed_integer(column.type) and rows and column.null_count == rows
-    }
-    frame: pd.DataFrame = table.drop_columns(list(empty)).to_pandas(
-        split_blocks=True, self_destruct=True
-    )
-    for name, dtype in frame.dtypes.items():
-        if isinstance(dtype, pd.CategoricalDtype) and not len(dtype.categories):
-            # Arrow keeps no type for the categories of a column that has none.
-            known = KINDS if name == "kind" else ()
-            frame[name] = frame[name].cat.set_categories(pd.Index(known, dtype="str"))
-    if not empty:
-        return frame
-    columns = {
-        name: all_missing(rows, empty[name]) if name in empty else frame[name] for name in names
-    }
-    return pd.DataFrame(columns, copy=False)
+def read_events(path: str | Path, key: bytes) -> tuple[pd.DataFrame, bytes]:
+    """Read what :func:`write_events` stored: the table, and the metadata under ``key``."""
+    # Unless the reader maps the file, a large one would stand in memory twice.
+    with pq.ParquetFile(path, memory_map=True, page_checksum_verification=True) as file:
+        schema, rows = file.schema_arrow, file.metadata.num_rows
+        header = (schema.metadata or {})[key]
+        empty = set(_without_values(file))
+        columns = {
+            field.name: all_missing(rows, "Int32" if field.type.bit_width == 32 else "Int64")
+            if field.name in empty
+            else _column(file, field.name)
+            for field in schema
+        }
+    return pd.DataFrame(columns, copy=False), header
 
 
-def all_missing(rows: int, dtype: str) -> pd.arrays.IntegerArray:
+def _column(file: pq.ParquetFile, name: str) -> Any:
+    """Read one column; all at once would take twice the memory, which costs time."""
+    table = file.read([name], use_threads=False)
+    array = table.to_pandas(split_blocks=True, self_destruct=True)[name].array
+    if isinstance(array, IntegerArray):
+        return array
+    array = array.copy()  # Arrow lends numbers and codes read-only
+    if isinstance(array, pd.Categorical) and not len(array.categories):
+        # Arrow keeps no type for the categories of a column that has none.
+        return array.set_categories(pd.Index(KINDS if name == "kind" else (), dtype="str"))
+    return array
+
+
+def _without_values(file: pq.ParquetFile) -> list[str]:
+    """Return the integer columns in which every row is missing, as the file itself states."""
+    groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+    names = []
+    for position, field in enumerate(file.schema_arrow):
+        if not pa.types.is_signed_integer(field.type):
+            continue
+        parts = [(group.column(position).statistics, group.num_rows) for group in groups]
+        if parts and all(known and known.null_count == rows for known, rows in parts):
+            names.append(field.name)
+    return names
+
+
+def all_missing(rows: int, dtype: str) -> IntegerArray:
     """Make an integer column without values; zeros cost no memory until they are written to."""
     mask = np.ones(rows, np.bool_)
     if dtype == "Int32":
-        return pd.arrays.IntegerArray(np.zeros(rows, np.int32), mask)
-    return pd.arrays.IntegerArray(np.zeros(rows, np.int64), mask)
+        return IntegerArray(np.zeros(rows, np.int32), mask)
+    return IntegerArray(np.zeros(rows, np.int64), mask)
 
 
 def write_whole(path: Path, write_to: Any) -> None:
