@@ -41,10 +41,17 @@ class Column:
             return f"has dtype {values.dtype}, needs {self.dtype}"
         if not self.nullable and values.isna().any():
             return f"has {values.isna().sum()} missing values, none are allowed"
-        if self.lower is not None and (outside := (values < self.lower).fillna(False)).any():
-            return f"has {outside.sum()} values below {self.lower}, e.g. row {outside.idxmax()}"
-        if self.upper is not None and (outside := (values > self.upper).fillna(False)).any():
-            return f"has {outside.sum()} values above {self.upper}, e.g. row {outside.idxmax()}"
+        for limit, extreme, words in (
+            (self.lower, values.min, "below"),
+            (self.upper, values.max, "above"),
+        ):
+            # The extreme is found without a temporary column; most frames are fine.
+            if limit is None or pd.isna(most := extreme()):
+                continue
+            if most < limit if words == "below" else most > limit:
+                outside = values < limit if words == "below" else values > limit
+                outside = outside.fillna(value=False)
+                return f"has {outside.sum()} values {words} {limit}, e.g. row {outside.idxmax()}"
         return ""
 
     def _same_dtype(self, values: pd.Series) -> bool:

@@ -8,7 +8,9 @@ import io
 import json
 import os
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from workbench.tables import Table, Trace
 VERSION = 1
 _KEY = b"workbench"
 _MAGIC = b"PAR1"
+_READERS, _ROWS_WORTH_A_THREAD = 2, 100_000
 _TABLES = {field.name: getattr(tables, field.name.upper()) for field in fields(Trace)}
 
 
@@ -135,22 +138,34 @@ def _with_typed_categories(table: pa.Table) -> pa.Table:
 
 def read_events(path: str | Path, key: bytes) -> tuple[pd.DataFrame, bytes]:
     """Read what :func:`write_events` stored: the table, and the metadata under ``key``."""
-    # Unless the reader maps the file, a large one would stand in memory twice.
-    with pq.ParquetFile(path, memory_map=True, page_checksum_verification=True) as file:
+    with _open(path) as file:
         schema, rows = file.schema_arrow, file.metadata.num_rows
         header = (schema.metadata or {})[key]
-        empty = set(_without_values(file))
-        columns = {
-            field.name: all_missing(rows, "Int32" if field.type.bit_width == 32 else "Int64")
-            if field.name in empty
-            else _column(file, field.name)
-            for field in schema
+        columns: dict[str, Any] = {
+            name: all_missing(rows, "Int32" if schema.field(name).type.bit_width == 32 else "Int64")
+            for name in _without_values(file)
         }
-    return pd.DataFrame(columns, copy=False), header
+    names = [name for name in schema.names if name not in columns]
+    threads = _READERS if rows >= _ROWS_WORTH_A_THREAD else 1
+    with ThreadPoolExecutor(threads) as pool:
+        for read in pool.map(partial(_columns, path), (names[n::threads] for n in range(threads))):
+            columns |= read
+    return pd.DataFrame({name: columns[name] for name in schema.names}, copy=False), header
+
+
+def _open(path: str | Path) -> pq.ParquetFile:
+    # Unless the reader maps the file, a large one would stand in memory twice.
+    return pq.ParquetFile(path, memory_map=True, page_checksum_verification=True)
+
+
+def _columns(path: str | Path, names: list[str]) -> dict[str, Any]:
+    """Read columns one by one; all at once would take twice the memory, which costs time."""
+    with _open(path) as file:
+        return {name: _column(file, name) for name in names}
 
 
 def _column(file: pq.ParquetFile, name: str) -> Any:
-    """Read one column; all at once would take twice the memory, which costs time."""
+    """Read one column."""
     table = file.read([name], use_threads=False)
     array = table.to_pandas(split_blocks=True, self_destruct=True)[name].array
     if isinstance(array, IntegerArray):
