@@ -12,7 +12,7 @@ lab: .venv/ready  ## set up, write the demo report to _report/, open JupyterLab 
 
 test: check .venv/browser  ## set up and run every check and every test
 	$(BIN)/workbench datasets fetch kineto-dlrm-8rank kineto-hta kineto-h100 kineto-resnet chakra-et || true
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses=auto
 	$(BIN)/workbench fidelity
 	$(BIN)/workbench publish --check --data-set kineto-dlrm-8rank notebooks/*.ipynb
 
