@@ -12,7 +12,7 @@ def build(table, rows):
     for name, column in table.columns.items():
         if not column.nullable:
             filler = FILLERS.get(column.dtype, column.lower or 0)
-            frame[name] = frame[name].where(frame[name].notna(), filler)
+            frame[name] = frame[name].astype(object).where(frame[name].notna(), filler)
         values = frame[name].astype(object).where(frame[name].notna(), None)
         frame[name] = pd.Series(values.tolist(), dtype=column.dtype, index=frame.index)
     return table.check(frame)

@@ -31,7 +31,7 @@ def text(frame: pd.DataFrame) -> str:
         Per claim and source: what, printed, here, tolerance, verdict, and what is to be done
         about an absent data set or a failure; at last one line that counts the verdicts.
     """
-    return "\n\n".join([*(_block(part) for _, part in _claims(frame)), summary(frame)])
+    return "\n\n".join([*map(_block, _claims(frame)), summary(frame)])
 
 
 def html(frame: pd.DataFrame) -> str:
@@ -48,7 +48,7 @@ def html(frame: pd.DataFrame) -> str:
         Tables of class ``wb-fidelity``, without scripts. The numbers of a claim can be
         unfolded; those of a claim that fails are. Every text is escaped.
     """
-    parts = [part for _, part in _claims(frame)]
+    parts = list(_claims(frame))
     overview: list[tuple[str, ...]] = [
         (part["noun"].iloc[0], part["claim"].iloc[0], part["source"].iloc[0], _verdicts(part))
         for part in parts
@@ -121,10 +121,11 @@ def _verdicts(part: pd.DataFrame) -> str:
     return re.sub(r"(^|, )0 \w+", "", summary(part)).removeprefix(", ")
 
 
-def _claims(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+def _claims(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """Give the rows of each claim and source, in the order they were computed."""
-    key = FIDELITY.check(frame)[["noun", "claim", "source"]].agg("\0".join, axis="columns")
-    yield from frame.groupby(key.astype(object), sort=False)
+    FIDELITY.check(frame)
+    keys = [frame[name].astype(object) for name in ("noun", "claim", "source")]
+    yield from (part for _, part in frame.groupby(keys, sort=False))
 
 
 def _block(part: pd.DataFrame) -> str:
