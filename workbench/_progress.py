@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+from tqdm import std
+
 
 def progress(
     iterable: Iterable[Any] | None = None,
@@ -46,8 +48,6 @@ def progress(
     >>> sum(progress([1, 2, 3], unit="files", label="adding"))
     6
     """
-    from tqdm import std
-
     if not enabled or os.environ.get("TQDM_DISABLE"):
         return std.tqdm(iterable, total=total, disable=True)
     from tqdm import auto, autonotebook

@@ -93,8 +93,9 @@ class Table:
 
     def empty(self) -> pd.DataFrame:
         """Return a frame without rows that fits the table."""
+        nothing: list[Any] = []
         return pd.DataFrame(
-            {name: pd.Series([], dtype=column.dtype) for name, column in self.columns.items()}
+            {name: pd.array(nothing, dtype=column.dtype) for name, column in self.columns.items()}
         )
 
     def cast(self, frame: pd.DataFrame) -> pd.DataFrame:

@@ -225,4 +225,5 @@ def unpack_frame(text: str, table: Table) -> pd.DataFrame:
     """Read a frame that :func:`pack_frame` wrote, as ``table``."""
     if not text:
         return table.empty()
-    return table.cast(pd.read_parquet(io.BytesIO(base64.b64decode(text))))
+    with pq.ParquetFile(io.BytesIO(base64.b64decode(text))) as file:
+        return table.cast(file.read().to_pandas())
