@@ -93,10 +93,10 @@ class Table:
 
     def empty(self) -> pd.DataFrame:
         """Return a frame without rows that fits the table."""
-        nothing: list[Any] = []
-        return pd.DataFrame(
-            {name: pd.array(nothing, dtype=column.dtype) for name, column in self.columns.items()}
-        )
+        columns: dict[str, Any] = {}
+        for name, column in self.columns.items():
+            columns[name] = pd.array([], dtype=column.dtype)  # type: ignore[call-overload]
+        return pd.DataFrame(columns)
 
     def cast(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return the table's columns of ``frame`` in its dtypes; missing texts stay missing."""
