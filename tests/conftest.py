@@ -7,10 +7,15 @@ from pathlib import Path
 import pytest
 
 from workbench import datasets
+from workbench.share.svg import find_chrome, why_no_pictures
 
 _MIRROR = Path(__file__).resolve().parents[2] / "shared" / "data"
 if _MIRROR.is_dir():
     os.environ.setdefault(datasets.MIRROR_ENV, str(_MIRROR))
+_CHROME_FLAGS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+)
 
 
 @pytest.fixture(scope="session")
@@ -45,3 +50,22 @@ def dlrm(real_data: Callable[[str], Path]) -> Path:
 def fleet_demo() -> Path:
     """Give the bundled synthetic job."""
     return datasets.path("fleet-demo")
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Start Chromium, once: a process can hold one Playwright only.
+
+    Under continuous integration its absence is a failure.
+    """
+    if reason := why_no_pictures():
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        flags = _CHROME_FLAGS.split()
+        started = playwright.chromium.launch(executable_path=find_chrome(), args=flags)
+        yield started
+        started.close()

@@ -1,35 +1,16 @@
 """A real browser that reaches nothing outside this machine, and real notebooks to show it."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
 from workbench import share
-from workbench.share.svg import find_chrome, why_no_pictures
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
-_FLAGS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-)
 _LOCAL = ("file:", "data:", "blob:", "about:", "http://127.0.0.1:", "ws://127.0.0.1:")
-
-
-@pytest.fixture(scope="session")
-def browser():
-    """Start Chromium; under continuous integration its absence is a failure."""
-    if reason := why_no_pictures():
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=find_chrome(), args=_FLAGS.split())
-        yield started
-        started.close()
 
 
 @pytest.fixture

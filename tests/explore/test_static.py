@@ -12,8 +12,6 @@ from plotly.offline import get_plotlyjs
 from workbench.explore import Explorer, static_html
 
 HOSTILE = "</script><img src=x onerror=alert(1)> $x$"
-BROWSER = "/usr/bin/chromium"
-FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 
 
 def picture(*, freq, kind, is_dark):
@@ -91,15 +89,6 @@ def test_a_control_without_a_list_of_values_is_refused():
     explorer = Explorer(lambda text: go.Figure(layout_title_text=text), text=widgets.Text("a"))
     with pytest.raises(TypeError, match="'text' is a Text, whose values cannot be listed"):
         static_html(explorer)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=BROWSER, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
