@@ -314,7 +314,11 @@ def test_many_small_gzip_members_are_read(tmp_path):
     assert notes == []
 
 
-@pytest.mark.parametrize("content", [b"", gzip.compress(b""), gzip.compress(JSON)[:12]])
+@pytest.mark.parametrize(
+    "content",
+    [b"", gzip.compress(b""), gzip.compress(JSON)[:12]],
+    ids=["empty", "gzip of nothing", "gzip cut in its head"],
+)
 def test_an_empty_file_is_an_error(content, tmp_path):
     with pytest.raises(LoadError, match=r"a\.json.*empty.*get the file again"):
         read_with_state(write(tmp_path / "a.json", content))
