@@ -41,7 +41,9 @@ IDENTIFIERS = {"rank", "device", "stream", "step", "correlation", "external_id",
 IDENTIFIERS |= {"wait_stream", "wait_correlation", "node", "parent", "needs", "record_function"}
 IDENTIFIERS |= {"group_size", "world_size", "count", "collective", "blamed_rank", "last_rank"}
 IDENTIFIERS |= {"first_step", "last_step", "event"}
+IDENTIFIERS |= {"dp_rank", "stage", "sequence", "micro_batch", "chunk"}
 UNIT_BESIDE = {"fidelity": {"printed", "here", "tolerance"}, "fleet_truth": {"size"}}
+UNIT_BESIDE["job_slowdown"] = {"forward_backward_correlation"}
 
 
 def functions(module):

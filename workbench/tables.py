@@ -760,6 +760,73 @@ BLAME = Table(
     },
 )
 
+# --- jobs, operation by operation ---
+
+JOB_OPERATIONS = Table(
+    "job_operations",
+    "One row per operation of one worker of a pipelined, data-parallel job in one step. "
+    "Workers of one tensor-parallel group share their rows.",
+    {
+        "step": Column("int64", "training step; steps may be a sample", lower=0),
+        "dp_rank": Column("int32", "data-parallel rank", lower=0),
+        "stage": Column("int32", "pipeline stage", lower=0),
+        "operation": Column(
+            "category", "forward-compute, backward-compute, forward-send, grads-reduce-scatter ..."
+        ),
+        "sequence": Column("int32", "order among equal operations of a worker in a step", lower=0),
+        "micro_batch": Column(
+            "Int32", "micro-batch; missing unless the operation computes", lower=0, nullable=True
+        ),
+        "chunk": Column(
+            "Int32",
+            "model chunk, counted along the pipeline; missing unless the operation computes",
+            lower=0,
+            nullable=True,
+        ),
+        "start_ns": Column("int64", "start, from the beginning of the step or of the job"),
+        "dur_ns": Column("int64", "duration, waiting for peers included", lower=0),
+    },
+)
+
+JOB_SLOWDOWN = Table(
+    "job_slowdown",
+    "One row: how much slower a job is than it would be if equal operations took equal time.",
+    {
+        "step_count": Column("int64", "steps replayed", lower=1),
+        "worker_count": Column("int64", "pairs of data-parallel rank and stage", lower=1),
+        "actual_ns": Column("float64", "mean step, as recorded", lower=0),
+        "replay_ns": Column("float64", "mean step, replayed without launch delays", lower=0),
+        "ideal_ns": Column("float64", "mean step with equal operations", lower=0),
+        "slowdown_ratio": Column("float64", "S: replay / ideal", lower=0),
+        "waste_ratio": Column("float64", "1 - 1 / S: GPU time that equal operations would save"),
+        "delay_ratio": Column("float64", "of the recorded step: launch delays, lost by the replay"),
+        "worst_workers_ratio": Column(
+            "Float64", "M_W: of the excess, gone with the worst workers ideal", nullable=True
+        ),
+        "last_stage_ratio": Column(
+            "Float64", "M_S: of the excess, gone with the last stage ideal", nullable=True
+        ),
+        "forward_backward_correlation": Column(
+            "Float64", "Pearson's r of both durations of a micro-batch", -1, 1, nullable=True
+        ),
+        "verdict": Column("category", "no straggler, worker, sequence lengths, last stage, other"),
+    },
+)
+
+JOB_SLOWDOWN_BY = Table(
+    "job_slowdown_by",
+    "One row per part of a job: the slowdown if only this part kept its own durations.",
+    {
+        "dp_rank": Column(
+            "Int32", "data-parallel rank; missing for parts of all", 0, nullable=True
+        ),
+        "stage": Column("Int32", "pipeline stage; missing for parts of all", 0, nullable=True),
+        "operation": Column("category", "operation; missing if it is any", nullable=True),
+        "slowdown_ratio": Column("float64", "S of the part: its replay / ideal", lower=0),
+    },
+)
+
+
 TRACE_DIFF = Table(
     "trace_diff",
     "One row per category (and name, or step) of two traces: what changed from a to b.",

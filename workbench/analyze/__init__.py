@@ -12,6 +12,7 @@ from workbench.analyze.operators import operators
 from workbench.analyze.overlap import communication_overlap, kind_overlaps
 from workbench.analyze.queue import queue_length, queue_summary
 from workbench.analyze.steps import step_times
+from workbench.analyze.stragglers import job_slowdown, job_slowdown_by
 
 __all__ = [
     "blame",
@@ -21,6 +22,8 @@ __all__ = [
     "copy_bandwidth",
     "idle_time",
     "intervals",
+    "job_slowdown",
+    "job_slowdown_by",
     "kernel_kinds",
     "kernels",
     "kind_overlaps",

@@ -1,0 +1,89 @@
+"""Jobs recorded operation by operation come in whole nanoseconds, or say why not."""
+
+import pandas as pd
+import pytest
+
+from workbench import load
+from workbench.errors import LoadError
+from workbench.tables import JOB_OPERATIONS
+
+ROW = {
+    "dp_rank": 0, "stage": 0, "step": 16, "optype": "forward-compute", "start_ts": 0.25,
+    "duration": 0.5, "seq_id": 0, "mb_id": 0, "gmc": 0,
+}  # fmt: skip
+
+
+@pytest.fixture
+def job_file(tmp_path):
+    def write(*rows, name="job.parquet"):
+        frame = pd.DataFrame([ROW | row for row in rows])
+        path = tmp_path / name
+        frame.to_csv(path, index=False) if name.endswith("csv") else frame.to_parquet(path)
+        return path
+
+    return write
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize(("name", "rows"), [("SE", 107_328), ("ST", 6_784)])
+def test_real_jobs_load_whole(real_data, name, rows):
+    table = load.job_operations(real_data("stragglers-bytedance") / f"trace-{name}.parquet")
+    assert len(table) == rows
+    assert JOB_OPERATIONS.check(table) is table
+
+
+@pytest.mark.parametrize("name", ["job.parquet", "job.csv"])
+def test_times_are_nanoseconds_and_only_computations_have_a_micro_batch(job_file, name):
+    send = {"optype": "forward-send", "start_ts": 0.75, "duration": 0.001, "mb_id": -1, "gmc": -1}
+    table = load.job_operations(job_file({}, send, name=name))
+    assert table["start_ns"].tolist() == [250_000_000, 750_000_000]
+    assert table["dur_ns"].tolist() == [500_000_000, 1_000_000]
+    assert table["micro_batch"].isna().tolist() == [False, True]
+    assert table["chunk"].isna().tolist() == [False, True]
+
+
+def test_other_names_and_units_are_understood(job_file, tmp_path):
+    frame = pd.read_parquet(job_file({"start_ts": 3, "duration": 2})).rename(
+        columns={"optype": "op", "dp_rank": "dp"}
+    )
+    frame.to_parquet(tmp_path / "other.parquet")
+    table = load.job_operations(
+        tmp_path / "other.parquet", columns={"operation": "op", "dp_rank": "dp"}, time_unit="us"
+    )
+    assert table[["start_ns", "dur_ns"]].iloc[0].tolist() == [3_000, 2_000]
+
+
+def test_markers_are_left_out_and_counted(job_file):
+    table = load.job_operations(job_file({}, {"optype": "first-op"}))
+    assert len(table) == 1
+    assert table.attrs["left_out"] == {"first-op": 1}
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"duration": -1.0}, "column for 'dur_ns': 1 values are not a finite time from 0"),
+        ({"start_ts": float("nan")}, "column for 'start_ns': 1 values are not a finite time"),
+        ({"duration": 1e300}, "column for 'dur_ns'"),
+        ({"stage": -1}, "column for 'stage': 1 values are not a whole number from 0"),
+        ({"mb_id": -1}, "column for 'micro_batch'"),
+        ({"step": 1.5}, "column for 'step'"),
+    ],
+)
+def test_values_that_cannot_be_are_named_with_their_row(job_file, row, message):
+    with pytest.raises(LoadError, match=f"{message}.* in row 1"):
+        load.job_operations(job_file({}, row))
+
+
+def test_what_cannot_be_read_is_one_clear_error(job_file, tmp_path):
+    (tmp_path / "noise.parquet").write_bytes(b"PAR1 but not really")
+    with pytest.raises(LoadError, match="cannot be read as Parquet or CSV"):
+        load.job_operations(tmp_path / "noise.parquet")
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        load.job_operations(tmp_path / "absent.parquet")
+    with pytest.raises(LoadError, match=r"no column \['op'\]"):
+        load.job_operations(job_file({}), columns={"operation": "op"})
+    with pytest.raises(LoadError, match=r"names \['opp'\], which the table does not have"):
+        load.job_operations(job_file({}), columns={"opp": "op"})
+    with pytest.raises(LoadError, match="time_unit must be one of"):
+        load.job_operations(job_file({}), time_unit="h")
