@@ -29,19 +29,26 @@ CATALOGUES = {"workbench/tables.py"}
 COLUMNS_TO_LIST = 6
 BANNED_CALLS = {"print", "eval", "exec", "pickle.load", "pickle.loads", "pd.read_pickle"}
 
-# Figures that are drawn from a trace as it is; there is nothing to work out first.
-DRAWN_AS_IS = {"timeline", "timeline_live"}
+# Figures of what was loaded, or of a part of a result; there is nothing to work out first.
+DRAWN_AS_IS = {"timeline", "timeline_live", "packing_queues"}
 # What explorers share; no noun.
 EXPLORER_PARTS = {"Explorer", "static_html"}
 
 UNITS = ("_ns", "_us", "_ms", "_s", "_min", "_h", "_w", "_j", "_c", "_mhz", "_gbps")
-UNITS += ("_bytes", "_share", "_ratio", "_count")
+UNITS += ("_bytes", "_share", "_ratio", "_count", "_tokens", "_batches", "_cost")
 # Numbers that name or order things, and columns whose unit is a column beside them.
 IDENTIFIERS = {"rank", "device", "stream", "step", "correlation", "external_id", "launch", "seq"}
 IDENTIFIERS |= {"wait_stream", "wait_correlation", "node", "parent", "needs", "record_function"}
 IDENTIFIERS |= {"group_size", "world_size", "count", "collective", "blamed_rank", "last_rank"}
 IDENTIFIERS |= {"first_step", "last_step", "event"}
-IDENTIFIERS |= {"dp_rank", "stage", "sequence", "micro_batch", "chunk"}
+IDENTIFIERS |= {"dp_rank", "stage", "sequence", "micro_batch", "chunk", "batch", "document"}
+IDENTIFIERS |= {
+    "critical_micro_batch",
+    "tensor_parallel",
+    "context_parallel",
+    "attention_ns_per_square",
+    "linear_ns_per_token",
+}
 UNIT_BESIDE = {"fidelity": {"printed", "here", "tolerance"}, "fleet_truth": {"size"}}
 UNIT_BESIDE["job_slowdown"] = {"forward_backward_correlation"}
 

@@ -99,10 +99,71 @@ def step_times(rank, n):
     return steps_of(rank) | {"step": n, "host_ns": 900 + n, "gpu_ns": 800 + n}
 
 
+def length_shares(_, n):
+    return {"length_tokens": n + 1, "longer_share": 1 / (n + 1), "token_share": 0.3,
+            "square_share": 0.1}  # fmt: skip
+
+
+def micro_batches(_, n):
+    return {
+        "batch": n // 4, "micro_batch": n % 4, "document_count": 2, "length_tokens": 9,
+        "longest_tokens": 5, "linear_cost": 1.0, "attention_cost": 0.5 + n % 3,
+    }  # fmt: skip
+
+
+def packing_balance(_, n):
+    return {
+        "plan": f"{HOSTILE}{n}", "batch_count": 9, "imbalance_ratio": 1.1 + n,
+        "imbalance_p95_ratio": 1.2 + n, "memory_ratio": 1.0, "is_stable": n % 2 == 0,
+        "attention_imbalance_ratio": 1.0, "token_imbalance_ratio": 1.0, "note": HOSTILE,
+    }  # fmt: skip
+
+
+def packing_queues(_, n):
+    return {
+        "from_tokens": n + 1, "to_tokens": n + 2, "arrival_ratio": 0.4 + n, "is_stable": n < 1,
+    }  # fmt: skip
+
+
+def packing_tuning(_, n):
+    return {
+        "queues": HOSTILE, "imbalance_ratio": 1.5 + n, "delay_batches": 0.1 * n,
+        "memory_ratio": 1.2, "is_allowed": n % 2 == 0, "note": HOSTILE,
+    }  # fmt: skip
+
+
+def context_sharding(_, n):
+    return {
+        "batch": n, "even_cost": 1.0, "per_sequence_cost": 2.0 + n, "per_document_cost": 1.2,
+        "adaptive_cost": 1.1, "hybrid_cost": 1.05, "is_per_document": True,
+    }  # fmt: skip
+
+
+def context_chunks(rank, n):
+    return {"rank": rank, "document": n, "length_tokens": 5, "pair_count": 3.0 + n}
+
+
+def pipeline(rank, n):
+    return {
+        "version": HOSTILE, "dp_rank": 0, "stage": rank, "task": ("forward", "backward")[n % 2],
+        "micro_batch": n % 9, "start_cost": float(n), "dur_cost": 1.0,
+    }  # fmt: skip
+
+
+def training_speed(_, n):
+    return {
+        "recipe": f"{HOSTILE}{n}", "builds_on": f"{HOSTILE}0", "packing": HOSTILE,
+        "context_sharding": HOSTILE, "speedup_ratio": 1.0 + 0.1 * (n % 5), "imbalance_ratio": 1.2,
+    }  # fmt: skip
+
+
+# Tables that are not called as the figure is.
+TABLE_OF = {"packing_tuning": "tuned_packing"}
 ROWS = {
     row.__name__: row
     for row in (
-        blame, collective_waits, collectives, communication_overlap, copy_bandwidth, idle_time,
+        length_shares, micro_batches, packing_balance, packing_queues, packing_tuning,
+        context_sharding, context_chunks, pipeline, training_speed, blame, collective_waits, collectives, communication_overlap, copy_bandwidth, idle_time,
         kernel_kinds, kernels, launches, operators, queue_length, step_times, time_breakdown,
         trace_diff,
     )
@@ -116,7 +177,7 @@ def table(build):
 
     def make(noun, *, ranks, rows):
         made = [ROWS[noun](n % ranks, n) for n in range(rows)]
-        return build(getattr(tables, noun.upper()), made)
+        return build(getattr(tables, TABLE_OF.get(noun, noun).upper()), made)
 
     return make
 

@@ -1,25 +1,42 @@
 """Turn tables into tables: pure functions, no files, no figures."""
 
 from workbench.analyze import intervals
+from workbench.analyze._packing_plan import PackingPlan, packing_plans
 from workbench.analyze.breakdown import time_breakdown
 from workbench.analyze.collectives import blame, collective_waits, collectives
+from workbench.analyze.context_sharding import context_chunks, context_sharding
 from workbench.analyze.diff import trace_diff
+from workbench.analyze.document_lengths import length_shares, sample_documents
 from workbench.analyze.idle import idle_time
 from workbench.analyze.kernels import kernel_kinds, kernels, unclassified_kernels
 from workbench.analyze.launches import launches
 from workbench.analyze.memory import copy_bandwidth
 from workbench.analyze.operators import operators
 from workbench.analyze.overlap import communication_overlap, kind_overlaps
+from workbench.analyze.packing import Packing, micro_batches, packing
+from workbench.analyze.packing_balance import packing_balance
+from workbench.analyze.packing_tuning import PackingTuning, packing_tuning
+from workbench.analyze.pipeline import Parallelism, micro_batch_costs, pipeline, training_steps
 from workbench.analyze.queue import queue_length, queue_summary
 from workbench.analyze.steps import step_times
 from workbench.analyze.stragglers import job_slowdown, job_slowdown_by
+from workbench.analyze.training_speed import training_speed
+from workbench.analyze.workload import crossover, crossover_from_flops, launch_loss, workload
 
 __all__ = [
+    "Packing",
+    "PackingPlan",
+    "PackingTuning",
+    "Parallelism",
     "blame",
     "collective_waits",
     "collectives",
     "communication_overlap",
+    "context_chunks",
+    "context_sharding",
     "copy_bandwidth",
+    "crossover",
+    "crossover_from_flops",
     "idle_time",
     "intervals",
     "job_slowdown",
@@ -27,12 +44,25 @@ __all__ = [
     "kernel_kinds",
     "kernels",
     "kind_overlaps",
+    "launch_loss",
     "launches",
+    "length_shares",
+    "micro_batch_costs",
+    "micro_batches",
     "operators",
+    "packing",
+    "packing_balance",
+    "packing_plans",
+    "packing_tuning",
+    "pipeline",
     "queue_length",
     "queue_summary",
+    "sample_documents",
     "step_times",
     "time_breakdown",
     "trace_diff",
+    "training_speed",
+    "training_steps",
     "unclassified_kernels",
+    "workload",
 ]

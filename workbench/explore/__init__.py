@@ -2,15 +2,25 @@
 
 from workbench.explore._panel import Explorer, static_html
 from workbench.explore.collective_waits import collective_waits
+from workbench.explore.context_sharding import context_sharding
 from workbench.explore.kernels import kernels
+from workbench.explore.length_shares import length_shares
+from workbench.explore.packing_balance import packing_balance
+from workbench.explore.pipeline import pipeline
 from workbench.explore.time_breakdown import time_breakdown
 from workbench.explore.timeline import timeline
+from workbench.explore.training_speed import training_speed
 
 __all__ = [
     "Explorer",
     "collective_waits",
+    "context_sharding",
     "kernels",
+    "length_shares",
+    "packing_balance",
+    "pipeline",
     "static_html",
     "time_breakdown",
     "timeline",
+    "training_speed",
 ]

@@ -3,23 +3,41 @@
 from workbench.plot import style
 from workbench.plot.breakdown import communication_overlap, step_times, time_breakdown
 from workbench.plot.collectives import blame, collective_waits, collectives
+from workbench.plot.context_sharding import context_chunks, context_sharding
 from workbench.plot.diff import trace_diff
+from workbench.plot.document_lengths import length_shares
 from workbench.plot.idle import idle_time
 from workbench.plot.kernels import kernel_kinds, kernels, operators
 from workbench.plot.launches import copy_bandwidth, launches, queue_length
+from workbench.plot.packing import (
+    micro_batches,
+    packing_balance,
+    packing_queues,
+    packing_tuning,
+)
+from workbench.plot.pipeline import pipeline
 from workbench.plot.timeline import timeline, timeline_live
+from workbench.plot.training_speed import training_speed
 
 __all__ = [
     "blame",
     "collective_waits",
     "collectives",
     "communication_overlap",
+    "context_chunks",
+    "context_sharding",
     "copy_bandwidth",
     "idle_time",
     "kernel_kinds",
     "kernels",
     "launches",
+    "length_shares",
+    "micro_batches",
     "operators",
+    "packing_balance",
+    "packing_queues",
+    "packing_tuning",
+    "pipeline",
     "queue_length",
     "step_times",
     "style",
@@ -27,4 +45,5 @@ __all__ = [
     "timeline",
     "timeline_live",
     "trace_diff",
+    "training_speed",
 ]

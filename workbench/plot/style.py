@@ -41,6 +41,12 @@ COLOURS = {
     "all others": "#BFBFBF",
     "limit": "#D55E00",
     "neutral": "#555555",
+    "linear": "#56B4E9",
+    "attention": "#D55E00",
+    "forward": "#56B4E9",
+    "backward": "#0072B2",
+    "allowed": "#009E73",
+    "not allowed": "#BFBFBF",
 }
 # The same meanings without colour: what fills a bar, what dashes a line.
 _PATTERNS = {
@@ -63,6 +69,9 @@ _PATTERNS = {
     "unknown": "x",
     "unclassified": "x",
     "less": "/",
+    "attention": "/",
+    "backward": "/",
+    "not allowed": "x",
 }
 _DASHES = (
     "solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "2px,2px", "14px,3px",

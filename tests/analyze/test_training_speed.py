@@ -1,0 +1,102 @@
+"""What recipes buy, and thresholds found for a bound of delay."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from workbench import analyze, load, simulate
+from workbench.analyze import PackingPlan, Parallelism
+from workbench.errors import WorkbenchError
+from workbench.tables import TRAINING_SPEED, TUNED_PACKING
+
+K = 1024
+PLAN = PackingPlan(context_tokens=32 * K, queues_from_tokens=(8 * K, 16 * K))
+
+
+@pytest.fixture(scope="module")
+def stream():
+    lengths = simulate.document_lengths(20_000, seed=1, longest_tokens=32 * K)
+    return analyze.sample_documents(lengths, token_count=120 * 4 * 32 * K)
+
+
+def test_the_plain_recipe_is_one_and_every_recipe_names_what_it_builds_on(stream):
+    speed = TRAINING_SPEED.check(analyze.training_speed(stream, PLAN, Parallelism(chunks=2)))
+    assert speed["speedup_ratio"].iloc[0] == 1
+    assert set(speed["builds_on"]) <= set(speed["recipe"])
+    assert speed["recipe"].is_unique
+
+
+def test_adaptive_sharding_is_never_slower_than_either_way(stream):
+    speed = analyze.training_speed(stream, PLAN, Parallelism(context=4)).set_index("recipe")
+    ratio = speed["speedup_ratio"]
+    assert ratio["adaptive sharding"] >= max(1, ratio["documents sharded"]) - 1e-12
+
+
+def test_equal_documents_gain_nothing():
+    lengths = pd.DataFrame({"length_tokens": np.full(4 * 120 * 4, 8 * K)})
+    plan = replace(PLAN, queues_from_tokens=())
+    speed = analyze.training_speed(lengths, plan, Parallelism(), launch_tokens=0)
+    assert speed["imbalance_ratio"].tolist() == pytest.approx([1] * 3 + [1] * 4, abs=1e-9)
+    queues = speed.set_index("recipe")["speedup_ratio"]["delay queues"]
+    assert queues == pytest.approx(1, abs=1e-6)
+
+
+def test_overhead_makes_every_gain_smaller(stream):
+    free, dear = (
+        analyze.training_speed(stream, PLAN, Parallelism(), overhead_cost=cost)["speedup_ratio"]
+        for cost in (0.0, 5.0)
+    )
+    assert dear.max() < free.max()
+
+
+@pytest.mark.oracle
+@pytest.mark.slow
+def test_longer_contexts_gain_more(real_data):
+    """The paper prints 1.33 at 128K and 1.40 at 160K; its curve rises, and so does this one."""
+    lengths = load.document_lengths(real_data("lengths-documents") / "dist_wlbllm.json")
+    gains = []
+    for context in (32 * K, 64 * K, 128 * K):
+        plan = PackingPlan(
+            context_tokens=context, crossover_tokens=49_408,
+            queues_from_tokens=(context // 4, context // 2),
+        )  # fmt: skip
+        stream = analyze.sample_documents(lengths, token_count=300 * 4 * context)
+        speed = analyze.training_speed(stream, plan, Parallelism(chunks=2)).set_index("recipe")
+        gains.append(speed["speedup_ratio"]["delay queues, adaptive"])
+    assert gains == sorted(gains)
+    assert gains[0] < 1.12 < gains[2]
+
+
+def test_tuning_keeps_the_bound_and_beats_no_queue(stream):
+    tuned = analyze.packing_tuning(stream, PLAN, delay_batches=0.6, progress=False)
+    table = TUNED_PACKING.check(tuned.candidates)
+    best = table.iloc[0]
+    assert best["is_allowed"]
+    assert best["delay_batches"] <= 0.6
+    none = table[table["queues"] == "none"].iloc[0]
+    assert best["imbalance_ratio"] < none["imbalance_ratio"]
+    again = analyze.packing_balance(analyze.packing(stream, tuned.plan)).iloc[0]
+    assert again["imbalance_ratio"] == best["imbalance_ratio"]
+
+
+def test_every_choice_that_is_not_allowed_says_why(stream):
+    table = analyze.packing_tuning(stream, PLAN, delay_batches=0.2, progress=False).candidates
+    refused = table[~table["is_allowed"]]
+    assert len(refused) > 0
+    assert refused["note"].str.contains("late|release").all()
+    assert table.loc[table["is_allowed"], "note"].eq("").all()
+
+
+def test_memory_bounds_can_be_tuned_too(stream):
+    tuned = analyze.packing_tuning(
+        stream, PLAN, memory_ratios=(1.1, 2.0), most_queues=1, progress=False
+    )
+    assert len(tuned.candidates) == 2 * (1 + 8)
+    assert tuned.plan.memory_ratio == 2.0
+
+
+def test_a_bound_that_nothing_keeps_is_refused(stream):
+    with pytest.raises(WorkbenchError, match="the least delay was"):
+        analyze.packing_tuning(stream, PLAN, delay_batches=-1, progress=False)

@@ -1,0 +1,102 @@
+"""How even the work of micro-batches is, and what a way of packing costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from workbench.analyze._packing_plan import short_tokens
+from workbench.analyze.packing import Packing, micro_batches
+from workbench.errors import WorkbenchError
+from workbench.tables import PACKING_BALANCE
+
+
+def packing_balance(
+    packings: Packing | Iterable[Packing], *, edge_batches: int = 20
+) -> pd.DataFrame:
+    """Compare ways of packing: how even the work is, and what it costs.
+
+    Parameters
+    ----------
+    packings
+        One or several results of :func:`packing`.
+    edge_batches
+        Batches left out at both ends: queues begin empty and end full. With fewer than
+        three times as many, a sixth of the batches.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.PACKING_BALANCE`, one row per packing.
+
+    Raises
+    ------
+    WorkbenchError
+        If a packing has no batch.
+
+    Notes
+    -----
+    Imbalance = max / mean of the work of the micro-batches of a global batch, averaged over
+    batches: what the paper prints as Max_Latency x PP / Total_Latency. Balanced tokens are
+    not balanced work, so both are given.
+
+    References
+    ----------
+    arXiv:2503.17924, Table 2.
+    """
+    several = [packings] if isinstance(packings, Packing) else list(packings)
+    rows = [_balance(each, edge_batches) for each in several]
+    if not rows:
+        return PACKING_BALANCE.empty()
+    return PACKING_BALANCE.check(PACKING_BALANCE.cast(pd.DataFrame(rows)))
+
+
+def _balance(packing: Packing, edge_batches: int) -> dict[str, object]:
+    plan, table = packing.plan, micro_batches(packing)
+    total = len(table) // plan.batch_sequences
+    edge = edge_batches if total > 3 * edge_batches else total // 6
+    if total == 0:
+        msg = f"{plan.label()}: no whole global batch was packed; give more documents"
+        raise WorkbenchError(msg)
+    kept = slice(edge, total - edge)
+
+    def spread(values: pd.Series) -> NDArray[np.float64]:
+        of_batch = values.to_numpy(dtype=np.float64).reshape(total, -1)[kept]
+        return np.asarray(of_batch.max(axis=1) / of_batch.mean(axis=1))
+
+    work = spread(table["linear_cost"] + table["attention_cost"])
+    pieces = packing.documents
+    inner = pieces[pieces["batch"].between(edge, total - edge - 1)]
+    late, size = inner["delay_batches"].to_numpy(), inner["length_tokens"].to_numpy()
+    packed_tokens = int(pieces["length_tokens"].sum())
+    return {
+        "plan": plan.label(),
+        "batch_count": total - 2 * edge,
+        "imbalance_ratio": work.mean(),
+        "imbalance_p95_ratio": np.quantile(work, 0.95),
+        "attention_imbalance_ratio": spread(table["attention_cost"]).mean(),
+        "token_imbalance_ratio": spread(table["length_tokens"]).mean(),
+        "memory_ratio": table["length_tokens"].max() / plan.context_tokens,
+        "fill_ratio": table["length_tokens"].mean() / plan.context_tokens,
+        "delay_batches": np.average(late, weights=size),
+        "displacement_batches": np.average(np.abs(late), weights=size),
+        "cut_count": packing.cut_count,
+        "left_share": packing.left_tokens / (packing.left_tokens + packed_tokens),
+        "is_stable": bool(packing.queues["is_stable"].all()),
+        "note": "; ".join([*packing.notes, *_doubts(packing, total, edge)]),
+    }
+
+
+def _doubts(packing: Packing, total: int, edge: int) -> list[str]:
+    full = packing.queues[~packing.queues["is_stable"]]
+    doubts = [
+        f"the queue from {short_tokens(start)} receives {ratio:.2f} times what it can release: "
+        "delay grows for ever"
+        for start, ratio in zip(full["from_tokens"], full["arrival_ratio"], strict=True)
+    ]
+    if total - 2 * edge < 30:
+        doubts.append(f"only {total - 2 * edge} batches measured")
+    return doubts

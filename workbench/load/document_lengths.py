@@ -1,0 +1,183 @@
+"""Document lengths from whatever holds them: JSON, text, CSV, Parquet, request logs, a Series."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from workbench.errors import LoadError
+from workbench.tables import DOCUMENT_LENGTHS
+
+# Columns that hold the length of a document or of a prompt, in the order they are tried.
+KNOWN_COLUMNS = (
+    "length_tokens",
+    "ContextTokens",
+    "input_length",
+    "num_prefill_tokens",
+    "length",
+    "num_tokens",
+    "seq_len",
+)
+_LONGEST = 1 << 40
+_UNREADABLE = (
+    OSError,
+    EOFError,
+    UnicodeError,
+    pa.ArrowException,
+    json.JSONDecodeError,
+    pd.errors.ParserError,
+)
+
+
+def document_lengths(
+    source: str | Path | pd.Series | Sequence[int], *, column: str | Sequence[str] | None = None
+) -> pd.DataFrame:
+    """Read the lengths of documents, or of the prompts in a request log.
+
+    Parameters
+    ----------
+    source
+        A file: a JSON list, JSON lines, one number per line, CSV or Parquet (any of them
+        gzipped); or a Series or sequence of numbers.
+    column
+        Column or JSON field that holds the length; by default the first known name
+        (``ContextTokens``, ``input_length``, ``num_prefill_tokens``, ``length`` ...). Of
+        several names the sum: ``["ContextTokens", "GeneratedTokens"]``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.DOCUMENT_LENGTHS`: ``length_tokens``, in the order of
+        the file. ``attrs["left_out"]`` counts lengths of 0, which hold nothing to train on,
+        ``attrs["column"]`` names the column that was read.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the file does not exist.
+    LoadError
+        If no column holds lengths, a value is not a whole number from 0 (the first such is
+        shown), or nothing is left.
+
+    Notes
+    -----
+    Lengths of requests are not lengths of training documents; both are read alike.
+
+    Examples
+    --------
+    >>> document_lengths([1024, 0, 2048]).attrs["left_out"]
+    {'empty documents': 1}
+    """
+    if isinstance(source, str | Path):
+        values, name = _from_file(Path(source), column)
+        origin = str(source)
+    else:
+        values, name = pd.Series(source).reset_index(drop=True), None
+        origin = "the lengths given"
+    numbers = _whole(values, origin)
+    kept = numbers[numbers > 0]
+    if not len(kept):
+        msg = f"{origin}: no document is longer than 0 tokens"
+        raise LoadError(msg)
+    table = pd.DataFrame({"length_tokens": kept})
+    empty = len(numbers) - len(kept)
+    table.attrs["left_out"] = {"empty documents": empty} if empty else {}
+    table.attrs["column"] = name
+    return DOCUMENT_LENGTHS.check(table, origin)
+
+
+def _whole(values: pd.Series, origin: str) -> np.ndarray:
+    """Turn values into integers, or name the first that is none."""
+    if values.dtype == bool:
+        msg = f"{origin}: truth values are no lengths"
+        raise LoadError(msg)
+    numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    with np.errstate(invalid="ignore"):
+        good = (numbers >= 0) & (numbers == np.floor(numbers)) & (numbers < _LONGEST)
+    if not good.all():
+        row = int(np.flatnonzero(~good)[0])
+        msg = (
+            f"{origin}: {int((~good).sum()):,} of {len(good):,} values are not whole numbers from "
+            f"0, the first is {values.iloc[[row]].tolist()[0]!r} at {row + 1:,}; lengths are "
+            "counted in tokens"
+        )
+        raise LoadError(msg)
+    return numbers.astype(np.int64)
+
+
+def _from_file(path: Path, column: str | Sequence[str] | None) -> tuple[pd.Series, str | None]:
+    if not path.exists():
+        msg = f"{path}: there is no such file"
+        raise FileNotFoundError(msg)
+    if path.is_dir():
+        msg = f"{path}: is a folder; name the file with the lengths"
+        raise LoadError(msg)
+    try:
+        with path.open("rb") as file:
+            head = file.read(4)
+        if head == b"PAR1":
+            return _column(pd.read_parquet(path), column, path)
+        text = gzip.open if head[:2] == b"\x1f\x8b" else open
+        with text(path, "rt", encoding="utf-8-sig") as file:
+            first = next((line for line in file if line.strip()), "")
+        return _from_text(path, first.strip(), column)
+    except _UNREADABLE as error:
+        msg = f"{path}: cannot be read as lengths ({str(error).strip()[:200]})"
+        raise LoadError(msg) from None
+
+
+def _from_text(
+    path: Path, first: str, column: str | Sequence[str] | None
+) -> tuple[pd.Series, str | None]:
+    """Read text by its first line: a JSON list or lines, numbers, or a table with a header."""
+    with path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    packing: Literal["gzip"] | None = "gzip" if packed else None
+    if not first:
+        msg = f"{path}: is empty"
+        raise LoadError(msg)
+    if first.startswith("{"):
+        return _column(_json_frame(path, packed=packed, lines=True), column, path)
+    if first.startswith("["):
+        content = _json_frame(path, packed=packed, lines=False)
+        return (content, None) if isinstance(content, pd.Series) else _column(content, column, path)
+    try:
+        float(first)
+    except ValueError:
+        return _column(pd.read_csv(path, skipinitialspace=True, compression=packing), column, path)
+    lines = pd.read_csv(path, header=None, names=["length"], compression=packing)
+    return lines["length"], None
+
+
+def _json_frame(path: Path, *, packed: bool, lines: bool) -> Any:
+    opened = gzip.open if packed else open
+    with opened(path, "rt", encoding="utf-8-sig") as file:
+        texts = (line for line in file if line.strip())
+        content = [json.loads(text) for text in texts] if lines else json.load(file)
+    if any(isinstance(each, dict) for each in content):
+        return pd.DataFrame([each if isinstance(each, dict) else {} for each in content])
+    return pd.Series(content, dtype=None if content else "float64")
+
+
+def _column(
+    frame: pd.DataFrame, column: str | Sequence[str] | None, path: Path
+) -> tuple[pd.Series, str]:
+    known = [name for name in KNOWN_COLUMNS if name in frame][:1]
+    names = known if column is None else [column] if isinstance(column, str) else list(column)
+    if not names:
+        msg = f"{path}: no column of lengths among {list(frame.columns)}; name it with column="
+        raise LoadError(msg)
+    if missing := [name for name in names if name not in frame]:
+        msg = f"{path}: no column {missing}; it has {list(frame.columns)}"
+        raise LoadError(msg)
+    if len(names) == 1:
+        return frame[names[0]], names[0]
+    parts = [_whole(frame[name], f"{path}, column {name!r}") for name in names]
+    return pd.Series(np.sum(parts, axis=0)), " + ".join(names)

@@ -1,0 +1,148 @@
+"""Kernel times measured beforehand: attention of one document, everything else of one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from workbench.errors import LoadError
+from workbench.tables import ATTENTION_PROFILE, LINEAR_PROFILE, Table
+
+_NS_PER_MS = 1_000_000
+# Name in the table -> names in DistCA's and Megatron's profiles.
+_ATTENTION: Mapping[str, tuple[str, ...]] = {
+    "length_tokens": ("L", "seq_len"),
+    "tensor_parallel": ("tp",),
+    "context_parallel": ("cp",),
+    "dur_ns": ("duration_per_doc", "latency(ms)"),
+}
+_NOT_PER_LAYER = ("emb",)
+
+
+def attention_profile(path: str | Path) -> pd.DataFrame:
+    """Read measured times of the attention kernel.
+
+    Parameters
+    ----------
+    path
+        CSV file with the columns of hao-ai-lab/DistCA: ``L,cp,tp,duration_per_doc`` or
+        ``seq_len,latency(ms),tp,cp``; times in milliseconds.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.ATTENTION_PROFILE`: ``length_tokens``,
+        ``tensor_parallel``, ``context_parallel``, ``dur_ns``.
+
+    Raises
+    ------
+    FileNotFoundError
+        If ``path`` does not exist.
+    LoadError
+        If a column is missing, or a value is not a number above 0.
+
+    Notes
+    -----
+    Files differ in the number of heads they were taken with, which some do not record.
+    """
+    frame = _read(path)
+    found = {
+        name: next((each for each in names if each in frame), None)
+        for name, names in _ATTENTION.items()
+    }
+    if missing := [" or ".join(_ATTENTION[name]) for name, column in found.items() if not column]:
+        msg = f"{path}: no column {missing}; it has {list(frame.columns)}"
+        raise LoadError(msg)
+    table = pd.DataFrame({name: frame[column] for name, column in found.items()})
+    return _checked(table, ATTENTION_PROFILE, path)
+
+
+def linear_profile(path: str | Path, *, embedding_size: int | None = None) -> pd.DataFrame:
+    """Read measured times of all operators of a layer but attention.
+
+    Parameters
+    ----------
+    path
+        CSV file with the columns of microsoft/vidur's ``mlp.csv``: ``num_tokens``,
+        ``num_tensor_parallel_workers`` and ``time_stats.<operator>.mean`` in milliseconds.
+    embedding_size
+        Model width (``n_embd``) to keep, if the file holds several.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.LINEAR_PROFILE`: ``token_count``, ``tensor_parallel``,
+        ``dur_ns``, the sum over operators; the embedding is not part of a layer.
+
+    Raises
+    ------
+    FileNotFoundError
+        If ``path`` does not exist.
+    LoadError
+        If a column is missing, the file holds several models and none is chosen, or a value
+        is not a number above 0.
+    """
+    frame = _read(path)
+    times = [
+        name
+        for name in map(str, frame)
+        if name.startswith("time_stats.") and name.endswith(".mean")
+        if name.split(".")[1] not in _NOT_PER_LAYER
+    ]
+    needed = ("num_tokens", "num_tensor_parallel_workers")
+    missing = [name for name in needed if name not in frame]
+    if missing or not times:
+        wanted = [*missing, *([] if times else ["time_stats.<operator>.mean"])]
+        msg = f"{path}: no column {wanted}; it has {list(frame.columns)}"
+        raise LoadError(msg)
+    if "n_embd" in frame:
+        sizes = sorted(frame["n_embd"].unique().tolist())
+        if embedding_size is None and len(sizes) > 1:
+            msg = f"{path}: holds models of width {sizes}; choose one with embedding_size="
+            raise LoadError(msg)
+        if embedding_size is not None:
+            frame = frame[frame["n_embd"] == embedding_size].reset_index(drop=True)
+        if frame.empty:
+            msg = f"{path}: no model of width {embedding_size}; it holds {sizes}"
+            raise LoadError(msg)
+    table = pd.DataFrame(
+        {
+            "token_count": frame["num_tokens"],
+            "tensor_parallel": frame["num_tensor_parallel_workers"],
+            "dur_ns": frame[times].sum(axis=1, skipna=False),
+        }
+    )
+    return _checked(table, LINEAR_PROFILE, path)
+
+
+def _read(path: str | Path) -> pd.DataFrame:
+    place = Path(path)
+    if not place.exists():
+        msg = f"{path}: there is no such file"
+        raise FileNotFoundError(msg)
+    try:
+        return pd.read_csv(place, skipinitialspace=True)
+    except (OSError, ValueError) as error:
+        msg = f"{path}: cannot be read as CSV ({str(error).strip()[:200]})"
+        raise LoadError(msg) from None
+
+
+def _checked(table: pd.DataFrame, fits: Table, path: str | Path) -> pd.DataFrame:
+    for name, column in fits.columns.items():
+        numbers = pd.to_numeric(table[name], errors="coerce").to_numpy(dtype=np.float64)
+        whole = column.dtype == "int64"
+        good = np.isfinite(numbers) & (numbers > 0)
+        bad = ~(good & (numbers == np.floor(numbers)) if whole else good)
+        if bad.any():
+            row = int(np.flatnonzero(bad)[0])
+            kind = "a whole number" if whole else "a number"
+            msg = (
+                f"{path}: column for {name!r}: {int(bad.sum())} values are not {kind} above 0, "
+                f"the first is {table[name].iloc[[row]].tolist()[0]!r} in row {row}"
+            )
+            raise LoadError(msg)
+        table[name] = numbers * (_NS_PER_MS if name == "dur_ns" else 1)
+    return fits.check(fits.cast(table), str(path))
