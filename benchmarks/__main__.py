@@ -2,7 +2,7 @@
 
 import sys
 
-from benchmarks.traces import main
+from benchmarks import imbalance, traces
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(imbalance.main([]) or traces.main())

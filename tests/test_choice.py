@@ -29,6 +29,13 @@ def test_a_synthetic_set_stays_synthetic_when_it_is_named_by_path():
     assert datasets.choose(datasets.path("fleet-demo") / "traces", "fleet-demo").is_synthetic
 
 
+def test_one_file_of_a_set_can_be_chosen():
+    chosen = datasets.choose(None, "fleet-demo/truth.csv")
+    assert (chosen.path.name, chosen.name) == ("truth.csv", "fleet-demo")
+    with pytest.raises(DatasetError, match="has no file 'lies.csv'"):
+        datasets.choose(None, "fleet-demo/lies.csv")
+
+
 def test_names_cannot_smuggle_markup_into_the_page(tmp_path):
     folder = tmp_path / "<img src=x>*b*"
     folder.mkdir()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from workbench.datasets._catalogue import describe
 from workbench.datasets._places import best, folder_of
+from workbench.errors import DatasetError
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,8 @@ def choose(own: str | Path | None, *candidates: str) -> Choice:
     own
         Path of the user's own data; None takes a data set.
     *candidates
-        Names of data sets, most wanted first; a bundled one last. Nothing is
-        downloaded.
+        Names of data sets, most wanted first; a bundled one last. ``"set/file"`` takes
+        one file of a set. Nothing is downloaded.
 
     Returns
     -------
@@ -78,7 +79,12 @@ def choose(own: str | Path | None, *candidates: str) -> Choice:
             raise FileNotFoundError(msg)
         is_synthetic = _is_bundled_synthetic(path)
         return Choice(path, path.name, is_synthetic, about="your own files", credit="")
-    path, name, is_synthetic = best(*candidates)
+    files = dict(candidate.partition("/")[::2] for candidate in candidates)
+    path, name, is_synthetic = best(*files)
+    if (file := files[name]) and not (path / file).is_file():
+        msg = f"the set {name!r} has no file {file!r}; see datasets.describe()"
+        raise DatasetError(msg)
+    path = path / file
     row = describe().set_index("dataset").loc[name]
     about = str(row["about"]).removeprefix("synthetic: ")
     credit = f"{row['citation']}, {row['licence']}"
