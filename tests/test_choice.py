@@ -32,7 +32,7 @@ def test_a_synthetic_set_stays_synthetic_when_it_is_named_by_path():
 def test_one_file_of_a_set_can_be_chosen():
     chosen = datasets.choose(None, "fleet-demo/truth.csv")
     assert (chosen.path.name, chosen.name) == ("truth.csv", "fleet-demo")
-    with pytest.raises(DatasetError, match="has no file 'lies.csv'"):
+    with pytest.raises(DatasetError, match="has no file"):
         datasets.choose(None, "fleet-demo/lies.csv")
 
 
