@@ -1,11 +1,14 @@
 """Turn tables into tables: pure functions, no files, no figures."""
 
 from workbench.analyze import intervals
+from workbench.analyze.blame import blame, blame_by
 from workbench.analyze.breakdown import time_breakdown
-from workbench.analyze.collectives import blame, collective_waits, collectives
+from workbench.analyze.clocks import clocks, on_one_clock
+from workbench.analyze.collectives import collective_waits, collectives
 from workbench.analyze.diff import trace_diff
 from workbench.analyze.idle import idle_time
 from workbench.analyze.kernels import kernel_kinds, kernels, unclassified_kernels
+from workbench.analyze.late_arrivals import late_arrivals
 from workbench.analyze.launches import launches
 from workbench.analyze.memory import copy_bandwidth
 from workbench.analyze.operators import operators
@@ -16,6 +19,8 @@ from workbench.analyze.stragglers import job_slowdown, job_slowdown_by
 
 __all__ = [
     "blame",
+    "blame_by",
+    "clocks",
     "collective_waits",
     "collectives",
     "communication_overlap",
@@ -27,7 +32,9 @@ __all__ = [
     "kernel_kinds",
     "kernels",
     "kind_overlaps",
+    "late_arrivals",
     "launches",
+    "on_one_clock",
     "operators",
     "queue_length",
     "queue_summary",
