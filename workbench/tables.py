@@ -983,10 +983,7 @@ LATE_ARRIVALS = Table(
             nullable=True,
         ),
         "host_operator_ns": Column("Int64", "how much of it", lower=0, nullable=True),
-        "is_sure": Column(
-            "bool",
-            "who was last is sure, no rank is missing, all windows begin with a collective",
-        ),
-        "note": Column("str", "what is doubtful", nullable=True),
+        "is_sure": Column("bool", "who was last is sure, and no rank is missing"),
+        "note": Column("str", "what is doubtful, or not in the trace", nullable=True),
     },
 )

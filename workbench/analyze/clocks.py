@@ -78,7 +78,7 @@ def clocks(collectives: pd.DataFrame, *, largest_imbalance_ratio: float = 1.05) 
     table = known.reindex(ranks).reset_index()
     table["note"] = table["note"].mask(table["clock"].isna(), _NO_CLOCK)
     table["collective_count"] = table["collective_count"].fillna(0)
-    table["is_sure"] = table["is_sure"].fillna(value=False)
+    table["is_sure"] = table["is_sure"].astype("boolean").fillna(value=False)
     return CLOCKS.check(CLOCKS.cast(table))
 
 

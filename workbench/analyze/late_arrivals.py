@@ -26,6 +26,7 @@ _DOUBTS = (
     "no collective of the group before it: the window begins with the step, and what came before "
     "is not in the trace",
 )
+_SERIOUS = (0, 1)
 
 
 def late_arrivals(events: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
@@ -135,7 +136,7 @@ def _presented(events: pd.DataFrame, late: pd.DataFrame, told: Longest) -> pd.Da
         longest_idle_ns=pd.Series(told.idle_ns, dtype="Int64").mask(told.idle_ns == 0),
         host_operator=pd.Series(names[code[told.host]]).mask(told.host == MISSING),
         host_operator_ns=pd.Series(told.host_ns, dtype="Int64").mask(told.host == MISSING),
-        is_sure=late["doubt"] == MISSING,
+        is_sure=~late["doubt"].isin(_SERIOUS),
         note=texts(late["doubt"].to_numpy(), _DOUBTS),
     )
     return LATE_ARRIVALS.cast(table)
