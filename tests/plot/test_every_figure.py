@@ -87,6 +87,22 @@ def blame(rank, n):
     return {"blamed_rank": n % 30, "rank": rank, "wait_ns": n + 1, "collective_count": 1}
 
 
+def clocks(rank, n):
+    return {
+        "rank": rank, "clock": HOSTILE if rank % 3 else "0", "offset_ns": 70 * n - 900,
+        "residual_ns": 30, "collective_count": 5, "is_sure": True,
+    }  # fmt: skip
+
+
+def late_arrivals(rank, n):
+    return {
+        "collective": n, "operation": HOSTILE, "blamed_rank": rank, "wait_ns": n + 1,
+        "excess_kind": ("idle", "compute")[n % 2], "excess_ns": n, "host_operator": HOSTILE,
+        "host_operator_ns": 5, "longest_kernel": HOSTILE, "longest_kernel_ns": 5,
+        "compute_ratio": 1.25, "is_sure": True,
+    }  # fmt: skip
+
+
 def trace_diff(_, n):
     return {
         "category": "kernel", "name": f"{HOSTILE}{n}", "change": "both", "a_count": 1,
@@ -102,8 +118,8 @@ def step_times(rank, n):
 ROWS = {
     row.__name__: row
     for row in (
-        blame, collective_waits, collectives, communication_overlap, copy_bandwidth, idle_time,
-        kernel_kinds, kernels, launches, operators, queue_length, step_times, time_breakdown,
+        blame, clocks, collective_waits, collectives, communication_overlap, copy_bandwidth,
+        idle_time, kernel_kinds, kernels, late_arrivals, launches, operators, queue_length, step_times, time_breakdown,
         trace_diff,
     )
 }  # fmt: skip

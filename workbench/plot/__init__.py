@@ -2,15 +2,18 @@
 
 from workbench.plot import style
 from workbench.plot.breakdown import communication_overlap, step_times, time_breakdown
+from workbench.plot.clocks import clocks
 from workbench.plot.collectives import blame, collective_waits, collectives
 from workbench.plot.diff import trace_diff
 from workbench.plot.idle import idle_time
 from workbench.plot.kernels import kernel_kinds, kernels, operators
+from workbench.plot.late_arrivals import late_arrivals
 from workbench.plot.launches import copy_bandwidth, launches, queue_length
 from workbench.plot.timeline import timeline, timeline_live
 
 __all__ = [
     "blame",
+    "clocks",
     "collective_waits",
     "collectives",
     "communication_overlap",
@@ -18,6 +21,7 @@ __all__ = [
     "idle_time",
     "kernel_kinds",
     "kernels",
+    "late_arrivals",
     "launches",
     "operators",
     "queue_length",
