@@ -703,7 +703,8 @@ COLLECTIVES = Table(
         "end_skew_ns": Column("Int64", "latest minus earliest end", lower=0, nullable=True),
         "is_sure": Column(
             "boolean",
-            "who was last: ranks end at most half as far apart as they start; missing without wait",
+            "who was last: ranks end at most half as far apart as they start and, with clocks, the "
+            "last starts later than clocks can mistake; missing without wait",
             nullable=True,
         ),
         "size_bytes": Column(
@@ -740,7 +741,9 @@ COLLECTIVE_WAITS = Table(
             "boolean", "all ranks of the group were found; missing if unknown", nullable=True
         ),
         "is_sure": Column(
-            "bool", "who was last: ranks end at most half as far apart as they start"
+            "bool",
+            "who was last: ranks end at most half as far apart as they start and, with clocks, the "
+            "last starts later than clocks can mistake",
         ),
         "confidence": Column("category", "of the match: high, medium or low"),
     },

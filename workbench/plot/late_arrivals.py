@@ -97,9 +97,9 @@ def _why(worst: pd.DataFrame, main: str) -> list[str]:
     """Tell more of the main reason: how much slower the GPU computes, or what its host did."""
     said = ["what it did before is not in the trace"] if main == "began late" else []
     mine = worst[_kinds(worst) == main]
-    ratio = mine["compute_ratio"].astype("float64").median()
-    if main == "compute" and not np.isnan(ratio):
-        said.append(f"its compute takes {digits(ratio)} × as long as theirs (median)")
+    ratio = mine["compute_ratio"].dropna().astype("float64")
+    if main == "compute" and len(ratio):
+        said.append(f"its compute takes {digits(ratio.median())} × as long as theirs (median)")
     if kernel := _longest(mine, "longest_kernel") if main in ("compute", "memory", "other") else "":
         said.append(f"it runs longest {label(kernel, 40)}")
     if host := _longest(worst[_kinds(worst) == "idle"], "host_operator"):
