@@ -33,6 +33,9 @@ def nothing_is_lost(events):
         assert table.groupby("rank")[column].sum().to_dict() == spent
     assert analyze.launches(events)["kernel_count"].sum() == len(work)
     assert len(analyze.collectives(events)) == (work["kind"] == "communication").sum()
+    waits = analyze.collective_waits(events)
+    assert analyze.late_arrivals(events, waits)["wait_ns"].sum() == waits["wait_ns"].sum()
+    assert set(analyze.clocks(analyze.collectives(events))["rank"]) <= set(spent)
     copies = work["category"].isin(["gpu_memcpy", "gpu_memset"]).sum()
     assert analyze.copy_bandwidth(events)["copy_count"].sum() == copies
     whole = analyze.time_breakdown(events).set_index("rank")

@@ -87,6 +87,22 @@ def blame(rank, n):
     return {"blamed_rank": n % 30, "rank": rank, "wait_ns": n + 1, "collective_count": 1}
 
 
+def clocks(rank, n):
+    return {
+        "rank": rank, "clock": HOSTILE if rank % 3 else "0", "offset_ns": 70 * n - 900,
+        "residual_ns": 30, "collective_count": 5, "is_sure": True,
+    }  # fmt: skip
+
+
+def late_arrivals(rank, n):
+    return {
+        "collective": n, "operation": HOSTILE, "blamed_rank": rank, "wait_ns": n + 1,
+        "excess_kind": ("idle", "compute")[n % 2], "excess_ns": n, "host_operator": HOSTILE,
+        "host_operator_ns": 5, "longest_kernel": HOSTILE, "longest_kernel_ns": 5,
+        "compute_ratio": 1.25, "is_sure": True,
+    }  # fmt: skip
+
+
 def trace_diff(_, n):
     return {
         "category": "kernel", "name": f"{HOSTILE}{n}", "change": "both", "a_count": 1,
@@ -159,15 +175,8 @@ def training_speed(_, n):
 
 # Tables that are not called as the figure is.
 TABLE_OF = {"packing_tuning": "tuned_packing"}
-ROWS = {
-    row.__name__: row
-    for row in (
-        length_shares, micro_batches, packing_balance, packing_queues, packing_tuning,
-        context_sharding, context_chunks, pipeline, training_speed, blame, collective_waits, collectives, communication_overlap, copy_bandwidth, idle_time,
-        kernel_kinds, kernels, launches, operators, queue_length, step_times, time_breakdown,
-        trace_diff,
-    )
-}  # fmt: skip
+# Every function above that is called as a figure makes a row for it.
+ROWS = {name: row for name, row in list(globals().items()) if name in plot.__all__}
 figures = pytest.mark.parametrize("noun", ROWS)
 
 

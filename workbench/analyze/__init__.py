@@ -2,13 +2,16 @@
 
 from workbench.analyze import intervals
 from workbench.analyze._packing_plan import PackingPlan, packing_plans
+from workbench.analyze.blame import blame, blame_by
 from workbench.analyze.breakdown import time_breakdown
-from workbench.analyze.collectives import blame, collective_waits, collectives
+from workbench.analyze.clocks import clocks, on_one_clock
+from workbench.analyze.collectives import collective_waits, collectives
 from workbench.analyze.context_sharding import context_chunks, context_sharding
 from workbench.analyze.diff import trace_diff
 from workbench.analyze.document_lengths import length_shares, sample_documents
 from workbench.analyze.idle import idle_time
 from workbench.analyze.kernels import kernel_kinds, kernels, unclassified_kernels
+from workbench.analyze.late_arrivals import late_arrivals
 from workbench.analyze.launches import launches
 from workbench.analyze.memory import copy_bandwidth
 from workbench.analyze.operators import operators
@@ -29,6 +32,8 @@ __all__ = [
     "PackingTuning",
     "Parallelism",
     "blame",
+    "blame_by",
+    "clocks",
     "collective_waits",
     "collectives",
     "communication_overlap",
@@ -44,11 +49,13 @@ __all__ = [
     "kernel_kinds",
     "kernels",
     "kind_overlaps",
+    "late_arrivals",
     "launch_loss",
     "launches",
     "length_shares",
     "micro_batch_costs",
     "micro_batches",
+    "on_one_clock",
     "operators",
     "packing",
     "packing_balance",

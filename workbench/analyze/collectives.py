@@ -21,8 +21,9 @@ from workbench.analyze._rows import (
     taken,
     texts,
 )
+from workbench.analyze.clocks import arrival_doubts, on_one_clock
 from workbench.kernel_kinds import KINDS
-from workbench.tables import BLAME, COLLECTIVE_WAITS, COLLECTIVES, PROCESS_GROUPS
+from workbench.tables import COLLECTIVE_WAITS, COLLECTIVES, PROCESS_GROUPS
 
 _COLUMNS = (
     "name",
@@ -36,7 +37,10 @@ _COLUMNS = (
     "out_count",
     "dtype",
 )
-_INFEASIBLE = "a rank ended before the last one began: clocks disagree, or it need not wait"
+_INFEASIBLE = (
+    "a rank ended before the last one began: clocks disagree by more than the collective took "
+    "(see analyze.clocks), or it need not wait"
+)
 _DOUBTFUL = (
     "ranks end over half as far apart as they start: clocks disagree, or shares of the work "
     "differ; who was last is not sure"
@@ -44,7 +48,10 @@ _DOUBTFUL = (
 
 
 def collectives(
-    events: pd.DataFrame, *, process_groups: pd.DataFrame | None = None
+    events: pd.DataFrame,
+    *,
+    process_groups: pd.DataFrame | None = None,
+    clocks: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """Match the communication kernels of all ranks and measure each collective.
 
@@ -59,6 +66,9 @@ def collectives(
     process_groups
         Table :data:`workbench.tables.PROCESS_GROUPS`. With it, groups that share a
         name but not their members are kept apart.
+    clocks
+        Table :data:`workbench.tables.CLOCKS` of these events. With it, they are put on
+        one clock first, and who was last is sure only as far as clocks agree.
 
     Returns
     -------
@@ -79,7 +89,9 @@ def collectives(
     for each other, and there is neither wait nor transfer. On one clock, and with equal
     shares of the work, all ranks end together. Where they end over half as far apart as
     they start, ``is_sure`` is false: the wait may be a clock's offset, and the rank blamed
-    innocent.
+    innocent. With ``clocks``, ``is_sure`` is also false unless the last rank starts more
+    than 2 (u + v) after the one before it, u and v being the two largest residuals of the
+    clocks of its ranks. So nothing is sure about a start skew of no more than that.
 
     Size is elements times bytes per element; for all-gather all elements a rank
     receives, for reduce-scatter and all-to-all all it sends. Algorithm bandwidth is the
@@ -92,15 +104,21 @@ def collectives(
     ----------
     NVIDIA/nccl-tests, ``doc/PERFORMANCE.md`` (sizes and bus bandwidth).
     """
+    if clocks is not None:
+        events = on_one_clock(events, clocks)
     work = gpu_work(events, *_COLUMNS)
     chosen = work.kind == KINDS.index("communication")
     comm = _kernels(events, work, chosen, process_groups)
     comm = comm.join(match(comm, np.unique(work.rank).tolist()))
+    comm["doubt"] = "" if clocks is None else arrival_doubts(comm, clocks)
     return COLLECTIVES.check(_presented(events, _measured(comm)))
 
 
 def collective_waits(
-    events: pd.DataFrame, *, process_groups: pd.DataFrame | None = None
+    events: pd.DataFrame,
+    *,
+    process_groups: pd.DataFrame | None = None,
+    clocks: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """Split every collective into waiting for the last rank and moving data.
 
@@ -114,6 +132,8 @@ def collective_waits(
         Table :data:`workbench.tables.EVENTS` of all ranks, on one common clock.
     process_groups
         Table :data:`workbench.tables.PROCESS_GROUPS`, as for :func:`collectives`.
+    clocks
+        Table :data:`workbench.tables.CLOCKS`, as for :func:`collectives`.
 
     Returns
     -------
@@ -128,62 +148,13 @@ def collective_waits(
     up to the time the rank spent in the collective. Of ranks that start last at the same
     nanosecond the lowest is blamed.
     """
-    table = collectives(events, process_groups=process_groups)
+    table = collectives(events, process_groups=process_groups, clocks=clocks)
     known = table["wait_ns"].notna()
     waits = table.loc[known, list(COLLECTIVE_WAITS.columns)].reset_index(drop=True)
     types = {"collective": "int64", "wait_ns": "int64", "transfer_ns": "int64"}
     waits = waits.astype({**types, "blamed_rank": "int32", "is_sure": "bool"})
     waits.attrs["left_out"] = table.loc[~known, "note"].value_counts().to_dict()
     return COLLECTIVE_WAITS.check(waits)
-
-
-def blame(
-    waits: pd.DataFrame, *, complete_only: bool = True, sure_only: bool = True
-) -> pd.DataFrame:
-    """Add up who made whom wait, and for how long, most waiting first.
-
-    Parameters
-    ----------
-    waits
-        Table :data:`workbench.tables.COLLECTIVE_WAITS`.
-    complete_only
-        Leave out collectives of which a rank is known to be missing: that rank may have
-        been the last.
-    sure_only
-        Leave out collectives in which it is not sure who was last.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.BLAME`: ``blamed_rank``, ``rank`` (that waited),
-        ``wait_ns``, ``collective_count``, ``wait_share`` of all waiting. A rank appears
-        with itself, without waiting, for every collective in which it was last.
-        ``attrs["left_out"]`` gives the collectives left out, by reason.
-    """
-    COLLECTIVE_WAITS.check(waits)
-    doubts = {
-        "a rank is missing": ~waits["is_complete"].fillna(value=True).astype(bool) & complete_only,
-        "it is not sure who was last": ~waits["is_sure"] & sure_only,
-    }
-    left_out = {}
-    for reason, doubtful in doubts.items():
-        rows = doubtful[waits.index]
-        if rows.any():
-            left_out[reason] = int(waits.loc[rows, "collective"].nunique())
-        waits = waits[~rows]
-    table = (
-        waits.groupby(["blamed_rank", "rank"])
-        .agg(wait_ns=("wait_ns", "sum"), collective_count=("wait_ns", "size"))
-        .reset_index()
-        .astype({"blamed_rank": "int32", "rank": "int32"})
-    )
-    total = np.full(len(table), table["wait_ns"].sum())
-    table["wait_share"] = shares(table["wait_ns"], total)
-    table = table.sort_values(
-        ["wait_ns", "blamed_rank", "rank"], ascending=[False, True, True], ignore_index=True
-    )
-    table.attrs["left_out"] = left_out
-    return BLAME.check(table)
 
 
 def _kernels(
@@ -256,6 +227,7 @@ def _presented(events: pd.DataFrame, comm: pd.DataFrame) -> pd.DataFrame:
     """Turn what is known into the columns of the table."""
     latest = comm["latest"].where(comm["latest"] <= comm["first_end"])
     sure = 2 * (comm["last_end"] - comm["first_end"]) <= comm["latest"] - comm["earliest"]
+    sure &= comm["doubt"] == ""
     complete = (comm["rank_count"] >= comm["group_size"]).mask(comm["group_size"] == MISSING)
     table = pd.DataFrame(
         {
@@ -321,6 +293,7 @@ def _notes(comm: pd.DataFrame, complete: pd.Series, sure: pd.Series) -> pd.Serie
     partial += " ranks are missing: waits are lower bounds"
     note = comm["note"].mask((~complete).fillna(value=False), partial)
     note = note.mask((~sure).fillna(value=False), _DOUBTFUL)
+    note = note.mask(comm["doubt"] != "", comm["doubt"])
     note = note.mask((comm["latest"] > comm["first_end"]).fillna(value=False), _INFEASIBLE)
     positions, names = pd.factorize(note.mask(note == ""))
     return texts(positions.astype(np.int64), [str(name) for name in names])

@@ -1,8 +1,8 @@
-"""Explore who waits for whom in the collectives."""
+"""Explore who waits for whom in the collectives, and what the late rank did before."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 
 import ipywidgets as widgets
@@ -10,15 +10,16 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench import analyze, plot
-from workbench.explore._controls import choice, chosen_rows
+from workbench.explore._controls import ALL, choice, chosen_rows
 from workbench.explore._panel import Explorer
 from workbench.tables import Trace
 
 
 def collective_waits(trace: Trace, *, source: str = "", synthetic: bool = False) -> Explorer:
-    """Choose a step, an operation and a view; see who waits, and for whom.
+    """Choose a view, a step and a process group; see who waits, for whom, and why.
 
-    Starts with the waiting of every rank in all collectives.
+    Starts with the waiting of every rank in all collectives. The group can be chosen
+    where the trace records more than one.
 
     Parameters
     ----------
@@ -32,20 +33,31 @@ def collective_waits(trace: Trace, *, source: str = "", synthetic: bool = False)
     Returns
     -------
     workbench.explore.Explorer
-        Controls above :func:`workbench.plot.collective_waits` and
-        :func:`workbench.plot.blame`.
+        Controls above :func:`workbench.plot.collective_waits`, :func:`workbench.plot.blame`
+        and :func:`workbench.plot.late_arrivals`.
     """
     waits = cache(
         partial(analyze.collective_waits, trace.events, process_groups=trace.process_groups)
     )
-    communication = trace.events.loc[trace.events["kind"] == "communication", "step"]
+    # All of them: what came before a late arrival is found in steps and groups not chosen.
+    late = cache(lambda: analyze.late_arrivals(trace.events, waits()))
+    tables = {"waits": waits, "late": late}
+    communication = trace.events.loc[trace.events["kind"] == "communication", ["step", "group"]]
+    groups = sorted(str(group) for group in communication["group"].dropna().unique())
     return Explorer(
-        partial(_draw, waits=waits, source=source, synthetic=synthetic),
+        partial(_draw, tables=tables, source=source, synthetic=synthetic),
         view=widgets.Dropdown(
-            options=[("waiting per rank", "waits"), ("who waits for whom", "blame")],
+            options=[
+                ("waiting per rank", "waits"),
+                ("who waits for whom", "blame"),
+                ("what the late rank did before", "late"),
+            ],
             description="view",
         ),
-        step=choice("step", (int(step) for step in sorted(communication.dropna().unique()))),
+        step=choice(
+            "step", (int(step) for step in sorted(communication["step"].dropna().unique()))
+        ),
+        **({"group": choice("group", groups)} if len(groups) > 1 else {}),
     )
 
 
@@ -53,11 +65,15 @@ def _draw(
     *,
     view: str,
     step: int | str,
-    waits: Callable[[], pd.DataFrame],
+    group: str = ALL,
+    tables: Mapping[str, Callable[[], pd.DataFrame]],
     source: str,
     synthetic: bool,
 ) -> go.Figure:
-    rows = chosen_rows(waits(), step=step)
+    name = "late" if view == "late" else "waits"
+    rows = chosen_rows(tables[name](), step=step, group=group)
+    if view == "late":
+        return plot.late_arrivals(rows, source=source, synthetic=synthetic)
     if view == "blame":
         return plot.blame(analyze.blame(rows), source=source, synthetic=synthetic)
     return plot.collective_waits(rows, source=source, synthetic=synthetic)

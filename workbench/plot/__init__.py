@@ -2,12 +2,14 @@
 
 from workbench.plot import style
 from workbench.plot.breakdown import communication_overlap, step_times, time_breakdown
+from workbench.plot.clocks import clocks
 from workbench.plot.collectives import blame, collective_waits, collectives
 from workbench.plot.context_sharding import context_chunks, context_sharding
 from workbench.plot.diff import trace_diff
 from workbench.plot.document_lengths import length_shares
 from workbench.plot.idle import idle_time
 from workbench.plot.kernels import kernel_kinds, kernels, operators
+from workbench.plot.late_arrivals import late_arrivals
 from workbench.plot.launches import copy_bandwidth, launches, queue_length
 from workbench.plot.packing import (
     micro_batches,
@@ -21,6 +23,7 @@ from workbench.plot.training_speed import training_speed
 
 __all__ = [
     "blame",
+    "clocks",
     "collective_waits",
     "collectives",
     "communication_overlap",
@@ -30,6 +33,7 @@ __all__ = [
     "idle_time",
     "kernel_kinds",
     "kernels",
+    "late_arrivals",
     "launches",
     "length_shares",
     "micro_batches",

@@ -223,7 +223,7 @@ def _waits_claim(waits: pd.DataFrame) -> str:
     last = waits.drop_duplicates("collective")
     if 2 * sure["wait_ns"].sum() < whole:
         return (
-            "Who waits for whom cannot be told: ranks end about as far apart as they start in "
+            "Who waits for whom cannot be told: it is not sure who was last in "
             f"{(~last['is_sure']).sum():,} of {plural(len(last), 'collective')}"
         )
     if not whole:
@@ -246,9 +246,8 @@ def _doubts(waits: pd.DataFrame) -> list[str]:
     incomplete = ~each["is_complete"].fillna(value=True).astype(bool)
     doubts = {
         "matched by their order alone, as the trace records no more": each["confidence"] == "low",
-        "whose ranks end about as far apart as they start: who was last is not sure": (
-            ~each["is_sure"] & matters
-        ),
+        "whose ranks end about as far apart as they start, or start closer than clocks agree: "
+        "who was last is not sure": (~each["is_sure"] & matters),
         "with ranks missing, so that waits are lower bounds": incomplete,
     }
     return [

@@ -1,0 +1,313 @@
+"""Clocks: a real job with its clocks set wrong, then laws on made-up ones, then each doubt."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from workbench import analyze
+from workbench.errors import WorkbenchError
+from workbench.tables import CLOCKS, COLLECTIVES, EVENTS
+
+DLRM = ("kineto-dlrm-8rank", "dlrm_kineto.tar.gz")
+US, MS = 1_000, 1_000_000
+WRONG_NS = {
+    0: 3 * MS, 1: -3 * MS, 2: 0, 3: 17, 4: -1_234_567, 5: 2 * MS, 6: 40 * MS, 7: -2_500_000
+}  # fmt: skip
+
+
+def shifted(events, by_rank):
+    return events.assign(start_ns=events["start_ns"] + events["rank"].map(by_rank).to_numpy())
+
+
+def clocks_of(events):
+    return CLOCKS.check(analyze.clocks(analyze.collectives(events)))
+
+
+@pytest.mark.oracle
+def test_the_clocks_of_the_dlrm_job_agree_within_7_us(real_events):
+    table = clocks_of(real_events(*DLRM))
+    assert table["offset_ns"].abs().max() <= 7 * US
+    assert table["residual_ns"].between(500, 7 * US).all(), "whole microseconds hide half a one"
+    assert set(table["clock"]) == {"0-7"}
+    assert table["is_sure"].all()
+    assert table["note"].isna().all()
+    assert table["collective_count"].tolist() == [8] * 8
+
+
+@pytest.mark.oracle
+def test_clocks_that_are_right_leave_the_waits_of_the_dlrm_job_as_published(real_events, published):
+    events = real_events(*DLRM)
+    table = clocks_of(events)
+    found = analyze.collectives(events, clocks=table)
+    first = found.groupby("collective").first()
+    printed = published("trace_dlrm_collectives")
+    assert first["blamed_rank"].tolist() == printed["blamed_rank"].tolist()
+    assert first["is_sure"].all()
+    assert first["end_skew_ns"].max() <= 7 * US
+    off = first["start_skew_ns"] - printed["start_skew_us"] * US
+    assert off.abs().max() <= 2 * table["residual_ns"].max()
+    waits = found.groupby("rank")["wait_ns"].sum()
+    printed = published("trace_dlrm_ranks").set_index("rank")["wait_us"] * US
+    assert (waits - printed).abs().max() <= 8 * 2 * table["residual_ns"].max()
+
+
+@pytest.mark.oracle
+def test_clocks_that_are_wrong_by_milliseconds_are_found_and_set_right(real_events):
+    events = real_events(*DLRM)
+    wrong = shifted(events, WRONG_NS)
+    spoilt = analyze.collectives(wrong)
+    assert spoilt["wait_ns"].isna().all()
+    assert spoilt["note"].str.contains("clocks disagree by more than the collective").all()
+
+    before, after = clocks_of(events), analyze.clocks(spoilt)
+    found = after["offset_ns"] - before["offset_ns"] - pd.Series(WRONG_NS)
+    assert (found - found[0]).abs().max() <= before["residual_ns"].min()
+    off = after["offset_ns"].abs() > 10 * US
+    assert after.loc[off, "note"].str.contains("off by more than its shortest").all()
+    assert off.sum() == 6, "ranks 2 and 3 have the clock of the median rank"
+
+    right = analyze.collective_waits(events, clocks=before)
+    mended = analyze.collective_waits(wrong, clocks=after)
+    assert analyze.blame(mended).equals(analyze.blame(right))
+    assert analyze.blame(mended)["blamed_rank"].nunique() == 3
+
+
+def nccl(rank, start, end, **more):
+    row = {"rank": rank, "start_ns": start, "end_ns": end, "kind": "communication"}
+    known = {"name": "ncclDevKernel_AllReduce_Sum_f32", "collective": "allreduce", "group": "0"}
+    return row | known | more
+
+
+def job(groups, *, offset, instances=12, jitter=0, seed=0):
+    """Make collectives of some groups of ranks, whose clocks are off."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for number, ranks in enumerate(groups):
+        for at in range(instances):
+            begin = (at * len(groups) + number) * 1_000 * US
+            late = rng.integers(0, 300 * US, len(ranks))
+            end = begin + late.max() + 77_003
+            for rank, delay in zip(ranks, late, strict=True):
+                early = int(rng.integers(-jitter, jitter + 1))
+                more = {"group": str(number), "group_size": len(ranks), "seq": at}
+                row = nccl(rank, begin + int(delay), end + early, **more)
+                row["start_ns"] += offset[rank]
+                row["end_ns"] += offset[rank]
+                rows.append(row)
+    return rows
+
+
+off_by = st.lists(st.integers(-(10**12), 10**12), min_size=6, max_size=6)
+GROUPS = {
+    "one group": [range(6)],
+    "tensor and data parallel": [(0, 1), (2, 3), (4, 5), (0, 2, 4), (1, 3, 5)],
+    "a chain": [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)],
+}
+
+
+@settings(max_examples=15)
+@given(off_by, st.sampled_from(sorted(GROUPS)), st.integers(0, 9))
+def test_any_offsets_are_found_however_the_ranks_are_grouped(make_events, offset, shape, seed):
+    events = make_events(*job(GROUPS[shape], offset=offset, seed=seed))
+    table = clocks_of(events)
+    error = table["offset_ns"].astype("int64").to_numpy() - np.array(offset)
+    assert np.ptp(error) <= 1, "all but a common shift"
+    assert table["offset_ns"].eq(0).any(), "the median rank has the common clock"
+    assert table["residual_ns"].max() <= 1
+    assert set(table["clock"]) == {"0-5"}
+    right = analyze.collectives(make_events(*job(GROUPS[shape], offset=[0] * 6, seed=seed)))
+    mended = analyze.collectives(events, clocks=table)
+    assert mended.groupby("collective")["wait_ns"].sum().sum() == pytest.approx(
+        right["wait_ns"].sum(), abs=len(right)
+    )
+
+
+@settings(max_examples=15)
+@given(off_by, st.sampled_from(sorted(GROUPS)), st.integers(0, 9))
+def test_noisy_ends_are_forgiven_and_tell_the_uncertainty(make_events, offset, shape, seed):
+    rows = job(GROUPS[shape], offset=offset, instances=40, jitter=5 * US, seed=seed)
+    table = clocks_of(make_events(*rows))
+    error = table["offset_ns"].astype("int64").to_numpy() - np.array(offset)
+    error = np.abs(error - np.median(error))
+    assert table["residual_ns"].between(1 * US, 8 * US).all()
+    assert error.max() <= 2 * table["residual_ns"].max()
+
+
+def test_a_few_collectives_with_other_ends_do_not_move_a_clock(make_events):
+    rows = job([range(4)], offset=[0, 50, -70, 9], instances=20)
+    for row in rows[:20:4]:
+        row["end_ns"] += 900 * US
+    assert clocks_of(make_events(*rows))["offset_ns"].tolist() == [0, 50, -70, 9]
+
+
+def test_a_group_whose_ends_differ_every_time_is_outvoted_by_the_others(make_events):
+    groups = [range(4), range(4), range(4), (0, 1)]
+    rows = job(groups, offset=[0] * 4)
+    for row in rows:
+        if row["group"] == "3" and row["rank"] == 1:
+            row["end_ns"] += 20 * US
+    table = clocks_of(make_events(*rows))
+    assert table["offset_ns"].abs().max() < 2 * US
+
+
+def test_clocks_of_different_epochs_keep_their_nanoseconds(make_events):
+    offset = [0, 1_700_000_000_123_456_789, 5]
+    table = clocks_of(make_events(*job([range(3)], offset=offset)))
+    assert (table["offset_ns"] - table["offset_ns"][0]).tolist() == offset
+
+
+def test_ranks_that_share_no_collective_stay_on_clocks_of_their_own(make_events):
+    events = make_events(*job([(0, 1, 2), (3, 5)], offset=[9, 9, 10, 1_000, 0, 2_000]))
+    table = clocks_of(events).set_index("rank")
+    assert table["clock"].to_dict() == dict.fromkeys((0, 1, 2), "0-2") | {3: "3, 5", 5: "3, 5"}
+    assert table["offset_ns"].tolist() == [0, 0, 1, 0, 1_000]
+    assert table["note"].str.contains("no collective joins its clock").all()
+    rows = job([(0, 1, 2), (3, 5)], offset=[0] * 6)
+    rows += [nccl(rank, 10**9, 10**9 + rank, collective="broadcast", group="9") for rank in (0, 3)]
+    across = analyze.collectives(make_events(*rows), clocks=table.reset_index())
+    across = across[across["group"] == "9"]
+    assert not across["is_sure"].any()
+    assert set(across["note"]) == {"its ranks are not on one clock"}
+
+
+def test_a_rank_alone_has_no_common_clock(make_events):
+    table = clocks_of(make_events(nccl(3, 0, 9)))
+    assert table["rank"].tolist() == [3]
+    assert table[["clock", "offset_ns", "residual_ns"]].isna().all(axis=None)
+    assert not table["is_sure"].any()
+    assert table["note"][0].startswith("no matched collective that ends together")
+
+
+def test_without_collectives_there_are_no_clocks(make_events):
+    assert clocks_of(EVENTS.empty()).empty
+    assert clocks_of(make_events({"start_ns": 0, "kind": "compute"})).empty
+    assert len(CLOCKS.check(analyze.clocks(COLLECTIVES.empty()))) == 0
+
+
+@pytest.mark.parametrize("operation", ["broadcast", "reduce", "gather", "scatter"])
+def test_operations_that_some_ranks_leave_early_say_nothing_about_clocks(make_events, operation):
+    rows = [nccl(r, 100 * n, 100 * n + 9 + r, collective=operation) for r in (0, 1) for n in (1, 2)]
+    assert clocks_of(make_events(*rows))["offset_ns"].isna().all()
+
+
+def test_uneven_exchanges_are_not_used_unless_asked_for(make_events):
+    rows = [
+        nccl(rank, 100 * n, 100 * n + 9, collective="all_to_all", dtype="Float", in_count=count)
+        for rank, count in enumerate((100, 300))
+        for n in range(4)
+    ]
+    table = analyze.collectives(make_events(*rows))
+    assert analyze.clocks(table)["offset_ns"].isna().all()
+    assert analyze.clocks(table, largest_imbalance_ratio=2)["offset_ns"].tolist() == [0, 0]
+
+
+def test_two_collectives_are_too_few_to_know_how_well_a_clock_agrees(make_events):
+    events = make_events(*job([(0, 1)], offset=[0, 500], instances=2))
+    table = clocks_of(events)
+    assert table["offset_ns"].tolist() == [0, 500]
+    assert table["residual_ns"].isna().all()
+    assert not table["is_sure"].any()
+    found = analyze.collectives(events, clocks=table)
+    assert set(found["note"]) == {"how well the clocks of its ranks agree is not known"}
+    assert not found["is_sure"].any()
+
+
+def test_an_arrival_order_within_the_uncertainty_is_withheld(make_events):
+    rows = job([range(3)], offset=[0] * 3, instances=30, jitter=4 * US)
+    close = 10**9
+    rows += [
+        nccl(rank, close + late, close + 9 * MS, group="0", group_size=3, seq=30)
+        for rank, late in ((0, 0), (1, 5 * MS), (2, 5 * MS + 3 * US))
+    ]
+    events = make_events(*rows)
+    table = clocks_of(events)
+    agree = 2 * table["residual_ns"].nlargest(2).sum()
+    assert 3 * US < agree < 30 * US
+    plain = analyze.collectives(events).groupby("collective").first().iloc[-1]
+    assert plain["is_sure"], "ends agree, and nothing is known of clocks"
+    careful = analyze.collectives(events, clocks=table).groupby("collective").first().iloc[-1]
+    assert not careful["is_sure"]
+    assert "apart and clocks agree to" in careful["note"]
+    assert careful["start_skew_ns"] > 4 * MS, "the wait is told all the same"
+    waits = analyze.collective_waits(events, clocks=table)
+    assert analyze.blame(waits).attrs["left_out"]["it is not sure who was last"] >= 1
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 40 * US), st.integers(0, 9))
+def test_a_start_skew_within_the_uncertainty_is_never_sure(make_events, skew, seed):
+    rows = job([range(2)], offset=[0, 0], instances=30, jitter=4 * US, seed=seed)
+    rows += [nccl(r, 10**9 + r * skew, 10**9 + MS, group_size=2, seq=30) for r in (0, 1)]
+    events = make_events(*rows)
+    table = clocks_of(events)
+    found = analyze.collectives(events, clocks=table)
+    agree = 2 * table["residual_ns"].sum()
+    sure = found["is_sure"].astype(bool)
+    assert not (sure & (found["start_skew_ns"] <= agree)).any()
+    assert (sure == (found["start_skew_ns"] > agree))[-2:].all()
+
+
+def test_a_clock_that_runs_fast_is_seen_and_corrected_if_asked(make_events):
+    rows = job([range(3)], offset=[0] * 3, instances=60, jitter=1 * US)
+    for row in rows:
+        if row["rank"] == 2:
+            fast = round(row["end_ns"] * 300e-6)
+            row["start_ns"] += fast
+            row["end_ns"] += fast
+    events = make_events(*rows)
+    table = clocks_of(events)
+    assert table["drift_ratio"][2] == pytest.approx(300e-6, rel=0.05)
+    assert table["drift_ratio"][:2].isna().all()
+    assert table["residual_ns"][2] > 3 * US
+    straight = analyze.on_one_clock(events, table, correct_drift=True)
+    again = clocks_of(straight)
+    assert again["residual_ns"].max() < 2 * US
+    assert again["drift_ratio"].isna().all()
+    plain = analyze.on_one_clock(events, table)
+    assert clocks_of(plain)["residual_ns"][2] > 3 * US, "drift is corrected only if asked"
+
+
+def test_events_are_shifted_and_nothing_else(make_events):
+    events = make_events(*job([range(3)], offset=[0, 70, -80])).iloc[2:]
+    before = events.copy(deep=True)
+    table = clocks_of(events)
+    mended = EVENTS.check(analyze.on_one_clock(events, table))
+    assert events.equals(before)
+    assert mended.index.equals(events.index)
+    assert mended.drop(columns="start_ns").equals(events.drop(columns="start_ns"))
+    assert (events["start_ns"] - mended["start_ns"]).groupby(events["rank"]).first().tolist() == [
+        0, 70, -80,
+    ]  # fmt: skip
+    assert clocks_of(mended)["offset_ns"].abs().max() == 0
+
+
+def test_ranks_without_a_known_offset_keep_their_clock_and_are_listed(make_events):
+    rows = job([range(2)], offset=[0, 70])
+    table = clocks_of(make_events(*rows))
+    more = make_events(*rows, {"rank": 7, "start_ns": 5}, nccl(8, 5, 9, group="alone"))
+    mended = analyze.on_one_clock(more, table)
+    assert mended.attrs["own_clock"] == [7, 8]
+    assert mended.loc[mended["rank"].isin([7, 8]), "start_ns"].tolist() == [5, 5]
+
+
+def test_a_clock_that_jumped_is_not_called_sure(make_events):
+    rows = job([range(2)], offset=[0, 0], instances=12)
+    for row in rows:
+        if row["rank"] == 1 and row["seq"] >= 11:
+            row["start_ns"] += 40 * MS
+            row["end_ns"] += 40 * MS
+    events = make_events(*rows)
+    found = analyze.collectives(events, clocks=clocks_of(events))
+    jumped = found[found["start_skew_ns"] > 30 * MS]
+    assert len(jumped) == 2
+    assert jumped["wait_ns"].isna().all()
+
+
+def test_a_wrong_table_is_refused(make_events):
+    events = make_events(nccl(0, 0, 9))
+    with pytest.raises(WorkbenchError, match="'offset_ns' is missing"):
+        analyze.collectives(events, clocks=clocks_of(events).drop(columns="offset_ns"))
+    with pytest.raises(WorkbenchError, match="is not a valid 'collectives' table"):
+        analyze.clocks(events)
