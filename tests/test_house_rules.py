@@ -42,6 +42,7 @@ IDENTIFIERS |= {"wait_stream", "wait_correlation", "node", "parent", "needs", "r
 IDENTIFIERS |= {"group_size", "world_size", "count", "collective", "blamed_rank", "last_rank"}
 IDENTIFIERS |= {"first_step", "last_step", "event"}
 IDENTIFIERS |= {"dp_rank", "stage", "sequence", "micro_batch", "chunk"}
+IDENTIFIERS |= {"first_row", "first_dim", "layer", "expert"}
 UNIT_BESIDE = {"fidelity": {"printed", "here", "tolerance"}, "fleet_truth": {"size"}}
 UNIT_BESIDE["job_slowdown"] = {"forward_backward_correlation"}
 

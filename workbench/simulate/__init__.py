@@ -1,6 +1,7 @@
 """Seed or model in, tables and files out: data whose truth is known."""
 
 from workbench.simulate._fleet_plan import FAULTS
+from workbench.simulate.embedding_tables import embedding_tables, row_popularity
 from workbench.simulate.fleet import fleet, fleet_truth
 
-__all__ = ["FAULTS", "fleet", "fleet_truth"]
+__all__ = ["FAULTS", "embedding_tables", "fleet", "fleet_truth", "row_popularity"]

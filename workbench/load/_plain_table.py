@@ -1,0 +1,99 @@
+"""Tables that people keep in CSV or Parquet files: columns found by name, numbers checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from workbench.errors import LoadError
+
+_EXACT = 1 << 53  # above this a float holds no odd numbers
+
+
+def read(path: Path) -> pd.DataFrame:
+    """Read a CSV file (by its ending) or a Parquet file, whatever its columns."""
+    if not path.exists():
+        msg = f"{path}: there is no such file"
+        raise FileNotFoundError(msg)
+    try:
+        if path.name.lower().endswith((".csv", ".csv.gz")):
+            return pd.read_csv(path, skipinitialspace=True)
+        return pd.read_parquet(path)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        msg = f"{path}: cannot be read as Parquet or CSV ({str(error).strip()[:200]})"
+        raise LoadError(msg) from None
+
+
+def renamed(
+    frame: pd.DataFrame,
+    path: Path,
+    *,
+    names: Mapping[str, str],
+    columns: Mapping[str, str] | None,
+    optional: tuple[str, ...] = (),
+) -> pd.DataFrame:
+    """Pick the columns of a table by their names in the file.
+
+    Parameters
+    ----------
+    frame
+        What the file holds.
+    path
+        Where it was read, for messages.
+    names
+        Usual names in the file, by name in the table.
+    columns
+        Names that differ in this file, by name in the table.
+    optional
+        Columns that may be absent, unless ``columns`` names them.
+    """
+    if unknown := sorted(set(columns or {}) - set(names)):
+        msg = f"columns= names {unknown}, which the table does not have; it has {list(names)}"
+        raise LoadError(msg)
+    found = {**names, **(columns or {})}
+    absent = {name: there for name, there in found.items() if there not in frame}
+    needed = set(absent) - set(optional) | set(absent) & set(columns or {})
+    if missing := [absent[name] for name in names if name in needed]:
+        msg = (
+            f"{path}: no column {missing}; it has {[str(name) for name in frame.columns][:20]}. "
+            "Say which is which with columns={...}"
+        )
+        raise LoadError(msg)
+    kept = {name: there for name, there in found.items() if name not in absent}
+    return frame[list(kept.values())].set_axis(list(kept), axis="columns")
+
+
+def numbers(values: pd.Series, path: Path, *, least: float = 0) -> pd.Series:
+    """Return a column as finite floats from ``least``, or name the first that is none."""
+    plain = _plain(values)
+    _refuse(
+        values, np.isfinite(plain) & (plain >= least), path, f"a finite number from {least:g}"
+    )
+    return pd.Series(plain)
+
+
+def whole(values: pd.Series, path: Path, *, least: int = 0) -> pd.Series:
+    """Return a column as whole numbers from ``least``, or name the first that is none."""
+    plain = _plain(values)
+    with np.errstate(invalid="ignore"):
+        good = (plain >= least) & (plain == np.floor(plain)) & (plain < _EXACT)
+    _refuse(values, good, path, f"a whole number from {least}")
+    return pd.Series(plain.astype(np.int64))
+
+
+def _plain(values: pd.Series) -> np.ndarray:
+    return pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _refuse(values: pd.Series, good: np.ndarray, path: Path, expected: str) -> None:
+    if not good.all():
+        row = int(np.flatnonzero(~good)[0])
+        msg = (
+            f"{path}: column for {str(values.name)!r}: {int((~good).sum()):,} values are not "
+            f"{expected}, the first is {values.iloc[row]!r} in row {row:,}"
+        )
+        raise LoadError(msg)
