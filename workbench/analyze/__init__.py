@@ -1,6 +1,7 @@
 """Turn tables into tables: pure functions, no files, no figures."""
 
 from workbench.analyze import intervals
+from workbench.analyze._shard_costs import ShardingAssumptions
 from workbench.analyze.breakdown import time_breakdown
 from workbench.analyze.collectives import blame, collective_waits, collectives
 from workbench.analyze.diff import trace_diff
@@ -12,7 +13,6 @@ from workbench.analyze.memory import copy_bandwidth
 from workbench.analyze.operators import operators
 from workbench.analyze.overlap import communication_overlap, kind_overlaps
 from workbench.analyze.queue import queue_length, queue_summary
-from workbench.analyze._shard_costs import ShardingAssumptions
 from workbench.analyze.row_sharding import row_popularity, row_sharding
 from workbench.analyze.steps import step_times
 from workbench.analyze.stragglers import job_slowdown, job_slowdown_by

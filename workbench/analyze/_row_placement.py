@@ -67,21 +67,24 @@ def round_robin(classes: Classes, first: int, units: int) -> Floats:
     """Load the units with rows dealt out in turn; row 0 goes to unit 0."""
     every, left = np.divmod(classes.rows, units)
     load = np.full(units, float(every @ classes.share))
-    start = (classes.first + first) % units
     # What is left of a class goes to the units from start on: up at the first, down after the last.
-    steps = np.bincount(start, weights=classes.share * (left > 0), minlength=2 * units + 1)
-    steps -= np.bincount(start + left, weights=classes.share * (left > 0), minlength=2 * units + 1)
-    level = np.cumsum(steps)
-    return load + level[:units] + level[units : 2 * units]
+    start = (classes.first + first) % units
+    share = np.where(left > 0, classes.share, 0.0)
+    steps = np.bincount(start, weights=share, minlength=2 * units + 1)
+    steps -= np.bincount(start + left, weights=share, minlength=2 * units + 1)
+    level: Floats = np.cumsum(steps, dtype=np.float64)
+    total: Floats = load + level[:units] + level[units : 2 * units]
+    return total
 
 
 def random(classes: Classes, units: int, rng: np.random.Generator) -> Floats:
     """Load the units with rows that go anywhere."""
     single = classes.rows == 1
     shares = classes.share[single]
-    load = np.bincount(rng.integers(0, units, len(shares)), weights=shares, minlength=units)
+    load: Floats = np.zeros(units)
+    load += np.bincount(rng.integers(0, units, len(shares)), weights=shares, minlength=units)
     for rows, share in zip(classes.rows[~single], classes.share[~single], strict=True):
-        load = load + share * rng.multinomial(rows, np.full(units, 1 / units))
+        load += share * rng.multinomial(rows, np.full(units, 1 / units))
     return load
 
 
@@ -106,9 +109,10 @@ def largest_first(classes: Classes, load: Floats, single_rows: int) -> Floats:
 
 def copied(shares: Floats, copies: int, units: int) -> Floats:
     """Load empty units with copies of rows, each on as many of the least loaded ones."""
-    load = np.zeros(units)
+    load: Floats = np.zeros(units)
     if copies >= units:
-        return load + shares.sum() / units
+        load += shares.sum() / units
+        return load
     for share in shares:
         load[np.argpartition(load, copies - 1)[:copies]] += share / copies
     return load

@@ -26,7 +26,8 @@ class Measure(NamedTuple):
 
 
 def _shares(loads: Loads) -> Loads:
-    return loads / loads.sum()
+    shares: Loads = loads / loads.sum()
+    return shares
 
 
 def _gini(loads: Loads) -> float:
@@ -174,15 +175,7 @@ def _groups(
 ) -> Iterator[tuple[str, dict[str, Any], Loads]]:
     """Give name, keys and checked loads of every group."""
     if not isinstance(loads, pd.DataFrame):
-        if value is not None or by is not None:
-            msg = "value= and by= name columns of a frame; these loads are no frame"
-            raise WorkbenchError(msg)
-        array = np.asarray(loads)
-        if array.ndim != 1:
-            msg = f"loads have {array.ndim} dimensions, need 1; pass a frame and by= for groups"
-            raise WorkbenchError(msg)
-        if len(array):
-            yield "all", {}, _checked(pd.Series(array), "all")
+        yield from _plain(loads, named=value is not None or by is not None)
         return
     keys = [by] if isinstance(by, str) else list(by or [])
     _check_columns(loads, value, keys)
@@ -197,6 +190,19 @@ def _groups(
         labels = dict(zip(keys, found, strict=True))
         name = ", ".join(f"{key} {label}" for key, label in labels.items())
         yield name, labels, _checked(rows[value], name)
+
+
+def _plain(loads: ArrayLike, *, named: bool) -> Iterator[tuple[str, dict[str, Any], Loads]]:
+    """Give the one group of loads that are no frame."""
+    array = np.asarray(loads)
+    if named:
+        msg = "value= and by= name columns of a frame; these loads are no frame"
+        raise WorkbenchError(msg)
+    if array.ndim != 1:
+        msg = f"loads have {array.ndim} dimensions, need 1; pass a frame and by= for groups"
+        raise WorkbenchError(msg)
+    if len(array):
+        yield "all", {}, _checked(pd.Series(array), "all")
 
 
 def _check_columns(frame: pd.DataFrame, value: str | None, keys: list[str]) -> None:
@@ -218,12 +224,15 @@ def _checked(loads: pd.Series, group: str) -> Loads:
     good = np.isfinite(numbers) & (numbers >= 0)
     if not good.all():
         first = int(np.flatnonzero(~good)[0])
+        (value,) = loads.iloc[[first]].tolist()
         msg = (
             f"{int((~good).sum()):,} loads{where} are not finite numbers from 0, the first is "
-            f"{loads.iloc[first]!r} at position {first:,}; leave it out or write 0 for idle"
+            f"{value!r} at position {first:,}; leave it out or write 0 for idle"
         )
         raise WorkbenchError(msg)
     if not numbers.any():
         msg = f"all {len(numbers):,} loads{where} are 0, so there is nothing to compare"
         raise WorkbenchError(msg)
-    return numbers / numbers.max()
+    # No measure depends on the scale, and sums of numbers up to 1 cannot overflow.
+    scaled: Loads = numbers / numbers.max()
+    return scaled

@@ -167,8 +167,10 @@ def shard_balance(shards: pd.DataFrame) -> pd.DataFrame:
         If the shards are of jobs of different size, or a rank does not exist.
     """
     TABLE_SHARDS.check(shards)
-    sizes = shards["world_size"].unique().tolist() or [0]
-    count, highest = sizes[0], int(shards["rank"].max()) if len(shards) else -1
+    if shards.empty:
+        return SHARD_BALANCE.empty()
+    sizes = shards["world_size"].unique().tolist()
+    count, highest = sizes[0], int(shards["rank"].max())
     if len(sizes) > 1 or highest >= count:
         msg = f"shards of one job are needed; these are of {sizes} ranks, the highest is {highest}"
         raise WorkbenchError(msg)
@@ -311,9 +313,7 @@ def _check_choice(what: str, choice: str, known: tuple[str, ...]) -> None:
         raise WorkbenchError(msg)
 
 
-def _no_room(
-    given: _Tables, pieces: Pieces, shard: int, needed: int, room: int
-) -> WorkbenchError:
+def _no_room(given: _Tables, pieces: Pieces, shard: int, needed: int, room: int) -> WorkbenchError:
     table = int(pieces.table[shard])
     part = "" if pieces.dims[shard] == given.dims[table] else f" ({pieces.dims[shard]} columns)"
     gib = 1 << 30

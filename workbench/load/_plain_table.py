@@ -15,17 +15,55 @@ _EXACT = 1 << 53  # above this a float holds no odd numbers
 
 
 def read(path: Path) -> pd.DataFrame:
-    """Read a CSV file (by its ending) or a Parquet file, whatever its columns."""
+    """Read a CSV file (by its ending) or a Parquet file, whatever its columns.
+
+    What a CSV file holds stays text, so that a name such as 007 keeps its zeros.
+    """
+    if is_csv(path):
+        return headed(lines(path))
+    _check_exists(path)
+    try:
+        return pd.read_parquet(path)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise _unreadable(path, error) from None
+
+
+def is_csv(path: Path) -> bool:
+    """Say whether a file is CSV, by its ending."""
+    return path.name.lower().endswith((".csv", ".csv.gz"))
+
+
+def lines(path: Path) -> pd.DataFrame:
+    """Read a CSV file as text, the first line like any other; empty cells are missing."""
+    _check_exists(path)
+    try:
+        return pd.read_csv(
+            path,
+            header=None,
+            dtype=str,
+            skipinitialspace=True,
+            keep_default_na=False,
+            na_values=[""],
+        )
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from None
+
+
+def headed(lines: pd.DataFrame) -> pd.DataFrame:
+    """Take the first line as the names of the columns."""
+    names = lines.iloc[0].fillna("").astype(str).str.strip().tolist()
+    return lines.iloc[1:].set_axis(names, axis="columns").reset_index(drop=True)
+
+
+def _check_exists(path: Path) -> None:
     if not path.exists():
         msg = f"{path}: there is no such file"
         raise FileNotFoundError(msg)
-    try:
-        if path.name.lower().endswith((".csv", ".csv.gz")):
-            return pd.read_csv(path, skipinitialspace=True)
-        return pd.read_parquet(path)
-    except (OSError, ValueError, pa.ArrowException) as error:
-        msg = f"{path}: cannot be read as Parquet or CSV ({str(error).strip()[:200]})"
-        raise LoadError(msg) from None
+
+
+def _unreadable(path: Path, error: Exception) -> LoadError:
+    reason = str(error).strip()[:200]
+    return LoadError(f"{path}: cannot be read as Parquet or CSV ({reason})")
 
 
 def renamed(
@@ -54,6 +92,10 @@ def renamed(
     if unknown := sorted(set(columns or {}) - set(names)):
         msg = f"columns= names {unknown}, which the table does not have; it has {list(names)}"
         raise LoadError(msg)
+    if frame.columns.has_duplicates:
+        twice = sorted({str(name) for name in frame.columns[frame.columns.duplicated()]})
+        msg = f"{path}: columns {twice} occur twice; rename one of each"
+        raise LoadError(msg)
     found = {**names, **(columns or {})}
     absent = {name: there for name, there in found.items() if there not in frame}
     needed = set(absent) - set(optional) | set(absent) & set(columns or {})
@@ -70,9 +112,7 @@ def renamed(
 def numbers(values: pd.Series, path: Path, *, least: float = 0) -> pd.Series:
     """Return a column as finite floats from ``least``, or name the first that is none."""
     plain = _plain(values)
-    _refuse(
-        values, np.isfinite(plain) & (plain >= least), path, f"a finite number from {least:g}"
-    )
+    _refuse(values, np.isfinite(plain) & (plain >= least), path, f"a finite number from {least:g}")
     return pd.Series(plain)
 
 
@@ -94,6 +134,6 @@ def _refuse(values: pd.Series, good: np.ndarray, path: Path, expected: str) -> N
         row = int(np.flatnonzero(~good)[0])
         msg = (
             f"{path}: column for {str(values.name)!r}: {int((~good).sum()):,} values are not "
-            f"{expected}, the first is {values.iloc[row]!r} in row {row:,}"
+            f"{expected}, the first is {values.iloc[[row]].tolist()[0]!r} in row {row:,}"
         )
         raise LoadError(msg)

@@ -74,6 +74,7 @@ def _texts(values: pd.Series, path: Path) -> pd.Series:
     for what, bad in (("missing", values.isna()), ("there before", values.duplicated())):
         if bad.any():
             row = int(bad.to_numpy().argmax())
-            msg = f"{path}: the name of the table in row {row:,} is {what} ({values.iloc[row]!r})"
+            (name,) = values.iloc[[row]].tolist()
+            msg = f"{path}: the name of the table in row {row:,} is {what} ({name!r})"
             raise LoadError(msg)
     return values.reset_index(drop=True).astype(str)

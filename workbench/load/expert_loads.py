@@ -53,9 +53,8 @@ def expert_loads(
     if columns or {names["expert"], names["load_count"]} <= set(frame.columns):
         table = _long(plain.renamed(frame, path, names=_NAMES, columns=columns), path)
     else:
-        if path.name.lower().endswith((".csv", ".csv.gz")):
-            frame = _matrix_csv(frame, path, header)
-        table = _unrolled(frame, path)
+        is_named = not plain.is_csv(path) or _has_header(frame, path, header)
+        table = _unrolled(frame if is_named else plain.lines(path), path)
     table = EXPERT_LOADS.cast(table).sort_values(["layer", "expert"], ignore_index=True)
     return EXPERT_LOADS.check(table, str(path))
 
@@ -77,18 +76,18 @@ def _long(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
     return table
 
 
-def _matrix_csv(named: pd.DataFrame, path: Path, header: bool | None) -> pd.DataFrame:
-    """Read a matrix with or without a first line of names."""
+def _has_header(named: pd.DataFrame, path: Path, header: bool | None) -> bool:
+    """Say whether the first line of a matrix holds names; refuse what could be either."""
+    if header is not None:
+        return header
     first = pd.to_numeric(pd.Series(list(named.columns)), errors="coerce")
-    if header is None:
-        if first.tolist() == list(range(len(first))) and len(first) > 1:
-            msg = (
-                f"{path}: the first line is 0, 1, 2, ...: names of columns, or loads? "
-                "Say header=True or header=False"
-            )
-            raise LoadError(msg)
-        header = bool(first.isna().any())
-    return named if header else pd.read_csv(path, header=None, skipinitialspace=True)
+    if first.tolist() == list(range(len(first))) and len(first) > 1:
+        msg = (
+            f"{path}: the first line is 0, 1, 2, ...: names of columns, or loads? "
+            "Say header=True or header=False"
+        )
+        raise LoadError(msg)
+    return bool(first.isna().any())
 
 
 def _unrolled(matrix: pd.DataFrame, path: Path) -> pd.DataFrame:
@@ -100,7 +99,8 @@ def _unrolled(matrix: pd.DataFrame, path: Path) -> pd.DataFrame:
         if len(np.unique(layers)) < len(layers):
             msg = f"{path}: a layer occurs twice; a matrix has one row per layer"
             raise LoadError(msg)
-    loads = [plain.numbers(matrix[name], path).to_numpy() for name in matrix.columns]
+    columns = [matrix.iloc[:, at] for at in range(matrix.shape[1])]
+    loads = [plain.numbers(values, path).to_numpy() for values in columns]
     if not loads or not len(layers):
         msg = f"{path}: a matrix of {matrix.shape[0]} layers and {matrix.shape[1]} experts is empty"
         raise LoadError(msg)

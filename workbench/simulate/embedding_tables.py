@@ -59,7 +59,7 @@ def embedding_tables(count: int = 788, *, seed: int = 0) -> pd.DataFrame:
         msg = f"count must be 1 or more, not {count}"
         raise WorkbenchError(msg)
     rng = np.random.default_rng(seed)
-    rows = np.exp(rng.uniform(*np.log(_ROWS), count)).astype(np.int64)
+    rows = np.exp(rng.uniform(np.log(_ROWS[0]), np.log(_ROWS[1]), count)).astype(np.int64)
     dims = rng.choice(list(_DIMS), count, p=list(_DIMS.values())).astype(np.int64)
     pooling = rng.lognormal(_POOLING_LOG_MEAN, _POOLING_LOG_SD, count).clip(*_POOLING)
     width = max(len(str(count - 1)), 3)
