@@ -886,8 +886,8 @@ EMBEDDING_TABLES = Table(
     },
 )
 
-TABLE_SHARDS = Table(
-    "table_shards",
+TABLE_SHARDING = Table(
+    "table_sharding",
     "One row per shard: which part of which embedding table lies on which rank, and what it costs.",
     {
         "table": Column("str", "name of the table"),

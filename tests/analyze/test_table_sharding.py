@@ -12,7 +12,7 @@ from workbench import analyze, simulate
 from workbench.analyze import ShardingAssumptions
 from workbench.errors import WorkbenchError
 from workbench.fidelity._published import published
-from workbench.tables import EMBEDDING_TABLES, TABLE_SHARDS, TableError
+from workbench.tables import EMBEDDING_TABLES, TABLE_SHARDING, TableError
 
 PLANNERS = ("greedy", "in order", "round-robin", "random")
 SCHEMES = ("table", "column", "auto-column", "row", "table-row")
@@ -87,7 +87,7 @@ def test_a_plan_of_a_large_model_takes_milliseconds():
 def test_every_element_lies_on_exactly_one_rank(scheme, planner, rows, ranks):
     given_tables = tables(*rows)
     shards = analyze.table_sharding(given_tables, ranks=ranks, planner=planner, scheme=scheme)
-    TABLE_SHARDS.check(shards)
+    TABLE_SHARDING.check(shards)
     assert shards["rank"].max() < ranks
     ends = shards.assign(
         elements=shards["row_count"] * shards["dim_count"],

@@ -20,7 +20,7 @@ from workbench.analyze._shard_costs import (
 )
 from workbench.analyze._shard_placement import PLANNERS, Loads, NoRoomError
 from workbench.errors import WorkbenchError
-from workbench.tables import EMBEDDING_TABLES, SHARD_BALANCE, TABLE_SHARDS
+from workbench.tables import EMBEDDING_TABLES, SHARD_BALANCE, TABLE_SHARDING
 
 Planner: TypeAlias = Literal["greedy", "in order", "round-robin", "random"]
 BalanceBy: TypeAlias = Literal["perf", "size", "dim", "lookup"]
@@ -90,7 +90,7 @@ def table_sharding(
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.TABLE_SHARDS`, one row per shard, by table and place in
+        Table :data:`workbench.tables.TABLE_SHARDING`, one row per shard, by table and place in
         it. Ranks without a shard have no row.
 
     Raises
@@ -152,7 +152,7 @@ def shard_balance(shards: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     shards
-        Table :data:`workbench.tables.TABLE_SHARDS` of one job.
+        Table :data:`workbench.tables.TABLE_SHARDING` of one job.
 
     Returns
     -------
@@ -166,7 +166,7 @@ def shard_balance(shards: pd.DataFrame) -> pd.DataFrame:
     WorkbenchError
         If the shards are of jobs of different size, or a rank does not exist.
     """
-    TABLE_SHARDS.check(shards)
+    TABLE_SHARDING.check(shards)
     if shards.empty:
         return SHARD_BALANCE.empty()
     sizes = shards["world_size"].unique().tolist()
@@ -347,4 +347,4 @@ def _presented(
             "perf_ms": plan.lookup + plan.communication,
         }
     )
-    return TABLE_SHARDS.check(TABLE_SHARDS.cast(shards))
+    return TABLE_SHARDING.check(TABLE_SHARDING.cast(shards))

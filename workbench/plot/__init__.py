@@ -7,6 +7,9 @@ from workbench.plot.diff import trace_diff
 from workbench.plot.idle import idle_time
 from workbench.plot.kernels import kernel_kinds, kernels, operators
 from workbench.plot.launches import copy_bandwidth, launches, queue_length
+from workbench.plot.load_imbalance import load_imbalance
+from workbench.plot.row_sharding import row_sharding
+from workbench.plot.table_sharding import table_sharding
 from workbench.plot.timeline import timeline, timeline_live
 
 __all__ = [
@@ -19,10 +22,13 @@ __all__ = [
     "kernel_kinds",
     "kernels",
     "launches",
+    "load_imbalance",
     "operators",
     "queue_length",
+    "row_sharding",
     "step_times",
     "style",
+    "table_sharding",
     "time_breakdown",
     "timeline",
     "timeline_live",
