@@ -111,4 +111,5 @@ def _claim(imbalance: pd.DataFrame) -> str:
     )
     if len(leading) == 1:
         return busiest[0].upper() + busiest[1:]
-    return f"{label(worst['group'], 30)} is least balanced of {len(leading):,}: {busiest}"
+    name = label(worst["group"], 30)
+    return f"{name[:1].upper()}{name[1:]} is least balanced of {len(leading):,}: {busiest}"

@@ -14,7 +14,7 @@ from workbench.tables import ROW_SHARDING
 
 # What may vary between the rows of the table, and how its axis is named.
 _VARIED = {
-    "hot_row_count": "hot rows treated apart [rows]",
+    "hot_row_count": "most popular rows {apart} [rows]",
     "copy_count": "copies of each hot row [units that hold it]",
     "unit_count": "memory units [count]",
     "top_row_share": "look-ups on the most popular row [% of all]",
@@ -62,7 +62,9 @@ def row_sharding(sharding: pd.DataFrame, *, source: str = "", synthetic: bool = 
     _add_line(figure, sharding.groupby(varied)["bound_ratio"].max(), places, name=_BOUND)
     shown = sharding[["max_to_mean_ratio", "bound_ratio"]].to_numpy().ravel()
     figure.update_yaxes(title="busiest unit [× mean], logarithmic", type="log", **log_ticks(shown))
-    figure.update_xaxes(title=_VARIED[varied], **_ticks(places, varied))
+    copies = int(sharding["copy_count"].max())
+    apart = f"with {copies:,} cop{'y' if copies == 1 else 'ies'}" if copies else "in a cache"
+    figure.update_xaxes(title=_VARIED[varied].format(apart=apart), **_ticks(places, varied))
     figure.update_layout(hovermode="x unified")
     return finish(
         figure,
@@ -115,11 +117,17 @@ def _claim(sharding: pd.DataFrame, varied: str) -> str:
     best = f"{label(last['placement'], 20)} leaves the busiest of {units} at "
     best += f"{digits(last['max_to_mean_ratio'])} × the mean"
     if varied == "hot_row_count":
-        start = f"{digits(first['max_to_mean_ratio'])} × the mean"
-        how = "a cache for" if not last["copy_count"] else f"{int(last['copy_count'])} copies of"
+        how = f"{int(last['copy_count'])} copies of" if last["copy_count"] else "A cache for"
         return (
-            f"{how[0].upper()}{how[1:]} the {int(last['hot_row_count']):,} hottest rows takes the "
-            f"busiest of {units} from {start} to {digits(last['max_to_mean_ratio'])} ×, at best"
+            f"{how} the {int(last['hot_row_count']):,} most popular rows: at best the busiest of "
+            f"{units} goes from {digits(first['max_to_mean_ratio'])} × the mean to "
+            f"{digits(last['max_to_mean_ratio'])} ×"
+        )
+    if varied == "unit_count":
+        return (
+            f"At best the busiest of {int(first['unit_count']):,} units has "
+            f"{digits(first['max_to_mean_ratio'])} × the mean, the busiest of "
+            f"{int(last['unit_count']):,} has {digits(last['max_to_mean_ratio'])} ×"
         )
     if last["bound_ratio"] > _UNEQUAL:
         return f"{best}: one row alone has {percent(float(last['top_row_share']))} of the look-ups"
@@ -130,7 +138,11 @@ def _claim(sharding: pd.DataFrame, varied: str) -> str:
 
 def _note(sharding: pd.DataFrame, varied: str) -> str:
     """Say what is the same for all points, and whether a point stands for several settings."""
-    notes = [f"{plural(int(sharding['row_count'].max()), 'row')}"]
+    notes = [
+        "contiguous: blocks of rows in order of popularity",
+        "LPT: most popular row first, to the least busy unit",
+        f"{plural(int(sharding['row_count'].max()), 'row')}",
+    ]
     if varied != "unit_count" and sharding["unit_count"].nunique() == 1:
         notes.append(plural(int(sharding["unit_count"].iloc[0]), "unit"))
     if varied != "top_row_share" and sharding["top_row_share"].nunique() == 1:

@@ -14,6 +14,7 @@ from workbench.tables import LOAD_IMBALANCE, TABLE_SHARDING
 _NS_PER_MS = 1_000_000
 _NAMED_TABLES = 5
 _MOSTLY = 0.5
+_BALANCED = 1.05
 
 
 def table_sharding(
@@ -68,7 +69,7 @@ def table_sharding(
     )
     slowest = shards[shards["rank"] == order[0]].sort_values("perf_ms", ascending=False)
     _add_mean(figure, total)
-    notes = [_tables(slowest), _memory(shards), _measures(imbalance), left_out]
+    notes = [_measures(imbalance), _tables(slowest), _memory(shards), left_out]
     return finish(
         figure,
         claim=_claim(slowest, total),
@@ -100,13 +101,18 @@ def _claim(slowest: pd.DataFrame, total: pd.Series) -> str:
         return f"{plural(len(total), 'rank')} with shards that cost nothing"
     first = slowest.iloc[0]
     name, alone = label(first["table"], 24), duration(first["perf_ms"] * _NS_PER_MS)
+    if longest <= _BALANCED * mean:
+        return (
+            f"{plural(len(total), 'rank')} in balance: the slowest, rank {first['rank']}, takes "
+            f"{duration(longest * _NS_PER_MS)}, {digits(longest / mean)} × the mean"
+        )
     most = f"Rank {first['rank']} takes {duration(longest * _NS_PER_MS)}"
     most += f", {digits(longest / mean)} × the mean of {plural(len(total), 'rank')}"
     if len(slowest) == 1:
         return f"{most}, for {name} alone"
     if first["perf_ms"] >= _MOSTLY * longest:
         return f"{most}, mostly for {name} ({alone})"
-    return f"{most}; {name} is only {alone} of it"
+    return f"{most}; its largest, {name}, is {alone} of it"
 
 
 def _tables(slowest: pd.DataFrame) -> str:
@@ -117,7 +123,7 @@ def _tables(slowest: pd.DataFrame) -> str:
     ][:_NAMED_TABLES]
     more = len(slowest) - len(named)
     listed = ", ".join(named) + (f" and {more} more" if more else "")
-    return f"on rank {slowest['rank'].iloc[0]}: {listed}"
+    return f"largest on rank {slowest['rank'].iloc[0]}: {listed}"
 
 
 def _memory(shards: pd.DataFrame) -> str:
@@ -130,4 +136,4 @@ def _measures(imbalance: pd.DataFrame | None) -> str:
         return ""
     LOAD_IMBALANCE.check(imbalance)
     rows = zip(imbalance["measure"], imbalance["value_ratio"], strict=True)
-    return " · ".join(f"{label(measure, 30)} {value:.3g}" for measure, value in rows)
+    return " · ".join(f"{label(measure, 30)} {value:.2g}" for measure, value in rows)
