@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
+from numpy.typing import NDArray
 
 from workbench.plot._bars import stacked
 from workbench.plot._text import digits, duration, label, plural, size, time_unit
@@ -53,18 +54,16 @@ def table_sharding(
             synthetic=synthetic,
         )
     ranks = max(int(shards["world_size"].max()), int(shards["rank"].max()) + 1)
-    per_rank = shards.groupby("rank").agg(
-        lookup=("lookup_ms", "sum"), communication=("communication_ms", "sum")
-    )
-    per_rank = per_rank.reindex(range(ranks), fill_value=0.0)
-    total = per_rank.sum(axis="columns")
-    order = np.argsort(-total.to_numpy(), kind="stable")
+    at = shards["rank"].to_numpy()
+    per_rank = {
+        name: np.bincount(at, weights=shards[f"{name}_ms"].to_numpy(), minlength=ranks)
+        for name in ("lookup", "communication")
+    }
+    total = np.add(per_rank["lookup"], per_rank["communication"], dtype=np.float64)
+    order = np.argsort(-total, kind="stable")
     figure, left_out = stacked(
         [str(rank) for rank in order],
-        {
-            name: per_rank[name].to_numpy()[order] * _NS_PER_MS
-            for name in ("lookup", "communication")
-        },
+        {name: values[order] * _NS_PER_MS for name, values in per_rank.items()},
         title="rank, slowest first",
     )
     slowest = shards[shards["rank"] == order[0]].sort_values("perf_ms", ascending=False)
@@ -79,7 +78,7 @@ def table_sharding(
     )
 
 
-def _add_mean(figure: go.Figure, total: pd.Series) -> None:
+def _add_mean(figure: go.Figure, total: NDArray[np.float64]) -> None:
     """Draw the mean of all ranks as a line, and name the time axis."""
     per_unit, unit = time_unit(total.max() * _NS_PER_MS)
     figure.update_yaxes(title=f"estimated time per step [{unit}]")
@@ -94,7 +93,7 @@ def _add_mean(figure: go.Figure, total: pd.Series) -> None:
     )
 
 
-def _claim(slowest: pd.DataFrame, total: pd.Series) -> str:
+def _claim(slowest: pd.DataFrame, total: NDArray[np.float64]) -> str:
     """Say how far the slowest rank is from the mean, and what keeps it."""
     longest, mean = total.max(), total.mean()
     if not longest:
