@@ -56,6 +56,16 @@ def test_real_look_ups_balance_over_256_units_without_caching(real_data):
     assert found["contiguous"] > 90
 
 
+def test_lpt_reaches_the_bound_when_it_places_every_row():
+    table = simulate.row_popularity(100_000, 0.8)
+    few, all_ = (
+        analyze.row_sharding(table, units=256, lpt_rows=rows).set_index("placement").loc["LPT"]
+        for rows in (20_000, 100_000)
+    )
+    assert few["max_to_mean_ratio"] > all_["max_to_mean_ratio"]
+    assert all_["max_to_mean_ratio"] == pytest.approx(all_["bound_ratio"], rel=1e-6)
+
+
 def test_a_row_per_unit_and_twice_as_popular_a_first_row_by_hand():
     table = analyze.row_sharding(popularity([1, 3], [2, 3]), units=2)
     # Shares .4 .2 .2 .2: blocks .6 .4; in turn .6 .4; largest first .4+.2, .2+.2

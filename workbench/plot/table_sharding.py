@@ -111,7 +111,7 @@ def _claim(slowest: pd.DataFrame, total: NDArray[np.float64]) -> str:
         return f"{most}, for {name} alone"
     if first["perf_ms"] >= _MOSTLY * longest:
         return f"{most}, mostly for {name} ({alone})"
-    return f"{most}; its largest, {name}, is {alone} of it"
+    return f"{most}; its largest table, {name}, takes {alone}"
 
 
 def _tables(slowest: pd.DataFrame) -> str:
