@@ -49,6 +49,7 @@ IDENTIFIERS |= {
     "attention_ns_per_square",
     "linear_ns_per_token",
 }
+IDENTIFIERS |= {"first_row", "first_dim", "layer", "expert"}
 UNIT_BESIDE = {"fidelity": {"printed", "here", "tolerance"}, "fleet_truth": {"size"}}
 UNIT_BESIDE["job_slowdown"] = {"forward_backward_correlation"}
 

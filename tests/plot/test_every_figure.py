@@ -177,6 +177,34 @@ def training_speed(_, n):
 TABLE_OF = {"packing_tuning": "tuned_packing"}
 # Every function above that is called as a figure makes a row for it.
 ROWS = {name: row for name, row in list(globals().items()) if name in plot.__all__}
+
+
+def table_sharding(rank, n):
+    return {
+        "table": f"{HOSTILE}{n}", "rank": rank, "world_size": 1_000, "scheme": "table",
+        "row_count": 10, "dim_count": 64, "memory_bytes": 2_560, "lookup_ms": 1.0 + n,
+        "communication_ms": 0.5, "perf_ms": 1.5 + n,
+    }  # fmt: skip
+
+
+def load_imbalance(_, n):
+    return {
+        "group": f"{HOSTILE}{n // 9}", "measure": ("max / mean", HOSTILE, "Gini")[n % 3],
+        "value_ratio": 1.0 + n % 7, "equal_ratio": 1.0, "worst_ratio": 8.0, "load_count": 8,
+        "formula": HOSTILE, "source": HOSTILE,
+    }  # fmt: skip
+
+
+def row_sharding(_, n):
+    return {
+        "placement": (HOSTILE, "random", "LPT")[n % 3], "unit_count": 256, "row_count": 1_000,
+        "top_row_share": 0.1, "hot_row_count": n // 3, "hot_share": 0.2, "copy_count": 0,
+        "max_to_mean_ratio": 2.0 + 1 / (n + 1), "bound_ratio": 1.5,
+    }  # fmt: skip
+
+
+# Every function above that is called as a figure makes a row for it.
+ROWS = {name: row for name, row in list(globals().items()) if name in plot.__all__}
 figures = pytest.mark.parametrize("noun", ROWS)
 
 

@@ -2,6 +2,7 @@
 
 from workbench.analyze import intervals
 from workbench.analyze._packing_plan import PackingPlan, packing_plans
+from workbench.analyze._shard_costs import ShardingAssumptions
 from workbench.analyze.blame import blame, blame_by
 from workbench.analyze.breakdown import time_breakdown
 from workbench.analyze.clocks import clocks, on_one_clock
@@ -13,6 +14,7 @@ from workbench.analyze.idle import idle_time
 from workbench.analyze.kernels import kernel_kinds, kernels, unclassified_kernels
 from workbench.analyze.late_arrivals import late_arrivals
 from workbench.analyze.launches import launches
+from workbench.analyze.load_imbalance import load_imbalance
 from workbench.analyze.memory import copy_bandwidth
 from workbench.analyze.operators import operators
 from workbench.analyze.overlap import communication_overlap, kind_overlaps
@@ -21,8 +23,10 @@ from workbench.analyze.packing_balance import packing_balance
 from workbench.analyze.packing_tuning import PackingTuning, packing_tuning
 from workbench.analyze.pipeline import Parallelism, micro_batch_costs, pipeline, training_steps
 from workbench.analyze.queue import queue_length, queue_summary
+from workbench.analyze.row_sharding import row_popularity, row_sharding
 from workbench.analyze.steps import step_times
 from workbench.analyze.stragglers import job_slowdown, job_slowdown_by
+from workbench.analyze.table_sharding import shard_balance, table_sharding
 from workbench.analyze.training_speed import training_speed
 from workbench.analyze.workload import crossover, crossover_from_flops, launch_loss, workload
 
@@ -31,6 +35,7 @@ __all__ = [
     "PackingPlan",
     "PackingTuning",
     "Parallelism",
+    "ShardingAssumptions",
     "blame",
     "blame_by",
     "clocks",
@@ -53,6 +58,7 @@ __all__ = [
     "launch_loss",
     "launches",
     "length_shares",
+    "load_imbalance",
     "micro_batch_costs",
     "micro_batches",
     "on_one_clock",
@@ -64,8 +70,12 @@ __all__ = [
     "pipeline",
     "queue_length",
     "queue_summary",
+    "row_popularity",
+    "row_sharding",
     "sample_documents",
+    "shard_balance",
     "step_times",
+    "table_sharding",
     "time_breakdown",
     "trace_diff",
     "training_speed",

@@ -7,6 +7,8 @@ from workbench.explore.kernels import kernels
 from workbench.explore.length_shares import length_shares
 from workbench.explore.packing_balance import packing_balance
 from workbench.explore.pipeline import pipeline
+from workbench.explore.row_sharding import row_sharding
+from workbench.explore.table_sharding import table_sharding
 from workbench.explore.time_breakdown import time_breakdown
 from workbench.explore.timeline import timeline
 from workbench.explore.training_speed import training_speed
@@ -19,7 +21,9 @@ __all__ = [
     "length_shares",
     "packing_balance",
     "pipeline",
+    "row_sharding",
     "static_html",
+    "table_sharding",
     "time_breakdown",
     "timeline",
     "training_speed",

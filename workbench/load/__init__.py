@@ -1,18 +1,24 @@
 """Read files into tables: one module per format behind a few front doors."""
 
 from workbench.load.document_lengths import document_lengths
+from workbench.load.embedding_tables import embedding_tables
+from workbench.load.expert_loads import expert_loads
 from workbench.load.job_operations import job_operations
 from workbench.load.parquet import write
 from workbench.load.profiles import attention_profile, linear_profile
 from workbench.load.quality import quality
+from workbench.load.reuse_histogram import reuse_histogram
 from workbench.load.traces import traces
 
 __all__ = [
     "attention_profile",
     "document_lengths",
+    "embedding_tables",
+    "expert_loads",
     "job_operations",
     "linear_profile",
     "quality",
+    "reuse_histogram",
     "traces",
     "write",
 ]

@@ -11,13 +11,11 @@ from workbench.plot.idle import idle_time
 from workbench.plot.kernels import kernel_kinds, kernels, operators
 from workbench.plot.late_arrivals import late_arrivals
 from workbench.plot.launches import copy_bandwidth, launches, queue_length
-from workbench.plot.packing import (
-    micro_batches,
-    packing_balance,
-    packing_queues,
-    packing_tuning,
-)
+from workbench.plot.load_imbalance import load_imbalance
+from workbench.plot.packing import micro_batches, packing_balance, packing_queues, packing_tuning
 from workbench.plot.pipeline import pipeline
+from workbench.plot.row_sharding import row_sharding
+from workbench.plot.table_sharding import table_sharding
 from workbench.plot.timeline import timeline, timeline_live
 from workbench.plot.training_speed import training_speed
 
@@ -36,6 +34,7 @@ __all__ = [
     "late_arrivals",
     "launches",
     "length_shares",
+    "load_imbalance",
     "micro_batches",
     "operators",
     "packing_balance",
@@ -43,8 +42,10 @@ __all__ = [
     "packing_tuning",
     "pipeline",
     "queue_length",
+    "row_sharding",
     "step_times",
     "style",
+    "table_sharding",
     "time_breakdown",
     "timeline",
     "timeline_live",

@@ -2,6 +2,14 @@
 
 from workbench.simulate._fleet_plan import FAULTS
 from workbench.simulate.document_lengths import document_lengths
+from workbench.simulate.embedding_tables import embedding_tables, row_popularity
 from workbench.simulate.fleet import fleet, fleet_truth
 
-__all__ = ["FAULTS", "document_lengths", "fleet", "fleet_truth"]
+__all__ = [
+    "FAULTS",
+    "document_lengths",
+    "embedding_tables",
+    "fleet",
+    "fleet_truth",
+    "row_popularity",
+]

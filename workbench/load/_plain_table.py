@@ -1,0 +1,139 @@
+"""Tables that people keep in CSV or Parquet files: columns found by name, numbers checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from workbench.errors import LoadError
+
+_EXACT = 1 << 53  # above this a float holds no odd numbers
+
+
+def read(path: Path) -> pd.DataFrame:
+    """Read a CSV file (by its ending) or a Parquet file, whatever its columns.
+
+    What a CSV file holds stays text, so that a name such as 007 keeps its zeros.
+    """
+    if is_csv(path):
+        return headed(lines(path))
+    _check_exists(path)
+    try:
+        return pd.read_parquet(path)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise _unreadable(path, error) from None
+
+
+def is_csv(path: Path) -> bool:
+    """Say whether a file is CSV, by its ending."""
+    return path.name.lower().endswith((".csv", ".csv.gz"))
+
+
+def lines(path: Path) -> pd.DataFrame:
+    """Read a CSV file as text, the first line like any other; empty cells are missing."""
+    _check_exists(path)
+    try:
+        return pd.read_csv(
+            path,
+            header=None,
+            dtype=str,
+            skipinitialspace=True,
+            keep_default_na=False,
+            na_values=[""],
+        )
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from None
+
+
+def headed(lines: pd.DataFrame) -> pd.DataFrame:
+    """Take the first line as the names of the columns."""
+    names = lines.iloc[0].fillna("").astype(str).str.strip().tolist()
+    return lines.iloc[1:].set_axis(names, axis="columns").reset_index(drop=True)
+
+
+def _check_exists(path: Path) -> None:
+    if not path.exists():
+        msg = f"{path}: there is no such file"
+        raise FileNotFoundError(msg)
+
+
+def _unreadable(path: Path, error: Exception) -> LoadError:
+    reason = str(error).strip()[:200]
+    return LoadError(f"{path}: cannot be read as Parquet or CSV ({reason})")
+
+
+def renamed(
+    frame: pd.DataFrame,
+    path: Path,
+    *,
+    names: Mapping[str, str],
+    columns: Mapping[str, str] | None,
+    optional: tuple[str, ...] = (),
+) -> pd.DataFrame:
+    """Pick the columns of a table by their names in the file.
+
+    Parameters
+    ----------
+    frame
+        What the file holds.
+    path
+        Where it was read, for messages.
+    names
+        Usual names in the file, by name in the table.
+    columns
+        Names that differ in this file, by name in the table.
+    optional
+        Columns that may be absent, unless ``columns`` names them.
+    """
+    if unknown := sorted(set(columns or {}) - set(names)):
+        msg = f"columns= names {unknown}, which the table does not have; it has {list(names)}"
+        raise LoadError(msg)
+    if frame.columns.has_duplicates:
+        twice = sorted({str(name) for name in frame.columns[frame.columns.duplicated()]})
+        msg = f"{path}: columns {twice} occur twice; rename one of each"
+        raise LoadError(msg)
+    found = {**names, **(columns or {})}
+    absent = {name: there for name, there in found.items() if there not in frame}
+    needed = set(absent) - set(optional) | set(absent) & set(columns or {})
+    if missing := [absent[name] for name in names if name in needed]:
+        msg = (
+            f"{path}: no column {missing}; it has {[str(name) for name in frame.columns][:20]}. "
+            "Say which is which with columns={...}"
+        )
+        raise LoadError(msg)
+    kept = {name: there for name, there in found.items() if name not in absent}
+    return frame[list(kept.values())].set_axis(list(kept), axis="columns")
+
+
+def numbers(values: pd.Series, path: Path, *, least: float = 0) -> pd.Series:
+    """Return a column as finite floats from ``least``, or name the first that is none."""
+    plain = _plain(values)
+    _refuse(values, np.isfinite(plain) & (plain >= least), path, f"a finite number from {least:g}")
+    return pd.Series(plain)
+
+
+def whole(values: pd.Series, path: Path, *, least: int = 0) -> pd.Series:
+    """Return a column as whole numbers from ``least``, or name the first that is none."""
+    plain = _plain(values)
+    with np.errstate(invalid="ignore"):
+        good = (plain >= least) & (plain == np.floor(plain)) & (plain < _EXACT)
+    _refuse(values, good, path, f"a whole number from {least}")
+    return pd.Series(plain.astype(np.int64))
+
+
+def _plain(values: pd.Series) -> np.ndarray:
+    return pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _refuse(values: pd.Series, good: np.ndarray, path: Path, expected: str) -> None:
+    if not good.all():
+        row = int(np.flatnonzero(~good)[0])
+        msg = (
+            f"{path}: column for {str(values.name)!r}: {int((~good).sum()):,} values are not "
+            f"{expected}, the first is {values.iloc[[row]].tolist()[0]!r} in row {row:,}"
+        )
+        raise LoadError(msg)
