@@ -20,7 +20,7 @@ from workbench.tables import JOB_DISPERSION
 # Measure: what it does not see.
 _HIDES = {
     "what-if waste": "what all equal operations share, such as a network slow for everybody",
-    "compute of a worker, mean step": "what strikes another worker in every step, as long documents do",
+    "compute of a worker, mean step": "what strikes another worker each time, as long documents do",
     "compute of a worker, each step": "how slow micro-batches of one step add up in the pipeline",
     "compute of a stage": "everything but the split of the layers",
     "compute of a data-parallel rank, each step": "stages: the long ones hide what the short do",

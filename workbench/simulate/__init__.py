@@ -1,6 +1,18 @@
 """Seed or model in, tables and files out: data whose truth is known."""
 
 from workbench.simulate._fleet_plan import FAULTS
+from workbench.simulate._pipeline_engine import JobShape
 from workbench.simulate.fleet import fleet, fleet_truth
+from workbench.simulate.imbalance import imbalance
+from workbench.simulate.pipeline_job import CAUSES, PipelineJob, pipeline_job
 
-__all__ = ["FAULTS", "fleet", "fleet_truth"]
+__all__ = [
+    "CAUSES",
+    "FAULTS",
+    "JobShape",
+    "PipelineJob",
+    "fleet",
+    "fleet_truth",
+    "imbalance",
+    "pipeline_job",
+]
