@@ -836,6 +836,12 @@ JOB_SLOWDOWN_BY = Table(
         "stage": Column("Int32", "pipeline stage; missing for parts of all", 0, nullable=True),
         "operation": Column("category", "operation; missing if it is any", nullable=True),
         "slowdown_ratio": Column("float64", "S of the part: its replay / ideal", lower=0),
+        "bound_ratio": Column(
+            "Float64",
+            "of a worker: the lower S of its rank and its stage; missing for other parts",
+            lower=0,
+            nullable=True,
+        ),
     },
 )
 

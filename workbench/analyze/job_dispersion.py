@@ -40,7 +40,7 @@ _FORMULAS = {
     "compute of a stage": "max / mean over stages of the mean over steps and ranks",
     "compute of a data-parallel rank, each step": "mean over steps of max / mean over ranks",
     "forward of a micro-batch": "mean over steps and stages of max / mean",
-    "forward of a micro-batch, CV": "mean over steps and stages of deviation / mean",
+    "forward of a micro-batch, CV": "mean over steps and stages of sample deviation / mean",
     "waiting in data-parallel collectives": "until the last rank comes / (workers x step)",
     "time in pipeline receives": "durations, waiting included / (workers x step)",
     "time in pipeline sends": "durations, waiting included / (workers x step)",
@@ -119,7 +119,9 @@ def _spreads(it: Job) -> dict[str, float | None]:
         "compute of a stage": _max_by_mean(compute.mean(axis=(1, 2))[None, :]),
         "compute of a data-parallel rank, each step": _max_by_mean(compute.mean(axis=0)),
         "forward of a micro-batch": _mean([_max_by_mean(one) for one in batches]),
-        "forward of a micro-batch, CV": _mean([_variation(one) for one in batches]),
+        "forward of a micro-batch, CV": _mean(
+            [_variation(one) for one in batches if one.shape[1] > 1]
+        ),
     }
 
 
@@ -184,7 +186,7 @@ def _max_by_mean(values: Floats) -> float:
 
 
 def _variation(values: Floats) -> float:
-    return float((values.std(axis=1) / _positive(values.mean(axis=1))).mean())
+    return float((values.std(axis=1, ddof=1) / _positive(values.mean(axis=1))).mean())
 
 
 def _positive(values: Floats) -> Floats:

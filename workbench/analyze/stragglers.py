@@ -18,6 +18,7 @@ Part: TypeAlias = Literal["worker", "stage", "dp_rank", "operation"]
 Incomplete: TypeAlias = Literal["raise", "leave out"]
 Mask: TypeAlias = NDArray[np.bool_]
 
+_BOUNDING: tuple[Part, Part] = ("dp_rank", "stage")
 # Cells of one replay of many ranks side by side; more are replayed in parts.
 _MOST_CELLS = 20_000_000
 
@@ -76,7 +77,8 @@ def job_slowdown(
     The verdict is the first that holds: worker (M_W), sequence lengths (correlation), last
     stage (M_S), communication, pauses. The worst workers are looked at before the
     correlation: one slow worker makes forward and backward long together, as long
-    documents do. The correlation is that of the first stage.
+    documents do. The correlation is that of the first stage. The worst workers are those
+    with the largest S_w of :func:`job_slowdown_by`; the paper takes a bound of it instead.
 
     What equal operations share costs no slowdown here: a network that is slow for all, or
     a slow worker's part in the mean. Of a worker that is r times as slow as its n - 1
@@ -141,8 +143,8 @@ def job_slowdown_by(operations: pd.DataFrame, part: Part) -> pd.DataFrame:
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.JOB_SLOWDOWN_BY`, the worst part first:
-        ``dp_rank``, ``stage``, ``operation`` (missing where the part is any of them) and
-        ``slowdown_ratio``.
+        ``dp_rank``, ``stage``, ``operation`` (missing where the part is any of them),
+        ``slowdown_ratio`` and, for workers, ``bound_ratio``.
 
     Raises
     ------
@@ -155,9 +157,12 @@ def job_slowdown_by(operations: pd.DataFrame, part: Part) -> pd.DataFrame:
     -----
     All operations take their ideal duration but those of the part, which keep their own;
     the slowdown is that replay over T_ideal (S_w, S_t of the paper). The paper replays
-    ranks and stages only and takes S_w = min(S of its rank, S of its stage); here every
-    worker is replayed. Beside one rank with own durations all others are alike, so one
-    replay of two lanes per rank, itself and any other, serves them all.
+    ranks and stages only and takes S_w = min(S of its rank, S of its stage), which is
+    ``bound_ratio``; here every worker is replayed. The two rank workers alike where a few
+    are slow, and differently where slowness moves about: then a rank is slow on all its
+    stages, and the bound says so of each of them. Beside one rank with own durations all
+    others are alike, so one replay of two lanes per rank, itself and any other, serves
+    them all.
 
     References
     ----------
@@ -166,7 +171,15 @@ def job_slowdown_by(operations: pd.DataFrame, part: Part) -> pd.DataFrame:
     if part not in get_args(Part):
         msg = f"part must be one of {get_args(Part)}, not {part!r}"
         raise ValueError(msg)
-    return JOB_SLOWDOWN_BY.check(_by(job(operations), part))
+    it = job(operations)
+    table = _by(it, part)
+    if part == "worker":
+        rank, stage = (_by(it, each).set_index(each)["slowdown_ratio"] for each in _BOUNDING)
+        bounds = np.minimum(
+            rank.loc[table["dp_rank"]].to_numpy(), stage.loc[table["stage"]].to_numpy()
+        )
+        table["bound_ratio"] = pd.array(bounds, dtype="Float64")
+    return JOB_SLOWDOWN_BY.check(table)
 
 
 def job_steps(operations: pd.DataFrame) -> pd.DataFrame:
@@ -224,8 +237,8 @@ def _by(it: Job, part: Part) -> pd.DataFrame:
                 (rank, stage, None, float(ns))
                 for rank, ns in zip(it.dp_ranks.tolist(), each, strict=True)
             ]
-    table = pd.DataFrame(rows, columns=list(JOB_SLOWDOWN_BY.columns))
-    table["slowdown_ratio"] /= ideal
+    table = pd.DataFrame(rows, columns=["dp_rank", "stage", "operation", "slowdown_ratio"])
+    table = table.assign(slowdown_ratio=table["slowdown_ratio"] / ideal, bound_ratio=None)
     table = table.sort_values("slowdown_ratio", ascending=False, kind="stable", ignore_index=True)
     return JOB_SLOWDOWN_BY.cast(table)
 
