@@ -12,6 +12,8 @@ from workbench.plot._text import safe, wrapped
 # Okabe-Ito: readable for colour-blind people. One meaning, one colour, everywhere.
 COLOURS = {
     "compute": "#009E73",
+    "forward": "#009E73",
+    "backward": "#00543D",
     "communication": "#0072B2",
     "exposed communication": "#0072B2",
     "transfer": "#0072B2",
@@ -44,6 +46,7 @@ COLOURS = {
 }
 # The same meanings without colour: what fills a bar, what dashes a line.
 _PATTERNS = {
+    "backward": "\\",
     "exposed communication": "/",
     "communication": "/",
     "transfer": "/",
