@@ -172,6 +172,6 @@ def _row(
     rank: int,
 ) -> tuple[int, str, int | None, int | None, int, int]:
     """Write one operation of one rank as stage, operation, micro-batch, chunk, start, duration."""
-    begin, end = (round(float(each[0, rank])) for each in times)
+    begin, end = (float(each[0, rank]) for each in times)
     _, chunk, batch = labels.get(key, (None, None, None))
-    return key.stage, key.operation, batch, chunk, begin, end - begin
+    return key.stage, key.operation, batch, chunk, round(begin), round(end - begin)

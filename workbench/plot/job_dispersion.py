@@ -90,7 +90,7 @@ def _claim(names: list[str], lost: pd.Series) -> str:
     others = lost.iloc[1:].dropna()
     if pd.isna(lost.iloc[0]) or others.empty:
         return f"{plural(len(names), 'measure')} of imbalance"
-    least = int(others.index[others.to_numpy(dtype="float64").argmin()])
+    least = int(others.index.to_numpy()[others.to_numpy(dtype="float64").argmin()])
     return (
         f"The what-if calls {percent(float(lost.iloc[0]))} of the GPU time lost, "
         f"“{names[least]}” only {percent(float(lost[least]))}"

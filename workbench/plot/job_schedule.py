@@ -14,7 +14,8 @@ from workbench.plot.style import COLOURS, fill, finish, left_margin, nothing
 from workbench.tables import JOB_MICRO_BATCHES, JOB_SCHEDULE
 
 _MOST_STAGES, _LANE_PX, _MOST_NUMBERED = 16, 34, 600
-_WORDS = {"recorded": "recorded", "actual": "as it ran", "ideal": "all equal"}
+_WORDS = {"recorded": "recorded", "actual": "replayed", "ideal": "all equal"}
+_SPANS = {"recorded": "as recorded", "actual": "replayed", "ideal": "if all were equal"}
 
 
 def job_schedule(
@@ -67,7 +68,7 @@ def job_schedule(
     for kind, mine in table.groupby(_kinds(table), sort=False, observed=True):
         _add_kind(figure, str(kind), mine, lanes, (per_unit, unit))
     _lay_out(figure, lanes, f"time since the step began [{unit}]")
-    spans = " and ".join(f"{duration(ends[name])} {_WORDS[name]}" for name in drawn)
+    spans = " and ".join(f"{duration(ends[name])} {_SPANS[name]}" for name in drawn)
     claim = f"Step {first['step']} of rank {first['dp_rank']} takes {spans}"
     notes = ["numbers: micro-batches", *_left_out(schedule, table, stages)]
     return finish(figure, claim=claim, source=source, synthetic=synthetic, note=" · ".join(notes))
@@ -121,8 +122,8 @@ def job_micro_batches(
             _add_batches(figure, name, (symbol, COLOURS[meaning]), mine, (per_unit, unit))
     stage = micro_batches["stage"].iloc[0]
     figure.update_layout(hovermode="closest", height=360)
-    figure.update_xaxes(title=f"forward pass on stage {stage} [{unit}]", rangemode="tozero")
-    figure.update_yaxes(title=f"its backward pass [{unit}]", rangemode="tozero")
+    figure.update_xaxes(title=f"forward pass on stage {stage} [{unit}]")
+    figure.update_yaxes(title=f"its backward pass [{unit}]")
     low, high = micro_batches["forward_ns"].min(), micro_batches["forward_ns"].max()
     claim = f"Forward passes take {duration(low)} to {duration(high)}"
     if correlation is not None and not pd.isna(correlation):
@@ -231,7 +232,10 @@ def _lay_out(figure: go.Figure, lanes: dict[tuple[str, int], int], title: str) -
 def _left_out(schedule: pd.DataFrame, table: pd.DataFrame, stages: Sequence[int]) -> list[str]:
     """Say what the picture does not show."""
     hidden = schedule["stage"].nunique() - len(stages)
-    notes = [f"{hidden:,} stages in the middle left out"] if hidden > 0 else []
+    recorded = schedule[schedule["version"] == "recorded"]
+    ends = (recorded["start_ns"] + recorded["dur_ns"]).max()
+    notes = [] if recorded.empty else [f"recorded: {duration(ends)}"]
+    notes += [f"{hidden:,} stages in the middle left out"] if hidden > 0 else []
     counts = _kinds(table).value_counts()
     cut = int((counts - MAX_POINTS).clip(lower=0).sum())
     return [*notes, f"{cut:,} short operations left out"] if cut else notes

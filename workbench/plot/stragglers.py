@@ -138,7 +138,7 @@ def job_slowdown_by(parts: pd.DataFrame, *, source: str = "", synthetic: bool = 
     worst, usual = table.iloc[0], table["slowdown_ratio"].median()
     claim = (
         f"{_part_name(worst).capitalize()} alone makes the job {digits(worst['slowdown_ratio'])} × "
-        f"as slow, the median of {len(table):,} {digits(usual)} ×"
+        f"as slow; the median of {len(table):,} parts, {digits(usual)} ×"
     )
     if table[["dp_rank", "stage"]].notna().all(axis=None):
         figure, note = _map(table)
@@ -253,10 +253,10 @@ def _map(table: pd.DataFrame) -> tuple[go.Figure, str]:
     """Draw stages (rows) and ranks (columns) as a heat map; the worst ones of many."""
     both = table.astype({"dp_rank": "int64", "stage": "int64"})
     both = both.drop_duplicates(["dp_rank", "stage"])
-    kept = {
-        name: sorted(both[name].drop_duplicates().iloc[:most])
-        for name, most in (("dp_rank", _MOST_RANKS), ("stage", _MOST_STAGES))
-    }
+    ranks, stages = both["dp_rank"].drop_duplicates(), both["stage"].drop_duplicates()
+    kept = {"dp_rank": list(ranks[:_MOST_RANKS]), "stage": sorted(stages[:_MOST_STAGES])}
+    if len(ranks) <= _MOST_RANKS:
+        kept["dp_rank"].sort()
     shown = both[both["stage"].isin(kept["stage"])]
     square = shown.pivot_table(index="stage", columns="dp_rank", values="slowdown_ratio")
     others = square.drop(columns=kept["dp_rank"])
@@ -295,7 +295,7 @@ def _map(table: pd.DataFrame) -> tuple[go.Figure, str]:
     figure.update_xaxes(title="data-parallel rank [colour: slowdown if it alone were slow]")
     figure.update_yaxes(range=[len(square) - 0.5, -0.5])
     hidden = others.shape[1]
-    note = f"the worst {len(kept['dp_rank'])} ranks; of {hidden:,} others the worst per stage"
+    note = f"the worst {len(kept['dp_rank'])} ranks, worst first; of {hidden:,} others the worst"
     return figure, note if hidden else ""
 
 
