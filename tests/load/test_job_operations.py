@@ -117,8 +117,8 @@ def test_operations_may_have_other_names(job_file):
         "backward-compute", "forward-compute", "optimizer"
     ]  # fmt: skip
     assert table["micro_batch"].notna().sum() == 2
-    with pytest.raises(LoadError, match=r"operations= names \['forwrad'\]"):
-        load.job_operations(path, operations={"forwrad": "forward-compute"})
+    with pytest.raises(LoadError, match=r"operations= names \['forwards'\]"):
+        load.job_operations(path, operations={"forwards": "forward-compute"})
 
 
 @pytest.mark.parametrize("with_order", [True, False])

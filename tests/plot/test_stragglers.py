@@ -29,9 +29,9 @@ def test_the_verdict_says_what_to_do(operations):
 
 
 def test_the_bars_of_the_verdict_add_up_to_the_step(operations):
-    slowdown = analyze.job_slowdown(operations).iloc[0]
-    ideal, excess, delay = (trace.x for trace in plot.job_slowdown(slowdown.to_frame().T.pipe(
-        lambda frame: analyze.job_slowdown(operations))).data)  # fmt: skip
+    table = analyze.job_slowdown(operations)
+    slowdown = table.iloc[0]
+    ideal, excess, delay = (trace.x for trace in plot.job_slowdown(table).data)
     assert (ideal + excess + delay)[0] == pytest.approx(slowdown["actual_ns"] / 1e9)
     assert (ideal + excess)[1] == pytest.approx(slowdown["replay_ns"] / 1e9)
     assert ideal[-1] == pytest.approx(slowdown["ideal_ns"] / 1e9)

@@ -82,8 +82,8 @@ def pipeline_job(
     Examples
     --------
     >>> job = pipeline_job({"slow worker": 1.5}, seed=1, shape=(4, 2, 4, 2))
-    >>> print(job.truth.loc[0, ["cause", "dp_rank", "stage"]].tolist())
-    ['slow worker', 1, 1]
+    >>> job.truth[["cause", "dp_rank", "stage"]].to_dict("records")
+    [{'cause': 'slow worker', 'dp_rank': 2, 'stage': 0}]
     """
     size = _checked(JobShape(*shape))
     wanted = _checked_causes(causes or {})
