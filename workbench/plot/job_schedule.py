@@ -128,7 +128,8 @@ def job_micro_batches(
     claim = f"Forward passes take {duration(low)} to {duration(high)}"
     if correlation is not None and not pd.isna(correlation):
         claim += f"; their backward passes follow with r = {correlation:.2f}"
-    note = f"{plural(len(micro_batches), 'micro-batch')}".replace("batchs", "batches")
+    ranks = micro_batches["dp_rank"].nunique()
+    note = f"micro-batches of {plural(ranks, 'rank')}: {len(micro_batches):,}"
     return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
 
 
