@@ -13,7 +13,7 @@ from workbench.plot._text import safe, wrapped
 COLOURS = {
     "compute": "#009E73",
     "forward": "#009E73",
-    "backward": "#00543D",
+    "backward": "#56B4E9",
     "communication": "#0072B2",
     "exposed communication": "#0072B2",
     "transfer": "#0072B2",
