@@ -53,6 +53,12 @@ def fleet_demo() -> Path:
 
 
 @pytest.fixture(scope="session")
+def imbalance_demo() -> Path:
+    """Give the bundled synthetic data on imbalance."""
+    return datasets.path("imbalance-demo")
+
+
+@pytest.fixture(scope="session")
 def browser():
     """Start Chromium, once: a process can hold one Playwright only.
 

@@ -6,7 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from workbench import analyze, load
+from workbench import analyze, load, simulate
+from workbench.analyze import stragglers
+from workbench.analyze._job_arranged import job as arranged
 from workbench.errors import WorkbenchError
 from workbench.tables import JOB_OPERATIONS
 
@@ -69,23 +71,53 @@ def test_real_jobs_slow_down_as_published(real_data, name, near):
 
 
 @pytest.mark.oracle
-def test_the_map_of_workers_of_a_real_job_is_the_published_one(real_data):
+@pytest.mark.parametrize(("name", "near"), [("SE", 5e-4), ("ST", 1e-6)])
+def test_the_map_of_workers_of_a_real_job_is_the_published_one(real_data, name, near):
     """The paper bounds a worker by the lower of its rank's and its stage's slowdown."""
     folder = real_data("stragglers-bytedance")
-    operations = load.job_operations(folder / "trace-SE.parquet")
-    printed = json.loads((folder / "result-SE.json").read_text())
-    ours, theirs = {}, {}
-    for part in ("dp_rank", "stage"):
-        table = analyze.job_slowdown_by(operations, part).set_index(part)["slowdown_ratio"]
-        known = pd.Series(printed[f"blocking_decompose_by_{part}"])
-        theirs[part] = known.set_axis(known.index.astype("int64"))
-        ours[part] = table.set_axis(table.index.astype("int64"))
-    both = [
-        np.minimum.outer(*(each[part].sort_index().to_numpy() for part in each)).ravel()
-        for each in (ours, theirs)
+    table = analyze.job_slowdown_by(load.job_operations(folder / f"trace-{name}.parquet"), "worker")
+    printed = json.loads((folder / f"result-{name}.json").read_text())
+    by_rank, by_stage = (printed[f"blocking_decompose_by_{part}"] for part in ("dp_rank", "stage"))
+    known = [
+        min(by_rank[str(rank)], by_stage[str(stage)])
+        for rank, stage in zip(table["dp_rank"], table["stage"], strict=True)
     ]
-    assert np.corrcoef(*both)[0, 1] >= 0.98
-    assert len(analyze.job_slowdown_by(operations, "worker")) == 64
+    assert len(table) == len(by_rank) * len(by_stage)
+    assert table["bound_ratio"].to_numpy(dtype=np.float64) == pytest.approx(known, abs=near)
+    assert np.corrcoef(table["bound_ratio"].astype("float64"), known)[0, 1] >= 0.98
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("name", ["SE", "ST"])
+def test_every_step_of_a_real_job_is_replayed_as_published(real_data, name):
+    folder = real_data("stragglers-bytedance")
+    steps = analyze.job_steps(load.job_operations(folder / f"trace-{name}.parquet"))
+    printed = json.loads((folder / f"result-{name}.json").read_text())
+    columns = {
+        "actual_ns": "step_t_base", "replay_ns": "step_t_nodelay", "ideal_ns": "step_t_noblk"
+    }  # fmt: skip
+    for column, key in columns.items():
+        known = [printed[key][str(step)] for step in steps["step"]]
+        assert (steps[column] / 1e9).tolist() == pytest.approx(known, rel=1e-3)
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 4, 2), (2, 2, 4, 3), (5, 3, 4, 2), (2, 2, 4, 2, 2)])
+def test_replaying_all_ranks_at_once_is_replaying_one_after_the_other(shape, monkeypatch):
+    job = arranged(simulate.pipeline_job({"sequence lengths": 0.5}, seed=1, shape=shape).operations)
+    monkeypatch.setattr(stragglers, "_MOST_CELLS", 3 * 2 * len(job.keys) * len(job.steps))
+    for stage in [*job.stages, None]:
+        on_stage = np.array([stage in {None, key.stage} for key in job.keys])[:, None, None]
+        one_by_one = [
+            job.replay(np.where(on_stage & (job.dp_ranks == rank), job.own, job.ideal)).mean()
+            for rank in job.dp_ranks
+        ]
+        assert stragglers._rank_by_rank(job, stage).tolist() == pytest.approx(one_by_one)
+
+
+def test_only_workers_have_a_bound():
+    for part, bounded in (("worker", True), ("stage", False), ("operation", False)):
+        table = analyze.job_slowdown_by(pipeline(second=20), part)
+        assert table["bound_ratio"].notna().all() == bounded
 
 
 def test_the_slow_rank_is_found_and_its_cost_is_exact():
@@ -152,7 +184,7 @@ def test_a_missing_stage_is_named():
     only_last = pipeline()
     only_last = only_last[only_last["stage"] == 1].reset_index(drop=True)
     with pytest.raises(
-        WorkbenchError, match="forward-compute of micro-batch 0 in chunk 0 is missing"
+        WorkbenchError, match="1 forward-recv of stage 1 have no other end: the stage before it"
     ):
         analyze.job_slowdown(only_last)
 

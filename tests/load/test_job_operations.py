@@ -87,3 +87,70 @@ def test_what_cannot_be_read_is_one_clear_error(job_file, tmp_path):
         load.job_operations(job_file({}), columns={"opp": "op"})
     with pytest.raises(LoadError, match="time_unit must be one of"):
         load.job_operations(job_file({}), time_unit="h")
+
+
+def test_a_file_may_lack_the_order_of_equal_operations(job_file):
+    rows = [{"start_ts": 3.0, "mb_id": 1}, {"start_ts": 1.0}, {"start_ts": 2.0, "step": 17}]
+    frame = pd.read_parquet(job_file(*rows)).drop(columns="seq_id")
+    path = job_file({})
+    frame.to_parquet(path)
+    table = load.job_operations(path)
+    assert table[["step", "sequence", "micro_batch"]].to_numpy().tolist() == [
+        [16, 0, 0], [16, 1, 1], [17, 0, 0]
+    ]  # fmt: skip
+
+
+def test_without_interleaving_the_stage_is_the_chunk(job_file):
+    path = job_file({"stage": 3})
+    pd.read_parquet(path).drop(columns="gmc").to_parquet(path)
+    with pytest.raises(LoadError, match=r"columns=\{'chunk': <the column of the stage>\}"):
+        load.job_operations(path)
+    assert load.job_operations(path, columns={"chunk": "stage"})["chunk"].tolist() == [3]
+
+
+def test_operations_may_have_other_names(job_file):
+    path = job_file({"optype": "fwd"}, {"optype": "bwd"}, {"optype": "optimizer"})
+    table = load.job_operations(
+        path, operations={"fwd": "forward-compute", "bwd": "backward-compute"}
+    )
+    assert sorted(table["operation"].astype(str)) == [
+        "backward-compute", "forward-compute", "optimizer"
+    ]  # fmt: skip
+    assert table["micro_batch"].notna().sum() == 2
+    with pytest.raises(LoadError, match=r"operations= names \['forwards'\]"):
+        load.job_operations(path, operations={"forwards": "forward-compute"})
+
+
+@pytest.mark.parametrize("with_order", [True, False])
+def test_rows_of_tensor_parallel_ranks_become_one(job_file, with_order):
+    rows = [
+        {"tp": tp, "seq_id": n, "mb_id": n, "start_ts": n + tp / 8, "duration": 0.5}
+        for n in (0, 1)
+        for tp in (0, 1)
+    ]
+    path = job_file(*rows)
+    if not with_order:
+        pd.read_parquet(path).drop(columns="seq_id").to_parquet(path)
+    table = load.job_operations(path, columns={"tp_rank": "tp"})
+    assert table["start_ns"].tolist() == [0, 1_000_000_000]
+    assert table["dur_ns"].tolist() == [625_000_000, 625_000_000]
+    assert table["sequence"].tolist() == [0, 1]
+    assert table.attrs["left_out"] == {"rows of other tensor-parallel ranks": 2}
+
+
+def test_integer_nanoseconds_since_1970_stay_exact(job_file):
+    start = 1_700_000_000_123_456_789
+    path = job_file({"start_ts": start, "duration": 1_001}, name="job.csv")
+    table = load.job_operations(path, time_unit="ns")
+    assert table[["start_ns", "dur_ns"]].iloc[0].tolist() == [start, 1_001]
+
+
+def test_the_resolution_of_floats_is_told_and_refused_if_too_coarse(job_file):
+    path = job_file({"start_ts": 10.0, "duration": 0.5})
+    assert load.job_operations(path).attrs["resolution_ns"] < 10
+    frame = pd.read_parquet(path).astype({"start_ts": "float32"})
+    frame.to_parquet(path)
+    assert load.job_operations(path).attrs["resolution_ns"] == 954
+    frame.assign(start_ts=frame["start_ts"] + 1.7e9).to_parquet(path)
+    with pytest.raises(LoadError, match=r"starts up to .* in steps of 128,000,000,000 ns"):
+        load.job_operations(path)

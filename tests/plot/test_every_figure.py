@@ -111,6 +111,50 @@ def trace_diff(_, n):
     }  # fmt: skip
 
 
+def job_slowdown(rank, n):
+    return {
+        "step_count": 1 + n, "worker_count": 8, "actual_ns": 1.2e9, "replay_ns": 1.1e9 + n,
+        "ideal_ns": 9e8, "slowdown_ratio": 1.22, "waste_ratio": 0.18, "delay_ratio": 0.08,
+        "worst_workers_ratio": 0.2, "pauses_ratio": 1.2, "verdict": HOSTILE, "note": HOSTILE,
+    }  # fmt: skip
+
+
+def job_slowdown_by(rank, n):
+    if rank % 2:
+        return {"operation": f"{HOSTILE}{n}", "slowdown_ratio": 1 + n / 1_000}
+    return {"dp_rank": rank, "stage": n % 16, "slowdown_ratio": 0.9 + n / 1_000}
+
+
+def job_steps(_, n):
+    return {
+        "step": n, "actual_ns": 1e9 + n % 7, "replay_ns": 9e8 + n % 7, "ideal_ns": 7e8,
+        "slowdown_ratio": 9 / 7, "delay_ratio": 0.1,
+    }  # fmt: skip
+
+
+def job_schedule(rank, n):
+    names = ("forward-compute", "backward-compute", "forward-send", HOSTILE)
+    return {
+        "version": ("actual", "ideal", "recorded")[n % 3], "step": 3, "dp_rank": 5,
+        "stage": rank % 64, "operation": names[n // 3 % 4], "micro_batch": n % 12,
+        "start_ns": n * 1_000_000, "dur_ns": 900_000,
+    }  # fmt: skip
+
+
+def job_micro_batches(rank, n):
+    return {
+        "step": n, "dp_rank": rank, "micro_batch": n % 8, "forward_ns": 1_000_000 + n,
+        "backward_ns": 2_000_000 + n,
+    }  # fmt: skip
+
+
+def job_dispersion(_, n):
+    return {
+        "measure": f"{HOSTILE}{n}", "value_ratio": 1.2 if n % 3 else None,
+        "lost_share": 0.1 if n % 2 else None, "formula": HOSTILE, "hides": HOSTILE,
+    }  # fmt: skip
+
+
 def step_times(rank, n):
     return steps_of(rank) | {"step": n, "host_ns": 900 + n, "gpu_ns": 800 + n}
 
@@ -203,6 +247,8 @@ def row_sharding(_, n):
     }  # fmt: skip
 
 
+# Every function above that is called as a figure makes a row for it.
+ROWS = {name: row for name, row in list(globals().items()) if name in plot.__all__}
 # Every function above that is called as a figure makes a row for it.
 ROWS = {name: row for name, row in list(globals().items()) if name in plot.__all__}
 figures = pytest.mark.parametrize("noun", ROWS)

@@ -11,6 +11,9 @@ from workbench.analyze.context_sharding import context_chunks, context_sharding
 from workbench.analyze.diff import trace_diff
 from workbench.analyze.document_lengths import length_shares, sample_documents
 from workbench.analyze.idle import idle_time
+from workbench.analyze.job_completeness import complete_steps
+from workbench.analyze.job_dispersion import job_dispersion
+from workbench.analyze.job_schedule import job_micro_batches, job_schedule
 from workbench.analyze.kernels import kernel_kinds, kernels, unclassified_kernels
 from workbench.analyze.late_arrivals import late_arrivals
 from workbench.analyze.launches import launches
@@ -25,7 +28,7 @@ from workbench.analyze.pipeline import Parallelism, micro_batch_costs, pipeline,
 from workbench.analyze.queue import queue_length, queue_summary
 from workbench.analyze.row_sharding import row_popularity, row_sharding
 from workbench.analyze.steps import step_times
-from workbench.analyze.stragglers import job_slowdown, job_slowdown_by
+from workbench.analyze.stragglers import job_slowdown, job_slowdown_by, job_steps
 from workbench.analyze.table_sharding import shard_balance, table_sharding
 from workbench.analyze.training_speed import training_speed
 from workbench.analyze.workload import crossover, crossover_from_flops, launch_loss, workload
@@ -42,6 +45,7 @@ __all__ = [
     "collective_waits",
     "collectives",
     "communication_overlap",
+    "complete_steps",
     "context_chunks",
     "context_sharding",
     "copy_bandwidth",
@@ -49,8 +53,12 @@ __all__ = [
     "crossover_from_flops",
     "idle_time",
     "intervals",
+    "job_dispersion",
+    "job_micro_batches",
+    "job_schedule",
     "job_slowdown",
     "job_slowdown_by",
+    "job_steps",
     "kernel_kinds",
     "kernels",
     "kind_overlaps",

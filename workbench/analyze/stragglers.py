@@ -8,13 +8,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench.analyze._job_replay import BACKWARD, FORWARD, Job, job
-from workbench.tables import JOB_SLOWDOWN, JOB_SLOWDOWN_BY
+from workbench.analyze._job_arranged import job
+from workbench.analyze._job_replay import COMMUNICATION, COMPUTES, Floats, Job
+from workbench.analyze.job_completeness import complete_steps
+from workbench.analyze.job_schedule import micro_batches_of
+from workbench.tables import JOB_SLOWDOWN, JOB_SLOWDOWN_BY, JOB_STEPS
 
 Part: TypeAlias = Literal["worker", "stage", "dp_rank", "operation"]
+Incomplete: TypeAlias = Literal["raise", "leave out"]
 Mask: TypeAlias = NDArray[np.bool_]
 
-_VERDICTS = ("no straggler", "worker", "sequence lengths", "last stage", "other")
+_BOUNDING: tuple[Part, Part] = ("dp_rank", "stage")
+# Cells of one replay of many ranks side by side; more are replayed in parts.
+_MOST_CELLS = 20_000_000
 
 
 def job_slowdown(
@@ -24,6 +30,7 @@ def job_slowdown(
     straggling_from: float = 1.1,
     explained_from: float = 0.5,
     correlated_from: float = 0.9,
+    incomplete: Incomplete = "raise",
 ) -> pd.DataFrame:
     """Measure how much slower a job is than with equal operations, and say why.
 
@@ -32,13 +39,17 @@ def job_slowdown(
     operations
         Table :data:`workbench.tables.JOB_OPERATIONS`.
     worst_share
-        Share of the workers that count as the worst ones, rounded up.
+        Share of the workers that count as the worst ones, rounded up, and of the
+        computations that count as pauses.
     straggling_from
         Slowdown from which a job counts as straggling.
     explained_from
-        Share of the excess from which workers, or the last stage, explain it.
+        Share of the excess from which a cause explains it.
     correlated_from
         Correlation of forward and backward from which micro-batches differ in length.
+    incomplete
+        What to do with steps that were not recorded whole: ``"raise"``, or ``"leave out"``
+        as :func:`complete_steps` does; the note then says what was.
 
     Returns
     -------
@@ -49,6 +60,8 @@ def job_slowdown(
     ------
     WorkbenchError
         If operations are missing or doubled, or the pipeline cannot be put together.
+    ValueError
+        If ``incomplete`` is neither of these.
 
     Notes
     -----
@@ -58,28 +71,38 @@ def job_slowdown(
     the waiting for peers and without launch delays; T_ideal takes for every computation
     (and the optimizer) the mean of its kind, for everything else the median. S = T /
     T_ideal, waste = 1 - 1 / S. M_W and M_S = (T - T') / (T - T_ideal), T' with the worst
-    workers, or the last stage, made ideal.
+    workers, or the last stage, made ideal; the shares of communication and of pauses
+    likewise. They do not add up to 1, and one may exceed it.
 
-    The worst workers are looked at before the correlation: one slow worker makes forward
-    and backward long together, as long documents do.
+    The verdict is the first that holds: worker (M_W), sequence lengths (correlation), last
+    stage (M_S), communication, pauses. The worst workers are looked at before the
+    correlation: one slow worker makes forward and backward long together, as long
+    documents do. The correlation is that of the first stage. The worst workers are those
+    with the largest S_w of :func:`job_slowdown_by`; the paper takes a bound of it instead.
+
+    What equal operations share costs no slowdown here: a network that is slow for all, or
+    a slow worker's part in the mean. Of a worker that is r times as slow as its n - 1
+    equals, the ideal takes 1 + (r - 1) / n.
 
     References
     ----------
-    arXiv:2505.05713.
+    arXiv:2505.05713. Communication and pauses are measured like its M_W and M_S, but are
+    not in it.
     """
+    if incomplete not in get_args(Incomplete):
+        msg = f"incomplete must be one of {get_args(Incomplete)}, not {incomplete!r}"
+        raise ValueError(msg)
+    if incomplete == "leave out":
+        operations = complete_steps(operations)
     it = job(operations)
     own, ideal = it.replay(it.own).mean(), it.replay(it.ideal).mean()
-    by_worker = job_slowdown_by(operations, "worker")
-    count = max(1, int(np.ceil(worst_share * len(by_worker))))
-    worst = by_worker.nlargest(count, "slowdown_ratio")
-    workers = np.zeros(it.own.shape, dtype=bool)
-    for rank, stage in zip(worst["dp_rank"], worst["stage"], strict=True):
-        workers |= _of_rank(it, int(rank)) & _of_stage(it, int(stage))
-    excess = own - ideal
-    shares = [
-        _share(own - _without(it, mask), excess) for mask in (workers, _of_stage(it, it.stages[-1]))
-    ]
-    correlation = _correlation(it)
+    by_worker = _by(it, "worker")
+    masks = {
+        "worst_workers_ratio": _worst_workers(it, by_worker, worst_share),
+        "last_stage_ratio": _of_stage(it, it.stages[-1]),
+        "communication_ratio": _of_kinds(it, COMMUNICATION),
+        "pauses_ratio": _longest(it, worst_share),
+    }
     row = {
         "step_count": len(it.steps),
         "worker_count": len(by_worker),
@@ -89,18 +112,19 @@ def job_slowdown(
         "slowdown_ratio": own / ideal,
         "waste_ratio": 1 - ideal / own,
         "delay_ratio": 1 - own / it.actual.mean(),
-        "worst_workers_ratio": shares[0],
-        "last_stage_ratio": shares[1],
-        "forward_backward_correlation": correlation,
+        "forward_backward_correlation": _correlation(it),
+        "note": _note(operations, it),
     }
-    reasons = (
-        ("no straggler", own / ideal < straggling_from),
-        ("worker", _at_least(shares[0], explained_from)),
-        ("sequence lengths", _at_least(correlation, correlated_from)),
-        ("last stage", _at_least(shares[1], explained_from)),
-        ("other", True),
+    row |= {name: _share(own - _without(it, mask), own - ideal) for name, mask in masks.items()}
+    limits = (
+        ("worker", "worst_workers_ratio", explained_from),
+        ("sequence lengths", "forward_backward_correlation", correlated_from),
+        ("last stage", "last_stage_ratio", explained_from),
+        ("communication", "communication_ratio", explained_from),
+        ("pauses", "pauses_ratio", explained_from),
     )
-    row["verdict"] = next(name for name, holds in reasons if holds)
+    reasons = [name for name, column, limit in limits if _at_least(row[column], limit)]
+    row["verdict"] = [*reasons, "other"][0] if own / ideal >= straggling_from else "no straggler"
     return JOB_SLOWDOWN.check(JOB_SLOWDOWN.cast(pd.DataFrame([row])))
 
 
@@ -119,8 +143,8 @@ def job_slowdown_by(operations: pd.DataFrame, part: Part) -> pd.DataFrame:
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.JOB_SLOWDOWN_BY`, the worst part first:
-        ``dp_rank``, ``stage``, ``operation`` (missing where the part is any of them) and
-        ``slowdown_ratio``.
+        ``dp_rank``, ``stage``, ``operation`` (missing where the part is any of them),
+        ``slowdown_ratio`` and, for workers, ``bound_ratio``.
 
     Raises
     ------
@@ -132,7 +156,13 @@ def job_slowdown_by(operations: pd.DataFrame, part: Part) -> pd.DataFrame:
     Notes
     -----
     All operations take their ideal duration but those of the part, which keep their own;
-    the slowdown is that replay over T_ideal (S_w, S_t of the paper).
+    the slowdown is that replay over T_ideal (S_w, S_t of the paper). The paper replays
+    ranks and stages only and takes S_w = min(S of its rank, S of its stage), which is
+    ``bound_ratio``; here every worker is replayed. The two rank workers alike where a few
+    are slow, and differently where slowness moves about: then a rank is slow on all its
+    stages, and the bound says so of each of them. Beside one rank with own durations all
+    others are alike, so one replay of two lanes per rank, itself and any other, serves
+    them all.
 
     References
     ----------
@@ -142,21 +172,95 @@ def job_slowdown_by(operations: pd.DataFrame, part: Part) -> pd.DataFrame:
         msg = f"part must be one of {get_args(Part)}, not {part!r}"
         raise ValueError(msg)
     it = job(operations)
-    names = sorted({key.operation for key in it.keys})
-    stages: list[int | None] = list(it.stages) if part in {"worker", "stage"} else [None]
-    ranks: list[int | None] = it.dp_ranks.tolist() if part in {"worker", "dp_rank"} else [None]
-    kinds: list[str | None] = list(names) if part == "operation" else [None]
+    table = _by(it, part)
+    if part == "worker":
+        rank, stage = (_by(it, each).set_index(each)["slowdown_ratio"] for each in _BOUNDING)
+        bounds = np.minimum(
+            rank.loc[table["dp_rank"]].to_numpy(), stage.loc[table["stage"]].to_numpy()
+        )
+        table["bound_ratio"] = pd.array(bounds, dtype="Float64")
+    return JOB_SLOWDOWN_BY.check(table)
+
+
+def job_steps(operations: pd.DataFrame) -> pd.DataFrame:
+    """Measure every step of a job: as recorded, replayed, and with equal operations.
+
+    Parameters
+    ----------
+    operations
+        Table :data:`workbench.tables.JOB_OPERATIONS`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.JOB_STEPS`, by step: ``step``, ``actual_ns``,
+        ``replay_ns``, ``ideal_ns``, ``slowdown_ratio`` and ``delay_ratio``.
+
+    Raises
+    ------
+    WorkbenchError
+        As :func:`job_slowdown`.
+
+    Notes
+    -----
+    T and T_ideal of :func:`job_slowdown`, step by step. T_ideal is the same for all, as the
+    ideal durations are those of the whole job.
+    """
+    it = job(operations)
+    own, ideal, actual = it.replay(it.own), it.replay(it.ideal), it.actual
+    table = pd.DataFrame(
+        {
+            "step": it.steps,
+            "actual_ns": actual,
+            "replay_ns": own,
+            "ideal_ns": ideal,
+            "slowdown_ratio": own / ideal,
+            "delay_ratio": 1 - own / actual,
+        }
+    )
+    return JOB_STEPS.check(JOB_STEPS.cast(table))
+
+
+def _by(it: Job, part: Part) -> pd.DataFrame:
+    """Replay every part of a job with own durations beside ideal ones, the worst first."""
     ideal = it.replay(it.ideal).mean()
-    rows = []
-    for stage in stages:
-        for rank in ranks:
-            for kind in kinds:
-                mask = _of_stage(it, stage) & _of_rank(it, rank) & _of_kind(it, kind)
-                kept = it.replay(np.where(mask, it.own, it.ideal)).mean()
-                rows.append((rank, stage, kind, kept / ideal))
-    table = pd.DataFrame(rows, columns=list(JOB_SLOWDOWN_BY.columns))
+    rows: list[tuple[int | None, int | None, str | None, float]] = []
+    if part == "operation":
+        kinds = sorted({key.operation for key in it.keys})
+        rows = [(None, None, kind, _kept(it, _of_kinds(it, {kind}))) for kind in kinds]
+    elif part == "stage":
+        rows = [(None, stage, None, _kept(it, _of_stage(it, stage))) for stage in it.stages]
+    else:
+        for stage in it.stages if part == "worker" else [None]:
+            each = _rank_by_rank(it, stage)
+            rows += [
+                (rank, stage, None, float(ns))
+                for rank, ns in zip(it.dp_ranks.tolist(), each, strict=True)
+            ]
+    table = pd.DataFrame(rows, columns=["dp_rank", "stage", "operation", "slowdown_ratio"])
+    table = table.assign(slowdown_ratio=table["slowdown_ratio"] / ideal, bound_ratio=None)
     table = table.sort_values("slowdown_ratio", ascending=False, kind="stable", ignore_index=True)
-    return JOB_SLOWDOWN_BY.check(JOB_SLOWDOWN_BY.cast(table))
+    return JOB_SLOWDOWN_BY.cast(table)
+
+
+def _rank_by_rank(it: Job, stage: int | None) -> Floats:
+    """Return the mean step if one rank (on one stage) kept its own durations, for each rank."""
+    mixed = np.where(_of_stage(it, stage), it.own, it.ideal)
+    rows, steps, ranks = mixed.shape
+    if ranks == 1:
+        return np.array([it.replay(mixed).mean()])
+    size = max(1, _MOST_CELLS // (2 * rows * steps))
+    means = []
+    for first in range(0, ranks, size):
+        some = slice(first, first + size)
+        # Two lanes: the rank itself, and any other one, which is ideal.
+        lanes = np.stack([mixed[:, :, some], it.ideal[:, :, some]], axis=-1).reshape(rows, -1, 2)
+        means.append(it.replay(lanes).reshape(steps, -1).mean(axis=0))
+    return np.concatenate(means)
+
+
+def _kept(it: Job, mask: Mask) -> float:
+    return float(it.replay(np.where(mask, it.own, it.ideal)).mean())
 
 
 def _without(it: Job, mask: Mask) -> float:
@@ -168,8 +272,8 @@ def _share(part: float, whole: float) -> float | None:
     return part / whole if whole >= 1 else None
 
 
-def _at_least(value: float | None, limit: float) -> bool:
-    return value is not None and value >= limit
+def _at_least(value: object, limit: float) -> bool:
+    return isinstance(value, float) and value >= limit
 
 
 def _of_stage(it: Job, stage: int | None) -> Mask:
@@ -177,28 +281,43 @@ def _of_stage(it: Job, stage: int | None) -> Mask:
     return np.array(mine)[:, None, None]
 
 
-def _of_rank(it: Job, rank: int | None) -> Mask:
-    mine = np.ones(len(it.dp_ranks), dtype=bool) if rank is None else it.dp_ranks == rank
-    return np.asarray(mine)[None, None, :]
+def _of_kinds(it: Job, kinds: frozenset[str] | set[str]) -> Mask:
+    return np.array([key.operation in kinds for key in it.keys])[:, None, None]
 
 
-def _of_kind(it: Job, kind: str | None) -> Mask:
-    return np.array([kind is None or key.operation == kind for key in it.keys])[:, None, None]
+def _worst_workers(it: Job, by_worker: pd.DataFrame, share: float) -> Mask:
+    count = max(1, int(np.ceil(share * len(by_worker))))
+    worst = by_worker.nlargest(count, "slowdown_ratio")
+    workers = np.zeros(it.own.shape, dtype=bool)
+    for rank, stage in zip(worst["dp_rank"], worst["stage"], strict=True):
+        workers |= (it.dp_ranks == int(rank))[None, None, :] & _of_stage(it, int(stage))
+    return workers
+
+
+def _longest(it: Job, share: float) -> Mask:
+    """Mark the few computations that are longest beside the median of their kind and stage."""
+    kinds = [(key.stage, key.operation) for key in it.keys]
+    relative = np.zeros(it.own.shape)
+    for kind in set(kinds):
+        if kind[1] in COMPUTES:
+            mine = np.array([each == kind for each in kinds])
+            relative[mine] = it.own[mine] / max(np.median(it.own[mine]), 1.0)
+    computed = relative[_of_kinds(it, COMPUTES).ravel()]
+    return np.asarray((relative > np.quantile(computed, 1 - share)) & (relative > 1))
 
 
 def _correlation(it: Job) -> float | None:
     """Correlate forward and backward durations of the micro-batches of the first stage."""
-    both = {}
-    for name in (FORWARD, BACKWARD):
-        rows = [
-            at
-            for at, key in enumerate(it.keys)
-            if key.stage == it.stages[0] and key.operation == name
-        ]
-        both[name] = it.own[rows].ravel()
-    forward, backward = both[FORWARD], both[BACKWARD]
-    if len(forward) != len(backward) or len(forward) < 2:
+    both = micro_batches_of(it, it.stages[0])
+    if both is None:
         return None
-    if not (np.ptp(forward) and np.ptp(backward)):
+    forward, backward = (each.ravel() for each in both[1:])
+    if len(forward) < 2 or not (np.ptp(forward) and np.ptp(backward)):
         return None
-    return float(np.corrcoef(forward, backward)[0, 1])
+    return float(np.clip(np.corrcoef(forward, backward)[0, 1], -1, 1))
+
+
+def _note(operations: pd.DataFrame, it: Job) -> str | None:
+    left_out = operations.attrs.get("left_out", {})
+    parts = [f"left out: {count:,} {reason}" for reason, count in left_out.items()]
+    return "; ".join([*parts, *it.doubts]) or None

@@ -24,12 +24,18 @@ COLUMNS: Mapping[str, str] = {
     "start_ns": "start_ts",
     "dur_ns": "duration",
 }
+# Read where named: rows of the ranks of one tensor-parallel group become one.
+_TENSOR = "tp_rank"
 _COMPUTES = ("forward-compute", "backward-compute")
 _NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 
 def job_operations(
-    path: str | Path, *, columns: Mapping[str, str] | None = None, time_unit: str = "s"
+    path: str | Path,
+    *,
+    columns: Mapping[str, str] | None = None,
+    operations: Mapping[str, str] | None = None,
+    time_unit: str = "s",
 ) -> pd.DataFrame:
     """Read the operations of a job.
 
@@ -39,7 +45,13 @@ def job_operations(
         A Parquet file, or a CSV file (by its ending).
     columns
         Names in the file, by name in the table, where they differ from those of
-        ByteDance-Seed/StragglerAnalysis: ``{"operation": "op", "dp_rank": "dp"}``.
+        ByteDance-Seed/StragglerAnalysis: ``{"operation": "op", "dp_rank": "dp"}``. Without
+        interleaved chunks, ``{"chunk": "stage"}`` reads the stage as chunk. ``"tp_rank"``
+        names the tensor-parallel rank, if each has rows of its own: one row per group is
+        kept, from the earliest start to the latest end.
+    operations
+        Names in the table, by name in the file, where they differ: ``{"fwd":
+        "forward-compute", "allreduce_grads": "grads-reduce-scatter"}``.
     time_unit
         Unit of both time columns: ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``.
 
@@ -47,59 +59,124 @@ def job_operations(
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.JOB_OPERATIONS`, by step, rank, stage and start.
-        ``attrs["left_out"]`` counts markers that are no operations (``first-op``).
+        ``attrs["left_out"]`` counts markers that are no operations (``first-op``), and rows
+        joined with those of another tensor-parallel rank. ``attrs["resolution_ns"]`` is
+        what two starts must differ by to be told apart, if they are stored as floats.
 
     Raises
     ------
     FileNotFoundError
         If ``path`` does not exist.
     LoadError
-        If the file or a column cannot be read; names the column and the first bad row.
+        If the file or a column cannot be read; names the column and the first bad row. Also
+        if starts are stored too coarsely to be told apart.
 
     Notes
     -----
-    Times stored as float32 seconds keep about seven digits; what they lost is lost.
+    ``sequence`` (``seq_id``) may lack: it is the order of the starts among equal operations
+    of a worker in a step. Times stored as float32 seconds keep about seven digits; what
+    they lost is lost. Starts coarser than the mean duration of the computations, such as
+    float32 seconds since 1970, are refused.
     """
     names = {**COLUMNS, **(columns or {})}
-    if unknown := sorted(set(names) - set(COLUMNS)):
+    if unknown := sorted(set(names) - {*COLUMNS, _TENSOR}):
         msg = f"columns= names {unknown}, which the table does not have; it has {list(COLUMNS)}"
         raise LoadError(msg)
     if time_unit not in _NS:
         msg = f"time_unit must be one of {list(_NS)}, not {time_unit!r}"
         raise LoadError(msg)
-    frame = _read(Path(path))
-    if missing := [name for name in names.values() if name not in frame]:
-        msg = (
-            f"{path}: no column {missing}; it has {list(frame.columns)}. "
-            "Say which is which with columns={...}"
-        )
-        raise LoadError(msg)
-    frame = frame[list(names.values())].set_axis(list(names), axis="columns")
-    marker = frame["operation"].astype(str).eq("first-op")
-    frame = frame[~marker].reset_index(drop=True)
-    computes = frame["operation"].astype(str).isin(_COMPUTES)
+    frame = _chosen(_read(Path(path)), names, columns or {}, path)
+    texts = _renamed(frame["operation"], operations or {}, path)
+    marker = texts.eq("first-op")
+    frame, texts = frame[~marker].reset_index(drop=True), texts[~marker].reset_index(drop=True)
+    computes = texts.isin(_COMPUTES)
+    whole = [name for name in ("step", "dp_rank", "stage", "sequence", _TENSOR) if name in frame]
     table = pd.DataFrame(
         {
-            "operation": frame["operation"].astype(str).astype("category"),
+            "operation": texts,
             **{
                 name: _times(frame[name], name, path, _NS[time_unit])
                 for name in ("start_ns", "dur_ns")
             },
-            **{
-                name: _integers(frame[name], name, path)
-                for name in ("step", "dp_rank", "stage", "sequence")
-            },
+            **{name: _integers(frame[name], name, path) for name in whole},
             **{
                 name: _integers(frame[name].where(computes), name, path, may_lack=True)
                 for name in ("micro_batch", "chunk")
             },
         }
     )
-    table = JOB_OPERATIONS.cast(table[list(JOB_OPERATIONS.columns)])
-    order = ["step", "dp_rank", "stage", "start_ns"]
-    table = table.sort_values(order, kind="stable", ignore_index=True)
-    table.attrs["left_out"] = {"first-op": int(marker.sum())} if marker.any() else {}
+    resolution = _resolution(frame["start_ns"], table, path, _NS[time_unit])
+    table, joined = _one_per_group(table)
+    table = table.sort_values(["step", "dp_rank", "stage", "start_ns"], kind="stable")
+    if "sequence" not in table:
+        equal = table.groupby(["step", "dp_rank", "stage", "operation"])
+        table["sequence"] = equal.cumcount()
+    table["operation"] = table["operation"].astype("category")
+    table = JOB_OPERATIONS.cast(table[list(JOB_OPERATIONS.columns)]).reset_index(drop=True)
+    left_out = {"first-op": int(marker.sum()), "rows of other tensor-parallel ranks": joined}
+    table.attrs["left_out"] = {what: count for what, count in left_out.items() if count}
+    if resolution:
+        table.attrs["resolution_ns"] = resolution
     return JOB_OPERATIONS.check(table, str(path))
+
+
+def _chosen(
+    frame: pd.DataFrame, names: Mapping[str, str], said: Mapping[str, str], path: str | Path
+) -> pd.DataFrame:
+    """Take the columns of the table out of a file; the order of equal operations may lack."""
+    wanted = dict(names)
+    if "sequence" not in said and wanted["sequence"] not in frame:
+        del wanted["sequence"]
+    if missing := [name for name in wanted.values() if name not in frame]:
+        msg = (
+            f"{path}: no column {missing}; it has {list(frame.columns)}. "
+            "Say which is which with columns={...}; without interleaved chunks, "
+            "columns={'chunk': <the column of the stage>}"
+        )
+        raise LoadError(msg)
+    return frame[list(wanted.values())].set_axis(list(wanted), axis="columns")
+
+
+def _renamed(values: pd.Series, operations: Mapping[str, str], path: str | Path) -> pd.Series:
+    texts = values.astype(str)
+    if absent := sorted(set(operations) - set(texts.unique())):
+        msg = f"{path}: operations= names {absent}, which the file does not have"
+        raise LoadError(msg)
+    return texts.replace(dict(operations))
+
+
+def _resolution(starts: pd.Series, table: pd.DataFrame, path: str | Path, per_unit: int) -> int:
+    """Return how far apart two starts must be to differ; refuse if computations are shorter."""
+    if not pd.api.types.is_float_dtype(starts.dtype) or table.empty:
+        return 0
+    largest = np.abs(starts.to_numpy()).max()
+    resolution = int(np.ceil(float(np.spacing(largest)) * per_unit))
+    computes = table.loc[table["operation"].isin(_COMPUTES), "dur_ns"]
+    if len(computes) and 0 < computes.mean() < resolution:
+        msg = (
+            f"{path}: starts up to {largest:,.6g} are stored as {starts.dtype}, in steps of "
+            f"{resolution:,} ns, but computations take {computes.mean():,.0f} ns; store them from "
+            "the beginning of the step, or as float64 or integers"
+        )
+        raise LoadError(msg)
+    return resolution
+
+
+def _one_per_group(table: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+    """Join the rows of a tensor-parallel group: from the earliest start to the latest end."""
+    if _TENSOR not in table:
+        return table, 0
+    keys = ["step", "dp_rank", "stage", "operation", "micro_batch", "chunk", "sequence"]
+    if "sequence" not in table:
+        own = table.sort_values("start_ns", kind="stable")
+        order = own.groupby(["step", "dp_rank", "stage", "operation", _TENSOR]).cumcount()
+        table = table.assign(sequence=order)
+    ends = table.assign(end_ns=table["start_ns"] + table["dur_ns"])
+    joined = ends.groupby(keys, dropna=False, sort=False).agg(
+        start_ns=("start_ns", "min"), end_ns=("end_ns", "max")
+    )
+    joined = joined.assign(dur_ns=joined["end_ns"] - joined["start_ns"]).reset_index()
+    return joined.drop(columns="end_ns"), len(table) - len(joined)
 
 
 def _read(path: Path) -> pd.DataFrame:
@@ -116,7 +193,12 @@ def _read(path: Path) -> pd.DataFrame:
 
 
 def _times(values: pd.Series, name: str, path: str | Path, per_unit: int) -> pd.Series:
-    numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64)
+    if pd.api.types.is_integer_dtype(values.dtype) and not values.isna().any():
+        whole = values.to_numpy(dtype=np.int64)
+        if np.abs(whole).max(initial=0) < (1 << 62) // per_unit:
+            _refuse(values, (whole < 0) & (name == "dur_ns"), name, path, "a finite time from 0")
+            return pd.Series(whole * per_unit)
+    numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     good = np.isfinite(numbers) & (np.abs(numbers) < (1 << 62) / per_unit)
     if name == "dur_ns":
         good &= numbers >= 0

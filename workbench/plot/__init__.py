@@ -8,6 +8,8 @@ from workbench.plot.context_sharding import context_chunks, context_sharding
 from workbench.plot.diff import trace_diff
 from workbench.plot.document_lengths import length_shares
 from workbench.plot.idle import idle_time
+from workbench.plot.job_dispersion import job_dispersion
+from workbench.plot.job_schedule import job_micro_batches, job_schedule
 from workbench.plot.kernels import kernel_kinds, kernels, operators
 from workbench.plot.late_arrivals import late_arrivals
 from workbench.plot.launches import copy_bandwidth, launches, queue_length
@@ -15,6 +17,7 @@ from workbench.plot.load_imbalance import load_imbalance
 from workbench.plot.packing import micro_batches, packing_balance, packing_queues, packing_tuning
 from workbench.plot.pipeline import pipeline
 from workbench.plot.row_sharding import row_sharding
+from workbench.plot.stragglers import job_slowdown, job_slowdown_by, job_steps
 from workbench.plot.table_sharding import table_sharding
 from workbench.plot.timeline import timeline, timeline_live
 from workbench.plot.training_speed import training_speed
@@ -29,6 +32,12 @@ __all__ = [
     "context_sharding",
     "copy_bandwidth",
     "idle_time",
+    "job_dispersion",
+    "job_micro_batches",
+    "job_schedule",
+    "job_slowdown",
+    "job_slowdown_by",
+    "job_steps",
     "kernel_kinds",
     "kernels",
     "late_arrivals",

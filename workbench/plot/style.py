@@ -12,6 +12,8 @@ from workbench.plot._text import safe, wrapped
 # Okabe-Ito: readable for colour-blind people. One meaning, one colour, everywhere.
 COLOURS = {
     "compute": "#009E73",
+    "forward": "#009E73",
+    "backward": "#56B4E9",
     "communication": "#0072B2",
     "exposed communication": "#0072B2",
     "transfer": "#0072B2",
@@ -46,13 +48,12 @@ COLOURS = {
     "neutral": "#555555",
     "linear": "#56B4E9",
     "attention": "#D55E00",
-    "forward": "#56B4E9",
-    "backward": "#0072B2",
     "allowed": "#009E73",
     "not allowed": "#BFBFBF",
 }
 # The same meanings without colour: what fills a bar, what dashes a line.
 _PATTERNS = {
+    "backward": "\\",
     "exposed communication": "/",
     "communication": "/",
     "transfer": "/",
@@ -76,7 +77,6 @@ _PATTERNS = {
     "unclassified": "x",
     "less": "/",
     "attention": "/",
-    "backward": "/",
     "not allowed": "x",
 }
 _DASHES = (

@@ -1,15 +1,23 @@
 """Seed or model in, tables and files out: data whose truth is known."""
 
 from workbench.simulate._fleet_plan import FAULTS
+from workbench.simulate._pipeline_engine import JobShape
 from workbench.simulate.document_lengths import document_lengths
 from workbench.simulate.embedding_tables import embedding_tables, row_popularity
 from workbench.simulate.fleet import fleet, fleet_truth
+from workbench.simulate.imbalance import imbalance
+from workbench.simulate.pipeline_job import CAUSES, PipelineJob, pipeline_job
 
 __all__ = [
+    "CAUSES",
     "FAULTS",
+    "JobShape",
+    "PipelineJob",
     "document_lengths",
     "embedding_tables",
     "fleet",
     "fleet_truth",
+    "imbalance",
+    "pipeline_job",
     "row_popularity",
 ]
