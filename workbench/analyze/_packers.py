@@ -158,23 +158,28 @@ def delay_queues(
     ratio = docs.length / crossover
     work = (ratio * ratio + ratio).tolist()
     lengths = docs.length.tolist()
-    level = (np.searchsorted(np.array(queues_from), docs.length, side="right") - 1).tolist()
+    level = np.searchsorted(np.array(queues_from, np.int64), docs.length, side="right") - 1
+    # Those that wait are few; the others of each batch are sorted once, all batches together.
+    order = np.lexsort((-docs.length, docs.batch))
+    at_once = _by_batch(order[level[order] < 0], docs.batch)
+    to_queue = _by_batch(np.flatnonzero(level >= 0), docs.batch)
     waiting: list[deque[int]] = [deque() for _ in queues_from]
     most = [0] * len(queues_from)
     held: list[int] = []
     rows: list[int] = []
     places: list[int] = []
-    for batch, arriving in enumerate(windows(docs.batch)):
-        ready: list[int] = []
-        for row in arriving.tolist():
-            (waiting[level[row]] if level[row] >= 0 else ready).append(row)
+    for batch in range(int(docs.batch[-1]) + 1 if len(docs.batch) else 0):
+        for row in to_queue.get(batch, ()):
+            waiting[level[row]].append(row)
+        released: list[int] = []
         for at, queue in enumerate(waiting):
             most[at] = max(most[at], len(queue))
             if len(queue) >= batch_sequences:
-                ready.extend(queue.popleft() for _ in range(batch_sequences))
-        ready.sort(key=lengths.__getitem__, reverse=True)
+                released.extend(queue.popleft() for _ in range(batch_sequences))
+        # Whoever waited is longer than whoever need not.
+        released.sort(key=lengths.__getitem__, reverse=True)
         held = _spread(
-            [*held, *ready], lengths, work, (rows, places),
+            [*held, *released, *at_once.get(batch, ())], lengths, work, (rows, places),
             (batch * batch_sequences, batch_sequences, limit),
         )  # fmt: skip
     taken = np.array(rows, np.int64)
@@ -183,9 +188,23 @@ def delay_queues(
         docs.batch[taken],
         waiting={at: np.array(queue, np.int64) for at, queue in enumerate(waiting)},
         held_back=np.array(held, np.int64),
-        arrivals=np.bincount(np.array(level, np.int64) + 1, minlength=len(queues_from) + 1)[1:],
+        arrivals=np.bincount(level + 1, minlength=len(queues_from) + 1)[1:],
         most_waiting=np.array(most, np.int64),
     )  # fmt: skip
+
+
+def _by_batch(rows: Ints, batch: Ints) -> dict[int, list[int]]:
+    """Give the rows of each batch, in the order they come; batches ascend."""
+    if not len(rows):
+        return {}
+    keys = batch[rows]
+    starts = np.flatnonzero(np.diff(keys, prepend=-1))
+    edges = [*starts.tolist(), len(rows)]
+    items = rows.tolist()
+    return {
+        key: items[first:stop]
+        for key, (first, stop) in zip(keys[starts].tolist(), pairwise(edges), strict=True)
+    }
 
 
 def _spread(
