@@ -1,6 +1,7 @@
 # Every line is one that a person could type. `make lab` and `make test` are all you need.
 PYTHON ?= python3
 BIN = .venv/bin
+PUBLISHED_WITH = --data-set kineto-dlrm-8rank --data-set stragglers-bytedance --data-set lengths-documents
 
 .PHONY: help lab test check report publish bench lock
 help:  ## list the targets
@@ -11,10 +12,10 @@ lab: .venv/ready  ## set up, write the demo report to _report/, open JupyterLab 
 	$(BIN)/workbench lab
 
 test: check .venv/browser  ## set up and run every check and every test
-	$(BIN)/workbench datasets fetch kineto-dlrm-8rank kineto-hta kineto-h100 kineto-resnet chakra-et stragglers-bytedance lengths-documents lengths-wikipedia lengths-requests profiles-h100 profiles-h100-llama2 || true
+	$(BIN)/workbench datasets fetch kineto-dlrm-8rank kineto-hta kineto-h100 kineto-resnet chakra-et stragglers-bytedance lengths-documents lengths-wikipedia lengths-requests profiles-h100 profiles-h100-llama2 dlrm-locality || true
 	$(BIN)/pytest --numprocesses=auto
 	$(BIN)/workbench fidelity
-	$(BIN)/workbench publish --check --data-set kineto-dlrm-8rank notebooks/*.ipynb
+	$(BIN)/workbench publish --check $(PUBLISHED_WITH) notebooks/*.ipynb
 
 check: .venv/ready-to-test  ## format, lint, types, layers, spelling: seconds
 	$(BIN)/ruff format --check .
@@ -27,7 +28,7 @@ report: .venv/ready  ## write the notebooks as an offline site to _report/
 	$(BIN)/workbench report --out _report
 
 publish: .venv/ready-to-test .venv/browser  ## run the notebooks and save them as they are committed
-	$(BIN)/workbench publish --data-set kineto-dlrm-8rank notebooks/*.ipynb
+	$(BIN)/workbench publish $(PUBLISHED_WITH) notebooks/*.ipynb
 
 bench: .venv/ready-to-test  ## compare speed and memory with other tools
 	$(BIN)/python -m benchmarks

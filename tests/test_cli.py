@@ -295,6 +295,17 @@ def test_report_passes_ones_own_data_on(run, shared, clean_trace, tmp_path):
     assert (notebooks, options["data"]) == ([notebook], clean_trace)
 
 
+@pytest.mark.parametrize(
+    ("own", "pages"),
+    [("fleet-demo", ["00", "01"]), ("imbalance-demo/synthetic_job.parquet", ["02"])],
+)
+def test_report_takes_the_notebooks_that_fit_ones_own_data(run, shared, tmp_path, own, pages):
+    path = datasets.choose(None, own).path
+    run("report", "--data", path, "--out", tmp_path)
+    ((notebooks,), _) = shared[0]
+    assert [notebook.name[:2] for notebook in notebooks] == pages
+
+
 def test_report_adds_a_page_with_the_claims_on_demand(run, shared, tmp_path):
     run("report", tmp_path / "mine.ipynb", "--fidelity", "--out", tmp_path)
     (((_, page),), _) = shared[0]

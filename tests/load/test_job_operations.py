@@ -154,3 +154,15 @@ def test_the_resolution_of_floats_is_told_and_refused_if_too_coarse(job_file):
     frame.assign(start_ts=frame["start_ts"] + 1.7e9).to_parquet(path)
     with pytest.raises(LoadError, match=r"starts up to .* in steps of 128,000,000,000 ns"):
         load.job_operations(path)
+
+
+def test_a_file_of_operations_is_told_from_other_files(job_file, tmp_path, imbalance_demo):
+    from workbench.load.job_operations import is_job_operations
+
+    table, text = tmp_path / "traces.parquet", tmp_path / "notes.csv"
+    pd.DataFrame({"name": ["a"], "step": [1]}).to_parquet(table)
+    text.write_text("")
+    files = [job_file({}), job_file({}, name="job.csv"), imbalance_demo / "synthetic_job.parquet"]
+    assert [is_job_operations(path) for path in files] == [True, True, True]
+    others = [table, text, tmp_path, tmp_path / "absent", imbalance_demo / "truth.csv"]
+    assert [is_job_operations(path) for path in others] == [False] * 5

@@ -59,7 +59,7 @@ def test_it_says_that_the_data_is_synthetic_on_every_figure(run):
     _, notebook, _ = run
     for figure in figures_of(notebook):
         assert figure["layout"]["meta"]["synthetic"] is True, title_of(figure)
-        assert "fleet-demo" in figure["layout"]["meta"]["source"]
+        assert "-demo" in figure["layout"]["meta"]["source"]
 
 
 def test_it_is_done_while_the_reader_waits(run):

@@ -205,6 +205,16 @@ def test_synthetic_data_is_marked_on_every_page(run, notebook, tmp_path, figure,
         assert ("(synthetic)" in page.footer.text) is is_marked
 
 
+def test_a_page_of_real_and_generated_data_says_which_is_which(run, notebook, tmp_path):
+    run["figure"] = [
+        shown(figure_of("late", source="dlrm", synthetic=False)),
+        shown(figure_of("early", source="made up", synthetic=True)),
+    ]
+    page = soup_of(site_of(share.report(notebook, out=tmp_path / "site")), "01_waits.html")
+    assert page.select_one(".wb-badge").text.strip() == "Partly synthetic data"
+    assert "dlrm, made up (synthetic)" in page.footer.text
+
+
 def test_own_data_reaches_the_notebook_and_the_foot_of_the_page(run, notebook, tmp_path):
     mine = tmp_path / "it's <mine>"
     mine.mkdir()

@@ -90,7 +90,7 @@ class PackingPlan:
         if self.strategy == "delay queues":
             steps = "/".join(short_tokens(each) for each in self.queues_from_tokens)
             queues = f"queues from {steps}" if steps else "no queue"
-            return f"any length, {queues}, memory {self.memory_ratio:g}x"
+            return f"{queues}, memory {self.memory_ratio:g}x"
         if self.strategy == "plain":
             return "plain"
         batches = "1 batch" if self.window_batches == 1 else f"{self.window_batches} batches"

@@ -26,7 +26,8 @@ _QUIET = (
 Data = Annotated[
     Path | None,
     typer.Option(
-        help="Folder (or file, or archive) with your own traces; the best set at hand by default.",
+        help="Your own data: a folder, file or archive with traces, or a file with the operations "
+        "of a job; the best sets at hand by default.",
         exists=True,
         show_default=False,
     ),
@@ -46,7 +47,7 @@ def lab(
 
     From a clone, the notebooks of the clone are opened. From an installed package, or with
     --data, they are first copied to ./workbench-notebooks; copies that are there already
-    are kept, and with --data all of them are pointed at your data.
+    are kept, and with --data those that take such data are pointed at it.
 
     \b
     Examples:
@@ -57,7 +58,7 @@ def lab(
     if data is not None or folder.name != "notebooks":
         folder = _copied(folder, Path("workbench-notebooks"))
     if data is not None:
-        for notebook in folder.glob("*.ipynb"):
+        for notebook in _fitting(sorted(folder.glob("*.ipynb")), data):
             _point_at(notebook, data.resolve())
     command = [sys.executable, "-m", "jupyterlab", str(folder), f"--port={port}", *_QUIET]
     if (folder / _FIRST).is_file():
@@ -84,18 +85,20 @@ def report(
 ) -> None:
     """Write the notebooks as an offline static site.
 
-    The notebooks are run anew, on your own traces with --data, and the path of the first
-    page is printed. The site needs no network: it can be mailed as a folder or put on any
-    web server.
+    The notebooks are run anew, and the path of the first page is printed. With --data they run
+    on your own data, and by default only those that take such data: traces, or a job recorded
+    operation by operation (a Parquet or CSV file). The site needs no network: it can be mailed
+    as a folder or put on any web server.
 
     \b
     Examples:
       workbench report
       workbench report --data runs/monday --out monday 01_traces.ipynb
+      workbench report --data job.parquet
     """
     from workbench import fidelity, share
 
-    pages = notebooks or sorted(notebooks_folder().glob("[0-9]*.ipynb"))
+    pages = notebooks or _fitting(sorted(notebooks_folder().glob("[0-9]*.ipynb")), data)
     with tempfile.TemporaryDirectory() as folder:
         if with_fidelity:
             page = Path(folder, "fidelity.ipynb")
@@ -110,10 +113,10 @@ def publish(
         bool, typer.Option("--check", help="Change nothing; exit 1 if a notebook is out of date.")
     ] = False,
     data_set: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            help="Data set the notebooks are published with. Without it at hand nothing is "
-            "published, and --check compares nothing and says so.",
+            help="Data sets the notebooks are published with. Without all of them at hand nothing "
+            "is published, and --check compares nothing and says so.",
             show_default=False,
         ),
     ] = None,
@@ -131,8 +134,8 @@ def publish(
     from workbench import share
     from workbench.errors import PublishError
 
-    if data_set is not None and not _is_at_hand(data_set):
-        absent = f"{data_set} is not at hand; get it with: workbench datasets fetch {data_set}"
+    if names := " ".join(name for name in data_set or () if not _is_at_hand(name)):
+        absent = f"{names} is not at hand; get it with: workbench datasets fetch {names}"
         if not check:
             msg = f"nothing published: {absent}"
             raise WorkbenchError(msg)
@@ -172,6 +175,25 @@ def notebooks_folder() -> Path:
             return folder
     msg = f"{package}: the notebooks are missing; install ai-infra-workbench again"
     raise WorkbenchError(msg)
+
+
+def _fitting(notebooks: list[Path], data: Path | None) -> list[Path]:
+    """Choose the notebooks that take data of this kind; all of them without data."""
+    if data is None:
+        return notebooks
+    from workbench.load.job_operations import is_job_operations
+
+    wanted = "job operations" if is_job_operations(data) else "traces"
+    kinds = [
+        json.loads(path.read_text(encoding="utf-8")).get("metadata", {}).get("workbench", {})
+        for path in notebooks
+    ]
+    chosen = [
+        path
+        for path, kind in zip(notebooks, kinds, strict=True)
+        if kind.get("data", "traces") == wanted
+    ]
+    return chosen or notebooks
 
 
 def _copied(folder: Path, target: Path) -> Path:

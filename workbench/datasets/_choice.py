@@ -75,7 +75,7 @@ def choose(own: str | Path | None, *candidates: str) -> Choice:
     if own is not None:
         path = Path(own).expanduser()
         if not path.exists():
-            msg = f"{path}: there is no such file or folder; data= must name your own traces"
+            msg = f"{path}: there is no such file or folder; data= must name your own files"
             raise FileNotFoundError(msg)
         is_synthetic = _is_bundled_synthetic(path)
         return Choice(path, path.name, is_synthetic, about="your own files", credit="")

@@ -49,7 +49,7 @@ def table_sharding(
     return Explorer(
         partial(_draw, tables=tables, assumptions=assumptions, source=source, synthetic=synthetic),
         ranks=widgets.SelectionSlider(
-            options=[64, 128, 256], value=256, continuous_update=False, description="ranks"
+            options=[64, 256], value=256, continuous_update=False, description="ranks"
         ),
         scheme=widgets.Dropdown(
             options=[
@@ -64,7 +64,6 @@ def table_sharding(
             options=[
                 ("largest first", "greedy"),
                 ("in order", "in order"),
-                ("in turn", "round-robin"),
                 ("anywhere", "random"),
             ],
             description="place",

@@ -44,7 +44,7 @@ def training_speed(lengths: Lengths, *, source: str = "", synthetic: bool = Fals
     """
     sets = named(lengths)
     return Explorer(
-        partial(_draw, stream=streams(sets, 90), label={"source": source, "synthetic": synthetic}),
+        partial(_draw, stream=streams(sets, 48), label={"source": source, "synthetic": synthetic}),
         documents=set_choice(sets),
         context_k=context_choice(values=(64, 128)),
         crossover_k=crossover_choice(values=(28, 49, 98), value=49),

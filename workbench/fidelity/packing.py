@@ -131,7 +131,7 @@ def per_document(folder: Path) -> Iterator[Reading]:
         packed: Packing = analyze.packing(stream, plan)
         table = analyze.context_sharding(packed, ranks=4, tile_tokens=1, launch_tokens=0)
         yield Reading(
-            what=f"worst micro-batch of {context // _K}K, slowest rank over the mean",
+            what=f"{context // _K}K, slowest rank, worst micro-batch",
             printed=1,
             here=float(table["per_document_ratio"].max()),
             unit="max/mean",

@@ -27,6 +27,7 @@ COLUMNS: Mapping[str, str] = {
 # Read where named: rows of the ranks of one tensor-parallel group become one.
 _TENSOR = "tp_rank"
 _COMPUTES = ("forward-compute", "backward-compute")
+_CSV = (".csv", ".csv.gz")
 _NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 
@@ -120,6 +121,36 @@ def job_operations(
     return JOB_OPERATIONS.check(table, str(path))
 
 
+def is_job_operations(path: str | Path) -> bool:
+    """Say whether a file holds the operations of a job, by the names of its columns.
+
+    Parameters
+    ----------
+    path
+        Any file or folder.
+
+    Returns
+    -------
+    bool
+        True for a Parquet or CSV file that has most columns of
+        ByteDance-Seed/StragglerAnalysis. Other names are read with ``columns=``, but not
+        recognised.
+    """
+    place = Path(path)
+    if not place.is_file():
+        return False
+    try:
+        if place.name.lower().endswith(_CSV):
+            names = set(pd.read_csv(place, nrows=0).columns)
+        else:
+            import pyarrow.parquet as pq
+
+            names = set(pq.read_schema(place).names)
+    except (OSError, ValueError, pa.ArrowException):
+        return False
+    return 2 * len(names & set(COLUMNS.values())) > len(COLUMNS)
+
+
 def _chosen(
     frame: pd.DataFrame, names: Mapping[str, str], said: Mapping[str, str], path: str | Path
 ) -> pd.DataFrame:
@@ -184,7 +215,7 @@ def _read(path: Path) -> pd.DataFrame:
         msg = f"{path}: there is no such file"
         raise FileNotFoundError(msg)
     try:
-        if path.name.lower().endswith((".csv", ".csv.gz")):
+        if path.name.lower().endswith(_CSV):
             return pd.read_csv(path)
         return pd.read_parquet(path)
     except (OSError, ValueError, pa.ArrowException) as error:

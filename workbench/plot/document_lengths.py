@@ -67,7 +67,7 @@ def length_shares(shares: pd.DataFrame, *, source: str = "", synthetic: bool = F
 
 def _thinned(values: np.ndarray) -> np.ndarray:
     # Steps of a cumulative share: its highest and lowest point per bucket are its ends.
-    return extremes(values, 2_000)
+    return extremes(values, 400)
 
 
 def _claim(shares: pd.DataFrame) -> str:

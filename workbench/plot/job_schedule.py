@@ -78,6 +78,7 @@ def job_micro_batches(
     micro_batches: pd.DataFrame,
     *,
     correlation: float | None = None,
+    max_points: int = 1_500,
     source: str = "",
     synthetic: bool = False,
 ) -> go.Figure:
@@ -90,6 +91,8 @@ def job_micro_batches(
     correlation
         ``forward_backward_correlation`` of :func:`workbench.analyze.job_slowdown`, to be
         printed in the title.
+    max_points
+        Dots to draw at most; the longest and shortest passes always stay.
     source
         Where the data comes from; printed under the figure.
     synthetic
@@ -119,7 +122,9 @@ def job_micro_batches(
         (f"rank {worst}, which computes longest", "diamond", "wait", micro_batches[is_worst]),
     ):
         if len(mine):
-            _add_batches(figure, name, (symbol, COLOURS[meaning]), mine, (per_unit, unit))
+            kept = mine.sort_values("forward_ns", kind="stable")
+            kept = kept.iloc[extremes(kept["backward_ns"].to_numpy(), max_points // 2)]
+            _add_batches(figure, name, (symbol, COLOURS[meaning]), kept, (per_unit, unit))
     stage = micro_batches["stage"].iloc[0]
     figure.update_layout(hovermode="closest", height=360)
     figure.update_xaxes(title=f"forward pass on stage {stage} [{unit}]")
@@ -129,7 +134,10 @@ def job_micro_batches(
     if correlation is not None and not pd.isna(correlation):
         claim += f"; their backward passes follow with r = {correlation:.2f}"
     ranks = micro_batches["dp_rank"].nunique()
+    drawn = sum(len(trace.x) for trace in figure.data)
     note = f"micro-batches of {plural(ranks, 'rank')}: {len(micro_batches):,}"
+    if drawn < len(micro_batches):
+        note += f", of which {drawn:,} are drawn, the longest and shortest among them"
     return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
 
 
@@ -249,8 +257,6 @@ def _add_batches(
     table: pd.DataFrame,
     unit: tuple[int, str],
 ) -> None:
-    table = table.sort_values("forward_ns", kind="stable")
-    table = table.iloc[extremes(table["backward_ns"].to_numpy())]
     figure.add_scatter(
         mode="markers",
         x=table["forward_ns"].to_numpy() / unit[0],

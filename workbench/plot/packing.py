@@ -178,8 +178,8 @@ def packing_balance(
     )
     best = rows.iloc[int(rows["imbalance_ratio"].to_numpy().argmin())]
     claim = (
-        f"Packing of {label(best['plan'], 52)}: {best['imbalance_ratio']:.2f} times the mean work "
-        f"instead of {rows['imbalance_ratio'].iloc[0]:.2f}, tokens "
+        f"Packing with {label(best['plan'], 52)}: {best['imbalance_ratio']:.2f} times the mean "
+        f"work instead of {rows['imbalance_ratio'].iloc[0]:.2f}, tokens "
         f"{_batches(best['delay_batches'])} late"
         if len(rows) > 1
         else f"The heaviest micro-batch has {best['imbalance_ratio']:.2f} times the mean work"
@@ -313,7 +313,10 @@ def packing_tuning(
             hovertemplate="%{hovertext}<br>%{x:.2f} batches late, imbalance %{y:.3f}"
             "<extra></extra>",
         )
-    figure.update_xaxes(title="mean delay of a token [batches]", rangemode="tozero")
+    latest = max(float(rows["delay_batches"].max()), 0.1)
+    figure.update_xaxes(
+        title="mean delay of a token [batches]", range=[-0.03 * latest, 1.05 * latest]
+    )
     figure.update_yaxes(title="work of the heaviest micro-batch [mean = 1]")
     best = rows.iloc[0]
     claim = (

@@ -134,15 +134,23 @@ class ReportExporter(HTMLExporter):
         """
         shown = list(_snapshot.figures(nb))
         synthetic = any(_figures.is_synthetic(output.data) for output in _snapshot.outputs(nb))
+        generated = [figure for figure in shown if _figures.is_synthetic({PLOTLY_MIME: figure})]
+        real = [figure for figure in shown if figure not in generated]
         sources = [self.site.data] if self.site.data else _figures.sources_of(shown)
-        named = [f"{source} (synthetic)" if synthetic else source for source in sources]
+        # Of the sources of a page some can be generated; which ones, its figures say.
+        known = generated and not self.site.data
+        marked = _figures.sources_of(generated) if known else sources
+        named = [
+            f"{source} (synthetic)" if synthetic and source in marked else source
+            for source in sources
+        ]
         opening = next((n for n, c in enumerate(nb.cells) if c.cell_type == "markdown"), 0)
         return {
             **self.site_facts(),
             "title": title_of_notebook(nb),
             "findings": list(dict.fromkeys(map(title_of, shown))),
             "data": named,
-            "badge": "Synthetic data" if synthetic else "",
+            "badge": ("Partly synthetic data" if real else "Synthetic data") if synthetic else "",
             "opening_cell": opening,
             "foreign_text": self.site.is_foreign,
         }

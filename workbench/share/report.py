@@ -238,7 +238,7 @@ def _card(page: _Page, link: Link, findings: list[str]) -> dict[str, Any]:
 
 def _common_badge(badges: list[str]) -> str:
     """Give the badge of the overview: that of all pages, or a word that some have it."""
-    if all(badges) or not any(badges):
+    if len(set(badges)) == 1:
         return badges[0]
     return "Partly synthetic data"
 
