@@ -1085,6 +1085,7 @@ TRAINING_STEPS = Table(
         "critical_micro_batch": Column(
             "int64", "heaviest micro-batch, in the order of micro_batch_costs", lower=0
         ),
+        "note": Column("str", "what is doubtful about the step; empty if nothing"),
     },
 )
 
@@ -1116,6 +1117,7 @@ TRAINING_SPEED = Table(
         "bubble_share": Column("float64", "time in which a stage does nothing", 0, 1),
         "delay_batches": Column("float64", "batches a token is late, mean over tokens"),
         "memory_ratio": Column("float64", "most tokens in a micro-batch over the context", 0),
+        "note": Column("str", "what is doubtful about the recipe; empty if nothing"),
     },
 )
 

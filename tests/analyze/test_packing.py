@@ -228,3 +228,17 @@ def test_few_batches_are_flagged():
 def test_the_plans_of_the_paper_are_all_different():
     plans = analyze.packing_plans(PackingPlan())
     assert len({plan.label() for plan in plans}) == len(plans) == 8
+
+
+def test_batches_in_which_all_documents_wait_are_left_out_and_counted():
+    plan = PackingPlan("delay queues", context_tokens=10, batch_sequences=4,
+                       queues_from_tokens=(9,), crossover_tokens=5)  # fmt: skip
+    rows = [*[10] * 3, *[5, 5], *[9] * 100]
+    balance = analyze.packing_balance(analyze.packing(table(rows), plan)).iloc[0]
+    assert balance["imbalance_ratio"] == pytest.approx(1, abs=0.3)
+    few = PackingPlan("delay queues", context_tokens=10, batch_sequences=4,
+                      queues_from_tokens=(5, 7), crossover_tokens=5)  # fmt: skip
+    lengths = [6, 6, 6, 10, 10, 10, *[6, 10] * 12]
+    row = analyze.packing_balance(analyze.packing(table(lengths), few), edge_batches=0).iloc[0]
+    assert "batches without documents are left out" in row["note"]
+    assert row["imbalance_ratio"] == 1

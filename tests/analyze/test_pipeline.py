@@ -104,6 +104,7 @@ def test_a_batch_of_zeros_is_not_divided_by():
 def test_fewer_micro_batches_than_stages_run_with_a_larger_bubble():
     step = analyze.training_steps(costs([1.0, 1.0]), Parallelism(pipeline=4)).iloc[0]
     assert step["bubble_share"] == pytest.approx(3 / 5)
+    assert step["note"].startswith("2 micro-batches on 4 stages: the pipeline never fills")
 
 
 REFUSALS = {

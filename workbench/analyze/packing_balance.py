@@ -65,8 +65,13 @@ def _balance(packing: Packing, edge_batches: int) -> dict[str, object]:
 
     def spread(values: pd.Series) -> NDArray[np.float64]:
         of_batch = values.to_numpy(dtype=np.float64).reshape(total, -1)[kept]
+        of_batch = of_batch[of_batch.any(axis=1)]
         return np.asarray(of_batch.max(axis=1) / of_batch.mean(axis=1))
 
+    empty = int(table.groupby("batch")["length_tokens"].sum().iloc[kept].eq(0).sum())
+    if empty == total - 2 * edge:
+        msg = f"{plan.label()}: every measured batch is empty, all documents wait; give more"
+        raise WorkbenchError(msg)
     work = spread(table["linear_cost"] + table["attention_cost"])
     pieces = packing.documents
     inner = pieces[pieces["batch"].between(edge, total - edge - 1)]
@@ -86,17 +91,19 @@ def _balance(packing: Packing, edge_batches: int) -> dict[str, object]:
         "cut_count": packing.cut_count,
         "left_share": packing.left_tokens / (packing.left_tokens + packed_tokens),
         "is_stable": bool(packing.queues["is_stable"].all()),
-        "note": "; ".join([*packing.notes, *_doubts(packing, total, edge)]),
+        "note": "; ".join([*packing.notes, *_doubts(packing, total - 2 * edge, empty)]),
     }
 
 
-def _doubts(packing: Packing, total: int, edge: int) -> list[str]:
+def _doubts(packing: Packing, measured: int, empty: int) -> list[str]:
     full = packing.queues[~packing.queues["is_stable"]]
     doubts = [
         f"the queue from {short_tokens(start)} receives {ratio:.2f} times what it can release: "
         "delay grows for ever"
         for start, ratio in zip(full["from_tokens"], full["arrival_ratio"], strict=True)
     ]
-    if total - 2 * edge < 30:
-        doubts.append(f"only {total - 2 * edge} batches measured")
+    if empty:
+        doubts.append(f"{empty} batches without documents are left out of the imbalance")
+    if measured < 30:
+        doubts.append(f"only {measured} batches measured")
     return doubts

@@ -158,9 +158,19 @@ def training_steps(costs: pd.DataFrame, parallelism: Parallelism) -> pd.DataFram
             "bubble_share": np.clip(1 - busy / np.where(room > 0, room, 1), 0, 1),
             "dp_rank": step.argmax(axis=0),
             "critical_micro_batch": _critical(forward, backward),
+            "note": _doubt(len(forward), parallelism),
         }
     )
-    return TRAINING_STEPS.check(table)
+    return TRAINING_STEPS.check(TRAINING_STEPS.cast(table))
+
+
+def _doubt(micro_batches: int, parallelism: Parallelism) -> str:
+    if micro_batches >= parallelism.pipeline:
+        return ""
+    return (
+        f"{micro_batches} micro-batches on {parallelism.pipeline} stages: the pipeline never "
+        "fills, and idle stages hide imbalance"
+    )
 
 
 def pipeline(

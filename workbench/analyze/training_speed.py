@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -100,7 +101,7 @@ def training_speed(
                 shared[recipe.plan], strategy=strategy, overhead_cost=overhead_cost
             )
             speeds.append((*_speed(costs, parallelism, edge_batches), strategy))
-        speed, bubble, strategy = max(speeds)
+        speed, bubble, doubt, strategy = max(speeds)
         rows.append(
             {
                 "recipe": recipe.name,
@@ -110,6 +111,7 @@ def training_speed(
                 "speedup_ratio": speed,
                 "bubble_share": bubble,
                 **balances[recipe.plan],
+                "note": "; ".join(filter(None, (balances[recipe.plan]["note"], doubt))),
             }
         )
     table = pd.DataFrame(rows)
@@ -117,16 +119,18 @@ def training_speed(
     return TRAINING_SPEED.check(TRAINING_SPEED.cast(table))
 
 
-def _speed(costs: pd.DataFrame, parallelism: Parallelism, edge: int) -> tuple[float, float]:
+def _speed(costs: pd.DataFrame, parallelism: Parallelism, edge: int) -> tuple[float, float, str]:
     total = costs["batch"].nunique()
     edge = edge if total > 3 * edge else total // 6
     inner = costs[costs["batch"].between(edge, total - edge - 1)]
     steps = training_steps(inner, parallelism)
     time = steps["step_cost"].to_numpy()
     tokens = float(steps["length_tokens"].sum() / time.sum())
-    return tokens, float(np.average(steps["bubble_share"], weights=time))
+    idle = float(np.average(steps["bubble_share"], weights=time))
+    return tokens, idle, str(steps["note"].iloc[0])
 
 
-def _balances(packed: Packing, edge: int) -> dict[str, float]:
+def _balances(packed: Packing, edge: int) -> dict[str, Any]:
     row = packing_balance(packed, edge_batches=edge).iloc[0]
-    return {name: row[name] for name in ("imbalance_ratio", "delay_batches", "memory_ratio")}
+    names = ("imbalance_ratio", "delay_batches", "memory_ratio", "note")
+    return {name: row[name] for name in names}

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._text import label, percent, plural
+from workbench.plot._text import label, percent, plural, safe
 from workbench.plot.style import COLOURS, fill, finish, left_margin, nothing
 from workbench.tables import TRAINING_SPEED
 
@@ -109,7 +109,7 @@ def training_speed(speed: pd.DataFrame, *, source: str = "", synthetic: bool = F
         else "No recipe is faster than the plain one"
     )
     hidden = len(speed) - len(rows)
-    note = "communication is not counted" + (
-        f"; {plural(hidden, 'recipe')} not shown" if hidden else ""
-    )
+    doubts = [safe(note) for note in rows["note"].unique() if note][:1]
+    left_out = [f"{plural(hidden, 'recipe')} not shown"] if hidden else []
+    note = " · ".join(["communication is not counted", *left_out, *doubts])
     return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
