@@ -985,7 +985,10 @@ PACKING_BALANCE = Table(
         ),
         "cut_count": Column("int64", "documents cut into several pieces", lower=0),
         "left_share": Column("float64", "tokens that were never packed", 0, 1),
-        "is_stable": Column("bool", "whether no queue receives more than it can release"),
+        "left_square_share": Column(
+            "float64", "squared lengths, and so attention, that was never packed", 0, 1
+        ),
+        "is_stable": Column("bool", "whether neither a queue nor want of memory delays for ever"),
         "note": Column("str", "what is doubtful about the row; empty if nothing"),
     },
 )
@@ -1051,6 +1054,7 @@ CONTEXT_CHUNKS = Table(
     "One row per run of query tokens of one micro-batch that one rank computes.",
     {
         "rank": Column("int32", "context-parallel rank", lower=0),
+        "rank_count": Column("int32", "context-parallel ranks, idle ones included", lower=1),
         "chunk": Column("int64", "number of the chunk, from 0; rank r has r and 2n-1-r", lower=0),
         "document": Column("int64", "document in the micro-batch, from 0", lower=0),
         "start_tokens": Column("int64", "where the run begins in its document", lower=0),
@@ -1117,6 +1121,8 @@ TRAINING_SPEED = Table(
         "bubble_share": Column("float64", "time in which a stage does nothing", 0, 1),
         "delay_batches": Column("float64", "batches a token is late, mean over tokens"),
         "memory_ratio": Column("float64", "most tokens in a micro-batch over the context", 0),
+        "left_square_share": Column("float64", "attention that was never packed", 0, 1),
+        "is_stable": Column("bool", "whether neither a queue nor want of memory delays for ever"),
         "note": Column("str", "what is doubtful about the recipe; empty if nothing"),
     },
 )

@@ -1,5 +1,7 @@
 """Context sharding: published evenness, laws, refusals."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -107,7 +109,7 @@ def test_a_micro_batch_without_tokens_costs_nothing():
     packed = analyze.packing(table([10, 10, 10, 10, 10, 10]), plan)
     empty = packed.documents[packed.documents["micro_batch"] == 0]
     sharding = analyze.context_sharding(
-        type(packed)(plan, empty.reset_index(drop=True), packed.queues, 0, 0, ()), ranks=2
+        replace(packed, documents=empty.reset_index(drop=True)), ranks=2
     )
     idle = sharding[sharding["length_tokens"] == 0]
     assert len(idle) > 0
@@ -124,3 +126,11 @@ def test_impossible_sizes_are_refused(wrong):
 def test_an_unknown_strategy_is_refused():
     with pytest.raises(ValueError, match="strategy must be one of"):
         analyze.context_chunks(table([10]), ranks=2, strategy="by mood")
+
+
+@pytest.mark.parametrize("tokens", [4_095, 4_096, 4_097, 8_191, 32_767])
+def test_a_remainder_does_not_fall_to_one_rank(tokens):
+    chunks = analyze.context_chunks(table([tokens]), ranks=64, tile_tokens=1, launch_tokens=0)
+    load = chunks.groupby("rank")["pair_count"].sum()
+    assert load.max() / load.mean() < 1.04
+    assert chunks["rank_count"].eq(64).all()

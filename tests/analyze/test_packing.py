@@ -242,3 +242,71 @@ def test_batches_in_which_all_documents_wait_are_left_out_and_counted():
     row = analyze.packing_balance(analyze.packing(table(lengths), few), edge_batches=0).iloc[0]
     assert "batches without documents are left out" in row["note"]
     assert row["imbalance_ratio"] == 1
+
+
+def test_documents_that_are_never_packed_are_no_gain():
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(100, 4_000, 40_000)
+    lengths[rng.choice(40_000, 15, replace=False)] = 120_000
+    plan = PackingPlan("delay queues", batch_sequences=16)
+    row = imbalance(table(lengths), plan)
+    assert row["left_square_share"] > 0.4
+    assert "of the attention was never packed" in row["note"]
+    with pytest.raises(WorkbenchError, match="none of"):
+        analyze.packing_tuning(table(lengths), replace(plan, queues_from_tokens=()),
+                               delay_batches=-1, progress=False)  # fmt: skip
+    best = analyze.packing_tuning(table(lengths), plan, most_queues=1, progress=False)
+    assert best.plan.queues_from_tokens == ()
+
+
+def test_want_of_memory_is_called_so():
+    plan = PackingPlan("delay queues", context_tokens=1_000, memory_ratio=1.15,
+                       queues_from_tokens=(), crossover_tokens=500)  # fmt: skip
+    row = imbalance(table([600] * 4_000), plan)
+    assert not row["is_stable"]
+    assert "found no memory: delay grows for ever; raise memory_ratio" in row["note"]
+
+
+def test_a_whole_context_fits_whatever_the_memory():
+    plan = PackingPlan("delay queues", context_tokens=15, memory_ratio=1.05,
+                       queues_from_tokens=(), crossover_tokens=5)  # fmt: skip
+    packed = analyze.packing(table([15, 10] * 400), plan)
+    assert packed.documents["length_tokens"].max() == 15
+
+
+@pytest.mark.parametrize("count", range(1, 33))
+def test_equal_documents_are_even_for_any_number_of_micro_batches(count):
+    plan = PackingPlan(batch_sequences=count)
+    row = imbalance(table([131_072] * 40 * count), plan)
+    assert row["imbalance_ratio"] == pytest.approx(1)
+
+
+def test_nothing_packed_is_said():
+    plan = PackingPlan("delay queues", context_tokens=100, queues_from_tokens=(50, 80),
+                       crossover_tokens=50)  # fmt: skip
+    packed = analyze.packing(table([100, 60, 90, 55, 95]), plan)
+    assert analyze.micro_batches(packed).empty
+    with pytest.raises(WorkbenchError, match="no whole global batch"):
+        analyze.packing_balance(packed)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"context_tokens": 100.0}, {"context_tokens": "128K"}, {"window_batches": 1.5},
+        {"queues_from_tokens": 32_768}, {"queues_from_tokens": ("8K",)}, {"crossover_tokens": None},
+        {"memory_ratio": float("nan")}, {"slack_ratio": 1}, {"batch_sequences": True},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_settings_of_the_wrong_kind_are_named(wrong):
+    (name,) = wrong
+    with pytest.raises(WorkbenchError, match=name):
+        PackingPlan(**wrong)
+
+
+def test_queues_may_be_a_list_and_edges_not_below_0():
+    assert PackingPlan(queues_from_tokens=[5, 7]) == PackingPlan(queues_from_tokens=(5, 7))
+    packed = analyze.packing(table([5] * 400), PackingPlan(context_tokens=10))
+    with pytest.raises(WorkbenchError, match="edge_batches must be 0 or more"):
+        analyze.packing_balance(packed, edge_batches=-5)

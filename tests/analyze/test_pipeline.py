@@ -137,6 +137,19 @@ def test_a_batch_that_is_not_there_is_refused():
 
 
 def test_no_dimension_can_be_empty():
-    with pytest.raises(WorkbenchError, match="must be at least 1"):
+    with pytest.raises(WorkbenchError, match="whole numbers of at least 1"):
         Parallelism(context=0)
     assert Parallelism(pipeline=16, data=4, context=16, tensor=8).gpu_count == 8_192
+
+
+def test_the_order_of_rows_does_not_matter():
+    table = costs([1, 2, 3, 4, 4, 3, 2, 1], batches=2)
+    shape = Parallelism(pipeline=2)
+    shuffled = table.sample(frac=1, random_state=3)
+    assert analyze.training_steps(shuffled, shape).equals(analyze.training_steps(table, shape))
+
+
+@pytest.mark.parametrize("wrong", [{"pipeline": 2.5}, {"pipeline": "4"}, {"data": float("nan")}])
+def test_dimensions_are_whole_numbers(wrong):
+    with pytest.raises(WorkbenchError, match="whole numbers of at least 1"):
+        Parallelism(**wrong)

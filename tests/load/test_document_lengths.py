@@ -3,6 +3,7 @@
 import gzip
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -44,6 +45,8 @@ CONTENTS = {
     "bom.txt": "\ufeff5\n0\n7\n",
     "windows.txt": "5\r\n0\r\n7\r\n",
     "floats.txt": "5.0\n0.0\n7.0\n",
+    "semicolons.csv": "id;length\n1;5\n2;0\n3;7\n",
+    "tabs.tsv": "id\tlength\n1\t5\n2\t0\n3\t7\n",
 }
 
 
@@ -75,14 +78,18 @@ BROKEN = {
     "negative": ("5\n-3\n", "1 of 2 values are not whole numbers from 0, the first is .*-3.* at 2"),
     "text in between": ("length\n5\nmany\n", "the first is 'many' at 2"),
     "fractions": ("[1.5, 2]", r"1 of 2 values .* 1\.5"),
-    "missing": ('[{"length": 5}, {"lenght": 6}]', "the first is nan at 2"),
+    "missing": ('[{"length": 5}, {"size": 6}]', "the first is nan at 2"),
     "nothing": ("", "is empty"),
     "only zeros": ("0\n0\n", "no document is longer than 0"),
     "no known column": ("id,words\n1,5\n", r"no column of lengths among \['id', 'words'\]"),
-    "broken JSON": ("[1, 2", "cannot be read as lengths"),
+    "broken JSON": ("[1, 2", "neither a JSON list nor one JSON object per line"),
+    "an object over several lines": ('{\n"length": [1, 2]\n}', "neither a JSON list nor one"),
+    "thousands separators": ("length\n1,024\n2,048\n", "more fields than the header"),
+    "a separator at the end": ("length,x\n5,6,\n8,9,\n", "more fields than the header"),
+    "half truth values": ("[true, 1]", "no lengths"),
     "several numbers": ("1 2 3\n4 5 6\n", "no column of lengths"),
     "a second number": ("5\n6,7\n", "cannot be read as lengths"),
-    "truth values": ("[true, false]", "truth values are no lengths"),
+    "truth values": ("[true, false]", "no lengths"),
     "nested": ("[[1, 2], [3]]", "not whole numbers"),
     "beyond any document": ("[1e300]", "not whole numbers"),
 }
@@ -117,3 +124,52 @@ def test_a_folder_and_an_absent_file_are_told_apart(tmp_path):
         load.document_lengths(tmp_path)
     with pytest.raises(FileNotFoundError, match="no such file"):
         load.document_lengths(tmp_path / "absent.json")
+
+
+def test_utf_16_is_named(tmp_path):
+    path = tmp_path / "lengths.txt"
+    path.write_text("5\n7\n", encoding="utf-16")
+    with pytest.raises(LoadError, match="is UTF-16 text; save it as UTF-8"):
+        load.document_lengths(path)
+
+
+def test_damaged_gzip_and_deep_nesting_are_refused(tmp_path):
+    path = tmp_path / "lengths.json.gz"
+    packed = bytearray(gzip.compress(json.dumps(list(range(9_999))).encode()))
+    packed[60:80] = bytes(20)
+    path.write_bytes(packed)
+    with pytest.raises(LoadError, match=r"cannot be read as lengths|neither a JSON list"):
+        load.document_lengths(path)
+    path = tmp_path / "deep.json"
+    path.write_text("[" * 100_000)
+    with pytest.raises(LoadError, match="cannot be read as lengths"):
+        load.document_lengths(path)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [pd.DataFrame({"length": [1]}), np.ones((2, 2)), {1, 2}],
+    ids=lambda s: type(s).__name__,
+)
+def test_what_is_no_list_of_numbers_is_refused(source):
+    with pytest.raises(LoadError, match="are a file, a Series or a list of numbers, not a"):
+        load.document_lengths(source)
+
+
+@pytest.mark.parametrize("values", [["1s"], [1 + 2j]], ids=["times", "complex"])
+def test_values_of_other_kinds_are_refused(values):
+    series = pd.Series(pd.to_timedelta(values) if values == ["1s"] else values)
+    with pytest.raises(LoadError, match="are no lengths"):
+        load.document_lengths(series)
+
+
+def test_a_column_of_what_has_none_is_refused(tmp_path):
+    path = tmp_path / "lengths.txt"
+    path.write_text("5\n7\n")
+    with pytest.raises(LoadError, match="plain list without columns"):
+        load.document_lengths(path, column="length")
+    with pytest.raises(LoadError, match="chooses a column of a file"):
+        load.document_lengths([5, 7], column="length")
+    path.write_text("length\n5\n")
+    with pytest.raises(LoadError, match="must be a name or several"):
+        load.document_lengths(path, column=0)

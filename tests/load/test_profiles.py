@@ -76,3 +76,16 @@ def test_several_models_in_one_file_must_be_told_apart(tmp_path):
     assert load.linear_profile(path, embedding_size=20)["dur_ns"].tolist() == [2_000_000]
     with pytest.raises(LoadError, match="no model of width 30"):
         load.linear_profile(path, embedding_size=30)
+
+
+def test_headers_without_rows_and_rows_without_headers_are_refused(tmp_path):
+    with pytest.raises(LoadError, match="holds no measurements"):
+        load.attention_profile(write(tmp_path, "L,cp,tp,duration_per_doc\n"))
+    with pytest.raises(LoadError, match="more fields than the header"):
+        load.attention_profile(write(tmp_path, "L,cp,tp,duration_per_doc\n4,096,1,1,0.5\n"))
+
+
+def test_a_time_in_words_is_refused_with_its_row(tmp_path):
+    head = "num_tokens,num_tensor_parallel_workers,time_stats.a.mean,time_stats.b.mean\n"
+    with pytest.raises(LoadError, match="'dur_ns': 1 values are not a number above 0"):
+        load.linear_profile(write(tmp_path, f"{head}8,1,1,2\n16,1,1,fast\n"))

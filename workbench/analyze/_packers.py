@@ -42,7 +42,7 @@ class Packed:
     micro_batch: Ints
     arrived: Ints
     waiting: dict[int, Ints] = field(default_factory=dict)
-    held_back: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    held_tokens: int = 0
     arrivals: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     most_waiting: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     notes: list[str] = field(default_factory=list)
@@ -145,7 +145,7 @@ def delay_queues(
     docs: Documents,
     *,
     batch_sequences: int,
-    limit: int,
+    limit: float,
     crossover: float,
     queues_from: tuple[int, ...],
 ) -> Packed:
@@ -187,7 +187,7 @@ def delay_queues(
         docs.number[taken], docs.start[taken], docs.length[taken], np.array(places, np.int64),
         docs.batch[taken],
         waiting={at: np.array(queue, np.int64) for at, queue in enumerate(waiting)},
-        held_back=np.array(held, np.int64),
+        held_tokens=sum(lengths[row] for row in held),
         arrivals=np.bincount(level + 1, minlength=len(queues_from) + 1)[1:],
         most_waiting=np.array(most, np.int64),
     )  # fmt: skip
@@ -212,7 +212,7 @@ def _spread(
     lengths: list[int],
     work: list[float],
     out: tuple[list[int], list[int]],
-    shape: tuple[int, int, int],
+    shape: tuple[int, int, float],
 ) -> list[int]:
     """Give every document to a micro-batch of one global batch; return those that fit nowhere."""
     first, count, limit = shape
@@ -220,8 +220,13 @@ def _spread(
     heap = [(0.0, place) for place in range(count)]
     used = [0] * count
     held = []
+    # Micro-batches only grow: what is as long as one that did not fit does not fit either.
+    too_long: float = np.inf
     for row in todo:
         length = lengths[row]
+        if length >= too_long:
+            held.append(row)
+            continue
         load, place = heap[0]
         if used[place] + length < limit:
             heapreplace(heap, (load + work[row], place))
@@ -229,6 +234,7 @@ def _spread(
             place = min(range(count), key=used.__getitem__)
             if used[place] + length >= limit:
                 held.append(row)
+                too_long = length
                 continue
             heap[:] = [(w + work[row] if p == place else w, p) for w, p in heap]
             heapify(heap)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -13,6 +13,23 @@ from workbench.errors import WorkbenchError
 Strategy: TypeAlias = Literal["plain", "greedy", "solver", "delay queues", "best fit"]
 
 _K = 1024
+
+
+_WHOLE = ("context_tokens", "batch_sequences", "window_batches")
+# memory_ratio: at 1 a document as long as the context would never be packed.
+_ABOVE = {"crossover_tokens": 0.0, "memory_ratio": 1.0, "solver_s": 0.0}
+
+
+def is_whole(value: Any, least: int = 1) -> bool:
+    """Say whether a value is a whole number, of Python or numpy, from ``least`` on."""
+    number = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return number and bool(value >= least)
+
+
+def is_between(value: Any, low: float, high: float) -> bool:
+    """Say whether a value is a number above ``low`` and below ``high``."""
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    return number and bool(low < value < high)
 
 
 @dataclass(frozen=True)
@@ -61,26 +78,27 @@ class PackingPlan:
     solver_s: float = 10.0
 
     def __post_init__(self) -> None:
-        queues = self.queues_from_tokens
+        values: dict[str, Any] = vars(self)
+        if isinstance(values["queues_from_tokens"], list):
+            # A plan is a key of dictionaries.
+            object.__setattr__(self, "queues_from_tokens", tuple(values["queues_from_tokens"]))
+        queues = values["queues_from_tokens"]
         wrong = [
-            text
-            for text, bad in (
-                (f"strategy {self.strategy!r}, not one of {get_args(Strategy)}",
-                 self.strategy not in get_args(Strategy)),
-                (f"context_tokens {self.context_tokens}, below 1", self.context_tokens < 1),
-                (f"batch_sequences {self.batch_sequences}, below 1", self.batch_sequences < 1),
-                (f"crossover_tokens {self.crossover_tokens}, not above 0",
-                 not 0 < self.crossover_tokens < np.inf),
-                (f"window_batches {self.window_batches}, below 1", self.window_batches < 1),
-                (f"queues_from_tokens {queues}, not ascending from 1",
-                 list(queues) != sorted({max(each, 1) for each in queues})),
-                (f"memory_ratio {self.memory_ratio}, not above 1: a document as long as the "
-                 "context would never be packed", not 1 < self.memory_ratio < np.inf),
-                (f"slack_ratio {self.slack_ratio}, below 0", not 0 <= self.slack_ratio < 1),
-                (f"solver_s {self.solver_s}, not above 0", not self.solver_s > 0),
-            )
-            if bad
-        ]  # fmt: skip
+            f"{name} {values[name]!r}, not a whole number of at least 1"
+            for name in _WHOLE
+            if not is_whole(values[name])
+        ]
+        wrong += [
+            f"{name} {values[name]!r}, not a number above {least:g}"
+            for name, least in _ABOVE.items()
+            if not is_between(values[name], least, np.inf)
+        ]
+        if self.strategy not in get_args(Strategy):
+            wrong.append(f"strategy {self.strategy!r}, not one of {get_args(Strategy)}")
+        if not is_between(self.slack_ratio, -1e-12, 1):
+            wrong.append(f"slack_ratio {self.slack_ratio!r}, not from 0 to below 1")
+        if not _ascend(queues):
+            wrong.append(f"queues_from_tokens {queues!r}, not ascending whole numbers from 1")
         if wrong:
             msg = "impossible packing plan:\n  - " + "\n  - ".join(wrong)
             raise WorkbenchError(msg)
@@ -95,6 +113,11 @@ class PackingPlan:
             return "plain"
         batches = "1 batch" if self.window_batches == 1 else f"{self.window_batches} batches"
         return f"{self.strategy}, {batches}"
+
+
+def _ascend(values: Any) -> bool:
+    whole = isinstance(values, tuple) and all(is_whole(each) for each in values)
+    return whole and list(values) == sorted(set(values))
 
 
 def short_tokens(tokens: int) -> str:

@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from workbench.analyze._packers import merged
+from workbench.analyze._packing_plan import is_whole
 from workbench.analyze.packing import Packing
 from workbench.errors import WorkbenchError
 from workbench.tables import CONTEXT_CHUNKS, CONTEXT_SHARDING, DOCUMENT_LENGTHS
@@ -153,9 +154,9 @@ def context_chunks(
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.CONTEXT_CHUNKS`: ``rank``, ``chunk``, ``document``,
-        ``start_tokens`` (in the document), ``length_tokens``, ``pair_count`` as the kernel
-        pays for them.
+        Table :data:`workbench.tables.CONTEXT_CHUNKS`: ``rank``, ``rank_count``, ``chunk``,
+        ``document``, ``start_tokens`` (in the document), ``length_tokens``, ``pair_count`` as
+        the kernel pays for them.
 
     Raises
     ------
@@ -182,6 +183,7 @@ def context_chunks(
                 pd.DataFrame(
                     {
                         "rank": chunks.rank.astype(np.int32),
+                        "rank_count": np.full(len(chunks.rank), ranks, dtype=np.int32),
                         "chunk": chunks.chunk,
                         "document": document[rows][chunks.document],
                         "start_tokens": chunks.start,
@@ -204,10 +206,10 @@ def context_chunks(
 
 
 def _refuse(ranks: int, tile: int, launch: int) -> None:
-    if ranks < 1 or tile < 1 or launch < 0:
+    if not (is_whole(ranks) and is_whole(tile) and is_whole(launch, 0)):
         msg = (
             f"ranks ({ranks}) and tile_tokens ({tile}) must be at least 1, "
-            f"launch_tokens ({launch}) at least 0"
+            f"launch_tokens ({launch}) at least 0, all of them whole numbers"
         )
         raise WorkbenchError(msg)
 
@@ -273,15 +275,15 @@ def _per_sequence(length: Ints, group: Ints, ranks: int) -> _Chunks:
     edge = np.flatnonzero(np.diff(group, append=group[-1] + 1))
     tokens = np.diff(ends[edge], prepend=0)
     first = ends[edge] - tokens
-    # The last chunk takes what does not divide.
-    size = np.maximum(tokens // (2 * ranks), 1)
-    cuts = first[:, None] + size[:, None] * np.arange(1, 2 * ranks)
-    cuts = cuts[cuts < ends[edge][:, None]]
-    stops = merged(ends, cuts)
+    # As even as whole tokens allow; short sequences leave chunks empty.
+    cuts = first[:, None] + tokens[:, None] * np.arange(1, 2 * ranks) // (2 * ranks)
+    stops = merged(ends, np.unique(cuts[cuts > first[:, None]]))
     begin = np.concatenate([[0], stops[:-1]])
     document = np.searchsorted(ends, begin, side="right")
     micro_batch = np.searchsorted(ends[edge], begin, side="right")
-    number = np.minimum((begin - first[micro_batch]) // size[micro_batch], 2 * ranks - 1)
+    # The chunk is the last one that begins at or before this token.
+    into = begin - first[micro_batch]
+    number = ((into + 1) * 2 * ranks - 1) // tokens[micro_batch]
     start = begin - (ends - length)[document]
     return _Chunks(document, start, stops - begin, _rank(number, ranks), number)
 

@@ -9,13 +9,15 @@ from workbench.errors import WorkbenchError
 from workbench.tables import DOCUMENT_LENGTHS, LENGTH_SHARES
 
 
-def length_shares(lengths: pd.DataFrame) -> pd.DataFrame:
+def length_shares(lengths: pd.DataFrame, *, cut_tokens: int | None = None) -> pd.DataFrame:
     """Say for every length how many documents are longer, and what the shorter ones hold.
 
     Parameters
     ----------
     lengths
         Table :data:`workbench.tables.DOCUMENT_LENGTHS`.
+    cut_tokens
+        Cut longer documents into pieces of this length first, as packers do.
 
     Returns
     -------
@@ -28,9 +30,14 @@ def length_shares(lengths: pd.DataFrame) -> pd.DataFrame:
     Attention of a document grows with its square, so a few long documents hold most of
     ``square_share`` while they hold few tokens: that is where imbalance comes from.
     """
-    length, count = np.unique(
-        DOCUMENT_LENGTHS.check(lengths)["length_tokens"].to_numpy(), return_counts=True
-    )
+    known = DOCUMENT_LENGTHS.check(lengths)["length_tokens"].to_numpy()
+    if cut_tokens is not None:
+        if cut_tokens < 1:
+            msg = f"cut_tokens must be at least 1, not {cut_tokens}"
+            raise WorkbenchError(msg)
+        whole, rest = np.divmod(known, cut_tokens)
+        known = np.concatenate([np.full(int(whole.sum()), cut_tokens), rest[rest > 0]])
+    length, count = np.unique(known, return_counts=True)
     if not len(length):
         return LENGTH_SHARES.empty()
     size = length.astype(np.float64)

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from workbench.analyze import _packers
-from workbench.analyze._packers import Packed
+from workbench.analyze._packers import Floats, Ints, Packed
 from workbench.analyze._packing_plan import PackingPlan
 from workbench.analyze._packing_solver import solved
 from workbench.analyze.workload import workload
@@ -39,6 +38,10 @@ class Packing:
     left_tokens
         Tokens that did not get into a micro-batch: waiting, held back for want of memory,
         or too few at the end to fill a batch.
+    left_square_share
+        What these are of all squared lengths, and so of the attention.
+    held_back_tokens
+        Of the tokens left, those that no micro-batch had memory for.
     notes
         What is doubtful, in words.
     """
@@ -48,6 +51,8 @@ class Packing:
     queues: pd.DataFrame
     cut_count: int
     left_tokens: int
+    left_square_share: float
+    held_back_tokens: int
     notes: tuple[str, ...]
 
 
@@ -112,17 +117,28 @@ def packing(lengths: pd.DataFrame, plan: PackingPlan) -> Packing:
         }
     )
     pieces = np.bincount(packed.number[order], minlength=len(tokens))
+    size = packed.length[order]
     return Packing(
         plan=plan,
         documents=PACKED_DOCUMENTS.check(documents),
         queues=_queues(packed, plan, batches=full),
         cut_count=int((pieces > 1).sum()),
-        left_tokens=int(tokens.sum() - packed.length[order].sum()),
+        left_tokens=int(tokens.sum() - size.sum()),
+        left_square_share=_left_squares(tokens, packed.number[order], size),
+        held_back_tokens=int(packed.held_tokens),
         notes=tuple(packed.notes),
     )
 
 
-def _packed(tokens: NDArray[np.int64], plan: PackingPlan) -> Packed:
+def _left_squares(tokens: Ints, number: Ints, size: Ints) -> float:
+    """Give the share of attention in documents of which nothing, or not all, was packed."""
+    packed = np.bincount(number, weights=size, minlength=len(tokens))
+    whole = tokens.astype(np.float64) ** 2
+    left = whole * (1 - packed / tokens)
+    return float(np.clip(left.sum() / whole.sum(), 0, 1))
+
+
+def _packed(tokens: Ints, plan: PackingPlan) -> Packed:
     context, count, window = plan.context_tokens, plan.batch_sequences, plan.window_batches
     if plan.strategy in {"delay queues", "best fit"}:
         docs = _packers.stream(tokens, longest=context, batch_tokens=context * count)
@@ -131,7 +147,7 @@ def _packed(tokens: NDArray[np.int64], plan: PackingPlan) -> Packed:
         return _packers.delay_queues(
             docs,
             batch_sequences=count,
-            limit=int(plan.memory_ratio * context),
+            limit=plan.memory_ratio * context,
             crossover=plan.crossover_tokens,
             queues_from=plan.queues_from_tokens,
         )
@@ -154,7 +170,8 @@ def _packed(tokens: NDArray[np.int64], plan: PackingPlan) -> Packed:
 def _queues(packed: Packed, plan: PackingPlan, *, batches: int) -> pd.DataFrame:
     if plan.strategy != "delay queues" or not plan.queues_from_tokens:
         return PACKING_QUEUES.empty()
-    ratio = packed.arrivals / (plan.batch_sequences * max(batches, 1))
+    count = plan.batch_sequences
+    ratio = packed.arrivals / (count * max(batches, 1))
     table = pd.DataFrame(
         {
             "from_tokens": np.array(plan.queues_from_tokens, np.int64),
@@ -162,7 +179,8 @@ def _queues(packed: Packed, plan: PackingPlan, *, batches: int) -> pd.DataFrame:
             "arrival_ratio": ratio,
             "waiting_count": [len(packed.waiting[at]) for at in range(len(ratio))],
             "most_waiting_count": packed.most_waiting,
-            "is_stable": ratio < 1,
+            # As many as can leave, evenly, is just enough.
+            "is_stable": (ratio < 1) | ((ratio == 1) & (packed.most_waiting <= count)),
         }
     )
     return PACKING_QUEUES.check(table)
@@ -199,11 +217,16 @@ def micro_batches(packing: Packing) -> pd.DataFrame:
         {
             "batch": np.arange(total) // count,
             "micro_batch": np.arange(total) % count,
-            "document_count": np.bincount(place, minlength=total),
+            "document_count": np.bincount(place, minlength=total).astype(np.int64),
             "length_tokens": np.bincount(place, weights=length, minlength=total).astype(np.int64),
             "longest_tokens": longest,
-            "linear_cost": np.bincount(place, weights=ratio, minlength=total),
-            "attention_cost": np.bincount(place, weights=ratio * ratio, minlength=total),
+            "linear_cost": _sums(place, ratio, total),
+            "attention_cost": _sums(place, ratio * ratio, total),
         }
     )
     return MICRO_BATCHES.check(table)
+
+
+def _sums(place: Ints, weights: Floats, total: int) -> Floats:
+    # Without rows numpy forgets that weights were given, and counts.
+    return np.bincount(place, weights=weights, minlength=total).astype(np.float64)

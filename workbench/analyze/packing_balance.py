@@ -47,6 +47,9 @@ def packing_balance(
     ----------
     arXiv:2503.17924, Table 2.
     """
+    if edge_batches < 0:
+        msg = f"edge_batches must be 0 or more, not {edge_batches}"
+        raise WorkbenchError(msg)
     several = [packings] if isinstance(packings, Packing) else list(packings)
     rows = [_balance(each, edge_batches) for each in several]
     if not rows:
@@ -66,7 +69,8 @@ def _balance(packing: Packing, edge_batches: int) -> dict[str, object]:
     def spread(values: pd.Series) -> NDArray[np.float64]:
         of_batch = values.to_numpy(dtype=np.float64).reshape(total, -1)[kept]
         of_batch = of_batch[of_batch.any(axis=1)]
-        return np.asarray(of_batch.max(axis=1) / of_batch.mean(axis=1))
+        # Equal work, in floating point, may miss its own mean by a hair.
+        return np.asarray(np.maximum(of_batch.max(axis=1) / of_batch.mean(axis=1), 1.0))
 
     empty = int(table.groupby("batch")["length_tokens"].sum().iloc[kept].eq(0).sum())
     if empty == total - 2 * edge:
@@ -90,9 +94,16 @@ def _balance(packing: Packing, edge_batches: int) -> dict[str, object]:
         "displacement_batches": np.average(np.abs(late), weights=size),
         "cut_count": packing.cut_count,
         "left_share": packing.left_tokens / (packing.left_tokens + packed_tokens),
-        "is_stable": bool(packing.queues["is_stable"].all()),
+        "left_square_share": packing.left_square_share,
+        "is_stable": bool(packing.queues["is_stable"].all()) and not _is_stuck(packing),
         "note": "; ".join([*packing.notes, *_doubts(packing, total - 2 * edge, empty)]),
     }
+
+
+def _is_stuck(packing: Packing) -> bool:
+    """Say whether more than a whole batch is held back for want of memory."""
+    plan = packing.plan
+    return packing.held_back_tokens > plan.batch_sequences * plan.context_tokens
 
 
 def _doubts(packing: Packing, measured: int, empty: int) -> list[str]:
@@ -102,6 +113,16 @@ def _doubts(packing: Packing, measured: int, empty: int) -> list[str]:
         "delay grows for ever"
         for start, ratio in zip(full["from_tokens"], full["arrival_ratio"], strict=True)
     ]
+    if _is_stuck(packing):
+        doubts.append(
+            f"{packing.held_back_tokens:,} tokens found no memory: delay grows for ever; "
+            "raise memory_ratio"
+        )
+    if packing.left_square_share > 0.01:
+        doubts.append(
+            f"{packing.left_square_share:.0%} of the attention was never packed; what was is "
+            "easier to balance"
+        )
     if empty:
         doubts.append(f"{empty} batches without documents are left out of the imbalance")
     if measured < 30:

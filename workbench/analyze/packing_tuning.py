@@ -15,6 +15,8 @@ from workbench.analyze.packing_balance import packing_balance
 from workbench.errors import WorkbenchError
 from workbench.tables import TUNED_PACKING
 
+# Documents that still wait at the end of a sample are few, unless they never leave.
+_MOST_LEFT = 0.05
 _STEPS = (1 / 16, 1 / 8, 3 / 16, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4)
 
 
@@ -112,7 +114,9 @@ def _row(lengths: pd.DataFrame, plan: PackingPlan, bound: float) -> dict[str, ob
     names = ("imbalance_ratio", "delay_batches", "memory_ratio", "fill_ratio")
     reasons = []
     if not balance["is_stable"]:
-        reasons.append("a queue receives more than it can release")
+        reasons.append("a queue or a micro-batch receives more than it can release")
+    if balance["left_square_share"] > _MOST_LEFT:
+        reasons.append(f"{balance['left_square_share']:.0%} of the attention was never packed")
     if balance["delay_batches"] > bound:
         reasons.append(f"tokens are {balance['delay_batches']:.2f} batches late")
     queues = "/".join(short_tokens(each) for each in plan.queues_from_tokens) or "none"

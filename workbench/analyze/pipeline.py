@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from workbench.analyze import _pipeline_order
+from workbench.analyze._packing_plan import is_whole
 from workbench.analyze.context_sharding import ContextStrategy
 from workbench.errors import WorkbenchError
 from workbench.tables import CONTEXT_SHARDING, MICRO_BATCH_COSTS, PIPELINE, TRAINING_STEPS
@@ -54,8 +55,11 @@ class Parallelism:
 
     def __post_init__(self) -> None:
         sizes = (self.pipeline, self.data, self.context, self.tensor, self.chunks)
-        if min(sizes) < 1:
-            msg = f"pipeline, data, context, tensor and chunks must be at least 1, not {sizes}"
+        if not all(is_whole(each) for each in sizes):
+            msg = (
+                "pipeline, data, context, tensor and chunks must be whole numbers of at least 1, "
+                f"not {sizes}"
+            )
             raise WorkbenchError(msg)
 
     @property
@@ -225,7 +229,7 @@ def _shaped(
     costs: pd.DataFrame, parallelism: Parallelism
 ) -> tuple[Floats, Floats, NDArray[np.int64], NDArray[np.int64]]:
     """Arrange costs as micro-batch of a replica, replica, batch."""
-    MICRO_BATCH_COSTS.check(costs)
+    costs = MICRO_BATCH_COSTS.check(costs).sort_values(["batch", "micro_batch"])
     batches = costs["batch"].unique()
     count = len(costs) // max(len(batches), 1)
     sizes = costs.groupby("batch").size()

@@ -132,5 +132,5 @@ def _speed(costs: pd.DataFrame, parallelism: Parallelism, edge: int) -> tuple[fl
 
 def _balances(packed: Packing, edge: int) -> dict[str, Any]:
     row = packing_balance(packed, edge_batches=edge).iloc[0]
-    names = ("imbalance_ratio", "delay_batches", "memory_ratio", "note")
-    return {name: row[name] for name in names}
+    names = ["imbalance_ratio", "delay_batches", "memory_ratio", "left_square_share"]
+    return {name: row[name] for name in [*names, "is_stable", "note"]}

@@ -13,6 +13,7 @@ from workbench.analyze import PackingPlan
 from workbench.errors import WorkbenchError
 
 K = 1024
+_MOST_DOCUMENTS = 60_000
 # Thresholds of the queues as shares of the context, by how they are called.
 QUEUES: Mapping[str, tuple[float, ...]] = {
     "no queue": (),
@@ -40,7 +41,10 @@ def streams(sets: Mapping[str, pd.DataFrame], batches: int) -> Stream:
 
     @lru_cache(maxsize=32)
     def draw(name: str, context_k: int, sequences: int) -> pd.DataFrame:
-        tokens = batches * sequences * context_k * K
+        whole = sequences * context_k * K
+        # Short documents would be millions; fewer batches of them say as much.
+        affordable = int(_MOST_DOCUMENTS * float(sets[name]["length_tokens"].mean()))
+        tokens = max(min(batches * whole, affordable), 12 * whole)
         return analyze.sample_documents(sets[name], token_count=tokens)
 
     return draw

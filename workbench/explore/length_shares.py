@@ -56,6 +56,5 @@ def _draw(
     if long_ratio != 1:
         tokens = min(int(table["length_tokens"].sum()), 200_000_000)
         table = analyze.sample_documents(table, token_count=tokens, long_ratio=long_ratio)
-    if context_k:
-        table = table.assign(length_tokens=table["length_tokens"].clip(upper=context_k * K))
-    return plot.length_shares(analyze.length_shares(table), **label)
+    shares = analyze.length_shares(table, cut_tokens=context_k * K or None)
+    return plot.length_shares(shares, **label)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from workbench.errors import LoadError
+from workbench.load._fields import refuse_longer_rows
 from workbench.tables import DOCUMENT_LENGTHS
 
 # Columns that hold the length of a document or of a prompt, in the order they are tried.
@@ -33,7 +36,11 @@ _UNREADABLE = (
     pa.ArrowException,
     json.JSONDecodeError,
     pd.errors.ParserError,
+    zlib.error,
+    csv.Error,
+    RecursionError,
 )
+_SEPARATORS = (",", ";", "\t")
 
 
 def document_lengths(
@@ -79,7 +86,7 @@ def document_lengths(
         values, name = _from_file(Path(source), column)
         origin = str(source)
     else:
-        values, name = pd.Series(source).reset_index(drop=True), None
+        values, name = _from_memory(source, column), None
         origin = "the lengths given"
     numbers = _whole(values, origin)
     kept = numbers[numbers > 0]
@@ -93,10 +100,21 @@ def document_lengths(
     return DOCUMENT_LENGTHS.check(table, origin)
 
 
+def _from_memory(source: Any, column: object) -> pd.Series:
+    if column is not None:
+        msg = "column= chooses a column of a file; pass that column itself as a Series"
+        raise LoadError(msg)
+    if isinstance(source, pd.DataFrame | set | dict) or getattr(source, "ndim", 1) != 1:
+        msg = f"lengths are a file, a Series or a list of numbers, not a {type(source).__name__}"
+        raise LoadError(msg)
+    return pd.Series(source).reset_index(drop=True)
+
+
 def _whole(values: pd.Series, origin: str) -> np.ndarray:
     """Turn values into integers, or name the first that is none."""
-    if values.dtype == bool:
-        msg = f"{origin}: truth values are no lengths"
+    odd = values.dtype.kind in "bmMc" if isinstance(values.dtype, np.dtype) else False
+    if odd or (values.dtype == object and any(isinstance(value, bool) for value in values)):
+        msg = f"{origin}: {values.dtype} values are no lengths (truth values, times or complex)"
         raise LoadError(msg)
     numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     with np.errstate(invalid="ignore"):
@@ -122,6 +140,9 @@ def _from_file(path: Path, column: str | Sequence[str] | None) -> tuple[pd.Serie
     try:
         with path.open("rb") as file:
             head = file.read(4)
+        if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            msg = f"{path}: is UTF-16 text; save it as UTF-8"
+            raise LoadError(msg)
         if head == b"PAR1":
             return _column(pd.read_parquet(path), column, path)
         text = gzip.open if head[:2] == b"\x1f\x8b" else open
@@ -147,20 +168,41 @@ def _from_text(
         return _column(_json_frame(path, packed=packed, lines=True), column, path)
     if first.startswith("["):
         content = _json_frame(path, packed=packed, lines=False)
-        return (content, None) if isinstance(content, pd.Series) else _column(content, column, path)
+        if isinstance(content, pd.DataFrame):
+            return _column(content, column, path)
+    elif _is_number(first):
+        content = pd.read_csv(path, header=None, names=["length"], compression=packing)["length"]
+    else:
+        separator = max(_SEPARATORS, key=first.count)
+        refuse_longer_rows(path, separator=separator)
+        frame = pd.read_csv(path, sep=separator, skipinitialspace=True, compression=packing)
+        return _column(frame, column, path)
+    if column is not None:
+        msg = f"{path}: column={column!r}, but the file is a plain list without columns"
+        raise LoadError(msg)
+    return content, None
+
+
+def _is_number(text: str) -> bool:
     try:
-        float(first)
+        float(text)
     except ValueError:
-        return _column(pd.read_csv(path, skipinitialspace=True, compression=packing), column, path)
-    lines = pd.read_csv(path, header=None, names=["length"], compression=packing)
-    return lines["length"], None
+        return False
+    return True
 
 
 def _json_frame(path: Path, *, packed: bool, lines: bool) -> Any:
     opened = gzip.open if packed else open
     with opened(path, "rt", encoding="utf-8-sig") as file:
         texts = (line for line in file if line.strip())
-        content = [json.loads(text) for text in texts] if lines else json.load(file)
+        try:
+            content = [json.loads(text) for text in texts] if lines else json.load(file)
+        except json.JSONDecodeError as error:
+            msg = (
+                f"{path}: is neither a JSON list nor one JSON object per line "
+                f"({str(error).strip()[:100]})"
+            )
+            raise LoadError(msg) from None
     if any(isinstance(each, dict) for each in content):
         return pd.DataFrame([each if isinstance(each, dict) else {} for each in content])
     return pd.Series(content, dtype=None if content else "float64")
@@ -170,6 +212,10 @@ def _column(
     frame: pd.DataFrame, column: str | Sequence[str] | None, path: Path
 ) -> tuple[pd.Series, str]:
     known = [name for name in KNOWN_COLUMNS if name in frame][:1]
+    asked: Any = column
+    if not (asked is None or isinstance(asked, str | list | tuple)):
+        msg = f"column= must be a name or several, not {column!r}"
+        raise LoadError(msg)
     names = known if column is None else [column] if isinstance(column, str) else list(column)
     if not names:
         msg = f"{path}: no column of lengths among {list(frame.columns)}; name it with column="

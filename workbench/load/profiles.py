@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import csv
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 import pandas as pd
 
 from workbench.errors import LoadError
+from workbench.load._fields import refuse_longer_rows
 from workbench.tables import ATTENTION_PROFILE, LINEAR_PROFILE, Table
 
 _NS_PER_MS = 1_000_000
@@ -112,7 +116,7 @@ def linear_profile(path: str | Path, *, embedding_size: int | None = None) -> pd
         {
             "token_count": frame["num_tokens"],
             "tensor_parallel": frame["num_tensor_parallel_workers"],
-            "dur_ns": frame[times].sum(axis=1, skipna=False),
+            "dur_ns": frame[times].apply(pd.to_numeric, errors="coerce").sum(axis=1, skipna=False),
         }
     )
     return _checked(table, LINEAR_PROFILE, path)
@@ -124,10 +128,17 @@ def _read(path: str | Path) -> pd.DataFrame:
         msg = f"{path}: there is no such file"
         raise FileNotFoundError(msg)
     try:
-        return pd.read_csv(place, skipinitialspace=True)
-    except (OSError, ValueError) as error:
+        refuse_longer_rows(place)
+        frame = pd.read_csv(place, skipinitialspace=True)
+    except (OSError, EOFError, ValueError, zlib.error, BadZipFile, csv.Error) as error:
+        if isinstance(error, LoadError):
+            raise
         msg = f"{path}: cannot be read as CSV ({str(error).strip()[:200]})"
         raise LoadError(msg) from None
+    if frame.empty:
+        msg = f"{path}: holds no measurements"
+        raise LoadError(msg)
+    return frame
 
 
 def _checked(table: pd.DataFrame, fits: Table, path: str | Path) -> pd.DataFrame:

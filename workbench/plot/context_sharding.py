@@ -102,7 +102,7 @@ def context_chunks(chunks: pd.DataFrame, *, source: str = "", synthetic: bool = 
             source=source,
             synthetic=synthetic,
         )
-    mean = float(load.mean())
+    mean = float(load.sum()) / int(chunks["rank_count"].iloc[0])
     shown = (
         load.index if len(load) <= _MOST_RANKS else load.nlargest(_MOST_RANKS).index.sort_values()
     )

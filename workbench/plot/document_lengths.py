@@ -71,13 +71,12 @@ def _thinned(values: np.ndarray) -> np.ndarray:
 
 
 def _claim(shares: pd.DataFrame) -> str:
-    rare = shares[shares["longer_share"] <= 0.01]
-    if rare.empty:
-        longest = f"{int(shares['length_tokens'].iloc[-1]):,}"
-        return f"The longest documents have {longest} tokens; they are no rare exception"
-    below = shares.loc[: rare.index[0]].iloc[:-1].tail(1)
-    tokens = 1 - float(below["token_share"].iloc[0]) if len(below) else 1.0
-    squares = 1 - float(below["square_share"].iloc[0]) if len(below) else 1.0
+    # What documents longer than a length hold, by the share of documents that are longer.
+    longer = np.append(shares["longer_share"].to_numpy()[1:], 0.0)[::-1]
+    tokens, squares = (
+        float(np.interp(0.01, [*longer, 1.0], [*(1 - shares[name].to_numpy())[::-1], 1.0]))
+        for name in ("token_share", "square_share")
+    )
     return (
         f"The longest 1 % of documents hold {percent(tokens)} of the tokens and "
         f"{percent(squares)} of the attention"

@@ -6,11 +6,14 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._sampling import extremes
 from workbench.plot._text import digits, label, percent, plural, safe
 from workbench.plot.style import COLOURS, fill, finish, left_margin, nothing
 from workbench.tables import MICRO_BATCHES, PACKING_BALANCE, PACKING_QUEUES, TUNED_PACKING
 
-_MOST_BATCHES, _MOST_PLANS = 40, 24
+_MOST_BATCHES, _MOST_PLANS, _MOST_COLUMNS = 40, 24, 2_000
+# Above this share of attention that was never packed, a plan is no fair comparison.
+_MOST_LEFT = 0.05
 _ROW_PX = 30
 
 
@@ -59,11 +62,14 @@ def micro_batches(
     chosen = batches[first : first + count]
     # A thousand columns cannot be told apart: show the micro-batches of fewer batches.
     sizes = micro_batches["batch"].value_counts()
-    chosen = chosen[: max(1, 2_000 // int(sizes.max()))]
-    rows = micro_batches[micro_batches["batch"].isin(chosen)]
-    rows = rows.groupby("batch", sort=True).head(2_000).reset_index(drop=True)
+    chosen = chosen[: max(1, _MOST_COLUMNS // int(sizes.max()))]
+    rows = micro_batches[micro_batches["batch"].isin(chosen)].reset_index(drop=True)
     work = rows["linear_cost"] + rows["attention_cost"]
     mean = work.groupby(rows["batch"]).transform("mean").replace(0, 1)
+    worst, whole = float((work / mean).max()), len(rows)
+    if whole > _MOST_COLUMNS:
+        kept = np.sort(extremes(work.to_numpy(), _MOST_COLUMNS))
+        rows, mean = rows.iloc[kept].reset_index(drop=True), mean.iloc[kept].reset_index(drop=True)
     place = np.arange(len(rows)) + 0.8 * np.searchsorted(chosen, rows["batch"])
     hover = [
         f"batch {batch}, micro-batch {number}: {plural(documents, 'document')}, {tokens:,} tokens, "
@@ -93,9 +99,9 @@ def micro_batches(
         showgrid=False,
     )
     figure.update_yaxes(title="work [mean of the batch = 1]", rangemode="tozero")
-    worst = float((work / mean).max())
     claim = f"The heaviest micro-batch has {worst:.2f} times the mean work of its batch"
-    return finish(figure, claim=claim, source=source, synthetic=synthetic)
+    note = f"{len(rows):,} of {whole:,} micro-batches are drawn" if len(rows) < whole else ""
+    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
 
 
 def packing_balance(
@@ -129,8 +135,13 @@ def packing_balance(
     rows = balance.head(_MOST_PLANS)
     place = np.arange(len(rows))
     words = [
-        f" {ratio:.2f}" + ("" if stable else "  queue overflows")
-        for ratio, stable in zip(rows["imbalance_ratio"], rows["is_stable"], strict=True)
+        f" {ratio:.2f}"
+        + ("" if stable else "  overflows")
+        + (f"  {percent(left)} of attention left out" if left > _MOST_LEFT else "")
+        for ratio, stable, left in zip(
+            *(rows[name] for name in ("imbalance_ratio", "is_stable", "left_square_share")),
+            strict=True,
+        )
     ]
     hover = [
         f"{label(name, 90)}<br>{delay:.2f} batches late, memory {memory:.2f} of the context, "
@@ -176,17 +187,33 @@ def packing_balance(
     figure.update_yaxes(
         tickvals=place.tolist(), ticktext=ticks, range=[len(rows) - 0.5, -0.5], showgrid=False
     )
-    best = rows.iloc[int(rows["imbalance_ratio"].to_numpy().argmin())]
-    claim = (
-        f"Packing with {label(best['plan'], 52)}: {best['imbalance_ratio']:.2f} times the mean "
-        f"work instead of {rows['imbalance_ratio'].iloc[0]:.2f}, tokens "
-        f"{_batches(best['delay_batches'])} late"
-        if len(rows) > 1
-        else f"The heaviest micro-batch has {best['imbalance_ratio']:.2f} times the mean work"
-    )
+    claim = _most_even(rows)
     left_out = len(balance) - len(rows)
-    note = f"{plural(left_out, 'plan')} not shown" if left_out else ""
-    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
+    notes = [f"{plural(left_out, 'plan')} not shown"] if left_out else []
+    unfair = int((~_is_fair(rows)).sum())
+    if unfair:
+        notes.append(f"{plural(unfair, 'plan')} with documents that are never packed not compared")
+    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=" · ".join(notes))
+
+
+def _is_fair(rows: pd.DataFrame) -> pd.Series:
+    """Say which plans pack nearly everything, and go on doing so."""
+    return rows["is_stable"] & (rows["left_square_share"] <= _MOST_LEFT)
+
+
+def _most_even(rows: pd.DataFrame) -> str:
+    fair = rows[_is_fair(rows)]
+    if fair.empty:
+        return "No plan packs all documents: delay grows for ever, or documents wait to the end"
+    best, first = fair.iloc[int(fair["imbalance_ratio"].to_numpy().argmin())], rows.iloc[0]
+    if len(rows) == 1 or best.equals(first):
+        name = label(best["plan"], 52)
+        return f"{name[:1].upper()}{name[1:]}: {best['imbalance_ratio']:.2f} times the mean work"
+    return (
+        f"Packing with {label(best['plan'], 52)}: {best['imbalance_ratio']:.2f} times the mean "
+        f"work instead of {first['imbalance_ratio']:.2f}, tokens "
+        f"{_batches(best['delay_batches'])} late"
+    )
 
 
 def packing_queues(queues: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:

@@ -55,8 +55,9 @@ def pipeline(tasks: pd.DataFrame, *, source: str = "", synthetic: bool = False) 
     place = {lane: at + 0.7 * versions.index(lane[0]) for at, lane in enumerate(shown)}
     key = list(zip(rows["version"], rows["stage"], strict=True))
     rows = rows[[each in place for each in key]]
-    rows = rows.nlargest(_MOST_BARS, "dur_cost") if len(rows) > _MOST_BARS else rows
     unit = float(rows.loc[rows["version"] == versions[0], "end"].max()) or 1.0
+    claim, passes = _claim(rows, versions), len(rows)
+    rows = rows.nlargest(_MOST_BARS, "dur_cost") if passes > _MOST_BARS else rows
     figure = go.Figure()
     for task in ("forward", "backward"):
         part = rows[rows["task"] == task]
@@ -97,11 +98,13 @@ def pipeline(tasks: pd.DataFrame, *, source: str = "", synthetic: bool = False) 
         showgrid=False,
     )
     figure.update_xaxes(title=f"time [{label(versions[0], 26)} step = 1]", rangemode="tozero")
-    claim = _claim(rows, versions)
     hidden = len(lanes) - len(shown)
-    note = "numbers are micro-batches" if len(rows) <= _LABELLED else ""
-    if hidden:
-        note = f"{plural(hidden, 'stage')} not shown"
+    notes = [
+        *(["numbers are micro-batches"] if len(rows) <= _LABELLED else []),
+        *([f"{plural(hidden, 'stage')} not shown"] if hidden else []),
+        *([f"{len(rows):,} of {passes:,} passes are drawn"] if passes > len(rows) else []),
+    ]
+    note = " · ".join(notes)
     return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
 
 

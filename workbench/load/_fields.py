@@ -1,0 +1,28 @@
+"""Whether the rows of a CSV file have as many fields as its header."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from pathlib import Path
+
+from workbench.errors import LoadError
+
+
+def refuse_longer_rows(path: Path, *, separator: str = ",") -> None:
+    """Raise if the first row has more fields than the header.
+
+    pandas would take the first field of every row for a label, and shift the others by one
+    column. A later row that is longer makes pandas raise by itself.
+    """
+    with path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    with (gzip.open if packed else open)(path, "rt", encoding="utf-8-sig", newline="") as file:
+        rows = (row for row in csv.reader(file, delimiter=separator) if row)
+        header, first = next(rows, []), next(rows, [])
+    if len(first) > len(header):
+        msg = (
+            f"{path}: rows have more fields than the header {header[:8]}, e.g. {first[:8]}; "
+            "numbers with thousands separators need quotes, and a separator at the end a name"
+        )
+        raise LoadError(msg)
