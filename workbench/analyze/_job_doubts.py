@@ -49,8 +49,8 @@ def doubts_of_replay(delay_ratio: float) -> list[str]:
     else:
         reason, how = "operations overlap that should not:", "longer"
     return [
-        f"the replay is {abs(delay_ratio):.0%} of the recorded step {how} than it: {reason} "
-        "clocks or units are wrong"
+        f"the replay is {abs(delay_ratio):.0%} {how} than the recording: {reason} clocks or "
+        "units are wrong"
     ]
 
 
