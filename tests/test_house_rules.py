@@ -51,7 +51,7 @@ IDENTIFIERS |= {
 }
 IDENTIFIERS |= {"first_row", "first_dim", "layer", "expert"}
 UNIT_BESIDE = {"fidelity": {"printed", "here", "tolerance"}, "fleet_truth": {"size"}}
-UNIT_BESIDE["job_slowdown"] = {"forward_backward_correlation"}
+UNIT_BESIDE["job_slowdown"] = {"forward_backward_correlation", "within_rank_correlation"}
 
 
 def functions(module):

@@ -806,6 +806,12 @@ JOB_SLOWDOWN = Table(
         "worst_workers_ratio": Column(
             "Float64", "M_W: of the excess, gone with the worst workers ideal", nullable=True
         ),
+        "slow_workers_ratio": Column(
+            "Float64",
+            "of the excess, gone with all workers ideal that are slow beside the median of their "
+            "stage; missing if there are none",
+            nullable=True,
+        ),
         "last_stage_ratio": Column(
             "Float64", "M_S: of the excess, gone with the last stage ideal", nullable=True
         ),
@@ -820,6 +826,9 @@ JOB_SLOWDOWN = Table(
         ),
         "forward_backward_correlation": Column(
             "Float64", "Pearson's r of both durations of a micro-batch", -1, 1, nullable=True
+        ),
+        "within_rank_correlation": Column(
+            "Float64", "the same, each by the median of its rank", -1, 1, nullable=True
         ),
         "verdict": Column(
             "category",

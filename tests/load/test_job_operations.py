@@ -166,3 +166,86 @@ def test_a_file_of_operations_is_told_from_other_files(job_file, tmp_path, imbal
     assert [is_job_operations(path) for path in files] == [True, True, True]
     others = [table, text, tmp_path, tmp_path / "absent", imbalance_demo / "truth.csv"]
     assert [is_job_operations(path) for path in others] == [False] * 5
+
+
+TIMES = {"start_ts": [5_000_000_007, 6_000_000_000], "duration": [900_000_001, 500_000_000]}
+
+
+@pytest.mark.parametrize("time_unit", ["s", "us", "ns"])
+@pytest.mark.parametrize(
+    "start", ["datetime64[ns]", "datetime64[ns, UTC]", "timedelta64[ns]", "datetime64[us]"]
+)
+def test_points_in_time_and_spans_are_exact_whatever_the_unit(job_file, time_unit, start):
+    path = job_file({}, {"mb_id": 1, "seq_id": 1})
+    frame = pd.read_parquet(path).assign(**TIMES)
+    spans = frame["duration"].astype("timedelta64[ns]")
+    stored = frame["start_ts"].astype("timedelta64[ns]" if "delta" in start else "datetime64[ns]")
+    stored = stored.dt.tz_localize("UTC") if "UTC" in start else stored.astype(start)
+    frame.assign(duration=spans, start_ts=stored).to_parquet(path)
+    table = load.job_operations(path, time_unit=time_unit)
+    lost = 7 if "[us]" in start else 0
+    assert table["start_ns"].tolist() == [5_000_000_007 - lost, 6_000_000_000]
+    assert table["dur_ns"].tolist() == TIMES["duration"]
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "message"),
+    [
+        ("duration", pd.to_datetime([5, 6]), r"'dur_ns' holds points in time \(datetime64"),
+        ("start_ts", pd.to_datetime([5, None]), "'start_ns': 1 values are not a finite time"),
+        ("duration", pd.to_timedelta([5, -6]), "'dur_ns': 1 values are not a finite time from 0"),
+    ],
+)
+def test_times_that_are_no_durations_or_lack_are_refused_by_name(job_file, column, values, message):
+    path = job_file({}, {})
+    pd.read_parquet(path).assign(**{column: values}).to_parquet(path)
+    with pytest.raises(LoadError, match=message):
+        load.job_operations(path)
+
+
+@pytest.mark.parametrize("over", ["the job", "the step"])
+def test_an_order_counted_over_more_than_equal_operations_is_counted_again(tmp_path, over):
+    rows = [
+        ROW | {"step": step, "optype": kind, "mb_id": batch, "start_ts": step * 10.0 + at}
+        for step in (3, 4, 5)
+        for at, (kind, batch) in enumerate(
+            (kind, batch) for batch in (0, 1) for kind in ("forward-compute", "backward-compute")
+        )
+    ]
+    frame = pd.DataFrame(rows)
+    frame["seq_id"] = frame.groupby("optype" if over == "the job" else "step").cumcount() + 1
+    frame.to_parquet(tmp_path / "job.parquet")
+    table = load.job_operations(tmp_path / "job.parquet")
+    equal = table.groupby(["step", "operation"], observed=True)["sequence"]
+    assert equal.agg(list).tolist() == [[0, 1]] * 6
+    assert (table["sequence"] == table["micro_batch"]).all()
+
+
+def test_numbers_too_large_are_refused_with_their_limit_and_steps_may_be_huge(job_file):
+    path = job_file({"step": 3_000_000_000})
+    assert load.job_operations(path)["step"].tolist() == [3_000_000_000]
+    with pytest.raises(LoadError, match=r"from 0 to 2,147,483,647, the first is 3000000000 in row"):
+        load.job_operations(job_file({"stage": 3_000_000_000}))
+    with pytest.raises(LoadError, match="the first is nan in row 1"):
+        load.job_operations(job_file({}, {"duration": float("nan")}))
+
+
+def test_spaces_beside_separators_are_no_part_of_names(job_file):
+    from workbench.load.job_operations import is_job_operations
+
+    path = job_file({}, name="job.csv")
+    plain = load.job_operations(path)
+    path.write_text(path.read_text().replace(",", ", "))
+    pd.testing.assert_frame_equal(load.job_operations(path), plain)
+    assert is_job_operations(path)
+
+
+def test_columns_that_cannot_be_told_apart_are_refused(job_file):
+    path = job_file({}, {}, name="job.csv")
+    head, *rows = path.read_text().splitlines()
+    path.write_text("\n".join([f"{head},step", *(f"{row},1" for row in rows)]))
+    with pytest.raises(LoadError, match=r"columns \['step'\] are there twice"):
+        load.job_operations(path)
+    path.write_text("\n".join([head, *(f"{row},1" for row in rows)]))
+    with pytest.raises(LoadError, match="more fields than the first line has names"):
+        load.job_operations(path)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench.analyze._job_doubts import doubts_of
+from workbench.analyze._job_pauses import with_pauses
 from workbench.analyze._job_replay import (
     BACKWARD,
     COMMUNICATION,
     COMPUTES,
     FORWARD,
-    KNOWN,
     MEAN,
     RECEIVE,
     SEND,
@@ -32,8 +33,6 @@ from workbench.tables import JOB_OPERATIONS
 
 # Not every worker does these in every step.
 _OPTIONAL = frozenset({"gc"})
-# Computations of a worker that overlap by more than this share of a usual one cannot be right.
-_OVERLAP_SHARE = 0.1
 
 
 @dataclass(frozen=True)
@@ -88,22 +87,30 @@ def job(operations: pd.DataFrame) -> Job:
         msg = "no operations to replay; load a job with load.job_operations"
         raise WorkbenchError(msg)
     place = grid(table)
-    keys = place.keys
     _refuse_ragged(place)
+    table, paused = with_pauses(table)
+    place = grid(table) if paused else place
+    keys = place.keys
     start, end = _times(table, place)
     at = {key: number for number, key in enumerate(keys)}
     middle = np.median(start - start.min(axis=(0, 2))[None, :, None], axis=(1, 2))
-    computes, unused = _computes(table, at, middle)
+    computes, unused = _computes(table, at, middle, paused)
     first = min(middle[at[item.key]] for items in computes.values() for item in items)
+    inside = set(paused.values())
     outside = [key for key in keys if key.operation not in TRANSFERS | COMPUTES]
+    outside = [key for key in outside if key not in inside]
     outside.sort(key=lambda key: (middle[at[key]], key))
+    computes = _timed(computes, at, start, end)
     own = _without_waiting(keys, at, computes, start, end)
-    return Job(
+    _refuse_timeless(keys, own)
+    ideal = _ideal(keys, own)
+    ideal[[at[key] for key in inside]] = 0.0
+    it = Job(
         keys, place.steps, place.dp_ranks, sorted({key.stage for key in keys}), start, end, own,
-        _ideal(keys, own), computes, [key for key in outside if middle[at[key]] < first],
-        [key for key in outside if middle[at[key]] >= first],
-        [*unused, *_unknown(keys), *_overlapping(computes, at, start, end)],
+        ideal, computes, [key for key in outside if middle[at[key]] < first],
+        [key for key in outside if middle[at[key]] >= first], unused,
     )  # fmt: skip
+    return replace(it, doubts=[*unused, *doubts_of(it, operations.attrs.get("resolution_ns", 0))])
 
 
 def _times(table: pd.DataFrame, place: Grid) -> tuple[Floats, Floats]:
@@ -115,6 +122,7 @@ def _times(table: pd.DataFrame, place: Grid) -> tuple[Floats, Floats]:
     if absent.any():
         usual = np.nanmedian(start - np.nanmin(start, axis=(0, 2))[None, :, None], axis=(1, 2))
         filled = np.nanmin(start, axis=(0, 2))[None, :, None] + usual[:, None, None]
+        filled = np.minimum(filled, np.nanmax(end, axis=(0, 2))[None, :, None])
         start = np.where(absent, filled, start)
         end = np.where(absent, filled, end)
     return start, end
@@ -142,13 +150,43 @@ def _refuse_ragged(place: Grid) -> None:
     raise WorkbenchError(msg)
 
 
+def _timed(
+    computes: dict[int, list[Compute]], at: dict[Operation, int], start: Floats, end: Floats
+) -> dict[int, list[Compute]]:
+    """Say of each pause whether it mostly began before or after the input was there."""
+    makers = {item.produces: item.key for items in computes.values() for item in items}
+
+    def late(item: Compute) -> bool:
+        arrival = item.receive or (makers[item.needs] if item.needs is not None else None)
+        if item.pause is None or arrival is None:
+            return False
+        there = end[at[item.pause]] > start[at[item.pause]]
+        after = start[at[item.pause]] >= end[at[arrival]]
+        return bool(2 * after[there].sum() >= there.sum())
+
+    return {
+        stage: [item._replace(pauses_late=late(item)) for item in items]
+        for stage, items in computes.items()
+    }
+
+
+def _refuse_timeless(keys: list[Operation], own: Floats) -> None:
+    """Raise if no computation takes any time: then there is nothing to compare."""
+    if not own[[key.operation in COMPUTES for key in keys]].any():
+        msg = "all computations take 0 ns: are the durations those of another column or unit?"
+        raise WorkbenchError(msg)
+
+
 def _keys(rows: pd.DataFrame) -> list[Operation]:
     columns = (rows[name].tolist() for name in ("stage", "operation", "sequence"))
     return [Operation(*values) for values in zip(*columns, strict=True)]
 
 
 def _computes(
-    table: pd.DataFrame, at: dict[Operation, int], middle: Floats
+    table: pd.DataFrame,
+    at: dict[Operation, int],
+    middle: Floats,
+    paused: dict[Operation, Operation],
 ) -> tuple[dict[int, list[Compute]], list[str]]:
     """Return the computations of each stage in order, tied to their transfers, and doubts."""
     labels = _labels(table)
@@ -159,7 +197,8 @@ def _computes(
     take, unused = _counter(at)
     found: dict[int, list[Compute]] = defaultdict(list)
     for key, batch, chunk in items:
-        found[key.stage].append(_tied(key, batch, chunk, stage_of, take))
+        tied = _tied(key, batch, chunk, stage_of, take)
+        found[key.stage].append(tied._replace(pause=paused.get(key)))
     _refuse_loose([item for items in found.values() for item in items])
     loose, first = unused(), min(stage_of)
     _refuse_open_ends(loose, stage_of, len(set(batches)))
@@ -275,32 +314,6 @@ def _counter(
         return dict(left)
 
     return take, unused
-
-
-def _unknown(keys: list[Operation]) -> list[str]:
-    """Name the operations of which it is not known who meets in them."""
-    names = sorted({key.operation for key in keys} - KNOWN)
-    listed = ", ".join(names[:4]) + (" ..." if len(names) > 4 else "")
-    return [f"replayed as local work, as nobody knows who meets in it: {listed}"] if names else []
-
-
-def _overlapping(
-    computes: dict[int, list[Compute]], at: dict[Operation, int], start: Floats, end: Floats
-) -> list[str]:
-    """Say if computations of one worker overlap: then times are too coarse or units differ."""
-    checked = wrong = 0
-    for items in computes.values():
-        rows = [at[item.key] for item in items]
-        usual = np.median((end - start)[rows])
-        early = end[rows[:-1]] - start[rows[1:]] > _OVERLAP_SHARE * usual
-        checked, wrong = checked + early.size, wrong + int(early.sum())
-    if wrong <= 0.01 * checked:
-        return []
-    return [
-        f"{wrong:,} of {checked:,} computations begin before the one before them on their worker "
-        "is over: starts are too coarse (float32 seconds?), their unit is not that of the "
-        "durations, or ranks differ in their order"
-    ]
 
 
 def _without_waiting(

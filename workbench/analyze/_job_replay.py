@@ -38,13 +38,16 @@ class Operation(NamedTuple):
 
 
 class Compute(NamedTuple):
-    """One computation of a stage in its order, and the transfers before and after it."""
+    """One computation of a stage in its order, the transfers beside it, the pause before it."""
 
     key: Operation
     receive: Operation | None
     send: Operation | None
     produces: tuple[str, int, int]
     needs: tuple[str, int, int] | None
+    pause: Operation | None = None
+    # Whether the pause begins when the input is there, or when the computation before is over.
+    pauses_late: bool = False
 
 
 # When each operation began and ended; arrays are (steps, data-parallel ranks).
@@ -67,6 +70,12 @@ class Job:
     before: list[Operation]
     after: list[Operation]
     doubts: list[str]
+
+    @property
+    def pauses(self) -> frozenset[Operation]:
+        """What interrupts the pipeline: garbage collections between computations."""
+        items = (item for items in self.computes.values() for item in items)
+        return frozenset(item.pause for item in items if item.pause is not None)
 
     @property
     def actual(self) -> Floats:
@@ -104,18 +113,31 @@ class Job:
             for stage, computes in self.computes.items():
                 while position[stage] < len(computes):
                     item = computes[position[stage]]
-                    ready = clock[stage]
+                    if item.needs is not None and item.needs not in made:
+                        break
+                    ready = _paused(item, row, clock[stage], watch, late=False)
                     if item.needs is not None:
-                        if item.needs not in made:
-                            break
                         wire = _Wire(row, free, begin[stage], watch)
                         ready = np.maximum(ready, wire.carry(item, *made[item.needs]))
+                    ready = _paused(item, row, ready, watch, late=True)
                     clock[stage] = ready + row[item.key]
                     if watch is not None:
                         watch[item.key] = (ready, clock[stage])
                     made[item.produces] = (clock[stage], item.send)
                     position[stage] += 1
                     moved = True
+
+
+def _paused(
+    item: Compute, row: dict[Operation, Floats], ready: Floats, watch: Times | None, *, late: bool
+) -> Floats:
+    """Return when the pause of a computation is over, if it belongs here."""
+    if item.pause is None or item.pauses_late != late:
+        return ready
+    over = ready + row[item.pause]
+    if watch is not None:
+        watch[item.pause] = (ready, over)
+    return over
 
 
 class _Wire(NamedTuple):

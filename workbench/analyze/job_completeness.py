@@ -39,9 +39,9 @@ def complete_steps(operations: pd.DataFrame) -> pd.DataFrame:
     In this order: rows that are the same in every column as another one; rows outside the
     pipeline (no computation, send or receive) of an operation that fewer than half of the
     steps and ranks have; ranks that lack or double operations in more than half of the
-    steps; steps in which any rank that is left lacks or doubles operations, or has
-    computations or transfers that fewer than half have. A worker without a garbage
-    collection (``gc``) in a step lacks nothing.
+    steps, those left aside in which every rank does; steps in which any rank that is left
+    lacks or doubles operations, or has computations or transfers that fewer than half have.
+    A worker without a garbage collection (``gc``) in a step lacks nothing.
 
     Without a rank, waiting for it looks like slowness of the collective, and its own
     slowness is gone.
@@ -58,7 +58,9 @@ def complete_steps(operations: pd.DataFrame) -> pd.DataFrame:
         count["rows of operations that few steps have"] = int(rare.sum())
     if not table.empty:
         bad = _bad(grid(table))
-        ranks = bad.mean(axis="index") > 0.5
+        # A step that is bad for every rank says nothing about one: the recording was cut there.
+        cut = bad.all(axis="columns")
+        ranks = bad[~cut | bool(cut.all())].mean(axis="index") > 0.5
         steps = bad.loc[:, ~ranks].any(axis="columns")
         count |= _worded(ranks, "data-parallel rank", "that lack operations in most steps")
         count |= _worded(steps, "step", "that lack or double operations")

@@ -9,9 +9,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from workbench.analyze._job_arranged import job
-from workbench.analyze._job_replay import COMMUNICATION, COMPUTES, Floats, Job
+from workbench.analyze._job_causes import correlations, longest, share_of, slow_workers
+from workbench.analyze._job_doubts import doubts_of_replay
+from workbench.analyze._job_replay import COMMUNICATION, Floats, Job
 from workbench.analyze.job_completeness import complete_steps
-from workbench.analyze.job_schedule import micro_batches_of
 from workbench.tables import JOB_SLOWDOWN, JOB_SLOWDOWN_BY, JOB_STEPS
 
 Part: TypeAlias = Literal["worker", "stage", "dp_rank", "operation"]
@@ -74,10 +75,17 @@ def job_slowdown(
     workers, or the last stage, made ideal; the shares of communication and of pauses
     likewise. They do not add up to 1, and one may exceed it.
 
-    The verdict is the first that holds: worker (M_W), sequence lengths (correlation), last
-    stage (M_S), communication, pauses. The worst workers are looked at before the
-    correlation: one slow worker makes forward and backward long together, as long
-    documents do. The correlation is that of the first stage. The worst workers are those
+    The verdict is the first that holds: worker (M_W, or slow workers), sequence lengths
+    (correlation within ranks), last stage (M_S), communication, pauses. Slow workers are
+    those whose median computation takes ``straggling_from`` times the median of their
+    stage: all stages of a slow host, or a few workers, of which M_W counts too few. They
+    are looked at before the correlation: a slow worker makes forward and backward long
+    together, as long documents do. Both correlations are those of the first stage; the
+    published one takes durations as they are, that within ranks divides them by the median
+    of their rank first, so that a slow host does not correlate. A job has no M_S if it has
+    one stage, and shares are missing where the excess is below 0.1 % of T_ideal. With one
+    rank, the last stage is a stage, not a worker. A garbage collection between computations
+    delays the next one; its ideal is 0, and it counts as a pause. The worst workers are those
     with the largest S_w of :func:`job_slowdown_by`; the paper takes a bound of it instead.
 
     What equal operations share costs no slowdown here: a network that is slow for all, or
@@ -99,10 +107,12 @@ def job_slowdown(
     by_worker = _by(it, "worker")
     masks = {
         "worst_workers_ratio": _worst_workers(it, by_worker, worst_share),
-        "last_stage_ratio": _of_stage(it, it.stages[-1]),
+        "slow_workers_ratio": slow_workers(it, straggling_from),
+        "last_stage_ratio": _of_stage(it, it.stages[-1]) if len(it.stages) > 1 else None,
         "communication_ratio": _of_kinds(it, COMMUNICATION),
-        "pauses_ratio": _longest(it, worst_share),
+        "pauses_ratio": longest(it, worst_share),
     }
+    raw, within = correlations(it)
     row = {
         "step_count": len(it.steps),
         "worker_count": len(by_worker),
@@ -112,14 +122,21 @@ def job_slowdown(
         "slowdown_ratio": own / ideal,
         "waste_ratio": 1 - ideal / own,
         "delay_ratio": 1 - own / it.actual.mean(),
-        "forward_backward_correlation": _correlation(it),
-        "note": _note(operations, it),
+        "forward_backward_correlation": raw,
+        "within_rank_correlation": within,
+        "note": _note(operations, it, 1 - own / it.actual.mean()),
     }
-    row |= {name: _share(own - _without(it, mask), own - ideal) for name, mask in masks.items()}
+    row |= {
+        name: None if mask is None else share_of(own - _without(it, mask), own, ideal)
+        for name, mask in masks.items()
+    }
+    stage = ("last stage", "last_stage_ratio", explained_from)
     limits = (
+        *([] if not _is_last_stage(it, by_worker) else [stage]),
         ("worker", "worst_workers_ratio", explained_from),
-        ("sequence lengths", "forward_backward_correlation", correlated_from),
-        ("last stage", "last_stage_ratio", explained_from),
+        ("worker", "slow_workers_ratio", explained_from),
+        ("sequence lengths", "within_rank_correlation", correlated_from),
+        stage,
         ("communication", "communication_ratio", explained_from),
         ("pauses", "pauses_ratio", explained_from),
     )
@@ -267,9 +284,9 @@ def _without(it: Job, mask: Mask) -> float:
     return float(it.replay(np.where(mask, it.ideal, it.own)).mean())
 
 
-def _share(part: float, whole: float) -> float | None:
-    # Below a nanosecond there is no excess to explain.
-    return part / whole if whole >= 1 else None
+def _is_last_stage(it: Job, by_worker: pd.DataFrame) -> bool:
+    """Say if the worst worker is the last stage of the only rank: both are the same thing."""
+    return len(it.dp_ranks) == 1 and int(by_worker["stage"].iloc[0]) == it.stages[-1]
 
 
 def _at_least(value: object, limit: float) -> bool:
@@ -285,8 +302,11 @@ def _of_kinds(it: Job, kinds: frozenset[str] | set[str]) -> Mask:
     return np.array([key.operation in kinds for key in it.keys])[:, None, None]
 
 
-def _worst_workers(it: Job, by_worker: pd.DataFrame, share: float) -> Mask:
+def _worst_workers(it: Job, by_worker: pd.DataFrame, share: float) -> Mask | None:
     count = max(1, int(np.ceil(share * len(by_worker))))
+    if count >= len(by_worker):
+        # All of the job explains all of it.
+        return None
     worst = by_worker.nlargest(count, "slowdown_ratio")
     workers = np.zeros(it.own.shape, dtype=bool)
     for rank, stage in zip(worst["dp_rank"], worst["stage"], strict=True):
@@ -294,30 +314,7 @@ def _worst_workers(it: Job, by_worker: pd.DataFrame, share: float) -> Mask:
     return workers
 
 
-def _longest(it: Job, share: float) -> Mask:
-    """Mark the few computations that are longest beside the median of their kind and stage."""
-    kinds = [(key.stage, key.operation) for key in it.keys]
-    relative = np.zeros(it.own.shape)
-    for kind in set(kinds):
-        if kind[1] in COMPUTES:
-            mine = np.array([each == kind for each in kinds])
-            relative[mine] = it.own[mine] / max(np.median(it.own[mine]), 1.0)
-    computed = relative[_of_kinds(it, COMPUTES).ravel()]
-    return np.asarray((relative > np.quantile(computed, 1 - share)) & (relative > 1))
-
-
-def _correlation(it: Job) -> float | None:
-    """Correlate forward and backward durations of the micro-batches of the first stage."""
-    both = micro_batches_of(it, it.stages[0])
-    if both is None:
-        return None
-    forward, backward = (each.ravel() for each in both[1:])
-    if len(forward) < 2 or not (np.ptp(forward) and np.ptp(backward)):
-        return None
-    return float(np.clip(np.corrcoef(forward, backward)[0, 1], -1, 1))
-
-
-def _note(operations: pd.DataFrame, it: Job) -> str | None:
+def _note(operations: pd.DataFrame, it: Job, delay_ratio: float) -> str | None:
     left_out = operations.attrs.get("left_out", {})
     parts = [f"left out: {count:,} {reason}" for reason, count in left_out.items()]
-    return "; ".join([*parts, *it.doubts]) or None
+    return "; ".join([*parts, *it.doubts, *doubts_of_replay(delay_ratio)]) or None

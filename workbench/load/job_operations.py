@@ -26,6 +26,7 @@ COLUMNS: Mapping[str, str] = {
 }
 # Read where named: rows of the ranks of one tensor-parallel group become one.
 _TENSOR = "tp_rank"
+_WORKER = ("step", "dp_rank", "stage")
 _COMPUTES = ("forward-compute", "backward-compute")
 _CSV = (".csv", ".csv.gz")
 _NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
@@ -54,7 +55,8 @@ def job_operations(
         Names in the table, by name in the file, where they differ: ``{"fwd":
         "forward-compute", "allreduce_grads": "grads-reduce-scatter"}``.
     time_unit
-        Unit of both time columns: ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``.
+        Unit of both time columns: ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``. Points in time and
+        time spans (datetime64, timedelta64) know theirs and are converted exactly.
 
     Returns
     -------
@@ -75,9 +77,10 @@ def job_operations(
     Notes
     -----
     ``sequence`` (``seq_id``) may lack: it is the order of the starts among equal operations
-    of a worker in a step. Times stored as float32 seconds keep about seven digits; what
-    they lost is lost. Starts coarser than the mean duration of the computations, such as
-    float32 seconds since 1970, are refused.
+    of a worker in a step. Where most do not count from 0, because they count over the job or
+    over different operations, they are counted again, in the same order. Times stored as
+    float32 seconds keep about seven digits; what they lost is lost. Starts coarser than the
+    mean duration of the computations, such as float32 seconds since 1970, are refused.
     """
     names = {**COLUMNS, **(columns or {})}
     if unknown := sorted(set(names) - {*COLUMNS, _TENSOR}):
@@ -107,11 +110,12 @@ def job_operations(
         }
     )
     resolution = _resolution(frame["start_ns"], table, path, _NS[time_unit])
+    if "sequence" in table:
+        table["sequence"] = _within_step(table)
     table, joined = _one_per_group(table)
-    table = table.sort_values(["step", "dp_rank", "stage", "start_ns"], kind="stable")
+    table = table.sort_values([*_WORKER, "start_ns"], kind="stable")
     if "sequence" not in table:
-        equal = table.groupby(["step", "dp_rank", "stage", "operation"])
-        table["sequence"] = equal.cumcount()
+        table["sequence"] = table.groupby([*_WORKER, "operation"]).cumcount()
     table["operation"] = table["operation"].astype("category")
     table = JOB_OPERATIONS.cast(table[list(JOB_OPERATIONS.columns)]).reset_index(drop=True)
     left_out = {"first-op": int(marker.sum()), "rows of other tensor-parallel ranks": joined}
@@ -141,7 +145,7 @@ def is_job_operations(path: str | Path) -> bool:
         return False
     try:
         if place.name.lower().endswith(_CSV):
-            names = set(pd.read_csv(place, nrows=0).columns)
+            names = {str(name).strip() for name in pd.read_csv(place, nrows=0).columns}
         else:
             import pyarrow.parquet as pq
 
@@ -158,6 +162,9 @@ def _chosen(
     wanted = dict(names)
     if "sequence" not in said and wanted["sequence"] not in frame:
         del wanted["sequence"]
+    if doubled := sorted({name for name in wanted.values() if list(frame).count(name) > 1}):
+        msg = f"{path}: columns {doubled} are there twice; rename or drop all but one of each"
+        raise LoadError(msg)
     if missing := [name for name in wanted.values() if name not in frame]:
         msg = (
             f"{path}: no column {missing}; it has {list(frame.columns)}. "
@@ -169,7 +176,7 @@ def _chosen(
 
 
 def _renamed(values: pd.Series, operations: Mapping[str, str], path: str | Path) -> pd.Series:
-    texts = values.astype(str)
+    texts = values.astype(str).str.strip()
     if absent := sorted(set(operations) - set(texts.unique())):
         msg = f"{path}: operations= names {absent}, which the file does not have"
         raise LoadError(msg)
@@ -197,10 +204,10 @@ def _one_per_group(table: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     """Join the rows of a tensor-parallel group: from the earliest start to the latest end."""
     if _TENSOR not in table:
         return table, 0
-    keys = ["step", "dp_rank", "stage", "operation", "micro_batch", "chunk", "sequence"]
+    keys = [*_WORKER, "operation", "micro_batch", "chunk", "sequence"]
     if "sequence" not in table:
         own = table.sort_values("start_ns", kind="stable")
-        order = own.groupby(["step", "dp_rank", "stage", "operation", _TENSOR]).cumcount()
+        order = own.groupby([*_WORKER, "operation", _TENSOR]).cumcount()
         table = table.assign(sequence=order)
     ends = table.assign(end_ns=table["start_ns"] + table["dur_ns"])
     joined = ends.groupby(keys, dropna=False, sort=False).agg(
@@ -216,14 +223,41 @@ def _read(path: Path) -> pd.DataFrame:
         raise FileNotFoundError(msg)
     try:
         if path.name.lower().endswith(_CSV):
-            return pd.read_csv(path)
-        return pd.read_parquet(path)
+            return _read_csv(path)
+        frame = pd.read_parquet(path)
+        return frame.rename(columns=lambda name: str(name).strip())
+    except LoadError:
+        raise
     except (OSError, ValueError, pa.ArrowException) as error:
         msg = f"{path}: cannot be read as Parquet or CSV ({str(error).strip()[:200]})"
         raise LoadError(msg) from None
 
 
+def _read_csv(path: Path) -> pd.DataFrame:
+    """Read a CSV file under the names that stand in it; pandas would number doubled ones."""
+    names = pd.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False)
+    frame = pd.read_csv(path, skipinitialspace=True)
+    if frame.shape[1] != names.shape[1] or not isinstance(frame.index, pd.RangeIndex):
+        msg = (
+            f"{path}: its rows have more fields than the first line has names "
+            f"({names.shape[1]}); which is which cannot be known"
+        )
+        raise LoadError(msg)
+    return frame.set_axis([name.strip() for name in names.iloc[0]], axis="columns")
+
+
+def _within_step(table: pd.DataFrame) -> pd.Series:
+    """Count equal operations of a worker within a step, where the file counts otherwise."""
+    equal = table.groupby([*_WORKER, "operation"])["sequence"]
+    if 2 * (equal.min() > 0).sum() < equal.ngroups:
+        return table["sequence"]
+    # What has one number stays one, so that doubled rows can still be told.
+    return equal.rank(method="dense").sub(1).astype("Int64")
+
+
 def _times(values: pd.Series, name: str, path: str | Path, per_unit: int) -> pd.Series:
+    if values.dtype.kind in "mM":
+        return _exact_times(values, name, path)
     if pd.api.types.is_integer_dtype(values.dtype) and not values.isna().any():
         whole = values.to_numpy(dtype=np.int64)
         if np.abs(whole).max(initial=0) < (1 << 62) // per_unit:
@@ -237,23 +271,42 @@ def _times(values: pd.Series, name: str, path: str | Path, per_unit: int) -> pd.
     return pd.Series(np.rint(numbers * per_unit).astype(np.int64))
 
 
+def _exact_times(values: pd.Series, name: str, path: str | Path) -> pd.Series:
+    """Convert points in time, since 1970, and time spans to ns; they know their unit."""
+    is_point = values.dtype.kind == "M"
+    if is_point and name == "dur_ns":
+        msg = f"{path}: column for {name!r} holds points in time ({values.dtype}), no durations"
+        raise LoadError(msg)
+    expected = "a finite time" + " from 0" * (name == "dur_ns")
+    _refuse(values, values.isna().to_numpy(), name, path, expected)
+    if is_point and values.dt.tz is not None:
+        values = values.dt.tz_convert(None)
+    whole: pd.Series = values.dt.as_unit("ns").astype("int64").reset_index(drop=True)
+    _refuse(values, (whole < 0).to_numpy() & (name == "dur_ns"), name, path, expected)
+    return whole
+
+
 def _integers(
     values: pd.Series, name: str, path: str | Path, *, may_lack: bool = False
 ) -> pd.Series:
+    # Steps may be of any size that a float64 keeps exactly; the others are int32.
+    most = (1 << 53) - 1 if name == "step" else (1 << 31) - 1
     numbers = pd.to_numeric(values, errors="coerce")
     lacking = values.isna().to_numpy() if may_lack else np.zeros(len(values), dtype=bool)
     plain = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
     with np.errstate(invalid="ignore"):
-        good = (plain >= 0) & (plain == np.floor(plain)) & (plain < 1 << 31)
-    _refuse(values, ~(good | lacking), name, path, "a whole number from 0")
+        good = (plain >= 0) & (plain == np.floor(plain)) & (plain <= most)
+    _refuse(values, ~(good | lacking), name, path, f"a whole number from 0 to {most:,}")
     return pd.Series(plain).astype("Int64")
 
 
 def _refuse(values: pd.Series, bad: np.ndarray, name: str, path: str | Path, expected: str) -> None:
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
+        value = values.iloc[row]
+        plain = value.item() if isinstance(value, np.generic) else value
         msg = (
             f"{path}: column for {name!r}: {int(bad.sum()):,} values are not {expected}, "
-            f"the first is {values.iloc[row]!r} in row {row:,}"
+            f"the first is {plain!r} in row {row:,}"
         )
         raise LoadError(msg)

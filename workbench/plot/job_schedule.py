@@ -9,11 +9,13 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._sampling import MAX_POINTS, extremes
-from workbench.plot._text import duration, label, plural, time_unit
+from workbench.plot._text import duration, label, percent, plural, time_unit
 from workbench.plot.style import COLOURS, fill, finish, left_margin, nothing
 from workbench.tables import JOB_MICRO_BATCHES, JOB_SCHEDULE
 
 _MOST_STAGES, _LANE_PX, _MOST_NUMBERED = 16, 34, 600
+# Real steps are replayed within 3 %.
+_REPLAY_LIMIT = 0.05
 _WORDS = {"recorded": "recorded", "actual": "replayed", "ideal": "all equal"}
 _SPANS = {"recorded": "as recorded", "actual": "replayed", "ideal": "if all were equal"}
 
@@ -244,6 +246,9 @@ def _left_out(schedule: pd.DataFrame, table: pd.DataFrame, stages: Sequence[int]
     recorded = schedule[schedule["version"] == "recorded"]
     ends = (recorded["start_ns"] + recorded["dur_ns"]).max()
     notes = [] if recorded.empty else [f"recorded: {duration(ends)}"]
+    error = schedule.attrs.get("replay_error_ratio", 0.0)
+    if abs(error) > _REPLAY_LIMIT:
+        notes.append(f"the replay is {percent(abs(error))} {'longer' if error > 0 else 'shorter'}")
     notes += [f"{hidden:,} stages in the middle left out"] if hidden > 0 else []
     counts = _kinds(table).value_counts()
     cut = int((counts - MAX_POINTS).clip(lower=0).sum())

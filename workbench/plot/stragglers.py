@@ -16,6 +16,7 @@ _MOST_RANKS, _MOST_STAGES, _MOST_NUMBERED, _MOST_BARS = 60, 40, 16, 40
 # Column of the table: what its row of the picture is called.
 _CHANGES = {
     "worst_workers_ratio": "worst workers as the others (M_W)",
+    "slow_workers_ratio": "all slow workers as the others",
     "last_stage_ratio": "last stage as the others (M_S)",
     "communication_ratio": "all communication equal",
     "pauses_ratio": "the few longest computations equal",
@@ -202,13 +203,12 @@ def _changed(row: pd.Series) -> tuple[list[str], np.ndarray, list[str]]:
     own, excess = row["replay_ns"], row["replay_ns"] - row["ideal_ns"]
     shares = [row[column] for column in _CHANGES]
     known = [0.0 if pd.isna(share) else float(share) for share in shares]
-    names = ["recorded", "without launch delays (T)", *_CHANGES.values(), "everything equal"]
+    without = "without launch delays (T)" if own <= row["actual_ns"] else "replayed (T)"
+    names = ["recorded", without, *_CHANGES.values(), "everything equal"]
     changed = [own - share * excess for share in known]
-    ends = np.array([max(row["actual_ns"], own), own, *changed, row["ideal_ns"]], dtype=np.float64)
-    gone = [
-        "nothing to explain" if pd.isna(share) else f"{share:.2f} of the excess gone"
-        for share in shares
-    ]
+    ends = np.array([row["actual_ns"], own, *changed, row["ideal_ns"]], dtype=np.float64)
+    none = "nothing to explain" if all(map(pd.isna, shares)) else "none to compare with"
+    gone = [none if pd.isna(share) else f"{share:.2f} of the excess gone" for share in shares]
     saved = f"{percent(max(float(row['waste_ratio']), 0))} of T gone"
     words = [duration(ends[0]), f"{duration(own)}, S = {digits(row['slowdown_ratio'])}"]
     return names, np.maximum(ends, 0), [*words, *gone, f"{duration(row['ideal_ns'])}, {saved}"]
@@ -231,11 +231,13 @@ def _write_beside(figure: go.Figure, ends: np.ndarray, words: list[str]) -> None
 
 def _verdict_note(row: pd.Series, verdict: str) -> str:
     r = row["forward_backward_correlation"]
+    within = row["within_rank_correlation"]
+    inside = "" if pd.isna(within) else f", within ranks {within:.2f}"
     counted = f"{plural(int(row['step_count']), 'step')} of {row['worker_count']:,} workers"
     parts = [
         f"<b>{label(verdict)}</b>: {_ADVICE[verdict]}" if verdict in _ADVICE else label(verdict),
         counted,
-        *([] if pd.isna(r) else [f"forward and backward of a micro-batch: r = {r:.2f}"]),
+        *([] if pd.isna(r) else [f"forward and backward of a micro-batch: r = {r:.2f}{inside}"]),
         *([] if pd.isna(row["note"]) else [label(row["note"], 300)]),
     ]
     return " · ".join(parts)
