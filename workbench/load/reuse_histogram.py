@@ -76,7 +76,7 @@ def reuse_histogram(path: str | Path) -> pd.DataFrame:
     names = [batch["batch"] for batch in batches]
     for batch in batches:
         if names.count(batch["batch"]) > 1:
-            msg = f"{path}, line {batch['line']}: batch {batch['batch']!r} occurs twice; leave out one"
+            msg = f"{path}, line {batch['line']}: batch {batch['batch']!r} occurs twice"
             raise LoadError(msg)
     rows = [row for batch in batches for row in _rows(batch, path)]
     return REUSE_HISTOGRAM.check(REUSE_HISTOGRAM.cast(pd.DataFrame(rows)), str(path))
