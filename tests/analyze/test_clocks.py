@@ -305,6 +305,61 @@ def test_a_clock_that_jumped_is_not_called_sure(make_events):
     assert jumped["wait_ns"].isna().all()
 
 
+def in_order(late, *, count=31, skip=None, offset=0, every=None):
+    """Make collectives of two ranks without sequence numbers, of which a trace lacks some."""
+    every = every or [MS] * count
+    rows = []
+    for at, begin in enumerate(np.cumsum(every).tolist()):
+        for rank in (0, 1):
+            if (rank, at) not in (skip or ()):
+                shift = offset * rank
+                start, end = begin + late(rank, at) + shift, begin + 277 * US + 13 * rank + shift
+                rows.append(nccl(rank, start, end, group_size=2))
+    return rows
+
+
+def late_in_turn(rank, at):
+    return 200 * US if (at % 3 == 0) == (rank == 0) else 0
+
+
+def test_a_trace_that_begins_one_collective_later_is_not_taken_for_a_clock(make_events):
+    events = make_events(*in_order(late_in_turn, skip={(1, 0), (0, 30)}))
+    table = clocks_of(events)
+    assert table["offset_ns"].tolist() == [0, MS + 13], "an offset that there is not"
+    assert table["is_sure"].tolist() == [True, False]
+    assert "a trace that begins one or some collectives later" in table["note"][1]
+    waits = analyze.collective_waits(events, clocks=table)
+    assert not waits["is_sure"].any()
+    assert analyze.blame(waits).empty
+
+
+def test_in_order_a_clock_that_is_right_is_sure_however_regular_the_collectives(make_events):
+    table = clocks_of(make_events(*in_order(late_in_turn)))
+    assert table["offset_ns"].tolist() == [0, 13]
+    assert table["is_sure"].all()
+    assert table["note"].isna().all()
+
+
+@settings(max_examples=20)
+@given(st.integers(-(10**9), 10**9), st.integers(0, 99))
+def test_irregular_times_tell_an_offset_from_a_shift_of_the_order(make_events, offset, seed):
+    every = np.random.default_rng(seed).integers(MS, 3 * MS, 20).tolist()
+    rows = in_order(late_in_turn, count=20, every=every, offset=offset)
+    assert clocks_of(make_events(*rows))["is_sure"].all()
+    shifted = in_order(late_in_turn, count=20, every=every, skip={(1, 0), (0, 19)})
+    found = clocks_of(make_events(*shifted))
+    assert not found["is_sure"].all() or found["residual_ns"].min() > 100 * US
+
+
+def test_sequence_numbers_stand_for_the_clocks_that_order_would_shift(make_events):
+    rows = in_order(late_in_turn, skip={(1, 0), (0, 30)})
+    rows += job([range(2)], offset=[0, 70])
+    table = clocks_of(make_events(*[row | {"group": str("seq" in row)} for row in rows]))
+    assert table["offset_ns"].tolist() == [0, 70]
+    assert table["is_sure"].all()
+    assert table["collective_count"].tolist() == [12, 12]
+
+
 def test_a_wrong_table_is_refused(make_events):
     events = make_events(nccl(0, 0, 9))
     with pytest.raises(WorkbenchError, match="'offset_ns' is missing"):

@@ -1,5 +1,7 @@
 """Rows of unequal popularity: known values first, then laws, then what is refused."""
 
+import time
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -183,10 +185,29 @@ def test_a_histogram_of_no_batch_or_of_two_is_refused():
         ({"copies": 3}, "3 copies need as many units, there are 2"),
         ({"lpt_rows": -1}, "lpt_rows must be 0 or more"),
         ({"hot_rows": 4}, "hot_rows must be from 0 to 3"),
-        ({"hot_rows": [-1, 2]}, "hot_rows must be from 0 to 3"),
+        ({"hot_rows": [-1, 2]}, "hot_rows must be 0 or more, not -1"),
         ({"hot_rows": []}, "hot_rows must be from 0 to 3"),
+        ({"units": 2.5}, "units must be a whole number from 1, not 2.5"),
+        ({"units": True}, "units must be a whole number from 1, not True"),
+        ({"hot_rows": 1.5}, "hot_rows must be a whole number from 0, not 1.5"),
+        ({"hot_rows": "3"}, "hot_rows must be a whole number from 0, not '3'"),
+        ({"hot_rows": [0, None]}, "hot_rows must be a whole number from 0, not None"),
     ],
-    ids=["no unit", "many units", "copies", "many copies", "lpt", "all hot", "negative", "none"],
+    ids=[
+        "no unit",
+        "many units",
+        "copies",
+        "many copies",
+        "lpt",
+        "all hot",
+        "negative",
+        "none",
+        "half a unit",
+        "a truth",
+        "half a row",
+        "text",
+        "nothing",
+    ],
 )
 def test_numbers_that_cannot_be_are_refused(options, message):
     with pytest.raises(WorkbenchError, match=message):
@@ -199,3 +220,29 @@ def test_shares_that_do_not_add_up_are_refused():
         analyze.row_sharding(half, units=2)
     with pytest.raises(WorkbenchError, match="add up to 0, not to 1"):
         analyze.row_sharding(ROW_POPULARITY.empty(), units=2)
+
+
+def test_a_cache_that_takes_all_look_ups_is_refused_by_the_name_of_what_to_change():
+    cold = popularity([1, 3], [1, 0])
+    with pytest.raises(WorkbenchError, match="a cache of hot_rows=1 rows takes all look-ups"):
+        analyze.row_sharding(cold, units=2, hot_rows=1)
+    assert analyze.row_sharding(cold, units=2, hot_rows=1, copies=2)["bound_ratio"].iloc[0] == 1
+
+
+def test_copies_of_a_million_rows_are_placed_in_a_second_and_as_even():
+    table = simulate.row_popularity(1_100_000, 0.9)
+    start = time.process_time()
+    found = analyze.row_sharding(table, units=256, hot_rows=10**6, copies=4)
+    assert time.process_time() - start < 3
+    assert ratios(found)["LPT"] == pytest.approx(found["bound_ratio"].iloc[0], rel=0.01)
+
+
+@given(popularities(), st.integers(2, 6), st.integers(1, 5), st.integers(0, 40))
+def test_copies_that_fill_up_units_are_as_even_as_copies_one_by_one(table, units, copies, single):
+    count = int(table["row_count"].sum())
+    units = min(units, count)
+    options = {"units": units, "copies": min(copies, units), "hot_rows": count - 1}
+    one_by_one = ratios(analyze.row_sharding(table, **options, lpt_rows=count))
+    found = analyze.row_sharding(table, **options, lpt_rows=single)
+    top = found["top_row_share"].iloc[0] * units
+    assert abs(ratios(found)["LPT"] - one_by_one["LPT"]) <= 2 * top + 1e-9

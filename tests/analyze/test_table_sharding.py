@@ -193,12 +193,15 @@ def test_a_table_that_does_not_fit_is_named_with_what_is_missing():
     ("options", "message"),
     [
         ({"ranks": 0}, "ranks must be 1 or more, not 0"),
+        ({"ranks": 2.5}, "ranks must be a whole number from 1, not 2.5"),
+        ({"ranks": "8"}, "ranks must be a whole number from 1, not '8'"),
+        ({"ranks": float("nan")}, "ranks must be a whole number from 1, not nan"),
         ({"planner": "lucky"}, r"planner must be one of .*'greedy'.*, not 'lucky'"),
         ({"balance_by": "mood"}, "balance_by must be one of"),
         ({"scheme": "diagonal"}, "scheme must be one of"),
         ({"ranks": 12, "scheme": "table-row"}, "12 ranks do not fill hosts of 8"),
     ],
-    ids=["ranks", "planner", "balance_by", "scheme", "hosts"],
+    ids=["ranks", "half a rank", "text", "nan", "planner", "balance_by", "scheme", "hosts"],
 )
 def test_options_that_cannot_be_are_refused(options, message):
     with pytest.raises(WorkbenchError, match=message):
@@ -223,6 +226,8 @@ def test_assumptions_that_cannot_be_are_refused(number):
         ShardingAssumptions(memory_gib=number)
     with pytest.raises(WorkbenchError, match="batch_count must be a whole number above 0"):
         ShardingAssumptions(batch_count=number or 0.5)
+    with pytest.raises(WorkbenchError, match="batch_count must be a whole number above 0, not '5"):
+        ShardingAssumptions(batch_count="512")
 
 
 def test_shards_of_different_jobs_do_not_add_up():

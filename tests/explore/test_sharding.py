@@ -91,6 +91,16 @@ def test_rows_need_a_popularity_to_choose():
         explore.row_sharding({})
 
 
+def test_what_is_no_table_is_refused_before_anything_is_drawn():
+    table = simulate.row_popularity(1_000, 1)
+    with pytest.raises(WorkbenchError, match=r"pass \{name: simulate"):
+        explore.row_sharding(table)
+    with pytest.raises(WorkbenchError, match="Zipf is not a valid 'row_popularity' table"):
+        explore.row_sharding({"Zipf": table.drop(columns="row_count")})
+    with pytest.raises(WorkbenchError, match="is not a valid 'embedding_tables' table"):
+        explore.table_sharding(table)
+
+
 def test_every_control_has_a_label_and_answers_on_release(board, rows):
     for control in (*board.controls.values(), *rows.controls.values()):
         assert control.description

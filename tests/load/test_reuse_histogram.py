@@ -79,8 +79,23 @@ def test_a_small_file_is_read_whole(file_of):
         ("(4+: 0.600\n", "", "other bins for rows than for look-ups"),
         ("(4+: 0.600", "(4+: 0.500", "its lookup_shares add up to 0.900, not to 1"),
         ("tiny_t3_bs8.pt\n", "", "line 2: 'Locality stats"),
+        ("(4+:", "(2+:", "line 2: batch 'tiny_t3_bs8.pt': its bins overlap, or leave something"),
+        ("(4+:", "(9+:", "line 2: batch 'tiny_t3_bs8.pt': its bins overlap, or leave something"),
+        ("(4+: 0.200", "(4+: 0.2\n(4+: 0.2", r"line 10: '\(4\+: 0.2' is not part of"),
+        (SMALL, SMALL + SMALL, "line 2: batch 'tiny_t3_bs8.pt' occurs twice"),
     ],
-    ids=["empty", "no total", "no number", "cut off", "does not add up", "no batch"],
+    ids=[
+        "empty",
+        "no total",
+        "no number",
+        "cut off",
+        "does not add up",
+        "no batch",
+        "overlap",
+        "hole",
+        "bin twice",
+        "batch twice",
+    ],
 )
 def test_what_is_missing_or_wrong_is_named(file_of, before, after, message):
     with pytest.raises(LoadError, match=message):

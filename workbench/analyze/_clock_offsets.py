@@ -70,6 +70,11 @@ def offsets(moments: Moments) -> Offsets:
     return Offsets(clock, offset, corrected - middle)
 
 
+def joined(moments: Moments) -> Ints:
+    """Give ranks that moments join, directly or through others, the same number."""
+    return _joined(_sets(moments), int(moments.rank.max(initial=-1)) + 1)
+
+
 def spread(left: Floats, time: Ints) -> int:
     """Return the robust standard deviation of differences [ns].
 

@@ -108,12 +108,28 @@ def largest_first(classes: Classes, load: Floats, single_rows: int) -> Floats:
     return filled
 
 
-def copied(shares: Floats, copies: int, units: int) -> Floats:
-    """Load empty units with copies of rows, each on as many of the least loaded ones."""
+def copied(classes: Classes, copies: int, units: int, single_rows: int) -> Floats:
+    """Load empty units with copies of rows, each row on as many of the least loaded ones.
+
+    After the first rows, which go one by one, each is so small that the others fill up the
+    least loaded units like water; a unit gets at most one copy of each.
+    """
     load: Floats = np.zeros(units)
     if copies >= units:
-        load += shares.sum() / units
+        load += classes.total() / units
         return load
-    for share in shares:
+    head, tail = classes.cut(single_rows)
+    for share in head.each():
         load[np.argpartition(load, copies - 1)[:copies]] += share / copies
-    return load
+    return _filled_up(load, tail.total(), tail.total() / copies)
+
+
+def _filled_up(load: Floats, whole: float, most: float) -> Floats:
+    """Raise the lowest loads to one level, each by no more than ``most``, by ``whole`` in all."""
+    low, high = load.min(), load.max() + most
+    for _ in range(64):
+        level = (low + high) / 2
+        added = np.clip(level - load, 0.0, most)
+        low, high = (level, high) if added.sum() < whole else (low, level)
+    filled: Floats = load + added
+    return filled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from numbers import Real
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -64,7 +65,8 @@ class ShardingAssumptions:
         for field in fields(self):
             number = getattr(self, field.name)
             whole = field.type == "int"
-            if not 0 < number < np.inf or (whole and number != int(number)):
+            counts = isinstance(number, Real) and not isinstance(number, bool)
+            if not counts or not 0 < number < np.inf or (whole and number % 1 != 0):
                 kind = "whole number" if whole else "finite number"
                 msg = f"{field.name} must be a {kind} above 0, not {number!r}"
                 raise WorkbenchError(msg)

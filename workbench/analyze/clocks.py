@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from workbench.analyze._clock_offsets import Moments, drift, offsets, spread
+from workbench.analyze._order_shifts import best_matched, could_be_shifted
 from workbench.analyze._rows import MISSING, Ints, checked, grouped
 from workbench.tables import CLOCKS, COLLECTIVES
 
@@ -22,6 +23,9 @@ _WAS_OFF = (
     "the last one enters"
 )
 _APART = "no collective joins its clock with those of the other ranks"
+_SHIFTED = (
+    "matched by order alone: a trace that begins one or some collectives later looks the same"
+)
 _STILL_OFF = "after correction most of its collectives end on a rank before the last one begins"
 
 
@@ -60,6 +64,11 @@ def clocks(collectives: pd.DataFrame, *, largest_imbalance_ratio: float = 1.05) 
     same``, gives the residual u = 1.4826 median |d|; at least 0.5 µs where all times are
     whole microseconds.
 
+    Where no sequence numbers match the kernels of ranks, their order does, and a trace that
+    begins a collective later shifts it. That looks like an offset if collectives come as
+    regularly as ends agree. Such an offset is not sure, unless the time from one end to the
+    k-th after it varies by more than 4 u, for every k that would match the same operations.
+
     Ends that are apart for another reason, the same every time, look like an offset:
     unequal shares of the work, or a rank that the algorithm always lets go last. Nothing
     in a trace tells the two apart. Drift is reported and not corrected unless asked for,
@@ -73,7 +82,7 @@ def clocks(collectives: pd.DataFrame, *, largest_imbalance_ratio: float = 1.05) 
     """
     COLLECTIVES.check(collectives)
     ranks = pd.Index(np.unique(collectives["rank"].to_numpy()), name="rank")
-    used = _usable(collectives, largest_imbalance_ratio)
+    used = best_matched(_usable(collectives, largest_imbalance_ratio))
     known = CLOCKS.empty().set_index("rank") if used.empty else _known(used)
     table = known.reindex(ranks).reset_index()
     table["note"] = table["note"].mask(table["clock"].isna(), _NO_CLOCK)
@@ -205,8 +214,12 @@ def _known(used: pd.DataFrame) -> pd.DataFrame:
     shortest = pd.Series(used["transfer_min_ns"].to_numpy("int64")).groupby(rank).min().to_numpy()
     far = np.abs(found.offset) > shortest
     apart = np.full(len(number), found.clock.max() > 0)
-    known["note"] = _joined({_TOO_FEW: ~enough, _STILL_OFF: most, _WAS_OFF: far, _APART: apart})
-    return known.assign(is_sure=enough & ~most)
+    uncertain = known["residual_ns"].to_numpy("float64", na_value=np.nan)
+    shifted = could_be_shifted(used, found, rank.astype(np.int64), uncertain)
+    known["note"] = _joined(
+        {_TOO_FEW: ~enough, _STILL_OFF: most, _SHIFTED: shifted, _WAS_OFF: far, _APART: apart}
+    )
+    return known.assign(is_sure=enough & ~most & ~shifted)
 
 
 def _joined(doubts: dict[str, NDArray[np.bool_]]) -> list[str | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -11,6 +11,7 @@ import pandas as pd
 
 from workbench.analyze import _row_placement as placed
 from workbench.analyze._row_placement import Classes, Floats
+from workbench.analyze._whole_numbers import whole_number
 from workbench.errors import WorkbenchError
 from workbench.tables import REUSE_HISTOGRAM, ROW_POPULARITY, ROW_SHARDING
 
@@ -100,7 +101,8 @@ def row_sharding(
         served by a cache outside the units.
     lpt_rows
         Rows that LPT places one by one; the others are dealt out in turn. More come closer
-        to the bound and take longer; there should be many per unit.
+        to the bound and take longer; there should be many per unit. Of hot rows as many are
+        copied one by one; the others fill up the least loaded units.
     seed
         Seed of the random placement.
 
@@ -112,7 +114,8 @@ def row_sharding(
     Raises
     ------
     WorkbenchError
-        If shares do not add up to 1, or a number is not possible.
+        If shares do not add up to 1, a number is not possible, or a cache takes all
+        look-ups.
 
     Notes
     -----
@@ -135,15 +138,27 @@ def row_sharding(
     """
     classes = _classes(popularity)
     count = int(classes.rows.sum())
-    hot = sorted({hot_rows} if isinstance(hot_rows, int | np.integer) else set(hot_rows))
-    _check(hot, count, units=units, copies=copies, lpt_rows=lpt_rows)
+    units = whole_number("units", units, least=1)
+    copies = whole_number("copies", copies, least=0)
+    lpt_rows = whole_number("lpt_rows", lpt_rows, least=0)
+    seed = whole_number("seed", seed, least=0)
+    several = isinstance(hot_rows, Iterable) and not isinstance(hot_rows, str)
+    sizes: Any = hot_rows if several else [hot_rows]
+    hot = sorted({whole_number("hot_rows", size, least=0) for size in sizes})
+    _check(hot, count, units=units, copies=copies)
     whole = classes.total()
     segments = _segments(classes, [*hot, count])
     fixed = _fixed_loads(segments, hot, count, units, np.random.default_rng(seed))
     rows: list[dict[str, Any]] = []
     for number, size in enumerate(hot):
         head, rest = classes.cut(size)
-        apart = placed.copied(head.each(), copies, units) if copies else np.zeros(units)
+        if not copies and not rest.total() > 0:
+            msg = (
+                f"a cache of hot_rows={size:,} rows takes all look-ups and leaves nothing to "
+                "balance; treat fewer rows apart, or give them copies"
+            )
+            raise WorkbenchError(msg)
+        apart = placed.copied(head, copies, units, lpt_rows) if copies else np.zeros(units)
         loads = {name: sum(parts[number:], apart) for name, parts in fixed.items()}
         loads["LPT"] = placed.largest_first(rest, apart, lpt_rows)
         mean = (rest.total() + (head.total() if copies else 0.0)) / units
@@ -199,23 +214,13 @@ def _classes(popularity: pd.DataFrame) -> Classes:
     return Classes(rows[order], each[order])
 
 
-def _check(hot: list[int], count: int, **numbers: int) -> None:
-    for name, number, least in _least(numbers):
-        if number < least:
-            msg = f"{name} must be {least} or more, not {number}"
-            raise WorkbenchError(msg)
-    if not hot or hot[0] < 0 or hot[-1] >= count:
+def _check(hot: list[int], count: int, *, units: int, copies: int) -> None:
+    if not hot or hot[-1] >= count:
         msg = f"hot_rows must be from 0 to {count - 1:,}, one less than there are rows, not {hot}"
         raise WorkbenchError(msg)
-    units, copies = numbers["units"], numbers["copies"]
     if units > count:
         msg = f"{units:,} units for {count:,} rows: some would have none; use fewer units"
         raise WorkbenchError(msg)
     if copies > units:
         msg = f"{copies:,} copies need as many units, there are {units:,}"
         raise WorkbenchError(msg)
-
-
-def _least(numbers: dict[str, int]) -> Iterator[tuple[str, int, int]]:
-    for name, number in numbers.items():
-        yield name, number, 1 if name == "units" else 0

@@ -19,6 +19,7 @@ from workbench.analyze._shard_costs import (
     row_costs,
 )
 from workbench.analyze._shard_placement import PLANNERS, Loads, NoRoomError
+from workbench.analyze._whole_numbers import whole_number
 from workbench.errors import WorkbenchError
 from workbench.tables import EMBEDDING_TABLES, SHARD_BALANCE, TABLE_SHARDING
 
@@ -123,7 +124,8 @@ def table_sharding(
     torchrec 1.9.2, ``distributed/planner``: ``shard_estimators.py`` (costs),
     ``constants.py``, ``partitioners.py`` (greedy).
     """
-    given = _checked(tables, ranks)
+    ranks = whole_number("ranks", ranks, least=1)
+    given = _checked(tables)
     _check_choice("planner", planner, tuple(PLANNERS))
     _check_choice("balance_by", balance_by, get_args(BalanceBy))
     _check_choice("scheme", scheme, get_args(Scheme))
@@ -281,11 +283,8 @@ def _numbered(parts: Ints) -> tuple[Ints, Ints]:
     return table, np.arange(len(table)) - first[table]
 
 
-def _checked(tables: pd.DataFrame, ranks: int) -> _Tables:
+def _checked(tables: pd.DataFrame) -> _Tables:
     EMBEDDING_TABLES.check(tables)
-    if ranks < 1:
-        msg = f"ranks must be 1 or more, not {ranks}"
-        raise WorkbenchError(msg)
     twice = tables["table"].duplicated()
     if twice.any():
         name = tables.loc[twice, "table"].iloc[0]

@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 from workbench import analyze, plot
 from workbench.errors import WorkbenchError
 from workbench.explore._panel import Explorer
+from workbench.tables import ROW_POPULARITY
 
 _HOT_ROWS = (0, 1, 4, 16, 64, 256)
 _LPT_ROWS = 4_000  # fewer than the analysis places one by one, for an answer at once
@@ -45,11 +46,14 @@ def row_sharding(
     ------
     WorkbenchError
         If there is no popularity to choose.
+    TableError
+        If one is no table of popularity.
     """
-    if not popularities:
+    named: object = popularities
+    if not isinstance(named, Mapping) or not named:
         msg = "no popularities to choose from; pass {name: simulate.row_popularity(...)}"
         raise WorkbenchError(msg)
-    tables = dict(popularities)
+    tables = {name: ROW_POPULARITY.check(table, name) for name, table in named.items()}
 
     @cache
     def placed(name: str, units: int, copies: int) -> pd.DataFrame:

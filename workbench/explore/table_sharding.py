@@ -12,6 +12,7 @@ from workbench import analyze, plot
 from workbench.analyze import ShardingAssumptions
 from workbench.analyze.table_sharding import BalanceBy, Planner, Scheme
 from workbench.explore._panel import Explorer
+from workbench.tables import EMBEDDING_TABLES
 
 # Those that torchrec prints for a plan.
 _SHOWN = ("total variation", "total distance", "chi divergence", "KL divergence")
@@ -45,7 +46,13 @@ def table_sharding(
     workbench.explore.Explorer
         Controls above :func:`workbench.plot.table_sharding`. Rows over all ranks are left
         out: every rank then has a part of every table, and no choice remains.
+
+    Raises
+    ------
+    TableError
+        If ``tables`` is no table of embedding tables.
     """
+    EMBEDDING_TABLES.check(tables)
     return Explorer(
         partial(_draw, tables=tables, assumptions=assumptions, source=source, synthetic=synthetic),
         ranks=widgets.SelectionSlider(

@@ -23,7 +23,10 @@ def read(path: Path) -> pd.DataFrame:
         return headed(lines(path))
     _check_exists(path)
     try:
-        return pd.read_parquet(path)
+        frame = pd.read_parquet(path)
+        # What pandas kept as an index is a column to everybody else.
+        counts = isinstance(frame.index, pd.RangeIndex) and frame.index.name is None
+        return frame if counts else frame.reset_index(names=[n or "" for n in frame.index.names])
     except (OSError, ValueError, pa.ArrowException) as error:
         raise _unreadable(path, error) from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,8 @@ def reuse_histogram(path: str | Path) -> pd.DataFrame:
     FileNotFoundError
         If ``path`` does not exist.
     LoadError
-        If a line is not known, or a batch is incomplete or does not add up; names the line.
+        If a line is not known, or a batch is incomplete, occurs twice or does not add
+        up, or its bins overlap; names the line.
 
     Notes
     -----
@@ -71,6 +73,11 @@ def reuse_histogram(path: str | Path) -> pd.DataFrame:
     if not batches:
         msg = f"{path}: describes no batch; a locality_stats.txt of dlrm_datasets is needed"
         raise LoadError(msg)
+    names = [batch["batch"] for batch in batches]
+    for batch in batches:
+        if names.count(batch["batch"]) > 1:
+            msg = f"{path}, line {batch['line']}: batch {batch['batch']!r} occurs twice"
+            raise LoadError(msg)
     rows = [row for batch in batches for row in _rows(batch, path)]
     return REUSE_HISTOGRAM.check(REUSE_HISTOGRAM.cast(pd.DataFrame(rows)), str(path))
 
@@ -82,6 +89,8 @@ def _taken(batch: dict[str, Any], line: str) -> bool:
         return True
     if (found := _BIN.match(line)) and "section" in batch:
         key = (int(found[1]), int(found[2]) if found[2] else None)
+        if key in batch["section"]:
+            return False
         batch["section"][key] = float(found[3])
         return True
     if samples := _SAMPLES.match(line):
@@ -104,6 +113,10 @@ def _rows(batch: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
     if shares["row_share"].keys() != shares["lookup_share"].keys():
         msg = f"{where} has other bins for rows than for look-ups; the file may be cut off"
         raise LoadError(msg)
+    ordered = sorted(shares["row_share"], key=lambda ends: ends[0])
+    if any(upto != above for (_, upto), (above, _) in pairwise(ordered)):
+        msg = f"{where}: its bins overlap, or leave something out between them: {ordered}"
+        raise LoadError(msg[:400])
     for name, bins in shares.items():
         if abs(sum(bins.values()) - 1) > _ROUNDING_PER_BIN * max(len(bins), 1):
             msg = f"{where}: its {name}s add up to {sum(bins.values()):.3f}, not to 1"
