@@ -125,3 +125,15 @@ def test_the_steps_are_sorted_lines(operations):
     replayed = figure.data[1].y
     assert replayed.tolist() == sorted(replayed)
     assert len(set(figure.data[2].y)) == 1
+
+
+def test_a_share_that_is_missing_says_why():
+    one_stage = simulate.pipeline_job({"slow worker": 1.6}, seed=7, shape=(8, 1, 8, 6)).operations
+    assert "there is one stage only" in words(plot.job_slowdown(analyze.job_slowdown(one_stage)))
+    assert "there are none" in words(
+        plot.job_slowdown(
+            analyze.job_slowdown(
+                simulate.pipeline_job({"last stage": 1.6}, seed=7, shape=SHAPE).operations
+            )
+        )
+    )

@@ -21,6 +21,12 @@ _CHANGES = {
     "communication_ratio": "all communication equal",
     "pauses_ratio": "the few longest computations equal",
 }
+# What to write if the share is missing although there is an excess.
+_LACKING = {
+    "worst_workers_ratio": "there is one worker only",
+    "slow_workers_ratio": "there are none",
+    "last_stage_ratio": "there is one stage only",
+}
 _VERDICTS = {
     "no straggler": "nothing to gain from equal operations",
     "worker": "a few workers are slow",
@@ -91,7 +97,7 @@ def job_slowdown(slowdown: pd.DataFrame, *, source: str = "", synthetic: bool = 
         barmode="stack", bargap=0.3, height=len(names) * _ROW_PX, margin_l=left_margin(names)
     )
     longest = float(np.max(ends)) / per_unit
-    figure.update_xaxes(title=f"mean step [{unit}]", range=[0, 1.32 * longest or 1])
+    figure.update_xaxes(title=f"mean step [{unit}]", range=[0, 1.5 * longest or 1])
     figure.update_yaxes(
         tickvals=list(range(len(names))),
         ticktext=names,
@@ -207,8 +213,15 @@ def _changed(row: pd.Series) -> tuple[list[str], np.ndarray, list[str]]:
     names = ["recorded", without, *_CHANGES.values(), "everything equal"]
     changed = [own - share * excess for share in known]
     ends = np.array([row["actual_ns"], own, *changed, row["ideal_ns"]], dtype=np.float64)
-    none = "nothing to explain" if all(map(pd.isna, shares)) else "none to compare with"
-    gone = [none if pd.isna(share) else f"{share:.2f} of the excess gone" for share in shares]
+    nothing_known = all(map(pd.isna, shares))
+    gone = [
+        f"{share:.2f} of the excess gone"
+        if not pd.isna(share)
+        else "nothing to explain"
+        if nothing_known
+        else _LACKING.get(column, "not known")
+        for column, share in zip(_CHANGES, shares, strict=True)
+    ]
     saved = f"{percent(max(float(row['waste_ratio']), 0))} of T gone"
     words = [duration(ends[0]), f"{duration(own)}, S = {digits(row['slowdown_ratio'])}"]
     return names, np.maximum(ends, 0), [*words, *gone, f"{duration(row['ideal_ns'])}, {saved}"]
@@ -233,7 +246,9 @@ def _verdict_note(row: pd.Series, verdict: str) -> str:
     r = row["forward_backward_correlation"]
     within = row["within_rank_correlation"]
     inside = "" if pd.isna(within) else f", within ranks {within:.2f}"
-    counted = f"{plural(int(row['step_count']), 'step')} of {row['worker_count']:,} workers"
+    counted = (
+        f"{plural(int(row['step_count']), 'step')} of {plural(int(row['worker_count']), 'worker')}"
+    )
     parts = [
         f"<b>{label(verdict)}</b>: {_ADVICE[verdict]}" if verdict in _ADVICE else label(verdict),
         counted,
