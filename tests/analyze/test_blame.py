@@ -83,3 +83,23 @@ def test_doubtful_collectives_are_left_out_or_kept_as_asked(make_events):
 def test_another_way_to_split_is_refused(fleet_waits):
     with pytest.raises(ValueError, match="by must be one of"):
         analyze.blame_by(fleet_waits, "rank")
+
+
+def test_kernels_of_which_nothing_is_known_are_counted_all_the_way(make_events):
+    rows = [
+        {"rank": rank, "start_ns": 1_000 * n + 500 * rank, "end_ns": 1_000 * n + 500 * rank + 99,
+         "kind": "communication", "group": "0", "collective": "allreduce", "group_size": 2,
+         "seq": n}
+        for n in range(3) for rank in (0, 1)
+    ]  # fmt: skip
+    events = make_events(*rows)
+    waits = analyze.collective_waits(events)
+    (reason,) = waits.attrs["left_out"]
+    assert "a rank ended before the last one began" in reason
+    for table in (
+        analyze.blame(waits),
+        analyze.blame_by(waits, "step"),
+        analyze.late_arrivals(events, waits),
+    ):
+        assert table.empty
+        assert table.attrs["kernels_left_out"] == {reason: 6}

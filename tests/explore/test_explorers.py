@@ -1,8 +1,11 @@
 """The explorers: move a control, read the screen."""
 
+from dataclasses import replace
+
 import pytest
 
 from workbench import explore, load
+from workbench.errors import WorkbenchError
 from workbench.tables import EVENTS, Trace
 
 NOUNS = ("collective_waits", "kernels", "time_breakdown", "timeline")
@@ -65,6 +68,24 @@ def test_collective_waits_names_rank_7_in_both_views(dlrm_trace, title):
 
 
 @pytest.mark.oracle
+def test_collective_waits_sets_clocks_right_unless_told_not_to(dlrm_trace, title):
+    off = dlrm_trace.events["rank"].map({0: 0, 7: -5_000_000}).fillna(0).astype("int64")
+    events = dlrm_trace.events.assign(start_ns=dlrm_trace.events["start_ns"] + off)
+    explorer = explore.collective_waits(replace(dlrm_trace, events=events))
+    assert explorer.controls["corrected"].value is True
+    assert title(explorer).startswith("Rank 7 enters last in 5 of 8 collectives")
+    explorer.controls["corrected"].value = False
+    assert "7 enters last" not in title(explorer)
+    said = explorer.figure().layout.annotations[0].text.replace("<br>", " ")
+    assert "a rank ended before the last one began" in said
+
+
+def test_collective_waits_takes_a_trace_and_no_table(dlrm_trace):
+    with pytest.raises(WorkbenchError, match="a Trace is needed, not a DataFrame"):
+        explore.collective_waits(dlrm_trace.events)
+
+
+@pytest.mark.oracle
 def test_collective_waits_tells_what_the_late_rank_did_before(dlrm_trace, title):
     explorer = explore.collective_waits(dlrm_trace)
     assert "group" not in explorer.controls, "none is recorded"
@@ -82,7 +103,9 @@ def test_collective_waits_can_look_at_one_group_of_one_step(fleet_demo, title):
     explorer.controls["step"].value = 11
     assert title(explorer).endswith("because its GPU has no work for longer than theirs")
     explorer.controls["group"].value = "2"
-    assert title(explorer).startswith("Rank 6 makes the others wait 845 µs")
+    assert title(explorer).startswith("Rank 6 makes the others wait 825 µs")
+    explorer.controls["corrected"].value = False
+    assert title(explorer).startswith("Rank 6 makes the others wait 845 µs"), "sure or not"
     explorer.controls["view"].value = "blame"
     assert {int(rank) for rank in explorer.figure().layout.yaxis.ticktext} <= {4, 5, 6, 7}
 

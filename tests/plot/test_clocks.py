@@ -60,3 +60,14 @@ def test_ranks_of_which_too_little_is_known_are_counted(build):
     assert (
         "Of none of 1 rank a collective ends on another rank" in nothing.layout.annotations[0].text
     )
+
+
+def test_an_offset_that_could_be_a_shifted_order_is_not_claimed(build):
+    why = "matched by order alone: a trace that begins one or some collectives later looks the same"
+    doubtful = clock(1, 10**6, is_sure=False, note=f"{why}; off by more")
+    figure = plot.clocks(build(CLOCKS, [clock(0, 0), doubtful]))
+    assert title(figure) == (
+        "The clocks of 2 ranks seem to be up to 1 ms apart, but that of rank 1, furthest off, "
+        "is not sure"
+    )
+    assert f"1 rank not sure, e.g. {why}" in figure.layout.title.subtitle.text.replace("<br>", " ")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from workbench import analyze, load, plot
-from workbench.tables import BLAME, COLLECTIVE_WAITS, COLLECTIVES
+from workbench.tables import BLAME, COLLECTIVE_WAITS, COLLECTIVES, LATE_ARRIVALS
 
 
 def wait(collective, rank, ns, blamed, **more):
@@ -134,3 +134,28 @@ def test_why_there_is_no_bandwidth_is_told_from_the_table(build):
     assert "only one rank is loaded" in plot.collectives(unmatched).layout.annotations[0].text
     unsized = build(COLLECTIVES, [collective(0, size_bytes=None)])
     assert "records its size" in plot.collectives(unsized).layout.annotations[0].text
+
+
+def test_kernels_of_which_nothing_is_known_are_told_under_every_figure(build):
+    unknown = {"clocks <disagree>": 7, "a barrier": 2, "alone": 1, "other": 1}
+    words = (
+        "7 communication kernels left out: clocks &lt;disagree&gt; · "
+        "2 communication kernels left out: a barrier · "
+        "2 communication kernels left out for other reasons"
+    )
+    nobody = build(BLAME, [])
+    nobody.attrs["kernels_left_out"] = unknown
+    figure = plot.blame(nobody)
+    assert figure.layout.title.text == "Nobody can be blamed"
+    assert "7 communication kernels left out" in figure.layout.annotations[0].text
+    late = LATE_ARRIVALS.empty()
+    late.attrs["kernels_left_out"] = unknown
+    figure = plot.late_arrivals(late)
+    assert "7 communication kernels left out" in figure.layout.annotations[0].text
+    table = build(COLLECTIVE_WAITS, [wait(0, 0, 30, 1), wait(0, 1, 0, 1)])
+    table.attrs["left_out"] = unknown
+    figure = plot.collective_waits(table)
+    assert figure.layout.title.text.startswith("Rank 1 enters last")
+    assert words in figure.layout.title.subtitle.text.replace("<br>", " ")
+    some = analyze.blame(table)
+    assert words in plot.blame(some).layout.title.subtitle.text.replace("<br>", " ")

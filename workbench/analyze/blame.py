@@ -36,14 +36,15 @@ def blame(
         Table :data:`workbench.tables.BLAME`: ``blamed_rank``, ``rank`` (that waited),
         ``wait_ns``, ``collective_count``, ``wait_share`` of all waiting. A rank appears
         with itself, without waiting, for every collective in which it was last.
-        ``attrs["left_out"]`` gives the collectives left out, by reason.
+        ``attrs["left_out"]`` gives the collectives left out, by reason, and
+        ``attrs["kernels_left_out"]`` the kernels of which ``waits`` knows nothing.
     """
-    waits, left_out = _trusted(waits, complete_only=complete_only, sure_only=sure_only)
+    waits, attrs = _trusted(waits, complete_only=complete_only, sure_only=sure_only)
     table = _summed(waits, _PAIR)
     total = np.full(len(table), table["wait_ns"].sum())
     table["wait_share"] = shares(table["wait_ns"], total)
     table = table.sort_values(["wait_ns", *_PAIR], ascending=[False, True, True], ignore_index=True)
-    table.attrs["left_out"] = left_out
+    table.attrs |= attrs
     return BLAME.check(table)
 
 
@@ -70,7 +71,8 @@ def blame_by(
     pandas.DataFrame
         Table :data:`workbench.tables.BLAME_BY`, steps and groups in order, then most
         waiting first; ``wait_share`` is of all waiting of the step or group.
-        ``attrs["left_out"]`` gives the collectives left out, by reason.
+        ``attrs["left_out"]`` gives the collectives left out, by reason, and
+        ``attrs["kernels_left_out"]`` the kernels of which ``waits`` knows nothing.
 
     Raises
     ------
@@ -80,7 +82,7 @@ def blame_by(
     if by not in get_args(By):
         msg = f"by must be one of {get_args(By)}, not {by!r}"
         raise ValueError(msg)
-    waits, left_out = _trusted(waits, complete_only=complete_only, sure_only=sure_only)
+    waits, attrs = _trusted(waits, complete_only=complete_only, sure_only=sure_only)
     keys = ["step", "group"] if by == "both" else [by]
     table = _summed(waits, [*keys, *_PAIR])
     total = table.groupby(keys, dropna=False, observed=True)["wait_ns"].transform("sum")
@@ -92,15 +94,16 @@ def blame_by(
         order, ascending=[name != "wait_ns" for name in order], ignore_index=True
     )
     table = BLAME_BY.cast(table)
-    table.attrs["left_out"] = left_out
+    table.attrs |= attrs
     return BLAME_BY.check(table)
 
 
 def _trusted(
     waits: pd.DataFrame, *, complete_only: bool, sure_only: bool
-) -> tuple[pd.DataFrame, dict[str, int]]:
+) -> tuple[pd.DataFrame, dict[str, dict[str, int]]]:
     """Leave out what is doubtful, and count it by reason."""
     COLLECTIVE_WAITS.check(waits)
+    unknown = dict(waits.attrs.get("left_out", {}))
     doubts = {
         "a rank is missing": ~waits["is_complete"].fillna(value=True).astype(bool) & complete_only,
         "it is not sure who was last": ~waits["is_sure"] & sure_only,
@@ -111,7 +114,7 @@ def _trusted(
         if rows.any():
             left_out[reason] = int(waits.loc[rows, "collective"].nunique())
         waits = waits[~rows]
-    return waits, left_out
+    return waits, {"left_out": left_out, "kernels_left_out": unknown}
 
 
 def _summed(waits: pd.DataFrame, keys: list[str]) -> pd.DataFrame:

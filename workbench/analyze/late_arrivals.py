@@ -48,6 +48,7 @@ def late_arrivals(events: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.LATE_ARRIVALS`, one row per collective of ``waits``.
+        ``attrs["kernels_left_out"]`` counts the kernels of which ``waits`` knows nothing.
 
     Raises
     ------
@@ -85,7 +86,9 @@ def late_arrivals(events: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
     rows["ratio"] = _ratios(rows, compute_between(events, work, windows))
     late = rows[rows["is_late"]].drop_duplicates("collective").sort_values("collective")
     told = longest_of(events, work, windows.at(late.index.to_numpy()))
-    return LATE_ARRIVALS.check(_presented(events, late, told))
+    table = _presented(events, late, told)
+    table.attrs["kernels_left_out"] = dict(waits.attrs.get("left_out", {}))
+    return LATE_ARRIVALS.check(table)
 
 
 def _compared(waits: pd.DataFrame, windows: Windows, parts: Ints) -> pd.DataFrame:

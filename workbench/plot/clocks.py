@@ -104,7 +104,13 @@ def _claim(known: pd.DataFrame, names: pd.Index) -> str:
             f"The clocks of {len(known):,} ranks agree as far as can be told: {duration(apart)} "
             f"apart, known to {duration(agree)}"
         )
-    worst = known["rank"].iloc[int(known["offset_ns"].abs().to_numpy("int64").argmax())]
+    furthest = known.iloc[int(known["offset_ns"].abs().to_numpy("int64").argmax())]
+    worst = furthest["rank"]
+    if not furthest["is_sure"]:
+        return (
+            f"The clocks of {len(known):,} ranks seem to be up to {duration(apart)} apart, but "
+            f"that of rank {worst}, furthest off, is not sure"
+        )
     return (
         f"The clocks of {len(known):,} ranks are up to {duration(apart)} apart; that of rank "
         f"{worst} is furthest off, and they are known to {duration(agree)}"
@@ -115,7 +121,10 @@ def _doubts(clocks: pd.DataFrame, hidden: int) -> list[str]:
     lost = int(clocks["offset_ns"].isna().sum())
     unsure = int((~clocks["is_sure"] & clocks["offset_ns"].notna()).sum())
     said = [f"{plural(lost, 'rank')} without a known offset left out"] if lost else []
-    said += [f"{plural(unsure, 'rank')} not sure"] if unsure else []
+    if unsure:
+        why = clocks.loc[~clocks["is_sure"] & clocks["offset_ns"].notna(), "note"].dropna()
+        most = f", e.g. {label(why.iloc[0].split('; ')[0], 120)}" if len(why) else ""
+        said.append(f"{plural(unsure, 'rank')} not sure{most}")
     return said + ([f"{plural(hidden, 'clock')} left out"] if hidden else [])
 
 

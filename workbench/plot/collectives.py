@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 
 from workbench.plot._bars import stacked
 from workbench.plot._dots import log_ticks
+from workbench.plot._left_out import unknown_kernels
 from workbench.plot._sampling import extremes
 from workbench.plot._text import digits, duration, label, percent, plural, size
 from workbench.plot.style import COLOURS, distinct, finish, nothing
@@ -110,7 +111,7 @@ def collective_waits(
         title="rank",
     )
     figure.update_yaxes(title=figure.layout.yaxis.title.text.replace("time", "time in collectives"))
-    notes = [note, *_doubts(waits)]
+    notes = [note, *_doubts(waits), *unknown_kernels(waits, "left_out")]
     return finish(
         figure,
         claim=_waits_claim(waits),
@@ -145,6 +146,7 @@ def blame(blame: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> 
         f"{plural(count, 'collective')} left out: {reason}"
         for reason, count in blame.attrs.get("left_out", {}).items()
     ]
+    left_out += unknown_kernels(blame, "kernels_left_out")
     if not whole:
         return nothing(
             "; ".join(left_out) or "No rank waited for another one.",

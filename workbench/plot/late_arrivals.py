@@ -7,6 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._bars import stacked
+from workbench.plot._left_out import unknown_kernels
 from workbench.plot._text import digits, duration, label, percent, plural
 from workbench.plot.style import finish, nothing
 from workbench.tables import LATE_ARRIVALS
@@ -50,6 +51,7 @@ def late_arrivals(
     sure = late_arrivals[late_arrivals["is_sure"]]
     left_out = len(late_arrivals) - len(sure)
     notes = [f"{plural(left_out, 'collective')} left out: not sure who was last"] * (left_out > 0)
+    notes += unknown_kernels(late_arrivals, "kernels_left_out")
     waited = sure[sure["wait_ns"] > 0]
     if waited.empty:
         return nothing(
