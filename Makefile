@@ -13,7 +13,7 @@ lab: .venv/ready  ## set up, write the demo report to _report/, open JupyterLab 
 
 test: check .venv/browser  ## set up and run every check and every test
 	$(BIN)/workbench datasets fetch kineto-dlrm-8rank kineto-hta kineto-h100 kineto-resnet chakra-et stragglers-bytedance lengths-documents lengths-wikipedia lengths-requests profiles-h100 profiles-h100-llama2 dlrm-locality || true
-	$(BIN)/pytest --numprocesses=auto
+	$(BIN)/pytest --numprocesses=auto --dist=loadfile
 	$(BIN)/workbench fidelity
 	$(BIN)/workbench publish --check $(PUBLISHED_WITH) notebooks/*.ipynb
 

@@ -1,0 +1,88 @@
+"""What a reader of failure logs gets and gives: a file, what the caller said, and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pandas as pd
+
+from workbench.errors import LoadError
+from workbench.load._findings import Findings
+from workbench.load.archive import Source
+from workbench.tables import FAILURES, TIMELINE, Table
+
+SECOND = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the caller says that files do not carry; a reader asks for it, and never guesses.
+
+    Attributes
+    ----------
+    tz
+        Time zone of local stamps, e.g. ``"UTC"`` or ``"America/Los_Angeles"``.
+    year
+        Year of stamps that have none (of the first one: later ones may pass New Year).
+    boot_time
+        When the kernel whose stamps count seconds of uptime was booted, with zone.
+    node
+        Host of files that name none, as :func:`host_of` takes it from the argument.
+    """
+
+    tz: str | None = None
+    year: int | None = None
+    boot_time: pd.Timestamp | None = None
+    node: str | None = None
+
+
+@dataclass
+class LogPart:
+    """What one file holds. Rows of ``failures`` are single lines; folding comes later."""
+
+    failures: pd.DataFrame
+    timeline: pd.DataFrame
+    findings: Findings
+    # Hosts that the file names besides those of the two tables: node, gpu_count.
+    nodes: Mapping[str, int | None] = field(default_factory=dict)
+
+
+class LogFormat(Protocol):
+    """A module that reads one format of failure logs."""
+
+    NAME: str
+
+    def looks_like(self, head: bytes, label: str) -> bool:
+        """Recognise the format by the first bytes of a file, unpacked."""
+
+    def read(self, source: Source, given: Given) -> LogPart:
+        """Read a whole file."""
+
+
+def failure_rows(rows: Iterable[Mapping[str, Any]], source: str) -> pd.DataFrame:
+    """Make table FAILURES of dicts with some of its columns; the rest is missing or usual."""
+    usual = {"clock": "epoch", "other_codes": "", "line_count": 1, "text": "", "assumed": ""}
+    usual |= {"category": "unknown", "severity": "unknown", "source": source}
+    return _table(FAILURES, rows, usual)
+
+
+def timeline_rows(rows: Iterable[Mapping[str, Any]], source: str) -> pd.DataFrame:
+    """Make table TIMELINE of dicts with some of its columns; the rest is missing or usual."""
+    return _table(TIMELINE, rows, {"clock": "epoch", "source": source})
+
+
+def _table(
+    table: Table, rows: Iterable[Mapping[str, Any]], usual: Mapping[str, Any]
+) -> pd.DataFrame:
+    names = list(table.columns)
+    frame = pd.DataFrame([{**usual, **row} for row in rows], columns=names, dtype=object)
+    if frame.empty:
+        return table.empty()
+    return table.check(table.cast(frame))
+
+
+def needs(what: str, *, label: str, line: int, text: str, remedy: str) -> LoadError:
+    """Make the error that asks the caller for what a file does not carry."""
+    return LoadError(f"{label}, line {line:,}: {text[:80]!r} has no {what}; pass {remedy}")

@@ -1,0 +1,230 @@
+"""Traces as loaded, and what a loader says of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import pandas as pd
+
+from workbench.tables._table import Column, Table
+
+EVENTS = Table(
+    "events",
+    "One row per profiler record that has a place in time, in order of rank, start and "
+    "(longest first) duration.",
+    {
+        "rank": Column("int32", "global rank of the process", lower=0),
+        "start_ns": Column(
+            "int64", "start; ns since the Unix epoch if the trace knows it, else its own clock"
+        ),
+        "dur_ns": Column("int64", "duration; 0 for instants", lower=0),
+        "name": Column("category", "name as the profiler wrote it"),
+        "category": Column(
+            "category",
+            "profiler category in its present spelling: cpu_op, user_annotation, python_function, "
+            "cuda_runtime, cuda_driver, kernel, gpu_memcpy, gpu_memset, gpu_user_annotation, "
+            "cuda_sync, ...",
+        ),
+        "kind": Column(
+            "category",
+            "what GPU work is for: compute, communication, memory, other; missing for every row "
+            "that is not GPU work",
+            nullable=True,
+        ),
+        "step": Column(
+            "Int32",
+            "number of the ProfilerStep the row belongs to; GPU rows follow their launch",
+            nullable=True,
+        ),
+        "process": Column("category", "pid as written, as text"),
+        "thread": Column("category", "tid as written, as text"),
+        "device": Column("Int32", "GPU index", nullable=True),
+        "stream": Column("Int64", "GPU stream (0 is a valid stream)", nullable=True),
+        "correlation": Column("Int64", "id that joins a launch to its GPU work", nullable=True),
+        "external_id": Column("Int64", "id that joins a runtime call to its CPU op", nullable=True),
+        "launch": Column(
+            "Int64", "row label of the runtime call that launched this GPU work", nullable=True
+        ),
+        "size_bytes": Column("Int64", "bytes copied or set", lower=0, nullable=True),
+        "collective": Column("category", "collective as recorded, e.g. allreduce", nullable=True),
+        "group": Column("category", "name of the process group", nullable=True),
+        "group_size": Column("Int32", "ranks in the process group", lower=0, nullable=True),
+        "seq": Column("Int64", "sequence number inside the process group", nullable=True),
+        "in_count": Column("Int64", "elements sent by this rank", nullable=True),
+        "out_count": Column("Int64", "elements received by this rank", nullable=True),
+        "dtype": Column("category", "element type of the collective, e.g. Float", nullable=True),
+        "wait_stream": Column("Int64", "cuda_sync: stream that is waited for", nullable=True),
+        "wait_correlation": Column(
+            "Int64", "cuda_sync: correlation of the event record that is waited for", nullable=True
+        ),
+    },
+)
+
+RANKS = Table(
+    "ranks",
+    "One row per loaded rank: where it came from and what its trace says of itself.",
+    {
+        "rank": Column("int32", "global rank", lower=0),
+        "rank_source": Column("str", "trace (distributedInfo), argument, file name, or assumed"),
+        "world_size": Column("Int32", "ranks of the whole job", lower=1, nullable=True),
+        "backend": Column("str", "communication backend", nullable=True),
+        "source": Column("str", "file, or archive and member, the rank was read from"),
+        "format": Column("str", "format of that file, e.g. kineto"),
+        "clock": Column("str", "epoch (comparable with wall time) or own (arbitrary zero)"),
+        "first_ns": Column("Int64", "start of the earliest event", nullable=True),
+        "last_ns": Column("Int64", "end of the latest event", nullable=True),
+        "event_count": Column("int64", "rows of this rank in the events table", lower=0),
+    },
+)
+
+DEVICES = Table(
+    "devices",
+    "One row per rank and GPU that its trace describes.",
+    {
+        "rank": Column("int32", "global rank", lower=0),
+        "device": Column("Int32", "GPU index", nullable=True),
+        "name": Column("str", "marketing name, empty where the profiler wrote none"),
+        "memory_bytes": Column("Int64", "total memory", lower=0, nullable=True),
+        "capability": Column("str", "compute capability, e.g. 9.0", nullable=True),
+        "processor_count": Column("Int32", "streaming multiprocessors", lower=0, nullable=True),
+    },
+)
+
+PROCESS_GROUPS = Table(
+    "process_groups",
+    "One row per rank and process group that its trace describes.",
+    {
+        "rank": Column("int32", "global rank that reports the group", lower=0),
+        "group": Column("str", "name of the group"),
+        "description": Column("str", "what the group is for, e.g. default_pg", nullable=True),
+        "backend": Column("str", "backend configuration", nullable=True),
+        "group_size": Column("Int32", "number of members", lower=0, nullable=True),
+        "members": Column("str", "global ranks, comma separated; empty if not recorded"),
+    },
+)
+
+STEPS = Table(
+    "steps",
+    "One row per rank and ProfilerStep.",
+    {
+        "rank": Column("int32", "global rank", lower=0),
+        "step": Column("int32", "step number as the profiler counts"),
+        "start_ns": Column("int64", "start of the step on the CPU"),
+        "dur_ns": Column("int64", "duration of the step on the CPU", lower=0),
+    },
+)
+
+NODES = Table(
+    "nodes",
+    "One row per node of an execution trace (PyTorch or Chakra).",
+    {
+        "rank": Column("int32", "global rank", lower=0),
+        "node": Column("int64", "id of the node inside its rank"),
+        "name": Column("category", "name of the operator or step"),
+        "type": Column(
+            "category",
+            "node type as the file states it, e.g. COMP_NODE, COMM_COLL_NODE; PyTorch execution "
+            "traces state none and have cpu_op, annotation, root, collective (moves data) or wait "
+            "(wait and barrier, move none)",
+        ),
+        "parent": Column("Int64", "node that called this one", nullable=True),
+        "start_ns": Column("Int64", "start, if recorded", nullable=True),
+        "dur_ns": Column("Int64", "duration, if recorded", lower=0, nullable=True),
+        "record_function": Column(
+            "Int64", "id that joins the node to a profiler event (rf_id)", nullable=True
+        ),
+        "collective": Column("category", "collective type, e.g. all_reduce", nullable=True),
+        "group": Column("category", "process group", nullable=True),
+        "size_bytes": Column(
+            "Int64", "bytes this rank sends or holds, if recorded", lower=0, nullable=True
+        ),
+        "is_cpu": Column("boolean", "ran on the CPU, not on the GPU", nullable=True),
+    },
+)
+
+DEPENDENCIES = Table(
+    "dependencies",
+    "One row per edge of an execution trace: a node and one that must end before it starts.",
+    {
+        "rank": Column("int32", "global rank", lower=0),
+        "node": Column("int64", "node that waits"),
+        "needs": Column("int64", "node that must end first"),
+        "edge": Column(
+            "category",
+            "data or control; converters from PyTorch write callers as control edges, though a "
+            "caller ends last",
+        ),
+    },
+)
+
+QUALITY = Table(
+    "quality",
+    "What a loader could not read, had to mend, or had to assume; nothing is left out silently.",
+    {
+        "source": Column("str", "file, or archive and member"),
+        "finding": Column(
+            "category",
+            "harmless: read, set aside (has no place in the tables), noted; or needs a look: "
+            "left out, repaired, assumed, truncated, suspicious",
+        ),
+        "what": Column("str", "what was found, in words"),
+        "count": Column("int64", "how often", lower=0),
+        "where": Column("str", "first place: byte offset, line or event", nullable=True),
+    },
+)
+
+
+# Findings that do not ask for anybody's attention.
+HARMLESS = ("read", "set aside", "noted")
+_LISTED_FINDINGS = 5
+SAYS_SYNTHETIC = "the trace says that it is synthetic"
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """The tables of one loaded trace set; a plain bundle, all work is done by functions.
+
+    ``events`` holds what happened when; ``nodes`` and ``dependencies`` hold execution
+    traces, which know what depends on what but not always when.
+    """
+
+    events: pd.DataFrame
+    ranks: pd.DataFrame
+    devices: pd.DataFrame
+    process_groups: pd.DataFrame
+    steps: pd.DataFrame
+    nodes: pd.DataFrame
+    dependencies: pd.DataFrame
+    quality: pd.DataFrame
+
+    @property
+    def is_synthetic(self) -> bool:
+        """Whether any of the files says that it was simulated; figures should say so too."""
+        return bool((self.quality["what"] == SAYS_SYNTHETIC).any())
+
+    def __repr__(self) -> str:
+        """Say what was loaded, and list the first findings that need a look."""
+        sizes = ", ".join(
+            f"{len(table):,} {field.name}"
+            for field in fields(self)
+            if field.name in {"events", "nodes"} and len(table := getattr(self, field.name))
+        )
+        return (
+            f"Trace of {len(self.ranks)} rank{'s' * (len(self.ranks) != 1)}: {sizes or 'no events'}"
+            f"; {flagged_text(self.quality)}"
+        )
+
+
+def flagged_text(quality: pd.DataFrame) -> str:
+    """Count the findings that need a look, and list the first kinds of them."""
+    flagged = quality[~quality["finding"].isin(HARMLESS)]
+    kinds = (
+        flagged.groupby(["finding", "what"], observed=True, sort=False)["count"].sum().reset_index()
+    )
+    listed = [
+        f"\n  {row.finding}: {row.what} ({row.count:,})"
+        for row in kinds.head(_LISTED_FINDINGS).itertuples()
+    ]
+    listed += ["\n  ..."] * (len(kinds) > _LISTED_FINDINGS)
+    found = f"{len(flagged)} finding{'s' * (len(flagged) != 1)} to look at (see .quality)"
+    return found + "".join(listed)
