@@ -50,6 +50,7 @@ IDENTIFIERS |= {
 IDENTIFIERS |= {"first_row", "first_dim", "layer", "expert"}
 IDENTIFIERS |= {"line", "replica", "attempt", "run"}
 UNIT_BESIDE = {"fidelity": {"printed", "here", "tolerance"}, "fleet_truth": {"size"}}
+UNIT_BESIDE |= {"goodput_sweep": {"value"}, "goodput_sensitivity": {"value"}}
 UNIT_BESIDE["job_slowdown"] = {"forward_backward_correlation", "within_rank_correlation"}
 
 

@@ -1,6 +1,7 @@
 """Turn tables into tables: pure functions, no files, no figures."""
 
 from workbench.analyze import intervals
+from workbench.analyze._fault_tolerance import FaultTolerance
 from workbench.analyze._packing_plan import PackingPlan, packing_plans
 from workbench.analyze._shard_costs import ShardingAssumptions
 from workbench.analyze.blame import blame, blame_by
@@ -10,6 +11,8 @@ from workbench.analyze.collectives import collective_waits, collectives
 from workbench.analyze.context_sharding import context_chunks, context_sharding
 from workbench.analyze.diff import trace_diff
 from workbench.analyze.document_lengths import length_shares, sample_documents
+from workbench.analyze.goodput import Convention, goodput, productive_share
+from workbench.analyze.goodput_replay import goodput_mean, goodput_replay, goodput_windows
 from workbench.analyze.idle import idle_time
 from workbench.analyze.job_completeness import complete_steps
 from workbench.analyze.job_dispersion import job_dispersion
@@ -34,6 +37,8 @@ from workbench.analyze.training_speed import training_speed
 from workbench.analyze.workload import crossover, crossover_from_flops, launch_loss, workload
 
 __all__ = [
+    "Convention",
+    "FaultTolerance",
     "Packing",
     "PackingPlan",
     "PackingTuning",
@@ -51,6 +56,10 @@ __all__ = [
     "copy_bandwidth",
     "crossover",
     "crossover_from_flops",
+    "goodput",
+    "goodput_mean",
+    "goodput_replay",
+    "goodput_windows",
     "idle_time",
     "intervals",
     "job_dispersion",
@@ -76,6 +85,7 @@ __all__ = [
     "packing_plans",
     "packing_tuning",
     "pipeline",
+    "productive_share",
     "queue_length",
     "queue_summary",
     "row_popularity",

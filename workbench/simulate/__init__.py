@@ -4,6 +4,7 @@ from workbench.simulate._fleet_plan import FAULTS
 from workbench.simulate._pipeline_engine import JobShape
 from workbench.simulate.document_lengths import document_lengths
 from workbench.simulate.embedding_tables import embedding_tables, row_popularity
+from workbench.simulate.failure_times import FailureProcess, failure_times, slow_times
 from workbench.simulate.fleet import fleet, fleet_truth
 from workbench.simulate.imbalance import imbalance
 from workbench.simulate.pipeline_job import CAUSES, PipelineJob, pipeline_job
@@ -11,13 +12,16 @@ from workbench.simulate.pipeline_job import CAUSES, PipelineJob, pipeline_job
 __all__ = [
     "CAUSES",
     "FAULTS",
+    "FailureProcess",
     "JobShape",
     "PipelineJob",
     "document_lengths",
     "embedding_tables",
+    "failure_times",
     "fleet",
     "fleet_truth",
     "imbalance",
     "pipeline_job",
     "row_popularity",
+    "slow_times",
 ]

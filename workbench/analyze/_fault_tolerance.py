@@ -1,0 +1,146 @@
+"""What a job does when something fails: the one description all goodput models share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from workbench.errors import WorkbenchError
+
+Minutes: TypeAlias = float | Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class FaultTolerance:
+    """How a job answers a failure. All times in minutes.
+
+    With one replica the job is synchronous: every failure stops all GPUs for
+    ``recovery_min``. With more, only the hit replica is out that long, counted from the
+    failure; all replicas stand still for ``stall_min``, and again for ``rejoin_min`` when the
+    hit one comes back.
+
+    Parameters
+    ----------
+    recovery_min
+        From the failure until whoever was hit works again, detection included; a number, or
+        minutes by phase in the order they happen, e.g. ``{"detection": 1, "allocation": 5}``.
+    stall_min
+        How long every failure stops all replicas; a number or minutes by phase.
+    replicas
+        Data-parallel replicas that fail alone; 1 for synchronous training.
+    rejoin_min
+        How long the return of a replica stops all of them.
+    min_replicas
+        With fewer than these alive, everybody restarts together; only replays know this.
+    global_recovery_min
+        How long such a restart takes; by default ``recovery_min``.
+    checkpoint_interval_min
+        Useful time between checkpoints; None for none.
+    checkpoint_write_min
+        How long writing one stops all GPUs.
+
+    Raises
+    ------
+    WorkbenchError
+        If a number is negative or not finite, there is less than one replica, or more are
+        needed than there are.
+    """
+
+    recovery_min: Minutes = 10.0
+    stall_min: Minutes = 3.0
+    replicas: int = 12
+    rejoin_min: float = 0.0
+    min_replicas: int = 1
+    global_recovery_min: float | None = None
+    checkpoint_interval_min: float | None = None
+    checkpoint_write_min: float = 0.0
+    phases: dict[str, float] = field(init=False, repr=False, compare=False)
+    stall_phases: dict[str, float] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        set_field = object.__setattr__
+        set_field(self, "phases", _phases(self.recovery_min, "recovery", "recovery_min"))
+        set_field(self, "stall_phases", _phases(self.stall_min, "global stall", "stall_min"))
+        for name in ("rejoin_min", "checkpoint_write_min"):
+            not_negative(getattr(self, name), name)
+        if self.global_recovery_min is not None:
+            not_negative(self.global_recovery_min, "global_recovery_min")
+        if self.checkpoint_interval_min is not None:
+            positive(self.checkpoint_interval_min, "checkpoint_interval_min")
+        elif self.checkpoint_write_min > 0:
+            msg = "checkpoint_write_min needs checkpoint_interval_min: how often is one written?"
+            raise WorkbenchError(msg)
+        whole_from(self.replicas, 1, "replicas")
+        whole_from(self.min_replicas, 1, "min_replicas")
+        if self.min_replicas > self.replicas:
+            msg = (
+                f"min_replicas is {self.min_replicas}, but there are only {self.replicas} replicas"
+            )
+            raise WorkbenchError(msg)
+
+    @property
+    def recovery_total_min(self) -> float:
+        """Recovery of whoever was hit, all phases together."""
+        return sum(self.phases.values())
+
+    @property
+    def stall_total_min(self) -> float:
+        """Standstill of all replicas, all phases together."""
+        return sum(self.stall_phases.values())
+
+    @property
+    def outage_min(self) -> float:
+        """Recovery when everybody restarts together."""
+        given = self.global_recovery_min
+        return self.recovery_total_min if given is None else given
+
+    def synchronous(self) -> FaultTolerance:
+        """Return the same job without fault tolerance."""
+        return replace(self, replicas=1, min_replicas=1, rejoin_min=0.0)
+
+
+def _phases(given: Minutes, alone: str, name: str) -> dict[str, float]:
+    """Return minutes by phase."""
+    phases = dict(given) if isinstance(given, Mapping) else {alone: given}
+    if not phases:
+        msg = f"{name} names no phase; give a number of minutes, or minutes by phase"
+        raise WorkbenchError(msg)
+    for phase, minutes in phases.items():
+        not_negative(minutes, f"{name}[{phase!r}]" if isinstance(given, Mapping) else name)
+    return {str(phase): float(minutes) for phase, minutes in phases.items()}
+
+
+def not_negative(value: object, name: str) -> float:
+    """Return a finite number from 0, or say which one it must be."""
+    if not is_number(value) or not 0 <= float(value) < math.inf:  # type: ignore[arg-type]
+        msg = f"{name} must be 0 or more and finite, not {value!r}"
+        raise WorkbenchError(msg)
+    return float(value)  # type: ignore[arg-type]
+
+
+def positive(value: object, name: str) -> float:
+    """Return a finite number above 0, or say which one it must be."""
+    if not is_number(value) or not 0 < float(value) < math.inf:  # type: ignore[arg-type]
+        msg = f"{name} must be above 0 and finite, not {value!r}"
+        raise WorkbenchError(msg)
+    return float(value)  # type: ignore[arg-type]
+
+
+def whole_from(value: object, least: int, name: str) -> int:
+    """Return a whole number from ``least``, or say which one it must be."""
+    if not is_number(value) or float(value) != int(value) or value < least:  # type: ignore[arg-type,call-overload,operator]
+        msg = f"{name} must be a whole number from {least}, not {value!r}"
+        raise WorkbenchError(msg)
+    return int(value)  # type: ignore[call-overload,no-any-return]
+
+
+def is_number(value: object) -> bool:
+    """Say whether a value is one finite or infinite number; truth values are none."""
+    if isinstance(value, bool):
+        return False
+    try:
+        return not math.isnan(float(value)) and math.isfinite(float(value))  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False

@@ -1,0 +1,346 @@
+"""When nodes fail: many histories of a cluster at once, with lemons, bursts and repairs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from workbench.errors import WorkbenchError
+from workbench.tables import FAILURE_TIMES, RESTART_PHASES, SLOW_TIMES
+
+Process: TypeAlias = Literal["poisson", "interval", "renewal", "weibull"]
+_COLUMNS = ("detection", "allocation", "init", "load", "first_step", "other")
+_PHASE_COLUMNS = dict(zip(RESTART_PHASES, (f"{each}_min" for each in _COLUMNS), strict=True))
+_MOST_FAILURES = 50_000_000
+
+
+@dataclass(frozen=True)
+class FailureProcess:
+    """How often the nodes of a cluster fail.
+
+    Parameters
+    ----------
+    failure_interval_min
+        Mean time between failures of the whole cluster, in minutes.
+    process
+        ``"poisson"``: failures are independent; ``"interval"``: exactly one per interval;
+        ``"renewal"``: nothing fails while the job recovers; ``"weibull"``: every node renews
+        itself with Weibull gaps of the same mean.
+    node_count
+        Nodes of the cluster.
+    weibull_shape
+        Below 1 failures of a node come in bursts, above 1 they are spread evenly.
+    is_aged
+        Whether Weibull nodes have been running long before; new ones all start at 0, which
+        changes how many failures there are in the first months.
+    lemon_share
+        Share of nodes that are lemons.
+    lemon_failure_share
+        Share of all failures that hit lemons.
+    together_share
+        Share of failures that hit further replicas too, e.g. of the same rack.
+    together_count
+        Replicas such a failure hits.
+    repair_min
+        Mean time until a failed node is a spare again (exponential); None: it is not known.
+
+    Raises
+    ------
+    WorkbenchError
+        If a number is out of its range.
+    ValueError
+        If the process is none of the four.
+    """
+
+    failure_interval_min: float = 18.0
+    process: Process = "poisson"
+    node_count: int = 12_288
+    weibull_shape: float = 1.0
+    is_aged: bool = False
+    lemon_share: float = 0.0
+    lemon_failure_share: float = 0.0
+    together_share: float = 0.0
+    together_count: int = 2
+    repair_min: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.process not in get_args(Process):
+            msg = f"process must be one of {get_args(Process)}, not {self.process!r}"
+            raise ValueError(msg)
+        for name in ("failure_interval_min", "weibull_shape", "node_count", "together_count"):
+            _check(name, getattr(self, name), least=0, strictly=True)
+        for name in ("lemon_share", "lemon_failure_share", "together_share"):
+            _check(name, getattr(self, name), least=0, most=1)
+        if self.repair_min is not None:
+            _check("repair_min", self.repair_min, least=0)
+        if (self.lemon_share > 0) != (self.lemon_failure_share > 0):
+            msg = "lemons need both lemon_share (of nodes) and lemon_failure_share (of failures)"
+            raise WorkbenchError(msg)
+
+    def node_weights(self) -> NDArray[np.float64]:
+        """Give every node's share of the failures; lemons have the highest numbers."""
+        lemons = round(self.lemon_share * self.node_count)
+        if not lemons:
+            return np.full(self.node_count, 1 / self.node_count)
+        weights = np.full(
+            self.node_count, (1 - self.lemon_failure_share) / max(self.node_count - lemons, 1)
+        )
+        weights[-lemons:] = self.lemon_failure_share / lemons
+        normed: NDArray[np.float64] = weights / weights.sum()
+        return normed
+
+
+def failure_times(  # noqa: PLR0913 - every number of an experiment, by name
+    process: FailureProcess,
+    *,
+    horizon_min: float,
+    seed: int,
+    runs: int = 20,
+    replicas: int = 12,
+    recovery_min: float | Mapping[str, float] = 10.0,
+    recovery_spread: float = 0.0,
+    warm_up_min: float = 0.0,
+) -> pd.DataFrame:
+    """Draw when nodes fail and how long each recovery takes, over many histories.
+
+    Parameters
+    ----------
+    process
+        How often nodes fail.
+    horizon_min
+        Length of every run, in minutes.
+    seed
+        Seed of all that is random; the same seed gives the same table.
+    runs
+        Histories to draw.
+    replicas
+        Data-parallel replicas; nodes belong to them in order, in equal parts.
+    recovery_min
+        Mean recovery in minutes; a number, or minutes by phase: ``"detection"``,
+        ``"allocation"``, ``"NCCL init"``, ``"checkpoint load"``, ``"first step"``,
+        ``"recovery"`` (the rest).
+    recovery_spread
+        Standard deviation of the logarithm of every phase (lognormal, mean kept); 0: none.
+    warm_up_min
+        How long before the run failures begin; what they still cost within it counts. With
+        at least the recovery, a run is a stretch of an endless history.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.FAILURE_TIMES`, in order of run and time.
+        ``attrs["run_count"]`` is the number of runs, also of those without a failure.
+
+    Raises
+    ------
+    WorkbenchError
+        If a number is out of range, a phase is unknown, or more than 50 million failures
+        would be drawn.
+
+    Notes
+    -----
+    A Weibull node with mean gap *m* has scale ``m / gamma(1 + 1/k)``; if aged, its first gap
+    is the residual ``U scale G^(1/k)`` with G from a gamma distribution of shape ``1 + 1/k``.
+
+    Examples
+    --------
+    >>> drawn = failure_times(FailureProcess(), horizon_min=1440, seed=1, runs=2)
+    >>> bool(drawn["time_min"].max() < 1440), sorted(drawn["run"].unique().tolist())
+    (True, [0, 1])
+    """
+    _check("horizon_min", horizon_min, least=0, strictly=True)
+    for name, value in (("recovery_spread", recovery_spread), ("warm_up_min", warm_up_min)):
+        _check(name, value, least=0)
+    for name, value in (("runs", runs), ("replicas", replicas)):
+        _check(name, value, least=1)
+    if replicas > process.node_count:
+        msg = f"{process.node_count} nodes cannot form {replicas} replicas"
+        raise WorkbenchError(msg)
+    expected = runs * (horizon_min + warm_up_min) / process.failure_interval_min
+    if expected > _MOST_FAILURES:
+        msg = f"about {expected:,.0f} failures; draw at most {_MOST_FAILURES:,}: fewer runs"
+        raise WorkbenchError(msg)
+    phases = _phases(recovery_min)
+    rng = np.random.default_rng(seed)
+    span = horizon_min + warm_up_min
+    run, time, node = _struck(process, rng, runs, span, sum(phases.values()))
+    order = np.lexsort((time, run))
+    run, time, node = run[order], time[order] - warm_up_min, node[order]
+    table = pd.DataFrame({"run": run.astype(np.int32), "time_min": time, "node": node})
+    replica = node * replicas // process.node_count
+    table["replica"] = replica.astype(np.int32)
+    table["wait_min"] = 0.0
+    for phase, column in _PHASE_COLUMNS.items():
+        mean = phases.get(phase, 0.0)
+        noise = rng.standard_normal(len(table)) if recovery_spread and mean else 0.0
+        table[column] = mean * np.exp(recovery_spread * noise - recovery_spread**2 / 2 * bool(mean))
+    repair = process.repair_min
+    table["repair_min"] = np.nan if repair is None else rng.exponential(repair, len(table))
+    table["is_follow_on"] = False
+    table = _together(table, process, rng, replicas)
+    table = FAILURE_TIMES.cast(table)
+    table.attrs = {"run_count": int(runs), "synthetic": True}
+    return FAILURE_TIMES.check(table)
+
+
+def slow_times(
+    *,
+    per_day: float,
+    dur_min: float,
+    speed_ratio: float,
+    horizon_min: float,
+    seed: int,
+    runs: int = 20,
+) -> pd.DataFrame:
+    """Draw when stragglers slow the whole job down.
+
+    Parameters
+    ----------
+    per_day
+        Stragglers per day of the job.
+    dur_min
+        How long each lasts, in minutes.
+    speed_ratio
+        Speed of the job meanwhile, 1 is full speed.
+    horizon_min
+        Length of every run, in minutes.
+    seed
+        Seed of all that is random.
+    runs
+        Histories to draw.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.SLOW_TIMES`: ``run``, ``start_min``, ``dur_min``,
+        ``speed_ratio``.
+
+    Raises
+    ------
+    WorkbenchError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> slow = slow_times(per_day=1, dur_min=30, speed_ratio=0.8, horizon_min=14400, seed=1, runs=1)
+    >>> float(slow["speed_ratio"].max())
+    0.8
+    """
+    _check("horizon_min", horizon_min, least=0, strictly=True)
+    _check("runs", runs, least=1)
+    _check("per_day", per_day, least=0)
+    _check("dur_min", dur_min, least=0)
+    _check("speed_ratio", speed_ratio, least=0, most=1)
+    rng = np.random.default_rng([seed, 5])
+    counts = rng.poisson(per_day * horizon_min / 1440, runs)
+    run = np.repeat(np.arange(runs, dtype=np.int32), counts)
+    start = rng.random(len(run)) * horizon_min
+    table = pd.DataFrame({"run": run, "start_min": start})
+    table = table.assign(dur_min=float(dur_min), speed_ratio=float(speed_ratio))
+    return SLOW_TIMES.check(table.sort_values(["run", "start_min"], ignore_index=True))
+
+
+def _struck(
+    process: FailureProcess, rng: np.random.Generator, runs: int, span: float, recovery: float
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Give run, time and node of every failure."""
+    if process.process == "weibull":
+        return _weibull(process, rng, runs, span)
+    mean = process.failure_interval_min
+    if process.process == "poisson":
+        run = np.repeat(np.arange(runs), rng.poisson(span / mean, runs))
+        time = rng.random(len(run)) * span
+    elif process.process == "interval":
+        first = rng.random(runs) * mean
+        count = np.ceil((span - first) / mean).astype(np.int64)
+        run = np.repeat(np.arange(runs), count)
+        nth = np.arange(len(run)) - np.repeat(np.cumsum(count) - count, count)
+        time = first[run] + nth * mean
+    else:
+        most = int(span / (mean + recovery) + 12 * math.sqrt(span / (mean + recovery)) + 40)
+        gaps = rng.exponential(mean, (runs, most)) + recovery
+        gaps[:, 0] -= recovery
+        ends = np.cumsum(gaps, axis=1)
+        run, place = np.nonzero(ends < span)
+        time = ends[run, place]
+    if process.lemon_share:
+        weights = np.cumsum(process.node_weights())
+        node = np.searchsorted(weights, rng.random(len(run)) * weights[-1], side="right")
+        node = np.minimum(node, process.node_count - 1)
+    else:
+        node = rng.integers(0, process.node_count, len(run))
+    return run, time, node
+
+
+def _weibull(
+    process: FailureProcess, rng: np.random.Generator, runs: int, span: float
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Let every node renew itself: all clocks move on by one gap at a time."""
+    shape = process.weibull_shape
+    mean = process.failure_interval_min / process.node_weights()
+    scale = np.tile(mean / math.gamma(1 + 1 / shape), runs)
+    lane = np.arange(len(scale))
+    clock = scale * rng.weibull(shape, len(scale))
+    if process.is_aged:
+        residual = rng.gamma(1 + 1 / shape, 1, len(scale)) ** (1 / shape)
+        clock = rng.random(len(scale)) * scale * residual
+    found: list[tuple[NDArray[Any], NDArray[Any]]] = []
+    while True:
+        kept = clock < span
+        lane, clock = lane[kept], clock[kept]
+        if not len(lane):
+            break
+        found.append((lane, clock))
+        clock = clock + scale[lane] * rng.weibull(shape, len(lane))
+    lanes = np.concatenate([each for each, _ in found] or [np.zeros(0, dtype=np.int64)])
+    times = np.concatenate([each for _, each in found] or [np.zeros(0)])
+    return lanes // process.node_count, times, lanes % process.node_count
+
+
+def _together(
+    table: pd.DataFrame, process: FailureProcess, rng: np.random.Generator, replicas: int
+) -> pd.DataFrame:
+    """Let some failures hit neighbouring replicas too."""
+    extra = min(int(process.together_count), replicas) - 1
+    if not process.together_share or extra < 1:
+        return table
+    hit = table[rng.random(len(table)) < process.together_share]
+    more = pd.concat([hit] * extra, ignore_index=True)
+    step = np.repeat(np.arange(1, extra + 1), len(hit))
+    more["replica"] = ((more["replica"].to_numpy() + step) % replicas).astype(np.int32)
+    more = more.assign(repair_min=np.nan, is_follow_on=True)
+    table, more = table.astype({"node": "Int64"}), more.astype({"node": "Int64"})
+    more["node"] = pd.array([pd.NA] * len(more), dtype="Int64")
+    both = pd.concat([table, more], ignore_index=True)
+    return both.sort_values(["run", "time_min", "is_follow_on"], ignore_index=True, kind="stable")
+
+
+def _phases(recovery: float | Mapping[str, float]) -> dict[str, float]:
+    phases = dict(recovery) if isinstance(recovery, Mapping) else {"recovery": recovery}
+    if unknown := [name for name in phases if name not in _PHASE_COLUMNS]:
+        msg = f"recovery_min has no phase {unknown}; there are {list(_PHASE_COLUMNS)}"
+        raise WorkbenchError(msg)
+    for name, minutes in phases.items():
+        _check(f"recovery_min[{name!r}]", minutes, least=0)
+    return {name: float(minutes) for name, minutes in phases.items()}
+
+
+def _check(
+    name: str, value: Any, *, least: float, most: float = math.inf, strictly: bool = False
+) -> None:
+    """Raise if a number is out of its range; infinite and missing ones always are."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not least <= number <= most or math.isinf(number) or (strictly and number == least):
+        words = f"above {least:g}" if strictly else f"{least:g} or more"
+        words += f" and at most {most:g}" if math.isfinite(most) else " and finite"
+        msg = f"{name} must be {words}, not {value!r}"
+        raise WorkbenchError(msg)
