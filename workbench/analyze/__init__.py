@@ -6,12 +6,16 @@ from workbench.analyze._packing_plan import PackingPlan, packing_plans
 from workbench.analyze._shard_costs import ShardingAssumptions
 from workbench.analyze.blame import blame, blame_by
 from workbench.analyze.breakdown import time_breakdown
+from workbench.analyze.checkpoints import checkpoint_curve, checkpoint_optimum, expected_ettr
 from workbench.analyze.clocks import clocks, on_one_clock
 from workbench.analyze.collectives import collective_waits, collectives
 from workbench.analyze.context_sharding import context_chunks, context_sharding
 from workbench.analyze.diff import trace_diff
 from workbench.analyze.document_lengths import length_shares, sample_documents
+from workbench.analyze.failure_times import failure_times, observed_span
 from workbench.analyze.goodput import Convention, goodput, productive_share
+from workbench.analyze.goodput_at_scale import failure_interval_of, goodput_at_scale
+from workbench.analyze.goodput_changes import goodput_ladder, goodput_sensitivity, goodput_sweep
 from workbench.analyze.goodput_replay import goodput_mean, goodput_replay, goodput_windows
 from workbench.analyze.idle import idle_time
 from workbench.analyze.job_completeness import complete_steps
@@ -30,6 +34,7 @@ from workbench.analyze.packing_tuning import PackingTuning, packing_tuning
 from workbench.analyze.pipeline import Parallelism, micro_batch_costs, pipeline, training_steps
 from workbench.analyze.queue import queue_length, queue_summary
 from workbench.analyze.row_sharding import row_popularity, row_sharding
+from workbench.analyze.spares import spares, with_spares
 from workbench.analyze.steps import step_times
 from workbench.analyze.stragglers import job_slowdown, job_slowdown_by, job_steps
 from workbench.analyze.table_sharding import shard_balance, table_sharding
@@ -46,6 +51,8 @@ __all__ = [
     "ShardingAssumptions",
     "blame",
     "blame_by",
+    "checkpoint_curve",
+    "checkpoint_optimum",
     "clocks",
     "collective_waits",
     "collectives",
@@ -56,9 +63,16 @@ __all__ = [
     "copy_bandwidth",
     "crossover",
     "crossover_from_flops",
+    "expected_ettr",
+    "failure_interval_of",
+    "failure_times",
     "goodput",
+    "goodput_at_scale",
+    "goodput_ladder",
     "goodput_mean",
     "goodput_replay",
+    "goodput_sensitivity",
+    "goodput_sweep",
     "goodput_windows",
     "idle_time",
     "intervals",
@@ -78,6 +92,7 @@ __all__ = [
     "load_imbalance",
     "micro_batch_costs",
     "micro_batches",
+    "observed_span",
     "on_one_clock",
     "operators",
     "packing",
@@ -92,6 +107,7 @@ __all__ = [
     "row_sharding",
     "sample_documents",
     "shard_balance",
+    "spares",
     "step_times",
     "table_sharding",
     "time_breakdown",
@@ -99,5 +115,6 @@ __all__ = [
     "training_speed",
     "training_steps",
     "unclassified_kernels",
+    "with_spares",
     "workload",
 ]

@@ -87,9 +87,8 @@ def _checkpoints(line: Line) -> tuple[Floats, Floats]:
         number = np.repeat(np.arange(len(whole)), whole.astype(np.int64))
         nth = np.arange(len(number)) - np.repeat(np.cumsum(whole) - whole, whole.astype(np.int64))
         saved = first[number] + nth * cycle + work
-        written = np.bincount(
-            number, weights=_worked(line, saved, saved + write), minlength=len(whole)
-        )
+        weights = _worked(line, saved, saved + write)
+        written = np.bincount(number, weights=weights, minlength=len(whole)).astype(np.float64)
         written += _worked(line, undone_to, undone_to + np.maximum(rest - work, 0.0))
         undone = _worked(line, undone_from, undone_to)
     undone = np.where(is_last, 0.0, undone)

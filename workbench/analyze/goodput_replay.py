@@ -55,8 +55,9 @@ def goodput_replay(
 
     Notes
     -----
-    A run without any failure is known only if another row names it; runs are numbered from 0
-    to the largest number. After every failure all replicas stall once more when the hit one
+    Runs are numbered from 0 to the largest number of a row; of a run without any failure a row
+    beyond the horizon tells, as :func:`workbench.simulate.failure_times` writes it. After every
+    failure all replicas stall once more when the hit one
     returns (``rejoin_min``), even if it was out already. Checkpoints follow each other in the
     time that the job runs; a failure of one replica loses none of the work, a stop of all
     loses what came after the last checkpoint.
@@ -199,7 +200,7 @@ def line_of(failure_times: pd.DataFrame, job: FaultTolerance, horizon_min: float
     """Check a table of failures and lay it on a line."""
     table = FAILURE_TIMES.check(failure_times)
     positive(horizon_min, "horizon_min")
-    runs = int(table.attrs.get("run_count", 0) or (table["run"].max() + 1 if len(table) else 0))
+    runs = int(table["run"].max()) + 1 if len(table) else 0
     if runs < 1:
         msg = (
             "there are no failures, so nothing tells how many runs there were; "

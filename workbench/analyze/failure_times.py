@@ -1,0 +1,187 @@
+"""From a failure log to the times that a replay needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from workbench.analyze._fault_tolerance import not_negative, whole_from
+from workbench.errors import WorkbenchError
+from workbench.tables import FAILURE_TIMES, FAILURES, NODE_SPANS, RESTART_PHASES
+
+_MINUTE_NS = 60_000_000_000
+_COLUMNS = ("detection_min", "allocation_min", "init_min", "load_min", "first_step_min")
+_PHASE_COLUMNS = dict(zip(RESTART_PHASES, (*_COLUMNS, "other_min"), strict=True))
+# Incidents that do not stop a job: told by severity, or because another row stands for them.
+_NOT_STOPPING = ("info", "warning")
+_SAID_BEFORE = ("follow-on", "planned")
+
+
+def observed_span(*tables: pd.DataFrame) -> tuple[int, int]:
+    """Give from when to when logs watched, in ns, over their tables.
+
+    Parameters
+    ----------
+    *tables
+        Tables with times: :data:`workbench.tables.FAILURES`, ``TIMELINE``, ``NODE_SPANS``. The
+        more of a log is given, the less it is biased by when the first failure happened.
+
+    Returns
+    -------
+    tuple of int
+        First and last time.
+
+    Raises
+    ------
+    WorkbenchError
+        If nothing in them has a time, or they have different clocks.
+
+    Examples
+    --------
+    >>> observed_span(FAILURES.empty())
+    Traceback (most recent call last):
+    ...
+    workbench.errors.WorkbenchError: nothing in these tables has a time
+    """
+    times, clocks = [], set()
+    for table in tables:
+        columns = [name for name in table.columns if name.endswith("_ns")]
+        clocks |= set(table["clock"].unique()) - {"none"}
+        times += [table[name].dropna() for name in columns]
+    known = pd.concat(times) if times else pd.Series(dtype="int64")
+    if known.empty:
+        msg = "nothing in these tables has a time"
+        raise WorkbenchError(msg)
+    if len(clocks) > 1:
+        msg = f"times of different clocks ({', '.join(sorted(clocks))}) do not fit together"
+        raise WorkbenchError(msg)
+    return int(known.min()), int(known.max())
+
+
+def failure_times(
+    failures: pd.DataFrame,
+    *,
+    span_ns: tuple[int, int],
+    replicas: int = 1,
+    nodes: Sequence[str] | pd.DataFrame | None = None,
+    recovery_min: float | Mapping[str, float] | pd.Series = 10.0,
+    everything: bool = False,
+) -> pd.DataFrame:
+    """Turn a failure log into one run of a replay.
+
+    Parameters
+    ----------
+    failures
+        Table :data:`workbench.tables.FAILURES`.
+    span_ns
+        From when to when the log watched; see :func:`observed_span`. It becomes minute 0 and
+        the horizon.
+    replicas
+        Data-parallel replicas; 1 if every failure stops the whole job.
+    nodes
+        All nodes in the order they belong to replicas, as names or as table
+        :data:`workbench.tables.NODE_SPANS` (in order of name); needed for more than one
+        replica. Each replica gets an equal part of them.
+    recovery_min
+        How long each recovery takes: a number, minutes by phase, or a Series of minutes by
+        row of ``failures``.
+    everything
+        Count warnings, planned and follow-on rows too; by default only what stops a job.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.FAILURE_TIMES`, run 0. ``attrs["left_out"]`` counts rows
+        that were not taken, by reason; ``attrs["horizon_min"]`` is the length of the span.
+
+    Raises
+    ------
+    WorkbenchError
+        If the span is empty, replicas are wanted but no nodes given, or there are fewer nodes
+        than replicas.
+
+    Notes
+    -----
+    A failure without a known node stops all replicas: nothing says whom it spared. How many
+    there are is in ``attrs["left_out"]`` too, as "have no known node: they stop everybody".
+
+    Examples
+    --------
+    >>> failure_times(FAILURES.empty(), span_ns=(0, 60_000_000_000)).attrs["horizon_min"]
+    1.0
+    """
+    table = FAILURES.check(failures)
+    first, last = (int(each) for each in span_ns)
+    if last <= first:
+        msg = f"span_ns must end after it begins, not {span_ns}"
+        raise WorkbenchError(msg)
+    whole_from(replicas, 1, "replicas")
+    reasons = pd.Series("", index=table.index)
+    if not everything:
+        reasons[table["severity"].isin(_NOT_STOPPING)] = "do not stop a job (severity)"
+        reasons[table["category"].isin(_SAID_BEFORE)] = "planned, or follow another failure"
+    when = table["start_ns"]
+    outside = (when < first) | (when >= last)
+    reasons[outside.fillna(value=False).astype(bool)] = "outside the span"
+    reasons[when.isna()] = "without a time"
+    kept = table[reasons == ""]
+    replica = _replicas(kept["node"], replicas, nodes)
+    result = pd.DataFrame(
+        {
+            "run": np.zeros(len(kept), dtype=np.int32),
+            "time_min": (kept["start_ns"].astype("int64") - first) / _MINUTE_NS,
+            "node": pd.array([pd.NA] * len(kept), dtype="Int64"),
+            "replica": replica,
+            "wait_min": 0.0,
+            **_recovery(recovery_min, kept.index),
+            "repair_min": np.nan,
+            "is_follow_on": False,
+        },
+        index=kept.index,
+    ).sort_values("time_min", ignore_index=True)
+    counts = reasons[reasons != ""].value_counts().to_dict()
+    if replicas > 1 and (unknown := int(replica.isna().sum())):
+        counts["have no known node: they stop everybody"] = unknown
+    result = FAILURE_TIMES.cast(result)
+    result.attrs = {"left_out": counts, "horizon_min": (last - first) / _MINUTE_NS}
+    return FAILURE_TIMES.check(result)
+
+
+def _replicas(
+    names: pd.Series, replicas: int, nodes: Sequence[str] | pd.DataFrame | None
+) -> pd.Series:
+    """Give the replica of every node name; missing where the name is unknown."""
+    if replicas == 1:
+        return pd.Series(0, index=names.index, dtype="Int32")
+    if nodes is None:
+        msg = f"{replicas} replicas need nodes=: all nodes, in the order they belong to replicas"
+        raise WorkbenchError(msg)
+    order = sorted(NODE_SPANS.check(nodes)["node"]) if isinstance(nodes, pd.DataFrame) else nodes
+    if len(order) < replicas:
+        msg = f"{len(order)} nodes cannot form {replicas} replicas"
+        raise WorkbenchError(msg)
+    place = {name: index * replicas // len(order) for index, name in enumerate(order)}
+    return names.map(place).astype("Int32")
+
+
+def _recovery(
+    given: float | Mapping[str, float] | pd.Series, rows: pd.Index
+) -> dict[str, np.ndarray | float]:
+    """Give the columns of a recovery."""
+    columns: dict[str, np.ndarray | float] = dict.fromkeys(_PHASE_COLUMNS.values(), 0.0)
+    if isinstance(given, pd.Series):
+        minutes = pd.to_numeric(given.reindex(rows), errors="coerce").to_numpy(dtype=np.float64)
+        if not (np.isfinite(minutes) & (minutes >= 0)).all():
+            bad = int((~(np.isfinite(minutes) & (minutes >= 0))).sum())
+            msg = f"recovery_min has no minutes (0 or more) for {bad} of {len(rows)} failures"
+            raise WorkbenchError(msg)
+        return {**columns, "other_min": minutes}
+    phases = given if isinstance(given, Mapping) else {"recovery": given}
+    for name, minutes_of in phases.items():
+        if name not in _PHASE_COLUMNS:
+            msg = f"recovery_min has no phase {name!r}; there are {list(_PHASE_COLUMNS)}"
+            raise WorkbenchError(msg)
+        columns[_PHASE_COLUMNS[name]] = not_negative(minutes_of, f"recovery_min[{name!r}]")
+    return columns
