@@ -79,7 +79,7 @@ def goodput(
     --------
     >>> shares = goodput(FaultTolerance(), failure_interval_min=18, convention="interval")
     >>> print(shares.set_index("state")["gpu_time_share"].round(4).to_dict())
-    {'productive': 0.8009, 'global stall': 0.1528, 'degraded capacity': 0.0463}
+    {'productive': 0.8009, 'global stall': 0.1667, 'degraded capacity': 0.0324}
     """
     check_convention(convention)
     positive(failure_interval_min, "failure_interval_min")

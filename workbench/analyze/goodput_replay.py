@@ -67,7 +67,7 @@ def goodput_replay(
     >>> from workbench import simulate
     >>> drawn = simulate.failure_times(simulate.FailureProcess(), horizon_min=77760, seed=1, runs=4)
     >>> runs = goodput_replay(drawn, FaultTolerance(), horizon_min=77760)
-    >>> round(runs.loc[runs["state"] == "productive", "gpu_time_share"].mean(), 2)
+    >>> print(round(runs.loc[runs["state"] == "productive", "gpu_time_share"].mean(), 2))
     0.82
     """
     line = line_of(failure_times, job, horizon_min)

@@ -2,11 +2,16 @@
 
 from workbench.plot import style
 from workbench.plot.breakdown import communication_overlap, step_times, time_breakdown
+from workbench.plot.checkpoints import checkpoint_curve, expected_ettr
 from workbench.plot.clocks import clocks
 from workbench.plot.collectives import blame, collective_waits, collectives
 from workbench.plot.context_sharding import context_chunks, context_sharding
 from workbench.plot.diff import trace_diff
 from workbench.plot.document_lengths import length_shares
+from workbench.plot.goodput import goodput
+from workbench.plot.goodput_at_scale import goodput_at_scale
+from workbench.plot.goodput_changes import goodput_ladder, goodput_sensitivity, goodput_sweep
+from workbench.plot.goodput_windows import goodput_windows
 from workbench.plot.idle import idle_time
 from workbench.plot.job_dispersion import job_dispersion
 from workbench.plot.job_schedule import job_micro_batches, job_schedule
@@ -17,6 +22,7 @@ from workbench.plot.load_imbalance import load_imbalance
 from workbench.plot.packing import micro_batches, packing_balance, packing_queues, packing_tuning
 from workbench.plot.pipeline import pipeline
 from workbench.plot.row_sharding import row_sharding
+from workbench.plot.spares import spares
 from workbench.plot.stragglers import job_slowdown, job_slowdown_by, job_steps
 from workbench.plot.table_sharding import table_sharding
 from workbench.plot.timeline import timeline, timeline_live
@@ -24,6 +30,7 @@ from workbench.plot.training_speed import training_speed
 
 __all__ = [
     "blame",
+    "checkpoint_curve",
     "clocks",
     "collective_waits",
     "collectives",
@@ -31,6 +38,13 @@ __all__ = [
     "context_chunks",
     "context_sharding",
     "copy_bandwidth",
+    "expected_ettr",
+    "goodput",
+    "goodput_at_scale",
+    "goodput_ladder",
+    "goodput_sensitivity",
+    "goodput_sweep",
+    "goodput_windows",
     "idle_time",
     "job_dispersion",
     "job_micro_batches",
@@ -52,6 +66,7 @@ __all__ = [
     "pipeline",
     "queue_length",
     "row_sharding",
+    "spares",
     "step_times",
     "style",
     "table_sharding",
