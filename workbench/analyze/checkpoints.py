@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy import optimize
 
 from workbench.analyze._fault_tolerance import FaultTolerance, not_negative, positive
-from workbench.analyze.goodput import LOST, PRODUCTIVE, WRITING, goodput
+from workbench.analyze.goodput import LOST, PRODUCTIVE, WRITING, productive_share, shares_of
 from workbench.errors import WorkbenchError
 from workbench.tables import CHECKPOINT_CURVE, CHECKPOINT_OPTIMUM, EXPECTED_ETTR
 
@@ -78,8 +78,8 @@ def checkpoint_curve(
             checkpoint_interval_min=positive(interval, "checkpoint_interval_min"),
             checkpoint_write_min=write_min,
         )
-        table = goodput(job, failure_interval_min=failure_interval_min, convention="poisson")
-        share = table.set_index("state")["gpu_time_share"]
+        states = shares_of(job, failure_interval_min, "poisson")
+        share = {state: min(max(each, 0.0), 1.0) for state, _, each in states}
         loss = (recovery_min + interval / 2) / failure_interval_min
         rows.append(
             {
@@ -222,10 +222,14 @@ def expected_ettr(
     nodes = counts / positive(gpus_per_node, "gpus_per_node")
     mean = _DAY_MIN * 1000 / (nodes * rate)
     loss = (not_negative(restart_min, "restart_min") + interval / 2) / mean
+    job = FaultTolerance(
+        recovery_min=restart_min,
+        replicas=1,
+        checkpoint_interval_min=interval,
+        checkpoint_write_min=write_min,
+    )
     exact = [
-        checkpoint_curve(
-            [interval], failure_interval_min=each, recovery_min=restart_min, write_min=write_min
-        )["productive_share"].iloc[0]
+        productive_share(job, failure_interval_min=each, convention="poisson")
         for each in mean.tolist()
     ]
     table = pd.DataFrame(

@@ -81,16 +81,7 @@ def goodput(
     >>> print(shares.set_index("state")["gpu_time_share"].round(4).to_dict())
     {'productive': 0.8009, 'global stall': 0.1667, 'degraded capacity': 0.0324}
     """
-    check_convention(convention)
-    positive(failure_interval_min, "failure_interval_min")
-    if job.min_replicas > 1:
-        msg = (
-            f"min_replicas={job.min_replicas} has no closed form; simulate failures and "
-            "use goodput_replay"
-        )
-        raise WorkbenchError(msg)
-    shares = _synchronous if job.replicas == 1 else _replicated
-    return as_goodput(shares(job, float(failure_interval_min), convention), convention)
+    return as_goodput(shares_of(job, failure_interval_min, convention), convention)
 
 
 def productive_share(
@@ -125,8 +116,22 @@ def productive_share(
     >>> round(productive_share(alone, failure_interval_min=18, convention="renewal"), 4)
     0.6429
     """
-    table = goodput(job, failure_interval_min=failure_interval_min, convention=convention)
-    return float(table.loc[table["state"] == PRODUCTIVE, "gpu_time_share"].iloc[0])
+    (_, _, share), *_ = shares_of(job, failure_interval_min, convention)
+    return min(max(share, 0.0), 1.0)
+
+
+def shares_of(job: FaultTolerance, failure_interval_min: float, convention: Convention) -> Shares:
+    """Give the states of a case without making a table of them; what is productive comes first."""
+    check_convention(convention)
+    interval = positive(failure_interval_min, "failure_interval_min")
+    if job.min_replicas > 1:
+        msg = (
+            f"min_replicas={job.min_replicas} has no closed form; simulate failures and "
+            "use goodput_replay"
+        )
+        raise WorkbenchError(msg)
+    shares = _synchronous if job.replicas == 1 else _replicated
+    return shares(job, interval, convention)
 
 
 def check_convention(convention: str) -> None:

@@ -10,8 +10,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from workbench.analyze._fault_tolerance import FaultTolerance, is_number, positive
-from workbench.analyze.goodput import Convention
-from workbench.analyze.goodput_changes import goodput_sweep
+from workbench.analyze.goodput import Convention, check_convention
+from workbench.analyze.goodput_changes import share_or_nan
 from workbench.errors import WorkbenchError
 from workbench.tables import GOODPUT_AT_SCALE
 
@@ -113,6 +113,7 @@ def goodput_at_scale(  # noqa: PLR0913 - every number of an extrapolation, by na
     if not len(counts) or not (np.isfinite(counts) & (counts >= 1)).all():
         msg = f"gpu_counts must be numbers from 1, not {np.asarray(gpu_counts).tolist()}"
         raise WorkbenchError(msg)
+    check_convention(convention)
     reference = positive(reference_gpus, "reference_gpus")
     interval = positive(failure_interval_min, "failure_interval_min")
     for name, value in (("rate", rate_exponent), ("recovery", recovery_exponent)):
@@ -130,13 +131,7 @@ def goodput_at_scale(  # noqa: PLR0913 - every number of an extrapolation, by na
             replicas = max(int(count // gpus_per_replica), 1)
         at = interval / ratio**rate_exponent
         here = replace(job, recovery_min=phases, replicas=replicas, min_replicas=1)
-        shares = [
-            goodput_sweep(
-                each, "failure_interval_min", [at], failure_interval_min=at,
-                conventions=[convention],
-            )["productive_share"].iloc[0]
-            for each in (here.synchronous(), here)
-        ]  # fmt: skip
+        shares = [share_or_nan(each, at, convention) for each in (here.synchronous(), here)]
         rows.append((int(count), replicas, at, here.recovery_total_min, *shares, convention))
     table = pd.DataFrame(rows, columns=list(GOODPUT_AT_SCALE.columns))
     return GOODPUT_AT_SCALE.check(GOODPUT_AT_SCALE.cast(table))

@@ -78,7 +78,10 @@ def goodput_sweep(
             at[_INTERVAL] = value
         else:
             changed = _with(job, parameter, value)
-        rows += [(parameter, value, each, _share(changed, at, each)) for each in conventions]
+        rows += [
+            (parameter, value, each, share_or_nan(changed, at[_INTERVAL], each))
+            for each in conventions
+        ]
     table = pd.DataFrame(rows, columns=list(GOODPUT_SWEEP.columns))
     return GOODPUT_SWEEP.check(GOODPUT_SWEEP.cast(table))
 
@@ -192,7 +195,7 @@ def goodput_sensitivity(
         shares = []
         for factor in (0.5, 2.0):
             changed, interval = change(factor)
-            shares.append(_share(changed, {_INTERVAL: interval}, convention))
+            shares.append(share_or_nan(changed, interval, convention))
         rows.append((name, value, base, *shares))
     table = pd.DataFrame(rows, columns=list(GOODPUT_SENSITIVITY.columns))
     table = GOODPUT_SENSITIVITY.cast(table)
@@ -249,9 +252,8 @@ def _with(job: FaultTolerance, parameter: str, value: float) -> FaultTolerance:
     return replace(job, **{parameter: value})  # type: ignore[arg-type]
 
 
-def _share(job: FaultTolerance, at: Mapping[str, float], convention: Convention) -> float:
+def share_or_nan(job: FaultTolerance, interval: float, convention: Convention) -> float:
     """Give the productive share, or NaN where the convention has no answer."""
-    interval = at[_INTERVAL]
     if not interval > 0:
         msg = f"failure_interval_min must be above 0, not {interval!r}"
         raise WorkbenchError(msg)

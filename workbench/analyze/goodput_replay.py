@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from workbench.analyze._cover import Floats
 from workbench.analyze._fault_tolerance import FaultTolerance, positive
 from workbench.analyze._outages import with_outages
 from workbench.analyze._replay import Line, Strikes
@@ -194,6 +195,15 @@ def goodput_windows(
         }
     )
     return GOODPUT_WINDOWS.check(table)
+
+
+def mean_of(shares: Floats) -> tuple[float, float, float]:
+    """Give the mean over runs and its 95 % interval, missing for a single run."""
+    mean, count = float(shares.mean()), len(shares)
+    if count < 2:
+        return mean, np.nan, np.nan
+    half = float(stats.t.ppf(0.975, count - 1) * shares.std(ddof=1) / np.sqrt(count))
+    return mean, max(mean - half, 0.0), min(mean + half, 1.0)
 
 
 def line_of(failure_times: pd.DataFrame, job: FaultTolerance, horizon_min: float) -> Line:

@@ -9,8 +9,9 @@ import pandas as pd
 
 from workbench.analyze._fault_tolerance import FaultTolerance, whole_from
 from workbench.analyze._outages import spare_waits
-from workbench.analyze.goodput import PRODUCTIVE
-from workbench.analyze.goodput_replay import goodput_mean, goodput_replay
+from workbench.analyze._replay_states import state_minutes
+from workbench.analyze.goodput import NOBODY, PRODUCTIVE
+from workbench.analyze.goodput_replay import line_of, mean_of
 from workbench.errors import WorkbenchError
 from workbench.tables import FAILURE_TIMES, SPARES
 
@@ -117,9 +118,8 @@ def spares(
     load = float(counted["repair_min"].sum()) / (max(runs, 1) * horizon_min)
     for count in spare_counts:
         waiting = with_spares(failure_times, spares=count)
-        mean = goodput_mean(goodput_replay(waiting, job, horizon_min=horizon_min))
-        own = mean[mean["state"] == PRODUCTIVE].iloc[0]
-        shares = (own["gpu_time_share"], own["low_share"], own["high_share"])
+        minutes = state_minutes(line_of(waiting, job, horizon_min), None)
+        shares = mean_of(minutes[PRODUCTIVE, NOBODY] / horizon_min)
         wait = waiting.loc[counted.index, "wait_min"].mean() if len(counted) else 0.0
         rows.append((count, *shares, wait, load))
     table = pd.DataFrame(rows, columns=list(SPARES.columns))

@@ -3,6 +3,15 @@
 from workbench.explore._panel import Explorer, static_html
 from workbench.explore.collective_waits import collective_waits
 from workbench.explore.context_sharding import context_sharding
+from workbench.explore.goodput import (
+    checkpoint_curve,
+    expected_ettr,
+    goodput,
+    goodput_at_scale,
+    goodput_sweep,
+    goodput_windows,
+    spares,
+)
 from workbench.explore.job_slowdown import job_slowdown
 from workbench.explore.kernels import kernels
 from workbench.explore.length_shares import length_shares
@@ -16,14 +25,21 @@ from workbench.explore.training_speed import training_speed
 
 __all__ = [
     "Explorer",
+    "checkpoint_curve",
     "collective_waits",
     "context_sharding",
+    "expected_ettr",
+    "goodput",
+    "goodput_at_scale",
+    "goodput_sweep",
+    "goodput_windows",
     "job_slowdown",
     "kernels",
     "length_shares",
     "packing_balance",
     "pipeline",
     "row_sharding",
+    "spares",
     "static_html",
     "table_sharding",
     "time_breakdown",

@@ -30,3 +30,10 @@ def chosen_rows(table: pd.DataFrame, **choices: object) -> pd.DataFrame:
         if value != ALL:
             table = table[(table[column] == value).fillna(value=False)]
     return table.reset_index(drop=True)
+
+
+def slider(description: str, options: list[tuple[str, object]], value: object) -> widgets.Widget:
+    """Offer some values on a line, answering when the handle is let go."""
+    return widgets.SelectionSlider(
+        options=options, value=value, description=description, continuous_update=False
+    )

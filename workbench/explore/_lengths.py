@@ -11,6 +11,7 @@ import pandas as pd
 from workbench import analyze
 from workbench.analyze import PackingPlan
 from workbench.errors import WorkbenchError
+from workbench.explore._controls import slider
 
 K = 1024
 _MOST_DOCUMENTS = 60_000
@@ -63,13 +64,6 @@ def context_choice(*, values: tuple[int, ...] = (32, 64, 128, 160)) -> widgets.S
 def crossover_choice(*, values: tuple[int, ...], value: int) -> widgets.SelectionSlider:
     """Offer lengths at which attention overtakes the rest, in thousands of tokens."""
     return slider("crossover", [(f"{each}K", each) for each in values], value)
-
-
-def slider(description: str, options: list[tuple[str, object]], value: object) -> widgets.Widget:
-    """Offer some values on a line, answering when the handle is let go."""
-    return widgets.SelectionSlider(
-        options=options, value=value, description=description, continuous_update=False
-    )
 
 
 def plan_of(

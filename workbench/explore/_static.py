@@ -26,6 +26,7 @@ _CHOICES = (
     widgets.SelectionSlider,
     widgets.ToggleButtons,
 )
+_FEWEST = 2
 _SWITCHES = (widgets.Checkbox, widgets.ToggleButton)
 _SCRIPT = files("workbench.explore").joinpath("_static.js").read_text(encoding="utf-8")
 
@@ -54,9 +55,15 @@ def static_html(explorer: Explorer, *, svg: str | None = None, limit: int = 200)
     TypeError
         If a control is neither an integer slider, a choice nor a checkbox.
     ValueError
-        If there are more states than ``limit``.
+        If there are more states than ``limit``, even with two values per slider.
+
+    Notes
+    -----
+    Where the states are too many, sliders offer fewer values: the present one, both ends, and
+    what fits between them. A page says so under the figure.
     """
     options = {name: _options(name, control) for name, control in explorer.controls.items()}
+    options = _thinned(explorer, options, limit)
     count = math.prod(len(pairs) for pairs in options.values())
     if count > limit:
         sizes = " × ".join(f"{len(pairs)} {name}" for name, pairs in options.items())
@@ -68,7 +75,10 @@ def static_html(explorer: Explorer, *, svg: str | None = None, limit: int = 200)
         _control(control, control.description or name, options[name])
         for name, control in explorer.controls.items()
     ]
-    line = html.escape(f"Snapshot at {explorer.state()}.")
+    full = {name: len(_options(name, control)) for name, control in explorer.controls.items()}
+    fewer = any(len(pairs) < full[name] for name, pairs in options.items())
+    more = " Sliders have more values where a kernel runs." * fewer
+    line = html.escape(f"Snapshot at {explorer.state()}.{more}")
     still = f"<figure>{_picture(svg, explorer)}<figcaption>{line}</figcaption></figure>"
     return (
         '<div class="wb-explorer">'
@@ -96,6 +106,40 @@ def _states(explorer: Explorer, options: dict[str, list[tuple[str, Any]]]) -> di
             template = figure["layout"].pop("template", template)
         order.append(known.setdefault(json.dumps(figure, sort_keys=True), len(known)))
     return {"template": template, "figures": [json.loads(text) for text in known], "order": order}
+
+
+def _thinned(
+    explorer: Explorer, options: dict[str, list[tuple[str, Any]]], limit: int
+) -> dict[str, list[tuple[str, Any]]]:
+    """Let sliders offer fewer values until all states fit; choices and switches stay whole."""
+    thinned = dict(options)
+    sliders = [
+        name
+        for name, control in explorer.controls.items()
+        if isinstance(control, widgets.SelectionSlider)
+    ]
+    while math.prod(len(pairs) for pairs in thinned.values()) > limit:
+        longest = max(sliders, key=lambda name: len(thinned[name]), default="")
+        if not longest or len(thinned[longest]) <= _FEWEST:
+            return options
+        pairs = thinned[longest]
+        value = explorer.controls[longest].value
+        now = next(place for place, (_, each) in enumerate(pairs) if each == value)
+        fewer = len(pairs) - 1
+        thinned[longest] = [pairs[place] for place in _spread(len(pairs), fewer, now)]
+    return thinned
+
+
+def _spread(count: int, wanted: int, now: int) -> list[int]:
+    """Choose places evenly; both ends, and the place where the slider is, are among them."""
+    places = [round(place * (count - 1) / (wanted - 1)) for place in range(wanted)]
+    if wanted == _FEWEST:
+        return sorted({now, 0 if now > count - 1 - now else count - 1})
+    if now not in places:
+        inner = range(1, len(places) - 1)
+        nearest = min(inner, key=lambda at: abs(places[at] - now))
+        places[nearest] = now
+    return sorted(set(places))
 
 
 def _options(name: str, control: widgets.ValueWidget) -> list[tuple[str, Any]]:

@@ -10,7 +10,8 @@ import plotly.graph_objects as go
 
 from workbench import analyze, plot
 from workbench.analyze import Packing
-from workbench.explore._lengths import Lengths, named, plan_of, set_choice, slider, streams
+from workbench.explore._controls import slider
+from workbench.explore._lengths import Lengths, named, plan_of, set_choice, streams
 from workbench.explore._panel import Explorer
 
 

@@ -10,7 +10,8 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench import analyze, plot
-from workbench.explore._lengths import K, Lengths, named, set_choice, slider
+from workbench.explore._controls import slider
+from workbench.explore._lengths import K, Lengths, named, set_choice
 from workbench.explore._panel import Explorer
 
 

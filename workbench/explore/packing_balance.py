@@ -10,6 +10,7 @@ import ipywidgets as widgets
 import plotly.graph_objects as go
 
 from workbench import analyze, plot
+from workbench.explore._controls import slider
 from workbench.explore._lengths import (
     QUEUES,
     Lengths,
@@ -19,7 +20,6 @@ from workbench.explore._lengths import (
     named,
     plan_of,
     set_choice,
-    slider,
     streams,
 )
 from workbench.explore._panel import Explorer

@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 
 from workbench import analyze, plot
 from workbench.analyze import PackingPlan, Parallelism
+from workbench.explore._controls import slider
 from workbench.explore._lengths import (
     Lengths,
     Stream,
@@ -18,7 +19,6 @@ from workbench.explore._lengths import (
     named,
     plan_of,
     set_choice,
-    slider,
     streams,
 )
 from workbench.explore._panel import Explorer

@@ -80,7 +80,7 @@ def checkpoint_curve(
                 hovertemplate="%{y:.2%} at %{x:.4g} min<extra></extra>",
             )  # fmt: skip
         best = optimum.iloc[int(optimum["productive_share"].argmax())]
-    figure.update_xaxes(title="useful time between checkpoints [min]", type="log")
+    figure.update_xaxes(title="useful time between checkpoints [min]", type="log", dtick="D2")
     figure.update_yaxes(title="share of GPU time", tickformat=".0%", range=[0, 1.02])
     claim = (
         f"Save every {digits(best['checkpoint_interval_min'])} min: "
@@ -146,7 +146,7 @@ def expected_ettr(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
                 line_width=0, layer="below", annotation_text=f"formula {verdict}",
                 annotation_position="top left",
             )  # fmt: skip
-    figure.update_xaxes(title="GPUs of the job", type="log", tickformat=",.0~f")
+    figure.update_xaxes(title="GPUs of the job", type="log", tickformat=",.0~f", dtick="D2")
     figure.update_yaxes(title="effective training time", tickformat=".0%", range=[0, 1.08])
     return finish(
         figure, claim=_ettr_claim(rows), source=source, synthetic=synthetic,

@@ -76,7 +76,8 @@ def goodput_sweep(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     )
     spread = known["value"].max() > 20 * max(known["value"].min(), 1e-9)
     figure.update_xaxes(
-        title=label(words), type="log" if spread and known["value"].min() > 0 else "linear"
+        title=label(words),
+        **({"type": "log", "dtick": "D2"} if spread and known["value"].min() > 0 else {}),
     )
     figure.update_yaxes(title="productive share of GPU time", tickformat=".0%", range=[0, 1.02])
     counted = ", ".join(safe(each) for each in dict.fromkeys(known["convention"]))
