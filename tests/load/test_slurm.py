@@ -240,12 +240,12 @@ DAMAGE = {
     "no host list": (
         record(NodeList="n[4-1]"),
         "left out",
-        "host list: 'n[4-1]' is no host list: '4-1' is no range like 001-004",
+        "host lists that cannot be read",
     ),
     "too many hosts": (
         record(NodeList="n[1-9999]x[1-9999]"),
         "left out",
-        "host list: 'n[1-9999]x[1-9999]' names more than 1,000,000 hosts",
+        "host lists that cannot be read",
     ),
     "ends before it starts": (
         record(end="07:30:00"),
@@ -306,7 +306,7 @@ def test_what_cannot_be_read_says_what_to_do(tmp_path, content, complaint):
         slurm.read(Source("sacct.txt", path), Given(tz="UTC"))
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.text("|#7\\n\n ,[]-" + "é", max_size=30), max_size=12))
 def test_no_noise_after_the_header_stops_the_reader(tmp_path_factory, noise):
     path = tmp_path_factory.mktemp("noise") / "sacct.txt"

@@ -157,20 +157,21 @@ def _numbered(runs: pd.DataFrame) -> pd.DataFrame:
 def _step_states(runs: pd.DataFrame, steps: pd.DataFrame) -> pd.Series:
     """List states of failed steps that say more than the job's own state."""
     bad = steps[steps["word"].isin(set(FAILURE_STATES) - {"CANCELLED", "FAILED"})]
-    told = pd.Series("", index=runs.index)
     timed, begun = bad[bad["start_ns"].notna()], runs[runs["start_ns"].notna()]
     if timed.empty or begun.empty:
-        return told
+        return pd.Series("", index=runs.index)
     # Types differ by what a version of pandas makes of Int64 in an as-of join.
     left = timed.assign(at=timed["start_ns"].astype("int64")).sort_values("at")[
         ["at", "job", "word"]
     ]
     right = begun.assign(at=begun["start_ns"].astype("int64"), run=begun.index).sort_values("at")
     met = pd.merge_asof(left, right[["at", "job", "run"]], on="at", by="job").dropna(subset="run")
+    told: dict[int, set[str]] = {}
+    for run, word in zip(met["run"].astype("int64"), met["word"], strict=True):
+        told.setdefault(run, set()).add(word)
     own = runs["word"].to_dict()
-    for run, words in met.groupby(met["run"].astype("int64"))["word"]:
-        told[run] = ", ".join(sorted({*words} - {own[run]}))
-    return told
+    texts = [", ".join(sorted(told.get(run, set()) - {own[run]})) for run in runs.index]
+    return pd.Series(texts, index=runs.index, dtype=pd.Series([""]).dtype)
 
 
 def _check_times(runs: pd.DataFrame, findings: Findings) -> None:
@@ -191,13 +192,10 @@ def _check_times(runs: pd.DataFrame, findings: Findings) -> None:
 
 def _with_resources(runs: pd.DataFrame, findings: Findings) -> pd.DataFrame:
     """Add hosts, their number and the number of GPUs."""
-    expanded = {}
-    for text, some in runs.groupby("NodeList"):
-        try:
-            expanded[text] = hosts(str(text))
-        except LoadError as error:
-            expanded[text] = ()
-            findings.add("left out", f"host list: {error}", len(some), _line(some))
+    expanded: dict[str, tuple[str, ...]] = {}
+    for text, line in zip(runs["NodeList"], runs["line"], strict=True):
+        if text not in expanded:
+            expanded[text] = _hosts(text, int(line), findings)
     runs["hosts"] = [expanded[text] for text in runs["NodeList"]]
     nodes = pd.Series(pd.array([None] * len(runs), dtype="Int64"), index=runs.index)
     named = runs["hosts"].map(len)
@@ -207,6 +205,14 @@ def _with_resources(runs: pd.DataFrame, findings: Findings) -> pd.DataFrame:
     runs["node_count"] = nodes
     runs["gpu_count"] = _gpus(runs, findings)
     return runs
+
+
+def _hosts(text: str, line: int, findings: Findings) -> tuple[str, ...]:
+    try:
+        return hosts(text)
+    except LoadError as error:
+        findings.add("left out", "host lists that cannot be read", 1, f"line {line:,}: {error}")
+        return ()
 
 
 def _gpus(runs: pd.DataFrame, findings: Findings) -> pd.Series:

@@ -24,7 +24,7 @@ FAILURE_STATES = {
     "LAUNCH_FAILED": Meaning("host", "fatal", "job could not be launched"),
     "NODE_FAIL": Meaning("host", "fatal", "node failed"),
     "OUT_OF_MEMORY": Meaning("software", "fatal", "out of host memory"),
-    "PREEMPTED": Meaning("scheduler", "fatal", "pre-empted"),
+    "PREEMPTED": Meaning("scheduler", "fatal", "preempted"),
     "RECONFIG_FAIL": Meaning("host", "fatal", "node could not be reconfigured"),
     "REQUEUED": Meaning("scheduler", "fatal", "requeued"),
     "REVOKED": Meaning("scheduler", "info", "revoked: it started in another cluster"),

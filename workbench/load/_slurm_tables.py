@@ -88,8 +88,6 @@ def note_crash_loops(jobs: pd.DataFrame, findings: Findings) -> None:
     begun = jobs[jobs["start_ns"].notna()]
     fifth = begun.groupby("job")["start_ns"].shift(_LOOP_STARTS - 1)
     quick = begun[((begun["start_ns"] - fifth) <= _LOOP_NS).fillna(value=False)]
-    for job in quick["job"].unique():
-        starts = int((begun["job"] == job).sum())
+    for job, runs in begun[begun["job"].isin(quick["job"])].groupby("job"):
         what = f"job {job} is in a crash loop: {_LOOP_STARTS} starts or more within an hour"
-        line = int(begun.loc[begun["job"] == job, "line"].iloc[0])
-        findings.add("noted", what, starts, f"line {line:,}")
+        findings.add("noted", what, len(runs), f"line {int(runs['line'].iloc[0]):,}")
