@@ -8,6 +8,7 @@ from workbench.load.parquet import write
 from workbench.load.profiles import attention_profile, linear_profile
 from workbench.load.quality import quality
 from workbench.load.reuse_histogram import reuse_histogram
+from workbench.load.slurm_records import slurm_records
 from workbench.load.traces import traces
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "linear_profile",
     "quality",
     "reuse_histogram",
+    "slurm_records",
     "traces",
     "write",
 ]

@@ -16,7 +16,7 @@ Four rules keep the tables readable:
 
 from workbench.tables._clocks import BLAME_BY, CLOCKS, LATE_ARRIVALS
 from workbench.tables._data_sets import DATASET_FILES, DATASETS
-from workbench.tables._failures import FAILURES, NODE_SPANS, TIMELINE, FailureLog
+from workbench.tables._failures import FAILURES, NODE_SPANS, SLURM_RECORDS, TIMELINE, FailureLog
 from workbench.tables._fidelity import FIDELITY
 from workbench.tables._goodput import (
     CHECKPOINT_CURVE,
@@ -182,6 +182,7 @@ __all__ = [
     "SAYS_SYNTHETIC",
     "SHARD_BALANCE",
     "SLOW_TIMES",
+    "SLURM_RECORDS",
     "SPARES",
     "STEPS",
     "STEP_TIMES",

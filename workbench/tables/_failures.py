@@ -90,6 +90,16 @@ NODE_SPANS = Table(
     },
 )
 
+SLURM_RECORDS = Table(
+    "slurm_records",
+    "One row per record of sacct, in order of the file; its other columns follow, as text.",
+    {
+        "line": Column("int64", "first line of the record in the file, from 1", lower=1),
+        "JobID": Column("str", "job, or step of a job, as sacct writes it"),
+        "State": Column("str", "state, as sacct writes it"),
+    },
+)
+
 
 @dataclass(frozen=True, eq=False)
 class FailureLog:

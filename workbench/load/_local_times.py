@@ -1,0 +1,113 @@
+"""Stamps of logs as ns since 1970: local ones need a zone, and none is ever assumed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import pandas as pd
+
+from workbench.errors import LoadError
+from workbench.load._findings import Findings
+from workbench.load._log_file import needs
+
+ABSENT = frozenset({"", "Unknown", "None", "NONE", "N/A", "Invalid", "(null)"})
+REMEDY = 'tz=, e.g. "UTC" or "America/Los_Angeles"'
+_LOCAL = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?"
+_ZONED = rf"{_LOCAL} ?(?:Z|[+-]\d\d(?::?\d\d)?)"
+_SECONDS = r"\d{9,10}(?:\.\d+)?"
+
+
+@dataclass(frozen=True)
+class Times:
+    """Stamps read: ns since 1970, and whether a zone of the caller was used."""
+
+    ns: pd.Series
+    is_local: pd.Series
+
+
+def check_zone(tz: str) -> None:
+    """Raise if ``tz`` is no time zone."""
+    try:
+        pd.Timestamp(0, tz=tz)
+    except Exception as error:  # noqa: BLE001 - each version of pandas raises another kind
+        msg = (
+            f"tz={tz!r} is no time zone ({type(error).__name__}); "
+            'give a name such as "UTC" or "Europe/Berlin", or an offset such as "+02:00"'
+        )
+        raise LoadError(msg) from None
+
+
+def utc_ns(texts: pd.Series, lines: pd.Series, tz: str | None, findings: Findings) -> Times:
+    """Read stamps: ISO 8601 with or without an offset, or seconds since 1970.
+
+    Stamps that are none, and local ones that the zone's clock change makes ambiguous or
+    impossible, become missing and are counted.
+
+    Raises
+    ------
+    LoadError
+        If a local stamp is met and ``tz`` is None, or ``tz`` is no zone.
+    """
+    if tz is not None:
+        check_zone(tz)
+    values = texts.str.strip()
+    unique = pd.Series(values[~values.isin(ABSENT)].unique(), dtype=values.dtype)
+    local = unique.str.fullmatch(_LOCAL)
+    if tz is None and local.any():
+        first = values[values.isin(unique[local])].index[0]
+        what = "time zone"
+        raise needs(
+            what,
+            label=findings.source,
+            line=int(lines[first]),
+            text=values[first],
+            remedy=REMEDY,
+        )
+    ns, problem = _read(unique, local, tz)
+    place = pd.Series(range(len(unique)), index=unique).reindex(values).to_numpy()
+    at = pd.Series(place, index=texts.index).dropna().astype("int64")
+    result = pd.Series(ns.iloc[at].array, index=at.index).reindex(texts.index)
+    for what in sorted({*problem} - {""}):
+        bad = at[problem.iloc[at].eq(what).to_numpy()]
+        where = f"line {int(lines[bad.index[0]]):,}: {values[bad.index[0]][:40]}"
+        findings.add("left out", what, len(bad), where)
+    used = pd.Series(local.iloc[at].to_numpy(dtype=bool), index=at.index)
+    return Times(result, used.reindex(texts.index, fill_value=False))
+
+
+def _read(unique: pd.Series, local: pd.Series, tz: str | None) -> tuple[pd.Series, pd.Series]:
+    """Return ns and problem of each distinct stamp."""
+    year = pd.to_numeric(unique.str.slice(0, 4), errors="coerce").between(1970, 2200)
+    zoned = unique.str.fullmatch(_ZONED)
+    # Both forms of an offset are ISO 8601; pandas wants no space before it.
+    tidy = unique.str.replace(r" (?=(?:Z|[+-]\d\d(?::?\d\d)?)$)", "", regex=True)
+    absolute = _parsed(tidy.where(zoned & year), utc=True)
+    naive = _parsed(tidy.where(local & year), utc=False)
+    placed = naive if tz is None else naive.dt.tz_localize(tz, ambiguous="NaT", nonexistent="NaT")
+    both = absolute.fillna(placed.dt.tz_convert("UTC")) if tz is not None else absolute
+    raw = both.dt.tz_localize(None).astype("int64")
+    ns = raw.astype("Int64").mask(both.isna())
+    for index in unique.index[unique.str.fullmatch(_SECONDS)]:
+        whole, _, fraction = unique[index].partition(".")
+        ns[index] = int(whole) * 10**9 + int(f"{fraction[:9]:0<9}")
+    problem = pd.Series("stamps that are no time; they are missing", index=unique.index)
+    shifted = f"local times that the clock change makes ambiguous or impossible in {tz}; "
+    problem = problem.mask(naive.notna(), shifted + "they are missing").mask(ns.notna(), "")
+    return ns, problem
+
+
+def _parsed(texts: pd.Series, *, utc: bool) -> pd.Series:
+    stamps = pd.to_datetime(texts, format="ISO8601", errors="coerce", utc=utc)
+    in_ns: pd.Series = stamps.dt.as_unit("ns")
+    return in_ns
+
+
+def duration_ns(text: str) -> int | None:
+    """Read a duration of Slurm, ``2-03:41:40`` or ``00:23.779``; None if it is none."""
+    match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.(\d{1,9}))?", text.strip())
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups()[:4])
+    whole = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    return whole * 10**9 + int(f"{match[5] or '0':0<9}")
