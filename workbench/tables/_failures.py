@@ -63,8 +63,8 @@ TIMELINE = Table(
         "replica": Column("Int32", "data-parallel replica", lower=0, nullable=True),
         "state": Column(
             "str",
-            "queued, starting, running, checkpoint, detecting, allocating, joining, loading, "
-            "down, data loading, ended, or another the log names",
+            "queued, starting, running, checkpoint, detecting, terminating, allocating, "
+            "health check, joining, loading, down, data loading, ended, or another the log names",
         ),
         "outcome": Column("str", "how it ended, as written: COMPLETED, NODE_FAIL", nullable=True),
         "first_step": Column("Int64", "training step at its start", nullable=True),
