@@ -4,7 +4,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.load.log_files import FOREIGN, findings, ns, read, recognised
@@ -87,6 +87,7 @@ def test_a_job_runs_until_its_next_failure(tmp_path):
     assert seconds(timeline)["joining"] == pytest.approx(0.2 + 11.5)
 
 
+@settings(max_examples=20, deadline=None)
 @given(
     st.lists(
         st.tuples(

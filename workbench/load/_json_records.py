@@ -64,7 +64,9 @@ def _next_document(text: str, at: int, findings: Findings, *, may_be_inside: boo
 def _damage(error: Exception, text: str) -> tuple[str, str]:
     if isinstance(error, RecursionError):
         return "left out", "JSON that is nested too deeply"
-    if isinstance(error, json.JSONDecodeError) and error.pos >= len(text.rstrip()):
+    if isinstance(error, json.JSONDecodeError) and (
+        error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
+    ):
         return "truncated", "a JSON document that does not end"
     what = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
     return "left out", f"damaged JSON ({what[:80]})"
@@ -75,10 +77,18 @@ def _line_end(text: str, at: int) -> int:
     return len(text) if end < 0 else end + 1
 
 
-def records(value: Any, key: str | None = None) -> Iterator[dict[str, Any]]:
-    """Give the objects of a document: itself, the elements of a list, or of its list ``key``."""
+def records(
+    line: int, value: Any, findings: Findings, *, key: str | None = None
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Give the objects of a document: itself with its line, or those of a list, numbered.
+
+    The list is the document, or its list ``key``.
+    """
     if key is not None and isinstance(value, dict) and isinstance(value.get(key), list):
         value = value[key]
-    for each in value if isinstance(value, list) else [value]:
+    numbered = enumerate(value, start=1) if isinstance(value, list) else [(line, value)]
+    for number, each in numbered:
         if isinstance(each, dict):
-            yield each
+            yield number, each
+        else:
+            findings.add("set aside", "JSON that is no object", 1, f"record {number:,}")

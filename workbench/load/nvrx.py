@@ -181,13 +181,13 @@ def _cycle_file(source: Source, findings: Findings) -> LogPart:
     rows: list[dict[str, Any]] = []
     nodes: dict[str, int | None] = {}
     for line, document in json_documents(source, findings):
-        for record in records(document):
-            row = _row_of_cycle(record, line, findings)
+        for number, record in records(line, document, findings):
+            row = _row_of_cycle(record, number, findings)
             if row is None:
-                findings.add("left out", "records without cycle_start_time", 1, f"line {line:,}")
+                findings.add("left out", "records without cycle_start_time", 1, f"line {number:,}")
                 continue
             rows.append(row)
-            spare = _hosts(record, "standby_nodes", line, findings)
+            spare = _hosts(record, "standby_nodes", number, findings)
             nodes |= dict.fromkeys([*(row["nodes"] or "").split(","), *spare])
     nodes.pop("", None)
     return LogPart(
