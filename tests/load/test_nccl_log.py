@@ -37,7 +37,7 @@ def test_reads_a_watchdog_timeout(tmp_path):
     assert (row["rank"], row["code"], row["category"]) == (115, "timeout", "unknown")
     assert row["cause"] == "NCCL collective timed out"
     assert row["text"].startswith("ALLGATHER (SeqNum 2) ran for 600 s, timeout 600 s:")
-    assert row["assumed"] == "zone UTC, year 2025"
+    assert row["assumed"] == "tz=UTC, year=2025"
 
 
 @pytest.mark.parametrize(

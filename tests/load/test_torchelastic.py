@@ -110,7 +110,7 @@ def test_reads_the_block_of_a_console_log(tmp_path):
     assert failures.loc[8, ["node", "code", "assumed"]].tolist() == [
         "gpu-07.cluster",
         "-9",
-        "zone UTC",
+        "tz=UTC",
     ]
     assert failures.loc[8, "line"] == 17
 

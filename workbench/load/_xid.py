@@ -4,45 +4,33 @@ from __future__ import annotations
 
 import csv
 import re
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 _CATALOGUE = Path(__file__).with_name("xid_codes.csv")
-_PCI = re.compile(r"(?:PCI:)?([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.\d)?")
+_PCI = re.compile(r"(?:pci:)?([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})(?:\.0)?")
 
 
-class XidMeaning(NamedTuple):
-    """One line of the catalogue."""
-
-    cause: str
-    category: str = "unknown"
-    severity: str = "unknown"
-    action: str | None = None
+def xid_meaning(code: str) -> dict[str, str]:
+    """Return cause, category, severity and action of an Xid, as columns of table FAILURES."""
+    known = _codes().get(code)
+    return dict(known) if known else {"cause": f"Xid {code} (not in the catalogue)"}
 
 
-def xid_cause(code: int | str) -> XidMeaning:
-    """Return what a code means; only its number where the catalogue has none."""
-    return _catalogue().get(str(code), XidMeaning(f"Xid {code}", "gpu"))
+def pci_address(text: str) -> str:
+    """Return ``00000000:9B:00.0`` as ``0000:9b:00``; what is no PCI address as it is."""
+    plain = text.strip().lower()
+    match = _PCI.fullmatch(plain)
+    return f"{int(match[1], 16):04x}:{match[2]}:{match[3]}" if match else plain
 
 
-def pci_address(text: str) -> str | None:
-    """Return ``00000000:9B:00.0`` as ``0000:9b:00``; None if it is no PCI address."""
-    match = _PCI.fullmatch(text.strip())
-    if match is None:
-        return None
-    domain = match[1].lower().lstrip("0").zfill(4)
-    return f"{domain}:{match[2].lower()}:{match[3].lower()}"
-
-
-@lru_cache(maxsize=1)
-def _catalogue() -> dict[str, XidMeaning]:
+@cache
+def _codes() -> dict[str, dict[str, str]]:
     if not _CATALOGUE.exists():
         return {}
+    names = {"cause": "name", "category": "category", "severity": "severity", "action": "action"}
     with _CATALOGUE.open(encoding="utf-8", newline="") as file:
         return {
-            row["code"]: XidMeaning(
-                row["name"], row["category"], row["severity"], row["action"] or None
-            )
-            for row in csv.DictReader(line for line in file if not line.startswith("#"))
+            row["code"]: {column: row[name] for column, name in names.items()}
+            for row in csv.DictReader(file)
         }

@@ -9,9 +9,9 @@ from typing import Any
 from workbench.load._findings import Findings
 from workbench.load._json_records import json_documents, records
 from workbench.load._log_file import Given, LogPart, failure_rows, timeline_rows
-from workbench.load._log_lines import shortened
 from workbench.load._stamps import iso_ns
-from workbench.load._xid import pci_address, xid_cause
+from workbench.load._text_lines import shortened
+from workbench.load._xid import pci_address, xid_meaning
 from workbench.load.archive import Source
 
 NAME = "Kubernetes events"
@@ -171,7 +171,7 @@ def _meaning(reason: str, message: str) -> dict[str, Any]:
         code = (match[2] or match[3]) if match else None
         if match and code:
             device = pci_address(match[1]) if match[1] else None
-            return xid_cause(code)._asdict() | {"code": code, "device": device}
+            return xid_meaning(code) | {"code": code, "device": device}
         return {"cause": "Xid of a GPU", "category": "gpu", "code": reason[:60]}
     if reason not in _REASONS:
         return {"cause": shortened(reason)[:100], "code": reason[:60], "severity": "warning"}

@@ -10,8 +10,8 @@ from typing import Any
 from workbench.load._error_categories import category_of_error
 from workbench.load._findings import Findings
 from workbench.load._log_file import Given, LogPart, failure_rows, needs, timeline_rows
-from workbench.load._log_lines import log_lines, shortened
 from workbench.load._stamps import iso_ns, local_ns, zone_for
+from workbench.load._text_lines import shortened, text_lines
 from workbench.load.archive import Source
 
 NAME = "NCCL log"
@@ -87,7 +87,7 @@ def read(source: Source, given: Given) -> LogPart:
     pytorch: torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp; nccl: src/transport/net_ib.
     """
     log = _Log(source.label, given, Findings(source.label))
-    for number, text in log_lines(source, log.findings):
+    for number, text in text_lines(source, log.findings):
         if "ProcessGroupNCCL" in text:
             log.watchdog(number, text)
         elif "NCCL WARN" in text:
@@ -193,7 +193,7 @@ class _Log:
             instant = local_ns(moment, zone, int(match[5].ljust(9, "0")))
         except ValueError:
             instant = None
-        return self._time(instant, f"zone {self.given.tz}, year {self._year}", number)
+        return self._time(instant, f"tz={self.given.tz}, year={self.given.year}", number)
 
     def _stamp_before(self, number: int, before: str) -> dict[str, Any]:
         """Take the time from what stands before the message, if there is a date and time."""
@@ -203,7 +203,7 @@ class _Log:
         if (instant := iso_ns(match[1])) is not None:
             return {"start_ns": instant, "end_ns": instant}
         zone = zone_for(self.given, label=self.label, line=number, text=before)
-        return self._time(iso_ns(match[1], zone), f"zone {self.given.tz}", number)
+        return self._time(iso_ns(match[1], zone), f"tz={self.given.tz}", number)
 
     def _time(self, instant: int | None, assumed: str, number: int) -> dict[str, Any]:
         if instant is None:

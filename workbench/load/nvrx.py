@@ -12,8 +12,8 @@ from workbench.load._findings import Findings
 from workbench.load._hostlist import hosts
 from workbench.load._json_records import json_documents, records
 from workbench.load._log_file import Given, LogPart, failure_rows, timeline_rows
-from workbench.load._log_lines import log_lines, shortened
 from workbench.load._stamps import iso_ns
+from workbench.load._text_lines import shortened, text_lines
 from workbench.load.archive import Source
 
 NAME = "NVRx"
@@ -97,7 +97,7 @@ def read(source: Source, given: Given) -> LogPart:
 def _events(source: Source, findings: Findings) -> list[_Event]:
     # A summary prints every event again.
     found: dict[tuple[int, str, str | None], _Event] = {}
-    for number, text in log_lines(source, findings):
+    for number, text in text_lines(source, findings):
         if " Event: " not in text or (match := _EVENT.search(text)) is None:
             continue
         cycle, name, node, _group_rank, stamp = match.groups()

@@ -11,8 +11,8 @@ from workbench.load._error_categories import category_of_error, category_of_sign
 from workbench.load._findings import Findings
 from workbench.load._json_records import json_documents
 from workbench.load._log_file import Given, LogPart, failure_rows, timeline_rows
-from workbench.load._log_lines import log_lines, shortened
 from workbench.load._stamps import epoch_ns, iso_ns, zone_for
+from workbench.load._text_lines import shortened, text_lines
 from workbench.load.archive import Source
 
 NAME = "torchelastic"
@@ -165,7 +165,7 @@ class _Block:
 def _console(source: Source, given: Given, findings: Findings) -> list[dict[str, Any]]:
     blocks: dict[str, _Block] = {}
     entries: list[_Entry] = []
-    for number, text in log_lines(source, findings):
+    for number, text in text_lines(source, findings):
         task = _TASK.match(text)[0]  # type: ignore[index]
         block = blocks.setdefault(task.strip(), _Block())
         if entry := block.feed(number, text[len(task.rstrip(" ")) :]):
@@ -218,4 +218,4 @@ def _time_of(entry: _Entry, label: str, given: Given, findings: Findings) -> dic
         what = "stamps that are no time, or ambiguous at a clock change (left without a time)"
         findings.add("suspicious", what, 1, f"line {entry.line:,}")
         return {"clock": "none"}
-    return {"start_ns": start_ns, "end_ns": start_ns, "assumed": f"zone {given.tz}"}
+    return {"start_ns": start_ns, "end_ns": start_ns, "assumed": f"tz={given.tz}"}

@@ -14,7 +14,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _TEXT_LENGTH = 300
 
 
-def log_lines(source: Source, findings: Findings) -> Iterator[tuple[int, str]]:
+def text_lines(source: Source, findings: Findings) -> Iterator[tuple[int, str]]:
     """Give number (from 1) and text of every line; of endless ones only the beginning."""
     with source.open() as stream:
         for number, raw in enumerate(_raw_lines(stream, findings), start=1):
