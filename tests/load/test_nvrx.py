@@ -121,6 +121,15 @@ def test_a_summary_that_repeats_events_counts_them_once(tmp_path):
     assert len(read(nvrx, tmp_path, RESTART + RESTART.replace(PREFIX, "")).failures) == 2
 
 
+def test_events_at_one_instant_need_no_node_to_be_ordered(tmp_path):
+    text = line(1, "failure_detected", at(1), node="unknown") + line(1, "failure_detected", at(1))
+    assert len(read(nvrx, tmp_path, text).failures) == 2
+
+
+def test_a_log_may_begin_with_json(tmp_path):
+    assert len(read(nvrx, tmp_path, '{"lr": 1e-4}\n' + RESTART).failures) == 2
+
+
 def test_events_without_cycle_or_with_impossible_times_are_counted(tmp_path):
     text = line("Unknown", "failure_detected", at(1))
     text += line(1, "failure_detected", "2025-13-41 10:00:00.000")
@@ -185,8 +194,8 @@ def test_what_is_wrong_in_a_cycle_file_is_counted(tmp_path, changes, what):
     [
         json.dumps(CYCLE)[:60],
         '{"cycle_start_time": ' * 50_000,
-        '{"a": "' + "x" * 70_000,
-        "{\x00\xff",
+        '{"job_id": "' + "x" * 70_000,
+        '{"job_id": \x00\xff',
     ],
 )
 def test_half_a_cycle_file_gives_no_row_and_says_so(tmp_path, text):

@@ -175,13 +175,18 @@ def test_an_hour_that_a_clock_change_repeats_has_no_time(tmp_path):
         '{"message": {"message": "ValueError: x", "extraInfo": {"py_ca',
         '{"message": {"message": ' * 100_000,
         '{"message": {"message": 7}}',
-        "{" + '"a":{' * 200_000,
         '{"message": {"message": null, "errorCode": "x"}}',
     ],
 )
 def test_a_damaged_error_file_is_refused_by_name(tmp_path, text):
     with pytest.raises(LoadError, match=r"some\.log: holds no error of torchelastic"):
         read(torchelastic, tmp_path, text)
+
+
+def test_a_console_log_may_begin_with_json(tmp_path):
+    text = '{"message": {"message": 7}, "lr": 1e-4}\n' + BLOCK.replace("ChildFailedError", "")
+    padded = text.replace("\n", "\n" + "x" * 5000 + "\n", 1)
+    assert len(read(torchelastic, tmp_path, padded, tz="UTC").failures) == 2
 
 
 def test_noise_gives_nothing_but_no_error(tmp_path):

@@ -39,6 +39,7 @@ def json_documents(source: Source, findings: Findings) -> Iterator[tuple[int, An
             damaged, refused, end = damaged + 1, True, _line_end(text, start)
         else:
             refused = False
+            findings.add("read", "JSON documents")
             yield line, value
         if damaged >= _DAMAGED_LIMIT:
             findings.add("left out", "the rest of the file, it is damaged too often")

@@ -17,8 +17,11 @@ _TEXT_LENGTH = 300
 def text_lines(source: Source, findings: Findings) -> Iterator[tuple[int, str]]:
     """Give number (from 1) and text of every line; of endless ones only the beginning."""
     with source.open() as stream:
+        number = 0
         for number, raw in enumerate(_raw_lines(stream, findings), start=1):
-            yield number, _COLOURS.sub("", raw.decode("utf-8", "replace")).rstrip("\r")
+            text = raw.decode("utf-8", "replace").rstrip("\r")
+            yield number, _COLOURS.sub("", text) if "\x1b" in text else text
+        findings.add("read", "lines", number)
         tell_of_damage(stream, findings)
 
 

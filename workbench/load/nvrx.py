@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from workbench.errors import LoadError
@@ -41,6 +42,7 @@ _UNTIL = {
 _BESIDE = {"attribution_get_started", "attribution_get_completed", "node_excluded"}
 _BESIDE |= {"await_round_started", "await_round_completed"}
 _LAST = "worker_start_completed"
+_IN_TIME = attrgetter("time_ns", "line")
 _NEXT_ATTEMPT = "cycles are counted anew in every attempt of the scheduler (attempt_index above 0)"
 
 
@@ -79,11 +81,12 @@ def read(source: Source, given: Given) -> LogPart:
     nvidia-resiliency-ext: shared_utils/profiling.py, fault_tolerance/cycle_info_writer.py.
     """
     findings = Findings(source.label)
-    if source.head().lstrip()[:1] == b"{":
+    head = source.head()
+    if head.lstrip()[:1] == b"{" and (b'"cycle_' in head or b'"job_id"' in head):
         return _cycle_file(source, findings)
     events = _events(source, findings)
     cycles: dict[int, list[_Event]] = {}
-    for event in sorted(events):
+    for event in sorted(events, key=_IN_TIME):
         cycles.setdefault(event.cycle, []).append(event)
     nodes = {event.node: None for event in events if event.node}
     return LogPart(
@@ -166,7 +169,7 @@ def _passed(events: list[_Event], findings: Findings) -> list[_Event]:
     for name in order[order.index(first.name) + 1 :]:
         times = [event for event in events if event.name == name]
         if times:
-            latest = max(times)
+            latest = max(times, key=_IN_TIME)
             is_late = latest.time_ns >= passed[-1].time_ns
             passed.append(latest if is_late else passed[-1]._replace(name=name))
     return passed

@@ -59,9 +59,29 @@ def read(source: Source, given: Given) -> LogPart:
     """
     findings = Findings(source.label)
     head = source.head()
-    is_file = head.lstrip()[:1] == b"{" and not any(each in head for each in SIGNATURES)
-    rows = _error_file(source, given, findings) if is_file else _console(source, given, findings)
+    rows: list[dict[str, Any]] = []
+    if head.lstrip()[:1] == b"{" and not any(each in head for each in SIGNATURES):
+        rows = _error_file(source, given, findings)
+    if not rows:
+        # A console log may begin with JSON, too: many print their configuration first.
+        console = Findings(source.label)
+        rows = _console(source, given, console)
+        _refuse_nothing(rows, head, findings)
+        findings = console
     return LogPart(failure_rows(rows, source.label), timeline_rows([], source.label), findings)
+
+
+def _refuse_nothing(rows: list[dict[str, Any]], head: bytes, findings: Findings) -> None:
+    """Raise if what looks like an error file holds no error."""
+    if rows or not (_ERROR_FILE.match(head) or _PLAIN_ERROR.match(head)):
+        return
+    found = findings.frame()
+    what = found.loc[found["finding"] != "read", "what"].tolist()
+    msg = (
+        f"{findings.source}: holds no error of torchelastic ({'; '.join(what) or 'no JSON'}); "
+        'it writes one object like {"message": {"message": ..., "extraInfo": ...}}'
+    )
+    raise LoadError(msg)
 
 
 def _error_file(source: Source, given: Given, findings: Findings) -> list[dict[str, Any]]:
@@ -72,13 +92,6 @@ def _error_file(source: Source, given: Given, findings: Findings) -> list[dict[s
             findings.add("set aside", "JSON without a message of an error", 1, f"line {line:,}")
             continue
         rows.append(row | {"node": given.node, "line": line})
-    if not rows:
-        what = findings.frame()["what"].tolist()
-        msg = (
-            f"{source.label}: holds no error of torchelastic ({'; '.join(what) or 'no JSON'}); "
-            'it writes one object like {"message": {"message": ..., "extraInfo": ...}}'
-        )
-        raise LoadError(msg)
     return rows
 
 
