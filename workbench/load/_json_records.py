@@ -14,8 +14,9 @@ from workbench.load.archive import Source
 _decoder = json.JSONDecoder()
 _START = re.compile(r"^[ \t]*(?=[{\[])", re.MULTILINE)
 _SPACE = re.compile(r"\s*,?\s*")
-# A file that is damaged this often is no log; looking on would take very long.
-_DAMAGED_LIMIT = 1000
+# A file that is damaged this often is no log; looking on would take very long, most of all
+# where brackets are nested deeply: every line is then read again for every level.
+_DAMAGED_LIMIT, _NESTED_COST = 1000, 50
 
 
 def json_documents(source: Source, findings: Findings) -> Iterator[tuple[int, Any]]:
@@ -36,7 +37,8 @@ def json_documents(source: Source, findings: Findings) -> Iterator[tuple[int, An
             value, end = _decoder.raw_decode(text, start)
         except (ValueError, RecursionError) as error:
             findings.add(*_damage(error, text), 1, f"line {line:,}")
-            damaged, refused, end = damaged + 1, True, _line_end(text, start)
+            damaged += _NESTED_COST if isinstance(error, RecursionError) else 1
+            refused, end = True, _line_end(text, start)
         else:
             refused = False
             findings.add("read", "JSON documents")
