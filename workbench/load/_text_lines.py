@@ -29,9 +29,13 @@ def text_lines(source: Source, findings: Findings) -> Iterator[tuple[int, str]]:
 
 def _raw_lines(stream: Stream) -> Iterator[bytes]:
     """Split at newlines only: texts may hold other separators of lines."""
-    rest = b""
+    begun: list[bytes] = []
     while block := stream.read(BLOCK_BYTES):
-        *lines, rest = (rest + block).split(b"\n")
-        yield from (line.removesuffix(b"\r") for line in lines)
-    if rest:
+        first, *lines = block.split(b"\n")
+        begun.append(first)
+        if lines:
+            yield b"".join(begun).removesuffix(b"\r")
+            yield from (line.removesuffix(b"\r") for line in lines[:-1])
+            begun = [lines[-1]]
+    if rest := b"".join(begun):
         yield rest.removesuffix(b"\r")

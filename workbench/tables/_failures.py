@@ -30,8 +30,8 @@ FAILURES = Table(
         "job": Column("str", "job as its scheduler numbers it", nullable=True),
         "kind": Column(
             "str",
-            "who reported it: xid, sxid, slurm, torchelastic, nccl, nvrx, goodput, kubernetes, "
-            "dcgm, spot or megatron",
+            "who reported it: xid, sxid, slurm, torchelastic, nccl, nvrx, torchft, goodput, "
+            "kubernetes, dcgm, spot or megatron",
         ),
         "code": Column("str", "code of that reporter: 79, NODE_FAIL, ...", nullable=True),
         "cause": Column("str", "what failed, in words: GPU has fallen off the bus"),
@@ -63,8 +63,8 @@ TIMELINE = Table(
         "replica": Column("Int32", "data-parallel replica", lower=0, nullable=True),
         "state": Column(
             "str",
-            "queued, starting, running, checkpoint, detecting, allocating, joining, loading, "
-            "down, data loading, ended, or another the log names",
+            "queued, starting, running, checkpoint, detecting, terminating, allocating, "
+            "health check, joining, loading, down, data loading, ended, or another the log names",
         ),
         "outcome": Column("str", "how it ended, as written: COMPLETED, NODE_FAIL", nullable=True),
         "first_step": Column("Int64", "training step at its start", nullable=True),
