@@ -1,23 +1,18 @@
 """Widgets around one analysis and one figure each; the only code that knows ipywidgets."""
 
 from workbench.explore._panel import Explorer, static_html
+from workbench.explore.checkpoints import checkpoint_curve, expected_ettr
 from workbench.explore.collective_waits import collective_waits
 from workbench.explore.context_sharding import context_sharding
-from workbench.explore.goodput import (
-    checkpoint_curve,
-    expected_ettr,
-    goodput,
-    goodput_at_scale,
-    goodput_sweep,
-    goodput_windows,
-    spares,
-)
+from workbench.explore.goodput import goodput, goodput_at_scale, goodput_sweep
+from workbench.explore.goodput_windows import goodput_windows
 from workbench.explore.job_slowdown import job_slowdown
 from workbench.explore.kernels import kernels
 from workbench.explore.length_shares import length_shares
 from workbench.explore.packing_balance import packing_balance
 from workbench.explore.pipeline import pipeline
 from workbench.explore.row_sharding import row_sharding
+from workbench.explore.spares import spares
 from workbench.explore.table_sharding import table_sharding
 from workbench.explore.time_breakdown import time_breakdown
 from workbench.explore.timeline import timeline
