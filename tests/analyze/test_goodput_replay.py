@@ -257,6 +257,7 @@ def test_shares_of_every_run_sum_to_1_and_none_is_negative(struck, job, least, s
     assert table["gpu_time_share"].min() >= 0
 
 
+@settings(max_examples=40)
 @given(struck=rows, job=plans, more=lengths)
 def test_longer_recoveries_never_help(struck, job, more):
     def share(add):
@@ -268,6 +269,7 @@ def test_longer_recoveries_never_help(struck, job, more):
     assert (share(more) <= share(0) + 1e-9).all()
 
 
+@settings(max_examples=20)
 @given(struck=rows, job=plans)
 def test_runs_do_not_know_of_each_other(struck, job):
     together = goodput_replay(strikes(*struck, (3, 200, 0, 1, 1)), job, horizon_min=100)
@@ -279,6 +281,7 @@ def test_runs_do_not_know_of_each_other(struck, job):
             assert found.get(state, 0) == pytest.approx(expected.get(state, 0), abs=1e-9)
 
 
+@settings(max_examples=40)
 @given(struck=rows, job=plans, seed=st.integers(0, 9))
 def test_neither_the_order_nor_the_index_of_rows_matters(struck, job, seed):
     table = strikes(*struck)
