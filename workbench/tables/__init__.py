@@ -74,7 +74,7 @@ from workbench.tables._sharding import (
     SHARD_BALANCE,
     TABLE_SHARDING,
 )
-from workbench.tables._simulation import FLEET_TRUTH
+from workbench.tables._simulation import FAILURE_TRUTH, FLEET_TRUTH
 from workbench.tables._table import Column, Table
 from workbench.tables._trace_analyses import (
     BLAME,
@@ -133,6 +133,7 @@ __all__ = [
     "EXPERT_LOADS",
     "FAILURES",
     "FAILURE_TIMES",
+    "FAILURE_TRUTH",
     "FIDELITY",
     "FLEET_TRUTH",
     "GOODPUT",
