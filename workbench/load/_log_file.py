@@ -14,6 +14,7 @@ from workbench.load.archive import Source
 from workbench.tables import FAILURES, TIMELINE, Table
 
 SECOND = 1_000_000_000
+_SHOWN_CHARS = 300
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class LogPart:
     findings: Findings
     # Hosts that the file names besides those of the two tables: node, gpu_count.
     nodes: Mapping[str, int | None] = field(default_factory=dict)
+    # Over which time the file watched a host, failures or not: node, (first ns, last ns).
+    watched: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 class LogFormat(Protocol):
@@ -86,3 +89,11 @@ def _table(
 def needs(what: str, *, label: str, line: int, text: str, remedy: str) -> LoadError:
     """Make the error that asks the caller for what a file does not carry."""
     return LoadError(f"{label}, line {line:,}: {text[:80]!r} has no {what}; pass {remedy}")
+
+
+def shortened(text: str) -> str:
+    """Return the beginning of a line as it can be kept and shown: in one piece, printable."""
+    plain = text[: _SHOWN_CHARS + 1]
+    if not plain.isprintable():
+        plain = "".join(c if c.isprintable() else " " for c in plain)
+    return plain if len(plain) <= _SHOWN_CHARS else plain[: _SHOWN_CHARS - 1] + "…"

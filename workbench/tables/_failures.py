@@ -13,7 +13,9 @@ _TIME = "ns since the Unix epoch, or since the log began where `clock` is own"
 
 FAILURES = Table(
     "failures",
-    "One row per incident, in order of time; repeated and follow-on lines are folded into it.",
+    "One row per incident, in order of time; repeated and follow-on lines are folded into it. "
+    "The line that leads it gives everything but the times, the severity (the worst) and the "
+    "counts.",
     {
         "start_ns": Column("Int64", f"first line of the incident; {_TIME}", nullable=True),
         "end_ns": Column("Int64", f"last line of the incident; {_TIME}", nullable=True),
@@ -30,8 +32,8 @@ FAILURES = Table(
         "job": Column("str", "job as its scheduler numbers it", nullable=True),
         "kind": Column(
             "str",
-            "who reported it: xid, sxid, slurm, torchelastic, nccl, nvrx, goodput, kubernetes, "
-            "dcgm, spot or megatron",
+            "who reported it: xid, sxid, amdgpu, slurm, torchelastic, nccl, nvrx, goodput, "
+            "kubernetes, dcgm, spot or megatron",
         ),
         "code": Column("str", "code of that reporter: 79, NODE_FAIL, ...", nullable=True),
         "cause": Column("str", "what failed, in words: GPU has fallen off the bus"),
@@ -44,7 +46,7 @@ FAILURES = Table(
         "action": Column("str", "what the reporter's manual asks for: reset GPU", nullable=True),
         "other_codes": Column("str", "further codes folded into the incident: 13, 43"),
         "line_count": Column("int64", "lines, or events counted by them, folded in", lower=1),
-        "text": Column("str", "its first line, shortened"),
+        "text": Column("str", "the line that leads it, shortened"),
         "source": Column("str", "file, or archive and member"),
         "line": Column("int64", "line, or record, of the file, from 1", lower=1),
         "assumed": Column("str", "what the caller said of its time: zone, year, boot; else empty"),
