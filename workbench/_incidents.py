@@ -76,6 +76,7 @@ def _keys(rows: pd.DataFrame) -> np.ndarray:
         {
             "kind": rows["kind"].mask(is_device_kind, "device").astype(object),
             "clock": rows["clock"].astype(object),
+            "is_timed": rows["start_ns"].notna(),
             "node": rows["node"].astype(object),
             "source": rows["source"].astype(object).where(is_anywhere, None),
             "device": rows["device"].astype(object),

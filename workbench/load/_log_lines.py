@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from workbench.load._findings import Findings
 from workbench.load._stream import Stream
@@ -12,8 +13,7 @@ from workbench.load._stream import Stream
 LONGEST_LINE_BYTES = 1 << 20
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """One line: its number from 1, its bytes, and whether it holds what was looked for."""
 
     number: int
@@ -70,8 +70,9 @@ class Lines:
 
     def _blocks(self) -> Iterator[bytes]:
         """Give blocks of whole lines; of a line that is too long, its beginning only."""
-        rest, is_inside_long = b"", False
+        rest, is_inside_long, mark = b"", False, BOM_UTF8
         while block := self._stream.read1():
+            block, mark = block.removeprefix(mark), b""
             if is_inside_long:
                 end = block.find(b"\n")
                 if end < 0:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from workbench.load._log_file import SECOND, Given, needs
@@ -48,8 +48,7 @@ _FORMS: dict[str, re.Pattern[str]] = {
 _JSON = re.compile(r'\{.*"(?:__REALTIME_TIMESTAMP|MESSAGE)"')
 
 
-@dataclass(frozen=True)
-class Said:
+class Said(NamedTuple):
     """What one line says: its time if it has one, its host if it names one, its message."""
 
     time_ns: int | None
@@ -110,14 +109,14 @@ class Stamps:
         """
         if line.startswith("{") and _JSON.match(line):
             return _journal_entry(line)
-        names = [self._usual, *_FORMS] if self._usual else [*_FORMS]
+        names = (self._usual, *_FORMS) if self._usual else _FORMS
         for name in names:
             if found := _FORMS[name].match(line):
                 self._usual = name
                 time_ns, assumed = self._readers[name](found, number)
-                groups = found.groupdict()
-                message = line[found.end() :].strip()
-                return Said(time_ns, groups.get("host"), message, assumed, groups.get("program"))
+                names_host = "host" in found.re.groupindex
+                host, program = found.group("host", "program") if names_host else (None, None)
+                return Said(time_ns, host, line[found.end() :].strip(), assumed, program)
         return Said(None, None, line.strip())
 
     def _uptime(self, found: re.Match[str], number: int) -> tuple[int | None, str]:

@@ -41,11 +41,11 @@ def read_system_log(
     log = _Log(source.label, given, recognise)
     with source.open() as stream:
         lines = Lines(stream, needles)
-        rows = list(log.rows(lines))
-        report_reading(log.findings, lines, stream, len(rows))
+        failures = failure_rows(log.rows(lines), source.label)
+        report_reading(log.findings, lines, stream, len(failures))
     log.report()
     return LogPart(
-        failures=failure_rows(rows, source.label),
+        failures=failures,
         timeline=timeline_rows([], source.label),
         findings=log.findings,
         nodes={given.node: None} if given.node else {},

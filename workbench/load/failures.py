@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NoReturn
@@ -123,7 +124,7 @@ def _recognised(
     known: list[tuple[Source, LogFormat]] = []
     unknown: list[_Finding] = []
     for source in sources:
-        head = source.head(_HEAD_BYTES)
+        head = source.head(_HEAD_BYTES).removeprefix(BOM_UTF8)
         if is_utf16(head):
             what = "is UTF-16, no log is; convert it: iconv -f UTF-16 -t UTF-8"
             unknown.append((source.label, "left out", what, 1, None))

@@ -18,6 +18,7 @@ NVIDIA, *Fabric Manager User Guide*, appendix D: form and severity of SXid lines
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 
 from workbench.load._findings import Findings
@@ -37,6 +38,7 @@ _NEEDLES = (
     b"uncorrectable hardware error",
     b"timeout, signaled seq",
     b"SYNTHETIC",
+    b"78,86,82,77",  # NVRM, where journalctl -o json writes bytes as numbers
 )
 _LOOKED_AT_LINES = 60
 _GPU_LINE = re.compile(rb"NVRM: Xid \(|SXid \(PCI:|amdgpu.*(GPU reset begin!|uncorrectable)")
@@ -110,20 +112,26 @@ class _Kernel:
 
 def _nvidia(found: re.Match[str]) -> dict[str, Any]:
     code, text = found["code"], found["text"] or ""
-    row: dict[str, Any] = {"code": code, "device": pci_address(found["device"])}
     if found["kind"] == "Xid":
-        row |= {"kind": "xid", **xid_meaning(code)}
+        row = _xid(code, found["device"])
         if row.get("category") == "nvlink" and (link := _NVLINK5.search(text)):
-            row["cause"] += f": {link['unit']}"
-            row["severity"] = _severity(link["severity"])
+            cause = f"{row['cause']}: {link['unit']}"
+            return row | {"cause": cause, "severity": _severity(link["severity"])}
         return row
     known = sxid_meaning(code)
-    row |= {"kind": "sxid", "category": "nvlink", **known}
+    row = {"kind": "sxid", "code": code, "device": pci_address(found["device"])}
+    row |= {"category": "nvlink", **known}
     if stated := _SXID_TEXT.match(text):
         row["severity"] = _severity(stated["severity"])
         if "category" not in known:
             row["cause"] = f"NVSwitch: {stated['cause']}"
     return row
+
+
+@lru_cache(maxsize=1024)
+def _xid(code: str, device: str) -> dict[str, Any]:
+    """Return what all lines of one GPU and code have in common; never change it."""
+    return {"kind": "xid", "code": code, "device": pci_address(device), **xid_meaning(code)}
 
 
 def _amd(text: str) -> dict[str, Any]:
