@@ -11,6 +11,7 @@ from workbench.analyze.context_sharding import context_chunks, context_sharding
 from workbench.analyze.diff import trace_diff
 from workbench.analyze.document_lengths import length_shares, sample_documents
 from workbench.analyze.idle import idle_time
+from workbench.analyze.incidents import incident_counts, incidents
 from workbench.analyze.job_completeness import complete_steps
 from workbench.analyze.job_dispersion import job_dispersion
 from workbench.analyze.job_schedule import job_micro_batches, job_schedule
@@ -52,6 +53,8 @@ __all__ = [
     "crossover",
     "crossover_from_flops",
     "idle_time",
+    "incident_counts",
+    "incidents",
     "intervals",
     "job_dispersion",
     "job_micro_batches",

@@ -8,6 +8,7 @@ from workbench.plot.context_sharding import context_chunks, context_sharding
 from workbench.plot.diff import trace_diff
 from workbench.plot.document_lengths import length_shares
 from workbench.plot.idle import idle_time
+from workbench.plot.incidents import incident_counts, incidents
 from workbench.plot.job_dispersion import job_dispersion
 from workbench.plot.job_schedule import job_micro_batches, job_schedule
 from workbench.plot.kernels import kernel_kinds, kernels, operators
@@ -32,6 +33,8 @@ __all__ = [
     "context_sharding",
     "copy_bandwidth",
     "idle_time",
+    "incident_counts",
+    "incidents",
     "job_dispersion",
     "job_micro_batches",
     "job_schedule",

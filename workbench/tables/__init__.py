@@ -16,7 +16,7 @@ Four rules keep the tables readable:
 
 from workbench.tables._clocks import BLAME_BY, CLOCKS, LATE_ARRIVALS
 from workbench.tables._data_sets import DATASET_FILES, DATASETS
-from workbench.tables._failures import FAILURES, NODE_SPANS, TIMELINE, FailureLog
+from workbench.tables._failures import FAILURES, INCIDENT_COUNTS, NODE_SPANS, TIMELINE, FailureLog
 from workbench.tables._fidelity import FIDELITY
 from workbench.tables._jobs import (
     JOB_DISPERSION,
@@ -117,6 +117,7 @@ __all__ = [
     "FLEET_TRUTH",
     "HARMLESS",
     "IDLE_TIME",
+    "INCIDENT_COUNTS",
     "JOB_DISPERSION",
     "JOB_MICRO_BATCHES",
     "JOB_OPERATIONS",

@@ -79,6 +79,18 @@ TIMELINE = Table(
     },
 )
 
+INCIDENT_COUNTS = Table(
+    "incident_counts",
+    "How many incidents there are by the longest pause that is allowed inside one: one row per "
+    "window and category.",
+    {
+        "window_s": Column("float64", "longest pause inside an incident; 0 folds nothing", lower=0),
+        "category": Column("str", "category of the line that leads, as in `failures`"),
+        "incident_count": Column("int64", "incidents", lower=0),
+        "line_count": Column("int64", "lines, or events counted by them, in these", lower=0),
+    },
+)
+
 NODE_SPANS = Table(
     "nodes",
     "One row per host that the logs name, and the time over which they watched it.",
