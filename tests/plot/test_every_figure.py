@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from workbench import plot, tables
+from workbench.errors import TableError
 
 HOSTILE = "<script>alert(1)</script> $x$ %{y} &amp; <b>\n" + "very_long_" * 60
 
@@ -217,8 +218,24 @@ def training_speed(_, n):
     }  # fmt: skip
 
 
+def incidents(rank, n):
+    return {
+        "start_ns": 1_740_327_858_000_000_000 + n * 7_000_000_000, "clock": "epoch",
+        "node": f"{HOSTILE}{rank}", "device": HOSTILE, "kind": "xid", "code": "79",
+        "cause": f"{HOSTILE}{n % 3}", "category": ("gpu", "unknown", HOSTILE)[n % 3],
+        "severity": "fatal", "other_codes": HOSTILE, "line_count": 1 + n, "text": HOSTILE,
+    }  # fmt: skip
+
+
+def incident_counts(rank, n):
+    return {
+        "window_s": float(n), "category": ("gpu", HOSTILE)[rank % 2], "incident_count": 1 + n % 9,
+        "line_count": 10 + n,
+    }  # fmt: skip
+
+
 # Tables that are not called as the figure is.
-TABLE_OF = {"packing_tuning": "tuned_packing"}
+TABLE_OF = {"packing_tuning": "tuned_packing", "incidents": "failures"}
 # Every function above that is called as a figure makes a row for it.
 ROWS = {name: row for name, row in list(globals().items()) if name in plot.__all__}
 
@@ -371,5 +388,5 @@ def test_traces_are_told_apart_without_colour(noun, table):
 @figures
 def test_a_wrong_table_is_refused(noun, table):
     frame = table(noun, ranks=1, rows=1)
-    with pytest.raises(tables.TableError, match="is missing"):
+    with pytest.raises(TableError, match="is missing"):
         draw(noun, frame.drop(columns=frame.columns[0]))

@@ -18,6 +18,7 @@ from workbench.analyze.goodput_at_scale import failure_interval_of, goodput_at_s
 from workbench.analyze.goodput_changes import goodput_ladder, goodput_sensitivity, goodput_sweep
 from workbench.analyze.goodput_replay import goodput_mean, goodput_replay, goodput_windows
 from workbench.analyze.idle import idle_time
+from workbench.analyze.incidents import incident_counts, incidents
 from workbench.analyze.job_completeness import complete_steps
 from workbench.analyze.job_dispersion import job_dispersion
 from workbench.analyze.job_schedule import job_micro_batches, job_schedule
@@ -75,6 +76,8 @@ __all__ = [
     "goodput_sweep",
     "goodput_windows",
     "idle_time",
+    "incident_counts",
+    "incidents",
     "intervals",
     "job_dispersion",
     "job_micro_batches",

@@ -12,6 +12,7 @@ from workbench.explore.goodput import (
     goodput_windows,
     spares,
 )
+from workbench.explore.incidents import incidents
 from workbench.explore.job_slowdown import job_slowdown
 from workbench.explore.kernels import kernels
 from workbench.explore.length_shares import length_shares
@@ -33,6 +34,7 @@ __all__ = [
     "goodput_at_scale",
     "goodput_sweep",
     "goodput_windows",
+    "incidents",
     "job_slowdown",
     "kernels",
     "length_shares",

@@ -3,6 +3,7 @@
 from workbench.load.document_lengths import document_lengths
 from workbench.load.embedding_tables import embedding_tables
 from workbench.load.expert_loads import expert_loads
+from workbench.load.failures import failures
 from workbench.load.job_operations import job_operations
 from workbench.load.parquet import write
 from workbench.load.profiles import attention_profile, linear_profile
@@ -16,6 +17,7 @@ __all__ = [
     "document_lengths",
     "embedding_tables",
     "expert_loads",
+    "failures",
     "job_operations",
     "linear_profile",
     "quality",

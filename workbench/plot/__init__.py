@@ -13,6 +13,7 @@ from workbench.plot.goodput_at_scale import goodput_at_scale
 from workbench.plot.goodput_changes import goodput_ladder, goodput_sensitivity, goodput_sweep
 from workbench.plot.goodput_windows import goodput_windows
 from workbench.plot.idle import idle_time
+from workbench.plot.incidents import incident_counts, incidents
 from workbench.plot.job_dispersion import job_dispersion
 from workbench.plot.job_schedule import job_micro_batches, job_schedule
 from workbench.plot.kernels import kernel_kinds, kernels, operators
@@ -46,6 +47,8 @@ __all__ = [
     "goodput_sweep",
     "goodput_windows",
     "idle_time",
+    "incident_counts",
+    "incidents",
     "job_dispersion",
     "job_micro_batches",
     "job_schedule",

@@ -16,7 +16,14 @@ Four rules keep the tables readable:
 
 from workbench.tables._clocks import BLAME_BY, CLOCKS, LATE_ARRIVALS
 from workbench.tables._data_sets import DATASET_FILES, DATASETS
-from workbench.tables._failures import FAILURES, NODE_SPANS, SLURM_RECORDS, TIMELINE, FailureLog
+from workbench.tables._failures import (
+    FAILURES,
+    INCIDENT_COUNTS,
+    NODE_SPANS,
+    SLURM_RECORDS,
+    TIMELINE,
+    FailureLog,
+)
 from workbench.tables._fidelity import FIDELITY
 from workbench.tables._goodput import (
     CHECKPOINT_CURVE,
@@ -144,6 +151,7 @@ __all__ = [
     "GOODPUT_WINDOWS",
     "HARMLESS",
     "IDLE_TIME",
+    "INCIDENT_COUNTS",
     "JOB_DISPERSION",
     "JOB_MICRO_BATCHES",
     "JOB_OPERATIONS",
