@@ -12,11 +12,11 @@ import pandas as pd
 from workbench._incidents import fold
 from workbench._progress import progress as progress_bar
 from workbench.errors import LoadError
-from workbench.load import fabric_manager, kernel_log
 from workbench.load._appearance import appearance, is_utf16
 from workbench.load._findings import quality_frame
 from workbench.load._log_arguments import BootTime, Hosts, check_hosts, checked, host_of
 from workbench.load._log_file import LogFormat, LogPart
+from workbench.load._log_formats import FORMATS, readers_of
 from workbench.load._node_spans import node_spans
 from workbench.load._paths import Paths, given_paths, shown
 from workbench.load._repeats import without_repeats
@@ -24,9 +24,7 @@ from workbench.load._wanted import FAILURE_LOGS
 from workbench.load.archive import Source, survey
 from workbench.tables import FAILURES, QUALITY, TIMELINE, FailureLog, Table
 
-# Tried in this order; what any program may write to comes last.
-_FORMATS: tuple[LogFormat, ...] = (fabric_manager, kernel_log)
-_HEAD_BYTES = 1 << 14
+_HEAD_BYTES = 1 << 16
 _LISTED = 8
 _UNKNOWN = "is in no format that is known here"
 
@@ -128,8 +126,8 @@ def _recognised(
         if is_utf16(head):
             what = "is UTF-16, no log is; convert it: iconv -f UTF-16 -t UTF-8"
             unknown.append((source.label, "left out", what, 1, None))
-        elif reader := next((f for f in _FORMATS if f.looks_like(head, source.label)), None):
-            known.append((source, reader))
+        elif readers := readers_of(source, head):
+            known += [(source, reader) for reader in readers]
         else:
             unknown.append((source.label, "left out", _UNKNOWN, 1, appearance(head)))
     return known, unknown
@@ -194,7 +192,7 @@ def _raise_unknown(path: Paths, findings: Sequence[_Finding]) -> NoReturn:
     )
     more = f"\n  - and {len(findings) - _LISTED} more" if len(findings) > _LISTED else ""
     paths = ", ".join(shown(entry) for entry in given_paths(path))
-    names = ", ".join(sorted(each.NAME for each in _FORMATS))
+    names = ", ".join(sorted(each.NAME for each in FORMATS))
     msg = (
         f"{paths}: nothing here is a failure log that can be read. Known are: {names}."
         f"{listed}{more}"
