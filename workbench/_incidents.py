@@ -120,18 +120,19 @@ def _leaders(rows: pd.DataFrame, incident: np.ndarray, is_first: np.ndarray) -> 
 
 def _other_codes(rows: pd.DataFrame, incident: np.ndarray, lead: pd.DataFrame) -> list[str]:
     """List the codes of each incident besides that of its leader."""
-    found = [""] * len(lead)
     pairs = pd.DataFrame(
         {"incident": incident, "code": rows["code"], "others": rows["other_codes"]}
     ).drop_duplicates()
     pairs = pairs[pairs["incident"].duplicated(keep=False) | (pairs["others"] != "")]
-    leading = lead["code"].tolist()
-    for key, group in pairs.groupby("incident"):
-        number = int(str(key))
-        codes = set(group["code"].dropna())
-        codes |= {code for text in group["others"] for code in text.split(", ") if code}
-        codes.discard(leading[number])
-        found[number] = ", ".join(sorted(codes, key=_in_order))
+    codes: dict[int, set[str]] = {}
+    for number, code, others in pairs.itertuples(index=False, name=None):
+        mine = codes.setdefault(number, set())
+        mine.update(each for each in others.split(", ") if each)
+        if not pd.isna(code):
+            mine.add(code)
+    found, leading = [""] * len(lead), lead["code"].tolist()
+    for number, mine in codes.items():
+        found[number] = ", ".join(sorted(mine - {leading[number]}, key=_in_order))
     return found
 
 
