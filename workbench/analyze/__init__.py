@@ -5,11 +5,13 @@ from workbench.analyze._packing_plan import PackingPlan, packing_plans
 from workbench.analyze._shard_costs import ShardingAssumptions
 from workbench.analyze.blame import blame, blame_by
 from workbench.analyze.breakdown import time_breakdown
+from workbench.analyze.causes import cause_shares
 from workbench.analyze.clocks import clocks, on_one_clock
 from workbench.analyze.collectives import collective_waits, collectives
 from workbench.analyze.context_sharding import context_chunks, context_sharding
 from workbench.analyze.diff import trace_diff
 from workbench.analyze.document_lengths import length_shares, sample_documents
+from workbench.analyze.failure_rates import failure_rate, failure_rates, standby_nodes
 from workbench.analyze.idle import idle_time
 from workbench.analyze.job_completeness import complete_steps
 from workbench.analyze.job_dispersion import job_dispersion
@@ -17,6 +19,8 @@ from workbench.analyze.job_schedule import job_micro_batches, job_schedule
 from workbench.analyze.kernels import kernel_kinds, kernels, unclassified_kernels
 from workbench.analyze.late_arrivals import late_arrivals
 from workbench.analyze.launches import launches
+from workbench.analyze.lemon_nodes import lemon_nodes
+from workbench.analyze.lemon_recall import Lemons, lemon_recall
 from workbench.analyze.load_imbalance import load_imbalance
 from workbench.analyze.memory import copy_bandwidth
 from workbench.analyze.operators import operators
@@ -34,6 +38,7 @@ from workbench.analyze.training_speed import training_speed
 from workbench.analyze.workload import crossover, crossover_from_flops, launch_loss, workload
 
 __all__ = [
+    "Lemons",
     "Packing",
     "PackingPlan",
     "PackingTuning",
@@ -41,6 +46,7 @@ __all__ = [
     "ShardingAssumptions",
     "blame",
     "blame_by",
+    "cause_shares",
     "clocks",
     "collective_waits",
     "collectives",
@@ -51,6 +57,8 @@ __all__ = [
     "copy_bandwidth",
     "crossover",
     "crossover_from_flops",
+    "failure_rate",
+    "failure_rates",
     "idle_time",
     "intervals",
     "job_dispersion",
@@ -65,6 +73,8 @@ __all__ = [
     "late_arrivals",
     "launch_loss",
     "launches",
+    "lemon_nodes",
+    "lemon_recall",
     "length_shares",
     "load_imbalance",
     "micro_batch_costs",
@@ -82,6 +92,7 @@ __all__ = [
     "row_sharding",
     "sample_documents",
     "shard_balance",
+    "standby_nodes",
     "step_times",
     "table_sharding",
     "time_breakdown",
