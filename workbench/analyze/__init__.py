@@ -21,8 +21,10 @@ from workbench.analyze.late_arrivals import late_arrivals
 from workbench.analyze.launches import launches
 from workbench.analyze.lemon_nodes import lemon_nodes
 from workbench.analyze.lemon_recall import Lemons, lemon_recall
+from workbench.analyze.lifetimes import failure_gaps, lifetimes
 from workbench.analyze.load_imbalance import load_imbalance
 from workbench.analyze.memory import copy_bandwidth
+from workbench.analyze.mttf_by_size import mttf_by_size
 from workbench.analyze.operators import operators
 from workbench.analyze.overlap import communication_overlap, kind_overlaps
 from workbench.analyze.packing import Packing, micro_batches, packing
@@ -30,9 +32,11 @@ from workbench.analyze.packing_balance import packing_balance
 from workbench.analyze.packing_tuning import PackingTuning, packing_tuning
 from workbench.analyze.pipeline import Parallelism, micro_batch_costs, pipeline, training_steps
 from workbench.analyze.queue import queue_length, queue_summary
+from workbench.analyze.recurrence import failure_trend, recurrence
 from workbench.analyze.row_sharding import row_popularity, row_sharding
 from workbench.analyze.steps import step_times
 from workbench.analyze.stragglers import job_slowdown, job_slowdown_by, job_steps
+from workbench.analyze.survival import survival, weibull
 from workbench.analyze.table_sharding import shard_balance, table_sharding
 from workbench.analyze.training_speed import training_speed
 from workbench.analyze.workload import crossover, crossover_from_flops, launch_loss, workload
@@ -57,8 +61,10 @@ __all__ = [
     "copy_bandwidth",
     "crossover",
     "crossover_from_flops",
+    "failure_gaps",
     "failure_rate",
     "failure_rates",
+    "failure_trend",
     "idle_time",
     "intervals",
     "job_dispersion",
@@ -76,9 +82,11 @@ __all__ = [
     "lemon_nodes",
     "lemon_recall",
     "length_shares",
+    "lifetimes",
     "load_imbalance",
     "micro_batch_costs",
     "micro_batches",
+    "mttf_by_size",
     "on_one_clock",
     "operators",
     "packing",
@@ -88,17 +96,20 @@ __all__ = [
     "pipeline",
     "queue_length",
     "queue_summary",
+    "recurrence",
     "row_popularity",
     "row_sharding",
     "sample_documents",
     "shard_balance",
     "standby_nodes",
     "step_times",
+    "survival",
     "table_sharding",
     "time_breakdown",
     "trace_diff",
     "training_speed",
     "training_steps",
     "unclassified_kernels",
+    "weibull",
     "workload",
 ]
