@@ -85,7 +85,7 @@ def cause_shares(
         cumulative_share=pd.array(np.minimum(count.cumsum() / whole, 1.0), dtype="Float64"),
     )
     table = CAUSE_SHARES.cast(table)
-    table.attrs["left_out"] = left
+    table.attrs = {"left_out": left, "confidence_share": confidence}
     return CAUSE_SHARES.check(table)
 
 

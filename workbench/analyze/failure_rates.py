@@ -133,7 +133,7 @@ def failure_rates(
     table = _table(counts, watched, size, confidence).sort_values(
         "per_1000_node_days", ascending=False, kind="stable", ignore_index=True
     )
-    table.attrs = {"left_out": left, "doubts": doubts}
+    table.attrs = {"left_out": left, "doubts": doubts, "confidence_share": confidence}
     return table
 
 

@@ -117,7 +117,7 @@ def lemon_nodes(
     order = ["shrunk_per_1000_node_days", "failure_count"]
     table = LEMON_NODES.cast(table.sort_values(order, ascending=False, kind="stable"))
     table = table.reset_index(drop=True)
-    table.attrs = {"left_out": left, "doubts": doubts}
+    table.attrs = {"left_out": left, "doubts": doubts, "assumed": str(lemons or Lemons())}
     return LEMON_NODES.check(table)
 
 

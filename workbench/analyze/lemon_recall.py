@@ -24,6 +24,13 @@ class Lemons:
     failure_share: float = 0.15
     """Of all failures that strike them."""
 
+    def __str__(self) -> str:
+        """Say what is assumed, as figures print it."""
+        return (
+            f"{100 * self.node_share:.3g} % of the nodes have {100 * self.failure_share:.3g} % of "
+            "the failures"
+        )
+
     def __post_init__(self) -> None:
         share_between("node_share", self.node_share)
         share_between("failure_share", self.failure_share)
@@ -102,7 +109,9 @@ def lemon_recall(
         observed_days=np.array(watched, dtype="float64"),
         failure_count=np.array(watched, dtype="float64") * rate * nodes,
     )
-    return LEMON_RECALL.check(LEMON_RECALL.cast(table))
+    table = LEMON_RECALL.cast(table)
+    table.attrs["assumed"] = str(assumed)
+    return LEMON_RECALL.check(table)
 
 
 def _recall(

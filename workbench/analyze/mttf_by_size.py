@@ -82,7 +82,9 @@ def mttf_by_size(
         low_slope_ratio=slope[1],
         high_slope_ratio=slope[2],
     ).sort_values(["gpu_count", "kind"], kind="stable", ignore_index=True)
-    return MTTF_BY_SIZE.check(MTTF_BY_SIZE.cast(table))
+    table = MTTF_BY_SIZE.cast(table)
+    table.attrs["confidence_share"] = confidence
+    return MTTF_BY_SIZE.check(table)
 
 
 def _checked(sizes: pd.DataFrame) -> pd.DataFrame:

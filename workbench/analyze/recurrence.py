@@ -125,7 +125,7 @@ def recurrence(
             }
         )
     )
-    table.attrs["left_out"] = seen.left_out
+    table.attrs = {"left_out": seen.left_out, "confidence_share": confidence}
     return RECURRENCE.check(table)
 
 

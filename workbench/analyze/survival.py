@@ -77,7 +77,9 @@ def survival(
     ]
     if not parts:
         return SURVIVAL.empty()
-    return SURVIVAL.check(SURVIVAL.cast(pd.concat(parts, ignore_index=True)))
+    table = SURVIVAL.cast(pd.concat(parts, ignore_index=True))
+    table.attrs = {**lifetimes.attrs, "confidence_share": confidence}
+    return SURVIVAL.check(table)
 
 
 def weibull(lifetimes: pd.DataFrame, *, confidence_share: float = 0.95) -> pd.DataFrame:
