@@ -12,6 +12,7 @@ from workbench.analyze.context_sharding import context_chunks, context_sharding
 from workbench.analyze.diff import trace_diff
 from workbench.analyze.document_lengths import length_shares, sample_documents
 from workbench.analyze.failure_rates import failure_rate, failure_rates, standby_nodes
+from workbench.analyze.first_days import first_days
 from workbench.analyze.idle import idle_time
 from workbench.analyze.job_completeness import complete_steps
 from workbench.analyze.job_dispersion import job_dispersion
@@ -65,6 +66,7 @@ __all__ = [
     "failure_rate",
     "failure_rates",
     "failure_trend",
+    "first_days",
     "idle_time",
     "intervals",
     "job_dispersion",

@@ -79,7 +79,7 @@ def _bars(drawn: pd.DataFrame) -> go.Bar:
         x=100 * share,
         y=list(range(len(drawn))),
         name="from the counts",
-        marker=fill("neutral"),
+        marker=fill("all others"),
         error_x={
             "type": "data",
             "array": 100 * np.maximum(high - share, 0),
@@ -122,10 +122,18 @@ def _differences(shares: pd.DataFrame) -> list[str]:
     known = shares.dropna(subset=["printed_share", "failure_share"])
     if known.empty:
         return []
-    apart = int(((known["printed_share"] - known["failure_share"]).abs() > _ROUNDED).sum())
+    apart = sum(_is_apart(row) for _, row in known.iterrows())
     if apart == 0:
         return ["all printed shares follow from the counts"]
-    return [f"{apart} of {len(known)} printed shares do not follow from the counts"]
+    verb = "does" if apart == 1 else "do"
+    return [f"{apart} of {len(known)} printed shares {verb} not follow from the counts"]
+
+
+def _is_apart(row: pd.Series) -> bool:
+    """Say whether a share was printed that rounding does not explain."""
+    if pd.isna(row["printed_share"]):
+        return False
+    return abs(float(row["printed_share"]) - float(row["failure_share"])) > _ROUNDED
 
 
 def _rest(shares: pd.DataFrame, drawn: pd.DataFrame) -> list[str]:
@@ -143,6 +151,8 @@ def _claim(shares: pd.DataFrame) -> str:
     total = int(ordered["failure_count"].sum())
     lead = f"{label(first['cause'], 40)} is behind {percent(float(first['failure_share']))} of the "
     lead += plural(total, "failure")
+    if _is_apart(first):
+        lead += f", printed as {percent(float(first['printed_share']))}"
     enough = (ordered["cumulative_share"] >= 0.8).to_numpy(dtype=bool, na_value=False)
     if len(ordered) > 1 and enough.any() and (few := int(enough.argmax()) + 1) > 1:
         share = percent(float(ordered["cumulative_share"].iloc[few - 1]))
