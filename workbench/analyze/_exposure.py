@@ -97,6 +97,10 @@ def counts_by_node(failures: pd.DataFrame, days: pd.Series) -> pd.Series:
     counts = failures["node"].astype(str).value_counts()
     strange = counts.index.difference(days.index)
     unnamed = [name for name in days.index if name.startswith("(unnamed ")]
+    if len(strange) > len(unnamed) > 0:
+        verb = "was" if len(days) == 1 else "were"
+        msg = f"{len(strange):,} nodes have failed, and only {len(days):,} {verb} watched"
+        raise WorkbenchError(msg)
     if len(strange) > len(unnamed):
         msg = (
             f"{len(strange):,} nodes have failed that are not among the {len(days):,} nodes "
