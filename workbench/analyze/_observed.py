@@ -62,14 +62,15 @@ def _refuse_strangers(failures: pd.DataFrame, spans: pd.DataFrame) -> None:
             f"watched, e.g. {strange[0]!r}; pass all nodes"
         )
         raise WorkbenchError(msg)
-    at = failures["start_ns"].astype("int64")
-    outside = (at < node.map(spans["first_ns"])) | (at > node.map(spans["last_ns"]))
+    at = failures["start_ns"].to_numpy(dtype="int64")
+    mine = spans.iloc[spans.index.get_indexer(pd.Index(node))]
+    first = mine["first_ns"].to_numpy()
+    outside = (at < first) | (at > mine["last_ns"].to_numpy())
     if outside.any():
-        row = int(outside.to_numpy().argmax())
-        name, when = node.iloc[row], int(at.iloc[row])
-        first = int(spans["first_ns"][name])
+        row = int(outside.argmax())
         msg = (
             f"{int(outside.sum()):,} failures lie outside the time that their node was watched, "
-            f"e.g. of {name!r} {(when - first) / NS_PER_H:,.3g} h after its first_ns"
+            f"e.g. of {node.iloc[row]!r} {(at[row] - first[row]) / NS_PER_H:,.3g} h after its "
+            "first_ns"
         )
         raise WorkbenchError(msg)

@@ -121,7 +121,8 @@ def _claim(nodes: pd.DataFrame) -> str:
         if lemons
         else (f"None of {total} fails too often to be chance")
     )
-    return f"{what}; {days} days find about {recall} of lemons"
+    about = "" if recall[0] in "<>" else "about "
+    return f"{what}; {days} days find {about}{recall} of lemons"
 
 
 def _notes(nodes: pd.DataFrame, drawn: int) -> list[str]:

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from workbench.plot._dots import log_ticks
 from workbench.plot._said import between, interval
 from workbench.plot._sampling import extremes
-from workbench.plot._text import digits
+from workbench.plot._text import digits, plural
 from workbench.plot.style import COLOURS, finish, nothing
 from workbench.tables import MTTF_BY_SIZE
 
@@ -68,7 +68,7 @@ def mttf_by_size(sizes: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     )
     unfailed = len(sizes) - len(known)
     notes = [*(interval(sizes) if known["failure_count"].notna().any() else [])]
-    notes += [f"{unfailed:,} sizes without a failure left out"] if unfailed else []
+    notes += [f"{plural(unfailed, 'size')} without a failure left out"] if unfailed else []
     return finish(
         figure, claim=_claim(known), source=source, synthetic=synthetic, note=" · ".join(notes)
     )  # fmt: skip
