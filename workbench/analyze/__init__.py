@@ -16,6 +16,7 @@ from workbench.analyze.first_days import first_days
 from workbench.analyze.idle import idle_time
 from workbench.analyze.job_completeness import complete_steps
 from workbench.analyze.job_dispersion import job_dispersion
+from workbench.analyze.job_failures import crash_loops, job_failures
 from workbench.analyze.job_schedule import job_micro_batches, job_schedule
 from workbench.analyze.kernels import kernel_kinds, kernels, unclassified_kernels
 from workbench.analyze.late_arrivals import late_arrivals
@@ -60,6 +61,7 @@ __all__ = [
     "context_chunks",
     "context_sharding",
     "copy_bandwidth",
+    "crash_loops",
     "crossover",
     "crossover_from_flops",
     "failure_gaps",
@@ -70,6 +72,7 @@ __all__ = [
     "idle_time",
     "intervals",
     "job_dispersion",
+    "job_failures",
     "job_micro_batches",
     "job_schedule",
     "job_slowdown",

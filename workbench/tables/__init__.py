@@ -51,6 +51,7 @@ from workbench.tables._packing import (
 from workbench.tables._reliability import (
     CAUSE_COUNTS,
     CAUSE_SHARES,
+    CRASH_LOOPS,
     FAILURE_GAPS,
     FAILURE_RATES,
     FAILURE_TREND,
@@ -120,6 +121,7 @@ __all__ = [
     "CONTEXT_CHUNKS",
     "CONTEXT_SHARDING",
     "COPY_BANDWIDTH",
+    "CRASH_LOOPS",
     "CROSSOVER",
     "DATASETS",
     "DATASET_FILES",

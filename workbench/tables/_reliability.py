@@ -241,12 +241,22 @@ JOB_FAILURES = Table(
     {
         "job": Column("str", "job as its scheduler numbers it", nullable=True),
         "attempt": Column("Int32", "run of that job, from 1", 1, None, True),
-        "end_ns": Column("Int64", "when it ended, ns since the Unix epoch", nullable=True),
+        "end_ns": Column("int64", "when it ended, ns since the Unix epoch"),
         "outcome": Column("str", "how it ended, as written"),
         "primary_cause": Column("str", "earliest fatal cause, else earliest; unknown if none"),
         "causes": Column("str", "all causes seen, in order of time, joined by ' + '"),
         "cause_count": Column("int64", "different causes seen", lower=0),
-        "run_count": Column("int64", "failed runs of this job in a row, close together", lower=1),
-        "is_crash_loop": Column("bool", "so many that requeueing does not help"),
+    },
+)
+
+CRASH_LOOPS = Table(
+    "crash_loops",
+    "One row per series of runs of one job that failed shortly after each other.",
+    {
+        "job": Column("str", "job as its scheduler numbers it"),
+        "run_count": Column("int64", "failed runs in a row", lower=1),
+        "first_ns": Column("int64", "end of the first of them, ns since the Unix epoch"),
+        "last_ns": Column("int64", "end of the last of them, ns since the Unix epoch"),
+        "primary_cause": Column("str", "most frequent primary cause of these runs"),
     },
 )
