@@ -83,6 +83,26 @@ def test_the_band_is_the_spread_between_nodes(failures, make_spans):
     assert table["low_count"].iloc[-1] == pytest.approx(max(1 - reach, 0))
 
 
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(30, 50)), min_size=1))
+def test_the_band_is_that_of_the_formula_also_as_nodes_come_and_go(
+    make_failures, make_spans, pairs
+):
+    spans = {"a": (0, 9), "b": (1, 5), "c": (3, 9), "d": (0, 5), "e": (4, 4.5), "f": (0, 2)}
+    log = make_failures(*({"node": n, "day": d / 10} for n, d in pairs))
+    table = analyze.recurrence(log, make_spans(**spans))
+    apart, expected = dict.fromkeys(spans, 0.0), []
+    for day in sorted({d for _, d in pairs}):
+        watched = [n for n, (first, last) in spans.items() if first <= day / 10 <= last]
+        failed = [n for n, d in pairs if d == day]
+        for name in watched:
+            excess = failed.count(name) - len(failed) / len(watched)
+            apart[name] += excess / len(watched)
+        expected.append(sum(each**2 for each in apart.values()))
+    error = (table["high_count"] - table["mean_count"]) / stats.norm.ppf(0.975)
+    assert (error**2).tolist() == pytest.approx(expected, abs=1e-9)
+
+
 def test_the_power_law_ends_where_the_counts_end(failures, make_spans):
     log = failures(("a", 1), ("b", 5), ("a", 9))
     table = analyze.recurrence(log, make_spans(a=9, b=9))

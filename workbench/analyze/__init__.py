@@ -16,7 +16,7 @@ from workbench.analyze.first_days import first_days
 from workbench.analyze.idle import idle_time
 from workbench.analyze.job_completeness import complete_steps
 from workbench.analyze.job_dispersion import job_dispersion
-from workbench.analyze.job_failures import crash_loops, job_failures
+from workbench.analyze.job_failures import crash_loops, job_failures, job_sizes
 from workbench.analyze.job_schedule import job_micro_batches, job_schedule
 from workbench.analyze.kernels import kernel_kinds, kernels, unclassified_kernels
 from workbench.analyze.late_arrivals import late_arrivals
@@ -75,6 +75,7 @@ __all__ = [
     "job_failures",
     "job_micro_batches",
     "job_schedule",
+    "job_sizes",
     "job_slowdown",
     "job_slowdown_by",
     "job_steps",

@@ -68,7 +68,9 @@ def failure_rate(failure_count: int, *, node_count: int, days: float) -> pd.Data
     count = whole_number("failure_count", failure_count, least=0)
     nodes = whole_number("node_count", node_count, least=1)
     watched = pd.Series({"all": positive("days", days) * nodes})
-    return _table(pd.Series({"all": count}), watched, pd.Series({"all": nodes}), _CONFIDENCE)
+    table = _table(pd.Series({"all": count}), watched, pd.Series({"all": nodes}), _CONFIDENCE)
+    table.attrs["confidence_share"] = _CONFIDENCE
+    return table
 
 
 def failure_rates(

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from workbench.analyze._failure_rows import LEFT_OUT, NS_PER_H, counted, needed, positive, timed
 from workbench.analyze._whole_numbers import whole_number
 from workbench.errors import WorkbenchError
-from workbench.tables import CRASH_LOOPS, JOB_FAILURES, TIMELINE
+from workbench.tables import CRASH_LOOPS, JOB_FAILURES, JOB_SIZES, TIMELINE
 
 _UNKNOWN = "unknown"
 _NS_PER_MIN = NS_PER_H / 60
@@ -145,15 +146,62 @@ def crash_loops(
     return CRASH_LOOPS.check(CRASH_LOOPS.cast(table))
 
 
+def job_sizes(timeline: pd.DataFrame, *, outcomes: Sequence[str] = _FAILED) -> pd.DataFrame:
+    """Add up for each size of job how long such jobs ran and how often they failed.
+
+    Hand it to :func:`mttf_by_size`.
+
+    Parameters
+    ----------
+    timeline
+        Table :data:`workbench.tables.TIMELINE`; its rows in the state running are taken.
+    outcomes
+        Outcomes (their first word) of runs that failed.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.JOB_SIZES`: ``gpu_count``, ``run_count``,
+        ``failure_count``, ``exposure_h``, by size. ``attrs["left_out"]`` counts the runs of
+        unknown size or duration.
+
+    Raises
+    ------
+    WorkbenchError
+        If ``outcomes`` is a text.
+    """
+    TIMELINE.check(timeline)
+    running = timeline.assign(failed=_is_failed(timeline, outcomes))
+    running = running[(running["state"] == "running").to_numpy(dtype=bool)]
+    # Replicas run at the same time; their job ran once.
+    same = ["job", "attempt", "start_ns", "end_ns"]
+    running = running[~(running.duplicated(same) & running["job"].notna())]
+    duration = (running["end_ns"] - running["start_ns"]).to_numpy("float64", na_value=np.nan)
+    sized = (running["gpu_count"] > 0).fillna(value=False).to_numpy(dtype=bool)
+    timed_ = (duration > 0) & (running["clock"] != "none").to_numpy(dtype=bool)
+    some = running[sized & timed_].assign(exposure_h=duration[sized & timed_] / NS_PER_H)
+    groups = some.astype({"gpu_count": "int64"}).groupby("gpu_count")
+    table = pd.DataFrame(
+        {
+            "run_count": groups.size(),
+            "failure_count": groups["failed"].sum(),
+            "exposure_h": groups["exposure_h"].sum(),
+        }
+    ).reset_index()
+    left = {
+        "runs of unknown size": int((~sized).sum()),
+        "runs of unknown duration": int((sized & ~timed_).sum()),
+    }
+    table = JOB_SIZES.cast(table)
+    table.attrs["left_out"] = {reason: count for reason, count in left.items() if count}
+    return JOB_SIZES.check(table)
+
+
 def _failed_runs(
     timeline: pd.DataFrame, outcomes: Sequence[str], left: dict[str, int]
 ) -> pd.DataFrame:
     """Return the last row of every run that failed, by end."""
-    if isinstance(outcomes, str):
-        msg = f"outcomes={outcomes!r} is a text; pass a tuple of outcomes"
-        raise WorkbenchError(msg)
-    word = timeline["outcome"].astype(object).where(timeline["outcome"].notna(), "")
-    failed = timeline[word.astype(str).str.split(" ").str[0].isin(list(outcomes)).to_numpy()]
+    failed = timeline[_is_failed(timeline, outcomes)]
     known = (failed["end_ns"].notna() & (failed["clock"] != "none")).to_numpy(dtype=bool)
     if count := int((~known).sum()):
         left["failed runs without an end"] = count
@@ -164,6 +212,15 @@ def _failed_runs(
     runs = failed[known].sort_values("end_ns", kind="stable")
     same = runs.duplicated(["job", "attempt"], keep="last") & runs["job"].notna()
     return runs[~same].astype({"end_ns": "int64"}).reset_index(drop=True)
+
+
+def _is_failed(timeline: pd.DataFrame, outcomes: Sequence[str]) -> NDArray[np.bool_]:
+    if isinstance(outcomes, str):
+        msg = f"outcomes={outcomes!r} is a text; pass a tuple of outcomes"
+        raise WorkbenchError(msg)
+    word = timeline["outcome"].astype(object).where(timeline["outcome"].notna(), "")
+    first = word.astype(str).str.split(" ").str[0]
+    return first.isin(list(outcomes)).to_numpy(dtype=bool)
 
 
 def _refuse_other_clock(failures: pd.DataFrame, runs: pd.DataFrame) -> None:

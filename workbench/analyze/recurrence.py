@@ -102,7 +102,7 @@ def recurrence(
         table.attrs["left_out"] = seen.left_out
         return table
     times, begin, count = np.unique(seen.at, return_index=True, return_counts=True)
-    at_risk = np.array([((seen.first <= t) & (t <= seen.last)).sum() for t in times])
+    at_risk = _at_risk(seen, times)
     mean = np.cumsum(count / at_risk)
     deviation = np.sqrt(_robust_variance(seen, times, begin, count))
     reach = float(stats.norm.ppf((1 + confidence) / 2)) * deviation
@@ -217,16 +217,36 @@ def _growth(at: Floats, total: float) -> float:
     return float(len(at) / logs) if logs > 0 else float("nan")
 
 
+def _at_risk(seen: _Seen, times: Floats) -> NDArray[np.int64]:
+    begun = np.searchsorted(np.sort(seen.first), times, side="right")
+    ended = np.searchsorted(np.sort(seen.last), times, side="left")
+    return (begun - ended).astype(np.int64)
+
+
 def _robust_variance(
     seen: _Seen, times: Floats, begin: NDArray[np.int64], count: NDArray[np.int64]
 ) -> Floats:
-    """Return the variance of the mean cumulative function at each time."""
-    apart = np.zeros(len(seen.first))
-    variance = np.empty(len(times))
-    for step, (time, start, failures) in enumerate(zip(times, begin, count, strict=True)):
-        watched = (seen.first <= time) & (time <= seen.last)
-        size = int(watched.sum())
-        apart[watched] -= failures / size**2
-        np.add.at(apart, seen.node[start : start + failures], 1 / size)
-        variance[step] = apart @ apart
-    return variance
+    """Return the variance of the mean cumulative function at each time.
+
+    Every node watched falls behind by the same step, so it is enough to keep the sum of
+    the squares over all nodes, and the sum over those watched, which only changes as they go.
+    """
+    size = _at_risk(seen, times)
+    behind = np.concatenate([[0.0], np.cumsum(count / size**2)])
+    entry = behind[np.searchsorted(times, seen.first)]
+    own = np.zeros(len(seen.first))
+    going = np.argsort(seen.last, kind="stable")
+    gone = np.searchsorted(seen.last[going], times)  # no longer watched at each time
+    variance, squares, total, left = np.empty(len(times)), 0.0, 0.0, 0
+    for step, (start, failures) in enumerate(zip(begin, count, strict=True)):
+        leaving = going[left : gone[step]]
+        total -= float((own[leaving] - (behind[step] - entry[leaving])).sum())
+        left = gone[step]
+        less = failures / size[step] ** 2
+        squares += less * (less * size[step] - 2 * total)
+        for node in seen.node[start : start + failures]:
+            apart = own[node] - (behind[step + 1] - entry[node])
+            squares += (2 * apart + 1 / size[step]) / size[step]
+            own[node] += 1 / size[step]
+        variance[step] = squares
+    return np.maximum(variance, 0.0)

@@ -10,7 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._dots import log_ticks
-from workbench.plot._said import between, interval
+from workbench.plot._said import between, interval, reservations
 from workbench.plot._sampling import extremes
 from workbench.plot._text import digits, plural
 from workbench.plot.style import COLOURS, finish, nothing
@@ -69,6 +69,7 @@ def mttf_by_size(sizes: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     unfailed = len(sizes) - len(known)
     notes = [*(interval(sizes) if known["failure_count"].notna().any() else [])]
     notes += [f"{plural(unfailed, 'size')} without a failure left out"] if unfailed else []
+    notes += reservations(sizes)
     return finish(
         figure, claim=_claim(known), source=source, synthetic=synthetic, note=" · ".join(notes)
     )  # fmt: skip

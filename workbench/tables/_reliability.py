@@ -55,6 +55,17 @@ FAILURE_RATES = Table(
     },
 )  # fmt: skip
 
+JOB_SIZES = Table(
+    "job_sizes",
+    "One row per size of job: how long jobs of that size ran, and how often they failed.",
+    {
+        "gpu_count": Column("int64", "GPUs of the job", lower=1),
+        "run_count": Column("int64", "runs", lower=1),
+        "failure_count": Column("int64", "runs that failed", lower=0),
+        "exposure_h": Column("float64", "time they ran, added up", lower=0),
+    },
+)
+
 MTTF_BY_SIZE = Table(
     "mttf_by_size",
     "One row per size of job: the mean time to failure, and how it scales with size.",
