@@ -103,12 +103,13 @@ def test_a_node_watched_longer_may_fail_more_often():
 
 
 def test_without_failures_nobody_is_a_lemon_and_nothing_would_be_found():
-    table = LEMON_NODES.check(analyze.lemon_nodes(log_of([0]), nodes=3, days=9))
+    table = LEMON_NODES.check(analyze.lemon_nodes(log_of([0]), nodes=300, days=9))
     assert not table["is_lemon"].any()
-    assert table["recall_share"].tolist() == [0, 0, 0]
+    assert (table["recall_share"] == 0).all()
     assert table["dispersion_ratio"].isna().all()
     one = analyze.lemon_nodes(log_of([4]), nodes=["node0"], days=9)
     assert not one["is_lemon"].any()
+    assert one["recall_share"].isna().all(), "1.2 % of one node is no lemon"
 
 
 def test_nodes_that_are_only_counted_are_counted():
@@ -127,7 +128,7 @@ def test_failures_without_a_node_are_said():
 
 
 def test_few_failures_flag_nobody_however_long_the_list():
-    table = analyze.lemon_recall(4, 0.001, days=[1, 2])
+    table = analyze.lemon_recall(100, 0.001, days=[1, 2])
     assert table["recall_share"].tolist() == [0, 0] or (table["recall_share"] < 1e-3).all()
     assert LEMON_RECALL.check(table) is table
 
@@ -135,9 +136,10 @@ def test_few_failures_flag_nobody_however_long_the_list():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: analyze.lemon_recall(40, 1), "of 40 nodes that is less than one"),
         (lambda: analyze.lemon_recall(0, 1), "node_count must be 1 or more"),
         (lambda: analyze.lemon_recall(1, 0), "per_1000_node_days must be a number above 0"),
-        (lambda: analyze.lemon_recall(1, 1, days=[0]), "days must be a number above 0"),
+        (lambda: analyze.lemon_recall(100, 1, days=[0]), "days must be a number above 0"),
         (lambda: analyze.lemon_recall(1, 1, false_discovery_share=5), "false_discovery_share must"),
         (lambda: analyze.Lemons(node_share=0), "node_share must be between 0 and 1"),
         (lambda: analyze.Lemons(0.5, 0.2), "they would be the better ones"),

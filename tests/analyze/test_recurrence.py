@@ -71,6 +71,7 @@ def test_recurrence_by_hand_as_nodes_come_and_go(failures, make_spans):
     assert (table["time_h"] / 24).tolist() == pytest.approx([1, 3, 5])
     assert table["at_risk_count"].tolist() == [1, 2, 1]
     assert table["mean_count"].tolist() == pytest.approx([1, 1.5, 2.5])
+    assert table["high_count"].isna().all(), "one node alone has no spread"
 
 
 def test_the_band_is_the_spread_between_nodes(failures, make_spans):

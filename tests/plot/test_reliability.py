@@ -68,6 +68,15 @@ def test_nothing_but_info_is_explained(log):
         assert "not counted: 1 info" in figure.layout.annotations[0].text.replace("<br>", " ")
 
 
+def test_one_node_has_no_band_and_tells_nothing_of_lemons(log):
+    failures, nodes = log({"start_ns": DAY}, {"start_ns": 2 * DAY}, nodes=1)
+    figure = plot.recurrence(analyze.recurrence(failures, nodes))
+    assert title(figure) == "After 48 h a node has failed 2 times"
+    assert [trace.name for trace in figure.data] == ["failures per node", "power law"]
+    figure = plot.lemon_nodes(analyze.lemon_nodes(failures, nodes=nodes))
+    assert title(figure).endswith("so few nodes say little of lemons")
+
+
 def test_doubts_about_the_exposure_are_said_in_bold(log):
     failures, nodes = log({"start_ns": DAY}, nodes=1)
     nodes["failure_count"] = 1

@@ -84,9 +84,9 @@ def lemon_nodes(
     Examples
     --------
     >>> from workbench.tables import FAILURES
-    >>> found = lemon_nodes(FAILURES.empty(), nodes=["a", "b"], days=30)
-    >>> found["is_lemon"].tolist(), found["recall_share"].tolist()
-    ([False, False], [0.0, 0.0])
+    >>> found = lemon_nodes(FAILURES.empty(), nodes=100, days=30)
+    >>> bool(found["is_lemon"].any()), float(found["recall_share"].iloc[0])
+    (False, 0.0)
     """
     false = share_between("false_discovery_share", false_discovery_share)
     left: dict[str, int]
@@ -142,6 +142,8 @@ def _dispersion(count: NDArray[np.float64], expected: NDArray[np.float64]) -> fl
 def _expected_recall(
     exposure: NDArray[np.float64], rate: float, lemons: Lemons | None, false: float
 ) -> float:
+    if len(exposure) * (lemons or Lemons()).node_share < 1:
+        return float("nan")
     if not rate > 0:
         return 0.0
     expected = lemon_recall(

@@ -79,7 +79,7 @@ def lemon_recall(
     Raises
     ------
     WorkbenchError
-        If an argument is out of range.
+        If an argument is out of range, or less than one node would be a lemon.
 
     Notes
     -----
@@ -102,6 +102,9 @@ def lemon_recall(
     rate = positive("per_1000_node_days", per_1000_node_days) / 1000
     false = share_between("false_discovery_share", false_discovery_share)
     assumed = Lemons() if lemons is None else lemons
+    if nodes * assumed.node_share < 1:
+        msg = f"{assumed}: of {nodes:,} nodes that is less than one; pass lemons= that fit"
+        raise WorkbenchError(msg)
     watched = sorted(positive("days", each) for each in days)
     rows = [_recall(nodes, rate * each, assumed, false) for each in watched]
     table = pd.DataFrame(rows, columns=["least_failures_count", "recall_share", "precision_share"])

@@ -89,7 +89,8 @@ def recurrence(
     Mean cumulative function M(t) = Σ d_j / n_j over the times t_j ≤ t with d_j failures among
     n_j nodes watched (Nelson-Aalen). Its variance is the robust one,
     Σ_i [Σ_j (d_ij - d_j / n_j) / n_j]² over the nodes i watched at t_j, which holds also where
-    some nodes fail much more often than others. The trend is that of :func:`failure_trend`.
+    some nodes fail much more often than others; it is not known once only one node is
+    watched. The trend is that of :func:`failure_trend`.
 
     References
     ----------
@@ -106,6 +107,9 @@ def recurrence(
     mean = np.cumsum(count / at_risk)
     deviation = np.sqrt(_robust_variance(seen, times, begin, count))
     reach = float(stats.norm.ppf((1 + confidence) / 2)) * deviation
+    # The spread between nodes cannot be known of one.
+    alone = np.maximum.accumulate(at_risk == 1)
+    reach = np.where(alone, np.nan, reach)
     exposure = seen.node_hours(times)
     total = float(seen.node_hours(seen.last.max()[None])[0])
     growth = _growth(seen.node_hours(seen.at), total)

@@ -113,7 +113,6 @@ def _claim(nodes: pd.DataFrame) -> str:
     """Say how many are flagged, and what that is worth after so short or long a time."""
     lemons = int(nodes["is_lemon"].sum())
     days = digits(float(nodes["exposure_node_days"].mean()))
-    recall = percent(float(nodes["recall_share"].iloc[0]))
     total = plural(len(nodes), "node")
     verb = "fails" if lemons == 1 else "fail"
     what = (
@@ -121,6 +120,9 @@ def _claim(nodes: pd.DataFrame) -> str:
         if lemons
         else (f"None of {total} fails too often to be chance")
     )
+    if pd.isna(nodes["recall_share"].iloc[0]):
+        return f"{what}; so few nodes say little of lemons"
+    recall = percent(float(nodes["recall_share"].iloc[0]))
     about = "" if recall[0] in "<>" else "about "
     return f"{what}; {days} days find {about}{recall} of lemons"
 

@@ -43,20 +43,10 @@ def recurrence(counts: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
         )
     rows = counts.sort_values("time_h", kind="stable")
     look = distinct(0)
-    (low_x, low), (high_x, high) = _steps(rows, "low_count"), _steps(rows, "high_count")
     figure = go.Figure()
-    figure.add_scatter(
-        x=np.concatenate([low_x, high_x[::-1]]),
-        y=np.concatenate([low, high[::-1]]),
-        mode="lines",
-        fill="toself",
-        fillcolor=look["color"],
-        opacity=0.15,
-        line={"width": 0, "color": look["color"], "dash": "dash"},
-        hoverinfo="skip",
-        showlegend=False,
-        name="band",
-    )
+    known = rows[rows["high_count"].notna() & rows["low_count"].notna()]
+    if len(known):
+        figure.add_trace(_band(known))
     x, y = _steps(rows, "mean_count")
     figure.add_scatter(
         x=x, y=y, mode="lines", line={**look, "width": 2}, name="failures per node",
@@ -74,11 +64,13 @@ def recurrence(counts: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     figure.update_xaxes(title="since the observation began [h]", rangemode="tozero")
     figure.update_yaxes(title="failures up to then [per node]", rangemode="tozero")
     last = rows.iloc[-1]
-    claim = (
-        f"After {digits(last['time_h'])} h a node has failed {digits(last['mean_count'])} times "
-        f"({between(last['low_count'], last['high_count'])})"
-    )
-    notes = ["a straight line is a constant rate", *interval(counts, "band")]
+    claim = f"After {digits(last['time_h'])} h a node has failed {digits(last['mean_count'])} times"
+    if not pd.isna(last["high_count"]):
+        claim += f" ({between(last['low_count'], last['high_count'])})"
+    notes = [
+        "a straight line is a constant rate",
+        *(interval(counts, "band") if len(known) else []),
+    ]
     return finish(
         figure,
         claim=claim,
@@ -88,9 +80,27 @@ def recurrence(counts: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     )
 
 
+def _band(rows: pd.DataFrame) -> go.Scatter:
+    look = distinct(0)
+    (low_x, low), (high_x, high) = _steps(rows, "low_count"), _steps(rows, "high_count")
+    return go.Scatter(
+        x=np.concatenate([low_x, high_x[::-1]]),
+        y=np.concatenate([low, high[::-1]]),
+        mode="lines",
+        fill="toself",
+        fillcolor=look["color"],
+        opacity=0.15,
+        line={"width": 0, "color": look["color"], "dash": "dash"},
+        hoverinfo="skip",
+        showlegend=False,
+        name="band",
+    )
+
+
 def _steps(rows: pd.DataFrame, column: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the corners of a rising step curve that starts with nothing."""
-    keep = extremes(rows[column].to_numpy(), _MOST_STEPS)
+    values = rows[column].to_numpy(dtype="float64")
+    keep = extremes(values, _MOST_STEPS)
     time = np.concatenate([[0.0], rows["time_h"].to_numpy()[keep]])
-    count = np.concatenate([[0.0], rows[column].to_numpy()[keep]])
+    count = np.concatenate([[0.0], values[keep]])
     return np.repeat(time, 2)[1:], np.repeat(count, 2)[:-1]

@@ -155,8 +155,10 @@ RECURRENCE = Table(
         "failure_count": Column("int64", "failures at that time", lower=1),
         "at_risk_count": Column("int64", "nodes watched at that time", lower=1),
         "mean_count": Column("float64", "failures per node up to then (Nelson-Aalen)", lower=0),
-        "low_count": Column("float64", _LOW, lower=0),
-        "high_count": Column("float64", _HIGH, lower=0),
+        "low_count": Column(
+            "Float64", f"{_LOW}; missing once only one node is watched", 0, None, True
+        ),
+        "high_count": Column("Float64", f"{_HIGH}; missing likewise", 0, None, True),
         "trend_count": Column("float64", "the same by the fitted power law", lower=0),
     },
 )
@@ -206,9 +208,10 @@ LEMON_NODES = Table(
             0, nullable=True,
         ),
         "recall_share": Column(
-            "float64",
-            "of lemons as assumed, how many such an observation finds. The same in every row",
-            0, 1,
+            "Float64",
+            "of lemons as assumed, how many such an observation finds. The same in every row; "
+            "missing if so few nodes have no whole lemon",
+            0, 1, True,
         ),
     },
 )  # fmt: skip
