@@ -1,5 +1,6 @@
 """Read files into tables: one module per format behind a few front doors."""
 
+from workbench.load.cause_counts import cause_counts
 from workbench.load.document_lengths import document_lengths
 from workbench.load.embedding_tables import embedding_tables
 from workbench.load.expert_loads import expert_loads
@@ -14,6 +15,7 @@ from workbench.load.traces import traces
 
 __all__ = [
     "attention_profile",
+    "cause_counts",
     "document_lengths",
     "embedding_tables",
     "expert_loads",
