@@ -36,6 +36,13 @@ FORMATS = tuple(cast(LogFormat, each) for each in (*_FILES, *_CONSOLE, kernel_lo
 _KERNEL_HEAD = re.compile(
     rb"kern|NVRM|amdgpu|Linux version|^\[ *\d+\.\d{6}\]|^\[\w{3} \w{3} ", re.MULTILINE
 )
+# Profiles are large, and no log; nobody should search them to their end.
+_TRACE_HEAD = re.compile(rb'"traceEvents"|"schemaVersion"|"deviceProperties"|\APAR1')
+
+
+def looks_like_a_log(head: bytes, label: str) -> bool:
+    """Say whether the first bytes of a file are those of a log that can be read."""
+    return not _TRACE_HEAD.search(head) and any(f.looks_like(head, label) for f in FORMATS)
 
 
 def readers_of(source: Source, head: bytes) -> list[LogFormat]:
@@ -44,6 +51,8 @@ def readers_of(source: Source, head: bytes) -> list[LogFormat]:
     A console log holds what several programs wrote, often gigabytes after its beginning: its
     lines are looked for in the whole file.
     """
+    if _TRACE_HEAD.search(head):
+        return []
     for each in _FILES:
         if each.looks_like(head, source.label):
             return [cast(LogFormat, each)]
