@@ -60,13 +60,14 @@ def observed_span(*tables: pd.DataFrame) -> tuple[int, int]:
     return int(known.min()), int(known.max())
 
 
-def failure_times(
+def failure_times(  # noqa: PLR0913 - what a log does not say, by name
     failures: pd.DataFrame,
     *,
     span_ns: tuple[int, int],
     replicas: int = 1,
     nodes: Sequence[str] | pd.DataFrame | None = None,
     recovery_min: float | Mapping[str, float] | pd.Series = 10.0,
+    kinds: Sequence[str] | None = None,
     everything: bool = False,
 ) -> pd.DataFrame:
     """Turn a failure log into one run of a replay.
@@ -87,6 +88,9 @@ def failure_times(
     recovery_min
         How long each recovery takes: a number, minutes by phase, or a Series of minutes by
         row of ``failures``.
+    kinds
+        Reporters to believe, e.g. ``["xid"]``: the kernel, the scheduler and the job may each
+        have reported the same failure. Needed if the log has several.
     everything
         Count warnings, planned and follow-on rows too; by default only what stops a job.
 
@@ -99,8 +103,9 @@ def failure_times(
     Raises
     ------
     WorkbenchError
-        If the span is empty, replicas are wanted but no nodes given, or there are fewer nodes
-        than replicas.
+        If the span is empty, several kinds of reporters are mixed and ``kinds`` does not say
+        whom to believe, replicas are wanted but no nodes given, or there are fewer nodes than
+        replicas.
 
     Notes
     -----
@@ -126,7 +131,10 @@ def failure_times(
     outside = (when < first) | (when >= last)
     reasons[outside.fillna(value=False).astype(bool)] = "outside the span"
     reasons[when.isna()] = "without a time"
+    if kinds is not None:
+        reasons[~table["kind"].isin(list(kinds)) & (reasons == "")] = "of other kinds"
     kept = table[reasons == ""]
+    _refuse_mixed(kept["kind"], kinds)
     replica = _replicas(kept["node"], replicas, nodes)
     result = pd.DataFrame(
         {
@@ -147,6 +155,18 @@ def failure_times(
     result = FAILURE_TIMES.cast(result)
     result.attrs = {"left_out": counts, "horizon_min": (last - first) / _MINUTE_NS}
     return FAILURE_TIMES.check(result)
+
+
+def _refuse_mixed(kinds: pd.Series, chosen: Sequence[str] | None) -> None:
+    """Raise if several reporters may have told of the same failures."""
+    counts = kinds.value_counts()
+    if chosen is None and len(counts) > 1:
+        found = ", ".join(f"{kind} ({count:,})" for kind, count in counts.items())
+        msg = (
+            f"failures of several kinds: {found}; one failure may be reported by each of them. "
+            f"Say whom to believe, e.g. kinds=[{counts.index[0]!r}]"
+        )
+        raise WorkbenchError(msg)
 
 
 def _replicas(

@@ -7,7 +7,7 @@ data sets themselves. Each noun has a module of claims; importing this package r
 them all.
 """
 
-from workbench.fidelity import execution_traces, packing, sharding, stragglers, traces
+from workbench.fidelity import execution_traces, packing, reliability, sharding, stragglers, traces
 from workbench.fidelity._registry import Claim, Reading, claim, claims, failed, run
 from workbench.fidelity._show import html, notebook, summary, text
 
@@ -21,6 +21,7 @@ __all__ = [
     "html",
     "notebook",
     "packing",
+    "reliability",
     "run",
     "sharding",
     "stragglers",

@@ -64,6 +64,15 @@ COLOURS = {
     "degraded capacity": "#56B4E9",
     "allowed": "#009E73",
     "not allowed": "#BFBFBF",
+    "gpu": "#D55E00",
+    "gpu memory": "#E69F00",
+    "nvlink": "#0072B2",
+    "network": "#56B4E9",
+    "storage": "#CC79A7",
+    "software": "#009E73",
+    "scheduler": "#333333",
+    "planned": "#7FBF7F",
+    "follow-on": "#BFBFBF",
 }
 # The same meanings without colour: what fills a bar, what dashes a line.
 _PATTERNS = {
@@ -105,6 +114,13 @@ _PATTERNS = {
     "re-join stall": "x",
     "degraded capacity": "\\",
     "not allowed": "x",
+    "gpu memory": ".",
+    "nvlink": "/",
+    "network": "\\",
+    "storage": ".",
+    "software": "|",
+    "scheduler": "+",
+    "planned": "+",
 }
 _DASHES = (
     "solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "2px,2px", "14px,3px",
