@@ -53,6 +53,12 @@ def fleet_demo() -> Path:
 
 
 @pytest.fixture(scope="session")
+def failures_demo() -> Path:
+    """Give the bundled synthetic logs of a job whose nodes fail."""
+    return datasets.path("failures-demo")
+
+
+@pytest.fixture(scope="session")
 def imbalance_demo() -> Path:
     """Give the bundled synthetic data on imbalance."""
     return datasets.path("imbalance-demo")

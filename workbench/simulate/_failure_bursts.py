@@ -155,7 +155,7 @@ def _processor_timeout(gpu: _Gpu) -> list[Said]:
     for nth in range(times):
         told = f"RPC response from GPU{gpu.slot} GSP! Expected function {calls[min(nth, 1)]}."
         text = f"Timeout after 6s of waiting for {told}"
-        lines.append(gpu.xid(6 * nth * SECOND + gpu.below(900) * MILLISECOND // 1000, "119", text))
+        lines.append(gpu.xid(6 * nth * SECOND + (gpu.below(900) * 1000 if nth else 0), "119", text))
     history = f"NVRM: GPU{gpu.slot} GSP RPC buffer contains function 103 (GSP_RM_ALLOC)"
     end = gpu.action(6 * times * SECOND, is_reboot=False)
     return [lines[0], Said(2_000, history, is_report=False), *lines[1:], end]
