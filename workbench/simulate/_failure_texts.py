@@ -78,7 +78,7 @@ def _bursts(found: History) -> Iterator[tuple[int, str, str]]:
 
 def _boots(found: History) -> Iterator[tuple[int, str, str]]:
     """Let repaired hosts start again."""
-    version = "Linux version 5.15.0-112-generic (buildd@synthetic) #122-Ubuntu SMP"
+    version = "Linux version 5.15.0-112-generic #122-Ubuntu SMP"
     driver = "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  560.35.03"
     for node, _, until in found.repairs:
         yield until - 4 * MINUTE, node, version
