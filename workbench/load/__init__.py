@@ -3,6 +3,7 @@
 from workbench.load.document_lengths import document_lengths
 from workbench.load.embedding_tables import embedding_tables
 from workbench.load.expert_loads import expert_loads
+from workbench.load.flight_recorder import flight_recorder
 from workbench.load.job_operations import job_operations
 from workbench.load.parquet import write
 from workbench.load.profiles import attention_profile, linear_profile
@@ -15,6 +16,7 @@ __all__ = [
     "document_lengths",
     "embedding_tables",
     "expert_loads",
+    "flight_recorder",
     "job_operations",
     "linear_profile",
     "quality",

@@ -18,6 +18,16 @@ from workbench.tables._clocks import BLAME_BY, CLOCKS, LATE_ARRIVALS
 from workbench.tables._data_sets import DATASET_FILES, DATASETS
 from workbench.tables._failures import FAILURES, NODE_SPANS, TIMELINE, FailureLog
 from workbench.tables._fidelity import FIDELITY
+from workbench.tables._flight_recorder import (
+    FLIGHT_ENTRIES,
+    FLIGHT_GROUPS,
+    FLIGHT_POSITIONS,
+    FLIGHT_RANKS,
+    FLIGHT_STATUS,
+    FLIGHT_SUSPECTS,
+    FLIGHT_WAITS,
+    FlightRecording,
+)
 from workbench.tables._jobs import (
     JOB_DISPERSION,
     JOB_MICRO_BATCHES,
@@ -115,6 +125,13 @@ __all__ = [
     "FAILURES",
     "FIDELITY",
     "FLEET_TRUTH",
+    "FLIGHT_ENTRIES",
+    "FLIGHT_GROUPS",
+    "FLIGHT_POSITIONS",
+    "FLIGHT_RANKS",
+    "FLIGHT_STATUS",
+    "FLIGHT_SUSPECTS",
+    "FLIGHT_WAITS",
     "HARMLESS",
     "IDLE_TIME",
     "JOB_DISPERSION",
@@ -165,6 +182,7 @@ __all__ = [
     "UNCLASSIFIED_KERNELS",
     "Column",
     "FailureLog",
+    "FlightRecording",
     "Table",
     "Trace",
 ]

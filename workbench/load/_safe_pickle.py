@@ -1,0 +1,184 @@
+"""Pickles of plain values, read without ever running what they ask for.
+
+A pickle is a program; ``pickle.load`` of one from a stranger runs the stranger's
+code. Flight-recorder dumps hold lists, dicts, tuples, texts and numbers only, so the
+few instructions that make those are allowed and everything else is refused before the
+first one is carried out.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle  # noqa: S403 - only a subclass that refuses every class is used
+import pickletools
+from typing import Any, NoReturn
+
+LARGEST_BYTES = 256 << 20
+_MOST_OPCODES = 20_000_000
+_DEEPEST = 64
+_LONGEST_INTEGER_BYTES = 9
+
+_VALUES = {
+    "NONE", "NEWTRUE", "NEWFALSE", "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1",
+    "LONG4", "FLOAT", "BINFLOAT", "STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE",
+    "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "EMPTY_LIST", "EMPTY_TUPLE", "EMPTY_DICT",
+}  # fmt: skip
+_FROM_MARK = {"LIST", "TUPLE", "DICT"}
+_INTO = {"APPEND": 1, "SETITEM": 2}
+_TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+_GETS = {"GET", "BINGET", "LONG_BINGET"}
+_PUTS = {"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"}
+_INTEGERS = {"INT", "LONG", "LONG1", "LONG4"}
+
+
+class PickleError(ValueError):
+    """The pickle is damaged, or is no pickle of plain values; says what and where."""
+
+
+def plain_values(raw: bytes) -> Any:
+    """Return what a pickle of plain values holds.
+
+    Parameters
+    ----------
+    raw
+        The whole pickle.
+
+    Returns
+    -------
+    object
+        Lists, dicts, tuples, texts, numbers, None.
+
+    Raises
+    ------
+    PickleError
+        If it asks for a class, a call or an object from elsewhere, is cut off or
+        damaged, or would take more memory than a dump does.
+
+    Examples
+    --------
+    >>> plain_values(b"\\x80\\x02]q\\x00(K\\x01K\\x02e.")
+    [1, 2]
+    """
+    if len(raw) > LARGEST_BYTES:
+        msg = f"is larger than {LARGEST_BYTES >> 20} MiB, more than a dump is"
+        raise PickleError(msg)
+    try:
+        _scan(raw)
+        return _PlainUnpickler(io.BytesIO(raw)).load()
+    except PickleError:
+        raise
+    except EOFError as error:
+        msg = f"is cut off after {len(raw):,} bytes"
+        raise PickleError(msg) from error
+    # A damaged pickle can raise whatever the damaged instruction stumbles over.
+    except (
+        pickle.UnpicklingError, ValueError, TypeError, LookupError, ArithmeticError,
+        AttributeError, MemoryError, RecursionError,
+    ) as error:  # fmt: skip
+        short = str(error)[:120] or type(error).__name__
+        msg = f"is damaged or cut off ({short})"
+        raise PickleError(msg) from error
+
+
+class _PlainUnpickler(pickle.Unpickler):  # noqa: S301 - it can look up nothing
+    """Makes builtin containers and numbers; the second wall behind the scan."""
+
+    def find_class(self, module_name: str, global_name: str, /) -> NoReturn:
+        """Refuse: dumps hold no classes."""
+        msg = f"asks for {module_name}.{global_name}, which is never run"
+        raise PickleError(msg)
+
+    def persistent_load(self, pid: object) -> NoReturn:
+        """Refuse: dumps refer to nothing outside."""
+        msg = "asks for an object outside the file"
+        raise PickleError(msg)
+
+
+def _scan(raw: bytes) -> None:
+    """Walk the instructions without carrying them out; raise for the first one refused."""
+    machine = _Depths(len(raw))
+    for count, (opcode, argument, position) in enumerate(pickletools.genops(raw)):
+        if count >= _MOST_OPCODES:
+            msg = f"has more than {_MOST_OPCODES:,} instructions"
+            raise PickleError(msg)
+        machine.step(opcode.name, argument, position or 0)
+        end = (position or 0) + 1
+    if end != len(raw):
+        msg = f"goes on for {len(raw) - end:,} bytes behind its end; it is no single dump"
+        raise PickleError(msg)
+
+
+class _Depths:
+    """A pickle machine that keeps how deep each value is nested, and no values."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self.stack: list[int] = []
+        self.marks: list[int] = []
+        self.memo: dict[int, int] = {}
+
+    def step(self, name: str, argument: Any, position: int) -> None:
+        if name in _VALUES:
+            self._value(name, argument, position)
+        elif name in _TUPLES:
+            self._push(self._popped(_TUPLES[name], position) + 1, position)
+        elif name in _INTO:
+            self._into(self._popped(_INTO[name], position), position)
+        elif name == "MARK":
+            self.marks.append(len(self.stack))
+        elif name in _FROM_MARK:
+            self._push(self._to_mark(position) + 1, position)
+        elif name in {"APPENDS", "SETITEMS"}:
+            self._into(self._to_mark(position), position)
+        elif name in _PUTS:
+            self._put(name, argument, position)
+        elif name in _GETS:
+            self._push(self.memo.get(int(argument), 0), position)
+        elif name == "POP":
+            self._popped(1, position)
+        elif name not in {"PROTO", "FRAME", "STOP"}:
+            msg = f"asks for {name} at byte {position:,}; a dump holds plain values only"
+            raise PickleError(msg)
+
+    def _value(self, name: str, argument: Any, position: int) -> None:
+        if name in _INTEGERS and int(argument).bit_length() > 8 * _LONGEST_INTEGER_BYTES:
+            msg = f"holds a number of more than 64 bits at byte {position:,}"
+            raise PickleError(msg)
+        self._push(1 if name.startswith("EMPTY") else 0, position)
+
+    def _push(self, depth: int, position: int) -> None:
+        # Deep tuples would overflow the stack of the interpreter when they are hashed.
+        if depth > _DEEPEST:
+            msg = f"is nested more than {_DEEPEST} deep at byte {position:,}"
+            raise PickleError(msg)
+        self.stack.append(depth)
+
+    def _into(self, depth: int, position: int) -> None:
+        container = self._popped(1, position)
+        self._push(max(container, depth + 1), position)
+
+    def _popped(self, count: int, position: int) -> int:
+        floor = self.marks[-1] if self.marks else 0
+        if len(self.stack) - count < floor:
+            msg = f"takes more values than there are at byte {position:,}"
+            raise PickleError(msg)
+        depth = max(self.stack[-count:])
+        del self.stack[-count:]
+        return depth
+
+    def _to_mark(self, position: int) -> int:
+        if not self.marks:
+            msg = f"ends a list that never began at byte {position:,}"
+            raise PickleError(msg)
+        start = self.marks.pop()
+        depth = max(self.stack[start:], default=0)
+        del self.stack[start:]
+        return depth
+
+    def _put(self, name: str, argument: Any, position: int) -> None:
+        place = len(self.memo) if name == "MEMOIZE" else int(argument)
+        # The memo is an array: one far-away place would fill the memory.
+        if not 0 <= place <= self.size_bytes or not self.stack:
+            msg = f"keeps a value at place {place} at byte {position:,}"
+            raise PickleError(msg)
+        self.memo[place] = self.stack[-1]
