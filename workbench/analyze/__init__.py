@@ -10,6 +10,9 @@ from workbench.analyze.collectives import collective_waits, collectives
 from workbench.analyze.context_sharding import context_chunks, context_sharding
 from workbench.analyze.diff import trace_diff
 from workbench.analyze.document_lengths import length_shares, sample_documents
+from workbench.analyze.flight_positions import flight_positions
+from workbench.analyze.flight_suspects import flight_suspects
+from workbench.analyze.flight_waits import flight_waits
 from workbench.analyze.idle import idle_time
 from workbench.analyze.job_completeness import complete_steps
 from workbench.analyze.job_dispersion import job_dispersion
@@ -51,6 +54,9 @@ __all__ = [
     "copy_bandwidth",
     "crossover",
     "crossover_from_flops",
+    "flight_positions",
+    "flight_suspects",
+    "flight_waits",
     "idle_time",
     "intervals",
     "job_dispersion",

@@ -143,5 +143,7 @@ def _listed(members: Sequence[int]) -> str:
 def _table(table: Table, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     if not rows:
         return table.empty()
-    frame = pd.DataFrame({name: [row[name] for row in rows] for name in table.columns}, dtype=object)
+    frame = pd.DataFrame(
+        {name: [row[name] for row in rows] for name in table.columns}, dtype=object
+    )
     return table.check(table.cast(frame))

@@ -9,7 +9,7 @@ first one is carried out.
 from __future__ import annotations
 
 import io
-import pickle  # noqa: S403 - only a subclass that refuses every class is used
+import pickle
 import pickletools
 from typing import Any, NoReturn
 
@@ -18,16 +18,27 @@ _MOST_OPCODES = 20_000_000
 _DEEPEST = 64
 _LONGEST_INTEGER_BYTES = 9
 
-_VALUES = {
-    "NONE", "NEWTRUE", "NEWFALSE", "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1",
-    "LONG4", "FLOAT", "BINFLOAT", "STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE",
-    "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "EMPTY_LIST", "EMPTY_TUPLE", "EMPTY_DICT",
+# What each instruction that is carried out does; every other one is refused.
+_KINDS = {
+    **dict.fromkeys(
+        (
+            "NONE", "NEWTRUE", "NEWFALSE", "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1",
+            "LONG4", "FLOAT", "BINFLOAT", "STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE",
+            "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "EMPTY_LIST", "EMPTY_TUPLE",
+            "EMPTY_DICT",
+        ),
+        "value",
+    ),
+    **dict.fromkeys(("TUPLE1", "TUPLE2", "TUPLE3"), "tuple"),
+    **dict.fromkeys(("LIST", "TUPLE", "DICT"), "from_mark"),
+    **dict.fromkeys(("APPEND", "SETITEM"), "one_into"),
+    **dict.fromkeys(("APPENDS", "SETITEMS"), "all_into"),
+    **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), "get"),
+    **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"), "put"),
+    **dict.fromkeys(("PROTO", "FRAME", "STOP"), ""),
+    "MARK": "mark",
+    "POP": "pop",
 }  # fmt: skip
-_FROM_MARK = {"LIST", "TUPLE", "DICT"}
-_INTO = {"APPEND": 1, "SETITEM": 2}
-_TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
-_GETS = {"GET", "BINGET", "LONG_BINGET"}
-_PUTS = {"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"}
 _INTEGERS = {"INT", "LONG", "LONG1", "LONG4"}
 
 
@@ -36,7 +47,7 @@ class PickleError(ValueError):
 
 
 def plain_values(raw: bytes) -> Any:
-    """Return what a pickle of plain values holds.
+    r"""Return what a pickle of plain values holds.
 
     Parameters
     ----------
@@ -56,7 +67,7 @@ def plain_values(raw: bytes) -> Any:
 
     Examples
     --------
-    >>> plain_values(b"\\x80\\x02]q\\x00(K\\x01K\\x02e.")
+    >>> plain_values(b"\x80\x02]q\x00(K\x01K\x02e.")
     [1, 2]
     """
     if len(raw) > LARGEST_BYTES:
@@ -80,7 +91,7 @@ def plain_values(raw: bytes) -> Any:
         raise PickleError(msg) from error
 
 
-class _PlainUnpickler(pickle.Unpickler):  # noqa: S301 - it can look up nothing
+class _PlainUnpickler(pickle.Unpickler):
     """Makes builtin containers and numbers; the second wall behind the scan."""
 
     def find_class(self, module_name: str, global_name: str, /) -> NoReturn:
@@ -88,7 +99,7 @@ class _PlainUnpickler(pickle.Unpickler):  # noqa: S301 - it can look up nothing
         msg = f"asks for {module_name}.{global_name}, which is never run"
         raise PickleError(msg)
 
-    def persistent_load(self, pid: object) -> NoReturn:
+    def persistent_load(self, _pid: object) -> NoReturn:
         """Refuse: dumps refer to nothing outside."""
         msg = "asks for an object outside the file"
         raise PickleError(msg)
@@ -118,33 +129,39 @@ class _Depths:
         self.memo: dict[int, int] = {}
 
     def step(self, name: str, argument: Any, position: int) -> None:
-        if name in _VALUES:
-            self._value(name, argument, position)
-        elif name in _TUPLES:
-            self._push(self._popped(_TUPLES[name], position) + 1, position)
-        elif name in _INTO:
-            self._into(self._popped(_INTO[name], position), position)
-        elif name == "MARK":
-            self.marks.append(len(self.stack))
-        elif name in _FROM_MARK:
-            self._push(self._to_mark(position) + 1, position)
-        elif name in {"APPENDS", "SETITEMS"}:
-            self._into(self._to_mark(position), position)
-        elif name in _PUTS:
-            self._put(name, argument, position)
-        elif name in _GETS:
-            self._push(self.memo.get(int(argument), 0), position)
-        elif name == "POP":
-            self._popped(1, position)
-        elif name not in {"PROTO", "FRAME", "STOP"}:
+        """Do to the depths what an instruction does to the values."""
+        if (kind := _KINDS.get(name)) is None:
             msg = f"asks for {name} at byte {position:,}; a dump holds plain values only"
             raise PickleError(msg)
+        if kind:
+            getattr(self, f"_{kind}")(name, argument, position)
 
     def _value(self, name: str, argument: Any, position: int) -> None:
         if name in _INTEGERS and int(argument).bit_length() > 8 * _LONGEST_INTEGER_BYTES:
             msg = f"holds a number of more than 64 bits at byte {position:,}"
             raise PickleError(msg)
         self._push(1 if name.startswith("EMPTY") else 0, position)
+
+    def _tuple(self, name: str, _: Any, position: int) -> None:
+        self._push(self._popped(int(name[-1]), position) + 1, position)
+
+    def _from_mark(self, _name: str, _: Any, position: int) -> None:
+        self._push(self._to_mark(position) + 1, position)
+
+    def _one_into(self, name: str, _: Any, position: int) -> None:
+        self._into(self._popped(1 if name == "APPEND" else 2, position), position)
+
+    def _all_into(self, _name: str, _: Any, position: int) -> None:
+        self._into(self._to_mark(position), position)
+
+    def _mark(self, _name: str, _: Any, _position: int) -> None:
+        self.marks.append(len(self.stack))
+
+    def _pop(self, _name: str, _: Any, position: int) -> None:
+        self._popped(1, position)
+
+    def _get(self, _name: str, argument: Any, position: int) -> None:
+        self._push(self.memo.get(int(argument), 0), position)
 
     def _push(self, depth: int, position: int) -> None:
         # Deep tuples would overflow the stack of the interpreter when they are hashed.

@@ -243,7 +243,7 @@ def _of_the_set(
     label = ranks[0].dump.label
     every = {int(rank) for text in groups["members"] for rank in str(text).split(",") if rank}
     if lacking := sorted(every - have):
-        names = ", ".join(map(str, lacking[:16])) + (", ..." if len(lacking) > 16 else "")  # noqa: PLR2004
+        names = ", ".join(map(str, lacking[:16])) + (", ..." if len(lacking) > 16 else "")
         what = f"members of groups that left no dump; where they are is not known: rank {names}"
         found.append((label, "suspicious", what, len(lacking), None))
     by_order = status.loc[status["joined_by"] == "order", "rank"].nunique()
