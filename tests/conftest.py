@@ -111,8 +111,8 @@ def flight_dump(rank, groups, calls):
             sign = "->" if call.startswith("send") else "<-"
             inside = groups[group].index
             named = f"{inside(rank)}{sign}{inside(int(peer[1]))}"
-        call = re.sub(r" >\d+", "", call)
-        entries.append(flight_entry(record, group, f"PURPOSE_{len(groups[group])}", call, named))
+        bare, purpose = re.sub(r" >\d+", "", call), f"PURPOSE_{len(groups[group])}"
+        entries.append(flight_entry(record, group, purpose, bare, named))
     mine = {name: members for name, members in groups.items() if rank in members}
     return {
         "version": "2.9", "nccl_version": "2.27.3", "entries": entries,

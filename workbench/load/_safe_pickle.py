@@ -11,11 +11,12 @@ from __future__ import annotations
 import io
 import pickle
 import pickletools
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 LARGEST_BYTES = 256 << 20
 _MOST_OPCODES = 20_000_000
 _DEEPEST = 64
+_HEAVIEST = 1 << 24
 _LONGEST_INTEGER_BYTES = 9
 
 # What each instruction that is carried out does; every other one is refused.
@@ -107,7 +108,7 @@ class _PlainUnpickler(pickle.Unpickler):
 
 def _scan(raw: bytes) -> None:
     """Walk the instructions without carrying them out; raise for the first one refused."""
-    machine = _Depths(len(raw))
+    machine = _Shapes(len(raw))
     for count, (opcode, argument, position) in enumerate(pickletools.genops(raw)):
         if count >= _MOST_OPCODES:
             msg = f"has more than {_MOST_OPCODES:,} instructions"
@@ -119,17 +120,24 @@ def _scan(raw: bytes) -> None:
         raise PickleError(msg)
 
 
-class _Depths:
-    """A pickle machine that keeps how deep each value is nested, and no values."""
+class _Value(NamedTuple):
+    """What is kept of a value: how deep it is nested, and its size if hashed."""
+
+    depth: int = 0
+    weight: int = 1
+
+
+class _Shapes:
+    """A pickle machine that keeps the shapes of values, and no values."""
 
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes
-        self.stack: list[int] = []
+        self.stack: list[_Value] = []
         self.marks: list[int] = []
-        self.memo: dict[int, int] = {}
+        self.memo: dict[int, _Value] = {}
 
     def step(self, name: str, argument: Any, position: int) -> None:
-        """Do to the depths what an instruction does to the values."""
+        """Do to the shapes what an instruction does to the values."""
         if (kind := _KINDS.get(name)) is None:
             msg = f"asks for {name} at byte {position:,}; a dump holds plain values only"
             raise PickleError(msg)
@@ -140,13 +148,14 @@ class _Depths:
         if name in _INTEGERS and int(argument).bit_length() > 8 * _LONGEST_INTEGER_BYTES:
             msg = f"holds a number of more than 64 bits at byte {position:,}"
             raise PickleError(msg)
-        self._push(1 if name.startswith("EMPTY") else 0, position)
+        self._push(_Value(int(name.startswith("EMPTY"))), position)
 
     def _tuple(self, name: str, _: Any, position: int) -> None:
-        self._push(self._popped(int(name[-1]), position) + 1, position)
+        self._push(_tuple_of(self._popped(int(name[-1]), position)), position)
 
-    def _from_mark(self, _name: str, _: Any, position: int) -> None:
-        self._push(self._to_mark(position) + 1, position)
+    def _from_mark(self, name: str, _: Any, position: int) -> None:
+        made = _tuple_of(self._to_mark(position))
+        self._push(made if name == "TUPLE" else _Value(made.depth), position)
 
     def _one_into(self, name: str, _: Any, position: int) -> None:
         self._into(self._popped(1 if name == "APPEND" else 2, position), position)
@@ -161,36 +170,7 @@ class _Depths:
         self._popped(1, position)
 
     def _get(self, _name: str, argument: Any, position: int) -> None:
-        self._push(self.memo.get(int(argument), 0), position)
-
-    def _push(self, depth: int, position: int) -> None:
-        # Deep tuples would overflow the stack of the interpreter when they are hashed.
-        if depth > _DEEPEST:
-            msg = f"is nested more than {_DEEPEST} deep at byte {position:,}"
-            raise PickleError(msg)
-        self.stack.append(depth)
-
-    def _into(self, depth: int, position: int) -> None:
-        container = self._popped(1, position)
-        self._push(max(container, depth + 1), position)
-
-    def _popped(self, count: int, position: int) -> int:
-        floor = self.marks[-1] if self.marks else 0
-        if len(self.stack) - count < floor:
-            msg = f"takes more values than there are at byte {position:,}"
-            raise PickleError(msg)
-        depth = max(self.stack[-count:])
-        del self.stack[-count:]
-        return depth
-
-    def _to_mark(self, position: int) -> int:
-        if not self.marks:
-            msg = f"ends a list that never began at byte {position:,}"
-            raise PickleError(msg)
-        start = self.marks.pop()
-        depth = max(self.stack[start:], default=0)
-        del self.stack[start:]
-        return depth
+        self._push(self.memo.get(int(argument), _Value()), position)
 
     def _put(self, name: str, argument: Any, position: int) -> None:
         place = len(self.memo) if name == "MEMOIZE" else int(argument)
@@ -199,3 +179,40 @@ class _Depths:
             msg = f"keeps a value at place {place} at byte {position:,}"
             raise PickleError(msg)
         self.memo[place] = self.stack[-1]
+
+    def _push(self, value: _Value, position: int) -> None:
+        # Deep tuples would overflow the stack of the interpreter when they are hashed, and
+        # tuples of the same tuples, again and again, would keep it busy for ever.
+        if value.depth > _DEEPEST or value.weight > _HEAVIEST:
+            msg = f"is nested more than {_DEEPEST} deep, or too wide, at byte {position:,}"
+            raise PickleError(msg)
+        self.stack.append(value)
+
+    def _into(self, values: list[_Value], position: int) -> None:
+        (container,) = self._popped(1, position)
+        self._push(_Value(max(container.depth, _tuple_of(values).depth)), position)
+
+    def _popped(self, count: int, position: int) -> list[_Value]:
+        floor = self.marks[-1] if self.marks else 0
+        if len(self.stack) - count < floor:
+            msg = f"takes more values than there are at byte {position:,}"
+            raise PickleError(msg)
+        values = self.stack[-count:]
+        del self.stack[-count:]
+        return values
+
+    def _to_mark(self, position: int) -> list[_Value]:
+        if not self.marks:
+            msg = f"ends a list that never began at byte {position:,}"
+            raise PickleError(msg)
+        start = self.marks.pop()
+        values = self.stack[start:]
+        del self.stack[start:]
+        return values
+
+
+def _tuple_of(values: list[_Value]) -> _Value:
+    return _Value(
+        1 + max((value.depth for value in values), default=0),
+        1 + sum(value.weight for value in values),
+    )
