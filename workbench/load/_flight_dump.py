@@ -256,6 +256,9 @@ def _frame(frames: object) -> str | None:
 
 
 def _natural(value: object) -> int | None:
+    # Nearly all are small integers; the general reader takes a microsecond and more.
+    if type(value) is int and 0 <= value < 1 << 62:
+        return value
     number = to_integer(value) if isinstance(value, int | str) else None
     return number if number is not None and number >= 0 else None
 

@@ -11,40 +11,44 @@ from __future__ import annotations
 import io
 import pickle
 import pickletools
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 LARGEST_BYTES = 256 << 20
 _MOST_OPCODES = 20_000_000
 _DEEPEST = 64
-_HEAVIEST = 1 << 24
+_HEAVIEST = 1_000
 _LONGEST_INTEGER_BYTES = 9
 
 # What each instruction that is carried out does; every other one is refused.
 _KINDS = {
     **dict.fromkeys(
         (
-            "NONE", "NEWTRUE", "NEWFALSE", "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1",
-            "LONG4", "FLOAT", "BINFLOAT", "STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE",
-            "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "EMPTY_LIST", "EMPTY_TUPLE",
-            "EMPTY_DICT",
+            "NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "FLOAT", "BINFLOAT",
+            "STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "BINUNICODE",
+            "SHORT_BINUNICODE", "BINUNICODE8", "EMPTY_LIST", "EMPTY_TUPLE", "EMPTY_DICT",
         ),
         "value",
     ),
+    **dict.fromkeys(("INT", "LONG", "LONG1", "LONG4"), "integer"),
     **dict.fromkeys(("TUPLE1", "TUPLE2", "TUPLE3"), "tuple"),
-    **dict.fromkeys(("LIST", "TUPLE", "DICT"), "from_mark"),
-    **dict.fromkeys(("APPEND", "SETITEM"), "one_into"),
+    **dict.fromkeys(("LIST", "DICT"), "marked"),
     **dict.fromkeys(("APPENDS", "SETITEMS"), "all_into"),
+    **dict.fromkeys(("APPEND", "POP"), "one"),
     **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), "get"),
     **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"), "put"),
-    **dict.fromkeys(("PROTO", "FRAME", "STOP"), ""),
+    **dict.fromkeys(("PROTO", "FRAME", "STOP"), "nothing"),
     "MARK": "mark",
-    "POP": "pop",
+    "TUPLE": "marked_tuple",
+    "SETITEM": "two",
 }  # fmt: skip
-_INTEGERS = {"INT", "LONG", "LONG1", "LONG4"}
 
 
 class PickleError(ValueError):
     """The pickle is damaged, or is no pickle of plain values; says what and where."""
+
+
+class _MisfitError(Exception):
+    """An instruction cannot be carried out; says why."""
 
 
 def plain_values(raw: bytes) -> Any:
@@ -108,7 +112,7 @@ class _PlainUnpickler(pickle.Unpickler):
 
 def _scan(raw: bytes) -> None:
     """Walk the instructions without carrying them out; raise for the first one refused."""
-    machine = _Shapes(len(raw))
+    machine = _Weights(len(raw))
     for count, (opcode, argument, position) in enumerate(pickletools.genops(raw)):
         if count >= _MOST_OPCODES:
             msg = f"has more than {_MOST_OPCODES:,} instructions"
@@ -120,99 +124,104 @@ def _scan(raw: bytes) -> None:
         raise PickleError(msg)
 
 
-class _Value(NamedTuple):
-    """What is kept of a value: how deep it is nested, and its size if hashed."""
+class _Weights:
+    """A pickle machine that keeps how much work hashing each value is, and no values.
 
-    depth: int = 0
-    weight: int = 1
-
-
-class _Shapes:
-    """A pickle machine that keeps the shapes of values, and no values."""
+    Only tuples can be both nested and hashed. Deep ones would overflow the stack of the
+    interpreter, and tuples of the same tuples, again and again, keep it busy for ever.
+    """
 
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes
-        self.stack: list[_Value] = []
+        self.stack: list[int] = []
         self.marks: list[int] = []
-        self.memo: dict[int, _Value] = {}
+        self.memo: dict[int, int] = {}
+        self.steps = {name: getattr(self, f"_{kind}") for name, kind in _KINDS.items()}
 
     def step(self, name: str, argument: Any, position: int) -> None:
-        """Do to the shapes what an instruction does to the values."""
-        if (kind := _KINDS.get(name)) is None:
+        """Do to the weights what an instruction does to the values."""
+        try:
+            act = self.steps[name]
+        except KeyError:
             msg = f"asks for {name} at byte {position:,}; a dump holds plain values only"
-            raise PickleError(msg)
-        if kind:
-            getattr(self, f"_{kind}")(name, argument, position)
+            raise PickleError(msg) from None
+        try:
+            act(name, argument)
+        except _MisfitError as misfit:
+            msg = f"{misfit} at byte {position:,}"
+            raise PickleError(msg) from None
 
-    def _value(self, name: str, argument: Any, position: int) -> None:
-        if name in _INTEGERS and int(argument).bit_length() > 8 * _LONGEST_INTEGER_BYTES:
-            msg = f"holds a number of more than 64 bits at byte {position:,}"
-            raise PickleError(msg)
-        self._push(_Value(int(name.startswith("EMPTY"))), position)
+    def _value(self, _name: str, _argument: Any) -> None:
+        self.stack.append(1)
 
-    def _tuple(self, name: str, _: Any, position: int) -> None:
-        self._push(_tuple_of(self._popped(int(name[-1]), position)), position)
+    def _integer(self, _name: str, argument: Any) -> None:
+        if int(argument).bit_length() > 8 * _LONGEST_INTEGER_BYTES:
+            msg = "holds a number of more than 64 bits"
+            raise _MisfitError(msg)
+        self.stack.append(1)
 
-    def _from_mark(self, name: str, _: Any, position: int) -> None:
-        made = _tuple_of(self._to_mark(position))
-        self._push(made if name == "TUPLE" else _Value(made.depth), position)
+    def _nothing(self, _name: str, _argument: Any) -> None:
+        """Leave the stack as it is."""
 
-    def _one_into(self, name: str, _: Any, position: int) -> None:
-        self._into(self._popped(1 if name == "APPEND" else 2, position), position)
-
-    def _all_into(self, _name: str, _: Any, position: int) -> None:
-        self._into(self._to_mark(position), position)
-
-    def _mark(self, _name: str, _: Any, _position: int) -> None:
+    def _mark(self, _name: str, _argument: Any) -> None:
+        if len(self.marks) >= _DEEPEST:
+            msg = f"is nested more than {_DEEPEST} deep"
+            raise _MisfitError(msg)
         self.marks.append(len(self.stack))
 
-    def _pop(self, _name: str, _: Any, position: int) -> None:
-        self._popped(1, position)
+    def _tuple(self, name: str, _argument: Any) -> None:
+        self._push_tuple(self._popped(int(name[-1])))
 
-    def _get(self, _name: str, argument: Any, position: int) -> None:
-        self._push(self.memo.get(int(argument), _Value()), position)
+    def _marked_tuple(self, _name: str, _argument: Any) -> None:
+        self._push_tuple(self._to_mark())
 
-    def _put(self, name: str, argument: Any, position: int) -> None:
+    def _marked(self, _name: str, _argument: Any) -> None:
+        self._to_mark()
+        self.stack.append(1)
+
+    def _all_into(self, _name: str, _argument: Any) -> None:
+        self._to_mark()
+        self._popped(1)
+        self.stack.append(1)
+
+    def _one(self, _name: str, _argument: Any) -> None:
+        self._popped(1)
+
+    def _two(self, _name: str, _argument: Any) -> None:
+        self._popped(2)
+
+    def _get(self, _name: str, argument: Any) -> None:
+        self.stack.append(self.memo.get(int(argument), 1))
+
+    def _put(self, name: str, argument: Any) -> None:
         place = len(self.memo) if name == "MEMOIZE" else int(argument)
         # The memo is an array: one far-away place would fill the memory.
         if not 0 <= place <= self.size_bytes or not self.stack:
-            msg = f"keeps a value at place {place} at byte {position:,}"
-            raise PickleError(msg)
+            msg = f"keeps a value at place {place}"
+            raise _MisfitError(msg)
         self.memo[place] = self.stack[-1]
 
-    def _push(self, value: _Value, position: int) -> None:
-        # Deep tuples would overflow the stack of the interpreter when they are hashed, and
-        # tuples of the same tuples, again and again, would keep it busy for ever.
-        if value.depth > _DEEPEST or value.weight > _HEAVIEST:
-            msg = f"is nested more than {_DEEPEST} deep, or too wide, at byte {position:,}"
-            raise PickleError(msg)
-        self.stack.append(value)
+    def _push_tuple(self, weights: list[int]) -> None:
+        weight = 1 + sum(weights)
+        if weight > _HEAVIEST:
+            msg = f"has tuples of more than {_HEAVIEST:,} values"
+            raise _MisfitError(msg)
+        self.stack.append(weight)
 
-    def _into(self, values: list[_Value], position: int) -> None:
-        (container,) = self._popped(1, position)
-        self._push(_Value(max(container.depth, _tuple_of(values).depth)), position)
-
-    def _popped(self, count: int, position: int) -> list[_Value]:
+    def _popped(self, count: int) -> list[int]:
         floor = self.marks[-1] if self.marks else 0
         if len(self.stack) - count < floor:
-            msg = f"takes more values than there are at byte {position:,}"
-            raise PickleError(msg)
+            msg = "takes more values than there are"
+            raise _MisfitError(msg)
         values = self.stack[-count:]
         del self.stack[-count:]
         return values
 
-    def _to_mark(self, position: int) -> list[_Value]:
+    def _to_mark(self) -> list[int]:
         if not self.marks:
-            msg = f"ends a list that never began at byte {position:,}"
-            raise PickleError(msg)
+            msg = "ends a list that never began"
+            raise _MisfitError(msg)
         start = self.marks.pop()
         values = self.stack[start:]
         del self.stack[start:]
         return values
-
-
-def _tuple_of(values: list[_Value]) -> _Value:
-    return _Value(
-        1 + max((value.depth for value in values), default=0),
-        1 + sum(value.weight for value in values),
-    )
