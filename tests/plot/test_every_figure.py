@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from workbench import plot, tables
+from workbench.errors import TableError
 
 HOSTILE = "<script>alert(1)</script> $x$ %{y} &amp; <b>\n" + "very_long_" * 60
 
@@ -239,6 +240,26 @@ def load_imbalance(_, n):
     }  # fmt: skip
 
 
+def flight_suspects(rank, n):
+    return {
+        "rank": rank, "confidence": ("high", "medium", "low")[n % 3], "reason": HOSTILE,
+        "waiting_count": n, "pending_count": n, "evidence": HOSTILE, "verdict": "found",
+    }  # fmt: skip
+
+
+def flight_waits(rank, n):
+    whys = ("not called", "no dump", "not posted", "busy elsewhere", "not started", HOSTILE)
+    return {"rank": rank, "waits_for": n % 90, "why": whys[n % 6], "operation": HOSTILE, "seq": n}
+
+
+def flight_positions(rank, n):
+    return {
+        "rank": rank, "group": f"{HOSTILE}{n}", "description": f"{HOSTILE}{n % 50}",
+        "has_dump": True, "pending_count": n, "behind_count": n % 2, "reason": HOSTILE,
+        "confidence": ("high", "none")[rank % 2], "verdict": "found",
+    }  # fmt: skip
+
+
 def row_sharding(_, n):
     return {
         "placement": (HOSTILE, "random", "LPT")[n % 3], "unit_count": 256, "row_count": 1_000,
@@ -371,5 +392,5 @@ def test_traces_are_told_apart_without_colour(noun, table):
 @figures
 def test_a_wrong_table_is_refused(noun, table):
     frame = table(noun, ranks=1, rows=1)
-    with pytest.raises(tables.TableError, match="is missing"):
+    with pytest.raises(TableError, match="is missing"):
         draw(noun, frame.drop(columns=frame.columns[0]))

@@ -3,6 +3,7 @@
 from workbench.explore._panel import Explorer, static_html
 from workbench.explore.collective_waits import collective_waits
 from workbench.explore.context_sharding import context_sharding
+from workbench.explore.flight_suspects import flight_suspects
 from workbench.explore.job_slowdown import job_slowdown
 from workbench.explore.kernels import kernels
 from workbench.explore.length_shares import length_shares
@@ -18,6 +19,7 @@ __all__ = [
     "Explorer",
     "collective_waits",
     "context_sharding",
+    "flight_suspects",
     "job_slowdown",
     "kernels",
     "length_shares",

@@ -7,6 +7,9 @@ from workbench.plot.collectives import blame, collective_waits, collectives
 from workbench.plot.context_sharding import context_chunks, context_sharding
 from workbench.plot.diff import trace_diff
 from workbench.plot.document_lengths import length_shares
+from workbench.plot.flight_positions import flight_positions
+from workbench.plot.flight_suspects import flight_suspects
+from workbench.plot.flight_waits import flight_waits
 from workbench.plot.idle import idle_time
 from workbench.plot.job_dispersion import job_dispersion
 from workbench.plot.job_schedule import job_micro_batches, job_schedule
@@ -31,6 +34,9 @@ __all__ = [
     "context_chunks",
     "context_sharding",
     "copy_bandwidth",
+    "flight_positions",
+    "flight_suspects",
+    "flight_waits",
     "idle_time",
     "job_dispersion",
     "job_micro_batches",
