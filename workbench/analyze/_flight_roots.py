@@ -99,7 +99,8 @@ def _stalled(state: State) -> Iterator[tuple[int, Suspect]]:
         if not through or not is_proof:
             continue
         words = (
-            f"has not completed {_op_named(head)}, which rank {listed(through, most=4)} completed"
+            f"has not completed {_op_named(head)}, which rank {listed(through, most=4)} "
+            "completed: its GPU or its link failed, or its dump is older"
         )
         yield (
             head.rank,
@@ -118,9 +119,9 @@ def _never_arrived(state: State, rank: int, incoming: list[Wait]) -> Suspect:
     confidence = "medium" if share >= 1 / 2 else "low"
     if wait.is_sure and share == 1:
         confidence = "high"
-    words = "has nothing pending"
+    words = "waits for nobody"
     if wait.waits_for_seq is not None:
-        words += f" and last called number {wait.waits_for_seq:,} of group {wait.group}"
+        words += f", last called number {wait.waits_for_seq:,} of group {wait.group}"
     others = len(state.members.get(str(wait.group), ())) - 1
     if wait.kind == "p2p":
         words += f"; rank {wait.rank} waits in a {wait.operation}"

@@ -10,11 +10,11 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._flight_words import CONFIDENCES, named, phrase
-from workbench.plot._text import label, plural
+from workbench.plot._text import label, plural, wrapped
 from workbench.plot.style import COLOURS, finish, left_margin, nothing
 from workbench.tables import FLIGHT_POSITIONS
 
-_MOST_RANKS, _MOST_PURPOSES = 40, 24
+_MOST_RANKS, _MOST_PURPOSES, _FEW = 40, 24, 7
 
 
 def flight_positions(
@@ -66,17 +66,25 @@ def flight_positions(
     known = suspects.to_dict(orient="index")
     figure = go.Figure(_matrix(counts, behind, ranks, purposes))
     labels = [_rank_label(rank, known[rank]) for rank in ranks]
-    figure.update_layout(height=max(20 * len(ranks), 120), margin_l=left_margin(labels))
+    are_few = len(purposes) <= _FEW
+    figure.update_layout(
+        height=max(20 * len(ranks), 120),
+        margin={"l": left_margin(labels), "b": 130 if are_few else 190},
+    )
     figure.update_xaxes(
         title="purpose of the process group; in the cells: operations pending [count]",
-        tickvals=list(range(len(purposes))), ticktext=[label(name, 26) for name in purposes],
-        showgrid=False, tickangle=35,
-    )  # fmt: skip
+        tickvals=list(range(len(purposes))),
+        ticktext=[_purpose(name, are_few=are_few) for name in purposes],
+        tickangle=0 if are_few else -40,
+        showgrid=False,
+    )
     figure.update_yaxes(
-        title=None, tickvals=list(range(len(ranks))), ticktext=labels,
-        range=[len(ranks) - 0.5, -0.5], showgrid=False,
-    )  # fmt: skip
-    figure.update_layout(margin_b=190)
+        title=None,
+        tickvals=list(range(len(ranks))),
+        ticktext=labels,
+        range=[len(ranks) - 0.5, -0.5],
+        showgrid=False,
+    )
     return finish(
         figure,
         claim=_positions_claim(positions, suspects),
@@ -125,8 +133,8 @@ def _matrix(
 ) -> go.Heatmap:
     text = [
         ["" if np.isnan(count) else f"{count:.0f}{' ×' if late > 0 else ''}"
-         for count, late in zip(row, lates, strict=True)]
-        for row, lates in zip(counts, behind, strict=True)
+         for count, late in zip(row, behinds, strict=True)]
+        for row, behinds in zip(counts, behind, strict=True)
     ]  # fmt: skip
     return go.Heatmap(
         z=counts,
@@ -143,6 +151,12 @@ def _matrix(
         hovertemplate="rank %{customdata[0]}, %{customdata[1]}: %{z:.0f} operations pending"
         "<extra></extra>",
     )
+
+
+def _purpose(name: str, *, are_few: bool) -> str:
+    """Write a purpose such as TENSOR_MODEL_PARALLEL_GROUP so that it fits under its column."""
+    bare = name.removesuffix("_GROUP").replace("_", " ").lower()
+    return wrapped(label(bare, 48), 16) if are_few else label(bare, 26)
 
 
 def _rank_label(rank: int, known: Mapping[Hashable, Any]) -> str:

@@ -10,7 +10,7 @@ from workbench.plot._text import label, plural, safe, wrapped
 from workbench.plot.style import fill, finish, left_margin, nothing
 from workbench.tables import FLIGHT_SUSPECTS
 
-_MOST = 12
+_MOST, _FEW, _LONGEST = 12, 12, 218
 _NOTHING = {
     "nothing hangs": "Nothing hangs in these dumps",
     "all entered": "Everybody has arrived and nobody is through: the dumps cannot tell why",
@@ -58,18 +58,25 @@ def flight_suspects(
             )
     for place, row in shown.iterrows():
         figure.add_annotation(
-            x=0, y=place, xanchor="left", yshift=-20, showarrow=False, align="left",
-            text=label(f"{row['reason']}: {row['evidence']}", 118), font={"size": 11},
+            x=0, y=place, xanchor="left", yshift=-12, yanchor="top", showarrow=False, align="left",
+            text=_words(row), font={"size": 11},
         )  # fmt: skip
-    labels = [f"rank {int(rank)}" for rank in shown["rank"]]
+    labels = [
+        f"rank {int(rank)} ({label(confidence, 10)})"
+        for rank, confidence in zip(shown["rank"], shown["confidence"], strict=True)
+    ]
     longest = max(1, int(shown["waiting_count"].max()))
-    figure.update_xaxes(title="ranks that wait for it [count]", range=[0, 1.05 * longest])
+    figure.update_xaxes(
+        title="ranks that wait for it [count]",
+        range=[0, 1.05 * longest],
+        dtick=1 if longest <= _FEW else None,
+    )
     figure.update_yaxes(
         tickvals=list(range(len(shown))), ticktext=labels, range=[len(shown) - 0.3, -0.5],
         showgrid=False,
     )  # fmt: skip
     figure.update_layout(
-        height=58 * len(shown) + 30, bargap=0.62, margin_l=max(90, left_margin(labels))
+        height=74 * len(shown) + 30, bargap=0.7, margin_l=max(90, left_margin(labels))
     )
     note = f"{plural(len(known) - len(shown), 'further suspect')} left out"
     return finish(
@@ -90,6 +97,12 @@ def _no_suspects(suspects: pd.DataFrame, *, source: str, synthetic: bool) -> go.
         source=source,
         synthetic=synthetic,
     )
+
+
+def _words(row: pd.Series) -> str:
+    """Write reason and evidence in at most two lines."""
+    text = f"{row['reason']}: {row['evidence']}"
+    return wrapped(safe(text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"), 112)
 
 
 def _verdict(known: pd.DataFrame) -> str:

@@ -10,7 +10,7 @@ from workbench.plot._text import plural
 from workbench.plot.style import fill, finish, left_margin, nothing
 from workbench.tables import FLIGHT_WAITS
 
-_MOST = 20
+_MOST, _FEW = 20, 12
 _WHYS = (
     "not called", "nothing pending", "not posted", "earlier in the group", "not started",
     "busy elsewhere", "no dump",
@@ -72,7 +72,8 @@ def flight_waits(waits: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     figure.update_layout(
         barmode="stack", height=max(26 * len(shown), 150), margin_l=left_margin(labels)
     )
-    figure.update_xaxes(title="ranks that wait for it directly [count]")
+    few = totals.max() <= _FEW
+    figure.update_xaxes(title="ranks that wait for it directly [count]", dtick=1 if few else None)
     figure.update_yaxes(
         tickvals=list(range(len(shown))), ticktext=labels, range=[len(shown) - 0.5, -0.5],
         showgrid=False,
