@@ -214,6 +214,12 @@ def test_a_rank_without_a_dump_is_likely_if_nobody_else_is_missing(hang):
     assert analyze.flight_suspects(recording)["pending_count"].isna().all()
 
 
+def test_half_of_the_dumps_do_not_accuse_the_other_half(hang):
+    rows, verdict = said(hang(WORLD, {rank: [("0", "all_reduce 7")] for rank in (0, 3)}))
+    assert rows == [(1, "no dump", "low"), (2, "no dump", "low")]
+    assert verdict == "cannot tell"
+
+
 def test_one_dump_of_four_says_little_about_the_others(hang):
     rows, verdict = said(hang(WORLD, {0: [("0", "all_reduce 7")]}))
     assert rows == [(rank, "no dump", "low") for rank in (1, 2, 3)]

@@ -162,7 +162,7 @@ def _explains_alone(state: State, wait: Wait) -> bool:
     place = (str(wait.group), wait.seq)
     with_dump = [rank for rank in members if rank in state.have]
     heads = [state.head(rank, place[0]) for rank in with_dump]
-    return 2 * len(with_dump) >= len(members) and all(
+    return 2 * len(with_dump) > len(members) and all(
         head is not None and head.seq == wait.seq for head in heads
     )
 

@@ -60,7 +60,8 @@ def flight_suspects(recording: FlightRecording) -> pd.DataFrame:
                               operations, so what it waits for did not stop its host
     deadlock       medium     ranks wait for each other in a circle of collectives
     deadlock       low        the same, by sends and receives
-    no dump        medium     in some collective it is all that is missing
+    no dump        medium     in some collective it is all that is missing, and more than
+                              half of the members left dumps
     no dump        low        otherwise
     all entered    low        every member has entered its oldest operation, none is
                               through: one of them, or the network between them
