@@ -16,6 +16,9 @@ from workbench.analyze.document_lengths import length_shares, sample_documents
 from workbench.analyze.failure_rates import failure_rate, failure_rates, standby_nodes
 from workbench.analyze.failure_times import failure_times, observed_span
 from workbench.analyze.first_days import first_days
+from workbench.analyze.flight_positions import flight_positions
+from workbench.analyze.flight_suspects import flight_suspects
+from workbench.analyze.flight_waits import flight_waits
 from workbench.analyze.goodput import Convention, goodput, productive_share
 from workbench.analyze.goodput_at_scale import failure_interval_of, goodput_at_scale
 from workbench.analyze.goodput_changes import goodput_ladder, goodput_sensitivity, goodput_sweep
@@ -85,6 +88,9 @@ __all__ = [
     "failure_times",
     "failure_trend",
     "first_days",
+    "flight_positions",
+    "flight_suspects",
+    "flight_waits",
     "goodput",
     "goodput_at_scale",
     "goodput_ladder",
