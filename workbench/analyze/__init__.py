@@ -46,6 +46,7 @@ from workbench.analyze.packing_tuning import PackingTuning, packing_tuning
 from workbench.analyze.pipeline import Parallelism, micro_batch_costs, pipeline, training_steps
 from workbench.analyze.queue import queue_length, queue_summary
 from workbench.analyze.recurrence import failure_trend, recurrence
+from workbench.analyze.reported_by import reported_by
 from workbench.analyze.row_sharding import row_popularity, row_sharding
 from workbench.analyze.spares import spares, with_spares
 from workbench.analyze.steps import step_times
@@ -137,6 +138,7 @@ __all__ = [
     "queue_length",
     "queue_summary",
     "recurrence",
+    "reported_by",
     "row_popularity",
     "row_sharding",
     "sample_documents",
