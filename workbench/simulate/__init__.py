@@ -4,6 +4,7 @@ from workbench.simulate._fleet_plan import FAULTS
 from workbench.simulate._pipeline_engine import JobShape
 from workbench.simulate.document_lengths import document_lengths
 from workbench.simulate.embedding_tables import embedding_tables, row_popularity
+from workbench.simulate.failure_logs import failure_logs, failure_truth
 from workbench.simulate.failure_times import FailureProcess, failure_times, slow_times
 from workbench.simulate.fleet import fleet, fleet_truth
 from workbench.simulate.imbalance import imbalance
@@ -17,7 +18,9 @@ __all__ = [
     "PipelineJob",
     "document_lengths",
     "embedding_tables",
+    "failure_logs",
     "failure_times",
+    "failure_truth",
     "fleet",
     "fleet_truth",
     "imbalance",

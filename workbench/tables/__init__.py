@@ -108,7 +108,7 @@ from workbench.tables._sharding import (
     SHARD_BALANCE,
     TABLE_SHARDING,
 )
-from workbench.tables._simulation import FLEET_TRUTH
+from workbench.tables._simulation import FAILURE_TRUTH, FLEET_TRUTH
 from workbench.tables._table import Column, Table
 from workbench.tables._trace_analyses import (
     BLAME,
@@ -173,6 +173,7 @@ __all__ = [
     "FAILURE_RATES",
     "FAILURE_TIMES",
     "FAILURE_TREND",
+    "FAILURE_TRUTH",
     "FIDELITY",
     "FLEET_TRUTH",
     "FLIGHT_ENTRIES",
