@@ -50,6 +50,8 @@ IDENTIFIERS |= {
 }
 IDENTIFIERS |= {"first_row", "first_dim", "layer", "expert"}
 IDENTIFIERS |= {"line", "replica", "attempt", "run"}
+IDENTIFIERS |= {"record", "p2p_seq", "op", "peer", "last_enqueued", "last_started"}
+IDENTIFIERS |= {"last_completed", "waits_for", "waits_for_seq", "enqueued_seq", "completed_seq"}
 UNIT_BESIDE = {"fidelity": {"printed", "here", "tolerance"}, "fleet_truth": {"size"}}
 UNIT_BESIDE |= {"goodput_sweep": {"value"}, "goodput_sensitivity": {"value"}}
 UNIT_BESIDE["job_slowdown"] = {"forward_backward_correlation", "within_rank_correlation"}

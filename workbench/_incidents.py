@@ -137,4 +137,4 @@ def _other_codes(rows: pd.DataFrame, incident: np.ndarray, lead: pd.DataFrame) -
 
 
 def _in_order(code: str) -> tuple[int, str]:
-    return (int(code) if code.isdecimal() else _NEVER_NS, code)
+    return (int(code) if code.isdecimal() and len(code) < 18 else _NEVER_NS, code)

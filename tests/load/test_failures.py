@@ -260,6 +260,7 @@ def test_a_path_that_does_not_exist_is_named(tmp_path):
         ({"year": 2025.0}, "year must be a whole number"),
         ({"year": True}, "year must be a whole number"),
         ({"boot_time": "yesterday"}, "boot_time must be a stamp like .*'yesterday'"),
+        ({"boot_time": "3025-02-23 16:00Z"}, "boot_time must lie between 1990 and 2100"),
         ({"boot_time": 17}, "boot_time must be a stamp"),
         ({"boot_time": "2025-02-23 16:00"}, "has no time zone; add one .* or pass tz"),
         ({"window_s": -1}, "window_s must be a number of seconds, 0 or more; got -1"),
@@ -293,3 +294,14 @@ def test_a_boot_time_without_zone_is_in_tz(tmp_path):
     path = write(tmp_path / "a.log", "[    5.000000] " + XID.format(bus="3b", code=13))
     log = load.failures(path, boot_time="2025-03-01 10:00", tz="Europe/Berlin")
     assert pd.Timestamp(log.failures["start_ns"].iloc[0]) == pd.Timestamp("2025-03-01 09:00:05")
+
+
+def test_times_of_a_clock_that_was_not_set_are_flagged(tmp_path):
+    early = line(1).replace("2025-03-01", "1970-01-01")
+    log = load.failures(write(tmp_path / "a.log", early, line(2)))
+    assert told(log)["suspicious", "incidents before the year 2000: the clock was not set"] == 1
+
+
+def test_zeros_that_a_crash_left_in_a_log_do_no_harm(tmp_path):
+    path = write(tmp_path / "a.log", line(1), "\0" * 5000, line(2))
+    assert load.failures(path, window_s=0).failures["node"].tolist() == ["node1", "node1"]

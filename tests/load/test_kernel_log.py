@@ -1,17 +1,24 @@
 """Kernel logs: every way a line can be stamped, every way a GPU can be named, and refusals."""
 
 import json
+import re
+import time
+from pathlib import Path
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench import load
 from workbench.errors import LoadError
+from workbench.load import kernel_log
 from workbench.load._log_file import Given
 from workbench.load._log_stamps import Stamps
+from workbench.load._stream import Health, Stream
 from workbench.load._xid_codes import pci_address, xid_meaning
+from workbench.load.archive import Source
+from workbench.tables import FAILURES
 
 FELL = (
     "NVRM: Xid (PCI:0000:9b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
@@ -58,6 +65,10 @@ STAMPED = {
         {},
     ),
     "journalctl -o short-full": (f"Sun 2025-02-23 16:24:18 UTC gpu7 kernel: {FELL}", {}),
+    "journalctl -o short-full, abroad": (
+        f"Sun 2025-02-23 17:24:18 CET gpu7 kernel: {FELL}",
+        {"tz": "Europe/Berlin"},
+    ),
     "journalctl -o short-unix": (f"1740327858.000000 gpu7 kernel: {FELL}", {}),
     "journalctl -o short-monotonic": (
         f"[ 1234.500000] gpu7 kernel: {FELL}",
@@ -370,3 +381,69 @@ def test_the_catalogue_knows_the_usual_codes(code):
 )
 def test_the_actions_are_those_of_nvidias_catalogue(codes, action):
     assert {xid_meaning(str(code))["action"] for code in codes} == {action}
+
+
+ODD = st.text(
+    st.sampled_from('NVRM: Xid (PCI:0000:9b:00): 79, [1234.5] {"MESSAGE":[78,86,82,77]}2025-03-01T')
+    | st.characters(),
+    max_size=60,
+)
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.sampled_from([line for line, _ in STAMPED.values()]),
+    st.integers(0, 150),
+    st.integers(0, 40),
+    ODD,
+)
+def test_a_spoiled_line_is_read_or_refused_with_a_reason(line, at, length, odd):
+    spoiled = line[:at] + odd + line[at + length :]
+    said = Given(tz="UTC", year=2025, boot_time=pd.Timestamp("2025-02-23T16:03:43Z"))
+    source = Source("some.log", Path("some.log"))
+    try:
+        part = kernel_log.read(Spoiled(source, spoiled), said)
+    except LoadError as error:
+        refusal = str(error)
+    else:
+        refusal = "some.log, line 1: none"
+        FAILURES.check(part.failures)
+    assert re.match(r"some\.log, line [\d,]+: ", refusal)
+
+
+class Spoiled:
+    """A source whose content is at hand."""
+
+    def __init__(self, source, text):
+        self.label, self.text = source.label, text
+
+    def open(self):
+        content = iter([self.text.encode(errors="replace")])
+        return Stream(content, label=self.label, health=Health())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Xid (" * 200_000,
+        "NVRM: Xid (PCI:" + "a" * 1_000_000,
+        "amdgpu uncorrectable hardware error" + "1" * 1_000_000,
+        ISO + "detected NVSwitch fatal error 1" * 30_000,
+        "{" + '"MESSAGE":' + "[" * 500_000 + "Xid",
+        " " * 1_000_000 + "Xid",
+        "Feb 23 16:24:18 " + "h" * 1_000_000 + " Xid",
+    ],
+)
+def test_a_hostile_line_of_a_megabyte_takes_no_time(tmp_path, line):
+    path = tmp_path / "some.log"
+    path.write_text(f"{ISO}{FELL}\n{line}\n{ISO}{FELL}\n")
+    began = time.perf_counter()
+    found = load.failures(path, window_s=0).failures
+    assert {1, 3} <= set(found["line"])
+    assert time.perf_counter() - began < 5
+
+
+@pytest.mark.parametrize("stamp", ["9999-03-01T10:00:00+00:00", "0001-03-01T10:00:00+00:00"])
+def test_a_year_that_no_log_is_from_is_refused(tmp_path, stamp):
+    with pytest.raises(LoadError, match=r"line 1: .* has no date that exists"):
+        rows(tmp_path, f"{stamp} gpu7 kernel: {FELL}")

@@ -254,6 +254,26 @@ def load_imbalance(_, n):
     }  # fmt: skip
 
 
+def flight_suspects(rank, n):
+    return {
+        "rank": rank, "confidence": ("high", "medium", "low")[n % 3], "reason": HOSTILE,
+        "waiting_count": n, "pending_count": n, "evidence": HOSTILE, "verdict": "found",
+    }  # fmt: skip
+
+
+def flight_waits(rank, n):
+    whys = ("not called", "no dump", "not posted", "busy elsewhere", "not started", HOSTILE)
+    return {"rank": rank, "waits_for": n % 90, "why": whys[n % 6], "operation": HOSTILE, "seq": n}
+
+
+def flight_positions(rank, n):
+    return {
+        "rank": rank, "group": f"{HOSTILE}{n}", "description": f"{HOSTILE}{n % 50}",
+        "has_dump": True, "pending_count": n, "behind_count": n % 2, "reason": HOSTILE,
+        "confidence": ("high", "none")[rank % 2], "verdict": "found",
+    }  # fmt: skip
+
+
 def row_sharding(_, n):
     return {
         "placement": (HOSTILE, "random", "LPT")[n % 3], "unit_count": 256, "row_count": 1_000,

@@ -16,6 +16,9 @@ from workbench.analyze.document_lengths import length_shares, sample_documents
 from workbench.analyze.failure_rates import failure_rate, failure_rates, standby_nodes
 from workbench.analyze.failure_times import failure_times, observed_span
 from workbench.analyze.first_days import first_days
+from workbench.analyze.flight_positions import flight_positions
+from workbench.analyze.flight_suspects import flight_suspects
+from workbench.analyze.flight_waits import flight_waits
 from workbench.analyze.goodput import Convention, goodput, productive_share
 from workbench.analyze.goodput_at_scale import failure_interval_of, goodput_at_scale
 from workbench.analyze.goodput_changes import goodput_ladder, goodput_sensitivity, goodput_sweep
@@ -43,6 +46,7 @@ from workbench.analyze.packing_tuning import PackingTuning, packing_tuning
 from workbench.analyze.pipeline import Parallelism, micro_batch_costs, pipeline, training_steps
 from workbench.analyze.queue import queue_length, queue_summary
 from workbench.analyze.recurrence import failure_trend, recurrence
+from workbench.analyze.reported_by import reported_by
 from workbench.analyze.row_sharding import row_popularity, row_sharding
 from workbench.analyze.spares import spares, with_spares
 from workbench.analyze.steps import step_times
@@ -85,6 +89,9 @@ __all__ = [
     "failure_times",
     "failure_trend",
     "first_days",
+    "flight_positions",
+    "flight_suspects",
+    "flight_waits",
     "goodput",
     "goodput_at_scale",
     "goodput_ladder",
@@ -131,6 +138,7 @@ __all__ = [
     "queue_length",
     "queue_summary",
     "recurrence",
+    "reported_by",
     "row_popularity",
     "row_sharding",
     "sample_documents",

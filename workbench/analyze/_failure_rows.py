@@ -49,6 +49,18 @@ def counted(
     return failures[keep], left
 
 
+def several_reporters(failures: pd.DataFrame) -> list[str]:
+    """Doubt counts of rows that the kernel, the scheduler and the job may all have reported."""
+    if "kind" not in failures or failures["kind"].nunique() < 2:
+        return []
+    kinds = failures["kind"].value_counts()
+    found = ", ".join(f"{kind} {count:,}" for kind, count in kinds.items())
+    return [
+        f"reported by several ({found}): one failure may be counted more than once; choose with "
+        "analyze.reported_by"
+    ]
+
+
 def with_value(
     failures: pd.DataFrame, column: str, reason: str, left: dict[str, int]
 ) -> pd.DataFrame:

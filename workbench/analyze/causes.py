@@ -9,7 +9,13 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from workbench.analyze._failure_rows import LEFT_OUT, counted, needed, share_between
+from workbench.analyze._failure_rows import (
+    LEFT_OUT,
+    counted,
+    needed,
+    several_reporters,
+    share_between,
+)
 from workbench.errors import WorkbenchError
 from workbench.tables import CAUSE_COUNTS, CAUSE_SHARES, FAILURES
 
@@ -85,7 +91,8 @@ def cause_shares(
         cumulative_share=pd.array(np.minimum(count.cumsum() / whole, 1.0), dtype="Float64"),
     )
     table = CAUSE_SHARES.cast(table)
-    table.attrs = {"left_out": left, "confidence_share": confidence}
+    doubts = several_reporters(counted(failures, leave_out)[0]) if "kind" in failures else []
+    table.attrs = {"left_out": left, "doubts": doubts, "confidence_share": confidence}
     return CAUSE_SHARES.check(table)
 
 

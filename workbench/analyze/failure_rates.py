@@ -16,6 +16,7 @@ from workbench.analyze._failure_rows import (
     needed,
     poisson_interval,
     positive,
+    several_reporters,
     share_between,
     with_value,
 )
@@ -125,6 +126,7 @@ def failure_rates(
     confidence = share_between("confidence_share", confidence_share)
     kept, left = counted(needed(failures, "node"), leave_out)
     watched, doubts = exposure_days(nodes, days)
+    doubts = [*doubts, *several_reporters(kept)]
     _refuse_longer_than(days, kept)
     by_node = counts_by_node(kept[kept["node"].notna()], watched)
     if isinstance(by, Mapping):

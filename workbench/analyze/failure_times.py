@@ -19,14 +19,17 @@ _NOT_STOPPING = ("info", "warning")
 _SAID_BEFORE = ("follow-on", "planned")
 
 
-def observed_span(*tables: pd.DataFrame) -> tuple[int, int]:
+def observed_span(failures: pd.DataFrame, *tables: pd.DataFrame) -> tuple[int, int]:
     """Give from when to when logs watched, in ns, over their tables.
 
     Parameters
     ----------
+    failures
+        Table :data:`workbench.tables.FAILURES`: the failures that will be counted.
     *tables
-        Tables with times: :data:`workbench.tables.FAILURES`, ``TIMELINE``, ``NODE_SPANS``. The
-        more of a log is given, the less it is biased by when the first failure happened.
+        Further tables of the same logs, :data:`workbench.tables.TIMELINE` and ``NODE_SPANS``.
+        The more of a log is given, the less the span depends on when the first and the last
+        failure happened. Rows on another clock than the failures tell nothing and are not used.
 
     Returns
     -------
@@ -36,7 +39,7 @@ def observed_span(*tables: pd.DataFrame) -> tuple[int, int]:
     Raises
     ------
     WorkbenchError
-        If nothing in them has a time, or they have different clocks.
+        If no failure and no other row has a time, or the failures are on different clocks.
 
     Examples
     --------
@@ -45,17 +48,22 @@ def observed_span(*tables: pd.DataFrame) -> tuple[int, int]:
     ...
     workbench.errors.WorkbenchError: nothing in these tables has a time
     """
-    times, clocks = [], set()
-    for table in tables:
-        columns = [name for name in table.columns if name.endswith("_ns")]
-        clocks |= set(table["clock"].unique()) - {"none"}
-        times += [table[name].dropna() for name in columns]
+    everything = [FAILURES.check(failures), *tables]
+    clocks = next(
+        (found for table in everything if (found := set(table["clock"].unique()) - {"none"})), set()
+    )
+    if len(clocks) > 1:
+        msg = f"times of different clocks ({', '.join(sorted(clocks))}) do not fit together"
+        raise WorkbenchError(msg)
+    times = [
+        table.loc[table["clock"].isin(clocks), name].dropna()
+        for table in everything
+        for name in table.columns
+        if name.endswith("_ns")
+    ]
     known = pd.concat(times) if times else pd.Series(dtype="int64")
     if known.empty:
         msg = "nothing in these tables has a time"
-        raise WorkbenchError(msg)
-    if len(clocks) > 1:
-        msg = f"times of different clocks ({', '.join(sorted(clocks))}) do not fit together"
         raise WorkbenchError(msg)
     return int(known.min()), int(known.max())
 

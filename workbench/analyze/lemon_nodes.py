@@ -14,6 +14,7 @@ from workbench.analyze._failure_rows import (
     LEFT_OUT,
     counted,
     needed,
+    several_reporters,
     share_between,
     with_value,
 )
@@ -93,6 +94,7 @@ def lemon_nodes(
     kept, left = counted(needed(failures, "node"), leave_out)
     kept = with_value(kept, "node", "no node", left)
     watched, doubts = exposure_days(nodes, days)
+    doubts = [*doubts, *several_reporters(kept)]
     counts = counts_by_node(kept, watched)
     count = counts.to_numpy(dtype="float64")
     exposure = watched.to_numpy(dtype="float64")

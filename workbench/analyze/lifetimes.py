@@ -14,6 +14,7 @@ from workbench.analyze._failure_rows import (
     NS_PER_H,
     counted,
     needed,
+    several_reporters,
     share_between,
     timed,
     with_value,
@@ -100,6 +101,7 @@ def lifetimes(
     table = both[keep].assign(group=_group(both.loc[keep, "node"], groups))
     table = LIFETIMES.cast(table.reset_index(drop=True))
     table.attrs["left_out"] = left
+    table.attrs["doubts"] = several_reporters(counted(failures, leave_out)[0])
     return LIFETIMES.check(table)
 
 
@@ -168,4 +170,5 @@ def failure_gaps(
     }
     table = FAILURE_GAPS.cast(pd.DataFrame([row]))
     table.attrs["left_out"] = left
+    table.attrs["doubts"] = several_reporters(counted(failures, leave_out)[0])
     return FAILURE_GAPS.check(table)

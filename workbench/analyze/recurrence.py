@@ -15,6 +15,7 @@ from workbench.analyze._failure_rows import (
     NS_PER_H,
     counted,
     needed,
+    several_reporters,
     share_between,
     timed,
     with_value,
@@ -129,7 +130,8 @@ def recurrence(
             }
         )
     )
-    table.attrs = {"left_out": seen.left_out, "confidence_share": confidence}
+    doubts = several_reporters(counted(failures, leave_out)[0])
+    table.attrs = {"left_out": seen.left_out, "doubts": doubts, "confidence_share": confidence}
     return RECURRENCE.check(table)
 
 
@@ -195,6 +197,7 @@ def failure_trend(
     }
     table = FAILURE_TREND.cast(pd.DataFrame([row]))
     table.attrs["left_out"] = seen.left_out
+    table.attrs["doubts"] = several_reporters(counted(failures, leave_out)[0])
     return FAILURE_TREND.check(table)
 
 

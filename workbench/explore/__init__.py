@@ -4,6 +4,7 @@ from workbench.explore._panel import Explorer, static_html
 from workbench.explore.cause_shares import cause_shares
 from workbench.explore.collective_waits import collective_waits
 from workbench.explore.context_sharding import context_sharding
+from workbench.explore.flight_suspects import flight_suspects
 from workbench.explore.goodput import (
     checkpoint_curve,
     expected_ettr,
@@ -33,6 +34,7 @@ __all__ = [
     "collective_waits",
     "context_sharding",
     "expected_ettr",
+    "flight_suspects",
     "goodput",
     "goodput_at_scale",
     "goodput_sweep",

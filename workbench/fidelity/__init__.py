@@ -7,7 +7,15 @@ data sets themselves. Each noun has a module of claims; importing this package r
 them all.
 """
 
-from workbench.fidelity import execution_traces, packing, reliability, sharding, stragglers, traces
+from workbench.fidelity import (
+    execution_traces,
+    flight_recorder,
+    packing,
+    reliability,
+    sharding,
+    stragglers,
+    traces,
+)
 from workbench.fidelity._registry import Claim, Reading, claim, claims, failed, run
 from workbench.fidelity._show import html, notebook, summary, text
 
@@ -18,6 +26,7 @@ __all__ = [
     "claims",
     "execution_traces",
     "failed",
+    "flight_recorder",
     "html",
     "notebook",
     "packing",

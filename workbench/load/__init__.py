@@ -5,6 +5,7 @@ from workbench.load.document_lengths import document_lengths
 from workbench.load.embedding_tables import embedding_tables
 from workbench.load.expert_loads import expert_loads
 from workbench.load.failures import failures
+from workbench.load.flight_recorder import flight_recorder
 from workbench.load.job_operations import job_operations
 from workbench.load.parquet import write
 from workbench.load.profiles import attention_profile, linear_profile
@@ -20,6 +21,7 @@ __all__ = [
     "embedding_tables",
     "expert_loads",
     "failures",
+    "flight_recorder",
     "job_operations",
     "linear_profile",
     "quality",

@@ -86,6 +86,9 @@ def _boot(boot_time: str | datetime | pd.Timestamp, tz: str | None) -> pd.Timest
     if boot is None or pd.isna(boot):
         msg = f'boot_time must be a stamp like "2025-02-23 16:24:18+00:00"; got {boot_time!r}'
         raise ValueError(msg)
+    if not _YEARS[0] <= boot.year <= _YEARS[1]:
+        msg = f"boot_time must lie between {_YEARS[0]} and {_YEARS[1]}; got {boot_time!r}"
+        raise ValueError(msg)
     if boot.tzinfo is None and tz is None:
         msg = f"boot_time {str(boot_time)!r} has no time zone; add one (+00:00) or pass tz"
         raise ValueError(msg)

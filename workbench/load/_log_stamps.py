@@ -15,6 +15,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 # Lines of several processors may overtake each other; a boot starts at zero.
 _REBOOT_NS = 60 * SECOND
+# What int64 nanoseconds can hold, and more than any log.
+_YEARS = (1900, 2200)
 _HALF_YEAR = timedelta(days=182)
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 ZONE_REMEDY = 'tz="UTC", or the zone in which the host wrote it'
@@ -26,7 +28,9 @@ _DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 _HOST = r"(?:\s+(?P<host>[^\s:\[]+)\s+(?P<program>kernel|[^\s:\[]+(?=\[\d+\]:))(?:\[\d+\])?:)?"
 _ANY_HOST = r"(?:\s+(?P<host>[^\s:\[]+)\s+(?P<program>[^\s:\[]+)(?:\[\d+\])?:)?"
 _FORMS: dict[str, re.Pattern[str]] = {
-    "uptime": re.compile(rf"{_DECODED}\[\s*(?P<uptime>\d+\.\d+)\](?:\[\s*[TC]\d+\])?{_HOST}"),
+    "uptime": re.compile(
+        rf"{_DECODED}\[\s*(?P<uptime>\d{{1,10}}\.\d{{1,9}})\](?:\[\s*[TC]\d+\])?{_HOST}"
+    ),
     "ctime": re.compile(
         rf"{_DECODED}\[{_DAY} (?P<month>\w{{3}})\s+(?P<day>\d+) (?P<clock>{_CLOCK}) "
         r"(?P<year>\d{4})\]"
@@ -35,16 +39,21 @@ _FORMS: dict[str, re.Pattern[str]] = {
         rf"\[(?P<month>\w{{3}}) (?P<day>\d\d) (?P<year>\d{{4}}) (?P<clock>{_CLOCK})\] "
         r"\[[A-Z]+\] \[tid \d+\] "
     ),
+    "full": re.compile(
+        rf"{_DAY} (?P<date>\d{{4}}-\d\d-\d\d) (?P<clock>{_CLOCK}) "
+        rf"(?P<zone>UTC|[+-]\d\d(?::?\d\d)?)?(?:[A-Z]{{3,5}}(?= ))?{_ANY_HOST}"
+    ),
     "iso": re.compile(
-        rf"{_DECODED}(?:{_DAY} )?(?P<date>\d{{4}}-\d\d-\d\d)[T ](?P<clock>{_CLOCK})"
+        rf"{_DECODED}(?P<date>\d{{4}}-\d\d-\d\d)[T ](?P<clock>{_CLOCK})"
         rf"(?P<zone>Z| ?[+-]\d\d:?\d\d| UTC)?{_HOST}"
     ),
     "syslog": re.compile(
         rf"{_DECODED}(?P<month>[A-Z][a-z]{{2}})\s+(?P<day>\d{{1,2}}) (?P<clock>{_CLOCK}){_ANY_HOST}"
     ),
-    "kmsg": re.compile(r"\d+,\d+,(?P<uptime_us>\d+),[-c+][^;]*;"),
-    "unix": re.compile(rf"(?P<unix>\d{{9,10}}\.\d{{1,9}}){_HOST}"),
+    "kmsg": re.compile(r"\d+,\d+,(?P<uptime_us>\d{1,15}),[-c+][^;]*;"),
+    "unix": re.compile(rf"(?P<unix>[12]?\d{{9}}\.\d{{1,9}}){_HOST}"),
 }
+_JOURNAL_STAMP = re.compile(r"[0-9]{1,15}|[1-8][0-9]{15}")
 _JSON = re.compile(r'\{.*"(?:__REALTIME_TIMESTAMP|MESSAGE)"')
 
 
@@ -69,10 +78,10 @@ def has_stamp(line: str) -> bool:
         found = form.match(line)
         if found is None or name == "fabric":
             continue
-        if name in ("uptime", "ctime", "kmsg") or found["host"]:
+        if name in ("uptime", "ctime", "full", "kmsg") or found["host"]:
             return True
         # Without a host, only dmesg's own spelling is unmistakable.
-        if name == "iso" and ("," in found["clock"] or line[:4].isalpha()) and found["zone"]:
+        if name == "iso" and ("," in found["clock"] or line.startswith("kern")) and found["zone"]:
             return True
     return bool(_JSON.match(line))
 
@@ -94,6 +103,7 @@ class Stamps:
             "kmsg": self._uptime,
             "ctime": self._ctime,
             "fabric": self._ctime,
+            "full": self._iso,
             "iso": self._iso,
             "syslog": self._syslog,
             "unix": lambda found, _line: (_decimal_ns(found["unix"]), ""),
@@ -151,6 +161,8 @@ class Stamps:
             moment = datetime.fromisoformat(text + stated)
         except ValueError:
             raise self._no_date(number, found[0]) from None
+        if not _YEARS[0] <= moment.year <= _YEARS[1]:
+            raise self._no_date(number, found[0])
         if moment.tzinfo is not None:
             return nanoseconds(moment), ""
         return self._in_zone(moment, number, found[0], "")
@@ -173,6 +185,8 @@ class Stamps:
         return self._in_zone(moment, number, found[0], f"year={self._given.year}")
 
     def _moment(self, year: int, found: re.Match[str], number: int) -> datetime:
+        if not _YEARS[0] <= year <= _YEARS[1]:
+            raise self._no_date(number, found[0])
         month = _MONTHS.find(found["month"]) // 3 + 1
         text = f"{year:04d}-{month:02d}-{int(found['day']):02d}T{found['clock']}"
         try:
@@ -234,12 +248,19 @@ def _journal_entry(line: str) -> Said:
     """Read a line of ``journalctl -o json``."""
     try:
         entry = json.loads(line)
-    except ValueError:
+        message = entry.get("MESSAGE")
+        if isinstance(message, list):  # bytes, if it is not plain text
+            message = bytes(message).decode(errors="replace")
+    except (ValueError, TypeError, RecursionError):
         return Said(None, None, line)
-    message = entry.get("MESSAGE")
-    if isinstance(message, list):  # bytes, if it is not plain text
-        message = bytes(message).decode(errors="replace")
     stamp = str(entry.get("__REALTIME_TIMESTAMP", ""))
-    time_ns = int(stamp) * 1000 if stamp.isdecimal() else None
-    program = entry.get("SYSLOG_IDENTIFIER") if entry.get("_TRANSPORT") != "kernel" else "kernel"
-    return Said(time_ns, entry.get("_HOSTNAME"), str(message or ""), program=program)
+    time_ns = int(stamp) * 1000 if _JOURNAL_STAMP.fullmatch(stamp) else None
+    host, program = entry.get("_HOSTNAME"), entry.get("SYSLOG_IDENTIFIER")
+    if entry.get("_TRANSPORT") == "kernel":
+        program = "kernel"
+    return Said(
+        time_ns,
+        host if isinstance(host, str) else None,
+        str(message or ""),
+        program=program if isinstance(program, str) else None,
+    )

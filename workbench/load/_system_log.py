@@ -66,7 +66,7 @@ class _Log:
     def rows(self, lines: Lines) -> Iterator[dict[str, Any]]:
         """Give the failures among some lines, in their order."""
         for line in lines:
-            text = line.text.decode(errors="replace").rstrip("\r\0 ")
+            text = line.text.decode(errors="replace").strip("\r\0 ")
             said, refusal = self._said(text, line.number)
             host = said.host or self._given.node
             found = self._failure(said, line)

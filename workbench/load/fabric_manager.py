@@ -20,8 +20,8 @@ NAME = "fabric manager log"
 _NEEDLES = (b"detected NVSwitch ",)
 _STAMP = re.compile(r"\[[A-Z][a-z]{2} \d\d \d{4} \d\d:\d\d:\d\d\] \[[A-Z]+\] \[tid \d+\]")
 _ERROR = re.compile(
-    r"detected NVSwitch (?P<severity>non-fatal|fatal) error (?P<code>\d+)"
-    r"(?:.* pci bus id (?P<device>[0-9A-Fa-f:.]+))?"
+    r"detected NVSwitch (?P<severity>non-fatal|fatal) error (?P<code>\d{1,6})(?!\d)"
+    r"(?:.* pci bus id (?P<device>[0-9A-Fa-f:.]{5,40}))?"
 )
 
 

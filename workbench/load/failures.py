@@ -26,6 +26,7 @@ from workbench.tables import FAILURES, QUALITY, TIMELINE, FailureLog, Table
 
 _HEAD_BYTES = 1 << 16
 _LISTED = 8
+_EARLIEST_NS = 946_684_800_000_000_000  # 2000-01-01
 _UNKNOWN = "is in no format that is known here"
 
 _Finding = tuple[str, str, str, int, str | None]
@@ -142,7 +143,7 @@ def _assembled(
     timeline = _together([part.timeline for part in parts], TIMELINE)
     timeline = timeline.sort_values(["start_ns", "line"], kind="stable", ignore_index=True)
     findings = [*passed_over, *_repeated(repeats), *_folded(lines, incidents, window_s)]
-    findings += _without_host(incidents)
+    findings += [*_without_host(incidents), *_before_any_clock(incidents)]
     quality = [part.findings.frame() for part in parts] + [quality_frame(findings)]
     return FailureLog(
         failures=incidents,
@@ -182,6 +183,17 @@ def _without_host(incidents: pd.DataFrame) -> list[_Finding]:
     return [
         (str(source), "suspicious", what, len(rows), f"line {rows['line'].iloc[0]:,}")
         for source, rows in lost.groupby("source", sort=False)
+    ]
+
+
+def _before_any_clock(incidents: pd.DataFrame) -> list[_Finding]:
+    """Flag times of hosts whose clock was not set yet."""
+    is_early = (incidents["clock"] == "epoch") & (incidents["start_ns"] < _EARLIEST_NS)
+    early = incidents[is_early.fillna(value=False)]
+    what = "incidents before the year 2000: the clock was not set"
+    return [
+        (str(source), "suspicious", what, len(rows), f"line {rows['line'].iloc[0]:,}")
+        for source, rows in early.groupby("source", sort=False)
     ]
 
 

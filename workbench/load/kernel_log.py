@@ -46,10 +46,14 @@ _GPU_LINE = re.compile(rb"NVRM: Xid \(|SXid \(PCI:|amdgpu.*(GPU reset begin!|unc
 _DEVICE = re.compile(
     r"(?:PCI:)?[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?(?![0-9A-Fa-f])"
 )
-_XID = re.compile(r"(?P<kind>S?Xid) \((?P<device>[^)\s]+)[^)]*\): (?P<code>\d+)(?:, (?P<text>.*))?")
+# Repetitions are bounded: a hostile line of a megabyte must not take a minute.
+_XID = re.compile(
+    r"(?P<kind>S?Xid) \((?P<device>[^)\s]{1,40})(?: [^)]{0,60})?\): "
+    r"(?P<code>\d{1,6})(?!\d)(?:, (?P<text>.*))?"
+)
 _NVLINK5 = re.compile(r"(?:^|, )(?P<unit>[A-Z][A-Z0-9_]+) (?P<severity>Fatal|Non-?fatal) ")
 _SXID_TEXT = re.compile(r"(?P<severity>Fatal|Non-fatal), (?:Link -?\d+ )?(?P<cause>[^(]*[^( ])")
-_AMD_ERRORS = re.compile(r"(?P<count>\d+|no) (?:new )?uncorrectable hardware errors")
+_AMD_ERRORS = re.compile(r"\b(?P<count>\d{1,12}|no) (?:new )?uncorrectable hardware errors")
 _AMD_RING = re.compile(r"ring (?P<ring>\S+) timeout, signaled seq")
 _LINES_OF_ONE_MESSAGE = 3
 

@@ -10,6 +10,9 @@ from workbench.plot.context_sharding import context_chunks, context_sharding
 from workbench.plot.diff import trace_diff
 from workbench.plot.document_lengths import length_shares
 from workbench.plot.failure_rates import failure_rates
+from workbench.plot.flight_positions import flight_positions
+from workbench.plot.flight_suspects import flight_suspects
+from workbench.plot.flight_waits import flight_waits
 from workbench.plot.goodput import goodput
 from workbench.plot.goodput_at_scale import goodput_at_scale
 from workbench.plot.goodput_changes import goodput_ladder, goodput_sensitivity, goodput_sweep
@@ -48,6 +51,9 @@ __all__ = [
     "copy_bandwidth",
     "expected_ettr",
     "failure_rates",
+    "flight_positions",
+    "flight_suspects",
+    "flight_waits",
     "goodput",
     "goodput_at_scale",
     "goodput_ladder",

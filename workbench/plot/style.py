@@ -73,6 +73,17 @@ COLOURS = {
     "scheduler": "#333333",
     "planned": "#7FBF7F",
     "follow-on": "#BFBFBF",
+    "high confidence": "#D55E00",
+    "medium confidence": "#E69F00",
+    "low confidence": "#BFBFBF",
+    "not called": "#D55E00",
+    "nothing pending": "#E69F00",
+    "not posted": "#56B4E9",
+    "earlier in the group": "#0072B2",
+    "not started": "#009E73",
+    "busy elsewhere": "#BFBFBF",
+    "no dump": "#000000",
+    "another reason": "#555555",
 }
 # The same meanings without colour: what fills a bar, what dashes a line.
 _PATTERNS = {
@@ -121,6 +132,15 @@ _PATTERNS = {
     "software": "|",
     "scheduler": "+",
     "planned": "+",
+    "medium confidence": "/",
+    "low confidence": "x",
+    "nothing pending": ".",
+    "not posted": "\\",
+    "earlier in the group": "/",
+    "not started": "+",
+    "busy elsewhere": "x",
+    "no dump": "-",
+    "another reason": ".",
 }
 _DASHES = (
     "solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "2px,2px", "14px,3px",

@@ -25,6 +25,16 @@ from workbench.tables._failures import (
     FailureLog,
 )
 from workbench.tables._fidelity import FIDELITY
+from workbench.tables._flight_recorder import (
+    FLIGHT_ENTRIES,
+    FLIGHT_GROUPS,
+    FLIGHT_POSITIONS,
+    FLIGHT_RANKS,
+    FLIGHT_STATUS,
+    FLIGHT_SUSPECTS,
+    FLIGHT_WAITS,
+    FlightRecording,
+)
 from workbench.tables._goodput import (
     CHECKPOINT_CURVE,
     CHECKPOINT_OPTIMUM,
@@ -166,6 +176,13 @@ __all__ = [
     "FAILURE_TRUTH",
     "FIDELITY",
     "FLEET_TRUTH",
+    "FLIGHT_ENTRIES",
+    "FLIGHT_GROUPS",
+    "FLIGHT_POSITIONS",
+    "FLIGHT_RANKS",
+    "FLIGHT_STATUS",
+    "FLIGHT_SUSPECTS",
+    "FLIGHT_WAITS",
     "GOODPUT",
     "GOODPUT_AT_SCALE",
     "GOODPUT_LADDER",
@@ -237,6 +254,7 @@ __all__ = [
     "WEIBULL",
     "Column",
     "FailureLog",
+    "FlightRecording",
     "Table",
     "Trace",
 ]
