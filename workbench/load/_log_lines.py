@@ -47,7 +47,6 @@ class Lines:
             yield from self._found(block)
             # A block ends in a line end, save the last one.
             last = block[block.rfind(b"\n", 0, len(block) - 1) + 1 :]
-            self.count += block.count(b"\n") + (not block.endswith(b"\n"))
         if last:
             yield Line(self.count, last, is_hit=False)
 
@@ -67,6 +66,8 @@ class Lines:
             text = block[start : end if end >= 0 else len(block)]
             is_hit = start > 0 or any(needle in text for needle in self._needles)
             yield Line(number, text, is_hit)
+        is_whole = block.endswith(b"\n")
+        self.count = number - 1 + block.count(b"\n", before) + (not is_whole)
 
     def _blocks(self) -> Iterator[bytes]:
         """Give blocks of whole lines; of a line that is too long, its beginning only."""
