@@ -51,9 +51,9 @@ class Covered:
 
     def before(self, points: Floats) -> Floats:
         """Return the length covered before every point."""
-        index = np.searchsorted(self.pieces.start, points, side="right")
         if not len(self.pieces.start):
             return np.zeros(len(points))
+        index = np.searchsorted(self.pieces.start, points, side="right")
         last = np.maximum(index - 1, 0)
         beyond = np.maximum(self.pieces.end[last] - points, 0.0)
         covered: Floats = np.where(index > 0, self.sums[index] - beyond, 0.0)

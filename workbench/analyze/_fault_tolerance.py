@@ -33,7 +33,8 @@ class FaultTolerance:
     rejoin_min
         How long the return of a replica stops all of them.
     min_replicas
-        With fewer than these alive, everybody restarts together; only replays know this.
+        With fewer than these alive, everybody restarts together; only replays know this. With
+        1 each replica comes back on its own, even if all of them are out.
     global_recovery_min
         How long such a restart takes; by default ``recovery_min``.
     checkpoint_interval_min
@@ -72,8 +73,8 @@ class FaultTolerance:
         elif self.checkpoint_write_min > 0:
             msg = "checkpoint_write_min needs checkpoint_interval_min: how often is one written?"
             raise WorkbenchError(msg)
-        whole_from(self.replicas, 1, "replicas")
-        whole_from(self.min_replicas, 1, "min_replicas")
+        for name in ("replicas", "min_replicas"):
+            set_field(self, name, whole_from(getattr(self, name), 1, name))
         if self.min_replicas > self.replicas:
             msg = (
                 f"min_replicas is {self.min_replicas}, but there are only {self.replicas} replicas"
@@ -96,6 +97,22 @@ class FaultTolerance:
         given = self.global_recovery_min
         return self.recovery_total_min if given is None else given
 
+    @property
+    def stopped_min(self) -> float:
+        """Time after a failure in which all replicas stand still, at its beginning and end."""
+        stall, down, rejoin = self.stall_total_min, self.recovery_total_min, self.rejoin_min
+        if self.replicas == 1:
+            return down
+        return stall + rejoin if down >= stall else max(stall, down + rejoin)
+
+    @property
+    def loss_min(self) -> float:
+        """Minutes of the whole job that a failure costs, checkpoints aside."""
+        if self.replicas == 1:
+            return self.recovery_total_min
+        out = max(self.stall_total_min, self.recovery_total_min + self.rejoin_min)
+        return out / self.replicas + self.stopped_min * (1 - 1 / self.replicas)
+
     def synchronous(self) -> FaultTolerance:
         """Return the same job without fault tolerance."""
         return replace(self, replicas=1, min_replicas=1, rejoin_min=0.0)
@@ -108,6 +125,9 @@ def _phases(given: Minutes, alone: str, name: str) -> dict[str, float]:
         msg = f"{name} names no phase; give a number of minutes, or minutes by phase"
         raise WorkbenchError(msg)
     for phase, minutes in phases.items():
+        if phase == "productive":
+            msg = f"{name} has a phase {phase!r}, which is what the rest is called; rename it"
+            raise WorkbenchError(msg)
         not_negative(minutes, f"{name}[{phase!r}]" if isinstance(given, Mapping) else name)
     return {str(phase): float(minutes) for phase, minutes in phases.items()}
 

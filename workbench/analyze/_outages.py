@@ -23,20 +23,18 @@ def with_outages(strikes: Strikes, job: FaultTolerance) -> Strikes:
     times, replicas, runs = strikes.time.tolist(), strikes.replica.tolist(), strikes.run.tolist()
     most_out, outage = job.replicas - job.min_replicas, job.outage_min
     struck: list[int] = []
-    out: dict[int, int] = {}
+    out: list[int] = []
     run = -1
     for row, (now, replica) in enumerate(zip(times, replicas, strict=True)):
         if runs[row] != run:
-            run, out = runs[row], {}
+            run, out = runs[row], []
         if replica < 0:
             continue
-        out = {each: index for each, index in out.items() if ends[index] > now}
-        known = out.get(replica)
-        if known is None or ends[known] <= ends[row]:
-            out[replica] = row
-        if len(out) > most_out:
+        # A replica may be out for several failures; all of them end with the outage.
+        out = [*(index for index in out if ends[index] > now), row]
+        if len({replicas[index] for index in out}) > most_out:
             struck.append(row)
-            for index in out.values():
+            for index in out:
                 ends[index] = min(ends[index], now + outage)
     added = strikes.take(np.asarray(struck, dtype=np.int64))
     total = np.maximum(added.phases.sum(axis=1, keepdims=True), 1e-300)

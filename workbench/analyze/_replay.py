@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -90,15 +91,23 @@ class Line:
     def capacity_before(self, points: Floats) -> Floats:
         """Give the working time before every point, weighted by the share of live replicas."""
         running = self.stopped.free_before(points)
-        start, end = np.sort(self.down.start), np.sort(self.down.end)
-        lost = np.zeros(len(points))
-        for edges, sign in ((start, 1.0), (end, -1.0)):
-            clock = self.stopped.free_before(edges)
-            sums = np.concatenate(([0.0], np.cumsum(clock)))
-            count = np.searchsorted(edges, points, side="right")
-            lost += sign * (count * running - sums[count])
+        changes, clock, out, lost = self._losses
+        at = np.searchsorted(changes, points, side="right") - 1
+        lost = lost[at] + out[at] * (running - clock[at])
         weighted: Floats = running - lost / self.job.replicas
         return weighted
+
+    @cached_property
+    def _losses(self) -> tuple[Floats, Floats, Ints, Floats]:
+        """Give when replicas go and come, the running clock then, how many are out, their loss."""
+        start, end = self.down.start, self.down.end
+        changes = np.concatenate(([-np.inf], start, end))
+        order = np.argsort(changes, kind="stable")
+        changes = changes[order]
+        out = np.cumsum(np.repeat([0, 1, -1], [1, len(start), len(end)])[order])
+        clock = self.stopped.free_before(np.maximum(changes, 0.0))
+        lost = np.concatenate(([0.0], np.cumsum(out[:-1] * np.diff(clock))))
+        return changes, clock, out, lost
 
     def _on_line(
         self, strikes: Strikes, rows: Ints, length: Floats, delay: Floats | None = None

@@ -38,27 +38,31 @@ def state_minutes(line: Line, slow: pd.DataFrame | None) -> dict[tuple[str, str]
     """Give the minutes of every state and scope, one value per run; they sum to the horizon."""
     job, edges = line.job, line.edges
     states: dict[tuple[str, str], Floats] = {}
+
+    def add(name: str, minutes: Floats, scope: str = EVERYBODY) -> None:
+        # Stalls may be called like a phase of the recovery, or like lost work.
+        states[name, scope] = states.get((name, scope), 0.0) + minutes
+
     outages = line.phase_times(line.outages, limits_of(line.strikes.phases), None)
     for name, minutes in zip(PHASES.values(), outages, strict=True):
-        states[name, EVERYBODY] = minutes
+        add(name, minutes)
     stall_ages = np.concatenate(([0.0], np.cumsum(list(job.stall_phases.values()))))
     ages = np.broadcast_to(stall_ages, (len(line.strikes), len(stall_ages)))
     stalls = line.phase_times(line.stalls, ages, Covered(line.outages))
     for name, minutes in zip(job.stall_phases, stalls, strict=True):
-        key = (name, EVERYBODY)
-        states[key] = states.get(key, 0.0) + minutes
+        add(name, minutes)
     running = np.diff(line.stopped.free_before(edges))
     before_rejoin = np.diff(Covered(line.outage_or_stall).free_before(edges))
-    states[REJOIN, EVERYBODY] = np.maximum(before_rejoin - running, 0.0)
+    add(REJOIN, np.maximum(before_rejoin - running, 0.0))
     down = line.down
     out = line.stopped.free_before(down.end) - line.stopped.free_before(down.start)
     degraded = line.per_run(down.owner, out) / job.replicas
-    states[DEGRADED, HIT] = degraded
+    add(DEGRADED, degraded, HIT)
     worked = np.maximum(running - degraded, 0.0)
     written, lost = _checkpoints(line)
     slowed = _slowed(line, slow) * (worked - written - lost) / np.maximum(worked, 1e-300)
-    states |= {(WRITING, EVERYBODY): written, (LOST, EVERYBODY): lost}
-    states[STRAGGLER, EVERYBODY] = slowed
+    for name, minutes in ((WRITING, written), (LOST, lost), (STRAGGLER, slowed)):
+        add(name, minutes)
     return {(PRODUCTIVE, NOBODY): worked - written - lost - slowed, **states}
 
 
@@ -111,9 +115,12 @@ def _stretches(line: Line) -> tuple[Floats, Floats, Floats, Floats]:
     """Give the times between stops of all: run, begin, end, and whether the run ends there."""
     edges, outages = line.edges, line.outages
     count = line.run_count
-    start = np.concatenate([edges[:-1], outages.start])
-    end = np.concatenate([edges[:-1], outages.end])
-    run = np.concatenate([np.arange(count), line.strikes.run[outages.owner]])
+    strikes = line.strikes
+    # A restart that takes no time still undoes work.
+    at_once = np.flatnonzero((strikes.replica < 0) & (strikes.down <= 0) & (strikes.time >= 0))
+    start = np.concatenate([edges[:-1], outages.start, line.origin[at_once]])
+    end = np.concatenate([edges[:-1], outages.end, line.origin[at_once]])
+    run = np.concatenate([np.arange(count), strikes.run[outages.owner], strikes.run[at_once]])
     order = np.lexsort((np.arange(len(start)), start, run))
     start, end, run = start[order], end[order], run[order]
     following = np.append(start[1:], edges[-1])
@@ -127,7 +134,10 @@ def _slowed(line: Line, slow: pd.DataFrame | None) -> Floats:
     """Give the work that stragglers cost, by run."""
     if slow is None or SLOW_TIMES.check(slow).empty:
         return np.zeros(line.run_count)
-    slow = slow[slow["run"] < line.run_count].sort_values(["run", "start_min"])
+    if slow["run"].max() >= line.run_count:
+        msg = f"slow_times has run {slow['run'].max()}, but failures are of {line.run_count} runs"
+        raise WorkbenchError(msg)
+    slow = slow.sort_values(["run", "start_min"])
     run = slow["run"].to_numpy(dtype=np.int64)
     start = np.clip(slow["start_min"].to_numpy(), 0, line.horizon)
     end = np.clip((slow["start_min"] + slow["dur_min"]).to_numpy(), 0, line.horizon)

@@ -143,10 +143,12 @@ def checkpoint_optimum(
     young = np.sqrt(2 * write * mean)
     small = np.sqrt(write / (2 * mean))
     daly = young * (1 + small / 3 + small**2 / 9) - write if write < 2 * mean else mean
-    # The derivative changes its sign once between 0 and M.
-    numeric = optimize.brentq(
-        lambda work: np.log1p(-work / mean) + (work + write) / mean, 0.0, mean * (1 - 1e-15)
-    )
+    # The derivative changes its sign once between 0 and M; very long writes push it against M.
+    numeric = mean
+    if write < 30 * mean:
+        numeric = optimize.brentq(
+            lambda work: np.log1p(-work / mean) + (work + write) / mean, 0.0, mean * (1 - 1e-15)
+        )
     found = {"Young": float(young), "Daly": float(daly), "numeric": float(numeric)}
     curve = checkpoint_curve(
         list(found.values()), failure_interval_min=mean, recovery_min=recovery_min, write_min=write

@@ -182,7 +182,8 @@ def _replicas(
 ) -> pd.Series:
     """Give the replica of every node name; missing where the name is unknown."""
     if replicas == 1:
-        return pd.Series(0, index=names.index, dtype="Int32")
+        # All of them, however many a job has that these failures are replayed with.
+        return pd.Series(pd.NA, index=names.index, dtype="Int32")
     if nodes is None:
         msg = f"{replicas} replicas need nodes=: all nodes, in the order they belong to replicas"
         raise WorkbenchError(msg)

@@ -124,12 +124,7 @@ def shares_of(job: FaultTolerance, failure_interval_min: float, convention: Conv
     """Give the states of a case without making a table of them; what is productive comes first."""
     check_convention(convention)
     interval = positive(failure_interval_min, "failure_interval_min")
-    if job.min_replicas > 1:
-        msg = (
-            f"min_replicas={job.min_replicas} has no closed form; simulate failures and "
-            "use goodput_replay"
-        )
-        raise WorkbenchError(msg)
+    refuse_minimum(job)
     shares = _synchronous if job.replicas == 1 else _replicated
     return shares(job, interval, convention)
 
@@ -144,11 +139,25 @@ def check_convention(convention: str) -> None:
         raise ValueError(msg)
 
 
+def refuse_minimum(job: FaultTolerance) -> None:
+    """Raise if replicas restart together when too few are alive."""
+    if job.min_replicas > 1:
+        msg = (
+            f"min_replicas={job.min_replicas} has no closed form; simulate failures and "
+            "use goodput_replay"
+        )
+        raise WorkbenchError(msg)
+
+
 def as_goodput(shares: Shares, convention: str) -> pd.DataFrame:
     """Make the table of exact shares; states that take no time are left out."""
     kept = [row for row in shares if row[2] > 0 or row[0] == PRODUCTIVE]
-    table = pd.DataFrame(kept, columns=["state", "scope", "gpu_time_share"]).assign(
-        low_share=np.nan, high_share=np.nan, convention=convention
+    table = pd.DataFrame(kept, columns=["state", "scope", "gpu_time_share"])
+    # A stall may be called like another state, e.g. lost work.
+    table = (
+        table.groupby(["state", "scope"], sort=False, as_index=False)
+        .sum()
+        .assign(low_share=np.nan, high_share=np.nan, convention=convention)
     )
     # Differences of exponentials may miss 0 and 1 by a rounding error.
     table["gpu_time_share"] = table["gpu_time_share"].astype("float64").clip(0, 1)
@@ -201,11 +210,7 @@ def _replicated(job: FaultTolerance, interval: float, convention: Convention) ->
             "'poisson' or goodput_replay"
         )
         raise WorkbenchError(msg)
-    stall, down, rejoin = job.stall_total_min, job.recovery_total_min, job.rejoin_min
-    # Time after a failure in which everybody stands still, and in which the hit replica is out.
-    stalled = stall + rejoin if down >= stall else max(stall, down + rejoin)
-    out = max(stall, down + rejoin)
-    loss = out / job.replicas + stalled * (1 - 1 / job.replicas)
+    stall, stalled, loss = job.stall_total_min, job.stopped_min, job.loss_min
     if convention == "interval":
         _refuse_overlap(loss, interval)
         _refuse_overlap(stalled, interval)

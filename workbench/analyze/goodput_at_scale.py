@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from workbench.analyze._fault_tolerance import FaultTolerance, is_number, positive
-from workbench.analyze.goodput import Convention, check_convention
+from workbench.analyze.goodput import Convention, check_convention, refuse_minimum
 from workbench.analyze.goodput_changes import share_or_nan
 from workbench.errors import WorkbenchError
 from workbench.tables import GOODPUT_AT_SCALE
@@ -114,6 +114,7 @@ def goodput_at_scale(  # noqa: PLR0913 - every number of an extrapolation, by na
         msg = f"gpu_counts must be numbers from 1, not {np.asarray(gpu_counts).tolist()}"
         raise WorkbenchError(msg)
     check_convention(convention)
+    refuse_minimum(job)
     reference = positive(reference_gpus, "reference_gpus")
     interval = positive(failure_interval_min, "failure_interval_min")
     for name, value in (("rate", rate_exponent), ("recovery", recovery_exponent)):
@@ -125,13 +126,23 @@ def goodput_at_scale(  # noqa: PLR0913 - every number of an extrapolation, by na
     rows = []
     for count in counts.tolist():
         ratio = count / reference
-        phases = {name: each * ratio**recovery_exponent for name, each in job.phases.items()}
+        slower = _power(ratio, recovery_exponent, "recovery")
+        phases = {name: each * slower for name, each in job.phases.items()}
         replicas = job.replicas
         if gpus_per_replica is not None:
             replicas = max(int(count // gpus_per_replica), 1)
-        at = interval / ratio**rate_exponent
-        here = replace(job, recovery_min=phases, replicas=replicas, min_replicas=1)
+        at = interval / _power(ratio, rate_exponent, "rate")
+        here = replace(job, recovery_min=phases, replicas=replicas)
         shares = [share_or_nan(each, at, convention) for each in (here.synchronous(), here)]
         rows.append((int(count), replicas, at, here.recovery_total_min, *shares, convention))
     table = pd.DataFrame(rows, columns=list(GOODPUT_AT_SCALE.columns))
     return GOODPUT_AT_SCALE.check(GOODPUT_AT_SCALE.cast(table))
+
+
+def _power(ratio: float, exponent: float, name: str) -> float:
+    """Give a power that is neither 0 nor too large for a number."""
+    power = np.exp(min(exponent * np.log(ratio), 700.0))
+    if not 1e-100 < power < 1e100:
+        msg = f"{name}_exponent={exponent:g} takes {ratio:g} times the size out of all bounds"
+        raise WorkbenchError(msg)
+    return float(power)

@@ -9,8 +9,8 @@ from typing import Any, get_args
 import numpy as np
 import pandas as pd
 
-from workbench.analyze._fault_tolerance import FaultTolerance
-from workbench.analyze.goodput import Convention, check_convention, productive_share
+from workbench.analyze._fault_tolerance import FaultTolerance, positive
+from workbench.analyze.goodput import Convention, check_convention, productive_share, refuse_minimum
 from workbench.errors import WorkbenchError
 from workbench.tables import GOODPUT_LADDER, GOODPUT_SENSITIVITY, GOODPUT_SWEEP
 
@@ -70,6 +70,7 @@ def goodput_sweep(
         raise WorkbenchError(msg)
     for convention in conventions:
         check_convention(convention)
+    refuse_minimum(job)
     rows = []
     for value in values:
         at = {_INTERVAL: failure_interval_min}
@@ -248,20 +249,15 @@ def _with(job: FaultTolerance, parameter: str, value: float) -> FaultTolerance:
         msg = f"{parameter} can be varied only of a job with checkpoint_interval_min"
         raise WorkbenchError(msg)
     if parameter == "replicas":
-        return replace(job, replicas=value, min_replicas=1)  # type: ignore[arg-type]
+        return replace(job, replicas=value)  # type: ignore[arg-type]
     return replace(job, **{parameter: value})  # type: ignore[arg-type]
 
 
 def share_or_nan(job: FaultTolerance, interval: float, convention: Convention) -> float:
     """Give the productive share, or NaN where the convention has no answer."""
-    if not interval > 0:
-        msg = f"failure_interval_min must be above 0, not {interval!r}"
-        raise WorkbenchError(msg)
+    positive(interval, "failure_interval_min")
     if convention == "renewal" and job.replicas > 1:
         return float("nan")
-    stalled = job.stall_total_min + job.rejoin_min if job.replicas > 1 else 0.0
-    own = max(stalled, job.recovery_total_min + (job.rejoin_min if job.replicas > 1 else 0.0))
-    loss = own / job.replicas + stalled * (1 - 1 / job.replicas)
-    if convention == "interval" and max(loss, stalled) >= interval:
+    if convention == "interval" and max(job.loss_min, job.stopped_min) >= interval:
         return float("nan")
     return productive_share(job, failure_interval_min=interval, convention=convention)

@@ -229,7 +229,9 @@ def line_of(failure_times: pd.DataFrame, job: FaultTolerance, horizon_min: float
     if not np.isfinite(table["time_min"].to_numpy()).all():
         msg = "some failures have no finite time_min; leave them out, and say so"
         raise WorkbenchError(msg)
-    phases = table[list(PHASES)].to_numpy(dtype=np.float64)
+    # What never ends lasts to the end of the run.
+    left = horizon_min - table["time_min"].clip(upper=horizon_min).to_numpy()
+    phases = np.minimum(table[list(PHASES)].to_numpy(dtype=np.float64), left[:, None])
     strikes = Strikes(
         table["run"].to_numpy(dtype=np.int64), table["time_min"].to_numpy(), replica,
         phases, phases.sum(axis=1),

@@ -46,7 +46,8 @@ def with_spares(failure_times: pd.DataFrame, *, spares: int) -> pd.DataFrame:
     True
     """
     whole_from(spares, 0, "spares")
-    table = FAILURE_TIMES.check(failure_times).sort_values(["run", "time_min"], kind="stable")
+    table = FAILURE_TIMES.check(failure_times)
+    table = table.sort_values(["run", "time_min", "is_follow_on"], kind="stable")
     taking = table[~table["is_follow_on"]]
     if taking["repair_min"].isna().any():
         missing = int(taking["repair_min"].isna().sum())
@@ -111,6 +112,7 @@ def spares(
     >>> bool(table["productive_share"].is_monotonic_increasing)
     True
     """
+    failure_times = FAILURE_TIMES.check(failure_times).reset_index(drop=True)
     rows = []
     within = failure_times["time_min"].between(0, horizon_min, inclusive="left")
     counted = failure_times[within & ~failure_times["is_follow_on"]]

@@ -2,6 +2,7 @@
 
 from workbench.explore._panel import Explorer, static_html
 from workbench.explore.cause_shares import cause_shares
+from workbench.explore.checkpoints import checkpoint_curve, expected_ettr
 from workbench.explore.collective_waits import collective_waits
 from workbench.explore.context_sharding import context_sharding
 from workbench.explore.flight_suspects import flight_suspects
@@ -14,6 +15,7 @@ from workbench.explore.goodput import (
     goodput_windows,
     spares,
 )
+from workbench.explore.goodput_windows import goodput_windows
 from workbench.explore.incidents import incidents
 from workbench.explore.job_slowdown import job_slowdown
 from workbench.explore.kernels import kernels
@@ -22,6 +24,7 @@ from workbench.explore.length_shares import length_shares
 from workbench.explore.packing_balance import packing_balance
 from workbench.explore.pipeline import pipeline
 from workbench.explore.row_sharding import row_sharding
+from workbench.explore.spares import spares
 from workbench.explore.table_sharding import table_sharding
 from workbench.explore.time_breakdown import time_breakdown
 from workbench.explore.timeline import timeline

@@ -37,3 +37,9 @@ def slider(description: str, options: list[tuple[str, object]], value: object) -
     return widgets.SelectionSlider(
         options=options, value=value, description=description, continuous_update=False
     )
+
+
+def numbers(description: str, values: Iterable[float], start: float) -> widgets.Widget:
+    """Offer numbers on a line; where it starts is among them."""
+    offered = sorted({*(float(each) for each in values), float(start)})
+    return slider(description, [(f"{each:g}", each) for each in offered], float(start))

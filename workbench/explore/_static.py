@@ -112,26 +112,32 @@ def _thinned(
     explorer: Explorer, options: dict[str, list[tuple[str, Any]]], limit: int
 ) -> dict[str, list[tuple[str, Any]]]:
     """Let sliders offer fewer values until all states fit; choices and switches stay whole."""
-    thinned = dict(options)
+    sizes = {name: len(pairs) for name, pairs in options.items()}
     sliders = [
         name
         for name, control in explorer.controls.items()
         if isinstance(control, widgets.SelectionSlider)
     ]
-    while math.prod(len(pairs) for pairs in thinned.values()) > limit:
-        longest = max(sliders, key=lambda name: len(thinned[name]), default="")
-        if not longest or len(thinned[longest]) <= _FEWEST:
+    while math.prod(sizes.values()) > limit:
+        longest = max(sliders, key=lambda name: sizes[name], default="")
+        if not longest or sizes[longest] <= _FEWEST:
             return options
-        pairs = thinned[longest]
-        value = explorer.controls[longest].value
-        now = next(place for place, (_, each) in enumerate(pairs) if each == value)
-        fewer = len(pairs) - 1
-        thinned[longest] = [pairs[place] for place in _spread(len(pairs), fewer, now)]
+        sizes[longest] -= 1
+    thinned = dict(options)
+    for name in sliders:
+        pairs = options[name]
+        if sizes[name] < len(pairs):
+            value = explorer.controls[name].value
+            now = next(place for place, (_, each) in enumerate(pairs) if each == value)
+            thinned[name] = [pairs[place] for place in _spread(len(pairs), sizes[name], now)]
     return thinned
 
 
 def _spread(count: int, wanted: int, now: int) -> list[int]:
-    """Choose places evenly; both ends, and the place where the slider is, are among them."""
+    """Choose places evenly; both ends, and the place where the slider is, are among them.
+
+    If only two are wanted they are that place and the end farther from it.
+    """
     places = [round(place * (count - 1) / (wanted - 1)) for place in range(wanted)]
     if wanted == _FEWEST:
         return sorted({now, 0 if now > count - 1 - now else count - 1})

@@ -17,7 +17,7 @@ from workbench.tables import FAILURE_TIMES, RESTART_PHASES, SLOW_TIMES
 Process: TypeAlias = Literal["poisson", "interval", "renewal", "weibull"]
 _COLUMNS = ("detection", "allocation", "init", "load", "first_step", "other")
 _PHASE_COLUMNS = dict(zip(RESTART_PHASES, (f"{each}_min" for each in _COLUMNS), strict=True))
-_MOST_FAILURES = 50_000_000
+_MOST_FAILURES = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -73,14 +73,19 @@ class FailureProcess:
         if self.process not in get_args(Process):
             msg = f"process must be one of {get_args(Process)}, not {self.process!r}"
             raise ValueError(msg)
-        for name in ("failure_interval_min", "weibull_shape", "node_count", "together_count"):
-            _check(name, getattr(self, name), least=0, strictly=True)
+        _check("failure_interval_min", self.failure_interval_min, least=0, strictly=True)
+        _check("weibull_shape", self.weibull_shape, least=0.1)
+        for name in ("node_count", "together_count"):
+            _check_whole(name, getattr(self, name), least=1)
         for name in ("lemon_share", "lemon_failure_share", "together_share"):
             _check(name, getattr(self, name), least=0, most=1)
         if self.repair_min is not None:
             _check("repair_min", self.repair_min, least=0)
         if (self.lemon_share > 0) != (self.lemon_failure_share > 0):
             msg = "lemons need both lemon_share (of nodes) and lemon_failure_share (of failures)"
+            raise WorkbenchError(msg)
+        if self.lemon_share > 0 and not round(self.lemon_share * self.node_count):
+            msg = f"lemon_share={self.lemon_share:g} of {self.node_count} nodes is not one node"
             raise WorkbenchError(msg)
 
     def node_weights(self) -> NDArray[np.float64]:
@@ -140,7 +145,7 @@ def failure_times(  # noqa: PLR0913 - every number of an experiment, by name
     Raises
     ------
     WorkbenchError
-        If a number is out of range, a phase is unknown, or more than 50 million failures
+        If a number is out of range, a phase is unknown, or more than 10 million failures
         would be drawn.
 
     Notes
@@ -158,24 +163,25 @@ def failure_times(  # noqa: PLR0913 - every number of an experiment, by name
     for name, value in (("recovery_spread", recovery_spread), ("warm_up_min", warm_up_min)):
         _check(name, value, least=0)
     for name, value in (("runs", runs), ("replicas", replicas)):
-        _check(name, value, least=1)
+        _check_whole(name, value, least=1)
     if replicas > process.node_count:
         msg = f"{process.node_count} nodes cannot form {replicas} replicas"
         raise WorkbenchError(msg)
-    expected = runs * (horizon_min + warm_up_min) / process.failure_interval_min
-    if expected > _MOST_FAILURES:
-        msg = f"about {expected:,.0f} failures; draw at most {_MOST_FAILURES:,}: fewer runs"
-        raise WorkbenchError(msg)
+    _refuse_more(runs * (horizon_min + warm_up_min) / process.failure_interval_min)
     phases = _phases(recovery_min)
     rng = np.random.default_rng(seed)
-    table = _strikes(process, rng, runs, horizon_min + warm_up_min, sum(phases.values()))
+    table = _strikes(process, rng, runs, horizon_min + warm_up_min)
     table["time_min"] -= warm_up_min
-    table["replica"] = (table["node"] * replicas // process.node_count).astype(np.int32)
+    replica = (table["node"] * replicas // process.node_count).astype("Int32")
+    # All of them, however many a job has that these failures are replayed with.
+    table["replica"] = replica if replicas > 1 else pd.array([pd.NA] * len(table), dtype="Int32")
     table["wait_min"] = 0.0
     for phase, column in _PHASE_COLUMNS.items():
         mean = phases.get(phase, 0.0)
         noise = rng.standard_normal(len(table)) if recovery_spread and mean else 0.0
         table[column] = mean * np.exp(recovery_spread * noise - recovery_spread**2 / 2 * bool(mean))
+    if process.process == "renewal":
+        table = _after_recovery(table, horizon_min)
     repair = process.repair_min
     table["repair_min"] = np.nan if repair is None else rng.exponential(repair, len(table))
     table["is_follow_on"] = False
@@ -228,10 +234,11 @@ def slow_times(
     0.8
     """
     _check("horizon_min", horizon_min, least=0, strictly=True)
-    _check("runs", runs, least=1)
+    _check_whole("runs", runs, least=1)
     _check("per_day", per_day, least=0)
     _check("dur_min", dur_min, least=0)
     _check("speed_ratio", speed_ratio, least=0, most=1)
+    _refuse_more(runs * per_day * horizon_min / 1440, "stragglers")
     rng = np.random.default_rng([seed, 5])
     counts = rng.poisson(per_day * horizon_min / 1440, runs)
     run = np.repeat(np.arange(runs, dtype=np.int32), counts)
@@ -242,10 +249,10 @@ def slow_times(
 
 
 def _strikes(
-    process: FailureProcess, rng: np.random.Generator, runs: int, span: float, recovery: float
+    process: FailureProcess, rng: np.random.Generator, runs: int, span: float
 ) -> pd.DataFrame:
     """Give run, time and node of every failure, and of one beyond the end of every run."""
-    run, time, node = _struck(process, rng, runs, span, recovery)
+    run, time, node = _struck(process, rng, runs, span)
     run, node = np.append(run, np.arange(runs)), np.append(node, np.zeros(runs, dtype=np.int64))
     time = np.append(time, span + rng.exponential(process.failure_interval_min, runs))
     order = np.lexsort((time, run))
@@ -255,28 +262,21 @@ def _strikes(
 
 
 def _struck(
-    process: FailureProcess, rng: np.random.Generator, runs: int, span: float, recovery: float
+    process: FailureProcess, rng: np.random.Generator, runs: int, span: float
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Give run, time and node of every failure."""
     if process.process == "weibull":
         return _weibull(process, rng, runs, span)
     mean = process.failure_interval_min
-    if process.process == "poisson":
-        run = np.repeat(np.arange(runs), rng.poisson(span / mean, runs))
-        time = rng.random(len(run)) * span
-    elif process.process == "interval":
+    if process.process == "interval":
         first = rng.random(runs) * mean
         count = np.ceil((span - first) / mean).astype(np.int64)
         run = np.repeat(np.arange(runs), count)
         nth = np.arange(len(run)) - np.repeat(np.cumsum(count) - count, count)
         time = first[run] + nth * mean
     else:
-        most = int(span / (mean + recovery) + 12 * math.sqrt(span / (mean + recovery)) + 40)
-        gaps = rng.exponential(mean, (runs, most)) + recovery
-        gaps[:, 0] -= recovery
-        ends = np.cumsum(gaps, axis=1)
-        run, place = np.nonzero(ends < span)
-        time = ends[run, place]
+        run = np.repeat(np.arange(runs), rng.poisson(span / mean, runs))
+        time = rng.random(len(run)) * span
     if process.lemon_share:
         weights = np.cumsum(process.node_weights())
         node = np.searchsorted(weights, rng.random(len(run)) * weights[-1], side="right")
@@ -291,7 +291,9 @@ def _weibull(
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Let every node renew itself: all clocks move on by one gap at a time."""
     shape = process.weibull_shape
-    mean = process.failure_interval_min / process.node_weights()
+    _refuse_more(runs * process.node_count, "clocks of nodes")
+    # Nodes that never fail have a clock beyond every horizon.
+    mean = process.failure_interval_min / np.maximum(process.node_weights(), 1e-200)
     scale = np.tile(mean / math.gamma(1 + 1 / shape), runs)
     lane = np.arange(len(scale))
     clock = scale * rng.weibull(shape, len(scale))
@@ -305,10 +307,20 @@ def _weibull(
         if not len(lane):
             break
         found.append((lane, clock))
+        _refuse_more(sum(len(each) for each, _ in found))
         clock = clock + scale[lane] * rng.weibull(shape, len(lane))
     lanes = np.concatenate([each for each, _ in found] or [np.zeros(0, dtype=np.int64)])
     times = np.concatenate([each for _, each in found] or [np.zeros(0)])
     return lanes // process.node_count, times, lanes % process.node_count
+
+
+def _after_recovery(table: pd.DataFrame, horizon: float) -> pd.DataFrame:
+    """Let nothing fail during a recovery: clocks of failures stand still meanwhile."""
+    recovery = table[list(_PHASE_COLUMNS.values())].sum(axis=1)
+    before = recovery.groupby(table["run"]).cumsum() - recovery
+    table = table.assign(time_min=table["time_min"] + before)
+    beyond = ~table["run"].duplicated(keep="last")
+    return table[(table["time_min"] < horizon) | beyond].reset_index(drop=True)
 
 
 def _together(
@@ -321,7 +333,7 @@ def _together(
     hit = table[rng.random(len(table)) < process.together_share]
     more = pd.concat([hit] * extra, ignore_index=True)
     step = np.repeat(np.arange(1, extra + 1), len(hit))
-    more["replica"] = ((more["replica"].to_numpy() + step) % replicas).astype(np.int32)
+    more["replica"] = (more["replica"] + step) % replicas
     more = more.assign(repair_min=np.nan, is_follow_on=True)
     table, more = table.astype({"node": "Int64"}), more.astype({"node": "Int64"})
     more["node"] = pd.array([pd.NA] * len(more), dtype="Int64")
@@ -337,6 +349,21 @@ def _phases(recovery: float | Mapping[str, float]) -> dict[str, float]:
     for name, minutes in phases.items():
         _check(f"recovery_min[{name!r}]", minutes, least=0)
     return {name: float(minutes) for name, minutes in phases.items()}
+
+
+def _refuse_more(count: float, what: str = "failures") -> None:
+    """Raise if a table would become too long."""
+    if count > _MOST_FAILURES:
+        msg = f"about {count:,.0f} {what}; draw at most {_MOST_FAILURES:,}: fewer or shorter runs"
+        raise WorkbenchError(msg)
+
+
+def _check_whole(name: str, value: Any, *, least: int) -> None:
+    """Raise if a number is no whole number, or too small."""
+    _check(name, value, least=least)
+    if value != int(value):
+        msg = f"{name} must be a whole number from {least}, not {value!r}"
+        raise WorkbenchError(msg)
 
 
 def _check(
