@@ -6,15 +6,7 @@ from workbench.explore.checkpoints import checkpoint_curve, expected_ettr
 from workbench.explore.collective_waits import collective_waits
 from workbench.explore.context_sharding import context_sharding
 from workbench.explore.flight_suspects import flight_suspects
-from workbench.explore.goodput import (
-    checkpoint_curve,
-    expected_ettr,
-    goodput,
-    goodput_at_scale,
-    goodput_sweep,
-    goodput_windows,
-    spares,
-)
+from workbench.explore.goodput import goodput, goodput_at_scale, goodput_sweep
 from workbench.explore.goodput_windows import goodput_windows
 from workbench.explore.incidents import incidents
 from workbench.explore.job_slowdown import job_slowdown
