@@ -15,6 +15,7 @@ from workbench.tables import FAILURES, Table
 
 LEFT_OUT = ("info", "planned", "follow-on")
 NS_PER_H = 3.6e12
+_OF_THE_KERNEL = ("xid", "sxid", "amdgpu")
 
 
 class Clock(NamedTuple):
@@ -49,11 +50,18 @@ def counted(
     return failures[keep], left
 
 
+def reporters(kinds: pd.Series) -> pd.Series:
+    """Give who reported: the kinds of errors that a kernel logs come from one."""
+    return kinds.where(~kinds.isin(_OF_THE_KERNEL), "kernel")
+
+
 def several_reporters(failures: pd.DataFrame) -> list[str]:
     """Doubt counts of rows that the kernel, the scheduler and the job may all have reported."""
-    if "kind" not in failures or failures["kind"].nunique() < 2:
+    if "kind" not in failures:
         return []
-    kinds = failures["kind"].value_counts()
+    kinds = reporters(failures["kind"]).value_counts()
+    if len(kinds) < 2:
+        return []
     found = ", ".join(f"{kind} {count:,}" for kind, count in kinds.items())
     return [
         f"reported by several ({found}): one failure may be counted more than once; choose with "

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from workbench.analyze._failure_rows import reporters
 from workbench.analyze._fault_tolerance import not_negative, whole_from
 from workbench.errors import WorkbenchError
 from workbench.tables import FAILURE_TIMES, FAILURES, NODE_SPANS, RESTART_PHASES
@@ -167,12 +168,12 @@ def failure_times(  # noqa: PLR0913 - what a log does not say, by name
 
 def _refuse_mixed(kinds: pd.Series, chosen: Sequence[str] | None) -> None:
     """Raise if several reporters may have told of the same failures."""
-    counts = kinds.value_counts()
+    counts = reporters(kinds).value_counts()
     if chosen is None and len(counts) > 1:
         found = ", ".join(f"{kind} ({count:,})" for kind, count in counts.items())
         msg = (
             f"failures of several kinds: {found}; one failure may be reported by each of them. "
-            f"Say whom to believe, e.g. kinds=[{counts.index[0]!r}]"
+            f"Pass analyze.reported_by(failures, {counts.index[0]!r}), or name kinds="
         )
         raise WorkbenchError(msg)
 

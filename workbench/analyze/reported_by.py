@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from workbench.analyze._failure_rows import LEFT_OUT, counted
+from workbench.analyze._failure_rows import LEFT_OUT, counted, reporters
 from workbench.errors import WorkbenchError
 from workbench.tables import FAILURES
 
@@ -20,8 +20,9 @@ def reported_by(failures: pd.DataFrame, kind: str | None = None) -> pd.DataFrame
     failures
         Table :data:`workbench.tables.FAILURES`.
     kind
-        Reporter to believe, e.g. ``"xid"``; by default the one with the most failures that
-        count (informational, planned and follow-on rows do not).
+        Reporter to believe: ``"kernel"`` (Xid, SXid and amdgpu errors), or a kind such as
+        ``"slurm"``; by default the one with the most failures that count (informational,
+        planned and follow-on rows do not).
 
     Returns
     -------
@@ -42,15 +43,16 @@ def reported_by(failures: pd.DataFrame, kind: str | None = None) -> pd.DataFrame
     FAILURES.check(failures)
     if failures.empty:
         return failures
-    kinds = failures["kind"].value_counts()
+    who = reporters(failures["kind"])
     if kind is None:
         rows = counted(failures, LEFT_OUT)[0]
-        kind = str((rows if len(rows) else failures)["kind"].value_counts().index[0])
-    elif kind not in kinds.index:
-        msg = f"no failure was reported by {kind!r}; there are {kinds.to_dict()}"
+        kind = str(who[rows.index if len(rows) else who.index].value_counts().index[0])
+    chosen = (who == kind) | (failures["kind"] == kind)
+    if not chosen.any():
+        msg = f"no failure was reported by {kind!r}; there are {who.value_counts().to_dict()}"
         raise WorkbenchError(msg)
-    kept = failures[failures["kind"] == kind].reset_index(drop=True)
+    kept = failures[chosen].reset_index(drop=True)
     kept.attrs["left_out"] = {
-        f"reported by {other}": int(n) for other, n in kinds.items() if other != kind
+        f"reported by {other}": int(n) for other, n in who[~chosen].value_counts().items()
     }
     return FAILURES.check(kept)

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 from workbench import analyze, plot
 from workbench.errors import WorkbenchError
-from workbench.explore._controls import choice, chosen_rows
+from workbench.explore._controls import ALL, choice, chosen_rows
 from workbench.explore._panel import Explorer
 from workbench.tables import FailureLog
 
@@ -23,7 +23,8 @@ _VIEWS = (("timeline", "timeline"), ("counts by window", "counts"))
 def incidents(log: FailureLog, *, source: str = "", synthetic: bool = False) -> Explorer:
     """Choose the longest pause inside an incident, and a category; see what failed when.
 
-    Starts at 300 s with all categories.
+    Starts at 300 s with all categories, of one reporter if several may have told of the same
+    failures.
 
     Parameters
     ----------
@@ -52,8 +53,11 @@ def incidents(log: FailureLog, *, source: str = "", synthetic: bool = False) -> 
         msg = f"a FailureLog is needed, not a {type(given).__name__}; pass what load.failures gives"
         raise WorkbenchError(msg)
     categories = sorted(str(each) for each in log.failures["category"].unique())
-    folded = cache(lambda window_s: analyze.incidents(log.failures, window_s=window_s))
-    counts = cache(lambda: analyze.incident_counts(log.failures, windows_s=_WINDOWS_S))
+    rows = cache(lambda kind: log.failures if kind == ALL else _of(log.failures, kind))
+    folded = cache(lambda kind, window_s: analyze.incidents(rows(kind), window_s=window_s))
+    counts = cache(lambda kind: analyze.incident_counts(rows(kind), windows_s=_WINDOWS_S))
+    kinds = choice("reported by", sorted(str(each) for each in log.failures["kind"].unique()))
+    kinds.value = _first_kind(log.failures)
     return Explorer(
         partial(_draw, folded=folded, counts=counts, source=source, synthetic=synthetic),
         view=widgets.Dropdown(options=_VIEWS, description="view"),
@@ -64,7 +68,18 @@ def incidents(log: FailureLog, *, source: str = "", synthetic: bool = False) -> 
             continuous_update=False,
         ),
         category=choice("category", categories),
+        kind=kinds,
     )
+
+
+def _first_kind(failures: pd.DataFrame) -> str:
+    """Begin with one reporter if several may have told of the same failures."""
+    kinds = analyze.reported_by(failures)["kind"].unique()
+    return str(kinds[0]) if len(kinds) == 1 < failures["kind"].nunique() else ALL
+
+
+def _of(failures: pd.DataFrame, kind: str) -> pd.DataFrame:
+    return failures[failures["kind"] == kind].reset_index(drop=True)
 
 
 def _draw(
@@ -72,12 +87,13 @@ def _draw(
     view: str,
     window_s: float,
     category: str,
-    folded: Callable[[float], pd.DataFrame],
-    counts: Callable[[], pd.DataFrame],
+    kind: str,
+    folded: Callable[[str, float], pd.DataFrame],
+    counts: Callable[[str], pd.DataFrame],
     source: str,
     synthetic: bool,
 ) -> go.Figure:
     shown: dict[str, Any] = {"source": source, "synthetic": synthetic}
     if view == "counts":
-        return plot.incident_counts(chosen_rows(counts(), category=category), **shown)
-    return plot.incidents(chosen_rows(folded(window_s), category=category), **shown)
+        return plot.incident_counts(chosen_rows(counts(kind), category=category), **shown)
+    return plot.incidents(chosen_rows(folded(kind, window_s), category=category), **shown)
