@@ -57,7 +57,7 @@ COLOURS = {
     "storage": "#CC79A7",
     "software": "#009E73",
     "scheduler": "#333333",
-    "planned": "#7FBF7F",
+    "planned": "#D9D9D9",
     "follow-on": "#BFBFBF",
 }
 # The same meanings without colour: what fills a bar, what dashes a line.
