@@ -71,7 +71,7 @@ COLOURS = {
     "storage": "#CC79A7",
     "software": "#009E73",
     "scheduler": "#333333",
-    "planned": "#7FBF7F",
+    "planned": "#D9D9D9",
     "follow-on": "#BFBFBF",
     "high confidence": "#D55E00",
     "medium confidence": "#E69F00",
