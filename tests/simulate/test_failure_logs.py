@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from workbench import analyze, load, simulate
@@ -227,6 +227,7 @@ def test_every_failed_attempt_gets_the_cause_it_had(log, truth):
 # --- any history --------------------------------------------------------------------------
 
 
+@example(seed=7125, node_count=6, interval=211.0, lemon_count=0)
 @settings(max_examples=12, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
@@ -248,8 +249,10 @@ def test_whatever_happens_the_logs_agree(tmp_path_factory, seed, node_count, int
     assert not set(log.quality["finding"]) & {"left out", "suspicious", "repaired", "assumed"}
     told = truth[truth["line_count"] > 0]
     assert reported(log, "xid")["start_ns"].tolist() == told["start_ns"].tolist()
-    assert reported(log, "goodput")["start_ns"].tolist() == stopped(truth)["start_ns"].tolist()
-    assert len(reported(log, "slurm")) == truth["is_job_stopped"].sum()
+    # The same failure soon after the job runs again is one incident; unfolded they are two.
+    plain = load.failures(folder, tz="UTC", window_s=0, progress=False)
+    assert reported(plain, "goodput")["start_ns"].tolist() == stopped(truth)["start_ns"].tolist()
+    assert len(reported(plain, "slurm")) == truth["is_job_stopped"].sum()
 
 
 def test_without_lemons_nobody_is_one(tmp_path):
