@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from workbench.analyze._cover import Covered, Floats, union
+from workbench.analyze._cover import Covered, Floats
 from workbench.analyze._replay import Line, limits_of
 from workbench.analyze.goodput import (
     DEGRADED,
@@ -137,11 +137,16 @@ def _slowed(line: Line, slow: pd.DataFrame | None) -> Floats:
     if slow["run"].max() >= line.run_count:
         msg = f"slow_times has run {slow['run'].max()}, but failures are of {line.run_count} runs"
         raise WorkbenchError(msg)
-    slow = slow.sort_values(["run", "start_min"])
-    run = slow["run"].to_numpy(dtype=np.int64)
-    start = np.clip(slow["start_min"].to_numpy(), 0, line.horizon)
-    end = np.clip((slow["start_min"] + slow["dur_min"]).to_numpy(), 0, line.horizon)
-    pieces = union(line.edges[run] + start, line.edges[run] + end)
-    lost = 1 - slow["speed_ratio"].to_numpy()[pieces.owner]
-    worked = line.capacity_before(pieces.end) - line.capacity_before(pieces.start)
-    return np.bincount(run[pieces.owner], weights=worked * lost, minlength=line.run_count)
+    begin = line.edges[slow["run"].to_numpy(dtype=np.int64)]
+    start = begin + np.clip(slow["start_min"].to_numpy(), 0, line.horizon)
+    end = begin + np.clip((slow["start_min"] + slow["dur_min"]).to_numpy(), 0, line.horizon)
+    cuts = np.unique(np.concatenate([line.edges, start, end]))
+    first, last = np.searchsorted(cuts, start), np.searchsorted(cuts, end)
+    speed = slow["speed_ratio"].to_numpy()
+    pace = np.ones(len(cuts) - 1)
+    # The slowest of several sets the pace: it is written last.
+    for row in np.argsort(-speed).tolist():
+        pace[first[row] : last[row]] = speed[row]
+    lost = np.diff(line.capacity_before(cuts)) * (1 - pace)
+    run = np.searchsorted(line.edges, cuts[:-1], side="right") - 1
+    return np.bincount(run, weights=lost, minlength=line.run_count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -62,10 +63,15 @@ def observed_span(failures: pd.DataFrame, *tables: pd.DataFrame) -> tuple[int, i
         for name in table.columns
         if name.endswith("_ns")
     ]
+    times = []
+    for table in tables:
+        columns = [name for name in table.columns if name.endswith("_ns")]
+        times += [table[name].dropna() for name in columns]
     known = pd.concat(times) if times else pd.Series(dtype="int64")
     if known.empty:
         msg = "nothing in these tables has a time"
         raise WorkbenchError(msg)
+    _one_clock(*tables)
     return int(known.min()), int(known.max())
 
 
@@ -115,6 +121,8 @@ def failure_times(  # noqa: PLR0913 - what a log does not say, by name
         If the span is empty, several kinds of reporters are mixed and ``kinds`` does not say
         whom to believe, replicas are wanted but no nodes given, or there are fewer nodes than
         replicas.
+        If the span is empty, times are of different clocks, replicas are wanted but no nodes
+        given, a node is named twice, or there are fewer nodes than replicas.
 
     Notes
     -----
@@ -132,6 +140,7 @@ def failure_times(  # noqa: PLR0913 - what a log does not say, by name
         msg = f"span_ns must end after it begins, not {span_ns}"
         raise WorkbenchError(msg)
     whole_from(replicas, 1, "replicas")
+    _one_clock(table)
     reasons = pd.Series("", index=table.index)
     if not everything:
         reasons[table["severity"].isin(_NOT_STOPPING)] = "do not stop a job (severity)"
@@ -175,6 +184,13 @@ def _refuse_mixed(kinds: pd.Series, chosen: Sequence[str] | None) -> None:
             f"failures of several kinds: {found}; one failure may be reported by each of them. "
             f"Pass analyze.reported_by(failures, {counts.index[0]!r}), or name kinds="
         )
+
+
+def _one_clock(*tables: pd.DataFrame) -> None:
+    """Raise if times count from different zeros."""
+    clocks = {str(each) for table in tables for each in table["clock"].unique()} - {"none"}
+    if len(clocks) > 1:
+        msg = f"times of different clocks ({', '.join(sorted(clocks))}) do not fit together"
         raise WorkbenchError(msg)
 
 
@@ -188,7 +204,12 @@ def _replicas(
     if nodes is None:
         msg = f"{replicas} replicas need nodes=: all nodes, in the order they belong to replicas"
         raise WorkbenchError(msg)
-    order = sorted(NODE_SPANS.check(nodes)["node"]) if isinstance(nodes, pd.DataFrame) else nodes
+    if isinstance(nodes, pd.DataFrame):
+        nodes = sorted(NODE_SPANS.check(nodes)["node"])
+    order = list(nodes)
+    if twice := [name for name, count in Counter(order).items() if count > 1]:
+        msg = f"nodes= names {twice[:5]} twice; each belongs to one replica"
+        raise WorkbenchError(msg)
     if len(order) < replicas:
         msg = f"{len(order)} nodes cannot form {replicas} replicas"
         raise WorkbenchError(msg)

@@ -40,7 +40,8 @@ def goodput_replay(
     horizon_min
         Length of every run, in minutes. Failures from there on do not count.
     slow_times
-        Table :data:`workbench.tables.SLOW_TIMES`: when stragglers slow the whole job down.
+        Table :data:`workbench.tables.SLOW_TIMES`: when stragglers slow the whole job down. The
+        slowest of several sets the pace.
 
     Returns
     -------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
 
 from workbench.analyze._fault_tolerance import FaultTolerance, whole_from
@@ -113,11 +112,11 @@ def spares(
     True
     """
     failure_times = FAILURE_TIMES.check(failure_times).reset_index(drop=True)
+    runs = line_of(failure_times, job, horizon_min).run_count
     rows = []
     within = failure_times["time_min"].between(0, horizon_min, inclusive="left")
     counted = failure_times[within & ~failure_times["is_follow_on"]]
-    runs = failure_times["run"].nunique()
-    load = float(counted["repair_min"].sum()) / (max(runs, 1) * horizon_min)
+    load = float(counted["repair_min"].sum()) / (runs * horizon_min)
     for count in spare_counts:
         waiting = with_spares(failure_times, spares=count)
         minutes = state_minutes(line_of(waiting, job, horizon_min), None)
@@ -125,5 +124,4 @@ def spares(
         wait = waiting.loc[counted.index, "wait_min"].mean() if len(counted) else 0.0
         rows.append((count, *shares, wait, load))
     table = pd.DataFrame(rows, columns=list(SPARES.columns))
-    table["wait_min"] = table["wait_min"].astype("float64").replace(np.inf, np.nan)
     return SPARES.check(SPARES.cast(table))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 import plotly.graph_objects as go
 
@@ -56,12 +58,13 @@ def spares(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) ->
         "<extra></extra>",
     )
     load = float(rows["offered_load_ratio"].iloc[0])
-    figure.add_vline(
-        x=load,
-        line={"color": colour("limit"), "dash": "dash", "width": 1.5},
-        annotation_text=f"{digits(load)} nodes in repair on average",
-        annotation_position="bottom right",
-    )
+    if math.isfinite(load):
+        figure.add_vline(
+            x=load,
+            line={"color": colour("limit"), "dash": "dash", "width": 1.5},
+            annotation_text=f"{digits(load)} nodes in repair on average",
+            annotation_position="bottom right",
+        )
     best = float(rows["productive_share"].max())
     enough = rows[rows["productive_share"] >= best - _WORTH].iloc[0]
     least = rows.iloc[0]

@@ -301,13 +301,15 @@ def _weibull(
         residual = rng.gamma(1 + 1 / shape, 1, len(scale)) ** (1 / shape)
         clock = rng.random(len(scale)) * scale * residual
     found: list[tuple[NDArray[Any], NDArray[Any]]] = []
+    total = 0
     while True:
         kept = clock < span
         lane, clock = lane[kept], clock[kept]
         if not len(lane):
             break
         found.append((lane, clock))
-        _refuse_more(sum(len(each) for each, _ in found))
+        total += len(lane)
+        _refuse_more(total)
         clock = clock + scale[lane] * rng.weibull(shape, len(lane))
     lanes = np.concatenate([each for each, _ in found] or [np.zeros(0, dtype=np.int64)])
     times = np.concatenate([each for _, each in found] or [np.zeros(0)])
