@@ -20,3 +20,16 @@ FLEET_TRUTH = Table(
         "seen_in": Column("str", "files that show it"),
     },
 )
+
+HANG_TRUTH = Table(
+    "hang_truth",
+    "One row for the fault that was put into a simulated job that hangs; none without one.",
+    {
+        "fault": Column("str", "frozen host, failed GPU, mismatched operation or mismatched size"),
+        "rank": Column("int32", "global rank it hit", lower=0),
+        "group": Column("str", "process group of the collective it hit"),
+        "description": Column("str", "what that group is for"),
+        "seq": Column("int64", "sequence number of the collective in the group", lower=1),
+        "operation": Column("str", "what was to be called there"),
+    },
+)
