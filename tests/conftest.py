@@ -67,6 +67,12 @@ def imbalance_demo() -> Path:
 
 
 @pytest.fixture(scope="session")
+def hang_demo() -> Path:
+    """Give the bundled synthetic dumps of a hang."""
+    return datasets.path("hang-demo")
+
+
+@pytest.fixture(scope="session")
 def browser():
     """Start Chromium, once: a process can hold one Playwright only.
 

@@ -66,7 +66,10 @@ class State:
         self.calls: dict[Place, dict[int, list[Op]]] = defaultdict(lambda: defaultdict(list))
         self.transfers: dict[tuple[int, str, str, int], list[Op]] = defaultdict(list)
         self._heads: dict[tuple[int, str], Op] = {}
-        self._called = _called(self.ops, recording.entries, recording.status)
+        states = _unmixed(recording.entries, recording.status)
+        self._called = _called(self.ops, states)
+        self._last_completed = _last_completed(states)
+        self._oldest: dict[tuple[int, str], int] = {}
         for op in self.ops:
             self._add(op)
         self.sees_starts = {op.rank for op in self.ops if op.state == "started"}
@@ -77,6 +80,7 @@ class State:
         is_collective = op.kind == "collective" and op.group is not None and op.seq is not None
         if is_collective:
             self.calls[str(op.group), int(op.seq or 0)][op.rank].append(op)
+            self._oldest.setdefault((op.rank, str(op.group)), int(op.seq or 0))
         if op.state == "completed":
             return
         self.pending[op.rank].append(op)
@@ -105,9 +109,18 @@ class State:
         return self._called.get((rank, group))
 
     def completed(self, rank: int, group: str) -> int | None:
-        """Return the last collective of a group that a rank has completed, if that is known."""
+        """Return the last collective of a group that a rank has completed, if that is known.
+
+        Nothing older in the dump may mean that older ones ended, or that the recorder was
+        too short for all that is pending; the status of the rank knows.
+        """
         head = self.head(rank, group)
-        return self.called(rank, group) if head is None else int(head.seq or 0) - 1
+        by_entries = self.called(rank, group) if head is None else int(head.seq or 0) - 1
+        oldest = self._oldest.get((rank, group))
+        by_status = self._last_completed.get((rank, group))
+        if by_entries is None or by_status is None or (oldest is not None and oldest <= by_entries):
+            return by_entries
+        return min(by_entries, by_status)
 
     def has_completed(self, rank: int, place: Place) -> bool:
         """Say whether it is known that a rank is through with a collective."""
@@ -146,25 +159,37 @@ def _ops(entries: pd.DataFrame) -> Iterable[Op]:
     return map(Op._make, zip(*columns.values(), strict=True))
 
 
-def _called(
-    ops: Iterable[Op], entries: pd.DataFrame, status: pd.DataFrame
-) -> Mapping[tuple[int, str], int]:
-    """Find the last collective that every rank has called in every group.
+def _unmixed(entries: pd.DataFrame, status: pd.DataFrame) -> pd.DataFrame:
+    """Return the status of groups that only call collectives.
 
     A rank's status has one number per group, of the operation called last. Where a group
     sends and receives as well, that may be the number of either kind, so it says nothing.
     """
+    mixed = entries.loc[entries["kind"] == "p2p", "group"].dropna().astype(str)
+    return status[status["group"].notna() & ~status["group"].isin(set(mixed))]
+
+
+def _called(ops: Iterable[Op], states: pd.DataFrame) -> Mapping[tuple[int, str], int]:
+    """Find the last collective that every rank has called in every group."""
     found: dict[tuple[int, str], int] = {}
     for op in ops:
         if op.group is not None and op.seq is not None:
             key = (op.rank, op.group)
             found[key] = max(found.get(key, 0), op.seq)
-    mixed = set(entries.loc[entries["kind"] == "p2p", "group"].dropna().astype(str))
-    known = status.dropna(subset=["group", "last_enqueued"])
+    known = states.dropna(subset=["last_enqueued"])
     for rank, group, last in zip(
         known["rank"], known["group"], known["last_enqueued"], strict=True
     ):
-        key = (int(rank), str(group))
-        if str(group) not in mixed and key not in found:
-            found[key] = int(last)
+        found.setdefault((int(rank), str(group)), int(last))
     return found
+
+
+def _last_completed(states: pd.DataFrame) -> Mapping[tuple[int, str], int]:
+    """Find the last collective that every rank saw end, by its own count."""
+    known = states.dropna(subset=["last_completed"])
+    return {
+        (int(rank), str(group)): int(last)
+        for rank, group, last in zip(
+            known["rank"], known["group"], known["last_completed"], strict=True
+        )
+    }

@@ -10,11 +10,12 @@ from typing import Any
 
 from workbench.load._findings import Findings
 from workbench.load._json_events import to_integer
+from workbench.tables import SAYS_SYNTHETIC
 
 _STATES = ("scheduled", "started", "completed")
 _KNOWN_KEYS = {
     "version", "nccl_version", "comm_lib_version", "pg_config", "pg_status", "entries", "rank",
-    "host_name",
+    "host_name", "synthetic",
 }  # fmt: skip
 _DUMP_KEYS = {"entries", "pg_config", "pg_status"}
 _PEERS = re.compile(r"(send|recv) (\d+)(?:->|<-)(\d+)")
@@ -53,6 +54,7 @@ def parse(content: Mapping[str, Any], label: str) -> Dump:
     """Read the content of one dump; what cannot be read is missing and counted."""
     findings = Findings(label)
     groups = _groups(content.get("pg_config"), findings)
+    findings.add("noted", SAYS_SYNTHETIC, int(content.get("synthetic") is True))
     others = sorted(str(key)[:40] for key in content if key not in _KNOWN_KEYS)
     if others:
         findings.add("set aside", f"further parts of the dump: {', '.join(others[:8])}")

@@ -15,7 +15,7 @@ _LAST_NUMBER = re.compile(r"(?:^|[^0-9])(\d{1,6})$")
 _ENDINGS = re.compile(r"(?:\.(?:json|pkl|pickle|bin|dump|trace|gz))+$")
 _RANK_PART = re.compile(r"[-_.]*(?:rank|worker)[-_]?\d+|[-_.]*\d+$", re.IGNORECASE)
 _PREFIXES = re.compile(
-    r"(?:^|(?<=[-_.]))(?:nccl|comm_lib|comm|lib|flight|recorder|fr|trace|traces|dump|dumps|pg)"
+    r"(?:^|(?<=[-_.]))(?:nccl|comm_lib|comm|lib|flight|recorder|fr|trace|traces|dump|dumps|pg|synthetic)"
     r"(?=[-_.]|$)",
     re.IGNORECASE,
 )

@@ -108,7 +108,7 @@ from workbench.tables._sharding import (
     SHARD_BALANCE,
     TABLE_SHARDING,
 )
-from workbench.tables._simulation import FAILURE_TRUTH, FLEET_TRUTH
+from workbench.tables._simulation import FAILURE_TRUTH, FLEET_TRUTH, HANG_TRUTH
 from workbench.tables._table import Column, Table
 from workbench.tables._trace_analyses import (
     BLAME,
@@ -190,6 +190,7 @@ __all__ = [
     "GOODPUT_SENSITIVITY",
     "GOODPUT_SWEEP",
     "GOODPUT_WINDOWS",
+    "HANG_TRUTH",
     "HARMLESS",
     "IDLE_TIME",
     "INCIDENT_COUNTS",

@@ -41,5 +41,15 @@ FAILURE_TRUTH = Table(
         "ready_ns": Column("Int64", "when the job had its nodes again", nullable=True),
         "resumed_ns": Column("Int64", "when the job trained again", nullable=True),
         "lost_step_count": Column("Int64", "steps computed again", lower=0, nullable=True),
+HANG_TRUTH = Table(
+    "hang_truth",
+    "One row for the fault that was put into a simulated job that hangs; none without one.",
+    {
+        "fault": Column("str", "frozen host, failed GPU, mismatched operation or mismatched size"),
+        "rank": Column("int32", "global rank it hit", lower=0),
+        "group": Column("str", "process group of the collective it hit"),
+        "description": Column("str", "what that group is for"),
+        "seq": Column("int64", "sequence number of the collective in the group", lower=1),
+        "operation": Column("str", "what was to be called there"),
     },
 )
