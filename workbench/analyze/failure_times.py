@@ -63,15 +63,10 @@ def observed_span(failures: pd.DataFrame, *tables: pd.DataFrame) -> tuple[int, i
         for name in table.columns
         if name.endswith("_ns")
     ]
-    times = []
-    for table in tables:
-        columns = [name for name in table.columns if name.endswith("_ns")]
-        times += [table[name].dropna() for name in columns]
     known = pd.concat(times) if times else pd.Series(dtype="int64")
     if known.empty:
         msg = "nothing in these tables has a time"
         raise WorkbenchError(msg)
-    _one_clock(*tables)
     return int(known.min()), int(known.max())
 
 
@@ -184,6 +179,7 @@ def _refuse_mixed(kinds: pd.Series, chosen: Sequence[str] | None) -> None:
             f"failures of several kinds: {found}; one failure may be reported by each of them. "
             f"Pass analyze.reported_by(failures, {counts.index[0]!r}), or name kinds="
         )
+        raise WorkbenchError(msg)
 
 
 def _one_clock(*tables: pd.DataFrame) -> None:

@@ -41,6 +41,9 @@ FAILURE_TRUTH = Table(
         "ready_ns": Column("Int64", "when the job had its nodes again", nullable=True),
         "resumed_ns": Column("Int64", "when the job trained again", nullable=True),
         "lost_step_count": Column("Int64", "steps computed again", lower=0, nullable=True),
+    },
+)
+
 HANG_TRUTH = Table(
     "hang_truth",
     "One row for the fault that was put into a simulated job that hangs; none without one.",
