@@ -1,6 +1,8 @@
 """Real data for the tests: from a mirror next to the clone, or the download cache."""
 
 import os
+import pickle
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -53,9 +55,21 @@ def fleet_demo() -> Path:
 
 
 @pytest.fixture(scope="session")
+def failures_demo() -> Path:
+    """Give the bundled synthetic logs of a job whose nodes fail."""
+    return datasets.path("failures-demo")
+
+
+@pytest.fixture(scope="session")
 def imbalance_demo() -> Path:
     """Give the bundled synthetic data on imbalance."""
     return datasets.path("imbalance-demo")
+
+
+@pytest.fixture(scope="session")
+def hang_demo() -> Path:
+    """Give the bundled synthetic dumps of a hang."""
+    return datasets.path("hang-demo")
 
 
 @pytest.fixture(scope="session")
@@ -75,3 +89,69 @@ def browser():
         started = playwright.chromium.launch(executable_path=find_chrome(), args=flags)
         yield started
         started.close()
+
+
+def flight_entry(record, group, description, call, peer=None):
+    """Make one flight-recorder entry of ``"all_reduce 7 scheduled"``, ``"send 3 ->1"``, ..."""
+    operation, seq, *rest = call.split()
+    state = next((word for word in rest if word.isalpha()), "scheduled")
+    shape = [int(size) for word in rest for size in re.findall(r"^\[(\d+)\]$", word)] or [16]
+    is_p2p = operation in {"send", "recv"}
+    return {
+        "record_id": record, "pg_id": int(group), "process_group": (group, description),
+        "collective_seq_id": 0 if is_p2p else int(seq), "p2p_seq_id": int(seq) if is_p2p else 0,
+        "op_id": int(seq), "profiling_name": f"nccl:{operation}" + (f" {peer}" if peer else ""),
+        "time_created_ns": 1_700_000_000_000_000_000 + record, "input_sizes": [shape],
+        "input_dtypes": ["Float"], "output_sizes": [shape], "output_dtypes": ["Float"],
+        "state": state, "time_discovered_started_ns": 5 if state != "scheduled" else None,
+        "time_discovered_completed_ns": 6 if state == "completed" else None,
+        "retired": False, "timeout_ms": 600_000, "is_p2p": is_p2p,
+    }  # fmt: skip
+
+
+def flight_dump(rank, groups, calls):
+    """Make the flight-recorder dump of one rank.
+
+    ``groups`` maps a name to its members, in order; ``calls`` lists ``(group, call)``. A
+    peer is written ``send 3 >1``, with the global rank.
+    """
+    entries = []
+    for record, (group, call) in enumerate(calls):
+        peer = re.search(r" >(\d+)", call)
+        named = None
+        if peer:
+            sign = "->" if call.startswith("send") else "<-"
+            inside = groups[group].index
+            named = f"{inside(rank)}{sign}{inside(int(peer[1]))}"
+        bare, purpose = re.sub(r" >\d+", "", call), f"PURPOSE_{len(groups[group])}"
+        entries.append(flight_entry(record, group, purpose, bare, named))
+    mine = {name: members for name, members in groups.items() if rank in members}
+    return {
+        "version": "2.9", "nccl_version": "2.27.3", "entries": entries,
+        "pg_config": {
+            name: {"name": name, "desc": f"PURPOSE_{len(members)}", "ranks": str(list(members))}
+            for name, members in mine.items()
+        },
+        "pg_status": {},
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def make_flight_dump():
+    """Give the function that makes the content of one dump."""
+    return flight_dump
+
+
+@pytest.fixture
+def write_flight_dumps(tmp_path):
+    """Write dumps of a job made by hand: its groups, and what each dumped rank called."""
+
+    def write(groups, calls, **changes):
+        folder = tmp_path / f"dumps{len(list(tmp_path.iterdir()))}"
+        folder.mkdir()
+        for rank, each in calls.items():
+            content = flight_dump(rank, groups, each) | changes
+            (folder / f"_dump_{rank}").write_bytes(pickle.dumps(content, protocol=2))
+        return folder
+
+    return write

@@ -297,7 +297,12 @@ def test_report_passes_ones_own_data_on(run, shared, clean_trace, tmp_path):
 
 @pytest.mark.parametrize(
     ("own", "pages"),
-    [("fleet-demo", ["00", "01"]), ("imbalance-demo/synthetic_job.parquet", ["02"])],
+    [
+        ("fleet-demo", ["00", "01", "03"]),
+        ("fleet-demo/traces", ["00", "01"]),
+        ("fleet-demo/failures", ["03"]),
+        ("imbalance-demo/synthetic_job.parquet", ["02"]),
+    ],
 )
 def test_report_takes_the_notebooks_that_fit_ones_own_data(run, shared, tmp_path, own, pages):
     path = datasets.choose(None, own).path

@@ -68,7 +68,9 @@ def test_the_demo_is_small_and_says_that_it_is_synthetic():
     table = datasets.describe().set_index("dataset")
     assert table.loc["fleet-demo", "size_bytes"] <= 3_000_000
     assert table.loc["fleet-demo", "synthetic"]
-    assert table.index[table["synthetic"]].tolist() == ["fleet-demo", "imbalance-demo"]
+    assert table.loc["failures-demo", "size_bytes"] <= 400_000
+    synthetic = table.index[table["synthetic"]].tolist()
+    assert synthetic == ["fleet-demo", "failures-demo", "imbalance-demo", "hang-demo"]
 
 
 def test_works_from_an_installed_package(tmp_path):

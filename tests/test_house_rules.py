@@ -33,6 +33,7 @@ DRAWN_AS_IS = {"timeline", "timeline_live", "packing_queues"}
 EXPLORER_PARTS = {"Explorer", "static_html"}
 
 UNITS = ("_ns", "_us", "_ms", "_s", "_min", "_h", "_w", "_j", "_c", "_mhz", "_gbps")
+UNITS += ("_days",)
 UNITS += ("_bytes", "_share", "_ratio", "_count", "_tokens", "_batches", "_cost")
 # Numbers that name or order things, and columns whose unit is a column beside them.
 IDENTIFIERS = {"rank", "device", "stream", "step", "correlation", "external_id", "launch", "seq"}
@@ -49,6 +50,8 @@ IDENTIFIERS |= {
 }
 IDENTIFIERS |= {"first_row", "first_dim", "layer", "expert"}
 IDENTIFIERS |= {"line", "replica", "attempt", "run"}
+IDENTIFIERS |= {"record", "p2p_seq", "op", "peer", "last_enqueued", "last_started"}
+IDENTIFIERS |= {"last_completed", "waits_for", "waits_for_seq", "enqueued_seq", "completed_seq"}
 UNIT_BESIDE = {"fidelity": {"printed", "here", "tolerance"}, "fleet_truth": {"size"}}
 UNIT_BESIDE |= {"goodput_sweep": {"value"}, "goodput_sensitivity": {"value"}}
 UNIT_BESIDE["job_slowdown"] = {"forward_backward_correlation", "within_rank_correlation"}

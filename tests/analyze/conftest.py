@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 
 from workbench import load
-from workbench.tables import EVENTS
+from workbench.tables import EVENTS, FAILURES, NODE_SPANS
 
 # A slow or busy machine is no failure.
 settings.register_profile("patient", deadline=None)
@@ -81,3 +81,42 @@ def published() -> Callable[[str], pd.DataFrame]:
         return pd.read_csv(folder / f"{name}.csv", dtype={"rank": "Int64"})
 
     return table
+
+
+DAY_NS = 86_400_000_000_000
+
+
+@pytest.fixture(scope="session")
+def make_failures() -> Callable[..., pd.DataFrame]:
+    """Make a table of failures from rows that state only what matters; ``day`` is its time."""
+
+    def make(*rows: dict) -> pd.DataFrame:
+        usual = {"category": "gpu", "severity": "fatal", "line": 1, "line_count": 1}
+        usual |= dict.fromkeys(("kind", "cause", "other_codes", "text", "source", "assumed"), "")
+        full = []
+        for row in rows:
+            time = {"clock": "none"}
+            if row.get("day") is not None:
+                time = {"clock": "epoch", "start_ns": round(row["day"] * DAY_NS)}
+            full.append(usual | time | row)
+        frame = pd.DataFrame(full, columns=list(FAILURES.columns))
+        return FAILURES.check(FAILURES.cast(frame)) if full else FAILURES.empty()
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_spans() -> Callable[..., pd.DataFrame]:
+    """Make a table of nodes watched from day 0, or from one day to another."""
+
+    def make(**days: float | tuple[float, float]) -> pd.DataFrame:
+        rows = []
+        for name, each in days.items():
+            first, last = each if isinstance(each, tuple) else (0, each)
+            rows.append({"node": name, "first_ns": first * DAY_NS, "last_ns": last * DAY_NS})
+        frame = pd.DataFrame(rows, columns=list(NODE_SPANS.columns))
+        frame = frame.assign(clock="epoch", failure_count=0)
+        frame[["first_ns", "last_ns"]] = frame[["first_ns", "last_ns"]].astype("float64").round()
+        return NODE_SPANS.check(NODE_SPANS.cast(frame))
+
+    return make

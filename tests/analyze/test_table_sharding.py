@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from workbench import analyze, simulate
 from workbench.analyze import ShardingAssumptions
-from workbench.errors import WorkbenchError
+from workbench.errors import TableError, WorkbenchError
 from workbench.fidelity._published import published
-from workbench.tables import EMBEDDING_TABLES, TABLE_SHARDING, TableError
+from workbench.tables import EMBEDDING_TABLES, TABLE_SHARDING
 
 PLANNERS = ("greedy", "in order", "round-robin", "random")
 SCHEMES = ("table", "column", "auto-column", "row", "table-row")

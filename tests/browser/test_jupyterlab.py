@@ -109,7 +109,10 @@ def move(page, control):
         page.keyboard.press("ArrowRight")
 
 
-@pytest.mark.parametrize(("name", "explorers"), [("01_traces", 2), ("02_workload_imbalance", 6)])
+@pytest.mark.parametrize(
+    ("name", "explorers"),
+    [("01_traces", 2), ("02_workload_imbalance", 6), ("03_goodput_under_failures", 10)],
+)
 def test_moving_a_control_of_any_explorer_changes_its_figure(lab, opened, name, explorers):
     with opened(f"{lab}/lab/tree/{name}.ipynb?reset", policy=False) as page:
         run_all(page)

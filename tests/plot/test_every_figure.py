@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from workbench import plot, tables
+from workbench.errors import TableError
 
 HOSTILE = "<script>alert(1)</script> $x$ %{y} &amp; <b>\n" + "very_long_" * 60
 
@@ -217,10 +218,24 @@ def training_speed(_, n):
     }  # fmt: skip
 
 
+def incidents(rank, n):
+    return {
+        "start_ns": 1_740_327_858_000_000_000 + n * 7_000_000_000, "clock": "epoch",
+        "node": f"{HOSTILE}{rank}", "device": HOSTILE, "kind": "xid", "code": "79",
+        "cause": f"{HOSTILE}{n % 3}", "category": ("gpu", "unknown", HOSTILE)[n % 3],
+        "severity": "fatal", "other_codes": HOSTILE, "line_count": 1 + n, "text": HOSTILE,
+    }  # fmt: skip
+
+
+def incident_counts(rank, n):
+    return {
+        "window_s": float(n), "category": ("gpu", HOSTILE)[rank % 2], "incident_count": 1 + n % 9,
+        "line_count": 10 + n,
+    }  # fmt: skip
+
+
 # Tables that are not called as the figure is.
-TABLE_OF = {"packing_tuning": "tuned_packing"}
-# Every function above that is called as a figure makes a row for it.
-ROWS = {name: row for name, row in list(globals().items()) if name in plot.__all__}
+TABLE_OF = {"packing_tuning": "tuned_packing", "incidents": "failures"}
 
 
 def table_sharding(rank, n):
@@ -239,6 +254,26 @@ def load_imbalance(_, n):
     }  # fmt: skip
 
 
+def flight_suspects(rank, n):
+    return {
+        "rank": rank, "confidence": ("high", "medium", "low")[n % 3], "reason": HOSTILE,
+        "waiting_count": n, "pending_count": n, "evidence": HOSTILE, "verdict": "found",
+    }  # fmt: skip
+
+
+def flight_waits(rank, n):
+    whys = ("not called", "no dump", "not posted", "busy elsewhere", "not started", HOSTILE)
+    return {"rank": rank, "waits_for": n % 90, "why": whys[n % 6], "operation": HOSTILE, "seq": n}
+
+
+def flight_positions(rank, n):
+    return {
+        "rank": rank, "group": f"{HOSTILE}{n}", "description": f"{HOSTILE}{n % 50}",
+        "has_dump": True, "pending_count": n, "behind_count": n % 2, "reason": HOSTILE,
+        "confidence": ("high", "none")[rank % 2], "verdict": "found",
+    }  # fmt: skip
+
+
 def row_sharding(_, n):
     return {
         "placement": (HOSTILE, "random", "LPT")[n % 3], "unit_count": 256, "row_count": 1_000,
@@ -247,8 +282,62 @@ def row_sharding(_, n):
     }  # fmt: skip
 
 
-# Every function above that is called as a figure makes a row for it.
-ROWS = {name: row for name, row in list(globals().items()) if name in plot.__all__}
+def cause_shares(_, n):
+    return {
+        "cause": f"{HOSTILE}{n}", "failure_count": 5 + n, "failure_share": 0.2, "low_share": 0.1,
+        "high_share": 0.3, "cumulative_share": 0.5, "printed_share": 0.25 if n % 2 else None,
+    }  # fmt: skip
+
+
+def failure_rates(_, n):
+    return {
+        "group": f"{HOSTILE}{n}", "failure_count": n, "node_count": 8, "exposure_node_days": 80.0,
+        "per_1000_node_days": 12.5 * n, "low_per_1000_node_days": 5.0 * n,
+        "high_per_1000_node_days": 46.0 + 20 * n, "mtbf_h": 240 / n if n else None,
+        "low_mtbf_h": 1.0,
+    }  # fmt: skip
+
+
+def lemon_nodes(_, n):
+    return {
+        "node": f"{HOSTILE}{n}", "failure_count": n % 9, "exposure_node_days": 30.0,
+        "expected_count": 1.5, "p_value_share": 0.01, "adjusted_p_value_share": 0.2,
+        "shrunk_per_1000_node_days": 5.0 + n % 9, "is_lemon": n % 400 == 8,
+        "dispersion_ratio": 1.2, "recall_share": 0.23,
+    }  # fmt: skip
+
+
+def lemon_recall(_, n):
+    return {
+        "observed_days": 1.0 + n, "failure_count": 80.0 * (1 + n), "least_failures_count": 3,
+        "recall_share": min(n / 100, 1.0), "precision_share": 0.98 if n else None,
+    }  # fmt: skip
+
+
+def mttf_by_size(_, n):
+    return {
+        "gpu_count": 8 * (n + 1), "kind": "projected" if n % 3 else "measured",
+        "mttf_h": 9_000 / (n + 1), "low_mttf_h": 7_000 / (n + 1), "failure_count": 4,
+        "high_mttf_h": 12_000 / (n + 1), "exposure_h": 36_000 / (n + 1), "per_1000_node_days": 2.7,
+        "slope_ratio": 1.0, "low_slope_ratio": 0.9, "high_slope_ratio": 1.1,
+    }  # fmt: skip
+
+
+def survival(rank, n):
+    return {
+        "group": f"{HOSTILE}{rank}", "time_h": 1.0 + n, "at_risk_count": 10_000 - n,
+        "failure_count": 1, "censored_count": n % 2, "survival_share": 1 / (1 + n / 100),
+        "low_share": 0.9 / (1 + n / 100), "high_share": 1.0, "weibull_share": 0.5,
+    }  # fmt: skip
+
+
+def recurrence(_, n):
+    return {
+        "time_h": 1.0 + n, "failure_count": 1, "at_risk_count": 100, "mean_count": 0.01 * n,
+        "low_count": 0.008 * n, "high_count": 0.012 * n, "trend_count": 0.01 * n,
+    }  # fmt: skip
+
+
 # Every function above that is called as a figure makes a row for it.
 ROWS = {name: row for name, row in list(globals().items()) if name in plot.__all__}
 figures = pytest.mark.parametrize("noun", ROWS)
@@ -371,5 +460,5 @@ def test_traces_are_told_apart_without_colour(noun, table):
 @figures
 def test_a_wrong_table_is_refused(noun, table):
     frame = table(noun, ranks=1, rows=1)
-    with pytest.raises(tables.TableError, match="is missing"):
+    with pytest.raises(TableError, match="is missing"):
         draw(noun, frame.drop(columns=frame.columns[0]))

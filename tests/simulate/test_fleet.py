@@ -124,7 +124,7 @@ def test_the_loader_has_nothing_to_say_about_the_traces(trace):
     quality = trace.quality
     assert set(quality["finding"]) == {"read", "set aside", "noted"}
     noted = quality.loc[quality["finding"] == "noted", "what"]
-    assert set(noted) == {"the trace says that it is synthetic"}
+    assert set(noted) == {"the file says that it is synthetic"}
     assert trace.ranks["rank"].tolist() == list(range(8))
     assert set(trace.ranks["rank_source"]) == {"trace"}
     assert set(trace.ranks["clock"]) == {"epoch"}

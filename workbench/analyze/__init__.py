@@ -6,26 +6,38 @@ from workbench.analyze._packing_plan import PackingPlan, packing_plans
 from workbench.analyze._shard_costs import ShardingAssumptions
 from workbench.analyze.blame import blame, blame_by
 from workbench.analyze.breakdown import time_breakdown
+from workbench.analyze.causes import cause_shares
 from workbench.analyze.checkpoints import checkpoint_curve, checkpoint_optimum, expected_ettr
 from workbench.analyze.clocks import clocks, on_one_clock
 from workbench.analyze.collectives import collective_waits, collectives
 from workbench.analyze.context_sharding import context_chunks, context_sharding
 from workbench.analyze.diff import trace_diff
 from workbench.analyze.document_lengths import length_shares, sample_documents
+from workbench.analyze.failure_rates import failure_rate, failure_rates, standby_nodes
 from workbench.analyze.failure_times import failure_times, observed_span
+from workbench.analyze.first_days import first_days
+from workbench.analyze.flight_positions import flight_positions
+from workbench.analyze.flight_suspects import flight_suspects
+from workbench.analyze.flight_waits import flight_waits
 from workbench.analyze.goodput import Convention, goodput, productive_share
 from workbench.analyze.goodput_at_scale import failure_interval_of, goodput_at_scale
 from workbench.analyze.goodput_changes import goodput_ladder, goodput_sensitivity, goodput_sweep
 from workbench.analyze.goodput_replay import goodput_mean, goodput_replay, goodput_windows
 from workbench.analyze.idle import idle_time
+from workbench.analyze.incidents import incident_counts, incidents
 from workbench.analyze.job_completeness import complete_steps
 from workbench.analyze.job_dispersion import job_dispersion
+from workbench.analyze.job_failures import crash_loops, job_failures, job_sizes
 from workbench.analyze.job_schedule import job_micro_batches, job_schedule
 from workbench.analyze.kernels import kernel_kinds, kernels, unclassified_kernels
 from workbench.analyze.late_arrivals import late_arrivals
 from workbench.analyze.launches import launches
+from workbench.analyze.lemon_nodes import lemon_nodes
+from workbench.analyze.lemon_recall import Lemons, lemon_recall
+from workbench.analyze.lifetimes import failure_gaps, lifetimes
 from workbench.analyze.load_imbalance import load_imbalance
 from workbench.analyze.memory import copy_bandwidth
+from workbench.analyze.mttf_by_size import mttf_by_size
 from workbench.analyze.operators import operators
 from workbench.analyze.overlap import communication_overlap, kind_overlaps
 from workbench.analyze.packing import Packing, micro_batches, packing
@@ -33,10 +45,13 @@ from workbench.analyze.packing_balance import packing_balance
 from workbench.analyze.packing_tuning import PackingTuning, packing_tuning
 from workbench.analyze.pipeline import Parallelism, micro_batch_costs, pipeline, training_steps
 from workbench.analyze.queue import queue_length, queue_summary
+from workbench.analyze.recurrence import failure_trend, recurrence
+from workbench.analyze.reported_by import reported_by
 from workbench.analyze.row_sharding import row_popularity, row_sharding
 from workbench.analyze.spares import spares, with_spares
 from workbench.analyze.steps import step_times
 from workbench.analyze.stragglers import job_slowdown, job_slowdown_by, job_steps
+from workbench.analyze.survival import survival, weibull
 from workbench.analyze.table_sharding import shard_balance, table_sharding
 from workbench.analyze.training_speed import training_speed
 from workbench.analyze.workload import crossover, crossover_from_flops, launch_loss, workload
@@ -44,6 +59,7 @@ from workbench.analyze.workload import crossover, crossover_from_flops, launch_l
 __all__ = [
     "Convention",
     "FaultTolerance",
+    "Lemons",
     "Packing",
     "PackingPlan",
     "PackingTuning",
@@ -51,6 +67,7 @@ __all__ = [
     "ShardingAssumptions",
     "blame",
     "blame_by",
+    "cause_shares",
     "checkpoint_curve",
     "checkpoint_optimum",
     "clocks",
@@ -61,11 +78,20 @@ __all__ = [
     "context_chunks",
     "context_sharding",
     "copy_bandwidth",
+    "crash_loops",
     "crossover",
     "crossover_from_flops",
     "expected_ettr",
+    "failure_gaps",
     "failure_interval_of",
+    "failure_rate",
+    "failure_rates",
     "failure_times",
+    "failure_trend",
+    "first_days",
+    "flight_positions",
+    "flight_suspects",
+    "flight_waits",
     "goodput",
     "goodput_at_scale",
     "goodput_ladder",
@@ -75,10 +101,14 @@ __all__ = [
     "goodput_sweep",
     "goodput_windows",
     "idle_time",
+    "incident_counts",
+    "incidents",
     "intervals",
     "job_dispersion",
+    "job_failures",
     "job_micro_batches",
     "job_schedule",
+    "job_sizes",
     "job_slowdown",
     "job_slowdown_by",
     "job_steps",
@@ -88,10 +118,14 @@ __all__ = [
     "late_arrivals",
     "launch_loss",
     "launches",
+    "lemon_nodes",
+    "lemon_recall",
     "length_shares",
+    "lifetimes",
     "load_imbalance",
     "micro_batch_costs",
     "micro_batches",
+    "mttf_by_size",
     "observed_span",
     "on_one_clock",
     "operators",
@@ -103,18 +137,23 @@ __all__ = [
     "productive_share",
     "queue_length",
     "queue_summary",
+    "recurrence",
+    "reported_by",
     "row_popularity",
     "row_sharding",
     "sample_documents",
     "shard_balance",
     "spares",
+    "standby_nodes",
     "step_times",
+    "survival",
     "table_sharding",
     "time_breakdown",
     "trace_diff",
     "training_speed",
     "training_steps",
     "unclassified_kernels",
+    "weibull",
     "with_spares",
     "workload",
 ]

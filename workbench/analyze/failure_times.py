@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from workbench.analyze._failure_rows import reporters
 from workbench.analyze._fault_tolerance import not_negative, whole_from
 from workbench.errors import WorkbenchError
 from workbench.tables import FAILURE_TIMES, FAILURES, NODE_SPANS, RESTART_PHASES
@@ -20,14 +21,17 @@ _NOT_STOPPING = ("info", "warning")
 _SAID_BEFORE = ("follow-on", "planned")
 
 
-def observed_span(*tables: pd.DataFrame) -> tuple[int, int]:
+def observed_span(failures: pd.DataFrame, *tables: pd.DataFrame) -> tuple[int, int]:
     """Give from when to when logs watched, in ns, over their tables.
 
     Parameters
     ----------
+    failures
+        Table :data:`workbench.tables.FAILURES`: the failures that will be counted.
     *tables
-        Tables with times: :data:`workbench.tables.FAILURES`, ``TIMELINE``, ``NODE_SPANS``. The
-        more of a log is given, the less it is biased by when the first failure happened.
+        Further tables of the same logs, :data:`workbench.tables.TIMELINE` and ``NODE_SPANS``.
+        The more of a log is given, the less the span depends on when the first and the last
+        failure happened. Rows on another clock than the failures tell nothing and are not used.
 
     Returns
     -------
@@ -37,7 +41,7 @@ def observed_span(*tables: pd.DataFrame) -> tuple[int, int]:
     Raises
     ------
     WorkbenchError
-        If nothing in them has a time, or they have different clocks.
+        If no failure and no other row has a time, or the failures are on different clocks.
 
     Examples
     --------
@@ -46,25 +50,34 @@ def observed_span(*tables: pd.DataFrame) -> tuple[int, int]:
     ...
     workbench.errors.WorkbenchError: nothing in these tables has a time
     """
-    times = []
-    for table in tables:
-        columns = [name for name in table.columns if name.endswith("_ns")]
-        times += [table[name].dropna() for name in columns]
+    everything = [FAILURES.check(failures), *tables]
+    clocks = next(
+        (found for table in everything if (found := set(table["clock"].unique()) - {"none"})), set()
+    )
+    if len(clocks) > 1:
+        msg = f"times of different clocks ({', '.join(sorted(clocks))}) do not fit together"
+        raise WorkbenchError(msg)
+    times = [
+        table.loc[table["clock"].isin(clocks), name].dropna()
+        for table in everything
+        for name in table.columns
+        if name.endswith("_ns")
+    ]
     known = pd.concat(times) if times else pd.Series(dtype="int64")
     if known.empty:
         msg = "nothing in these tables has a time"
         raise WorkbenchError(msg)
-    _one_clock(*tables)
     return int(known.min()), int(known.max())
 
 
-def failure_times(
+def failure_times(  # noqa: PLR0913 - what a log does not say, by name
     failures: pd.DataFrame,
     *,
     span_ns: tuple[int, int],
     replicas: int = 1,
     nodes: Sequence[str] | pd.DataFrame | None = None,
     recovery_min: float | Mapping[str, float] | pd.Series = 10.0,
+    kinds: Sequence[str] | None = None,
     everything: bool = False,
 ) -> pd.DataFrame:
     """Turn a failure log into one run of a replay.
@@ -85,6 +98,9 @@ def failure_times(
     recovery_min
         How long each recovery takes: a number, minutes by phase, or a Series of minutes by
         row of ``failures``.
+    kinds
+        Reporters to believe, e.g. ``["xid"]``: the kernel, the scheduler and the job may each
+        have reported the same failure. Needed if the log has several.
     everything
         Count warnings, planned and follow-on rows too; by default only what stops a job.
 
@@ -97,6 +113,9 @@ def failure_times(
     Raises
     ------
     WorkbenchError
+        If the span is empty, several kinds of reporters are mixed and ``kinds`` does not say
+        whom to believe, replicas are wanted but no nodes given, or there are fewer nodes than
+        replicas.
         If the span is empty, times are of different clocks, replicas are wanted but no nodes
         given, a node is named twice, or there are fewer nodes than replicas.
 
@@ -125,7 +144,10 @@ def failure_times(
     outside = (when < first) | (when >= last)
     reasons[outside.fillna(value=False).astype(bool)] = "outside the span"
     reasons[when.isna()] = "without a time"
+    if kinds is not None:
+        reasons[~table["kind"].isin(list(kinds)) & (reasons == "")] = "of other kinds"
     kept = table[reasons == ""]
+    _refuse_mixed(kept["kind"], kinds)
     replica = _replicas(kept["node"], replicas, nodes)
     result = pd.DataFrame(
         {
@@ -146,6 +168,18 @@ def failure_times(
     result = FAILURE_TIMES.cast(result)
     result.attrs = {"left_out": counts, "horizon_min": (last - first) / _MINUTE_NS}
     return FAILURE_TIMES.check(result)
+
+
+def _refuse_mixed(kinds: pd.Series, chosen: Sequence[str] | None) -> None:
+    """Raise if several reporters may have told of the same failures."""
+    counts = reporters(kinds).value_counts()
+    if chosen is None and len(counts) > 1:
+        found = ", ".join(f"{kind} ({count:,})" for kind, count in counts.items())
+        msg = (
+            f"failures of several kinds: {found}; one failure may be reported by each of them. "
+            f"Pass analyze.reported_by(failures, {counts.index[0]!r}), or name kinds="
+        )
+        raise WorkbenchError(msg)
 
 
 def _one_clock(*tables: pd.DataFrame) -> None:

@@ -26,16 +26,30 @@ _QUIET = (
 Data = Annotated[
     Path | None,
     typer.Option(
-        help="Your own data: a folder, file or archive with traces, or a file with the operations "
-        "of a job; the best sets at hand by default.",
+        help="Your own data: a folder, file or archive with traces or failure logs, or a file "
+        "with the operations of a job; the best sets at hand by default.",
         exists=True,
         show_default=False,
     ),
 ]
 
+Zone = Annotated[
+    str | None,
+    typer.Option(
+        help="Time zone of stamps in your failure logs that have none, e.g. UTC or +01:00.",
+        show_default=False,
+    ),
+]
+Year = Annotated[
+    int | None,
+    typer.Option(help="Year of stamps that have none.", show_default=False),
+]
+
 
 def lab(
     data: Data = None,
+    tz: Zone = None,
+    year: Year = None,
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Print the address instead of opening a browser.")
     ] = False,
@@ -59,7 +73,7 @@ def lab(
         folder = _copied(folder, Path("workbench-notebooks"))
     if data is not None:
         for notebook in _fitting(sorted(folder.glob("*.ipynb")), data):
-            _point_at(notebook, data.resolve())
+            _point_at(notebook, {"data": str(data.resolve()), "tz": tz, "year": year})
     command = [sys.executable, "-m", "jupyterlab", str(folder), f"--port={port}", *_QUIET]
     if (folder / _FIRST).is_file():
         command.append(f"--LabApp.default_url=/lab/tree/{_FIRST}")
@@ -78,6 +92,8 @@ def report(
         typer.Argument(help="Notebooks to include; all by default.", show_default=False),
     ] = None,
     data: Data = None,
+    tz: Zone = None,
+    year: Year = None,
     out: Annotated[Path, typer.Option(help="Folder to write; made if need be.")] = Path("_report"),
     with_fidelity: Annotated[
         bool, typer.Option("--fidelity", help="Add a page with every claim, recomputed.")
@@ -86,15 +102,16 @@ def report(
     """Write the notebooks as an offline static site.
 
     The notebooks are run anew, and the path of the first page is printed. With --data they run
-    on your own data, and by default only those that take such data: traces, or a job recorded
-    operation by operation (a Parquet or CSV file). The site needs no network: it can be mailed
-    as a folder or put on any web server.
+    on your own data, and by default only those that take such data: traces, failure logs, or a
+    job recorded operation by operation (a Parquet or CSV file). The site needs no network: it
+    can be mailed as a folder or put on any web server.
 
     \b
     Examples:
       workbench report
       workbench report --data runs/monday --out monday 01_traces.ipynb
       workbench report --data job.parquet
+      workbench report --data var/log/kern.log --tz UTC --year 2026
     """
     from workbench import fidelity, share
 
@@ -104,7 +121,8 @@ def report(
             page = Path(folder, "fidelity.ipynb")
             page.write_text(json.dumps(fidelity.notebook()), encoding="utf-8")
             pages = [*pages, page]
-        typer.echo(share.report(pages, out=out, data=data))
+        given = {"tz": tz, "year": year}
+        typer.echo(share.report(pages, out=out, data=data, parameters=given))
 
 
 def publish(
@@ -181,9 +199,9 @@ def _fitting(notebooks: list[Path], data: Path | None) -> list[Path]:
     """Choose the notebooks that take data of this kind; all of them without data."""
     if data is None:
         return notebooks
-    from workbench.load.job_operations import is_job_operations
+    from workbench.load.kinds import kinds_of
 
-    wanted = "job operations" if is_job_operations(data) else "traces"
+    wanted = kinds_of(data)
     kinds = [
         json.loads(path.read_text(encoding="utf-8")).get("metadata", {}).get("workbench", {})
         for path in notebooks
@@ -191,7 +209,7 @@ def _fitting(notebooks: list[Path], data: Path | None) -> list[Path]:
     chosen = [
         path
         for path, kind in zip(notebooks, kinds, strict=True)
-        if kind.get("data", "traces") == wanted
+        if kind.get("data", "traces") in wanted
     ]
     return chosen or notebooks
 
@@ -205,13 +223,14 @@ def _copied(folder: Path, target: Path) -> Path:
     return target
 
 
-def _point_at(path: Path, data: Path) -> None:
-    """Set ``data`` in the cell tagged ``parameters``; a notebook without one stays as it is."""
+def _point_at(path: Path, parameters: dict[str, object]) -> None:
+    """Set the names of the cell tagged ``parameters``; a notebook without one stays as it is."""
     notebook = json.loads(path.read_text(encoding="utf-8"))
     for cell in notebook["cells"]:
         if "parameters" in cell["metadata"].get("tags", []):
             source = "".join(cell["source"])
-            cell["source"] = re.sub(
-                r"^data\b.*=.*$", lambda _: f"data = {str(data)!r}", source, flags=re.MULTILINE
-            )
+            for name, value in parameters.items():
+                line = f"{name} = {value!r}".replace("\\", r"\\")
+                source = re.sub(rf"^{name}\b.*=.*$", line, source, flags=re.MULTILINE)
+            cell["source"] = source
     path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -53,7 +53,7 @@ def choose(own: str | Path | None, *candidates: str) -> Choice:
         Path of the user's own data; None takes a data set.
     *candidates
         Names of data sets, most wanted first; a bundled one last. ``"set/file"`` takes
-        one file of a set. Nothing is downloaded.
+        one file or folder of a set. Nothing is downloaded.
 
     Returns
     -------
@@ -81,8 +81,8 @@ def choose(own: str | Path | None, *candidates: str) -> Choice:
         return Choice(path, path.name, is_synthetic, about="your own files", credit="")
     files = dict(candidate.partition("/")[::2] for candidate in candidates)
     path, name, is_synthetic = best(*files)
-    if (file := files[name]) and not (path / file).is_file():
-        msg = f"the set {name!r} has no file {file!r}; see datasets.describe()"
+    if (file := files[name]) and not (path / file).exists():
+        msg = f"the set {name!r} has no file or folder {file!r}; see datasets.describe()"
         raise DatasetError(msg)
     path = path / file
     row = describe().set_index("dataset").loc[name]

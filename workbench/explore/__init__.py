@@ -1,13 +1,17 @@
 """Widgets around one analysis and one figure each; the only code that knows ipywidgets."""
 
 from workbench.explore._panel import Explorer, static_html
+from workbench.explore.cause_shares import cause_shares
 from workbench.explore.checkpoints import checkpoint_curve, expected_ettr
 from workbench.explore.collective_waits import collective_waits
 from workbench.explore.context_sharding import context_sharding
+from workbench.explore.flight_suspects import flight_suspects
 from workbench.explore.goodput import goodput, goodput_at_scale, goodput_sweep
 from workbench.explore.goodput_windows import goodput_windows
+from workbench.explore.incidents import incidents
 from workbench.explore.job_slowdown import job_slowdown
 from workbench.explore.kernels import kernels
+from workbench.explore.lemon_nodes import lemon_nodes
 from workbench.explore.length_shares import length_shares
 from workbench.explore.packing_balance import packing_balance
 from workbench.explore.pipeline import pipeline
@@ -20,16 +24,20 @@ from workbench.explore.training_speed import training_speed
 
 __all__ = [
     "Explorer",
+    "cause_shares",
     "checkpoint_curve",
     "collective_waits",
     "context_sharding",
     "expected_ettr",
+    "flight_suspects",
     "goodput",
     "goodput_at_scale",
     "goodput_sweep",
     "goodput_windows",
+    "incidents",
     "job_slowdown",
     "kernels",
+    "lemon_nodes",
     "length_shares",
     "packing_balance",
     "pipeline",

@@ -57,7 +57,7 @@ def goodput_windows(
         (f"{hours} h", 60.0 * hours) for hours in (1, 6, 24, 168) if 120 * hours < horizon_min
     ]
     views = [("where the time goes", "states"), *((f"windows of {w}", m) for w, m in lengths)]
-    start = lengths[-1][1] if lengths else "states"
+    start = max((each for _, each in lengths if each <= 1440), default="states")
     return Explorer(
         draw,
         view=widgets.Dropdown(options=views, value=start, description="view"),

@@ -7,7 +7,16 @@ data sets themselves. Each noun has a module of claims; importing this package r
 them all.
 """
 
-from workbench.fidelity import execution_traces, goodput, packing, sharding, stragglers, traces
+from workbench.fidelity import (
+    execution_traces,
+    flight_recorder,
+    goodput,
+    packing,
+    reliability,
+    sharding,
+    stragglers,
+    traces,
+)
 from workbench.fidelity._registry import Claim, Reading, claim, claims, failed, run
 from workbench.fidelity._show import html, notebook, summary, text
 
@@ -18,10 +27,12 @@ __all__ = [
     "claims",
     "execution_traces",
     "failed",
+    "flight_recorder",
     "goodput",
     "html",
     "notebook",
     "packing",
+    "reliability",
     "run",
     "sharding",
     "stragglers",

@@ -1,8 +1,11 @@
 """Read files into tables: one module per format behind a few front doors."""
 
+from workbench.load.cause_counts import cause_counts
 from workbench.load.document_lengths import document_lengths
 from workbench.load.embedding_tables import embedding_tables
 from workbench.load.expert_loads import expert_loads
+from workbench.load.failures import failures
+from workbench.load.flight_recorder import flight_recorder
 from workbench.load.job_operations import job_operations
 from workbench.load.parquet import write
 from workbench.load.profiles import attention_profile, linear_profile
@@ -13,9 +16,12 @@ from workbench.load.traces import traces
 
 __all__ = [
     "attention_profile",
+    "cause_counts",
     "document_lengths",
     "embedding_tables",
     "expert_loads",
+    "failures",
+    "flight_recorder",
     "job_operations",
     "linear_profile",
     "quality",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Protocol
 
 import pandas as pd
@@ -14,6 +15,8 @@ from workbench.load.archive import Source
 from workbench.tables import FAILURES, TIMELINE, Table
 
 SECOND = 1_000_000_000
+_SHOWN_CHARS = 300
+_PIECE_ROWS = 20_000
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,8 @@ class LogPart:
     findings: Findings
     # Hosts that the file names besides those of the two tables: node, gpu_count.
     nodes: Mapping[str, int | None] = field(default_factory=dict)
+    # Over which time the file watched a host, failures or not: node, (first ns, last ns).
+    watched: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 class LogFormat(Protocol):
@@ -76,13 +81,24 @@ def timeline_rows(rows: Iterable[Mapping[str, Any]], source: str) -> pd.DataFram
 def _table(
     table: Table, rows: Iterable[Mapping[str, Any]], usual: Mapping[str, Any]
 ) -> pd.DataFrame:
-    names = list(table.columns)
-    frame = pd.DataFrame([{**usual, **row} for row in rows], columns=names, dtype=object)
-    if frame.empty:
+    """Make a table in pieces: dicts take many times the memory of a frame."""
+    names, walk, pieces = list(table.columns), iter(rows), []
+    while piece := list(islice(walk, _PIECE_ROWS)):
+        columns = {n: [row.get(n, usual.get(n)) for row in piece] for n in names}
+        pieces.append(table.cast(pd.DataFrame(columns, dtype=object)))
+    if not pieces:
         return table.empty()
-    return table.check(table.cast(frame))
+    return table.check(pieces[0] if len(pieces) == 1 else pd.concat(pieces, ignore_index=True))
 
 
 def needs(what: str, *, label: str, line: int, text: str, remedy: str) -> LoadError:
     """Make the error that asks the caller for what a file does not carry."""
     return LoadError(f"{label}, line {line:,}: {text[:80]!r} has no {what}; pass {remedy}")
+
+
+def shortened(text: str) -> str:
+    """Return the beginning of a line as it can be kept and shown: in one piece, printable."""
+    plain = text[: _SHOWN_CHARS + 1]
+    if not plain.isprintable():
+        plain = "".join(c if c.isprintable() else " " for c in plain)
+    return plain if len(plain) <= _SHOWN_CHARS else plain[: _SHOWN_CHARS - 1] + "…"

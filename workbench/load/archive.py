@@ -1,4 +1,4 @@
-"""Where trace files come from: single files, lists, directories and archives.
+"""Where files come from: single ones, lists, directories and archives.
 
 Every loader opens its input through :func:`sources`, so that all of them take
 the same kinds of path and treat damage and hostile archives alike. Nothing is
@@ -8,7 +8,6 @@ ever extracted to disk.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,21 +29,19 @@ from workbench.load._stream import (
     stream_blocks,
     unpacked,
 )
+from workbench.load._wanted import (
+    ARCHIVE_SUFFIXES,
+    GIVEN_BEFORE,
+    HARMLESS_REASONS,
+    REPLACED,
+    TRACES,
+    Wanted,
+)
 
 EXPANSION_LIMIT = 200.0
 _HEAD_BYTES = 4096
 _TYPICAL_EXPANSION = 12
 _LISTED = 8
-_TRACE_SUFFIXES = (".json", ".et", ".parquet", ".tmp")
-_ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".zip")
-_NEVER_SUFFIXES = (".ipynb", ".jsonl")
-_TRACE_START = re.compile(
-    rb'(\xef\xbb\xbf)?\s*(\{\s*["}]|\[\s*[{\]])|PAR1|' + re.escape(GZIP_MAGIC)
-)
-
-_HIDDEN, _OTHER = "is a hidden file", "does not look like a trace"
-_GIVEN_BEFORE, _REPLACED = "was given before", "is replaced by a later member of the same name"
-_HARMLESS = (_HIDDEN, _OTHER, _GIVEN_BEFORE, _REPLACED)
 
 
 @dataclass(frozen=True)
@@ -103,11 +100,12 @@ class Survey:
 
     sources: list[Source] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
+    wanted: Wanted = TRACES
 
     def pass_over(self, label: str, reason: str) -> None:
-        """Note what is not taken: set aside if it is no trace, left out if it may be one."""
+        """Note what is not taken: set aside if it is not wanted, left out if it may be."""
         finding: Literal["set aside", "left out"] = (
-            "set aside" if reason in _HARMLESS else "left out"
+            "set aside" if reason in HARMLESS_REASONS else "left out"
         )
         self.remarks.append(Remark(label, finding, reason))
 
@@ -142,7 +140,12 @@ def sources(path: Paths, *, expansion_limit: float | None = EXPANSION_LIMIT) -> 
     return survey(path, expansion_limit=expansion_limit).sources
 
 
-def survey(path: Paths, *, expansion_limit: float | None = EXPANSION_LIMIT) -> Survey:
+def survey(
+    path: Paths,
+    *,
+    expansion_limit: float | None = EXPANSION_LIMIT,
+    wanted: Wanted = TRACES,
+) -> Survey:
     """List what under ``path`` may be a trace, and what was passed over and why.
 
     Parameters
@@ -151,6 +154,8 @@ def survey(path: Paths, *, expansion_limit: float | None = EXPANSION_LIMIT) -> S
         As for :func:`sources`.
     expansion_limit
         As for :func:`sources`.
+    wanted
+        What is looked for, if not traces.
 
     Returns
     -------
@@ -167,17 +172,17 @@ def survey(path: Paths, *, expansion_limit: float | None = EXPANSION_LIMIT) -> S
         If there is nothing to open under ``path``, or an archive or a file
         named in ``path`` itself cannot be read.
     """
-    found, given = Survey(), given_paths(path)
+    found, given = Survey(wanted=wanted), given_paths(path)
     seen: set[Path] = set()
     for entry in map(Path, given):
         for file, is_named in _files(entry, found.remarks):
             if (real := Path(os.path.realpath(file))) in seen:
-                found.pass_over(shown(file), _GIVEN_BEFORE)
+                found.pass_over(shown(file), GIVEN_BEFORE)
                 continue
             seen.add(real)
             _add(found, file, is_named=is_named, expansion_limit=expansion_limit)
     if not found.sources:
-        _raise_nothing_found(given, found.remarks)
+        _raise_nothing_found(given, found)
     return found
 
 
@@ -301,7 +306,7 @@ def _add(found: Survey, file: Path, *, is_named: bool, expansion_limit: float | 
     """Add one file, or the members of one archive; only what is named itself may raise."""
     source = Source(shown(file), file, expansion_limit=expansion_limit)
     try:
-        reason = _unusable(file) or ("" if is_named else _implausible(source))
+        reason = _unusable(file) or ("" if is_named else _implausible(found, source))
         if not reason:
             _add_usable(found, source, is_named=is_named)
     except (LoadError, OSError) as error:
@@ -316,7 +321,7 @@ def _add(found: Survey, file: Path, *, is_named: bool, expansion_limit: float | 
 
 
 def _add_usable(found: Survey, source: Source, *, is_named: bool) -> None:
-    may_be_archive = is_named or source.path.name.lower().endswith(_ARCHIVE_SUFFIXES)
+    may_be_archive = is_named or source.path.name.lower().endswith(ARCHIVE_SUFFIXES)
     if may_be_archive and (kind := archive_kind(source.path, source.expansion_limit)):
         _add_members(found, source, kind)
     else:
@@ -333,12 +338,12 @@ def _add_members(found: Survey, archive: Source, kind: Kind) -> None:
             continue
         reason = member.refusal
         if member.place is not None:
-            reason = _implausible_content(member.name, member.head)
+            reason = found.wanted.refused(member.name, member.head)
         if reason:
             found.pass_over(label, reason)
         elif member.place is not None:
             if member.name in latest:
-                found.pass_over(label, _REPLACED)
+                found.pass_over(label, REPLACED)
             growth = _TYPICAL_EXPANSION if member.head.startswith(GZIP_MAGIC) else 1
             latest[member.name] = replace(
                 archive,
@@ -357,27 +362,12 @@ def _unusable(file: Path) -> str:
     return "" if file.stat().st_size else "is empty; get the file again"
 
 
-def _implausible(source: Source) -> str:
-    """Say why a file met in a directory is no trace; '' if it may be one."""
+def _implausible(found: Survey, source: Source) -> str:
+    """Say why a file met in a directory is not taken; '' if it may be."""
     name = source.path.name
-    if name.lower().endswith(_ARCHIVE_SUFFIXES) and not name.startswith("."):
+    if name.lower().endswith(ARCHIVE_SUFFIXES) and not name.startswith("."):
         return ""
-    return _implausible_content(name, source.head(HEAD_BYTES))
-
-
-def _implausible_content(name: str, head: bytes) -> str:
-    """Say why a file of this name that begins like this is no trace; '' if it may be one."""
-    base = name.rsplit("/", 1)[-1].lower()
-    if base.startswith(".") or name.startswith("__MACOSX/"):
-        return _HIDDEN
-    if not head:
-        return "is empty; get the file again"
-    if base.endswith(_NEVER_SUFFIXES):
-        return _OTHER
-    if base.endswith(_ARCHIVE_SUFFIXES):
-        return "is an archive inside an archive; unpack the outer one first"
-    is_likely = base.removesuffix(".gz").endswith(_TRACE_SUFFIXES)
-    return "" if is_likely or _TRACE_START.match(head) else _OTHER
+    return found.wanted.refused(name, source.head(HEAD_BYTES))
 
 
 def _unpacked_size(file: Path) -> int:
@@ -392,9 +382,10 @@ def _unpacked_size(file: Path) -> int:
     return stated if size <= stated <= size * 1032 else size * _TYPICAL_EXPANSION
 
 
-def _raise_nothing_found(given: list[str | Path], remarks: list[Remark]) -> NoReturn:
+def _raise_nothing_found(given: list[str | Path], found: Survey) -> NoReturn:
+    remarks = found.remarks
     listed = "".join(f"\n  - {r.source}: {r.what}" for r in remarks[:_LISTED])
     more = f"\n  - and {len(remarks) - _LISTED} more" if len(remarks) > _LISTED else ""
     paths = ", ".join(shown(item) for item in given) or "an empty list"
-    msg = f"{paths}: no trace file found{listed}{more}"
+    msg = f"{paths}: no {found.wanted.noun} found{listed}{more}"
     raise LoadError(msg)

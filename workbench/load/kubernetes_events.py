@@ -11,7 +11,7 @@ from workbench.load._findings import Findings
 from workbench.load._json_records import json_documents, records
 from workbench.load._log_file import Given, LogPart, failure_rows, timeline_rows
 from workbench.load._stamps import iso_ns
-from workbench.load._xid import pci_address, xid_meaning
+from workbench.load._xid_codes import pci_address, xid_meaning
 from workbench.load.archive import Source
 
 NAME = "Kubernetes events"

@@ -19,7 +19,7 @@ from workbench.load.archive import Source
 
 NAME = "Megatron log"
 _TEXT_LENGTH = 200
-_MARKS = (
+SIGNATURES = (
     b"elapsed time per iteration (",
     b" arguments ------",
     b"[before the start of training step]",
@@ -76,7 +76,7 @@ class _Log:
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing
     """Recognise a line on an iteration, or the list of arguments before the first one."""
-    return any(mark in head for mark in _MARKS)
+    return any(mark in head for mark in SIGNATURES)
 
 
 def read(source: Source, given: Given) -> LogPart:

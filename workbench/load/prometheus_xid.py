@@ -12,7 +12,7 @@ from workbench.load._findings import Findings
 from workbench.load._json_records import json_documents
 from workbench.load._log_file import SECOND, Given, LogPart, failure_rows, timeline_rows
 from workbench.load._stamps import epoch_ns
-from workbench.load._xid import pci_address, xid_meaning
+from workbench.load._xid_codes import pci_address, xid_meaning
 from workbench.load.archive import Source
 
 NAME = "Xid series of DCGM"

@@ -96,7 +96,7 @@ def traces(  # noqa: PLR0913 - the front door
         msg = f"args must list names, e.g. args=({args!r},); got the text {args!r}"
         raise TypeError(msg)
     found = survey(path)
-    formats = [(_format(source), source) for source in found.sources]
+    formats = [(format_of(source), source) for source in found.sources]
     known = [(name, source) for name, source in formats if name]
     remarks = list(found.remarks)
     remarks += [
@@ -155,7 +155,7 @@ def assemble(numbered: Sequence[Numbered], parts: Sequence[RankTables]) -> Trace
     )
 
 
-def _format(source: Source) -> str:
+def format_of(source: Source) -> str:
     """Recognise the format of a source by its first bytes; '' if it is unknown."""
     head = source.head()
     if kineto_format.EVENT_LIST.search(head):

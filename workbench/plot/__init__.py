@@ -2,34 +2,45 @@
 
 from workbench.plot import style
 from workbench.plot.breakdown import communication_overlap, step_times, time_breakdown
+from workbench.plot.causes import cause_shares
 from workbench.plot.checkpoints import checkpoint_curve, expected_ettr
 from workbench.plot.clocks import clocks
 from workbench.plot.collectives import blame, collective_waits, collectives
 from workbench.plot.context_sharding import context_chunks, context_sharding
 from workbench.plot.diff import trace_diff
 from workbench.plot.document_lengths import length_shares
+from workbench.plot.failure_rates import failure_rates
+from workbench.plot.flight_positions import flight_positions
+from workbench.plot.flight_suspects import flight_suspects
+from workbench.plot.flight_waits import flight_waits
 from workbench.plot.goodput import goodput
 from workbench.plot.goodput_at_scale import goodput_at_scale
 from workbench.plot.goodput_changes import goodput_ladder, goodput_sensitivity, goodput_sweep
 from workbench.plot.goodput_windows import goodput_windows
 from workbench.plot.idle import idle_time
+from workbench.plot.incidents import incident_counts, incidents
 from workbench.plot.job_dispersion import job_dispersion
 from workbench.plot.job_schedule import job_micro_batches, job_schedule
 from workbench.plot.kernels import kernel_kinds, kernels, operators
 from workbench.plot.late_arrivals import late_arrivals
 from workbench.plot.launches import copy_bandwidth, launches, queue_length
+from workbench.plot.lemon_nodes import lemon_nodes, lemon_recall
 from workbench.plot.load_imbalance import load_imbalance
+from workbench.plot.mttf_by_size import mttf_by_size
 from workbench.plot.packing import micro_batches, packing_balance, packing_queues, packing_tuning
 from workbench.plot.pipeline import pipeline
+from workbench.plot.recurrence import recurrence
 from workbench.plot.row_sharding import row_sharding
 from workbench.plot.spares import spares
 from workbench.plot.stragglers import job_slowdown, job_slowdown_by, job_steps
+from workbench.plot.survival import survival
 from workbench.plot.table_sharding import table_sharding
 from workbench.plot.timeline import timeline, timeline_live
 from workbench.plot.training_speed import training_speed
 
 __all__ = [
     "blame",
+    "cause_shares",
     "checkpoint_curve",
     "clocks",
     "collective_waits",
@@ -39,6 +50,10 @@ __all__ = [
     "context_sharding",
     "copy_bandwidth",
     "expected_ettr",
+    "failure_rates",
+    "flight_positions",
+    "flight_suspects",
+    "flight_waits",
     "goodput",
     "goodput_at_scale",
     "goodput_ladder",
@@ -46,6 +61,8 @@ __all__ = [
     "goodput_sweep",
     "goodput_windows",
     "idle_time",
+    "incident_counts",
+    "incidents",
     "job_dispersion",
     "job_micro_batches",
     "job_schedule",
@@ -56,19 +73,24 @@ __all__ = [
     "kernels",
     "late_arrivals",
     "launches",
+    "lemon_nodes",
+    "lemon_recall",
     "length_shares",
     "load_imbalance",
     "micro_batches",
+    "mttf_by_size",
     "operators",
     "packing_balance",
     "packing_queues",
     "packing_tuning",
     "pipeline",
     "queue_length",
+    "recurrence",
     "row_sharding",
     "spares",
     "step_times",
     "style",
+    "survival",
     "table_sharding",
     "time_breakdown",
     "timeline",

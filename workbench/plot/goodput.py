@@ -10,7 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._text import label, percent, safe
-from workbench.plot.style import COLOURS, distinct, fill, finish, left_margin, nothing
+from workbench.plot.style import COLOURS, distinct, fill, finish, ink, left_margin, nothing
 from workbench.tables import GOODPUT
 
 CONVENTIONS = {
@@ -134,7 +134,7 @@ def _stacks(
             textposition="inside",
             insidetextanchor="middle",
             textangle=0,
-            textfont={"color": "#000000"},
+            textfont={"color": ink(str(_marker(name, at)["color"]))},
             hovertemplate=f"{label(name)}: %{{x:.1%}}<extra></extra>",
         )
     ticks = [label(name, 40) for name in cases]

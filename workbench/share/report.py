@@ -8,7 +8,7 @@ import datetime
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -56,11 +56,12 @@ class _Page:
     problems: str
 
 
-def report(
+def report(  # noqa: PLR0913 - the front door
     notebooks: str | Path | Iterable[str | Path],
     *,
     out: str | Path,
     data: str | Path | None = None,
+    parameters: Mapping[str, object] | None = None,
     mode: Literal["offline", "static"] = "offline",
     timeout_s: float = 600.0,
     progress: bool = True,
@@ -81,6 +82,9 @@ def report(
     data
         Own data for the notebooks: the value of ``data`` in the cell tagged
         ``parameters``. By default each takes the best set at hand.
+    parameters
+        Further names of that cell and their values, e.g. ``{"tz": "UTC"}``; those that are
+        None stay as they are.
     mode
         ``"offline"`` for live figures, ``"static"`` for pictures only and no
         script at all.
@@ -109,7 +113,7 @@ def report(
     _refuse_foreign(out)
     pages = [
         _run(path, value, timeout_s=timeout_s, progress=progress)
-        for path, value in _with_data(paths, data)
+        for path, value in _with_data(paths, data, parameters or {})
     ]
     with _fresh(out) as folder:
         _write(pages, folder, data=str(data or ""), mode=mode)
@@ -138,10 +142,12 @@ def _checked(notebooks: Sequence[str | Path]) -> list[Path]:
     return paths
 
 
-def _with_data(paths: list[Path], data: str | Path | None) -> list[tuple[Path, str | None]]:
-    """Pair every notebook with the value of its ``data``, None if it takes none."""
+def _with_data(
+    paths: list[Path], data: str | Path | None, parameters: Mapping[str, object]
+) -> list[tuple[Path, dict[str, object]]]:
+    """Pair every notebook with the values of its parameters; empty if it takes no data."""
     if data is None:
-        return [(path, None) for path in paths]
+        return [(path, {}) for path in paths]
     place = str(Path(data).absolute())
     takers = [path for path in paths if _execute.has_parameters(_execute.read(path))]
     if not takers:
@@ -150,14 +156,16 @@ def _with_data(paths: list[Path], data: str | Path | None) -> list[tuple[Path, s
     if not Path(place).exists():
         msg = f"{data}: there is no such file or folder"
         raise PublishError(msg)
-    return [(path, place if path in takers else None) for path in paths]
+    given = {name: value for name, value in parameters.items() if value is not None}
+    return [(path, {"data": place, **given} if path in takers else {}) for path in paths]
 
 
-def _run(path: Path, data: str | None, *, timeout_s: float, progress: bool) -> _Page:
+def _run(
+    path: Path, parameters: Mapping[str, object], *, timeout_s: float, progress: bool
+) -> _Page:
     notebook = _execute.read(path)
     written_for = _titles(notebook)
-    if data is not None:
-        _execute.inject(notebook, {"data": data}, path)
+    _execute.inject(notebook, parameters, path)
     _execute.execute(
         notebook,
         path,
@@ -178,8 +186,8 @@ def _run(path: Path, data: str | None, *, timeout_s: float, progress: bool) -> _
     return _Page(
         path,
         notebook,
-        has_own_data=data is not None,
-        is_foreign=data is not None or (bool(written_for) and written_for != _titles(notebook)),
+        has_own_data=bool(parameters),
+        is_foreign=bool(parameters) or (bool(written_for) and written_for != _titles(notebook)),
         problems=f"{len(failed)} of its steps could not be computed." if failed else "",
     )
 

@@ -16,8 +16,25 @@ Four rules keep the tables readable:
 
 from workbench.tables._clocks import BLAME_BY, CLOCKS, LATE_ARRIVALS
 from workbench.tables._data_sets import DATASET_FILES, DATASETS
-from workbench.tables._failures import FAILURES, NODE_SPANS, SLURM_RECORDS, TIMELINE, FailureLog
+from workbench.tables._failures import (
+    FAILURES,
+    INCIDENT_COUNTS,
+    NODE_SPANS,
+    SLURM_RECORDS,
+    TIMELINE,
+    FailureLog,
+)
 from workbench.tables._fidelity import FIDELITY
+from workbench.tables._flight_recorder import (
+    FLIGHT_ENTRIES,
+    FLIGHT_GROUPS,
+    FLIGHT_POSITIONS,
+    FLIGHT_RANKS,
+    FLIGHT_STATUS,
+    FLIGHT_SUSPECTS,
+    FLIGHT_WAITS,
+    FlightRecording,
+)
 from workbench.tables._goodput import (
     CHECKPOINT_CURVE,
     CHECKPOINT_OPTIMUM,
@@ -64,6 +81,23 @@ from workbench.tables._packing import (
     TRAINING_STEPS,
     TUNED_PACKING,
 )
+from workbench.tables._reliability import (
+    CAUSE_COUNTS,
+    CAUSE_SHARES,
+    CRASH_LOOPS,
+    FAILURE_GAPS,
+    FAILURE_RATES,
+    FAILURE_TREND,
+    JOB_FAILURES,
+    JOB_SIZES,
+    LEMON_NODES,
+    LEMON_RECALL,
+    LIFETIMES,
+    MTTF_BY_SIZE,
+    RECURRENCE,
+    SURVIVAL,
+    WEIBULL,
+)
 from workbench.tables._sharding import (
     EMBEDDING_TABLES,
     EXPERT_LOADS,
@@ -74,7 +108,7 @@ from workbench.tables._sharding import (
     SHARD_BALANCE,
     TABLE_SHARDING,
 )
-from workbench.tables._simulation import FLEET_TRUTH
+from workbench.tables._simulation import FAILURE_TRUTH, FLEET_TRUTH, HANG_TRUTH
 from workbench.tables._table import Column, Table
 from workbench.tables._trace_analyses import (
     BLAME,
@@ -112,6 +146,8 @@ __all__ = [
     "ATTENTION_PROFILE",
     "BLAME",
     "BLAME_BY",
+    "CAUSE_COUNTS",
+    "CAUSE_SHARES",
     "CHECKPOINT_CURVE",
     "CHECKPOINT_OPTIMUM",
     "CLOCKS",
@@ -121,6 +157,7 @@ __all__ = [
     "CONTEXT_CHUNKS",
     "CONTEXT_SHARDING",
     "COPY_BANDWIDTH",
+    "CRASH_LOOPS",
     "CROSSOVER",
     "DATASETS",
     "DATASET_FILES",
@@ -132,9 +169,20 @@ __all__ = [
     "EXPECTED_ETTR",
     "EXPERT_LOADS",
     "FAILURES",
+    "FAILURE_GAPS",
+    "FAILURE_RATES",
     "FAILURE_TIMES",
+    "FAILURE_TREND",
+    "FAILURE_TRUTH",
     "FIDELITY",
     "FLEET_TRUTH",
+    "FLIGHT_ENTRIES",
+    "FLIGHT_GROUPS",
+    "FLIGHT_POSITIONS",
+    "FLIGHT_RANKS",
+    "FLIGHT_STATUS",
+    "FLIGHT_SUSPECTS",
+    "FLIGHT_WAITS",
     "GOODPUT",
     "GOODPUT_AT_SCALE",
     "GOODPUT_LADDER",
@@ -142,12 +190,16 @@ __all__ = [
     "GOODPUT_SENSITIVITY",
     "GOODPUT_SWEEP",
     "GOODPUT_WINDOWS",
+    "HANG_TRUTH",
     "HARMLESS",
     "IDLE_TIME",
+    "INCIDENT_COUNTS",
     "JOB_DISPERSION",
+    "JOB_FAILURES",
     "JOB_MICRO_BATCHES",
     "JOB_OPERATIONS",
     "JOB_SCHEDULE",
+    "JOB_SIZES",
     "JOB_SLOWDOWN",
     "JOB_SLOWDOWN_BY",
     "JOB_STEPS",
@@ -158,11 +210,15 @@ __all__ = [
     "LATE_ARRIVALS",
     "LAUNCHES",
     "LAUNCH_LOSS",
+    "LEMON_NODES",
+    "LEMON_RECALL",
     "LENGTH_SHARES",
+    "LIFETIMES",
     "LINEAR_PROFILE",
     "LOAD_IMBALANCE",
     "MICRO_BATCHES",
     "MICRO_BATCH_COSTS",
+    "MTTF_BY_SIZE",
     "NODES",
     "NODE_SPANS",
     "OPERATORS",
@@ -175,6 +231,7 @@ __all__ = [
     "QUEUE_LENGTH",
     "QUEUE_SUMMARY",
     "RANKS",
+    "RECURRENCE",
     "RESTART_PHASES",
     "REUSE_HISTOGRAM",
     "ROW_POPULARITY",
@@ -186,6 +243,7 @@ __all__ = [
     "SPARES",
     "STEPS",
     "STEP_TIMES",
+    "SURVIVAL",
     "TABLE_SHARDING",
     "TIMELINE",
     "TIME_BREAKDOWN",
@@ -194,8 +252,10 @@ __all__ = [
     "TRAINING_STEPS",
     "TUNED_PACKING",
     "UNCLASSIFIED_KERNELS",
+    "WEIBULL",
     "Column",
     "FailureLog",
+    "FlightRecording",
     "Table",
     "Trace",
 ]

@@ -13,7 +13,9 @@ _TIME = "ns since the Unix epoch, or since the log began where `clock` is own"
 
 FAILURES = Table(
     "failures",
-    "One row per incident, in order of time; repeated and follow-on lines are folded into it.",
+    "One row per incident, in order of time; repeated and follow-on lines are folded into it. "
+    "The line that leads it gives everything but the times, the severity (the worst) and the "
+    "counts.",
     {
         "start_ns": Column("Int64", f"first line of the incident; {_TIME}", nullable=True),
         "end_ns": Column("Int64", f"last line of the incident; {_TIME}", nullable=True),
@@ -31,6 +33,7 @@ FAILURES = Table(
         "kind": Column(
             "str",
             "who reported it: xid, sxid, slurm, torchelastic, nccl, nvrx, torchft, goodput, "
+            "who reported it: xid, sxid, amdgpu, slurm, torchelastic, nccl, nvrx, goodput, "
             "kubernetes, dcgm, spot or megatron",
         ),
         "code": Column("str", "code of that reporter: 79, NODE_FAIL, ...", nullable=True),
@@ -44,7 +47,7 @@ FAILURES = Table(
         "action": Column("str", "what the reporter's manual asks for: reset GPU", nullable=True),
         "other_codes": Column("str", "further codes folded into the incident: 13, 43"),
         "line_count": Column("int64", "lines, or events counted by them, folded in", lower=1),
-        "text": Column("str", "its first line, shortened"),
+        "text": Column("str", "the line that leads it, shortened"),
         "source": Column("str", "file, or archive and member"),
         "line": Column("int64", "line, or record, of the file, from 1", lower=1),
         "assumed": Column("str", "what the caller said of its time: zone, year, boot; else empty"),
@@ -74,6 +77,18 @@ TIMELINE = Table(
         "nodes": Column("str", "its hosts, comma-separated", nullable=True),
         "source": Column("str", "file, or archive and member"),
         "line": Column("int64", "line, or record, of the file, from 1", lower=1),
+    },
+)
+
+INCIDENT_COUNTS = Table(
+    "incident_counts",
+    "How many incidents there are by the longest pause that is allowed inside one: one row per "
+    "window and category.",
+    {
+        "window_s": Column("float64", "longest pause inside an incident; 0 folds nothing", lower=0),
+        "category": Column("str", "category of the line that leads, as in `failures`"),
+        "incident_count": Column("int64", "incidents", lower=0),
+        "line_count": Column("int64", "lines, or events counted by them, in these", lower=0),
     },
 )
 

@@ -177,7 +177,7 @@ QUALITY = Table(
 # Findings that do not ask for anybody's attention.
 HARMLESS = ("read", "set aside", "noted")
 _LISTED_FINDINGS = 5
-SAYS_SYNTHETIC = "the trace says that it is synthetic"
+SAYS_SYNTHETIC = "the file says that it is synthetic"
 
 
 @dataclass(frozen=True, eq=False)

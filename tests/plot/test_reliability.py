@@ -1,0 +1,151 @@
+"""Figures about failures: what their titles and notes say of real and of made-up tables."""
+
+import pandas as pd
+import pytest
+
+from workbench import analyze, datasets, load, plot
+from workbench.tables import FAILURES, LIFETIMES, NODE_SPANS
+
+DAY = 86_400_000_000_000
+
+
+def title(figure):
+    return figure.layout.title.text.replace("<br>", " ")
+
+
+def note(figure):
+    return figure.layout.title.subtitle.text.replace("<br>", " ")
+
+
+@pytest.fixture
+def log(build):
+    """Make failures, on one node unless they say otherwise, and the nodes watched for 30 days."""
+
+    def make(*rows, nodes=200):
+        usual = {"clock": "epoch", "category": "gpu", "severity": "fatal", "node": "n0"}
+        failures = build(FAILURES, [usual | row for row in rows])
+        spans = [
+            {"node": f"n{at}", "first_ns": 0, "last_ns": 30 * DAY, "clock": "epoch"}
+            for at in range(nodes)
+        ]
+        return failures, build(NODE_SPANS, spans)
+
+    return make
+
+
+@pytest.mark.oracle
+def test_the_title_holds_the_printed_share_of_llama_3_against_the_counts():
+    table = load.cause_counts(datasets.path("published") / "causes_llama3.csv")
+    figure = plot.cause_shares(analyze.cause_shares(table))
+    assert title(figure) == (
+        "Faulty GPU is behind 35 % of the 419 failures, printed as 30 %; "
+        "the first 5 of 18 causes are behind 81 %"
+    )
+    assert "1 of 18 printed shares does not follow from the counts" in note(figure)
+    by_category = plot.cause_shares(analyze.cause_shares(table, by="category"))
+    assert "gpu is behind 64 % of the 419 failures, printed as 59 %" in title(by_category)
+
+
+def test_what_was_not_counted_is_said_under_every_title(log):
+    failures, nodes = log({"cause": "a", "start_ns": DAY}, {"cause": "b", "severity": "info"})
+    lives = analyze.survival(analyze.lifetimes(failures, nodes))
+    for figure in (
+        plot.cause_shares(analyze.cause_shares(failures)),
+        plot.failure_rates(analyze.failure_rates(failures, nodes=nodes)),
+        plot.lemon_nodes(analyze.lemon_nodes(failures, nodes=nodes)),
+        plot.recurrence(analyze.recurrence(failures, nodes)),
+        plot.survival(lives),
+    ):
+        assert "not counted: 1 info" in note(figure)
+
+
+def test_nothing_but_info_is_explained(log):
+    failures, nodes = log({"cause": "b", "severity": "info", "start_ns": DAY})
+    for figure in (
+        plot.cause_shares(analyze.cause_shares(failures)),
+        plot.recurrence(analyze.recurrence(failures, nodes)),
+    ):
+        assert "not counted: 1 info" in figure.layout.annotations[0].text.replace("<br>", " ")
+
+
+def test_one_node_has_no_band_and_tells_nothing_of_lemons(log):
+    failures, nodes = log({"start_ns": DAY}, {"start_ns": 2 * DAY}, nodes=1)
+    figure = plot.recurrence(analyze.recurrence(failures, nodes))
+    assert title(figure) == "After 48 h a node has failed 2 times"
+    assert [trace.name for trace in figure.data] == ["failures per node", "power law"]
+    figure = plot.lemon_nodes(analyze.lemon_nodes(failures, nodes=nodes))
+    assert title(figure).endswith("so few nodes say little of lemons")
+
+
+def test_doubts_about_the_exposure_are_said_in_bold(log):
+    failures, nodes = log({"start_ns": DAY}, nodes=1)
+    nodes["failure_count"] = 1
+    for figure in (
+        plot.failure_rates(analyze.failure_rates(failures, nodes=nodes)),
+        plot.lemon_nodes(analyze.lemon_nodes(failures, nodes=nodes)),
+    ):
+        assert "<b>every node listed has failed" in note(figure)
+
+
+def test_rates_say_the_time_between_failures_or_the_highest_rate(log):
+    rate = analyze.failure_rate(419, node_count=2048, days=54)
+    said = "2,048 nodes fail every 3.09 h: 3.79 failures per 1,000 node-days"
+    assert title(plot.failure_rates(rate)) == said
+    none = analyze.failure_rate(0, node_count=10, days=30)
+    assert title(plot.failure_rates(none)) == "No failure in 300 node-days: at most 12.3 per 1,000"
+    failures, nodes = log({"category": "gpu"}, {"category": "gpu"}, {"category": "host"})
+    rates = analyze.failure_rates(failures, nodes=nodes, by="category")
+    assert title(plot.failure_rates(rates)).startswith("gpu fails most often: 0.333 failures")
+
+
+def test_lemons_never_come_without_what_so_short_a_log_finds(log):
+    rows = [{"start_ns": at} for at in range(9)] + [{"node": f"n{at}"} for at in range(1, 90)]
+    failures, nodes = log(*rows)
+    figure = plot.lemon_nodes(analyze.lemon_nodes(failures, nodes=nodes))
+    assert title(figure).startswith("1 of 200 nodes fails too often to be chance; 30 days find")
+    assert "1.2 % of the nodes have 15 % of the failures" in note(figure)
+    assert "175 nodes not drawn, none of them flagged" in note(figure)
+    quiet = plot.lemon_nodes(analyze.lemon_nodes(log({})[0], nodes=nodes))
+    assert title(quiet) == (
+        "None of 200 nodes fails too often to be chance; 30 days find < 0.1 % of lemons"
+    )
+
+
+@pytest.mark.oracle
+def test_recall_by_length_of_observation():
+    figure = plot.lemon_recall(analyze.lemon_recall(12_288, 6.51, days=[14, 90]))
+    assert title(figure) == "14 days find 2.9 % of the lemons, 90 days find 85 %"
+
+
+@pytest.mark.oracle
+def test_published_sizes_are_measured_or_projected():
+    sizes = pd.read_csv(datasets.path("published") / "mttf_rsc.csv")
+    figure = plot.mttf_by_size(analyze.mttf_by_size(sizes))
+    assert (
+        title(figure) == "From 8 to 1,024 GPUs jobs have 21.0 to 23.7 failures per 1,000 node-days"
+    )
+    assert [trace.name for trace in figure.data[1:]] == ["measured", "projected"]
+
+
+def test_own_sizes_have_a_slope_that_is_held_against_the_law():
+    sizes = pd.DataFrame(
+        {"gpu_count": [8, 64, 512], "failure_count": [20, 20, 0], "exposure_h": [800.0, 100, 1]}
+    )
+    figure = plot.mttf_by_size(analyze.mttf_by_size(sizes))
+    assert "Failures grow with size to the power 0.91" in title(figure)
+    assert title(figure).endswith("as the 1/N law has it")
+    assert "1 size without a failure left out" in note(figure)
+    faster = sizes.assign(failure_count=[20, 200, 0])
+    assert title(plot.mttf_by_size(analyze.mttf_by_size(faster))).endswith(
+        "not as the 1/N law has it"
+    )
+
+
+def test_survival_says_when_half_have_failed_or_how_far_was_watched(build):
+    rows = [{"group": "all", "lifetime_h": float(h), "is_failure": h < 4} for h in range(1, 7)]
+    figure = plot.survival(analyze.survival(build(LIFETIMES, rows)))
+    assert title(figure) == "Half have failed within 3 h (3 failures in 6 lifetimes)"
+    assert "Weibull law" in {trace.name for trace in figure.data}
+    rows = [{"group": g, "lifetime_h": 2.0, "is_failure": k == 0} for g in "ab" for k in range(4)]
+    figure = plot.survival(analyze.survival(build(LIFETIMES, rows)))
+    assert title(figure).startswith("25 % of a have failed within 2 h, as far as was watched")

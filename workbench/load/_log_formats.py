@@ -1,0 +1,82 @@
+"""Which readers a failure log is for, told by its content."""
+
+from __future__ import annotations
+
+import re
+from types import ModuleType
+from typing import cast
+
+from workbench.load import (
+    fabric_manager,
+    goodput_events,
+    kernel_log,
+    kubernetes_events,
+    megatron,
+    ml_goodput,
+    nccl_log,
+    nvrx,
+    prometheus_xid,
+    slurm,
+    spot,
+    torchelastic,
+    torchft,
+)
+from workbench.load._log_file import LogFormat
+from workbench.load._stream import BLOCK_BYTES
+from workbench.load.archive import Source
+
+# Files that hold one thing, in the order they are asked; then lines that many programs may
+# have written into one console log.
+_FILES = (
+    fabric_manager, slurm, spot, ml_goodput, goodput_events, kubernetes_events, prometheus_xid,
+    torchft,
+)  # fmt: skip
+_CONSOLE = (megatron, torchelastic, nvrx, nccl_log)
+FORMATS = tuple(cast(LogFormat, each) for each in (*_FILES, *_CONSOLE, kernel_log))
+_KERNEL_HEAD = re.compile(
+    rb"kern|NVRM|amdgpu|Linux version|^\[ *\d+\.\d{6}\]|^\[\w{3} \w{3} ", re.MULTILINE
+)
+# Profiles are large, and no log; nobody should search them to their end.
+_TRACE_HEAD = re.compile(rb'"traceEvents"|"schemaVersion"|"deviceProperties"|\APAR1')
+
+
+def looks_like_a_log(head: bytes, label: str) -> bool:
+    """Say whether the first bytes of a file are those of a log that can be read."""
+    return not _TRACE_HEAD.search(head) and any(f.looks_like(head, label) for f in FORMATS)
+
+
+def readers_of(source: Source, head: bytes) -> list[LogFormat]:
+    """Give the readers that a file is for; none if nobody knows it.
+
+    A console log holds what several programs wrote, often gigabytes after its beginning: its
+    lines are looked for in the whole file.
+    """
+    if _TRACE_HEAD.search(head):
+        return []
+    for each in _FILES:
+        if each.looks_like(head, source.label):
+            return [cast(LogFormat, each)]
+    is_system_log = kernel_log.looks_like(head, source.label)
+    found = [each for each in _CONSOLE if each.looks_like(head, source.label)]
+    if not (is_system_log and _KERNEL_HEAD.search(head)) and b"\0" not in head:
+        missing = [each for each in _CONSOLE if each not in found]
+        found += _mentioned(source, missing)
+    readers = [cast(LogFormat, each) for each in _CONSOLE if each in found]
+    return [*readers, cast(LogFormat, kernel_log)] if is_system_log else readers
+
+
+def _mentioned(source: Source, formats: list[ModuleType]) -> list[ModuleType]:
+    """Give the formats of which a line stands somewhere in a file."""
+    wanted = {each: tuple(each.SIGNATURES) for each in formats}
+    overlap = max((len(mark) for marks in wanted.values() for mark in marks), default=1) - 1
+    found: list[ModuleType] = []
+    before = b""
+    with source.open() as stream:
+        while wanted and (block := stream.read(BLOCK_BYTES)):
+            text = before + block
+            hits = [each for each, marks in wanted.items() if any(mark in text for mark in marks)]
+            for each in hits:
+                del wanted[each]
+            found += hits
+            before = text[-overlap:]
+    return found

@@ -1,0 +1,212 @@
+"""The front door for failure logs: any file, list, folder or archive of any known format."""
+
+from __future__ import annotations
+
+from codecs import BOM_UTF8
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NoReturn
+
+import pandas as pd
+
+from workbench._incidents import fold
+from workbench._progress import progress as progress_bar
+from workbench.errors import LoadError
+from workbench.load._appearance import appearance, is_utf16
+from workbench.load._findings import quality_frame
+from workbench.load._log_arguments import BootTime, Hosts, check_hosts, checked, host_of
+from workbench.load._log_file import LogFormat, LogPart
+from workbench.load._log_formats import FORMATS, readers_of
+from workbench.load._node_spans import node_spans
+from workbench.load._paths import Paths, given_paths, shown
+from workbench.load._repeats import without_repeats
+from workbench.load._wanted import FAILURE_LOGS
+from workbench.load.archive import Source, survey
+from workbench.tables import FAILURES, QUALITY, TIMELINE, FailureLog, Table
+
+_HEAD_BYTES = 1 << 16
+_LISTED = 8
+_EARLIEST_NS = 946_684_800_000_000_000  # 2000-01-01
+_UNKNOWN = "is in no format that is known here"
+
+_Finding = tuple[str, str, str, int, str | None]
+
+
+def failures(  # noqa: PLR0913 - the front door
+    path: Paths,
+    *,
+    tz: str | None = None,
+    year: int | None = None,
+    boot_time: BootTime = None,
+    node: Hosts = None,
+    window_s: float = 300.0,
+    progress: bool = True,
+) -> FailureLog:
+    """Load what failed, when and where, from the logs a cluster writes anyway.
+
+    Formats are recognised by content, never by name. One fault is reported in many lines;
+    lines that follow each other within ``window_s`` on one device are folded into one
+    incident, which is led by the first of them that is no consequence of another. What is
+    left out, repaired or assumed is counted in the quality table.
+
+    Parameters
+    ----------
+    path
+        A file, a folder (searched to any depth), an archive or a list of these; gzip is fine.
+    tz
+        Time zone of stamps that have none: a name (``"America/Los_Angeles"``) or an offset
+        (``"+01:00"``). There is no default.
+    year
+        Year of stamps that have none (of the first one of a file; New Year is noticed).
+    boot_time
+        When the host was booted, for stamps that count seconds since then. Without a zone it
+        is in ``tz``.
+    node
+        Host of lines that name none: one name for all files, a dict from a part of the file
+        name to the host, or a pattern whose match in the file name (its first group, if it
+        has one) is the host.
+    window_s
+        Longest pause inside an incident, in s; 0 keeps every line as a row.
+    progress
+        Whether to show a progress bar if loading takes more than a second.
+
+    Returns
+    -------
+    FailureLog
+        ``failures`` (:data:`workbench.tables.FAILURES`), ``timeline``
+        (:data:`workbench.tables.TIMELINE`), ``nodes`` (:data:`workbench.tables.NODE_SPANS`)
+        and ``quality`` (:data:`workbench.tables.QUALITY`).
+
+    Raises
+    ------
+    FileNotFoundError
+        If ``path`` does not exist.
+    LoadError
+        If nothing under ``path`` is a log of a known format, or a line needs ``tz``, ``year``
+        or ``boot_time`` and none is given (names file, line and argument).
+    ValueError
+        If an argument is no zone, year, stamp or window.
+
+    Notes
+    -----
+    A failure that two files of one host hold at the same time, to the nanosecond (``dmesg``
+    and ``kern.log``), is taken once.
+
+    Examples
+    --------
+    >>> from workbench import datasets
+    >>> log = failures(datasets.path("fleet-demo") / "failures" / "synthetic_node001_kernel.log")
+    >>> log.failures[["device", "code", "cause", "other_codes", "line_count"]].values.tolist()
+    [['0000:1b:00', '79', 'GPU has fallen off the bus', '154', 3]]
+    """
+    given = checked(tz, year, boot_time)
+    check_hosts(node)
+    fold(FAILURES.empty(), window_s=window_s)  # a bad window is refused before minutes of reading
+    found = survey(path, wanted=FAILURE_LOGS)
+    passed_over = [(each.source, each.finding, each.what, 1, None) for each in found.remarks]
+    known, unknown = _recognised(found.sources)
+    if not known:
+        _raise_unknown(path, [*passed_over, *unknown])
+    total = sum(source.size_bytes for source, _ in known)
+    parts = []
+    with progress_bar(total=total, unit="B", label="loading logs", enabled=progress) as bar:
+        for source, reader in known:
+            parts.append(reader.read(source, replace(given, node=host_of(source.label, node))))
+            bar.update(source.size_bytes)
+    return _assembled(parts, [*passed_over, *unknown], window_s)
+
+
+def _recognised(
+    sources: Sequence[Source],
+) -> tuple[list[tuple[Source, LogFormat]], list[_Finding]]:
+    """Find the format of each file; those of none become findings."""
+    known: list[tuple[Source, LogFormat]] = []
+    unknown: list[_Finding] = []
+    for source in sources:
+        head = source.head(_HEAD_BYTES).removeprefix(BOM_UTF8)
+        if is_utf16(head):
+            what = "is UTF-16, no log is; convert it: iconv -f UTF-16 -t UTF-8"
+            unknown.append((source.label, "left out", what, 1, None))
+        elif readers := readers_of(source, head):
+            known += [(source, reader) for reader in readers]
+        else:
+            unknown.append((source.label, "left out", _UNKNOWN, 1, appearance(head)))
+    return known, unknown
+
+
+def _assembled(
+    parts: Sequence[LogPart], passed_over: Sequence[_Finding], window_s: float
+) -> FailureLog:
+    lines = _together([part.failures for part in parts], FAILURES)
+    lines, repeats = without_repeats(lines)
+    incidents = fold(lines, window_s=window_s)
+    timeline = _together([part.timeline for part in parts], TIMELINE)
+    timeline = timeline.sort_values(["start_ns", "line"], kind="stable", ignore_index=True)
+    findings = [*passed_over, *_repeated(repeats), *_folded(lines, incidents, window_s)]
+    findings += [*_without_host(incidents), *_before_any_clock(incidents)]
+    quality = [part.findings.frame() for part in parts] + [quality_frame(findings)]
+    return FailureLog(
+        failures=incidents,
+        timeline=TIMELINE.check(timeline),
+        nodes=node_spans(incidents, timeline, parts),
+        quality=_together(quality, QUALITY),
+    )
+
+
+def _together(frames: Sequence[pd.DataFrame], table: Table) -> pd.DataFrame:
+    filled = [frame for frame in frames if len(frame)]
+    if not filled:
+        return table.empty()
+    return table.check(table.cast(pd.concat(filled, ignore_index=True)))
+
+
+def _repeated(repeats: pd.DataFrame) -> list[_Finding]:
+    what = "lines that another file holds as well; taken once"
+    return [
+        (str(source), "noted", what, len(rows), f"line {rows['line'].iloc[0]:,}")
+        for source, rows in repeats.groupby("source", sort=False)
+    ]
+
+
+def _folded(lines: pd.DataFrame, incidents: pd.DataFrame, window_s: float) -> list[_Finding]:
+    """Count per file the lines that lead no incident."""
+    what = f"lines folded into the incident of another ({window_s:g} s)"
+    left = lines["source"].value_counts(sort=False)
+    left = left.sub(incidents["source"].value_counts(), fill_value=0).astype("int64")
+    return [(str(source), "noted", what, count, None) for source, count in left.items() if count]
+
+
+def _without_host(incidents: pd.DataFrame) -> list[_Finding]:
+    """Ask for the hosts of what happened on a device."""
+    lost = incidents[incidents["node"].isna() & incidents["device"].notna()]
+    what = "incidents on a device of an unknown host; pass node="
+    return [
+        (str(source), "suspicious", what, len(rows), f"line {rows['line'].iloc[0]:,}")
+        for source, rows in lost.groupby("source", sort=False)
+    ]
+
+
+def _before_any_clock(incidents: pd.DataFrame) -> list[_Finding]:
+    """Flag times of hosts whose clock was not set yet."""
+    is_early = (incidents["clock"] == "epoch") & (incidents["start_ns"] < _EARLIEST_NS)
+    early = incidents[is_early.fillna(value=False)]
+    what = "incidents before the year 2000: the clock was not set"
+    return [
+        (str(source), "suspicious", what, len(rows), f"line {rows['line'].iloc[0]:,}")
+        for source, rows in early.groupby("source", sort=False)
+    ]
+
+
+def _raise_unknown(path: Paths, findings: Sequence[_Finding]) -> NoReturn:
+    listed = "".join(
+        f"\n  - {source}: {what}" + (f" ({where})" if where else "")
+        for source, _, what, _, where in findings[:_LISTED]
+    )
+    more = f"\n  - and {len(findings) - _LISTED} more" if len(findings) > _LISTED else ""
+    paths = ", ".join(shown(entry) for entry in given_paths(path))
+    names = ", ".join(sorted(each.NAME for each in FORMATS))
+    msg = (
+        f"{paths}: nothing here is a failure log that can be read. Known are: {names}."
+        f"{listed}{more}"
+    )
+    raise LoadError(msg)

@@ -1,0 +1,159 @@
+"""Kernel logs: errors of NVIDIA GPUs (Xid), of NVSwitches (SXid) and of AMD GPUs.
+
+Read as ``dmesg`` prints them (seconds since boot, ``-T``, ``--time-format iso``, ``--decode``,
+``--raw``), as ``journalctl`` does (short, precise, iso, full, unix, monotonic, json), as
+rsyslog writes ``kern.log`` and ``syslog`` in both of its styles, and from ``/dev/kmsg``.
+
+Notes
+-----
+``dmesg -T`` computes its times from the seconds since boot; they are wrong by the time the
+host was suspended. Prefer ``journalctl -k -o short-iso-precise``.
+
+References
+----------
+NVIDIA, *XID Errors* (docs.nvidia.com/deploy/xid-errors): form of the line and catalogue.
+NVIDIA, *Fabric Manager User Guide*, appendix D: form and severity of SXid lines.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+from workbench.load._findings import Findings
+from workbench.load._log_file import Given, LogPart
+from workbench.load._log_stamps import has_stamp
+from workbench.load._system_log import read_system_log
+from workbench.load._xid_codes import pci_address, sxid_meaning, xid_meaning
+from workbench.load.archive import Source
+from workbench.tables import SAYS_SYNTHETIC
+
+NAME = "kernel log"
+_NEEDLES = (
+    b"Xid",
+    b"off the bus",
+    b"The NVIDIA GPU",
+    b"GPU reset begin!",
+    b"uncorrectable hardware error",
+    b"timeout, signaled seq",
+    b"SYNTHETIC",
+    b"78,86,82,77",  # NVRM, where journalctl -o json writes bytes as numbers
+)
+_LOOKED_AT_LINES = 60
+_GPU_LINE = re.compile(rb"NVRM: Xid \(|SXid \(PCI:|amdgpu.*(GPU reset begin!|uncorrectable)")
+
+_DEVICE = re.compile(
+    r"(?:PCI:)?[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?(?![0-9A-Fa-f])"
+)
+# Repetitions are bounded: a hostile line of a megabyte must not take a minute.
+_XID = re.compile(
+    r"(?P<kind>S?Xid) \((?P<device>[^)\s]{1,40})(?: [^)]{0,60})?\): "
+    r"(?P<code>\d{1,6})(?!\d)(?:, (?P<text>.*))?"
+)
+_NVLINK5 = re.compile(r"(?:^|, )(?P<unit>[A-Z][A-Z0-9_]+) (?P<severity>Fatal|Non-?fatal) ")
+_SXID_TEXT = re.compile(r"(?P<severity>Fatal|Non-fatal), (?:Link -?\d+ )?(?P<cause>[^(]*[^( ])")
+_AMD_ERRORS = re.compile(r"\b(?P<count>\d{1,12}|no) (?:new )?uncorrectable hardware errors")
+_AMD_RING = re.compile(r"ring (?P<ring>\S+) timeout, signaled seq")
+_LINES_OF_ONE_MESSAGE = 3
+
+
+def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - one signature for all formats
+    """Tell whether most lines begin like a system log's, or one reports a GPU."""
+    lines = [line for line in head.split(b"\n") if line.strip()][:_LOOKED_AT_LINES]
+    if len(lines) > 1 and not head.endswith(b"\n"):
+        lines.pop()  # may be cut
+    stamped = sum(has_stamp(line.decode(errors="replace")) for line in lines)
+    is_data = head.lstrip().startswith((b"{", b"[{"))
+    reports = not is_data and any(_GPU_LINE.search(line) for line in lines)
+    return 2 * stamped > len(lines) or reports
+
+
+def read(source: Source, given: Given) -> LogPart:
+    """Read one kernel log.
+
+    Raises
+    ------
+    LoadError
+        If a line that reports a failure has a stamp without date, year or zone, and the
+        caller gave none.
+    """
+    return read_system_log(source, given, _NEEDLES, _Kernel().failure)
+
+
+class _Kernel:
+    """Recognises what the kernel says of a GPU; one message may go over several lines."""
+
+    def __init__(self) -> None:
+        self._named = (0, "")
+
+    def failure(self, text: str, number: int, findings: Findings) -> dict[str, Any]:
+        """Recognise what a line reports; {} if it reports no failure."""
+        if found := _XID.search(text):
+            return _nvidia(found)
+        if "off the bus" in text or "The NVIDIA GPU" in text:
+            return self._off_the_bus(text, number)
+        if "amdgpu" in text:
+            return _amd(text)
+        if "workbench: SYNTHETIC" in text:
+            findings.add("noted", SAYS_SYNTHETIC)
+        elif "NVRM: Xid" in text:
+            what = "a line about an Xid whose form is not known"
+            findings.add("left out", what, 1, f"line {number:,}")
+        return {}
+
+    def _off_the_bus(self, text: str, number: int) -> dict[str, Any]:
+        """Read the forms that give no number, one of which goes over three lines."""
+        address = _DEVICE.search(text.partition("NVRM:")[2])
+        if "off the bus" not in text or "NVRM" not in text:
+            self._named = (number, address[0]) if address else self._named
+            return {}
+        is_told_before = number - self._named[0] < _LINES_OF_ONE_MESSAGE
+        device = address[0] if address else self._named[1] if is_told_before else ""
+        row: dict[str, Any] = {"kind": "xid", "code": "79", **xid_meaning("79")}
+        return row | {"device": pci_address(device) if device else None}
+
+
+def _nvidia(found: re.Match[str]) -> dict[str, Any]:
+    code, text = found["code"], found["text"] or ""
+    if found["kind"] == "Xid":
+        row = _xid(code, found["device"])
+        if row.get("category") == "nvlink" and (link := _NVLINK5.search(text)):
+            cause = f"{row['cause']}: {link['unit']}"
+            return row | {"cause": cause, "severity": _severity(link["severity"])}
+        return row
+    known = sxid_meaning(code)
+    row = {"kind": "sxid", "code": code, "device": pci_address(found["device"])}
+    row |= {"category": "nvlink", **known}
+    if stated := _SXID_TEXT.match(text):
+        row["severity"] = _severity(stated["severity"])
+        if "category" not in known:
+            row["cause"] = f"NVSwitch: {stated['cause']}"
+    return row
+
+
+@lru_cache(maxsize=1024)
+def _xid(code: str, device: str) -> dict[str, Any]:
+    """Return what all lines of one GPU and code have in common; never change it."""
+    return {"kind": "xid", "code": code, "device": pci_address(device), **xid_meaning(code)}
+
+
+def _amd(text: str) -> dict[str, Any]:
+    device = _DEVICE.search(text)
+    row: dict[str, Any] = {"kind": "amdgpu", "severity": "fatal"}
+    row["device"] = pci_address(device[0]) if device else None
+    errors = _AMD_ERRORS.search(text)
+    if errors and errors["count"].lstrip("0") in ("", "no"):
+        return {}
+    if errors or "uncorrectable hardware error" in text:
+        return row | {"code": "RAS", "cause": "uncorrectable hardware error", "category": "gpu"}
+    if ring := _AMD_RING.search(text):
+        cause = f"GPU did not finish in time (ring {ring['ring']})"
+        return row | {"code": "ring timeout", "cause": cause, "category": "gpu"}
+    if "GPU reset begin!" in text:
+        return row | {"code": "reset", "cause": "GPU is reset", "category": "follow-on"}
+    return {}
+
+
+def _severity(word: str) -> str:
+    return "fatal" if word == "Fatal" else "warning"

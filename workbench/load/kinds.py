@@ -1,0 +1,59 @@
+"""What a path holds, told before anything is loaded."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+from workbench.errors import LoadError
+from workbench.load._log_formats import looks_like_a_log
+from workbench.load._wanted import FAILURE_LOGS
+from workbench.load.archive import Source, survey
+from workbench.load.job_operations import is_job_operations
+from workbench.load.traces import format_of
+
+_LOOKED_AT_FILES = 200
+_HEAD_BYTES = 1 << 16
+
+
+def kinds_of(path: str | Path) -> set[str]:
+    """Say which kinds of data a file, folder or archive holds.
+
+    Parameters
+    ----------
+    path
+        Any file or folder.
+
+    Returns
+    -------
+    set of str
+        Of ``"job operations"``, ``"failure logs"`` and ``"traces"``; the last alone if
+        nothing is recognised, so that its loader says why. Only the beginnings of the first
+        200 files are looked at.
+
+    Examples
+    --------
+    >>> from workbench import datasets
+    >>> sorted(kinds_of(datasets.path("fleet-demo")))
+    ['failure logs', 'traces']
+    """
+    if is_job_operations(path):
+        return {"job operations"}
+    found = set()
+    for source in islice(_sources(path), _LOOKED_AT_FILES):
+        try:
+            head = source.head(_HEAD_BYTES)
+            if format_of(source):
+                found.add("traces")
+            elif looks_like_a_log(head, source.label):
+                found.add("failure logs")
+        except LoadError:
+            continue
+    return found or {"traces"}
+
+
+def _sources(path: str | Path) -> list[Source]:
+    try:
+        return survey(path, wanted=FAILURE_LOGS).sources
+    except LoadError:
+        return []
