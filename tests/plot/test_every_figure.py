@@ -338,6 +338,70 @@ def recurrence(_, n):
     }  # fmt: skip
 
 
+def goodput(_, n):
+    return {
+        "state": "productive" if not n else f"{HOSTILE}{n}", "scope": HOSTILE,
+        "gpu_time_share": 0.5 / (n + 1), "low_share": 0.4 / (n + 1) if n % 2 else None,
+        "high_share": 0.6 / (n + 1) if n % 2 else None, "convention": HOSTILE,
+    }  # fmt: skip
+
+
+def goodput_sweep(rank, n):
+    return {
+        "parameter": HOSTILE, "value": 1.0 + n, "convention": f"{HOSTILE}{n % 3}",
+        "productive_share": None if rank % 5 == 4 else 1 / (n + 1),
+    }  # fmt: skip
+
+
+def goodput_ladder(_, n):
+    return {
+        "change": f"{HOSTILE}{n}", "convention": HOSTILE, "productive_share": 1 / (n + 1),
+        "gain_ratio": -0.5 / (n + 1), "printed_share": 0.4 if n % 2 else None,
+    }  # fmt: skip
+
+
+def goodput_sensitivity(_, n):
+    return {
+        "parameter": f"{HOSTILE}{n}: {HOSTILE}", "value": 1.0 + n, "base_share": 0.5,
+        "halved_share": None if n % 3 == 2 else 0.6, "doubled_share": 0.4,
+    }  # fmt: skip
+
+
+def goodput_at_scale(_, n):
+    return {
+        "gpu_count": 8 * (n + 1), "replica_count": 12, "failure_interval_min": 1e4 / (n + 1),
+        "recovery_min": 10.0, "synchronous_share": None if n % 5 == 4 else 1 / (n + 1),
+        "replica_share": 0.9, "convention": HOSTILE,
+    }  # fmt: skip
+
+
+def goodput_windows(rank, n):
+    return {"run": rank, "start_min": 60.0 * n, "productive_share": (n % 100) / 100}
+
+
+def checkpoint_curve(_, n):
+    return {
+        "checkpoint_interval_min": 1.0 + n, "productive_share": 1 / (n + 1),
+        "lost_work_share": n / (n + 1), "checkpoint_share": 0.1, "recovery_share": 0.1,
+        "first_order_ratio": 1 - n / 10,
+    }  # fmt: skip
+
+
+def expected_ettr(_, n):
+    return {
+        "gpu_count": 8 * (n + 1), "failure_interval_min": 1e4 / (n + 1),
+        "first_order_ratio": 1 - n / 10, "exact_share": 1 / (n + 1), "loss_ratio": n / 10,
+        "verdict": ("valid", "doubtful", "invalid")[min(n, 2)],
+    }  # fmt: skip
+
+
+def spares(_, n):
+    return {
+        "spare_count": n, "productive_share": n / (n + 9), "low_share": n / (n + 10),
+        "high_share": n / (n + 8), "wait_min": 5.0 + n, "offered_load_ratio": 20.0,
+    }  # fmt: skip
+
+
 # Every function above that is called as a figure makes a row for it.
 ROWS = {name: row for name, row in list(globals().items()) if name in plot.__all__}
 figures = pytest.mark.parametrize("noun", ROWS)

@@ -81,7 +81,7 @@ def checkpoint_curve(
             )  # fmt: skip
         best = optimum.iloc[int(optimum["productive_share"].argmax())]
     figure.update_xaxes(title="useful time between checkpoints [min]", type="log", dtick="D2")
-    figure.update_yaxes(title="share of GPU time", tickformat=".0%", range=[0, 1.02])
+    figure.update_yaxes(title="share of GPU time [%]", tickformat=".0%", range=[0, 1.02])
     claim = (
         f"Save every {digits(best['checkpoint_interval_min'])} min: "
         f"{percent(best['productive_share'])} of the time is productive"
@@ -146,8 +146,8 @@ def expected_ettr(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
                 line_width=0, layer="below", annotation_text=f"formula {verdict}",
                 annotation_position="top left",
             )  # fmt: skip
-    figure.update_xaxes(title="GPUs of the job", type="log", tickformat=",.0~f", dtick="D2")
-    figure.update_yaxes(title="effective training time", tickformat=".0%", range=[0, 1.08])
+    figure.update_xaxes(title="size of the job [GPUs]", type="log", tickformat=",.0~f", dtick="D2")
+    figure.update_yaxes(title="effective training time [%]", tickformat=".0%", range=[0, 1.08])
     return finish(
         figure, claim=_ettr_claim(rows), source=source, synthetic=synthetic,
         note=f"{int((rows['first_order_ratio'] < 0).sum())} values of the formula are below 0 "

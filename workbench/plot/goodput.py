@@ -10,7 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._text import label, percent, safe
-from workbench.plot.style import COLOURS, distinct, fill, finish, ink, left_margin, nothing
+from workbench.plot.style import COLOURS, distinct_fill, fill, finish, ink, left_margin, nothing
 from workbench.tables import GOODPUT
 
 CONVENTIONS = {
@@ -20,7 +20,7 @@ CONVENTIONS = {
     "replay": "failures replayed",
 }
 _MOST_CASES = 12
-_MOST_STATES = 24
+_MOST_STATES = 16
 
 
 def goodput(
@@ -65,6 +65,7 @@ def _waterfall(table: pd.DataFrame, source: str, *, synthetic: bool) -> go.Figur
     share = rows["gpu_time_share"].to_numpy()
     base = np.concatenate(([0.0], np.cumsum(share)[:-1]))
     names = rows["state"].tolist()
+    markers = _markers(names)
     figure = go.Figure()
     for at, name in enumerate(names):
         figure.add_bar(
@@ -73,12 +74,14 @@ def _waterfall(table: pd.DataFrame, source: str, *, synthetic: bool) -> go.Figur
             x=[share[at]],
             y=[at],
             name=label(name),
-            marker=_marker(name, at),
+            marker=markers[name],
             showlegend=False,
-            hovertemplate=(
-                f"{label(name)}: {percent(share[at])}, stops {safe(rows['scope'].iloc[at])}"
-                f"{_interval(rows.iloc[at])}<extra></extra>"
-            ),
+            # Names stay out of the template: what looks like a variable there becomes one.
+            customdata=[
+                f"{label(name)}: {percent(share[at])}, stops {label(rows['scope'].iloc[at])}"
+                f"{_interval(rows.iloc[at])}"
+            ],
+            hovertemplate="%{customdata}<extra></extra>",
         )
     figure.add_scatter(
         mode="text",
@@ -100,7 +103,7 @@ def _waterfall(table: pd.DataFrame, source: str, *, synthetic: bool) -> go.Figur
     figure.update_layout(
         height=max(len(rows), 2) * 34, bargap=0.3, margin_l=left_margin(ticks), barmode="overlay"
     )
-    figure.update_xaxes(title="share of GPU time", tickformat=".0%", range=[0, 1])
+    figure.update_xaxes(title="share of GPU time [%]", tickformat=".0%", range=[0, 1])
     figure.update_yaxes(
         tickvals=list(range(len(rows))), ticktext=ticks, range=[len(rows) - 0.5, -0.5],
         showgrid=False,
@@ -125,24 +128,33 @@ def _stacks(
     figure = go.Figure()
     for at, name in enumerate(names):
         shares = [float(each.get(name, 0.0)) for each in drawn]
+    names = list(dict.fromkeys(name for each in cases.values() for name in _few(each)["state"]))
+    markers = _markers(names)
+    figure = go.Figure()
+    for name in names:
+        shares = [
+            float(_few(each).set_index("state")["gpu_time_share"].get(name, 0.0))
+            for each in cases.values()
+        ]
         figure.add_bar(
             orientation="h",
             x=shares,
             y=list(range(len(cases))),
             name=label(name),
-            marker=_marker(name, at),
+            marker=markers[name],
             text=[percent(each) if each >= 0.045 else "" for each in shares],
             textposition="inside",
             insidetextanchor="middle",
             textangle=0,
-            textfont={"color": ink(str(_marker(name, at)["color"]))},
-            hovertemplate=f"{label(name)}: %{{x:.1%}}<extra></extra>",
+            textfont={"color": ink(str(markers[name]["color"]))},
+            customdata=[label(name)] * len(shares),
+            hovertemplate="%{customdata}: %{x:.1%}<extra></extra>",
         )
     ticks = [label(name, 40) for name in cases]
     figure.update_layout(
         barmode="stack", height=max(len(cases), 2) * 44, bargap=0.35, margin_l=left_margin(ticks)
     )
-    figure.update_xaxes(title="share of GPU time", tickformat=".0%", range=[0, 1])
+    figure.update_xaxes(title="share of GPU time [%]", tickformat=".0%", range=[0, 1])
     figure.update_yaxes(
         tickvals=list(range(len(cases))), ticktext=ticks, range=[len(cases) - 0.5, -0.5],
         showgrid=False,
@@ -198,10 +210,12 @@ def _interval(row: Any) -> str:
     return f" ± {half:.2f}" if half >= 0.005 else ""
 
 
-def _marker(name: str, at: int) -> dict[str, object]:
-    if name in COLOURS:
-        return fill(name)
-    return {"color": distinct(at)["color"], "line": {"width": 0}}
+def _markers(names: list[str]) -> dict[str, dict[str, Any]]:
+    """Fill states by their meaning, and others so that they can be told apart."""
+    others = [name for name in names if name not in COLOURS]
+    return {name: fill(name) for name in names} | {
+        name: distinct_fill(at) for at, name in enumerate(others)
+    }
 
 
 def _nothing(source: str, *, synthetic: bool) -> go.Figure:

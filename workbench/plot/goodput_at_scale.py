@@ -72,8 +72,8 @@ def goodput_at_scale(
     figure.add_vline(
         x=float(here["gpu_count"]), line={"color": colour("neutral"), "width": 1, "dash": "dot"}
     )
-    figure.update_xaxes(title="GPUs of the job", type="log", tickformat=",.0~f", dtick="D2")
-    figure.update_yaxes(title="productive share of GPU time", tickformat=".0%", range=[0, 1.02])
+    figure.update_xaxes(title="size of the job [GPUs]", type="log", tickformat=",.0~f", dtick="D2")
+    figure.update_yaxes(title="productive share of GPU time [%]", tickformat=".0%", range=[0, 1.02])
     note = (
         f"there: a failure every {digits(here['failure_interval_min'])} min, recovery "
         f"{digits(here['recovery_min'])} min, {here['replica_count']} replicas · counted: "

@@ -53,7 +53,12 @@ def goodput_sweep(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
         )
     figure = go.Figure()
     ordered = known.sort_values("value", kind="stable")
-    for at, (name, part) in enumerate(ordered.groupby("convention", sort=False)):
+    # In the order of the table, so that a convention keeps its colour while inputs change.
+    conventions = list(dict.fromkeys(table["convention"]))
+    for at, name in enumerate(conventions):
+        part = ordered[ordered["convention"] == name]
+        if part.empty:
+            continue
         keep = extremes(part["productive_share"].to_numpy())
         few = len(keep) < 40
         figure.add_scatter(
@@ -66,20 +71,21 @@ def goodput_sweep(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
         )
     parameter = str(known["parameter"].iloc[0])
     words = INPUTS.get(parameter, parameter)
-    first = known[known["convention"] == known["convention"].iloc[0]].sort_values("value")
+    counted = next(name for name in conventions if (known["convention"] == name).any())
+    first = ordered[ordered["convention"] == counted]
     low, high = first.iloc[0], first.iloc[-1]
     unit = " min" if parameter.endswith("_min") else ""
     name = words.split(" [")[0]
     claim = (
         f"Productive: {percent(low['productive_share'])} at {digits(low['value'])}{unit}, "
         f"{percent(high['productive_share'])} at {digits(high['value'])}{unit} {label(name)}"
-    )
+    ) + (f" (counted: {label(counted, 20)})" if len(conventions) > 1 else "")
     spread = known["value"].max() > 20 * max(known["value"].min(), 1e-9)
     figure.update_xaxes(
         title=label(words),
         **({"type": "log", "dtick": "D2"} if spread and known["value"].min() > 0 else {}),
     )
-    figure.update_yaxes(title="productive share of GPU time", tickformat=".0%", range=[0, 1.02])
+    figure.update_yaxes(title="productive share of GPU time [%]", tickformat=".0%", range=[0, 1.02])
     counted = ", ".join(safe(each) for each in dict.fromkeys(known["convention"]))
     missing = len(table) - len(known)
     note = f"counted: {counted}" + (
@@ -159,7 +165,7 @@ def goodput_ladder(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
         height=max(len(changes) * len(conventions), 3) * 30, margin_l=left_margin(ticks)
     )
     figure.update_xaxes(
-        title="productive share of GPU time", tickformat=".0%", range=[0, 1.18],
+        title="productive share of GPU time [%]", tickformat=".0%", range=[0, 1.18],
         tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1],
     )  # fmt: skip
     figure.update_yaxes(
@@ -226,7 +232,7 @@ def goodput_sensitivity(
     low, high = float(ends.min().min()), float(ends.max().max())
     pad = 0.12 * max(high - low, 0.02)
     figure.update_xaxes(
-        title="productive share of GPU time", tickformat=".0%", range=[low - pad, high + pad]
+        title="productive share of GPU time [%]", tickformat=".0%", range=[low - pad, high + pad]
     )
     figure.update_yaxes(
         tickvals=list(range(len(rows))), ticktext=ticks, range=[len(rows) - 0.5, -0.5],

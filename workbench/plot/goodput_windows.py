@@ -70,8 +70,8 @@ def goodput_windows(
         f"{length}windows of {label(name, 34)} scatter from {percent(low)} to {percent(high)}"
         " (5 to 95 %)"
     )
-    figure.update_xaxes(title="productive share of the window", tickformat=".0%")
-    figure.update_yaxes(title="share of windows at most so productive", tickformat=".0%")
+    figure.update_xaxes(title="productive share of the window [%]", tickformat=".0%")
+    figure.update_yaxes(title="windows at most so productive [%]", tickformat=".0%")
     more = len(known) - MAX_LINES
     note = f"{more} cases not shown" if more > 0 else ""
     return finish(

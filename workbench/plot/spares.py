@@ -76,6 +76,6 @@ def spares(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) ->
     if best - float(least["productive_share"]) < _WORTH:
         claim = f"{plural(int(least['spare_count']), 'spare node')} are already enough"
     figure.update_xaxes(title="spare nodes", rangemode="tozero")
-    figure.update_yaxes(title="productive share of GPU time", tickformat=".0%", range=[0, 1.02])
+    figure.update_yaxes(title="productive share of GPU time [%]", tickformat=".0%", range=[0, 1.02])
     note = "below the nodes in repair the queue for spares never empties"
     return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)

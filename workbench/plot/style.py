@@ -146,6 +146,10 @@ _DASHES = (
     "solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "2px,2px", "14px,3px",
     "8px,2px,2px,2px,2px,2px", "1px,5px", "6px,6px", "14px,2px,5px,2px",
 )  # fmt: skip
+_SHAPES = ("/", "\\", "x", "-", "|", "+", ".")
+_OVERLAY: dict[str, Any] = {
+    "fgcolor": "#FFFFFF", "fillmode": "overlay", "fgopacity": 0.5, "size": 6, "solidity": 0.2,
+}  # fmt: skip
 _CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _INK, _FAINT, _GRID = "#1A1A1A", "#595959", "#E6E6E6"
 _FONT = "Open Sans, Helvetica, Arial, Liberation Sans, sans-serif"
@@ -202,15 +206,15 @@ def fill(meaning: str, *, bars: int = 1) -> dict[str, Any]:
     """Return the ``marker`` of a bar: its colour, and its pattern unless bars are very many."""
     marker: dict[str, Any] = {"color": colour(meaning), "line": {"width": 0}}
     if bars <= _PATTERNED_BARS and (shape := _PATTERNS.get(meaning)):
-        marker["pattern"] = {
-            "shape": shape,
-            "fgcolor": "#FFFFFF",
-            "fillmode": "overlay",
-            "fgopacity": 0.5,
-            "size": 6,
-            "solidity": 0.2,
-        }
+        marker["pattern"] = {"shape": shape, **_OVERLAY}
     return marker
+
+
+def distinct_fill(position: int) -> dict[str, Any]:
+    """Return the ``marker`` of the n-th of several bars that have no meaning of their own."""
+    shade = ("all others", "neutral")[position // len(_SHAPES) % 2]
+    pattern = {"shape": _SHAPES[position % len(_SHAPES)], **_OVERLAY}
+    return {"color": colour(shade), "line": {"width": 0}, "pattern": pattern}
 
 
 def area(meaning: str) -> dict[str, Any]:
