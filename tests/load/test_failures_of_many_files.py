@@ -93,7 +93,7 @@ def test_a_copy_whose_rows_name_no_host_is_counted_and_flagged(loaded):
 
 
 def test_one_boot_time_for_two_hosts_is_flagged(loaded):
-    files = {name: f"[   50.000000] {XID}" for name in ("gpu7.log", "gpu8.log")}
+    files = dict.fromkeys(("gpu7.log", "gpu8.log"), f"[   50.000000] {XID}")
     said = {"boot_time": "2025-01-01T00:00Z", "node": {"gpu7": "gpu7", "gpu8": "gpu8"}}
     what = "one boot_time used for several hosts or files; load each with its own"
     assert told(loaded(files, **said))[what] == 2
