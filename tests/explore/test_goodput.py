@@ -103,9 +103,9 @@ def test_controls_start_at_the_job_that_is_given_and_keep_all_of_it():
     explorer = explore.goodput(job, failure_interval_min=44)
     values = explorer.values()
     assert (values["interval"], values["recovery"], values["replicas"]) == (44, 7.5, 5)
-    assert (values["stall"], values["rejoin"]) == (1.7, 0.9)
+    assert values["stall"] == 1.7
     names = {trace.name for trace in explorer.figure().data}
-    assert names >= {"timeout", "redo", "detection", "NCCL init", "checkpoint"}
+    assert names >= {"re-join stall", "timeout", "redo", "detection", "NCCL init", "checkpoint"}
     explorer.controls["recovery"].value = 15
     parts = {trace.name: trace.x[0] for trace in explorer.figure().data}
     assert parts["NCCL init"] / parts["detection"] == pytest.approx(6.5)
@@ -146,11 +146,11 @@ def options_of(page):
     return content["labels"], content["order"]
 
 
-def test_a_static_page_has_200_states_at_most_the_present_one_and_both_ends():
+def test_a_static_page_has_few_states_the_present_one_and_both_ends():
     explorer = explore.goodput()
     page = static_html(explorer)
     labels, order = options_of(page)
-    assert 100 <= len(order) <= 200
+    assert 60 <= len(order) <= 120
     assert "Sliders have more values where a kernel runs." in page
     for (name, control), kept in zip(explorer.controls.items(), labels, strict=True):
         every = [label for label, _ in control.options]
@@ -162,11 +162,13 @@ def test_a_static_page_has_200_states_at_most_the_present_one_and_both_ends():
 
 
 @pytest.mark.parametrize("noun", ["goodput_sweep", "checkpoint_curve", "expected_ettr"])
-def test_small_explorers_are_static_as_a_whole(noun, log):
+def test_explorers_are_static_with_three_values_per_slider_at_least(noun, log):
     explorer = make(noun, log)
     labels, order = options_of(static_html(explorer))
-    assert [len(each) for each in labels] == [len(c.options) for c in explorer.controls.values()]
-    assert len(order) <= 200
+    whole = [len(control.options) for control in explorer.controls.values()]
+    assert [len(each) for each in labels] == whole or len(order) > 80
+    assert all(len(each) >= 3 for each in labels)
+    assert len(order) <= max(120, min(np.prod(whole), 120))
 
 
 @given(count=st.integers(3, 300), wanted=st.integers(2, 299), now=st.integers(0, 299))

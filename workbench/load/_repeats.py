@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
+
 import pandas as pd
 
 _SAME = ["kind", "node", "device", "rank", "code", "job", "start_ns"]
@@ -65,8 +67,8 @@ def without_repeated_states(timeline: pd.DataFrame) -> tuple[pd.DataFrame, pd.Da
     return timeline.drop(index=repeats), timeline.loc[repeats]
 
 
-def _held_before(rows: pd.DataFrame, same: list[str]) -> list[int]:
+def _held_before(rows: pd.DataFrame, same: Sequence[Hashable]) -> list[int]:
     """Return the rows that equal one of a file before theirs."""
-    key = rows.groupby(same, dropna=False, sort=False).ngroup()
+    key = rows.groupby(list(same), dropna=False, sort=False).ngroup()
     first = rows["source"].groupby(key).transform("first")
     return rows.index[rows["source"].ne(first)].tolist()

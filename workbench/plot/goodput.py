@@ -125,17 +125,10 @@ def _stacks(
         for few in (_few(each).drop_duplicates("state") for each in cases.values())
     ]
     names = list(dict.fromkeys(name for each in drawn for name in each))
-    figure = go.Figure()
-    for at, name in enumerate(names):
-        shares = [float(each.get(name, 0.0)) for each in drawn]
-    names = list(dict.fromkeys(name for each in cases.values() for name in _few(each)["state"]))
     markers = _markers(names)
     figure = go.Figure()
     for name in names:
-        shares = [
-            float(_few(each).set_index("state")["gpu_time_share"].get(name, 0.0))
-            for each in cases.values()
-        ]
+        shares = [float(each.get(name, 0.0)) for each in drawn]
         figure.add_bar(
             orientation="h",
             x=shares,
