@@ -127,11 +127,12 @@ def test_the_span_is_from_the_first_to_the_last_time_of_all_tables():
 
 def test_a_span_needs_times_of_one_clock():
     with pytest.raises(WorkbenchError, match="nothing in these tables has a time"):
-        observed_span()
-    with pytest.raises(WorkbenchError, match="nothing in these tables has a time"):
         observed_span(log((None, "a")))
     with pytest.raises(WorkbenchError, match=r"different clocks \(epoch, own\) do not fit"):
-        observed_span(log((1, "a")), log((2, "a", {"clock": "own"})))
+        observed_span(log((1, "a"), (2, "a", {"clock": "own"})))
+    # Other tables on another clock tell nothing.
+    own = log((900, "a", {"clock": "own"}))
+    assert observed_span(log((1, "a")), own) == observed_span(log((1, "a")))
 
 
 def test_failures_of_different_clocks_do_not_fit_into_one_run():

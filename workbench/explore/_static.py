@@ -26,7 +26,7 @@ _CHOICES = (
     widgets.SelectionSlider,
     widgets.ToggleButtons,
 )
-_FEWEST = 2
+_FEWEST, _ENOUGH = 2, 120
 _SWITCHES = (widgets.Checkbox, widgets.ToggleButton)
 _SCRIPT = files("workbench.explore").joinpath("_static.js").read_text(encoding="utf-8")
 
@@ -118,11 +118,15 @@ def _thinned(
         for name, control in explorer.controls.items()
         if isinstance(control, widgets.SelectionSlider)
     ]
-    while math.prod(sizes.values()) > limit:
-        longest = max(sliders, key=lambda name: sizes[name], default="")
-        if not longest or sizes[longest] <= _FEWEST:
-            return options
-        sizes[longest] -= 1
+    # Three values tell which way a slider works; more are worth less than a quick page.
+    for most, fewest in ((min(limit, _ENOUGH), _FEWEST + 1), (limit, _FEWEST)):
+        while math.prod(sizes.values()) > most:
+            longest = max(sliders, key=lambda name: sizes[name], default="")
+            if not longest or sizes[longest] <= fewest:
+                break
+            sizes[longest] -= 1
+    if math.prod(sizes.values()) > limit:
+        return options
     thinned = dict(options)
     for name in sliders:
         pairs = options[name]

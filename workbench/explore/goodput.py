@@ -22,6 +22,7 @@ _SWEPT = {
     "replicas": (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96),
     "stall_min": tuple(np.arange(0, 10.5, 0.5).tolist()),
     "recovery_min": tuple(np.arange(0, 31.0, 1.0).tolist()),
+    "rejoin_min": tuple(np.arange(0, 5.25, 0.25).tolist()),
     "failure_interval_min": tuple(np.geomspace(4, 400, 30).round(2).tolist()),
 }
 
@@ -50,7 +51,6 @@ def goodput(job: FaultTolerance | None = None, *, failure_interval_min: float = 
         interval=numbers("time between failures [min]", _MINUTES, failure_interval_min),
         recovery=numbers("recovery [min]", range(31), start.recovery_total_min),
         stall=numbers("stall of all [min]", np.arange(0, 10.5, 0.5), start.stall_total_min),
-        rejoin=numbers("stall at re-join [min]", (0, 0.5, 1, 1.5, 2, 3, 5), start.rejoin_min),
         replicas=numbers("replicas", (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 96), start.replicas),
         convention=widgets.Dropdown(options=_CONVENTIONS, description="counted"),
     )
@@ -71,7 +71,7 @@ def goodput_sweep(job: FaultTolerance | None = None) -> Explorer:
     """
     start = job or FaultTolerance()
     names = {"replicas": "replicas", "stall_min": "stall", "recovery_min": "recovery"}
-    names["failure_interval_min"] = "time between failures"
+    names |= {"rejoin_min": "stall at re-join", "failure_interval_min": "time between failures"}
     return Explorer(
         partial(_draw_sweep, base=start),
         parameter=widgets.Dropdown(
@@ -132,7 +132,6 @@ def _draw_goodput(
     interval: float,
     recovery: float,
     stall: float,
-    rejoin: float,
     replicas: float,
     convention: analyze.Convention,
     base: FaultTolerance,
@@ -142,7 +141,6 @@ def _draw_goodput(
         recovery_min=_scaled(base.phases, recovery),
         stall_min=_scaled(base.stall_phases, stall),
         replicas=int(replicas),
-        rejoin_min=rejoin,
     )
     cases = {"all GPUs restart": job.synchronous(), f"{int(replicas)} replicas fail alone": job}
     tables = {}

@@ -10,7 +10,7 @@ from workbench.load._stream import BLOCK_BYTES, Stream
 from workbench.load.archive import Source
 
 _LONGEST_BYTES = 1 << 16
-_COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _TEXT_LENGTH = 300
 
 
@@ -20,7 +20,7 @@ def text_lines(source: Source, findings: Findings) -> Iterator[tuple[int, str]]:
         number = 0
         for number, raw in enumerate(_raw_lines(stream, findings), start=1):
             text = raw.decode("utf-8", "replace").rstrip("\r")
-            yield number, _COLOURS.sub("", text) if "\x1b" in text else text
+            yield number, COLOURS.sub("", text) if "\x1b" in text else text
         findings.add("read", "lines", number)
         tell_of_damage(stream, findings)
 

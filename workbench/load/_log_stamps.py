@@ -25,15 +25,19 @@ _DECODED = r"(?:<\d+>|\w{3,8}\s*:\w+\s*:\s)?"
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
 _DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 # A message may begin like a host and its program; the kernel's own lines name a number or it.
-_HOST = r"(?:\s+(?P<host>[^\s:\[]+)\s+(?P<program>kernel|[^\s:\[]+(?=\[\d+\]:))(?:\[\d+\])?:)?"
-_ANY_HOST = r"(?:\s+(?P<host>[^\s:\[]+)\s+(?P<program>[^\s:\[]+)(?:\[\d+\])?:)?"
+_NAME = r"(?P<host>[^\s:\[]+|[0-9A-Fa-f]*:[0-9A-Fa-f:.]+)"
+_DRIVER = r"kernel|NVRM|nvidia-nvswitch\d+"
+_HOST = rf"(?:\s+{_NAME}\s+(?P<program>{_DRIVER}|[^\s:\[]+(?=\[\d+\]:))(?:\[\d+\])?:)?"
+_ANY_HOST = rf"(?:\s+{_NAME}\s+(?P<program>[^\s:\[]+)(?:\[\d+\])?:)?"
+# What passed since the line before, as dmesg -d and journalctl -o short-delta add it.
+_SINCE = r"(?:\s*<[^>\]]{0,40}>)?"
 _FORMS: dict[str, re.Pattern[str]] = {
     "uptime": re.compile(
-        rf"{_DECODED}\[\s*(?P<uptime>\d{{1,10}}\.\d{{1,9}})\](?:\[\s*[TC]\d+\])?{_HOST}"
+        rf"{_DECODED}\[\s*(?P<uptime>\d{{1,10}}\.\d{{1,9}}){_SINCE}\](?:\[\s*[TC]\d+\])?{_HOST}"
     ),
     "ctime": re.compile(
         rf"{_DECODED}\[{_DAY} (?P<month>\w{{3}})\s+(?P<day>\d+) (?P<clock>{_CLOCK}) "
-        r"(?P<year>\d{4})\]"
+        rf"(?P<year>\d{{4}}){_SINCE}\]"
     ),
     "fabric": re.compile(
         rf"\[(?P<month>\w{{3}}) (?P<day>\d\d) (?P<year>\d{{4}}) (?P<clock>{_CLOCK})\] "
@@ -42,6 +46,10 @@ _FORMS: dict[str, re.Pattern[str]] = {
     "full": re.compile(
         rf"{_DAY} (?P<date>\d{{4}}-\d\d-\d\d) (?P<clock>{_CLOCK}) "
         rf"(?P<zone>UTC|[+-]\d\d(?::?\d\d)?)?(?:[A-Z]{{3,5}}(?= ))?{_ANY_HOST}"
+    ),
+    "rfc5424": re.compile(
+        rf"<\d{{1,3}}>1 (?P<date>\d{{4}}-\d\d-\d\d)T(?P<clock>{_CLOCK})(?P<zone>Z|[+-]\d\d:\d\d) "
+        r"(?P<host>\S+) (?P<program>\S+) \S+ \S+ (?:-|(?:\[[^\]]*\])+)(?= |$)"
     ),
     "iso": re.compile(
         rf"{_DECODED}(?P<date>\d{{4}}-\d\d-\d\d)[T ](?P<clock>{_CLOCK})"
@@ -53,6 +61,8 @@ _FORMS: dict[str, re.Pattern[str]] = {
     "kmsg": re.compile(r"\d+,\d+,(?P<uptime_us>\d{1,15}),[-c+][^;]*;"),
     "unix": re.compile(rf"(?P<unix>[12]?\d{{9}}\.\d{{1,9}}){_HOST}"),
 }
+_OF_DRIVER = re.compile(r"NVRM|nvidia-nvswitch\d+")
+_MONTH = re.compile(r"\b[A-Z][a-z]{2}(?=\s+\d{1,2} \d\d:)")
 _JOURNAL_STAMP = re.compile(r"[0-9]{1,15}|[1-8][0-9]{15}")
 _JSON = re.compile(r'\{.*"(?:__REALTIME_TIMESTAMP|MESSAGE)"')
 
@@ -97,7 +107,9 @@ class Stamps:
         self._last: datetime | None = None
         self._last_ns = 0
         self._uptime_ns = 0
+        self._has_uptime = self._is_rebooted = False
         self.new_year_count = self.clock_change_count = self.second_boot_count = 0
+        self.leap_count = 0
         self._readers: dict[str, Callable[[re.Match[str], int], tuple[int | None, str]]] = {
             "uptime": self._uptime,
             "kmsg": self._uptime,
@@ -105,6 +117,7 @@ class Stamps:
             "fabric": self._ctime,
             "full": self._iso,
             "iso": self._iso,
+            "rfc5424": self._iso,
             "syslog": self._syslog,
             "unix": lambda found, _line: (_decimal_ns(found["unix"]), ""),
         }
@@ -126,8 +139,17 @@ class Stamps:
                 time_ns, assumed = self._readers[name](found, number)
                 names_host = "host" in found.re.groupindex
                 host, program = found.group("host", "program") if names_host else (None, None)
-                return Said(time_ns, host, line[found.end() :].strip(), assumed, program)
+                said, end = program, found.end()
+                if program and _OF_DRIVER.fullmatch(program):
+                    # The kernel's own line, without its name.
+                    said, end = None, found.start("program")
+                host = None if host == "-" else host
+                return Said(time_ns, host, line[end:].strip(), assumed, said)
         return Said(None, None, line.strip())
+
+    def boot(self) -> None:
+        """Take note of a line that begins a boot: uptimes before it were those of another."""
+        self._is_rebooted = self._is_rebooted or self._has_uptime
 
     def _uptime(self, found: re.Match[str], number: int) -> tuple[int | None, str]:
         boot = self._given.boot_time
@@ -144,7 +166,9 @@ class Stamps:
             since_boot = _decimal_ns(groups["uptime"])
         else:
             since_boot = int(groups["uptime_us"]) * 1000
-        if since_boot < self._uptime_ns - _REBOOT_NS or self.second_boot_count:
+        self._has_uptime = True
+        self._is_rebooted = self._is_rebooted or since_boot < self._uptime_ns - _REBOOT_NS
+        if self._is_rebooted:
             self.second_boot_count += 1
             return None, ""
         self._uptime_ns = max(since_boot, self._uptime_ns)
@@ -173,26 +197,37 @@ class Stamps:
                 "" if self._zone else f", and {ZONE_REMEDY}"
             )
             raise self._needs(number, found[0], "year", remedy)
-        moment = self._moment(self._year, found, number)
-        if self._last is not None and self._last - moment > _HALF_YEAR:
-            self._year += 1
-            self.new_year_count += 1
-            moment = self._moment(self._year, found, number)
-        elif self._last is not None and (moment - self._last) > _HALF_YEAR and self.new_year_count:
-            # A straggler of the old year after the first lines of the new one.
-            moment = moment.replace(year=self._year - 1)
+        moment = self._date(self._year, found)
+        if self._last is not None and (moment is None or self._last - moment > _HALF_YEAR):
+            later = self._date(self._year + 1, found)
+            self._year += later is not None
+            self.new_year_count += later is not None
+            moment = later or moment
+        elif self._last is not None and moment is not None and moment - self._last > _HALF_YEAR:
+            if self.new_year_count:
+                # A straggler of the old year after the first lines of the new one.
+                moment = moment.replace(year=self._year - 1)
+            else:
+                self.leap_count += 1
+        if moment is None:
+            raise self._no_date(number, found[0], self._year)
         self._last = moment
         return self._in_zone(moment, number, found[0], f"year={self._given.year}")
 
     def _moment(self, year: int, found: re.Match[str], number: int) -> datetime:
-        if not _YEARS[0] <= year <= _YEARS[1]:
-            raise self._no_date(number, found[0])
+        moment = self._date(year, found)
+        if moment is None:
+            is_dated = _YEARS[0] <= year <= _YEARS[1]
+            raise self._no_date(number, found[0], year if is_dated else None)
+        return moment
+
+    def _date(self, year: int, found: re.Match[str]) -> datetime | None:
         month = _MONTHS.find(found["month"]) // 3 + 1
         text = f"{year:04d}-{month:02d}-{int(found['day']):02d}T{found['clock']}"
         try:
-            return datetime.fromisoformat(text)
+            return datetime.fromisoformat(text) if _YEARS[0] <= year <= _YEARS[1] else None
         except ValueError:
-            raise self._no_date(number, found[0], year) from None
+            return None
 
     def _in_zone(self, local: datetime, number: int, stamp: str, assumed: str) -> tuple[int, str]:
         if self._zone is None:
@@ -213,6 +248,9 @@ class Stamps:
 
     def _no_date(self, number: int, stamp: str, year: int | None = None) -> Exception:
         what = "date that exists" + (f" in {year}" if year else "")
+        if (month := _MONTH.search(stamp)) and month[0] not in _MONTHS:
+            what, remedy = "English month", "a file written with LC_ALL=C"
+            return self._needs(number, stamp, what, remedy)
         remedy = "the right year, or mend the line" if year else "a file whose lines are whole"
         return self._needs(number, stamp, what, remedy)
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from workbench.errors import LoadError
+from workbench.load._console_lines import COLOURS
 from workbench.load._findings import Findings
 from workbench.load._log_clock import Watched
 from workbench.load._log_file import Given, LogPart, failure_rows, shortened, timeline_rows
 from workbench.load._log_lines import Line, Lines, report_reading
 from workbench.load._log_stamps import Said, Stamps
 from workbench.load.archive import Source
+
+_BOOT = re.compile(r"^-- (?:Re)?[Bb]oot\b|\] Linux version \d")
+_LINES_OF_ONE_MESSAGE = 3
 
 # Returns columns of table FAILURES for a message and its line number, or {} if it is none.
 Recognise = Callable[[str, int, Findings], dict[str, Any]]
@@ -62,18 +67,26 @@ class _Log:
         self._given = given
         self._recognise = recognise
         self._stamps = Stamps(given, label)
+        self._before: tuple[int, Said] = (0, Said(None, None, ""))
+        self._reported: set[tuple[str, str | None]] = set()
+        self._repeated: dict[tuple[str, str | None], tuple[int, int]] = {}
 
     def rows(self, lines: Lines) -> Iterator[dict[str, Any]]:
         """Give the failures among some lines, in their order."""
         for line in lines:
-            text = line.text.decode(errors="replace").strip("\r\0 ")
-            said, refusal = self._said(text, line.number)
+            text = line.text.decode(errors="replace").strip("\r\0")
+            text = COLOURS.sub("", text) if "\x1b" in text else text
+            if line.is_hit and _BOOT.search(text):
+                self._stamps.boot()
+            said, refusal = self._said(text.strip(), line.number)
+            said = self._continued(said, text, line)
             host = said.host or self._given.node
             found = self._failure(said, line)
             if found and refusal:
                 raise refusal
             self.watched.see(host, said.time_ns, line.number)
             if found:
+                self._reported.add((found["code"], found["device"]))
                 self._note(text, said, line.number)
                 yield found | {
                     "start_ns": said.time_ns,
@@ -90,6 +103,14 @@ class _Log:
         findings, stamps = self.findings, self._stamps
         self.watched.report(findings)
         findings.add("noted", "New Year is passed; the year is counted up", stamps.new_year_count)
+        what = "stamps without a year leap ahead by half a year; is the log in order?"
+        findings.add("suspicious", what, stamps.leap_count)
+        for key, (count, number) in self._repeated.items():
+            is_told = key in self._reported
+            what = "lines in which another program repeats the kernel"
+            what += "" if is_told else ", whose own line is not in the file; not counted"
+            finding = "set aside" if is_told else "suspicious"
+            findings.add(finding, what, count, f"line {number:,}")
         what = "local times in an hour that a clock change repeats or skips; pass a fixed offset"
         findings.add("suspicious", what, stamps.clock_change_count)
         what = "lines of a second boot, whose time is not known; their time is missing"
@@ -102,11 +123,21 @@ class _Log:
         except LoadError as refusal:
             return Said(None, None, text), refusal
 
+    def _continued(self, said: Said, text: str, line: Line) -> Said:
+        """Give an indented line without a stamp those of the line that it goes on from."""
+        number, before = self._before
+        is_next = line.number - number < _LINES_OF_ONE_MESSAGE
+        if said.time_ns is None and text.startswith(" ") and is_next:
+            return before._replace(message=said.message)
+        self._before = (line.number, said) if line.is_hit else self._before
+        return said
+
     def _failure(self, said: Said, line: Line) -> dict[str, Any]:
         found = self._recognise(said.message, line.number, self.findings) if line.is_hit else {}
         if found and said.is_echo:
-            what = "lines in which another program repeats the kernel"
-            self.findings.add("set aside", what, 1, f"line {line.number:,}")
+            key = (found["code"], found["device"])
+            count, first = self._repeated.get(key, (0, line.number))
+            self._repeated[key] = (count + 1, first)
             return {}
         return found
 

@@ -13,23 +13,21 @@ from workbench._incidents import fold
 from workbench._progress import progress as progress_bar
 from workbench.errors import LoadError
 from workbench.load._appearance import appearance, is_utf16
+from workbench.load._doubts import Finding, doubts
 from workbench.load._findings import quality_frame
 from workbench.load._log_arguments import BootTime, Hosts, check_hosts, checked, host_of
 from workbench.load._log_file import LogFormat, LogPart
 from workbench.load._log_formats import FORMATS, readers_of
 from workbench.load._node_spans import node_spans
 from workbench.load._paths import Paths, given_paths, shown
-from workbench.load._repeats import without_repeats
+from workbench.load._repeats import without_repeated_states, without_repeats
 from workbench.load._wanted import FAILURE_LOGS
 from workbench.load.archive import Source, survey
 from workbench.tables import FAILURES, QUALITY, TIMELINE, FailureLog, Table
 
 _HEAD_BYTES = 1 << 16
 _LISTED = 8
-_EARLIEST_NS = 946_684_800_000_000_000  # 2000-01-01
 _UNKNOWN = "is in no format that is known here"
-
-_Finding = tuple[str, str, str, int, str | None]
 
 
 def failures(  # noqa: PLR0913 - the front door
@@ -90,7 +88,7 @@ def failures(  # noqa: PLR0913 - the front door
     Notes
     -----
     A failure that two files of one host hold at the same time, to the nanosecond (``dmesg``
-    and ``kern.log``), is taken once.
+    and ``kern.log``), is taken once; so is a state of a job, where accounts overlap.
 
     Examples
     --------
@@ -118,10 +116,10 @@ def failures(  # noqa: PLR0913 - the front door
 
 def _recognised(
     sources: Sequence[Source],
-) -> tuple[list[tuple[Source, LogFormat]], list[_Finding]]:
+) -> tuple[list[tuple[Source, LogFormat]], list[Finding]]:
     """Find the format of each file; those of none become findings."""
     known: list[tuple[Source, LogFormat]] = []
-    unknown: list[_Finding] = []
+    unknown: list[Finding] = []
     for source in sources:
         head = source.head(_HEAD_BYTES).removeprefix(BOM_UTF8)
         if is_utf16(head):
@@ -135,15 +133,16 @@ def _recognised(
 
 
 def _assembled(
-    parts: Sequence[LogPart], passed_over: Sequence[_Finding], window_s: float
+    parts: Sequence[LogPart], passed_over: Sequence[Finding], window_s: float
 ) -> FailureLog:
     lines = _together([part.failures for part in parts], FAILURES)
     lines, repeats = without_repeats(lines)
     incidents = fold(lines, window_s=window_s)
     timeline = _together([part.timeline for part in parts], TIMELINE)
+    timeline, states = without_repeated_states(timeline)
     timeline = timeline.sort_values(["start_ns", "line"], kind="stable", ignore_index=True)
-    findings = [*passed_over, *_repeated(repeats), *_folded(lines, incidents, window_s)]
-    findings += [*_without_host(incidents), *_before_any_clock(incidents)]
+    findings = [*passed_over, *_repeated(repeats, "lines"), *_repeated(states, "states")]
+    findings += [*_folded(lines, incidents, window_s), *doubts(parts, incidents, timeline)]
     quality = [part.findings.frame() for part in parts] + [quality_frame(findings)]
     return FailureLog(
         failures=incidents,
@@ -160,15 +159,15 @@ def _together(frames: Sequence[pd.DataFrame], table: Table) -> pd.DataFrame:
     return table.check(table.cast(pd.concat(filled, ignore_index=True)))
 
 
-def _repeated(repeats: pd.DataFrame) -> list[_Finding]:
-    what = "lines that another file holds as well; taken once"
+def _repeated(repeats: pd.DataFrame, noun: str) -> list[Finding]:
+    what = f"{noun} that another file holds as well; taken once"
     return [
         (str(source), "noted", what, len(rows), f"line {rows['line'].iloc[0]:,}")
         for source, rows in repeats.groupby("source", sort=False)
     ]
 
 
-def _folded(lines: pd.DataFrame, incidents: pd.DataFrame, window_s: float) -> list[_Finding]:
+def _folded(lines: pd.DataFrame, incidents: pd.DataFrame, window_s: float) -> list[Finding]:
     """Count per file the lines that lead no incident."""
     what = f"lines folded into the incident of another ({window_s:g} s)"
     left = lines["source"].value_counts(sort=False)
@@ -176,28 +175,7 @@ def _folded(lines: pd.DataFrame, incidents: pd.DataFrame, window_s: float) -> li
     return [(str(source), "noted", what, count, None) for source, count in left.items() if count]
 
 
-def _without_host(incidents: pd.DataFrame) -> list[_Finding]:
-    """Ask for the hosts of what happened on a device."""
-    lost = incidents[incidents["node"].isna() & incidents["device"].notna()]
-    what = "incidents on a device of an unknown host; pass node="
-    return [
-        (str(source), "suspicious", what, len(rows), f"line {rows['line'].iloc[0]:,}")
-        for source, rows in lost.groupby("source", sort=False)
-    ]
-
-
-def _before_any_clock(incidents: pd.DataFrame) -> list[_Finding]:
-    """Flag times of hosts whose clock was not set yet."""
-    is_early = (incidents["clock"] == "epoch") & (incidents["start_ns"] < _EARLIEST_NS)
-    early = incidents[is_early.fillna(value=False)]
-    what = "incidents before the year 2000: the clock was not set"
-    return [
-        (str(source), "suspicious", what, len(rows), f"line {rows['line'].iloc[0]:,}")
-        for source, rows in early.groupby("source", sort=False)
-    ]
-
-
-def _raise_unknown(path: Paths, findings: Sequence[_Finding]) -> NoReturn:
+def _raise_unknown(path: Paths, findings: Sequence[Finding]) -> NoReturn:
     listed = "".join(
         f"\n  - {source}: {what}" + (f" ({where})" if where else "")
         for source, _, what, _, where in findings[:_LISTED]

@@ -38,17 +38,24 @@ _NEEDLES = (
     b"uncorrectable hardware error",
     b"timeout, signaled seq",
     b"SYNTHETIC",
+    b"Linux version ",
+    b"-- Boot ",
+    b"-- Reboot --",
     b"78,86,82,77",  # NVRM, where journalctl -o json writes bytes as numbers
 )
 _LOOKED_AT_LINES = 60
-_GPU_LINE = re.compile(rb"NVRM: Xid \(|SXid \(PCI:|amdgpu.*(GPU reset begin!|uncorrectable)")
+_GPU_LINE = re.compile(
+    rb"NVRM: Xid \(|SXid \(PCI:|NVRM: The NVIDIA GPU |NVRM: .*off the bus|"
+    rb"amdgpu.*(GPU reset begin!|uncorrectable)"
+)
+_COLOURS = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 
 _DEVICE = re.compile(
     r"(?:PCI:)?[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?(?![0-9A-Fa-f])"
 )
 # Repetitions are bounded: a hostile line of a megabyte must not take a minute.
 _XID = re.compile(
-    r"(?P<kind>S?Xid) \((?P<device>[^)\s]{1,40})(?: [^)]{0,60})?\): "
+    r"(?P<kind>S?Xid) \((?P<device>[^)\s,]{1,40})(?:[ ,][^)]{0,60})?\): "
     r"(?P<code>\d{1,6})(?!\d)(?:, (?P<text>.*))?"
 )
 _NVLINK5 = re.compile(r"(?:^|, )(?P<unit>[A-Z][A-Z0-9_]+) (?P<severity>Fatal|Non-?fatal) ")
@@ -61,6 +68,7 @@ _LINES_OF_ONE_MESSAGE = 3
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - one signature for all formats
     """Tell whether most lines begin like a system log's, or one reports a GPU."""
     lines = [line for line in head.split(b"\n") if line.strip()][:_LOOKED_AT_LINES]
+    lines = [_COLOURS.sub(b"", line) for line in lines]
     if len(lines) > 1 and not head.endswith(b"\n"):
         lines.pop()  # may be cut
     stamped = sum(has_stamp(line.decode(errors="replace")) for line in lines)
@@ -90,6 +98,9 @@ class _Kernel:
     def failure(self, text: str, number: int, findings: Findings) -> dict[str, Any]:
         """Recognise what a line reports; {} if it reports no failure."""
         if found := _XID.search(text):
+            if _XID.search(text, found.start("text") if found["text"] else found.end()):
+                what = "lines that report several Xids, of which the first is taken"
+                findings.add("suspicious", what, 1, f"line {number:,}")
             return _nvidia(found)
         if "off the bus" in text or "The NVIDIA GPU" in text:
             return self._off_the_bus(text, number)

@@ -87,7 +87,7 @@ def _waterfall(table: pd.DataFrame, source: str, *, synthetic: bool) -> go.Figur
         mode="text",
         x=base + share,
         y=np.arange(len(rows)),
-        text=[f" {percent(each)}{_interval(row)}" for each, row in
+        text=[f"\u2002{percent(each)}{_interval(row)}\u2002" for each, row in
               zip(share, rows.to_dict("records"), strict=True)],
         textposition=["middle right" if end < 0.72 else "middle left" for end in base + share],
         showlegend=False,
@@ -120,6 +120,14 @@ def _waterfall(table: pd.DataFrame, source: str, *, synthetic: bool) -> go.Figur
 def _stacks(
     cases: Mapping[str, pd.DataFrame], asked: int, source: str, *, synthetic: bool
 ) -> go.Figure:
+    drawn = [
+        dict(zip(few["state"], few["gpu_time_share"], strict=True))
+        for few in (_few(each).drop_duplicates("state") for each in cases.values())
+    ]
+    names = list(dict.fromkeys(name for each in drawn for name in each))
+    figure = go.Figure()
+    for at, name in enumerate(names):
+        shares = [float(each.get(name, 0.0)) for each in drawn]
     names = list(dict.fromkeys(name for each in cases.values() for name in _few(each)["state"]))
     markers = _markers(names)
     figure = go.Figure()
@@ -167,6 +175,8 @@ def _stacks(
 
 def _few(table: pd.DataFrame) -> pd.DataFrame:
     """Keep states few enough to draw; the smallest are summed, so that all add up to 1."""
+    if len(table) <= _MOST_STATES and table["state"].is_unique:
+        return table.reset_index(drop=True)
     rows = table.groupby(["state", "scope"], sort=False, as_index=False).agg(
         {"gpu_time_share": "sum", "low_share": "min", "high_share": "max"}
     )
