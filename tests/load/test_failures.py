@@ -305,3 +305,14 @@ def test_times_of_a_clock_that_was_not_set_are_flagged(tmp_path):
 def test_zeros_that_a_crash_left_in_a_log_do_no_harm(tmp_path):
     path = write(tmp_path / "a.log", line(1), "\0" * 5000, line(2))
     assert load.failures(path, window_s=0).failures["node"].tolist() == ["node1", "node1"]
+
+
+def test_lines_of_the_kernel_that_a_job_printed_are_said_to_be_missed(tmp_path):
+    stuck = "[rank1]:[E ProcessGroupNCCL.cpp:1316] [PG 0 Rank 1] Heartbeat monitor timed out!\n"
+    printed = "step 1\n" * 100 + "[ 1000.0] " + XID.format(bus="3b", code=79)
+    what = "lines of the kernel (Xid) inside a log of another kind; load the kernel's own log"
+    log = load.failures(write(tmp_path / "job.out", printed, stuck))
+    assert log.failures["kind"].tolist() == ["nccl"]
+    assert told(log)["left out", what] == 1
+    with pytest.raises(LoadError, match=re.escape(what)):
+        load.failures(write(tmp_path / "other.out", printed))

@@ -205,3 +205,9 @@ def test_recognises_its_own_and_nothing_else():
     assert recognised(kubernetes_events, listed(event("Evicted")))
     assert not recognised(kubernetes_events, '{"kind": "Pod", "status": {"reason": "Evicted"}}')
     assert [name for name, text in FOREIGN.items() if recognised(kubernetes_events, text)] == []
+
+
+def test_all_codes_of_a_set_are_told(tmp_path):
+    made = event("XidCriticalError", '{"79":true,"31":true,"48":true}')
+    row = only(read(kubernetes_events, tmp_path, listed(made)))
+    assert (row["code"], row["other_codes"]) == ("79", "31, 48")

@@ -175,3 +175,10 @@ def test_a_log_that_never_trained_is_empty(log):
 @pytest.mark.parametrize("head", [b"", b"iteration 5 of 7", b"JobID|State\n", b"\xff\x00"])
 def test_other_files_are_not_taken_for_logs(head):
     assert not megatron.looks_like(head, "train.log")
+
+
+def test_stamps_that_jump_back_are_flagged(log):
+    days = ("[2025-03-03 10:00:00]", "[2025-03-01 10:00:00]")
+    part = log(*(line(step, stamp=day) for step, day in zip((20, 10), days, strict=True)))
+    what = "stamps that jump back: several logs in one? the step back is counted as a rollback"
+    assert found(part)["suspicious", what] == 1

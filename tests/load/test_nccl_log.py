@@ -215,3 +215,35 @@ def test_the_rest_of_an_endless_line_is_counted(tmp_path):
 def test_recognises_its_own_and_nothing_else():
     assert recognised(nccl_log, caught("E207 19:04:38.1"))
     assert [name for name, text in FOREIGN.items() if recognised(nccl_log, text)] == []
+
+
+@pytest.mark.parametrize(
+    ("error", "category"),
+    [
+        ("CUDA error: uncorrectable ECC error encountered", "gpu memory"),
+        ("NCCL error: remote process exited or there was a network error, NCCL 2.20.5", "unknown"),
+    ],
+)
+def test_a_watchdog_that_an_error_ends_is_a_failure(tmp_path, error, category):
+    head = "[rank27]:[E207 22:06:36.1 ProcessGroupNCCL.cpp:1414] [PG 0 Rank 27] "
+    text = f"{head}Process group watchdog thread terminated with exception: {error}\n"
+    row = only(read(nccl_log, tmp_path, text, **GIVEN))
+    assert (row["rank"], row["code"], row["category"]) == (27, "exception", category)
+    assert row["cause"] == f"NCCL watchdog ended: {error}"
+
+
+def test_a_warning_without_its_head_may_be_quoted(tmp_path):
+    part = read(nccl_log, tmp_path, "see the docs for NCCL WARN Call to connect failed\n")
+    assert len(part.failures) == 1
+    assert ("suspicious", 1) in findings(part).values()
+
+
+def test_an_error_that_the_watchdog_could_not_tell_from_a_timeout_is_one_failure(tmp_path):
+    head = "[rank26]:[E207 22:06:36.1 ProcessGroupNCCL.cpp:1414] [PG 0 Rank 26] "
+    lines = (
+        "Exception (either an error or timeout) detected by watchdog at work: 7, last enqueued",
+        "Process group watchdog thread terminated with exception: NCCL error: bad",
+    )
+    row = only(read(nccl_log, tmp_path, "".join(f"{head}{line}\n" for line in lines), **GIVEN))
+    assert (row["code"], row["line_count"]) == ("exception", 2)
+    assert row["cause"] == "NCCL watchdog ended: NCCL error: bad"

@@ -190,3 +190,13 @@ def test_recognises_its_own_and_nothing_else():
     assert recognised(prometheus_xid, answer(without_name), "exports/xid.json")
     assert not recognised(prometheus_xid, answer(series([0], "DCGM_FI_DEV_GPU_TEMP")))
     assert [name for name, text in FOREIGN.items() if recognised(prometheus_xid, text)] == []
+
+
+def test_series_that_name_no_gpu_are_flagged(tmp_path):
+    values = [[T0, "0"], [T0 + 15, "110"]]
+    text = answer({"metric": {"Hostname": "n1"}, "values": values})
+    part = read(prometheus_xid, tmp_path, text, name="xid.json")
+    assert findings(part)["series that name no GPU (their values may be sums of codes)"] == (
+        "suspicious",
+        1,
+    )

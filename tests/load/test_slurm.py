@@ -554,3 +554,8 @@ def test_gpus_per_node_are_multiplied_by_nodes(tmp_path):
     path.write_text("JobID|State|NNodes|AllocGRES\n7|RUNNING|4|PER_NODE:gpu:8\n8|RUNNING|1|gpu:2\n")
     part = slurm.read(Source("x", path), Given())
     assert part.timeline["gpu_count"].tolist() == [32, 2]
+
+
+def test_a_state_that_a_narrow_column_cut_off_is_read(log):
+    part = log(record(state="CANCELLED+"))
+    assert part.failures["cause"].tolist() == ["cancelled"]

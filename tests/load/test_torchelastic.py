@@ -200,3 +200,26 @@ def test_recognises_its_own_and_nothing_else():
     assert recognised(torchelastic, error_file("x"))
     assert recognised(torchelastic, BLOCK)
     assert [name for name, text in FOREIGN.items() if recognised(torchelastic, text)] == []
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "2024-05-01T10:00:03.123456789Z ",
+        "2024-05-01T10:00:03.1+02:00 stderr F ",
+        "[pod/train-worker-0/pytorch] ",
+        "[1,0]<stderr>:",
+        "(TrainWorker pid=12, ip=10.0.0.1) ",
+        "node-1: ",
+        "704.7s\t1469\t",
+        "trainer-0  | ",
+        "[default0]:",
+        " 12: ",
+    ],
+)
+def test_what_collectors_put_before_every_line_does_no_harm(tmp_path, before):
+    text = "".join(f"{before}{line}\n" for line in BLOCK.splitlines())
+    part = read(torchelastic, tmp_path, text, tz="UTC")
+    assert part.failures["rank"].tolist() == [9, 8]
+    assert part.failures["node"].tolist() == ["gpu-07.cluster"] * 2
+    assert part.failures["clock"].tolist() == ["epoch"] * 2

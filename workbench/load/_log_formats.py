@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import cast
 
@@ -36,6 +37,7 @@ FORMATS = tuple(cast(LogFormat, each) for each in (*_FILES, *_CONSOLE, kernel_lo
 _KERNEL_HEAD = re.compile(
     rb"kern|NVRM|amdgpu|Linux version|^\[ *\d+\.\d{6}\]|^\[\w{3} \w{3} ", re.MULTILINE
 )
+_KERNEL_MARKS = (b"NVRM: Xid (", b": SXid (PCI:")
 # Profiles are large, and no log; nobody should search them to their end.
 _TRACE_HEAD = re.compile(rb'"traceEvents"|"schemaVersion"|"deviceProperties"|\APAR1')
 
@@ -45,29 +47,33 @@ def looks_like_a_log(head: bytes, label: str) -> bool:
     return not _TRACE_HEAD.search(head) and any(f.looks_like(head, label) for f in FORMATS)
 
 
-def readers_of(source: Source, head: bytes) -> list[LogFormat]:
-    """Give the readers that a file is for; none if nobody knows it.
+def readers_of(source: Source, head: bytes) -> tuple[list[LogFormat], bool]:
+    """Give the readers that a file is for, none if nobody knows it; say if they miss an Xid.
 
     A console log holds what several programs wrote, often gigabytes after its beginning: its
-    lines are looked for in the whole file.
+    lines are looked for in the whole file. A job may have printed the kernel's lines, too,
+    which nobody reads there.
     """
     if _TRACE_HEAD.search(head):
-        return []
+        return [], False
     for each in _FILES:
         if each.looks_like(head, source.label):
-            return [cast(LogFormat, each)]
+            return [cast(LogFormat, each)], False
     is_system_log = kernel_log.looks_like(head, source.label)
     found = [each for each in _CONSOLE if each.looks_like(head, source.label)]
     if not (is_system_log and _KERNEL_HEAD.search(head)) and b"\0" not in head:
-        missing = [each for each in _CONSOLE if each not in found]
+        missing = {each: each.SIGNATURES for each in _CONSOLE if each not in found}
+        if not is_system_log:
+            missing[kernel_log] = _KERNEL_MARKS
         found += _mentioned(source, missing)
     readers = [cast(LogFormat, each) for each in _CONSOLE if each in found]
-    return [*readers, cast(LogFormat, kernel_log)] if is_system_log else readers
+    readers += [cast(LogFormat, kernel_log)] if is_system_log else []
+    return readers, kernel_log in found
 
 
-def _mentioned(source: Source, formats: list[ModuleType]) -> list[ModuleType]:
+def _mentioned(source: Source, marks_of: Mapping[ModuleType, Sequence[bytes]]) -> list[ModuleType]:
     """Give the formats of which a line stands somewhere in a file."""
-    wanted = {each: tuple(each.SIGNATURES) for each in formats}
+    wanted = dict(marks_of)
     overlap = max((len(mark) for marks in wanted.values() for mark in marks), default=1) - 1
     found: list[ModuleType] = []
     before = b""

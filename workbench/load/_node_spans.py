@@ -55,12 +55,14 @@ def _of_failures(failures: pd.DataFrame) -> Iterator[_Seen]:
 
 def _of_timeline(timeline: pd.DataFrame) -> Iterator[_Seen]:
     named = timeline[timeline["nodes"].notna()]
-    columns = ["nodes", "clock", "start_ns", "end_ns"]
-    for nodes, clock, start, end in named[columns].itertuples(index=False, name=None):
-        last = start if pd.isna(end) else end
+    ends = named["end_ns"].fillna(named["start_ns"])
+    # Many runs share a list, and lists may be of thousands of hosts: each is taken apart once.
+    grouped = named.assign(end_ns=ends).groupby(["nodes", "clock"], sort=False)
+    spans = grouped.agg(first=("start_ns", "min"), last=("end_ns", "max"))
+    for (nodes, clock), first, last in spans.itertuples(name=None):
         for node in nodes.split(","):
             if node.strip():
-                yield node.strip(), clock, _number(start), _number(last)
+                yield node.strip(), clock, _number(first), _number(last)
 
 
 def _of_parts(parts: Sequence[LogPart]) -> Iterator[_Seen]:

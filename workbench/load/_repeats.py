@@ -55,7 +55,7 @@ def without_repeated_states(timeline: pd.DataFrame) -> tuple[pd.DataFrame, pd.Da
     if known["source"].nunique() < 2:
         return timeline, timeline.iloc[:0]
     has_job, ends = known["job"].notna(), known["end_ns"].notna()
-    whole = [name for name in known if name not in ("source", "line")]
+    whole = [str(name) for name in known if name not in ("source", "line")]
     repeats = [
         # Files count the attempts of a job from the first one that they know.
         *_held_before(known[has_job & ends], [*_SAME_STATE, "end_ns"]),

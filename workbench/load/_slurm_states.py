@@ -42,7 +42,7 @@ _PER_NODE = re.compile(r"(?:^|,)PER_NODE:(?:gres[/:])?gpu[:=]")
 
 def cause_of(state: str, exit_code: str) -> str:
     """Say in words how a job ended; ``state`` as written, with who cancelled it."""
-    word = state.split(" ", 1)[0]
+    word = state.split(" ", 1)[0].rstrip("+")
     cause = FAILURE_STATES[word].cause
     if word == "CANCELLED" and " by " in state:
         who = state.split(" by ", 1)[1].strip()

@@ -16,6 +16,9 @@ from workbench.tables import TIMELINE
 
 _TEXT_LENGTH = 200
 _SHOWN = ("JobID", "JobName", "State", "ExitCode", "Reason", "NodeList", "FailedNode", "Comment")
+_USED = dict.fromkeys(
+    (*_SHOWN, "word", "end_ns", "hosts", "job", "step_states", "line", "is_local")
+)
 # What is pointed out as a crash loop: a note, which changes no number.
 _LOOP_STARTS, _LOOP_NS = 5, 3600 * SECOND
 
@@ -23,6 +26,7 @@ _LOOP_STARTS, _LOOP_NS = 5, 3600 * SECOND
 def failures_of(jobs: pd.DataFrame, given: Given, label: str) -> pd.DataFrame:
     """Return table FAILURES: one row per run that ended otherwise than COMPLETED."""
     failed = jobs[jobs["word"].isin(FAILURE_STATES)].sort_values("end_ns", kind="stable")
+    failed = failed[list(_USED)]
     rows = []
     for run in failed.to_dict("records"):
         meaning = FAILURE_STATES[run["word"]]
@@ -63,7 +67,8 @@ def timeline_of(jobs: pd.DataFrame, label: str) -> pd.DataFrame:
     common["outcome"] = jobs["word"].where(ended)
     began = jobs["start_ns"].notna() & ~jobs["word"].eq("PENDING")
     running = common.assign(state="running", start_ns=jobs["start_ns"], end_ns=jobs["end_ns"])
-    running["nodes"] = [",".join(each) or None for each in jobs["hosts"]]
+    joined = {each: ",".join(each) or None for each in set(jobs["hosts"])}
+    running["nodes"] = [joined[each] for each in jobs["hosts"]]
     since = jobs["eligible_ns"].mask((jobs["eligible_ns"] > jobs["start_ns"]).fillna(value=True))
     since = since.fillna(jobs["submit_ns"]).fillna(jobs["eligible_ns"])
     until = jobs["start_ns"].where(began, jobs["end_ns"])

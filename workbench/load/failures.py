@@ -27,6 +27,7 @@ from workbench.tables import FAILURES, QUALITY, TIMELINE, FailureLog, Table
 
 _HEAD_BYTES = 1 << 16
 _LISTED = 8
+_PRINTED = "lines of the kernel (Xid) inside a log of another kind; load the kernel's own log"
 _UNKNOWN = "is in no format that is known here"
 
 
@@ -125,9 +126,12 @@ def _recognised(
         if is_utf16(head):
             what = "is UTF-16, no log is; convert it: iconv -f UTF-16 -t UTF-8"
             unknown.append((source.label, "left out", what, 1, None))
-        elif readers := readers_of(source, head):
-            known += [(source, reader) for reader in readers]
-        else:
+            continue
+        readers, misses_xids = readers_of(source, head)
+        known += [(source, reader) for reader in readers]
+        if misses_xids:
+            unknown.append((source.label, "left out", _PRINTED, 1, None))
+        elif not readers:
             unknown.append((source.label, "left out", _UNKNOWN, 1, appearance(head)))
     return known, unknown
 

@@ -24,6 +24,7 @@ _XID = re.compile(
     re.IGNORECASE,
 )
 _XID_SET = re.compile(r"^\{()\"(\d{1,4})()\": ?true")
+_XID_OF_SET = re.compile(r"\"(\d{1,4})\": ?true")
 _JOBS = {"Job", "JobSet", "PyTorchJob", "MPIJob", "RayJob", "TrainJob", "TFJob", "Workflow"}
 _MOST_REPEATS = 1 << 53
 _BETWEEN = "events that stand for repeats (when those in between were is not recorded)"
@@ -171,7 +172,9 @@ def _meaning(reason: str, message: str) -> dict[str, Any]:
         code = (match[2] or match[3]) if match else None
         if match and code:
             device = pci_address(match[1]) if match[1] else None
-            return xid_meaning(code) | {"code": code, "device": device}
+            others = _XID_OF_SET.findall(said) if said.startswith("{") else []
+            listed = ", ".join(sorted({*others} - {code}, key=int))
+            return xid_meaning(code) | {"code": code, "device": device, "other_codes": listed}
         return {"cause": "Xid of a GPU", "category": "gpu", "code": reason[:60]}
     if reason not in _REASONS:
         return {"cause": shortened(reason)[:100], "code": reason[:60], "severity": "warning"}

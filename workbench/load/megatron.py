@@ -170,6 +170,10 @@ def _place(lines: list[_Line], given: Given, findings: Findings) -> bool:
         what = "lines without a usable stamp, so that no stamp is used"
         findings.add("suspicious", what, missing)
         return False
+    back = (times.diff() < -SECOND).fillna(value=False)
+    where = f"line {numbers[back].iloc[0]:,}" if back.any() else None
+    what = "stamps that jump back: several logs in one? the step back is counted as a rollback"
+    findings.add("suspicious", what, int(back.sum()), where)
     for line, at in zip(lines, times.tolist(), strict=True):
         line.at_ns = int(at)
     return True

@@ -31,6 +31,8 @@ _WORK = re.compile(
 )
 _AT_WORK = re.compile(r"(?:Timeout at NCCL work|detected by watchdog at work): (\d{1,18})")
 _STUCK = re.compile(r"Heartbeat monitor timed out!|watchdog got stuck for \d+ seconds")
+# Ends without a timeout: an error of the GPU, or of NCCL, that the watchdog came upon.
+_EXCEPTION = re.compile(r"watchdog thread terminated with exception: (.{1,400})")
 _REPEATS = ("terminated with exception", "what():")
 
 # What stands before a warning: host:pid:thread [gpu] file:line
@@ -109,6 +111,7 @@ class _Log:
     rows: list[dict[str, Any]] = field(default_factory=list)
     # Rows of timeouts by rank and number of the collective: the watchdog repeats itself.
     _works: dict[tuple[int | None, str], dict[str, Any]] = field(default_factory=dict)
+    _unsaid: dict[int | None, dict[str, Any]] = field(default_factory=dict)
     _year: int | None = None
     _month: int | None = None
 
@@ -118,23 +121,22 @@ class _Log:
         if month:
             self._follow_year(int(month[1]) // 100)
         work, at_work = _WORK.search(text), _AT_WORK.search(text)
-        if not (work or at_work or _STUCK.search(text)):
+        ended = _EXCEPTION.search(text)
+        if not (work or at_work or ended or _STUCK.search(text)):
             return
         is_repeat = at_work or any(each in text for each in _REPEATS)
         if is_repeat and (row := self.known(text)):
             row["line_count"] += 1
             return
         row = self._row(number, text, _rank(text)) | self._glog_time(month, number, text)
-        if work:
-            row |= {"code": "timeout", "cause": "NCCL collective timed out"}
-            row["text"] = shortened(
-                f"{work[2]} (SeqNum {work[1]}) ran for {int(work[4][:15]) / 1000:,.0f} s, "
-                f"timeout {int(work[3][:15]) / 1000:,.0f} s: {text}"
-            )
-        elif at_work:
-            row |= {"code": "timeout", "cause": "NCCL collective timed out"}
-        else:
-            row |= {"code": "heartbeat", "cause": "NCCL watchdog thread made no progress"}
+        row |= _found(text, work, at_work, ended)
+        if row["code"] == "exception" and (before := self._unsaid.pop(row["rank"], None)):
+            # "Either an error or timeout", it said before; now it says which.
+            before |= {name: row[name] for name in ("code", "cause", "category", "text")}
+            before["line_count"] += 1
+            return
+        if at_work and not work:
+            self._unsaid[row["rank"]] = row
         if row["rank"] is not None and not _OWN_RANK.search(text):
             self.findings.add("assumed", "the rank inside a process group is the global rank")
         if match := work or at_work:
@@ -156,6 +158,9 @@ class _Log:
             return
         head, own = _WARN_HEAD.search(before[-_HEAD_LENGTH:]), _OWN_RANK.search(before)
         row = self._row(number, text, int(own[1]) if own else None)
+        if head is None:
+            what = "NCCL warnings without host and process before them; may be quoted"
+            self.findings.add("suspicious", what, 1, f"line {number:,}")
         if head:
             row |= {"node": head[1], "device": head[2]}
         self.rows.append(row | said | self._stamp_before(number, before))
@@ -211,6 +216,31 @@ class _Log:
             self.findings.add("suspicious", f"{what} (left without a time)", 1, f"line {number:,}")
             return {"clock": "none"}
         return {"start_ns": instant, "end_ns": instant, "assumed": assumed}
+
+
+_Match = re.Match[str] | None
+
+
+def _found(text: str, work: _Match, at_work: _Match, ended: _Match) -> dict[str, Any]:
+    """Say what a line of the watchdog reports."""
+    row = {"code": "timeout", "cause": "NCCL collective timed out"}
+    if work:
+        said = (
+            f"{work[2]} (SeqNum {work[1]}) ran for {int(work[4][:15]) / 1000:,.0f} s, "
+            f"timeout {int(work[3][:15]) / 1000:,.0f} s: {text}"
+        )
+        return row | {"text": shortened(said)}
+    if at_work:
+        return row
+    if ended:
+        cause = f"NCCL watchdog ended: {shortened(ended[1])[:120]}"
+        return {"code": "exception", "cause": cause, "category": _category(ended[1])}
+    return {"code": "heartbeat", "cause": "NCCL watchdog thread made no progress"}
+
+
+def _category(error: str) -> str:
+    """Return the category of what ended a watchdog; NCCL cannot tell its peers from the network."""
+    return "unknown" if "remote process exited" in error else category_of_error(error)
 
 
 def _rank(text: str) -> int | None:

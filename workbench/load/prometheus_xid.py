@@ -28,6 +28,7 @@ _MILLISECONDS_FROM = 1e11
 
 _HIDDEN = "series of last codes (an Xid that comes again without another in between is hidden)"
 _BEFORE = "GPUs whose last Xid was set before the series begins (left without a time)"
+_SUMMED = "series that name no GPU (their values may be sums of codes)"
 _WINDOW = "series of counts per window (a count may miss what leaves the window meanwhile)"
 
 
@@ -48,6 +49,7 @@ class _Series:
     host: str | None
     device: str | None
     code: str | None
+    has_gpu: bool = True
     samples: list[_Sample] = field(default_factory=list)
 
 
@@ -172,7 +174,8 @@ def _series_of(labels: Mapping[str, str], given: Given) -> _Series:
     device = labels.get("pci_bus_id")
     device = pci_address(device) if device else labels.get("gpu")
     code = labels.get("xid")
-    return _Series(host, device, code if code and code.isdecimal() and len(code) < 6 else None)
+    code = code if code and code.isdecimal() and len(code) < 6 else None
+    return _Series(host, device, code, _identity(labels) is not None)
 
 
 def _identity(labels: Mapping[str, str]) -> str | None:
@@ -181,6 +184,8 @@ def _identity(labels: Mapping[str, str]) -> str | None:
 
 def _rows(series: _Series, findings: Findings) -> Iterator[dict[str, Any]]:
     findings.add("noted", _WINDOW if series.code else _HIDDEN)
+    is_whole_host = not series.code and not series.has_gpu
+    findings.add("suspicious", _SUMMED, int(is_whole_host and any(s.value for s in series.samples)))
     before: _Sample | None = None
     for sample in _in_order(series.samples, findings):
         rise = _new_in(sample, before, is_count=series.code is not None)

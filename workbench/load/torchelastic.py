@@ -23,7 +23,15 @@ _ERROR_FILE = re.compile(rb'\s*\{\s*"message"\s*:\s*\{\s*"message"\s*:')
 _PLAIN_ERROR = re.compile(rb'\s*\{\s*"message"\s*:\s*"')
 _ERROR_FILE_NAME = re.compile(r"(error|reply)[\w.-]*\.json(\.gz)?$")
 
-_TASK = re.compile(r"^\s*(\d+: |\[[a-z]+\d+\]: ?)?")
+# What collectors put before each line: a stamp (kubectl, container runtimes, notebooks), and
+# the task: that of srun, torchrun, kubectl --prefix, mpirun, Ray, docker compose or pdsh.
+_TASK = re.compile(
+    r"^(?:\d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?"
+    r"|[\d.]{1,12}s\t\d+\t)?"
+    r"\s*(\d+: |\[[a-z][\w./-]{0,200}\]:? ?|\[\d+,\d+\]<std\w{3}>: ?|\([^()]{1,100}\) "
+    r"|[\w.-]{1,100} +\| |(?!(?:time|host|rank|exitcode|error_file|traceback|msg):)"
+    r"[a-z][\w.-]{0,100}: (?=  |\[\d+\]:|={10}|-{10}|Root Cause|Failures:))?"
+)
 _ROOT = re.compile(r"Root Cause(?: \(first observed failure\))?:\s*$")
 _OTHERS = re.compile(r"(?:Other )?Failures:\s*$")
 _ENTRY = re.compile(r"\[(\d+)\]:\s*$")
@@ -179,9 +187,9 @@ def _console(source: Source, given: Given, findings: Findings) -> list[dict[str,
     blocks: dict[str, _Block] = {}
     entries: list[_Entry] = []
     for number, text in text_lines(source, findings):
-        task = _TASK.match(text)[0]  # type: ignore[index]
-        block = blocks.setdefault(task.strip(), _Block())
-        if entry := block.feed(number, text[len(task.rstrip(" ")) :]):
+        before: re.Match[str] = _TASK.match(text)  # type: ignore[assignment]
+        block = blocks.setdefault((before[1] or "").strip(), _Block())
+        if entry := block.feed(number, text[len(before[0].rstrip(" ")) :]):
             entries.append(entry)
     rows = []
     for entry in entries:

@@ -32,9 +32,8 @@ FAILURES = Table(
         "job": Column("str", "job as its scheduler numbers it", nullable=True),
         "kind": Column(
             "str",
-            "who reported it: xid, sxid, slurm, torchelastic, nccl, nvrx, torchft, goodput, "
-            "who reported it: xid, sxid, amdgpu, slurm, torchelastic, nccl, nvrx, goodput, "
-            "kubernetes, dcgm, spot or megatron",
+            "who reported it: xid, sxid, amdgpu, slurm, torchelastic, nccl, nvrx, torchft, "
+            "goodput, kubernetes, dcgm, spot or megatron",
         ),
         "code": Column("str", "code of that reporter: 79, NODE_FAIL, ...", nullable=True),
         "cause": Column("str", "what failed, in words: GPU has fallen off the bus"),
