@@ -559,3 +559,16 @@ def test_gpus_per_node_are_multiplied_by_nodes(tmp_path):
 def test_a_state_that_a_narrow_column_cut_off_is_read(log):
     part = log(record(state="CANCELLED+"))
     assert part.failures["cause"].tolist() == ["cancelled"]
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("1K", 1024), ("16K", 16384), ("1.5", 2), ("9" * 20, 2), ("inf", 2), ("-2", 2), ("", 2)],
+)
+def test_numbers_of_nodes_are_whole_or_those_of_the_list(log, text, count):
+    assert log(record(NNodes=text)).timeline["node_count"].tolist() == [count, count]
+
+
+@pytest.mark.parametrize("other", [{"Elapsed": "01:4294967296:00"}, {"Submit": "9999999999"}])
+def test_times_beyond_measure_are_missing(log, other):
+    assert len(log(record(**other)).failures) == 1

@@ -15,6 +15,9 @@ ABSENT = frozenset({"", "Unknown", "None", "NONE", "N/A", "Invalid", "(null)"})
 REMEDY = 'tz=, e.g. "UTC" or "America/Los_Angeles"'
 _LOCAL = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?"
 _ZONED = rf"{_LOCAL} ?(?:Z|[+-]\d\d(?::?\d\d)?)"
+_LATEST_S = 7_258_118_400  # 2200-01-01
+# No job runs for 30 years, and no stamp plus that is beyond what int64 can hold.
+_LONGEST_S = 30 * 366 * 86_400
 _SECONDS = r"\d{9,10}(?:\.\d+)?"
 
 
@@ -90,7 +93,8 @@ def _read(unique: pd.Series, local: pd.Series, tz: str | None) -> tuple[pd.Serie
     ns = raw.astype("Int64").mask(both.isna())
     for index in unique.index[unique.str.fullmatch(_SECONDS)]:
         whole, _, fraction = unique[index].partition(".")
-        ns[index] = int(whole) * 10**9 + int(f"{fraction[:9]:0<9}")
+        if int(whole) < _LATEST_S:
+            ns[index] = int(whole) * 10**9 + int(f"{fraction[:9]:0<9}")
     problem = pd.Series("stamps that are no time; they are missing", index=unique.index)
     shifted = f"local times that the clock change makes ambiguous or impossible in {tz}; "
     problem = problem.mask(naive.notna(), shifted + "they are missing").mask(ns.notna(), "")
@@ -105,9 +109,13 @@ def _parsed(texts: pd.Series, *, utc: bool) -> pd.Series:
 
 def duration_ns(text: str) -> int | None:
     """Read a duration of Slurm, ``2-03:41:40`` or ``00:23.779``; None if it is none."""
-    match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.(\d{1,9}))?", text.strip())
+    match = re.fullmatch(
+        r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.(\d{1,9}))?", text.strip(), re.ASCII
+    )
     if match is None:
         return None
     days, hours, minutes, seconds = (int(part or 0) for part in match.groups()[:4])
     whole = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    if whole > _LONGEST_S:
+        return None
     return whole * 10**9 + int(f"{match[5] or '0':0<9}")

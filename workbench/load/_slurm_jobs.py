@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 
 from workbench.errors import LoadError
@@ -130,7 +132,7 @@ def _from_steps(steps: pd.DataFrame, known: pd.Series, findings: Findings) -> pd
     orphans = steps[~steps["job"].isin(known)].sort_values("line")
     if orphans.empty:
         return orphans
-    widest = orphans.assign(_nodes=pd.to_numeric(orphans["NNodes"], errors="coerce").fillna(0))
+    widest = orphans.assign(_nodes=_node_numbers(orphans["NNodes"]).fillna(0))
     runs = widest.sort_values("_nodes", kind="stable").groupby("job").tail(1).drop(columns="_nodes")
     groups = orphans.groupby("job")
     lasts = orphans["end_ns"].isna().groupby(orphans["job"]).any()
@@ -200,11 +202,20 @@ def _with_resources(runs: pd.DataFrame, findings: Findings) -> pd.DataFrame:
     nodes = pd.Series(pd.array([None] * len(runs), dtype="Int64"), index=runs.index)
     named = runs["hosts"].map(len)
     for count in (runs["AllocNodes"], runs["NNodes"], named):
-        number = pd.to_numeric(count, errors="coerce").astype("Int64")
-        nodes = nodes.fillna(number.mask(number <= 0))
+        number = count if count is named else _node_numbers(count)
+        nodes = nodes.fillna(number.astype("Int64").mask(number <= 0))
     runs["node_count"] = nodes
     runs["gpu_count"] = _gpus(runs, findings)
     return runs
+
+
+def _node_numbers(texts: pd.Series) -> pd.Series:
+    """Read numbers of nodes; sacct writes 1K for 1024."""
+    known: dict[str, int | None] = {}
+    for text in texts.unique():
+        match = re.fullmatch(r"(\d{1,7})(K?)", text.strip(), re.ASCII)
+        known[text] = int(match[1]) * (1024 if match[2] else 1) if match else None
+    return pd.Series(pd.array([known[text] for text in texts], dtype="Int64"), index=texts.index)
 
 
 def _hosts(text: str, line: int, findings: Findings) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ JOINED = "records put together from several lines"
 HEADER_AGAIN = "headers repeated"
 _NEEDED = frozenset({"JobID", "State"})
 _FIRST_LINES = 20
+_MOST_TEXTS = 100_000
 _HEADER = re.compile(r"\w+(\t|[^\w\s]+)\w")
 _JOB = re.compile(r"\d+(?:_(?:\d+|\[[^\]]*\]))?(?:\+\d+)?(?:\.\S+)?")
 _WIDE = re.compile(r"^ *\w+( +\w+)* *\n(-+ )+", re.MULTILINE)
@@ -93,11 +94,15 @@ def read_records(
     places = [i for i, name in enumerate(names) if name and (keep is None or name in keep)]
     job = names.index("JobID")
     records = Records([names[i] for i in places])
+    texts: dict[str, str] = {}
     for line, fields in _joined(lines, header, findings):
         if fields == header.names:
             findings.add("set aside", HEADER_AGAIN, 1, f"line {line:,}")
         elif _JOB.fullmatch(fields[job]):
-            records.rows.append([fields[i] for i in places])
+            # Most texts are repeated: states, dates, hosts. Each is kept once.
+            records.rows.append([texts.setdefault(fields[i], fields[i]) for i in places])
+            if len(texts) > _MOST_TEXTS:
+                texts.clear()
             records.lines.append(line)
         else:
             if header_of(header.separator.join(fields)) is not None:
