@@ -54,6 +54,7 @@ from workbench.analyze.stragglers import job_slowdown, job_slowdown_by, job_step
 from workbench.analyze.survival import survival, weibull
 from workbench.analyze.table_sharding import shard_balance, table_sharding
 from workbench.analyze.training_speed import training_speed
+from workbench.analyze.watched_throughout import watched_throughout
 from workbench.analyze.workload import crossover, crossover_from_flops, launch_loss, workload
 
 __all__ = [
@@ -153,6 +154,7 @@ __all__ = [
     "training_speed",
     "training_steps",
     "unclassified_kernels",
+    "watched_throughout",
     "weibull",
     "with_spares",
     "workload",
