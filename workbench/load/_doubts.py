@@ -35,7 +35,7 @@ def doubts(
         *_shared_boot(incidents),
         *_years_apart(incidents),
         *_one_failure_in_many_files(incidents),
-        *_attempts_counted_anew(timeline),
+        *_attempts_counted_anew(incidents, timeline),
     ]
 
 
@@ -112,10 +112,18 @@ def _one_failure_in_many_files(incidents: pd.DataFrame) -> list[Finding]:
     return _by_file(found[is_close & is_other], what)
 
 
-def _attempts_counted_anew(timeline: pd.DataFrame) -> list[Finding]:
-    """Flag jobs of which several files count the attempts."""
+def _attempts_counted_anew(incidents: pd.DataFrame, timeline: pd.DataFrame) -> list[Finding]:
+    """Flag jobs of which several files of a kind count the attempts; note those of two kinds."""
     runs = timeline[timeline["state"].eq("running") & timeline["attempt"].notna()]
     runs = runs[runs["job"].notna()]
-    first = runs.groupby(["job", "attempt"])["source"].transform("first")
+    kind_of = incidents.drop_duplicates("source").set_index("source")["kind"]
+    # A file without a failure could be of any kind.
+    kind = runs["source"].map(kind_of).fillna("")
+    first = runs.groupby(["job", "attempt", kind])["source"].transform("first")
+    anew = runs["source"].ne(first)
     what = "runs of a job whose attempts another file counts as well; load its runs from one file"
-    return _by_file(runs[runs["source"].ne(first)], what)
+    told = runs.groupby(["job", "attempt"])["source"].transform("first")
+    twice = runs["source"].ne(told) & ~anew
+    also = "runs of a job that a log of another kind tells of as well; sum the rows of one source"
+    noted = _by_file(runs[twice], also)
+    return [*_by_file(runs[anew], what), *((each[0], "noted", *each[2:]) for each in noted)]
