@@ -35,7 +35,7 @@ def doubts(
         *_shared_boot(incidents),
         *_years_apart(incidents),
         *_one_failure_in_many_files(incidents),
-        *_attempts_counted_anew(incidents, timeline),
+        *_attempts_counted_anew(parts, timeline),
     ]
 
 
@@ -112,13 +112,12 @@ def _one_failure_in_many_files(incidents: pd.DataFrame) -> list[Finding]:
     return _by_file(found[is_close & is_other], what)
 
 
-def _attempts_counted_anew(incidents: pd.DataFrame, timeline: pd.DataFrame) -> list[Finding]:
+def _attempts_counted_anew(parts: Sequence[LogPart], timeline: pd.DataFrame) -> list[Finding]:
     """Flag jobs of which several files of a kind count the attempts; note those of two kinds."""
     runs = timeline[timeline["state"].eq("running") & timeline["attempt"].notna()]
     runs = runs[runs["job"].notna()]
-    kind_of = incidents.drop_duplicates("source").set_index("source")["kind"]
-    # A file without a failure could be of any kind.
-    kind = runs["source"].map(kind_of).fillna("")
+    format_of = {part.findings.source: part.format_name for part in parts}
+    kind = runs["source"].astype(str).map(format_of).fillna("")
     first = runs.groupby(["job", "attempt", kind])["source"].transform("first")
     anew = runs["source"].ne(first)
     what = "runs of a job whose attempts another file counts as well; load its runs from one file"

@@ -110,7 +110,8 @@ def failures(  # noqa: PLR0913 - the front door
     parts = []
     with progress_bar(total=total, unit="B", label="loading logs", enabled=progress) as bar:
         for source, reader in known:
-            parts.append(reader.read(source, replace(given, node=host_of(source.label, node))))
+            part = reader.read(source, replace(given, node=host_of(source.label, node)))
+            parts.append(replace(part, format_name=reader.NAME))
             bar.update(source.size_bytes)
     return _assembled(parts, [*passed_over, *unknown], window_s)
 
