@@ -52,6 +52,14 @@ IDENTIFIERS |= {"first_row", "first_dim", "layer", "expert"}
 IDENTIFIERS |= {"line", "replica", "attempt", "run"}
 IDENTIFIERS |= {"record", "p2p_seq", "op", "peer", "last_enqueued", "last_started"}
 IDENTIFIERS |= {"last_completed", "waits_for", "waits_for_seq", "enqueued_seq", "completed_seq"}
+# Fault injection: places, probabilities by the name of the field, and values of a model.
+IDENTIFIERS |= {"exp_id", "flip", "elem", "bit", "input_id", "seed", "pvf", "low", "high"}
+IDENTIFIERS |= {"independent_low", "independent_high", "removed_low", "removed_high", "truth"}
+IDENTIFIERS |= {"detected_low", "detected_high", "false_alarm_high", "wrong_per_upset"}
+IDENTIFIERS |= {"tolerance", "golden_metric", "metric_value", "value_before", "value_after"}
+IDENTIFIERS |= {"inclusion_weight", "max_abs_delta", "golden_margin", "delta", "residual"}
+IDENTIFIERS |= {"margin_low", "margin_high", "output_change", "pilot_pvf", "spread", "error"}
+IDENTIFIERS |= {"wrong_per_million_hours"}
 UNIT_BESIDE = {"fidelity": {"printed", "here", "tolerance"}, "fleet_truth": {"size"}}
 UNIT_BESIDE |= {"goodput_sweep": {"value"}, "goodput_sensitivity": {"value"}}
 UNIT_BESIDE["job_slowdown"] = {"forward_backward_correlation", "within_rank_correlation"}

@@ -19,3 +19,11 @@ class DatasetError(WorkbenchError, LookupError):
 
 class PublishError(WorkbenchError):
     """A notebook cannot be published; the message names notebook, cell and reason."""
+
+
+class InjectionError(WorkbenchError, ValueError):
+    """A fault cannot be injected as asked; the message names the field and the remedy."""
+
+
+class MissingExtraError(WorkbenchError, ImportError):
+    """An optional package is needed and absent; the message says how to install it."""

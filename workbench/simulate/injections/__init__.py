@@ -1,0 +1,1 @@
+"""Fault injection into PyTorch models; the only folder that knows torch."""

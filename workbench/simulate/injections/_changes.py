@@ -1,0 +1,69 @@
+"""What experiments change: the form in which every engine gets its work, and gives its counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Changes:
+    """Elements that experiments change, one entry per element, sorted by experiment.
+
+    Several flips of one element are one entry: the bits are combined before.
+
+    Attributes
+    ----------
+    experiment_count
+        Experiments; those without an entry change nothing.
+    experiment
+        int64, 0 .. ``experiment_count`` - 1, not decreasing.
+    targets
+        Names of what is hit: dotted parameter names, or ``"<module>:output"`` for the
+        activation that a module gives.
+    target
+        int32, index into ``targets``.
+    elem
+        int64, flat in C order; of one input's part for an activation.
+    before, after
+        Tensors of the golden and the faulty value in the type the model computes in (for
+        stored types such as int8: as the model sees them, after scaling). Infinities and
+        NaN are kept. For an activation both are empty: the change depends on the input.
+    """
+
+    experiment_count: int
+    experiment: Ints
+    targets: tuple[str, ...]
+    target: Ints
+    elem: Ints
+    before: Any
+    after: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """Outcomes per experiment, each an array as long as there are experiments.
+
+    ``masked + benign + sdc + due`` is the number of inputs; ``beneficial`` is part of
+    ``sdc``. ``max_abs_delta`` is NaN where an engine does not know it.
+    """
+
+    masked: Ints
+    benign: Ints
+    sdc: Ints
+    due: Ints
+    beneficial: Ints
+    max_abs_delta: npt.NDArray[np.float64]
+
+
+class Engine(Protocol):
+    """Judges experiments on all inputs."""
+
+    def counts(self, changes: Changes) -> Counts:
+        """Inject every experiment by itself and count how the inputs end."""
+        ...

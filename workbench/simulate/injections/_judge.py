@@ -1,0 +1,170 @@
+"""When an output is wrong: criteria, and the outcome of every input against the golden run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from workbench.errors import InjectionError
+from workbench.simulate.injections._torch import torch
+
+Criterion = Literal["argmax", "threshold", "difference"]
+MASKED, BENIGN, SDC, DUE = range(4)
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Judge:
+    """The rule by which outputs are judged; the same for every experiment of a campaign.
+
+    Parameters
+    ----------
+    criterion
+        ``"argmax"``: another class is the largest; ``"threshold"``: the output is on the
+        other side of ``threshold``; ``"difference"``: some output moved by more than
+        ``tolerance``.
+    threshold
+        Of ``"threshold"``, in the output's unit; a logit of 0 is a probability of 0.5.
+    tolerance
+        Of ``"difference"``, in the output's unit.
+    mask_tolerance
+        An output that moved by no more than this counts as masked; 0 asks for equality.
+    """
+
+    criterion: Criterion = "argmax"
+    threshold: float = 0.0
+    tolerance: float = 0.0
+    mask_tolerance: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse a rule that cannot be followed."""
+        if self.criterion not in get_args(Criterion):
+            msg = f"criterion={self.criterion!r} is not one of {get_args(Criterion)}"
+            raise InjectionError(msg)
+        for name in ("tolerance", "mask_tolerance"):
+            if not getattr(self, name) >= 0:
+                msg = f"{name} must be 0 or more, not {getattr(self, name)!r}"
+                raise InjectionError(msg)
+
+    def golden(self, outputs: Any, labels: Any = None) -> Golden:
+        """Take the outputs of the fault-free run as the measure of all others."""
+        outputs = self._fitting(outputs)
+        finite = _rows(torch().isfinite(outputs)).all(1)
+        if not bool(finite.all()):
+            bad = torch().nonzero(~finite).flatten().tolist()
+            msg = (
+                f"the model gives outputs that are not finite without any fault: {len(bad)} of "
+                f"{len(outputs)} inputs, first {bad[:_SHOWN]}; there is nothing to compare with"
+            )
+            raise InjectionError(msg)
+        decisions = self.decisions(outputs)
+        if labels is None:
+            return Golden(self, outputs, decisions, None, None)
+        labels = torch().as_tensor(labels)
+        if self.criterion == "difference" or len(labels) != len(outputs):
+            msg = (
+                f"{len(labels)} labels for {len(outputs)} inputs judged by {self.criterion!r}; "
+                "labels need argmax or threshold, and one label per input"
+            )
+            raise InjectionError(msg)
+        labels = labels.to(decisions.dtype).flatten()
+        return Golden(self, outputs, decisions, labels, decisions == labels)
+
+    def _fitting(self, outputs: Any) -> Any:
+        """Give outputs as [inputs x values], or say why the criterion does not fit them."""
+        if not isinstance(outputs, torch().Tensor):
+            msg = (
+                f"the model gives a {type(outputs).__name__}, not a tensor; wrap it in a module "
+                "that returns the tensor to be judged"
+            )
+            raise InjectionError(msg)
+        if outputs.ndim == 0 or len(outputs) == 0:
+            shape = tuple(outputs.shape)
+            msg = f"the model gives an output of shape {shape}; one row per input is needed"
+            raise InjectionError(msg)
+        if not outputs.dtype.is_floating_point:
+            msg = f"the model gives {outputs.dtype} outputs; give it logits or scores to be judged"
+            raise InjectionError(msg)
+        width = outputs[0].numel()
+        if self.criterion == "threshold" and width != 1:
+            msg = (
+                f"criterion 'threshold' judges one number per input, here are {width}; use 'argmax'"
+            )
+            raise InjectionError(msg)
+        if self.criterion == "argmax" and (outputs.ndim != 2 or width < 2):
+            msg = (
+                f"criterion 'argmax' needs outputs of shape [inputs, classes], the model gives "
+                f"{tuple(outputs.shape)}; use 'threshold' for one number, 'difference' for others"
+            )
+            raise InjectionError(msg)
+        return outputs.detach()
+
+    def decisions(self, outputs: Any) -> Any:
+        """Give the decision per row: a class, a side, or nothing for a difference."""
+        if self.criterion == "argmax":
+            return outputs.argmax(1)
+        if self.criterion == "threshold":
+            return (outputs.flatten() > self.threshold).to(torch().int64)
+        return torch().zeros(len(outputs), dtype=torch().int64)
+
+
+def _rows(values: Any) -> Any:
+    """Give values as one row per input."""
+    return values.reshape(len(values), -1)
+
+
+@dataclass(frozen=True, eq=False)
+class Golden:
+    """The fault-free outputs, and what others are worth against them."""
+
+    judge: Judge
+    outputs: Any
+    decisions: Any
+    labels: Any
+    is_right: Any
+
+    def __len__(self) -> int:
+        """Return the number of inputs."""
+        return len(self.outputs)
+
+    def outcomes(self, outputs: Any, rows: Any) -> Any:
+        """Judge faulty outputs of the golden rows ``rows``; uint8 codes, one per row.
+
+        Tested in this order: not finite (DUE), equal (masked), same decision (benign),
+        else SDC. So a NaN can never be right.
+        """
+        golden = self.outputs[rows]
+        if outputs.shape != golden.shape:
+            msg = (
+                f"the output changed its shape under a fault: {tuple(outputs.shape)} instead of "
+                f"{tuple(golden.shape)}; only a shape that does not depend on values can be judged"
+            )
+            raise InjectionError(msg)
+        delta = _rows((outputs - golden).abs()).amax(1)
+        judge = self.judge
+        if judge.criterion == "difference":
+            differs = ~(delta <= judge.tolerance)
+        else:
+            differs = judge.decisions(outputs) != self.decisions[rows]
+        codes = torch().where(differs, SDC, BENIGN).to(torch().uint8)
+        codes[delta <= judge.mask_tolerance] = MASKED
+        codes[~_rows(torch().isfinite(outputs)).all(1)] = DUE
+        return codes
+
+    def beneficial(self, outputs: Any, rows: Any, codes: Any) -> Any:
+        """Say which of the rows were wrong, and are right with the fault."""
+        if self.labels is None:
+            return torch().zeros(len(codes), dtype=torch().bool)
+        right = self.judge.decisions(outputs) == self.labels[rows]
+        return (codes == SDC) & right & ~self.is_right[rows]
+
+    def margins(self, outputs: Any, rows: Any) -> Any:
+        """Give how far each output is from another decision (0 or more; NaN where not finite)."""
+        judge = self.judge
+        if judge.criterion == "threshold":
+            return (outputs.flatten() - judge.threshold).abs()
+        if judge.criterion == "argmax":
+            best = outputs.topk(2, dim=1).values
+            return best[:, 0] - best[:, 1]
+        delta = _rows((outputs - self.outputs[rows]).abs()).amax(1)
+        return (delta - judge.tolerance).abs()

@@ -1,0 +1,253 @@
+"""What is worked out from results of fault injection: factors, intervals, designs, protection."""
+
+from __future__ import annotations
+
+from workbench.tables._table import Column, Table
+
+_RULES = {
+    "average": Column("str", "what weighs the same: bits, parameters, tensors or layers"),
+    "nan_policy": Column(
+        "str",
+        "outputs that are not finite: wrong (count as wrong), due (left to a detector: not wrong), "
+        "ignore (dropped above and below)",
+    ),
+    "criterion": Column("str", "when a decision counts as changed", nullable=True),
+    "fault_model": Column("str", "what was injected", nullable=True),
+}
+
+PVF = Table(
+    "pvf",
+    "One row per group: the probability that a fault gives a wrong output. The columns grouped "
+    "by stand before these.",
+    {
+        "group": Column("str", "the group in words, e.g. top, bit 30"),
+        "pvf": Column("float64", "probability of a wrong output", 0, 1, nullable=True),
+        "low": Column("float64", "its interval, sites as the sample", 0, 1, nullable=True),
+        "high": Column("float64", "upper end", 0, 1, nullable=True),
+        "independent_low": Column(
+            "float64",
+            "the interval if all inputs of a site were independent; they are not, so it is too "
+            "narrow: for comparison only",
+            0,
+            1,
+            nullable=True,
+        ),
+        "independent_high": Column("float64", "upper end of that", 0, 1, nullable=True),
+        "level_share": Column("float64", "confidence of both", 0, 1),
+        "interval": Column("str", "how low and high were found; exact if all sites were injected"),
+        "site_count": Column("int64", "different injection sites", lower=0),
+        "trial_count": Column("int64", "inputs judged, over all sites", lower=0),
+        "event_site_count": Column("int64", "sites with any wrong output", lower=0),
+        "sdc_count": Column("int64", "trials whose decision differs", lower=0),
+        "due_count": Column(
+            "Int64", "trials not finite; missing where unknown", lower=0, nullable=True
+        ),
+        "design_effect_ratio": Column(
+            "float64", "variance over that of independent trials", lower=0, nullable=True
+        ),
+        "bit_count": Column("float64", "bits of the population", lower=0, nullable=True),
+        "is_sure": Column("bool", "enough sites with events for the interval to hold"),
+        "doubt": Column("str", "why not; empty if sure"),
+        **_RULES,
+    },
+)
+
+PROPORTION = Table(
+    "proportion",
+    "One row per method: an interval for a share of independent trials.",
+    {
+        "method": Column("str", "wilson, clopper_pearson, wald or rule_of_three"),
+        "event_count": Column("int64", "events", lower=0),
+        "trial_count": Column("int64", "independent trials", lower=1),
+        "event_share": Column("float64", "share", 0, 1),
+        "low": Column("float64", "lower end", 0, 1),
+        "high": Column("float64", "upper end", 0, 1),
+        "level_share": Column("float64", "confidence", 0, 1),
+    },
+)
+
+INJECTION_SAMPLE_SIZES = Table(
+    "injection_sample_sizes",
+    "One row per group and design: how many sites to inject for an error of that size.",
+    {
+        "group": Column("str", "component, or as grouped"),
+        "design": Column(
+            "str", "leveugle (absolute error), uniform, proportional or neyman (strata: bits)"
+        ),
+        "inputs": Column("str", "one (one input per site) or all"),
+        "pvf": Column("float64", "planned for", 0, 1),
+        "error": Column("float64", "half the width of the interval; see error_kind", lower=0),
+        "error_kind": Column("str", "relative (to the PVF) or absolute"),
+        "level_share": Column("float64", "confidence", 0, 1),
+        "site_count": Column(
+            "float64", "sites needed; missing where no events", lower=0, nullable=True
+        ),
+        "expected_event_count": Column(
+            "float64", "sites with a wrong output then", lower=0, nullable=True
+        ),
+    },
+)
+
+INJECTION_ALLOCATION = Table(
+    "injection_allocation",
+    "One row per stratum: how many sites of it to inject next.",
+    {
+        "stratum": Column("str", "stratum, as in the faults"),
+        "bit_count": Column("float64", "bits of the population in it", lower=0),
+        "pilot_count": Column("int64", "sites injected already", lower=0),
+        "pilot_pvf": Column("float64", "its factor so far", 0, 1),
+        "spread": Column("float64", "standard deviation over its sites so far", lower=0),
+        "site_count": Column("int64", "sites to inject now", lower=0),
+    },
+)
+
+PVF_RUNNING = Table(
+    "pvf_running",
+    "One row per look: the estimate as sites come in, and whether it was good enough to stop.",
+    {
+        "site_count": Column("int64", "sites so far", lower=1),
+        "pvf": Column("float64", "estimate", 0, 1),
+        "low": Column("float64", "its interval, sites as the sample", 0, 1, nullable=True),
+        "high": Column("float64", "upper end", 0, 1, nullable=True),
+        "independent_low": Column("float64", "if all inputs of a site were independent", 0, 1),
+        "independent_high": Column("float64", "upper end of that", 0, 1),
+        "event_site_count": Column("int64", "sites with any wrong output", lower=0),
+        "is_enough": Column("bool", "half the width is below the wanted share of the estimate"),
+    },
+)
+
+INTERVAL_COVERAGE = Table(
+    "interval_coverage",
+    "One row per group, design and kind of interval: how often it holds the truth.",
+    {
+        "group": Column("str", "component"),
+        "design": Column("str", "uniform, stratified or two-phase"),
+        "interval": Column("str", "clustered or independent"),
+        "site_count": Column("int64", "sites per repeat", lower=1),
+        "input_count": Column("int64", "inputs per site", lower=1),
+        "repeat_count": Column("int64", "repeats", lower=1),
+        "truth": Column("float64", "the exhaustive factor", 0, 1),
+        "covered_share": Column("float64", "repeats whose interval holds it", 0, 1),
+        "relative_width_ratio": Column("float64", "mean half width over the truth", lower=0),
+        "relative_rmse_ratio": Column("float64", "error of the estimate over the truth", lower=0),
+    },
+)
+
+PVF_PROTECTION = Table(
+    "pvf_protection",
+    "One row per step: the expected wrong outputs removed by protecting the most harmful first.",
+    {
+        "group": Column("str", "component, or all"),
+        "unit": Column("str", "what is protected: elements, bits of one place, tensors"),
+        "ranked_by": Column("str", "truth, or half of the sites (the other half judges)"),
+        "protected_count": Column("int64", "of them protected", lower=0),
+        "protected_share": Column("float64", "share of all", 0, 1),
+        "removed_share": Column("float64", "share of expected wrong outputs removed", 0, 1),
+        "last": Column("str", "the last one protected, e.g. bit 30", nullable=True),
+    },
+)
+
+PVF_EXPOSURE = Table(
+    "pvf_exposure",
+    "One row per group: its share of the bits, and of the wrong outputs expected of upsets.",
+    {
+        "group": Column("str", "component, or as grouped"),
+        "bit_count": Column("float64", "bits", lower=0),
+        "bit_share": Column("float64", "share of all bits", 0, 1),
+        "pvf": Column("float64", "averaged over its bits", 0, 1),
+        "wrong_share": Column(
+            "float64", "share of the expected wrong outputs", 0, 1, nullable=True
+        ),
+        "wrong_per_upset": Column(
+            "float64", "wrong outputs per input and upset of the model", 0, 1
+        ),
+        "wrong_per_million_hours": Column(
+            "float64",
+            "inputs wrong per input and 1e6 h, at the given upset rate",
+            lower=0,
+            nullable=True,
+        ),
+    },
+)
+
+PVF_MITIGATION = Table(
+    "pvf_mitigation",
+    "One row per group and mitigation: the same faults with and without it.",
+    {
+        "group": Column("str", "component"),
+        "mitigation": Column("str", "none, weight_clamp, activation_clip, ..."),
+        "site_count": Column("int64", "sites that both campaigns injected", lower=0),
+        "pvf": Column("float64", "with it", 0, 1),
+        "low": Column("float64", "its interval, sites as the sample", 0, 1, nullable=True),
+        "high": Column("float64", "upper end", 0, 1, nullable=True),
+        "removed_ratio": Column(
+            "float64", "removed, over the wrong outputs without it", upper=1, nullable=True
+        ),
+        "removed_low": Column(
+            "float64", "its interval; negative: it does harm", upper=1, nullable=True
+        ),
+        "removed_high": Column("float64", "upper end", upper=1, nullable=True),
+        "golden_metric": Column(
+            "float64", "quality without faults, with it in place", nullable=True
+        ),
+    },
+)
+
+OUTCOME_SHARES = Table(
+    "outcome_shares",
+    "One row per group and outcome: its share of the trials.",
+    {
+        "group": Column("str", "component, or as grouped"),
+        "outcome": Column("str", "masked, benign, masked or benign, sdc, beneficial, due"),
+        "trial_count": Column("float64", "trials, weighted as the design asks", lower=0),
+        "outcome_share": Column("float64", "share of the group's", 0, 1),
+    },
+)
+
+PVF_BY_MARGIN = Table(
+    "pvf_by_margin",
+    "One row per class of golden margin: how often a fault changes such a decision.",
+    {
+        "group": Column("str", "component, or all"),
+        "margin_low": Column("float64", "golden margins from"),
+        "margin_high": Column("float64", "to"),
+        "trial_count": Column("int64", "trials", lower=0),
+        "wrong_count": Column("int64", "of them wrong", lower=0),
+        "pvf": Column("float64", "share", 0, 1, nullable=True),
+        "low": Column("float64", "its interval, sites as the sample", 0, 1, nullable=True),
+        "high": Column("float64", "upper end", 0, 1, nullable=True),
+    },
+)
+
+DETECTOR_TRIALS = Table(
+    "detector_trials",
+    "One row per check of one output: how far the check sum was off, with a fault and without.",
+    {
+        "detector": Column("str", "gemm_checksum or embedding_bag_checksum"),
+        "place": Column("str", "what was hit: operand B, output C, table row, nothing"),
+        "bit": Column("Int16", "bit; missing without a fault", nullable=True),
+        "is_faulty": Column("bool", "whether a fault was injected"),
+        "is_effective": Column("bool", "whether the output changed"),
+        "output_change": Column("float64", "largest change relative to the output", lower=0),
+        "residual": Column(
+            "float64", "how far the check is off, relative where real-valued", lower=0
+        ),
+    },
+)
+
+DETECTOR_TOLERANCE = Table(
+    "detector_tolerance",
+    "One row per detector, place and tolerance: what it catches, and how often it cries wolf.",
+    {
+        "detector": Column("str", "detector"),
+        "place": Column("str", "what was hit"),
+        "tolerance": Column("float64", "alarm above this residual", lower=0),
+        "fault_count": Column("int64", "faults that changed the output", lower=0),
+        "detected_share": Column("float64", "of them detected", 0, 1, nullable=True),
+        "detected_low": Column("float64", "Wilson interval", 0, 1, nullable=True),
+        "detected_high": Column("float64", "upper end", 0, 1, nullable=True),
+        "clean_count": Column("int64", "checks without a fault", lower=0),
+        "false_alarm_share": Column("float64", "of them alarmed", 0, 1, nullable=True),
+        "false_alarm_high": Column("float64", "95 % upper bound", 0, 1, nullable=True),
+    },
+)
