@@ -21,7 +21,8 @@ EPSILON = 2.0**-23
 # Units in the last place of the magnitudes summed. Largest seen: see the tests.
 ROUNDING = 4.0
 _SHRUNK = 1 - 1e-3
-LARGEST = 1e37
+# Sums of magnitudes below this cannot overflow in any order, with room for rounding.
+LARGEST = 3e38
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +34,8 @@ class Bounds:
     reach
         [units x inputs] or [units x 1]: how far a change of 1 moves the margin at most.
     peak
-        [units]: the largest number on the way that a change of 1 makes.
+        As ``reach``: the largest number on the way that a change of 1 makes, all magnitudes
+        summed up.
     size
         [inputs]: magnitudes summed on the way to the output in the golden run.
     room
@@ -51,12 +53,17 @@ class Bounds:
 
     def is_close(self, margins: Any, rows: Any, change: Any, units: Any) -> Any:
         """Say which margins are at the level of rounding."""
-        level = self.size[rows] + change * self.peak[units]
+        level = self.size[rows] + change * self.at(self.peak, units, rows)
         return ~(margins > self.factor * ROUNDING * EPSILON * level)
 
-    def is_huge(self, change: Any, units: Any) -> Any:
+    def is_huge(self, change: Any, units: Any, rows: Any) -> Any:
         """Say which changes may overflow on the way, or may not."""
-        return ~(change * self.peak[units] < LARGEST)
+        return ~(change * self.at(self.peak, units, rows) + self.size[rows] < LARGEST)
+
+    @staticmethod
+    def at(bound: Any, units: Any, rows: Any) -> Any:
+        """Give a bound for pairs of unit and input."""
+        return bound[units, 0] if bound.shape[1] == 1 else bound[units, rows]
 
 
 def head_of(program: Program, golden: Golden) -> Any:
@@ -91,7 +98,7 @@ def bounds(
         size = AbsoluteRun(program, is_change=False)(*size_from)
         if shortcut is None:
             reach, peak = _reach(program, golden, start)
-            reach = reach[:, None]
+            reach, peak = reach[:, None], peak[:, None]
         else:
             reach, peak = _reach_through(program, golden, start, shortcut)
     except UnboundedError:
@@ -146,18 +153,32 @@ def _reach_through(
     units = program.golden[start].shape[1]
     run = AbsoluteRun(program, is_change=True)
     to_vector = run(start, torch().eye(units), until=first)
-    reach, peak = _vector_reach(program, golden, shortcut, 0)
-    behind = to_vector @ peak
-    return to_vector @ reach, torch().maximum(run.peak, behind)
+    reach, _ = _reach(program, golden, shortcut.entry)
+    here = to_vector @ (shortcut.slopes(0).abs() @ reach).T
+    behind = _peaks(program, shortcut, 0, to_vector)
+    return here.contiguous(), torch().maximum(run.peak[:, None], behind)
 
 
 def _vector_reach(
     program: Program, golden: Golden, shortcut: DotShortcut, vector: int
 ) -> tuple[Any, Any]:
-    """Give for the components of a vector how far they carry, [length x inputs], and the peak."""
-    reach, peak = _reach(program, golden, shortcut.entry)
-    here = (shortcut.slopes(vector).abs() @ reach).T.contiguous()
-    most = (shortcut.slopes(vector, absolute=True) @ peak).amax(0)
-    return here, most.clamp_min(1.0)
+    """Give for the components of a vector how far they carry, and the peak."""
+    reach, _ = _reach(program, golden, shortcut.entry)
+    slopes = shortcut.slopes(vector)
+    components = torch().eye(slopes.shape[1])
+    here = (slopes.abs() @ reach).T.contiguous()
+    return here, _peaks(program, shortcut, vector, components).clamp_min(1.0)
 
 
+def _peaks(program: Program, shortcut: DotShortcut, vector: int, ways: Any) -> Any:
+    """Give the largest numbers behind the dot products, [ways x inputs].
+
+    ``ways`` [ways x length of the vector] says how far changes of 1 move its components.
+    """
+    slopes = shortcut.slopes(vector, absolute=True)
+    run = AbsoluteRun(program, is_change=True)
+    peaks = []
+    for way in ways:
+        run(shortcut.entry, (way[:, None] * slopes).sum(1))
+        peaks.append(run.peak)
+    return torch().stack(peaks)

@@ -118,7 +118,7 @@ class TableSites:
         if limits is None:
             close = self._close_unbounded(value, rows)
         else:
-            huge = limits.is_huge(size, column)
+            huge = limits.is_huge(size, column, rows)
 
             def close(outputs: Any, codes: Any, span: slice) -> Any:
                 margins = self.place.golden.margins(outputs, rows[span])

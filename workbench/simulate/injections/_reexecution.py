@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from workbench.errors import InjectionError
 from workbench.simulate.injections._call_replay import CallReplay
 from workbench.simulate.injections._graph import UNTRACEABLE, Program, same
@@ -29,6 +31,7 @@ class Reexecution:
             **dict(model.named_parameters(remove_duplicate=False)),
         }
         self._ways: dict[str, str] = {}
+        self._sources: dict[str, set[Any]] = {}
         self._calls: CallReplay | None = None
         self._calls_are_known = False
 
@@ -73,7 +76,9 @@ class Reexecution:
             return None
         sources: set[Any] = set()
         for target in targets:
-            sources |= self.program.sources(self.tensors[target])
+            if target not in self._sources:
+                self._sources[target] = self.program.sources(self.tensors[target])
+            sources |= self._sources[target]
         return self.program.replay(sources)
 
     def _by_calls(self, targets: Sequence[str]) -> Any:
@@ -131,7 +136,8 @@ class Reexecution:
 def changed(tensor: Any, elems: Any, values: Any) -> Iterator[None]:
     """Change elements of a parameter in place, and give them back whatever happens."""
     whole = tensor.detach()
-    places = torch().unravel_index(elems, whole.shape) if whole.ndim else ()
+    axes = np.unravel_index(elems.numpy(), tuple(whole.shape)) if whole.ndim else ()
+    places = tuple(torch().from_numpy(np.asarray(axis)) for axis in axes)
     before = whole[places].clone()
     try:
         whole[places] = values.to(whole)

@@ -160,7 +160,7 @@ class UnitSites:
         change, which = change[site, row], unit[site]
         value = moved[site, row]
         from_golden = golden[site, row]
-        huge = limits.is_huge(change, which)
+        huge = limits.is_huge(change, which, row)
         if self._shortcut is None:
             huge &= torch().isfinite(change)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -168,33 +168,27 @@ class FastEngine:
 
     def _run(self, changes: Changes, entries: slice) -> tuple[int, int, int, int, float]:
         """Run one experiment exactly."""
+        hit = np.unique(changes.target[entries])
+        names = [changes.targets[number] for number in hit]
+        if any(name.endswith(OUTPUT) for name in names):
+            return self._judged(lambda: self._with_activations(changes, entries, names))
+        for name in names:
+            self._runs.way(name)
+        with ExitStack() as stack:
+            for name in names:
+                hits = _entries(changes, entries, name)
+                stack.enter_context(changed(self._runs.tensor(name), *hits))
+            return self._judged(lambda: self._runs.outputs(names))
+
+    def _judged(self, run: Callable[[], Any]) -> tuple[int, int, int, int, float]:
+        """Count the outcomes of one run; a crash is a detected error of all inputs."""
         try:
-            outputs = self._outputs(changes, entries)
+            outputs = run()
         except InjectionError:
             raise
         except CRASHES:
             return 0, 0, len(self.golden), 0, np.nan
         return self._exact.counts(outputs)
-
-    def _outputs(self, changes: Changes, entries: slice) -> Any:
-        targets = changes.targets
-        hit = changes.target[entries]
-        names = [targets[number] for number in np.unique(hit)]
-        if any(name.endswith(OUTPUT) for name in names):
-            return self._with_activations(changes, entries, names)
-        return self._with_parameters(changes, entries, names)
-
-    def _with_parameters(
-        self, changes: Changes, entries: slice, names: list[str], at: int = 0
-    ) -> Any:
-        """Change the parameters one after another, then run."""
-        if at == len(names):
-            return self._runs.outputs(names)
-        tensor = self._runs.tensor(names[at])
-        self._runs.way(names[at])
-        elems, after = _entries(changes, entries, names[at])
-        with changed(tensor, elems, after):
-            return self._with_parameters(changes, entries, names, at + 1)
 
     def _with_activations(self, changes: Changes, entries: slice, names: list[str]) -> Any:
         if len(names) > 1:
@@ -244,7 +238,7 @@ class FastEngine:
         for site in np.flatnonzero(tally.unsure.numpy()):
             one = slice(int(site), int(site) + 1)
             with changed(tensor, elems[one], after[one]):
-                counts = self._exact.counts(self._runs.outputs([param]))
+                counts = self._judged(lambda: self._runs.outputs([param]))
             sdc[site], due[site] = counts[1:3]
         return sdc, due
 
