@@ -48,7 +48,6 @@ def shipped_model(name: str) -> Any:
         If PyTorch is not installed.
     """
     facts = shipped_facts(name)
-    torch()
     with torch().random.fork_rng(devices=[]):
         model = _empty(name, facts)
     weights = {key: torch().from_numpy(each) for key, each in _arrays(f"{name}.npz").items()}

@@ -91,9 +91,8 @@ def _text(draws: np.random.Generator, cause: int) -> str:
     if happens("symptom"):
         weight = np.array([weights[cause] for weights in SYMPTOMS.values()], dtype=float)
         parts.append(tuple(SYMPTOMS)[int(draws.choice(len(SYMPTOMS), p=weight / weight.sum()))])
-    for piece in ("evidence", "second evidence"):
-        if happens(piece):
-            parts.append(_wrapped(draws, CLAIMS, cause))
+    pieces = ("evidence", "second evidence")
+    parts += [_wrapped(draws, CLAIMS, cause) for piece in pieces if happens(piece)]
     for piece in ("denial", "second denial"):
         if happens(piece):
             other = (cause + int(draws.integers(1, len(CAUSES)))) % len(CAUSES)

@@ -63,11 +63,11 @@ class DLRM(nn.Module):
     Recommendation Systems. arXiv:1906.00091.
     """
 
-    #: Beginning of dotted parameter names -> component.
+    #: Pattern of dotted parameter names -> component.
     components: ClassVar[Mapping[str, str]] = {
-        "top": "top",
-        "bottom": "bottom",
-        "tables": "embeddings",
+        "top.*": "top",
+        "bottom.*": "bottom",
+        "tables.*": "embeddings",
     }
 
     def __init__(

@@ -17,9 +17,9 @@ class LeNet(nn.Module):
     (11), 1998; the sizes of its figure 2, with ReLU and max pooling as is usual now.
     """
 
-    #: Beginning of dotted parameter names -> component.
+    #: Pattern of dotted parameter names -> component.
     components: ClassVar[Mapping[str, str]] = {
-        name: name for name in ("conv1", "conv2", "fc1", "fc2", "fc3")
+        f"{name}.*": name for name in ("conv1", "conv2", "fc1", "fc2", "fc3")
     }
 
     def __init__(self) -> None:

@@ -30,8 +30,8 @@ class Attention(nn.Module):
             for each in (self.query, self.key, self.value)
         )
         mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=is_token)
-        mixed = self.output(mixed.transpose(1, 2).flatten(2))
-        return mixed
+        output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
+        return output
 
 
 class Block(nn.Module):
@@ -49,8 +49,8 @@ class Block(nn.Module):
     def forward(self, x: Tensor, is_token: Tensor) -> Tensor:
         """Give the next representation of ``x`` [inputs x places x dim]."""
         x = self.attention_norm(x + self.attention(x, is_token))
-        x = self.feed_forward_norm(x + self.feed_forward(x))
-        return x
+        output: Tensor = self.feed_forward_norm(x + self.feed_forward(x))
+        return output
 
 
 class TicketClassifier(nn.Module):
@@ -73,23 +73,17 @@ class TicketClassifier(nn.Module):
     Turc et al.: Well-Read Students Learn Better. arXiv:1908.08962 (the sizes).
     """
 
-    #: Beginning of dotted parameter names -> component.
+    #: Pattern of dotted parameter names -> component.
     components: ClassVar[Mapping[str, str]] = {
-        "words": "token embeddings",
-        "positions": "position embeddings",
-        "norm": "norms",
-        **{
-            f"blocks.{block}.{part}": name.format(block=block)
-            for block in range(2)
-            for part, name in {
-                "attention": "block{block}.attention",
-                "attention_norm": "norms",
-                "feed_forward": "block{block}.feed_forward",
-                "feed_forward_norm": "norms",
-            }.items()
-        },
-        "pooler": "pooler",
-        "classifier": "classifier",
+        "words.*": "token embeddings",
+        "positions.*": "position embeddings",
+        "*norm.*": "norms",
+        "blocks.0.attention.*": "block0.attention",
+        "blocks.0.feed_forward.*": "block0.feed_forward",
+        "blocks.1.attention.*": "block1.attention",
+        "blocks.1.feed_forward.*": "block1.feed_forward",
+        "pooler.*": "pooler",
+        "classifier.*": "classifier",
     }
 
     place: Tensor

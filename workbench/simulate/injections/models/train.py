@@ -199,8 +199,10 @@ def _outputs(model: nn.Module, *inputs: Array) -> Array:
 def write(path: Path, trained: Trained) -> dict[str, Any]:
     """Write weights, inputs and the model's entry in ``models.json``; return the entry."""
     weights = {name: each.numpy() for name, each in trained.model.state_dict().items()}
-    np.savez_compressed(path, **weights)
-    np.savez_compressed(path.with_name(f"{path.stem}_inputs.npz"), **trained.inputs)
+    np.savez_compressed(path, allow_pickle=False, **weights)
+    np.savez_compressed(
+        path.with_name(f"{path.stem}_inputs.npz"), allow_pickle=False, **trained.inputs
+    )
     digest = hashlib.sha256()
     for name, each in weights.items():
         digest.update(f"{name} {each.shape} {each.dtype}\n".encode() + each.tobytes())
@@ -231,7 +233,7 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     began = time.perf_counter()
     made = write(Path(sys.argv[2]), _MODELS[sys.argv[1]]())
-    logging.info(
+    logging.getLogger("train").info(
         "%s: %s %.4f, on the shipped inputs %.4f, %d parameters, %.0f s",
         sys.argv[1],
         made["metric_name"],
