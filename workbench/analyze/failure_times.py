@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from workbench._numbers import not_negative, whole_number
 from workbench.analyze._failure_rows import reporters
-from workbench.analyze._fault_tolerance import not_negative, whole_from
 from workbench.errors import WorkbenchError
 from workbench.tables import FAILURE_TIMES, FAILURES, NODE_SPANS, RESTART_PHASES
 
@@ -134,7 +134,7 @@ def failure_times(  # noqa: PLR0913 - what a log does not say, by name
     if last <= first:
         msg = f"span_ns must end after it begins, not {span_ns}"
         raise WorkbenchError(msg)
-    whole_from(replicas, 1, "replicas")
+    whole_number("replicas", replicas, least=1)
     _one_clock(table)
     reasons = pd.Series("", index=table.index)
     if not everything:
@@ -230,5 +230,5 @@ def _recovery(
         if name not in _PHASE_COLUMNS:
             msg = f"recovery_min has no phase {name!r}; there are {list(_PHASE_COLUMNS)}"
             raise WorkbenchError(msg)
-        columns[_PHASE_COLUMNS[name]] = not_negative(minutes_of, f"recovery_min[{name!r}]")
+        columns[_PHASE_COLUMNS[name]] = not_negative(f"recovery_min[{name!r}]", minutes_of)
     return columns

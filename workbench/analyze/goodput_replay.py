@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from workbench._numbers import positive
 from workbench.analyze._cover import Floats
-from workbench.analyze._fault_tolerance import FaultTolerance, positive
+from workbench.analyze._fault_tolerance import FaultTolerance
 from workbench.analyze._outages import with_outages
 from workbench.analyze._replay import Line, Strikes
 from workbench.analyze._replay_states import PHASES, state_minutes
@@ -180,7 +181,7 @@ def goodput_windows(
     10
     """
     line = line_of(failure_times, job, horizon_min)
-    positive(window_min, "window_min")
+    positive("window_min", window_min)
     count = int(horizon_min // window_min)
     if count < 1:
         msg = f"no window of {window_min:g} min fits into {horizon_min:g} min"
@@ -210,7 +211,7 @@ def mean_of(shares: Floats) -> tuple[float, float, float]:
 def line_of(failure_times: pd.DataFrame, job: FaultTolerance, horizon_min: float) -> Line:
     """Check a table of failures and lay it on a line."""
     table = FAILURE_TIMES.check(failure_times)
-    positive(horizon_min, "horizon_min")
+    positive("horizon_min", horizon_min)
     runs = int(table["run"].max()) + 1 if len(table) else 0
     if runs < 1:
         msg = (
