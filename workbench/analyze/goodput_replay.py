@@ -233,7 +233,7 @@ def line_of(failure_times: pd.DataFrame, job: FaultTolerance, horizon_min: float
         raise WorkbenchError(msg)
     # What never ends lasts to the end of the run.
     left = horizon_min - table["time_min"].clip(upper=horizon_min).to_numpy()
-    phases = np.minimum(table[list(PHASES)].to_numpy(dtype=np.float64), left[:, None])
+    phases = np.minimum(table[list(PHASES.values())].to_numpy(dtype=np.float64), left[:, None])
     strikes = Strikes(
         table["run"].to_numpy(dtype=np.int64), table["time_min"].to_numpy(), replica,
         phases, phases.sum(axis=1),

@@ -16,8 +16,6 @@ from workbench.errors import WorkbenchError
 from workbench.tables import FAILURE_TIMES, RESTART_PHASES, SLOW_TIMES
 
 Process: TypeAlias = Literal["poisson", "interval", "renewal", "weibull"]
-_COLUMNS = ("detection", "allocation", "init", "load", "first_step", "other")
-_PHASE_COLUMNS = dict(zip(RESTART_PHASES, (f"{each}_min" for each in _COLUMNS), strict=True))
 _MOST_FAILURES = 10_000_000
 
 
@@ -177,7 +175,7 @@ def failure_times(  # noqa: PLR0913 - every number of an experiment, by name
     # All of them, however many a job has that these failures are replayed with.
     table["replica"] = replica if replicas > 1 else pd.array([pd.NA] * len(table), dtype="Int32")
     table["wait_min"] = 0.0
-    for phase, column in _PHASE_COLUMNS.items():
+    for phase, column in RESTART_PHASES.items():
         mean = phases.get(phase, 0.0)
         noise = rng.standard_normal(len(table)) if recovery_spread and mean else 0.0
         table[column] = mean * np.exp(recovery_spread * noise - recovery_spread**2 / 2 * bool(mean))
@@ -319,7 +317,7 @@ def _weibull(
 
 def _after_recovery(table: pd.DataFrame, horizon: float) -> pd.DataFrame:
     """Let nothing fail during a recovery: clocks of failures stand still meanwhile."""
-    recovery = table[list(_PHASE_COLUMNS.values())].sum(axis=1)
+    recovery = table[list(RESTART_PHASES.values())].sum(axis=1)
     before = recovery.groupby(table["run"]).cumsum() - recovery
     table = table.assign(time_min=table["time_min"] + before)
     beyond = ~table["run"].duplicated(keep="last")
@@ -346,8 +344,8 @@ def _together(
 
 def _phases(recovery: float | Mapping[str, float]) -> dict[str, float]:
     phases = dict(recovery) if isinstance(recovery, Mapping) else {"recovery": recovery}
-    if unknown := [name for name in phases if name not in _PHASE_COLUMNS]:
-        msg = f"recovery_min has no phase {unknown}; there are {list(_PHASE_COLUMNS)}"
+    if unknown := [name for name in phases if name not in RESTART_PHASES]:
+        msg = f"recovery_min has no phase {unknown}; there are {list(RESTART_PHASES)}"
         raise WorkbenchError(msg)
     for name, minutes in phases.items():
         not_negative(f"recovery_min[{name!r}]", minutes)
