@@ -126,17 +126,10 @@ def goodput_mean(runs: pd.DataFrame) -> pd.DataFrame:
     shares = runs.pivot_table(
         index="run", columns=["state", "scope"], values="gpu_time_share", sort=False
     ).fillna(0.0)
-    count = len(shares)
-    mean = shares.mean()
-    half = np.full(len(mean), np.nan)
-    if count > 1:
-        half = stats.t.ppf(0.975, count - 1) * shares.std(ddof=1).to_numpy() / np.sqrt(count)
-    table = mean.rename("gpu_time_share").reset_index()
-    table = table.assign(
-        low_share=np.clip(mean.to_numpy() - half, 0, 1),
-        high_share=np.clip(mean.to_numpy() + half, 0, 1),
-        convention="replay",
-    )
+    means = [mean_of(shares[each].to_numpy()) for each in shares]
+    names = ["gpu_time_share", "low_share", "high_share"]
+    table = pd.DataFrame(means, index=shares.columns, columns=names).reset_index()
+    table["convention"] = "replay"
     return GOODPUT.check(GOODPUT.cast(table))
 
 
