@@ -11,7 +11,8 @@ from workbench.load._console_lines import shortened, text_lines
 from workbench.load._error_categories import category_of_error
 from workbench.load._findings import Findings
 from workbench.load._log_file import Given, LogPart, failure_rows, needs, timeline_rows
-from workbench.load._stamps import iso_ns, local_ns, zone_for
+from workbench.load._stamps import iso_ns, local_ns
+from workbench.load._zones import zone_for
 from workbench.load.archive import Source
 
 NAME = "NCCL log"

@@ -12,7 +12,8 @@ from workbench.load._error_categories import category_of_error, category_of_sign
 from workbench.load._findings import Findings
 from workbench.load._json_records import json_documents
 from workbench.load._log_file import Given, LogPart, failure_rows, timeline_rows
-from workbench.load._stamps import epoch_ns, iso_ns, zone_for
+from workbench.load._stamps import epoch_ns, iso_ns
+from workbench.load._zones import zone_for
 from workbench.load.archive import Source
 
 NAME = "torchelastic"
