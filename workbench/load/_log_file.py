@@ -98,9 +98,18 @@ def needs(what: str, *, label: str, line: int, text: str, remedy: str) -> LoadEr
     return LoadError(f"{label}, line {line:,}: {text[:80]!r} has no {what}; pass {remedy}")
 
 
-def shortened(text: str) -> str:
-    """Return the beginning of a line as it can be kept and shown: in one piece, printable."""
-    plain = text[: _SHOWN_CHARS + 1]
+def shortened(line: str) -> str:
+    """Return the beginning of a line as it can be kept and shown: its spaces, and printable."""
+    plain = line[: _SHOWN_CHARS + 1]
     if not plain.isprintable():
         plain = "".join(c if c.isprintable() else " " for c in plain)
+    return _cut(plain)
+
+
+def one_line(text: str) -> str:
+    """Return the beginning of a text of any number of lines, on one, as column ``text`` has it."""
+    return _cut(" ".join(text[: 4 * _SHOWN_CHARS].split()))
+
+
+def _cut(plain: str) -> str:
     return plain if len(plain) <= _SHOWN_CHARS else plain[: _SHOWN_CHARS - 1] + "…"
