@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Protocol
@@ -66,6 +66,14 @@ class LogFormat(Protocol):
 
     def read(self, source: Source, given: Given) -> LogPart:
         """Read a whole file."""
+
+
+class ConsoleFormat(LogFormat, Protocol):
+    """A module that reads what one program wrote into a log, among what others wrote."""
+
+    @property
+    def SIGNATURES(self) -> Sequence[bytes]:  # noqa: N802 - a constant of the module
+        """Bytes of which a file holds one if the program wrote anything that matters."""
 
 
 def failure_rows(rows: Iterable[Mapping[str, Any]], source: str) -> pd.DataFrame:
