@@ -1,1 +1,67 @@
 """Fault injection into PyTorch models; the only folder that knows torch."""
+
+from workbench.simulate.injections._activations import activation_faults, activations
+from workbench.simulate.injections._changes import Changes, Counts, Engine
+from workbench.simulate.injections._combine import changes
+from workbench.simulate.injections._detectors import Detector, RangeDetector, range_detector
+from workbench.simulate.injections._fault_model import FaultModel
+from workbench.simulate.injections._judge import Judge
+from workbench.simulate.injections._mitigations import (
+    Mitigation,
+    activation_clip,
+    protected,
+    weight_clamp,
+)
+from workbench.simulate.injections._settings import CampaignSettings
+from workbench.simulate.injections._shipped import (
+    SHIPPED,
+    shipped_facts,
+    shipped_inputs,
+    shipped_judge,
+    shipped_model,
+)
+from workbench.simulate.injections._stored import stored_as
+from workbench.simulate.injections.campaign import campaign, running
+from workbench.simulate.injections.faults import (
+    exhaustive_faults,
+    fault_list,
+    pooled_faults,
+    stratified_faults,
+    uniform_faults,
+)
+from workbench.simulate.injections.flip_and_run import FlipAndRun
+from workbench.simulate.injections.parameters import parameters
+
+__all__ = [
+    "SHIPPED",
+    "CampaignSettings",
+    "Changes",
+    "Counts",
+    "Detector",
+    "Engine",
+    "FaultModel",
+    "FlipAndRun",
+    "Judge",
+    "Mitigation",
+    "RangeDetector",
+    "activation_clip",
+    "activation_faults",
+    "activations",
+    "campaign",
+    "changes",
+    "exhaustive_faults",
+    "fault_list",
+    "parameters",
+    "pooled_faults",
+    "protected",
+    "range_detector",
+    "running",
+    "shipped_facts",
+    "shipped_inputs",
+    "shipped_judge",
+    "shipped_model",
+    "stored_as",
+    "stratified_faults",
+    "uniform_faults",
+    "weight_clamp",
+]
