@@ -22,6 +22,7 @@ from workbench.simulate.injections._shipped import (
 )
 from workbench.simulate.injections._stored import stored_as
 from workbench.simulate.injections.campaign import campaign, running
+from workbench.simulate.injections.exhaustive import exhaustive
 from workbench.simulate.injections.faults import (
     exhaustive_faults,
     fault_list,
@@ -49,6 +50,7 @@ __all__ = [
     "activations",
     "campaign",
     "changes",
+    "exhaustive",
     "exhaustive_faults",
     "fault_list",
     "parameters",

@@ -225,9 +225,7 @@ class Program:
 
         return {node for node in self.nodes if holds(node)}
 
-    def replay(
-        self, sources: set[Any], *, altered: Callable[[Any, Any], Any] | None = None
-    ) -> Any:
+    def replay(self, sources: set[Any], *, altered: Callable[[Any, Any], Any] | None = None) -> Any:
         """Run again what depends on changed parameters; give the output, the very bits.
 
         Parameters

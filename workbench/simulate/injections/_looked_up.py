@@ -83,9 +83,7 @@ class TableSites:
             return vector_bounds(self.place.program, self.place.golden, shortcut, self._vector)
         if golden.ndim != 2:
             return None
-        return bounds(
-            self.place.program, self.place.golden, self.node, (self.node, golden), None
-        )
+        return bounds(self.place.program, self.place.golden, self.node, (self.node, golden), None)
 
     def run(self, kind: str, elems: Any, after: Any, tally: Tally) -> None:  # noqa: ARG002
         """Inject single changes and count what comes of them."""

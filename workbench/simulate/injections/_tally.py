@@ -36,8 +36,6 @@ class Tally:
         self.unsure[sites[close]] = True
 
 
-
-
 def judge_pairs(
     golden: Golden,
     pairs: tuple[Any, Any],
@@ -116,6 +114,4 @@ class Outcomes:
     def counts(self) -> Counts:
         """Give them in the form every engine gives."""
         benign = self.input_count - self.masked - self.sdc - self.due
-        return Counts(
-            self.masked, benign, self.sdc, self.due, self.beneficial, self.max_abs_delta
-        )
+        return Counts(self.masked, benign, self.sdc, self.due, self.beneficial, self.max_abs_delta)

@@ -147,7 +147,7 @@ def prepared(
     population = parameters(model)
     calls = batches(inputs)
     refuse_other_device(model, calls)
-    if hits := faults["param"].dropna().map(is_output).any() if "param" in faults else False:
+    if hits := "param" in faults and any(map(is_output, faults["param"].dropna().unique())):
         population = pd.concat([population, activations(model, inputs)], ignore_index=True)
     faults = verified(model, faults, population if hits else None)
     if faults.empty:
