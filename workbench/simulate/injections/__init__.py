@@ -14,6 +14,13 @@ from workbench.simulate.injections._mitigations import (
 )
 from workbench.simulate.injections._on_dask import campaign_on_dask
 from workbench.simulate.injections._settings import CampaignSettings
+from workbench.simulate.injections._shipped import (
+    SHIPPED,
+    shipped_facts,
+    shipped_inputs,
+    shipped_judge,
+    shipped_model,
+)
 from workbench.simulate.injections._stored import stored_as
 from workbench.simulate.injections.campaign import campaign, running
 from workbench.simulate.injections.faults import (
@@ -27,6 +34,7 @@ from workbench.simulate.injections.flip_and_run import FlipAndRun
 from workbench.simulate.injections.parameters import parameters
 
 __all__ = [
+    "SHIPPED",
     "CampaignSettings",
     "Changes",
     "Counts",
@@ -50,6 +58,10 @@ __all__ = [
     "protected",
     "range_detector",
     "running",
+    "shipped_facts",
+    "shipped_inputs",
+    "shipped_judge",
+    "shipped_model",
     "stored_as",
     "stratified_faults",
     "uniform_faults",
