@@ -12,6 +12,7 @@ from workbench.simulate.injections._mitigations import (
     protected,
     weight_clamp,
 )
+from workbench.simulate.injections._on_dask import campaign_on_dask
 from workbench.simulate.injections._settings import CampaignSettings
 from workbench.simulate.injections._shipped import (
     SHIPPED,
@@ -49,6 +50,7 @@ __all__ = [
     "activation_faults",
     "activations",
     "campaign",
+    "campaign_on_dask",
     "changes",
     "exhaustive",
     "exhaustive_faults",
