@@ -165,7 +165,7 @@ def gemm_checksum_trials(
     draws = np.random.default_rng(seed)
     b = torch().from_numpy(draws.integers(-128, 128, (k, n)).astype(np.int8))
     gemm = ChecksumGemm(b)
-    rows = []
+    rows: list[tuple[str, int | None, float, float]] = []
     for _ in range(count):
         a = torch().from_numpy(draws.integers(0, 128, (m, k)).astype(np.int8))
         golden = gemm.product(a)
