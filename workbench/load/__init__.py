@@ -1,6 +1,7 @@
 """Read files into tables: one module per format behind a few front doors."""
 
 from workbench.load._injection_writing import write_exhaustive, write_injections
+from workbench.load._sfi_writing import write_sfi_fault_list, write_sfi_summary
 from workbench.load.cause_counts import cause_counts
 from workbench.load.document_lengths import document_lengths
 from workbench.load.embedding_tables import embedding_tables
@@ -36,4 +37,6 @@ __all__ = [
     "write",
     "write_exhaustive",
     "write_injections",
+    "write_sfi_fault_list",
+    "write_sfi_summary",
 ]
