@@ -9,6 +9,7 @@ from workbench.load.exhaustive_injections import exhaustive_injections
 from workbench.load.expert_loads import expert_loads
 from workbench.load.failures import failures
 from workbench.load.flight_recorder import flight_recorder
+from workbench.load.injection_records import injection_records
 from workbench.load.injections import injections
 from workbench.load.job_operations import job_operations
 from workbench.load.parquet import write
@@ -27,6 +28,7 @@ __all__ = [
     "expert_loads",
     "failures",
     "flight_recorder",
+    "injection_records",
     "injections",
     "job_operations",
     "linear_profile",
