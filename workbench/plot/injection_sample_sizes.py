@@ -62,7 +62,9 @@ def injection_sample_sizes(
         hovermode="closest", showlegend=False,
     )  # fmt: skip
     needed = known["site_count"].clip(lower=1).to_numpy(dtype="float64")
-    axis = log_ticks(np.array([0.5 * min(needed.min(), 100), 60 * needed.max()]))
+    # The words beside the longest bar need nearly half of the width.
+    low, high = 0.5 * min(needed.min(), 100), needed.max()
+    axis = log_ticks(np.array([low, high * max((high / low) ** 0.75, 100)]))
     figure.update_xaxes(title="sites to inject [count, logarithmic]", type="log", **axis)
     figure.update_yaxes(
         tickvals=list(range(len(groups))), ticktext=names, range=[len(groups) - 0.5, -0.5],
@@ -114,7 +116,11 @@ def _add_bars(
 def _design(row: pd.Series) -> str:
     error = f"±{100 * row['error']:.3g} {'%' if row['error_kind'] == 'relative' else 'points'}"
     inputs = {"one": "one input", "all": "all inputs"}.get(row["inputs"], label(row["inputs"], 12))
-    return f"{label(row['design'], 16)}, {inputs}, {error}"
+    return f"{_words(row['design'])}, {inputs}, {error}"
+
+
+def _words(design: str) -> str:
+    return {"neyman": "Neyman", "leveugle": "Leveugle"}.get(design, label(design, 16))
 
 
 def _claim(known: pd.DataFrame, group: str) -> str:
@@ -126,8 +132,8 @@ def _claim(known: pd.DataFrame, group: str) -> str:
     worst = row_with(mine, "site_count")
     least = (
         f"{label(best['group'], 24)} needs {digits(round(best['site_count']))} sites by design "
-        f"{label(best['design'], 16)}"
+        f"{_words(best['design'])}"
     )
     if best["site_count"] == worst["site_count"]:
         return least
-    return f"{least}, {digits(round(worst['site_count']))} by {label(worst['design'], 16)}"
+    return f"{least}, {digits(round(worst['site_count']))} by {_words(worst['design'])}"
