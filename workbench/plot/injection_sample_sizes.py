@@ -65,6 +65,8 @@ def injection_sample_sizes(
     # The words beside the longest bar need nearly half of the width.
     low, high = 0.5 * min(needed.min(), 100), needed.max()
     axis = log_ticks(np.array([low, high * max((high / low) ** 0.75, 100)]))
+    known_ticks = [at for at, tick in enumerate(axis["tickvals"]) if tick <= 10 * high]
+    axis |= {name: [axis[name][at] for at in known_ticks] for name in ("tickvals", "ticktext")}
     figure.update_xaxes(title="sites to inject [count, logarithmic]", type="log", **axis)
     figure.update_yaxes(
         tickvals=list(range(len(groups))), ticktext=names, range=[len(groups) - 0.5, -0.5],
