@@ -153,7 +153,6 @@ def prepared(
     population = parameters(model)
     calls = batches(inputs)
     refuse_other_device(model, calls)
-    if hits := "param" in faults and any(map(is_output, faults["param"].dropna().unique())):
     hits = any(is_output(name) for name in faults.get("param", pd.Series()).dropna().unique())
     if hits:
         population = pd.concat([population, activations(model, inputs)], ignore_index=True)
