@@ -68,8 +68,9 @@ class LiveExplorer(Explorer):
         self.stop = widgets.Button(description="Stop", icon="stop", disabled=True)
         self.progress = widgets.HTML("nothing injected yet")
         super().__init__(partial(self._draw_found, draw), **controls)
-        row, *others = self.children
-        self.children = (row, widgets.HBox([self.inject, self.stop, self.progress]), *others)
+        buttons = widgets.HBox([self.inject, self.stop, self.progress])
+        row, *others = self.children  # type: ignore[has-type]
+        self.children = (row, buttons, *others)
         self.inject.on_click(self._start)
         self.stop.on_click(self._ask_to_stop)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
@@ -13,6 +12,7 @@ from workbench.plot.style import COLOURS, finish, left_margin, nothing
 from workbench.tables import PVF
 
 _MOST, _MOST_DETAILED = 40, 16
+_EXACT = "exact"  # nothing was estimated, so there is no interval
 _APART = 0.22  # rows; the naive interval lies below the clustered one
 
 
@@ -66,7 +66,7 @@ def pvf(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go
         range=[len(drawn) - 0.4, -0.6],
     )
     hidden = len(table) - len(drawn)
-    notes = [*estimand(table), *coverage(table)]
+    notes = [*estimand(table), *coverage(table[table["interval"] != _EXACT])]
     notes += [f"{hidden:,} less vulnerable groups left out"] if hidden else []
     return finish(
         figure, claim=_claim(ordered), source=source, synthetic=synthetic, note=" · ".join(notes)
@@ -75,7 +75,8 @@ def pvf(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go
 
 def _add_intervals(figure: go.Figure, drawn: pd.DataFrame, axis: Chances) -> None:
     """Draw the interval that holds, and thin below it the one that does not."""
-    places = np.arange(len(drawn), dtype=np.float64)
+    drawn = drawn[drawn["interval"] != _EXACT]
+    places = drawn.index.to_numpy(dtype="float64")
     for low, high, shift, name, line in (
         ("low", "high", 0.0, "interval, sites as the sample",
          {"color": COLOURS["dark"], "width": 3, "dash": "solid"}),
@@ -95,7 +96,7 @@ def _add_estimates(figure: go.Figure, drawn: pd.DataFrame, axis: Chances) -> Non
     """Place one mark per group; its shape says whether it is exact, sure, zero or unknown."""
     estimate = drawn["pvf"]
     known, zero = estimate.notna(), estimate == 0
-    exact = drawn["interval"] == "exact"
+    exact = drawn["interval"] == _EXACT
     kinds = (
         ("exact: every site was injected", known & exact & ~zero, "square"),
         ("PVF", known & ~exact & ~zero & drawn["is_sure"], "circle"),
@@ -128,7 +129,7 @@ def _names(drawn: pd.DataFrame, rules: list[str]) -> list[str]:
         parts = [safe(short(row["group"], 40))]
         if len(drawn) <= _MOST_DETAILED:
             size = plural(int(row["site_count"]), "site")
-            parts.append(f"<i>{'all ' if row['interval'] == 'exact' else ''}{size}</i>")
+            parts.append(f"<i>{'all ' if row['interval'] == _EXACT else ''}{size}</i>")
             parts += [f"<i>{rule_of(row, rules)}</i>"] if rules else []
             parts += [] if row["is_sure"] else _doubt(row["doubt"])
         names.append("<br>".join(parts))
@@ -152,6 +153,8 @@ def _claim(ordered: pd.DataFrame) -> str:
     first = known.iloc[0]
     name = label(first["group"], 24)
     unsure = "" if first["is_sure"] else ", which is not sure"
+    if len(known) == 1 and len(ordered) > 1:
+        return f"Only faults in {name} did harm: {chance(first['pvf'])} go wrong{unsure}"
     if len(known) == 1:
         return f"{name}: {chance(first['pvf'])} of faulty inferences go wrong{unsure}"
     second = known.iloc[1]
