@@ -52,9 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     remarks = [
         f"Processor time of one thread, medians of {options.rounds} rounds. Overhead is the time "
         "with the check over that without, less one. Targets are the figures of arXiv:2103.00130, "
-        "whose checks are fused into the product.",
+        "whose checks are fused into the product. A run on a busy machine says little.",
         "torch._int_mm multiplies 8-bit integers at speed only on processors with instructions "
-        "for them (AVX512-VNNI); without them it is slow itself, and the check looks cheap. "
+        "for them (AVX512-VNNI); without them it is slow itself, and the check looks cheap, or "
+        "negative where 520 columns lie better in the cache than 512. "
         "The second rows take the product in floating point, as fast as the processor can, and "
         "add up and check its rows.",
     ]
@@ -71,15 +72,17 @@ def _instructions() -> str:
     return str(torch.backends.cpu.get_cpu_capability())
 
 
-def seconds(action: Callable[[], object], rounds: int) -> float:
-    """Return the median processor time of an action."""
-    action()
-    times = []
-    for _ in range(rounds):
-        began = time.process_time()
+def seconds(*actions: Callable[[], object], rounds: int) -> list[float]:
+    """Return the median processor time of each action, taken in turn: noise hits them alike."""
+    times: list[list[float]] = [[] for _ in actions]
+    for action in actions:
         action()
-        times.append(time.process_time() - began)
-    return statistics.median(times)
+    for _ in range(rounds):
+        for action, taken in zip(actions, times, strict=True):
+            began = time.process_time()
+            action()
+            taken.append(time.process_time() - began)
+    return [statistics.median(each) for each in times]
 
 
 def _row(what: str, bare: float, checked: float, target: float) -> Row:
@@ -106,8 +109,11 @@ def _gemm(shape: tuple[int, int, int], rounds: int) -> Row:
     """Compare torch's integer product with and without the checksum column and its check."""
     a, b = _operands(shape)
     gemm = injections.ChecksumGemm(b)
-    bare = seconds(lambda: torch._int_mm(a, b), rounds)
-    checked = seconds(lambda: gemm.residuals(torch._int_mm(a, gemm.encoded)), rounds)
+    bare, checked = seconds(
+        lambda: torch._int_mm(a, b),
+        lambda: gemm.residuals(torch._int_mm(a, gemm.encoded)),
+        rounds=rounds,
+    )
     return _row(f"int8 product {' x '.join(map(str, shape))}, _int_mm", bare, checked, GEMM_TARGET)
 
 
@@ -116,8 +122,11 @@ def _gemm_and_sum(shape: tuple[int, int, int], rounds: int) -> Row:
     a, b = _operands(shape)
     gemm = injections.ChecksumGemm(b)
     a_wide, b_wide, encoded = a.float(), b.float(), gemm.encoded.float()
-    bare = seconds(lambda: torch.mm(a_wide, b_wide).int(), rounds)
-    checked = seconds(lambda: gemm.residuals(torch.mm(a_wide, encoded).int()), rounds)
+    bare, checked = seconds(
+        lambda: torch.mm(a_wide, b_wide).int(),
+        lambda: gemm.residuals(torch.mm(a_wide, encoded).int()),
+        rounds=rounds,
+    )
     return _row(f"the same {' x '.join(map(str, shape))}, float32", bare, checked, GEMM_TARGET)
 
 
@@ -128,8 +137,9 @@ def _bags(rounds: int) -> Row:
     scale, bias = torch.rand(2, TABLE_ROWS, generator=draws)
     bags = injections.ChecksumBags(codes, scale, -bias)
     rows = torch.randint(0, TABLE_ROWS, (count, pooling), generator=draws)
-    bare = seconds(lambda: bags.sums(rows, codes[rows]), rounds)
-    checked = seconds(lambda: bags.run(rows), rounds)
+    bare, checked = seconds(
+        lambda: bags.sums(rows, codes[rows]), lambda: bags.run(rows), rounds=rounds
+    )
     return _row(f"{count} bags of {pooling} rows of {dim}", bare, checked, BAG_TARGET)
 
 
