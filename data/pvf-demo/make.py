@@ -57,9 +57,7 @@ def joined(parts: list[Injections]) -> Injections:
         found = [getattr(part, field.name) for part in parts]
         texts = [c for c, column in table.columns.items() if column.dtype == "category"]
         plain = [each.astype(dict.fromkeys(texts, object)) for each in found if len(each)]
-        frames[field.name] = (
-            table.cast(pd.concat(plain, ignore_index=True)) if plain else found[0]
-        )
+        frames[field.name] = table.cast(pd.concat(plain, ignore_index=True)) if plain else found[0]
     return Injections(**frames)
 
 
