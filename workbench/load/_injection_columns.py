@@ -80,7 +80,7 @@ def text(cells: Cells) -> pd.Series:
     return pd.Series(values.to_pandas().astype(pd.Series([""]).dtype))
 
 
-def category(cells: Cells, categories: Sequence[str] | None = None) -> pd.Categorical:
+def category(cells: Cells, categories: Sequence[str] | None = None) -> Any:
     """Convert to categories: those given, if they hold all values, or those that occur, sorted."""
     values = cells.column
     if not pa.types.is_dictionary(values.type):

@@ -35,6 +35,8 @@ class InjectionPart:
     trials: pd.DataFrame = field(default_factory=TRIALS.empty)
     parameters: pd.DataFrame = field(default_factory=PARAMETERS.empty)
     findings: list[Findings] = field(default_factory=list)
+    # Whether the outcomes were counted from the trials by the reader itself.
+    is_counted_here: bool = False
 
 
 @dataclass(frozen=True)

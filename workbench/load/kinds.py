@@ -7,8 +7,9 @@ from pathlib import Path
 
 from workbench.errors import LoadError
 from workbench.load._log_formats import looks_like_a_log
-from workbench.load._wanted import FAILURE_LOGS
+from workbench.load._wanted import FAILURE_LOGS, INJECTIONS
 from workbench.load.archive import Source, survey
+from workbench.load.injections import looks_like_injections
 from workbench.load.job_operations import is_job_operations
 from workbench.load.traces import format_of
 
@@ -27,9 +28,9 @@ def kinds_of(path: str | Path) -> set[str]:
     Returns
     -------
     set of str
-        Of ``"job operations"``, ``"failure logs"`` and ``"traces"``; the last alone if
-        nothing is recognised, so that its loader says why. Only the beginnings of the first
-        200 files are looked at.
+        Of ``"job operations"``, ``"failure logs"``, ``"injections"`` and ``"traces"``; the last
+        alone if nothing is recognised, so that its loader says why. Only the beginnings of the
+        first 200 files are looked at.
 
     Examples
     --------
@@ -43,13 +44,27 @@ def kinds_of(path: str | Path) -> set[str]:
     for source in islice(_sources(path), _LOOKED_AT_FILES):
         try:
             head = source.head(_HEAD_BYTES)
-            if format_of(source):
+            if looks_like_injections(source, head):
+                found.add("injections")
+            elif format_of(source):
                 found.add("traces")
             elif looks_like_a_log(head, source.label):
                 found.add("failure logs")
         except LoadError:
             continue
+    if "injections" not in found and holds_tables_of_injections(path):
+        found.add("injections")
     return found or {"traces"}
+
+
+def holds_tables_of_injections(path: str | Path) -> bool:
+    """Say whether a folder or archive holds injection results as Parquet, which no log is."""
+    try:
+        sources = survey(path, wanted=INJECTIONS).sources
+    except LoadError:
+        return False
+    tables = [each for each in sources if each.label.lower().endswith(".parquet")]
+    return any(looks_like_injections(each, each.head()) for each in tables[:_LOOKED_AT_FILES])
 
 
 def _sources(path: str | Path) -> list[Source]:

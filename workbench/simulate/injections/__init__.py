@@ -12,6 +12,7 @@ from workbench.simulate.injections._mitigations import (
     protected,
     weight_clamp,
 )
+from workbench.simulate.injections._on_dask import campaign_on_dask
 from workbench.simulate.injections._settings import CampaignSettings
 from workbench.simulate.injections._shipped import (
     SHIPPED,
@@ -22,6 +23,12 @@ from workbench.simulate.injections._shipped import (
 )
 from workbench.simulate.injections._stored import stored_as
 from workbench.simulate.injections.campaign import campaign, running
+from workbench.simulate.injections.checksum_detector import ChecksumDetector, checksum_detector
+from workbench.simulate.injections.embedding_bag_checksum import (
+    ChecksumBags,
+    embedding_bag_checksum_trials,
+)
+from workbench.simulate.injections.exhaustive import exhaustive
 from workbench.simulate.injections.faults import (
     exhaustive_faults,
     fault_list,
@@ -30,12 +37,18 @@ from workbench.simulate.injections.faults import (
     uniform_faults,
 )
 from workbench.simulate.injections.flip_and_run import FlipAndRun
+from workbench.simulate.injections.gemm_checksum import ChecksumGemm, gemm_checksum_trials
+from workbench.simulate.injections.gradient_underflow import gradient_underflow
 from workbench.simulate.injections.parameters import parameters
+from workbench.simulate.injections.rounding_errors import rounding_errors
 
 __all__ = [
     "SHIPPED",
     "CampaignSettings",
     "Changes",
+    "ChecksumBags",
+    "ChecksumDetector",
+    "ChecksumGemm",
     "Counts",
     "Detector",
     "Engine",
@@ -48,13 +61,20 @@ __all__ = [
     "activation_faults",
     "activations",
     "campaign",
+    "campaign_on_dask",
     "changes",
+    "checksum_detector",
+    "embedding_bag_checksum_trials",
+    "exhaustive",
     "exhaustive_faults",
     "fault_list",
+    "gemm_checksum_trials",
+    "gradient_underflow",
     "parameters",
     "pooled_faults",
     "protected",
     "range_detector",
+    "rounding_errors",
     "running",
     "shipped_facts",
     "shipped_inputs",

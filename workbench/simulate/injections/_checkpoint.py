@@ -32,11 +32,13 @@ class Checkpoint:
     created: pd.Timestamp
 
     @classmethod
-    def of(cls, settings: CampaignSettings, identity: Mapping[str, Any]) -> Checkpoint:
+    def of(
+        cls, settings: CampaignSettings, identity: Mapping[str, Any], chunk_size: int
+    ) -> Checkpoint:
         """Begin a campaign, or take up the one in the folder if it is the same."""
         now = pd.Timestamp.now("UTC").floor("s")
         if settings.folder is None:
-            return cls(None, settings.chunk_size, now)
+            return cls(None, chunk_size, now)
         folder = Path(settings.folder)
         head = folder / _HEAD
         if head.exists():
@@ -48,12 +50,12 @@ class Checkpoint:
         told = {
             "format": _FORMAT,
             "created": now.isoformat(),
-            "chunk_size": settings.chunk_size,
+            "chunk_size": chunk_size,
             **identity,
         }
         text = json.dumps(told, indent=1)
         _written(head, lambda file: file.write(text.encode()))
-        return cls(folder, settings.chunk_size, now)
+        return cls(folder, chunk_size, now)
 
     def ranges(self, count: int) -> Iterator[tuple[int, int]]:
         """Give the chunks: the first experiment, and the one after the last."""

@@ -16,13 +16,16 @@ from workbench.tables import FAULTS
 
 OUTPUT = ":output"
 _HINT = "is this a fault list for another model?"
+_CATEGORIES = [name for name, column in FAULTS.columns.items() if column.dtype == "category"]
 
 
 def verified(
     model: Any, faults: pd.DataFrame, activations: pd.DataFrame | None = None
 ) -> pd.DataFrame:
     """Return the faults if all of them can be injected into the model."""
-    faults = FAULTS.check(faults, "faults")
+    # Tables that were joined have texts where their categories differed.
+    joined = {name: "category" for name in _CATEGORIES if name in faults}
+    faults = FAULTS.check(faults.astype(joined), "faults")
     _refuse(faults.duplicated(["exp_id", "flip"]), faults, "flip", "stands twice in its experiment")
     sizes, types = targets(model, activations)
     name = faults["param"].astype(object)
@@ -84,8 +87,9 @@ def _refuse(bad: pd.Series, faults: pd.DataFrame, field: str, reason: str) -> No
     if bad.any():
         row = int(bad.to_numpy(dtype=bool).argmax())
         first = faults.iloc[row]
+        value = f"{first[field]!r}" if isinstance(first[field], str) else first[field]
         msg = (
-            f"faults: {field} {first[field]!r} of {first['param']!r} {reason} "
+            f"faults: {field} {value} of {first['param']!r} {reason} "
             f"(row {row}, exp_id {first['exp_id']}; {int(bad.sum()):,} such rows)"
         )
         raise InjectionError(msg)

@@ -32,6 +32,7 @@ from workbench.simulate.injections.parameters import parameters
 from workbench.tables import OUTCOMES, PARAMETERS, TRIALS
 
 _FAST = "workbench.simulate.injections.fast_engine"
+_CHUNKS = {"FastEngine": 20_000}
 _COUNTED = ("masked", "benign", "sdc", "due", "beneficial")
 
 
@@ -56,6 +57,11 @@ class Work:
     def name(self) -> str:
         """The campaign's name."""
         return self.settings.name or type(self.model).__name__
+
+    @property
+    def chunk_size(self) -> int:
+        """Experiments per chunk."""
+        return self.settings.chunk_size or _CHUNKS.get(type(self.engine).__name__, 500)
 
     @property
     def exp_ids(self) -> Any:
@@ -147,7 +153,8 @@ def prepared(
     population = parameters(model)
     calls = batches(inputs)
     refuse_other_device(model, calls)
-    if hits := faults["param"].dropna().map(is_output).any() if "param" in faults else False:
+    hits = any(is_output(name) for name in faults.get("param", pd.Series()).dropna().unique())
+    if hits:
         population = pd.concat([population, activations(model, inputs)], ignore_index=True)
     faults = verified(model, faults, population if hits else None)
     if faults.empty:
@@ -163,8 +170,9 @@ def prepared(
     changes = unchecked_changes(model, faults)
     for each in settings.mitigations:
         changes = each.hardened(changes)
-    needs_model = bool(hits) or any(each.needs_the_model_to_run for each in settings.mitigations)
-    engine = _engine(model, inputs, golden, _Needs(judge, settings, needs_model), alarms)
+    needs_model = hits or any(each.needs_the_model_to_run for each in settings.mitigations)
+    with at_rest(model):
+        engine = _engine(model, inputs, golden, _Needs(judge, settings, needs_model), alarms)
     return Work(
         model, inputs, judge, settings, faults, _as_hit(population, faults), golden, changes,
         engine, alarms, _golden_metric(golden, settings), notes,
@@ -202,8 +210,10 @@ def _as_hit(population: pd.DataFrame, faults: pd.DataFrame) -> pd.DataFrame:
     """Give the parameters with the components under which the faults were drawn."""
     drawn = faults.dropna(subset=["param", "component"]).drop_duplicates("param")
     names = dict(zip(drawn["param"].astype(str), drawn["component"].astype(str), strict=True))
-    component = population["param"].map(names).fillna(population["component"])
-    return PARAMETERS.cast(population.assign(component=component))
+    own = zip(population["param"], population["component"], strict=True)
+    return PARAMETERS.cast(
+        population.assign(component=[names.get(param, component) for param, component in own])
+    )
 
 
 def needs_every_run(judge: Judge, settings: CampaignSettings) -> bool:
@@ -239,9 +249,21 @@ def _engine(model: Any, inputs: Any, golden: Golden, needs: _Needs, alarms: Alar
     if wanted != "flip_and_run" and not needs.plain:
         try:
             fast = importlib.import_module(_FAST)
-            return fast.FastEngine(model, inputs, golden)
+            return fast.FastEngine(model, _arguments(inputs), golden)
         except (ModuleNotFoundError, InjectionError):
             if wanted == "fast":
                 raise
     watch = alarms if needs.settings.detectors else None
     return FlipAndRun(model, inputs, golden, watch=watch)
+
+
+def _arguments(inputs: Any) -> tuple[Any, ...]:
+    """Give the arguments of the model, for an engine that takes one batch."""
+    calls = batches(inputs)
+    if len(calls) > 1 or calls[0].kwargs:
+        msg = (
+            "engine: 'fast' takes one batch of unnamed arguments; join the batches, or use "
+            "'flip_and_run'"
+        )
+        raise InjectionError(msg)
+    return calls[0].args
