@@ -40,7 +40,7 @@ def judge_pairs(
     golden: Golden,
     pairs: tuple[Any, Any],
     built: Callable[[slice], Any],
-    close: Callable[[Any, Any, slice], Any],
+    close: Callable[[Any, slice], Any],
     tally: Tally,
     *,
     rows_per_chunk: int,
@@ -56,7 +56,7 @@ def judge_pairs(
     built
         Gives the outputs of a range of pairs.
     close
-        Says of outputs and codes of a range which are a matter of rounding.
+        Says of the outputs of a range which are a matter of rounding.
     tally
         Where it is counted.
     rows_per_chunk
@@ -68,7 +68,7 @@ def judge_pairs(
         outputs = built(part)
         codes = golden.outcomes(outputs, rows[part])
         better = golden.beneficial(outputs, rows[part], codes)
-        tally.add(sites[part], codes, better, close(outputs, codes, part))
+        tally.add(sites[part], codes, better, close(outputs, part))
 
 
 class ExactTally:
