@@ -4,12 +4,26 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import settings
 
 from workbench import load
-from workbench.tables import EVENTS, FAILURES, NODE_SPANS
+from workbench.tables import (
+    CAMPAIGN,
+    EVENTS,
+    EXHAUSTIVE,
+    FAILURES,
+    FAULTS,
+    NODE_SPANS,
+    OUTCOMES,
+    PARAMETERS,
+    QUALITY,
+    TRIALS,
+    ExhaustiveInjections,
+    Injections,
+)
 
 # A slow or busy machine is no failure.
 settings.register_profile("patient", deadline=None)
@@ -120,3 +134,102 @@ def make_spans() -> Callable[..., pd.DataFrame]:
         return NODE_SPANS.check(NODE_SPANS.cast(frame))
 
     return make
+
+
+CAMPAIGN_ROW = {
+    "campaign_id": "c", "tool": "workbench", "model_name": "m", "dataset": "d", "input_count": 100,
+    "is_synthetic": True, "dtype": "fp32", "criterion": "argmax", "nan_policy": "apart",
+    "fault_model": "sbf", "flip_count": 1, "design": "uniform",
+}  # fmt: skip
+OUTCOME_ROW = {"sdc_count": 0, "due_count": 0}
+
+
+def fitting(rows: list[dict], table) -> pd.DataFrame:
+    """Make a table from rows that state only what matters."""
+    columns = {}
+    for name, column in table.columns.items():
+        values = pd.Series([row.get(name) for row in rows], dtype=object)
+        text = column.dtype == "str"
+        columns[name] = values.astype(pd.Series([""]).dtype if text else column.dtype)
+    more = {name: None for row in rows for name in row if name.startswith("detected_")}
+    for name in more:
+        columns[name] = pd.array([row.get(name) for row in rows], dtype="Int64")
+    return table.check(pd.DataFrame(columns))
+
+
+def injected(*rows: dict, parameters=(), trials=(), **campaign) -> Injections:
+    """Make a campaign from experiments; ``flips`` lists the places of one with several."""
+    head = CAMPAIGN_ROW | campaign
+    name = head["campaign_id"]
+    faults, outcomes = [], []
+    for number, row in enumerate(rows):
+        exp = {"campaign_id": name, "exp_id": row.get("exp_id", number)}
+        places = row.get("flips", [row])
+        faults += [{"flip": flip} | row | place | exp for flip, place in enumerate(places)]
+        outcomes.append({"input_count": head["input_count"]} | OUTCOME_ROW | row | exp)
+    return Injections(
+        fitting([head], CAMPAIGN),
+        fitting(faults, FAULTS),
+        fitting(outcomes, OUTCOMES),
+        fitting([{"campaign_id": name} | dict(row) for row in trials], TRIALS),
+        fitting(
+            [{"campaign_id": name, "kind": "weight"} | dict(row) for row in parameters], PARAMETERS
+        ),
+        QUALITY.empty(),
+    )
+
+
+@pytest.fixture(scope="session")
+def make_injections() -> Callable[..., Injections]:
+    return injected
+
+
+def parameter_row(component: str, param: str, element_count: int, dtype: str = "fp32") -> dict:
+    width = {"fp32": 32, "bf16": 16, "int8": 8}[dtype]
+    return {
+        "campaign_id": "t", "component": component, "layer": param.rsplit(".", 1)[0],
+        "param": param, "kind": "weight", "dtype": dtype, "element_count": element_count,
+        "bit_count": element_count * width,
+    }  # fmt: skip
+
+
+def skewed_truth(seed: int = 0, input_count: int = 1000) -> ExhaustiveInjections:
+    """Make a truth like that of a DLRM: most faults do nothing, bit 30 ruins nearly all."""
+    rng = np.random.default_rng(seed)
+    parameters = [
+        parameter_row("embeddings", "emb.0.weight", 8000),
+        parameter_row("bottom", "bot.0.weight", 900),
+        parameter_row("bottom", "bot.0.bias", 60),
+        parameter_row("top", "top.0.weight", 2000),
+        parameter_row("top", "top.2.weight", 500),
+    ]
+    chance = {"embeddings": (0.02, 0.002), "bottom": (0.9, 0.18), "top": (0.6, 0.24)}
+    parts = []
+    for row in parameters:
+        size = row["element_count"]
+        share, mean = chance[row["component"]]
+        elem, bit = np.repeat(np.arange(size), 32), np.tile(np.arange(32), size)
+        worth = np.zeros(len(bit))
+        for place, part in ((30, 1.0), (25, 0.1), (29, 0.04)):
+            here = np.flatnonzero((bit == place) & (rng.random(len(bit)) < share))
+            centre = mean / share
+            worth[here] = part * rng.beta(2 * centre, 2 * (1 - centre), len(here))
+        count = np.round(worth * input_count).astype("int16")
+        due = np.where((bit == 30) & (rng.random(len(bit)) < 0.1), count // 2, 0).astype("int16")
+        parts.append(
+            pd.DataFrame(
+                {"param": row["param"], "elem": elem.astype("int32"), "bit": bit.astype("int8"),
+                 "sdc_count": count - due, "due_count": due}
+            )
+        )  # fmt: skip
+    sites = pd.concat(parts, ignore_index=True)
+    sites["param"] = sites["param"].astype("category")
+    head = CAMPAIGN_ROW | {"campaign_id": "t", "design": "exhaustive", "input_count": input_count}
+    return ExhaustiveInjections(
+        fitting([head], CAMPAIGN), fitting(parameters, PARAMETERS), EXHAUSTIVE.check(sites)
+    )
+
+
+@pytest.fixture(scope="session")
+def truth() -> ExhaustiveInjections:
+    return skewed_truth()

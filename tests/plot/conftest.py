@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 
+HOSTILE = "<script>alert(1)</script> $x$ %{y} &amp; <b>\n" + "very_long_" * 60
 FILLERS = {"str": "", "bool": False, "boolean": True, "category": "?"}
 
 

@@ -4,12 +4,13 @@ import json
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from tests.plot import injection_rows
+from tests.plot.conftest import HOSTILE
 from workbench import plot, tables
 from workbench.errors import TableError
-
-HOSTILE = "<script>alert(1)</script> $x$ %{y} &amp; <b>\n" + "very_long_" * 60
 
 
 def steps_of(rank):
@@ -236,6 +237,7 @@ def incident_counts(rank, n):
 
 # Tables that are not called as the figure is.
 TABLE_OF = {"packing_tuning": "tuned_packing", "incidents": "failures"}
+TABLE_OF |= {"pvf_by_bit": "pvf", "pvf_by_flips": "pvf"}
 
 
 def table_sharding(rank, n):
@@ -402,8 +404,9 @@ def spares(_, n):
     }  # fmt: skip
 
 
-# Every function above that is called as a figure makes a row for it.
-ROWS = {name: row for name, row in list(globals().items()) if name in plot.__all__}
+# Every function that is called as a figure makes a row for it.
+MADE = vars(injection_rows) | globals()
+ROWS = {name: row for name, row in MADE.items() if name in plot.__all__}
 figures = pytest.mark.parametrize("noun", ROWS)
 
 
@@ -413,7 +416,10 @@ def table(build):
 
     def make(noun, *, ranks, rows):
         made = [ROWS[noun](n % ranks, n) for n in range(rows)]
-        return build(getattr(tables, TABLE_OF.get(noun, noun).upper()), made)
+        table = getattr(tables, TABLE_OF.get(noun, noun).upper())
+        keys = [name for name in ROWS[noun](0, 0) if name not in table.columns]
+        before = pd.DataFrame(made, columns=keys)
+        return pd.concat([before, build(table, made)], axis=1)
 
     return make
 
@@ -517,7 +523,8 @@ def test_traces_are_told_apart_without_colour(noun, table):
         pattern = marker.get("pattern", look.get("fillpattern", {})).get("shape")
         lightness = brightness(marker.get("color", look.get("fillcolor"))) > 0.4
         dash = look.get("line", {}).get("dash")
-        looks.add((pattern, marker.get("symbol"), dash, lightness, look["type"]))
+        panel, symbol = look.get("xaxis"), str(marker.get("symbol"))
+        looks.add((panel, pattern, symbol, dash, lightness, look["type"]))
     assert len(looks) == len(figure.data)
 
 

@@ -44,6 +44,8 @@ from workbench.analyze.packing import Packing, micro_batches, packing
 from workbench.analyze.packing_balance import packing_balance
 from workbench.analyze.packing_tuning import PackingTuning, packing_tuning
 from workbench.analyze.pipeline import Parallelism, micro_batch_costs, pipeline, training_steps
+from workbench.analyze.proportion import proportion
+from workbench.analyze.pvf import pvf
 from workbench.analyze.queue import queue_length, queue_summary
 from workbench.analyze.recurrence import failure_trend, recurrence
 from workbench.analyze.reported_by import reported_by
@@ -136,6 +138,8 @@ __all__ = [
     "packing_tuning",
     "pipeline",
     "productive_share",
+    "proportion",
+    "pvf",
     "queue_length",
     "queue_summary",
     "recurrence",

@@ -5,16 +5,22 @@ from workbench.explore.cause_shares import cause_shares
 from workbench.explore.checkpoints import checkpoint_curve, expected_ettr
 from workbench.explore.collective_waits import collective_waits
 from workbench.explore.context_sharding import context_sharding
+from workbench.explore.detector_tolerance import detector_tolerance
 from workbench.explore.flight_suspects import flight_suspects
 from workbench.explore.goodput import goodput, goodput_at_scale, goodput_sweep
 from workbench.explore.goodput_windows import goodput_windows
 from workbench.explore.incidents import incidents
+from workbench.explore.injection_sample_sizes import injection_sample_sizes
+from workbench.explore.interval_funnel import interval_funnel
 from workbench.explore.job_slowdown import job_slowdown
 from workbench.explore.kernels import kernels
 from workbench.explore.lemon_nodes import lemon_nodes
 from workbench.explore.length_shares import length_shares
 from workbench.explore.packing_balance import packing_balance
 from workbench.explore.pipeline import pipeline
+from workbench.explore.pvf import pvf, pvf_by_bit, pvf_by_flips
+from workbench.explore.pvf_protection import pvf_protection
+from workbench.explore.pvf_running import pvf_running
 from workbench.explore.row_sharding import row_sharding
 from workbench.explore.spares import spares
 from workbench.explore.table_sharding import table_sharding
@@ -28,6 +34,7 @@ __all__ = [
     "checkpoint_curve",
     "collective_waits",
     "context_sharding",
+    "detector_tolerance",
     "expected_ettr",
     "flight_suspects",
     "goodput",
@@ -35,12 +42,19 @@ __all__ = [
     "goodput_sweep",
     "goodput_windows",
     "incidents",
+    "injection_sample_sizes",
+    "interval_funnel",
     "job_slowdown",
     "kernels",
     "lemon_nodes",
     "length_shares",
     "packing_balance",
     "pipeline",
+    "pvf",
+    "pvf_by_bit",
+    "pvf_by_flips",
+    "pvf_protection",
+    "pvf_running",
     "row_sharding",
     "spares",
     "static_html",

@@ -1,6 +1,7 @@
 """Read files into tables: one module per format behind a few front doors."""
 
 from workbench.load._injection_writing import write_exhaustive, write_injections
+from workbench.load._sfi_writing import write_sfi_fault_list, write_sfi_summary
 from workbench.load.cause_counts import cause_counts
 from workbench.load.document_lengths import document_lengths
 from workbench.load.embedding_tables import embedding_tables
@@ -8,6 +9,7 @@ from workbench.load.exhaustive_injections import exhaustive_injections
 from workbench.load.expert_loads import expert_loads
 from workbench.load.failures import failures
 from workbench.load.flight_recorder import flight_recorder
+from workbench.load.injection_records import injection_records
 from workbench.load.injections import injections
 from workbench.load.job_operations import job_operations
 from workbench.load.parquet import write
@@ -26,6 +28,7 @@ __all__ = [
     "expert_loads",
     "failures",
     "flight_recorder",
+    "injection_records",
     "injections",
     "job_operations",
     "linear_profile",
@@ -36,4 +39,6 @@ __all__ = [
     "write",
     "write_exhaustive",
     "write_injections",
+    "write_sfi_fault_list",
+    "write_sfi_summary",
 ]

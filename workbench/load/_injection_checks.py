@@ -25,10 +25,11 @@ def check_part(part: InjectionPart, label: str) -> None:
     _unique(part.campaign, ["campaign_id"], "campaign", label)
     _unique(part.outcomes, _KEY, "outcomes", label)
     _unique(part.faults, [*_KEY, "flip"], "faults", label)
-    _unique(part.trials, [*_KEY, "input_id"], "trials", label)
+    if not part.is_counted_here:
+        _unique(part.trials, [*_KEY, "input_id"], "trials", label)
+        _told_twice(part, label, findings)
     _known_campaigns(part, label)
     _adds_up(part.outcomes, label)
-    _told_twice(part, label, findings)
     _joins(part, findings)
     part.findings.append(findings)
 

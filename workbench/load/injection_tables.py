@@ -116,7 +116,8 @@ def _read_folder(place: str, files: list[InjectionFile]) -> InjectionPart:
         if name != "campaign"
     }
     empty = {name: TABLES[name].empty() for name in ("outcomes", "faults", "trials", "parameters")}
-    return InjectionPart(campaign, **{**empty, **frames}, findings=list(notes.values()))
+    tables: dict[str, Any] = {**empty, **frames}
+    return InjectionPart(campaign, **tables, findings=list(notes.values()))
 
 
 def _read_table(name: str, source: Source, findings: Findings, only: str | None) -> pd.DataFrame:

@@ -20,6 +20,7 @@ from workbench.load._injection_part import (
     InjectionFile,
     InjectionFormat,
     InjectionPart,
+    stacked,
 )
 from workbench.load._paths import Paths, given_paths, shown
 from workbench.load._wanted import INJECTIONS
@@ -104,7 +105,8 @@ def injections(path: Paths, *, tool: str | None = None, progress: bool = True) -
 
 def looks_like_injections(source: Source, head: bytes) -> bool:
     """Say whether a file is one of injection results, by its first bytes."""
-    return any(reader.role(head.removeprefix(BOM_UTF8), source) for reader in FORMATS)
+    head = head.removeprefix(BOM_UTF8)
+    return any(reader.role(head, source) for reader in FORMATS) or is_exhaustive(source, head)
 
 
 def assembled(parts: Sequence[InjectionPart], passed_over: Sequence[Finding] = ()) -> Injections:
@@ -183,11 +185,7 @@ def _together(frames: Sequence[pd.DataFrame], table: Table) -> pd.DataFrame:
         return frames[0] if frames else table.empty()
     if len(filled) == 1:
         return filled[0]
-    extra = list(dict.fromkeys(n for f in filled for n in f.columns if n not in table.columns))
-    joined = pd.concat([frame.reindex(columns=[*table.columns, *extra]) for frame in filled])
-    joined = joined.reset_index(drop=True)
-    cast = table.cast(joined)
-    return table.check(cast.assign(**{name: joined[name].astype("Int64") for name in extra}))
+    return stacked(filled, table)
 
 
 def _raise_unknown(

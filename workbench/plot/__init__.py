@@ -7,6 +7,7 @@ from workbench.plot.checkpoints import checkpoint_curve, expected_ettr
 from workbench.plot.clocks import clocks
 from workbench.plot.collectives import blame, collective_waits, collectives
 from workbench.plot.context_sharding import context_chunks, context_sharding
+from workbench.plot.detector_tolerance import detector_tolerance
 from workbench.plot.diff import trace_diff
 from workbench.plot.document_lengths import length_shares
 from workbench.plot.failure_rates import failure_rates
@@ -19,6 +20,8 @@ from workbench.plot.goodput_changes import goodput_ladder, goodput_sensitivity, 
 from workbench.plot.goodput_windows import goodput_windows
 from workbench.plot.idle import idle_time
 from workbench.plot.incidents import incident_counts, incidents
+from workbench.plot.injection_sample_sizes import injection_sample_sizes
+from workbench.plot.interval_funnel import interval_coverage, interval_funnel
 from workbench.plot.job_dispersion import job_dispersion
 from workbench.plot.job_schedule import job_micro_batches, job_schedule
 from workbench.plot.kernels import kernel_kinds, kernels, operators
@@ -27,8 +30,17 @@ from workbench.plot.launches import copy_bandwidth, launches, queue_length
 from workbench.plot.lemon_nodes import lemon_nodes, lemon_recall
 from workbench.plot.load_imbalance import load_imbalance
 from workbench.plot.mttf_by_size import mttf_by_size
+from workbench.plot.outcome_shares import outcome_shares
 from workbench.plot.packing import micro_batches, packing_balance, packing_queues, packing_tuning
 from workbench.plot.pipeline import pipeline
+from workbench.plot.pvf import pvf
+from workbench.plot.pvf_by_bit import pvf_by_bit
+from workbench.plot.pvf_by_flips import pvf_by_flips
+from workbench.plot.pvf_by_margin import pvf_by_margin
+from workbench.plot.pvf_exposure import pvf_exposure
+from workbench.plot.pvf_mitigation import pvf_mitigation
+from workbench.plot.pvf_protection import pvf_protection
+from workbench.plot.pvf_running import pvf_running
 from workbench.plot.recurrence import recurrence
 from workbench.plot.row_sharding import row_sharding
 from workbench.plot.spares import spares
@@ -49,6 +61,7 @@ __all__ = [
     "context_chunks",
     "context_sharding",
     "copy_bandwidth",
+    "detector_tolerance",
     "expected_ettr",
     "failure_rates",
     "flight_positions",
@@ -63,6 +76,9 @@ __all__ = [
     "idle_time",
     "incident_counts",
     "incidents",
+    "injection_sample_sizes",
+    "interval_coverage",
+    "interval_funnel",
     "job_dispersion",
     "job_micro_batches",
     "job_schedule",
@@ -80,10 +96,19 @@ __all__ = [
     "micro_batches",
     "mttf_by_size",
     "operators",
+    "outcome_shares",
     "packing_balance",
     "packing_queues",
     "packing_tuning",
     "pipeline",
+    "pvf",
+    "pvf_by_bit",
+    "pvf_by_flips",
+    "pvf_by_margin",
+    "pvf_exposure",
+    "pvf_mitigation",
+    "pvf_protection",
+    "pvf_running",
     "queue_length",
     "recurrence",
     "row_sharding",

@@ -84,6 +84,13 @@ COLOURS = {
     "busy elsewhere": "#BFBFBF",
     "no dump": "#000000",
     "another reason": "#555555",
+    "masked": "#D9D9D9",
+    "benign": "#56B4E9",
+    "masked or benign": "#BFBFBF",
+    "sdc": "#D55E00",
+    "beneficial": "#D55E00",
+    "due": "#000000",
+    "wrong": "#D55E00",
 }
 # The same meanings without colour: what fills a bar, what dashes a line.
 _PATTERNS = {
@@ -141,6 +148,11 @@ _PATTERNS = {
     "busy elsewhere": "x",
     "no dump": "-",
     "another reason": ".",
+    "benign": "\\",
+    "masked or benign": "x",
+    "beneficial": "/",
+    "due": "+",
+    "wrong": "/",
 }
 _DASHES = (
     "solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "2px,2px", "14px,3px",

@@ -95,6 +95,7 @@ from workbench.tables._packing import (
 from workbench.tables._pvf import (
     DETECTOR_TOLERANCE,
     DETECTOR_TRIALS,
+    GRADIENT_UNDERFLOW,
     INJECTION_ALLOCATION,
     INJECTION_SAMPLE_SIZES,
     INTERVAL_COVERAGE,
@@ -106,6 +107,7 @@ from workbench.tables._pvf import (
     PVF_MITIGATION,
     PVF_PROTECTION,
     PVF_RUNNING,
+    ROUNDING_ERRORS,
 )
 from workbench.tables._reliability import (
     CAUSE_COUNTS,
@@ -221,6 +223,7 @@ __all__ = [
     "GOODPUT_SENSITIVITY",
     "GOODPUT_SWEEP",
     "GOODPUT_WINDOWS",
+    "GRADIENT_UNDERFLOW",
     "HANG_TRUTH",
     "HARMLESS",
     "IDLE_TIME",
@@ -279,6 +282,7 @@ __all__ = [
     "RECURRENCE",
     "RESTART_PHASES",
     "REUSE_HISTOGRAM",
+    "ROUNDING_ERRORS",
     "ROW_POPULARITY",
     "ROW_SHARDING",
     "SAYS_SYNTHETIC",

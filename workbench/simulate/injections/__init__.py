@@ -23,6 +23,12 @@ from workbench.simulate.injections._shipped import (
 )
 from workbench.simulate.injections._stored import stored_as
 from workbench.simulate.injections.campaign import campaign, running
+from workbench.simulate.injections.checksum_detector import ChecksumDetector, checksum_detector
+from workbench.simulate.injections.embedding_bag_checksum import (
+    ChecksumBags,
+    embedding_bag_checksum_trials,
+)
+from workbench.simulate.injections.exhaustive import exhaustive
 from workbench.simulate.injections.faults import (
     exhaustive_faults,
     fault_list,
@@ -31,12 +37,18 @@ from workbench.simulate.injections.faults import (
     uniform_faults,
 )
 from workbench.simulate.injections.flip_and_run import FlipAndRun
+from workbench.simulate.injections.gemm_checksum import ChecksumGemm, gemm_checksum_trials
+from workbench.simulate.injections.gradient_underflow import gradient_underflow
 from workbench.simulate.injections.parameters import parameters
+from workbench.simulate.injections.rounding_errors import rounding_errors
 
 __all__ = [
     "SHIPPED",
     "CampaignSettings",
     "Changes",
+    "ChecksumBags",
+    "ChecksumDetector",
+    "ChecksumGemm",
     "Counts",
     "Detector",
     "Engine",
@@ -51,12 +63,18 @@ __all__ = [
     "campaign",
     "campaign_on_dask",
     "changes",
+    "checksum_detector",
+    "embedding_bag_checksum_trials",
+    "exhaustive",
     "exhaustive_faults",
     "fault_list",
+    "gemm_checksum_trials",
+    "gradient_underflow",
     "parameters",
     "pooled_faults",
     "protected",
     "range_detector",
+    "rounding_errors",
     "running",
     "shipped_facts",
     "shipped_inputs",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.simulate.injections._graph import UNTRACEABLE, OWN_LEAVES, Program
+from workbench.simulate.injections._graph import OWN_LEAVES, UNTRACEABLE, Program
 from workbench.simulate.injections._torch import torch
 
 # Largest slope of activations, by class or function name; for GELU and SiLU rounded up.

@@ -25,7 +25,7 @@ class CallReplay:
     def _run(self, skipped: int | None) -> Any:
         record = self
 
-        class Mode(torch().overrides.TorchFunctionMode):  # type: ignore[misc, name-defined]
+        class Mode(torch().overrides.TorchFunctionMode):  # type: ignore[misc]
             def __init__(self) -> None:
                 super().__init__()
                 self.at = -1

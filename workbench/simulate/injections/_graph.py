@@ -162,15 +162,14 @@ class Program:
             for other, value in values.items():
                 if not isinstance(value, torch().Tensor):
                     continue
-                if versions.setdefault(other, value._version) == value._version:
-                    continue
+                was = versions.setdefault(other, value._version)
                 versions[other] = value._version
-                if any(self.rank[user] > self.rank[node] for user in other.users):
-                    if other is not node:
-                        msg = f"{node} changes {other} in place, which is read later"
-                        raise TypeError(msg)
-                elif other is not node:
-                    self._mutating.add(node)
+                if was == value._version or other is node:
+                    continue
+                if any(self.rank.get(user, 0) > self.rank[node] for user in other.users):
+                    msg = f"{node} changes {other} in place, which is read later"
+                    raise TypeError(msg)
+                self._mutating.add(node)
 
         self.run(tuple(each.clone() for each in inputs), watch=watch)
         if before != [each._version for each in own]:
@@ -225,9 +224,7 @@ class Program:
 
         return {node for node in self.nodes if holds(node)}
 
-    def replay(
-        self, sources: set[Any], *, altered: Callable[[Any, Any], Any] | None = None
-    ) -> Any:
+    def replay(self, sources: set[Any], *, altered: Callable[[Any, Any], Any] | None = None) -> Any:
         """Run again what depends on changed parameters; give the output, the very bits.
 
         Parameters

@@ -83,9 +83,7 @@ class TableSites:
             return vector_bounds(self.place.program, self.place.golden, shortcut, self._vector)
         if golden.ndim != 2:
             return None
-        return bounds(
-            self.place.program, self.place.golden, self.node, (self.node, golden), None
-        )
+        return bounds(self.place.program, self.place.golden, self.node, (self.node, golden), None)
 
     def run(self, kind: str, elems: Any, after: Any, tally: Tally) -> None:  # noqa: ARG002
         """Inject single changes and count what comes of them."""
@@ -120,7 +118,7 @@ class TableSites:
         else:
             huge = limits.is_huge(size, column, rows)
 
-            def close(outputs: Any, codes: Any, span: slice) -> Any:
+            def close(outputs: Any, span: slice) -> Any:
                 margins = self.place.golden.margins(outputs, rows[span])
                 near = limits.is_close(margins, rows[span], size[span], column[span])
                 return (near & torch().isfinite(margins)) | huge[span]
@@ -138,7 +136,7 @@ class TableSites:
         """Give the test for closeness where no bound is known: relative to the outputs."""
         huge = ~(value.abs() < _LARGEST_UNBOUNDED)
 
-        def close(outputs: Any, codes: Any, span: slice) -> Any:
+        def close(outputs: Any, span: slice) -> Any:
             margins = self.place.golden.margins(outputs, rows[span])
             largest = outputs.reshape(len(outputs), -1).abs().amax(1) + self._golden_size
             return ~(margins > self._ratio * largest) | huge[span]

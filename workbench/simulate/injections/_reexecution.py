@@ -10,7 +10,7 @@ import numpy as np
 
 from workbench.errors import InjectionError
 from workbench.simulate.injections._call_replay import CallReplay
-from workbench.simulate.injections._graph import UNTRACEABLE, Program, same
+from workbench.simulate.injections._graph import UNTRACEABLE, same
 from workbench.simulate.injections._torch import torch
 
 OUTPUT = ":output"
@@ -24,7 +24,7 @@ class Reexecution:
     that with noise on all its elements the output is that of the whole model, bit by bit.
     """
 
-    def __init__(self, model: Any, inputs: tuple[Any, ...], program: Program | None) -> None:
+    def __init__(self, model: Any, inputs: tuple[Any, ...], program: Any) -> None:
         self.model, self.inputs, self.program = model, inputs, program
         self.tensors = {
             **dict(model.named_buffers(remove_duplicate=False)),
@@ -55,25 +55,27 @@ class Reexecution:
         tensor = self.tensor(target)
         if not tensor.dtype.is_floating_point or not tensor.numel():
             return "model"
-        draws = torch().Generator().manual_seed(0)
-        noise = torch().randn(tensor.shape, generator=draws).to(tensor)
-        noisy = tensor.detach() + noise * (tensor.detach().abs().mean() + 1e-3)
-        golden = tensor.detach().clone()
-        with contextlib.ExitStack() as stack:
-            stack.callback(tensor.detach().copy_, golden)
-            tensor.detach().copy_(noisy)
-            whole = self.model(*self.inputs)
-            for way, run in (("graph", self._by_graph), ("calls", self._by_calls)):
-                try:
-                    if same(run((target,)), whole):
-                        return way
-                except UNTRACEABLE:
-                    continue
+        if self.program is not None and self._agrees(target, self._by_graph):
+            return "graph"
+        if self._recorded() is not None and self._agrees(target, self._by_calls):
+            return "calls"
         return "model"
 
+    def _agrees(self, target: str, way: Callable[[Sequence[str]], Any]) -> bool:
+        """Say whether a way gives the outputs of the whole model, with noise on a parameter."""
+        tensor = self.tensor(target).detach()
+        draws = torch().Generator().manual_seed(0)
+        noise = torch().randn(tensor.shape, generator=draws).to(tensor)
+        golden = tensor.clone()
+        try:
+            tensor.copy_(golden + noise * (golden.abs().mean() + 1e-3))
+            return same(way((target,)), self.model(*self.inputs))
+        except UNTRACEABLE:
+            return False
+        finally:
+            tensor.copy_(golden)
+
     def _by_graph(self, targets: Sequence[str]) -> Any:
-        if self.program is None:
-            return None
         sources: set[Any] = set()
         for target in targets:
             if target not in self._sources:
@@ -82,22 +84,15 @@ class Reexecution:
         return self.program.replay(sources)
 
     def _by_calls(self, targets: Sequence[str]) -> Any:
-        if not self._calls_are_known:
-            self._calls_are_known = True
-            self._record_calls(targets)
-        if self._calls is None:
-            return None
-        return self._calls.replay([self.tensors[each] for each in targets])
+        return self._recorded().replay([self.tensors[each] for each in targets])
 
-    def _record_calls(self, targets: Sequence[str]) -> None:
-        (target,) = targets
-        changed = self.tensors[target]
-        kept = changed.detach().clone()
-        with contextlib.ExitStack() as stack:
-            stack.callback(changed.detach().copy_, kept)
-            changed.detach().copy_(self._golden_of(target))
+    def _recorded(self) -> Any:
+        """Give the calls of the golden run, None if they cannot be given back."""
+        if not self._calls_are_known:
             calls = CallReplay(self.model, self.inputs)
-        self._calls = calls if calls.is_replayable() else None
+            self._calls = calls if calls.is_replayable() else None
+            self._calls_are_known = True
+        return self._calls
 
     def outputs(self, targets: Sequence[str]) -> Any:
         """Give the outputs with the parameters as they now are; ``targets`` were changed."""

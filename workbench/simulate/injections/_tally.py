@@ -36,13 +36,11 @@ class Tally:
         self.unsure[sites[close]] = True
 
 
-
-
 def judge_pairs(
     golden: Golden,
     pairs: tuple[Any, Any],
     built: Callable[[slice], Any],
-    close: Callable[[Any, Any, slice], Any],
+    close: Callable[[Any, slice], Any],
     tally: Tally,
     *,
     rows_per_chunk: int,
@@ -58,7 +56,7 @@ def judge_pairs(
     built
         Gives the outputs of a range of pairs.
     close
-        Says of outputs and codes of a range which are a matter of rounding.
+        Says of the outputs of a range which are a matter of rounding.
     tally
         Where it is counted.
     rows_per_chunk
@@ -70,7 +68,7 @@ def judge_pairs(
         outputs = built(part)
         codes = golden.outcomes(outputs, rows[part])
         better = golden.beneficial(outputs, rows[part], codes)
-        tally.add(sites[part], codes, better, close(outputs, codes, part))
+        tally.add(sites[part], codes, better, close(outputs, part))
 
 
 class ExactTally:
@@ -116,6 +114,4 @@ class Outcomes:
     def counts(self) -> Counts:
         """Give them in the form every engine gives."""
         benign = self.input_count - self.masked - self.sdc - self.due
-        return Counts(
-            self.masked, benign, self.sdc, self.due, self.beneficial, self.max_abs_delta
-        )
+        return Counts(self.masked, benign, self.sdc, self.due, self.beneficial, self.max_abs_delta)

@@ -167,7 +167,7 @@ class UnitSites:
         def built(span: slice) -> Any:
             return self._outputs(value[span], from_golden[span], which[span], row[span])
 
-        def close(outputs: Any, codes: Any, span: slice) -> Any:
+        def close(outputs: Any, span: slice) -> Any:
             margins = self.place.golden.margins(outputs, row[span])
             near = limits.is_close(margins, row[span], change[span], which[span])
             return (near & torch().isfinite(margins)) | huge[span]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from workbench.errors import InjectionError
 from workbench.simulate.injections._changes import Changes, Counts, Ints
 from workbench.simulate.injections._graph import program
+from workbench.simulate.injections._inputs import at_rest
 from workbench.simulate.injections._integers import as_integers, as_masks
 from workbench.simulate.injections._interaction import dot_shortcut
 from workbench.simulate.injections._judge import Golden
@@ -73,7 +74,7 @@ class FastEngine:
         self.rerun_count = 0
         self._exact = ExactTally(golden)
         self._places: dict[str, UnitSites | TableSites | None] = {}
-        with _calm():
+        with at_rest(self.model):
             found = program(model, self.inputs, golden.outputs)
             self._runs = Reexecution(model, self.inputs, found)
             self._work: Workplace | None = None
@@ -101,7 +102,7 @@ class FastEngine:
 
     def is_fast(self, param: str) -> bool:
         """Say whether single faults in a parameter are worked out many at once."""
-        with _calm():
+        with at_rest(self.model):
             return self._place(param) is not None
 
     def counts(self, changes: Changes) -> Counts:
@@ -112,7 +113,7 @@ class FastEngine:
         exact = entries > 1
         alone = np.flatnonzero(entries == 1)
         first = bounds[alone]
-        with _calm():
+        with at_rest(self.model):
             for number, target in enumerate(changes.targets):
                 mine = alone[changes.target[first] == number]
                 if len(mine) and self._place(target) is None:
@@ -162,7 +163,7 @@ class FastEngine:
             twin = f"{layer}.{other}"
             if other != kind and isinstance(self._places.get(twin), UnitSites):
                 return self._places[twin]
-        if node not in work.program.needed or tensor.is_contiguous() is False:
+        if node not in work.program.needed or not self._runs.tensor(param).is_contiguous():
             return None
         return unit_sites(work, node) or table_sites(work, node)
 
@@ -216,7 +217,7 @@ class FastEngine:
         masks = as_masks(np.left_shift(np.int64(1), np.asarray(bits, dtype=np.int64)), values)
         shape = (len(values), len(bits))
         sdc, due = np.zeros((2, *shape), dtype=np.int32)
-        with _calm():
+        with at_rest(self.model):
             size = max(1, (1 << 19) // len(bits))
             for first in range(0, len(values), size):
                 elems = torch().arange(first, min(len(values), first + size))
@@ -287,10 +288,3 @@ def _corrupted(output: Any, elems: Ints, cleared: Ints, flips: Ints) -> Any:
     ):
         bits[:, elem] = (bits[:, elem] & ~clear) ^ flip
     return output.reshape(shape)
-
-
-@contextmanager
-def _calm() -> Iterator[None]:
-    """Run without gradients."""
-    with torch().no_grad():
-        yield

@@ -1,0 +1,234 @@
+"""Figures of fault injection say what was counted, and tell zero, unsure and unknown apart."""
+
+import pandas as pd
+import pytest
+
+from workbench import plot
+from workbench.errors import TableError
+from workbench.tables import (
+    DETECTOR_TOLERANCE,
+    INJECTION_SAMPLE_SIZES,
+    INTERVAL_FUNNEL,
+    OUTCOME_SHARES,
+    PVF,
+    PVF_PROTECTION,
+    PVF_RUNNING,
+)
+
+RULES = {
+    "average": "bits", "nan_policy": "wrong", "criterion": "threshold", "fault_model": "sbf",
+    "level_share": 0.95, "interval": "clustered", "is_sure": True, "design_effect_ratio": 276.0,
+}  # fmt: skip
+TOP = RULES | {
+    "group": "top", "pvf": 0.00749, "low": 0.0063, "high": 0.0087, "independent_low": 0.00744,
+    "independent_high": 0.00754, "site_count": 10_000, "trial_count": 10_000_000,
+    "event_site_count": 640, "sdc_count": 74_900, "due_count": 12,
+}  # fmt: skip
+RARE = TOP | {
+    "group": "embeddings", "pvf": 1.8e-5, "low": 1e-6, "high": 3.5e-5, "independent_low": 1.5e-5,
+    "independent_high": 2.1e-5, "is_sure": False, "doubt": "only 57 sites with events",
+}  # fmt: skip
+ZERO = TOP | {"group": "norm", "pvf": 0.0, "low": 0.0, "high": 0.003, "independent_low": 0.0}
+UNKNOWN = TOP | {
+    "group": "bias", "pvf": None, "low": None, "high": None, "independent_low": None,
+    "independent_high": None, "is_sure": False, "doubt": "nothing judged",
+}  # fmt: skip
+
+
+def marks(figure):
+    drawn = [trace for trace in figure.data if trace.type == "scatter"]
+    return {trace.name: trace for trace in drawn if trace.mode == "markers"}
+
+
+def said(figure):
+    return figure.layout.title.subtitle.text.replace("<br>", " ")
+
+
+def test_a_factor_is_printed_with_its_rules(build):
+    note = said(plot.pvf(build(PVF, [TOP])))
+    for words in (
+        "every bit weighs the same",
+        "outputs that are not finite count as wrong",
+        "wrong: other side of the threshold",
+        "one bit flips",
+        "1,000 inputs per site",
+        "95 % intervals",
+    ):
+        assert words in note
+
+
+def test_the_interval_that_is_too_narrow_says_so_and_is_thinner(build):
+    lines = {t.name: t for t in plot.pvf(build(PVF, [TOP])).data if t.mode != "markers"}
+    narrow = lines["too narrow: inputs taken as independent"]
+    right = lines["interval, sites as the sample"]
+    assert list(narrow.x[:2]) == pytest.approx([0.744, 0.754])
+    assert list(right.x[:2]) == pytest.approx([0.63, 0.87])
+    assert narrow.line.width < right.line.width
+
+
+def test_sure_unsure_zero_and_unknown_have_marks_of_their_own(build):
+    figure = plot.pvf(build(PVF, [ZERO, UNKNOWN, RARE, TOP]))
+    found = {name: trace.marker.symbol for name, trace in marks(figure).items()}
+    assert found == {
+        "PVF": "circle",
+        "PVF, not sure": "diamond-open",
+        "no wrong output found": "triangle-left-open",
+        "no answer": "x-thin-open",
+    }
+    assert figure.layout.xaxis.type == "log"
+    assert figure.layout.xaxis.ticktext[0] == "0"
+    names = figure.layout.yaxis.ticktext
+    assert [name.split("<br>")[0] for name in names] == ["top", "embeddings", "norm", "bias"]
+    assert "not sure: only 57 sites" in names[1].replace("</i><br><i>", " ")
+
+
+def test_the_title_names_the_worst_unless_intervals_overlap(build):
+    assert plot.pvf(build(PVF, [RARE, TOP])).layout.meta["claim"] == (
+        "A fault in top hurts most: 0.749 % of inferences go wrong, next embeddings with 0.0018 %"
+    )
+    close = TOP | {"group": "bottom", "pvf": 0.00686, "low": 0.0056, "high": 0.008}
+    assert "their intervals overlap" in plot.pvf(build(PVF, [close, TOP])).layout.meta["claim"]
+
+
+def test_results_of_tools_with_other_rules_say_which_they_follow(build):
+    other = TOP | {"group": "SFIadvancedmodels", "criterion": "argmax", "site_count": 500}
+    figure = plot.pvf(build(PVF, [TOP, other]))
+    assert "criterion differs: threshold, argmax" in said(figure)
+    assert "500 sites" in figure.layout.yaxis.ticktext[1]
+    assert "criterion: argmax" in figure.layout.yaxis.ticktext[1]
+
+
+def test_exact_factors_are_marked_as_such(build):
+    exact = TOP | {"interval": "exact", "low": 0.00749, "high": 0.00749}
+    figure = plot.pvf(build(PVF, [exact]))
+    assert list(marks(figure)) == ["exact: every site was injected"]
+    assert "all 10,000 sites" in figure.layout.yaxis.ticktext[0]
+
+
+def by_bit(build):
+    shares = {31: 0.01, 30: 0.235, 25: 0.0024, 14: 0.0}
+    table = build(PVF, [TOP | {"pvf": share} for share in shares.values()])
+    table.insert(0, "component", "top")
+    table.insert(1, "dtype", "fp32")
+    table.insert(2, "bit", pd.array(list(shares), dtype="Int64"))
+    return table
+
+
+def test_bits_run_from_the_sign_down_and_zero_is_not_missing(build):
+    figure = plot.pvf_by_bit(by_bit(build))
+    heat = figure.data[0]
+    assert list(figure.layout.xaxis.ticktext[:2]) == ["31", "30"]
+    assert list(heat.z[0][:2]) == pytest.approx([0.0, 1.371], abs=1e-3)
+    found = marks(figure)
+    assert list(found["no wrong output found"].x) == [31 - 14]
+    assert len(found["no fault injected"].x) == 18 - 4
+    roles = [note.text for note in figure.layout.annotations]
+    assert roles[:3] == ["<b>sign</b>", "<b>exponent</b>", "<b>mantissa</b>"]
+    assert figure.layout.meta["claim"] == "Bit 30 is worst: 23.5 % go wrong; 1 bit never does harm"
+
+
+@pytest.mark.parametrize("noun", ["pvf_by_bit", "pvf_by_flips"])
+def test_a_table_that_was_grouped_otherwise_is_refused(build, noun):
+    with pytest.raises(TableError, match=f"group by it, as analyze.{noun} does"):
+        getattr(plot, noun)(build(PVF, [TOP]))
+
+
+def test_flips_double_from_tick_to_tick_and_outputs_not_finite_are_hollow(build):
+    shares = {1: 0.01, 8: 0.05, 128: 0.4}
+    table = build(
+        PVF, [TOP | {"pvf": p, "high": 1.2 * p, "due_count": 10_000} for p in shares.values()]
+    )
+    table = table.assign(component="top", dtype="bf16", flip_count=list(shares))
+    figure = plot.pvf_by_flips(table)
+    assert list(figure.layout.xaxis.tickvals) == [1, 2, 4, 8, 16, 32, 64, 128]
+    hollow = next(trace for trace in figure.data if trace.name == "bf16, not finite")
+    assert hollow.marker.symbol == "circle-open"
+    assert list(hollow.y) == pytest.approx([0.1, 0.1, 0.1])
+    assert figure.layout.meta["claim"] == "top, bf16: 1 % go wrong at 1 flip, 40 % at 128"
+
+
+def test_what_is_visible_is_shown_twice_and_beneficial_is_hatched(build):
+    shares = {"masked": 0.6, "benign": 0.39, "sdc": 0.006, "beneficial": 0.001, "due": 0.003}
+    rows = [
+        {"group": "top", "outcome": name, "outcome_share": share} for name, share in shares.items()
+    ]
+    figure = plot.outcome_shares(build(OUTCOME_SHARES, rows))
+    bars = [trace for trace in figure.data if trace.type == "bar"]
+    assert sum(trace.x[0] for trace in bars if trace.xaxis == "x") == pytest.approx(100)
+    assert len([trace for trace in bars if trace.xaxis == "x2"]) == 3
+    hatched = next(trace for trace in bars if trace.name.startswith("beneficial"))
+    assert hatched.marker.pattern.shape == "/"
+    assert "0.7 % of trials end in another decision (0.1 %" in figure.layout.meta["claim"]
+
+
+def test_protection_reads_off_where_nine_tenths_are_removed(build):
+    rows = [
+        {"group": "all", "unit": "elements", "ranked_by": "truth", "protected_count": count,
+         "protected_share": count / 443_601, "removed_share": removed}
+        for count, removed in ((443, 0.05), (8_872, 0.486), (22_180, 0.897), (44_360, 0.995))
+    ]  # fmt: skip
+    claim = plot.pvf_protection(build(PVF_PROTECTION, rows)).layout.meta["claim"]
+    assert claim == "Protecting 10.0 % of the elements removes 99.5 % of the wrong outputs"
+
+
+def test_samples_that_miss_the_truth_are_open_and_counted(build):
+    rows = [
+        {"group": "top", "site_count": 500, "repeat": n, "pvf": 0.01, "low": 0.005, "high": 0.02,
+         "independent_low": 0.0099, "independent_high": 0.0101, "truth": 0.012}
+        for n in range(4)
+    ]  # fmt: skip
+    figure = plot.interval_funnel(build(INTERVAL_FUNNEL, rows))
+    found = [(t.xaxis, t.name, len(t.x)) for t in figure.data if t.mode == "markers"]
+    assert found == [("x", "holds the truth", 4), ("x2", "misses it", 4)]
+    assert figure.layout.meta["claim"] == (
+        "100 % of the intervals hold the truth if sites are the sample, 0 % if inputs count as "
+        "independent"
+    )
+
+
+def test_the_running_estimate_says_when_it_was_enough(build):
+    rows = [
+        {"site_count": n, "pvf": 0.01, "low": 0.01 - 1 / n, "high": 0.01 + 1 / n,
+         "independent_low": 0.0099, "independent_high": 0.0101, "event_site_count": n // 20,
+         "is_enough": n >= 1_500}
+        for n in (500, 1_000, 1_500, 2_000)
+    ]  # fmt: skip
+    figure = plot.pvf_running(build(PVF_RUNNING, rows), truth=0.011)
+    assert figure.layout.meta["claim"].endswith("good enough after 1,500")
+    notes = [note.text for note in figure.layout.annotations]
+    assert notes == ["truth: 1.1 %", "enough at 1,500"]
+    stopped = plot.pvf_running(build(PVF_RUNNING, rows[:2]))
+    assert stopped.layout.meta["claim"].endswith("not yet good enough to stop")
+
+
+def test_designs_without_an_answer_are_counted_not_drawn(build):
+    base = {"group": "top", "pvf": 0.0075, "error": 0.1, "error_kind": "relative",
+            "level_share": 0.95}  # fmt: skip
+    rows = [
+        base | {"design": "uniform", "inputs": "one", "site_count": 50_909.0},
+        base | {"design": "neyman", "inputs": "all", "site_count": 122.0},
+        base | {"group": "silent", "pvf": 0.0, "design": "neyman", "inputs": "all"},
+    ]
+    figure = plot.injection_sample_sizes(build(INJECTION_SAMPLE_SIZES, rows))
+    assert figure.layout.meta["claim"] == (
+        "top needs 122 sites by design Neyman, 50,909 by uniform"
+    )
+    assert "1 design without an answer" in said(figure)
+
+
+def tolerances(build):
+    rows = [
+        {"detector": "embedding_bag_checksum", "place": place, "tolerance": tolerance,
+         "fault_count": 100, "detected_share": share, "detected_low": 0.0, "detected_high": 1.0,
+         "clean_count": 100, "false_alarm_share": alarms, "false_alarm_high": 1.0}
+        for place, shares in (("high nibble", (1, 1, 1)), ("low nibble", (1, 1, 0.39)))
+        for tolerance, share, alarms in zip((1e-7, 1e-6, 1e-5), shares, (0.125, 0, 0), strict=True)
+    ]  # fmt: skip
+    return build(DETECTOR_TOLERANCE, rows)
+
+
+def test_a_tolerance_is_read_off(build):
+    quiet = plot.detector_tolerance(tolerances(build)).layout.meta["claim"]
+    assert quiet == "At a tolerance of 1e-06 100 % of the faults are detected, 0 % false alarms"
+    coarse = plot.detector_tolerance(tolerances(build), at_tolerance=1e-5).layout.meta["claim"]
+    assert "39 % (low nibble) to 100 % (high nibble) are detected" in coarse

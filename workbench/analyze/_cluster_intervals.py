@@ -1,0 +1,216 @@
+"""Intervals of a share whose trials come in clusters: the sites of faults are the sample."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from workbench.errors import WorkbenchError
+
+Floats: TypeAlias = NDArray[Any]
+Codes: TypeAlias = NDArray[Any]
+
+KORN_GRAUBARD = "Korn-Graubard"
+RULE_OF_THREE = "rule of three"
+EXACT = "exact"
+
+
+class Clusters(NamedTuple):
+    """Clusters of trials, one entry each; every trial is weighted as its design asks."""
+
+    group: Codes
+    """Code of the group, 0 .. groups - 1."""
+    member: Codes
+    """Code of what weighs the same in its group; a member is in one group."""
+    stratum: Codes
+    """Code of the stratum; a stratum is in one group."""
+    wrong: Floats
+    """Weighted trials that were wrong."""
+    judged: Floats
+    """Weighted trials; above 0."""
+
+
+class Estimates(NamedTuple):
+    """What clusters tell about each group; missing where a group has none."""
+
+    share: Floats
+    variance: Floats
+    freedom: Floats
+    """Degrees of freedom of the variance."""
+    cluster_count: Floats
+    event_count: Floats
+    """Clusters with any event; of the rarer of the two outcomes where most trials are wrong."""
+    effective_event_count: Floats
+    """As many clusters of equal size would tell as much."""
+    effective_cluster_count: Floats
+    lonely_count: Floats
+    """Clusters that are the only one of their stratum."""
+
+
+def level(level_share: float) -> float:
+    """Return a confidence between 0 and 1, or refuse it."""
+    if not 0 < level_share < 1:
+        msg = f"level_share must be between 0 and 1, e.g. 0.95, not {level_share!r}"
+        raise WorkbenchError(msg)
+    return float(level_share)
+
+
+def estimates(clusters: Clusters, group_count: int) -> Estimates:
+    """Estimate the share of every group as the mean of its members' ratios.
+
+    Notes
+    -----
+    Member t has the ratio r_t = sum(wrong) / sum(judged), a group the mean of its T members.
+    With z = (wrong - r_t judged) / (T sum(judged)) per cluster, the variance is the sum over
+    strata of n / (n - 1) sum (z - mean z)**2 (Taylor linearisation). The only cluster of a
+    stratum or member is compared with the group's share instead, which is on the safe side.
+    Degrees of freedom after Satterthwaite. With one member, no weights and clusters of equal
+    size this is the mean of the clusters' shares and its variance s**2 / n; with several
+    members, each its own stratum, it is the sum of their variances over T**2.
+    """
+    group, member, stratum, wrong, judged = clusters
+    member_judged = np.bincount(member, judged)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio = np.bincount(member, wrong) / member_judged
+        home = np.zeros(len(member_judged), dtype=np.int64)
+        home[member] = group
+        present = np.bincount(member) > 0
+        members = np.bincount(home[present], minlength=group_count)
+        share = np.bincount(home[present], ratio[present], minlength=group_count) / members
+    own = np.bincount(member)[member]
+    lonely = (np.bincount(stratum)[stratum] == 1) | (own == 1)
+    centre = np.where(lonely, share[group], ratio[member])
+    z = (wrong - centre * judged) / (member_judged[member] * members[group])
+    if _spans(stratum, member):
+        z = z * np.sqrt(own / np.maximum(own - 1, 1))
+    variance, freedom = _variance(z, stratum, group, group_count)
+    rare = np.where(share[group] > 0.5, judged - wrong, wrong)
+    return Estimates(
+        np.clip(share, 0, 1),
+        variance,
+        freedom,
+        np.bincount(group, minlength=group_count).astype(float),
+        np.bincount(group, rare > 0, minlength=group_count),
+        _kish(rare, group, group_count),
+        _kish(judged / (member_judged[member] * members[group]), group, group_count),
+        np.bincount(group, lonely, minlength=group_count),
+    )
+
+
+def _spans(stratum: Codes, member: Codes) -> bool:
+    """Say whether any stratum holds clusters of several members."""
+    home = np.zeros(int(stratum.max(initial=-1)) + 1, dtype=np.int64)
+    home[stratum] = member
+    return bool((home[stratum] != member).any())
+
+
+def _kish(size: Floats, group: Codes, group_count: int) -> Floats:
+    """Count entries of equal size that would tell as much as these."""
+    total = np.bincount(group, size, minlength=group_count)
+    square = np.bincount(group, size**2, minlength=group_count)
+    return np.divide(total**2, square, out=np.zeros(group_count), where=square > 0)
+
+
+def _variance(z: Floats, stratum: Codes, group: Codes, group_count: int) -> tuple[Floats, Floats]:
+    size = np.bincount(stratum)
+    mean = np.bincount(stratum, z) / np.maximum(size, 1)
+    deviation = np.where(size[stratum] > 1, z - mean[stratum], z)
+    part = np.bincount(stratum, deviation**2) * size / np.maximum(size - 1, 1)
+    home = np.zeros(len(size), dtype=np.int64)
+    home[stratum] = group
+    variance = np.bincount(home, part, minlength=group_count)
+    spread = np.bincount(home, part**2 / np.maximum(size - 1, 1), minlength=group_count)
+    plain = np.maximum(np.bincount(home, np.maximum(size - 1, 0), minlength=group_count), 1)
+    freedom = np.divide(variance**2, spread, out=plain.astype(float), where=spread > 0)
+    return variance, np.maximum(freedom, 1.0)
+
+
+def cluster_interval(
+    found: Estimates, trial_count: Floats, level_share: float
+) -> tuple[Floats, Floats, NDArray[Any]]:
+    """Give the ends of the interval of every group, and how they were found.
+
+    Notes
+    -----
+    Korn and Graubard: the exact binomial interval of n trials with n p events, where
+    n = p (1 - p) / variance (z / t)**2 is how many independent trials would have the same
+    variance, no more than there were. With one trial per cluster this is the interval of Clopper
+    and Pearson. Where nothing or everything is wrong there is no variance; then the upper
+    (lower) end is the one-sided exact one of as many trials as there are clusters. One cluster
+    has no interval.
+    """
+    share, variance = found.share, found.variance
+    tail = (1 - level_share) / 2
+    ratio = stats.norm.isf(tail) / stats.t.isf(tail, found.freedom)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        count = np.fmin(share * (1 - share) / variance * ratio**2, trial_count)
+    low, high = binomial_interval(share * count, count, level_share)
+    one_sided = -np.expm1(np.log1p(-level_share) / np.maximum(found.effective_cluster_count, 1))
+    none, all_wrong = share <= 0, share >= 1
+    low = np.where(none, 0.0, np.where(all_wrong, 1 - one_sided, low))
+    high = np.where(all_wrong, 1.0, np.where(none, one_sided, high))
+    unknown = ~(found.cluster_count > 1)
+    low, high = (np.where(unknown, np.nan, end) for end in (low, high))
+    method = np.where(none | all_wrong, RULE_OF_THREE, KORN_GRAUBARD).astype(object)
+    return np.minimum(low, share), np.maximum(high, share), np.where(unknown, "none", method)
+
+
+def binomial_interval(events: Any, trials: Any, level_share: float) -> tuple[Floats, Floats]:
+    """Give the interval of Clopper and Pearson; counts may be fractions, as effective ones are."""
+    tail = (1 - level_share) / 2
+    events, trials = np.asarray(events, dtype=float), np.asarray(trials, dtype=float)
+    rest = np.maximum(trials - events, 0)
+    low = stats.beta.ppf(tail, np.where(events > 0, events, 1), rest + 1)
+    high = stats.beta.isf(tail, events + 1, np.where(rest > 0, rest, 1))
+    return np.where(events > 0, low, 0.0), np.where(rest > 0, high, 1.0)
+
+
+def wilson_interval(share: Any, trials: Any, level_share: float) -> tuple[Floats, Floats]:
+    """Give the interval of Wilson; missing without trials."""
+    share, trials = np.asarray(share, dtype=float), np.asarray(trials, dtype=float)
+    trials = np.where(trials > 0, trials, np.nan)
+    z = stats.norm.isf((1 - level_share) / 2)
+    centre = (share + z**2 / (2 * trials)) / (1 + z**2 / trials)
+    half = np.sqrt(share * (1 - share) / trials + z**2 / (4 * trials**2)) * z / (1 + z**2 / trials)
+    low = np.where(share <= 0, 0.0, np.maximum(centre - half, 0))
+    high = np.where(share >= 1, 1.0, np.minimum(centre + half, 1))
+    return np.minimum(low, share), np.maximum(high, share)
+
+
+_EVENTS = 10
+_UNEQUAL_EVENTS = 100
+_UNEQUAL = 0.4
+
+
+def doubts_of_events(found: Estimates, position: int) -> list[str]:
+    """Say why the interval of a group may not hold, judged by the clusters with events.
+
+    Notes
+    -----
+    An interval can only know the clusters it saw. Measured on all faults of a DLRM: it covers
+    95 % from 10 clusters with events on where these are alike, and from about 100 on where a few
+    of them hold most of the events; below, the rare bad cluster is mostly unseen and the
+    estimate too low.
+    """
+    clusters = int(found.cluster_count[position])
+    if clusters == 1:
+        return ["a single site gives no interval"]
+    events = int(found.event_count[position])
+    effective = float(found.effective_event_count[position])
+    if events >= _EVENTS and effective >= _EVENTS:
+        if events >= _UNEQUAL_EVENTS or effective >= _UNEQUAL * events:
+            return []
+        return [
+            f"a few of the {events} sites with events hold most of them (as good as "
+            f"{effective:.0f} alike), so worse ones may be unseen: inject more, by stratum"
+        ]
+    if events >= _EVENTS:
+        return [
+            f"the {events} sites with events tell no more than {effective:.1f} alike would, "
+            f"fewer than {_EVENTS}: worse ones may be unseen"
+        ]
+    what = "events" if not found.share[position] > 0.5 else "right outputs"
+    return [f"{events} of {clusters:,} sites have {what}, fewer than {_EVENTS}: inject more sites"]

@@ -1,0 +1,151 @@
+"""Rules of a vulnerability factor: what counts as wrong, what is averaged, what may be mixed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from workbench.analyze._cluster_intervals import level
+from workbench.errors import InjectionError
+from workbench.tables import CAMPAIGN
+
+Average: TypeAlias = Literal["bits", "parameters", "tensors", "layers"]
+NanPolicy: TypeAlias = Literal["wrong", "due", "ignore"]
+Beneficial: TypeAlias = Literal["wrong", "right"]
+
+OF_FAULTS = (
+    "component", "layer", "param", "kind", "bit", "bit_role", "dtype", "direction", "stratum",
+    "flip_count",
+)  # fmt: skip
+# The result has a column of the name nan_policy: the rule followed here, not the tool's.
+OF_CAMPAIGN = tuple(name for name in CAMPAIGN.columns if name not in ("nan_policy", "created"))
+MEMBERS = {"tensors": "param", "layers": "layer"}
+_SAME = (
+    "criterion", "tolerance", "nan_policy", "fault_model", "flip_count", "bit_error_ratio",
+    "mitigation", "dtype", "model_name", "dataset",
+)  # fmt: skip
+
+# Bits in all, and bits of the exponent.
+_LAYOUT = {"fp64": (64, 11), "fp32": (32, 8), "bf16": (16, 8), "fp16": (16, 5)}
+_LAYOUT |= {f"{sign}int{width}": (width, 0) for sign in ("", "u") for width in (8, 16, 32, 64)}
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a factor is made by; checked when made."""
+
+    average: Average
+    by: tuple[str, ...]
+    nan_policy: NanPolicy
+    beneficial: Beneficial
+    level_share: float
+
+    def __post_init__(self) -> None:
+        """Refuse rules that do not exist."""
+        for name, kind in (("average", Average), ("nan_policy", NanPolicy)):
+            _one_of(name, getattr(self, name), get_args(kind))
+        _one_of("beneficial", self.beneficial, get_args(Beneficial))
+        level(self.level_share)
+        allowed = list(dict.fromkeys((*OF_FAULTS, *OF_CAMPAIGN)))
+        if strange := [name for name in self.by if name not in allowed]:
+            msg = f"by={strange[0]!r} is no column to group by; there are {', '.join(allowed)}"
+            raise InjectionError(msg)
+        if len(set(self.by)) < len(self.by):
+            msg = f"by={self.by!r} names a column twice"
+            raise InjectionError(msg)
+
+
+def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        msg = f"{name}={value!r} is not one of {', '.join(map(repr, allowed))}"
+        raise InjectionError(msg)
+
+
+def bit_width(dtype: object) -> float:
+    """Return the bits of one element; missing for a type that is not known."""
+    return _LAYOUT[str(dtype)][0] if str(dtype) in _LAYOUT else np.nan
+
+
+def bit_role(dtype: object, bit: int) -> str | None:
+    """Say what a bit is for: sign, exp, mant or int; None where the type is not known."""
+    if str(dtype) not in _LAYOUT:
+        return None
+    width, exponent = _LAYOUT[str(dtype)]
+    if bit == width - 1 and not str(dtype).startswith("u"):
+        return "sign"
+    if exponent == 0:
+        return "int"
+    return "exp" if bit >= width - 1 - exponent else "mant"
+
+
+def wrong_and_judged(
+    table: pd.DataFrame, rules: Rules
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Count per row what is wrong and what it is a share of."""
+    if rules.nan_policy != "wrong":
+        _refuse_missing(
+            table, "due_count", f"nan_policy={rules.nan_policy!r} needs outputs that are not "
+            "finite counted apart, and the tool cannot tell them", "nan_policy='wrong'",
+        )  # fmt: skip
+    if rules.beneficial == "right":
+        _refuse_missing(
+            table, "beneficial_count", "beneficial='right' needs to know which faults made a "
+            "wrong output right", "beneficial='wrong'",
+        )  # fmt: skip
+    sdc, due = (_numbers(table[name]) for name in ("sdc_count", "due_count"))
+    wrong = sdc + due if rules.nan_policy == "wrong" else sdc
+    if rules.beneficial == "right":
+        wrong = wrong - _numbers(table["beneficial_count"])
+    judged = _numbers(table["input_count"])
+    return wrong, judged - due if rules.nan_policy == "ignore" else judged
+
+
+def _numbers(column: pd.Series) -> NDArray[np.float64]:
+    return column.to_numpy(dtype="float64", na_value=0)
+
+
+def _refuse_missing(table: pd.DataFrame, column: str, reason: str, remedy: str) -> None:
+    missing = table[column].isna()
+    if missing.any():
+        name = table.loc[missing, "campaign_id"].iloc[0]
+        msg = f"{reason}: {column} is missing in campaign {name!r}. Ask for {remedy}"
+        raise InjectionError(msg)
+
+
+def refuse_mixed(
+    groups: Any, labels: list[str], names: pd.Series, campaign: pd.DataFrame, rules: Rules
+) -> None:
+    """Refuse groups whose campaigns do not follow the same rules."""
+    if len(campaign) < 2:
+        return
+    pairs = pd.DataFrame({"group": groups, "campaign_id": names.to_numpy()}).drop_duplicates()
+    pairs = pairs.merge(_comparable(campaign, rules), on="campaign_id")
+    mixed = pairs.groupby("group")[list(_SAME)].nunique(dropna=False) > 1
+    if not mixed.to_numpy().any():
+        return
+    group = mixed.index[mixed.any(axis=1)][0]
+    inside = pairs[pairs["group"] == group]
+    found = [
+        f"{name}: {', '.join('not told' if pd.isna(v) else str(v) for v in inside[name].unique())}"
+        for name in _SAME
+        if mixed.loc[group, name]
+    ]
+    msg = (
+        f"group {labels[int(group)]!r} mixes campaigns that cannot be averaged ({'; '.join(found)})"
+        '; tell them apart with by=(..., "campaign_id") or pass one of them'
+    )
+    raise InjectionError(msg)
+
+
+def _comparable(campaign: pd.DataFrame, rules: Rules) -> pd.DataFrame:
+    table = campaign[["campaign_id", *_SAME]].astype(object)
+    if rules.nan_policy == "wrong":
+        # Counted apart or as wrong: it comes to the same here.
+        table["nan_policy"] = table["nan_policy"].replace("apart", "wrong")
+    if "flip_count" in rules.by:
+        table["flip_count"] = None
+    return table.where(table.notna(), None)
