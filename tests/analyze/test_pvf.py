@@ -332,7 +332,10 @@ def test_bundles_that_do_not_fit_are_refused(make_injections, truth):
         ([], "no injections"),
         ([one, truth], "passed alone"),
         ([one.outcomes], "DataFrame is no tables.Injections"),
-        (make_injections(*sites([0, 0], sdc_count=None)), "no experiment says how many outputs were wrong"),
+        (
+            make_injections(*sites([0, 0], sdc_count=None)),
+            "no experiment says how many outputs were wrong",
+        ),
     ):
         with pytest.raises(InjectionError, match=message):
             analyze.pvf(given_, average="bits")
