@@ -1,6 +1,7 @@
 """The fast engine gives the counts of flip and run, whatever the model."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -364,7 +365,7 @@ def test_any_small_network_counts_the_same(torch_here, widths, classes, count, s
     nn = torch_here.nn
     torch_here.manual_seed(seed)
     layers = []
-    for one, other in zip(widths, widths[1:], strict=False):
+    for one, other in pairwise(widths):
         layers += [nn.Linear(one, other), [nn.ReLU(), nn.Tanh(), nn.GELU()][seed % 3]]
     layers += [nn.Linear(widths[-1], classes)]
     layers += [nn.Flatten(0)] if classes == 1 else []
@@ -389,5 +390,5 @@ def test_an_interrupted_run_leaves_the_model_as_it_was(torch_here, odd):
 def test_a_parameter_the_model_does_not_have_is_named(odd):
     model, inputs, _ = odd
     fast = FastEngine(model, inputs, measure(model, inputs, None))
-    with pytest.raises(InjectionError, match="no parameter 'nowhere.weight'"):
+    with pytest.raises(InjectionError, match=r"no parameter 'nowhere\.weight'"):
         next(exhaustive_counts(fast, ["nowhere.weight"], [30]))
