@@ -161,7 +161,9 @@ class UnitSites:
         value = moved[site, row]
         from_golden = golden[site, row]
         huge = limits.is_huge(change, which, row)
-        if self._shortcut is None:
+        if self._shortcut is None and self._is_linear:
+            # What is not finite already stays so; convolutions may leave padding out, which
+            # would be Inf x 0 here.
             huge &= torch().isfinite(change)
 
         def built(span: slice) -> Any:

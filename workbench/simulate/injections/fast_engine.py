@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,12 @@ from workbench.simulate.injections._row_folding import RowFolding
 from workbench.simulate.injections._tally import ExactTally, Outcomes, Tally
 from workbench.simulate.injections._torch import torch
 from workbench.simulate.injections._units import UnitSites, Workplace, unit_sites
+from workbench.simulate.injections.flip_and_run import FlipAndRun
 
 # What a model raises that a fault has crashed; such a run is a detected error.
-CRASHES = (RuntimeError, IndexError, ArithmeticError, ValueError)
+_CRASHES = (RuntimeError, IndexError, ArithmeticError, ValueError)
+# Masked, SDC, DUE and beneficial inputs, and the largest change.
+_Ended: TypeAlias = tuple[int, int, int, int, float]
 
 
 class FastEngine:
@@ -127,7 +130,7 @@ class FastEngine:
                     self.rerun_count += int(tally.unsure.sum())
             for place in np.flatnonzero(exact):
                 part = slice(int(bounds[place]), int(bounds[place + 1]))
-                outcomes.put(int(place), self._run(changes, part))
+                outcomes.put(int(place), self._run(changes, int(place), part))
         return outcomes.counts()
 
     def _tallied(self, param: str, elems: Any, after: Any) -> Tally:
@@ -167,12 +170,14 @@ class FastEngine:
             return None
         return unit_sites(work, node) or table_sites(work, node)
 
-    def _run(self, changes: Changes, entries: slice) -> tuple[int, int, int, int, float]:
+    def _run(self, changes: Changes, place: int, entries: slice) -> _Ended:
         """Run one experiment exactly."""
         hit = np.unique(changes.target[entries])
         names = [changes.targets[number] for number in hit]
         if any(name.endswith(OUTPUT) for name in names):
-            return self._judged(lambda: self._with_activations(changes, entries, names))
+            if len(names) > 1:
+                return self._in_full(changes.part(place, place + 1))
+            return self._judged(lambda: self._with_activation(changes, entries, names[0]))
         for name in names:
             self._runs.way(name)
         with ExitStack() as stack:
@@ -181,34 +186,34 @@ class FastEngine:
                 stack.enter_context(changed(self._runs.tensor(name), *hits))
             return self._judged(lambda: self._runs.outputs(names))
 
-    def _judged(self, run: Callable[[], Any]) -> tuple[int, int, int, int, float]:
+    def _in_full(self, one: Changes) -> _Ended:
+        """Flip and run one experiment of several kinds of faults."""
+        counts = FlipAndRun(self.model, self.inputs, self.golden).counts(one)
+        whole = (counts.masked, counts.sdc, counts.due, counts.beneficial)
+        masked, sdc, due, beneficial = (int(each[0]) for each in whole)
+        return masked, sdc, due, beneficial, float(counts.max_abs_delta[0])
+
+    def _judged(self, run: Callable[[], Any]) -> _Ended:
         """Count the outcomes of one run; a crash is a detected error of all inputs."""
         try:
             outputs = run()
-        except InjectionError:
+        except (torch().OutOfMemoryError, InjectionError):
             raise
-        except CRASHES:
+        except _CRASHES:
             return 0, 0, len(self.golden), 0, np.nan
         return self._exact.counts(outputs)
 
-    def _with_activations(self, changes: Changes, entries: slice, names: list[str]) -> Any:
-        if len(names) > 1:
-            msg = (
-                f"an experiment hits {names} at once; the fast engine takes activations of one "
-                "module, alone: use engine 'flip_and_run'"
-            )
-            raise InjectionError(msg)
-        flips, cleared = getattr(changes, "flips", None), getattr(changes, "cleared", None)
-        if flips is None:
-            msg = f"{names[0]}: the changes do not say which bits of the activation are hit"
-            raise InjectionError(msg)
+    def _with_activation(self, changes: Changes, entries: slice, name: str) -> Any:
+        """Give the outputs with bits of one activation hit, in every input's part."""
         elems = changes.elem[entries]
-        zeros = np.zeros(len(elems), dtype=np.int64) if cleared is None else cleared[entries]
+        none = np.zeros(len(elems), dtype=np.int64)
+        cleared = none if changes.cleared is None else changes.cleared[entries]
+        flips = none if changes.flips is None else changes.flips[entries]
 
         def altered(output: Any) -> Any:
-            return _corrupted(output, elems, zeros, flips[entries])
+            return _corrupted(output, elems, cleared, flips)
 
-        return self._runs.with_activation(names[0].removesuffix(OUTPUT), altered)
+        return self._runs.with_activation(name.removesuffix(OUTPUT), altered)
 
     def exhausted(self, param: str, bits: list[int]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """Inject every one of some bits of a parameter; give SDC and DUE [elements x bits]."""
