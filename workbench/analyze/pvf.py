@@ -93,7 +93,7 @@ def pvf(
     Faults are weighted by the bits they stand for (``inclusion_weight``):
     PVF = sum(w wrong) / sum(w judged), with the variance of that ratio over sites within strata
     and the interval of Korn and Graubard. It covers 94.5 to 96.4 % where a symmetric t interval
-    covers 91.9 to 95.1 % (1,000 sites x 1,000 inputs of three skewed truths). The interval of
+    covers 91.9 to 95.1 % (1,000 sites x 1,000 inputs of four skewed truths). The interval of
     independent trials, beside it, covers 7 to 10 %.
 
     References
