@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from workbench import load, tables
+from workbench import analyze, load, tables
 from workbench.simulate import injections as inject
 from workbench.tables import Injections
 
 HERE = Path(__file__).resolve().parent
-SITES = {"dlrm": 2000, "lenet": 1500, "tickets": 400}
+# Sites per bit and component of the pilot, and how many more.
+SITES = {"dlrm": (20, 2000), "lenet": (6, 1000), "tickets": (2, 400)}
 SAID = {
     "dlrm": ("1,000 generated clicks", True),
     "lenet": ("500 handwritten digits, held out", False),
@@ -62,18 +63,18 @@ def joined(parts: list[Injections]) -> Injections:
 
 
 def components() -> None:
-    """Faults in every component of the three shipped models, bits drawn alike."""
-    for number, (name, count) in enumerate(SITES.items()):
+    """Faults in every component of the three shipped models, in two phases.
+
+    A pilot takes the same number of sites of every bit of every component; the rest goes where
+    it found most spread.
+    """
+    by = ("component", "bit")
+    for name, (pilot_count, rest) in SITES.items():
         model = inject.shipped_model(name)
-        parts = ("top", "bottom", "embeddings") if name == "dlrm" else ("*",)
-        runs = []
-        for where in parts:
-            faults = inject.uniform_faults(
-                model, count, fault_model=inject.FaultModel(), where=where, seed=100 + number
-            )
-            campaign = name if where == "*" else f"{name} {where}"
-            runs.append(run(name, model, faults, campaign))
-        load.write_injections(joined(runs), HERE / "components" / name)
+        pilot = run(name, model, inject.stratified_faults(model, pilot_count, by=by, seed=1), name)
+        wanted = analyze.injection_allocation(pilot, rest, by="stratum")
+        then = run(name, model, inject.stratified_faults(model, wanted, by=by, seed=2), name)
+        load.write_injections(analyze.pooled(pilot, then), HERE / "components" / name)
 
 
 def _flips() -> Iterator[Injections]:
@@ -115,14 +116,11 @@ def mitigations() -> None:
         "weight_clamp": inject.weight_clamp(model),
         "activation_clip": inject.activation_clip(model, profiled),
     }
+    by = ("component", "bit")
+    faults = inject.stratified_faults(model, 20, by=by, where=("top", "bottom"), seed=7)
     for way, mitigation in ways.items():
-        runs = []
-        for where in ("top", "bottom"):
-            faults = inject.uniform_faults(
-                model, 1000, fault_model=inject.FaultModel(), where=where, seed=7
-            )
-            runs.append(run("dlrm", model, faults, f"{where} {way}", mitigation=mitigation))
-        load.write_injections(joined(runs), HERE / "mitigations" / way)
+        found = run("dlrm", model, faults, way, mitigation=mitigation)
+        load.write_injections(found, HERE / "mitigations" / way)
 
 
 def detectors() -> None:

@@ -21,6 +21,7 @@ from workbench.simulate.injections._shipped import (
     shipped_judge,
     shipped_model,
 )
+from workbench.simulate.injections._shipped_running import shipped_running
 from workbench.simulate.injections._stored import stored_as
 from workbench.simulate.injections.campaign import campaign, running
 from workbench.simulate.injections.checks import flips_not_undone, outcomes_of
@@ -83,6 +84,7 @@ __all__ = [
     "shipped_inputs",
     "shipped_judge",
     "shipped_model",
+    "shipped_running",
     "stored_as",
     "stratified_faults",
     "uniform_faults",
