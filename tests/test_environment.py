@@ -130,7 +130,9 @@ def test_what_is_not_declared_is_required_by_what_is(name, bringer):
 
 
 def test_every_import_of_the_package_is_a_declared_dependency():
-    declared = set(bounds(PROJECT["dependencies"] + EXTRAS["fast"] + EXTRAS["snapshot"]))
+    declared = set(
+        bounds(PROJECT["dependencies"] + [*EXTRAS["fast"], *EXTRAS["snapshot"], *EXTRAS["inject"]])
+    )
     allowed = declared | set(BROUGHT_ALONG)
     assert {n: f for n, f in distributions_imported().items() if n not in allowed} == {}
 

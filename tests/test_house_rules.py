@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from workbench import analyze, datasets, explore, fidelity, load, plot, share, simulate, tables
+from workbench.simulate import injections
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = {
-    module.__name__.split(".")[1]: module
-    for module in (load, simulate, analyze, plot, explore, share, datasets, fidelity)
+    module.__name__.removeprefix("workbench."): module
+    for module in (load, simulate, injections, analyze, plot, explore, share, datasets, fidelity)
 }
 TABLES = {name: table for name, table in vars(tables).items() if isinstance(table, tables.Table)}
 SOURCES = sorted((ROOT / "workbench").rglob("*.py"))
@@ -180,6 +181,10 @@ HEAVY = {"torch", "numba", "dask", "pyarrow", "pooch", "joblib", "google"}
         ("from workbench import load", DRAWING | JUPYTER | {"torch", "numba", "dask"}),
         ("from workbench import analyze", DRAWING | JUPYTER | {"torch", "numba", "dask"}),
         ("from workbench import simulate", DRAWING | JUPYTER | {"torch", "numba", "dask"}),
+        (
+            "from workbench.simulate import injections",
+            DRAWING | JUPYTER | {"torch", "numba", "dask", "distributed"},
+        ),
         ("from workbench import datasets", DRAWING | JUPYTER | {"torch", "numba", "pooch"}),
         ("from workbench import plot", JUPYTER | {"torch", "holoviews", "panel", "bokeh"}),
         ("from workbench import explore", {"torch", "holoviews", "panel", "bokeh", "nbconvert"}),
@@ -269,6 +274,8 @@ def lint_imports(folder):
         ("analyze", "from workbench import plot", "rooms of one floor do not know each other"),
         ("load", "import plotly.graph_objects", "Only plot, explore and share know plotly"),
         ("share", "import ipywidgets", "Only explore knows widgets"),
+        ("simulate", "import torch", "Only fault injection knows torch and Dask"),
+        ("explore", "import distributed", "Only fault injection knows torch and Dask"),
         ("explore", "import nbclient", "Only share runs and converts notebooks"),
         ("share", "from workbench import analyze", "share turns any notebook into pages"),
     ],

@@ -119,9 +119,9 @@ def test_info_is_not_counted_but_said(log):
     [
         ({"nodes": 2}, "not known how long the nodes were watched"),
         ({"nodes": 0, "days": 1}, "nodes must be 1 or more, not 0"),
-        ({"nodes": 2, "days": 0}, "days must be a number above 0, not 0"),
-        ({"nodes": 2, "days": -3}, "days must be a number above 0, not -3"),
-        ({"nodes": 2, "days": float("nan")}, "days must be a number above 0"),
+        ({"nodes": 2, "days": 0}, "days must be above 0 and finite, not 0"),
+        ({"nodes": 2, "days": -3}, "days must be above 0 and finite, not -3"),
+        ({"nodes": 2, "days": float("nan")}, "days must be above 0 and finite, not nan"),
         ({"nodes": [], "days": 1}, "there are no nodes"),
         ({"nodes": ["a", "a"], "days": 1}, "node 'a' is listed twice"),
         ({"nodes": "a", "days": 1}, "nodes='a' is a text"),
@@ -155,7 +155,10 @@ def test_a_node_without_a_span_needs_days(log, make_spans):
     [
         (lambda: analyze.failure_rate(-1, node_count=1, days=1), "failure_count must be 0 or more"),
         (lambda: analyze.failure_rate(1, node_count=0, days=1), "node_count must be 1 or more"),
-        (lambda: analyze.failure_rate(1, node_count=1, days=0), "days must be a number above 0"),
+        (
+            lambda: analyze.failure_rate(1, node_count=1, days=0),
+            "days must be above 0 and finite, not 0",
+        ),
         (lambda: analyze.standby_nodes(0, 0.1), "node_count must be 1 or more"),
         (lambda: analyze.standby_nodes(1, 1.1), "fail_share must be from 0 to 1"),
         (lambda: analyze.standby_nodes(1, 0.1, quantile_share=1), "quantile_share must be between"),

@@ -153,8 +153,13 @@ def test_replicas_need_nodes_and_enough_of_them():
         failure_times(log((1, "a")), span_ns=DAY, replicas=5, nodes=NODES)
     with pytest.raises(WorkbenchError, match=r"nodes= names \['a'\] twice"):
         failure_times(log((1, "a")), span_ns=DAY, replicas=2, nodes=["a", "b", "a", "c"])
-    for value in (0, -1, 2.5, math.nan):
-        with pytest.raises(WorkbenchError, match="replicas must be a whole number from 1"):
+    for value, words in (
+        (0, "1 or more, not 0"),
+        (-1, "1 or more, not -1"),
+        (2.5, "a whole number from 1, not 2.5"),
+        (math.nan, "a whole number from 1, not nan"),
+    ):
+        with pytest.raises(WorkbenchError, match=f"^replicas must be {words}$"):
             failure_times(log((1, "a")), span_ns=DAY, replicas=value, nodes=NODES)
 
 

@@ -396,10 +396,22 @@ def test_writing_needs_an_interval():
         FaultTolerance(checkpoint_write_min=1)
 
 
-@pytest.mark.parametrize("value", [0, -3, 1.5, math.nan, math.inf, "many", None, True])
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (0, "1 or more, not 0"),
+        (-3, "1 or more, not -3"),
+        (1.5, "a whole number from 1, not 1.5"),
+        (math.nan, "a whole number from 1, not nan"),
+        (math.inf, "a whole number from 1, not inf"),
+        ("many", "a whole number from 1, not 'many'"),
+        (None, "a whole number from 1, not None"),
+        (True, "a whole number from 1, not True"),
+    ],
+)
 @pytest.mark.parametrize("name", ["replicas", "min_replicas"])
-def test_replicas_are_whole_numbers_from_1(name, value):
-    with pytest.raises(WorkbenchError, match=f"^{name} must be a whole number from 1, not"):
+def test_replicas_are_whole_numbers_from_1(name, value, words):
+    with pytest.raises(WorkbenchError, match=f"^{name} must be {words}$"):
         FaultTolerance(**{name: value})
 
 

@@ -173,8 +173,8 @@ def test_a_sweep_knows_its_inputs():
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("replicas", 2.5, "replicas must be a whole number from 1"),
-        ("replicas", 0, "replicas must be a whole number from 1"),
+        ("replicas", 2.5, "replicas must be a whole number from 1, not 2.5"),
+        ("replicas", 0, "replicas must be 1 or more, not 0"),
         ("stall_min", -1, "stall_min must be 0 or more"),
         ("failure_interval_min", 0, "failure_interval_min must be above 0"),
         ("failure_interval_min", math.inf, "failure_interval_min must be above 0"),

@@ -138,8 +138,11 @@ def test_few_failures_flag_nobody_however_long_the_list():
     [
         (lambda: analyze.lemon_recall(40, 1), "of 40 nodes that is less than one"),
         (lambda: analyze.lemon_recall(0, 1), "node_count must be 1 or more"),
-        (lambda: analyze.lemon_recall(1, 0), "per_1000_node_days must be a number above 0"),
-        (lambda: analyze.lemon_recall(100, 1, days=[0]), "days must be a number above 0"),
+        (
+            lambda: analyze.lemon_recall(1, 0),
+            "per_1000_node_days must be above 0 and finite, not 0",
+        ),
+        (lambda: analyze.lemon_recall(100, 1, days=[0]), "days must be above 0 and finite, not 0"),
         (lambda: analyze.lemon_recall(1, 1, false_discovery_share=5), "false_discovery_share must"),
         (lambda: analyze.Lemons(node_share=0), "node_share must be between 0 and 1"),
         (lambda: analyze.Lemons(0.5, 0.2), "they would be the better ones"),

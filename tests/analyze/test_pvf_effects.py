@@ -28,7 +28,8 @@ def site(elem, count, **more):
 
 def protection(given, **options):
     table = PVF_PROTECTION.check(analyze.pvf_protection(given, **options))
-    return {name: part for name, part in table.groupby("group", sort=False)}
+    return dict(list(table.groupby("group", sort=False)))
+    return {name: table[table["group"] == name] for name in table["group"].unique()}
 
 
 @pytest.mark.parametrize("unit", ["elements", "bits", "tensors"])

@@ -170,7 +170,7 @@ def test_the_first_days_are_what_was_known_then(failures, make_spans):
     assert spans["failure_count"].tolist() == [2]
     same, _ = analyze.first_days(log, make_spans(a=10, b=(7, 10)), days=99)
     assert len(same) == 3
-    with pytest.raises(WorkbenchError, match="days must be a number above 0"):
+    with pytest.raises(WorkbenchError, match=r"^days must be above 0 and finite, not 0$"):
         analyze.first_days(log, make_spans(a=10, b=10), days=0)
 
 

@@ -119,12 +119,22 @@ def test_without_failures_within_the_horizon_nobody_waits():
 # --- what is refused ---
 
 
-@pytest.mark.parametrize("count", [-1, 1.5, math.nan, "some", None, True])
-def test_spares_are_counted_from_0(count):
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (-1, "0 or more, not -1"),
+        (1.5, "a whole number from 0, not 1.5"),
+        (math.nan, "a whole number from 0, not nan"),
+        ("some", "a whole number from 0, not 'some'"),
+        (None, "a whole number from 0, not None"),
+        (True, "a whole number from 0, not True"),
+    ],
+)
+def test_spares_are_counted_from_0(count, words):
     drawn = failing((0, 0, 100))
-    with pytest.raises(WorkbenchError, match="spares must be a whole number from 0"):
+    with pytest.raises(WorkbenchError, match=f"^spares must be {words}$"):
         with_spares(drawn, spares=count)
-    with pytest.raises(WorkbenchError, match="spares must be a whole number from 0"):
+    with pytest.raises(WorkbenchError, match=f"^spares must be {words}$"):
         spares(drawn, FaultTolerance(), [count], horizon_min=100)
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from workbench import fidelity
-from workbench.errors import WorkbenchError
+from workbench.errors import MissingExtraError, WorkbenchError
 from workbench.fidelity import Reading, _registry
 from workbench.tables import FIDELITY
 
@@ -162,6 +162,35 @@ def test_text_keeps_every_digit_and_names_units_and_sources():
     assert blocks[1][1] == "source: another paper"
     assert blocks[1][3].split() == ["r", "0.5", "0.25", "0.3", "pass"]
     assert blocks[-1] == ["2 pass, 0 FAIL, 0 absent"]
+
+
+@pytest.mark.usefixtures("claims")
+@pytest.mark.parametrize(
+    ("bound", "here", "verdict"),
+    [
+        *[("at least", 5.0, "pass"), ("at least", 19.0, "pass"), ("at least", 4.9, "FAIL")],
+        *[("at most", 5.0, "pass"), ("at most", 0.1, "pass"), ("at most", 5.1, "FAIL")],
+        *[("at least", math.nan, "FAIL"), ("at most", math.nan, "FAIL")],
+    ],
+)
+def test_a_limit_is_kept_or_not(bound, here, verdict):
+    register(lambda: [Reading("times as robust", 5.0, here, "ratio", bound=bound)])
+    table = fidelity.run()
+    assert table["what"].tolist() == [f"times as robust, {bound}"]
+    assert table["verdict"].tolist() == [verdict]
+
+
+@pytest.mark.usefixtures("claims")
+def test_a_claim_whose_package_is_absent_says_how_to_get_it():
+    def compute():
+        message = "needs PyTorch; pip install it"
+        raise MissingExtraError(message)
+
+    register(compute)
+    table = fidelity.run()
+    assert table["verdict"].tolist() == ["absent"]
+    assert table["note"].tolist() == ["needs PyTorch; pip install it"]
+    assert not fidelity.failed(table)
 
 
 def test_every_module_of_claims_is_registered():

@@ -31,6 +31,10 @@ def union(start: Floats, end: Floats) -> Pieces:
 
     Where intervals overlap, the one that ends last owns the time; of equally long ones that is
     the one that began last.
+
+    :func:`workbench.analyze.intervals.union` merges exact nanoseconds and forgets whose they
+    were. Here times are minutes, as floats, and every piece must still tell which
+    failure it belongs to, so neighbours that touch are not merged.
     """
     if not len(start):
         return Pieces(start, end, np.zeros(0, dtype=np.int64))

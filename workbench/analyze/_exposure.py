@@ -8,8 +8,8 @@ from typing import TypeAlias
 import numpy as np
 import pandas as pd
 
-from workbench.analyze._failure_rows import NS_PER_H, positive
-from workbench.analyze._whole_numbers import whole_number
+from workbench._numbers import positive, whole_number
+from workbench.analyze._failure_rows import NS_PER_H
 from workbench.errors import WorkbenchError
 from workbench.tables import NODE_SPANS
 

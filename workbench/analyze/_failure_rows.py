@@ -124,20 +124,3 @@ def poisson_interval(
     rest = (1 - confidence_share) / 2
     low = np.where(count > 0, stats.chi2.ppf(rest, 2 * np.maximum(count, 1)) / 2, 0.0)
     return low, stats.chi2.ppf(1 - rest, 2 * count + 2) / 2
-
-
-def share_between(name: str, value: float) -> float:
-    """Return an argument that is a share strictly between 0 and 1, or say that it is none."""
-    if not 0 < value < 1:
-        msg = f"{name} must be between 0 and 1 (95 % is 0.95), not {value!r}"
-        raise WorkbenchError(msg)
-    return float(value)
-
-
-def positive(name: str, value: Any) -> float:
-    """Return an argument that is a finite number above 0, or say that it is none."""
-    number = pd.to_numeric(value, errors="coerce")
-    if not (np.isfinite(number) and number > 0):
-        msg = f"{name} must be a number above 0, not {value!r}"
-        raise WorkbenchError(msg)
-    return float(number)

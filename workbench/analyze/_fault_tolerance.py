@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from workbench._numbers import not_negative, positive, whole_number
 from workbench.errors import WorkbenchError
 
 Minutes: TypeAlias = float | Mapping[str, float]
@@ -65,16 +65,16 @@ class FaultTolerance:
         set_field(self, "phases", _phases(self.recovery_min, "recovery", "recovery_min"))
         set_field(self, "stall_phases", _phases(self.stall_min, "global stall", "stall_min"))
         for name in ("rejoin_min", "checkpoint_write_min"):
-            not_negative(getattr(self, name), name)
+            not_negative(name, getattr(self, name))
         if self.global_recovery_min is not None:
-            not_negative(self.global_recovery_min, "global_recovery_min")
+            not_negative("global_recovery_min", self.global_recovery_min)
         if self.checkpoint_interval_min is not None:
-            positive(self.checkpoint_interval_min, "checkpoint_interval_min")
+            positive("checkpoint_interval_min", self.checkpoint_interval_min)
         elif self.checkpoint_write_min > 0:
             msg = "checkpoint_write_min needs checkpoint_interval_min: how often is one written?"
             raise WorkbenchError(msg)
         for name in ("replicas", "min_replicas"):
-            set_field(self, name, whole_from(getattr(self, name), 1, name))
+            set_field(self, name, whole_number(name, getattr(self, name), least=1))
         if self.min_replicas > self.replicas:
             msg = (
                 f"min_replicas is {self.min_replicas}, but there are only {self.replicas} replicas"
@@ -128,39 +128,5 @@ def _phases(given: Minutes, alone: str, name: str) -> dict[str, float]:
         if phase == "productive":
             msg = f"{name} has a phase {phase!r}, which is what the rest is called; rename it"
             raise WorkbenchError(msg)
-        not_negative(minutes, f"{name}[{phase!r}]" if isinstance(given, Mapping) else name)
+        not_negative(f"{name}[{phase!r}]" if isinstance(given, Mapping) else name, minutes)
     return {str(phase): float(minutes) for phase, minutes in phases.items()}
-
-
-def not_negative(value: object, name: str) -> float:
-    """Return a finite number from 0, or say which one it must be."""
-    if not is_number(value) or not 0 <= float(value) < math.inf:  # type: ignore[arg-type]
-        msg = f"{name} must be 0 or more and finite, not {value!r}"
-        raise WorkbenchError(msg)
-    return float(value)  # type: ignore[arg-type]
-
-
-def positive(value: object, name: str) -> float:
-    """Return a finite number above 0, or say which one it must be."""
-    if not is_number(value) or not 0 < float(value) < math.inf:  # type: ignore[arg-type]
-        msg = f"{name} must be above 0 and finite, not {value!r}"
-        raise WorkbenchError(msg)
-    return float(value)  # type: ignore[arg-type]
-
-
-def whole_from(value: object, least: int, name: str) -> int:
-    """Return a whole number from ``least``, or say which one it must be."""
-    if not is_number(value) or float(value) != int(value) or value < least:  # type: ignore[arg-type,call-overload,operator]
-        msg = f"{name} must be a whole number from {least}, not {value!r}"
-        raise WorkbenchError(msg)
-    return int(value)  # type: ignore[call-overload,no-any-return]
-
-
-def is_number(value: object) -> bool:
-    """Say whether a value is one finite or infinite number; truth values are none."""
-    if isinstance(value, bool):
-        return False
-    try:
-        return not math.isnan(float(value)) and math.isfinite(float(value))  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return False

@@ -19,18 +19,10 @@ from workbench.analyze.goodput import (
     WRITING,
 )
 from workbench.errors import WorkbenchError
-from workbench.tables import SLOW_TIMES
+from workbench.tables import RESTART_PHASES, SLOW_TIMES
 
-# Columns of the table of failures, and the states they are shown as.
-PHASES = {
-    "wait_min": "waiting for a spare",
-    "detection_min": "detection",
-    "allocation_min": "allocation",
-    "init_min": "NCCL init",
-    "load_min": "checkpoint load",
-    "first_step_min": "first step",
-    "other_min": "recovery",
-}
+# States, and the columns of the table of failures that say how long each of them lasts.
+PHASES = {"waiting for a spare": "wait_min", **RESTART_PHASES}
 _MOST_CHECKPOINTS = 20_000_000
 
 
@@ -44,7 +36,7 @@ def state_minutes(line: Line, slow: pd.DataFrame | None) -> dict[tuple[str, str]
         states[name, scope] = states.get((name, scope), 0.0) + minutes
 
     outages = line.phase_times(line.outages, limits_of(line.strikes.phases), None)
-    for name, minutes in zip(PHASES.values(), outages, strict=True):
+    for name, minutes in zip(PHASES, outages, strict=True):
         add(name, minutes)
     stall_ages = np.concatenate(([0.0], np.cumsum(list(job.stall_phases.values()))))
     ages = np.broadcast_to(stall_ages, (len(line.strikes), len(stall_ages)))

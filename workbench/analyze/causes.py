@@ -9,13 +9,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from workbench.analyze._failure_rows import (
-    LEFT_OUT,
-    counted,
-    needed,
-    several_reporters,
-    share_between,
-)
+from workbench._numbers import share_between
+from workbench.analyze._failure_rows import LEFT_OUT, counted, needed, several_reporters
 from workbench.errors import WorkbenchError
 from workbench.tables import CAUSE_COUNTS, CAUSE_SHARES, FAILURES
 

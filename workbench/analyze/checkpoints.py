@@ -9,7 +9,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import optimize
 
-from workbench.analyze._fault_tolerance import FaultTolerance, not_negative, positive
+from workbench._numbers import not_negative, positive
+from workbench.analyze._fault_tolerance import FaultTolerance
 from workbench.analyze.goodput import LOST, PRODUCTIVE, WRITING, productive_share, shares_of
 from workbench.errors import WorkbenchError
 from workbench.tables import CHECKPOINT_CURVE, CHECKPOINT_OPTIMUM, EXPECTED_ETTR
@@ -75,7 +76,7 @@ def checkpoint_curve(
         job = FaultTolerance(
             recovery_min=recovery_min,
             replicas=1,
-            checkpoint_interval_min=positive(interval, "checkpoint_interval_min"),
+            checkpoint_interval_min=positive("checkpoint_interval_min", interval),
             checkpoint_write_min=write_min,
         )
         states = shares_of(job, failure_interval_min, "poisson")
@@ -137,9 +138,9 @@ def checkpoint_optimum(
     >>> best["checkpoint_interval_min"].round(2).tolist()
     [18.97, 18.31, 18.31]
     """
-    mean = positive(failure_interval_min, "failure_interval_min")
-    write = positive(write_min, "write_min")
-    not_negative(recovery_min, "recovery_min")
+    mean = positive("failure_interval_min", failure_interval_min)
+    write = positive("write_min", write_min)
+    not_negative("recovery_min", recovery_min)
     young = np.sqrt(2 * write * mean)
     small = np.sqrt(write / (2 * mean))
     daly = young * (1 + small / 3 + small**2 / 9) - write if write < 2 * mean else mean
@@ -215,15 +216,15 @@ def expected_ettr(
     >>> table["verdict"].tolist(), table["first_order_ratio"].round(2).tolist()
     (['invalid'], [-1.22])
     """
-    rate = positive(failures_per_1000_node_days, "failures_per_1000_node_days")
-    interval = positive(checkpoint_interval_min, "checkpoint_interval_min")
+    rate = positive("failures_per_1000_node_days", failures_per_1000_node_days)
+    interval = positive("checkpoint_interval_min", checkpoint_interval_min)
     counts = np.atleast_1d(np.asarray(gpu_counts, dtype=np.float64))
     if not len(counts) or not (np.isfinite(counts) & (counts >= 1)).all():
         msg = f"gpu_counts must be numbers from 1, not {np.asarray(gpu_counts).tolist()}"
         raise WorkbenchError(msg)
-    nodes = counts / positive(gpus_per_node, "gpus_per_node")
+    nodes = counts / positive("gpus_per_node", gpus_per_node)
     mean = _DAY_MIN * 1000 / (nodes * rate)
-    loss = (not_negative(restart_min, "restart_min") + interval / 2) / mean
+    loss = (not_negative("restart_min", restart_min) + interval / 2) / mean
     job = FaultTolerance(
         recovery_min=restart_min,
         replicas=1,

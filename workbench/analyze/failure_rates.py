@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from workbench._numbers import positive, share_between, whole_number
 from workbench.analyze._exposure import Nodes, counts_by_node, exposure_days
 from workbench.analyze._failure_rows import (
     LEFT_OUT,
@@ -15,12 +16,9 @@ from workbench.analyze._failure_rows import (
     counted,
     needed,
     poisson_interval,
-    positive,
     several_reporters,
-    share_between,
     with_value,
 )
-from workbench.analyze._whole_numbers import whole_number
 from workbench.errors import WorkbenchError
 from workbench.tables import FAILURE_RATES
 

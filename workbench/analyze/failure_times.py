@@ -8,14 +8,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from workbench._numbers import not_negative, whole_number
 from workbench.analyze._failure_rows import reporters
-from workbench.analyze._fault_tolerance import not_negative, whole_from
 from workbench.errors import WorkbenchError
 from workbench.tables import FAILURE_TIMES, FAILURES, NODE_SPANS, RESTART_PHASES
 
 _MINUTE_NS = 60_000_000_000
-_COLUMNS = ("detection_min", "allocation_min", "init_min", "load_min", "first_step_min")
-_PHASE_COLUMNS = dict(zip(RESTART_PHASES, (*_COLUMNS, "other_min"), strict=True))
 # Incidents that do not stop a job: told by severity, or because another row stands for them.
 _NOT_STOPPING = ("info", "warning")
 _SAID_BEFORE = ("follow-on", "planned")
@@ -134,7 +132,7 @@ def failure_times(  # noqa: PLR0913 - what a log does not say, by name
     if last <= first:
         msg = f"span_ns must end after it begins, not {span_ns}"
         raise WorkbenchError(msg)
-    whole_from(replicas, 1, "replicas")
+    whole_number("replicas", replicas, least=1)
     _one_clock(table)
     reasons = pd.Series("", index=table.index)
     if not everything:
@@ -217,7 +215,7 @@ def _recovery(
     given: float | Mapping[str, float] | pd.Series, rows: pd.Index
 ) -> dict[str, np.ndarray | float]:
     """Give the columns of a recovery."""
-    columns: dict[str, np.ndarray | float] = dict.fromkeys(_PHASE_COLUMNS.values(), 0.0)
+    columns: dict[str, np.ndarray | float] = dict.fromkeys(RESTART_PHASES.values(), 0.0)
     if isinstance(given, pd.Series):
         minutes = pd.to_numeric(given.reindex(rows), errors="coerce").to_numpy(dtype=np.float64)
         if not (np.isfinite(minutes) & (minutes >= 0)).all():
@@ -227,8 +225,8 @@ def _recovery(
         return {**columns, "other_min": minutes}
     phases = given if isinstance(given, Mapping) else {"recovery": given}
     for name, minutes_of in phases.items():
-        if name not in _PHASE_COLUMNS:
-            msg = f"recovery_min has no phase {name!r}; there are {list(_PHASE_COLUMNS)}"
+        if name not in RESTART_PHASES:
+            msg = f"recovery_min has no phase {name!r}; there are {list(RESTART_PHASES)}"
             raise WorkbenchError(msg)
-        columns[_PHASE_COLUMNS[name]] = not_negative(minutes_of, f"recovery_min[{name!r}]")
+        columns[RESTART_PHASES[name]] = not_negative(f"recovery_min[{name!r}]", minutes_of)
     return columns

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from workbench.analyze._failure_rows import NS_PER_H, needed, positive, timed
+from workbench._numbers import positive
+from workbench.analyze._failure_rows import NS_PER_H, needed, timed
 from workbench.analyze._observed import observed
 from workbench.errors import WorkbenchError
 from workbench.tables import NODE_SPANS

@@ -9,7 +9,8 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 import pandas as pd
 
-from workbench.analyze._fault_tolerance import FaultTolerance, positive
+from workbench._numbers import positive
+from workbench.analyze._fault_tolerance import FaultTolerance
 from workbench.errors import WorkbenchError
 from workbench.tables import GOODPUT
 
@@ -123,7 +124,7 @@ def productive_share(
 def shares_of(job: FaultTolerance, failure_interval_min: float, convention: Convention) -> Shares:
     """Give the states of a case without making a table of them; what is productive comes first."""
     check_convention(convention)
-    interval = positive(failure_interval_min, "failure_interval_min")
+    interval = positive("failure_interval_min", failure_interval_min)
     refuse_minimum(job)
     shares = _synchronous if job.replicas == 1 else _replicated
     return shares(job, interval, convention)

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from workbench.analyze._fault_tolerance import FaultTolerance, is_number, positive
+from workbench._numbers import is_finite, positive
+from workbench.analyze._fault_tolerance import FaultTolerance
 from workbench.analyze.goodput import Convention, check_convention, refuse_minimum
 from workbench.analyze.goodput_changes import share_or_nan
 from workbench.errors import WorkbenchError
@@ -47,8 +48,8 @@ def failure_interval_of(
     >>> round(failure_interval_of(98_304, failures_per_1000_node_days=6.5), 2)
     18.03
     """
-    nodes = positive(gpu_count, "gpu_count") / positive(gpus_per_node, "gpus_per_node")
-    rate = positive(failures_per_1000_node_days, "failures_per_1000_node_days")
+    nodes = positive("gpu_count", gpu_count) / positive("gpus_per_node", gpus_per_node)
+    rate = positive("failures_per_1000_node_days", failures_per_1000_node_days)
     return _DAY_MIN * 1000 / (nodes * rate)
 
 
@@ -115,14 +116,14 @@ def goodput_at_scale(  # noqa: PLR0913 - every number of an extrapolation, by na
         raise WorkbenchError(msg)
     check_convention(convention)
     refuse_minimum(job)
-    reference = positive(reference_gpus, "reference_gpus")
-    interval = positive(failure_interval_min, "failure_interval_min")
+    reference = positive("reference_gpus", reference_gpus)
+    interval = positive("failure_interval_min", failure_interval_min)
     for name, value in (("rate", rate_exponent), ("recovery", recovery_exponent)):
-        if not is_number(value):
+        if not is_finite(value):
             msg = f"{name}_exponent must be a finite number, not {value!r}"
             raise WorkbenchError(msg)
     if gpus_per_replica is not None:
-        positive(gpus_per_replica, "gpus_per_replica")
+        positive("gpus_per_replica", gpus_per_replica)
     rows = []
     for count in counts.tolist():
         ratio = count / reference

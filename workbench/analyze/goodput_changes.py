@@ -9,7 +9,8 @@ from typing import Any, get_args
 import numpy as np
 import pandas as pd
 
-from workbench.analyze._fault_tolerance import FaultTolerance, positive
+from workbench._numbers import positive
+from workbench.analyze._fault_tolerance import FaultTolerance
 from workbench.analyze.goodput import Convention, check_convention, productive_share, refuse_minimum
 from workbench.errors import WorkbenchError
 from workbench.tables import GOODPUT_LADDER, GOODPUT_SENSITIVITY, GOODPUT_SWEEP
@@ -255,7 +256,7 @@ def _with(job: FaultTolerance, parameter: str, value: float) -> FaultTolerance:
 
 def share_or_nan(job: FaultTolerance, interval: float, convention: Convention) -> float:
     """Give the productive share, or NaN where the convention has no answer."""
-    positive(interval, "failure_interval_min")
+    positive("failure_interval_min", interval)
     if convention == "renewal" and job.replicas > 1:
         return float("nan")
     if convention == "interval" and max(job.loss_min, job.stopped_min) >= interval:

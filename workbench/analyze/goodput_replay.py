@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from workbench._numbers import positive
 from workbench.analyze._cover import Floats
-from workbench.analyze._fault_tolerance import FaultTolerance, positive
+from workbench.analyze._fault_tolerance import FaultTolerance
 from workbench.analyze._outages import with_outages
 from workbench.analyze._replay import Line, Strikes
 from workbench.analyze._replay_states import PHASES, state_minutes
@@ -125,17 +126,10 @@ def goodput_mean(runs: pd.DataFrame) -> pd.DataFrame:
     shares = runs.pivot_table(
         index="run", columns=["state", "scope"], values="gpu_time_share", sort=False
     ).fillna(0.0)
-    count = len(shares)
-    mean = shares.mean()
-    half = np.full(len(mean), np.nan)
-    if count > 1:
-        half = stats.t.ppf(0.975, count - 1) * shares.std(ddof=1).to_numpy() / np.sqrt(count)
-    table = mean.rename("gpu_time_share").reset_index()
-    table = table.assign(
-        low_share=np.clip(mean.to_numpy() - half, 0, 1),
-        high_share=np.clip(mean.to_numpy() + half, 0, 1),
-        convention="replay",
-    )
+    means = [mean_of(shares[each].to_numpy()) for each in shares]
+    names = ["gpu_time_share", "low_share", "high_share"]
+    table = pd.DataFrame(means, index=shares.columns, columns=names).reset_index()
+    table["convention"] = "replay"
     return GOODPUT.check(GOODPUT.cast(table))
 
 
@@ -180,7 +174,7 @@ def goodput_windows(
     10
     """
     line = line_of(failure_times, job, horizon_min)
-    positive(window_min, "window_min")
+    positive("window_min", window_min)
     count = int(horizon_min // window_min)
     if count < 1:
         msg = f"no window of {window_min:g} min fits into {horizon_min:g} min"
@@ -210,7 +204,7 @@ def mean_of(shares: Floats) -> tuple[float, float, float]:
 def line_of(failure_times: pd.DataFrame, job: FaultTolerance, horizon_min: float) -> Line:
     """Check a table of failures and lay it on a line."""
     table = FAILURE_TIMES.check(failure_times)
-    positive(horizon_min, "horizon_min")
+    positive("horizon_min", horizon_min)
     runs = int(table["run"].max()) + 1 if len(table) else 0
     if runs < 1:
         msg = (
@@ -232,7 +226,7 @@ def line_of(failure_times: pd.DataFrame, job: FaultTolerance, horizon_min: float
         raise WorkbenchError(msg)
     # What never ends lasts to the end of the run.
     left = horizon_min - table["time_min"].clip(upper=horizon_min).to_numpy()
-    phases = np.minimum(table[list(PHASES)].to_numpy(dtype=np.float64), left[:, None])
+    phases = np.minimum(table[list(PHASES.values())].to_numpy(dtype=np.float64), left[:, None])
     strikes = Strikes(
         table["run"].to_numpy(dtype=np.int64), table["time_min"].to_numpy(), replica,
         phases, phases.sum(axis=1),

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from workbench._numbers import whole_number
 from workbench.analyze._allocate import LEAST_SITES, neyman
 from workbench.analyze._injection_rows import KEY, bundles
 from workbench.analyze._pvf_groups import groups
 from workbench.analyze._strata import site_shares, strata
-from workbench.analyze._whole_numbers import whole_number
 from workbench.errors import InjectionError
 from workbench.tables import INJECTION_ALLOCATION, Injections
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench._numbers import whole_number
 from workbench.analyze._allocate import neyman
 from workbench.analyze._cluster_intervals import (
     Estimates,
@@ -17,7 +18,6 @@ from workbench.analyze._cluster_intervals import (
     wilson_interval,
 )
 from workbench.analyze._truth_cells import inputs_of, wrong_counts
-from workbench.analyze._whole_numbers import whole_number
 from workbench.errors import InjectionError
 from workbench.tables import INTERVAL_COVERAGE, INTERVAL_FUNNEL, ExhaustiveInjections
 

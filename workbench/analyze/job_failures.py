@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench.analyze._failure_rows import LEFT_OUT, NS_PER_H, counted, needed, positive, timed
-from workbench.analyze._whole_numbers import whole_number
+from workbench._numbers import positive, whole_number
+from workbench.analyze._failure_rows import LEFT_OUT, NS_PER_H, counted, needed, timed
 from workbench.errors import WorkbenchError
 from workbench.tables import CRASH_LOOPS, JOB_FAILURES, JOB_SIZES, TIMELINE
 

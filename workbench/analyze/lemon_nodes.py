@@ -9,15 +9,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
+from workbench._numbers import share_between
 from workbench.analyze._exposure import Nodes, counts_by_node, exposure_days
-from workbench.analyze._failure_rows import (
-    LEFT_OUT,
-    counted,
-    needed,
-    several_reporters,
-    share_between,
-    with_value,
-)
+from workbench.analyze._failure_rows import LEFT_OUT, counted, needed, several_reporters, with_value
 from workbench.analyze.lemon_recall import Lemons, lemon_recall
 from workbench.tables import LEMON_NODES
 

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from workbench.analyze._failure_rows import positive, share_between
-from workbench.analyze._whole_numbers import whole_number
+from workbench._numbers import positive, share_between, whole_number
 from workbench.errors import WorkbenchError
 from workbench.tables import LEMON_RECALL
 

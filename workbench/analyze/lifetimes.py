@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import pandas as pd
 
+from workbench._numbers import share_between
 from workbench.analyze import _weibull
 from workbench.analyze._failure_rows import (
     LEFT_OUT,
@@ -15,7 +16,6 @@ from workbench.analyze._failure_rows import (
     counted,
     needed,
     several_reporters,
-    share_between,
     timed,
     with_value,
 )

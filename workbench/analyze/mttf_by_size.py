@@ -7,8 +7,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from workbench.analyze._failure_rows import poisson_interval, share_between
-from workbench.analyze._whole_numbers import whole_number
+from workbench._numbers import share_between, whole_number
+from workbench.analyze._failure_rows import poisson_interval
 from workbench.errors import WorkbenchError
 from workbench.tables import MTTF_BY_SIZE
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from workbench._numbers import whole_number
 from workbench.analyze._cluster_intervals import (
     Clusters,
     cluster_interval,
@@ -16,7 +17,6 @@ from workbench.analyze._cluster_intervals import (
 )
 from workbench.analyze._injection_rows import experiments, together
 from workbench.analyze._pvf_groups import groups
-from workbench.analyze._whole_numbers import whole_number
 from workbench.errors import InjectionError
 from workbench.tables import PVF_BY_MARGIN, Injections
 

@@ -147,7 +147,7 @@ def _rows(
     plain: pd.DataFrame, with_it: pd.DataFrame, name: str, golden: float, level_share: float
 ) -> pd.DataFrame:
     """Compare paired sites, by component."""
-    both = plain.join(with_it[["wrong", "judged"]], how="inner", rsuffix="_with")
+    both = plain.join(with_it[["wrong", "judged"]].add_suffix("_with"), how="inner")
     both = both.reset_index(drop=True)
     found = groups(both, ("component",), pd.DataFrame())
     group, size = found.code, len(found.labels)

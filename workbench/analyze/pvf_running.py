@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from workbench._numbers import whole_number
 from workbench.analyze._cluster_intervals import (
     Estimates,
     cluster_interval,
@@ -12,7 +13,6 @@ from workbench.analyze._cluster_intervals import (
     wilson_interval,
 )
 from workbench.analyze._strata import site_shares
-from workbench.analyze._whole_numbers import whole_number
 from workbench.errors import InjectionError
 from workbench.tables import PVF_RUNNING, Injections
 

@@ -10,13 +10,13 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
+from workbench._numbers import share_between
 from workbench.analyze._failure_rows import (
     LEFT_OUT,
     NS_PER_H,
     counted,
     needed,
     several_reporters,
-    share_between,
     timed,
     with_value,
 )

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from workbench._numbers import whole_number
 from workbench.analyze import _row_placement as placed
 from workbench.analyze._row_placement import Classes, Floats
-from workbench.analyze._whole_numbers import whole_number
 from workbench.errors import WorkbenchError
 from workbench.tables import REUSE_HISTOGRAM, ROW_POPULARITY, ROW_SHARDING
 

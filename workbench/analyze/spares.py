@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from workbench.analyze._fault_tolerance import FaultTolerance, whole_from
+from workbench._numbers import whole_number
+from workbench.analyze._fault_tolerance import FaultTolerance
 from workbench.analyze._outages import spare_waits
 from workbench.analyze._replay_states import state_minutes
 from workbench.analyze.goodput import NOBODY, PRODUCTIVE
@@ -44,7 +45,7 @@ def with_spares(failure_times: pd.DataFrame, *, spares: int) -> pd.DataFrame:
     >>> bool(with_spares(drawn, spares=0)["wait_min"].gt(0).all())
     True
     """
-    whole_from(spares, 0, "spares")
+    whole_number("spares", spares, least=0)
     table = FAILURE_TIMES.check(failure_times)
     table = table.sort_values(["run", "time_min", "is_follow_on"], kind="stable")
     taking = table[~table["is_follow_on"]]

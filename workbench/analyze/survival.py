@@ -9,8 +9,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
+from workbench._numbers import share_between
 from workbench.analyze import _weibull
-from workbench.analyze._failure_rows import share_between
 from workbench.errors import WorkbenchError
 from workbench.tables import LIFETIMES, SURVIVAL, WEIBULL
 

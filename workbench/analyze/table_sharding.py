@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 import numpy as np
 import pandas as pd
 
+from workbench._numbers import whole_number
 from workbench.analyze._shard_costs import (
     Floats,
     Ints,
@@ -19,7 +20,6 @@ from workbench.analyze._shard_costs import (
     row_costs,
 )
 from workbench.analyze._shard_placement import PLANNERS, Loads, NoRoomError
-from workbench.analyze._whole_numbers import whole_number
 from workbench.errors import WorkbenchError
 from workbench.tables import EMBEDDING_TABLES, SHARD_BALANCE, TABLE_SHARDING
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from workbench._numbers import whole_number
 from workbench.analyze._pvf_groups import groups
 from workbench.analyze._pvf_rules import bit_role
 from workbench.analyze._truth_cells import BITS, cell_codes, cells, inputs_of
-from workbench.analyze._whole_numbers import whole_number
 from workbench.errors import InjectionError
 from workbench.tables import (
     CAMPAIGN,

@@ -26,8 +26,8 @@ _QUIET = (
 Data = Annotated[
     Path | None,
     typer.Option(
-        help="Your own data: a folder, file or archive with traces or failure logs, or a file "
-        "with the operations of a job; the best sets at hand by default.",
+        help="Your own data: a folder, file or archive with traces, failure logs or injection "
+        "results, or a file with the operations of a job; the best sets at hand by default.",
         exists=True,
         show_default=False,
     ),

@@ -13,7 +13,9 @@ from workbench.errors import WorkbenchError
 
 
 def check(
-    files: Annotated[list[Path], typer.Argument(help="Traces: files, folders or archives.")],
+    files: Annotated[
+        list[Path], typer.Argument(help="Traces or injection results: files, folders or archives.")
+    ],
     as_json: Json = False,
 ) -> None:
     """Say what files hold and what is wrong with them.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import pandas as pd
 
 from workbench import datasets
-from workbench.errors import WorkbenchError
+from workbench.errors import MissingExtraError, WorkbenchError
 from workbench.tables import FIDELITY
 
 
@@ -18,7 +19,8 @@ class Reading:
 
     ``printed`` and ``here`` are compared as they are, before anything becomes a float,
     so integer nanoseconds are compared exactly. ``source`` stands in place of the source
-    of the claim where the numbers of one claim come from several places.
+    of the claim where the numbers of one claim come from several places. ``bound`` says
+    that the printed number is no value but a limit: ``"at least"`` or ``"at most"``.
     """
 
     what: str
@@ -27,9 +29,13 @@ class Reading:
     unit: str = "ns"
     tolerance: float = 0
     source: str = ""
+    bound: Literal["", "at least", "at most"] = ""
 
     def holds(self) -> bool:
         """Say whether both numbers agree; a missing number agrees with nothing."""
+        if self.bound:
+            above = self.here - self.printed
+            return bool((above if self.bound == "at least" else -above) >= -self.tolerance)
         return bool(abs(self.here - self.printed) <= self.tolerance)
 
 
@@ -127,8 +133,8 @@ def run(noun: str | None = None, *, progress: Callable[[str], None] | None = Non
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.FIDELITY`, one row per number compared, in the order
-        of registration. A claim whose data set is absent has one row that says how to get
-        it; one that cannot be computed has one row that fails and says why.
+        of registration. A claim whose data set or optional package is absent has one row that
+        says how to get it; one that cannot be computed has one row that fails and says why.
 
     Raises
     ------
@@ -179,6 +185,8 @@ def _rows(known: Claim) -> Iterator[dict[str, object]]:
             compared = True
         if not compared:
             yield _row(known, verdict="FAIL", note="the claim compared nothing")
+    except MissingExtraError as error:
+        yield _row(known, verdict="absent", note=str(error))
     except Exception as error:  # noqa: BLE001
         yield _row(known, verdict="FAIL", note=f"{type(error).__name__}: {error}")
 
@@ -186,7 +194,7 @@ def _rows(known: Claim) -> Iterator[dict[str, object]]:
 def _compared(known: Claim, reading: Reading) -> dict[str, object]:
     return _row(
         known,
-        what=reading.what,
+        what=f"{reading.what}, {reading.bound}" if reading.bound else reading.what,
         verdict="pass" if reading.holds() else "FAIL",
         printed=float(reading.printed),
         here=float(reading.here),

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from workbench.load._console_lines import tell_of_damage
 from workbench.load._findings import Findings
+from workbench.load._text_lines import tell_of_damage
 from workbench.load.archive import Source
 
 _decoder = json.JSONDecoder()

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from workbench.errors import LoadError
 from workbench.load._findings import Findings
-from workbench.load._log_file import needs
+from workbench.load._zones import no_zone, zone_of
 
 ABSENT = frozenset({"", "Unknown", "None", "NONE", "N/A", "Invalid", "(null)"})
-REMEDY = 'tz=, e.g. "UTC" or "America/Los_Angeles"'
 _LOCAL = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?"
 _ZONED = rf"{_LOCAL} ?(?:Z|[+-]\d\d(?::?\d\d)?)"
 _LATEST_S = 7_258_118_400  # 2200-01-01
@@ -29,18 +27,6 @@ class Times:
     is_local: pd.Series
 
 
-def check_zone(tz: str) -> None:
-    """Raise if ``tz`` is no time zone."""
-    try:
-        pd.Timestamp(0, tz=tz)
-    except Exception as error:  # noqa: BLE001 - each version of pandas raises another kind
-        msg = (
-            f"tz={tz!r} is no time zone ({type(error).__name__}); "
-            'give a name such as "UTC" or "Europe/Berlin", or an offset such as "+02:00"'
-        )
-        raise LoadError(msg) from None
-
-
 def utc_ns(texts: pd.Series, lines: pd.Series, tz: str | None, findings: Findings) -> Times:
     """Read stamps: ISO 8601 with or without an offset, or seconds since 1970.
 
@@ -52,21 +38,12 @@ def utc_ns(texts: pd.Series, lines: pd.Series, tz: str | None, findings: Finding
     LoadError
         If a local stamp is met and ``tz`` is None, or ``tz`` is no zone.
     """
-    if tz is not None:
-        check_zone(tz)
     values = texts.str.strip()
     unique = pd.Series(values[~values.isin(ABSENT)].unique(), dtype=values.dtype)
     local = unique.str.fullmatch(_LOCAL)
     if tz is None and local.any():
         first = values[values.isin(unique[local])].index[0]
-        what = "time zone"
-        raise needs(
-            what,
-            label=findings.source,
-            line=int(lines[first]),
-            text=values[first],
-            remedy=REMEDY,
-        )
+        raise no_zone(label=findings.source, line=int(lines[first]), text=values[first])
     ns, problem = _read(unique, local, tz)
     place = pd.Series(range(len(unique)), index=unique).reindex(values).to_numpy()
     at = pd.Series(place, index=texts.index).dropna().astype("int64")
@@ -87,8 +64,11 @@ def _read(unique: pd.Series, local: pd.Series, tz: str | None) -> tuple[pd.Serie
     tidy = unique.str.replace(r" (?=(?:Z|[+-]\d\d(?::?\d\d)?)$)", "", regex=True)
     absolute = _parsed(tidy.where(zoned & year), utc=True)
     naive = _parsed(tidy.where(local & year), utc=False)
-    placed = naive if tz is None else naive.dt.tz_localize(tz, ambiguous="NaT", nonexistent="NaT")
-    both = absolute.fillna(placed.dt.tz_convert("UTC")) if tz is not None else absolute
+    both = absolute
+    if tz is not None:
+        # Records stand alone, so nothing tells which hour of two is meant.
+        placed = naive.dt.tz_localize(zone_of(tz), ambiguous="NaT", nonexistent="NaT")
+        both = absolute.fillna(placed.dt.tz_convert("UTC"))
     raw = both.dt.tz_localize(None).astype("int64")
     ns = raw.astype("Int64").mask(both.isna())
     for index in unique.index[unique.str.fullmatch(_SECONDS)]:

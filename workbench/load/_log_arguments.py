@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from zoneinfo import ZoneInfoNotFoundError
 
 import pandas as pd
 
+from workbench.errors import LoadError
 from workbench.load._log_file import Given
-from workbench.load._log_stamps import zone
+from workbench.load._zones import zone_of
 
 Hosts = str | Mapping[str, str] | re.Pattern[str] | None
 BootTime = str | datetime | pd.Timestamp | None
@@ -69,8 +69,8 @@ def check_hosts(node: Hosts) -> None:
 
 def _zone_name(tz: str) -> str:
     try:
-        found = zone(tz)
-    except (ZoneInfoNotFoundError, ValueError, TypeError, OSError, AttributeError):
+        found = zone_of(tz)
+    except LoadError:
         msg = f'tz must be a time zone such as "UTC", "Europe/Berlin" or "+01:00"; got {tz!r}'
         raise ValueError(msg) from None
     return "UTC" if found is UTC else str(found).removeprefix("UTC")
@@ -93,5 +93,5 @@ def _boot(boot_time: str | datetime | pd.Timestamp, tz: str | None) -> pd.Timest
         msg = f"boot_time {str(boot_time)!r} has no time zone; add one (+00:00) or pass tz"
         raise ValueError(msg)
     if boot.tzinfo is None and tz is not None:
-        boot = pd.Timestamp(boot.to_pydatetime().replace(tzinfo=zone(tz)))
+        boot = pd.Timestamp(boot.to_pydatetime().replace(tzinfo=zone_of(tz)))
     return boot.tz_convert("UTC")

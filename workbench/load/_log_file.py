@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Protocol
@@ -68,6 +68,14 @@ class LogFormat(Protocol):
         """Read a whole file."""
 
 
+class ConsoleFormat(LogFormat, Protocol):
+    """A module that reads what one program wrote into a log, among what others wrote."""
+
+    @property
+    def SIGNATURES(self) -> Sequence[bytes]:  # noqa: N802 - a constant of the module
+        """Bytes of which a file holds one if the program wrote anything that matters."""
+
+
 def failure_rows(rows: Iterable[Mapping[str, Any]], source: str) -> pd.DataFrame:
     """Make table FAILURES of dicts with some of its columns; the rest is missing or usual."""
     usual = {"clock": "epoch", "other_codes": "", "line_count": 1, "text": "", "assumed": ""}
@@ -98,9 +106,18 @@ def needs(what: str, *, label: str, line: int, text: str, remedy: str) -> LoadEr
     return LoadError(f"{label}, line {line:,}: {text[:80]!r} has no {what}; pass {remedy}")
 
 
-def shortened(text: str) -> str:
-    """Return the beginning of a line as it can be kept and shown: in one piece, printable."""
-    plain = text[: _SHOWN_CHARS + 1]
+def shortened(line: str) -> str:
+    """Return the beginning of a line as it can be kept and shown: its spaces, and printable."""
+    plain = line[: _SHOWN_CHARS + 1]
     if not plain.isprintable():
         plain = "".join(c if c.isprintable() else " " for c in plain)
+    return _cut(plain)
+
+
+def one_line(text: str) -> str:
+    """Return the beginning of a text of any number of lines, on one, as column ``text`` has it."""
+    return _cut(" ".join(text[: 4 * _SHOWN_CHARS].split()))
+
+
+def _cut(plain: str) -> str:
     return plain if len(plain) <= _SHOWN_CHARS else plain[: _SHOWN_CHARS - 1] + "…"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from types import ModuleType
-from typing import cast
 
 from workbench.load import (
     fabric_manager,
@@ -22,18 +20,18 @@ from workbench.load import (
     torchelastic,
     torchft,
 )
-from workbench.load._log_file import LogFormat
+from workbench.load._log_file import ConsoleFormat, LogFormat
 from workbench.load._stream import BLOCK_BYTES
 from workbench.load.archive import Source
 
 # Files that hold one thing, in the order they are asked; then lines that many programs may
 # have written into one console log.
-_FILES = (
+_FILES: tuple[LogFormat, ...] = (
     fabric_manager, slurm, spot, ml_goodput, goodput_events, kubernetes_events, prometheus_xid,
     torchft,
 )  # fmt: skip
-_CONSOLE = (megatron, torchelastic, nvrx, nccl_log)
-FORMATS = tuple(cast(LogFormat, each) for each in (*_FILES, *_CONSOLE, kernel_log))
+_CONSOLE: tuple[ConsoleFormat, ...] = (megatron, torchelastic, nvrx, nccl_log)
+FORMATS: tuple[LogFormat, ...] = (*_FILES, *_CONSOLE, kernel_log)
 _KERNEL_HEAD = re.compile(
     rb"kern|NVRM|amdgpu|Linux version|^\[ *\d+\.\d{6}\]|^\[\w{3} \w{3} ", re.MULTILINE
 )
@@ -58,24 +56,26 @@ def readers_of(source: Source, head: bytes) -> tuple[list[LogFormat], bool]:
         return [], False
     for each in _FILES:
         if each.looks_like(head, source.label):
-            return [cast(LogFormat, each)], False
+            return [each], False
     is_system_log = kernel_log.looks_like(head, source.label)
-    found = [each for each in _CONSOLE if each.looks_like(head, source.label)]
+    found: list[LogFormat] = [f for f in _CONSOLE if f.looks_like(head, source.label)]
     if not (is_system_log and _KERNEL_HEAD.search(head)) and b"\0" not in head:
-        missing = {each: each.SIGNATURES for each in _CONSOLE if each not in found}
+        missing: dict[LogFormat, Sequence[bytes]] = {
+            each: each.SIGNATURES for each in _CONSOLE if each not in found
+        }
         if not is_system_log:
             missing[kernel_log] = _KERNEL_MARKS
         found += _mentioned(source, missing)
-    readers = [cast(LogFormat, each) for each in _CONSOLE if each in found]
-    readers += [cast(LogFormat, kernel_log)] if is_system_log else []
+    readers: list[LogFormat] = [each for each in _CONSOLE if each in found]
+    readers += [kernel_log] if is_system_log else []
     return readers, kernel_log in found
 
 
-def _mentioned(source: Source, marks_of: Mapping[ModuleType, Sequence[bytes]]) -> list[ModuleType]:
+def _mentioned(source: Source, marks_of: Mapping[LogFormat, Sequence[bytes]]) -> list[LogFormat]:
     """Give the formats of which a line stands somewhere in a file."""
     wanted = dict(marks_of)
     overlap = max((len(mark) for marks in wanted.values() for mark in marks), default=1) - 1
-    found: list[ModuleType] = []
+    found: list[LogFormat] = []
     before = b""
     with source.open() as stream:
         while wanted and (block := stream.read(BLOCK_BYTES)):

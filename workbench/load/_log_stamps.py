@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
-from zoneinfo import ZoneInfo
 
 from workbench.load._log_file import SECOND, Given, needs
+from workbench.load._zones import REMEDY, no_zone, zone_of
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -19,7 +19,6 @@ _REBOOT_NS = 60 * SECOND
 _YEARS = (1900, 2200)
 _HALF_YEAR = timedelta(days=182)
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
-ZONE_REMEDY = 'tz="UTC", or the zone in which the host wrote it'
 
 _DECODED = r"(?:<\d+>|\w{3,8}\s*:\w+\s*:\s)?"
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
@@ -101,7 +100,7 @@ class Stamps:
 
     def __init__(self, given: Given, label: str) -> None:
         self._given, self._label = given, label
-        self._zone = zone(given.tz) if given.tz else None
+        self._zone = zone_of(given.tz) if given.tz else None
         self._usual = ""
         self._year = given.year
         self._last: datetime | None = None
@@ -194,7 +193,7 @@ class Stamps:
     def _syslog(self, found: re.Match[str], number: int) -> tuple[int, str]:
         if self._year is None or self._given.year is None:
             remedy = "year=2025, the year of the first line" + (
-                "" if self._zone else f", and {ZONE_REMEDY}"
+                "" if self._zone else f", and {REMEDY}"
             )
             raise self._needs(number, found[0], "year", remedy)
         moment = self._date(self._year, found)
@@ -231,7 +230,7 @@ class Stamps:
 
     def _in_zone(self, local: datetime, number: int, stamp: str, assumed: str) -> tuple[int, str]:
         if self._zone is None:
-            raise self._needs(number, stamp, "time zone", ZONE_REMEDY)
+            raise no_zone(label=self._label, line=number, text=stamp)
         moment = local.replace(tzinfo=self._zone)
         time_ns = nanoseconds(moment)
         if moment.utcoffset() != (later := moment.replace(fold=1)).utcoffset():
@@ -253,24 +252,6 @@ class Stamps:
             return self._needs(number, stamp, what, remedy)
         remedy = "the right year, or mend the line" if year else "a file whose lines are whole"
         return self._needs(number, stamp, what, remedy)
-
-
-def zone(name: str) -> tzinfo:
-    """Return the time zone of a name or offset.
-
-    Raises
-    ------
-    ValueError
-        If there is none of this name.
-    """
-    text = name.strip()
-    if text in ("UTC", "Z", "GMT"):
-        return UTC
-    if re.fullmatch(r"(?:UTC)?[+-]\d\d:?\d\d", text):
-        return (
-            datetime.fromisoformat(f"2000-01-01T00:00:00{text.removeprefix('UTC')}").tzinfo or UTC
-        )
-    return ZoneInfo(text)
 
 
 def nanoseconds(moment: datetime) -> int:

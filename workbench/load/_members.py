@@ -26,7 +26,7 @@ _HEADER_ERRORS = (
     ArithmeticError,
     EOFError,
     LookupError,
-    NotImplementedError,
+    NotImplementedError,  # zipfile: a compression, encryption or version that it does not know
     RecursionError,
     ValueError,
 )

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal, InvalidOperation
-from zoneinfo import ZoneInfo
 
-from workbench.errors import LoadError
-from workbench.load._log_file import SECOND, Given, needs
+from workbench.load._log_file import SECOND
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - what is subtracted has no zone either
 _LATEST_S = (1 << 63) // SECOND
@@ -17,7 +15,6 @@ _ISO = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9})\d*)?"
     r"\s*(?:(Z|UTC)|([+-]\d\d):?(\d\d)|([+-]\d\d))?"
 )
-_OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d\d?)(?::?(\d\d))?")
 
 
 def epoch_ns(value: object) -> int | None:
@@ -67,32 +64,10 @@ def local_ns(moment: datetime, zone: tzinfo, part_ns: int = 0) -> int | None:
     """Turn a local time into ns; None if a clock change makes it ambiguous or impossible."""
     if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
         return None
+    # Lines of many ranks come in any order, so nothing tells which hour of two is meant.
     early, late = (moment.replace(tzinfo=zone, fold=fold).utcoffset() for fold in (0, 1))
     if early is None or early != late:
         return None
     since = moment - early - _EPOCH
     seconds = since.days * 86_400 + since.seconds
     return seconds * SECOND + part_ns if seconds > 0 else None
-
-
-def zone_of(name: str) -> tzinfo:
-    """Return the time zone of a name such as ``UTC``, ``Europe/Berlin`` or ``+02:00``."""
-    if name.upper() in ("UTC", "Z", "GMT"):
-        return UTC
-    if match := _OFFSET.fullmatch(name):
-        east = timedelta(hours=int(match[2]), minutes=int(match[3] or 0))
-        if east < timedelta(days=1):
-            return timezone(-east if match[1] == "-" else east)
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        msg = f"tz={name!r} is no time zone; name it like 'UTC', 'Europe/Berlin' or '+02:00'"
-        raise LoadError(msg) from None
-
-
-def zone_for(given: Given, *, label: str, line: int, text: str) -> tzinfo:
-    """Return the zone that the caller gave, or ask for it because of this line."""
-    if given.tz is None:
-        remedy = "tz=, the zone of the hosts, e.g. tz='UTC'"
-        raise needs(what="time zone", label=label, line=line, text=text, remedy=remedy)
-    return zone_of(given.tz)

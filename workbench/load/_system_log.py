@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from workbench.errors import LoadError
-from workbench.load._console_lines import COLOURS
 from workbench.load._findings import Findings
 from workbench.load._log_clock import Watched
 from workbench.load._log_file import Given, LogPart, failure_rows, shortened, timeline_rows
 from workbench.load._log_lines import Line, Lines, report_reading
 from workbench.load._log_stamps import Said, Stamps
+from workbench.load._text_lines import COLOURS
 from workbench.load.archive import Source
 
 _BOOT = re.compile(r"^-- (?:Re)?[Bb]oot\b|\] Linux version \d")

@@ -1,20 +1,26 @@
-"""Lines of a log as text, with what had to be mended on the way."""
+"""Lines of a log as numbered text: whole, or as a console wrote them."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator
+from itertools import chain
 
 from workbench.load._findings import Findings
 from workbench.load._stream import BLOCK_BYTES, Stream
 from workbench.load.archive import Source
 
 NOT_UTF8 = "bytes that are not UTF-8, shown as \N{REPLACEMENT CHARACTER}"
+COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_LONGEST_BYTES = 1 << 16
 
 
 def text_lines(source: Source, findings: Findings) -> Iterator[tuple[int, str]]:
     """Give number, from 1, and text of every line, and count what was damaged."""
     with source.open() as stream:
-        for number, raw in enumerate(_raw_lines(stream), 1):
+        for number, line in enumerate(chain.from_iterable(_lines(stream)), 1):
+            raw = line.removesuffix(b"\r")
             try:
                 text = raw.decode()
             except UnicodeDecodeError:
@@ -27,15 +33,48 @@ def text_lines(source: Source, findings: Findings) -> Iterator[tuple[int, str]]:
             findings.add(finding, note)
 
 
-def _raw_lines(stream: Stream) -> Iterator[bytes]:
-    """Split at newlines only: texts may hold other separators of lines."""
+def console_lines(source: Source, findings: Findings) -> Iterator[tuple[int, str]]:
+    """Give number, from 1, and text of every line without colours.
+
+    Programs may have written binary noise to a console: of endless lines only the beginning is
+    given, and what is not UTF-8 is no finding.
+    """
+    with source.open() as stream:
+        number = 0
+        for lines in _lines(stream, _LONGEST_BYTES):
+            longer = sum(len(line) > _LONGEST_BYTES for line in lines)
+            findings.add("left out", "the rest of lines longer than 64 KiB", longer)
+            for raw in lines:
+                number += 1
+                text = raw[:_LONGEST_BYTES].decode("utf-8", "replace").rstrip("\r")
+                yield number, COLOURS.sub("", text) if "\x1b" in text else text
+        findings.add("read", "lines", number)
+        tell_of_damage(stream, findings)
+
+
+def tell_of_damage(stream: Stream, findings: Findings) -> None:
+    """Note what was met while a stream was read to its end."""
+    where = None if stream.truncated_at is None else f"byte {stream.truncated_at:,}"
+    finding = "suspicious" if where is None else "truncated"
+    for note in stream.notes:
+        findings.add(finding, note, 1, where)
+
+
+def _lines(stream: Stream, longest: float = math.inf) -> Iterator[list[bytes]]:
+    """Give the lines that end in each block; of longer ones the beginning, still too long.
+
+    They are split at newlines only: texts may hold other separators of lines.
+    """
     begun: list[bytes] = []
+    length = 0
     while block := stream.read(BLOCK_BYTES):
         first, *lines = block.split(b"\n")
-        begun.append(first)
+        # A file without line ends must not be gathered in memory.
+        if length <= longest:
+            begun.append(first)
+            length += len(first)
         if lines:
-            yield b"".join(begun).removesuffix(b"\r")
-            yield from (line.removesuffix(b"\r") for line in lines[:-1])
-            begun = [lines[-1]]
-    if rest := b"".join(begun):
-        yield rest.removesuffix(b"\r")
+            yield [b"".join(begun), *lines[:-1]]
+            begun, length = [lines[-1]], len(lines[-1])
+    if length:
+        yield [b"".join(begun)]

@@ -12,6 +12,11 @@ ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".zip")
 _TRACE_SUFFIXES = (".json", ".et", ".parquet", ".tmp")
 _NO_TRACE_SUFFIXES = (".ipynb", ".jsonl")
 _NO_LOG_SUFFIXES = (".ipynb", ".py", ".md", ".html", ".png", ".svg", ".pdf", ".parquet")
+# Pickles, arrays and weights beside results; nothing of them is opened.
+_NO_RESULT_SUFFIXES = (
+    *(".ipynb", ".py", ".md", ".html", ".png", ".svg", ".pdf", ".yml", ".yaml", ".log", ".sh"),
+    *(".bin", ".pkl", ".pickle", ".npy", ".npz", ".pt", ".pth"),
+)
 _NO_LOG_NAMES = ("license", "licence", "copying", "readme", "readme.txt", "truth.csv")
 _TRACE_START = re.compile(
     rb'(\xef\xbb\xbf)?\s*(\{\s*["}]|\[\s*[{\]])|PAR1|' + re.escape(GZIP_MAGIC)
@@ -19,9 +24,10 @@ _TRACE_START = re.compile(
 
 _HIDDEN, _OTHER = "is a hidden file", "does not look like a trace"
 _NO_LOG = "is documentation or data, no log"
+_NO_RESULT = "is code, documentation, a pickle or an array, no table of results"
 GIVEN_BEFORE, REPLACED = "was given before", "is replaced by a later member of the same name"
 # Reasons to pass a file over that need nobody's attention.
-HARMLESS_REASONS = (_HIDDEN, _OTHER, _NO_LOG, GIVEN_BEFORE, REPLACED)
+HARMLESS_REASONS = (_HIDDEN, _OTHER, _NO_LOG, _NO_RESULT, GIVEN_BEFORE, REPLACED)
 
 
 @dataclass(frozen=True)
@@ -63,5 +69,16 @@ def _no_log(base: str, _head: bytes) -> str:
     return _NO_LOG if base in _NO_LOG_NAMES or base.endswith(_NO_LOG_SUFFIXES) else ""
 
 
+def _no_result(base: str, _head: bytes) -> str:
+    is_none = base in _NO_LOG_NAMES or base.endswith(_NO_RESULT_SUFFIXES)
+    return _NO_RESULT if is_none else ""
+
+
+def _neither(base: str, head: bytes) -> str:
+    return _no_log(base, head) and _no_result(base, head)
+
+
 TRACES = Wanted("trace file", _no_trace)
 FAILURE_LOGS = Wanted("failure log", _no_log)
+INJECTIONS = Wanted("injection result", _no_result)
+LOGS_AND_INJECTIONS = Wanted("failure log or injection result", _neither)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from workbench.errors import LoadError
 from workbench.load._log_formats import looks_like_a_log
-from workbench.load._wanted import FAILURE_LOGS
+from workbench.load._wanted import FAILURE_LOGS, LOGS_AND_INJECTIONS
 from workbench.load.archive import Source, survey
+from workbench.load.injections import looks_like_injections
 from workbench.load.job_operations import is_job_operations
 from workbench.load.traces import format_of
 
@@ -27,9 +28,9 @@ def kinds_of(path: str | Path) -> set[str]:
     Returns
     -------
     set of str
-        Of ``"job operations"``, ``"failure logs"`` and ``"traces"``; the last alone if
-        nothing is recognised, so that its loader says why. Only the beginnings of the first
-        200 files are looked at.
+        Of ``"job operations"``, ``"failure logs"``, ``"injections"`` and ``"traces"``; the last
+        alone if nothing is recognised, so that its loader says why. Only the beginnings of the
+        first 200 files are looked at.
 
     Examples
     --------
@@ -43,7 +44,11 @@ def kinds_of(path: str | Path) -> set[str]:
     for source in islice(_sources(path), _LOOKED_AT_FILES):
         try:
             head = source.head(_HEAD_BYTES)
-            if format_of(source):
+            if looks_like_injections(source, head):
+                found.add("injections")
+            elif _is_met(source, path) and FAILURE_LOGS.refused(source.label, head):
+                continue  # only looked at for the results it might have held
+            elif format_of(source):
                 found.add("traces")
             elif looks_like_a_log(head, source.label):
                 found.add("failure logs")
@@ -52,8 +57,13 @@ def kinds_of(path: str | Path) -> set[str]:
     return found or {"traces"}
 
 
+def _is_met(source: Source, path: str | Path) -> bool:
+    """Say whether a file was met in a folder or archive, not named itself."""
+    return bool(source.member) or source.path != Path(path)
+
+
 def _sources(path: str | Path) -> list[Source]:
     try:
-        return survey(path, wanted=FAILURE_LOGS).sources
+        return survey(path, wanted=LOGS_AND_INJECTIONS).sources
     except LoadError:
         return []

@@ -6,10 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from workbench.load._console_lines import shortened
 from workbench.load._findings import Findings
 from workbench.load._json_records import json_documents, records
-from workbench.load._log_file import Given, LogPart, failure_rows, timeline_rows
+from workbench.load._log_file import Given, LogPart, failure_rows, one_line, timeline_rows
 from workbench.load._stamps import iso_ns
 from workbench.load._xid_codes import pci_address, xid_meaning
 from workbench.load.archive import Source
@@ -160,7 +159,7 @@ def _row(
         "job": name if kind in _JOBS else None,
         "kind": "kubernetes",
         "line_count": _count(event, number, findings),
-        "text": shortened(f"{about}: {reason}: {message}"),
+        "text": one_line(f"{about}: {reason}: {message}"),
         "line": number,
     }
 
@@ -177,7 +176,7 @@ def _meaning(reason: str, message: str) -> dict[str, Any]:
             return xid_meaning(code) | {"code": code, "device": device, "other_codes": listed}
         return {"cause": "Xid of a GPU", "category": "gpu", "code": reason[:60]}
     if reason not in _REASONS:
-        return {"cause": shortened(reason)[:100], "code": reason[:60], "severity": "warning"}
+        return {"cause": one_line(reason)[:100], "code": reason[:60], "severity": "warning"}
     cause, category, severity = _REASONS[reason]
     return {"cause": cause, "category": category, "severity": severity, "code": reason}
 

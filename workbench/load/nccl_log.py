@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from workbench.load._console_lines import shortened, text_lines
 from workbench.load._error_categories import category_of_error
 from workbench.load._findings import Findings
-from workbench.load._log_file import Given, LogPart, failure_rows, needs, timeline_rows
-from workbench.load._stamps import iso_ns, local_ns, zone_for
+from workbench.load._log_file import Given, LogPart, failure_rows, needs, one_line, timeline_rows
+from workbench.load._stamps import iso_ns, local_ns
+from workbench.load._text_lines import console_lines
+from workbench.load._zones import zone_for
 from workbench.load.archive import Source
 
 NAME = "NCCL log"
@@ -89,7 +90,7 @@ def read(source: Source, given: Given) -> LogPart:
     pytorch: torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp; nccl: src/transport/net_ib.
     """
     log = _Log(source.label, given, Findings(source.label))
-    for number, text in text_lines(source, log.findings):
+    for number, text in console_lines(source, log.findings):
         if "ProcessGroupNCCL" in text:
             log.watchdog(number, text)
         elif "NCCL WARN" in text:
@@ -168,7 +169,7 @@ class _Log:
     def _row(self, number: int, text: str, rank: int | None) -> dict[str, Any]:
         return {
             "kind": "nccl", "category": "unknown", "severity": "fatal", "line_count": 1,
-            "node": self.given.node, "line": number, "text": shortened(text),
+            "node": self.given.node, "line": number, "text": one_line(text),
             "rank": rank if rank is None or rank < _LARGEST_RANK else None,
         }  # fmt: skip
 
@@ -229,11 +230,11 @@ def _found(text: str, work: _Match, at_work: _Match, ended: _Match) -> dict[str,
             f"{work[2]} (SeqNum {work[1]}) ran for {int(work[4][:15]) / 1000:,.0f} s, "
             f"timeout {int(work[3][:15]) / 1000:,.0f} s: {text}"
         )
-        return row | {"text": shortened(said)}
+        return row | {"text": one_line(said)}
     if at_work:
         return row
     if ended:
-        cause = f"NCCL watchdog ended: {shortened(ended[1])[:120]}"
+        cause = f"NCCL watchdog ended: {one_line(ended[1])[:120]}"
         return {"code": "exception", "cause": cause, "category": _category(ended[1])}
     return {"code": "heartbeat", "cause": "NCCL watchdog thread made no progress"}
 
@@ -267,5 +268,5 @@ def _meaning(message: str) -> dict[str, Any] | None:
         cause = f"CUDA failure: {match[1][:120]}"
         return {"code": "cuda", "cause": cause, "category": category_of_error(message)}
     if _NO_CONNECTION.search(message):
-        return {"code": "connection", "cause": shortened(message)[:120], "category": "network"}
+        return {"code": "connection", "cause": one_line(message)[:120], "category": "network"}
     return None

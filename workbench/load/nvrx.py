@@ -9,12 +9,12 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from workbench.errors import LoadError
-from workbench.load._console_lines import shortened, text_lines
 from workbench.load._findings import Findings
 from workbench.load._hostlist import hosts
 from workbench.load._json_records import json_documents, records
-from workbench.load._log_file import Given, LogPart, failure_rows, timeline_rows
+from workbench.load._log_file import Given, LogPart, failure_rows, one_line, timeline_rows
 from workbench.load._stamps import iso_ns
+from workbench.load._text_lines import console_lines
 from workbench.load.archive import Source
 
 NAME = "NVRx"
@@ -100,7 +100,7 @@ def read(source: Source, given: Given) -> LogPart:
 def _events(source: Source, findings: Findings) -> list[_Event]:
     # A summary prints every event again.
     found: dict[tuple[int, str, str | None], _Event] = {}
-    for number, text in text_lines(source, findings):
+    for number, text in console_lines(source, findings):
         if " Event: " not in text or (match := _EVENT.search(text)) is None:
             continue
         cycle, name, node, _group_rank, stamp = match.groups()
@@ -110,7 +110,7 @@ def _events(source: Source, findings: Findings) -> list[_Event]:
             findings.add("left out", what, 1, f"line {number:,}")
             continue
         host = None if node in ("unknown", "None") else _DESCRIPTION.sub("", node)
-        event = _Event(time_ns, int(cycle), name, host, number, shortened(match[0]))
+        event = _Event(time_ns, int(cycle), name, host, number, one_line(match[0]))
         if name in _UNTIL:
             found.setdefault((time_ns, name, node), event)
         else:

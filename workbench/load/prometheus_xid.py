@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from workbench.load._console_lines import shortened, text_lines
 from workbench.load._findings import Findings
 from workbench.load._json_records import json_documents
-from workbench.load._log_file import SECOND, Given, LogPart, failure_rows, timeline_rows
+from workbench.load._log_file import SECOND, Given, LogPart, failure_rows, one_line, timeline_rows
 from workbench.load._stamps import epoch_ns
+from workbench.load._text_lines import console_lines
 from workbench.load._xid_codes import pci_address, xid_meaning
 from workbench.load.archive import Source
 
@@ -135,7 +135,7 @@ def _sample_of(
 def _of_exposition(
     source: Source, findings: Findings
 ) -> Iterator[tuple[Mapping[str, str], _Sample]]:
-    for line, text in text_lines(source, findings):
+    for line, text in console_lines(source, findings):
         if "XID_ERRORS" not in text or text.startswith("#"):
             continue
         match = _SAMPLE.match(text)
@@ -234,7 +234,7 @@ def _row(
 ) -> dict[str, Any]:
     meaning = xid_meaning(code)
     if "category" not in meaning and sample.message:
-        meaning["cause"] = shortened(sample.message)
+        meaning["cause"] = one_line(sample.message)
     said = f"last Xid {code}"
     if series.code:
         window = f" in the last {sample.window_s:g} s" if sample.window_s else ""

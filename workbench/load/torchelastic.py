@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.errors import LoadError
-from workbench.load._console_lines import shortened, text_lines
 from workbench.load._error_categories import category_of_error, category_of_signal, signal_name
 from workbench.load._findings import Findings
 from workbench.load._json_records import json_documents
-from workbench.load._log_file import Given, LogPart, failure_rows, timeline_rows
-from workbench.load._stamps import epoch_ns, iso_ns, zone_for
+from workbench.load._log_file import Given, LogPart, failure_rows, one_line, timeline_rows
+from workbench.load._stamps import epoch_ns, iso_ns
+from workbench.load._text_lines import console_lines
+from workbench.load._zones import zone_for
 from workbench.load.archive import Source
 
 NAME = "torchelastic"
@@ -120,7 +121,7 @@ def _row_of_document(document: Any, findings: Findings) -> dict[str, Any] | None
     if start_ns is None:
         row["clock"] = "none"
     exit_code = code if isinstance(code, int) and not isinstance(code, bool) and code else None
-    return row | _blame(message, exit_code) | {"text": shortened(message)}
+    return row | _blame(message, exit_code) | {"text": one_line(message)}
 
 
 def _blame(message: str, exit_code: int | None) -> dict[str, Any]:
@@ -129,7 +130,7 @@ def _blame(message: str, exit_code: int | None) -> dict[str, Any]:
     code = None if exit_code is None else str(exit_code)
     usual = {"kind": "torchelastic", "code": code, "severity": "fatal"}
     if first and first != "<NONE>":
-        return usual | {"cause": shortened(first), "category": category_of_error(message[:4096])}
+        return usual | {"cause": one_line(first), "category": category_of_error(message[:4096])}
     return usual | _of_exit_code(exit_code)
 
 
@@ -186,7 +187,7 @@ class _Block:
 def _console(source: Source, given: Given, findings: Findings) -> list[dict[str, Any]]:
     blocks: dict[str, _Block] = {}
     entries: list[_Entry] = []
-    for number, text in text_lines(source, findings):
+    for number, text in console_lines(source, findings):
         before: re.Match[str] = _TASK.match(text)  # type: ignore[assignment]
         block = blocks.setdefault((before[1] or "").strip(), _Block())
         if entry := block.feed(number, text[len(before[0].rstrip(" ")) :]):
@@ -224,7 +225,7 @@ def _row_of_entry(entry: _Entry, label: str, given: Given, findings: Findings) -
     return row | {
         "node": fields.get("host") or given.node,
         "rank": int(rank[1]) if rank and int(rank[1][:12]) < _LARGEST_RANK else None,
-        "text": shortened(", ".join([*said, message or traceback])),
+        "text": one_line(", ".join([*said, message or traceback])),
         "line": entry.line,
     }
 

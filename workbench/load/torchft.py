@@ -8,10 +8,9 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from workbench.load._console_lines import shortened
 from workbench.load._findings import Findings
 from workbench.load._json_records import json_documents, records
-from workbench.load._log_file import Given, LogPart, failure_rows, timeline_rows
+from workbench.load._log_file import Given, LogPart, failure_rows, one_line, timeline_rows
 from workbench.load._stamps import epoch_ns, iso_ns
 from workbench.load.archive import Source
 
@@ -141,7 +140,7 @@ def _errors(found: list[_Record]) -> Iterator[dict[str, Any]]:
             continue
         is_first = (each.job, each.quorum) not in known
         known.add((each.job, each.quorum))
-        cause = shortened(str(each.said))[:100]
+        cause = one_line(str(each.said))[:100]
         yield _failure(each, each, cause, "error") | {
             "category": "unknown" if is_first else "follow-on",
             "text": f"{cause}: replica {each.replica_id}, rank {each.rank} of it",

@@ -8,12 +8,12 @@ from typing import Any
 
 import pandas as pd
 
-from workbench.errors import LoadError, WorkbenchError
+from workbench.errors import WorkbenchError
 from workbench.simulate._failure_history import Cluster, History, history
 from workbench.simulate._failure_texts import goodput_text, kernel_log, readme_text, sacct_text
+from workbench.simulate._folder import new_folder, read_truth, write, write_truth
 from workbench.tables import FAILURE_TRUTH
 
-_TRUTH_FILE = "truth.csv"
 _LONGEST_DAYS, _MOST_NODES = 3_650, 100_000
 
 
@@ -77,10 +77,7 @@ def failure_logs(
     True
     """
     _check(node_count=node_count, days=days, lemon_count=lemon_count)
-    folder = Path(out)
-    if folder.is_dir() and any(folder.iterdir()):
-        msg = f"{folder} is not empty; name a new folder"
-        raise FileExistsError(msg)
+    folder = new_folder(out)
     cluster = Cluster(seed, node_count, float(days), float(failure_interval_min), lemon_count)
     found = history(cluster)
     truth = _frame(list(_rows(found)))
@@ -88,12 +85,11 @@ def failure_logs(
         "synthetic_kern.log": kernel_log(found),
         "synthetic_sacct.txt": sacct_text(found),
         "synthetic_goodput.jsonl": goodput_text(found),
-        _TRUTH_FILE: truth.to_csv(index=False, lineterminator="\n"),
         "README.md": readme_text(cluster),
     }
-    folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
-        (folder / name).write_bytes(text.encode())
+        write(folder / name, text)
+    write_truth(folder, truth)
     return failure_truth(folder)
 
 
@@ -122,13 +118,7 @@ def failure_truth(folder: str | Path) -> pd.DataFrame:
     >>> truth.loc[truth["is_lemon"], "node"].nunique()
     2
     """
-    path = Path(folder) / _TRUTH_FILE
-    if not path.is_file():
-        msg = f"{path} does not exist; pass a folder written by simulate.failure_logs"
-        raise LoadError(msg)
-    dtypes = {name: column.dtype for name, column in FAILURE_TRUTH.columns.items()}
-    read = pd.read_csv(path, dtype=dtypes)
-    return FAILURE_TRUTH.check(read.fillna({"other_codes": ""}), origin=str(path))
+    return read_truth(folder, FAILURE_TRUTH, writer="failure_logs", empty={"other_codes": ""})
 
 
 def _check(*, node_count: int, days: float, lemon_count: int) -> None:

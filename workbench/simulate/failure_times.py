@@ -11,12 +11,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench._numbers import in_range, not_negative, positive, whole_number
 from workbench.errors import WorkbenchError
 from workbench.tables import FAILURE_TIMES, RESTART_PHASES, SLOW_TIMES
 
 Process: TypeAlias = Literal["poisson", "interval", "renewal", "weibull"]
-_COLUMNS = ("detection", "allocation", "init", "load", "first_step", "other")
-_PHASE_COLUMNS = dict(zip(RESTART_PHASES, (f"{each}_min" for each in _COLUMNS), strict=True))
 _MOST_FAILURES = 10_000_000
 
 
@@ -73,14 +72,14 @@ class FailureProcess:
         if self.process not in get_args(Process):
             msg = f"process must be one of {get_args(Process)}, not {self.process!r}"
             raise ValueError(msg)
-        _check("failure_interval_min", self.failure_interval_min, least=0, strictly=True)
-        _check("weibull_shape", self.weibull_shape, least=0.1)
+        positive("failure_interval_min", self.failure_interval_min)
+        in_range("weibull_shape", self.weibull_shape, least=0.1)
         for name in ("node_count", "together_count"):
-            _check_whole(name, getattr(self, name), least=1)
+            whole_number(name, getattr(self, name), least=1)
         for name in ("lemon_share", "lemon_failure_share", "together_share"):
-            _check(name, getattr(self, name), least=0, most=1)
+            in_range(name, getattr(self, name), least=0, most=1)
         if self.repair_min is not None:
-            _check("repair_min", self.repair_min, least=0)
+            not_negative("repair_min", self.repair_min)
         if (self.lemon_share > 0) != (self.lemon_failure_share > 0):
             msg = "lemons need both lemon_share (of nodes) and lemon_failure_share (of failures)"
             raise WorkbenchError(msg)
@@ -159,11 +158,11 @@ def failure_times(  # noqa: PLR0913 - every number of an experiment, by name
     >>> drawn.groupby("run")["time_min"].max().ge(1440).tolist()
     [True, True]
     """
-    _check("horizon_min", horizon_min, least=0, strictly=True)
+    positive("horizon_min", horizon_min)
     for name, value in (("recovery_spread", recovery_spread), ("warm_up_min", warm_up_min)):
-        _check(name, value, least=0)
+        not_negative(name, value)
     for name, value in (("runs", runs), ("replicas", replicas)):
-        _check_whole(name, value, least=1)
+        whole_number(name, value, least=1)
     if replicas > process.node_count:
         msg = f"{process.node_count} nodes cannot form {replicas} replicas"
         raise WorkbenchError(msg)
@@ -176,7 +175,7 @@ def failure_times(  # noqa: PLR0913 - every number of an experiment, by name
     # All of them, however many a job has that these failures are replayed with.
     table["replica"] = replica if replicas > 1 else pd.array([pd.NA] * len(table), dtype="Int32")
     table["wait_min"] = 0.0
-    for phase, column in _PHASE_COLUMNS.items():
+    for phase, column in RESTART_PHASES.items():
         mean = phases.get(phase, 0.0)
         noise = rng.standard_normal(len(table)) if recovery_spread and mean else 0.0
         table[column] = mean * np.exp(recovery_spread * noise - recovery_spread**2 / 2 * bool(mean))
@@ -233,11 +232,11 @@ def slow_times(
     >>> float(slow["speed_ratio"].max())
     0.8
     """
-    _check("horizon_min", horizon_min, least=0, strictly=True)
-    _check_whole("runs", runs, least=1)
-    _check("per_day", per_day, least=0)
-    _check("dur_min", dur_min, least=0)
-    _check("speed_ratio", speed_ratio, least=0, most=1)
+    positive("horizon_min", horizon_min)
+    whole_number("runs", runs, least=1)
+    not_negative("per_day", per_day)
+    not_negative("dur_min", dur_min)
+    in_range("speed_ratio", speed_ratio, least=0, most=1)
     _refuse_more(runs * per_day * horizon_min / 1440, "stragglers")
     rng = np.random.default_rng([seed, 5])
     counts = rng.poisson(per_day * horizon_min / 1440, runs)
@@ -318,7 +317,7 @@ def _weibull(
 
 def _after_recovery(table: pd.DataFrame, horizon: float) -> pd.DataFrame:
     """Let nothing fail during a recovery: clocks of failures stand still meanwhile."""
-    recovery = table[list(_PHASE_COLUMNS.values())].sum(axis=1)
+    recovery = table[list(RESTART_PHASES.values())].sum(axis=1)
     before = recovery.groupby(table["run"]).cumsum() - recovery
     table = table.assign(time_min=table["time_min"] + before)
     beyond = ~table["run"].duplicated(keep="last")
@@ -345,11 +344,11 @@ def _together(
 
 def _phases(recovery: float | Mapping[str, float]) -> dict[str, float]:
     phases = dict(recovery) if isinstance(recovery, Mapping) else {"recovery": recovery}
-    if unknown := [name for name in phases if name not in _PHASE_COLUMNS]:
-        msg = f"recovery_min has no phase {unknown}; there are {list(_PHASE_COLUMNS)}"
+    if unknown := [name for name in phases if name not in RESTART_PHASES]:
+        msg = f"recovery_min has no phase {unknown}; there are {list(RESTART_PHASES)}"
         raise WorkbenchError(msg)
     for name, minutes in phases.items():
-        _check(f"recovery_min[{name!r}]", minutes, least=0)
+        not_negative(f"recovery_min[{name!r}]", minutes)
     return {name: float(minutes) for name, minutes in phases.items()}
 
 
@@ -357,27 +356,4 @@ def _refuse_more(count: float, what: str = "failures") -> None:
     """Raise if a table would become too long."""
     if count > _MOST_FAILURES:
         msg = f"about {count:,.0f} {what}; draw at most {_MOST_FAILURES:,}: fewer or shorter runs"
-        raise WorkbenchError(msg)
-
-
-def _check_whole(name: str, value: Any, *, least: int) -> None:
-    """Raise if a number is no whole number, or too small."""
-    _check(name, value, least=least)
-    if value != int(value):
-        msg = f"{name} must be a whole number from {least}, not {value!r}"
-        raise WorkbenchError(msg)
-
-
-def _check(
-    name: str, value: Any, *, least: float, most: float = math.inf, strictly: bool = False
-) -> None:
-    """Raise if a number is out of its range; infinite and missing ones always are."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not least <= number <= most or math.isinf(number) or (strictly and number == least):
-        words = f"above {least:g}" if strictly else f"{least:g} or more"
-        words += f" and at most {most:g}" if math.isfinite(most) else " and finite"
-        msg = f"{name} must be {words}, not {value!r}"
         raise WorkbenchError(msg)

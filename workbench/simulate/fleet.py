@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Collection
 from pathlib import Path
 
 import pandas as pd
 
-from workbench.errors import LoadError
 from workbench.simulate._fleet_history import History, run
 from workbench.simulate._fleet_kineto import trace_text
 from workbench.simulate._fleet_logs import kernel_log, sacct_text, step_log
@@ -21,9 +19,9 @@ from workbench.simulate._fleet_power import (
     sample_spare,
 )
 from workbench.simulate._fleet_truth import readme_text, truth_table
+from workbench.simulate._folder import new_folder, read_truth, write, write_truth
 from workbench.tables import FLEET_TRUTH
 
-_TRUTH_FILE = "truth.csv"
 _POWER_PERIOD_NS = 500 * MILLISECOND
 
 
@@ -93,23 +91,20 @@ def fleet(
     [{'what': 'slow rank', 'size': 1.25, 'unit': 'x (compute time)'}]
     """
     job = plan(seed=seed, ranks=ranks, gpus_per_node=gpus_per_node, steps=steps, faults=faults)
-    folder = Path(out)
-    if folder.is_dir() and any(folder.iterdir()):
-        msg = f"{folder} is not empty; name a new folder"
-        raise FileExistsError(msg)
+    folder = new_folder(out)
     history = run(job)
     truth = truth_table(history)
     for rank in range(ranks):
         name = f"traces/synthetic_rank_{rank}.pt.trace.json.gz"
-        _write(folder / name, trace_text(history, rank))
+        write(folder / name, trace_text(history, rank))
     for node, readings in _all_readings(history).items():
-        _write(folder / f"power/synthetic_{node}_nvidia_smi.csv", nvidia_smi_text(readings))
-        _write(folder / f"power/synthetic_{node}_ac.txt", node_text(job, node, readings))
-        _write(folder / f"failures/synthetic_{node}_kernel.log", kernel_log(history, node))
-    _write(folder / "failures/synthetic_sacct.txt", sacct_text(history))
-    _write(folder / "steps.jsonl", step_log(history))
-    _write(folder / "README.md", readme_text(job))
-    _write(folder / _TRUTH_FILE, truth.to_csv(index=False, lineterminator="\n"))
+        write(folder / f"power/synthetic_{node}_nvidia_smi.csv", nvidia_smi_text(readings))
+        write(folder / f"power/synthetic_{node}_ac.txt", node_text(job, node, readings))
+        write(folder / f"failures/synthetic_{node}_kernel.log", kernel_log(history, node))
+    write(folder / "failures/synthetic_sacct.txt", sacct_text(history))
+    write(folder / "steps.jsonl", step_log(history))
+    write(folder / "README.md", readme_text(job))
+    write_truth(folder, truth)
     return truth
 
 
@@ -138,12 +133,7 @@ def fleet_truth(folder: str | Path) -> pd.DataFrame:
     >>> truth["what"].unique().tolist()
     ['slow rank', 'late host', 'power cap', 'failing node', 'job restart']
     """
-    path = Path(folder) / _TRUTH_FILE
-    if not path.is_file():
-        msg = f"{path} does not exist; pass a folder written by simulate.fleet"
-        raise LoadError(msg)
-    dtypes = {name: column.dtype for name, column in FLEET_TRUTH.columns.items()}
-    return FLEET_TRUTH.check(pd.read_csv(path, dtype=dtypes), origin=str(path))
+    return read_truth(folder, FLEET_TRUTH, writer="fleet")
 
 
 def _all_readings(history: History) -> dict[str, dict[int, Readings]]:
@@ -160,10 +150,3 @@ def _all_readings(history: History) -> dict[str, dict[int, Readings]]:
     spare = range(job.gpus_per_node)
     readings[job.nodes[-1]] = {device: sample_spare(history, device, **period) for device in spare}
     return readings
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a text, compressed if its name ends in .gz; the same text gives the same bytes."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    content = text.encode()
-    path.write_bytes(gzip.compress(content, 9, mtime=0) if path.suffix == ".gz" else content)

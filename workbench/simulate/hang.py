@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from workbench.simulate._folder import new_folder, write, write_truth
 from workbench.simulate._hang_dumps import dump
 from workbench.simulate._hang_engine import (
     HANG_FAULTS,
@@ -93,26 +94,21 @@ def hang(
     not fit each other stay in them for good. Hosts wait for their GPU after every receive,
     as Megatron's do, and twice at the end of a step.
     """
-    folder = Path(out)
-    if folder.is_dir() and any(folder.iterdir()):
-        msg = f"{folder} is not empty; name a new folder"
-        raise FileExistsError(msg)
+    folder = new_folder(out)
     shape = _checked(HangJob(*job))
     rng = np.random.default_rng(seed)
     ranks = workers(shape, rng)
     chosen = None if fault is None else _chosen(ranks, shape, rng, (fault, rank, group))
     truth = _truth(ranks, chosen)
     run(ranks, chosen)
-    folder.mkdir(parents=True, exist_ok=True)
     for worker in ranks:
         text = json.dumps(dump(worker, shape.buffer_count), separators=(",", ":"))
         name = f"synthetic_nccl_trace_rank_{worker.rank}.json"
-        (folder / name).write_bytes(text.encode("ascii") + b"\n")
-    truth.to_csv(folder / "truth.csv", index=False, lineterminator="\n")
+        write(folder / name, text + "\n")
+    write_truth(folder, truth)
     about = {**shape._asdict(), "world_size": shape.world_size, "seed": seed}
     what = "no fault: the job ends well" if chosen is None else "the fault, and where it hits"
-    text = _README.format(**about, what=what)
-    (folder / "README.md").write_bytes(text.encode("utf-8"))
+    write(folder / "README.md", _README.format(**about, what=what))
     return truth
 
 

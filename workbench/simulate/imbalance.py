@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from workbench.simulate._folder import new_folder, write, write_truth
 from workbench.simulate._pipeline_engine import JobShape
 from workbench.simulate.document_lengths import document_lengths
 from workbench.simulate.pipeline_job import pipeline_job
@@ -61,12 +62,8 @@ def imbalance(out: str | Path, *, seed: int) -> pd.DataFrame:
     FileExistsError
         If ``out`` holds files already.
     """
-    folder = Path(out)
-    if folder.is_dir() and any(folder.iterdir()):
-        msg = f"{folder} is not empty; name a new folder"
-        raise FileExistsError(msg)
+    folder = new_folder(out)
     job = pipeline_job(_CAUSES, seed=seed, shape=_JOB)
-    folder.mkdir(parents=True, exist_ok=True)
     written = job.operations.rename(columns=_NAMES)
     for name in ("mb_id", "gmc"):
         written[name] = written[name].fillna(-1).astype("int16")
@@ -74,12 +71,12 @@ def imbalance(out: str | Path, *, seed: int) -> pd.DataFrame:
         written[name] = written[name].astype("float64") / 1e9
     for name in ("dp_rank", "stage", "seq_id"):
         written[name] = written[name].astype("int16")
-    written.to_parquet(folder / "synthetic_job.parquet", index=False, compression="zstd")
-    job.truth.to_csv(folder / "truth.csv", index=False, lineterminator="\n", float_format="%.6f")
+    packed = written.to_parquet(index=False, compression="zstd")
+    write(folder / "synthetic_job.parquet", packed)
+    write_truth(folder, job.truth, float_format="%.6f")
     lengths = document_lengths(_DOCUMENTS, seed=seed)
     lines = "\n".join(map(str, lengths["length_tokens"].tolist())) + "\n"
-    (folder / "synthetic_lengths.txt").write_text(lines, encoding="ascii")
+    write(folder / "synthetic_lengths.txt", lines)
     about = {**_JOB._asdict(), "documents": _DOCUMENTS, **lengths.attrs["truth"]}
-    text = _README.format(**about)
-    (folder / "README.md").write_text(text, encoding="utf-8")
+    write(folder / "README.md", _README.format(**about))
     return job.truth

@@ -96,6 +96,7 @@ from workbench.tables._pvf import (
     DETECTED_SHARES,
     DETECTOR_TOLERANCE,
     DETECTOR_TRIALS,
+    GRADIENT_UNDERFLOW,
     INJECTION_ALLOCATION,
     INJECTION_SAMPLE_SIZES,
     INTERVAL_COVERAGE,
@@ -108,6 +109,7 @@ from workbench.tables._pvf import (
     PVF_MITIGATION,
     PVF_PROTECTION,
     PVF_RUNNING,
+    ROUNDING_ERRORS,
 )
 from workbench.tables._reliability import (
     CAUSE_COUNTS,
@@ -224,6 +226,7 @@ __all__ = [
     "GOODPUT_SENSITIVITY",
     "GOODPUT_SWEEP",
     "GOODPUT_WINDOWS",
+    "GRADIENT_UNDERFLOW",
     "HANG_TRUTH",
     "HARMLESS",
     "IDLE_TIME",
@@ -283,6 +286,7 @@ __all__ = [
     "RECURRENCE",
     "RESTART_PHASES",
     "REUSE_HISTOGRAM",
+    "ROUNDING_ERRORS",
     "ROW_POPULARITY",
     "ROW_SHARDING",
     "SAYS_SYNTHETIC",

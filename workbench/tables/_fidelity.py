@@ -18,7 +18,9 @@ FIDELITY = Table(
             "float64", "largest difference allowed, in `unit`", lower=0, nullable=True
         ),
         "unit": Column("str", "unit of the three numbers; empty for a plain number"),
-        "verdict": Column("category", "pass, FAIL, or absent (the data set is not at hand)"),
+        "verdict": Column(
+            "category", "pass, FAIL, or absent (a data set or package is not at hand)"
+        ),
         "note": Column("str", "why a claim failed or how to get its data set; else empty"),
     },
 )

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from workbench.tables._table import Column, Table
 
-# What a restart consists of, in order; the last is for recoveries nobody took apart.
-RESTART_PHASES = (
-    "detection",
-    "allocation",
-    "NCCL init",
-    "checkpoint load",
-    "first step",
-    "recovery",
-)
+# What a restart consists of, in order, and its column of the table of failures; the last is for
+# recoveries nobody took apart.
+RESTART_PHASES: Mapping[str, str] = {
+    "detection": "detection_min",
+    "allocation": "allocation_min",
+    "NCCL init": "init_min",
+    "checkpoint load": "load_min",
+    "first step": "first_step_min",
+    "recovery": "other_min",
+}
 _SHARE = "share of GPU time"
 
 FAILURE_TIMES = Table(

@@ -294,3 +294,33 @@ DETECTOR_TOLERANCE = Table(
         "false_alarm_high": Column("float64", "95 % upper bound", 0, 1, nullable=True),
     },
 )
+
+ROUNDING_ERRORS = Table(
+    "rounding_errors",
+    "One row per way of rounding float32 to bfloat16: where it differs from the library's.",
+    {
+        "rounding": Column("str", "nearest even, the same without a branch for NaN, truncated"),
+        "value_count": Column("int64", "values that are not NaN", lower=0),
+        "differ_count": Column("int64", "of them rounded otherwise than by the library", lower=0),
+        "nan_count": Column("int64", "values that are NaN", lower=0),
+        "nan_lost_count": Column("int64", "of them no longer NaN", lower=0),
+        "max_error_ratio": Column(
+            "float64", "largest error over the value, normal numbers", lower=0, nullable=True
+        ),
+        "mean_error_ratio": Column("float64", "mean of that", lower=0, nullable=True),
+    },
+)
+
+GRADIENT_UNDERFLOW = Table(
+    "gradient_underflow",
+    "One row per scale and type: the share of gradients that the type cannot hold.",
+    {
+        "dtype": Column("str", "fp32, bf16, fp16, fp8-e5m2, fp8-e4m3"),
+        "scale_ratio": Column("float64", "factor on the gradients", lower=0),
+        "gradient_count": Column("int64", "gradients that are not 0 in float32", lower=1),
+        "lost_share": Column("float64", "of them 0 in the type", 0, 1),
+        "subnormal_share": Column(
+            "float64", "of them not 0, but below the least normal number", 0, 1
+        ),
+    },
+)

@@ -33,7 +33,11 @@ class Changes:
     before, after
         Tensors of the golden and the faulty value in the type the model computes in (for
         stored types such as int8: as the model sees them, after scaling). Infinities and
-        NaN are kept. For an activation both are empty: the change depends on the input.
+        NaN are kept. NaN for an activation: its values depend on the input.
+    cleared, flips
+        int64, for activations only: the bits that are cleared first, and those flipped then,
+        of whatever value the input gives. One element can have several such entries; they
+        act in their order.
     """
 
     experiment_count: int
@@ -43,6 +47,24 @@ class Changes:
     elem: Ints
     before: Any
     after: Any
+    cleared: Ints | None = None
+    flips: Ints | None = None
+
+    def part(self, start: int, stop: int) -> Changes:
+        """Give the experiments ``start`` to ``stop`` - 1, renumbered from 0."""
+        first, last = np.searchsorted(self.experiment, [start, stop])
+        rows = slice(int(first), int(last))
+        return Changes(
+            stop - start,
+            self.experiment[rows] - start,
+            self.targets,
+            self.target[rows],
+            self.elem[rows],
+            self.before[rows],
+            self.after[rows],
+            None if self.cleared is None else self.cleared[rows],
+            None if self.flips is None else self.flips[rows],
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 from workbench.errors import InjectionError
 from workbench.simulate.injections._torch import torch
 
-Criterion = Literal["argmax", "threshold", "difference"]
+Criterion = Literal["argmax", "threshold", "difference", "metric_drop"]
 MASKED, BENIGN, SDC, DUE = range(4)
 _SHOWN = 3
 
@@ -22,11 +22,12 @@ class Judge:
     criterion
         ``"argmax"``: another class is the largest; ``"threshold"``: the output is on the
         other side of ``threshold``; ``"difference"``: some output moved by more than
-        ``tolerance``.
+        ``tolerance``; ``"metric_drop"``: the quality of all outputs together fell by more
+        than ``tolerance``, so an experiment is judged once and counts as one input.
     threshold
         Of ``"threshold"``, in the output's unit; a logit of 0 is a probability of 0.5.
     tolerance
-        Of ``"difference"``, in the output's unit.
+        Of ``"difference"``, in the output's unit; of ``"metric_drop"``, in the metric's.
     mask_tolerance
         An output that moved by no more than this counts as masked; 0 asks for equality.
     """
@@ -58,7 +59,7 @@ class Judge:
             )
             raise InjectionError(msg)
         decisions = self.decisions(outputs)
-        if labels is None:
+        if labels is None or self.criterion == "metric_drop":
             return Golden(self, outputs, decisions, None, None)
         labels = torch().as_tensor(labels)
         if self.criterion == "difference" or len(labels) != len(outputs):
@@ -67,7 +68,7 @@ class Judge:
                 "labels need argmax or threshold, and one label per input"
             )
             raise InjectionError(msg)
-        labels = labels.to(decisions.dtype).flatten()
+        labels = labels.to(decisions).flatten()
         return Golden(self, outputs, decisions, labels, decisions == labels)
 
     def _fitting(self, outputs: Any) -> Any:
@@ -105,7 +106,7 @@ class Judge:
             return outputs.argmax(1)
         if self.criterion == "threshold":
             return (outputs.flatten() > self.threshold).to(torch().int64)
-        return torch().zeros(len(outputs), dtype=torch().int64)
+        return outputs.new_zeros(len(outputs), dtype=torch().int64)
 
 
 def _rows(values: Any) -> Any:

@@ -1,0 +1,44 @@
+"""Small models for fault injection; all of it needs PyTorch."""
+
+import os
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def torch_here():
+    """Give torch; skip the test where it is not installed, but fail it under CI."""
+    try:
+        import torch
+    except ImportError:
+        reason = "PyTorch is not installed; pip install 'ai-infra-workbench[inject]'"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    torch.set_num_threads(1)
+    return torch
+
+
+@pytest.fixture
+def make_mlp(torch_here):
+    """Give the function that makes a small classifier, the same every time."""
+
+    def make(classes=3):
+        nn = torch_here.nn
+        torch_here.manual_seed(7)
+        parts = [nn.Linear(5, 8), nn.ReLU(), nn.LayerNorm(8), nn.Linear(8, classes)]
+        return nn.Sequential(*parts)
+
+    return make
+
+
+@pytest.fixture
+def mlp(make_mlp):
+    """Give a classifier of 3 classes with 91 parameters."""
+    return make_mlp()
+
+
+@pytest.fixture
+def inputs(torch_here):
+    """Give 20 inputs of it."""
+    return torch_here.randn(20, 5, generator=torch_here.Generator().manual_seed(1))

@@ -1,0 +1,459 @@
+"""Campaigns: what they count, that they survive being stopped, and what they refuse."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from workbench import tables
+from workbench.errors import InjectionError
+from workbench.simulate.injections import (
+    CampaignSettings,
+    FaultModel,
+    Judge,
+    activation_faults,
+    campaign,
+    exhaustive_faults,
+    fault_list,
+    parameters,
+    running,
+    shipped_inputs,
+    shipped_judge,
+    shipped_model,
+    stored_as,
+    uniform_faults,
+)
+
+PLAIN = CampaignSettings(engine="flip_and_run", chunk_size=20)
+TIMES = ["time_s"]
+
+
+def same(one, other):
+    """Compare two campaigns but for when they ran."""
+    pd.testing.assert_frame_equal(
+        one.outcomes.drop(columns=TIMES), other.outcomes.drop(columns=TIMES)
+    )
+    pd.testing.assert_frame_equal(one.trials, other.trials)
+    pd.testing.assert_frame_equal(
+        one.campaign.drop(columns="created"), other.campaign.drop(columns="created")
+    )
+
+
+# --- laws ---
+
+
+@pytest.mark.parametrize(
+    "fault_model",
+    [
+        FaultModel(), FaultModel("mbf", flip_count=8), FaultModel("mbf", bit_error_ratio=5e-4),
+        FaultModel("mbbf", burst_bits=4), FaultModel("stuck1"), FaultModel("value", value=9.0),
+    ],
+    ids=lambda model: f"{model.kind}-{model.bit_error_ratio}",
+)  # fmt: skip
+def test_every_input_ends_one_way(mlp, inputs, fault_model):
+    faults = uniform_faults(mlp, 60, seed=1, fault_model=fault_model)
+    found = campaign(mlp, inputs, faults, settings=PLAIN)
+    table = tables.OUTCOMES.check(found.outcomes)
+    assert table["exp_id"].tolist() == list(range(60))
+    counts = table[["masked_count", "benign_count", "sdc_count", "due_count"]].sum(axis=1)
+    assert (counts == 20).all()
+    assert (table["input_count"] == 20).all()
+    assert table["beneficial_count"].isna().all()
+    head = tables.CAMPAIGN.check(found.campaign).iloc[0]
+    assert (head["fault_model"], head["design"], head["seed"]) == (fault_model.kind, "uniform", 1)
+
+
+@pytest.mark.parametrize("chunk_size", [1, 7, 1000])
+def test_results_do_not_depend_on_the_size_of_chunks(mlp, inputs, chunk_size):
+    faults = uniform_faults(mlp, 50, seed=1)
+    settings = replace(PLAIN, keep_trials=True)
+    whole = campaign(mlp, inputs, faults, settings=settings)
+    parts = campaign(mlp, inputs, faults, settings=replace(settings, chunk_size=chunk_size))
+    same(whole, parts)
+
+
+def test_trials_add_up_to_outcomes(torch_here, mlp, inputs):
+    labels = torch_here.arange(20) % 3
+    settings = replace(PLAIN, keep_trials=True, labels=labels)
+    faults = uniform_faults(mlp, 40, seed=1, bits=[29, 30, 31])
+    found = campaign(mlp, inputs, faults, settings=settings)
+    trials = tables.TRIALS.check(found.trials)
+    assert len(trials) == 40 * 20
+    for name in tables.OUTCOME_NAMES:
+        counted = (trials["outcome"] == name).groupby(trials["exp_id"]).sum()
+        assert (counted.to_numpy() == found.outcomes[f"{name}_count"].to_numpy()).all()
+    assert trials["is_beneficial"].sum() == found.outcomes["beneficial_count"].sum()
+    right = float((mlp(inputs).argmax(1) == labels).double().mean())
+    assert found.campaign["golden_metric"].tolist() == [right]
+    assert found.campaign["metric_name"].tolist() == ["accuracy"]
+
+
+def test_tables_belong_together(mlp, inputs):
+    mlp.components = {"3.*": "head", "*": "body"}
+    faults = uniform_faults(stored_as(mlp, "int8"), 30, seed=1)
+    settings = replace(PLAIN, name="bytes", dataset="noise", is_synthetic=True)
+    found = campaign(stored_as(mlp, "int8"), inputs, faults, settings=settings)
+    for part in ("campaign", "faults", "outcomes", "parameters"):
+        assert set(getattr(found, part)["campaign_id"]) == {"bytes"}
+    tables.FAULTS.check(found.faults)
+    assert set(tables.PARAMETERS.check(found.parameters)["component"]) == {"head", "body"}
+    assert found.campaign["dtype"].tolist() == ["int8"]
+    assert found.is_synthetic
+    assert "1 campaigns, 30 experiments" in repr(found)
+
+
+def test_components_are_those_under_which_faults_were_drawn(mlp, inputs):
+    population = parameters(mlp, components={"*": "whole"})
+    faults = uniform_faults(mlp, 200, seed=1, where=population)
+    assert set(campaign(mlp, inputs, faults, settings=PLAIN).parameters["component"]) == {"whole"}
+
+
+def test_activations_are_part_of_the_population(mlp, inputs):
+    faults = activation_faults(mlp, inputs, 40, seed=1)
+    found = campaign(mlp, inputs, faults, settings=PLAIN)
+    kinds = found.parameters["kind"].astype(str).value_counts()
+    assert kinds["activation"] == 4
+    assert found.outcomes["masked_count"].sum() < 40 * 20
+
+
+def test_a_threshold_judges_one_number(make_mlp, inputs):
+    model = make_mlp(classes=1)
+    faults = exhaustive_faults(model, "3.bias")
+    judge = Judge("threshold", threshold=0.25)
+    found = campaign(model, inputs, faults, judge=judge, settings=PLAIN)
+    assert found.outcomes["sdc_count"].sum() > 0
+    assert found.campaign["tolerance"].tolist() == [0.25]
+    assert found.campaign["design"].tolist() == ["exhaustive"]
+
+
+def test_a_drop_of_a_metric_is_judged_once_per_experiment(torch_here, mlp, inputs):
+    labels = mlp.eval()(inputs).argmax(1)
+
+    def accuracy(outputs, wanted):
+        return float((outputs.argmax(1) == wanted).double().mean())
+
+    faults = uniform_faults(mlp, 80, seed=1, bits=[2, 30, 31])
+    settings = replace(PLAIN, labels=labels, metric=accuracy)
+    judge = Judge("metric_drop", tolerance=0.1)
+    found = campaign(mlp, inputs, faults, judge=judge, settings=settings)
+    table = found.outcomes
+    assert (table["input_count"] == 1).all()
+    assert set(table["metric_name"]) == {"accuracy"}
+    wrong = table["metric_value"] < 0.9
+    assert 0 < wrong.sum() < 80
+    assert (table["sdc_count"] + table["due_count"] >= wrong).all()
+    finite = table["due_count"] == 0
+    assert (table.loc[finite, "sdc_count"].astype(bool) == wrong[finite]).all()
+    assert found.campaign["input_count"].tolist() == [1]
+    assert found.campaign["golden_metric"].tolist() == [1.0]
+    plain = campaign(mlp, inputs, faults, settings=settings)
+    assert plain.outcomes["metric_value"].equals(table["metric_value"])
+
+
+def test_the_model_is_as_before_also_between_chunks(torch_here, mlp, inputs):
+    mlp.train()
+    mlp[0].eval()
+    chunks = running(mlp, inputs, uniform_faults(mlp, 50, seed=1), settings=PLAIN)
+    first = tables.OUTCOMES.check(next(chunks))
+    assert len(first) == 20
+    assert torch_here.is_grad_enabled()
+    assert [module.training for module in mlp] == [False, True, True, True]
+    chunks.close()
+    assert not any(module._forward_hooks for module in mlp.modules())
+
+
+def test_experiments_that_hit_nothing_are_masked_and_noted(mlp, inputs):
+    model = FaultModel("mbf", bit_error_ratio=0.0)
+    faults = uniform_faults(mlp, 4, seed=1, fault_model=model)
+    found = campaign(mlp, inputs, faults, settings=PLAIN)
+    assert found.outcomes["masked_count"].tolist() == [20] * 4
+    assert found.quality["what"].str.contains("hit nothing").any()
+
+
+def test_a_list_without_provenance_says_what_its_rows_say(mlp, inputs):
+    table = pd.DataFrame({"param": ["0.weight"] * 2, "elem": [0, 1], "bit": [1, 2]})
+    head = campaign(mlp, inputs, fault_list(mlp, table), settings=PLAIN).campaign.iloc[0]
+    assert (head["fault_model"], head["flip_count"], head["design"]) == ("sbf", 1, "fault_list")
+    values = pd.DataFrame({"param": ["0.weight"], "elem": [0], "value_after": [0.5]})
+    head = campaign(mlp, inputs, fault_list(mlp, values), settings=PLAIN).campaign.iloc[0]
+    assert head["fault_model"] == "value"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("component", ["embeddings", "bottom", "top"])
+def test_the_fast_engine_decides_as_the_plain_one(torch_here, component):
+    model, (inputs, labels) = shipped_model("dlrm"), shipped_inputs("dlrm")
+    faults = uniform_faults(model, 60, seed=1, where=component, bits=range(20, 32))
+    judge, settings = shipped_judge("dlrm"), CampaignSettings(labels=labels)
+    fast = campaign(model, inputs, faults, judge=judge, settings=settings)
+    plain = campaign(
+        model, inputs, faults, judge=judge, settings=replace(settings, engine="flip_and_run")
+    )
+    for name in ("sdc_count", "due_count", "beneficial_count"):
+        assert fast.outcomes[name].equals(plain.outcomes[name])
+    assert fast.campaign["masked_rule"].tolist() == ["proven"]
+    assert plain.campaign["masked_rule"].tolist() == ["bit_equal"]
+    assert fast.campaign["model_sha"].equals(plain.campaign["model_sha"])
+
+
+# --- stopped and taken up ---
+
+
+def test_a_campaign_taken_up_is_the_campaign_run_whole(mlp, inputs, tmp_path):
+    faults = uniform_faults(mlp, 90, seed=1)
+    settings = replace(PLAIN, keep_trials=True)
+    whole = campaign(mlp, inputs, faults, settings=settings)
+    settings = replace(settings, folder=tmp_path / "kept")
+    chunks = running(mlp, inputs, faults, settings=settings)
+    next(chunks), next(chunks)
+    chunks.close()
+    assert len(list((tmp_path / "kept").glob("outcomes-*.parquet"))) == 2
+    (tmp_path / "kept" / "outcomes-0000000040-0000000060.parquet.1.tmp").write_bytes(b"half")
+    same(campaign(mlp, inputs, faults, settings=replace(settings, chunk_size=33)), whole)
+    assert not list((tmp_path / "kept").glob("*.tmp"))
+    again = campaign(mlp, inputs, faults, settings=settings)
+    assert again.outcomes["time_s"].gt(0).all()
+    same(again, whole)
+
+
+def test_an_interrupt_leaves_the_chunks_that_are_done(torch_here, mlp, inputs, tmp_path):
+    faults = uniform_faults(mlp, 60, seed=1)
+    settings = replace(PLAIN, folder=tmp_path)
+    before = mlp[0].weight.clone()
+    calls = []
+
+    def interrupt(*_):
+        calls.append(1)
+        if len(calls) > 35:
+            raise KeyboardInterrupt
+
+    handle = mlp[3].register_forward_hook(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        campaign(mlp, inputs, faults, settings=settings)
+    handle.remove()
+    assert len(list(tmp_path.glob("outcomes-*"))) == 1
+    assert torch_here.equal(mlp[0].weight, before)
+    same(
+        campaign(mlp, inputs, faults, settings=settings),
+        campaign(mlp, inputs, faults, settings=PLAIN),
+    )
+
+
+PROGRAM = """
+import sys, time, torch
+from workbench.simulate.injections import *
+torch.set_num_threads(1)
+torch.manual_seed(7)
+model = torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+inputs = torch.randn(20, 5)
+model[1].register_forward_hook(lambda *_: time.sleep(float(sys.argv[2])))
+settings = CampaignSettings(folder=sys.argv[1], chunk_size=10, engine="flip_and_run")
+faults = uniform_faults(model, 200, seed=1)
+found = campaign(model, inputs, faults, settings=settings)
+found.outcomes.drop(columns="time_s").to_csv(sys.argv[3], index=False)
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_campaign_goes_on_to_the_same_table(torch_here, tmp_path):
+    def command(folder, pause, out):
+        return [sys.executable, "-c", PROGRAM, str(tmp_path / folder), pause, str(tmp_path / out)]
+
+    whole = subprocess.Popen(command("whole", "0", "whole.csv"))
+    started = subprocess.Popen(command("killed", "0.02", "killed.csv"))
+    deadline = time.monotonic() + 120
+    while len(list((tmp_path / "killed").glob("outcomes-*.parquet"))) < 3:
+        assert time.monotonic() < deadline
+        assert started.poll() is None
+        time.sleep(0.05)
+    os.kill(started.pid, signal.SIGKILL)
+    started.wait()
+    done = len(list((tmp_path / "killed").glob("outcomes-*.parquet")))
+    assert 3 <= done < 20
+    assert not (tmp_path / "killed.csv").exists()
+    subprocess.run(command("killed", "0", "killed.csv"), check=True)
+    assert whole.wait() == 0
+    assert (tmp_path / "killed.csv").read_text() == (tmp_path / "whole.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    ("field", "change"),
+    [
+        ("campaign_id", {"name": "other"}),
+        ("keep_trials", {"keep_trials": True}),
+        ("labels_sha", {"labels": [0] * 20}),
+        ("detectors", {"detectors": {"nan": lambda model, outputs, inputs: outputs[:, 0].isnan()}}),
+    ],
+)
+def test_refuses_a_folder_of_other_settings(mlp, inputs, tmp_path, field, change):
+    faults = uniform_faults(mlp, 20, seed=1)
+    settings = replace(PLAIN, folder=tmp_path)
+    campaign(mlp, inputs, faults, settings=settings)
+    with pytest.raises(
+        InjectionError, match=rf"folder: .* another campaign, .* differs in {field}"
+    ):
+        campaign(mlp, inputs, faults, settings=replace(settings, **change))
+
+
+def test_refuses_a_folder_of_another_model_input_fault_or_judge(
+    make_mlp, torch_here, inputs, tmp_path
+):
+    mlp = make_mlp()
+    faults = uniform_faults(mlp, 20, seed=1)
+    settings = replace(PLAIN, folder=tmp_path)
+    campaign(mlp, inputs, faults, settings=settings)
+    for field, arguments in {
+        "inputs_sha": (mlp, inputs + 1, faults),
+        "faults_sha": (mlp, inputs, uniform_faults(mlp, 20, seed=2)),
+    }.items():
+        with pytest.raises(InjectionError, match=f"differs in {field} "):
+            campaign(*arguments, settings=settings)
+    with pytest.raises(InjectionError, match=r"differs in judge \(judge there: .*argmax"):
+        campaign(mlp, inputs, faults, judge=Judge("difference"), settings=settings)
+    with torch_here.no_grad():
+        mlp[2].bias.add_(1)
+    with pytest.raises(InjectionError, match="differs in model_sha"):
+        campaign(
+            mlp, inputs, faults[["param"]].pipe(lambda _: strip(mlp, faults)), settings=settings
+        )
+
+
+def strip(model, faults):
+    """Give the same places, with the values of this model."""
+    return fault_list(model, faults.drop(columns=["value_before", "value_after", "direction"]))
+
+
+def test_refuses_a_folder_whose_files_are_damaged(mlp, inputs, tmp_path):
+    faults = uniform_faults(mlp, 20, seed=1)
+    settings = replace(PLAIN, folder=tmp_path)
+    campaign(mlp, inputs, faults, settings=settings)
+    (part,) = tmp_path.glob("outcomes-*.parquet")
+    part.write_bytes(part.read_bytes()[:100])
+    with pytest.raises(InjectionError, match=r"outcomes-.* cannot be read .*; delete it, and"):
+        campaign(mlp, inputs, faults, settings=settings)
+    head = tmp_path / "campaign.json"
+    head.write_text(json.dumps({**json.loads(head.read_text()), "format": 99}))
+    with pytest.raises(InjectionError, match="differs in format"):
+        campaign(mlp, inputs, faults, settings=settings)
+    head.write_text("{")
+    with pytest.raises(InjectionError, match=r"campaign\.json is not the head of a campaign"):
+        campaign(mlp, inputs, faults, settings=settings)
+
+
+# --- what is refused ---
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"engine": "slow"}, "engine='slow' is not one of"),
+        ({"chunk_size": 0}, "chunk_size must be"),
+    ],
+)
+def test_refuses_settings_that_cannot_be_followed(options, message):
+    with pytest.raises(InjectionError, match=message):
+        CampaignSettings(**options)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (lambda x: x[:0], "inputs: batch 0 is empty; there is nothing to judge"),
+        (lambda x: [], "inputs: the list of batches is empty"),
+        (lambda x: {"input": 3}, "inputs: batch 0 holds no tensor"),
+        (lambda x: x.numpy(), "inputs: ndarray is no batch; pass a tensor"),
+        (lambda x: x.to("meta"), r"inputs: they are on \['meta'\], the model on \['cpu'\]"),
+        (lambda x: [x, x[0]], r"inputs: batch 1 gives an output of shape \(3,\), the first"),
+    ],
+)
+def test_refuses_inputs_that_cannot_be_judged(mlp, inputs, given, message):
+    with pytest.raises(InjectionError, match=message):
+        campaign(mlp, given(inputs), uniform_faults(mlp, 5, seed=1), settings=PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("judge", "change", "message"),
+    [
+        (Judge(), {"labels": [1, 2]}, "2 labels for 20 inputs"),
+        (Judge("metric_drop"), {}, "metric: criterion 'metric_drop' needs a function"),
+        (Judge("threshold"), {}, "'threshold' judges one number per input, here are 3"),
+        (Judge(), {"engine": "fast", "keep_trials": True}, "engine: 'fast' judges faults in"),
+        (Judge(), {"engine": "fast", "labels": [0] * 7}, "7 labels for 20 inputs"),
+    ],
+)
+def test_refuses_a_judge_or_settings_that_do_not_fit(mlp, inputs, judge, change, message):
+    with pytest.raises(InjectionError, match=message):
+        campaign(
+            mlp,
+            inputs,
+            uniform_faults(mlp, 5, seed=1),
+            judge=judge,
+            settings=replace(PLAIN, **change),
+        )
+
+
+def test_the_fast_engine_refuses_batches_and_auto_takes_them(mlp, inputs):
+    faults = uniform_faults(mlp, 5, seed=1)
+    batches = [inputs[:7], inputs[7:]]
+    with pytest.raises(InjectionError, match="engine: 'fast' takes one batch of unnamed"):
+        campaign(mlp, batches, faults, settings=CampaignSettings(engine="fast"))
+    assert campaign(mlp, batches, faults).quality["what"].tolist()[-1].endswith("FlipAndRun")
+
+
+def test_refuses_labels_of_another_length_for_a_metric(mlp, inputs):
+    settings = replace(PLAIN, labels=[1], metric=lambda outputs, labels: 1.0)
+    with pytest.raises(InjectionError, match="labels: 1 are given for 20 inputs"):
+        campaign(
+            mlp,
+            inputs,
+            uniform_faults(mlp, 5, seed=1),
+            judge=Judge("metric_drop"),
+            settings=settings,
+        )
+
+
+def test_refuses_a_model_that_is_not_the_same_twice(torch_here, inputs):
+    class Noisy(torch_here.nn.Linear):
+        def forward(self, x):
+            return super().forward(x) + torch_here.rand(())
+
+    model = Noisy(5, 3)
+    with pytest.raises(InjectionError, match="model: two runs without faults differ on batch 0"):
+        campaign(model, inputs, uniform_faults(model, 5, seed=1), settings=PLAIN)
+
+
+def test_dropout_is_turned_off_by_evaluation_mode(torch_here, inputs):
+    nn = torch_here.nn
+    model = nn.Sequential(nn.Linear(5, 3), nn.Dropout(0.5)).train()
+    campaign(model, inputs, uniform_faults(model, 5, seed=1), settings=PLAIN)
+    assert model[1].training
+
+
+def test_refuses_an_output_whose_shape_depends_on_the_fault(torch_here, inputs):
+    class Cut(torch_here.nn.Linear):
+        def forward(self, x):
+            out = super().forward(x)
+            return out if self.bias[0] > 0 else out[:, :2]
+
+    model = Cut(5, 3)
+    torch_here.nn.init.ones_(model.bias)
+    faults = exhaustive_faults(model, "bias", bits=31)
+    with pytest.raises(InjectionError, match="the output changed its shape under a fault"):
+        campaign(model, inputs, faults, settings=PLAIN)
+
+
+def test_refuses_faults_of_another_model_and_none_at_all(mlp, make_mlp, inputs):
+    faults = uniform_faults(make_mlp(classes=4), 300, seed=1)
+    with pytest.raises(InjectionError, match=r"faults: elem .* is outside its tensor"):
+        campaign(mlp, inputs, faults, settings=PLAIN)
+    with pytest.raises(InjectionError, match="faults: the table has no rows"):
+        campaign(mlp, inputs, faults.iloc[:0], settings=PLAIN)
+    double = uniform_faults(mlp, 5, seed=1).assign(exp_id=0)
+    with pytest.raises(InjectionError, match=r"flip .* stands twice in its experiment"):
+        campaign(mlp, inputs, double, settings=PLAIN)

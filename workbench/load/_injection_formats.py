@@ -1,0 +1,23 @@
+"""Which readers there are for results of fault injection, in the order they are asked."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from workbench.load import (
+    enpheeph,
+    golden_transformer,
+    goldeneye,
+    injection_tables,
+    nvbitfi,
+    pytorch_alfi,
+    sfi_advanced_models,
+    tensorfi2,
+)
+from workbench.load._injection_part import InjectionFormat
+
+_READERS = (
+    injection_tables, sfi_advanced_models, pytorch_alfi, goldeneye, enpheeph, golden_transformer,
+    tensorfi2, nvbitfi,
+)  # fmt: skip
+FORMATS = tuple(cast(InjectionFormat, each) for each in _READERS)

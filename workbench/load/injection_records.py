@@ -1,0 +1,234 @@
+"""Results of any tool that keeps them in a CSV file, by the names its columns have there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from workbench.errors import LoadError
+from workbench.load._findings import Findings
+from workbench.load._injection_checks import check_part
+from workbench.load._injection_columns import Cells, converted
+from workbench.load._injection_csv import text_table
+from workbench.load._injection_part import (
+    InjectionPart,
+    filled,
+    note_columns,
+    outcome_categories,
+    stem,
+)
+from workbench.load._injection_trials import DUE, SDC, UNKNOWN, counted
+from workbench.load._wanted import INJECTIONS
+from workbench.load.archive import Source, survey
+from workbench.load.injections import assembled
+from workbench.tables import (
+    CAMPAIGN,
+    FAULTS,
+    OUTCOME_NAMES,
+    OUTCOMES,
+    TRIALS,
+    Column,
+    Injections,
+)
+
+_DECISIONS = {
+    "golden": Column("str", "decision without the fault", nullable=True),
+    "faulty": Column("str", "decision with it", nullable=True),
+    "label": Column("str", "right decision", nullable=True),
+    "is_due": Column("boolean", "whether the output was not finite", nullable=True),
+    "outcome": Column("str", "how the input ended, in words of the file", nullable=True),
+}
+_KNOWN: Mapping[str, Column] = {
+    name: column
+    for name, column in {
+        **FAULTS.columns,
+        **TRIALS.columns,
+        **OUTCOMES.columns,
+        **_DECISIONS,
+    }.items()
+    if name != "campaign_id"
+}
+_RESULTS = ("sdc_count", "due_count", "masked_count", "benign_count", "metric_value")
+
+
+def injection_records(
+    path: str | Path,
+    *,
+    columns: Mapping[str, str],
+    campaign: Mapping[str, Any] | None = None,
+    outcomes: Mapping[str, str] | None = None,
+) -> Injections:
+    """Load results from a CSV file whose columns you name: PyTorchFI, MRFI, BinFI, your own.
+
+    Every row is an experiment, with counts or a measure of quality; or, if ``outcome``, or
+    ``golden`` and ``faulty``, are named, one input of an experiment.
+
+    Parameters
+    ----------
+    path
+        The file; gzip is fine.
+    columns
+        Names in the file, by name in the tables :data:`workbench.tables.FAULTS`, ``OUTCOMES``
+        and ``TRIALS``: ``{"exp_id": "run", "layer": "layer", "bit": "bit", "sdc_count":
+        "mismatches"}``. Further for rows of single inputs: ``golden`` and ``faulty``
+        decisions, the right one (``label``), and ``is_due`` (output not finite). Bits count
+        from the least significant.
+    campaign
+        What is known of the campaign, by columns of :data:`workbench.tables.CAMPAIGN`:
+        ``{"tool": "PyTorchFI", "model_name": "resnet18", "dtype": "fp32"}``.
+    outcomes
+        Outcomes by the words in the file: ``{"SDC-1": "sdc", "ok": "masked"}``.
+
+    Returns
+    -------
+    Injections
+        As from :func:`injections`.
+
+    Raises
+    ------
+    FileNotFoundError
+        If ``path`` does not exist.
+    LoadError
+        If a column is absent or holds something else, or counts contradict each other.
+    ValueError
+        If ``columns``, ``campaign`` or ``outcomes`` name what the tables do not have.
+
+    Notes
+    -----
+    Where decisions are equal it is not known whether the output changed: then
+    ``masked_count`` and ``benign_count`` are missing. Without ``is_due`` so is ``due_count``.
+    """
+    head = {"tool": "unknown", **(campaign or {})}
+    _check_names(columns, head, outcomes or {})
+    source = _only(path)
+    findings = Findings(source.label)
+    table = text_table(source, findings)
+    if missing := [name for name in columns.values() if name not in table.column_names]:
+        msg = (
+            f"{source.label}: no column {missing}; it has {table.column_names[:20]}. "
+            "Say which is which with columns={...}"
+        )
+        raise LoadError(msg)
+    taken = set(columns.values())
+    note_columns(findings, [name for name in table.column_names if name not in taken])
+    values = _values(table, columns, source)
+    head.setdefault("campaign_id", stem(source))
+    part = _part(values, head, outcomes or {}, source)
+    part.findings.append(findings)
+    check_part(part, source.label)
+    return assembled([part])
+
+
+def _check_names(
+    columns: Mapping[str, str], campaign: Mapping[str, Any], outcomes: Mapping[str, str]
+) -> None:
+    for what, given, known in (
+        ("columns", columns, _KNOWN),
+        ("campaign", campaign, CAMPAIGN.columns),
+        ("outcomes", set(outcomes.values()), OUTCOME_NAMES),
+    ):
+        if unknown := sorted(set(given) - set(known)):
+            msg = f"{what}= names {unknown}, which the tables do not have; they have {list(known)}"
+            raise ValueError(msg)
+    if ("golden" in columns) != ("faulty" in columns):
+        msg = "columns= names one of golden and faulty; decisions are compared, so name both"
+        raise ValueError(msg)
+    if "outcome" in columns and "golden" in columns:
+        msg = "columns= names outcome and decisions; name the one that is to be believed"
+        raise ValueError(msg)
+    if not {*_RESULTS, "outcome", "golden"} & set(columns):
+        msg = f"columns= names no result; name outcome, golden and faulty, or one of {_RESULTS}"
+        raise ValueError(msg)
+
+
+def _only(path: str | Path) -> Source:
+    found = survey(path, wanted=INJECTIONS).sources
+    if len(found) != 1:
+        msg = f"{path}: holds {len(found)} files; load.injection_records reads one CSV file"
+        raise LoadError(msg)
+    return found[0]
+
+
+def _values(table: pa.Table, columns: Mapping[str, str], source: Source) -> dict[str, Any]:
+    return {
+        name: pd.Series(converted(Cells(source.label, there, table[there]), _KNOWN[name]))
+        for name, there in columns.items()
+    }
+
+
+def _part(
+    values: dict[str, Any], head: dict[str, Any], words: Mapping[str, str], source: Source
+) -> InjectionPart:
+    name, rows = str(head["campaign_id"]), len(next(iter(values.values())))
+    exp = values.setdefault("exp_id", pd.Series(np.arange(rows)))
+    if "outcome" not in values and "golden" not in values:
+        kept = {key: each for key, each in values.items() if key in OUTCOMES.columns}
+        outcomes = filled(OUTCOMES, {**kept, "campaign_id": name}, rows)
+        faults = _faults(values, name, source)
+        return InjectionPart(filled(CAMPAIGN, head, 1), outcomes, faults)
+    codes, known = _codes(values, words, source)
+    beneficial = None
+    if {"label", "golden"} <= set(values):
+        wrong_before = values["golden"] != values["label"]
+        beneficial = (codes == SDC) & (wrong_before & (values["faulty"] == values["label"]))
+        beneficial = beneficial.to_numpy(np.bool_)
+    trials = {
+        "campaign_id": name,
+        "input_id": exp.groupby(exp).cumcount(),
+        **{key: each for key, each in values.items() if key in TRIALS.columns},
+        "outcome": outcome_categories(codes),
+        "is_beneficial": beneficial,
+    }
+    part = InjectionPart(
+        filled(CAMPAIGN, head, 1),
+        counted(name, exp.to_numpy(np.int64), codes, known=known, beneficial=beneficial),
+        _faults(values, name, source),
+        filled(TRIALS, trials, rows),
+    )
+    part.is_counted_here = "input_id" not in values
+    return part
+
+
+def _codes(
+    values: dict[str, Any], words: Mapping[str, str], source: Source
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Give the outcome of every row, and which outcomes the file can tell."""
+    if "outcome" in values:
+        said = values["outcome"].replace(dict(words)) if words else values["outcome"]
+        numbers = {name: number for number, name in enumerate(OUTCOME_NAMES)}
+        codes = said.map(numbers)
+        if (bad := codes.isna() & said.notna()).any():
+            row = int(bad.to_numpy().argmax())
+            msg = (
+                f"{source.label}: row {row + 1:,} ends as {said.iloc[row]!r}; say what that is, "
+                f"one of {OUTCOME_NAMES}, with outcomes={{{said.iloc[row]!r}: ...}}"
+            )
+            raise LoadError(msg)
+        known = tuple(dict.fromkeys([*words.values(), *said.dropna().unique()]))
+        made = codes.fillna(UNKNOWN).to_numpy(np.int64)
+    else:
+        known, made = ("sdc",), np.where(values["golden"] != values["faulty"], SDC, UNKNOWN)
+    if "is_due" in values:
+        is_due = values["is_due"].fillna(value=False).to_numpy(np.bool_)
+        known, made = tuple(dict.fromkeys([*known, "due"])), np.where(is_due, DUE, made)
+    return made, known
+
+
+def _faults(values: dict[str, Any], name: str, source: Source) -> pd.DataFrame:
+    """Give one row per experiment and flip."""
+    kept = {key: each for key, each in values.items() if key in FAULTS.columns}
+    rows = pd.DataFrame(kept).assign(flip=kept.get("flip", 0)).drop_duplicates(ignore_index=True)
+    if (again := rows.duplicated(["exp_id", "flip"])).any():
+        exp = rows.loc[again, "exp_id"].iloc[0]
+        msg = (
+            f"{source.label}: experiment {exp} is told to have hit different places; name a "
+            "column for flip if it hit several bits"
+        )
+        raise LoadError(msg)
+    columns = {str(key): each for key, each in rows.items()}
+    return filled(FAULTS, {**columns, "campaign_id": name}, len(rows))

@@ -1,0 +1,102 @@
+"""Bits of stored numbers: read, flip and write them through integer views of the same width."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from workbench.errors import InjectionError
+from workbench.simulate.injections._torch import torch
+
+_INTEGERS = {8: "int8", 16: "int16", 32: "int32", 64: "int64"}
+_LONGEST = 64
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where sign, exponent and mantissa are in a type; bit 0 is the least significant."""
+
+    name: str
+    torch_name: str
+    bit_count: int
+    mantissa_count: int
+
+    @property
+    def dtype(self) -> Any:
+        """The torch type that holds it."""
+        return getattr(torch(), self.torch_name)
+
+    @property
+    def integer(self) -> Any:
+        """The torch integer of the same width."""
+        return getattr(torch(), _INTEGERS[self.bit_count])
+
+    def roles(self, bits: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.object_]:
+        """Name what each bit is for: sign, exp, mant or int."""
+        low = "int" if self.name == "int8" else "mant"
+        names = np.where(bits < self.mantissa_count, low, "exp").astype(object)
+        names[bits == self.bit_count - 1] = "sign"
+        return names
+
+
+LAYOUTS = {
+    layout.name: layout
+    for layout in (
+        Layout("fp64", "float64", 64, 52),
+        Layout("fp32", "float32", 32, 23),
+        Layout("fp16", "float16", 16, 10),
+        Layout("bf16", "bfloat16", 16, 7),
+        Layout("int8", "int8", 8, 7),
+    )
+}
+
+
+def layout_of(dtype: Any, what: str) -> Layout:
+    """Give the layout of a torch type, or refuse ``what`` by name."""
+    for layout in LAYOUTS.values():
+        if layout.dtype == dtype:
+            return layout
+    msg = f"{what} holds {dtype}; faults hit {', '.join(LAYOUTS)}"
+    raise InjectionError(msg)
+
+
+def patterns(values: Any) -> Any:
+    """Give the bits of values as int64, without sign extension."""
+    layout = layout_of(values.dtype, "the tensor")
+    wide = values.view(layout.integer).to(torch().int64)
+    return wide if layout.bit_count == _LONGEST else wide & ((1 << layout.bit_count) - 1)
+
+
+def from_patterns(bits: Any, dtype: Any) -> Any:
+    """Give the values whose bits these are; the payload of a NaN is kept."""
+    layout = layout_of(dtype, "the tensor")
+    if layout.bit_count < _LONGEST:
+        sign = 1 << (layout.bit_count - 1)
+        bits = torch().where(bits >= sign, bits - (sign << 1), bits)
+    return bits.to(layout.integer).view(dtype)
+
+
+def masks(bits: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
+    """Give the int64 with one bit set, per bit."""
+    return np.left_shift(np.int64(1), bits.astype(np.int64))
+
+
+def flipped(values: Any, bits: Any) -> Any:
+    """Flip one bit of every value; twice gives the values back, whatever they were."""
+    layout = layout_of(values.dtype, "the tensor")
+    places = np.asarray(bits)
+    refuse_outside(places, layout, "bits")
+    mask = torch().from_numpy(masks(np.broadcast_to(places, tuple(values.shape))))
+    return from_patterns(patterns(values) ^ mask.to(values.device), values.dtype)
+
+
+def refuse_outside(bits: npt.NDArray[np.integer[Any]], layout: Layout, field: str) -> None:
+    """Refuse bits that a type does not have."""
+    outside = (bits < 0) | (bits >= layout.bit_count)
+    if outside.any():
+        worst = bits[outside].flat[0]
+        msg = f"{field}: bit {worst} is outside {layout.name}, whose bits are 0 to "
+        raise InjectionError(msg + str(layout.bit_count - 1))

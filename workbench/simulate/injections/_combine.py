@@ -1,0 +1,179 @@
+"""What faults do to the bits of a model: combined per element, with the values before and after."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from workbench.simulate.injections._bits import LAYOUTS, from_patterns, masks, patterns
+from workbench.simulate.injections._changes import Changes
+from workbench.simulate.injections._stored import Stored, storage
+from workbench.simulate.injections._torch import torch
+from workbench.simulate.injections._verify import OUTPUT, verified
+
+_Longs = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows of a FAULTS table that hit something, as plain arrays.
+
+    ``bit`` is -1 where a row sets a value. ``direction`` is 1 (the bit can only become 1),
+    0 (only 0) or -1 (it flips).
+    """
+
+    experiment: _Longs
+    elem: _Longs
+    bit: _Longs
+    direction: _Longs
+    value: npt.NDArray[np.float64]
+
+    @classmethod
+    def of(cls, table: pd.DataFrame, experiment: _Longs) -> Rows:
+        """Read them from a part of the table."""
+        direction = table["direction"].astype(object).map({"0to1": 1, "1to0": 0})
+        return cls(
+            experiment,
+            table["elem"].to_numpy(dtype=np.int64),
+            table["bit"].fillna(-1).to_numpy(dtype=np.int64),
+            pd.to_numeric(direction).fillna(-1).to_numpy(dtype=np.int64),
+            table["value_after"].to_numpy(dtype=np.float64),
+        )
+
+
+def row_masks(rows: Rows, golden: _Longs, stored: Stored) -> _Longs:
+    """Give the bits that every row changes, for the golden bits it meets."""
+    place = masks(np.maximum(rows.bit, 0))
+    is_set = ((golden & place) != 0).astype(np.int64)
+    found = np.where((rows.bit >= 0) & (rows.direction != is_set), place, 0)
+    for row in np.flatnonzero(rows.bit < 0):
+        wanted = patterns(stored.nearest(float(rows.value[row])).reshape(1))
+        found[row] = golden[row] ^ int(wanted[0])
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Elements of one parameter that experiments change.
+
+    Of the rows of the faults: ``golden`` are the bits they meet, ``of_row`` the element.
+    """
+
+    experiment: _Longs
+    elem: _Longs
+    before: Any
+    after: Any
+    of_row: _Longs
+    golden: _Longs
+
+
+def combined(parameter: Any, stored: Stored, rows: Rows, name: str) -> Part:
+    """Combine what the rows of one parameter do to the same element of an experiment."""
+    order = np.lexsort((rows.elem, rows.experiment))
+    experiment, elem = rows.experiment[order], rows.elem[order]
+    is_first = np.ones(len(order), dtype=bool)
+    is_first[1:] = (np.diff(experiment) != 0) | (np.diff(elem) != 0)
+    starts = np.flatnonzero(is_first)
+    places = torch().from_numpy(rows.elem).to(parameter.device)
+    values = parameter.detach().flatten()[places].cpu()
+    golden = patterns(stored.codes(values, name))
+    each = row_masks(rows, golden.numpy(), stored)[order]
+    mask = torch().from_numpy(np.bitwise_xor.reduceat(each, starts))
+    first = torch().from_numpy(order[starts])
+    after = from_patterns(golden[first] ^ mask, stored.layout.dtype)
+    of_row = np.empty(len(order), dtype=np.int64)
+    of_row[order] = np.cumsum(is_first) - 1
+    wide = stored.widened(after)
+    return Part(experiment[starts], elem[starts], values[first], wide, of_row, golden.numpy())
+
+
+def changes(model: Any, faults: pd.DataFrame) -> Changes:
+    """Turn faults into the values that engines inject.
+
+    Several flips of one element in one experiment are combined first, by exclusive or. A
+    row with a direction acts only where the bit is at the start of that direction, a row
+    without one flips it, a row without a bit sets ``value_after``, and a row without a
+    parameter hits nothing (a draw by bit-error ratio can come out empty).
+
+    Parameters
+    ----------
+    model
+        The model, as it was when the faults were drawn; it is not changed.
+    faults
+        Table :data:`workbench.tables.FAULTS`. Experiments are numbered in order of
+        ``exp_id``.
+
+    Returns
+    -------
+    Changes
+        One entry per element that an experiment changes.
+
+    Raises
+    ------
+    InjectionError
+        If the faults do not fit the model: see :func:`fault_list`.
+    """
+    return unchecked_changes(model, verified(model, faults))
+
+
+def unchecked_changes(model: Any, faults: pd.DataFrame) -> Changes:
+    """Turn faults that were checked before into changes."""
+    numbers, experiment = np.unique(faults["exp_id"].to_numpy(), return_inverse=True)
+    named = dict(model.named_parameters())
+    targets = tuple(str(name) for name in faults["param"].dropna().unique())
+    stored = storage(model, targets)
+    found = []
+    for number, name in enumerate(targets):
+        meant = (faults["param"] == name).fillna(value=False).to_numpy(dtype=bool)
+        part = faults[meant]
+        rows = Rows.of(part, experiment[meant].astype(np.int64))
+        if name.endswith(OUTPUT):
+            dtype = str(part["dtype"].iloc[0])
+            found.append((number, *_activation(rows, dtype)))
+        else:
+            each = combined(named[name], stored[name], rows, name)
+            none = np.zeros(len(each.elem), dtype=np.int64)
+            found.append((number, each.experiment, each.elem, each.before, each.after, none, none))
+    return _joined(len(numbers), targets, found)
+
+
+def _activation(rows: Rows, dtype: str) -> tuple[Any, ...]:
+    """Give the bits that every row clears first and flips then; the values are not known yet."""
+    place = masks(np.maximum(rows.bit, 0))
+    cleared = np.where(rows.direction >= 0, place, 0)
+    flips = np.where(rows.direction == 0, 0, place)
+    for row in np.flatnonzero(rows.bit < 0):
+        value = torch().tensor([rows.value[row]], dtype=LAYOUTS[dtype].dtype)
+        cleared[row], flips[row] = -1, int(patterns(value)[0])
+    unknown = torch().full((len(rows.elem),), float("nan"))
+    return rows.experiment, rows.elem, unknown, unknown, cleared, flips
+
+
+def _joined(count: int, targets: tuple[str, ...], parts: list[tuple[Any, ...]]) -> Changes:
+    """Join the parts of all targets, sorted by experiment."""
+    if not parts:
+        empty = np.zeros(0, dtype=np.int64)
+        none = torch().zeros(0)
+        return Changes(count, empty, (), empty.astype(np.int32), empty, none, none)
+    target = np.concatenate([np.full(len(part[1]), part[0], dtype=np.int32) for part in parts])
+    experiment, elem = (np.concatenate([part[column] for part in parts]) for column in (1, 2))
+    order = np.argsort(experiment, kind="stable")
+    before, after = (_one_type([part[column] for part in parts])[order] for column in (3, 4))
+    cleared, flips = (np.concatenate([part[column] for part in parts])[order] for column in (5, 6))
+    return Changes(
+        count, experiment[order], targets, target[order], elem[order], before, after, cleared, flips
+    )
+
+
+def _one_type(parts: list[Any]) -> Any:
+    """Join tensors; those of different types in one that holds them all."""
+    wide = parts[0].dtype
+    for part in parts[1:]:
+        wide = torch().promote_types(wide, part.dtype)
+    if wide in {torch().float16, torch().bfloat16} and len({part.dtype for part in parts}) > 1:
+        wide = torch().float32
+    return torch().cat([part.to(wide) for part in parts])

@@ -1,0 +1,171 @@
+"""Detectors: what looks at a faulty run and raises an alarm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from workbench.errors import InjectionError
+from workbench.simulate.injections._inputs import Batch, at_rest, batches
+from workbench.simulate.injections._torch import torch
+
+
+@runtime_checkable
+class Detector(Protocol):
+    """A detector that looks inside the model while it runs.
+
+    A campaign calls :meth:`attach` before a run, :meth:`verdicts` after every batch, while
+    the fault is still in the model, and then whatever ``attach`` gave, to take the
+    detector off again. What a detector needs of the healthy model (checksums, ranges) it
+    measures when it is made, not in ``attach``: by then the campaign can have begun.
+    """
+
+    def attach(self, model: Any) -> Callable[[], None]:
+        """Put hooks on the model; give the function that takes them off."""
+        ...
+
+    def verdicts(self) -> Any:
+        """Give one truth value per input of the last batch: a bool tensor."""
+        ...
+
+
+AnyDetector: TypeAlias = "Detector | Callable[[Any, Any, Any], Any]"
+
+
+class Alarms:
+    """The verdicts of all detectors on one run; the ``watch`` of an engine."""
+
+    def __init__(self, model: Any, detectors: Mapping[str, AnyDetector]) -> None:
+        self._model = model
+        self._detectors = dict(detectors)
+        self._counts = dict.fromkeys(self._detectors, 0)
+
+    @contextmanager
+    def attached(self) -> Iterator[None]:
+        """Have the detectors on the model."""
+        with ExitStack() as undo:
+            for detector in self._detectors.values():
+                if isinstance(detector, Detector):
+                    undo.callback(detector.attach(self._model))
+            yield
+
+    def __call__(self, batch: Batch, outputs: Any) -> None:
+        """Ask every detector about a batch; a crash is its own alarm and asks nobody."""
+        if outputs is None:
+            return
+        for name, detector in self._detectors.items():
+            if isinstance(detector, Detector):
+                alarm = detector.verdicts()
+            else:
+                alarm = detector(self._model, outputs, batch.given)
+            alarm = torch().as_tensor(alarm)
+            if alarm.dtype != torch().bool or alarm.numel() != len(outputs):
+                msg = (
+                    f"detectors: {name!r} gives {tuple(alarm.shape)} of {alarm.dtype} for "
+                    f"{len(outputs)} inputs; one bool per input is needed"
+                )
+                raise InjectionError(msg)
+            self._counts[name] += int(alarm.sum())
+
+    def take(self) -> dict[str, int]:
+        """Give the alarms since the last time, per detector."""
+        taken = self._counts
+        self._counts = dict.fromkeys(self._detectors, 0)
+        return taken
+
+
+class RangeDetector:
+    """Raises an alarm where a module gives values it never gave on healthy inputs."""
+
+    def __init__(self, limits: Mapping[str, tuple[float, float]]) -> None:
+        self.limits = dict(limits)
+        self._alarm: Any = None
+
+    def attach(self, model: Any) -> Callable[[], None]:
+        """Put a hook on every profiled module."""
+        undo = ExitStack()
+        undo.callback(model.register_forward_pre_hook(self._begin).remove)
+        for name, limits in self.limits.items():
+            hook = self._hook(*limits)
+            undo.callback(model.get_submodule(name).register_forward_hook(hook).remove)
+        return undo.close
+
+    def verdicts(self) -> Any:
+        """Give the inputs of the last batch that left some range."""
+        return self._alarm
+
+    def _begin(self, *_: Any) -> None:
+        self._alarm = None
+
+    def _hook(self, low: float, high: float) -> Callable[[Any, Any, Any], None]:
+        def look(_module: Any, _args: Any, output: Any) -> None:
+            rows = output.reshape(len(output), -1)
+            outside = ~((rows >= low) & (rows <= high)).all(1)
+            if self._alarm is None or len(self._alarm) != len(outside):
+                self._alarm = outside
+            else:
+                self._alarm = self._alarm | outside
+
+        return look
+
+
+def range_detector(model: Any, inputs: Any, *, slack_share: float = 0.0) -> RangeDetector:
+    """Make a detector of values outside the range seen on healthy inputs.
+
+    Parameters
+    ----------
+    model
+        The healthy model.
+    inputs
+        Inputs to profile, others than those of the campaign: a range measured on the same
+        inputs can raise no false alarm, so it says nothing of false alarms.
+    slack_share
+        By how much of its width each range is widened on either side.
+
+    Returns
+    -------
+    RangeDetector
+        For ``CampaignSettings.detectors``; ``limits`` holds the range per module.
+
+    Raises
+    ------
+    InjectionError
+        If no module gives one row per input.
+    """
+    found = output_ranges(model, inputs)
+    if not found:
+        msg = "model: no module gives a tensor with one row per input; there is nothing to watch"
+        raise InjectionError(msg)
+    wide = {name: slack_share * (high - low) for name, (low, high) in found.items()}
+    return RangeDetector(
+        {name: (low - wide[name], high + wide[name]) for name, (low, high) in found.items()}
+    )
+
+
+def output_ranges(model: Any, inputs: Any) -> dict[str, tuple[float, float]]:
+    """Measure the least and the largest output of every module without parts of its own."""
+    ranges: dict[str, tuple[float, float]] = {}
+    rows: dict[str, int] = {}
+
+    def watch(name: str) -> Callable[[Any, Any, Any], None]:
+        def look(_module: Any, _args: Any, output: Any) -> None:
+            is_plain = isinstance(output, torch().Tensor) and output.is_floating_point()
+            if is_plain and output.ndim and output.numel():
+                low, high = float(output.min()), float(output.max())
+                before = ranges.get(name, (low, high))
+                ranges[name] = (min(low, before[0]), max(high, before[1]))
+                rows[name] = len(output)
+
+        return look
+
+    uneven: set[str] = set()
+    with ExitStack() as undo, at_rest(model):
+        for name, module in model.named_modules():
+            if not any(True for _ in module.children()):
+                undo.callback(module.register_forward_hook(watch(name)).remove)
+        for batch in batches(inputs):
+            rows.clear()
+            outputs = model(*batch.args, **batch.kwargs)
+            uneven |= {name for name, count in rows.items() if count != len(outputs)}
+    return {name: limits for name, limits in ranges.items() if name not in uneven}

@@ -1,0 +1,196 @@
+"""The models that come with the workbench: weights, inputs and the rule to judge them by."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from workbench import datasets
+from workbench.errors import InjectionError
+from workbench.simulate.injections import models
+from workbench.simulate.injections._judge import Judge
+from workbench.simulate.injections._torch import torch
+from workbench.simulate.injections.models import _clicks, _digits, _tickets
+
+Array = npt.NDArray[Any]
+SHIPPED = ("dlrm", "lenet", "tickets")
+_SET = "pvf-models"
+
+
+def shipped_model(name: str) -> Any:
+    """Load a small trained model, ready to be injected into.
+
+    ``"dlrm"`` predicts clicks (443,601 parameters), ``"lenet"`` reads digits (61,706),
+    ``"tickets"`` names the cause of an incident ticket (457,990; a transformer encoder of
+    BERT-Tiny's shape). Clicks and tickets are generated; no real user or incident is in them.
+
+    Parameters
+    ----------
+    name
+        One of ``injections.SHIPPED``.
+
+    Returns
+    -------
+    torch.nn.Module
+        In evaluation mode, float32, on the CPU, without gradients; its attribute
+        ``components`` says which part of the model a parameter belongs to.
+
+    Raises
+    ------
+    InjectionError
+        If there is no such model.
+    MissingExtraError
+        If PyTorch is not installed.
+    """
+    facts = shipped_facts(name)
+    with torch().random.fork_rng(devices=[]):
+        model = _empty(name, facts)
+    weights = {key: torch().from_numpy(each) for key, each in _arrays(f"{name}.npz").items()}
+    model.load_state_dict(weights)
+    return model.eval().requires_grad_(requires_grad=False)
+
+
+def shipped_inputs(
+    name: str, count: int | None = None, *, seed: int | None = None
+) -> tuple[tuple[Any, ...], Any]:
+    """Give inputs that a shipped model was not trained on, and what is right for them.
+
+    Parameters
+    ----------
+    name
+        One of ``injections.SHIPPED``.
+    count
+        Inputs; all that are shipped if None: 1000 for ``dlrm``, 500 for the others.
+    seed
+        None takes the first of the shipped inputs, which are the same everywhere. A number
+        draws others: newly generated ones, or, for ``lenet``, some of the 500 digits held out.
+
+    Returns
+    -------
+    tuple
+        The model's arguments as a tuple of tensors, and a tensor of labels.
+
+    Raises
+    ------
+    InjectionError
+        If there is no such model, or there are not so many inputs.
+    MissingExtraError
+        If PyTorch is not installed.
+
+    Notes
+    -----
+    Seeds 1 to 3 are those of training, of the shipped inputs and of the stated quality.
+    """
+    shipped_facts(name)
+    as_tensor = torch().as_tensor
+    given = _arrays(f"{name}_inputs.npz")
+    held = len(given["labels"])
+    wanted = held if count is None else count
+    endless = seed is not None and name != "lenet"
+    if wanted < 1 or (wanted > held and not endless):
+        more = "; a seed draws as many as you like" if name != "lenet" else ""
+        msg = f"{name}: {wanted} inputs asked for, 1 to {held} are shipped{more}"
+        raise InjectionError(msg)
+    if endless:
+        given = _DRAWN[name](wanted, seed)
+    elif seed is not None:
+        rows = np.random.default_rng(seed).permutation(held)[:wanted]
+        given = {key: each[rows] for key, each in given.items()}
+    chosen = {key: each[:wanted] for key, each in given.items()}
+    *inputs, labels = (as_tensor(each) for each in _ARGUMENTS[name](chosen))
+    return tuple(inputs), labels
+
+
+def shipped_judge(name: str) -> Judge:
+    """Give the rule by which a shipped model is judged.
+
+    Parameters
+    ----------
+    name
+        One of ``injections.SHIPPED``.
+
+    Returns
+    -------
+    Judge
+        ``dlrm``: a click is predicted where the logit is above 0, a probability of 0.5; the
+        others: the largest logit.
+
+    Raises
+    ------
+    InjectionError
+        If there is no such model.
+    """
+    shipped_facts(name)
+    return Judge("threshold") if name == "dlrm" else Judge("argmax")
+
+
+def shipped_facts(name: str) -> dict[str, Any]:
+    """Say how a shipped model was made and how good it is.
+
+    Parameters
+    ----------
+    name
+        One of ``injections.SHIPPED``.
+
+    Returns
+    -------
+    dict
+        ``parameter_count``, ``weights_sha256``, ``metric_name``, ``metric_value`` (on data
+        not trained on), ``judged_metric_value`` (on the shipped inputs), ``data``,
+        ``generator``, ``training``, the versions of torch and numpy, and what the model needs.
+
+    Raises
+    ------
+    InjectionError
+        If there is no such model.
+    """
+    if name not in SHIPPED:
+        msg = f"no shipped model {name!r}; there are {', '.join(SHIPPED)}"
+        raise InjectionError(msg)
+    path = _folder() / "models.json"
+    facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))[name]
+    return facts
+
+
+def _folder() -> Path:
+    return datasets.path(_SET)
+
+
+def _arrays(file: str) -> dict[str, Array]:
+    """Read a file of arrays; nothing in it can run code."""
+    with np.load(_folder() / file, allow_pickle=False) as stored:
+        return dict(stored)
+
+
+def _empty(name: str, facts: dict[str, Any]) -> Any:
+    """Make the model before it has its weights."""
+    if name == "tickets":
+        return models.TicketClassifier(**facts["sizes"])
+    return models.DLRM() if name == "dlrm" else models.LeNet()
+
+
+def _drawn_clicks(count: int, seed: int) -> dict[str, Array]:
+    return dict(zip(("dense", "sparse", "labels"), _clicks.clicks(count, seed), strict=True))
+
+
+def _drawn_tickets(count: int, seed: int) -> dict[str, Array]:
+    texts, causes = _tickets.tickets(count, seed)
+    words = tuple(shipped_facts("tickets")["vocabulary"])
+    return {"words": _tickets.numbered(texts, words), "labels": causes}
+
+
+_DRAWN: dict[str, Callable[..., dict[str, Array]]] = {
+    "dlrm": _drawn_clicks,
+    "tickets": _drawn_tickets,
+}
+#: What a model is called with, and the labels behind it.
+_ARGUMENTS: dict[str, Callable[[dict[str, Array]], tuple[Array, ...]]] = {
+    "dlrm": lambda of: (of["dense"], of["sparse"].astype("int64"), of["labels"].astype("int64")),
+    "lenet": lambda of: (_digits.enlarged(of["digits"]), of["labels"].astype("int64")),
+    "tickets": lambda of: (of["words"].astype("int64"), of["labels"].astype("int64")),
+}

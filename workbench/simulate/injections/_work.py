@@ -1,0 +1,269 @@
+"""A campaign made ready: the golden run, the changes, the engine; and its chunks."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from workbench.errors import InjectionError
+from workbench.simulate.injections._activations import activations, is_output
+from workbench.simulate.injections._changes import Changes, Counts
+from workbench.simulate.injections._combine import unchecked_changes
+from workbench.simulate.injections._detectors import Alarms
+from workbench.simulate.injections._inputs import (
+    at_rest,
+    batches,
+    golden_outputs,
+    refuse_other_device,
+)
+from workbench.simulate.injections._judge import Golden, Judge
+from workbench.simulate.injections._settings import CampaignSettings
+from workbench.simulate.injections._trials import MetricDrop, Trials
+from workbench.simulate.injections._verify import verified
+from workbench.simulate.injections.flip_and_run import FlipAndRun
+from workbench.simulate.injections.parameters import parameters
+from workbench.tables import OUTCOMES, PARAMETERS, TRIALS
+
+_FAST = "workbench.simulate.injections.fast_engine"
+_CHUNKS = {"FastEngine": 20_000}
+_COUNTED = ("masked", "benign", "sdc", "due", "beneficial")
+
+
+@dataclass(eq=False)
+class Work:
+    """Everything that stays the same from the first chunk to the last."""
+
+    model: Any
+    inputs: Any
+    judge: Judge
+    settings: CampaignSettings
+    faults: pd.DataFrame
+    parameters: pd.DataFrame
+    golden: Golden
+    changes: Changes
+    engine: Any
+    alarms: Alarms
+    golden_metric: float | None
+    notes: list[tuple[str, str, int]] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The campaign's name."""
+        return self.settings.name or type(self.model).__name__
+
+    @property
+    def chunk_size(self) -> int:
+        """Experiments per chunk."""
+        return self.settings.chunk_size or _CHUNKS.get(type(self.engine).__name__, 500)
+
+    @property
+    def exp_ids(self) -> Any:
+        """The experiments, in the order they are run."""
+        return np.unique(self.faults["exp_id"].to_numpy())
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Have protections and detectors on the model, and the model at rest."""
+        with _protected_model(self.model, self.settings), self.alarms.attached():
+            yield
+
+    def chunk(self, start: int, stop: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Run some experiments: table OUTCOMES, and table TRIALS if it is wanted."""
+        part = self.changes.part(start, stop)
+        begun = time.perf_counter()
+        with self.in_place():
+            if needs_every_run(self.judge, self.settings):
+                columns, trials = self._watched(part, start)
+            else:
+                columns, trials = _columns(self.engine.counts(part), len(self.golden)), []
+        spent = (time.perf_counter() - begun) / max(stop - start, 1)
+        frame = pd.DataFrame({"metric_name": None, "metric_value": None} | columns).assign(
+            campaign_id=self.name, exp_id=self.exp_ids[start:stop], time_s=spent, error=None
+        )
+        if self.golden.is_right is None:
+            frame["beneficial_count"] = pd.NA
+        names = [name for name in frame if name not in OUTCOMES.columns]
+        outcomes = pd.concat(
+            [OUTCOMES.cast(frame.reindex(columns=list(OUTCOMES.columns))),
+             frame[names].astype("Int64")], axis=1
+        )  # fmt: skip
+        found = pd.concat(trials, ignore_index=True) if trials else TRIALS.empty()
+        return OUTCOMES.check(outcomes), TRIALS.check(TRIALS.cast(found))
+
+    def _watched(self, part: Changes, start: int) -> tuple[dict[str, Any], list[pd.DataFrame]]:
+        """Run experiments one by one, looking at each."""
+        metric, labels = self.settings.metric, self.settings.labels
+        drop = MetricDrop(self.judge, self.golden_metric)
+        trials = Trials(self.golden, self.name) if self.settings.keep_trials else None
+        rows, kept = [], []
+        for run in self.engine.runs(part):
+            value = None
+            if metric is not None and run.outputs is not None:
+                value = float(metric(run.outputs, labels))
+            row = drop.row(run, value) if self.judge.criterion == "metric_drop" else trial_row(run)
+            alarms = {f"detected_{name}_count": n for name, n in self.alarms.take().items()}
+            rows.append(row | alarms | {"metric_name": metric_name(metric), "metric_value": value})
+            if trials is not None:
+                kept.append(trials.rows(run, int(self.exp_ids[start + run.experiment])))
+        columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else {})}
+        return columns, kept
+
+
+def trial_row(run: Any) -> dict[str, Any]:
+    """Count how the inputs of one run ended."""
+    codes = run.codes.cpu().numpy()
+    ended = np.bincount(codes, minlength=len(_COUNTED) - 1).tolist()
+    ended.append(int(run.is_beneficial.sum()))
+    delta = run.delta.cpu().numpy()
+    most = float(np.nanmax(delta)) if not np.isnan(delta).all() else float("nan")
+    counts = {f"{name}_count": n for name, n in zip(_COUNTED, ended, strict=True)}
+    return {"input_count": len(codes), **counts, "max_abs_delta": most}
+
+
+def _columns(counts: Counts, input_count: int) -> dict[str, Any]:
+    """Give the columns of table OUTCOMES that an engine's counts fill."""
+    columns = {f"{name}_count": getattr(counts, name) for name in _COUNTED}
+    return {"input_count": input_count, **columns, "max_abs_delta": counts.max_abs_delta}
+
+
+def metric_name(metric: Any) -> str | None:
+    """Give the name of a metric function."""
+    return None if metric is None else str(getattr(metric, "__name__", type(metric).__name__))
+
+
+@contextmanager
+def _protected_model(model: Any, settings: CampaignSettings) -> Iterator[None]:
+    with ExitStack() as undo, at_rest(model):
+        for each in settings.mitigations:
+            undo.callback(each.attach(model))
+        yield
+
+
+def prepared(
+    model: Any, inputs: Any, faults: pd.DataFrame, judge: Judge, settings: CampaignSettings
+) -> Work:
+    """Check everything, run without faults, and choose the engine."""
+    population = parameters(model)
+    calls = batches(inputs)
+    refuse_other_device(model, calls)
+    hits = any(is_output(name) for name in faults.get("param", pd.Series()).dropna().unique())
+    if hits:
+        population = pd.concat([population, activations(model, inputs)], ignore_index=True)
+    faults = verified(model, faults, population if hits else None)
+    if faults.empty:
+        msg = "faults: the table has no rows; there is nothing to inject"
+        raise InjectionError(msg)
+    alarms = Alarms(model, settings.detectors)
+    notes: list[tuple[str, str, int]] = []
+    with _protected_model(model, settings), alarms.attached():
+        outputs, _ = golden_outputs(model, calls)
+        golden = judge.golden(outputs, settings.labels)
+        _refuse_labels(judge, settings, len(golden))
+        notes += _false_alarms(model, calls, alarms)
+    changes = unchecked_changes(model, faults)
+    for each in settings.mitigations:
+        changes = each.hardened(changes)
+    needs_model = hits or any(each.needs_the_model_to_run for each in settings.mitigations)
+    with at_rest(model):
+        engine = _engine(model, inputs, golden, _Needs(judge, settings, needs_model), alarms)
+    return Work(
+        model, inputs, judge, settings, faults, _as_hit(population, faults), golden, changes,
+        engine, alarms, _golden_metric(golden, settings), notes,
+    )  # fmt: skip
+
+
+def _refuse_labels(judge: Judge, settings: CampaignSettings, count: int) -> None:
+    labels = settings.labels
+    if labels is not None and hasattr(labels, "__len__") and len(labels) != count:
+        msg = f"labels: {len(labels)} are given for {count} inputs"
+        raise InjectionError(msg)
+    if judge.criterion == "metric_drop" and settings.metric is None:
+        msg = "metric: criterion 'metric_drop' needs a function of (outputs, labels)"
+        raise InjectionError(msg)
+
+
+def _golden_metric(golden: Golden, settings: CampaignSettings) -> float | None:
+    """Give the quality without faults: the metric asked for, or the share of right answers."""
+    if settings.metric is not None:
+        return float(settings.metric(golden.outputs, settings.labels))
+    return None if golden.is_right is None else float(golden.is_right.double().mean())
+
+
+def _false_alarms(model: Any, calls: Any, alarms: Alarms) -> list[tuple[str, str, int]]:
+    """Count the alarms of a run without faults."""
+    for batch in calls:
+        alarms(batch, model(*batch.args, **batch.kwargs))
+    return [
+        ("noted", f"detector {name!r}: inputs with an alarm in the run without faults", count)
+        for name, count in alarms.take().items()
+    ]
+
+
+def _as_hit(population: pd.DataFrame, faults: pd.DataFrame) -> pd.DataFrame:
+    """Give the parameters with the components under which the faults were drawn."""
+    drawn = faults.dropna(subset=["param", "component"]).drop_duplicates("param")
+    names = dict(zip(drawn["param"].astype(str), drawn["component"].astype(str), strict=True))
+    own = zip(population["param"], population["component"], strict=True)
+    return PARAMETERS.cast(
+        population.assign(component=[names.get(param, component) for param, component in own])
+    )
+
+
+def needs_every_run(judge: Judge, settings: CampaignSettings) -> bool:
+    """Say whether every run must be looked at, not only counted."""
+    return bool(
+        settings.keep_trials
+        or settings.detectors
+        or settings.metric is not None
+        or judge.criterion == "metric_drop"
+    )
+
+
+@dataclass(frozen=True)
+class _Needs:
+    judge: Judge
+    settings: CampaignSettings
+    needs_model: bool
+
+    @property
+    def plain(self) -> bool:
+        return self.needs_model or needs_every_run(self.judge, self.settings)
+
+
+def _engine(model: Any, inputs: Any, golden: Golden, needs: _Needs, alarms: Alarms) -> Any:
+    """Choose the engine."""
+    wanted = needs.settings.engine
+    if wanted == "fast" and needs.plain:
+        msg = (
+            "engine: 'fast' judges faults in parameters without running the model, so it gives no "
+            "trials, metrics, detectors, activation faults or clips; use 'flip_and_run' or 'auto'"
+        )
+        raise InjectionError(msg)
+    if wanted != "flip_and_run" and not needs.plain:
+        try:
+            fast = importlib.import_module(_FAST)
+            return fast.FastEngine(model, _arguments(inputs), golden)
+        except (ModuleNotFoundError, InjectionError):
+            if wanted == "fast":
+                raise
+    watch = alarms if needs.settings.detectors else None
+    return FlipAndRun(model, inputs, golden, watch=watch)
+
+
+def _arguments(inputs: Any) -> tuple[Any, ...]:
+    """Give the arguments of the model, for an engine that takes one batch."""
+    calls = batches(inputs)
+    if len(calls) > 1 or calls[0].kwargs:
+        msg = (
+            "engine: 'fast' takes one batch of unnamed arguments; join the batches, or use "
+            "'flip_and_run'"
+        )
+        raise InjectionError(msg)
+    return calls[0].args

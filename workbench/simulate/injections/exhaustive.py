@@ -1,0 +1,107 @@
+"""Every single-bit fault of a model: the truth that samples estimate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from workbench._progress import progress
+from workbench.errors import InjectionError
+from workbench.simulate.injections._fault_model import FaultModel
+from workbench.simulate.injections._head import campaign_row
+from workbench.simulate.injections._judge import Judge
+from workbench.simulate.injections._population import Bits, Where, cells, chosen
+from workbench.simulate.injections._settings import CampaignSettings
+from workbench.simulate.injections._work import prepared
+from workbench.simulate.injections.faults import uniform_faults
+from workbench.tables import CAMPAIGN, EXHAUSTIVE, PARAMETERS, ExhaustiveInjections
+
+_ARGMAX = Judge()
+_PLAIN = CampaignSettings()
+_MOST_INPUTS = np.iinfo(np.int16).max
+
+
+def exhaustive(
+    model: Any,
+    inputs: Any,
+    *,
+    judge: Judge = _ARGMAX,
+    settings: CampaignSettings = _PLAIN,
+    where: Where = "*",
+    bits: Bits = None,
+) -> ExhaustiveInjections:
+    """Inject every single-bit fault, one after another, and count the wrong outputs of each.
+
+    Only where the fast engine works: a float32 model whose faults it can work out many at
+    once. Millions of sites take about as many hundred-thousandths of a second as they have
+    inputs; other models are better sampled.
+
+    Parameters
+    ----------
+    model
+        A ``torch.nn.Module`` that gives one row of outputs per input.
+    inputs
+        A tensor or a tuple of tensors, one row per input; at most 32,767 rows.
+    judge
+        When an output counts as wrong: ``"argmax"`` or ``"threshold"``.
+    settings
+        ``name``, ``dataset``, ``is_synthetic``, ``labels`` and ``progress`` are used.
+    where, bits
+        As for :func:`uniform_faults`.
+
+    Returns
+    -------
+    ExhaustiveInjections
+        ``sites`` (:data:`workbench.tables.EXHAUSTIVE`), ``campaign`` and ``parameters``.
+
+    Raises
+    ------
+    InjectionError
+        If the model, its inputs or the judge do not fit, there are more than 32,767 inputs,
+        or ``where`` or ``bits`` name none.
+    """
+    settings = replace(settings, engine="fast", folder=None)
+    first = uniform_faults(model, 1, fault_model=FaultModel(), where=where, bits=bits, seed=0)
+    work = prepared(model, inputs, first, judge, settings)
+    if len(work.golden) > _MOST_INPUTS:
+        msg = f"inputs: {len(work.golden):,} rows; counts of at most {_MOST_INPUTS:,} are kept"
+        raise InjectionError(msg)
+    population = chosen(model, where)
+    places = cells(population, bits)
+    parts = []
+    with work.in_place():
+        total = int(places["element_count"].sum())
+        with progress(total=total, unit="site", label="all bits", enabled=settings.progress) as bar:
+            for number, param in enumerate(population["param"]):
+                of_param = sorted(places.loc[places["tensor"] == number, "bit"].tolist())
+                sdc, due = work.engine.exhausted(param, of_param)
+                parts.append((param, of_param, sdc, due))
+                bar.update(sdc.size)
+    head = campaign_row(work, pd.Timestamp.now("UTC").floor("s")).assign(seed=None)
+    head["design"] = pd.Categorical(["exhaustive"])
+    return ExhaustiveInjections(
+        campaign=CAMPAIGN.check(CAMPAIGN.cast(head)),
+        parameters=PARAMETERS.check(
+            PARAMETERS.cast(population.assign(campaign_id=work.name)).reset_index(drop=True)
+        ),
+        sites=_sites(parts),
+    )
+
+
+def _sites(parts: list[tuple[str, list[int], Any, Any]]) -> pd.DataFrame:
+    """Give one row per site, in order of tensor, element and bit."""
+    names = [param for param, *_ in parts]
+    sizes = [sdc.size for *_, sdc, _ in parts]
+    codes = np.repeat(np.arange(len(parts), dtype=np.int16), sizes)
+    columns = {
+        "param": pd.Categorical.from_codes(codes, pd.Index(names)),
+        "elem": [np.repeat(np.arange(len(s), dtype=np.int32), len(b)) for _, b, s, _ in parts],
+        "bit": [np.tile(np.array(b, dtype=np.int8), len(s)) for _, b, s, _ in parts],
+        "sdc_count": [s.astype(np.int16).reshape(-1) for *_, s, _ in parts],
+        "due_count": [d.astype(np.int16).reshape(-1) for *_, d in parts],
+    }
+    joined = {k: np.concatenate(v) if isinstance(v, list) else v for k, v in columns.items()}
+    return EXHAUSTIVE.check(pd.DataFrame(joined))

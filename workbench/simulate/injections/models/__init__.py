@@ -1,0 +1,29 @@
+"""Three small models that come with the workbench, with weights and inputs to judge them on.
+
+Their modules import torch, so they are imported when first asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from workbench.simulate.injections._torch import torch
+
+_PLACES = {
+    "DLRM": "dlrm",
+    "DotInteraction": "dlrm",
+    "LeNet": "lenet",
+    "TicketClassifier": "ticket_classifier",
+}
+
+__all__ = ["DLRM", "DotInteraction", "LeNet", "TicketClassifier"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a class when it is first asked for."""
+    if name not in _PLACES:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    torch()
+    return getattr(importlib.import_module(f"{__name__}.{_PLACES[name]}"), name)
