@@ -161,6 +161,15 @@ def test_what_is_visible_is_shown_twice_and_beneficial_is_hatched(build):
     assert "0.7 % of trials end in another decision (0.1 %" in figure.layout.meta["claim"]
 
 
+def test_a_tool_that_cannot_tell_numbers_from_others_is_not_said_to_have_none(build):
+    shares = {"masked or benign": 0.99, "sdc": 0.01}
+    rows = [
+        {"group": "top", "outcome": name, "outcome_share": share} for name, share in shares.items()
+    ]
+    claim = plot.outcome_shares(build(OUTCOME_SHARES, rows)).layout.meta["claim"]
+    assert claim == "top: 1 % of trials end in another decision, in no number: not told"
+
+
 def test_protection_reads_off_where_nine_tenths_are_removed(build):
     rows = [
         {"group": "all", "unit": "elements", "ranked_by": "truth", "protected_count": count,
