@@ -160,6 +160,18 @@ def test_the_truth_is_exact(truth, average):
     assert table["bit_count"].tolist() == [8000 * 32, 960 * 32, 2500 * 32]
 
 
+def test_a_campaign_of_every_fault_is_exact(make_injections):
+    shape = {"component": "top", "layer": "top.0", "param": "p", "dtype": "int8"}
+    people = [shape | {"element_count": 2, "bit_count": 16}]
+    rows = [shape | {"elem": i // 8, "bit": i % 8, "sdc_count": i} for i in range(16)]
+    found = row(make_injections(*rows, parameters=people, design="exhaustive"))
+    assert found["low"] == found["high"] == found["pvf"] == pytest.approx(0.075)
+    assert found["interval"] == "exact"
+    assert found["is_sure"]
+    partly = row(make_injections(*rows[1:], parameters=people, design="exhaustive"))
+    assert partly["interval"] == "Korn-Graubard"
+
+
 def test_averages_of_one_truth_differ(truth):
     tensors = analyze.pvf(truth, average="tensors", by=())
     each = analyze.pvf(truth, average="bits", by=("param",))

@@ -76,7 +76,7 @@ def test_a_sample_does_not_judge_what_it_ranked(make_injections):
     assert np.abs(curve["removed_share"] - curve["protected_share"]).max() < 0.1
     assert curve["ranked_by"].iloc[0].startswith("half of the sites")
     elements = protection(make_injections(*rows, parameters=people))["top"]
-    assert elements["removed_share"].iloc[:-1].max() == 0
+    assert elements["removed_share"].iloc[:-1].max() < 0.01
 
 
 def test_a_sample_that_ranks_well_comes_close_to_the_truth(truth):
@@ -109,7 +109,7 @@ def test_exposure_adds_up_to_the_factor_of_the_model(truth):
 
 
 def test_exposure_without_bits_is_refused(make_injections):
-    with pytest.raises(InjectionError, match="the bits of group 'top' is not known"):
+    with pytest.raises(InjectionError, match="the bits of group 'top' are not known"):
         analyze.pvf_exposure(make_injections(site(0, 5), site(1, 6)))
     with pytest.raises(InjectionError, match="upsets_per_gbit_h must be 0 or more"):
         analyze.pvf_exposure(make_injections(site(0, 5)), upsets_per_gbit_h=-1)

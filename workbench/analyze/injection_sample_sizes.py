@@ -156,7 +156,7 @@ def leveugle_count(
     Examples
     --------
     >>> round(leveugle_count(821_280))
-    9492
+    9493
     """
     level(level_share)
     if not (population >= 1 and error > 0 and 0 < share < 1):

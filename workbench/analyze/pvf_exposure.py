@@ -60,10 +60,10 @@ def pvf_exposure(
     table = pvf(injections, average="bits", by=by, nan_policy=nan_policy)
     unknown = table["bit_count"].isna() | table["pvf"].isna()
     if unknown.any():
-        what = "bits" if table["bit_count"].isna().any() else "factor"
+        what = "bits" if table["bit_count"].isna().any() else "outputs"
         name = table.loc[unknown, "group"].iloc[0]
         msg = (
-            f"the {what} of group {name!r} is not known; exposure needs the table of parameters, "
+            f"the {what} of group {name!r} are not known; exposure needs the table of parameters, "
             "single components, and outputs to judge"
         )
         raise InjectionError(msg)

@@ -62,10 +62,10 @@ def pvf_protection(
     Notes
     -----
     Ranked by wrong outputs per bit protected. A sample that both ranks and judges overstates what
-    protection buys, as chance ranks high what chance made bad. So every second site ranks
-    and the others judge, and the other way round; the curve is the mean of both. Units without
-    an event in the half that ranks come last, in no order: a straight line. Sampled single
-    elements therefore tell little; use the truth, or bits and tensors.
+    protection buys, as chance ranks high what chance made bad. So a random half of the
+    sites ranks and the other judges, and the other way round; the curve is the mean of both.
+    Units without an event in the half that ranks come last, in no order: a straight line.
+    Sampled single elements therefore tell little; use the truth, or bits and tensors.
     """
     if unit not in get_args(Unit):
         msg = f"unit={unit!r} is not one of {', '.join(map(repr, get_args(Unit)))}"
@@ -75,10 +75,7 @@ def pvf_protection(
         table, parameters = _truth_units(injections, unit), injections.parameters
     else:
         table, parameters = _sampled_units(injections, unit), together(injections, "parameters")
-    names = [component] if component is not None else [None, *table["component"].unique()]
-    if component is not None and component not in set(table["component"]):
-        msg = f"component={component!r} was not hit; there are {list(table['component'].unique())}"
-        raise InjectionError(msg)
+    names = _components(table, parameters, component)
     curves = []
     for name in names:
         part = table if name is None else table[table["component"] == name]
@@ -89,6 +86,20 @@ def pvf_protection(
     ranked = "truth" if exact else "half of the sites, judged on the other half"
     result = result.assign(unit=unit, ranked_by=ranked)
     return PVF_PROTECTION.check(PVF_PROTECTION.cast(result))
+
+
+def _components(
+    table: pd.DataFrame, parameters: pd.DataFrame, component: str | None
+) -> list[str | None]:
+    """List the groups: all together (None) and each part, or the one asked for."""
+    hit = set(table["component"])
+    if component is None:
+        known = dict.fromkeys([*parameters["component"], *sorted(hit)])
+        return [None, *(name for name in known if name in hit)]
+    if component not in hit:
+        msg = f"component={component!r} was not hit; there are {', '.join(sorted(hit))}"
+        raise InjectionError(msg)
+    return [component]
 
 
 def _truth_units(truth: ExhaustiveInjections, unit: Unit) -> pd.DataFrame:
@@ -132,7 +143,8 @@ def _sampled_units(injections: Injections | Sequence[Injections], unit: Unit) ->
         raise InjectionError(msg)
     weight = sites["weight"].fillna(1.0) if not sites["weight"].isna().any() else 1.0
     worth = sites["share"] * weight
-    odd = np.arange(len(sites)) % 2 == 1
+    # By chance, always the same: every second one could be every second bit.
+    odd = np.random.default_rng(0).permutation(len(sites)) % 2 == 1
     place = sites["param"].map(lambda _: 0) if unit == "tensors" else sites[column].astype("int64")
     table = pd.DataFrame(
         {"param": sites["param"], "place": place, "component": sites["component"],
