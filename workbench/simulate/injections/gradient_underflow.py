@@ -39,7 +39,9 @@ def gradient_underflow(
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.GRADIENT_UNDERFLOW`, one row per scale and type.
+        Table :data:`workbench.tables.GRADIENT_UNDERFLOW`, one row per scale and type:
+        ``dtype``, ``scale_ratio``, ``gradient_count``, ``lost_share`` and
+        ``subnormal_share``.
 
     Raises
     ------
