@@ -43,6 +43,20 @@ def real_data() -> Callable[[str], Path]:
 
 
 @pytest.fixture(scope="session")
+def torch_here():
+    """Give torch; skip the test where it is not installed, but fail it under CI."""
+    try:
+        import torch
+    except ImportError:
+        reason = "PyTorch is not installed; pip install 'ai-infra-workbench[inject]'"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    torch.set_num_threads(1)
+    return torch
+
+
+@pytest.fixture(scope="session")
 def dlrm(real_data: Callable[[str], Path]) -> Path:
     """Give the Kineto traces of a real 8-rank DLRM job (one archive)."""
     return real_data("kineto-dlrm-8rank") / "dlrm_kineto.tar.gz"

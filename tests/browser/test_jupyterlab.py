@@ -111,7 +111,12 @@ def move(page, control):
 
 @pytest.mark.parametrize(
     ("name", "explorers"),
-    [("01_traces", 2), ("02_workload_imbalance", 6), ("03_goodput_under_failures", 10)],
+    [
+        ("01_traces", 2),
+        ("02_workload_imbalance", 6),
+        ("03_goodput_under_failures", 10),
+        ("04_pvf_fault_injection", 8),
+    ],
 )
 def test_moving_a_control_of_any_explorer_changes_its_figure(lab, opened, name, explorers):
     with opened(f"{lab}/lab/tree/{name}.ipynb?reset", policy=False) as page:
@@ -143,3 +148,27 @@ def changes(figure, before):
             return True
         time.sleep(0.1)
     return False
+
+
+def test_a_campaign_runs_while_it_is_watched_and_stops_when_told(lab, opened, torch_here):
+    with opened(f"{lab}/lab/tree/04_pvf_fault_injection.ipynb?reset", policy=False) as page:
+        run_all(page)
+        cell = page.locator(".jp-CodeCell").filter(
+            has=page.locator(".jp-OutputArea-output button:has-text('Inject')")
+        )
+        cell.scroll_into_view_if_needed()
+        figure = cell.locator(".js-plotly-plot .main-svg").first
+        figure.wait_for(state="attached", timeout=CHANGE_S * 1000)
+        before = figure.inner_html()
+        inject, stop = (
+            cell.locator(f".jp-OutputArea-output button:has-text('{name}')")
+            for name in ("Inject", "Stop")
+        )
+        inject.click()
+        wait_until(
+            lambda: "injecting" in cell.inner_text(), RUN_S, "nothing is injected, or not shown"
+        )
+        stop.click()
+        wait_until(inject.is_enabled, CHANGE_S, "it does not stop")
+        assert "stopped at" in cell.inner_text()
+        assert changes(figure, before)

@@ -71,7 +71,12 @@ def test_the_figures_answer_to_the_mouse(site, opened):
 
 @pytest.mark.parametrize(
     ("name", "least"),
-    [("01_traces", 1), ("02_workload_imbalance", 1), ("03_goodput_under_failures", 10)],
+    [
+        ("01_traces", 1),
+        ("02_workload_imbalance", 1),
+        ("03_goodput_under_failures", 10),
+        ("04_pvf_fault_injection", 8),
+    ],
 )
 def test_explorers_work_without_a_kernel(site, opened, name, least):
     with opened((site / f"{name}.html").as_uri()) as page:

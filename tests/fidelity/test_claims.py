@@ -5,6 +5,7 @@ import os
 import pytest
 
 from workbench import fidelity
+from workbench.errors import MissingExtraError
 from workbench.fidelity import execution_traces, traces
 
 CLAIMS = fidelity.claims()
@@ -20,7 +21,12 @@ def folders(real_data):
 @pytest.mark.oracle
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: f"{claim.noun}-{claim.name}")
 def test_claim_holds(claim, folders):
-    readings = list(claim.compute(*folders(claim)))
+    try:
+        readings = list(claim.compute(*folders(claim)))
+    except MissingExtraError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
     assert readings
     assert [reading for reading in readings if not reading.holds()] == []
 
