@@ -1,6 +1,7 @@
 """The fast engine gives the counts of flip and run, whatever the model."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,9 @@ from workbench.errors import InjectionError
 from workbench.simulate.injections import (
     FlipAndRun,
     Judge,
+    _bounds,
+    _reexecution,
+    _units,
     activation_faults,
     changes,
     exhaustive_faults,
@@ -212,6 +216,41 @@ def test_pruned_and_unpruned_counts_are_equal(dlrm, lenet):
         assert (pruned.due == plain.due).all()
 
 
+@pytest.mark.slow
+def test_rounding_stays_well_below_what_is_taken_as_too_close(torch_here, monkeypatch, dlrm, lenet):
+    seen = []
+    plain, judged = _bounds.Bounds.is_close, _units.judge_pairs
+
+    def is_close(self, margins, rows, change, units):
+        level = self.size[rows] + change * self.at(self.peak, units, rows)
+        seen.append([rows, margins, self.factor * _bounds.EPSILON * level])
+        return plain(self, margins, rows, change, units)
+
+    def judge_pairs(golden, pairs, built, close, tally, *, rows_per_chunk):
+        del rows_per_chunk
+        judged(golden, pairs, built, close, tally, rows_per_chunk=len(pairs[0]))
+
+    monkeypatch.setattr(_bounds.Bounds, "is_close", is_close)
+    monkeypatch.setattr(_units, "judge_pairs", judge_pairs)
+    worst = 0.0
+    for model, inputs, labels in (dlrm, lenet):
+        golden = measure(model, inputs, labels)
+        fast = FastEngine(model, inputs, golden, is_pruned=False)
+        for fault in range(40):
+            where = ["top.*", "bottom.*"] if model is dlrm[0] else "*"
+            faults = uniform_faults(model, 1, seed=fault, where=where, bits=range(20, 30))
+            work, param = changes(model, faults), str(faults["param"].iloc[0])
+            seen.clear()
+            fast.counts(work)
+            with _reexecution.changed(
+                dict(model.named_parameters())[param], torch_here.tensor(work.elem), work.after
+            ):
+                exact = golden.margins(model(*inputs).detach(), slice(None))
+            ((rows, margins, unit),) = seen
+            worst = max(worst, float(((margins - exact[rows]).abs() / unit).max()))
+    assert 0 < worst < _bounds.ROUNDING / 4
+
+
 def test_what_runs_exactly_counts_masked_inputs_as_flip_and_run_does(odd, branching):
     for model, inputs, _ in (odd, branching):
         faults = uniform_faults(model, 60, seed=5)
@@ -376,7 +415,7 @@ def test_any_small_network_counts_the_same(torch_here, widths, classes, count, s
     nn = torch_here.nn
     torch_here.manual_seed(seed)
     layers = []
-    for one, other in zip(widths, widths[1:], strict=False):
+    for one, other in pairwise(widths):
         layers += [nn.Linear(one, other), [nn.ReLU(), nn.Tanh(), nn.GELU()][seed % 3]]
     layers += [nn.Linear(widths[-1], classes)]
     layers += [nn.Flatten(0)] if classes == 1 else []
@@ -401,5 +440,5 @@ def test_an_interrupted_run_leaves_the_model_as_it_was(torch_here, odd):
 def test_a_parameter_the_model_does_not_have_is_named(odd):
     model, inputs, _ = odd
     fast = FastEngine(model, inputs, measure(model, inputs, None))
-    with pytest.raises(InjectionError, match="no parameter 'nowhere.weight'"):
+    with pytest.raises(InjectionError, match=r"no parameter 'nowhere\.weight'"):
         next(exhaustive_counts(fast, ["nowhere.weight"], [30]))
