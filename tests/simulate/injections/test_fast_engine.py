@@ -157,7 +157,7 @@ def drawn(model, count, seed=1):
 
 def joined(parts):
     """Give several draws as one."""
-    return FAULTS.cast(pd.concat(parts, ignore_index=True))
+    return FAULTS.cast(pd.concat([each.astype(object) for each in parts], ignore_index=True))
 
 
 @pytest.mark.slow
