@@ -130,9 +130,8 @@ def test_what_is_not_declared_is_required_by_what_is(name, bringer):
 
 
 def test_every_import_of_the_package_is_a_declared_dependency():
-    declared = set(
-        bounds(PROJECT["dependencies"] + [*EXTRAS["fast"], *EXTRAS["snapshot"], *EXTRAS["inject"]])
-    )
+    optional = [text for name in ("fast", "snapshot", "inject", "train") for text in EXTRAS[name]]
+    declared = set(bounds(PROJECT["dependencies"] + optional))
     allowed = declared | set(BROUGHT_ALONG)
     assert {n: f for n, f in distributions_imported().items() if n not in allowed} == {}
 

@@ -37,6 +37,7 @@ def shuffled(injections, seed):
 counts_of_sites = st.lists(st.integers(0, 100), min_size=2, max_size=40)
 
 
+@settings(max_examples=25)
 @given(counts_of_sites)
 def test_equal_sites_without_weights_give_the_mean_of_their_shares(make_injections, counts):
     found = row(make_injections(*sites(counts)))
@@ -51,6 +52,7 @@ def test_equal_sites_without_weights_give_the_mean_of_their_shares(make_injectio
     assert found["event_site_count"] == (shares > 0).sum()
 
 
+@settings(max_examples=25)
 @given(counts_of_sites, st.sampled_from([0.5, 0.9, 0.95, 0.99]))
 def test_the_interval_holds_the_estimate_and_stays_between_0_and_1(make_injections, counts, level):
     found = row(make_injections(*sites(counts)), level_share=level)
@@ -58,12 +60,14 @@ def test_the_interval_holds_the_estimate_and_stays_between_0_and_1(make_injectio
     assert 0 <= found["independent_low"] <= found["pvf"] <= found["independent_high"] <= 1
 
 
+@settings(max_examples=25)
 @given(counts_of_sites, st.integers(0, 99))
 def test_the_order_of_the_rows_does_not_matter(make_injections, counts, seed):
     injections = make_injections(*sites(counts))
     pd.testing.assert_series_equal(row(injections), row(shuffled(injections, seed)))
 
 
+@settings(max_examples=25)
 @given(counts_of_sites, st.lists(st.integers(1, 9), min_size=40, max_size=40))
 def test_a_site_in_several_rows_is_still_one_site(make_injections, counts, cuts):
     parts = []
@@ -79,6 +83,7 @@ def test_a_site_in_several_rows_is_still_one_site(make_injections, counts, cuts)
     pd.testing.assert_series_equal(row(make_injections(*parts)).drop("doubt"), whole)
 
 
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=2, max_size=30))
 def test_what_a_detector_finds_is_never_more_than_all(make_injections, counts):
     rows = [
@@ -97,6 +102,7 @@ def test_what_a_detector_finds_is_never_more_than_all(make_injections, counts):
     assert factors["ignore"] == pytest.approx(sdc / (total - due))
 
 
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.integers(0, 100), st.sampled_from("abc")), min_size=6, max_size=40))
 def test_strata_weigh_as_much_as_they_stand_for(make_injections, drawn):
     size = {"a": 1000.0, "b": 50.0, "c": 7.0}
@@ -152,6 +158,18 @@ def test_the_truth_is_exact(truth, average):
     assert table["group"].tolist() == ["embeddings", "bottom", "top"]
     assert table["is_sure"].all()
     assert table["bit_count"].tolist() == [8000 * 32, 960 * 32, 2500 * 32]
+
+
+def test_a_campaign_of_every_fault_is_exact(make_injections):
+    shape = {"component": "top", "layer": "top.0", "param": "p", "dtype": "int8"}
+    people = [shape | {"element_count": 2, "bit_count": 16}]
+    rows = [shape | {"elem": i // 8, "bit": i % 8, "sdc_count": i} for i in range(16)]
+    found = row(make_injections(*rows, parameters=people, design="exhaustive"))
+    assert found["low"] == found["high"] == found["pvf"] == pytest.approx(0.075)
+    assert found["interval"] == "exact"
+    assert found["is_sure"]
+    partly = row(make_injections(*rows[1:], parameters=people, design="exhaustive"))
+    assert partly["interval"] == "Korn-Graubard"
 
 
 def test_averages_of_one_truth_differ(truth):
@@ -348,7 +366,7 @@ def test_a_truth_cannot_tell_what_it_does_not_hold(truth):
         analyze.pvf(truth, average="bits", beneficial="right")
 
 
-@settings(max_examples=20)
+@settings(max_examples=25)
 @given(st.integers(0, 200), st.integers(1, 200), st.sampled_from([0.5, 0.95, 0.99]))
 def test_every_interval_of_a_proportion_holds_the_share(events, trials, level):
     events = min(events, trials)

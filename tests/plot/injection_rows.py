@@ -71,7 +71,7 @@ def pvf_by_margin(rank, n):
 def interval_funnel(rank, n):
     share = 0.01 + (n % 9) / 1_000
     return {
-        "group": HOSTILE, "site_count": 500 * (1 + rank), "repeat": n, "pvf": share,
+        "group": HOSTILE, "site_count": 500 * (1 + rank), "pvf": share,
         "low": share - 0.004, "high": share + 0.004, "independent_low": share - 1e-4,
         "independent_high": share + 1e-4, "truth": 0.013,
     }  # fmt: skip

@@ -161,6 +161,15 @@ def test_what_is_visible_is_shown_twice_and_beneficial_is_hatched(build):
     assert "0.7 % of trials end in another decision (0.1 %" in figure.layout.meta["claim"]
 
 
+def test_a_tool_that_cannot_tell_numbers_from_others_is_not_said_to_have_none(build):
+    shares = {"masked or benign": 0.99, "sdc": 0.01}
+    rows = [
+        {"group": "top", "outcome": name, "outcome_share": share} for name, share in shares.items()
+    ]
+    claim = plot.outcome_shares(build(OUTCOME_SHARES, rows)).layout.meta["claim"]
+    assert claim == "top: 1 % of trials end in another decision, in no number: not told"
+
+
 def test_protection_reads_off_where_nine_tenths_are_removed(build):
     rows = [
         {"group": "all", "unit": "elements", "ranked_by": "truth", "protected_count": count,
@@ -171,9 +180,9 @@ def test_protection_reads_off_where_nine_tenths_are_removed(build):
     assert claim == "Protecting 10.0 % of the elements removes 99.5 % of the wrong outputs"
 
 
-def test_samples_that_miss_the_truth_are_open_and_counted(build):
+def test_looks_that_miss_the_truth_are_open_and_counted(build):
     rows = [
-        {"group": "top", "site_count": 500, "repeat": n, "pvf": 0.01, "low": 0.005, "high": 0.02,
+        {"group": "top", "site_count": 500, "pvf": 0.01, "low": 0.005, "high": 0.02,
          "independent_low": 0.0099, "independent_high": 0.0101, "truth": 0.012}
         for n in range(4)
     ]  # fmt: skip
@@ -181,8 +190,7 @@ def test_samples_that_miss_the_truth_are_open_and_counted(build):
     found = [(t.xaxis, t.name, len(t.x)) for t in figure.data if t.mode == "markers"]
     assert found == [("x", "holds the truth", 4), ("x2", "misses it", 4)]
     assert figure.layout.meta["claim"] == (
-        "100 % of the intervals hold the truth if sites are the sample, 0 % if inputs count as "
-        "independent"
+        "4 of 4 looks hold the truth with sites as the sample, 0 with inputs as independent"
     )
 
 

@@ -11,6 +11,7 @@ from workbench.analyze.checkpoints import checkpoint_curve, checkpoint_optimum, 
 from workbench.analyze.clocks import clocks, on_one_clock
 from workbench.analyze.collectives import collective_waits, collectives
 from workbench.analyze.context_sharding import context_chunks, context_sharding
+from workbench.analyze.detector_tolerance import detected_shares, detector_tolerance
 from workbench.analyze.diff import trace_diff
 from workbench.analyze.document_lengths import length_shares, sample_documents
 from workbench.analyze.failure_rates import failure_rate, failure_rates, standby_nodes
@@ -25,6 +26,9 @@ from workbench.analyze.goodput_changes import goodput_ladder, goodput_sensitivit
 from workbench.analyze.goodput_replay import goodput_mean, goodput_replay, goodput_windows
 from workbench.analyze.idle import idle_time
 from workbench.analyze.incidents import incident_counts, incidents
+from workbench.analyze.injection_allocation import injection_allocation, pooled
+from workbench.analyze.injection_sample_sizes import injection_sample_sizes, leveugle_count
+from workbench.analyze.interval_coverage import interval_coverage, interval_funnel
 from workbench.analyze.job_completeness import complete_steps
 from workbench.analyze.job_dispersion import job_dispersion
 from workbench.analyze.job_failures import crash_loops, job_failures, job_sizes
@@ -39,6 +43,7 @@ from workbench.analyze.load_imbalance import load_imbalance
 from workbench.analyze.memory import copy_bandwidth
 from workbench.analyze.mttf_by_size import mttf_by_size
 from workbench.analyze.operators import operators
+from workbench.analyze.outcome_shares import outcome_shares
 from workbench.analyze.overlap import communication_overlap, kind_overlaps
 from workbench.analyze.packing import Packing, micro_batches, packing
 from workbench.analyze.packing_balance import packing_balance
@@ -46,6 +51,12 @@ from workbench.analyze.packing_tuning import PackingTuning, packing_tuning
 from workbench.analyze.pipeline import Parallelism, micro_batch_costs, pipeline, training_steps
 from workbench.analyze.proportion import proportion
 from workbench.analyze.pvf import pvf
+from workbench.analyze.pvf_by_margin import pvf_by_margin
+from workbench.analyze.pvf_exposure import pvf_exposure
+from workbench.analyze.pvf_mitigation import pvf_mitigation
+from workbench.analyze.pvf_protection import pvf_protection
+from workbench.analyze.pvf_running import pvf_running
+from workbench.analyze.pvf_views import pvf_by_bit, pvf_by_flips
 from workbench.analyze.queue import queue_length, queue_summary
 from workbench.analyze.recurrence import failure_trend, recurrence
 from workbench.analyze.reported_by import reported_by
@@ -56,6 +67,7 @@ from workbench.analyze.stragglers import job_slowdown, job_slowdown_by, job_step
 from workbench.analyze.survival import survival, weibull
 from workbench.analyze.table_sharding import shard_balance, table_sharding
 from workbench.analyze.training_speed import training_speed
+from workbench.analyze.truth_sample import truth_sample
 from workbench.analyze.watched_throughout import watched_throughout
 from workbench.analyze.workload import crossover, crossover_from_flops, launch_loss, workload
 
@@ -84,6 +96,8 @@ __all__ = [
     "crash_loops",
     "crossover",
     "crossover_from_flops",
+    "detected_shares",
+    "detector_tolerance",
     "expected_ettr",
     "failure_gaps",
     "failure_interval_of",
@@ -106,6 +120,10 @@ __all__ = [
     "idle_time",
     "incident_counts",
     "incidents",
+    "injection_allocation",
+    "injection_sample_sizes",
+    "interval_coverage",
+    "interval_funnel",
     "intervals",
     "job_dispersion",
     "job_failures",
@@ -124,6 +142,7 @@ __all__ = [
     "lemon_nodes",
     "lemon_recall",
     "length_shares",
+    "leveugle_count",
     "lifetimes",
     "load_imbalance",
     "micro_batch_costs",
@@ -132,14 +151,23 @@ __all__ = [
     "observed_span",
     "on_one_clock",
     "operators",
+    "outcome_shares",
     "packing",
     "packing_balance",
     "packing_plans",
     "packing_tuning",
     "pipeline",
+    "pooled",
     "productive_share",
     "proportion",
     "pvf",
+    "pvf_by_bit",
+    "pvf_by_flips",
+    "pvf_by_margin",
+    "pvf_exposure",
+    "pvf_mitigation",
+    "pvf_protection",
+    "pvf_running",
     "queue_length",
     "queue_summary",
     "recurrence",
@@ -157,6 +185,7 @@ __all__ = [
     "trace_diff",
     "training_speed",
     "training_steps",
+    "truth_sample",
     "unclassified_kernels",
     "watched_throughout",
     "weibull",

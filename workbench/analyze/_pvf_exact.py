@@ -10,7 +10,7 @@ import pandas as pd
 from workbench.analyze._pvf_groups import Groups, groups, members, weights
 from workbench.analyze._pvf_result import finished
 from workbench.analyze._pvf_rules import OF_CAMPAIGN, Rules
-from workbench.analyze._truth_cells import cells, input_count
+from workbench.analyze._truth_cells import cells, inputs_of
 from workbench.errors import InjectionError
 from workbench.tables import ExhaustiveInjections
 
@@ -23,7 +23,7 @@ def exact_pvf(truth: ExhaustiveInjections, rules: Rules) -> pd.DataFrame:
     if rules.beneficial == "right":
         msg = "beneficial='right': the table of all sites does not count them; ask for 'wrong'"
         raise InjectionError(msg)
-    inputs = input_count(truth)
+    inputs = inputs_of(truth)
     table = _with_campaign(cells(truth, rules.nan_policy), truth.campaign, rules)
     found = groups(table, rules.by, truth.parameters)
     member = members(table, found.code, rules)

@@ -26,6 +26,10 @@ class Groups(NamedTuple):
     """One row per group, the columns grouped by."""
     labels: list[str]
 
+    def labels_of_rows(self) -> list[str]:
+        """Give the label of every row of the table."""
+        return [self.labels[code] for code in self.code]
+
 
 def with_columns(table: pd.DataFrame, campaign: pd.DataFrame, by: tuple[str, ...]) -> pd.DataFrame:
     """Add the columns of the campaign that are grouped by; refuse bits of several flips."""

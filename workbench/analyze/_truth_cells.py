@@ -15,7 +15,7 @@ from workbench.tables import CAMPAIGN, EXHAUSTIVE, PARAMETERS, ExhaustiveInjecti
 BITS = 64
 
 
-def input_count(truth: ExhaustiveInjections) -> int:
+def inputs_of(truth: ExhaustiveInjections) -> int:
     """Return how many inputs every site was judged on; the tables are checked on the way."""
     CAMPAIGN.check(truth.campaign)
     PARAMETERS.check(truth.parameters)
@@ -55,7 +55,7 @@ def cells(truth: ExhaustiveInjections, nan_policy: NanPolicy = "wrong") -> pd.Da
     ``sdc_count``, ``due_count``, ``wrong_count`` and ``square`` (of the wrong inputs of a
     site), ``event_site_count``.
     """
-    inputs = input_count(truth)
+    inputs = inputs_of(truth)
     code, names = cell_codes(truth)
     size = len(names) * BITS
     sdc, due = (truth.sites[f"{name}_count"].to_numpy() for name in ("sdc", "due"))

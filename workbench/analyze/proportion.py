@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from workbench._numbers import whole_number
 from workbench.analyze._cluster_intervals import binomial_interval, level, wilson_interval
-from workbench.analyze._whole_numbers import whole_number
 from workbench.errors import WorkbenchError
 from workbench.tables import PROPORTION
 

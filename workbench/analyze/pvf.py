@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from workbench.analyze._cluster_intervals import (
+    EXACT,
     Clusters,
     Estimates,
     cluster_interval,
@@ -93,7 +94,7 @@ def pvf(
     Faults are weighted by the bits they stand for (``inclusion_weight``):
     PVF = sum(w wrong) / sum(w judged), with the variance of that ratio over sites within strata
     and the interval of Korn and Graubard. It covers 94.5 to 96.4 % where a symmetric t interval
-    covers 91.9 to 95.1 % (1,000 sites x 1,000 inputs of three skewed truths). The interval of
+    covers 91.9 to 95.1 % (1,000 sites x 1,000 inputs of four skewed truths). The interval of
     independent trials, beside it, covers 7 to 10 %.
 
     References
@@ -105,28 +106,35 @@ def pvf(
     rules = Rules(average, columns, nan_policy, beneficial, level_share)
     if isinstance(injections, ExhaustiveInjections):
         return exact_pvf(injections, rules)
+    return _estimated(injections, rules)
+
+
+def _estimated(injections: Injections | Sequence[Injections], rules: Rules) -> pd.DataFrame:
+    """Estimate the factors from a sample of the faults."""
     campaign, parameters = campaigns(injections), together(injections, "parameters")
     rows = experiments(injections)
     table = with_columns(rows, campaign, rules.by)
     found = groups(table, rules.by, parameters)
     refuse_mixed(found.code, found.labels, table["campaign_id"], campaign, rules)
-    wrong, judged = wrong_and_judged(table, rules)
+    counts = wrong_and_judged(table, rules)
     member = members(table, found.code, rules)
     weight, unknown = weights(table, found.code, rules)
-    inside = weight * judged > 0
+    inside = weight * counts[1] > 0
     site = _clusters(table[inside], found.code[inside], member[inside], weight[inside],
-                     (wrong[inside], judged[inside]))  # fmt: skip
+                     [each[inside] for each in counts])  # fmt: skip
     estimate = estimates(site, len(found.labels))
-    result = _intervals(estimate, table, found, (wrong, judged), rules)
     people = population(parameters, campaign, found, rules)
-    result["bit_count"] = people.bit_count
+    result = _intervals(estimate, table, found, counts, rules).assign(bit_count=people.bit_count)
+    exact = _every_fault(result, table, found, campaign)
+    ends = {name: result["pvf"].where(exact, result[name]) for name in ("low", "high")}
+    result = result.assign(**ends, interval=result["interval"].where(~exact, EXACT))
     doubts = _doubts(table, found, estimate, campaign, unknown)
-    left = rows.attrs["unjudged"]
+    doubts = [[] if known else each for each, known in zip(doubts, exact, strict=True)]
     for position, names in enumerate(people.names):
-        hit = set(table.loc[found.code == position, MEMBERS[average]]) if names else set()
-        if text := never_hit(names, hit, average):
+        hit = set(table.loc[found.code == position, MEMBERS[rules.average]]) if names else set()
+        if text := never_hit(names, hit, rules.average):
             doubts[position].append(f"{text}; the mean is over the others")
-        if left:
+        if left := rows.attrs["unjudged"]:
             doubts[position].append(f"{left:,} experiments of the campaigns have no counts")
     first = np.unique(found.code, return_index=True)[1]
     of_group = campaign.set_index("campaign_id").loc[table["campaign_id"].iloc[first]]
@@ -191,6 +199,16 @@ def _intervals(
             "design_effect_ratio": np.where(estimate.cluster_count > 1, effect, np.nan),
         }
     )
+
+
+def _every_fault(
+    result: pd.DataFrame, table: pd.DataFrame, found: Groups, campaign: pd.DataFrame
+) -> pd.Series:
+    """Say in which groups every single-bit fault was injected, so that nothing is estimated."""
+    design = campaign.set_index("campaign_id")["design"].astype(object)
+    sampled = (table["campaign_id"].map(design) != "exhaustive") | (table["flip_count"] != 1)
+    some = np.bincount(found.code, sampled.fillna(value=True), len(found.labels)) > 0
+    return (result["site_count"] == result["bit_count"]) & ~some
 
 
 def _doubts(

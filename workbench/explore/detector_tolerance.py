@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
@@ -11,9 +13,15 @@ from workbench.errors import WorkbenchError
 from workbench.explore._controls import slider
 from workbench.explore._panel import Explorer
 
+_TOLERANCES = (0.0, *(10.0 ** (step / 2) for step in range(-16, -3)))
+
 
 def detector_tolerance(
-    trials: pd.DataFrame, *, source: str = "", synthetic: bool = False
+    trials: pd.DataFrame,
+    *,
+    tolerances: Sequence[float] = _TOLERANCES,
+    source: str = "",
+    synthetic: bool = False,
 ) -> Explorer:
     """Move the tolerance; read off the share of faults detected and that of false alarms.
 
@@ -23,6 +31,8 @@ def detector_tolerance(
     ----------
     trials
         Table :data:`workbench.tables.DETECTOR_TRIALS`.
+    tolerances
+        Residuals that the control offers.
     source
         Where the trials come from; printed under the figure.
     synthetic
@@ -36,16 +46,16 @@ def detector_tolerance(
     Raises
     ------
     WorkbenchError
-        If there is no trial.
+        If no fault changed an output.
     """
-    table = analyze.detector_tolerance(trials)
+    table = analyze.detector_tolerance(trials, tolerances=tolerances)
     if table.empty:
-        msg = "there are no trials; a detector needs some with a fault and some without"
+        msg = "no trial has a fault that changed the output; a detector needs some to catch"
         raise WorkbenchError(msg)
     alarms = table.groupby("tolerance")["false_alarm_share"].max()
     quiet = alarms[alarms == 0]
-    tolerances = np.sort(table["tolerance"].unique()).tolist()
-    start = float(quiet.index.min()) if len(quiet) else tolerances[-1]
+    offered = np.sort(table["tolerance"].unique()).tolist()
+    start = float(quiet.index.min()) if len(quiet) else offered[-1]
 
     def draw(*, tolerance: float) -> go.Figure:
         return plot.detector_tolerance(
@@ -53,5 +63,5 @@ def detector_tolerance(
         )
 
     return Explorer(
-        draw, tolerance=slider("tolerance", [(f"{each:.3g}", each) for each in tolerances], start)
+        draw, tolerance=slider("tolerance", [(f"{each:.3g}", each) for each in offered], start)
     )

@@ -86,21 +86,25 @@ def pvf_by_bit(
     workbench.explore.Explorer
         Controls above :func:`workbench.plot.pvf_by_bit`.
     """
+    parameters = injections.parameters.drop_duplicates("param")
+    dtypes = parameters["dtype"].unique()
+    dtype = str(dtypes[0]) if len(dtypes) == 1 else None
 
     @cache
-    def table(by: tuple[str, ...], nan_policy: Any) -> pd.DataFrame:
-        return analyze.pvf_by_bit(injections, average="bits", by=by, nan_policy=nan_policy)
+    def table(rows: Any, nan_policy: Any) -> pd.DataFrame:
+        return analyze.pvf_by_bit(injections, rows=rows, nan_policy=nan_policy)
 
     def draw(*, component: str, nan_policy: str) -> go.Figure:
-        by = ("component",) if component == ALL else ("component", "param")
-        rows = chosen_rows(table(by, nan_policy), component=component)
+        rows = table("component" if component == ALL else "param", nan_policy)
         if component != ALL:
-            rows = rows.drop(columns="component")
-        return plot.pvf_by_bit(rows, source=source, synthetic=synthetic)
+            mine = parameters.loc[parameters["component"] == component, "param"]
+            rows = rows[rows["param"].isin(mine)]
+        return plot.pvf_by_bit(rows, dtype=dtype, source=source, synthetic=synthetic)
 
-    components = table(("component",), "wrong")["component"]
     return Explorer(
-        draw, component=choice("component", components.unique()), nan_policy=not_finite()
+        draw,
+        component=choice("component", parameters["component"].unique()),
+        nan_policy=not_finite(),
     )
 
 
@@ -110,7 +114,7 @@ def pvf_by_flips(injections: Injections, *, source: str = "", synthetic: bool = 
     Parameters
     ----------
     injections
-        Results of campaigns with different numbers of flips, put together.
+        Results of campaigns that differ in their numbers of flips, perhaps in their types.
     source
         Where the data comes from, e.g. model and inputs; printed under the figure.
     synthetic
@@ -124,7 +128,7 @@ def pvf_by_flips(injections: Injections, *, source: str = "", synthetic: bool = 
 
     @cache
     def table(nan_policy: Any) -> pd.DataFrame:
-        return analyze.pvf_by_flips(injections, average="bits", nan_policy=nan_policy)
+        return analyze.pvf_by_flips(injections, nan_policy=nan_policy)
 
     def draw(*, component: str, nan_policy: str) -> go.Figure:
         rows = chosen_rows(table(nan_policy), component=component)

@@ -10,8 +10,8 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench import analyze, plot
+from workbench.explore._controls import ALL, choice, chosen_rows
 from workbench.explore._panel import Explorer
-from workbench.explore.pvf import not_finite
 from workbench.tables import ExhaustiveInjections, Injections
 
 _UNITS = (
@@ -24,7 +24,7 @@ _UNITS = (
 def pvf_protection(
     injections: Injections | ExhaustiveInjections, *, source: str = "", synthetic: bool = False
 ) -> Explorer:
-    """Choose what is protected and how outputs not finite count; see what that removes.
+    """Choose the part of the model and what is protected in it; see what that removes.
 
     Parameters
     ----------
@@ -42,14 +42,16 @@ def pvf_protection(
     """
 
     @cache
-    def table(unit: Any, nan_policy: Any) -> pd.DataFrame:
-        return analyze.pvf_protection(injections, unit=unit, nan_policy=nan_policy)
+    def table(unit: Any) -> pd.DataFrame:
+        return analyze.pvf_protection(injections, unit=unit)
 
-    def draw(*, unit: str, nan_policy: str) -> go.Figure:
-        return plot.pvf_protection(table(unit, nan_policy), source=source, synthetic=synthetic)
+    def draw(*, unit: str, part: str) -> go.Figure:
+        rows = chosen_rows(table(unit), group=part)
+        return plot.pvf_protection(rows, source=source, synthetic=synthetic)
 
+    groups = [name for name in table("bits")["group"].unique() if name != ALL]
     return Explorer(
         draw,
         unit=widgets.Dropdown(options=_UNITS, description="protected"),
-        nan_policy=not_finite(),
+        part=choice("part of the model", groups),
     )

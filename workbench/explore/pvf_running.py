@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -12,16 +14,18 @@ from workbench import analyze, plot
 from workbench.errors import WorkbenchError
 from workbench.explore._controls import slider
 from workbench.explore._live import Chunks, LiveExplorer
+from workbench.tables import Injections
 
+_LOOKS = 60
 _ERRORS = (0.05, 0.1, 0.2, 0.3, 0.5)
 
 
 def pvf_running(
-    start: pd.DataFrame,
+    start: Injections,
     chunks: Chunks | None = None,
     *,
+    faults: pd.DataFrame | None = None,
     truth: float | None = None,
-    total_count: int | None = None,
     source: str = "",
     synthetic: bool = False,
 ) -> LiveExplorer:
@@ -33,16 +37,17 @@ def pvf_running(
     Parameters
     ----------
     start
-        Table :data:`workbench.tables.OUTCOMES` of a campaign that is done, in the order of
-        its experiments; shown until something is injected.
+        A campaign that is done, or one that ``analyze.truth_sample`` draws; shown until
+        something is injected.
     chunks
         Makes an iterator that injects and gives the outcomes of one chunk after another, e.g.
         ``lambda: injections.running(model, inputs, faults, settings=settings)``. It is called
         when the button is pressed.
+    faults
+        Table :data:`workbench.tables.FAULTS` of what ``chunks`` injects; the faults of
+        ``start`` if left out. Both follow the same rules.
     truth
         The exhaustive factor, where it is known; drawn as a line.
-    total_count
-        Experiments that all chunks have together, if known.
     source
         Where the data comes from, e.g. model and inputs; printed under the figure.
     synthetic
@@ -54,11 +59,16 @@ def pvf_running(
         A control and the buttons *Inject* and *Stop* above :func:`workbench.plot.pvf_running`.
         ``explorer.found`` holds the outcomes of what was injected.
     """
-    draw = partial(_draw, start=start, truth=truth, source=source, synthetic=synthetic)
+    # The campaign that is injected now is described as the one that is done.
+    name = str(start.campaign["campaign_id"].iloc[0])
+    live = replace(
+        start, faults=(start.faults if faults is None else faults).assign(campaign_id=name)
+    )
+    label = {"truth": truth, "source": source, "synthetic": synthetic}
     return LiveExplorer(
-        draw,
+        partial(_draw, start=start, live=live, name=name, label=label),
         chunks or _nothing,
-        total_count=total_count,
+        total_count=live.faults["exp_id"].nunique(),
         wanted=slider("good enough at ±", [(f"{100 * each:g} %", each) for each in _ERRORS], 0.2),
     )
 
@@ -75,12 +85,16 @@ def _draw(
     *,
     wanted: float,
     found: tuple[pd.DataFrame, ...],
-    start: pd.DataFrame,
-    truth: float | None,
-    source: str,
-    synthetic: bool,
+    start: Injections,
+    live: Injections,
+    name: str,
+    label: dict[str, Any],
 ) -> go.Figure:
-    outcomes = pd.concat(found, ignore_index=True) if found else start
-    table = analyze.pvf_running(outcomes, relative_error=wanted)
-    where = f"{source}, injected just now" if found else source
-    return plot.pvf_running(table, truth=truth, source=where, synthetic=synthetic)
+    shown = start
+    if found:
+        outcomes = pd.concat(found, ignore_index=True).assign(campaign_id=name)
+        shown = replace(live, outcomes=outcomes)
+        label = label | {"source": ", ".join(filter(None, [label["source"], "injected just now"]))}
+    step = max(len(shown.outcomes) // _LOOKS, 1)
+    table = analyze.pvf_running(shown, every=step, relative_error=wanted)
+    return plot.pvf_running(table, **label)

@@ -116,14 +116,15 @@ def whole(
     lacking = np.asarray(values.is_null())
     if not may_lack and lacking.any():
         cells.refuse(lacking, expected)
-    numbers = np.array(values.fill_null(0), np.int64 if bits == 64 else None)
+    filled = values.fill_null(0) if values.null_count else values
+    numbers = np.array(filled, np.int64 if bits == 64 else None)
     limit = np.iinfo(_LIMITS[bits])
     bad = (numbers > limit.max) | (numbers < max(limit.min, lower or limit.min))
     if lower is not None:
         bad = bad | (numbers < lower)
     if (bad & ~lacking).any():
         cells.refuse(bad & ~lacking, expected)
-    return IntegerArray(numbers.astype(_LIMITS[bits]), lacking.copy())
+    return IntegerArray(numbers.astype(_LIMITS[bits], copy=False), lacking.copy())
 
 
 def real(cells: Cells, *, lower: float | None = None) -> np.ndarray:

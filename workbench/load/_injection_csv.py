@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
-import io
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -62,6 +62,7 @@ def text_table(
     names: Sequence[str] | None = None,
     skip: int = 0,
     may_be_empty: bool = False,
+    whole: Collection[str] = (),
 ) -> pa.Table:
     """Read a CSV file as columns of text; empty cells are missing.
 
@@ -77,6 +78,8 @@ def text_table(
         Lines before the header.
     may_be_empty
         Whether a header without rows is fine; it is noted then.
+    whole
+        Columns of whole numbers, parsed at once if they hold nothing else: a file may be large.
 
     Raises
     ------
@@ -91,7 +94,7 @@ def text_table(
     if doubled := sorted({name for name in names if list(names).count(name) > 1}):
         msg = f"{source.label}: columns {doubled} are there twice; rename or drop one of each"
         raise LoadError(msg)
-    table = _parsed(raw, list(names), source, findings)
+    table = _parsed(raw, dict.fromkeys(names, pa.string()), source, findings, whole)
     table = _without_headers(table, findings)
     if not table.num_rows and not may_be_empty:
         msg = f"{source.label}: has a header and no rows; the run was stopped or the file is cut"
@@ -106,30 +109,23 @@ def column(table: pa.Table, name: str, source: Source) -> Cells:
     return Cells(source.label, name, table[name])
 
 
-def _parsed(raw: bytes, names: list[str], source: Source, findings: Findings) -> pa.Table:
-    bad: list[str] = []
-
-    def skip(row: pa_csv.InvalidRow) -> str:
-        if row.text.strip():
-            bad.append(row.text[:60])
-        return "skip"
-
+def _parsed(
+    raw: bytes,
+    types: dict[str, pa.DataType],
+    source: Source,
+    findings: Findings,
+    whole: Collection[str],
+) -> pa.Table:
     if not raw.strip():
-        return pa.table({name: pa.array([], pa.string()) for name in names})
+        return pa.table({name: pa.array([], kind) for name, kind in types.items()})
+    if whole:
+        quick = {name: pa.int64() if name in whole else kind for name, kind in types.items()}
+        with contextlib.suppress(pa.ArrowException):
+            table, bad = _read(raw, quick)
+            findings.add("left out", BAD_ROWS, len(bad), bad[0] if bad else None)
+            return table
     try:
-        table = pa_csv.read_csv(
-            io.BytesIO(raw),
-            read_options=pa_csv.ReadOptions(
-                column_names=names, use_threads=True, block_size=_BLOCK_BYTES
-            ),
-            parse_options=pa_csv.ParseOptions(invalid_row_handler=skip, newlines_in_values=True),
-            convert_options=pa_csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.string()),
-                null_values=[""],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            ),
-        )
+        table, bad = _read(raw, types)
     except pa.ArrowException as error:
         msg = f"{source.label}: cannot be read as CSV ({str(error)[:200]})"
         raise LoadError(msg) from None
@@ -137,10 +133,32 @@ def _parsed(raw: bytes, names: list[str], source: Source, findings: Findings) ->
     return table
 
 
+def _read(raw: bytes, types: dict[str, pa.DataType]) -> tuple[pa.Table, list[str]]:
+    bad: list[str] = []
+
+    def skip(row: pa_csv.InvalidRow) -> str:
+        if row.text.strip():
+            bad.append(row.text[:60])
+        return "skip"
+
+    table = pa_csv.read_csv(
+        pa.BufferReader(raw),
+        read_options=pa_csv.ReadOptions(column_names=list(types), block_size=_BLOCK_BYTES),
+        parse_options=pa_csv.ParseOptions(invalid_row_handler=skip, newlines_in_values=True),
+        convert_options=pa_csv.ConvertOptions(
+            column_types=types,
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+    return table, bad
+
+
 def _without_headers(table: pa.Table, findings: Findings) -> pa.Table:
     """Leave out lines that repeat the header: runs append to the file of the run before."""
     name = table.column_names[0]
-    if not table.num_rows or not name:
+    if not table.num_rows or not name or not pa.types.is_string(table[name].type):
         return table
     is_header = pc.fill_null(pc.equal(pc.utf8_trim_whitespace(table[name]), name), fill_value=False)
     count = pc.sum(is_header).as_py()

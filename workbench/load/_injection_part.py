@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from workbench.load._findings import Findings
 from workbench.load.archive import Source
@@ -67,7 +68,27 @@ def filled(table: Table, columns: Mapping[str, Any], count: int) -> pd.DataFrame
         for name, column in table.columns.items()
     }
     extra = {name: values for name, values in columns.items() if name not in table.columns}
-    return table.check(pd.DataFrame({**made, **extra}, index=pd.RangeIndex(count)))
+    # Not gathered into blocks: that would copy millions of rows once more.
+    return table.check(pd.DataFrame({**made, **extra}, index=pd.RangeIndex(count), copy=False))
+
+
+def stacked(frames: Sequence[pd.DataFrame], table: Table) -> pd.DataFrame:
+    """Put frames of ``table`` below each other; categories become those that occur, sorted."""
+    if not frames:
+        return table.empty()
+    text: Any = pd.Series([""]).dtype
+    extra = dict.fromkeys(n for f in frames for n in f.columns if n not in table.columns)
+    columns: dict[str, Any] = {}
+    for name in [*table.columns, *extra]:
+        is_category = name in table.columns and table.columns[name].dtype == "category"
+        # Counts of detectors may lack in some of the frames.
+        kind: Any = text if is_category else None if name in table.columns else "Int64"
+        parts = [f[name] if name in f else pd.Series(pd.NA, index=f.index) for f in frames]
+        if kind is not None:
+            parts = [part.astype(kind) for part in parts]
+        joined = pd.concat(parts, ignore_index=True)
+        columns[name] = joined.astype("category") if is_category else joined
+    return table.check(pd.DataFrame(columns))
 
 
 def campaign(**values: Any) -> pd.DataFrame:
@@ -105,16 +126,15 @@ def _column(values: Any, dtype: str, count: int) -> Any:
     is_one = values is None or isinstance(values, str) or np.ndim(values) == 0
     if not is_one:
         made = values if isinstance(values, pd.Categorical) else pd.Series(values).array
-        return pd.Series(made).astype(kind)
+        return made if str(made.dtype) == dtype else pd.Series(made).astype(kind)
     if values is None or pd.isna(values):
         if dtype == "category":
             return pd.Categorical.from_codes(np.full(count, -1), categories=_texts(()))
         return pd.Series(index=pd.RangeIndex(count), dtype=kind)
-    if dtype in {"str", "category"}:
-        codes = np.zeros(count, np.int8)
-        return pd.Series(pd.Categorical.from_codes(codes, categories=_texts((values,)))).astype(
-            kind
-        )
+    if dtype == "category":
+        return pd.Categorical.from_codes(np.zeros(count, np.int8), categories=_texts((values,)))
+    if dtype == "str":  # by way of Arrow: there may be millions of rows
+        return pd.Series(pa.repeat(str(values), count).to_pandas()).astype(kind)
     return pd.Series(values, index=pd.RangeIndex(count)).astype(kind)
 
 

@@ -38,7 +38,7 @@ def counted(
     beneficial
         Which trials were right only with the fault, if labels tell.
     """
-    ids, place = np.unique(exp_ids, return_inverse=True)
+    ids, place = _numbered(exp_ids)
     width = len(OUTCOME_NAMES) + 1
     flat = np.bincount(place * width + (codes.astype(np.int64) + 1), minlength=len(ids) * width)
     counts = flat.reshape(-1, width)
@@ -51,6 +51,15 @@ def counted(
         columns["beneficial_count"] = np.bincount(place[beneficial], minlength=len(ids))
     columns |= {"campaign_id": campaign_id, "exp_id": ids, "input_count": counts.sum(axis=1)}
     return filled(OUTCOMES, columns, len(ids))
+
+
+def _numbered(exp_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Give the experiments that occur, and the place of each row among them."""
+    if not len(exp_ids) or exp_ids.min() < 0 or exp_ids.max() > 2 * len(exp_ids):
+        return np.unique(exp_ids, return_inverse=True)
+    # Numbers without large gaps need no sorting, which takes long for millions of rows.
+    is_there = np.bincount(exp_ids) > 0
+    return np.flatnonzero(is_there), (np.cumsum(is_there) - 1)[exp_ids]
 
 
 def common(values: pd.Series) -> Any:

@@ -74,6 +74,11 @@ def _no_result(base: str, _head: bytes) -> str:
     return _NO_RESULT if is_none else ""
 
 
+def _neither(base: str, head: bytes) -> str:
+    return _no_log(base, head) and _no_result(base, head)
+
+
 TRACES = Wanted("trace file", _no_trace)
 FAILURE_LOGS = Wanted("failure log", _no_log)
 INJECTIONS = Wanted("injection result", _no_result)
+LOGS_AND_INJECTIONS = Wanted("failure log or injection result", _neither)

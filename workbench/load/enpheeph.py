@@ -18,6 +18,7 @@ from workbench.load._injection_part import (
     campaign,
     filled,
     note_columns,
+    stacked,
     stem,
 )
 from workbench.load.archive import Source
@@ -126,9 +127,8 @@ def _part(rows: pd.DataFrame, what: tuple[str, str, Any], findings: Findings) ->
     }
     measures = {"metric_name": metric, "metric_value": rows["metric"], "time_s": rows["time_s"]}
     faults = {"flip": 0, "layer": rows["layer"].astype("category")}
-    head = CAMPAIGN.cast(pd.concat(heads, ignore_index=True)) if heads else CAMPAIGN.empty()
     return InjectionPart(
-        head,
+        stacked(heads, CAMPAIGN),
         filled(OUTCOMES, {**key, **measures}, len(rows)),
         filled(FAULTS, {**key, **faults}, len(rows)),
         findings=[findings],

@@ -20,6 +20,7 @@ from workbench.load._injection_part import (
     InjectionFile,
     InjectionFormat,
     InjectionPart,
+    stacked,
 )
 from workbench.load._paths import Paths, given_paths, shown
 from workbench.load._wanted import INJECTIONS
@@ -184,11 +185,7 @@ def _together(frames: Sequence[pd.DataFrame], table: Table) -> pd.DataFrame:
         return frames[0] if frames else table.empty()
     if len(filled) == 1:
         return filled[0]
-    extra = list(dict.fromkeys(n for f in filled for n in f.columns if n not in table.columns))
-    joined = pd.concat([frame.reindex(columns=[*table.columns, *extra]) for frame in filled])
-    joined = joined.reset_index(drop=True)
-    cast = table.cast(joined)
-    return table.check(cast.assign(**{name: joined[name].astype("Int64") for name in extra}))
+    return stacked(filled, table)
 
 
 def _raise_unknown(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from workbench.errors import LoadError
 from workbench.load._log_formats import looks_like_a_log
-from workbench.load._wanted import FAILURE_LOGS, INJECTIONS
+from workbench.load._wanted import FAILURE_LOGS, LOGS_AND_INJECTIONS
 from workbench.load.archive import Source, survey
 from workbench.load.injections import looks_like_injections
 from workbench.load.job_operations import is_job_operations
@@ -46,29 +46,24 @@ def kinds_of(path: str | Path) -> set[str]:
             head = source.head(_HEAD_BYTES)
             if looks_like_injections(source, head):
                 found.add("injections")
+            elif _is_met(source, path) and FAILURE_LOGS.refused(source.label, head):
+                continue  # only looked at for the results it might have held
             elif format_of(source):
                 found.add("traces")
             elif looks_like_a_log(head, source.label):
                 found.add("failure logs")
         except LoadError:
             continue
-    if "injections" not in found and holds_tables_of_injections(path):
-        found.add("injections")
     return found or {"traces"}
 
 
-def holds_tables_of_injections(path: str | Path) -> bool:
-    """Say whether a folder or archive holds injection results as Parquet, which no log is."""
-    try:
-        sources = survey(path, wanted=INJECTIONS).sources
-    except LoadError:
-        return False
-    tables = [each for each in sources if each.label.lower().endswith(".parquet")]
-    return any(looks_like_injections(each, each.head()) for each in tables[:_LOOKED_AT_FILES])
+def _is_met(source: Source, path: str | Path) -> bool:
+    """Say whether a file was met in a folder or archive, not named itself."""
+    return bool(source.member) or source.path != Path(path)
 
 
 def _sources(path: str | Path) -> list[Source]:
     try:
-        return survey(path, wanted=FAILURE_LOGS).sources
+        return survey(path, wanted=LOGS_AND_INJECTIONS).sources
     except LoadError:
         return []

@@ -11,7 +11,14 @@ import pandas as pd
 from workbench.errors import LoadError
 from workbench.load._findings import Findings
 from workbench.load._injection_csv import BAD_ROWS, header_of, whole_text
-from workbench.load._injection_part import InjectionFile, InjectionPart, campaign, filled, stem
+from workbench.load._injection_part import (
+    InjectionFile,
+    InjectionPart,
+    campaign,
+    filled,
+    stacked,
+    stem,
+)
 from workbench.load.archive import Source
 from workbench.tables import CAMPAIGN, FAULTS, OUTCOMES
 
@@ -189,9 +196,9 @@ def _read_details(source: Source) -> InjectionPart:
         raise LoadError(msg)
     findings.add("read", "rows", len(heads))
     return InjectionPart(
-        CAMPAIGN.cast(pd.concat(heads, ignore_index=True)),
-        OUTCOMES.cast(pd.concat(outcomes, ignore_index=True)),
-        FAULTS.cast(pd.concat(faults, ignore_index=True)),
+        stacked(heads, CAMPAIGN),
+        stacked(outcomes, OUTCOMES),
+        stacked(faults, FAULTS),
         findings=[findings],
     )
 

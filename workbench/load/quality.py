@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from workbench.errors import LoadError
 from workbench.load.injections import injections
 from workbench.load.kinds import kinds_of
 from workbench.load.traces import traces
@@ -35,6 +36,9 @@ def quality(path: str | Path, *, progress: bool = True) -> pd.DataFrame:
     LoadError
         If nothing can be read; names file, place and remedy.
     """
-    if kinds_of(path) == {"injections"}:
-        return injections(path, progress=progress).quality
-    return traces(path, progress=progress).quality
+    try:
+        return traces(path, progress=progress).quality
+    except LoadError:
+        if kinds_of(path) != {"injections"}:
+            raise
+    return injections(path, progress=progress).quality

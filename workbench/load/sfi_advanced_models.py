@@ -183,7 +183,7 @@ def _read_summary(source: Source) -> InjectionPart:
 
 def _read_analysis(source: Source, faults: _Faults | None) -> InjectionPart:
     findings = Findings(source.label)
-    table = text_table(source, findings)
+    table = text_table(source, findings, whole=_ANALYSIS)
     note_columns(findings, [each for each in table.column_names if each not in _ANALYSIS])
     fault, batch, image, output = (
         np.asarray(whole(column(table, each, source), lower=0, may_lack=False), np.int64)
@@ -194,7 +194,8 @@ def _read_analysis(source: Source, faults: _Faults | None) -> InjectionPart:
     # Images count from 0 in each batch; all batches but the last are of one size.
     inputs = batch * (int(image.max()) + 1) + image
     kept = _first_of_each(fault, inputs, output, source, findings)
-    fault, inputs, output = fault[kept], inputs[kept], output[kept]
+    if not kept.all():
+        fault, inputs, output = fault[kept], inputs[kept], output[kept]
     name = stem(source)
     outcomes = counted(name, fault, output, known=_KNOWN)
     head = campaign(campaign_id=name, input_count=common(outcomes["input_count"]), **RULES)
@@ -218,7 +219,10 @@ def _first_of_each(
     fault: np.ndarray, inputs: np.ndarray, output: np.ndarray, source: Source, findings: Findings
 ) -> np.ndarray:
     """Keep one row per fault and image: the file is appended to, run after run."""
-    keys = pd.Series(fault * (int(inputs.max()) + 1) + inputs)
+    plain = fault * (int(inputs.max()) + 1) + inputs
+    if (plain[1:] > plain[:-1]).all():  # as a run writes them
+        return np.ones(len(plain), np.bool_)
+    keys = pd.Series(plain)
     again = keys.duplicated().to_numpy()
     if not again.any():
         return np.ones(len(keys), np.bool_)

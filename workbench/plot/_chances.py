@@ -63,7 +63,8 @@ class Chances:
             room = 0.04 * self.top
             return {"title": f"{title} [%]", "range": [-room, self.top + 2 * room]}
         look = log_ticks(np.array([self.floor * (2 if self.has_zero else 1), self.top]))
-        values, words = look["tickvals"], look["ticktext"]
+        values = look["tickvals"]
+        words = [np.format_float_positional(tick, trim="-", precision=12) for tick in values]
         kept = [at for at, tick in enumerate(values) if tick >= 1.5 * self.floor]
         if self.has_zero:
             values = [self.floor, *(values[at] for at in kept)]

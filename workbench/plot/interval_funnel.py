@@ -1,4 +1,4 @@
-"""Whether intervals hold the truth: samples of growing size, and how often each kind covers."""
+"""Whether intervals hold the truth: a sample that grows, and how often each kind covers."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _KINDS = (
     ("too narrow: inputs as independent", "independent_low", "independent_high"),
 )
 _COVERED = (("clustered", "sites as the sample"), ("independent", "inputs as independent"))
-_MOST_SAMPLES, _MOST_ROWS, _ROW_PX = 400, 30, 30
+_MOST_LOOKS, _MOST_ROWS, _ROW_PX = 400, 30, 30
 _NOMINAL = 0.95
 
 
 def interval_funnel(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
-    """Show the intervals of many samples against the truth, both kinds side by side.
+    """Show the intervals of a growing sample against the truth, both kinds side by side.
 
     Parameters
     ----------
     table
         Table :data:`workbench.tables.INTERVAL_FUNNEL`, of one group; of several the first
-        is shown.
+        is shown. Several samples may be put together with ``pandas.concat``.
     source
         Where the truth comes from, e.g. model and inputs; printed under the figure.
     synthetic
@@ -41,36 +41,36 @@ def interval_funnel(table: pd.DataFrame, *, source: str = "", synthetic: bool = 
     Returns
     -------
     plotly.graph_objects.Figure
-        An upright line per sample, at its number of sites; dashed with an open mark where it
-        misses the truth. The title compares how many of each kind hold it.
+        An upright line per look, at its number of sites; dashed with an open mark where it
+        misses the truth. The title counts how many of each kind hold it.
     """
     INTERVAL_FUNNEL.check(table)
     if table.empty:
         return nothing(
-            "The table has no samples; pass what analyze.interval_funnel returns.",
+            "The table has no looks; pass what analyze.interval_funnel returns.",
             claim="No intervals to compare",
             source=source,
             synthetic=synthetic,
         )
     group = table["group"].iloc[0]
-    mine = table[table["group"] == group].sort_values(["site_count", "repeat"], kind="stable")
-    rows = mine.iloc[np.unique(np.linspace(0, len(mine) - 1, _MOST_SAMPLES).astype(int))]
+    mine = table[table["group"] == group].sort_values("site_count", kind="stable")
+    rows = mine.iloc[np.unique(np.linspace(0, len(mine) - 1, _MOST_LOOKS).astype(int))]
     rows = rows.assign(at=_apart(rows))
     truth = float(rows["truth"].iloc[0])
     figure = panels([words for words, _, _ in _KINDS], height_px=320)
     for panel, (_, low, high) in enumerate(_KINDS, start=1):
-        holds = rows[low].le(truth) & rows[high].ge(truth)
+        holds = _holds(rows, truth, low, high)
         _add_samples(figure, rows[holds], (low, high), panel=panel, holds=True)
         _add_samples(figure, rows[~holds], (low, high), panel=panel, holds=False)
     figure.add_hline(y=100 * truth, line={"color": COLOURS["dark"], "width": 1.5})
     sites = log_ticks(rows["at"].to_numpy())
-    figure.update_xaxes(title="sites in the sample [count, logarithmic]", type="log", **sites)
+    figure.update_xaxes(title="sites so far [count, logarithmic]", type="log", **sites)
     figure.update_yaxes(rangemode="tozero")
     figure.update_yaxes(title="PVF: faulty inferences that go wrong [%]", col=1)
     figure.update_layout(hovermode="closest")
     others = table["group"].nunique() - 1
     notes = [f"{label(group, 30)}: the line is the truth, {chance(truth)}", *estimand(table)]
-    notes += [f"{len(mine) - len(rows):,} samples not drawn"] if len(mine) > len(rows) else []
+    notes += [f"{len(mine) - len(rows):,} looks not drawn"] if len(mine) > len(rows) else []
     notes += [f"{plural(others, 'group')} left out"] if others else []
     claim = _funnel_claim(mine, truth)
     return finish(figure, claim=claim, source=source, synthetic=synthetic, note=" · ".join(notes))
@@ -141,11 +141,11 @@ def interval_coverage(
 
 
 def _apart(rows: pd.DataFrame) -> Any:
-    """Place the samples of one size side by side, closer than two sizes are."""
+    """Place looks at the same number of sites side by side, closer than two numbers are."""
     sizes = np.unique(rows["site_count"])
     step = float(np.diff(np.log(sizes)).min()) if len(sizes) > 1 else 1.0
     number = rows.groupby("site_count").cumcount()
-    of = rows.groupby("site_count")["repeat"].transform("size")
+    of = rows.groupby("site_count")["site_count"].transform("size")
     share = (number + 0.5) / of - 0.5
     return rows["site_count"] * np.exp(0.7 * step * share)
 
@@ -181,15 +181,15 @@ def _add_samples(
     )  # fmt: skip
 
 
-def _held(rows: pd.DataFrame, truth: float, low: str, high: str) -> float:
-    return float((rows[low].le(truth) & rows[high].ge(truth)).mean())
+def _holds(rows: pd.DataFrame, truth: float, low: str, high: str) -> pd.Series:
+    return rows[low].le(truth) & rows[high].ge(truth)
 
 
 def _funnel_claim(rows: pd.DataFrame, truth: float) -> str:
-    clustered, independent = (_held(rows, truth, low, high) for _, low, high in _KINDS)
+    clustered, independent = (_holds(rows, truth, low, high) for _, low, high in _KINDS)
     return (
-        f"{percent(clustered)} of the intervals hold the truth if sites are the sample, "
-        f"{percent(independent)} if inputs count as independent"
+        f"{clustered.sum():,} of {plural(len(rows), 'look')} hold the truth with sites as the "
+        f"sample, {independent.sum():,} with inputs as independent"
     )
 
 
@@ -217,7 +217,9 @@ def _add_kind(figure: go.Figure, part: pd.DataFrame, kind: str) -> None:
 
 
 def _coverage_claim(rows: pd.DataFrame, level: float) -> str:
-    kinds = [rows.loc[rows["interval"] == kind, "covered_share"] for kind, _ in _COVERED]
+    # With one input per site both kinds are the same question.
+    hard = rows[rows["input_count"] == rows["input_count"].max()]
+    kinds = [hard.loc[hard["interval"] == kind, "covered_share"] for kind, _ in _COVERED]
     if all(len(each) for each in kinds):
         good, bad = (f"{percent(each.min())} to {percent(each.max())}" for each in kinds)
         return (

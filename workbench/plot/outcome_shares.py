@@ -82,7 +82,7 @@ def outcome_shares(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     hidden = len(groups) - len(drawn)
     notes = [f"{plural(len(groups), 'group')}, trials weighted as the design asks"]
     notes += [f"{plural(hidden, 'group')} with less left out"] if hidden else []
-    claim = _claim(seen.loc[groups])
+    claim = _claim(seen.loc[groups], knows_due="due" in shares)
     return finish(figure, claim=claim, source=source, synthetic=synthetic, note=" · ".join(notes))
 
 
@@ -99,15 +99,19 @@ def _add_bars(figure: go.Figure, share: pd.Series, *, outcome: str, panel: int) 
     )  # fmt: skip
 
 
-def _claim(seen: pd.DataFrame) -> str:
+def _claim(seen: pd.DataFrame, *, knows_due: bool) -> str:
     wrong = seen["sdc"] + seen["beneficial"]
     total = wrong + seen["due"]
     if not total.max() > 0:
-        return "No fault changed a decision or gave an output that is not finite"
+        more = " or gave an output that is not finite" if knows_due else ""
+        return f"No fault changed a decision{more}"
     worst = int(total.to_numpy().argmax())
     good = float(seen["beneficial"].iloc[worst])
     better = f" ({chance(good)} to the better)" if good > 0 else ""
+    in_no_number = "in no number: not told"
+    if knows_due:
+        in_no_number = f"{chance(seen['due'].iloc[worst])} in no number"
     return (
         f"{label(seen.index[worst], 30)}: {chance(wrong.iloc[worst])} of trials end in another "
-        f"decision{better}, {chance(seen['due'].iloc[worst])} in no number"
+        f"decision{better}, {in_no_number}"
     )

@@ -137,7 +137,7 @@ def _names(drawn: pd.DataFrame, rules: list[str]) -> list[str]:
 
 
 def _doubt(text: object) -> list[str]:
-    lines = wrapped(f"not sure: {label(text, 76)}", 44).split("<br>")
+    lines = wrapped(f"not sure: {label(text, 110)}", 46).split("<br>")
     return [f"<i>{line}</i>" for line in lines]
 
 

@@ -22,15 +22,19 @@ _SHADES = [[0, "#FBE6D4"], [0.5, "#D55E00"], [1, "#3A1500"]]
 _DECADES = 6  # below the largest; what is smaller has the lightest shade
 
 
-def pvf_by_bit(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+def pvf_by_bit(
+    table: pd.DataFrame, *, dtype: str | None = None, source: str = "", synthetic: bool = False
+) -> go.Figure:
     """Show how often a fault of each bit gives a wrong output, as a map over parts of a model.
 
     Parameters
     ----------
     table
         Table :data:`workbench.tables.PVF` with a column ``bit`` before it, and one for each
-        other thing grouped by, e.g. ``component`` or ``param``; a column ``dtype`` tells which
-        bits are sign, exponent and mantissa.
+        other thing grouped by, e.g. ``component`` or ``param``.
+    dtype
+        Type of the values, e.g. ``"fp32"``: then it is written which bits are sign, exponent and
+        mantissa. Without it a column ``dtype`` is looked at.
     source
         Where the data comes from, e.g. model and inputs; printed under the figure.
     synthetic
@@ -68,7 +72,7 @@ def pvf_by_bit(table: pd.DataFrame, *, source: str = "", synthetic: bool = False
     names = [safe(short(name, 40)) for name in kept]
     figure = _map(values, names, bits)
     _add_marks(figure, values)
-    _add_roles(figure, rows, bits)
+    _add_roles(figure, dtype or _only_dtype(rows), bits)
     figure.update_layout(height=max(22 * len(names), 150) + 26, margin_l=left_margin(names))
     hidden = parts.nunique() - len(kept)
     notes = [*estimand(table), *([f"{plural(hidden, 'part')} left out"] if hidden else [])]
@@ -163,10 +167,15 @@ def _add_marks(figure: go.Figure, values: npt.NDArray[np.float64]) -> None:
             )  # fmt: skip
 
 
-def _add_roles(figure: go.Figure, rows: pd.DataFrame, bits: npt.NDArray[np.int64]) -> None:
-    """Write which bits are sign, exponent and mantissa, and draw a line between them."""
+def _only_dtype(rows: pd.DataFrame) -> str:
+    """Give the type of all rows; nothing if they do not tell or have several."""
     dtypes = list(rows["dtype"].dropna().unique()) if "dtype" in rows else []
-    layout = _LAYOUTS.get(str(dtypes[0])) if len(dtypes) == 1 else None
+    return str(dtypes[0]) if len(dtypes) == 1 else ""
+
+
+def _add_roles(figure: go.Figure, dtype: str, bits: npt.NDArray[np.int64]) -> None:
+    """Write which bits are sign, exponent and mantissa, and draw a line between them."""
+    layout = _LAYOUTS.get(dtype)
     if layout is None:
         return
     sign, exponent = layout

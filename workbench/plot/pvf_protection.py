@@ -51,13 +51,13 @@ def pvf_protection(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     for at, (_, part) in enumerate(lines[:MAX_LINES]):
         _add_line(figure, part.sort_values("protected_share", kind="stable"), at, told)
     shares = 100 * rows["protected_share"].to_numpy()
-    units = rows["unit"].unique()
-    what = label(units[0], 30) if len(units) == 1 else "elements, bits or tensors"
+    what = " or ".join(dict.fromkeys("elements" if unit == "elements" else "bits"
+                                     for unit in rows["unit"]))  # fmt: skip
     if shares.max() > 20 * shares.min() > 0:
-        figure.update_xaxes(title=f"protected share of {what} [%, logarithmic]", type="log")
+        figure.update_xaxes(title=f"protected [% of all {what}, logarithmic]", type="log")
         figure.update_xaxes(**log_ticks(shares))
     else:
-        figure.update_xaxes(title=f"protected share of {what} [%]", rangemode="tozero")
+        figure.update_xaxes(title=f"protected [% of all {what}]", rangemode="tozero")
     figure.update_yaxes(title="wrong outputs removed [%]", range=[-2, 103])
     hidden = len(lines) - min(len(lines), MAX_LINES)
     notes = ["the most harmful first", *_ranking(rows)]
@@ -104,9 +104,9 @@ def _claim(part: pd.DataFrame) -> str:
     enough = part[part["removed_share"] >= _WANTED]
     row = enough.iloc[0] if len(enough) else part.iloc[-1]
     where = "" if row["group"] == "all" else f" of {label(row['group'], 24)}"
-    whole = round(row["protected_count"] / row["protected_share"])
+    whole = int(part["protected_count"].iloc[-1])
     some = f"{percent(row['protected_share'])} of the {label(row['unit'], 24)}{where}"
-    if whole <= _COUNTED:
+    if whole <= _COUNTED and part["protected_share"].iloc[-1] == 1:
         last = "" if pd.isna(row["last"]) else f" (the last: {label(row['last'], 24)})"
         some = f"{row['protected_count']:,} of {whole:,} {label(row['unit'], 24)}{where}{last}"
     return f"Protecting {some} removes {percent(row['removed_share'])} of the wrong outputs"

@@ -128,8 +128,31 @@ INTERVAL_COVERAGE = Table(
         "repeat_count": Column("int64", "repeats", lower=1),
         "truth": Column("float64", "the exhaustive factor", 0, 1),
         "covered_share": Column("float64", "repeats whose interval holds it", 0, 1),
-        "relative_width_ratio": Column("float64", "mean half width over the truth", lower=0),
-        "relative_rmse_ratio": Column("float64", "error of the estimate over the truth", lower=0),
+        "relative_width_ratio": Column(
+            "float64",
+            "mean half width over the truth; missing if that is 0",
+            lower=0,
+            nullable=True,
+        ),
+        "relative_rmse_ratio": Column(
+            "float64", "error of the estimate over the truth", lower=0, nullable=True
+        ),
+    },
+)
+
+INTERVAL_FUNNEL = Table(
+    "interval_funnel",
+    "One row per group and look at a growing sample: the estimate, its intervals and the truth.",
+    {
+        "group": Column("str", "component"),
+        "site_count": Column("int64", "sites so far", lower=1),
+        "pvf": Column("float64", "estimate", 0, 1),
+        "low": Column("float64", "its interval, sites as the sample", 0, 1),
+        "high": Column("float64", "upper end", 0, 1),
+        "independent_low": Column("float64", "if all inputs of a site were independent", 0, 1),
+        "independent_high": Column("float64", "upper end of that", 0, 1),
+        "event_site_count": Column("int64", "sites with any wrong output", lower=0),
+        "truth": Column("float64", "the exhaustive factor", 0, 1),
     },
 )
 
@@ -216,6 +239,26 @@ PVF_BY_MARGIN = Table(
         "pvf": Column("float64", "share", 0, 1, nullable=True),
         "low": Column("float64", "its interval, sites as the sample", 0, 1, nullable=True),
         "high": Column("float64", "upper end", 0, 1, nullable=True),
+    },
+)
+
+DETECTED_SHARES = Table(
+    "detected_shares",
+    "One row per group and detector of a campaign: how often it raised an alarm.",
+    {
+        "group": Column("str", "component, or as grouped"),
+        "detector": Column("str", "as in the outcomes' columns detected_<detector>_count"),
+        "site_count": Column("int64", "sites that it watched", lower=0),
+        "trial_count": Column("int64", "inputs judged under them", lower=0),
+        "alarm_share": Column("float64", "of the trials with an alarm, as weighted", 0, 1),
+        "alarm_low": Column("float64", "interval, sites as the sample", 0, 1, nullable=True),
+        "alarm_high": Column("float64", "upper end", 0, 1, nullable=True),
+        "event_site_count": Column("int64", "sites with any wrong output", lower=0),
+        "caught_site_share": Column(
+            "float64", "of them with any alarm, each alike", 0, 1, nullable=True
+        ),
+        "caught_low": Column("float64", "Wilson interval", 0, 1, nullable=True),
+        "caught_high": Column("float64", "upper end", 0, 1, nullable=True),
     },
 )
 

@@ -23,6 +23,9 @@ from workbench.simulate.injections import (
     fault_list,
     parameters,
     running,
+    shipped_inputs,
+    shipped_judge,
+    shipped_model,
     stored_as,
     uniform_faults,
 )
@@ -180,6 +183,23 @@ def test_a_list_without_provenance_says_what_its_rows_say(mlp, inputs):
     values = pd.DataFrame({"param": ["0.weight"], "elem": [0], "value_after": [0.5]})
     head = campaign(mlp, inputs, fault_list(mlp, values), settings=PLAIN).campaign.iloc[0]
     assert head["fault_model"] == "value"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("component", ["embeddings", "bottom", "top"])
+def test_the_fast_engine_decides_as_the_plain_one(torch_here, component):
+    model, (inputs, labels) = shipped_model("dlrm"), shipped_inputs("dlrm")
+    faults = uniform_faults(model, 60, seed=1, where=component, bits=range(20, 32))
+    judge, settings = shipped_judge("dlrm"), CampaignSettings(labels=labels)
+    fast = campaign(model, inputs, faults, judge=judge, settings=settings)
+    plain = campaign(
+        model, inputs, faults, judge=judge, settings=replace(settings, engine="flip_and_run")
+    )
+    for name in ("sdc_count", "due_count", "beneficial_count"):
+        assert fast.outcomes[name].equals(plain.outcomes[name])
+    assert fast.campaign["masked_rule"].tolist() == ["proven"]
+    assert plain.campaign["masked_rule"].tolist() == ["bit_equal"]
+    assert fast.campaign["model_sha"].equals(plain.campaign["model_sha"])
 
 
 # --- stopped and taken up ---
@@ -364,6 +384,7 @@ def test_refuses_inputs_that_cannot_be_judged(mlp, inputs, given, message):
         (Judge("metric_drop"), {}, "metric: criterion 'metric_drop' needs a function"),
         (Judge("threshold"), {}, "'threshold' judges one number per input, here are 3"),
         (Judge(), {"engine": "fast", "keep_trials": True}, "engine: 'fast' judges faults in"),
+        (Judge(), {"engine": "fast", "labels": [0] * 7}, "7 labels for 20 inputs"),
     ],
 )
 def test_refuses_a_judge_or_settings_that_do_not_fit(mlp, inputs, judge, change, message):
@@ -375,6 +396,14 @@ def test_refuses_a_judge_or_settings_that_do_not_fit(mlp, inputs, judge, change,
             judge=judge,
             settings=replace(PLAIN, **change),
         )
+
+
+def test_the_fast_engine_refuses_batches_and_auto_takes_them(mlp, inputs):
+    faults = uniform_faults(mlp, 5, seed=1)
+    batches = [inputs[:7], inputs[7:]]
+    with pytest.raises(InjectionError, match="engine: 'fast' takes one batch of unnamed"):
+        campaign(mlp, batches, faults, settings=CampaignSettings(engine="fast"))
+    assert campaign(mlp, batches, faults).quality["what"].tolist()[-1].endswith("FlipAndRun")
 
 
 def test_refuses_labels_of_another_length_for_a_metric(mlp, inputs):

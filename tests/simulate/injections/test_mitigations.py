@@ -23,7 +23,7 @@ PLAIN = CampaignSettings(engine="flip_and_run")
 
 def wrong(model, inputs, faults, **options):
     found = campaign(model, inputs, faults, settings=replace(PLAIN, **options))
-    return int(found.outcomes[["sdc_count", "due_count"]].sum(axis=None)), found
+    return int(found.outcomes[["sdc_count", "due_count"]].sum().sum()), found
 
 
 def one(model, bit=30, value=None):
@@ -74,8 +74,11 @@ def test_the_clip_is_in_place_with_and_without_faults(torch_here, mlp, inputs):
     assert left < without
     assert found.outcomes["max_abs_delta"].max() < plain.outcomes["max_abs_delta"].max() + 1e-9
     assert found.campaign["golden_metric"].tolist() == [1.0]
-    low = activation_clip(mlp, other * 1e-3)
-    _, costly = wrong(mlp, inputs, faults, labels=labels, mitigation=low)
+    with torch_here.no_grad():
+        mlp[0].bias.neg_().clamp_(max=0)
+    negative = activation_clip(mlp, other * 0)
+    labels, again = mlp(inputs).argmax(1), uniform_faults(mlp, 5, seed=1)
+    _, costly = wrong(mlp, inputs, again, labels=labels, mitigation=negative)
     assert costly.campaign["golden_metric"].iloc[0] < 1
     assert not any(module._forward_hooks for module in mlp.modules())
 

@@ -21,8 +21,10 @@ from workbench.simulate.injections._shipped import (
     shipped_judge,
     shipped_model,
 )
+from workbench.simulate.injections._shipped_running import shipped_running
 from workbench.simulate.injections._stored import stored_as
 from workbench.simulate.injections.campaign import campaign, running
+from workbench.simulate.injections.checks import flips_not_undone, outcomes_of
 from workbench.simulate.injections.checksum_detector import ChecksumDetector, checksum_detector
 from workbench.simulate.injections.embedding_bag_checksum import (
     ChecksumBags,
@@ -68,8 +70,10 @@ __all__ = [
     "exhaustive",
     "exhaustive_faults",
     "fault_list",
+    "flips_not_undone",
     "gemm_checksum_trials",
     "gradient_underflow",
+    "outcomes_of",
     "parameters",
     "pooled_faults",
     "protected",
@@ -80,6 +84,7 @@ __all__ = [
     "shipped_inputs",
     "shipped_judge",
     "shipped_model",
+    "shipped_running",
     "stored_as",
     "stratified_faults",
     "uniform_faults",

@@ -68,7 +68,7 @@ class Judge:
                 "labels need argmax or threshold, and one label per input"
             )
             raise InjectionError(msg)
-        labels = labels.to(decisions.dtype).flatten()
+        labels = labels.to(decisions).flatten()
         return Golden(self, outputs, decisions, labels, decisions == labels)
 
     def _fitting(self, outputs: Any) -> Any:
@@ -106,7 +106,7 @@ class Judge:
             return outputs.argmax(1)
         if self.criterion == "threshold":
             return (outputs.flatten() > self.threshold).to(torch().int64)
-        return torch().zeros(len(outputs), dtype=torch().int64)
+        return outputs.new_zeros(len(outputs), dtype=torch().int64)
 
 
 def _rows(values: Any) -> Any:

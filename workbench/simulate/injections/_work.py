@@ -84,7 +84,7 @@ class Work:
             else:
                 columns, trials = _columns(self.engine.counts(part), len(self.golden)), []
         spent = (time.perf_counter() - begun) / max(stop - start, 1)
-        frame = pd.DataFrame(columns).assign(
+        frame = pd.DataFrame({"metric_name": None, "metric_value": None} | columns).assign(
             campaign_id=self.name, exp_id=self.exp_ids[start:stop], time_s=spent, error=None
         )
         if self.golden.is_right is None:

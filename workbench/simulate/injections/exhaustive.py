@@ -75,9 +75,8 @@ def exhaustive(
     with work.in_place():
         total = int(places["element_count"].sum())
         with progress(total=total, unit="site", label="all bits", enabled=settings.progress) as bar:
-            for number, hit in places.groupby("tensor", sort=True)["bit"]:
-                param = str(population["param"].iloc[number])
-                of_param = sorted(int(bit) for bit in hit)
+            for number, param in enumerate(population["param"]):
+                of_param = sorted(places.loc[places["tensor"] == number, "bit"].tolist())
                 sdc, due = work.engine.exhausted(param, of_param)
                 parts.append((param, of_param, sdc, due))
                 bar.update(sdc.size)
@@ -98,7 +97,7 @@ def _sites(parts: list[tuple[str, list[int], Any, Any]]) -> pd.DataFrame:
     sizes = [sdc.size for *_, sdc, _ in parts]
     codes = np.repeat(np.arange(len(parts), dtype=np.int16), sizes)
     columns = {
-        "param": pd.Categorical.from_codes(codes, names),
+        "param": pd.Categorical.from_codes(codes, pd.Index(names)),
         "elem": [np.repeat(np.arange(len(s), dtype=np.int32), len(b)) for _, b, s, _ in parts],
         "bit": [np.tile(np.array(b, dtype=np.int8), len(s)) for _, b, s, _ in parts],
         "sdc_count": [s.astype(np.int16).reshape(-1) for *_, s, _ in parts],

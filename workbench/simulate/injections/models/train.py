@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from workbench.errors import MissingExtraError
 from workbench.simulate.injections.models import _clicks, _digits, _tickets
 from workbench.simulate.injections.models.dlrm import DLRM
 from workbench.simulate.injections.models.lenet import LeNet
@@ -88,12 +89,10 @@ def dlrm(plan: Plan | None = None) -> Trained:
 
 def lenet(plan: Plan | None = None) -> Trained:
     """Train LeNet on the digits that scikit-learn brings along."""
-    from sklearn.datasets import load_digits  # type: ignore[import-untyped,unused-ignore]
-
     plan = plan or Plan(passes=25, batch=64)
     torch.manual_seed(plan.seed)
     model = LeNet()
-    digits, labels = load_digits(return_X_y=True)
+    digits, labels = _scikit_digits()
     order = torch.randperm(len(digits), generator=torch.Generator().manual_seed(0)).numpy()
     digits = digits[order].reshape(-1, 8, 8).astype(np.uint8)
     labels = labels[order].astype(np.int64)
@@ -114,6 +113,17 @@ def lenet(plan: Plan | None = None) -> Trained:
         },
         plan,
     )
+
+
+def _scikit_digits() -> tuple[Array, Array]:
+    """Give 1797 digits of 64 pixels and what they are."""
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        msg = "training LeNet needs the digits of scikit-learn; pip install scikit-learn"
+        raise MissingExtraError(msg) from error
+    digits, labels = load_digits(return_X_y=True)
+    return digits, labels
 
 
 def tickets(plan: Plan | None = None) -> Trained:

@@ -1,0 +1,112 @@
+"""Whether close decisions are the ones that faults change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from workbench._numbers import whole_number
+from workbench.analyze._cluster_intervals import (
+    Clusters,
+    cluster_interval,
+    estimates,
+    level,
+)
+from workbench.analyze._injection_rows import experiments, together
+from workbench.analyze._pvf_groups import groups
+from workbench.errors import InjectionError
+from workbench.tables import PVF_BY_MARGIN, Injections
+
+
+def pvf_by_margin(
+    injections: Injections | Sequence[Injections],
+    *,
+    class_count: int = 10,
+    by_component: bool = False,
+    level_share: float = 0.95,
+) -> pd.DataFrame:
+    """Say how often a fault changes decisions of small and of large margin.
+
+    Parameters
+    ----------
+    injections
+        Campaigns that recorded trials: the outcome and the golden margin of every input.
+    class_count
+        Classes of margins, each of about as many trials.
+    by_component
+        Whether to tell components apart; the classes are the same for all.
+    level_share
+        Confidence of the intervals.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.PVF_BY_MARGIN`, by group and from small margins to large.
+
+    Raises
+    ------
+    InjectionError
+        If there are no trials, or none with outcome and margin.
+
+    Notes
+    -----
+    Weights and intervals as for :func:`pvf`: trials under one fault are one cluster.
+    Trials without an outcome or a margin are left out; ``attrs["left_out"]`` counts them.
+    """
+    classes = whole_number("class_count", class_count, least=1)
+    level(level_share)
+    trials = together(injections, "trials")
+    told = trials["outcome"].notna() & trials["golden_margin"].notna()
+    if not told.any():
+        msg = (
+            f"none of {len(trials):,} trials has an outcome and a golden margin; run the campaign "
+            "so that it records its trials"
+        )
+        raise InjectionError(msg)
+    kept = trials[told].merge(
+        experiments(injections)[
+            ["campaign_id", "exp_id", "component", "site", "weight", "stratum"]
+        ],
+        on=["campaign_id", "exp_id"],
+        how="left",
+    )
+    margin = kept["golden_margin"].to_numpy(dtype=float)
+    edges = np.unique(np.quantile(margin, np.linspace(0, 1, classes + 1)))
+    edges = edges if len(edges) > 1 else np.repeat(edges, 2)
+    place = np.clip(np.searchsorted(edges, margin, side="right") - 1, 0, len(edges) - 2)
+    found = groups(kept, ("component",) if by_component else (), pd.DataFrame())
+    table = _table(kept, found.code * (len(edges) - 1) + place, level_share)
+    table["group"] = np.repeat(found.labels, len(edges) - 1)[table["cell"]]
+    for name, shift in (("margin_low", 0), ("margin_high", 1)):
+        table[name] = edges[table["cell"] % (len(edges) - 1) + shift]
+    result = PVF_BY_MARGIN.check(PVF_BY_MARGIN.cast(table))
+    result.attrs["left_out"] = int((~told).sum())
+    return result
+
+
+def _table(kept: pd.DataFrame, cell: Any, level_share: float) -> pd.DataFrame:
+    """Estimate every class; a site is a cluster in each."""
+    present, group = np.unique(cell, return_inverse=True)
+    wrong = kept["outcome"].astype(object).isin(["sdc", "due"]).to_numpy(dtype=float)
+    weight = kept["weight"].to_numpy(dtype=float)
+    weight = np.ones(len(weight)) if np.isnan(weight).any() else weight
+    code = pd.factorize(kept["site"].fillna(-1))[0].astype(np.int64) * len(present) + group
+    clusters, first, home = np.unique(code, return_index=True, return_inverse=True)
+    stratum = pd.factorize(kept["stratum"])[0][first] * len(present) + group[first]
+    site = Clusters(
+        group[first],
+        group[first],
+        pd.factorize(stratum)[0],
+        np.bincount(home, weight * wrong, len(clusters)),
+        np.bincount(home, weight, len(clusters)),
+    )
+    found = estimates(site, len(present))
+    trials = np.bincount(group, minlength=len(present))
+    low, high, _ = cluster_interval(found, trials.astype(float), level_share)
+    return pd.DataFrame(
+        {"cell": present, "trial_count": trials, "pvf": found.share, "low": low, "high": high,
+         "wrong_count": np.bincount(group, wrong, len(present)).astype("int64")}
+    )  # fmt: skip

@@ -1,0 +1,80 @@
+"""Which part of the model the wrong outputs come from, if upsets strike any bit alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from workbench.analyze._pvf_rules import NanPolicy
+from workbench.analyze.pvf import pvf
+from workbench.errors import InjectionError
+from workbench.tables import PVF_EXPOSURE, ExhaustiveInjections, Injections
+
+_BITS_PER_GBIT = 1e9
+
+
+def pvf_exposure(
+    injections: Injections | Sequence[Injections] | ExhaustiveInjections,
+    *,
+    by: str | Sequence[str] = ("component",),
+    nan_policy: NanPolicy = "wrong",
+    upsets_per_gbit_h: float | None = None,
+) -> pd.DataFrame:
+    """Compare the share of the bits with the share of the wrong outputs.
+
+    A large part of small vulnerability and a small part of large vulnerability are hard to
+    compare by their factors; this is what reaches the user.
+
+    Parameters
+    ----------
+    injections
+        As for :func:`pvf`, of one model.
+    by
+        Columns that tell groups apart; they must cover the model between them.
+    nan_policy
+        As for :func:`pvf`.
+    upsets_per_gbit_h
+        Upsets per 1e9 bits and hour that reach the parameters uncorrected, if known.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.PVF_EXPOSURE`.
+
+    Raises
+    ------
+    InjectionError
+        If the bits of a group are not known, no output is left to judge, or the rate is negative.
+
+    Notes
+    -----
+    An upset strikes any bit alike. ``wrong_per_upset`` = bit share x PVF: its sum is the PVF of
+    the model. ``wrong_per_million_hours`` = 1e6 h x rate x bits x PVF: what one fault, once
+    struck, spoils of the inputs, summed over faults; until the parameters are loaded anew.
+    """
+    if upsets_per_gbit_h is not None and not upsets_per_gbit_h >= 0:
+        msg = f"upsets_per_gbit_h must be 0 or more, not {upsets_per_gbit_h!r}"
+        raise InjectionError(msg)
+    table = pvf(injections, average="bits", by=by, nan_policy=nan_policy)
+    unknown = table["bit_count"].isna() | table["pvf"].isna()
+    if unknown.any():
+        what = "bits" if table["bit_count"].isna().any() else "outputs"
+        name = table.loc[unknown, "group"].iloc[0]
+        msg = (
+            f"the {what} of group {name!r} are not known; exposure needs the table of parameters, "
+            "single components, and outputs to judge"
+        )
+        raise InjectionError(msg)
+    bits, factor = (table[name].to_numpy(dtype=float) for name in ("bit_count", "pvf"))
+    share = bits / bits.sum()
+    wrong = share * factor
+    rate = np.nan if upsets_per_gbit_h is None else upsets_per_gbit_h / _BITS_PER_GBIT
+    result = table[["group", "bit_count", "pvf"]].assign(
+        bit_share=share,
+        wrong_share=wrong / wrong.sum() if wrong.sum() > 0 else np.nan,
+        wrong_per_upset=wrong,
+        wrong_per_million_hours=1e6 * rate * bits * factor,
+    )
+    return PVF_EXPOSURE.check(PVF_EXPOSURE.cast(result))

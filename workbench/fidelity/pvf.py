@@ -1,0 +1,178 @@
+"""Claims about fault injection: order of parts and types, intervals, engines, checksums."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from workbench import analyze, datasets, load
+from workbench.fidelity._published import published
+from workbench.fidelity._registry import Reading, claim
+from workbench.simulate import injections as inject
+from workbench.tables import ExhaustiveInjections
+
+_SITES, _REPEATS = 1000, 300
+_FLIPS, _DRAWS = 128, 300
+# Per model: experiments per component, and inputs each is judged on by both engines.
+_COMPARED = {"dlrm": (300, 200), "lenet": (300, 100), "tickets": (300, 32)}
+_COUNTS = ["sdc_count", "due_count", "beneficial_count"]
+
+
+def _reading(what: str, here: float) -> Reading:
+    """Set a number beside the printed one of that name."""
+    (row,) = (row for row in published("pvf_numbers") if row["what"] == what)
+    value, near = float(row["value"]), float(row["tolerance"])
+    bound: Any = row["bound"]
+    return Reading(what, value, here, row["unit"], near, row["source"], bound)
+
+
+@cache
+def _truth() -> ExhaustiveInjections:
+    return load.exhaustive_injections(datasets.path("pvf-truth") / "dlrm.parquet")
+
+
+@claim(noun="pvf", name="every single-bit fault of the shipped DLRM", source="arXiv:2405.01741")
+def order() -> Iterator[Reading]:
+    """Compare the parts of the model by the exhaustive table: exact numbers, no samples."""
+    by_part = analyze.pvf(_truth(), average="bits").set_index("component")["pvf"]
+    yield _reading(
+        "PVF of the top MLP over that of the bottom MLP", by_part["top"] / by_part["bottom"]
+    )
+    yield _reading(
+        "PVF of the bottom MLP over that of the embeddings",
+        by_part["bottom"] / by_part["embeddings"],
+    )
+    bits = analyze.pvf(_truth(), average="bits", by=("component", "bit"))
+    top = bits[bits["component"] == "top"].set_index("bit")["pvf"]
+    yield _reading(
+        "share of the top MLP's wrong outputs by bit 30, the exponent's top bit",
+        top[30] / top.sum(),
+    )
+
+
+@claim(noun="pvf", name="stored types at equal numbers of flips", source="arXiv:2405.01741")
+def types() -> Iterator[Reading]:
+    """Inject 128 flips at once into weights stored as float32 and as int8."""
+    plain = inject.shipped_model("dlrm")
+    inputs, _ = inject.shipped_inputs("dlrm")
+    kind = inject.FaultModel("mbf", flip_count=_FLIPS)
+    for component in ("top", "bottom"):
+        factors = []
+        for model in (plain, inject.stored_as(plain, "int8")):
+            faults = inject.uniform_faults(
+                model, _DRAWS, fault_model=kind, where=component, seed=_FLIPS
+            )
+            found = inject.campaign(model, inputs, faults, judge=inject.shipped_judge("dlrm"))
+            factors.append(float(analyze.pvf(found, average="bits")["pvf"].iloc[0]))
+        yield _reading(
+            f"fp32 over int8 at {_FLIPS} flips, {component} MLP", factors[0] / factors[1]
+        )
+
+
+@claim(noun="pvf", name="intervals against the truth", source="300 samples of the shipped truth")
+def coverage() -> Iterator[Reading]:
+    """Draw 300 samples of 1,000 sites, and count the intervals that hold the truth."""
+    table = analyze.interval_coverage(
+        _truth(), site_count=_SITES, repeat_count=_REPEATS, seed=1
+    ).set_index(["group", "design", "input_count", "interval"])["covered_share"]
+    inputs = int(_truth().campaign["input_count"].iloc[0])
+    for group in ("top", "bottom"):
+        for interval, words in (
+            ("clustered", "clustered"),
+            ("independent", "independent-trials"),
+        ):
+            yield _reading(
+                f"{words} 95 % interval, 1,000 sites, {group}",
+                float(table[group, "uniform", inputs, interval]),
+            )
+
+
+def _mismatches(name: str) -> Iterator[tuple[str, int]]:
+    """Count, per component, the experiments that two engines judge differently."""
+    model, judge = inject.shipped_model(name), inject.shipped_judge(name)
+    count, input_count = _COMPARED[name]
+    inputs, labels = inject.shipped_inputs(name, input_count)
+    for component in inject.parameters(model)["component"].unique():
+        faults = inject.uniform_faults(
+            model, count, fault_model=inject.FaultModel(), where=component, seed=3
+        )
+        fast, plain = (
+            inject.campaign(
+                model,
+                inputs,
+                faults,
+                judge=judge,
+                settings=inject.CampaignSettings(labels=labels, engine=engine),
+            ).outcomes
+            for engine in ("fast", "flip_and_run")
+        )
+        harmless = ["masked_count", "benign_count"]
+        differs = (fast[_COUNTS] != plain[_COUNTS]).any(axis=1)
+        differs |= fast[harmless].sum(axis=1) != plain[harmless].sum(axis=1)
+        yield component, int(differs.sum())
+
+
+@claim(
+    noun="pvf", name="the fast engine against flip and run", source="the same faults, run in full"
+)
+def engines() -> Iterator[Reading]:
+    """Inject 300 random faults into every component of every shipped model, both ways."""
+    for name in inject.SHIPPED:
+        for component, count in _mismatches(name):
+            yield Reading(f"{name}, {component}: experiments that differ", 0, count, "of 300")
+
+
+@claim(noun="pvf", name="flipping a bit twice changes nothing", source="every pattern of 16 bits")
+def twice() -> Iterator[Reading]:
+    """Flip every bit of every pattern twice, NaN and infinities among them."""
+    for dtype in ("fp64", "fp32", "fp16", "bf16", "int8"):
+        yield Reading(f"{dtype}, values that changed", 0, inject.flips_not_undone(dtype), "count")
+
+
+@claim(noun="pvf", name="an output of NaN is never right", source="arXiv:2405.01741 counts outputs")
+def not_a_number() -> Iterator[Reading]:
+    """Judge outputs that are all NaN, where an argmax of them would be the golden class."""
+    judges = [inject.Judge(), inject.Judge("threshold"), inject.Judge("difference")]
+    for judge in judges:
+        golden = np.zeros((4, 1 if judge.criterion == "threshold" else 3))
+        golden[:, 0] = 1
+        found = inject.outcomes_of(np.full_like(golden, np.nan), golden, judge=judge)
+        count = int((found != "due").sum())
+        yield Reading(f"{judge.criterion}: outputs of NaN not counted", 0, count, "count")
+
+
+@claim(noun="pvf", name="checksums of products and of embedding sums", source="arXiv:2103.00130")
+def checksums() -> Iterator[Reading]:
+    """Flip 2,000 bits in each operand, and look for alarms without a fault."""
+    gemm = analyze.detector_tolerance(inject.gemm_checksum_trials(seed=1), tolerances=[0.0])
+    found = gemm.set_index("place")
+    yield _reading(
+        "GEMM checksum, flips in B detected", float(found["detected_share"]["operand B"])
+    )
+    yield _reading("GEMM checksum, flips in C detected", float(found["detected_share"]["output C"]))
+    yield _reading("GEMM checksum, false alarms", float(found["false_alarm_share"].max()))
+    bags = analyze.detector_tolerance(
+        inject.embedding_bag_checksum_trials(seed=1), tolerances=[1e-6]
+    ).set_index("place")
+    yield _reading(
+        "EmbeddingBag checksum at 1e-6, significant flips detected",
+        float(bags["detected_share"]["table row, high nibble"]),
+    )
+    yield _reading(
+        "EmbeddingBag checksum at 1e-6, false alarms", float(bags["false_alarm_share"].max())
+    )
+
+
+@claim(noun="pvf", name="rounding to bfloat16", source="arXiv:1905.12322")
+def bfloat16() -> Iterator[Reading]:
+    """Round four million bit patterns, and compare with the library's own cast."""
+    table = inject.rounding_errors().set_index("rounding")
+    differ, most = table["differ_count"], table["max_error_ratio"]
+    yield Reading("values not rounded as by torch", 0, int(differ["nearest even"]), "count")
+    yield _reading(
+        "bfloat16, largest relative error of rounding to nearest even", float(most["nearest even"])
+    )
+    yield _reading("bfloat16, largest relative error of truncation", float(most["truncated"]))
