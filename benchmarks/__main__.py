@@ -2,8 +2,16 @@
 
 import sys
 
-from benchmarks import checksums, failures, goodput, imbalance, low_precision, traces
+from benchmarks import (
+    checksums,
+    failures,
+    goodput,
+    imbalance,
+    injections,
+    low_precision,
+    traces,
+)
 
 if __name__ == "__main__":
-    mains = (failures.main, goodput.main, imbalance.main, checksums.main, low_precision.main)
-    sys.exit(max(main([]) for main in mains) or traces.main())
+    parts = (failures, goodput, imbalance, checksums, low_precision, injections)
+    sys.exit(max(part.main([]) for part in parts) or traces.main())

@@ -13,6 +13,9 @@ from workbench.errors import InjectionError
 from workbench.simulate.injections import (
     FlipAndRun,
     Judge,
+    _bounds,
+    _reexecution,
+    _units,
     activation_faults,
     changes,
     exhaustive_faults,
@@ -154,7 +157,7 @@ def drawn(model, count, seed=1):
 
 def joined(parts):
     """Give several draws as one."""
-    return FAULTS.cast(pd.concat(parts, ignore_index=True))
+    return FAULTS.cast(pd.concat([each.astype(object) for each in parts], ignore_index=True))
 
 
 @pytest.mark.slow
@@ -211,6 +214,41 @@ def test_pruned_and_unpruned_counts_are_equal(dlrm, lenet):
         plain, _, _ = compare(model, inputs, faults, labels, is_pruned=False)
         assert (pruned.sdc == plain.sdc).all()
         assert (pruned.due == plain.due).all()
+
+
+@pytest.mark.slow
+def test_rounding_stays_well_below_what_is_taken_as_too_close(torch_here, monkeypatch, dlrm, lenet):
+    seen = []
+    plain, judged = _bounds.Bounds.is_close, _units.judge_pairs
+
+    def is_close(self, margins, rows, change, units):
+        level = self.size[rows] + change * self.at(self.peak, units, rows)
+        seen.append([rows, margins, self.factor * _bounds.EPSILON * level])
+        return plain(self, margins, rows, change, units)
+
+    def judge_pairs(golden, pairs, built, close, tally, *, rows_per_chunk):
+        del rows_per_chunk
+        judged(golden, pairs, built, close, tally, rows_per_chunk=len(pairs[0]))
+
+    monkeypatch.setattr(_bounds.Bounds, "is_close", is_close)
+    monkeypatch.setattr(_units, "judge_pairs", judge_pairs)
+    worst = 0.0
+    for model, inputs, labels in (dlrm, lenet):
+        golden = measure(model, inputs, labels)
+        fast = FastEngine(model, inputs, golden, is_pruned=False)
+        for fault in range(40):
+            where = ["top.*", "bottom.*"] if model is dlrm[0] else "*"
+            faults = uniform_faults(model, 1, seed=fault, where=where, bits=range(20, 30))
+            work, param = changes(model, faults), str(faults["param"].iloc[0])
+            seen.clear()
+            fast.counts(work)
+            with _reexecution.changed(
+                dict(model.named_parameters())[param], torch_here.tensor(work.elem), work.after
+            ):
+                exact = golden.margins(model(*inputs).detach(), slice(None))
+            ((rows, margins, unit),) = seen
+            worst = max(worst, float(((margins - exact[rows]).abs() / unit).max()))
+    assert 0 < worst < _bounds.ROUNDING / 4
 
 
 def test_what_runs_exactly_counts_masked_inputs_as_flip_and_run_does(odd, branching):

@@ -18,7 +18,7 @@ from workbench.simulate.injections._judge import Golden
 from workbench.simulate.injections._torch import torch
 
 EPSILON = 2.0**-23
-# Units in the last place of the magnitudes summed. Largest seen: see the tests.
+# Units in the last place of the magnitudes summed; what is seen is a small part of it.
 ROUNDING = 4.0
 _SHRUNK = 1 - 1e-3
 # Sums of magnitudes below this cannot overflow in any order, with room for rounding.

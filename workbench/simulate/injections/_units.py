@@ -78,7 +78,8 @@ class UnitSites:
             self._reached = self._seen.abs()
         else:
             self._seen = _windows(self.module, self._x, self._y.shape[2:])
-            self._reached = self._seen.abs().amax((-1, -2)).flatten(0, 2)
+            largest = [channel.abs().amax((-1, -2)) for channel in self._seen]
+            self._reached = torch().stack(largest).flatten(0, 2)
 
     def _next_linear(self) -> Any:
         """Give the linear layer that alone reads the units, if there is one."""

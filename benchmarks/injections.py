@@ -1,0 +1,219 @@
+"""How many faults are judged per second, against flip and run and against PyTorchFI.
+
+    python benchmarks/injections.py [--no-peer] [--no-exhaustive]
+
+One thread, CPU seconds, after the engine was set up and one call that is not counted. Every
+site is judged on all inputs, and the counts of both engines must be equal on the sites that
+both run. PyTorchFI 0.6.0 goes into a folder of its own (``.venv-pytorchfi``). The table goes
+to the screen and to ``benchmarks/results/injections.md`` and ``.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+if not __package__:
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from benchmarks._measure import machine
+from benchmarks._table import Row, markdown
+from workbench.simulate import injections
+from workbench.simulate.injections._torch import torch
+from workbench.simulate.injections.fast_engine import FastEngine, exhaustive_counts
+
+RESULTS = Path(__file__).with_name("results")
+PEER = "PyTorchFI 0.6.0"
+PEER_FOLDER = Path(__file__).resolve().parents[1] / ".venv-pytorchfi"
+NAIVE_SITES = 60
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is measured: parameters of a shipped model, and how many sites per second."""
+
+    model: str
+    name: str
+    where: tuple[str, ...]
+    sites: int
+    target: float | None = None
+
+
+PARTS = (
+    Part("dlrm", "top MLP", ("top.*",), 100_000, 50_000),
+    Part("dlrm", "bottom MLP", ("bottom.*",), 20_000, 3_900),
+    Part("dlrm", "embeddings", ("tables.*",), 1_000_000, 300_000),
+    Part("lenet", "all layers", ("*",), 20_000),
+    Part("tickets", "word embeddings", ("words.*",), 300),
+    Part("tickets", "first block", ("blocks.0.*",), 60),
+    Part("tickets", "last block", ("blocks.1.*",), 60),
+    Part("tickets", "pooler and classifier", ("pooler.*", "classifier.*"), 3_000),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print and write the table; return 0 even if targets are missed."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--no-peer", action="store_true", help="leave PyTorchFI out")
+    parser.add_argument("--no-exhaustive", action="store_true", help="leave all faults out")
+    parser.add_argument("--peer", default="pytorchfi==0.6.0", help="what pip installs as the peer")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args(arguments)
+    torch().set_num_threads(1)
+    about = machine() | {"torch": str(torch().__version__)}
+    rows = [_part(part) for part in PARTS]
+    if not options.no_peer:
+        rows.append(_against_peer(options.peer))
+    if not options.no_exhaustive:
+        rows.append(_exhaustive())
+    remarks = [
+        "Sites per CPU second on one thread, each judged on all inputs of the shipped model "
+        "(1,000 clicks, 500 digits, 500 tickets); faults drawn uniformly over elements and bits. "
+        f"Flip and run and the peer run {NAIVE_SITES} of the same sites and find the same counts.",
+    ]
+    text = markdown(rows, about, remarks)
+    print(text)
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "injections.md").write_text(text, encoding="utf-8")
+    content = {"machine": about, "rows": [asdict(row) for row in rows]}
+    (options.out / "injections.json").write_text(json.dumps(content, indent=1), encoding="utf-8")
+    return 0
+
+
+def _seconds(action: Callable[[], Any]) -> tuple[float, Any]:
+    """Return the CPU seconds of an action, and what it gives."""
+    began = time.process_time()
+    given = action()
+    return time.process_time() - began, given
+
+
+def _shipped(name: str) -> tuple[Any, tuple[Any, ...], Any]:
+    """Give a shipped model, its inputs and their golden outputs."""
+    model = injections.shipped_model(name).eval()
+    inputs, labels = injections.shipped_inputs(name)
+    inputs = inputs if isinstance(inputs, tuple) else (inputs,)
+    with torch().no_grad():
+        golden = injections.shipped_judge(name).golden(model(*inputs), labels)
+    return model, inputs, golden
+
+
+def _drawn(model: Any, count: int, where: Sequence[str] | str, seed: int) -> Any:
+    faults = injections.uniform_faults(model, count, seed=seed, where=where)
+    return injections.changes(model, faults)
+
+
+def _part(part: Part) -> Row:
+    model, inputs, golden = _shipped(part.model)
+    fast, plain = FastEngine(model, inputs, golden), injections.FlipAndRun(model, inputs, golden)
+    fast.counts(_drawn(model, min(part.sites, 2_000), list(part.where), 1))
+    work = _drawn(model, part.sites, list(part.where), 2)
+    before = fast.rerun_count
+    taken, here = _seconds(lambda: fast.counts(work))
+    few = work.part(0, NAIVE_SITES)
+    naive, there = _seconds(lambda: plain.counts(few))
+    if (here.sdc[:NAIVE_SITES] != there.sdc).any() or (here.due[:NAIVE_SITES] != there.due).any():
+        msg = f"{part.model}, {part.name}: the engines count differently"
+        raise ValueError(msg)
+    rate, slow = part.sites / taken, NAIVE_SITES / naive
+    again = (fast.rerun_count - before) / part.sites
+    print(f"{part.model} {part.name}: {rate:,.0f} sites/s", flush=True)
+    return Row(
+        f"{part.model}, {part.name}: {part.sites:,} sites x {len(golden):,} inputs",
+        f"{rate:,.0f} sites/s", f"flip and run {slow:,.0f} sites/s", rate, part.target, "sites/s",
+        note=f"{rate / slow:,.1f} × flip and run; {again:.2%} run again",
+    )  # fmt: skip
+
+
+def _against_peer(wanted: str) -> Row:
+    """Measure LeNet's weights, which are what PyTorchFI can hit, on the same sites."""
+    core = _peer(wanted)
+    model, inputs, golden = _shipped("lenet")
+    weights = ["*.weight"]
+    fast = FastEngine(model, inputs, golden)
+    fast.counts(_drawn(model, 2_000, weights, 1))
+    sites = 20_000
+    work = _drawn(model, sites, weights, 2)
+    taken, here = _seconds(lambda: fast.counts(work))
+    few = work.part(0, NAIVE_SITES)
+    layers = [name for name, _ in model.named_parameters() if name.endswith("weight")]
+    kinds = [torch().nn.Conv2d, torch().nn.Linear]
+    tool = core.fault_injection(model, 1, [1, 28, 28], kinds, use_cuda=False)
+
+    def peer() -> list[int]:
+        wrong = []
+        for target, elem, value in zip(few.target, few.elem, few.after.tolist(), strict=True):
+            name = few.targets[target]
+            shape = dict(model.named_parameters())[name].shape
+            place = [*np.unravel_index(elem, tuple(shape)), None, None][:4]
+            k, *rest = ([each if each is None else int(each)] for each in place)
+            dims = dict(zip(("dim1", "dim2", "dim3"), rest, strict=True))
+            faulty = tool.declare_weight_fi(
+                layer_num=[layers.index(name)], k=k, value=[value], **dims
+            )
+            with torch().no_grad():
+                outputs = faulty(*inputs)
+            codes = golden.outcomes(outputs, slice(None))
+            wrong.append(int((codes >= 2).sum()))
+        return wrong
+
+    slow, there = _seconds(peer)
+    if ((here.sdc + here.due)[:NAIVE_SITES] != there).any():
+        msg = f"{PEER} counts differently"
+        raise ValueError(msg)
+    rate, other = sites / taken, NAIVE_SITES / slow
+    return Row(
+        f"lenet, weights: {sites:,} sites x {len(golden)} inputs", f"{rate:,.0f} sites/s",
+        f"{PEER}: {other:,.0f} sites/s", rate / other, 60,
+    )  # fmt: skip
+
+
+def _peer(wanted: str) -> Any:
+    """Give PyTorchFI's core, installed into its own folder if it is not there yet."""
+    if not (PEER_FOLDER / "pytorchfi").is_dir():
+        print(f"installing {PEER} into {PEER_FOLDER.name}", flush=True)
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
+        done = subprocess.run(
+            [*pip, "--target", str(PEER_FOLDER), wanted],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            msg = f"cannot install {PEER}; --no-peer leaves it out:\n{done.stderr[-2000:]}"
+            raise RuntimeError(msg)
+    sys.path.append(str(PEER_FOLDER))
+    from pytorchfi import core
+
+    return core
+
+
+def _exhaustive() -> Row:
+    model, inputs, golden = _shipped("dlrm")
+    names = [name for name, _ in model.named_parameters()]
+    bits = list(range(32))
+
+    def all_faults() -> tuple[int, int, int]:
+        fast, sites, wrong = FastEngine(model, inputs, golden), 0, 0
+        for _, sdc, due in exhaustive_counts(fast, names, bits):
+            sites, wrong = sites + sdc.size, wrong + int(sdc.sum()) + int(due.sum())
+        return sites, wrong, fast.rerun_count
+
+    taken, (sites, wrong, again) = _seconds(all_faults)
+    return Row(
+        f"dlrm, every single-bit fault: {sites:,} sites x {len(golden):,} inputs",
+        f"{taken:.1f} CPU s, {wrong:,} wrong outputs", "", taken, 90, "CPU s",
+        smaller_is_better=True, note=f"{again:,} run again",
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())
