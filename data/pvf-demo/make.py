@@ -18,7 +18,7 @@ from workbench.tables import Injections
 
 HERE = Path(__file__).resolve().parent
 # Sites per bit and component of the pilot, and how many more.
-SITES = {"dlrm": (20, 2000), "lenet": (6, 1000), "tickets": (2, 400)}
+SITES = {"dlrm": (40, 4000), "lenet": (6, 1000), "tickets": (2, 400)}
 SAID = {
     "dlrm": ("1,000 generated clicks", True),
     "lenet": ("500 handwritten digits, held out", False),

@@ -192,6 +192,16 @@ def test_outcomes_that_the_tool_cannot_tell_stay_together(make_injections):
     assert table["outcome_share"].tolist() == pytest.approx([0.9, 0.1])
 
 
+def test_what_only_provably_changed_nothing_is_not_shown_as_masked(make_injections):
+    rows = [site(0, 20, masked_count=50, benign_count=30), site(1, 0, masked_count=100)]
+    rows[1]["benign_count"] = 0
+    plain, proven = make_injections(*rows), make_injections(*rows, masked_rule="proven")
+    assert analyze.outcome_shares(plain)["outcome"].tolist()[:2] == ["masked", "benign"]
+    table = analyze.outcome_shares(proven)
+    assert table["outcome"].tolist()[0] == "masked or benign"
+    assert table["outcome_share"].iloc[0] == pytest.approx(0.9)
+
+
 def test_close_decisions_are_the_ones_that_change(make_injections):
     trials = [
         {"exp_id": exp, "input_id": i, "golden_margin": float(i),

@@ -40,9 +40,10 @@ def outcome_shares(
 
     Notes
     -----
-    Where any experiment of a group does not tell masked from benign, both are one outcome, which
-    holds outputs that are not finite, too, if the tool cannot tell these. ``sdc`` leaves out
-    ``beneficial`` where that is known. Trials are weighted by the design, so that their sum stays
+    Where any experiment of a group does not tell masked from benign, or only counts as masked
+    what provably changed nothing, both are one outcome, which holds outputs that are not finite,
+    too, if the tool cannot tell these. ``sdc`` leaves out ``beneficial`` where that is known.
+    Trials are weighted by the design, so that their sum stays
     the number of trials.
     """
     columns = (by,) if isinstance(by, str) else tuple(by)
@@ -52,12 +53,14 @@ def outcome_shares(
     found = groups(table, columns, together(injections, "parameters"))
     refuse_mixed(found.code, found.labels, table["campaign_id"], campaign, rules)
     weight, _ = weights(table, found.code, rules)
+    proven = campaign.loc[campaign["masked_rule"] == "proven", "campaign_id"]
+    is_split = ~table["campaign_id"].isin(proven).to_numpy(dtype=bool)
     inputs = table["input_count"].to_numpy(dtype=float)
     rows = []
     for position, label in enumerate(found.labels):
         part = found.code == position
         scale = inputs[part].sum() / (weight[part] * inputs[part]).sum()
-        counts = _counts(table[part], weight[part] * scale)
+        counts = _counts(table[part], weight[part] * scale, is_split=bool(is_split[part].all()))
         rows += [{"group": label, "outcome": name, "trial_count": n} for name, n in counts.items()]
     result = pd.DataFrame(rows, columns=["group", "outcome", "trial_count"])
     total = result.groupby("group")["trial_count"].transform("sum")
@@ -65,7 +68,7 @@ def outcome_shares(
     return OUTCOME_SHARES.check(OUTCOME_SHARES.cast(result))
 
 
-def _counts(table: pd.DataFrame, weight: Any) -> dict[str, float]:
+def _counts(table: pd.DataFrame, weight: Any, *, is_split: bool) -> dict[str, float]:
     """Add up the outcomes of one group; only those that the tool tells."""
 
     def total(name: str) -> float | None:
@@ -73,7 +76,7 @@ def _counts(table: pd.DataFrame, weight: Any) -> dict[str, float]:
         return None if column.isna().any() else float((column.to_numpy(dtype=float) * weight).sum())
 
     known = {name: total(name) for name in ("masked", "benign", "sdc", "beneficial", "due")}
-    if known["masked"] is None or known["benign"] is None:
+    if not is_split or known["masked"] is None or known["benign"] is None:
         wrong = (known["sdc"] or 0.0) + (known["due"] or 0.0)
         inputs = float((table["input_count"].to_numpy(dtype=float) * weight).sum())
         known["masked or benign"] = max(inputs - wrong, 0.0)

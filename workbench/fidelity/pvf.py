@@ -17,7 +17,7 @@ from workbench.tables import ExhaustiveInjections
 _SITES, _REPEATS = 1000, 300
 _FLIPS, _DRAWS = 128, 300
 # Per model: experiments per component, and inputs each is judged on by both engines.
-_COMPARED = {"dlrm": (300, 200), "lenet": (300, 100), "tickets": (300, 32)}
+_COMPARED = {"dlrm": (300, 100), "lenet": (300, 20), "tickets": (300, 8)}
 _COUNTS = ["sdc_count", "due_count", "beneficial_count"]
 
 
