@@ -17,8 +17,12 @@ from workbench.simulate import injections as inject
 from workbench.tables import Injections
 
 HERE = Path(__file__).resolve().parent
-# Sites per bit and component of the pilot, and how many more.
-SITES = {"dlrm": (40, 4000), "lenet": (6, 1000), "tickets": (2, 400)}
+# Sites per stratum of the pilot, how many more, and what makes a stratum.
+SITES = {
+    "dlrm": (40, 4000, ("component", "bit")),
+    "lenet": (6, 1000, ("component", "bit")),
+    "tickets": (16, 300, ("component", "bit_role")),
+}
 SAID = {
     "dlrm": ("1,000 generated clicks", True),
     "lenet": ("500 handwritten digits, held out", False),
@@ -65,11 +69,10 @@ def joined(parts: list[Injections]) -> Injections:
 def components() -> None:
     """Faults in every component of the three shipped models, in two phases.
 
-    A pilot takes the same number of sites of every bit of every component; the rest goes where
-    it found most spread.
+    A pilot takes the same number of sites of every stratum; the rest goes where it found most
+    spread.
     """
-    by = ("component", "bit")
-    for name, (pilot_count, rest) in SITES.items():
+    for name, (pilot_count, rest, by) in SITES.items():
         model = inject.shipped_model(name)
         pilot = run(name, model, inject.stratified_faults(model, pilot_count, by=by, seed=1), name)
         wanted = analyze.injection_allocation(pilot, rest, by="stratum")
@@ -119,7 +122,8 @@ def mitigations() -> None:
     by = ("component", "bit")
     faults = inject.stratified_faults(model, 20, by=by, where=("top", "bottom"), seed=7)
     for way, mitigation in ways.items():
-        found = run("dlrm", model, faults, way, mitigation=mitigation)
+        # Run in full, so that masked is told from benign.
+        found = run("dlrm", model, faults, way, mitigation=mitigation, engine="flip_and_run")
         load.write_injections(found, HERE / "mitigations" / way)
 
 
@@ -131,10 +135,14 @@ def detectors() -> None:
 
 
 def sfi() -> None:
-    """Write the LeNet campaign as SFIadvancedmodels would have."""
-    found = load.injections(HERE / "components" / "lenet")
+    """Inject into the weights of LeNet, and write it as SFIadvancedmodels would have, too."""
+    model = inject.shipped_model("lenet")
+    kind = inject.FaultModel()
+    faults = inject.uniform_faults(model, 1500, fault_model=kind, where="*.weight", seed=3)
+    found = run("lenet", model, faults, "lenet weights")
+    load.write_injections(found, HERE / "lenet-weights")
+    shapes = {name: tuple(each.shape) for name, each in model.named_parameters()}
     (HERE / "sfi").mkdir(exist_ok=True)
-    shapes = {n: tuple(p.shape) for n, p in inject.shipped_model("lenet").named_parameters()}
     load.write_sfi_summary(found, HERE / "sfi" / "lenet_summary.csv", shapes=shapes, due="critical")
 
 

@@ -60,7 +60,7 @@ def detector_tolerance(
     lines = list(rows.groupby(["detector", "place"], sort=False))
     several = rows["detector"].nunique() > 1
     for at, ((detector, place), part) in enumerate(lines[:_MOST_LINES]):
-        name = f"{label(detector, 24)}, {label(place, 20)}" if several else label(place, 24)
+        name = f"{label(detector, 24)}, {label(place, 28)}" if several else label(place, 24)
         _add_detected(figure, part, at=at, name=f"detected: {name}")
     for at, (detector, part) in enumerate(list(rows.groupby("detector", sort=False))[:_MOST_LINES]):
         alarms = part.drop_duplicates("tolerance")
