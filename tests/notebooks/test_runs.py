@@ -60,10 +60,10 @@ def test_it_says_that_the_data_is_synthetic_on_every_figure_of_data(run):
     _, notebook, _ = run
     for figure in figures_of(notebook):
         meta = figure["layout"]["meta"]
-        # A formula and a published table need no data.
-        if not re.search("closed form|arXiv", meta["source"]):
+        # A formula and a published table need no data, and handwritten digits are real.
+        if not re.search("closed form|arXiv|handwritten", meta["source"]):
             assert meta["synthetic"] is True, title_of(figure)
-            assert re.search("-demo|seed", meta["source"]), title_of(figure)
+            assert re.search("-demo|-truth|seed", meta["source"]), title_of(figure)
         assert meta["synthetic"] or "-demo" not in meta["source"], title_of(figure)
 
 
