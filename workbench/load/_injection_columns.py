@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -17,6 +18,7 @@ from workbench.errors import LoadError
 from workbench.tables import Column
 
 _SHOWN_CHARS = 40
+_DECIMAL_COMMA = re.compile(r"\s*[-+]?\d*,\d+\s*")
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 _LIMITS: dict[int, Any] = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 
@@ -41,10 +43,14 @@ class Cells:
     def refuse(self, bad: np.ndarray, expected: str) -> NoReturn:
         """Raise for the first bad cell, naming column and row."""
         row = int(np.flatnonzero(bad)[0])
-        shown = str(self.column[row].as_py())[:_SHOWN_CHARS]
+        found = self.column[row].as_py()
+        shown = "an empty cell" if found is None else repr(str(found)[:_SHOWN_CHARS])
+        is_comma = "number" in expected and _DECIMAL_COMMA.fullmatch(str(found))
         msg = (
             f"{self.label}: column {self.name!r}: {int(bad.sum()):,} values are not {expected}, "
-            f"the first is {shown!r} in row {row + 1:,}"
+            f"the first is {shown} in row {row + 1:,}"
+            + "; write decimals with a point"
+            * bool(is_comma)
         )
         raise LoadError(msg)
 

@@ -32,6 +32,11 @@ _FEWEST_LINES = 2
 _NO_GOLDEN = "rows without a golden run beside: how they ended is not known"
 
 
+def param_of(layer: str) -> str:
+    """Return the full name of the tensor that the tool hits in a layer."""
+    return layer if re.search(r"(weight|bias)$", layer) else f"{layer}.weight"
+
+
 def looks_like_accuracies(head: bytes) -> bool:
     """Recognise ``0,0.91`` ``1,0.90`` ...: faults counted from 0, and an accuracy each."""
     lines = head.splitlines()[:5] if b"\n" in head else []
@@ -83,7 +88,7 @@ def _predicted(
         "exp_id": first["Fault_ID"],
         "flip": 0,
         "layer": first["Fault_Layer"],
-        "param": first["Fault_Layer"] + ".weight",
+        "param": first["Fault_Layer"].map(param_of),
         "kind": "weight",
         "index": places,
         "bit": first["Fault_Bit"],
@@ -106,7 +111,14 @@ def _predicted(
 
 
 def accuracies(sources: list[Source], rules: Mapping[str, Any]) -> list[InjectionPart]:
-    """Read accuracies per fault; a file that is the mean of others stands for them."""
+    """Read accuracies per fault; a file that is the mean of the others beside it replaces them."""
+    parts = []
+    for place in dict.fromkeys(map(folder, sources)):
+        parts += _accuracies_of([each for each in sources if folder(each) == place], rules)
+    return parts
+
+
+def _accuracies_of(sources: list[Source], rules: Mapping[str, Any]) -> list[InjectionPart]:
     read = [_accuracy_rows(source) for source in sources]
     mean = _mean_of_others([rows for rows, _ in read])
     parts = []

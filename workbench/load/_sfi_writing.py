@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from workbench.errors import InjectionError
+from workbench.load._sfi_runs import param_of
 from workbench.load.parquet import write_whole
-from workbench.load.sfi_advanced_models import LIST, param_of
+from workbench.load.sfi_advanced_models import LIST
 from workbench.tables import FAULTS, OUTCOMES, Injections
 
 

@@ -75,11 +75,20 @@ def in_order(sites: pd.DataFrame, parameters: pd.DataFrame) -> pd.DataFrame:
 
 def _keys(sites: pd.DataFrame) -> np.ndarray:
     """Give one number per site, ordered as the sites should be."""
-    keys = sites["param"].cat.codes.to_numpy().astype(np.int64)
+    return _joined(*_places(sites))
+
+
+def _places(sites: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    codes = sites["param"].cat.codes.to_numpy()
+    return codes, sites["elem"].to_numpy(), sites["bit"].to_numpy()
+
+
+def _joined(param: np.ndarray, elem: np.ndarray, bit: np.ndarray) -> np.ndarray:
+    keys = param.astype(np.int64)
     keys <<= 31
-    keys |= sites["elem"].to_numpy()
+    keys |= elem
     keys <<= _BITS
-    keys |= sites["bit"].to_numpy()
+    keys |= bit
     return keys
 
 
@@ -137,14 +146,17 @@ def _check(sites: pd.DataFrame, campaign: pd.DataFrame, path: str | Path) -> Non
     inputs = campaign["input_count"].iloc[0]
     limit = np.iinfo(np.int32).max if pd.isna(inputs) else int(inputs)
     # In blocks that stay in the processor's cache; whole columns would be copied many times.
+    param, elem, bit = _places(sites)
+    sdc, due = (sites[name].to_numpy() for name in ("sdc_count", "due_count"))
     for start in range(0, len(sites), _BLOCK_ROWS):
-        block = sites.iloc[max(start - 1, 0) : start + _BLOCK_ROWS]
-        bad = np.diff(_keys(block)) <= 0
+        block = slice(max(start - 1, 0), start + _BLOCK_ROWS)
+        keys = _joined(param[block], elem[block], bit[block])
+        bad = keys[1:] <= keys[:-1]
         if bad.any():
             row = max(start - 1, 0) + int(bad.argmax()) + 1
             what = "is out of order or there twice; write it with load.write_exhaustive"
             _refuse(sites, row, what, path)
-        wrong = block["sdc_count"].to_numpy().astype(np.int32) + block["due_count"].to_numpy()
+        wrong = sdc[block].astype(np.int32) + due[block]
         if wrong.max() > limit:
             row = max(start - 1, 0) + int(wrong.argmax())
             _refuse(sites, row, f"has {wrong.max():,} wrong outputs of {limit:,} inputs", path)

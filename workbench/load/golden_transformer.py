@@ -47,7 +47,10 @@ def _read_file(source: Source) -> InjectionPart:
     try:
         document = json.loads(whole_text(source, findings))
     except (ValueError, RecursionError) as error:
-        msg = f"{source.label}: damaged JSON ({str(error)[:80]}); it was probably cut off"
+        msg = (
+            f"{source.label}: damaged JSON ({str(error)[:80]}); it was cut off, or two were put "
+            "together: get it again, or split it"
+        )
         raise LoadError(msg) from None
     entries = document.get("fault_results")
     if isinstance(faults := document.get("faults"), dict):

@@ -13,7 +13,7 @@ import pyarrow as pa
 from workbench.errors import LoadError
 from workbench.load._findings import Findings
 from workbench.load._injection_columns import real, whole
-from workbench.load._injection_csv import column, header_of, text_table
+from workbench.load._injection_csv import column, header_of, text_table, without_repeats
 from workbench.load._injection_part import (
     InjectionFile,
     InjectionPart,
@@ -96,6 +96,7 @@ def _head(name: str, **more: Any) -> pd.DataFrame:
 
 
 def _read_details(sources: list[Source], table: Source | None) -> InjectionPart:
+    _refuse_twice(sources)
     findings = [Findings(source.label) for source in sources]
     details = [_detail(*pair) for pair in zip(sources, findings, strict=True)]
     lost = np.zeros(len(details), np.int64)
@@ -134,25 +135,42 @@ def _read_details(sources: list[Source], table: Source | None) -> InjectionPart:
     )
 
 
+def _layer_of(source: Source) -> str | None:
+    """Return the layer of a file, which stands nowhere but in its name."""
+    found = _LAYER.search(stem(source))
+    return found[1] if found else None
+
+
+def _refuse_twice(sources: list[Source]) -> None:
+    """Refuse two files of one layer: they are a copy, or two runs."""
+    seen: dict[str, Source] = {}
+    for source in sources:
+        layer = _layer_of(source) or stem(source)
+        if layer in seen:
+            msg = (
+                f"{source.label}: injections into layer {layer}, as in {seen[layer].label}; a copy "
+                "would count twice: keep one of them, and each run in a folder of its own"
+            )
+            raise LoadError(msg)
+        seen[layer] = source
+
+
 def _detail(source: Source, findings: Findings) -> _Detail:
-    table = text_table(source, findings)
+    table = without_repeats(text_table(source, findings), findings)
     note_columns(findings, [name for name in table.column_names if name not in _DETAIL])
     golden, faulty, image = (
         np.asarray(whole(column(table, name, source), may_lack=False), np.int64)
         for name in ("GoldLabel", "InjLabel", "ImgID")
     )
-    # Which layer it was stands nowhere but in the name of the file.
-    found = _LAYER.search(stem(source))
-    findings.add(
-        "noted", "the layer is not known: the file name has no layer<number>", int(not found)
-    )
-    layer = found[1] if found else stem(source)
+    layer = _layer_of(source)
+    what = "the layer is not known: the file name has no layer<number>"
+    findings.add("noted", what, int(layer is None))
     margin = real(column(table, "GoldTop2Diff", source))
-    return _Detail(layer, source, golden != faulty, image, margin)
+    return _Detail(layer or stem(source), source, golden != faulty, image, margin)
 
 
 def _layer_rows(source: Source, findings: Findings) -> pd.DataFrame:
-    table: pa.Table = text_table(source, findings)
+    table: pa.Table = without_repeats(text_table(source, findings), findings)
     note_columns(findings, [name for name in table.column_names if name not in _LAYERS])
     columns = {
         name: np.asarray(whole(column(table, name, source), lower=0, may_lack=False), np.int64)
@@ -161,6 +179,8 @@ def _layer_rows(source: Source, findings: Findings) -> pd.DataFrame:
     frame = pd.DataFrame(columns)
     if (bad := frame["Mismatches"] > frame["Sample_Size"]).any():
         column(table, "Mismatches", source).refuse(bad.to_numpy(), "mismatches within the sample")
+    if (bad := frame["fmap_id"].duplicated()).any():
+        column(table, "fmap_id", source).refuse(bad.to_numpy(), "layers of one run, each once")
     return frame
 
 

@@ -118,6 +118,7 @@ def injection_records(
     note_columns(findings, [name for name in table.column_names if name not in taken])
     values = _values(table, columns, source)
     head.setdefault("campaign_id", stem(source))
+    _check_values(head)
     part = _part(values, head, outcomes or {}, source)
     part.findings.append(findings)
     check_part(part, source.label)
@@ -144,6 +145,18 @@ def _check_names(
     if not {*_RESULTS, "outcome", "golden"} & set(columns):
         msg = f"columns= names no result; name outcome, golden and faulty, or one of {_RESULTS}"
         raise ValueError(msg)
+
+
+def _check_values(campaign: Mapping[str, Any]) -> None:
+    for name, value in campaign.items():
+        try:
+            filled(CAMPAIGN, {"campaign_id": "", "tool": "", name: value}, 1)
+        except (ValueError, TypeError) as error:
+            column = CAMPAIGN.columns[name]
+            msg = (
+                f"campaign={{{name!r}: {value!r}}} is no {column.dtype} ({column.meaning}): {error}"
+            )
+            raise ValueError(msg) from None
 
 
 def _only(path: str | Path) -> Source:
@@ -174,8 +187,9 @@ def _part(
     codes, known = _codes(values, words, source)
     beneficial = None
     if {"label", "golden"} <= set(values):
-        wrong_before = values["golden"] != values["label"]
-        beneficial = (codes == SDC) & (wrong_before & (values["faulty"] == values["label"]))
+        _refuse_missing(values, "label", source)
+        golden, faulty, label = (_alike(values[each]) for each in ("golden", "faulty", "label"))
+        beneficial = (codes == SDC) & (golden != label) & (faulty == label)
         beneficial = beneficial.to_numpy(np.bool_)
     trials = {
         "campaign_id": name,
@@ -212,11 +226,34 @@ def _codes(
         known = tuple(dict.fromkeys([*words.values(), *said.dropna().unique()]))
         made = codes.fillna(UNKNOWN).to_numpy(np.int64)
     else:
-        known, made = ("sdc",), np.where(values["golden"] != values["faulty"], SDC, UNKNOWN)
+        _refuse_missing(values, "golden", source)
+        _refuse_missing(values, "faulty", source)
+        same = _alike(values["golden"]) == _alike(values["faulty"])
+        known, made = ("sdc",), np.where(same, UNKNOWN, SDC)
     if "is_due" in values:
-        is_due = values["is_due"].fillna(value=False).to_numpy(np.bool_)
+        _refuse_missing(values, "is_due", source)
+        is_due = values["is_due"].to_numpy(np.bool_)
         known, made = tuple(dict.fromkeys([*known, "due"])), np.where(is_due, DUE, made)
     return made, known
+
+
+def _alike(decisions: pd.Series) -> pd.Series:
+    """Write classes alike: a column that once lacked a cell holds 3.0 where another holds 3."""
+    return decisions.astype(object).str.strip().str.replace(r"^(-?\d+)\.0+$", r"\1", regex=True)
+
+
+def _refuse_missing(values: dict[str, Any], name: str, source: Source) -> None:
+    bad = values[name].isna()
+    if "is_due" in values and name != "is_due":
+        bad &= ~values["is_due"].fillna(value=False).astype(bool)
+    if bad.any():
+        row = int(bad.to_numpy().argmax())
+        msg = (
+            f"{source.label}: row {row + 1:,} has an empty cell as {name!r} ({int(bad.sum()):,} "
+            "rows do); how these inputs ended is not known: take the rows out, or name a column "
+            "is_due for outputs that are not finite"
+        )
+        raise LoadError(msg)
 
 
 def _faults(values: dict[str, Any], name: str, source: Source) -> pd.DataFrame:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load._findings import Findings
-from workbench.load._injection_csv import BAD_ROWS, header_of, whole_text
+from workbench.load._injection_csv import BAD_ROWS, REPEATED_ROWS, header_of, whole_text
 from workbench.load._injection_part import (
     InjectionFile,
     InjectionPart,
@@ -76,6 +76,9 @@ def _read_lines(source: Source) -> InjectionPart:
     findings = Findings(source.label)
     lines = pd.Series(whole_text(source, findings).decode().splitlines(), dtype=object)
     lines = lines[lines.str.strip() != ""]
+    if (copies := lines.str.strip().duplicated()).any():
+        findings.add("repaired", REPEATED_ROWS, int(copies.sum()))
+        lines = lines[~copies]
     found = lines.str.extract(rf"^\s*{_LINE}$")
     bad = found["count"].isna() | ~pd.to_numeric(found["category"]).between(1, _CATEGORIES)
     findings.add(
@@ -99,7 +102,9 @@ def _read_lines(source: Source) -> InjectionPart:
     category = pd.to_numeric(found["category"]).to_numpy(np.int64)
     outcomes = _outcomes(name, exp, category, findings)
     outcomes["time_s"] = pd.to_numeric(found["runtime"], errors="coerce").clip(lower=0)
-    return InjectionPart(head, outcomes, _faults(name, found), findings=[findings])
+    is_flip = number is not None and _OURS[number] in ("sbf", "mbf")
+    faults = _faults(name, found, is_flip=is_flip)
+    return InjectionPart(head, outcomes, faults, findings=[findings])
 
 
 def _head(name: str, bfm: int | None, **more: Any) -> pd.DataFrame:
@@ -135,9 +140,13 @@ def _outcomes(name: str, exp: np.ndarray, category: np.ndarray, findings: Findin
     )
 
 
-def _faults(name: str, found: pd.DataFrame) -> pd.DataFrame:
-    """Give one row per bit of the mask, or one without a bit where there is no mask."""
+def _faults(name: str, found: pd.DataFrame, *, is_flip: bool) -> pd.DataFrame:
+    """Give one row per bit of the mask, or one without a bit where none was flipped.
+
+    The mask of a random value is the value written, not what it flipped.
+    """
     is_hex = found["mask"].str.fullmatch(r"\s*0x[0-9a-fA-F]{1,16}\s*").fillna(value=False)
+    is_hex &= is_flip
     masks = found["mask"].where(is_hex, "0x0").map(lambda text: int(text, 16)).to_numpy(np.uint64)
     is_set = (masks[:, None] >> np.arange(_BITS, dtype=np.uint64)) & np.uint64(1) == 1
     is_set[~is_set.any(axis=1), 0] = True

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from workbench.errors import LoadError
 from workbench.load._findings import Findings
-from workbench.load._injection_columns import text, whole
+from workbench.load._injection_columns import boolean, text, whole
 from workbench.load._injection_csv import column, header_of, text_table
 from workbench.load._injection_part import (
     InjectionFile,
@@ -195,8 +195,11 @@ class _Trials:
         name = _FLAGS[self.model]
         if name not in self.corr.column_names:
             return None
-        flags: np.ndarray = pd.Series(self.corr[name].to_pandas()).eq("True").to_numpy(np.bool_)
-        return flags
+        cells = column(self.corr, name, self.source)
+        found = boolean(cells)
+        if (lacking := np.asarray(found.isna())).any():
+            cells.refuse(lacking, "True or False (whether an output was finite)")
+        return np.asarray(found, np.bool_)
 
     def _margins(self) -> np.ndarray | None:
         """Give how far the golden probabilities of the first two classes are apart."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +11,7 @@ import pyarrow as pa
 from workbench.errors import LoadError
 from workbench.load._findings import Findings
 from workbench.load._injection_columns import Cells, text, whole
-from workbench.load._injection_csv import column, header_of, text_table
+from workbench.load._injection_csv import column, header_of, text_table, without_repeats
 from workbench.load._injection_part import (
     InjectionFile,
     InjectionPart,
@@ -24,7 +23,7 @@ from workbench.load._injection_part import (
     stem,
 )
 from workbench.load._injection_trials import SDC, common, counted, fp32_roles
-from workbench.load._sfi_runs import accuracies, looks_like_accuracies, predictions
+from workbench.load._sfi_runs import accuracies, looks_like_accuracies, param_of, predictions
 from workbench.load.archive import Source
 from workbench.tables import FAULTS, OUTCOMES, TRIALS
 
@@ -92,8 +91,14 @@ def read(files: list[InjectionFile]) -> list[InjectionPart]:
             part.findings[0].add("set aside", what)
         else:
             parts.append(part)
-    if not by["summary"]:
-        parts += [_never_run(each) for each in lists if id(each) not in joined]
+    for each in lists:
+        if id(each) in joined:
+            continue
+        if same := next((part for part in parts if _same_faults(each, part)), None):
+            each.findings.add("set aside", "a fault list that a summary repeats; taken once")
+            same.findings.append(each.findings)
+        else:
+            parts.append(_never_run(each))
     parts += predictions(by["predictions"], RULES)
     return parts + accuracies(by["accuracies"], RULES)
 
@@ -117,7 +122,7 @@ def _list_of(source: Source, lists: list[_Faults]) -> _Faults | None:
 
 def _read_list(source: Source) -> _Faults:
     findings = Findings(source.label)
-    table = text_table(source, findings)
+    table = without_repeats(text_table(source, findings), findings)
     note_columns(findings, [name for name in table.column_names if name not in LIST])
     return _Faults(source, _fault_rows(table, source, stem(source)), findings)
 
@@ -149,14 +154,9 @@ def _fault_rows(table: pa.Table, source: Source, campaign_id: str) -> pd.DataFra
     return filled(FAULTS, columns, len(index))
 
 
-def param_of(layer: str) -> str:
-    """Return the full name of the tensor that the tool hits in a layer."""
-    return layer if re.search(r"(weight|bias)$", layer) else f"{layer}.weight"
-
-
 def _read_summary(source: Source) -> InjectionPart:
     findings = Findings(source.label)
-    table = text_table(source, findings)
+    table = without_repeats(text_table(source, findings), findings)
     name = stem(source)
     faults = _fault_rows(table, source, name)
     counts = [np.asarray(whole(column(table, n, source), lower=0, may_lack=False)) for n in COUNTS]
@@ -248,6 +248,15 @@ def _same_counts(first: InjectionPart, second: InjectionPart) -> bool:
         part.outcomes[names].sort_values("exp_id", ignore_index=True) for part in (first, second)
     ]
     return len(first.trials) > 0 and sorted_frames[0].equals(sorted_frames[1])
+
+
+def _same_faults(faults: _Faults, part: InjectionPart) -> bool:
+    """Say whether all faults of a list are among those of a summary."""
+    names = ["exp_id", "layer", "index", "bit"]
+    keys = [
+        pd.MultiIndex.from_frame(frame[names].astype(str)) for frame in (faults.frame, part.faults)
+    ]
+    return bool(keys[0].isin(keys[1]).all())
 
 
 def _never_run(faults: _Faults) -> InjectionPart:
