@@ -18,6 +18,8 @@ SLOPES = {
     "relu": 1.0, "relu_": 1.0, "relu6": 1.0, "hardtanh": 1.0, "tanh": 1.0, "sigmoid": 0.25,
     "gelu": 1.13, "silu": 1.1,
 }  # fmt: skip
+# From this threshold on, Softplus is the identity within rounding.
+_SMOOTH = 20
 _MONOTONE = {"MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d", "MaxPool1d", "AvgPool1d"}
 _MONOTONE |= {"Flatten", "Unflatten"}
 _RESHAPING = {"flatten", "reshape", "view", "squeeze", "unsqueeze", "getitem", "transpose"}
@@ -38,6 +40,8 @@ def slope(program: Program, node: Any) -> float | None:
         name = type(module).__name__
         if name.startswith("Dropout"):
             return None if module.training else 1.0
+        if name == "Softplus" and module.threshold < _SMOOTH:
+            return None  # it jumps where it becomes the identity
         return SLOPES.get(name) if len(node.args) == 1 else None
     return SLOPES.get(function_name(node)) if len(node.all_input_nodes) == 1 else None
 

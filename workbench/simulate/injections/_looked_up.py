@@ -28,7 +28,8 @@ class LookedUp:
 
     def __init__(self, ids: Any, weight: Any) -> None:
         count = len(ids)
-        inputs = torch().arange(count)[:, None].expand_as(ids).flatten()
+        each = torch().arange(count).view(-1, *[1] * (ids.ndim - 1))
+        inputs = each.expand_as(ids).flatten()
         keys = ids.flatten() * count + inputs
         pairs, which = torch().unique(keys, return_inverse=True)
         self.rows, self.inputs = pairs // count, pairs % count
@@ -55,6 +56,9 @@ class TableSites:
         self.module = program.modules[node.target]
         self._is_bag = type(self.module) is torch().nn.EmbeddingBag
         self._ids = program.golden[node.args[0]]
+        is_mean = self._is_bag and self.module.mode == "mean"
+        # A mean is summed up first, and overflows there.
+        self._summed = self._ids.shape[1] if is_mean else 1
         self._looked_up = LookedUp(self._ids, self._weights())
         shortcut = place.shortcut
         self._vector = 0
@@ -116,7 +120,7 @@ class TableSites:
         if limits is None:
             close = self._close_unbounded(value, rows)
         else:
-            huge = limits.is_huge(size, column, rows)
+            huge = limits.is_huge(size * self._summed, column, rows)
 
             def close(outputs: Any, span: slice) -> Any:
                 margins = self.place.golden.margins(outputs, rows[span])

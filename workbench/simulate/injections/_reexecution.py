@@ -36,7 +36,13 @@ class Reexecution:
         self._calls_are_known = False
 
     def way(self, target: str) -> str:
-        """Give how faults in a parameter are run: ``graph``, ``calls`` or ``model``."""
+        """Give how faults in a parameter are run: ``graph``, ``calls`` or ``model``.
+
+        To be asked while the model is without faults: what a faulty run wrote over is
+        recorded anew.
+        """
+        if self._calls is not None and not self._calls.is_replayable():
+            self._calls = CallReplay(self.model, self.inputs)
         if target not in self._ways:
             self._ways[target] = self._proven(target)
         return self._ways[target]
@@ -96,10 +102,11 @@ class Reexecution:
 
     def outputs(self, targets: Sequence[str]) -> Any:
         """Give the outputs with the parameters as they now are; ``targets`` were changed."""
-        ways = {self.way(target) for target in targets}
+        ways = {self._ways[target] for target in targets}
         if ways <= {"graph"}:
             return self._by_graph(targets)
-        if ways <= {"calls"}:
+        # A fault can make a model write over what was recorded.
+        if ways <= {"calls"} and self._recorded().is_replayable():
             return self._by_calls(targets)
         return self.model(*self.inputs)
 

@@ -8,14 +8,18 @@ from workbench.simulate.injections._graph import UNTRACEABLE, Program, same
 from workbench.simulate.injections._torch import torch
 
 _ALIKE = 1e-4
+# Rows that hold wild numbers, and how many times larger they are than the largest golden one.
+_WILD = 3
+_WILDNESS = 1e3
 
 
 class RowFolding:
     """Which values of a program hold one row (or k rows) per input, and runs on rows of them.
 
-    Found by running the program on some of the inputs in another order: a value is row-wise
-    if it is then the golden one of these inputs, within rounding. What mixes inputs, such as
-    a mean over the batch, is not, and nothing that depends on it is folded.
+    Found by running the program on some of the inputs in another order, beside rows that
+    hold wild numbers after every operation: a value is row-wise if it is then the golden one
+    of these inputs, within rounding. What mixes inputs, such as a mean or a largest value
+    over the batch, is not, and nothing that depends on it is folded.
 
     Attributes
     ----------
@@ -27,43 +31,58 @@ class RowFolding:
 
     def __init__(self, program: Program, inputs: tuple[Any, ...]) -> None:
         self.program = program
-        self.count = len(inputs[0])
         self.factor: dict[Any, int] = {}
         self.error_ratio = 0.0
         self._foldable: dict[Any, bool] = {}
-        draws = torch().Generator().manual_seed(0)
-        rows = torch().randperm(self.count, generator=draws)[: max(2, self.count // 2)]
-        if len(rows) == self.count:
-            rows = torch().cat([rows, rows[:1]])
-        try:
-            values = program.run(tuple(each[rows] for each in inputs))
-        except UNTRACEABLE:
+        self._draws = torch().Generator().manual_seed(0)
+        first = inputs[0]
+        self.count = len(first) if isinstance(first, torch().Tensor) and first.ndim else 0
+        if not self.count:
             return
-        for node, value in values.items():
+        rows = torch().randperm(self.count, generator=self._draws)[: max(1, self.count // 2)]
+        wild = torch().randint(self.count, (_WILD,), generator=self._draws)
+
+        def look(node: Any, values: dict[Any, Any]) -> None:
+            value = values[node]
             if node in program.varying and isinstance(value, torch().Tensor):
-                self._classify(node, value, rows)
+                values[node] = self._classify(node, value, rows)
+
+        try:
+            whole = torch().cat([rows, wild])
+            program.run(tuple(each[whole] for each in inputs), watch=look)
+        except UNTRACEABLE:
+            self.factor.clear()
         if any(node not in self.factor for node in program.takes):
             self.factor.clear()
 
-    def _classify(self, node: Any, value: Any, rows: Any) -> None:
+    def _classify(self, node: Any, value: Any, rows: Any) -> Any:
+        """Note whether a value is row-wise; give it with wild numbers in the last rows."""
         golden = self.program.golden[node]
         if not golden.ndim or not value.ndim or len(golden) % self.count:
-            return
+            return value
         per_input = len(golden) // self.count
-        if not per_input or len(value) != per_input * len(rows):
-            return
+        if not per_input or len(value) != per_input * (len(rows) + _WILD):
+            return value
         expected = self._gathered(golden, per_input, rows)
-        if value.shape != expected.shape:
-            return
-        alike = same(value, expected)
+        found = value[: len(expected)]
+        if found.shape != expected.shape:
+            return value
+        alike = same(found, expected)
         if not alike and value.dtype.is_floating_point:
             scale = float(expected.abs().max()) or 1.0
-            off = float((value - expected).abs().max()) / scale
+            off = float((found - expected).abs().max()) / scale
             alike = off <= _ALIKE
             if node is self.program.output:
                 self.error_ratio = off
         if alike:
             self.factor[node] = per_input
+        if not value.dtype.is_floating_point or value.is_sparse:
+            return value
+        value = value.clone()
+        rest = value[len(expected) :]
+        noise = torch().randn(rest.shape, generator=self._draws).to(rest)
+        rest += noise * (_WILDNESS * float(golden.abs().max()) + 1)
+        return value
 
     @staticmethod
     def _gathered(golden: Any, per_input: int, rows: Any) -> Any:

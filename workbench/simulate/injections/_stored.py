@@ -24,9 +24,14 @@ class Stored:
     computed: Any
     scale: float | None = None
 
+    @property
+    def is_narrow(self) -> bool:
+        """Whether the model computes in another type than it is stored in."""
+        return bool(self.layout.dtype != self.computed)
+
     def codes(self, values: Any, what: str) -> Any:
         """Give values of the parameter as stored."""
-        if self.layout.dtype == self.computed:
+        if not self.is_narrow:
             return values
         if self.scale is None:
             codes = values.to(self.layout.dtype)

@@ -109,7 +109,7 @@ class UnitSites:
         is_bias = kind == "bias"
         values = (self.module.bias if is_bias else self.module.weight).detach().reshape(-1)
         delta = after - values[elems]
-        tally.touched += len(self.place.golden)
+        tally.touched += self._reached_inputs(elems, after, delta, is_bias=is_bias)
         sites = torch().arange(len(elems))
         if self.place.is_pruned:
             limits = self._limits(is_bias=is_bias)
@@ -120,6 +120,15 @@ class UnitSites:
             unit = elems[part] // fan
             inside = None if is_bias else elems[part] % fan
             self._judge(part, unit, self._moved(unit, inside, delta[part]), tally)
+
+    def _reached_inputs(self, elems: Any, after: Any, delta: Any, *, is_bias: bool) -> Any:
+        """Count the inputs that a change can reach at all: 0 x a finite weight stays 0."""
+        count = torch().full((len(elems),), len(self.place.golden))
+        if not is_bias:
+            seen = (self._reached != 0).sum(1)
+            seen = seen[elems % len(seen)]
+            count = torch().where(torch().isfinite(after), seen, count)
+        return torch().where(delta == 0, 0, count)
 
     def _moved(self, unit: Any, inside: Any, delta: Any) -> Any:
         """Give the changed units [sites x inputs (x height x width)] after the activations."""

@@ -15,6 +15,7 @@ from workbench.simulate.injections._head import campaign_row
 from workbench.simulate.injections._judge import Judge
 from workbench.simulate.injections._population import Bits, Where, cells, chosen
 from workbench.simulate.injections._settings import CampaignSettings
+from workbench.simulate.injections._stored import storage
 from workbench.simulate.injections._work import prepared
 from workbench.simulate.injections.faults import uniform_faults
 from workbench.tables import CAMPAIGN, EXHAUSTIVE, PARAMETERS, ExhaustiveInjections
@@ -60,9 +61,11 @@ def exhaustive(
     Raises
     ------
     InjectionError
-        If the model, its inputs or the judge do not fit, there are more than 32,767 inputs,
-        or ``where`` or ``bits`` name none.
+        If the model, its inputs or the judge do not fit, the model is a copy made by
+        :func:`stored_as`, settings ask for a mitigation, there are more than 32,767 inputs, or
+        ``where`` or ``bits`` name none.
     """
+    _refuse_what_is_not_plain(model, settings)
     settings = replace(settings, engine="fast", folder=None)
     first = uniform_faults(model, 1, fault_model=FaultModel(), where=where, bits=bits, seed=0)
     work = prepared(model, inputs, first, judge, settings)
@@ -89,6 +92,21 @@ def exhaustive(
         ),
         sites=_sites(parts),
     )
+
+
+def _refuse_what_is_not_plain(model: Any, settings: CampaignSettings) -> None:
+    """Refuse what would have no effect here: narrow storage and protections."""
+    narrow = sorted({kept.layout.name for kept in storage(model).values() if kept.is_narrow})
+    if narrow:
+        msg = (
+            f"model: its parameters are stored as {', '.join(narrow)}, and only the bits of the "
+            "model's own type are exhausted; use campaign with exhaustive_faults"
+        )
+        raise InjectionError(msg)
+    if settings.mitigations:
+        names = [each.name for each in settings.mitigations]
+        msg = f"settings: exhaustive has no mitigation ({names}); use campaign"
+        raise InjectionError(msg)
 
 
 def _sites(parts: list[tuple[str, list[int], Any, Any]]) -> pd.DataFrame:
