@@ -254,6 +254,9 @@ def _common_badge(badges: list[str]) -> str:
 def _label(path: Path) -> str:
     """Give the short name of a page: ``01_traces`` becomes ``Traces``."""
     words = re.sub(r"^\d+[_-]*", "", path.stem).replace("_", " ").strip() or path.stem
+    # A word without vowels is an abbreviation: PVF.
+    named = [each if set(each.lower()) & set("aeiouy") else each.upper() for each in words.split()]
+    words = " ".join(named)
     return words[0].upper() + words[1:]
 
 

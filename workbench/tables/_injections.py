@@ -192,8 +192,9 @@ class Injections:
     def __repr__(self) -> str:
         """Say what was loaded, and list the first findings that need a look."""
         tools = ", ".join(sorted(set(self.campaign["tool"])))
+        count = len(self.campaign)
         return (
-            f"Injections by {tools or 'nobody'}: {len(self.campaign):,} campaigns, "
+            f"Injections by {tools or 'nobody'}: {count:,} campaign{'s' * (count != 1)}, "
             f"{len(self.outcomes):,} experiments, {len(self.faults):,} faults"
             f"; {flagged_text(self.quality)}"
         )

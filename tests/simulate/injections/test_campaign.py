@@ -105,7 +105,7 @@ def test_tables_belong_together(mlp, inputs):
     assert set(tables.PARAMETERS.check(found.parameters)["component"]) == {"head", "body"}
     assert found.campaign["dtype"].tolist() == ["int8"]
     assert found.is_synthetic
-    assert "1 campaigns, 30 experiments" in repr(found)
+    assert "1 campaign, 30 experiments" in repr(found)
 
 
 def test_components_are_those_under_which_faults_were_drawn(mlp, inputs):
