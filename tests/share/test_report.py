@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -15,7 +16,7 @@ from nbformat.v4 import new_output
 
 from workbench import share
 from workbench.errors import PublishError
-from workbench.share import _execute
+from workbench.share import _execute, report
 from workbench.share.bundle import EXPLORER_MIME, PLOTLY_MIME
 from workbench.share.report import ReportExporter
 
@@ -401,3 +402,16 @@ def test_the_room_is_light_until_it_is_used():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("04_pvf_fault_injection", "PVF fault injection"),
+        ("03_goodput_under_failures", "Goodput under failures"),
+        ("my_pages", "My pages"),
+        ("07", "07"),
+    ],
+)
+def test_pages_are_named_after_their_notebooks(name, label):
+    assert report._label(Path(f"{name}.ipynb")) == label
