@@ -16,9 +16,9 @@ from nbformat.v4 import new_output
 
 from workbench import share
 from workbench.errors import PublishError
-from workbench.share import _execute, report
+from workbench.share import _execute
 from workbench.share.bundle import EXPLORER_MIME, PLOTLY_MIME
-from workbench.share.report import ReportExporter
+from workbench.share.report import ReportExporter, _label
 
 HOSTILE = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
 STATES = '<div class="wb-explorer"><form></form><script>draw()</script></div>'
@@ -414,4 +414,4 @@ def test_the_room_is_light_until_it_is_used():
     ],
 )
 def test_pages_are_named_after_their_notebooks(name, label):
-    assert report._label(Path(f"{name}.ipynb")) == label
+    assert _label(Path(f"{name}.ipynb")) == label
