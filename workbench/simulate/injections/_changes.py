@@ -66,6 +66,21 @@ class Changes:
             None if self.flips is None else self.flips[rows],
         )
 
+    def only(self, experiments: Ints) -> Changes:
+        """Give some experiments (in rising order), renumbered from 0."""
+        rows = np.flatnonzero(np.isin(self.experiment, experiments))
+        return Changes(
+            len(experiments),
+            np.searchsorted(experiments, self.experiment[rows]),
+            self.targets,
+            self.target[rows],
+            self.elem[rows],
+            self.before[rows],
+            self.after[rows],
+            None if self.cleared is None else self.cleared[rows],
+            None if self.flips is None else self.flips[rows],
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Counts:

@@ -17,6 +17,8 @@ from workbench.tables import OUTCOMES, TRIALS
 
 _HEAD = "campaign.json"
 _FORMAT = 1
+# Follows from the rest; it alone differs where the code of a model has changed.
+_FOLLOWS = "decisions_sha"
 
 
 @dataclass(frozen=True)
@@ -33,12 +35,15 @@ class Checkpoint:
 
     @classmethod
     def of(
-        cls, settings: CampaignSettings, identity: Mapping[str, Any], chunk_size: int
+        cls, settings: CampaignSettings, identity: Mapping[str, Any], measured: Callable[[], int]
     ) -> Checkpoint:
-        """Begin a campaign, or take up the one in the folder if it is the same."""
+        """Begin a campaign, or take up the one in the folder if it is the same.
+
+        ``measured`` gives the experiments per chunk; it is not asked where a folder tells.
+        """
         now = pd.Timestamp.now("UTC").floor("s")
         if settings.folder is None:
-            return cls(None, chunk_size, now)
+            return cls(None, measured(), now)
         folder = Path(settings.folder)
         head = folder / _HEAD
         if head.exists():
@@ -47,6 +52,7 @@ class Checkpoint:
                 left.unlink()
             return cls(folder, int(told["chunk_size"]), pd.Timestamp(told["created"]))
         folder.mkdir(parents=True, exist_ok=True)
+        chunk_size = measured()
         told = {
             "format": _FORMAT,
             "created": now.isoformat(),
@@ -93,6 +99,8 @@ def _same_campaign(head: Path, identity: Mapping[str, Any]) -> dict[str, Any]:
         told: dict[str, Any] = json.loads(head.read_text())
         wanted = json.loads(json.dumps(identity))
         apart = [name for name in wanted if told.get(name) != wanted[name]]
+        if apart != [_FOLLOWS]:
+            apart = [name for name in apart if name != _FOLLOWS]
         if told["format"] != _FORMAT:
             apart = ["format"]
         pd.Timestamp(told["created"]), int(told["chunk_size"])

@@ -56,6 +56,15 @@ def row_masks(rows: Rows, golden: _Longs, stored: Stored) -> _Longs:
     return found
 
 
+def _outlived(rows: Rows, order: _Longs, starts: _Longs) -> npt.NDArray[np.bool_]:
+    """Say of the rows in ``order`` which set a value that a later row of the element sets anew."""
+    sizes = np.diff(np.append(starts, len(order)))
+    places = np.where(rows.bit[order] < 0, np.arange(len(order)), -1)
+    last = np.repeat(np.maximum.reduceat(places, starts), sizes)
+    found: npt.NDArray[np.bool_] = (places >= 0) & (places < last)
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class Part:
     """Elements of one parameter that experiments change.
@@ -82,6 +91,7 @@ def combined(parameter: Any, stored: Stored, rows: Rows, name: str) -> Part:
     values = parameter.detach().flatten()[places].cpu()
     golden = patterns(stored.codes(values, name))
     each = row_masks(rows, golden.numpy(), stored)[order]
+    each[_outlived(rows, order, starts)] = 0
     mask = torch().from_numpy(np.bitwise_xor.reduceat(each, starts))
     first = torch().from_numpy(order[starts])
     after = from_patterns(golden[first] ^ mask, stored.layout.dtype)
@@ -94,10 +104,11 @@ def combined(parameter: Any, stored: Stored, rows: Rows, name: str) -> Part:
 def changes(model: Any, faults: pd.DataFrame) -> Changes:
     """Turn faults into the values that engines inject.
 
-    Several flips of one element in one experiment are combined first, by exclusive or. A
-    row with a direction acts only where the bit is at the start of that direction, a row
-    without one flips it, a row without a bit sets ``value_after``, and a row without a
-    parameter hits nothing (a draw by bit-error ratio can come out empty).
+    Several hits of one element in one experiment are combined first: of several values the
+    last stays, then bits act by exclusive or. A row with a direction acts only where the
+    bit is at the start of that direction, a row without one flips it, a row without a bit
+    sets ``value_after``, and a row without a parameter hits nothing (a draw by bit-error
+    ratio can come out empty).
 
     Parameters
     ----------

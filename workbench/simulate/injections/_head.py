@@ -11,8 +11,8 @@ import pandas as pd
 
 import workbench
 from workbench.simulate.injections._inputs import batches, inputs_sha, model_sha, sha_of
+from workbench.simulate.injections._judge import as_tensor
 from workbench.simulate.injections._stored import storage
-from workbench.simulate.injections._torch import torch
 from workbench.simulate.injections._work import Work, metric_name
 from workbench.tables import CAMPAIGN, QUALITY
 
@@ -26,9 +26,11 @@ def identity(work: Work) -> dict[str, Any]:
     return {
         "campaign_id": work.name,
         "model_sha": _model(work.model),
+        "model_text": hashlib.sha256(repr(work.model).encode()).hexdigest(),
+        "decisions_sha": sha_of([("", work.golden.decisions)]),
         "inputs_sha": inputs_sha(batches(work.inputs)),
         "faults_sha": faults_sha(work.faults),
-        "labels_sha": None if labels is None else sha_of([("", torch().as_tensor(labels))]),
+        "labels_sha": None if labels is None else sha_of([("", as_tensor(labels))]),
         "judge": asdict(work.judge),
         "engine": type(work.engine).__name__,
         "metric": metric_name(settings.metric),

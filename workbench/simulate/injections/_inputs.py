@@ -83,9 +83,35 @@ def at_rest(model: Any) -> Iterator[None]:
             module.training = was_training
 
 
+@contextmanager
+def _unwritten(model: Any, calls: tuple[Batch, ...]) -> Iterator[None]:
+    """Refuse runs that write over weights, buffers or inputs: no run after is like the first."""
+    kept = {
+        **{f"parameter {name!r}": each for name, each in model.named_parameters()},
+        **{f"buffer {name!r}": each for name, each in model.named_buffers()},
+        **{
+            f"tensor {place} of batch {number} of the inputs": each
+            for number, batch in enumerate(calls)
+            for place, each in enumerate(batch.tensors())
+        },
+    }
+    before = {name: _version(each) for name, each in kept.items()}
+    yield
+    if written := [name for name, each in kept.items() if _version(each) != before[name]]:
+        msg = (
+            f"model: a run writes over {written[0]}, so experiments would not be independent; "
+            "let forward work on a copy (an embedding: without max_norm)"
+        )
+        raise InjectionError(msg)
+
+
+def _version(tensor: Any) -> int:
+    return 0 if tensor.is_inference() else int(tensor._version)
+
+
 def golden_outputs(model: Any, calls: tuple[Batch, ...]) -> tuple[Any, list[int]]:
     """Run without faults, twice: outputs of all inputs, and how many each batch gives."""
-    with at_rest(model):
+    with at_rest(model), _unwritten(model, calls):
         first, second = ([model(*batch.args, **batch.kwargs) for batch in calls] for _ in range(2))
     for number, (once, again) in enumerate(zip(first, second, strict=True)):
         if not isinstance(once, torch().Tensor):

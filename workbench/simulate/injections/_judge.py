@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
+
+import numpy as np
 
 from workbench.errors import InjectionError
 from workbench.simulate.injections._torch import torch
@@ -42,6 +45,9 @@ class Judge:
         if self.criterion not in get_args(Criterion):
             msg = f"criterion={self.criterion!r} is not one of {get_args(Criterion)}"
             raise InjectionError(msg)
+        if math.isnan(self.threshold):
+            msg = "threshold must be a number, not NaN: nothing is on either side of it"
+            raise InjectionError(msg)
         for name in ("tolerance", "mask_tolerance"):
             if not getattr(self, name) >= 0:
                 msg = f"{name} must be 0 or more, not {getattr(self, name)!r}"
@@ -61,10 +67,10 @@ class Judge:
         decisions = self.decisions(outputs)
         if labels is None or self.criterion == "metric_drop":
             return Golden(self, outputs, decisions, None, None)
-        labels = torch().as_tensor(labels)
-        if self.criterion == "difference" or len(labels) != len(outputs):
+        labels = as_tensor(labels)
+        if self.criterion == "difference" or labels.numel() != len(outputs):
             msg = (
-                f"{len(labels)} labels for {len(outputs)} inputs judged by {self.criterion!r}; "
+                f"{labels.numel()} labels for {len(outputs)} inputs judged by {self.criterion!r}; "
                 "labels need argmax or threshold, and one label per input"
             )
             raise InjectionError(msg)
@@ -107,6 +113,17 @@ class Judge:
         if self.criterion == "threshold":
             return (outputs.flatten() > self.threshold).to(torch().int64)
         return outputs.new_zeros(len(outputs), dtype=torch().int64)
+
+
+def as_tensor(labels: Any) -> Any:
+    """Give labels as a tensor: of a tensor, a list, an array or a column."""
+    if isinstance(labels, torch().Tensor):
+        return labels
+    try:
+        return torch().as_tensor(np.array(labels))
+    except (TypeError, ValueError) as error:
+        msg = f"labels: {type(labels).__name__} of no numbers ({error}); give classes as numbers"
+        raise InjectionError(msg) from error
 
 
 def _rows(values: Any) -> Any:

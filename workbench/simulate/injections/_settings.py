@@ -39,7 +39,8 @@ class CampaignSettings:
         where it was stopped. One process at a time.
     chunk_size
         Experiments between two visits to the folder; at most so many are lost. Left out:
-        500, or 20,000 of the fast engine. Outcomes do not depend on it.
+        about half a minute of work, measured on a few experiments, and at most 500, or
+        20,000 of the fast engine. Outcomes do not depend on it.
     keep_trials
         Whether every input of every experiment becomes a row of ``trials``.
     progress

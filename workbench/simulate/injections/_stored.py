@@ -116,6 +116,9 @@ def _stored(parameter: Any, dtype: StoredType) -> Stored:
 def storage(model: Any, names: Iterable[str] | None = None) -> dict[str, Stored]:
     """Say how every parameter is stored, by name; tied ones once."""
     given = getattr(model, _ATTRIBUTE, {})
+    if lazy := [n for n, p in model.named_parameters() if torch().nn.parameter.is_lazy(p)]:
+        msg = f"parameter {lazy[0]!r} has no shape yet; run the model once on a batch"
+        raise InjectionError(msg)
     wanted = None if names is None else set(names)
     return {
         name: given.get(name)

@@ -11,6 +11,7 @@ import pandas as pd
 from workbench.errors import InjectionError
 from workbench.simulate.injections._bits import LAYOUTS
 from workbench.simulate.injections._stored import storage
+from workbench.simulate.injections._torch import torch
 from workbench.simulate.injections.parameters import shown
 from workbench.tables import FAULTS
 
@@ -80,6 +81,19 @@ def refuse_other_values(
         f"is not what the model gives there; {_HINT} fault_list without the columns "
         "value_before, value_after and direction fills them from this model",
     )
+
+
+def refuse_other_weights(model: Any, faults: pd.DataFrame) -> None:
+    """Refuse faults drawn for the same model with other weights: their bits would not flip."""
+    golden = np.full(len(faults), np.nan)
+    name = faults["param"].astype(object).to_numpy()
+    for param, parameter in model.named_parameters():
+        rows = np.flatnonzero(name == param)
+        if len(rows):
+            elem = faults["elem"].to_numpy(dtype=np.int64, na_value=0)[rows]
+            places = torch().from_numpy(elem).to(parameter.device)
+            golden[rows] = parameter.detach().flatten()[places].cpu().double().numpy()
+    refuse_other_values(faults, "value_before", golden, ~np.isnan(golden))
 
 
 def _refuse(bad: pd.Series, faults: pd.DataFrame, field: str, reason: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -25,14 +26,18 @@ from workbench.simulate.injections._inputs import (
 )
 from workbench.simulate.injections._judge import Golden, Judge
 from workbench.simulate.injections._settings import CampaignSettings
+from workbench.simulate.injections._torch import torch
 from workbench.simulate.injections._trials import MetricDrop, Trials
-from workbench.simulate.injections._verify import verified
+from workbench.simulate.injections._verify import refuse_other_weights, verified
 from workbench.simulate.injections.flip_and_run import FlipAndRun
 from workbench.simulate.injections.parameters import parameters
 from workbench.tables import OUTCOMES, PARAMETERS, TRIALS
 
 _FAST = "workbench.simulate.injections.fast_engine"
 _CHUNKS = {"FastEngine": 20_000}
+# What is lost at most when a campaign is killed, and how long one may look how fast it is.
+_CHUNK_S = 30.0
+_PROBE_S = 0.3
 _COUNTED = ("masked", "benign", "sdc", "due", "beneficial")
 
 
@@ -60,8 +65,35 @@ class Work:
 
     @property
     def chunk_size(self) -> int:
-        """Experiments per chunk."""
-        return self.settings.chunk_size or _CHUNKS.get(type(self.engine).__name__, 500)
+        """Experiments per chunk: as given, or about half a minute of work."""
+        if self.settings.chunk_size is not None:
+            return self.settings.chunk_size
+        most = _CHUNKS.get(type(self.engine).__name__, 500)
+        if self.settings.folder is None and len(self.exp_ids) <= most:
+            return most
+        return max(1, min(most, int(_CHUNK_S / self._time_s())))
+
+    def _time_s(self) -> float:
+        """Measure what an experiment takes, on a few spread over the campaign."""
+        spent, count = 0.0, len(self.exp_ids)
+        for sample in (1, 10, 100):
+            wanted = np.linspace(0, count - 1, min(sample, count)).astype(np.int64)
+            part = self.changes.only(np.unique(wanted))
+            # What takes long can be the engine looking at a parameter for the first time.
+            for _ in range(2):
+                spent = self._probed(part)
+                if spent < _PROBE_S:
+                    break
+            if spent >= _PROBE_S or sample >= count:
+                break
+        return max(spent / part.experiment_count, 1e-9)
+
+    def _probed(self, part: Changes) -> float:
+        begun = time.perf_counter()
+        with self.in_place():
+            self.engine.counts(part)
+            self.alarms.take()
+        return time.perf_counter() - begun
 
     @property
     def exp_ids(self) -> Any:
@@ -106,7 +138,7 @@ class Work:
         for run in self.engine.runs(part):
             value = None
             if metric is not None and run.outputs is not None:
-                value = float(metric(run.outputs, labels))
+                value = _measured(metric, run.outputs, labels)
             row = drop.row(run, value) if self.judge.criterion == "metric_drop" else trial_row(run)
             alarms = {f"detected_{name}_count": n for name, n in self.alarms.take().items()}
             rows.append(row | alarms | {"metric_name": metric_name(metric), "metric_value": value})
@@ -114,6 +146,16 @@ class Work:
                 kept.append(trials.rows(run, int(self.exp_ids[start + run.experiment])))
         columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else {})}
         return columns, kept
+
+
+def _measured(metric: Any, outputs: Any, labels: Any) -> float | None:
+    """Give the quality of outputs; None where a metric takes none that are not finite."""
+    try:
+        return float(metric(outputs, labels))
+    except (ValueError, ArithmeticError):
+        if bool(torch().isfinite(outputs).all()):
+            raise
+        return None
 
 
 def trial_row(run: Any) -> dict[str, Any]:
@@ -150,6 +192,7 @@ def prepared(
     model: Any, inputs: Any, faults: pd.DataFrame, judge: Judge, settings: CampaignSettings
 ) -> Work:
     """Check everything, run without faults, and choose the engine."""
+    _refuse_types(model, faults, judge)
     population = parameters(model)
     calls = batches(inputs)
     refuse_other_device(model, calls)
@@ -160,6 +203,7 @@ def prepared(
     if faults.empty:
         msg = "faults: the table has no rows; there is nothing to inject"
         raise InjectionError(msg)
+    refuse_other_weights(model, faults)
     alarms = Alarms(model, settings.detectors)
     notes: list[tuple[str, str, int]] = []
     with _protected_model(model, settings), alarms.attached():
@@ -179,6 +223,18 @@ def prepared(
     )  # fmt: skip
 
 
+def _refuse_types(model: Any, faults: Any, judge: Any) -> None:
+    """Name the argument that is something else; they are easily swapped."""
+    for name, value, wanted in (
+        ("model", model, torch().nn.Module),
+        ("faults", faults, pd.DataFrame),
+        ("judge", judge, Judge),
+    ):
+        if not isinstance(value, wanted):
+            msg = f"{name} must be a {wanted.__name__}, not a {type(value).__name__}"
+            raise InjectionError(msg)
+
+
 def _refuse_labels(judge: Judge, settings: CampaignSettings, count: int) -> None:
     labels = settings.labels
     if labels is not None and hasattr(labels, "__len__") and len(labels) != count:
@@ -192,7 +248,15 @@ def _refuse_labels(judge: Judge, settings: CampaignSettings, count: int) -> None
 def _golden_metric(golden: Golden, settings: CampaignSettings) -> float | None:
     """Give the quality without faults: the metric asked for, or the share of right answers."""
     if settings.metric is not None:
-        return float(settings.metric(golden.outputs, settings.labels))
+        value = settings.metric(golden.outputs, settings.labels)
+        try:
+            is_number = math.isfinite(float(value))
+        except (TypeError, ValueError):
+            is_number = False
+        if not is_number:
+            msg = f"metric: gives {value!r} for the run without faults; one finite number is needed"
+            raise InjectionError(msg)
+        return float(value)
     return None if golden.is_right is None else float(golden.is_right.double().mean())
 
 

@@ -59,7 +59,7 @@ def campaign(
         is not the same twice, or the folder holds another campaign.
     """
     work = prepared(model, inputs, faults, judge, settings)
-    kept = Checkpoint.of(settings, identity(work), work.chunk_size)
+    kept = Checkpoint.of(settings, identity(work), lambda: work.chunk_size)
     parts = [*progress(
         _chunks(work, kept),
         total=-(-len(work.exp_ids) // kept.chunk_size),
@@ -94,7 +94,7 @@ def running(
         first, without being run again.
     """
     work = prepared(model, inputs, faults, judge, settings)
-    kept = Checkpoint.of(settings, identity(work), work.chunk_size)
+    kept = Checkpoint.of(settings, identity(work), lambda: work.chunk_size)
     for outcomes, _ in _chunks(work, kept):
         yield outcomes
 
