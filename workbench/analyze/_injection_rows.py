@@ -208,9 +208,10 @@ def _sites(faults: pd.DataFrame, experiment: Any, campaign: Any) -> pd.Series:
     """Give a code per experiment, the same for the same set of places; missing where unknown."""
     elem = faults["elem"].astype(object).where(faults["elem"].notna(), faults["index"])
     # Some tools number layers instead of naming tensors; only there is an index a whole place.
-    is_place = faults["index"].astype(object).str.startswith("(").fillna(value=False).astype(bool)
+    is_place = faults["index"].astype(object).str.startswith("(", na=False).astype(bool)
     layer = ("layer " + faults["layer"].astype(object)).where(is_place)
-    param = pd.factorize(faults["param"].astype(object).fillna(layer))[0]
+    named = faults["param"].astype(object)
+    param = pd.factorize(named.where(named.notna(), layer))[0]
     codes = [param, pd.factorize(elem)[0], pd.factorize(faults["bit"])[0]]
     place = campaign.astype(np.int64)
     for code in codes:
