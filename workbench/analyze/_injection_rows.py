@@ -77,7 +77,8 @@ def experiments(given: Given) -> pd.DataFrame:
     Columns: those of ``outcomes``; of ``faults`` what all flips of an experiment share
     (``"several"`` where they differ); ``flip_count``, ``site`` (code of what was hit, the same
     for the same places in one campaign), ``weight`` (missing where the design is not known).
-    ``attrs["unjudged"]`` counts the experiments that have no counts.
+    ``attrs["unjudged"]`` counts the experiments that have no counts, ``attrs["never_run"]`` those
+    of a design that is no uniform one which have faults and no outcome.
     """
     campaign = campaigns(given)
     outcomes = _judged(together(given, "outcomes"), campaign)
@@ -92,8 +93,21 @@ def experiments(given: Given) -> pd.DataFrame:
     site = table["site"].to_numpy(dtype="int64", na_value=-1)
     own = site.max(initial=0) + 1 + np.arange(len(table))
     table["site"] = np.where(site < 0, own, site)
-    table.attrs = {"unjudged": outcomes.attrs["unjudged"]}
+    table.attrs = {
+        "unjudged": outcomes.attrs["unjudged"],
+        "never_run": _never_run(faults, together(given, "outcomes"), campaign),
+    }
     return table
+
+
+def _never_run(faults: pd.DataFrame, outcomes: pd.DataFrame, campaign: pd.DataFrame) -> int:
+    """Count planned experiments without an outcome; of a uniform design a part is a sample."""
+    uniform = campaign.loc[campaign["design"] == "uniform", "campaign_id"]
+    planned = faults.loc[~faults["campaign_id"].isin(uniform), KEY].drop_duplicates()
+    if planned.empty:
+        return 0
+    done = pd.MultiIndex.from_frame(outcomes[KEY])
+    return int((~pd.MultiIndex.from_frame(planned).isin(done)).sum())
 
 
 def _judged(outcomes: pd.DataFrame, campaign: pd.DataFrame) -> pd.DataFrame:
@@ -121,7 +135,9 @@ def _judged(outcomes: pd.DataFrame, campaign: pd.DataFrame) -> pd.DataFrame:
         axis=1, min_count=1
     )
     full = table[["masked_count", "benign_count"]].notna().all(axis=1)
-    total = table["input_count"].fillna(parts.where(full)).fillna(inputs)
+    # Without DUE the counts need not be all inputs: what the campaign says comes first.
+    whole = parts.where(full & table["due_count"].notna())
+    total = table["input_count"].fillna(whole).fillna(inputs).fillna(parts.where(full))
     _refuse(table, total.isna(), "has no input_count, and its campaign neither")
     table["input_count"] = total.astype("int64")
     _refuse_impossible(table)
@@ -191,7 +207,11 @@ def _by_experiment(faults: pd.DataFrame) -> pd.DataFrame:
 def _sites(faults: pd.DataFrame, experiment: Any, campaign: Any) -> pd.Series:
     """Give a code per experiment, the same for the same set of places; missing where unknown."""
     elem = faults["elem"].astype(object).where(faults["elem"].notna(), faults["index"])
-    param = pd.factorize(faults["param"])[0]
+    # Some tools number layers instead of naming tensors; only there is an index a whole place.
+    is_place = faults["index"].astype(object).str.startswith("(", na=False).astype(bool)
+    layer = ("layer " + faults["layer"].astype(object)).where(is_place)
+    named = faults["param"].astype(object)
+    param = pd.factorize(named.where(named.notna(), layer))[0]
     codes = [param, pd.factorize(elem)[0], pd.factorize(faults["bit"])[0]]
     place = campaign.astype(np.int64)
     for code in codes:

@@ -140,6 +140,21 @@ def weights(table: pd.DataFrame, group: Any, rules: Rules) -> tuple[Any, Any]:
     return weight, unknown
 
 
+def refuse_half_weighted(table: pd.DataFrame, group: Any, labels: list[str]) -> None:
+    """Refuse groups in which the design tells the weights of some experiments only."""
+    unknown = table["weight"].isna().to_numpy()
+    size = max(len(labels), 1)
+    mixed = np.bincount(group, unknown, size) * np.bincount(group, ~unknown, size) > 0
+    if mixed.any():
+        label = labels[int(mixed.argmax())]
+        msg = (
+            f"group {label!r} mixes experiments whose inclusion_weight is known with "
+            f"{int(unknown[group == mixed.argmax()].sum()):,} whose is not; they cannot be "
+            "averaged: pass the campaigns one by one"
+        )
+        raise InjectionError(msg)
+
+
 def _widths(table: pd.DataFrame) -> NDArray[np.float64]:
     code, found = pd.factorize(table["dtype"], use_na_sentinel=False)
     if len(found) < 2:

@@ -26,7 +26,7 @@ OF_CAMPAIGN = tuple(name for name in CAMPAIGN.columns if name not in ("nan_polic
 MEMBERS = {"tensors": "param", "layers": "layer"}
 _SAME = (
     "criterion", "tolerance", "nan_policy", "fault_model", "flip_count", "bit_error_ratio",
-    "mitigation", "dtype", "model_name", "dataset",
+    "mitigation", "dtype", "model_name", "model_sha", "dataset", "inputs_sha",
 )  # fmt: skip
 
 # Bits in all, and bits of the exponent.
@@ -148,4 +148,8 @@ def _comparable(campaign: pd.DataFrame, rules: Rules) -> pd.DataFrame:
         table["nan_policy"] = table["nan_policy"].replace("apart", "wrong")
     if "flip_count" in rules.by:
         table["flip_count"] = None
+    # A tool that does not tell them says nothing against the same weights and inputs.
+    for name in ("model_sha", "inputs_sha"):
+        known = table[name].dropna().unique()
+        table[name] = table[name].fillna(known[0]) if len(known) == 1 else table[name]
     return table.where(table.notna(), None)

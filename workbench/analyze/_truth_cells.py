@@ -36,7 +36,8 @@ def wrong_counts(truth: ExhaustiveInjections, nan_policy: NanPolicy = "wrong") -
     if nan_policy != "wrong":
         return sdc
     due = truth.sites["due_count"].to_numpy()
-    return sdc + due if due.any() else sdc
+    # Two counts of 16 bits may not fit into 16 bits.
+    return sdc.astype(np.int32) + due if due.any() else sdc
 
 
 def cell_codes(truth: ExhaustiveInjections) -> tuple[NDArray[np.int64], list[str]]:

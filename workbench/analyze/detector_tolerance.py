@@ -17,7 +17,7 @@ from workbench.analyze._cluster_intervals import (
     wilson_interval,
 )
 from workbench.analyze._injection_rows import campaigns, experiments, together
-from workbench.analyze._pvf_groups import groups, weights, with_columns
+from workbench.analyze._pvf_groups import groups, refuse_half_weighted, weights, with_columns
 from workbench.analyze._pvf_rules import Rules, refuse_mixed
 from workbench.errors import InjectionError
 from workbench.tables import DETECTED_SHARES, DETECTOR_TOLERANCE, DETECTOR_TRIALS, Injections
@@ -136,6 +136,7 @@ def detected_shares(
     for name in names:
         watched = table[table[name].notna()].reset_index(drop=True)
         found = groups(watched, columns, together(injections, "parameters"))
+        refuse_half_weighted(watched, found.code, found.labels)
         refuse_mixed(found.code, found.labels, watched["campaign_id"], campaign, rules)
         part = _shares(watched, found.code, len(found.labels), (name, rules))
         parts.append(part.assign(group=found.labels, detector=name[len(_PREFIX) : -len(_SUFFIX)]))

@@ -8,10 +8,12 @@ from typing import Any
 import pandas as pd
 
 from workbench.analyze._injection_rows import campaigns, experiments, together
-from workbench.analyze._pvf_groups import groups, weights, with_columns
+from workbench.analyze._pvf_groups import groups, refuse_half_weighted, weights, with_columns
 from workbench.analyze._pvf_rules import Rules, refuse_mixed
+from workbench.errors import InjectionError
 from workbench.tables import OUTCOME_SHARES, Injections
 
+_CLOSE = 1e-9
 _OUTCOMES = ("masked", "benign", "masked or benign", "sdc", "beneficial", "due")
 
 
@@ -52,6 +54,7 @@ def outcome_shares(
     table = with_columns(experiments(injections), campaign, columns)
     found = groups(table, columns, together(injections, "parameters"))
     refuse_mixed(found.code, found.labels, table["campaign_id"], campaign, rules)
+    refuse_half_weighted(table, found.code, found.labels)
     weight, _ = weights(table, found.code, rules)
     proven = campaign.loc[campaign["masked_rule"] == "proven", "campaign_id"]
     is_split = ~table["campaign_id"].isin(proven).to_numpy(dtype=bool)
@@ -59,7 +62,11 @@ def outcome_shares(
     rows = []
     for position, label in enumerate(found.labels):
         part = found.code == position
-        scale = inputs[part].sum() / (weight[part] * inputs[part]).sum()
+        weighed = (weight[part] * inputs[part]).sum()
+        if not weighed > 0:
+            msg = f"all experiments of group {label!r} have the weight 0; they stand for nothing"
+            raise InjectionError(msg)
+        scale = inputs[part].sum() / weighed
         counts = _counts(table[part], weight[part] * scale, is_split=bool(is_split[part].all()))
         rows += [{"group": label, "outcome": name, "trial_count": n} for name, n in counts.items()]
     result = pd.DataFrame(rows, columns=["group", "outcome", "trial_count"])
@@ -76,9 +83,15 @@ def _counts(table: pd.DataFrame, weight: Any, *, is_split: bool) -> dict[str, fl
         return None if column.isna().any() else float((column.to_numpy(dtype=float) * weight).sum())
 
     known = {name: total(name) for name in ("masked", "benign", "sdc", "beneficial", "due")}
-    if not is_split or known["masked"] is None or known["benign"] is None:
+    inputs = float((table["input_count"].to_numpy(dtype=float) * weight).sum())
+    due = table["due_count"]
+    if known["due"] is None and due.sum() > 0:
+        # Those of the other experiments are among the rest.
+        known["due"] = float((due.to_numpy(dtype=float, na_value=0) * weight).sum())
+    told = sum(known[name] or 0.0 for name in ("masked", "benign", "sdc", "due"))
+    is_whole = told >= inputs * (1 - _CLOSE)
+    if not (is_split and is_whole) or known["masked"] is None or known["benign"] is None:
         wrong = (known["sdc"] or 0.0) + (known["due"] or 0.0)
-        inputs = float((table["input_count"].to_numpy(dtype=float) * weight).sum())
         known["masked or benign"] = max(inputs - wrong, 0.0)
         known["masked"] = known["benign"] = None
     if known["beneficial"] is not None and known["sdc"] is not None:

@@ -41,6 +41,10 @@ from workbench.analyze._pvf_rules import (
 from workbench.tables import ExhaustiveInjections, Injections
 
 _DESIGNS_OF_EQUAL_WEIGHT = ("uniform", "exhaustive")
+_LEFT_OUT = {
+    "unjudged": "have no counts",
+    "never_run": "were never run: the design is not complete",
+}
 
 
 def pvf(
@@ -134,8 +138,9 @@ def _estimated(injections: Injections | Sequence[Injections], rules: Rules) -> p
         hit = set(table.loc[found.code == position, MEMBERS[rules.average]]) if names else set()
         if text := never_hit(names, hit, rules.average):
             doubts[position].append(f"{text}; the mean is over the others")
-        if left := rows.attrs["unjudged"]:
-            doubts[position].append(f"{left:,} experiments of the campaigns have no counts")
+        for name, what in _LEFT_OUT.items():
+            if left := rows.attrs[name]:
+                doubts[position].append(f"{left:,} experiments of the campaigns {what}")
     first = np.unique(found.code, return_index=True)[1]
     of_group = campaign.set_index("campaign_id").loc[table["campaign_id"].iloc[first]]
     return finished(result, found, doubts, of_group, rules)
@@ -215,13 +220,14 @@ def _doubts(
     table: pd.DataFrame, found: Groups, estimate: Estimates, campaign: pd.DataFrame, unknown: Any
 ) -> list[list[str]]:
     """List per group why its interval, or its estimate, may not hold."""
-    known = campaign.set_index("campaign_id")
-    design = table["campaign_id"].map(known["design"].astype(object))
-    unequal = unknown & ~design.isin(_DESIGNS_OF_EQUAL_WEIGHT).to_numpy()
-    as_is = table["campaign_id"].map(known["nan_policy"].astype(object)) == "as_is"
-    blind = as_is.to_numpy() & table["due_count"].isna().to_numpy()
     size = len(found.labels)
-    counts = [np.bincount(found.code, flag, size) for flag in (unequal, blind)]
+    flags = {
+        "the design's weights are not known: every site weighs the same": _unequal(
+            table, found, campaign, unknown
+        ),
+        **_blind(table, campaign),
+    }
+    counts = {text: np.bincount(found.code, flag, size) for text, flag in flags.items()}
     doubts = []
     for position in range(size):
         if estimate.cluster_count[position] == 0:
@@ -230,9 +236,38 @@ def _doubts(
         texts = doubts_of_events(estimate, position)
         if lonely := int(estimate.lonely_count[position]):
             texts.append(f"{lonely} sites are the only one of their stratum or member")
-        if counts[0][position]:
-            texts.append("the design's weights are not known: every site weighs the same")
-        if counts[1][position]:
-            texts.append("the tool takes outputs that are not finite as they are: some look right")
+        texts += [text for text, count in counts.items() if count[position]]
         doubts.append(texts)
     return doubts
+
+
+def _unequal(table: pd.DataFrame, found: Groups, campaign: pd.DataFrame, unknown: Any) -> Any:
+    """Flag experiments that weigh the same for want of weights, though their designs differ."""
+    size = len(found.labels)
+    design = campaign.set_index("campaign_id")["design"].astype(object)
+    is_equal = table["campaign_id"].map(design).isin(_DESIGNS_OF_EQUAL_WEIGHT).to_numpy()
+    pairs = pd.DataFrame({"group": found.code, "campaign": table["campaign_id"]}).drop_duplicates()
+    several = np.bincount(pairs["group"], minlength=size) > 1
+    partly = np.bincount(found.code, ~unknown, size) > 0
+    return unknown & (~is_equal | several[found.code] | partly[found.code])
+
+
+def _blind(table: pd.DataFrame, campaign: pd.DataFrame) -> dict[str, Any]:
+    """Flag experiments of which not all that went wrong is told."""
+    policy = campaign.set_index("campaign_id")["nan_policy"].astype(object)
+    policy = table["campaign_id"].map(policy)
+    unseen = table["due_count"].isna()
+    counts = table[["masked_count", "benign_count", "sdc_count", "due_count"]]
+    told = counts[["masked_count", "benign_count"]].notna().all(axis=1)
+    rest = told & (counts.sum(axis=1) < table["input_count"])
+    as_is = policy == "as_is"
+    text = "the tool takes outputs that are not finite as they are: some look right"
+    return {
+        text: (unseen & as_is).to_numpy(dtype=bool),
+        "outputs that are not finite are not told: they are taken for right": (
+            unseen & ~as_is & (policy != "wrong")
+        ).to_numpy(dtype=bool),
+        "some outputs are neither masked, benign nor wrong: they are taken for right": (
+            rest.to_numpy(dtype=bool)
+        ),
+    }

@@ -15,8 +15,9 @@ from workbench.analyze._cluster_intervals import (
     estimates,
     level,
 )
-from workbench.analyze._injection_rows import experiments, together
-from workbench.analyze._pvf_groups import groups
+from workbench.analyze._injection_rows import KEY, campaigns, experiments, together
+from workbench.analyze._pvf_groups import groups, refuse_half_weighted
+from workbench.analyze._pvf_rules import Rules, refuse_mixed
 from workbench.errors import InjectionError
 from workbench.tables import PVF_BY_MARGIN, Injections
 
@@ -49,35 +50,40 @@ def pvf_by_margin(
     Raises
     ------
     InjectionError
-        If there are no trials, or none with outcome and margin.
+        If there are no trials, or none with outcome and margin, or a group mixes campaigns that
+        follow different rules.
 
     Notes
     -----
     Weights and intervals as for :func:`pvf`: trials under one fault are one cluster.
-    Trials without an outcome or a margin are left out; ``attrs["left_out"]`` counts them.
+    Trials without an outcome or a finite margin, or of experiments without counts, are left out;
+    ``attrs["left_out"]`` counts them.
     """
     classes = whole_number("class_count", class_count, least=1)
     level(level_share)
     trials = together(injections, "trials")
-    told = trials["outcome"].notna() & trials["golden_margin"].notna()
+    rows = experiments(injections)
+    judged = pd.MultiIndex.from_frame(rows[KEY])
+    told = trials["outcome"].notna() & np.isfinite(trials["golden_margin"])
+    told &= pd.MultiIndex.from_frame(trials[KEY]).isin(judged)
     if not told.any():
         msg = (
-            f"none of {len(trials):,} trials has an outcome and a golden margin; run the campaign "
-            "so that it records its trials"
+            f"none of {len(trials):,} trials has an outcome, a golden margin and an experiment "
+            "with counts; run the campaign so that it records its trials"
         )
         raise InjectionError(msg)
     kept = trials[told].merge(
-        experiments(injections)[
-            ["campaign_id", "exp_id", "component", "site", "weight", "stratum"]
-        ],
-        on=["campaign_id", "exp_id"],
-        how="left",
+        rows[[*KEY, "component", "site", "weight", "stratum"]], on=KEY, how="left"
     )
+    columns = ("component",) if by_component else ()
+    found = groups(kept, columns, pd.DataFrame())
+    rules = Rules("bits", columns, "wrong", "wrong", level_share)
+    refuse_mixed(found.code, found.labels, kept["campaign_id"], campaigns(injections), rules)
+    refuse_half_weighted(kept, found.code, found.labels)
     margin = kept["golden_margin"].to_numpy(dtype=float)
     edges = np.unique(np.quantile(margin, np.linspace(0, 1, classes + 1)))
     edges = edges if len(edges) > 1 else np.repeat(edges, 2)
     place = np.clip(np.searchsorted(edges, margin, side="right") - 1, 0, len(edges) - 2)
-    found = groups(kept, ("component",) if by_component else (), pd.DataFrame())
     table = _table(kept, found.code * (len(edges) - 1) + place, level_share)
     table["group"] = np.repeat(found.labels, len(edges) - 1)[table["cell"]]
     for name, shift in (("margin_low", 0), ("margin_high", 1)):

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from workbench.analyze._injection_rows import together
 from workbench.analyze._pvf_rules import NanPolicy
 from workbench.analyze.pvf import pvf
 from workbench.errors import InjectionError
 from workbench.tables import PVF_EXPOSURE, ExhaustiveInjections, Injections
 
 _BITS_PER_GBIT = 1e9
+_CLOSE = 1e-9
 
 
 def pvf_exposure(
@@ -46,7 +48,8 @@ def pvf_exposure(
     Raises
     ------
     InjectionError
-        If the bits of a group are not known, no output is left to judge, or the rate is negative.
+        If the bits of a group are not known, the groups are not the model or no parts of it (e.g.
+        types or mitigations), no output is left to judge, or the rate is negative.
 
     Notes
     -----
@@ -67,6 +70,7 @@ def pvf_exposure(
             "single components, and outputs to judge"
         )
         raise InjectionError(msg)
+    _refuse_other_bits(injections, table)
     bits, factor = (table[name].to_numpy(dtype=float) for name in ("bit_count", "pvf"))
     share = bits / bits.sum()
     wrong = share * factor
@@ -78,3 +82,23 @@ def pvf_exposure(
         wrong_per_million_hours=1e6 * rate * bits * factor,
     )
     return PVF_EXPOSURE.check(PVF_EXPOSURE.cast(result))
+
+
+def _refuse_other_bits(
+    injections: Injections | Sequence[Injections] | ExhaustiveInjections, table: pd.DataFrame
+) -> None:
+    """Refuse groups that are not the model, once: shares of them would be of something else."""
+    if isinstance(injections, ExhaustiveInjections):
+        people = injections.parameters
+    else:
+        people = together(injections, "parameters")
+    whole = float(people.drop_duplicates("param")["bit_count"].sum())
+    held = float(table["bit_count"].sum())
+    if abs(held - whole) > _CLOSE * whole:
+        why = (
+            "they are no parts of one model; pass the campaigns one by one"
+            if held > whole
+            else "inject into the rest as well, or take what was not injected out of parameters"
+        )
+        msg = f"the groups hold {held:,.0f} bits, the model {whole:,.0f}: {why}"
+        raise InjectionError(msg)

@@ -16,13 +16,16 @@ from workbench.analyze._cluster_intervals import (
     level,
 )
 from workbench.analyze._injection_rows import bundles, experiments, together
-from workbench.analyze._pvf_groups import groups
+from workbench.analyze._pvf_groups import groups, refuse_half_weighted
 from workbench.analyze._pvf_rules import NanPolicy, Rules, wrong_and_judged
 from workbench.errors import InjectionError
 from workbench.tables import PVF_MITIGATION, Injections
 
 _NONE = "none"
-_RULES = ("criterion", "tolerance", "fault_model", "dtype", "inputs_sha", "flip_count")
+_RULES = (
+    "criterion", "tolerance", "fault_model", "dtype", "model_name", "dataset", "inputs_sha",
+    "flip_count",
+)  # fmt: skip
 
 
 def pvf_mitigation(
@@ -118,6 +121,7 @@ def _sites(each: Injections, nan_policy: NanPolicy) -> pd.DataFrame:
     sites = table.groupby("place", sort=False).agg(
         wrong=("wrong", "sum"),
         judged=("judged", "sum"),
+        inputs=("input_count", "sum"),
         weight=("weight", "first"),
         component=("component", "first"),
         stratum=("stratum", "first"),
@@ -147,10 +151,12 @@ def _rows(
     plain: pd.DataFrame, with_it: pd.DataFrame, name: str, golden: float, level_share: float
 ) -> pd.DataFrame:
     """Compare paired sites, by component."""
-    both = plain.join(with_it[["wrong", "judged"]].add_suffix("_with"), how="inner")
+    both = plain.join(with_it[["wrong", "judged", "inputs"]].add_suffix("_with"), how="inner")
+    _refuse_other_inputs(both, name)
     both = both.reset_index(drop=True)
     found = groups(both, ("component",), pd.DataFrame())
     group, size = found.code, len(found.labels)
+    refuse_half_weighted(both, group, found.labels)
     weight = both["weight"].to_numpy(dtype=float)
     weight = np.where(np.bincount(group, np.isnan(weight))[group] > 0, 1.0, weight)
     stratum = pd.factorize(both["stratum"])[0] * (size + 1) + group
@@ -178,6 +184,17 @@ def _rows(
             "golden_metric": golden,
         }
     )
+
+
+def _refuse_other_inputs(both: pd.DataFrame, name: str) -> None:
+    """Refuse sites that were judged on more inputs in one campaign than in the other."""
+    if (off := both["inputs"] != both["inputs_with"]).any():
+        row = both[off].iloc[0]
+        msg = (
+            f"{int(off.sum()):,} sites were judged on another number of inputs with {name!r} than "
+            f"without ({row['inputs_with']:,} and {row['inputs']:,}); judge both on the same inputs"
+        )
+        raise InjectionError(msg)
 
 
 def _removed(counts: Any, group: Any, stratum: Any, level_share: float) -> tuple[Any, Any]:

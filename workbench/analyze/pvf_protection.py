@@ -8,8 +8,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 import numpy as np
 import pandas as pd
 
-from workbench.analyze._injection_rows import SEVERAL, together
-from workbench.analyze._pvf_rules import bit_width
+from workbench.analyze._injection_rows import SEVERAL, campaigns, together
+from workbench.analyze._pvf_groups import refuse_half_weighted
+from workbench.analyze._pvf_rules import Rules, bit_width, refuse_mixed
 from workbench.analyze._strata import site_shares
 from workbench.analyze._truth_cells import inputs_of, wrong_counts
 from workbench.errors import InjectionError
@@ -57,7 +58,8 @@ def pvf_protection(
     Raises
     ------
     InjectionError
-        If experiments hit several places, or the places are not known.
+        If experiments hit several places, the places or the parameters are not known, or
+        campaigns follow different rules.
 
     Notes
     -----
@@ -75,6 +77,9 @@ def pvf_protection(
         table, parameters = _truth_units(injections, unit), injections.parameters
     else:
         table, parameters = _sampled_units(injections, unit), together(injections, "parameters")
+    if parameters.empty:
+        msg = "the injections have no table of parameters: shares need to know what can be hit"
+        raise InjectionError(msg)
     names = _components(table, parameters, component)
     curves = []
     for name in names:
@@ -141,7 +146,11 @@ def _sampled_units(injections: Injections | Sequence[Injections], unit: Unit) ->
             f"{row['campaign_id']!r} hit is not known"
         )
         raise InjectionError(msg)
-    weight = sites["weight"].fillna(1.0) if not sites["weight"].isna().any() else 1.0
+    nobody = np.zeros(len(sites), dtype=np.int64)
+    rules = Rules("bits", (), "wrong", "wrong", 0.95)
+    refuse_mixed(nobody, ["all"], sites["campaign_id"], campaigns(injections), rules)
+    refuse_half_weighted(sites, nobody, ["all"])
+    weight = sites["weight"].fillna(1.0)
     worth = sites["share"] * weight
     # By chance, always the same: every second one could be every second bit.
     odd = np.random.default_rng(0).permutation(len(sites)) % 2 == 1

@@ -61,11 +61,15 @@ def pvf_running(
     """
     step = whole_number("every", every, least=1)
     level(level_share)
+    if not relative_error > 0:
+        msg = f"relative_error must be above 0, e.g. 0.2, not {relative_error!r}"
+        raise InjectionError(msg)
     sites = site_shares(injections)
     if component is not None:
         sites = sites[sites["component"] == component]
     if sites.empty:
-        msg = f"no experiment hit component={component!r}"
+        what = "was judged" if component is None else f"hit component={component!r}"
+        msg = f"no experiment {what}"
         raise InjectionError(msg)
     _refuse_unequal(sites)
     return _looks(sites, step, relative_error, level_share)

@@ -273,7 +273,11 @@ DETECTOR_TRIALS = Table(
         "is_effective": Column("bool", "whether the output changed"),
         "output_change": Column("float64", "largest change relative to the output", lower=0),
         "residual": Column(
-            "float64", "how far the check is off, relative where real-valued", lower=0
+            "float64",
+            "how far the check is off, relative where real-valued; missing where it is no number, "
+            "which is an alarm",
+            lower=0,
+            nullable=True,
         ),
     },
 )
