@@ -12,6 +12,7 @@ from workbench import analyze, datasets, load
 from workbench.fidelity._published import published
 from workbench.fidelity._registry import Reading, claim
 from workbench.simulate import injections as inject
+from workbench.simulate.injections import models
 from workbench.tables import ExhaustiveInjections
 
 _SITES, _REPEATS = 1000, 300
@@ -90,11 +91,17 @@ def coverage() -> Iterator[Reading]:
             )
 
 
-def _mismatches(name: str) -> Iterator[tuple[str, int]]:
-    """Count, per component, the experiments that two engines judge differently."""
-    model, judge = inject.shipped_model(name), inject.shipped_judge(name)
+def _shipped_mismatches(name: str) -> Iterator[tuple[str, int]]:
     count, input_count = _COMPARED[name]
     inputs, labels = inject.shipped_inputs(name, input_count)
+    judge = inject.shipped_judge(name)
+    yield from _mismatches(inject.shipped_model(name), inputs, labels, judge, count)
+
+
+def _mismatches(
+    model: Any, inputs: Any, labels: Any, judge: inject.Judge, count: int
+) -> Iterator[tuple[str, int]]:
+    """Count, per component, the experiments that two engines judge differently."""
     for component in inject.parameters(model)["component"].unique():
         faults = inject.uniform_faults(
             model, count, fault_model=inject.FaultModel(), where=component, seed=3
@@ -119,10 +126,16 @@ def _mismatches(name: str) -> Iterator[tuple[str, int]]:
     noun="pvf", name="the fast engine against flip and run", source="the same faults, run in full"
 )
 def engines() -> Iterator[Reading]:
-    """Inject 300 random faults into every component of every shipped model, both ways."""
+    """Inject 300 random faults into every component of every shipped model, both ways.
+
+    And into a model with a bypass, shared weights and a branch that nobody runs.
+    """
     for name in inject.SHIPPED:
-        for component, count in _mismatches(name):
+        for component, count in _shipped_mismatches(name):
             yield Reading(f"{name}, {component}: experiments that differ", 0, count, "of 300")
+    entangled, inputs = models.Entangled(), models.entangled_inputs()
+    for component, count in _mismatches(entangled, inputs, None, inject.Judge(), 300):
+        yield Reading(f"bypass model, {component}: experiments that differ", 0, count, "of 300")
 
 
 @claim(noun="pvf", name="flipping a bit twice changes nothing", source="every pattern of 16 bits")

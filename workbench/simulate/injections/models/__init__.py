@@ -13,11 +13,13 @@ from workbench.simulate.injections._torch import torch
 _PLACES = {
     "DLRM": "dlrm",
     "DotInteraction": "dlrm",
+    "Entangled": "entangled",
+    "entangled_inputs": "entangled",
     "LeNet": "lenet",
     "TicketClassifier": "ticket_classifier",
 }
 
-__all__ = ["DLRM", "DotInteraction", "LeNet", "TicketClassifier"]
+__all__ = ["DLRM", "DotInteraction", "Entangled", "LeNet", "TicketClassifier", "entangled_inputs"]
 
 
 def __getattr__(name: str) -> Any:
