@@ -70,7 +70,13 @@ def test_the_demo_is_small_and_says_that_it_is_synthetic():
     assert table.loc["fleet-demo", "synthetic"]
     assert table.loc["failures-demo", "size_bytes"] <= 400_000
     synthetic = table.index[table["synthetic"]].tolist()
-    assert synthetic == ["fleet-demo", "failures-demo", "imbalance-demo", "hang-demo", "pvf-models"]
+    assert synthetic == [
+        *("fleet-demo", "failures-demo", "imbalance-demo", "hang-demo"),
+        *("pvf-models", "pvf-demo", "pvf-truth"),
+    ]
+    assert table.loc["pvf-models", "size_bytes"] <= 4_000_000
+    assert table.loc["pvf-demo", "size_bytes"] <= 2_000_000
+    assert table.loc["pvf-truth", "size_bytes"] <= 1_000_000
 
 
 def test_works_from_an_installed_package(tmp_path):

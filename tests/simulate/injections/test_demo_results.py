@@ -12,15 +12,16 @@ from workbench.simulate import injections as inject
 COUNTS = ["input_count", "sdc_count", "due_count", "beneficial_count"]
 
 
-@pytest.fixture(scope="module")
-def make():
+@pytest.fixture
+def make(monkeypatch):
+    # Nothing may be left beside the data.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     path = datasets.path("pvf-demo") / "make.py"
     spec = importlib.util.spec_from_file_location("make_pvf_demo", path)
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
+    monkeypatch.setitem(sys.modules, spec.name, module)
     spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
+    return module
 
 
 def outcomes(part, campaign=None):
