@@ -12,7 +12,7 @@ from workbench.errors import InjectionError
 from workbench.simulate.injections._torch import torch
 
 _INTEGERS = {8: "int8", 16: "int16", 32: "int32", 64: "int64"}
-_LONGEST = 64
+_BYTE = 8
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,6 @@ class Layout:
     def dtype(self) -> Any:
         """The torch type that holds it."""
         return getattr(torch(), self.torch_name)
-
-    @property
-    def integer(self) -> Any:
-        """The torch integer of the same width."""
-        return getattr(torch(), _INTEGERS[self.bit_count])
 
     def roles(self, bits: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.object_]:
         """Name what each bit is for: sign, exp, mant or int."""
@@ -63,20 +58,32 @@ def layout_of(dtype: Any, what: str) -> Layout:
     raise InjectionError(msg)
 
 
+def as_integers(values: Any) -> Any:
+    """Give the bits of values of any type as integers of their width, without a copy."""
+    return values.view(getattr(torch(), _INTEGERS[_BYTE * values.element_size()]))
+
+
+def as_masks(bits: Any, like: Any) -> Any:
+    """Give bits (int64, not negative below 64 bits) as integers of a tensor's width."""
+    width = _BYTE * like.element_size()
+    bits = torch().as_tensor(bits, dtype=torch().int64)
+    if width < max(_INTEGERS):
+        sign = 1 << (width - 1)
+        bits = torch().where(bits >= sign, bits - (sign << 1), bits)
+    return bits.to(getattr(torch(), _INTEGERS[width]))
+
+
 def patterns(values: Any) -> Any:
     """Give the bits of values as int64, without sign extension."""
-    layout = layout_of(values.dtype, "the tensor")
-    wide = values.view(layout.integer).to(torch().int64)
-    return wide if layout.bit_count == _LONGEST else wide & ((1 << layout.bit_count) - 1)
+    width = layout_of(values.dtype, "the tensor").bit_count
+    wide = as_integers(values).to(torch().int64)
+    return wide if width == max(_INTEGERS) else wide & ((1 << width) - 1)
 
 
 def from_patterns(bits: Any, dtype: Any) -> Any:
     """Give the values whose bits these are; the payload of a NaN is kept."""
-    layout = layout_of(dtype, "the tensor")
-    if layout.bit_count < _LONGEST:
-        sign = 1 << (layout.bit_count - 1)
-        bits = torch().where(bits >= sign, bits - (sign << 1), bits)
-    return bits.to(layout.integer).view(dtype)
+    layout_of(dtype, "the tensor")
+    return as_masks(bits, torch().empty(0, dtype=dtype)).view(dtype)
 
 
 def masks(bits: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
@@ -91,6 +98,19 @@ def flipped(values: Any, bits: Any) -> Any:
     refuse_outside(places, layout, "bits")
     mask = torch().from_numpy(masks(np.broadcast_to(places, tuple(values.shape))))
     return from_patterns(patterns(values) ^ mask.to(values.device), values.dtype)
+
+
+def corrupted(output: Any, elems: Any, cleared: Any, flips: Any) -> Any:
+    """Give an activation in which bits of the same elements of every input are hit."""
+    if not isinstance(output, torch().Tensor):
+        msg = f"the activation is a {type(output).__name__}, not a tensor; choose a module inside"
+        raise InjectionError(msg)
+    hit = output.clone(memory_format=torch().contiguous_format)
+    bits = as_integers(hit.view(len(hit), -1))
+    kept, flipping = ~as_masks(cleared, output), as_masks(flips, output)
+    for elem, keep, flip in zip(elems.tolist(), kept, flipping, strict=True):
+        bits[:, elem] = (bits[:, elem] & keep) ^ flip
+    return hit
 
 
 def refuse_outside(bits: npt.NDArray[np.integer[Any]], layout: Layout, field: str) -> None:

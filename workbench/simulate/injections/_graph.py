@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
 from typing import Any
 
-from workbench.simulate.injections._integers import as_integers
+from workbench.simulate.injections._bits import as_integers
 from workbench.simulate.injections._torch import torch
 
 # Modules of this name are one operation, so that the shortcut for them can be found.

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.errors import InjectionError
+from workbench.simulate.injections._bits import as_integers, as_masks, corrupted
 from workbench.simulate.injections._changes import Changes, Counts, Ints
 from workbench.simulate.injections._graph import program
 from workbench.simulate.injections._inputs import at_rest
-from workbench.simulate.injections._integers import as_integers, as_masks
 from workbench.simulate.injections._interaction import dot_shortcut
 from workbench.simulate.injections._judge import Golden
 from workbench.simulate.injections._looked_up import TableSites, table_sites
@@ -211,7 +211,7 @@ class FastEngine:
         flips = none if changes.flips is None else changes.flips[entries]
 
         def altered(output: Any) -> Any:
-            return _corrupted(output, elems, cleared, flips)
+            return corrupted(output, elems, cleared, flips)
 
         return self._runs.with_activation(name.removesuffix(OUTPUT), altered)
 
@@ -278,18 +278,3 @@ def _entries(changes: Changes, entries: slice, name: str) -> tuple[Any, Any]:
     mine = np.flatnonzero(changes.target[entries] == changes.targets.index(name)) + entries.start
     elems = torch().from_numpy(changes.elem[mine].astype(np.int64))
     return elems, changes.after[torch().from_numpy(mine)]
-
-
-def _corrupted(output: Any, elems: Ints, cleared: Ints, flips: Ints) -> Any:
-    """Give an activation in which bits of the same elements of every input are hit."""
-    if not isinstance(output, torch().Tensor):
-        msg = f"the activation is a {type(output).__name__}, not a tensor; choose a module inside"
-        raise InjectionError(msg)
-    shape = output.shape
-    output = output.clone().reshape(len(output), -1)
-    bits = as_integers(output)
-    for elem, clear, flip in zip(
-        elems.tolist(), as_masks(cleared, output), as_masks(flips, output), strict=True
-    ):
-        bits[:, elem] = (bits[:, elem] & ~clear) ^ flip
-    return output.reshape(shape)

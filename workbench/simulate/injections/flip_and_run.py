@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from workbench.errors import InjectionError
-from workbench.simulate.injections._bits import from_patterns, patterns
+from workbench.simulate.injections._bits import corrupted
 from workbench.simulate.injections._changes import Changes, Counts
 from workbench.simulate.injections._inputs import (
     Batch,
@@ -134,7 +134,7 @@ class FlipAndRun:
                 mine = np.flatnonzero(hit == target) + entries.start
                 if name.endswith(OUTPUT):
                     module = self.model.get_submodule(name.removesuffix(OUTPUT))
-                    hook = _Corruption(name, changes, mine)
+                    hook = _Corruption(changes, mine)
                     undo.callback(module.register_forward_hook(hook).remove)
                     undo.callback(self.model.register_forward_pre_hook(hook.rearm).remove)
                     continue
@@ -174,11 +174,11 @@ def largest(delta: Any) -> float:
 class _Corruption:
     """Changes bits of what a module gives, in its first call of a run."""
 
-    def __init__(self, name: str, changes: Changes, entries: Any) -> None:
-        self._name = name
+    def __init__(self, changes: Changes, entries: Any) -> None:
         self._elem = changes.elem[entries]
-        self._cleared = changes.cleared[entries] if changes.cleared is not None else []
-        self._flips = changes.flips[entries] if changes.flips is not None else []
+        none = np.zeros(len(self._elem), dtype=np.int64)
+        self._cleared = none if changes.cleared is None else changes.cleared[entries]
+        self._flips = none if changes.flips is None else changes.flips[entries]
         self._is_armed = True
 
     def rearm(self, *_: Any) -> None:
@@ -187,17 +187,7 @@ class _Corruption:
 
     def __call__(self, _module: Any, _args: Any, output: Any) -> Any:
         """Give the output with the fault in every input's part."""
-        if not isinstance(output, torch().Tensor):
-            kind = type(output).__name__
-            msg = f"activation {self._name!r} is a {kind}, not a tensor; choose a module inside it"
-            raise InjectionError(msg)
         if not self._is_armed:
             return output
         self._is_armed = False
-        hit = output.clone(memory_format=torch().contiguous_format)
-        rows = hit.view(len(hit), -1)
-        for elem, cleared, flips in zip(self._elem, self._cleared, self._flips, strict=True):
-            bits = patterns(rows[:, int(elem)].contiguous())
-            changed = (bits & ~int(cleared)) ^ int(flips)
-            rows[:, int(elem)] = from_patterns(changed, output.dtype)
-        return hit
+        return corrupted(output, self._elem, self._cleared, self._flips)
