@@ -5,6 +5,7 @@ import pickle
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -21,37 +22,43 @@ _CHROME_FLAGS = (
 
 
 @pytest.fixture(scope="session")
-def real_data() -> Callable[[str], Path]:
-    """Give the folder of a public data set; skip the test where it is not at hand.
+def absent() -> Callable[[str], NoReturn]:
+    """Give the one way to skip a test, for want of something.
 
-    Under continuous integration (the variable ``CI`` is set) an absent set fails
-    the test instead, so that a missing download can never look like a success.
+    Under continuous integration (the variable ``CI`` is set) it fails the test instead, so
+    that what is missing can never look like a success.
     """
 
-    def folder(name: str) -> Path:
-        if datasets.describe().set_index("dataset").loc[name, "place"] != "not at hand":
-            return datasets.path(name)
-        reason = (
-            f"the public data set {name!r} is not at hand; get it with "
-            f"`workbench datasets fetch {name}` or point {datasets.MIRROR_ENV} at a copy"
-        )
+    def end(reason: str) -> NoReturn:
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
+
+    return end
+
+
+@pytest.fixture(scope="session")
+def real_data(absent: Callable[[str], NoReturn]) -> Callable[[str], Path]:
+    """Give the folder of a public data set; skip the test where it is not at hand."""
+
+    def folder(name: str) -> Path:
+        if datasets.describe().set_index("dataset").loc[name, "place"] == "not at hand":
+            absent(
+                f"the public data set {name!r} is not at hand; get it with "
+                f"`workbench datasets fetch {name}` or point {datasets.MIRROR_ENV} at a copy"
+            )
+        return datasets.path(name)
 
     return folder
 
 
 @pytest.fixture(scope="session")
-def torch_here():
-    """Give torch; skip the test where it is not installed, but fail it under CI."""
+def torch_here(absent):
+    """Give torch; skip the test where it is not installed."""
     try:
         import torch
     except ImportError:
-        reason = "PyTorch is not installed; pip install 'ai-infra-workbench[inject]'"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        absent("PyTorch is not installed; pip install 'ai-infra-workbench[inject]'")
     torch.set_num_threads(1)
     return torch
 
@@ -87,15 +94,10 @@ def hang_demo() -> Path:
 
 
 @pytest.fixture(scope="session")
-def browser():
-    """Start Chromium, once: a process can hold one Playwright only.
-
-    Under continuous integration its absence is a failure.
-    """
+def browser(absent):
+    """Start Chromium, once: a process can hold one Playwright only."""
     if reason := why_no_pictures():
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        absent(reason)
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

@@ -1,6 +1,5 @@
 """A campaign on a cluster is the campaign in one process."""
 
-import os
 from dataclasses import replace
 
 import pandas as pd
@@ -19,15 +18,12 @@ from workbench.simulate.injections import (
 
 
 @pytest.fixture(scope="module")
-def client(torch_here):
+def client(torch_here, absent):
     """Start a cluster of two threads of this process."""
     try:
         from distributed import Client, LocalCluster
     except ImportError:
-        reason = "Dask is not installed; pip install 'ai-infra-workbench[cluster]'"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        absent("Dask is not installed; pip install 'ai-infra-workbench[cluster]'")
     with (
         LocalCluster(
             n_workers=1,
