@@ -188,6 +188,15 @@ def test_a_table_is_readable_by_machines_too(run, notebook, tmp_path):
     assert [cell.text for cell in region.select("th")] == ["rank"]
 
 
+@pytest.mark.parametrize("fence", ["```python\nload.trace(path)\n```", "    indented = 1"])
+def test_code_in_text_can_be_scrolled_without_a_mouse(run, tmp_path, write_notebook, fence):
+    notebook = write_notebook(tmp_path / "own.ipynb", f"# Your own\n\n{fence}")
+    page = soup_of(site_of(share.report(notebook, out=tmp_path / "site")), "own.html")
+    blocks = page.select(".wb-text pre, article pre")
+    assert blocks
+    assert {block.get("tabindex") for block in blocks} == {"0"}
+
+
 @pytest.mark.parametrize(
     ("figure", "is_marked"),
     [

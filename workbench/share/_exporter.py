@@ -27,6 +27,8 @@ _ASSETS = TEMPLATES / "wbreport"
 _ASSETS_MARK, _CONTENTS_MARK = "<!--workbench:assets-->", "<!--workbench:contents-->"
 _HEADING = re.compile(r"<h([23])>(.*?)</h\1>", re.DOTALL)
 _NOTEBOOK_LINK = re.compile(r'(<a [^>]*href="(?![a-z]+:)[^"#]*?)\.ipynb(?=["#])')
+# A long line scrolls; without a mouse only where the block can have the focus.
+_CODE_BLOCK = re.compile(r"<pre(?=[ >])(?![^>]*tabindex)")
 _ANSWER = re.compile(r"^\*\*Answer\.?\*\*.*?(?:\n\s*\n|\Z)", re.DOTALL | re.MULTILINE)
 _H1 = re.compile(r"^#\s+(.+)$", re.MULTILINE)
 # Everything from elsewhere is refused, whatever a notebook or a name in a trace contains.
@@ -173,6 +175,7 @@ class ReportExporter(HTMLExporter):
     def markdown2html(self, context: Any, source: str) -> str:
         """Render Markdown, noting headings and turning links to notebooks into links to pages."""
         rendered: str = _HEADING.sub(self._named, super().markdown2html(context, source))
+        rendered = _CODE_BLOCK.sub('<pre tabindex="0"', rendered)
         return _NOTEBOOK_LINK.sub(r"\1.html", rendered) if self.site.pages else rendered
 
     def policy(self, allowed: set[str]) -> str:

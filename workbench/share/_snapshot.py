@@ -93,7 +93,7 @@ def _still(output: dict[str, Any], draw: Draw) -> tuple[str, str | None]:
     data = output.get("data", {})
     if PLOTLY_MIME not in data:
         text = data.get("text/plain") or output.get("text") or output.get("evalue") or ""
-        return f"<pre>{html.escape(str(text))}</pre>", None
+        return f'<pre tabindex="0">{html.escape(str(text))}</pre>', None
     title = title_of(data[PLOTLY_MIME])
     svg = draw(data[PLOTLY_MIME])
     return (picture(svg, title) if svg else f"<p>{html.escape(title)}</p>"), svg

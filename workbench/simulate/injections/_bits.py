@@ -100,10 +100,11 @@ def flipped(values: Any, bits: Any) -> Any:
     return from_patterns(patterns(values) ^ mask.to(values.device), values.dtype)
 
 
-def corrupted(output: Any, elems: Any, cleared: Any, flips: Any) -> Any:
+def corrupted(output: Any, name: str, elems: Any, cleared: Any, flips: Any) -> Any:
     """Give an activation in which bits of the same elements of every input are hit."""
     if not isinstance(output, torch().Tensor):
-        msg = f"the activation is a {type(output).__name__}, not a tensor; choose a module inside"
+        kind = type(output).__name__
+        msg = f"activation {name!r} is a {kind}, not a tensor; choose a module inside it"
         raise InjectionError(msg)
     hit = output.clone(memory_format=torch().contiguous_format)
     bits = as_integers(hit.view(len(hit), -1))

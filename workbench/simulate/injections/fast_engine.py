@@ -211,7 +211,7 @@ class FastEngine:
         flips = none if changes.flips is None else changes.flips[entries]
 
         def altered(output: Any) -> Any:
-            return corrupted(output, elems, cleared, flips)
+            return corrupted(output, name, elems, cleared, flips)
 
         return self._runs.with_activation(name.removesuffix(OUTPUT), altered)
 

@@ -134,7 +134,7 @@ class FlipAndRun:
                 mine = np.flatnonzero(hit == target) + entries.start
                 if name.endswith(OUTPUT):
                     module = self.model.get_submodule(name.removesuffix(OUTPUT))
-                    hook = _Corruption(changes, mine)
+                    hook = _Corruption(name, changes, mine)
                     undo.callback(module.register_forward_hook(hook).remove)
                     undo.callback(self.model.register_forward_pre_hook(hook.rearm).remove)
                     continue
@@ -174,7 +174,8 @@ def largest(delta: Any) -> float:
 class _Corruption:
     """Changes bits of what a module gives, in its first call of a run."""
 
-    def __init__(self, changes: Changes, entries: Any) -> None:
+    def __init__(self, name: str, changes: Changes, entries: Any) -> None:
+        self._name = name
         self._elem = changes.elem[entries]
         none = np.zeros(len(self._elem), dtype=np.int64)
         self._cleared = none if changes.cleared is None else changes.cleared[entries]
@@ -190,4 +191,4 @@ class _Corruption:
         if not self._is_armed:
             return output
         self._is_armed = False
-        return corrupted(output, self._elem, self._cleared, self._flips)
+        return corrupted(output, self._name, self._elem, self._cleared, self._flips)
