@@ -25,5 +25,9 @@ class InjectionError(WorkbenchError, ValueError):
     """A fault cannot be injected as asked; the message names the field and the remedy."""
 
 
+class PerformanceModelError(WorkbenchError, ValueError):
+    """A prediction cannot be made from what was given, or would not be worth its name."""
+
+
 class MissingExtraError(WorkbenchError, ImportError):
     """An optional package is needed and absent; the message says how to install it."""

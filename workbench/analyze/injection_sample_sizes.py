@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,9 +21,9 @@ _INPUTS = ("one", "all")
 def injection_sample_sizes(
     pilot_or_truth: Injections | Sequence[Injections] | ExhaustiveInjections,
     *,
-    relative_error: float = 0.1,
+    relative_error: float | Sequence[float] = 0.1,
     absolute_error: float = 0.01,
-    level_share: float = 0.95,
+    level_share: float | Sequence[float] = 0.95,
 ) -> pd.DataFrame:
     """Say how many faults to inject, under each of the designs in use.
 
@@ -35,17 +36,17 @@ def injection_sample_sizes(
     pilot_or_truth
         A first campaign of single flips, or every fault; what to expect is taken from it.
     relative_error
-        Half the width of the interval over the factor.
+        Half the width of the interval over the factor; several give the rows of each.
     absolute_error
         Half the width of the interval itself, for ``leveugle``.
     level_share
-        Confidence of the interval.
+        Confidence of the interval; several give the rows of each.
 
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.INJECTION_SAMPLE_SIZES`, rows by component, design and
-        whether a site is judged on one input or all.
+        Table :data:`workbench.tables.INJECTION_SAMPLE_SIZES`, rows by confidence, component,
+        design, whether a site is judged on one input or all, and error.
 
     Raises
     ------
@@ -64,29 +65,31 @@ def injection_sample_sizes(
     ----------
     R. Leveugle and others, DATE 2009, 502. J. Neyman, J. R. Stat. Soc. 97 (1934), 558.
     """
-    level(level_share)
-    for name, value in (("relative_error", relative_error), ("absolute_error", absolute_error)):
-        if not 0 < value < 1:
-            msg = f"{name} must be between 0 and 1, e.g. 0.1, not {value!r}"
-            raise WorkbenchError(msg)
-    z = float(stats.norm.isf((1 - level_share) / 2))
+    errors, levels = np.atleast_1d(relative_error), np.atleast_1d(level_share)
+    for share in levels:
+        level(float(share))
+    for name, values in (("relative_error", errors), ("absolute_error", [absolute_error])):
+        for value in values:
+            if not 0 < value < 1:
+                msg = f"{name} must be between 0 and 1, e.g. 0.1, not {float(value)!r}"
+                raise WorkbenchError(msg)
     rows: list[dict[str, Any]] = []
-    for component, part in strata(pilot_or_truth, ("bit",)).groupby("component", sort=False):
+    parts = list(strata(pilot_or_truth, ("bit",)).groupby("component", sort=False))
+    for share, (component, part) in itertools.product(levels.tolist(), parts):
         known = _known(part)
-        count = leveugle_count(known["bits"], error=absolute_error, level_share=level_share)
-        shared = {"group": str(component), "pvf": known["pvf"], "level_share": level_share}
+        count = leveugle_count(known["bits"], error=absolute_error, level_share=share)
+        shared = {"group": str(component), "pvf": known["pvf"], "level_share": share}
         rows.append(
             {"design": "leveugle", "inputs": "one", "error": absolute_error,
              "error_kind": "absolute", "site_count": count,
              "expected_event_count": count * known["pvf"]} | shared
         )  # fmt: skip
-        for inputs in _INPUTS:
-            rows += [
-                {"inputs": inputs, "error": relative_error, "error_kind": "relative"}
-                | shared
-                | each
-                for each in _designs(part, known["pvf"], (z / relative_error) ** 2, inputs)
-            ]
+        z = float(stats.norm.isf((1 - share) / 2))
+        rows += [
+            {"inputs": inputs, "error": error, "error_kind": "relative"} | shared | each
+            for inputs, error in itertools.product(_INPUTS, errors.tolist())
+            for each in _designs(part, known["pvf"], (z / error) ** 2, inputs)
+        ]
     return INJECTION_SAMPLE_SIZES.check(INJECTION_SAMPLE_SIZES.cast(pd.DataFrame(rows)))
 
 

@@ -39,11 +39,15 @@ def injection_sample_sizes(
     """
 
     @cache
-    def table(error: float, level: float) -> pd.DataFrame:
-        return analyze.injection_sample_sizes(injections, relative_error=error, level_share=level)
+    def table() -> pd.DataFrame:
+        return analyze.injection_sample_sizes(
+            injections, relative_error=_ERRORS, level_share=_LEVELS
+        )
 
     def draw(*, error: float, level: float) -> go.Figure:
-        rows = table(error, level)
+        rows = table()
+        wanted = (rows["error_kind"] == "absolute") | (rows["error"] == error)
+        rows = rows[wanted & (rows["level_share"] == level)]
         return plot.injection_sample_sizes(rows, source=source, synthetic=synthetic)
 
     return Explorer(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ _KERNEL_ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "TQDM_DISABLE": "1",
 }
+_LONGEST_SOCKET = 80  # characters of its folder; the system allows about 107 in all
 _INJECTED = "injected-parameters"
 _PLAIN = (str, int, float, bool, type(None), list, tuple, dict)
 
@@ -82,7 +84,7 @@ def has_parameters(notebook: Any) -> bool:
     return bool(_parameter_cells(notebook))
 
 
-def execute(
+def execute(  # noqa: PLR0913 - one run and all its conditions
     notebook: Any,
     path: Path,
     *,
@@ -90,6 +92,7 @@ def execute(
     preamble: str = "",
     go_on: bool = False,
     show_progress: bool = True,
+    loop: LoopThread | None = None,
 ) -> None:
     """Run every cell of a notebook; its outputs are replaced, widget state is kept.
 
@@ -107,6 +110,9 @@ def execute(
         Whether to run on after a cell that raised.
     show_progress
         Whether to show a bar.
+    loop
+        Loop to run in, for notebooks that run side by side; closing it stops the kernel.
+        By default one of its own.
 
     Raises
     ------
@@ -121,7 +127,8 @@ def execute(
     at = [0]
     shift = _put_preamble(notebook, preamble)
     bar = progress(total=len(notebook.cells), unit="cells", label=path.name, enabled=show_progress)
-    with bar, _kernel() as (manager, environment), LoopThread() as loop:
+    with bar, _kernel() as (manager, environment), ExitStack() as own:
+        loop = loop or own.enter_context(LoopThread())
         client = NotebookClient(
             notebook,
             km=manager,
@@ -188,4 +195,7 @@ def _kernel() -> Iterator[tuple[Any, dict[str, str]]]:
         kernel_name=_KERNEL_NAME, kernel_spec_manager=ThisPython(), shutdown_wait_time=2.0
     )
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
+        # Sockets, where a system has them: ports that are free now may be another kernel's soon.
+        if hasattr(socket, "AF_UNIX") and len(folder) < _LONGEST_SOCKET:
+            manager.transport, manager.ip = "ipc", f"{folder}/kernel"
         yield manager, {**os.environ, **_KERNEL_ENVIRONMENT, "IPYTHONDIR": folder}

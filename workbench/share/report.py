@@ -9,12 +9,15 @@ import os
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from workbench.errors import PublishError, WorkbenchError
 from workbench.share import _execute, _normalise, _snapshot
+from workbench.share._loop import LoopThread
 from workbench.share.bundle import EXPLORER_MIME, SVG_MIME, title_of
 from workbench.share.svg import svg_of
 
@@ -111,10 +114,8 @@ def report(  # noqa: PLR0913 - the front door
         raise ValueError(msg)
     out = Path(out).absolute()
     _refuse_foreign(out)
-    pages = [
-        _run(path, value, timeout_s=timeout_s, progress=progress)
-        for path, value in _with_data(paths, data, parameters or {})
-    ]
+    jobs = _with_data(paths, data, parameters or {})
+    pages = _run_all(jobs, timeout_s=timeout_s, progress=progress)
     with _fresh(out) as folder:
         _write(pages, folder, data=str(data or ""), mode=mode)
     return out / "index.html"
@@ -160,9 +161,34 @@ def _with_data(
     return [(path, {"data": place, **given} if path in takers else {}) for path in paths]
 
 
+def _run_all(
+    jobs: list[tuple[Path, dict[str, object]]], *, timeout_s: float, progress: bool
+) -> list[_Page]:
+    """Run notebooks side by side, two at most; give their pages in order."""
+    workers = ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1))
+    # Left from the inside out: the end of the loop stops the kernels, then the threads end.
+    with workers as pool, LoopThread() as loop:
+        run = partial(_run, timeout_s=timeout_s, progress=progress, loop=loop)
+        running = [pool.submit(run, *job) for job in jobs]
+        try:
+            return [
+                _page(path, each.result(), parameters)
+                for (path, parameters), each in zip(jobs, running, strict=True)
+            ]
+        finally:
+            for each in running:
+                each.cancel()
+
+
 def _run(
-    path: Path, parameters: Mapping[str, object], *, timeout_s: float, progress: bool
-) -> _Page:
+    path: Path,
+    parameters: Mapping[str, object],
+    *,
+    timeout_s: float,
+    progress: bool,
+    loop: LoopThread,
+) -> tuple[Any, list[str]]:
+    """Give a notebook that ran, and the titles of the figures that it was written with."""
     notebook = _execute.read(path)
     written_for = _titles(notebook)
     _execute.inject(notebook, parameters, path)
@@ -173,7 +199,13 @@ def _run(
         preamble=_PREAMBLE,
         go_on=True,
         show_progress=progress,
+        loop=loop,
     )
+    return notebook, written_for
+
+
+def _page(path: Path, ran: tuple[Any, list[str]], parameters: Mapping[str, object]) -> _Page:
+    notebook, written_for = ran
     failed = list(_execute.failures(notebook))
     # Data that lacks what every figure needs still has its quality table to show.
     if failed and not _titles(notebook) and failed[0][1].ename != WorkbenchError.__name__:
