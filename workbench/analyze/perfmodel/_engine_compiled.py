@@ -1,0 +1,61 @@
+"""Longest paths through a graph, compiled; importing it takes numba."""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+
+
+@nb.njit(cache=True)
+def ordered(source, target, point_count):  # type: ignore[no-untyped-def]
+    """Give edges gathered by source as (bounds, positions), and predecessors per point."""
+    bounds = np.zeros(point_count + 1, np.int32)
+    waiting = np.zeros(point_count, np.int32)
+    for edge in range(len(source)):
+        bounds[source[edge] + 1] += 1
+        waiting[target[edge]] += 1
+    for point in range(point_count):
+        bounds[point + 1] += bounds[point]
+    place = bounds[:-1].copy()
+    by_source = np.empty(len(source), np.int32)
+    for edge in range(len(source)):
+        by_source[place[source[edge]]] = edge
+        place[source[edge]] += 1
+    return bounds, by_source, waiting
+
+
+@nb.njit(cache=True)
+def first_pass(bounds, target, weight, waiting, order, time):  # type: ignore[no-untyped-def]
+    """Walk the graph once: fill an order and the times; give how many points were reached."""
+    head = tail = 0
+    for point in range(len(waiting)):
+        if waiting[point] == 0:
+            order[tail] = point
+            tail += 1
+    while head < tail:
+        point = order[head]
+        head += 1
+        now = time[point]
+        for edge in range(bounds[point], bounds[point + 1]):
+            after = target[edge]
+            end = now + weight[edge]
+            if end > time[after]:
+                time[after] = end
+            waiting[after] -= 1
+            if waiting[after] == 0:
+                order[tail] = after
+                tail += 1
+    return tail
+
+
+@nb.njit(cache=True)
+def next_pass(order, bounds, target, weight, time):  # type: ignore[no-untyped-def]
+    """Fill the times in an order that is known."""
+    for place in range(len(order)):
+        point = order[place]
+        now = time[point]
+        for edge in range(bounds[point], bounds[point + 1]):
+            after = target[edge]
+            end = now + weight[edge]
+            if end > time[after]:
+                time[after] = end

@@ -1,0 +1,84 @@
+"""When each point of a graph comes at the earliest: the longest path that leads to it."""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.errors import PerformanceModelError
+
+Ints: TypeAlias = NDArray[np.int64]
+Points: TypeAlias = NDArray[np.int32]
+
+
+class LongestPath:
+    """The order of a graph, found once; every replay with other weights follows it.
+
+    Parameters
+    ----------
+    source, target
+        Points of every edge.
+    point_count
+        Points of the graph; point 0 is its start.
+
+    Raises
+    ------
+    PerformanceModelError
+        If edges form a cycle.
+    """
+
+    def __init__(self, source: Points, target: Points, point_count: int) -> None:
+        if importlib.util.find_spec("numba") is not None:
+            from workbench.analyze.perfmodel import _engine_compiled as engine
+        else:
+            from workbench.analyze.perfmodel import (  # type: ignore[no-redef]
+                _engine_python as engine,
+            )
+        self._engine = engine
+        self._bounds, self._by_source, self._waiting = engine.ordered(source, target, point_count)
+        self._target = target[self._by_source]
+        self._targets = target
+        self._order: Points | None = None
+
+    def times(self, weight_ns: Ints, floor_ns: Ints | None = None) -> Ints:
+        """Return when each point comes [ns].
+
+        Parameters
+        ----------
+        weight_ns
+            Least time between source and target of every edge.
+        floor_ns
+            When each point comes at the earliest, whatever it waits for; 0 by default.
+        """
+        weight = weight_ns[self._by_source]
+        count = len(self._waiting)
+        time = np.zeros(count, np.int64) if floor_ns is None else floor_ns.astype(np.int64)
+        if self._order is not None:
+            self._engine.next_pass(self._order, self._bounds, self._target, weight, time)
+            return time
+        order = np.empty(count, np.int32)
+        waiting = self._waiting.copy()
+        reached = self._engine.first_pass(
+            self._bounds, self._target, weight, waiting, order, time
+        )
+        if reached < count:
+            left = np.setdiff1d(np.arange(count), order[:reached])
+            msg = f"{len(left):,} points wait for each other in a circle, e.g. point {left[0]}"
+            raise PerformanceModelError(msg)
+        self._order = order
+        return time
+
+    @cached_property
+    def _by_target(self) -> tuple[Points, Points]:
+        order = np.argsort(self._targets, kind="stable").astype(np.int32)
+        count = len(self._waiting)
+        return order, np.searchsorted(self._targets[order], np.arange(count + 1)).astype(np.int32)
+
+    def into(self, point: int) -> Points:
+        """Return the edges that lead to a point."""
+        order, bounds = self._by_target
+        return order[bounds[point] : bounds[point + 1]]

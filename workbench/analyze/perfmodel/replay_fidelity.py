@@ -1,0 +1,233 @@
+"""How well a replay fits what was measured, and how much of it the graph explains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from workbench.analyze._rows import Ints, gpu_work
+from workbench.analyze.breakdown import time_breakdown
+from workbench.analyze.intervals import measure_within, union
+from workbench.analyze.perfmodel.execution_graph import GRAPH_STEPS, execution_graph
+from workbench.analyze.perfmodel.graph_rules import GraphRules
+from workbench.analyze.perfmodel.replay import paths_of, replay, replayed_events
+from workbench.analyze.steps import step_times
+from workbench.tables import EDGE_KINDS, GRAPH_ABLATION, REPLAY_FIDELITY, ExecutionGraph
+
+_PARTS = (
+    "compute_ns",
+    "overlap_ns",
+    "exposed_communication_ns",
+    "exposed_memory_ns",
+    "exposed_other_ns",
+    "idle_ns",
+)
+_BIN_NS = 1_000_000
+
+
+def replay_fidelity(
+    events: pd.DataFrame, graph: ExecutionGraph, *, least_explained_share: float = 0.9
+) -> pd.DataFrame:
+    """Compare a replay with the trace it comes from, rank by rank.
+
+    A good total proves little: errors cancel, and a graph that kept every delay as it was would
+    have none. So the parts are compared, too, and the share of the time that has a cause.
+
+    Parameters
+    ----------
+    events
+        Table :data:`workbench.tables.EVENTS` that the graph was built from.
+    graph
+        From :func:`execution_graph`.
+    least_explained_share
+        Below it, ``is_usable`` is false and predictions are refused.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.REPLAY_FIDELITY`, one row per rank.
+
+    Notes
+    -----
+    Errors are predicted / measured - 1, of the whole window, of the span of GPU work, and of
+    the time from each ProfilerStep to the next. Breakdown error: the sum of the absolute
+    differences of compute, overlap, exposed communication, memory and other, and idle time,
+    over the measured span. Busy correlation: of the busy time per ms. Explained share: walking
+    back from the last event along what it waited for, 1 - (time without a cause) / window.
+    Launches into a full queue have no cause if the step ``queue limit`` was left out.
+    """
+    time = replay(graph)
+    moved = replayed_events(events, graph, time)
+    rows = []
+    for rank in np.unique(graph.point_rank[graph.point_rank >= 0]).tolist():
+        mine = events["rank"].to_numpy() == rank
+        before, after = events[mine], moved[mine]
+        rows.append({"rank": rank, **_compared(before, after), **_walked(graph, rank)})
+    table = pd.DataFrame(rows)
+    kinds = graph.build.set_index("step")
+    table["left_out_count"] = int(kinds["left_out_count"].sum())
+    table["is_usable"] = table["explained_share"] >= least_explained_share
+    table["doubt"] = [_doubt(row, least_explained_share) for row in table.to_dict("records")]
+    return REPLAY_FIDELITY.check(REPLAY_FIDELITY.cast(table))
+
+
+def graph_ablation(
+    events: pd.DataFrame,
+    *,
+    without: Iterable[str | Sequence[str]] = (
+        *GRAPH_STEPS,
+        ("inter-stream", "residual"),
+    ),
+    rules: GraphRules | None = None,
+) -> pd.DataFrame:
+    """Build the graph again without one step or several, to see what each is worth.
+
+    Parameters
+    ----------
+    events
+        Table :data:`workbench.tables.EVENTS`.
+    without
+        Steps to leave out, one case after the other; a case can be several steps.
+    rules
+        As for :func:`execution_graph`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.GRAPH_ABLATION`: ``without`` (empty for the whole graph)
+        and the columns of :data:`workbench.tables.REPLAY_FIDELITY`.
+    """
+    cases = [(), *((each,) if isinstance(each, str) else tuple(each) for each in without)]
+    parts = []
+    for case in cases:
+        graph = execution_graph(events, without=case, rules=rules)
+        parts.append(replay_fidelity(events, graph).assign(without=", ".join(case)))
+    table = pd.concat(parts, ignore_index=True)
+    return GRAPH_ABLATION.check(GRAPH_ABLATION.cast(table))
+
+
+def _compared(before: pd.DataFrame, after: pd.DataFrame) -> dict[str, Any]:
+    window, new_window = (_window(each) for each in (before, after))
+    old, new = (time_breakdown(each).iloc[0] for each in (before, after))
+    span = int(old["span_ns"])
+    error = sum(abs(int(old[name]) - int(new[name])) for name in _PARTS) / max(span, 1)
+    steps = _step_errors(before, after)
+    return {
+        "window_ns": window,
+        "replayed_ns": new_window,
+        "error_ratio": new_window / max(window, 1) - 1,
+        "span_error_ratio": int(new["span_ns"]) / max(span, 1) - 1,
+        "step_count": len(steps) + 1 if len(steps) else len(step_times(before)),
+        "step_error_mean_share": np.abs(steps).mean() if len(steps) else None,
+        "step_error_max_share": np.abs(steps).max() if len(steps) else None,
+        "breakdown_error_share": error,
+        "busy_correlation": _busy_correlation(before, after),
+    }
+
+
+def _window(events: pd.DataFrame) -> int:
+    """Give the time from the first to the last GPU work or CPU row [ns]."""
+    names = events["category"].astype(str)
+    used = events["kind"].notna() | names.str.endswith(("_runtime", "_driver")) | (names == "cpu_op")
+    start = events["start_ns"].to_numpy()[used.to_numpy()]
+    end = start + events["dur_ns"].to_numpy()[used.to_numpy()]
+    return int(end.max() - start.min())
+
+
+def _step_errors(before: pd.DataFrame, after: pd.DataFrame) -> np.ndarray:
+    old, new = (step_times(each)["start_ns"].dropna().to_numpy("int64") for each in (before, after))
+    if len(old) < 2:
+        return np.zeros(0)
+    return np.diff(new) / np.diff(old) - 1
+
+
+def _busy_correlation(before: pd.DataFrame, after: pd.DataFrame) -> float | None:
+    """Correlate the busy time of both per millisecond."""
+    works = [gpu_work(each) for each in (before, after)]
+    first = min(int(work.start.min()) for work in works)
+    last = max(int(work.end.max()) for work in works)
+    edges = np.arange(first, last + _BIN_NS, _BIN_NS)
+    if len(edges) < 4:
+        return None
+    curves = [_busy(work.start, work.end, edges) for work in works]
+    if min(curve.std() for curve in curves) == 0:
+        return None
+    return float(np.corrcoef(*curves)[0, 1])
+
+
+def _busy(start: Ints, end: Ints, edges: Ints) -> np.ndarray:
+    starts, ends = union(start, end)
+    return np.asarray(measure_within(starts, ends, edges[:-1], edges[1:]), dtype=float)
+
+
+def _walked(graph: ExecutionGraph, rank: int) -> dict[str, Any]:
+    """Walk back from the last measured point of a rank along what it waited for."""
+    mine = np.flatnonzero(graph.point_rank == rank)
+    last = int(mine[np.argmax(graph.time_ns[mine])])
+    path = binding_edges(graph, graph.time_ns, last)
+    window = int(graph.time_ns[last] - graph.time_ns[mine].min())
+    late = graph.time_ns[graph.target[path]] - graph.time_ns[graph.source[path]]
+    residual = np.maximum(late - graph.weight_ns[path], 0)
+    kind = graph.edge_kind[path]
+    blocked = (kind == EDGE_KINDS.index("call")) & _is_blocked(graph, path)
+    residual = np.where(blocked, np.maximum(late, residual), residual)
+    gap = graph.weight_ns[path][kind == EDGE_KINDS.index("gap")].sum()
+    guessed = graph.weight_ns[path][graph.is_inferred[path]].sum()
+    dark = graph.weight_ns[path][kind == EDGE_KINDS.index("dark GPU time")].sum()
+    unexplained = min(int(residual.sum()), window)
+    return {
+        "explained_share": 1 - unexplained / max(window, 1),
+        "unexplained_ns": unexplained,
+        "gap_share": float(gap / max(window, 1)),
+        "inferred_share": float(guessed / max(window, 1)),
+        "dark_ns": int(dark),
+        "point_count": len(mine),
+        "edge_count": int((graph.point_rank[graph.target] == rank).sum()),
+    }
+
+
+def _is_blocked(graph: ExecutionGraph, path: Ints) -> np.ndarray:
+    """Say which calls took long with no cause: the limit of the queue was left out."""
+    steps = graph.build.set_index("step")["is_used"]
+    if bool(steps.get("queue limit", True)):
+        return np.zeros(len(path), dtype=bool)
+    return graph.weight_ns[path] > GraphRules().blocked_launch_ns
+
+
+def binding_edges(graph: ExecutionGraph, time_ns: Ints, last: int) -> Ints:
+    """Return the edges along which a point came as late as it did, the last one first.
+
+    Parameters
+    ----------
+    graph
+        From :func:`execution_graph`.
+    time_ns
+        Times of the points, measured or replayed.
+    last
+        The point to walk back from.
+    """
+    into = paths_of(graph).into
+    path: list[int] = []
+    arrival = time_ns[graph.source] + graph.weight_ns
+    point = last
+    while len(edges := into(point)):
+        path.append(int(edges[np.argmax(arrival[edges])]))
+        point = int(graph.source[path[-1]])
+    return np.array(path, dtype=np.int64)
+
+
+def _doubt(row: dict[str, Any], least: float) -> str:
+    doubts = []
+    if row["explained_share"] < least:
+        doubts.append(
+            f"{1 - row['explained_share']:.0%} of the time has no known cause "
+            f"(at most {1 - least:.0%})"
+        )
+    if row["dark_ns"]:
+        doubts.append(f"{row['dark_ns'] / 1e6:.1f} ms of GPU work were not recorded")
+    if row["step_count"] < 2:
+        doubts.append("fewer than two steps: nothing shows how much they vary")
+    return "; ".join(doubts)

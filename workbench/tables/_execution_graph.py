@@ -1,0 +1,200 @@
+"""A trace as a graph of points in time, and what a replay of it says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from workbench.tables._table import Column, Table
+
+EDGE_KINDS = (
+    "GPU work",
+    "CPU",
+    "gap",
+    "call",
+    "inter-thread",
+    "launch",
+    "stream order",
+    "queue limit",
+    "synchronise",
+    "inter-stream",
+    "dark GPU time",
+    "collective",
+    "trace start",
+)
+POINT_KINDS = (
+    "trace start",
+    "GPU start",
+    "GPU end",
+    "CPU start",
+    "CPU end",
+    "call",
+    "wait start",
+    "wait end",
+    "collective ready",
+)
+
+GRAPH_POINTS = Table(
+    "graph_points",
+    "One row per point in time of an execution graph: starts and ends of GPU work, and the "
+    "moments on the CPU that something depends on.",
+    {
+        "rank": Column("int32", "global rank", lower=-1),
+        "kind": Column("category", "what happens at the point: " + ", ".join(POINT_KINDS)),
+        "event": Column("Int64", "row label in the events table", nullable=True),
+        "time_ns": Column("int64", "when it was measured, from the start of the graph"),
+        "explained_ns": Column(
+            "int64", "when the measured times of its predecessors say it should be"
+        ),
+        "residual_ns": Column("int64", "measured less explained; positive: a cause is missing"),
+    },
+)
+GRAPH_EDGES = Table(
+    "graph_edges",
+    "One row per dependency: the target is not before the source plus the weight.",
+    {
+        "source": Column("int32", "point that comes first", lower=0),
+        "target": Column("int32", "point that waits", lower=0),
+        "weight_ns": Column("int64", "least time between the two", lower=0),
+        "kind": Column("category", "why the target waits: " + ", ".join(EDGE_KINDS)),
+        "is_inferred": Column("bool", "guessed from times or order, not read from the trace"),
+    },
+)
+GRAPH_BUILD = Table(
+    "graph_build",
+    "One row per step that built an execution graph.",
+    {
+        "step": Column("str", "name of the step, to be given in `without`"),
+        "is_used": Column("bool", "whether it ran"),
+        "read_count": Column("int64", "edges read from the trace", lower=0),
+        "inferred_count": Column("int64", "edges guessed from times or order", lower=0),
+        "left_out_count": Column("int64", "edges left out since the times contradict them", lower=0),
+        "note": Column("str", "what was measured or could not be used"),
+    },
+)
+
+
+_FIDELITY = {
+    "rank": Column("int32", "global rank", lower=0),
+    "window_ns": Column("int64", "first to last event, as measured", lower=0),
+    "replayed_ns": Column("int64", "the same, as replayed", lower=0),
+    "error_ratio": Column("float64", "replayed / measured - 1", lower=-1),
+    "span_error_ratio": Column("float64", "the same for first to last GPU work", lower=-1),
+    "step_count": Column("int64", "ProfilerSteps", lower=0),
+    "step_error_mean_share": Column(
+        "Float64", "mean absolute error of the time from step to step", lower=0, nullable=True
+    ),
+    "step_error_max_share": Column("Float64", "largest of these", lower=0, nullable=True),
+    "breakdown_error_share": Column(
+        "float64", "absolute errors of the parts of the GPU time, summed, over the span", lower=0
+    ),
+    "busy_correlation": Column(
+        "Float64", "of busy time per ms, measured and replayed", -1, 1, nullable=True
+    ),
+    "explained_share": Column("float64", "of the window: time that has a cause", 0, 1),
+    "unexplained_ns": Column("int64", "time on the measured path without a cause", lower=0),
+    "gap_share": Column("float64", "of the window: gaps on that path that keep their length", 0),
+    "inferred_share": Column("float64", "of the window: guessed edges on that path", lower=0),
+    "dark_ns": Column("int64", "GPU work on that path that was not recorded", lower=0),
+    "point_count": Column("int64", "points of the rank", lower=0),
+    "edge_count": Column("int64", "edges that lead to them", lower=0),
+    "left_out_count": Column("int64", "edges of all ranks that times contradict", lower=0),
+    "is_usable": Column("bool", "enough is explained to predict from it"),
+    "doubt": Column("str", "why predictions are unsure; empty if nothing speaks against them"),
+}
+REPLAY_FIDELITY = Table(
+    "replay_fidelity",
+    "One row per rank: how well the replay of a trace fits the trace.",
+    _FIDELITY,
+)
+GRAPH_ABLATION = Table(
+    "graph_ablation",
+    "One row per rank and way to build the graph: what the steps are worth.",
+    {"without": Column("str", "steps that were left out; empty for none"), **_FIDELITY},
+)
+
+
+@dataclass(frozen=True, eq=False)
+class ExecutionGraph:
+    """Points in time and what each waits for, as plain arrays; built by `execution_graph`.
+
+    Points of one rank follow each other; point 0 is the start of everything.
+    ``points`` and ``edges`` give tables of them.
+    """
+
+    time_ns: NDArray[np.int64]
+    point_rank: NDArray[np.int32]
+    point_kind: NDArray[np.int8]
+    event: NDArray[np.int64]
+    source: NDArray[np.int32]
+    target: NDArray[np.int32]
+    weight_ns: NDArray[np.int64]
+    edge_kind: NDArray[np.int8]
+    is_inferred: NDArray[np.bool_]
+    gpu_start: NDArray[np.int32]
+    """Point where each piece of GPU work starts; it ends at the next point."""
+    thread: NDArray[np.int32]
+    """Thread of every point on a CPU, -1 elsewhere."""
+    origin_ns: int
+    """What to add to times to be on the clock of the events."""
+    build: pd.DataFrame
+    doubts: Sequence[str] = ()
+    """What makes predictions from it unsure, in words."""
+
+    @property
+    def explained_ns(self) -> NDArray[np.int64]:
+        """When each point should be, by the measured times of what it waits for."""
+        explained = np.zeros(len(self.time_ns), dtype=np.int64)
+        np.maximum.at(explained, self.target, self.time_ns[self.source] + self.weight_ns)
+        return explained
+
+    @property
+    def points(self) -> pd.DataFrame:
+        """Table :data:`GRAPH_POINTS`, the index is the number of the point."""
+        explained = self.explained_ns
+        event = pd.array(self.event, dtype="Int64")
+        event[self.event < 0] = pd.NA
+        return pd.DataFrame(
+            {
+                "rank": self.point_rank,
+                "kind": pd.Categorical.from_codes(self.point_kind, categories=list(POINT_KINDS)),
+                "event": event,
+                "time_ns": self.time_ns,
+                "explained_ns": explained,
+                "residual_ns": self.time_ns - explained,
+            }
+        )
+
+    @property
+    def edges(self) -> pd.DataFrame:
+        """Table :data:`GRAPH_EDGES`."""
+        return pd.DataFrame(
+            {
+                "source": self.source,
+                "target": self.target,
+                "weight_ns": self.weight_ns,
+                "kind": pd.Categorical.from_codes(self.edge_kind, categories=list(EDGE_KINDS)),
+                "is_inferred": self.is_inferred,
+            }
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the arrays."""
+        arrays = (getattr(self, field.name) for field in fields(self))
+        return sum(each.nbytes for each in arrays if isinstance(each, np.ndarray))
+
+    def __repr__(self) -> str:
+        """Say how large it is and what is unsure about it."""
+        inferred = float(self.is_inferred.mean()) if len(self.is_inferred) else 0.0
+        ranks = len(np.unique(self.point_rank[self.point_rank >= 0]))
+        head = (
+            f"ExecutionGraph of {ranks} rank{'s' * (ranks != 1)}: {len(self.time_ns):,} points, "
+            f"{len(self.source):,} edges ({inferred:.1%} inferred), "
+            f"{len(self.gpu_start):,} pieces of GPU work"
+        )
+        return "\n".join([head, *(f"  {doubt}" for doubt in self.doubts)])
