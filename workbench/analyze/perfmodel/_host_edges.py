@@ -9,6 +9,9 @@ from workbench.analyze.perfmodel._cpu_points import END, START, WAIT_END
 from workbench.analyze.perfmodel._draft import Draft
 from workbench.analyze.perfmodel._rank_rows import DEVICE_SYNC
 
+_NEVER = np.iinfo(np.int64).min
+_LEAST_RECURRENCE = 2
+
 
 def host_edges(draft: Draft) -> None:
     """Join every moment of a thread to the next one, and threads to each other.
@@ -24,58 +27,66 @@ def host_edges(draft: Draft) -> None:
     inside = np.append(False, points.thread[1:] == points.thread[:-1])
     lag = np.diff(points.time, prepend=0)
     is_wait, is_gap = points.kind == WAIT_END, inside & (points.kind == START)
+    # Where nothing else is to account for the time in a call, the call keeps all of it.
     is_launch = draft.cpu.what[points.cpu] < DEVICE_SYNC
-    # Without the limit of the queue nothing else accounts for the time in a blocked launch.
-    own_ns = rules.blocked_launch_ns if "queue limit" not in draft.without else lag
-    own = np.minimum(lag, np.where(is_launch, own_ns, rules.sync_ns))
+    blocked = lag if "queue limit" in draft.without else rules.blocked_launch_ns
+    synced = lag if "synchronise" in draft.without else rules.sync_ns
+    own = np.minimum(lag, np.where(is_launch, blocked, synced))
     plain, waits = inside & ~is_gap & ~is_wait, inside & is_wait
     draft.add(number[plain] - 1, number[plain], lag[plain], "CPU")
     draft.add(number[waits] - 1, number[waits], own[waits], "call")
+    gap, head = np.flatnonzero(is_gap), np.flatnonzero(~inside)
+    wait = np.append(gap[lag[gap] > rules.longest_gap_ns], head)
+    begin = np.append(points.time[wait[: len(wait) - len(head)] - 1], np.full(len(head), -1))
+    step = draft.step("inter-thread")
+    cause = np.full(len(points.time), MISSING)
+    if step.is_used:
+        cause[wait] = _causes(draft, wait, begin)
+    _add(draft, np.append(gap, head), cause, lag)
+
+
+def _causes(draft: Draft, wait: Ints, begin: Ints) -> Ints:
+    """Find what another thread ended while a thread did nothing; -1 where there is nothing.
+
+    What ended last may have done so by chance. So what came with at least half of the points of
+    the same name goes first. Where nothing recurs, what ended last ties the threads together:
+    a gap of fixed length would let a loader that waits for the step keep its own pace.
+    """
+    points, name = draft.points, draft.cpu.name[draft.points.cpu]
     ends = np.flatnonzero(points.kind == END)
-    ends = ends[np.argsort(points.time[ends], kind="stable")]
-    _gaps(draft, np.flatnonzero(is_gap), lag, ends)
-    _first_points(draft, np.flatnonzero(~inside), ends)
+    best = np.full(len(wait), MISSING)
+    best_time = np.full((2, len(wait)), _NEVER)
+    place = np.unique(np.stack([points.thread[wait], name[wait]]), axis=1, return_inverse=True)[1]
+    place = place.reshape(-1)
+    times = np.bincount(place)[place]
+    for thread in np.unique(points.thread[ends]).tolist():
+        mine = ends[points.thread[ends] == thread]
+        found = mine[np.searchsorted(points.time[mine], points.time[wait], side="right") - 1]
+        time = points.time[found]
+        fits = (time > begin) & (time <= points.time[wait]) & (points.thread[wait] != thread)
+        number = np.unique(place * (int(name.max()) + 1) + name[found], return_inverse=True)[1]
+        together = np.bincount(number, fits)[number]
+        recurs = (together >= _LEAST_RECURRENCE) & (2 * together >= times)
+        # A cause that recurs is better than one that does not; then the later one.
+        rank = np.stack([np.where(recurs, 1, 0), time])
+        better = fits & ((rank[0] > best_time[0]) | ((rank[0] == best_time[0]) & (time > best_time[1])))
+        best = np.where(better, found, best)
+        best_time = np.where(better, rank, best_time)
+    return best
 
 
-def _gaps(draft: Draft, gap: Ints, lag: Ints, ends: Ints) -> None:
-    """Keep the length of a gap, or find what another thread ended in it."""
+def _add(draft: Draft, wait: Ints, cause: Ints, lag: Ints) -> None:
+    """Add the edges into points that follow a gap, or are the first of their thread."""
     points, first = draft.points, draft.first
-    waited = draft.step("inter-thread")
     has_length = "gaps" not in draft.without
-    found = np.full(len(gap), MISSING)
-    if waited.is_used and len(ends):
-        begin, end = points.time[gap - 1], points.time[gap]
-        latest = ends[np.searchsorted(points.time[ends], end, side="right") - 1]
-        usable = (points.time[latest] > begin) & (points.time[latest] <= end)
-        usable &= (lag[gap] > draft.rules.longest_gap_ns) & (
-            points.thread[latest] != points.thread[gap]
-        )
-        found = np.where(usable, latest, MISSING)
-    has = found != MISSING
-    rest = points.time[gap[has]] - points.time[found[has]]
+    caused = wait[cause[wait] != MISSING]
+    rest = points.time[caused] - points.time[cause[caused]]
     draft.add(
-        first + found[has],
-        first + gap[has],
-        rest if has_length else 0,
-        "inter-thread",
-        inferred=True,
+        first + cause[caused], first + caused, rest if has_length else 0, "inter-thread", inferred=True
     )
     draft.step("gaps")
-    own = np.where(has, 0, lag[gap]) if has_length else 0
+    is_head = np.append(True, points.thread[1:] != points.thread[:-1])[wait]
+    gap, head = wait[~is_head], wait[is_head & (cause[wait] == MISSING)]
+    own = np.where(cause[gap] == MISSING, lag[gap], 0) if has_length else 0
     draft.add(first + gap - 1, first + gap, own, "gap")
-
-
-def _first_points(draft: Draft, heads: Ints, ends: Ints) -> None:
-    """Start a thread when another one has ended something, or with the trace."""
-    points, first = draft.points, draft.first
-    draft.step("first points")
-    has_length = "gaps" not in draft.without
-    for point in heads:
-        moment = points.time[point]
-        earlier = ends[: np.searchsorted(points.time[ends], moment, side="right")]
-        earlier = earlier[points.thread[earlier] != points.thread[point]]
-        if len(earlier) and "inter-thread" not in draft.without:
-            lag = moment - points.time[earlier[-1]] if has_length else 0
-            draft.add([first + earlier[-1]], [first + point], lag, "inter-thread", inferred=True)
-        else:
-            draft.add([0], [first + point], moment if has_length else 0, "trace start")
+    draft.add(0, first + head, points.time[head] if has_length else 0, "trace start")

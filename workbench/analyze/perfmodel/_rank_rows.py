@@ -60,6 +60,8 @@ class CpuRows(NamedTuple):
     """Runtime or driver call, not an operator."""
     what: NDArray[np.int8]
     """PLAIN, or what the call does to streams."""
+    name: Ints
+    """Code of its name."""
     correlation: Ints
 
 
@@ -127,6 +129,7 @@ def _cpu_rows(events: pd.DataFrame, row: Ints, is_call: NDArray[np.bool_], origi
         thread=number[order],
         is_call=is_call[order],
         what=np.where(is_call, what, PLAIN)[order],
+        name=codes(events["name"])[row].astype(np.int64)[order],
         correlation=_taken(events["correlation"], row)[order],
     )
 

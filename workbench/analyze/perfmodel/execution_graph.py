@@ -130,8 +130,6 @@ def _draft(rows: RankRows, without: frozenset[str], rules: GraphRules) -> Draft:
     limit = queue_limit(gpu, cpu, rules)
     blocking = (cpu.what == COPY) & launching & (cpu.end - cpu.start > rules.blocking_copy_ns)
     waits = ((cpu.what > PLAIN) & (cpu.what <= EVENT_SYNC)) | blocking
-    if "synchronise" in without:
-        waits[:] = False
     if limit:
         waits |= launching & (cpu.what != COPY)
     anchors = launching | np.isin(cpu.what, (STREAM_WAIT, EVENT_RECORD, GRAPH_LAUNCH))

@@ -56,8 +56,9 @@ def replay_fidelity(
     the time from each ProfilerStep to the next. Breakdown error: the sum of the absolute
     differences of compute, overlap, exposed communication, memory and other, and idle time,
     over the measured span. Busy correlation: of the busy time per ms. Explained share: walking
-    back from the last event along what it waited for, 1 - (time without a cause) / window.
-    Launches into a full queue have no cause if the step ``queue limit`` was left out.
+    back from the start of every step to that of the one before, and from the last event, along
+    what each moment waited for, 1 - (time without a cause) / window. Calls that block have no
+    cause if the step was left out that would give them one.
     """
     time = replay(graph)
     moved = replayed_events(events, graph, time)
@@ -65,7 +66,7 @@ def replay_fidelity(
     for rank in np.unique(graph.point_rank[graph.point_rank >= 0]).tolist():
         mine = events["rank"].to_numpy() == rank
         before, after = events[mine], moved[mine]
-        rows.append({"rank": rank, **_compared(before, after), **_walked(graph, rank)})
+        rows.append({"rank": rank, **_compared(before, after), **_walked(before, graph, rank)})
     table = pd.DataFrame(rows)
     kinds = graph.build.set_index("step")
     table["left_out_count"] = int(kinds["left_out_count"].sum())
@@ -107,6 +108,30 @@ def graph_ablation(
         parts.append(replay_fidelity(events, graph).assign(without=", ".join(case)))
     table = pd.concat(parts, ignore_index=True)
     return GRAPH_ABLATION.check(GRAPH_ABLATION.cast(table))
+
+
+def step_points(events: pd.DataFrame, graph: ExecutionGraph) -> list[int]:
+    """Return the first point of each ProfilerStep but the first, on the thread of the steps.
+
+    Parameters
+    ----------
+    events
+        Table :data:`workbench.tables.EVENTS` of one rank.
+    graph
+        Built from these events, or more.
+    """
+    starts = step_times(events)["start_ns"].dropna().to_numpy("int64")
+    names = events["name"].astype(str)
+    host = names.str.startswith("ProfilerStep#") & (events["category"] == "user_annotation")
+    if len(starts) < 2 or not host.any():
+        return []
+    first = events[host].iloc[0]
+    same = (events["process"] == first["process"]) & (events["thread"] == first["thread"])
+    points = np.flatnonzero((graph.thread >= 0) & np.isin(graph.event, events.index[same]))
+    time = graph.time_ns[points]
+    order = np.argsort(time, kind="stable")
+    place = np.searchsorted(time[order], starts[1:] - graph.origin_ns)
+    return [int(points[order[at]]) for at in place if at < len(points)]
 
 
 def _compared(before: pd.DataFrame, after: pd.DataFrame) -> dict[str, Any]:
@@ -163,41 +188,59 @@ def _busy(start: Ints, end: Ints, edges: Ints) -> np.ndarray:
     return np.asarray(measure_within(starts, ends, edges[:-1], edges[1:]), dtype=float)
 
 
-def _walked(graph: ExecutionGraph, rank: int) -> dict[str, Any]:
-    """Walk back from the last measured point of a rank along what it waited for."""
+def _walked(events: pd.DataFrame, graph: ExecutionGraph, rank: int) -> dict[str, Any]:
+    """Walk back from every step's start, and the last point, along what it waited for."""
     mine = np.flatnonzero(graph.point_rank == rank)
-    last = int(mine[np.argmax(graph.time_ns[mine])])
-    path = binding_edges(graph, graph.time_ns, last)
-    window = int(graph.time_ns[last] - graph.time_ns[mine].min())
-    late = graph.time_ns[graph.target[path]] - graph.time_ns[graph.source[path]]
-    residual = np.maximum(late - graph.weight_ns[path], 0)
-    kind = graph.edge_kind[path]
-    blocked = (kind == EDGE_KINDS.index("call")) & _is_blocked(graph, path)
-    residual = np.where(blocked, np.maximum(late, residual), residual)
-    gap = graph.weight_ns[path][kind == EDGE_KINDS.index("gap")].sum()
-    guessed = graph.weight_ns[path][graph.is_inferred[path]].sum()
-    dark = graph.weight_ns[path][kind == EDGE_KINDS.index("dark GPU time")].sum()
+    time = graph.time_ns
+    last = int(mine[np.argmax(time[mine])])
+    stops = [*step_points(events, graph), last]
+    begin = int(time[mine].min())
+    walks = [
+        _between(graph, stop, int(time[before]) if before is not None else begin)
+        for before, stop in zip([None, *stops], stops, strict=False)
+    ]
+    path = np.concatenate(walks)
+    window = int(time[last]) - begin
+    late = time[graph.target[path]] - time[graph.source[path]]
+    blocked = (graph.edge_kind[path] == EDGE_KINDS.index("call")) & (
+        graph.weight_ns[path] > _longest_call(graph)
+    )
+    residual = np.where(blocked, late, np.maximum(late - graph.weight_ns[path], 0))
     unexplained = min(int(residual.sum()), window)
+
+    def spent(chosen: np.ndarray) -> int:
+        return int(graph.weight_ns[path][chosen].sum())
+
+    kind = graph.edge_kind[path]
     return {
         "explained_share": 1 - unexplained / max(window, 1),
         "unexplained_ns": unexplained,
-        "gap_share": float(gap / max(window, 1)),
-        "inferred_share": float(guessed / max(window, 1)),
-        "dark_ns": int(dark),
+        "gap_share": spent(kind == EDGE_KINDS.index("gap")) / max(window, 1),
+        "inferred_share": spent(graph.is_inferred[path]) / max(window, 1),
+        "dark_ns": spent(kind == EDGE_KINDS.index("dark GPU time")),
         "point_count": len(mine),
         "edge_count": int((graph.point_rank[graph.target] == rank).sum()),
     }
 
 
-def _is_blocked(graph: ExecutionGraph, path: Ints) -> np.ndarray:
-    """Say which calls took long with no cause: the limit of the queue was left out."""
-    steps = graph.build.set_index("step")["is_used"]
-    if bool(steps.get("queue limit", True)):
-        return np.zeros(len(path), dtype=bool)
-    return graph.weight_ns[path] > GraphRules().blocked_launch_ns
+def _between(graph: ExecutionGraph, last: int, begin: int) -> Ints:
+    """Give the part of the path to a point that lies after a moment."""
+    path = binding_edges(graph, graph.time_ns, last, begin=begin)
+    return path[graph.time_ns[graph.target[path]] > begin]
 
 
-def binding_edges(graph: ExecutionGraph, time_ns: Ints, last: int) -> Ints:
+def _longest_call(graph: ExecutionGraph) -> int:
+    """Give the longest time of a call on the CPU that needs no cause [ns]."""
+    used = graph.build.set_index("step")["is_used"]
+    rules = GraphRules()
+    if not used["synchronise"]:
+        return rules.sync_ns
+    return rules.blocked_launch_ns if not used["queue limit"] else 1 << 62
+
+
+def binding_edges(
+    graph: ExecutionGraph, time_ns: Ints, last: int, *, begin: int = -1, weight_ns: Ints | None = None
+) -> Ints:
     """Return the edges along which a point came as late as it did, the last one first.
 
     Parameters
@@ -208,12 +251,16 @@ def binding_edges(graph: ExecutionGraph, time_ns: Ints, last: int) -> Ints:
         Times of the points, measured or replayed.
     last
         The point to walk back from.
+    begin
+        Where to stop [ns].
+    weight_ns
+        Weights of the edges, if not the measured ones.
     """
     into = paths_of(graph).into
     path: list[int] = []
-    arrival = time_ns[graph.source] + graph.weight_ns
+    arrival = time_ns[graph.source] + (graph.weight_ns if weight_ns is None else weight_ns)
     point = last
-    while len(edges := into(point)):
+    while time_ns[point] > begin and len(edges := into(point)):
         path.append(int(edges[np.argmax(arrival[edges])]))
         point = int(graph.source[path[-1]])
     return np.array(path, dtype=np.int64)
