@@ -22,6 +22,7 @@ EDGE_KINDS = (
     "queue limit",
     "synchronise",
     "inter-stream",
+    "shared GPU",
     "dark GPU time",
     "collective",
     "trace start",
@@ -115,6 +116,21 @@ GRAPH_ABLATION = Table(
     "graph_ablation",
     "One row per rank and way to build the graph: what the steps are worth.",
     {"without": Column("str", "steps that were left out; empty for none"), **_FIDELITY},
+)
+
+
+HELD_OUT_STEPS = Table(
+    "held_out_steps",
+    "One row per step: what the other steps of a trace predict for it.",
+    {
+        "step": Column("int32", "step number as the profiler counts"),
+        "measured_ns": Column("int64", "from its start to that of the next", lower=0),
+        "predicted_ns": Column("int64", "replayed with the times of the other steps", lower=0),
+        "error_ratio": Column("float64", "predicted / measured - 1", lower=-1),
+        "naive_ns": Column("int64", "mean of the other steps", lower=0),
+        "naive_error_ratio": Column("float64", "that mean / measured - 1", lower=-1),
+        "known_share": Column("float64", "of its times that other steps have, too", 0, 1),
+    },
 )
 
 

@@ -29,7 +29,8 @@ def host_edges(draft: Draft) -> None:
     is_wait, is_gap = points.kind == WAIT_END, inside & (points.kind == START)
     # Where nothing else is to account for the time in a call, the call keeps all of it.
     is_launch = draft.cpu.what[points.cpu] < DEVICE_SYNC
-    blocked = lag if "queue limit" in draft.without else rules.blocked_launch_ns
+    usual = _usual(lag[is_wait & is_launch], rules.blocked_ns)
+    blocked = lag if "queue limit" in draft.without else np.where(lag > rules.blocked_ns, usual, lag)
     synced = lag if "synchronise" in draft.without else rules.sync_ns
     own = np.minimum(lag, np.where(is_launch, blocked, synced))
     plain, waits = inside & ~is_gap & ~is_wait, inside & is_wait
@@ -43,6 +44,12 @@ def host_edges(draft: Draft) -> None:
     if step.is_used:
         cause[wait] = _causes(draft, wait, begin)
     _add(draft, np.append(gap, head), cause, lag)
+
+
+def _usual(lag: Ints, longest: int) -> int:
+    """Give what a launch costs the CPU that does not have to wait."""
+    short = lag[lag <= longest]
+    return int(np.median(short)) if len(short) else longest
 
 
 def _causes(draft: Draft, wait: Ints, begin: Ints) -> Ints:

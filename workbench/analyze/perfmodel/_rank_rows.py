@@ -8,7 +8,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench.analyze._rows import LAUNCH_CATEGORIES, MISSING, Ints, codes, gpu_work, launches_of
+from workbench.analyze._rows import (
+    LAUNCH_CATEGORIES,
+    MISSING,
+    Ints,
+    code_of,
+    codes,
+    gpu_work,
+    launches_of,
+)
 from workbench.analyze._rows import taken as _taken
 
 _DEVICE_SYNC = ("cudaDeviceSynchronize", "hipDeviceSynchronize", "cudaCtxSynchronize")
@@ -46,6 +54,8 @@ class GpuRows(NamedTuple):
     """The work before it on its stream, as a position here; -1 if none."""
     name: Ints
     """Code of its name."""
+    fills: NDArray[np.bool_]
+    """It is a kernel that computes, which can take the whole GPU."""
 
 
 class CpuRows(NamedTuple):
@@ -157,6 +167,7 @@ def _gpu_rows(
         call=place[launches_of(events, row)],
         before=before,
         name=codes(events["name"])[row].astype(np.int64),
+        fills=codes(events["kind"])[row] == code_of(events["kind"], "compute"),
     )
     return gpu, [(int(one), int(two)) for one, two in pairs.T]
 

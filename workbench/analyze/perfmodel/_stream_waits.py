@@ -89,12 +89,35 @@ def _next_launch(draft: Draft, call: Ints, work: Ints) -> Ints:
 
 
 def residual_edges(draft: Draft) -> None:
-    """Join GPU work that began later than anything explains to what had just ended."""
+    """Join GPU work that began later than anything explains to what made room for it.
+
+    Either other work had just ended, on another stream; or it was about to: a kernel that fills
+    the GPU lets others in when the last of its blocks run. Such work begins a measured time
+    after the start of the one that fills the GPU.
+    """
     step, gpu, rules = draft.step("residual"), draft.gpu, draft.rules
     if not step.is_used:
         return
     residual = draft.residual()[draft.starts]
     late = np.flatnonzero(residual >= rules.least_residual_ns)
+    cause = _just_ended(draft, late)
+    has = cause != MISSING
+    work, ended = late[has], cause[has]
+    lag = gpu.start[work] - gpu.end[ended]
+    draft.add(draft.starts[ended] + 1, draft.starts[work], lag, "inter-stream", inferred=True)
+    rest = late[~has]
+    cause = _about_to_end(draft, rest, residual[rest])
+    crowded, filling = rest[cause != MISSING], cause[cause != MISSING]
+    lag = gpu.start[crowded] - gpu.start[filling]
+    draft.add(draft.starts[filling], draft.starts[crowded], lag, "shared GPU", inferred=True)
+    for found, words in ((work, "that had ended"), (crowded, "that filled the GPU")):
+        if len(found):
+            step.notes.append(f"{residual[found].sum() / 1e6:.2f} ms behind work {words}")
+
+
+def _just_ended(draft: Draft, late: Ints) -> Ints:
+    """Find the work of another stream that ended last before some work began; -1 if none."""
+    gpu, rules = draft.gpu, draft.rules
     by_end = np.argsort(gpu.end, kind="stable")
     end = gpu.end[by_end]
     latest = gpu.start[late] + rules.jitter_ns // 2
@@ -109,9 +132,29 @@ def residual_edges(draft: Draft) -> None:
         found[looking[other]] = by_end[at[other]]
         looking = looking[~other]
         place[looking] -= 1
-    has = found != MISSING
-    work, cause = late[has], found[has]
-    lag = gpu.start[work] - gpu.end[cause]
-    draft.add(draft.starts[cause] + 1, draft.starts[work], lag, "inter-stream", inferred=True)
-    if has.any():
-        step.notes.append(f"explains {residual[work].sum() / 1e6:.2f} ms")
+    return found
+
+
+def _about_to_end(draft: Draft, late: Ints, residual: Ints) -> Ints:
+    """Find the work that ran while some work should have begun, and ended soon after; -1 if none.
+
+    Communication takes few of the processors, so that it fills no GPU.
+    """
+    gpu, rules = draft.gpu, draft.rules
+    by_end = np.argsort(gpu.end, kind="stable")
+    end = gpu.end[by_end]
+    place = np.searchsorted(end, gpu.start[late], side="right")
+    found = np.full(len(late), MISSING)
+    looking = np.arange(len(late))
+    while len(looking):
+        at, work = place[looking], late[looking]
+        began = gpu.start[work]
+        near = (at < len(end)) & (end[np.minimum(at, len(end) - 1)] <= began + rules.draining_ns)
+        looking, work, began = looking[near], work[near], began[near]
+        cause = by_end[place[looking]]
+        fits = (gpu.stream[cause] != gpu.stream[work]) & gpu.fills[cause]
+        fits &= gpu.start[cause] <= began - residual[looking] // 2
+        found[looking[fits]] = cause[fits]
+        looking = looking[~fits]
+        place[looking] += 1
+    return found

@@ -48,6 +48,8 @@ class GraphRules:
         Work that begins later than explained by this much is looked into.
     residual_window_ns
         Its cause may have ended this long before.
+    draining_ns
+        A kernel that fills the GPU lets other work begin this long before its end.
     blocking_copy_ns
         A call to copy that takes longer waits for the copy.
     least_dark_ns
@@ -70,6 +72,7 @@ class GraphRules:
     furthest_call: int = 200
     least_residual_ns: int = 50_000
     residual_window_ns: int = 40_000
+    draining_ns: int = 150_000
     blocking_copy_ns: int = 30_000
     least_dark_ns: int = 50_000
 

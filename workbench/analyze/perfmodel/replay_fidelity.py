@@ -110,8 +110,10 @@ def graph_ablation(
     return GRAPH_ABLATION.check(GRAPH_ABLATION.cast(table))
 
 
-def step_points(events: pd.DataFrame, graph: ExecutionGraph) -> list[int]:
-    """Return the first point of each ProfilerStep but the first, on the thread of the steps.
+def step_points(
+    events: pd.DataFrame, graph: ExecutionGraph, *, first: bool = False
+) -> list[int]:
+    """Return the first point of each ProfilerStep, on the thread of the steps.
 
     Parameters
     ----------
@@ -119,18 +121,21 @@ def step_points(events: pd.DataFrame, graph: ExecutionGraph) -> list[int]:
         Table :data:`workbench.tables.EVENTS` of one rank.
     graph
         Built from these events, or more.
+    first
+        Whether to give that of the first step, too.
     """
     starts = step_times(events)["start_ns"].dropna().to_numpy("int64")
     names = events["name"].astype(str)
     host = names.str.startswith("ProfilerStep#") & (events["category"] == "user_annotation")
     if len(starts) < 2 or not host.any():
         return []
-    first = events[host].iloc[0]
-    same = (events["process"] == first["process"]) & (events["thread"] == first["thread"])
+    one = events[host].iloc[0]
+    same = (events["process"] == one["process"]) & (events["thread"] == one["thread"])
     points = np.flatnonzero((graph.thread >= 0) & np.isin(graph.event, events.index[same]))
     time = graph.time_ns[points]
     order = np.argsort(time, kind="stable")
-    place = np.searchsorted(time[order], starts[1:] - graph.origin_ns)
+    wanted = starts if first else starts[1:]
+    place = np.searchsorted(time[order], wanted - graph.origin_ns)
     return [int(points[order[at]]) for at in place if at < len(points)]
 
 
