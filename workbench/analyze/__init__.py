@@ -48,6 +48,14 @@ from workbench.analyze.overlap import communication_overlap, kind_overlaps
 from workbench.analyze.packing import Packing, micro_batches, packing
 from workbench.analyze.packing_balance import packing_balance
 from workbench.analyze.packing_tuning import PackingTuning, packing_tuning
+from workbench.analyze.perfmodel.change import Change
+from workbench.analyze.perfmodel.critical_path import critical_path, slack
+from workbench.analyze.perfmodel.execution_graph import GRAPH_STEPS, execution_graph
+from workbench.analyze.perfmodel.graph_rules import GraphRules
+from workbench.analyze.perfmodel.held_out_steps import held_out_steps
+from workbench.analyze.perfmodel.replay import replay, replayed_events
+from workbench.analyze.perfmodel.replay_fidelity import graph_ablation, replay_fidelity
+from workbench.analyze.perfmodel.what_if import what_if
 from workbench.analyze.pipeline import Parallelism, micro_batch_costs, pipeline, training_steps
 from workbench.analyze.proportion import proportion
 from workbench.analyze.pvf import pvf
@@ -72,8 +80,11 @@ from workbench.analyze.watched_throughout import watched_throughout
 from workbench.analyze.workload import crossover, crossover_from_flops, launch_loss, workload
 
 __all__ = [
+    "GRAPH_STEPS",
+    "Change",
     "Convention",
     "FaultTolerance",
+    "GraphRules",
     "Lemons",
     "Packing",
     "PackingPlan",
@@ -94,10 +105,12 @@ __all__ = [
     "context_sharding",
     "copy_bandwidth",
     "crash_loops",
+    "critical_path",
     "crossover",
     "crossover_from_flops",
     "detected_shares",
     "detector_tolerance",
+    "execution_graph",
     "expected_ettr",
     "failure_gaps",
     "failure_interval_of",
@@ -117,6 +130,8 @@ __all__ = [
     "goodput_sensitivity",
     "goodput_sweep",
     "goodput_windows",
+    "graph_ablation",
+    "held_out_steps",
     "idle_time",
     "incident_counts",
     "incidents",
@@ -171,11 +186,15 @@ __all__ = [
     "queue_length",
     "queue_summary",
     "recurrence",
+    "replay",
+    "replay_fidelity",
+    "replayed_events",
     "reported_by",
     "row_popularity",
     "row_sharding",
     "sample_documents",
     "shard_balance",
+    "slack",
     "spares",
     "standby_nodes",
     "step_times",
@@ -189,6 +208,7 @@ __all__ = [
     "unclassified_kernels",
     "watched_throughout",
     "weibull",
+    "what_if",
     "with_spares",
     "workload",
 ]

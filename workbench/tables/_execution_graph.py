@@ -73,7 +73,9 @@ GRAPH_BUILD = Table(
         "is_used": Column("bool", "whether it ran"),
         "read_count": Column("int64", "edges read from the trace", lower=0),
         "inferred_count": Column("int64", "edges guessed from times or order", lower=0),
-        "left_out_count": Column("int64", "edges left out since the times contradict them", lower=0),
+        "left_out_count": Column(
+            "int64", "edges left out since the times contradict them", lower=0
+        ),
         "note": Column("str", "what was measured or could not be used"),
     },
 )
@@ -134,6 +136,57 @@ HELD_OUT_STEPS = Table(
 )
 
 
+CRITICAL_PATH = Table(
+    "critical_path",
+    "One row per dependency on the longest path, in order of time; they add up to the whole.",
+    {
+        "rank": Column("int32", "rank of what waited; -1 for several", lower=-1),
+        "kind": Column("category", "why it waited: " + ", ".join(EDGE_KINDS)),
+        "name": Column("str", "name of what waited"),
+        "event": Column("Int64", "its row label in the events table", nullable=True),
+        "start_ns": Column("int64", "when the dependency began, replayed"),
+        "dur_ns": Column("int64", "how long it took", lower=0),
+        "is_inferred": Column("bool", "the dependency is guessed"),
+    },
+)
+SLACK = Table(
+    "slack",
+    "One row per piece of GPU work: how much later it could come without delaying the end.",
+    {
+        "rank": Column("int32", "global rank", lower=0),
+        "event": Column("int64", "row label in the events table"),
+        "name": Column("str", "name of the work"),
+        "kind": Column("category", "compute, communication, memory, other", nullable=True),
+        "stream": Column("Int64", "GPU stream", nullable=True),
+        "start_ns": Column("int64", "start, replayed"),
+        "dur_ns": Column("int64", "duration, replayed", lower=0),
+        "slack_ns": Column("int64", "time it could lose alone", lower=0),
+    },
+)
+WHAT_IF = Table(
+    "what_if",
+    "One row per question: what a step would take if something were otherwise.",
+    {
+        "question": Column("str", "the changes, in words"),
+        "measured_ns": Column("int64", "mean time of a step, measured", lower=0),
+        "replayed_ns": Column("int64", "the same, replayed without a change", lower=0),
+        "predicted_ns": Column("int64", "mean time of a step with the changes", lower=0),
+        "low_ns": Column("Int64", "lower end of the interval over steps", 0, nullable=True),
+        "high_ns": Column("Int64", "upper end", lower=0, nullable=True),
+        "speedup_ratio": Column("float64", "measured / predicted", lower=0),
+        "changed_ns": Column("int64", "time in the whole trace that was changed", lower=0),
+        "step_count": Column("int64", "steps that were replayed", lower=1),
+        "basis": Column("category", "how it was found: measured, scaled or modelled"),
+        "explained_share": Column("float64", "of the time: has a cause, in the worst rank", 0, 1),
+        "doubt": Column("str", "why it is unsure; empty if nothing speaks against it"),
+    },
+)
+
+
+def _labelled(codes: NDArray[np.int8], labels: tuple[str, ...]) -> pd.Categorical:
+    return pd.Categorical.from_codes(codes.tolist(), categories=pd.Index(labels))
+
+
 @dataclass(frozen=True, eq=False)
 class ExecutionGraph:
     """Points in time and what each waits for, as plain arrays; built by `execution_graph`.
@@ -177,7 +230,7 @@ class ExecutionGraph:
         return pd.DataFrame(
             {
                 "rank": self.point_rank,
-                "kind": pd.Categorical.from_codes(self.point_kind, categories=list(POINT_KINDS)),
+                "kind": _labelled(self.point_kind, POINT_KINDS),
                 "event": event,
                 "time_ns": self.time_ns,
                 "explained_ns": explained,
@@ -193,7 +246,7 @@ class ExecutionGraph:
                 "source": self.source,
                 "target": self.target,
                 "weight_ns": self.weight_ns,
-                "kind": pd.Categorical.from_codes(self.edge_kind, categories=list(EDGE_KINDS)),
+                "kind": _labelled(self.edge_kind, EDGE_KINDS),
                 "is_inferred": self.is_inferred,
             }
         )

@@ -116,9 +116,7 @@ class Draft:
         """Give the time of each point that the edges so far do not explain [ns]."""
         edges = self.edges()
         explained = np.zeros(len(self.time), dtype=np.int64)
-        np.maximum.at(
-            explained, edges["target"], self.time[edges["source"]] + edges["weight_ns"]
-        )
+        np.maximum.at(explained, edges["target"], self.time[edges["source"]] + edges["weight_ns"])
         return self.time - explained
 
 

@@ -16,7 +16,7 @@ def ordered(
     return bounds, np.argsort(source, kind="stable").astype(np.int32), waiting
 
 
-def first_pass(  # noqa: PLR0913 - the arrays of the compiled engine
+def first_pass(
     bounds: NDArray[np.int32],
     target: NDArray[np.int32],
     weight: NDArray[np.int64],

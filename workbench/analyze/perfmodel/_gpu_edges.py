@@ -74,7 +74,8 @@ def _medians(values: Ints, group: Ints) -> Ints:
     order = np.lexsort((values, number))
     bounds = np.append(0, np.cumsum(np.bincount(number)))
     middle = (bounds[:-1] + bounds[1:] - 1) // 2
-    return np.maximum(values[order][middle][number], 0)
+    usual: Ints = np.maximum(values[order][middle][number], 0)
+    return usual
 
 
 def queue_limit(gpu: GpuRows, cpu: CpuRows, rules: GraphRules) -> int:

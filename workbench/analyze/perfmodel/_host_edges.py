@@ -30,7 +30,9 @@ def host_edges(draft: Draft) -> None:
     # Where nothing else is to account for the time in a call, the call keeps all of it.
     is_launch = draft.cpu.what[points.cpu] < DEVICE_SYNC
     usual = _usual(lag[is_wait & is_launch], rules.blocked_ns)
-    blocked = lag if "queue limit" in draft.without else np.where(lag > rules.blocked_ns, usual, lag)
+    blocked = (
+        lag if "queue limit" in draft.without else np.where(lag > rules.blocked_ns, usual, lag)
+    )
     synced = lag if "synchronise" in draft.without else rules.sync_ns
     own = np.minimum(lag, np.where(is_launch, blocked, synced))
     plain, waits = inside & ~is_gap & ~is_wait, inside & is_wait
@@ -76,7 +78,9 @@ def _causes(draft: Draft, wait: Ints, begin: Ints) -> Ints:
         recurs = (together >= _LEAST_RECURRENCE) & (2 * together >= times)
         # A cause that recurs is better than one that does not; then the later one.
         rank = np.stack([np.where(recurs, 1, 0), time])
-        better = fits & ((rank[0] > best_time[0]) | ((rank[0] == best_time[0]) & (time > best_time[1])))
+        better = fits & (
+            (rank[0] > best_time[0]) | ((rank[0] == best_time[0]) & (time > best_time[1]))
+        )
         best = np.where(better, found, best)
         best_time = np.where(better, rank, best_time)
     return best
@@ -89,7 +93,11 @@ def _add(draft: Draft, wait: Ints, cause: Ints, lag: Ints) -> None:
     caused = wait[cause[wait] != MISSING]
     rest = points.time[caused] - points.time[cause[caused]]
     draft.add(
-        first + cause[caused], first + caused, rest if has_length else 0, "inter-thread", inferred=True
+        first + cause[caused],
+        first + caused,
+        rest if has_length else 0,
+        "inter-thread",
+        inferred=True,
     )
     draft.step("gaps")
     is_head = np.append(True, points.thread[1:] != points.thread[:-1])[wait]

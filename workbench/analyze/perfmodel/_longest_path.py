@@ -62,9 +62,7 @@ class LongestPath:
             return time
         order = np.empty(count, np.int32)
         waiting = self._waiting.copy()
-        reached = self._engine.first_pass(
-            self._bounds, self._target, weight, waiting, order, time
-        )
+        reached = self._engine.first_pass(self._bounds, self._target, weight, waiting, order, time)
         if reached < count:
             left = np.setdiff1d(np.arange(count), order[:reached])
             msg = f"{len(left):,} points wait for each other in a circle, e.g. point {left[0]}"

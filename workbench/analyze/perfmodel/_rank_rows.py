@@ -27,7 +27,9 @@ _EVENT_RECORD = ("cudaEventRecord", "cudaEventRecordWithFlags", "hipEventRecord"
 _COPIES = ("cudaMemcpyAsync", "cudaMemcpy", "hipMemcpyAsync", "hipMemcpy", "hipMemcpyWithStream")
 _GRAPH_LAUNCH = ("cudaGraphLaunch", "hipGraphLaunch", "cuGraphLaunch")
 
-PLAIN, DEVICE_SYNC, STREAM_SYNC, EVENT_SYNC, STREAM_WAIT, EVENT_RECORD, COPY, GRAPH_LAUNCH = range(8)
+PLAIN, DEVICE_SYNC, STREAM_SYNC, EVENT_SYNC, STREAM_WAIT, EVENT_RECORD, COPY, GRAPH_LAUNCH = range(
+    8
+)
 _CALLS = {
     **dict.fromkeys(_DEVICE_SYNC, DEVICE_SYNC),
     **dict.fromkeys(_STREAM_SYNC, STREAM_SYNC),

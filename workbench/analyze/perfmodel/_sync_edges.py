@@ -74,7 +74,7 @@ def sync_edges(draft: Draft) -> None:
     copies = np.flatnonzero(np.isin(gpu.call, np.flatnonzero(waits & (cpu.what == COPY))))
     _wait(draft, copies, gpu.call[copies])
     narrow = np.flatnonzero(waits & np.isin(cpu.what, (STREAM_SYNC, EVENT_SYNC)))
-    told = np.array([_told_stream(draft.rows, call) for call in narrow], dtype=np.int64)
+    told = np.array([_told_stream(draft.rows, call) for call in narrow.tolist()], dtype=np.int64)
     for number, queue in enumerate(every):
         mine = narrow[told == number]
         _wait(draft, queue.last_before(cpu.start[mine]), mine)
@@ -97,7 +97,9 @@ def _told_stream(rows: RankRows, call: int) -> int:
     if record is None:
         return MISSING
     is_event = rows.cpu.what[call] == EVENT_SYNC
-    return rows.number_of(record.wait_stream if is_event and record.wait_stream >= 0 else record.stream)
+    return rows.number_of(
+        record.wait_stream if is_event and record.wait_stream >= 0 else record.stream
+    )
 
 
 def _latest_ending(draft: Draft, every: list[Queue], call: Ints) -> Ints:

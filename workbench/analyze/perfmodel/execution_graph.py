@@ -119,7 +119,7 @@ def execution_graph(
         origin = rows.origin_ns if origin is None else min(origin, rows.origin_ns)
     graph = _joined(parts, events, origin or 0, steps)
     if collectives is not None:
-        graph = _with_collectives(graph, events, COLLECTIVES.check(collectives), steps)
+        graph = _with_collectives(graph, COLLECTIVES.check(collectives), steps)
     return graph
 
 
@@ -155,9 +155,7 @@ def _arrays(draft: Draft, rank: int) -> dict[str, Any]:
         "time_ns": draft.time,
         "point_rank": np.append(-1, np.full(len(draft.time) - 1, rank)),
         "point_kind": np.concatenate([[0], np.tile(pair, len(gpu.row)), points.kind]),
-        "event": np.concatenate(
-            [[MISSING], np.repeat(gpu.row, 2), draft.cpu.row[points.cpu]]
-        ),
+        "event": np.concatenate([[MISSING], np.repeat(gpu.row, 2), draft.cpu.row[points.cpu]]),
         "thread": np.concatenate([np.full(draft.first, MISSING), points.thread]),
         "gpu_start": draft.starts,
         "origin_ns": draft.rows.origin_ns,
@@ -185,12 +183,14 @@ def _joined(
         part["time_ns"][0] = 0
         part["weight_ns"] = part["weight_ns"] + np.where(part["source"] == 0, shift, 0)
         part["thread"] = np.where(part["thread"] >= 0, part["thread"] + thread, MISSING)
-    edges = {
+    arrays: dict[str, Any] = {
         name: np.concatenate(
             [moved(part, name, at) for part, at in zip(parts, offsets, strict=False)]
         ).astype(np.int32)
         for name in ("source", "target", "gpu_start")
     }
+    for name in ("weight_ns", "edge_kind", "is_inferred"):
+        arrays[name] = np.concatenate([part[name] for part in parts])
     label = np.append(events.index.to_numpy(dtype=np.int64), MISSING)
     return ExecutionGraph(
         time_ns=points("time_ns"),
@@ -198,18 +198,14 @@ def _joined(
         point_kind=points("point_kind").astype(np.int8),
         event=label[points("event")],
         thread=points("thread").astype(np.int32),
-        **edges,
-        **{
-            name: np.concatenate([part[name] for part in parts])
-            for name in ("weight_ns", "edge_kind", "is_inferred")
-        },
         origin_ns=origin,
         build=build_table(steps),
+        **arrays,
     )
 
 
 def _with_collectives(
-    graph: ExecutionGraph, events: pd.DataFrame, collectives: pd.DataFrame, steps: list[Step]
+    graph: ExecutionGraph, collectives: pd.DataFrame, steps: list[Step]
 ) -> ExecutionGraph:
     """Let the transfer of a collective begin when its last rank is there."""
     step = Step("collectives", is_used=True)

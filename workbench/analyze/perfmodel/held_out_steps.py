@@ -110,7 +110,7 @@ def _begin(graph: ExecutionGraph) -> Ints:
 
 
 def _places(events: pd.DataFrame, graph: ExecutionGraph, step: Ints) -> Ints:
-    """Number the places of edges in a step: the same number in every step."""
+    """Give every place of an edge in a step one number, the same in every step."""
     codes = np.append(events["name"].cat.codes.to_numpy(dtype=np.int64), MISSING)
     name = codes[events.index.get_indexer(pd.Index(graph.event))]
     lane = _lanes(events, graph)
@@ -128,11 +128,16 @@ def _places(events: pd.DataFrame, graph: ExecutionGraph, step: Ints) -> Ints:
     number = np.empty(len(frame), dtype=np.int64)
     number[order] = frame.iloc[order].groupby(list(keys)).cumcount().to_numpy()
     frame["number"] = number
-    return frame.drop(columns="step").groupby([k for k in keys if k != "step"] + ["number"]).ngroup().to_numpy()
+    return (
+        frame.drop(columns="step")
+        .groupby([k for k in keys if k != "step"] + ["number"])
+        .ngroup()
+        .to_numpy()
+    )
 
 
 def _lanes(events: pd.DataFrame, graph: ExecutionGraph) -> Ints:
-    """Number threads and streams."""
+    """Give threads and streams a number."""
     stream = np.append(events["stream"].array.to_numpy(dtype="int64", na_value=MISSING), MISSING)
     of_point = stream[events.index.get_indexer(pd.Index(graph.event))]
     return np.where(graph.thread >= 0, -2 - graph.thread, of_point)

@@ -103,7 +103,7 @@ def replayed_events(events: pd.DataFrame, graph: ExecutionGraph, time_ns: Ints) 
 
 
 def _lanes(events: pd.DataFrame) -> Ints:
-    """Number the threads and streams of all ranks; rows of one lane follow each other in time."""
+    """Give each thread and stream of each rank a number."""
     keys = [events["rank"].to_numpy(dtype=np.int64)]
     keys += [codes(events[name]).astype(np.int64) for name in ("process", "thread")]
     keys += [

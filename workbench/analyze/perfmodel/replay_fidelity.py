@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -110,9 +110,7 @@ def graph_ablation(
     return GRAPH_ABLATION.check(GRAPH_ABLATION.cast(table))
 
 
-def step_points(
-    events: pd.DataFrame, graph: ExecutionGraph, *, first: bool = False
-) -> list[int]:
+def step_points(events: pd.DataFrame, graph: ExecutionGraph, *, first: bool = False) -> list[int]:
     """Return the first point of each ProfilerStep, on the thread of the steps.
 
     Parameters
@@ -161,7 +159,9 @@ def _compared(before: pd.DataFrame, after: pd.DataFrame) -> dict[str, Any]:
 def _window(events: pd.DataFrame) -> int:
     """Give the time from the first to the last GPU work or CPU row [ns]."""
     names = events["category"].astype(str)
-    used = events["kind"].notna() | names.str.endswith(("_runtime", "_driver")) | (names == "cpu_op")
+    used = (
+        events["kind"].notna() | names.str.endswith(("_runtime", "_driver")) | (names == "cpu_op")
+    )
     start = events["start_ns"].to_numpy()[used.to_numpy()]
     end = start + events["dur_ns"].to_numpy()[used.to_numpy()]
     return int(end.max() - start.min())
@@ -185,7 +185,7 @@ def _busy_correlation(before: pd.DataFrame, after: pd.DataFrame) -> float | None
     curves = [_busy(work.start, work.end, edges) for work in works]
     if min(curve.std() for curve in curves) == 0:
         return None
-    return float(np.corrcoef(*curves)[0, 1])
+    return float(np.corrcoef(curves[0], curves[1])[0, 1])
 
 
 def _busy(start: Ints, end: Ints, edges: Ints) -> np.ndarray:
@@ -244,7 +244,12 @@ def _longest_call(graph: ExecutionGraph) -> int:
 
 
 def binding_edges(
-    graph: ExecutionGraph, time_ns: Ints, last: int, *, begin: int = -1, weight_ns: Ints | None = None
+    graph: ExecutionGraph,
+    time_ns: Ints,
+    last: int,
+    *,
+    begin: int = -1,
+    weight_ns: Ints | None = None,
 ) -> Ints:
     """Return the edges along which a point came as late as it did, the last one first.
 
@@ -271,7 +276,7 @@ def binding_edges(
     return np.array(path, dtype=np.int64)
 
 
-def _doubt(row: dict[str, Any], least: float) -> str:
+def _doubt(row: Mapping[Any, Any], least: float) -> str:
     doubts = []
     if row["explained_share"] < least:
         doubts.append(

@@ -1,0 +1,124 @@
+"""How long a step would take if something were otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from workbench._numbers import share_between
+from workbench.analyze._rows import Ints
+from workbench.analyze.perfmodel.change import Change, changed_weights
+from workbench.analyze.perfmodel.replay import replay
+from workbench.analyze.perfmodel.replay_fidelity import replay_fidelity, step_points
+from workbench.errors import PerformanceModelError
+from workbench.tables import REPLAY_FIDELITY, WHAT_IF, ExecutionGraph
+
+_DRAWS = 2000
+
+
+def what_if(  # noqa: PLR0913 - the front door
+    events: pd.DataFrame,
+    graph: ExecutionGraph,
+    changes: Sequence[Change | Sequence[Change]],
+    *,
+    fidelity: pd.DataFrame | None = None,
+    least_explained_share: float = 0.9,
+    level_share: float = 0.95,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Replay a trace with other times, and say what a step would take.
+
+    Parameters
+    ----------
+    events
+        Table :data:`workbench.tables.EVENTS` that the graph was built from.
+    graph
+        From :func:`execution_graph`.
+    changes
+        Questions; one that is a list makes all its changes at once.
+    fidelity
+        Table :data:`workbench.tables.REPLAY_FIDELITY` of this graph; computed if not given.
+    least_explained_share
+        Predictions are refused where less of the time has a known cause; 0 allows all.
+    level_share
+        Confidence of the interval.
+    seed
+        Of the bootstrap.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.WHAT_IF`, one row per question.
+
+    Raises
+    ------
+    PerformanceModelError
+        If too little of the time is explained, or a change chooses nothing.
+
+    Notes
+    -----
+    Every step is replayed as it was and as it would be. The prediction of a step is its
+    measured time x the ratio of the two, so that errors of the graph cancel where they do not
+    depend on the change. The interval is that of the change, for the mean step: percentiles of
+    sum(predicted) / sum(measured) over steps drawn anew. With one step there is none. Times
+    are scaled, the order of work stays: what a scheduler would do otherwise is not in it.
+    """
+    share_between("level_share", level_share)
+    if fidelity is None:
+        fidelity = replay_fidelity(events, graph, least_explained_share=least_explained_share)
+    worst = REPLAY_FIDELITY.check(fidelity).nsmallest(1, "explained_share").iloc[0]
+    if worst["explained_share"] < least_explained_share:
+        msg = (
+            f"rank {worst['rank']}: only {worst['explained_share']:.1%} of the time has a known "
+            f"cause, less than least_explained_share={least_explained_share:g}; record cuda_sync "
+            "events (enable_cuda_sync_events) or allow less"
+        )
+        raise PerformanceModelError(msg)
+    stops = _stops(events, graph)
+    measured = np.diff(graph.time_ns[stops])
+    before = np.maximum(np.diff(replay(graph)[stops]), 1)
+    draws = np.random.default_rng(seed).integers(len(measured), size=(_DRAWS, len(measured)))
+    rows = []
+    for each in changes:
+        asked = [each] if isinstance(each, Change) else list(each)
+        weight, touched = changed_weights(events, graph, asked)
+        ratio = np.diff(replay(graph, weight_ns=weight)[stops]) / before
+        rows.append(
+            {
+                "question": "; ".join(change.question for change in asked),
+                "measured_ns": measured.mean(),
+                "replayed_ns": before.mean(),
+                **_interval(measured, measured * ratio, draws, level_share),
+                "changed_ns": int(graph.weight_ns[touched].sum()),
+                "step_count": len(measured),
+                "basis": "scaled",
+                "explained_share": worst["explained_share"],
+                "doubt": "; ".join(sorted(set(fidelity["doubt"]) - {""})),
+            }
+        )
+    table = pd.DataFrame(rows, columns=list(WHAT_IF.columns))
+    table["speedup_ratio"] = table["measured_ns"] / table["predicted_ns"].clip(lower=1)
+    for name in ("measured_ns", "replayed_ns", "predicted_ns", "low_ns", "high_ns"):
+        table[name] = table[name].astype("Float64").round()
+    return WHAT_IF.check(WHAT_IF.cast(table))
+
+
+def _stops(events: pd.DataFrame, graph: ExecutionGraph) -> Ints:
+    """Give the points between which steps lie: starts of ProfilerSteps, else first and last."""
+    first = events[events["rank"] == events["rank"].iloc[0]]
+    starts = step_points(first, graph, first=True)
+    if len(starts) >= 2:
+        return np.array(starts)
+    return np.array([0, int(np.argmax(graph.time_ns))])
+
+
+def _interval(measured: Any, steps: Any, draws: Ints, level_share: float) -> dict[str, Any]:
+    low, high = None, None
+    if len(steps) > 1:
+        ratios = steps[draws].sum(axis=1) / measured[draws].sum(axis=1)
+        tail = (1 - level_share) / 2
+        low, high = np.quantile(ratios, [tail, 1 - tail]) * measured.mean()
+    return {"predicted_ns": steps.mean(), "low_ns": low, "high_ns": high}
