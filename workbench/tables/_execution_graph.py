@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -183,7 +184,7 @@ WHAT_IF = Table(
 )
 
 
-def _labelled(codes: NDArray[np.int8], labels: tuple[str, ...]) -> pd.Categorical:
+def _labelled(codes: NDArray[np.int8], labels: tuple[str, ...]) -> Any:
     return pd.Categorical.from_codes(codes.tolist(), categories=pd.Index(labels))
 
 

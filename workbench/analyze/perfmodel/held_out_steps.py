@@ -128,12 +128,9 @@ def _places(events: pd.DataFrame, graph: ExecutionGraph, step: Ints) -> Ints:
     number = np.empty(len(frame), dtype=np.int64)
     number[order] = frame.iloc[order].groupby(list(keys)).cumcount().to_numpy()
     frame["number"] = number
-    return (
-        frame.drop(columns="step")
-        .groupby([k for k in keys if k != "step"] + ["number"])
-        .ngroup()
-        .to_numpy()
-    )
+    same = [name for name in frame if name != "step"]
+    place: Ints = frame.groupby(same).ngroup().to_numpy().astype(np.int64)
+    return place
 
 
 def _lanes(events: pd.DataFrame, graph: ExecutionGraph) -> Ints:
