@@ -140,6 +140,12 @@ def test_variants_of_the_header_are_known(written):
     assert set(result.outcomes["metric_name"]) == {"iou", "accuracy"}
 
 
+def test_a_golden_run_needs_no_rate(written, found):
+    result = load.injections(written({"r.csv": ENPHEEPH.replace("0,-,", ",-,")}))
+    assert set(result.campaign["golden_metric"]) == {0.925}
+    assert ("noted", "rows whose rate of injection is a word") not in found(result)
+
+
 def test_golden_runs_that_differ_are_suspicious(written, found):
     text = ENPHEEPH + "0,-,16.0,0.5,0.2\n"
     by = found(load.injections(written({"r.csv": text})))
@@ -151,6 +157,8 @@ def test_golden_runs_that_differ_are_suspicious(written, found):
     [
         ("1e-07,conv1", "2,conv1", "not rates of injection from 0 to 1, the first is '2' in row 3"),
         ("1e-07,conv1", "1e-07,", "'layer_name': 1 values are not names of layers"),
+        ("1e-07,conv1", ",conv1", "1 values are not rates .* the first is an empty cell in row 3"),
+        ("1e-07,conv1", '" ",conv1', "1 values are not rates of injection, the first is ' '"),
         ("test_accuracy", "accuracy", "none of the columns"),
         (",0.9,", ",good,", r"'test_accuracy': 1 values are not numbers, the first is 'good'"),
     ],
