@@ -13,7 +13,7 @@ from workbench.tables import OUTCOME_NAMES
 _KEY = ["campaign_id", "exp_id"]
 
 
-def check_part(part: InjectionPart, label: str) -> None:
+def check_part(part: InjectionPart) -> None:
     """Refuse what cannot be true; note what is only odd in the findings of the part.
 
     Raises
@@ -21,6 +21,7 @@ def check_part(part: InjectionPart, label: str) -> None:
     LoadError
         For the first contradiction, naming table and row.
     """
+    label = part.findings[0].source
     findings = Findings(label)
     _unique(part.campaign, ["campaign_id"], "campaign", label)
     _unique(part.outcomes, _KEY, "outcomes", label)

@@ -35,6 +35,7 @@ class InjectionPart:
     faults: pd.DataFrame = field(default_factory=FAULTS.empty)
     trials: pd.DataFrame = field(default_factory=TRIALS.empty)
     parameters: pd.DataFrame = field(default_factory=PARAMETERS.empty)
+    # The first one names the file of the part in messages.
     findings: list[Findings] = field(default_factory=list)
     # Whether the outcomes were counted from the trials by the reader itself.
     is_counted_here: bool = False

@@ -121,7 +121,7 @@ def injection_records(
     _check_values(head)
     part = _part(values, head, outcomes or {}, source)
     part.findings.append(findings)
-    check_part(part, source.label)
+    check_part(part)
     return assembled([part])
 
 

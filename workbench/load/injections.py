@@ -97,7 +97,7 @@ def injections(path: Paths, *, tool: str | None = None, progress: bool = True) -
     with progress_bar(total=total, unit="B", label="loading injections", enabled=progress) as bar:
         for reader, files in known.files.values():
             for part in reader.read(files):
-                check_part(part, _label(part, files))
+                check_part(part)
                 parts.append(part)
             bar.update(sum(file.source.size_bytes for file in files))
     return assembled(parts, [*passed_over, *known.unknown])
@@ -154,11 +154,6 @@ def _recognised(sources: Sequence[Source], formats: Sequence[InjectionFormat]) -
     return _Found(files, unknown)
 
 
-def _label(part: InjectionPart, files: Sequence[InjectionFile]) -> str:
-    """Name the source of a part for messages."""
-    return part.findings[0].source if part.findings else files[0].source.label
-
-
 def _rename(part: InjectionPart, seen: set[str]) -> None:
     """Give another name to campaigns of a part whose names are taken."""
     new = {}
@@ -171,7 +166,7 @@ def _rename(part: InjectionPart, seen: set[str]) -> None:
             new[name] = free
     if not new:
         return
-    part.findings.append(Findings(part.findings[0].source if part.findings else ""))
+    part.findings.append(Findings(part.findings[0].source))
     part.findings[-1].add("noted", _NESTED, len(new), str(next(iter(new.values()))))
     for name in TABLES:
         frame = getattr(part, name)

@@ -104,7 +104,7 @@ def _read_pair(source: Source, golden_source: Source) -> list[InjectionPart]:
         campaign_id = stem(source) if not parts else f"{stem(source)} (mitigated)"
         trials = _Trials(corr, golden, row, exp, source, golden_source, model)
         parts.append(trials.part(campaign_id, sites))
-    parts[0].findings = [findings, notes]
+    parts[0].findings += [findings, notes]
     taken = {*_ROW, *_SITE, *_FAULTY.values(), *_FLAGS.values(), _GOLDEN, _GOLDEN_RESIL}
     note_columns(findings, [each for each in corr.column_names if each not in taken])
     unused = [each for each in golden.column_names if each not in {*taken, _PROBABILITY}]
@@ -187,6 +187,7 @@ class _Trials:
             outcomes,
             filled(FAULTS, faults, count),
             filled(TRIALS, trials, len(self.exp)),
+            findings=[Findings(self.source.label)],
             is_counted_here=True,
         )
 

@@ -1,6 +1,7 @@
 """GoldenEye, enpheeph, GoldenTransformer, TensorFI2 and NVBitFI: totals by hand, and traps."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -218,6 +219,17 @@ def test_aggregates_are_kept_as_they_are(written, text, found):
     assert result.outcomes["input_count"].isna().all()
     assert len(result.faults) == 0
     assert any("aggregates only" in what for _, what in found(result))
+
+
+def test_later_runs_of_a_file_are_told_by_that_file(tmp_path):
+    run = "[24.5, 25.0]\nTime for 10 injections: 9.09 seconds\n"
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "res.csv").write_text(run + run)
+    result = load.injections(tmp_path)
+    assert result.campaign["campaign_id"].tolist()[2:] == ["res (2)", "res, run 2 (2)"]
+    numbered = result.quality[result.quality["what"].str.contains("the later one is numbered")]
+    assert [Path(each).parent.name for each in numbered["source"]] == ["b", "b"]
 
 
 @pytest.mark.parametrize(
