@@ -26,8 +26,9 @@ def check_part(part: InjectionPart) -> None:
     _unique(part.campaign, ["campaign_id"], "campaign", label)
     _unique(part.outcomes, _KEY, "outcomes", label)
     _unique(part.faults, [*_KEY, "flip"], "faults", label)
-    if not part.is_counted_here:
+    if not part.is_numbered_here:
         _unique(part.trials, [*_KEY, "input_id"], "trials", label)
+    if not part.is_counted_here:
         _told_twice(part, label, findings)
     _known_campaigns(part, label)
     _adds_up(part.outcomes, label)

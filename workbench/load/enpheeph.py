@@ -90,8 +90,8 @@ def _rows(table: pa.Table, metric: str, source: Source, findings: Findings) -> p
     rates = column(table, "randomness", source)
     told = pd.Series(rates.texts().to_pandas(), dtype=object).replace("", None)
     # A golden run has no faults, whatever its rate.
-    if (bad := told.isna() & layers.ne(_GOLDEN)).any():
-        rates.refuse(bad.to_numpy(), "rates of injection")
+    if (lacking := told.isna() & layers.ne(_GOLDEN)).any():
+        rates.refuse(lacking.to_numpy(), "rates of injection")
     rate = pd.to_numeric(told, errors="coerce").to_numpy(np.float64)
     is_word = np.isnan(rate) & told.notna().to_numpy()
     findings.add("noted", "rows whose rate of injection is a word", int(is_word.sum()))

@@ -204,7 +204,8 @@ def _part(
         _faults(values, name, source),
         filled(TRIALS, trials, rows),
     )
-    part.is_counted_here = "input_id" not in values
+    part.is_counted_here = True
+    part.is_numbered_here = "input_id" not in values
     return part
 
 
