@@ -12,7 +12,7 @@ import pandas as pd
 from workbench._progress import progress as progress_bar
 from workbench.errors import LoadError
 from workbench.load._appearance import appearance, is_utf16
-from workbench.load._findings import Findings, quality_frame
+from workbench.load._findings import Finding, Findings, listed, quality_frame
 from workbench.load._injection_checks import check_part
 from workbench.load._injection_formats import FORMATS
 from workbench.load._injection_part import (
@@ -29,11 +29,9 @@ from workbench.load.injection_tables import is_exhaustive
 from workbench.tables import QUALITY, Injections, Table
 
 HEAD_BYTES = 1 << 16
-_LISTED = 8
 _UNKNOWN = "is in no format of injection results that is known here"
 _EXHAUSTIVE = "holds every fault of a model; load it with load.exhaustive_injections"
 _NESTED = "a campaign_id that two of the files have; the later one is numbered"
-Finding = tuple[str, str, str, int, str | None]
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ def injections(path: Paths, *, tool: str | None = None, progress: bool = True) -
     """
     formats = _of_tool(tool)
     found = survey(path, wanted=INJECTIONS)
-    passed_over = [(each.source, each.finding, each.what, 1, None) for each in found.remarks]
+    passed_over = [each.row for each in found.remarks]
     known = _recognised(found.sources, formats)
     if not known.files:
         _raise_unknown(path, [*passed_over, *known.unknown], formats)
@@ -186,15 +184,10 @@ def _together(frames: Sequence[pd.DataFrame], table: Table) -> pd.DataFrame:
 def _raise_unknown(
     path: Paths, findings: Sequence[Finding], formats: Sequence[InjectionFormat]
 ) -> NoReturn:
-    listed = "".join(
-        f"\n  - {source}: {what}" + (f" ({where})" if where else "")
-        for source, _, what, _, where in findings[:_LISTED]
-    )
-    more = f"\n  - and {len(findings) - _LISTED} more" if len(findings) > _LISTED else ""
     paths = ", ".join(shown(entry) for entry in given_paths(path))
     names = ", ".join(each.NAME for each in formats)
     msg = (
         f"{paths}: nothing here holds injection results that can be read. Known are: {names}; "
-        f"other CSV files: load.injection_records.{listed}{more}"
+        f"other CSV files: load.injection_records.{listed(findings)}"
     )
     raise LoadError(msg)
