@@ -186,7 +186,7 @@ PVF_EXPOSURE = Table(
         ),
         "wrong_per_million_hours": Column(
             "float64",
-            "inputs wrong per input and 1e6 h, at the given upset rate",
+            "share of inputs answered wrongly because of the upsets of 1e6 h, summed over them",
             lower=0,
             nullable=True,
         ),
