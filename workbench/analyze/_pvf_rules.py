@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench._number_types import NUMBER_TYPES
 from workbench.analyze._cluster_intervals import level
 from workbench.errors import InjectionError
 from workbench.tables import CAMPAIGN
@@ -28,10 +30,6 @@ _SAME = (
     "criterion", "tolerance", "nan_policy", "fault_model", "flip_count", "bit_error_ratio",
     "mitigation", "dtype", "model_name", "model_sha", "dataset", "inputs_sha",
 )  # fmt: skip
-
-# Bits in all, and bits of the exponent.
-_LAYOUT = {"fp64": (64, 11), "fp32": (32, 8), "bf16": (16, 8), "fp16": (16, 5)}
-_LAYOUT |= {f"{sign}int{width}": (width, 0) for sign in ("", "u") for width in (8, 16, 32, 64)}
 
 
 @dataclass(frozen=True)
@@ -67,19 +65,15 @@ def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
 
 def bit_width(dtype: object) -> float:
     """Return the bits of one element; missing for a type that is not known."""
-    return _LAYOUT[str(dtype)][0] if str(dtype) in _LAYOUT else np.nan
+    known = NUMBER_TYPES.get(str(dtype))
+    return np.nan if known is None else known.bit_count
 
 
+@cache
 def bit_role(dtype: object, bit: int) -> str | None:
     """Say what a bit is for: sign, exp, mant or int; None where the type is not known."""
-    if str(dtype) not in _LAYOUT:
-        return None
-    width, exponent = _LAYOUT[str(dtype)]
-    if bit == width - 1 and not str(dtype).startswith("u"):
-        return "sign"
-    if exponent == 0:
-        return "int"
-    return "exp" if bit >= width - 1 - exponent else "mant"
+    known = NUMBER_TYPES.get(str(dtype))
+    return None if known is None else str(known.roles(np.array([bit]))[0])
 
 
 def wrong_and_judged(
