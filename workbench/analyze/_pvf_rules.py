@@ -39,10 +39,10 @@ class Rules:
     """What a factor is made by; checked when made."""
 
     average: Average
-    by: tuple[str, ...]
-    nan_policy: NanPolicy
-    beneficial: Beneficial
-    level_share: float
+    by: tuple[str, ...] = ()
+    nan_policy: NanPolicy = "wrong"
+    beneficial: Beneficial = "wrong"
+    level_share: float = 0.95
 
     def __post_init__(self) -> None:
         """Refuse rules that do not exist."""

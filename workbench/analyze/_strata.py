@@ -30,7 +30,7 @@ def strata(
         return _of_truth(given, columns, by)
     table = site_shares(given, columns)
     parameters, campaign = together(given, "parameters"), campaigns(given)
-    rules = Rules("bits", columns, "wrong", "wrong", 0.95)
+    rules = Rules("bits", columns)
     found = groups(table, columns, parameters)
     refuse_mixed(found.code, found.labels, table["campaign_id"], campaign, rules)
     share = table["share"].to_numpy()
@@ -90,7 +90,7 @@ def site_shares(
 ) -> pd.DataFrame:
     """Return one row per site, in the order of the experiments: its share of wrong outputs."""
     table = with_columns(experiments(given), campaigns(given), columns)
-    rules = Rules("bits", columns, "wrong", "wrong", 0.95)
+    rules = Rules("bits", columns)
     wrong, judged = wrong_and_judged(table, rules)
     table = table.assign(wrong=wrong, judged=judged)
     table = table.sort_values(["campaign_id", "exp_id"], kind="stable", ignore_index=True)

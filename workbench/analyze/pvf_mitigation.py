@@ -15,7 +15,7 @@ from workbench.analyze._cluster_intervals import (
     estimates,
     level,
 )
-from workbench.analyze._injection_rows import bundles, experiments, together
+from workbench.analyze._injection_rows import bundles, experiments, joint, together
 from workbench.analyze._pvf_groups import groups, refuse_half_weighted
 from workbench.analyze._pvf_rules import NanPolicy, Rules, wrong_and_judged
 from workbench.errors import InjectionError
@@ -114,7 +114,7 @@ def _golden(each: Injections) -> float:
 def _sites(each: Injections, nan_policy: NanPolicy) -> pd.DataFrame:
     """Return wrong and judged inputs by site; sites are numbered alike in all campaigns."""
     table = experiments(each)
-    wrong, judged = wrong_and_judged(table, Rules("bits", (), nan_policy, "wrong", 0.5))
+    wrong, judged = wrong_and_judged(table, Rules("bits", nan_policy=nan_policy))
     table = table.assign(wrong=wrong, judged=judged)
     own = each.outcomes[["campaign_id", "exp_id"]].assign(place=_places(each))
     table = table.merge(own, on=["campaign_id", "exp_id"], how="left")
@@ -159,8 +159,7 @@ def _rows(
     refuse_half_weighted(both, group, found.labels)
     weight = both["weight"].to_numpy(dtype=float)
     weight = np.where(np.bincount(group, np.isnan(weight))[group] > 0, 1.0, weight)
-    stratum = pd.factorize(both["stratum"])[0] * (size + 1) + group
-    stratum = pd.factorize(stratum)[0]
+    stratum = joint(pd.factorize(both["stratum"])[0], group)
     after = both[["wrong_with", "judged_with"]].to_numpy(dtype=float)
     wrong, judged = weight * after[:, 0], weight * after[:, 1]
     before = weight * both["wrong"].to_numpy(dtype=float)
