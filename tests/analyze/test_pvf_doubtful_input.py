@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from workbench import analyze
-from workbench.errors import InjectionError
+from workbench.errors import InjectionError, WorkbenchError
 from workbench.tables import DETECTOR_TRIALS
 
 TOP = {
@@ -211,9 +211,9 @@ def test_margins_of_other_criteria_are_not_mixed(make_injections):
         analyze.pvf_by_margin([margins(make_injections, input_count=10), other])
 
 
-@pytest.mark.parametrize("error", [0, -1, float("nan")])
+@pytest.mark.parametrize("error", [0, -1, float("nan"), float("inf")])
 def test_a_wanted_error_is_above_zero(make_injections, error):
-    with pytest.raises(InjectionError, match="relative_error must be above 0"):
+    with pytest.raises(WorkbenchError, match="relative_error must be above 0"):
         analyze.pvf_running(make_injections(*sites(10)), relative_error=error)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from workbench._numbers import not_negative
 from workbench.analyze._cluster_intervals import cluster_interval, estimates, wilson_interval
 from workbench.analyze._injection_rows import campaigns, experiments, joint, together
 from workbench.analyze._pvf_clusters import clusters
@@ -39,7 +40,9 @@ def detector_tolerance(trials: pd.DataFrame, *, tolerances: Sequence[float]) -> 
     Raises
     ------
     InjectionError
-        If a tolerance is negative, or there is none.
+        If there is no tolerance.
+    WorkbenchError
+        If a tolerance is negative or not finite.
 
     Notes
     -----
@@ -48,9 +51,9 @@ def detector_tolerance(trials: pd.DataFrame, *, tolerances: Sequence[float]) -> 
     checks of the detector without a fault. A residual that is not a number is an alarm.
     """
     DETECTOR_TRIALS.check(trials)
-    levels = [float(value) for value in tolerances]
-    if not levels or not all(value >= 0 for value in levels):
-        msg = f"tolerances={list(tolerances)!r} must be one or more numbers from 0"
+    levels = [not_negative("tolerances", value) for value in tolerances]
+    if not levels:
+        msg = "tolerances=[] must be one or more numbers from 0"
         raise InjectionError(msg)
     clean = trials[~trials["is_faulty"]]
     hit = trials[trials["is_faulty"] & trials["is_effective"]]
@@ -111,6 +114,8 @@ def detected_shares(
     ------
     InjectionError
         If no detector was attached, or it counts more alarms than inputs.
+    WorkbenchError
+        If level_share is not between 0 and 1.
 
     Notes
     -----

@@ -9,14 +9,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench._numbers import whole_number
+from workbench._numbers import share_between, whole_number
 from workbench.analyze._allocate import neyman
 from workbench.analyze._cluster_intervals import (
     Estimates,
     cluster_interval,
-    level,
+    running_estimates,
     wilson_interval,
 )
+from workbench.analyze._pvf_rules import rules_told
 from workbench.analyze._truth_cells import inputs_of, wrong_counts
 from workbench.errors import InjectionError
 from workbench.tables import INTERVAL_COVERAGE, INTERVAL_FUNNEL, ExhaustiveInjections
@@ -75,7 +76,9 @@ def interval_coverage(
     Raises
     ------
     InjectionError
-        If the truth has no sites, or a number is out of range.
+        If the truth has no sites.
+    WorkbenchError
+        If a number is out of range.
 
     Notes
     -----
@@ -84,9 +87,10 @@ def interval_coverage(
     """
     sites = whole_number("site_count", site_count, least=2)
     repeats = whole_number("repeat_count", repeat_count, least=1)
-    level(level_share)
+    share_between("level_share", level_share)
     inputs = inputs_of(truth)
     rng = np.random.default_rng(seed)
+    shared = {"level_share": level_share, **rules_told(truth.campaign.iloc[0])}
     rows = []
     for part in _parts(truth):
         exact = float(part.wrong.mean()) / inputs
@@ -97,7 +101,7 @@ def interval_coverage(
             found = draw(part, sites, repeats, (inputs, used), rng)
             rows += [
                 {"group": part.name, "design": design, "site_count": sites, "input_count": used,
-                 "repeat_count": repeats, "truth": exact} | each
+                 "repeat_count": repeats, "truth": exact} | shared | each
                 for each in _covered(found, exact, sites * used, level_share)
             ]  # fmt: skip
     return INTERVAL_COVERAGE.check(INTERVAL_COVERAGE.cast(pd.DataFrame(rows)))
@@ -245,13 +249,15 @@ def interval_funnel(
     ------
     InjectionError
         If the component does not exist.
+    WorkbenchError
+        If a number is out of range.
 
     Notes
     -----
     Sites are drawn alike and with repetition, judged on all inputs; intervals as in :func:`pvf`.
     """
     looks = sorted({whole_number("site_counts", count, least=2) for count in site_counts})
-    level(level_share)
+    share_between("level_share", level_share)
     inputs = inputs_of(truth)
     parts = {part.name: part for part in _parts(truth)}
     if component is not None and component not in parts:
@@ -265,19 +271,16 @@ def interval_funnel(
         table = _looks(share, np.array(looks), inputs, level_share)
         exact = float(part.wrong.mean()) / inputs
         tables.append(table.assign(group=part.name, truth=exact))
-    return INTERVAL_FUNNEL.check(INTERVAL_FUNNEL.cast(pd.concat(tables, ignore_index=True)))
+    result = pd.concat(tables, ignore_index=True).assign(**rules_told(truth.campaign.iloc[0]))
+    return INTERVAL_FUNNEL.check(INTERVAL_FUNNEL.cast(result))
 
 
 def _looks(share: Any, looks: Any, inputs: int, level_share: float) -> pd.DataFrame:
-    total, square, events = (
-        np.cumsum(values)[looks - 1] for values in (share, share**2, share > 0)
-    )
-    mean = total / looks
-    variance = np.maximum(square - looks * mean**2, 0) / (looks - 1) / looks
-    found = _estimates(mean, variance, looks - 1.0, (looks, events))
+    found = running_estimates(share, np.ones(len(share)), looks)
     low, high, _ = cluster_interval(found, looks * float(inputs), level_share)
-    below, above = wilson_interval(mean, looks * float(inputs), level_share)
+    below, above = wilson_interval(found.share, looks * float(inputs), level_share)
     return pd.DataFrame(
-        {"site_count": looks, "pvf": mean, "low": low, "high": high, "independent_low": below,
-         "independent_high": above, "event_site_count": events}
+        {"site_count": looks, "pvf": found.share, "low": low, "high": high,
+         "independent_low": below, "independent_high": above,
+         "event_site_count": found.event_count}
     )  # fmt: skip

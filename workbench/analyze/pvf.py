@@ -92,6 +92,8 @@ def pvf(
     InjectionError
         If a rule does not exist or the tool cannot tell what it needs, if groups by bit hold
         experiments of several flips, or a group mixes campaigns that follow different rules.
+    WorkbenchError
+        If level_share is not between 0 and 1.
 
     Notes
     -----

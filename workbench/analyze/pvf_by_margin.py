@@ -48,6 +48,8 @@ def pvf_by_margin(
     InjectionError
         If there are no trials, or none with outcome and margin, or a group mixes campaigns that
         follow different rules.
+    WorkbenchError
+        If class_count is no whole number from 1, or level_share not between 0 and 1.
 
     Notes
     -----
