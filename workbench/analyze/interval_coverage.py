@@ -107,25 +107,28 @@ def interval_coverage(
     return INTERVAL_COVERAGE.check(INTERVAL_COVERAGE.cast(pd.DataFrame(rows)))
 
 
-def _parts(truth: ExhaustiveInjections) -> list[_Part]:
-    """Split the truth by component, its sites by bit."""
+def _parts(truth: ExhaustiveInjections, component: str | None = None) -> list[_Part]:
+    """Split the truth by component, or take one of them; the sites of each by bit."""
     param = truth.sites["param"].cat
     home = truth.parameters.drop_duplicates("param").set_index("param")["component"]
-    of_code = home.reindex(param.categories)
+    of_code = home.reindex(param.categories).to_numpy(dtype=object)
     codes, bits = param.codes.to_numpy(), truth.sites["bit"].to_numpy()
+    hit = set(of_code[np.bincount(codes, minlength=len(of_code)) > 0])
+    names = [name for name in home.dropna().unique() if name in hit]
+    if not names:
+        msg = "the truth has no sites to draw from"
+        raise InjectionError(msg)
+    if component is not None and component not in names:
+        msg = f"component={component!r} has no sites; there are {', '.join(names)}"
+        raise InjectionError(msg)
     wrong = wrong_counts(truth)
     parts = []
-    for name in home.unique():
-        inside = np.isin(codes, np.flatnonzero((of_code == name).to_numpy()))
+    for name in names if component is None else [component]:
+        inside = (of_code == name)[codes]
         mine, count = bits[inside], wrong[inside]
-        if len(mine) == 0:
-            continue
         order = np.argsort(mine, kind="stable")
         size = np.bincount(mine)
         parts.append(_Part(str(name), count[order], np.append(0, np.cumsum(size))))
-    if not parts:
-        msg = "the truth has no sites to draw from"
-        raise InjectionError(msg)
     return parts
 
 
@@ -259,13 +262,8 @@ def interval_funnel(
     looks = sorted({whole_number("site_counts", count, least=2) for count in site_counts})
     share_between("level_share", level_share)
     inputs = inputs_of(truth)
-    parts = {part.name: part for part in _parts(truth)}
-    if component is not None and component not in parts:
-        msg = f"component={component!r} has no sites; there are {', '.join(parts)}"
-        raise InjectionError(msg)
-    chosen = list(parts.values()) if component is None else [parts[component]]
     tables = []
-    for number, part in enumerate(chosen):
+    for number, part in enumerate(_parts(truth, component)):
         rng = np.random.default_rng([seed, number])
         share = part.wrong[rng.integers(0, len(part.wrong), looks[-1])] / inputs
         table = _looks(share, np.array(looks), inputs, level_share)
