@@ -8,13 +8,14 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from workbench.errors import InjectionError
-from workbench.simulate.injections._activations import activations, is_output
+from workbench.simulate.injections._activations import activations_hit, is_output
 from workbench.simulate.injections._changes import Changes, Counts
 from workbench.simulate.injections._combine import unchecked_changes
 from workbench.simulate.injections._detectors import Alarms
@@ -95,7 +96,7 @@ class Work:
             self.alarms.take()
         return time.perf_counter() - begun
 
-    @property
+    @cached_property
     def exp_ids(self) -> Any:
         """The experiments, in the order they are run."""
         return np.unique(self.faults["exp_id"].to_numpy())
@@ -196,9 +197,11 @@ def prepared(
     population = parameters(model)
     calls = batches(inputs)
     refuse_other_device(model, calls)
-    hits = any(is_output(name) for name in faults.get("param", pd.Series()).dropna().unique())
+    named = faults.get("param", pd.Series()).dropna().unique()
+    hits = [str(name) for name in named if is_output(name)]
     if hits:
-        population = pd.concat([population, activations(model, inputs)], ignore_index=True)
+        found = activations_hit(model, inputs, hits)
+        population = pd.concat([population, found], ignore_index=True)
     faults = verified(model, faults, population if hits else None)
     if faults.empty:
         msg = "faults: the table has no rows; there is nothing to inject"
@@ -214,7 +217,7 @@ def prepared(
     changes = unchecked_changes(model, faults)
     for each in settings.mitigations:
         changes = each.hardened(changes)
-    needs_model = hits or any(each.needs_the_model_to_run for each in settings.mitigations)
+    needs_model = bool(hits) or any(each.needs_the_model_to_run for each in settings.mitigations)
     with at_rest(model):
         engine = _engine(model, inputs, golden, _Needs(judge, settings, needs_model), alarms)
     return Work(
