@@ -186,9 +186,19 @@ def test_an_index_is_written_per_axis():
         ({"kind": "mbf", "flip_count": 2, "bit_error_ratio": 0.1}, "takes flip_count or"),
         ({"kind": "sbf", "flip_count": 2}, "'sbf' takes no further number"),
         ({"kind": "mbf", "flip_count": 0}, "flip_count must be 1 or more, not 0"),
-        ({"kind": "mbf", "bit_error_ratio": 1.5}, "bit_error_ratio must be between 0 and 1"),
+        ({"kind": "mbf", "flip_count": 1.5}, "flip_count must be a whole number from 1, not 1.5"),
+        (
+            {"kind": "mbf", "bit_error_ratio": 1.5},
+            "bit_error_ratio must be 0 or more and at most 1, not 1.5",
+        ),
+        ({"kind": "mbf", "bit_error_ratio": "0.1"}, "bit_error_ratio must be 0 or more"),
         ({"kind": "mbbf", "burst_bits": 1}, "burst_bits must be 2 or more, not 1"),
-        ({"kind": "value", "value": float("nan")}, "value must be a number: a missing value"),
+        ({"kind": "mbbf", "burst_bits": 2.5}, "burst_bits must be a whole number from 2, not 2.5"),
+        ({"kind": "value", "value": "big"}, "value must be a number, not 'big'"),
+        (
+            {"kind": "value", "value": float("nan")},
+            "value must be a number, not nan: a missing value",
+        ),
     ],
 )
 def test_refuses_fault_models_that_cannot_be_followed(options, message):
@@ -211,10 +221,26 @@ def test_refuses_draws_from_nothing(mlp, options, message):
         uniform_faults(mlp, 5, seed=1, **options)
 
 
-@pytest.mark.parametrize("count", [0, -3, 2.5])
-def test_refuses_counts_that_are_no_counts(mlp, count):
-    with pytest.raises(InjectionError, match="count must be a whole number of 1 or more"):
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (0, "1 or more, not 0"),
+        (-3, "1 or more, not -3"),
+        (2.5, "a whole number from 1, not 2.5"),
+        (True, "a whole number from 1, not True"),
+        ("5", "a whole number from 1, not '5'"),
+    ],
+)
+def test_refuses_counts_that_are_no_counts(mlp, count, words):
+    with pytest.raises(InjectionError, match=f"count must be {words}"):
         uniform_faults(mlp, count, seed=1)
+    with pytest.raises(InjectionError, match=f"sites must be {words}"):
+        stratified_faults(mlp, count, seed=1)
+
+
+def test_whole_numbers_can_come_as_floats(mlp):
+    kind = FaultModel("mbf", flip_count=2.0)
+    assert len(uniform_faults(mlp, 3.0, seed=1, fault_model=kind)) == 6
 
 
 def test_refuses_an_empty_population(mlp):

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from workbench.errors import InjectionError
+from workbench.simulate.injections._arguments import whole_number
 from workbench.simulate.injections._fault_model import FaultModel
 from workbench.simulate.injections._filled import filled
 from workbench.simulate.injections._population import (
@@ -66,7 +67,8 @@ def uniform_faults(
     Raises
     ------
     InjectionError
-        If the model has no parameters, or ``where`` or ``bits`` name none.
+        If ``count`` is no whole number from 1, the model has no parameters, or ``where`` or
+        ``bits`` name none.
 
     Notes
     -----
@@ -74,7 +76,7 @@ def uniform_faults(
     ``bit_error_ratio`` the number of bits of an experiment is binomial, and the bits of
     one experiment differ from one another.
     """
-    _refuse_count("count", count)
+    count = whole_number("count", count, least=1)
     rng = np.random.default_rng(seed)
     population = chosen(model, where)
     places = cells(population, bits)
@@ -127,7 +129,8 @@ def stratified_faults(
     Raises
     ------
     InjectionError
-        If ``sites`` names a stratum that the model has not, or leaves out all.
+        If ``sites`` is no whole number from 1, names a stratum that the model has not, or
+        leaves out all.
     """
     rng = np.random.default_rng(seed)
     population = chosen(model, where)
@@ -150,8 +153,7 @@ def stratified_faults(
 def _sites(sites: int | pd.DataFrame, strata: list[str]) -> dict[str, int]:
     """Give the experiments of every stratum."""
     if not isinstance(sites, pd.DataFrame):
-        _refuse_count("sites", sites)
-        return dict.fromkeys(strata, sites)
+        return dict.fromkeys(strata, whole_number("sites", sites, least=1))
     table = INJECTION_ALLOCATION.check(sites, "sites")
     if unknown := sorted(set(table["stratum"]) - set(strata)):
         msg = f"sites: strata {unknown[:3]} are not among those of by, where and bits, e.g. "
@@ -322,9 +324,3 @@ def _finished(
     known = filled(model, FAULTS.cast(table), population)
     known.attrs.update(head)
     return known
-
-
-def _refuse_count(field: str, count: Any) -> None:
-    if not isinstance(count, (int, np.integer)) or count < 1:
-        msg = f"{field} must be a whole number of 1 or more, not {count!r}"
-        raise InjectionError(msg)
