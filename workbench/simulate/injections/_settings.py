@@ -21,8 +21,8 @@ class CampaignSettings:
 
     None of it changes which inputs end as ``sdc`` or ``due``, but for ``mitigation``, and
     ``metric`` where the judge's criterion is ``"metric_drop"``. ``engine`` decides which of
-    the others are proven to be ``masked`` (``masked_rule`` of the campaign), and ``labels`` which count
-    as beneficial.
+    the others are proven to be ``masked`` (the campaign's ``masked_rule``), and ``labels``
+    which count as beneficial.
 
     Parameters
     ----------
