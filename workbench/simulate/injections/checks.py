@@ -18,7 +18,7 @@ _ALL_BITS = 16
 
 
 def flips_not_undone(dtype: str, *, seed: int = 0) -> int:
-    """Flip every bit of many values twice, and count the values that changed.
+    """Flip every bit of many values twice, and count the values where that went wrong.
 
     Parameters
     ----------
@@ -30,7 +30,8 @@ def flips_not_undone(dtype: str, *, seed: int = 0) -> int:
     Returns
     -------
     int
-        Values whose bits are not what they were; 0 if all is well.
+        Values that some bit, flipped once, left as they were, or that two flips changed; 0 if
+        all is well.
 
     Raises
     ------
