@@ -10,7 +10,6 @@ from workbench.simulate.injections import (
     exhaustive_faults,
     fault_list,
     parameters,
-    pooled_faults,
     stored_as,
     stratified_faults,
     uniform_faults,
@@ -131,8 +130,7 @@ def test_strata_hold_every_component_and_bit_and_their_weights_the_population(ml
     assert faults["inclusion_weight"].sum() == pytest.approx(BITS)
 
 
-def test_an_allocation_is_drawn_and_pooled_with_its_pilot(mlp):
-    pilot = stratified_faults(mlp, 2, seed=1, by=("bit",))
+def test_an_allocation_is_drawn(mlp):
     wanted = INJECTION_ALLOCATION.cast(
         pd.DataFrame(
             {
@@ -143,10 +141,9 @@ def test_an_allocation_is_drawn_and_pooled_with_its_pilot(mlp):
     )  # fmt: skip
     then = stratified_faults(mlp, wanted, seed=2, by=("bit",))
     assert then["stratum"].value_counts()["bit 30"] == 30
-    both = pooled_faults(pilot, then)
-    assert both["exp_id"].tolist() == list(range(64 + 31 * 16))
-    assert both["inclusion_weight"].sum() == pytest.approx(BITS)
-    assert (both.groupby("stratum", observed=True)["inclusion_weight"].nunique() == 1).all()
+    assert then["exp_id"].tolist() == list(range(31 * 16))
+    assert then["inclusion_weight"].sum() == pytest.approx(BITS * 31 / 32)
+    assert (then.groupby("stratum", observed=True)["inclusion_weight"].nunique() == 1).all()
 
 
 def test_exhaustive_faults_are_every_bit_once_in_order(mlp):
@@ -266,14 +263,6 @@ def test_refuses_allocations_to_strata_that_are_not_there(mlp):
         stratified_faults(mlp, allocation("top, bit 3", 4), seed=1)
     with pytest.raises(InjectionError, match="sites: site_count is 0 everywhere"):
         stratified_faults(mlp, allocation("3, bit 3", 0), seed=1)
-
-
-def test_refuses_to_pool_what_has_no_or_other_strata(mlp):
-    pilot = stratified_faults(mlp, 2, seed=1)
-    with pytest.raises(InjectionError, match="then: stratum and inclusion_weight are needed"):
-        pooled_faults(pilot, uniform_faults(mlp, 5, seed=1))
-    with pytest.raises(InjectionError, match=r"differ in the bits of '[023], bit 0'"):
-        pooled_faults(pilot, stratified_faults(mlp, 2, seed=1, where=["*.weight"]))
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,6 @@ from workbench.tables import PARAMETERS
 _SBF = FaultModel()
 
 
-def is_output(param: str) -> bool:
-    """Say whether a target is an activation."""
-    return str(param).endswith(OUTPUT)
-
-
 def activations(model: Any, inputs: Any, where: str | Sequence[str] = "*") -> pd.DataFrame:
     """List the activations that faults can hit: one input's part of what each module gives.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -96,11 +96,3 @@ class Counts:
     due: Ints
     beneficial: Ints
     max_abs_delta: npt.NDArray[np.float64]
-
-
-class Engine(Protocol):
-    """Judges experiments on all inputs."""
-
-    def counts(self, changes: Changes) -> Counts:
-        """Inject every experiment by itself and count how the inputs end."""
-        ...

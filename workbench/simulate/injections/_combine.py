@@ -13,7 +13,7 @@ from workbench.simulate.injections._bits import LAYOUTS, from_patterns, masks, p
 from workbench.simulate.injections._changes import Changes
 from workbench.simulate.injections._stored import Stored, storage
 from workbench.simulate.injections._torch import torch
-from workbench.simulate.injections._verify import OUTPUT, verified
+from workbench.simulate.injections._verify import is_output, verified
 
 _Longs = npt.NDArray[np.int64]
 
@@ -142,7 +142,7 @@ def unchecked_changes(model: Any, faults: pd.DataFrame) -> Changes:
         meant = (faults["param"] == name).fillna(value=False).to_numpy(dtype=bool)
         part = faults[meant]
         rows = Rows.of(part, experiment[meant].astype(np.int64))
-        if name.endswith(OUTPUT):
+        if is_output(name):
             dtype = str(part["dtype"].iloc[0])
             found.append((number, *_activation(rows, dtype)))
         else:

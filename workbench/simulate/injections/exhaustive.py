@@ -17,6 +17,7 @@ from workbench.simulate.injections._population import Bits, Where, cells, chosen
 from workbench.simulate.injections._settings import CampaignSettings
 from workbench.simulate.injections._stored import storage
 from workbench.simulate.injections._work import prepared
+from workbench.simulate.injections.fast_engine import FastEngine
 from workbench.simulate.injections.faults import uniform_faults
 from workbench.tables import CAMPAIGN, EXHAUSTIVE, PARAMETERS, ExhaustiveInjections
 
@@ -70,6 +71,7 @@ def exhaustive(
     settings = replace(settings, engine="fast", folder=None)
     first = uniform_faults(model, 1, fault_model=FaultModel(), where=where, bits=bits, seed=0)
     work = prepared(model, inputs, first, judge, settings)
+    assert isinstance(work.engine, FastEngine)
     if len(work.golden) > _MOST_INPUTS:
         msg = f"inputs: {len(work.golden):,} rows; counts of at most {_MOST_INPUTS:,} are kept"
         raise InjectionError(msg)
