@@ -158,13 +158,7 @@ class _Protected(Mitigation):
                 elem = self._elements[name]
                 mine = changes.target == number
                 safe |= mine if elem is None else mine & np.isin(changes.elem, elem)
-        left = torch().from_numpy(np.flatnonzero(~safe))
-        columns = {
-            name: getattr(changes, name)[~safe]
-            for name in ("experiment", "target", "elem", "cleared", "flips")
-            if getattr(changes, name) is not None
-        }
-        return replace(changes, **columns, before=changes.before[left], after=changes.after[left])
+        return changes.rows(np.flatnonzero(~safe))
 
 
 def protected(

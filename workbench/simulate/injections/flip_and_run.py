@@ -186,9 +186,7 @@ class _Corruption:
     def __init__(self, name: str, changes: Changes, entries: Any) -> None:
         self._name = name
         self._elem = changes.elem[entries]
-        none = np.zeros(len(self._elem), dtype=np.int64)
-        self._cleared = none if changes.cleared is None else changes.cleared[entries]
-        self._flips = none if changes.flips is None else changes.flips[entries]
+        self._cleared, self._flips = changes.cleared[entries], changes.flips[entries]
         self._is_armed = True
 
     def rearm(self, *_: Any) -> None:

@@ -14,7 +14,7 @@ from workbench.simulate.injections._bits import as_masks
 from workbench.simulate.injections._torch import torch
 from workbench.tables import DETECTOR_TRIALS
 
-_MODULUS = 127
+MODULUS = 127
 _PADDED_TO = 8
 _LONGEST_SUM = 2**31 // 128**2
 _EXACT_SUM = 2**24 // 128**2
@@ -67,7 +67,7 @@ class ChecksumGemm:
         width = -(-(columns + 1) // _PADDED_TO) * _PADDED_TO
         self.encoded = torch().zeros((rows, width), dtype=torch().int8, device=b.device)
         self.encoded[:, :columns] = b
-        self.encoded[:, columns] = b.sum(1, dtype=torch().int64) % _MODULUS
+        self.encoded[:, columns] = b.sum(1, dtype=torch().int64) % MODULUS
 
     def product(self, a: Any) -> Any:
         """Give A x [B | checksum | zeros] in int32, unchecked."""
@@ -77,7 +77,7 @@ class ChecksumGemm:
         """Say per row how far a product is from its checksum, modulo 127; 0 is sound."""
         columns = self.shape[1]
         total = product[:, :columns].sum(1, dtype=torch().int64)
-        return (total - product[:, columns]) % _MODULUS
+        return (total - product[:, columns]) % MODULUS
 
     def run(self, a: Any) -> tuple[Any, Any]:
         """Multiply int8 A [m x k] by B.
