@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from workbench.errors import LoadError
-from workbench.load._findings import Findings, quality_frame
+from workbench.load._findings import Finding, Findings, quality_frame
 from workbench.load._json_events import to_ns
 from workbench.load._rank_names import RankArgument, given_ranks
 from workbench.load._stream import Stream
@@ -324,11 +324,11 @@ def _never_ready(node: IntArray, needs: IntArray, count: int) -> set[int]:
 
 
 def _quality(ranked: Sequence[Ranked], remarks: Sequence[Remark]) -> pd.DataFrame:
-    rows: list[tuple[str, str, str, int, str | None]] = []
+    rows: list[Finding] = []
     for entry in ranked:
         found = entry.graph.findings.frame().itertuples(index=False, name=None)
         rows += [(*row[:4], None if pd.isna(row[4]) else row[4]) for row in found]
-    rows += [(remark.source, remark.finding, remark.what, 1, None) for remark in remarks]
+    rows += [remark.row for remark in remarks]
     return quality_frame(rows)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from workbench.plot._text import safe, wrapped
+from workbench.plot._text import printed_lines, safe, wrapped
 
 # Okabe-Ito: readable for colour-blind people. One meaning, one colour, everywhere.
 COLOURS = {
@@ -246,8 +246,9 @@ def ink(background: str) -> str:
 
 
 def left_margin(labels: Iterable[str]) -> int:
-    """Return the pixels that the longest of some tick labels needs left of the axis."""
-    return min(26 + round(6.8 * max(map(len, labels), default=0)), 330)
+    """Return the pixels that the longest line of some tick labels needs left of the axis."""
+    lines = [len(line) for label in labels for line in printed_lines(label)]
+    return min(26 + round(6.8 * max(lines, default=0)), 330)
 
 
 def nothing(reason: str, *, claim: str, source: str = "", synthetic: bool = False) -> go.Figure:
