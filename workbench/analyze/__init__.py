@@ -48,6 +48,14 @@ from workbench.analyze.overlap import communication_overlap, kind_overlaps
 from workbench.analyze.packing import Packing, micro_batches, packing
 from workbench.analyze.packing_balance import packing_balance
 from workbench.analyze.packing_tuning import PackingTuning, packing_tuning
+from workbench.analyze.perfmodel.pipeline_schedule import pipeline_schedule
+from workbench.analyze.perfmodel.schedule_times import (
+    PassTimes,
+    schedule_comparison,
+    schedule_stages,
+    schedule_summary,
+    schedule_times,
+)
 from workbench.analyze.pipeline import Parallelism, micro_batch_costs, pipeline, training_steps
 from workbench.analyze.proportion import proportion
 from workbench.analyze.pvf import pvf
@@ -79,6 +87,7 @@ __all__ = [
     "PackingPlan",
     "PackingTuning",
     "Parallelism",
+    "PassTimes",
     "ShardingAssumptions",
     "blame",
     "blame_by",
@@ -157,6 +166,7 @@ __all__ = [
     "packing_plans",
     "packing_tuning",
     "pipeline",
+    "pipeline_schedule",
     "pooled",
     "productive_share",
     "proportion",
@@ -175,6 +185,10 @@ __all__ = [
     "row_popularity",
     "row_sharding",
     "sample_documents",
+    "schedule_comparison",
+    "schedule_stages",
+    "schedule_summary",
+    "schedule_times",
     "shard_balance",
     "spares",
     "standby_nodes",
