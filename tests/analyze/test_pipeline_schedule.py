@@ -66,9 +66,9 @@ def run_by_torch(schedules, name, rank, stages, micro_batches):
     it.forward_one_chunk.side_effect = lambda at, *_, **__: passes.append(("F", at, rank, False))
     it.backward_one_chunk.side_effect = lambda at, **__: passes.append(("B", at, rank, False))
     made = getattr(schedules, name)(it, micro_batches)
-    made._stage_forward_initialized = made._stage_backward_initialized = True
     nothing = [()] * micro_batches
-    made._step_microbatches(nothing, [{}] * micro_batches, nothing, None)
+    with mock.patch.object(made, "_initialize_stage"):
+        made._step_microbatches(nothing, [{}] * micro_batches, nothing, None)
     return passes
 
 

@@ -32,6 +32,7 @@ from workbench.analyze.interval_coverage import interval_coverage, interval_funn
 from workbench.analyze.job_completeness import complete_steps
 from workbench.analyze.job_dispersion import job_dispersion
 from workbench.analyze.job_failures import crash_loops, job_failures, job_sizes
+from workbench.analyze.job_prediction import JobChange, job_held_out, job_prediction
 from workbench.analyze.job_schedule import job_micro_batches, job_schedule
 from workbench.analyze.kernels import kernel_kinds, kernels, unclassified_kernels
 from workbench.analyze.late_arrivals import late_arrivals
@@ -82,6 +83,7 @@ from workbench.analyze.workload import crossover, crossover_from_flops, launch_l
 __all__ = [
     "Convention",
     "FaultTolerance",
+    "JobChange",
     "Lemons",
     "Packing",
     "PackingPlan",
@@ -136,7 +138,9 @@ __all__ = [
     "intervals",
     "job_dispersion",
     "job_failures",
+    "job_held_out",
     "job_micro_batches",
+    "job_prediction",
     "job_schedule",
     "job_sizes",
     "job_slowdown",
