@@ -132,10 +132,9 @@ def job_prediction(
         basis = "modelled" if change.is_rearranged else "scaled"
         rows.append(_row(name, basis, steps, it.actual, drawn, tails))
         doubts.append([*_few(it), *doubt])
-    table = pd.DataFrame(rows).assign(
-        step_count=len(it.steps),
-        doubt=["; ".join([*it.doubts, *each]) or None for each in doubts],
-    )
+    for row, each in zip(rows, doubts, strict=True):
+        row |= {"step_count": len(it.steps), "doubt": "; ".join([*it.doubts, *each]) or None}
+    table = pd.DataFrame(rows)
     table["basis"] = table["basis"].astype("category")
     return JOB_PREDICTION.check(JOB_PREDICTION.cast(table))
 
