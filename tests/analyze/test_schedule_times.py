@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from workbench import analyze
 from workbench.analyze import PassTimes
-from workbench.analyze._pipeline_order import Kind
+from workbench.analyze._pipeline_order import ScheduleKind
 from workbench.errors import PerformanceModelError, TableError
 from workbench.tables import SCHEDULE_STAGES, SCHEDULE_TIMES
 
-KINDS = get_args(Kind)
+KINDS = get_args(ScheduleKind)
 shapes = st.tuples(st.integers(1, 4), st.integers(1, 3)).map(lambda x: (x[0], 2 * x[0] * x[1]))
 
 

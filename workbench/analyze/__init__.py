@@ -3,6 +3,7 @@
 from workbench.analyze import intervals
 from workbench.analyze._fault_tolerance import FaultTolerance
 from workbench.analyze._packing_plan import PackingPlan, packing_plans
+from workbench.analyze._pipeline_order import ScheduleKind
 from workbench.analyze._shard_costs import ShardingAssumptions
 from workbench.analyze.blame import blame, blame_by
 from workbench.analyze.breakdown import time_breakdown
@@ -90,6 +91,7 @@ __all__ = [
     "PackingTuning",
     "Parallelism",
     "PassTimes",
+    "ScheduleKind",
     "ShardingAssumptions",
     "blame",
     "blame_by",

@@ -16,8 +16,8 @@ from workbench.analyze._pipeline_order import (
     INPUT,
     V_SHAPED,
     WEIGHT,
-    Kind,
     Order,
+    ScheduleKind,
     order,
     refusal,
 )
@@ -33,7 +33,7 @@ class Layout:
     stages: list[int]
     chunks: list[int]
     batches: list[int]
-    kind: Kind
+    kind: ScheduleKind
 
     @property
     def per_stage(self) -> int:
@@ -61,11 +61,11 @@ def layout(it: Job) -> Layout:
             "round the stages in turn can be given another schedule or other micro-batches"
         )
         raise PerformanceModelError(msg)
-    kind: Kind = "1f1b" if len(chunks) == len(stages) else "interleaved"
+    kind: ScheduleKind = "1f1b" if len(chunks) == len(stages) else "interleaved"
     return Layout(stages, chunks, batches, kind)
 
 
-def runs_as(it: Job, lies: Layout, kind: Kind) -> bool:
+def runs_as(it: Job, lies: Layout, kind: ScheduleKind) -> bool:
     """Say whether the job was recorded in the order of a schedule."""
     if refusal(kind, len(lies.stages), len(lies.batches), lies.per_stage):
         return False
@@ -92,7 +92,7 @@ def _actions(it: Order, lies: Layout) -> dict[int, list[tuple[str, int, int]]]:
 
 
 def rearranged(
-    it: Job, lies: Layout, kind: Kind, pick: NDArray[np.int64], weight_share: float
+    it: Job, lies: Layout, kind: ScheduleKind, pick: NDArray[np.int64], weight_share: float
 ) -> Job:
     """Return the job in the order of a schedule, with micro-batches picked from the recorded.
 

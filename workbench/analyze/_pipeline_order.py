@@ -10,7 +10,9 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-Kind: TypeAlias = Literal["gpipe", "1f1b", "interleaved", "zero_bubble", "zbv", "dualpipe_v"]
+ScheduleKind: TypeAlias = Literal[
+    "gpipe", "1f1b", "interleaved", "zero_bubble", "zbv", "dualpipe_v"
+]
 Ints: TypeAlias = NDArray[np.int64]
 
 # Forward, whole backward, gradient of the inputs, gradient of the weights.
@@ -37,7 +39,7 @@ class Order:
 
 
 @lru_cache(maxsize=32)
-def order(kind: Kind, stages: int, micro_batches: int, chunks: int) -> Order:
+def order(kind: ScheduleKind, stages: int, micro_batches: int, chunks: int) -> Order:
     """Return the order of a schedule that is possible; see ``refusal`` for what is not."""
     if kind in V_SHAPED:
         make = _zbv if kind == "zbv" else _dualpipe_v
@@ -57,7 +59,7 @@ def order(kind: Kind, stages: int, micro_batches: int, chunks: int) -> Order:
     return Order(stage, action, micro_batch, chunk, np.where(partner < 0, -1, partner + first))
 
 
-def refusal(kind: Kind, stages: int, micro_batches: int, chunks: int) -> str:
+def refusal(kind: ScheduleKind, stages: int, micro_batches: int, chunks: int) -> str:
     """Say which rule of a schedule is broken; an empty text means none is."""
     if kind in ("gpipe", "1f1b") and chunks != 1:
         return f"{kind} has one chunk per stage, not {chunks}; interleaved has several"
@@ -88,7 +90,9 @@ def _gpipe(stage: int, micro_batches: int) -> _Columns:
     return action, number, np.full(len(action), stage), np.full(len(action), -1)
 
 
-def _alternating(kind: Kind, stage: int, stages: int, micro_batches: int, chunks: int) -> _Columns:
+def _alternating(
+    kind: ScheduleKind, stage: int, stages: int, micro_batches: int, chunks: int
+) -> _Columns:
     """Alternate one forward and one backward after a warm-up of forward passes.
 
     Micro-batches are dealt in rounds; a round goes through all chunks of the stage before the

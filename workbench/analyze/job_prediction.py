@@ -13,7 +13,7 @@ from workbench.analyze._job_arranged import job
 from workbench.analyze._job_changed import layout, rearranged, runs_as
 from workbench.analyze._job_replay import COMPUTES, Floats, Job
 from workbench.analyze._packing_plan import is_whole
-from workbench.analyze._pipeline_order import Kind
+from workbench.analyze._pipeline_order import ScheduleKind
 from workbench.errors import PerformanceModelError
 from workbench.tables import JOB_HELD_OUT, JOB_PREDICTION
 
@@ -52,7 +52,7 @@ class JobChange:
     operation: str | None = None
     dp_rank: int | None = None
     stage: int | None = None
-    schedule: Kind | None = None
+    schedule: ScheduleKind | None = None
     micro_batches: int | None = None
     weight_share: float = 0.5
 

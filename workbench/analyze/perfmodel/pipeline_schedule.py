@@ -9,13 +9,13 @@ import pandas as pd
 
 from workbench.analyze import _pipeline_order
 from workbench.analyze._packing_plan import is_whole
-from workbench.analyze._pipeline_order import ACTIONS, FORWARD, V_SHAPED, Ints, Kind, Order
+from workbench.analyze._pipeline_order import ACTIONS, FORWARD, V_SHAPED, Ints, Order, ScheduleKind
 from workbench.errors import PerformanceModelError
 from workbench.tables import PIPELINE_SCHEDULE
 
 
 def pipeline_schedule(
-    kind: Kind, stages: int, micro_batches: int, chunks: int | None = None
+    kind: ScheduleKind, stages: int, micro_batches: int, chunks: int | None = None
 ) -> pd.DataFrame:
     """List the passes of every pipeline stage in the order it runs them.
 
@@ -66,8 +66,8 @@ def pipeline_schedule(
     >>> " ".join(first["action"].astype(str) + first["micro_batch"].astype(str))
     'F0 F1 B0 F2 B1 B2'
     """
-    if kind not in get_args(Kind):
-        msg = f"kind must be one of {get_args(Kind)}, not {kind!r}"
+    if kind not in get_args(ScheduleKind):
+        msg = f"kind must be one of {get_args(ScheduleKind)}, not {kind!r}"
         raise ValueError(msg)
     if chunks is None:
         chunks = 2 if kind == "interleaved" or kind in V_SHAPED else 1

@@ -10,7 +10,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench.analyze._pipeline_order import ACTIONS, BACKWARD, FORWARD, INPUT, WEIGHT, Kind, Order
+from workbench.analyze._pipeline_order import (
+    ACTIONS,
+    BACKWARD,
+    FORWARD,
+    INPUT,
+    WEIGHT,
+    Order,
+    ScheduleKind,
+)
 from workbench.analyze._pipeline_times import Plan, plan
 from workbench.analyze.perfmodel.pipeline_schedule import order_of, pipeline_schedule
 from workbench.errors import PerformanceModelError
@@ -49,6 +57,17 @@ class PassTimes:
     weight_ns: Durations | None = None
     transfer_ns: Durations = 0.0
     overlapped_ns: Durations | None = None
+
+    def part(self, chunks: int) -> PassTimes:
+        """Return the times of one of several equal chunks; what is transferred stays."""
+        weight, both = self.weight_ns, self.overlapped_ns
+        return replace(
+            self,
+            forward_ns=self.forward_ns / chunks,
+            backward_ns=self.backward_ns / chunks,
+            weight_ns=None if weight is None else weight / chunks,
+            overlapped_ns=None if both is None else both / chunks,
+        )
 
 
 def schedule_times(schedule: pd.DataFrame, times: PassTimes) -> pd.DataFrame:
@@ -210,7 +229,7 @@ def schedule_comparison(
     stages: int,
     micro_batches: int,
     chunks: int = 2,
-    kinds: Sequence[Kind] = get_args(Kind),
+    kinds: Sequence[ScheduleKind] = get_args(ScheduleKind),
 ) -> pd.DataFrame:
     """Lay out one model on the same stages by several schedules, and compare.
 
@@ -258,7 +277,7 @@ def schedule_comparison(
         except PerformanceModelError as error:
             impossible[kind] = str(error)
             continue
-        part = _part(times, schedule["chunk"].nunique() // stages)
+        part = times.part(schedule["chunk"].nunique() // stages)
         row = schedule_summary(schedule_times(schedule, part))
         rows.append(row.assign(doubt=_doubt(row["doubt"].iloc[0], schedule, times)))
     if not rows:
@@ -270,18 +289,6 @@ def schedule_comparison(
     table = SCHEDULE_COMPARISON.cast(table)
     table.attrs["impossible"] = impossible
     return SCHEDULE_COMPARISON.check(table)
-
-
-def _part(times: PassTimes, chunks: int) -> PassTimes:
-    """Return the times of one of several equal chunks of a stage."""
-    weight, both = times.weight_ns, times.overlapped_ns
-    return replace(
-        times,
-        forward_ns=times.forward_ns / chunks,
-        backward_ns=times.backward_ns / chunks,
-        weight_ns=None if weight is None else weight / chunks,
-        overlapped_ns=None if both is None else both / chunks,
-    )
 
 
 def _few(micro_batches: int, stages: int) -> str | None:
