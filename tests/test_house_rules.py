@@ -50,7 +50,7 @@ IDENTIFIERS |= {
     "linear_ns_per_token",
 }
 IDENTIFIERS |= {"first_row", "first_dim", "layer", "expert"}
-IDENTIFIERS |= {"line", "replica", "attempt", "run"}
+IDENTIFIERS |= {"line", "replica", "attempt", "run", "position", "overlapped_with"}
 IDENTIFIERS |= {"record", "p2p_seq", "op", "peer", "last_enqueued", "last_started"}
 IDENTIFIERS |= {"last_completed", "waits_for", "waits_for_seq", "enqueued_seq", "completed_seq"}
 # Fault injection: places, probabilities by the name of the field, and values of a model.

@@ -212,6 +212,21 @@ def pipeline(rank, n):
     }  # fmt: skip
 
 
+def pipeline_schedule(rank, n):
+    return {
+        "schedule": HOSTILE, "stage": rank, "action": "FBIW"[n % 4], "micro_batch": n % 9,
+        "start_ns": 1e6 * n, "dur_ns": 1e6, "is_overlapped": n % 8 < 2, "is_critical": n % 3 == 0,
+    }  # fmt: skip
+
+
+def schedule_comparison(_, n):
+    return {
+        "schedule": f"{HOSTILE}{n}", "stage_count": 4, "micro_batch_count": 8, "chunk_count": 2,
+        "step_ns": 1e9 + n, "bubble_share": 0.1, "peak_activations_ratio": 4.5,
+        "doubt": HOSTILE if n % 2 else None,
+    }  # fmt: skip
+
+
 def training_speed(_, n):
     return {
         "recipe": f"{HOSTILE}{n}", "builds_on": f"{HOSTILE}0", "packing": HOSTILE,
@@ -237,6 +252,7 @@ def incident_counts(rank, n):
 
 # Tables that are not called as the figure is.
 TABLE_OF = {"packing_tuning": "tuned_packing", "incidents": "failures"}
+TABLE_OF |= {"pipeline_schedule": "schedule_times"}
 TABLE_OF |= {"pvf_by_bit": "pvf", "pvf_by_flips": "pvf"}
 
 

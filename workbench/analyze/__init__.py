@@ -3,6 +3,7 @@
 from workbench.analyze import intervals
 from workbench.analyze._fault_tolerance import FaultTolerance
 from workbench.analyze._packing_plan import PackingPlan, packing_plans
+from workbench.analyze._pipeline_order import ScheduleKind
 from workbench.analyze._shard_costs import ShardingAssumptions
 from workbench.analyze.blame import blame, blame_by
 from workbench.analyze.breakdown import time_breakdown
@@ -32,6 +33,7 @@ from workbench.analyze.interval_coverage import interval_coverage, interval_funn
 from workbench.analyze.job_completeness import complete_steps
 from workbench.analyze.job_dispersion import job_dispersion
 from workbench.analyze.job_failures import crash_loops, job_failures, job_sizes
+from workbench.analyze.job_prediction import JobChange, job_held_out, job_prediction
 from workbench.analyze.job_schedule import job_micro_batches, job_schedule
 from workbench.analyze.kernels import kernel_kinds, kernels, unclassified_kernels
 from workbench.analyze.late_arrivals import late_arrivals
@@ -53,8 +55,16 @@ from workbench.analyze.perfmodel.critical_path import critical_path, slack
 from workbench.analyze.perfmodel.execution_graph import GRAPH_STEPS, execution_graph
 from workbench.analyze.perfmodel.graph_rules import GraphRules
 from workbench.analyze.perfmodel.held_out_steps import held_out_steps
+from workbench.analyze.perfmodel.pipeline_schedule import pipeline_schedule
 from workbench.analyze.perfmodel.replay import replay, replayed_events
 from workbench.analyze.perfmodel.replay_fidelity import graph_ablation, replay_fidelity
+from workbench.analyze.perfmodel.schedule_times import (
+    PassTimes,
+    schedule_comparison,
+    schedule_stages,
+    schedule_summary,
+    schedule_times,
+)
 from workbench.analyze.perfmodel.what_if import what_if
 from workbench.analyze.pipeline import Parallelism, micro_batch_costs, pipeline, training_steps
 from workbench.analyze.proportion import proportion
@@ -85,11 +95,14 @@ __all__ = [
     "Convention",
     "FaultTolerance",
     "GraphRules",
+    "JobChange",
     "Lemons",
     "Packing",
     "PackingPlan",
     "PackingTuning",
     "Parallelism",
+    "PassTimes",
+    "ScheduleKind",
     "ShardingAssumptions",
     "blame",
     "blame_by",
@@ -142,7 +155,9 @@ __all__ = [
     "intervals",
     "job_dispersion",
     "job_failures",
+    "job_held_out",
     "job_micro_batches",
+    "job_prediction",
     "job_schedule",
     "job_sizes",
     "job_slowdown",
@@ -172,6 +187,7 @@ __all__ = [
     "packing_plans",
     "packing_tuning",
     "pipeline",
+    "pipeline_schedule",
     "pooled",
     "productive_share",
     "proportion",
@@ -193,6 +209,10 @@ __all__ = [
     "row_popularity",
     "row_sharding",
     "sample_documents",
+    "schedule_comparison",
+    "schedule_stages",
+    "schedule_summary",
+    "schedule_times",
     "shard_balance",
     "slack",
     "spares",

@@ -18,6 +18,7 @@ from workbench.explore.lemon_nodes import lemon_nodes
 from workbench.explore.length_shares import length_shares
 from workbench.explore.packing_balance import packing_balance
 from workbench.explore.pipeline import pipeline
+from workbench.explore.pipeline_schedule import pipeline_schedule
 from workbench.explore.pvf import pvf, pvf_by_bit, pvf_by_flips
 from workbench.explore.pvf_protection import pvf_protection
 from workbench.explore.pvf_running import pvf_running
@@ -50,6 +51,7 @@ __all__ = [
     "length_shares",
     "packing_balance",
     "pipeline",
+    "pipeline_schedule",
     "pvf",
     "pvf_by_bit",
     "pvf_by_flips",

@@ -33,6 +33,7 @@ from workbench.plot.mttf_by_size import mttf_by_size
 from workbench.plot.outcome_shares import outcome_shares
 from workbench.plot.packing import micro_batches, packing_balance, packing_queues, packing_tuning
 from workbench.plot.pipeline import pipeline
+from workbench.plot.pipeline_schedule import pipeline_schedule, schedule_comparison
 from workbench.plot.pvf import pvf
 from workbench.plot.pvf_by_bit import pvf_by_bit
 from workbench.plot.pvf_by_flips import pvf_by_flips
@@ -101,6 +102,7 @@ __all__ = [
     "packing_queues",
     "packing_tuning",
     "pipeline",
+    "pipeline_schedule",
     "pvf",
     "pvf_by_bit",
     "pvf_by_flips",
@@ -112,6 +114,7 @@ __all__ = [
     "queue_length",
     "recurrence",
     "row_sharding",
+    "schedule_comparison",
     "spares",
     "step_times",
     "style",

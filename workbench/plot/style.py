@@ -14,6 +14,8 @@ COLOURS = {
     "compute": "#009E73",
     "forward": "#009E73",
     "backward": "#56B4E9",
+    "input gradient": "#0072B2",
+    "weight gradient": "#E69F00",
     "communication": "#0072B2",
     "exposed communication": "#0072B2",
     "transfer": "#0072B2",
@@ -95,6 +97,8 @@ COLOURS = {
 # The same meanings without colour: what fills a bar, what dashes a line.
 _PATTERNS = {
     "backward": "\\",
+    "input gradient": "/",
+    "weight gradient": ".",
     "exposed communication": "/",
     "communication": "/",
     "transfer": "/",

@@ -106,6 +106,14 @@ from workbench.tables._packing import (
     TRAINING_STEPS,
     TUNED_PACKING,
 )
+from workbench.tables._pipeline_schedules import (
+    JOB_HELD_OUT,
+    JOB_PREDICTION,
+    PIPELINE_SCHEDULE,
+    SCHEDULE_COMPARISON,
+    SCHEDULE_STAGES,
+    SCHEDULE_TIMES,
+)
 from workbench.tables._pvf import (
     DETECTED_SHARES,
     DETECTOR_TOLERANCE,
@@ -258,8 +266,10 @@ __all__ = [
     "INTERVAL_FUNNEL",
     "JOB_DISPERSION",
     "JOB_FAILURES",
+    "JOB_HELD_OUT",
     "JOB_MICRO_BATCHES",
     "JOB_OPERATIONS",
+    "JOB_PREDICTION",
     "JOB_SCHEDULE",
     "JOB_SIZES",
     "JOB_SLOWDOWN",
@@ -292,6 +302,7 @@ __all__ = [
     "PACKING_QUEUES",
     "PARAMETERS",
     "PIPELINE",
+    "PIPELINE_SCHEDULE",
     "POINT_KINDS",
     "PROCESS_GROUPS",
     "PROPORTION",
@@ -313,6 +324,9 @@ __all__ = [
     "ROW_POPULARITY",
     "ROW_SHARDING",
     "SAYS_SYNTHETIC",
+    "SCHEDULE_COMPARISON",
+    "SCHEDULE_STAGES",
+    "SCHEDULE_TIMES",
     "SHARD_BALANCE",
     "SLACK",
     "SLOW_TIMES",
