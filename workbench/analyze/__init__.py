@@ -48,6 +48,19 @@ from workbench.analyze.overlap import communication_overlap, kind_overlaps
 from workbench.analyze.packing import Packing, micro_batches, packing
 from workbench.analyze.packing_balance import packing_balance
 from workbench.analyze.packing_tuning import PackingTuning, packing_tuning
+from workbench.analyze.perfmodel.gpu_type import GpuType, gpu_type
+from workbench.analyze.perfmodel.iteration_errors import cross_validated, iteration_errors
+from workbench.analyze.perfmodel.iteration_model import (
+    IterationModel,
+    assumed_model,
+    calibrated_to,
+    iteration_model,
+)
+from workbench.analyze.perfmodel.layout import Layout, configurations
+from workbench.analyze.perfmodel.memory_need import memory_need
+from workbench.analyze.perfmodel.model_flops import model_flops, utilization
+from workbench.analyze.perfmodel.model_shape import ModelShape, model_shape
+from workbench.analyze.perfmodel.parallelism_plan import parallelism_plan
 from workbench.analyze.pipeline import Parallelism, micro_batch_costs, pipeline, training_steps
 from workbench.analyze.proportion import proportion
 from workbench.analyze.pvf import pvf
@@ -74,14 +87,20 @@ from workbench.analyze.workload import crossover, crossover_from_flops, launch_l
 __all__ = [
     "Convention",
     "FaultTolerance",
+    "GpuType",
+    "IterationModel",
+    "Layout",
     "Lemons",
+    "ModelShape",
     "Packing",
     "PackingPlan",
     "PackingTuning",
     "Parallelism",
     "ShardingAssumptions",
+    "assumed_model",
     "blame",
     "blame_by",
+    "calibrated_to",
     "cause_shares",
     "checkpoint_curve",
     "checkpoint_optimum",
@@ -90,10 +109,12 @@ __all__ = [
     "collectives",
     "communication_overlap",
     "complete_steps",
+    "configurations",
     "context_chunks",
     "context_sharding",
     "copy_bandwidth",
     "crash_loops",
+    "cross_validated",
     "crossover",
     "crossover_from_flops",
     "detected_shares",
@@ -117,6 +138,7 @@ __all__ = [
     "goodput_sensitivity",
     "goodput_sweep",
     "goodput_windows",
+    "gpu_type",
     "idle_time",
     "incident_counts",
     "incidents",
@@ -125,6 +147,8 @@ __all__ = [
     "interval_coverage",
     "interval_funnel",
     "intervals",
+    "iteration_errors",
+    "iteration_model",
     "job_dispersion",
     "job_failures",
     "job_micro_batches",
@@ -145,8 +169,11 @@ __all__ = [
     "leveugle_count",
     "lifetimes",
     "load_imbalance",
+    "memory_need",
     "micro_batch_costs",
     "micro_batches",
+    "model_flops",
+    "model_shape",
     "mttf_by_size",
     "observed_span",
     "on_one_clock",
@@ -156,6 +183,7 @@ __all__ = [
     "packing_balance",
     "packing_plans",
     "packing_tuning",
+    "parallelism_plan",
     "pipeline",
     "pooled",
     "productive_share",
@@ -187,6 +215,7 @@ __all__ = [
     "training_steps",
     "truth_sample",
     "unclassified_kernels",
+    "utilization",
     "watched_throughout",
     "weibull",
     "with_spares",

@@ -1,0 +1,1 @@
+"""Performance models: how long a training iteration takes, and would take."""
