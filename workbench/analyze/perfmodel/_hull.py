@@ -36,7 +36,7 @@ class Hull:
             {name: frozenset(measured[name].tolist()) for name in _KINDS},
         )
 
-    def with_gpus(self, measured: pd.DataFrame) -> Hull:
+    def with_kinds(self, measured: pd.DataFrame) -> Hull:
         """Add the kinds of another table; its numbers are one point and widen nothing."""
         kinds = {name: each | set(measured[name].tolist()) for name, each in self.kinds.items()}
         return replace(self, kinds=kinds)

@@ -128,7 +128,8 @@ class Layout:
                 shape.heads % self.tensor
             ),
             f"{shape.layers} layers are fewer than {self.pipeline} stages x {self.chunks} chunks": (
-                shape.layers < self.pipeline * self.chunks
+                # The first chunk may hold the embedding only, the last one the head.
+                shape.layers + 2 * (self.chunks > 1) < self.pipeline * self.chunks
             ),
             f"{shape.experts} experts do not divide by {self.expert} expert-parallel ranks": (
                 shape.experts % self.expert
