@@ -6,7 +6,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._dots import log_ticks
-from workbench.plot._text import label, percent, plural
+from workbench.plot._text import label, percent, plural, safe
 from workbench.plot.style import COLOURS, finish, nothing
 from workbench.tables import ITERATION_ERRORS
 
@@ -77,8 +77,8 @@ def iteration_errors(
     return finish(
         figure,
         claim=(
-            f"Predictions of {plural(len(errors), 'configuration')} are {percent(far.mean())} off "
-            f"in the mean, {percent(far.max())} at most"
+            f"Predictions of {plural(len(errors), 'configuration')} are {safe(percent(far.mean()))} off "
+            f"in the mean, {safe(percent(far.max()))} at most"
         ),
         source=source,
         synthetic=synthetic,
@@ -88,13 +88,14 @@ def iteration_errors(
 
 def _note(errors: pd.DataFrame, shown: int) -> str:
     groups = errors["group"].unique()
+    alone = float(errors["analytic_error_ratio"].abs().mean())
     notes = [
-        f"median {percent(float(errors['error_ratio'].abs().median()))}",
-        f"closed form alone {percent(float(errors['analytic_error_ratio'].abs().mean()))} in the mean",
+        f"median {safe(percent(float(errors['error_ratio'].abs().median())))}",
+        f"closed form alone {safe(percent(alone))} in the mean",
     ]
     known = errors["is_inside"].dropna()
     if len(known):
-        notes.append(f"{percent(float(known.astype(bool).mean()))} lie in their interval")
+        notes.append(f"{safe(percent(float(known.astype(bool).mean())))} lie in their interval")
     notes.append(
         f"held out: {label(groups[0], 40)}" if len(groups) == 1 else f"{len(groups)} groups"
     )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
@@ -85,12 +88,11 @@ def parallelism_plan(plan: pd.DataFrame, *, source: str = "", synthetic: bool = 
     )
 
 
-def _cell(row: dict[str, object]) -> str:
+def _cell(row: dict[Hashable, Any]) -> str:
     memory = f"{digits(float(str(row['memory_bytes'])) / _GB)} GB"
     lines = [f"<b>{duration(float(str(row['dur_ns'])))}</b>" if row["fits"] else "does not fit"]
     if row["fits"] and not pd.isna(row["low_ns"]) and not pd.isna(row["high_ns"]):
-        low, high = float(str(row["low_ns"])), float(str(row["high_ns"]))
-        lines.append(f"{duration(low)} to {duration(high)}")
+        lines.append(f"{duration(row['low_ns'])} to {duration(row['high_ns'])}")
     lines.append(f"DP{row['data_parallel']}, {memory}" if row["fits"] else memory)
     return "<br>".join(lines)
 

@@ -96,7 +96,7 @@ def columns(configurations: pd.DataFrame, gpus: Mapping[str, GpuType] | None = N
         return configurations[column].to_numpy(dtype=np.float64)
 
     def is_(column: str, value: str) -> Array:
-        return (configurations[column] == value).to_numpy(dtype=np.float64)
+        return np.asarray(configurations[column] == value, dtype=np.float64)
 
     def hardware(field: str, factor: float = 1e9) -> Array:
         return np.array([getattr(kind, field) * factor for kind in each], dtype=np.float64)

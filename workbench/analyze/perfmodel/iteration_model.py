@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -23,6 +23,7 @@ from workbench.errors import PerformanceModelError
 from workbench.tables import CONFIGURATIONS, ITERATIONS, PREDICTED_ITERATIONS
 
 Residual = Literal["auto", "trees", "none"]
+Mask = npt.NDArray[np.bool_]
 _LEAST_ROWS = 12
 _SOFT = 0.05  # beyond 5 % a row counts less than by its square
 _PULL = 0.03  # how much a constant's distance from the assumed one weighs against a row
@@ -94,7 +95,7 @@ class IterationModel:
             **{f"{name}_ns": values for name, values in each.items()},
             **self._bases(configurations),
         )
-        return PREDICTED_ITERATIONS.check(table.reset_index(drop=True))
+        return PREDICTED_ITERATIONS.check(PREDICTED_ITERATIONS.cast(table).reset_index(drop=True))
 
     def _outside(self, configurations: pd.DataFrame) -> list[list[str]]:
         if self._hull is None:
@@ -102,15 +103,13 @@ class IterationModel:
         return self._hull.outside(configurations)
 
     def _interval(self, predicted: Array, outside: list[list[str]]) -> dict[str, Any]:
+        if not math.isfinite(self._half_width):
+            unknown = pd.Series(pd.NA, index=range(len(predicted)), dtype="Int64")
+            return {"low_ns": unknown.to_numpy(), "high_ns": unknown.to_numpy()}
         far = np.array([bool(words) for words in outside])
         width = np.where(far, self._half_width_outside, self._half_width)
-        low, high = predicted * np.exp(-width), predicted * np.exp(width)
-        return {
-            name: pd.array(pd.Series(np.rint(ends)).astype("Float64"), dtype="Int64")
-            if math.isfinite(self._half_width)
-            else pd.array([pd.NA] * len(predicted), dtype="Int64")
-            for name, ends in (("low_ns", low), ("high_ns", high))
-        }
+        ends = {"low_ns": predicted * np.exp(-width), "high_ns": predicted * np.exp(width)}
+        return {name: np.rint(values).astype(np.int64) for name, values in ends.items()}
 
     def _bases(self, configurations: pd.DataFrame) -> dict[str, Any]:
         hull = self._hull
@@ -347,7 +346,7 @@ def _constants(
     return Constants.from_logarithms(found.x)
 
 
-def _split(measured: pd.DataFrame, groups: str | None) -> tuple[Array, Array]:
+def _split(measured: pd.DataFrame, groups: str | None) -> tuple[Mask, Mask]:
     """Set a fifth apart, whole groups, the same for the same rows; give two masks."""
     labels = np.arange(len(measured)) if groups is None else pd.factorize(measured[groups])[0]
     order = np.random.default_rng(0).permutation(int(labels.max()) + 1)
