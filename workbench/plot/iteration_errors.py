@@ -77,8 +77,8 @@ def iteration_errors(
     return finish(
         figure,
         claim=(
-            f"Predictions of {plural(len(errors), 'configuration')} are {safe(percent(far.mean()))} off "
-            f"in the mean, {safe(percent(far.max()))} at most"
+            f"Predictions of {plural(len(errors), 'configuration')} are "
+            f"{safe(percent(far.mean()))} off in the mean, {safe(percent(far.max()))} at most"
         ),
         source=source,
         synthetic=synthetic,

@@ -44,7 +44,9 @@ def parallelism_plan(plan: pd.DataFrame, *, source: str = "", synthetic: bool = 
             source=source,
             synthetic=synthetic,
         )
-    ordered = plan.assign(_not=~plan["fits"]).sort_values(["_not", "dur_ns"], kind="stable")
+    # Of ways that do not fit, the leanest says how far off they all are.
+    key = plan["dur_ns"].where(plan["fits"], plan["memory_bytes"])
+    ordered = plan.assign(_not=~plan["fits"], _key=key).sort_values(["_not", "_key"], kind="stable")
     best = ordered.drop_duplicates(["tensor_parallel", "pipeline_parallel"])
     tensors = sorted(best["tensor_parallel"].unique())[:_MOST_CELLS]
     pipelines = sorted(best["pipeline_parallel"].unique())[:_MOST_CELLS]
@@ -58,11 +60,13 @@ def parallelism_plan(plan: pd.DataFrame, *, source: str = "", synthetic: bool = 
             )
             texts[place] = _cell(row)
             seconds[place] = row["dur_ns"] / 1e9 if row["fits"] else np.nan
+    names = [[f"TP{tensor}, PP{stages}" for tensor in tensors] for stages in pipelines]
     figure = go.Figure()
     figure.add_heatmap(
-        x=[str(each) for each in tensors],
-        y=[str(each) for each in pipelines],
+        x=list(range(len(tensors))),
+        y=list(range(len(pipelines))),
         z=seconds,
+        customdata=names,
         text=texts,
         texttemplate="%{text}",
         textfont={"size": 11},
@@ -72,16 +76,19 @@ def parallelism_plan(plan: pd.DataFrame, *, source: str = "", synthetic: bool = 
         ygap=3,
         hoverongaps=False,
         colorbar={"title": {"text": "s per<br>iteration"}, "thickness": 12},
-        hovertemplate="TP %{x}, PP %{y}<br>%{text}<extra></extra>",
+        hovertemplate="%{customdata}<br>%{text}<extra></extra>",
     )
-    # Cells that do not fit have no value, and heat maps write nothing there.
-    for row, column in np.argwhere(np.isnan(seconds) & (texts != "")):
-        figure.add_annotation(
-            x=str(tensors[column]), y=str(pipelines[row]), text=texts[row, column],
-            showarrow=False, font={"size": 11},
-        )  # fmt: skip
-    figure.update_xaxes(title="tensor-parallel ranks TP [GPUs]", type="category", showgrid=False)
-    figure.update_yaxes(title="pipeline stages PP [GPUs]", type="category", showgrid=False)
+    for axis, title, values in (
+        (figure.layout.xaxis, "tensor-parallel ranks TP [GPUs]", tensors),
+        (figure.layout.yaxis, "pipeline stages PP [GPUs]", pipelines),
+    ):
+        axis.update(
+            title=title,
+            tickvals=list(range(len(values))),
+            ticktext=[str(each) for each in values],
+            range=[-0.5, len(values) - 0.5],
+            showgrid=False,
+        )
     figure.update_layout(height=max(_CELL_PX * len(pipelines), 180))
     return finish(
         figure, claim=_claim(ordered), source=source, synthetic=synthetic, note=_note(plan, best)
