@@ -178,10 +178,11 @@ def _as_fast_as_printed(row: dict[str, str], layout: dict[str, Any]) -> pd.DataF
 def lumos() -> Iterator[Reading]:
     """Calibrate on TP2 PP2 DP8 and predict the eight others.
 
-    Micro-batches are not printed: two per stage, because the printed compute time does not
-    change with the stages. Lumos replays traces, which hold the network's times; a closed
-    form knows nothing of the network of TP2 PP8 DP4 or TP2 PP4 DP16, which take half as long
-    again as twice the replicas or half of them, and misses these two.
+    Total and compute of that job are matched. Micro-batches are not printed: two per stage,
+    because the printed compute time does not change with the stages. Lumos replays traces,
+    which hold the network's times. A closed form knows nothing of why TP2 PP8 DP4 takes half
+    as long again as PP8 DP8, and PP4 DP16 as PP4 DP8, or why PP16 idles for 0.46 s: it
+    misses these. What runs beside what is not modelled, so neither is overlap.
     """
     rows = published("iteration_lumos")
     jobs = []

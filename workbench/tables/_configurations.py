@@ -51,7 +51,7 @@ _PARTS = {
     "optimizer": "update of the parameters",
     "other": "launches that the GPU waits for, and what is the same for every iteration",
 }
-_BASIS = "measured, scaled (by constants fitted where it varied) or modelled (never measured)"
+_BASIS = "scaled (by constants fitted where it varied) or modelled (it was never measured)"
 
 CONFIGURATIONS = Table(
     "configurations",

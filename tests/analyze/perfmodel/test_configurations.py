@@ -52,14 +52,6 @@ def test_printed_jobs_are_predicted_as_claimed(claim):
 
 
 @pytest.mark.oracle
-@pytest.mark.slow
-@pytest.mark.usefixtures("trees_here")
-def test_measured_times_are_predicted_by_models_that_have_not_seen_them(real_data):
-    readings = list(claims.held_out(real_data("iterations-vtrain")))
-    assert [each.what for each in readings if not each.holds()] == []
-
-
-@pytest.mark.oracle
 @pytest.mark.parametrize(
     ("name", "billions"),
     [("GPT-3 175B", 175), ("Llama 3 405B", 405), ("Megatron 22B", 22), ("Megatron 530B", 530),
