@@ -253,6 +253,7 @@ def incident_counts(rank, n):
 # Tables that are not called as the figure is.
 TABLE_OF = {"packing_tuning": "tuned_packing", "incidents": "failures"}
 TABLE_OF |= {"pipeline_schedule": "schedule_times"}
+TABLE_OF = {"parallelism_plan": "plan", "packing_tuning": "tuned_packing", "incidents": "failures"}
 TABLE_OF |= {"pvf_by_bit": "pvf", "pvf_by_flips": "pvf"}
 
 
@@ -417,6 +418,23 @@ def spares(_, n):
     return {
         "spare_count": n, "productive_share": n / (n + 9), "low_share": n / (n + 10),
         "high_share": n / (n + 8), "wait_min": 5.0 + n, "offered_load_ratio": 20.0,
+    }  # fmt: skip
+
+
+def iteration_errors(rank, n):
+    return {
+        "configuration": f"{HOSTILE}{n}", "group": f"{HOSTILE}{rank}", "measured_ns": 10**9 + n,
+        "dur_ns": 10**9, "analytic_ns": 2 * 10**9, "error_ratio": -n / (10**9 + n),
+        "analytic_error_ratio": 1.0, "is_inside": (True, None)[n % 2], "doubt": HOSTILE,
+    }  # fmt: skip
+
+
+def parallelism_plan(rank, n):
+    return {
+        "gpu": HOSTILE, "recompute": HOSTILE, "tensor_parallel": 1 + rank, "fits": n % 3 > 0,
+        "pipeline_parallel": 1 + n % 50, "dur_ns": 10**9 + n, "memory_bytes": 10**10 * (n + 1),
+        "low_ns": 10**8 if n % 2 else None, "high_ns": 10**10 if n % 2 else None,
+        "doubt": HOSTILE,
     }  # fmt: skip
 
 

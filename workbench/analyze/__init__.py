@@ -53,8 +53,21 @@ from workbench.analyze.packing_tuning import PackingTuning, packing_tuning
 from workbench.analyze.perfmodel.change import Change
 from workbench.analyze.perfmodel.critical_path import critical_path, slack
 from workbench.analyze.perfmodel.execution_graph import GRAPH_STEPS, execution_graph
+from workbench.analyze.perfmodel.gpu_type import GpuType, gpu_type
 from workbench.analyze.perfmodel.graph_rules import GraphRules
 from workbench.analyze.perfmodel.held_out_steps import held_out_steps
+from workbench.analyze.perfmodel.iteration_errors import cross_validated, iteration_errors
+from workbench.analyze.perfmodel.iteration_model import (
+    IterationModel,
+    assumed_model,
+    calibrated_to,
+    iteration_model,
+)
+from workbench.analyze.perfmodel.layout import Layout, configurations
+from workbench.analyze.perfmodel.memory_need import memory_need
+from workbench.analyze.perfmodel.model_flops import model_flops, utilization
+from workbench.analyze.perfmodel.model_shape import ModelShape, model_shape
+from workbench.analyze.perfmodel.parallelism_plan import parallelism_plan
 from workbench.analyze.perfmodel.pipeline_schedule import pipeline_schedule
 from workbench.analyze.perfmodel.replay import replay, replayed_events
 from workbench.analyze.perfmodel.replay_fidelity import graph_ablation, replay_fidelity
@@ -94,9 +107,13 @@ __all__ = [
     "Change",
     "Convention",
     "FaultTolerance",
+    "GpuType",
     "GraphRules",
+    "IterationModel",
     "JobChange",
+    "Layout",
     "Lemons",
+    "ModelShape",
     "Packing",
     "PackingPlan",
     "PackingTuning",
@@ -104,8 +121,10 @@ __all__ = [
     "PassTimes",
     "ScheduleKind",
     "ShardingAssumptions",
+    "assumed_model",
     "blame",
     "blame_by",
+    "calibrated_to",
     "cause_shares",
     "checkpoint_curve",
     "checkpoint_optimum",
@@ -114,11 +133,13 @@ __all__ = [
     "collectives",
     "communication_overlap",
     "complete_steps",
+    "configurations",
     "context_chunks",
     "context_sharding",
     "copy_bandwidth",
     "crash_loops",
     "critical_path",
+    "cross_validated",
     "crossover",
     "crossover_from_flops",
     "detected_shares",
@@ -143,6 +164,7 @@ __all__ = [
     "goodput_sensitivity",
     "goodput_sweep",
     "goodput_windows",
+    "gpu_type",
     "graph_ablation",
     "held_out_steps",
     "idle_time",
@@ -153,6 +175,8 @@ __all__ = [
     "interval_coverage",
     "interval_funnel",
     "intervals",
+    "iteration_errors",
+    "iteration_model",
     "job_dispersion",
     "job_failures",
     "job_held_out",
@@ -175,8 +199,11 @@ __all__ = [
     "leveugle_count",
     "lifetimes",
     "load_imbalance",
+    "memory_need",
     "micro_batch_costs",
     "micro_batches",
+    "model_flops",
+    "model_shape",
     "mttf_by_size",
     "observed_span",
     "on_one_clock",
@@ -186,6 +213,7 @@ __all__ = [
     "packing_balance",
     "packing_plans",
     "packing_tuning",
+    "parallelism_plan",
     "pipeline",
     "pipeline_schedule",
     "pooled",
@@ -226,6 +254,7 @@ __all__ = [
     "training_steps",
     "truth_sample",
     "unclassified_kernels",
+    "utilization",
     "watched_throughout",
     "weibull",
     "what_if",

@@ -17,6 +17,7 @@ from workbench.explore.kernels import kernels
 from workbench.explore.lemon_nodes import lemon_nodes
 from workbench.explore.length_shares import length_shares
 from workbench.explore.packing_balance import packing_balance
+from workbench.explore.parallelism_plan import parallelism_plan
 from workbench.explore.pipeline import pipeline
 from workbench.explore.pipeline_schedule import pipeline_schedule
 from workbench.explore.pvf import pvf, pvf_by_bit, pvf_by_flips
@@ -50,6 +51,7 @@ __all__ = [
     "lemon_nodes",
     "length_shares",
     "packing_balance",
+    "parallelism_plan",
     "pipeline",
     "pipeline_schedule",
     "pvf",

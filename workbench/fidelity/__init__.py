@@ -8,6 +8,7 @@ them all.
 """
 
 from workbench.fidelity import (
+    configurations,
     execution_traces,
     flight_recorder,
     goodput,
@@ -28,6 +29,7 @@ __all__ = [
     "Reading",
     "claim",
     "claims",
+    "configurations",
     "execution_traces",
     "failed",
     "flight_recorder",

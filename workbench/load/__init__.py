@@ -11,6 +11,7 @@ from workbench.load.failures import failures
 from workbench.load.flight_recorder import flight_recorder
 from workbench.load.injection_records import injection_records
 from workbench.load.injections import injections
+from workbench.load.iterations import iterations
 from workbench.load.job_operations import job_operations
 from workbench.load.parquet import write
 from workbench.load.profiles import attention_profile, linear_profile
@@ -30,6 +31,7 @@ __all__ = [
     "flight_recorder",
     "injection_records",
     "injections",
+    "iterations",
     "job_operations",
     "linear_profile",
     "quality",

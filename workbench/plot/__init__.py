@@ -22,6 +22,7 @@ from workbench.plot.idle import idle_time
 from workbench.plot.incidents import incident_counts, incidents
 from workbench.plot.injection_sample_sizes import injection_sample_sizes
 from workbench.plot.interval_funnel import interval_coverage, interval_funnel
+from workbench.plot.iteration_errors import iteration_errors
 from workbench.plot.job_dispersion import job_dispersion
 from workbench.plot.job_schedule import job_micro_batches, job_schedule
 from workbench.plot.kernels import kernel_kinds, kernels, operators
@@ -32,6 +33,7 @@ from workbench.plot.load_imbalance import load_imbalance
 from workbench.plot.mttf_by_size import mttf_by_size
 from workbench.plot.outcome_shares import outcome_shares
 from workbench.plot.packing import micro_batches, packing_balance, packing_queues, packing_tuning
+from workbench.plot.parallelism_plan import parallelism_plan
 from workbench.plot.pipeline import pipeline
 from workbench.plot.pipeline_schedule import pipeline_schedule, schedule_comparison
 from workbench.plot.pvf import pvf
@@ -80,6 +82,7 @@ __all__ = [
     "injection_sample_sizes",
     "interval_coverage",
     "interval_funnel",
+    "iteration_errors",
     "job_dispersion",
     "job_micro_batches",
     "job_schedule",
@@ -101,6 +104,7 @@ __all__ = [
     "packing_balance",
     "packing_queues",
     "packing_tuning",
+    "parallelism_plan",
     "pipeline",
     "pipeline_schedule",
     "pvf",

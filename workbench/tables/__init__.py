@@ -15,6 +15,16 @@ Four rules keep the tables readable:
 """
 
 from workbench.tables._clocks import BLAME_BY, CLOCKS, LATE_ARRIVALS
+from workbench.tables._configurations import (
+    CONFIGURATIONS,
+    ITERATION_ERRORS,
+    ITERATIONS,
+    MEMORY_NEED,
+    MODEL_FLOPS,
+    PLAN,
+    PREDICTED_ITERATIONS,
+    UTILIZATION,
+)
 from workbench.tables._data_sets import DATASET_FILES, DATASETS
 from workbench.tables._execution_graph import (
     CRITICAL_PATH,
@@ -207,6 +217,7 @@ __all__ = [
     "COLLECTIVES",
     "COLLECTIVE_WAITS",
     "COMMUNICATION_OVERLAP",
+    "CONFIGURATIONS",
     "CONTEXT_CHUNKS",
     "CONTEXT_SHARDING",
     "COPY_BANDWIDTH",
@@ -264,6 +275,8 @@ __all__ = [
     "INJECTION_SAMPLE_SIZES",
     "INTERVAL_COVERAGE",
     "INTERVAL_FUNNEL",
+    "ITERATIONS",
+    "ITERATION_ERRORS",
     "JOB_DISPERSION",
     "JOB_FAILURES",
     "JOB_HELD_OUT",
@@ -288,8 +301,10 @@ __all__ = [
     "LIFETIMES",
     "LINEAR_PROFILE",
     "LOAD_IMBALANCE",
+    "MEMORY_NEED",
     "MICRO_BATCHES",
     "MICRO_BATCH_COSTS",
+    "MODEL_FLOPS",
     "MTTF_BY_SIZE",
     "NODES",
     "NODE_SPANS",
@@ -303,7 +318,9 @@ __all__ = [
     "PARAMETERS",
     "PIPELINE",
     "PIPELINE_SCHEDULE",
+    "PLAN",
     "POINT_KINDS",
+    "PREDICTED_ITERATIONS",
     "PROCESS_GROUPS",
     "PROPORTION",
     "PVF",
@@ -344,6 +361,7 @@ __all__ = [
     "TRIALS",
     "TUNED_PACKING",
     "UNCLASSIFIED_KERNELS",
+    "UTILIZATION",
     "WEIBULL",
     "WHAT_IF",
     "Column",
