@@ -48,6 +48,17 @@ from workbench.analyze.overlap import communication_overlap, kind_overlaps
 from workbench.analyze.packing import Packing, micro_batches, packing
 from workbench.analyze.packing_balance import packing_balance
 from workbench.analyze.packing_tuning import PackingTuning, packing_tuning
+from workbench.analyze.perfmodel.collective_model import (
+    CollectiveModel,
+    bus_bandwidth,
+    collective_model,
+    collective_times,
+    predicted_collective_times,
+)
+from workbench.analyze.perfmodel.gemm_errors import gemm_errors
+from workbench.analyze.perfmodel.gemm_model import GemmModel, gemm_model, predicted_gemm_times
+from workbench.analyze.perfmodel.hardware import hardware, hardware_sources, kernel_time
+from workbench.analyze.perfmodel.scaled_times import scaled_kernel_times
 from workbench.analyze.pipeline import Parallelism, micro_batch_costs, pipeline, training_steps
 from workbench.analyze.proportion import proportion
 from workbench.analyze.pvf import pvf
@@ -72,8 +83,10 @@ from workbench.analyze.watched_throughout import watched_throughout
 from workbench.analyze.workload import crossover, crossover_from_flops, launch_loss, workload
 
 __all__ = [
+    "CollectiveModel",
     "Convention",
     "FaultTolerance",
+    "GemmModel",
     "Lemons",
     "Packing",
     "PackingPlan",
@@ -82,10 +95,13 @@ __all__ = [
     "ShardingAssumptions",
     "blame",
     "blame_by",
+    "bus_bandwidth",
     "cause_shares",
     "checkpoint_curve",
     "checkpoint_optimum",
     "clocks",
+    "collective_model",
+    "collective_times",
     "collective_waits",
     "collectives",
     "communication_overlap",
@@ -109,6 +125,8 @@ __all__ = [
     "flight_positions",
     "flight_suspects",
     "flight_waits",
+    "gemm_errors",
+    "gemm_model",
     "goodput",
     "goodput_at_scale",
     "goodput_ladder",
@@ -117,6 +135,8 @@ __all__ = [
     "goodput_sensitivity",
     "goodput_sweep",
     "goodput_windows",
+    "hardware",
+    "hardware_sources",
     "idle_time",
     "incident_counts",
     "incidents",
@@ -134,6 +154,7 @@ __all__ = [
     "job_slowdown_by",
     "job_steps",
     "kernel_kinds",
+    "kernel_time",
     "kernels",
     "kind_overlaps",
     "late_arrivals",
@@ -158,6 +179,8 @@ __all__ = [
     "packing_tuning",
     "pipeline",
     "pooled",
+    "predicted_collective_times",
+    "predicted_gemm_times",
     "productive_share",
     "proportion",
     "pvf",
@@ -175,6 +198,7 @@ __all__ = [
     "row_popularity",
     "row_sharding",
     "sample_documents",
+    "scaled_kernel_times",
     "shard_balance",
     "spares",
     "standby_nodes",

@@ -1,0 +1,1 @@
+"""What a training iteration would take: kernels, collectives, graphs and configurations."""
