@@ -237,6 +237,7 @@ def incident_counts(rank, n):
 
 # Tables that are not called as the figure is.
 TABLE_OF = {"packing_tuning": "tuned_packing", "incidents": "failures"}
+TABLE_OF |= {"gemm_errors": "kernel_model_errors", "collective_times": "collective_model"}
 TABLE_OF |= {"pvf_by_bit": "pvf", "pvf_by_flips": "pvf"}
 
 
@@ -401,6 +402,23 @@ def spares(_, n):
     return {
         "spare_count": n, "productive_share": n / (n + 9), "low_share": n / (n + 10),
         "high_share": n / (n + 8), "wait_min": 5.0 + n, "offered_load_ratio": 20.0,
+    }  # fmt: skip
+
+
+def gemm_errors(rank, n):
+    return {
+        "gpu": f"{HOSTILE}{rank}", "dtype": HOSTILE, "model": HOSTILE, "held_out": HOSTILE,
+        "shapes": ("all" if n % 9 == 8 else HOSTILE), "row_count": 1 + n, "flop_count": 1e6 + n,
+        "mean_ratio": 0.1, "median_ratio": 0.1, "max_ratio": 0.5,
+    }  # fmt: skip
+
+
+def collective_times(rank, n):
+    return {
+        "gpu": HOSTILE, "collective": HOSTILE, "rank_count": 2 + rank, "node_count": 1 + rank % 2,
+        "size_bytes": 1_024 + n, "dur_ns": 10_000 + n, "bus_gb_per_s": 1.0 + n, "line": 1,
+        "modelled_ns": 11_000.0, "held_out_ns": None if n % 2 else 9e3, "latency_ns": 5e3,
+        "line_gb_per_s": 20.0,
     }  # fmt: skip
 
 

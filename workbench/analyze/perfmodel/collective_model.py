@@ -224,8 +224,8 @@ def _kinds(times: pd.DataFrame) -> list[tuple[Key, Floats, Floats]]:
         median = rows.groupby("size_bytes")["dur_ns"].median()
         if len(median) < LEAST_SIZES:
             msg = (
-                f"{key[1]} of {key[2]} ranks on {key[0]}: {len(median)} sizes are too few for three "
-                f"lines; {LEAST_SIZES} are needed"
+                f"{key[1]} of {key[2]} ranks on {key[0]}: {len(median)} sizes are too few for "
+                f"three lines; {LEAST_SIZES} are needed"
             )
             raise PerformanceModelError(msg)
         size = median.index.to_numpy(dtype=np.float64)

@@ -79,7 +79,8 @@ def gpu_row(gpu: str) -> pd.Series:
     if gpu not in known.index:
         msg = f"no GPU is called {gpu!r} in the hardware table; it has {list(known.index)}"
         raise PerformanceModelError(msg)
-    return known.iloc[known.index.get_loc(gpu)]
+    (row,) = (each for name, each in known.iterrows() if name == gpu)
+    return row
 
 
 def peak_of(gpu: str, dtype: str) -> float:

@@ -54,8 +54,9 @@ def scaled_kernel_times(
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.SCALED_TIMES` beside the columns of ``kernels``, in the
-        same order.
+        Table :data:`workbench.tables.SCALED_TIMES`: ``gpu``, ``bound``, ``time_ratio``,
+        ``scaled_ns``, ``basis``, ``doubt``, beside the columns of ``kernels``, in the same
+        order.
 
     Raises
     ------
