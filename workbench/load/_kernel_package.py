@@ -52,7 +52,9 @@ def newest(folder: Path, version: str | None, file: str) -> Path:
 
 def _order(version: str) -> list[tuple[int, str]]:
     parts = re.findall(r"\d+|[a-z]+", version)
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
+    # A release stands above its candidates and below what was mended after it.
+    numbers = [(int(each), "") if each.isdigit() else (-(each != "post"), each) for each in parts]
+    return [*numbers, (0, "")]
 
 
 def described(file: Path) -> str:

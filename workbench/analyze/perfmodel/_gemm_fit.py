@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench.analyze.perfmodel._hull import Hull
 from workbench.analyze.perfmodel.hardware import DTYPES, gpu_row, peak_of
 
 Floats = NDArray[np.float64]
@@ -106,19 +107,25 @@ def trees() -> Any:
 
 @dataclass(frozen=True)
 class Hybrid:
-    """The formula, and trees for the log of what it misses; without them the formula."""
+    """The formula, and inside the fitted shapes trees for the log of what it misses."""
 
     formula: Formula
     forest: Any
+    hull: Hull
 
     def seconds(self, shapes: Floats) -> Floats:
-        """Give the time of each shape."""
+        """Give the time of each shape; trees repeat what they saw last, so not outside."""
         analytic = self.formula.seconds(shapes)
-        if self.forest is None:
+        inside = self.inside(shapes)
+        if self.forest is None or not inside.any():
             return analytic
-        return np.asarray(
-            analytic * np.exp(self.forest.predict(features(self.formula.roof, shapes)))
-        )
+        rest = np.zeros(len(shapes))
+        rest[inside] = self.forest.predict(features(self.formula.roof, shapes[inside]))
+        return np.asarray(analytic * np.exp(rest))
+
+    def inside(self, shapes: Floats) -> NDArray[np.bool_]:
+        """Say which shapes lie among the fitted ones."""
+        return self.hull.holds(np.log(shapes))
 
 
 def fit_hybrid(roof: Roof, shapes: Floats, seconds: Floats) -> Hybrid:
@@ -128,7 +135,7 @@ def fit_hybrid(roof: Roof, shapes: Floats, seconds: Floats) -> Hybrid:
     if forest is not None:
         rest = np.log(seconds / formula.seconds(shapes))
         forest = forest.fit(features(roof, shapes), rest)
-    return Hybrid(formula, forest)
+    return Hybrid(formula, forest, Hull.of(np.log(shapes)))
 
 
 def groups(shapes: Floats) -> NDArray[np.int64]:

@@ -19,7 +19,6 @@ from workbench.analyze.perfmodel._gemm_fit import (
     folds,
     groups,
 )
-from workbench.analyze.perfmodel._hull import Hull
 from workbench.errors import PerformanceModelError
 from workbench.tables import GEMM_TIMES, PREDICTED_TIMES
 
@@ -35,7 +34,6 @@ class _Part:
     """The model of one GPU and element type."""
 
     hybrid: Hybrid
-    hull: Hull
     measured: pd.Series
     inside_log: float
     outside_log: float
@@ -182,14 +180,14 @@ def _part(gpu: str, dtype: str, rows: pd.DataFrame, coverage: float) -> _Part:
     doubts += [_NO_TREES] if hybrid.forest is None else []
     inside = float(np.quantile(error, rank, method="higher"))
     outside = max(float(formula.max()), inside)
-    return _Part(hybrid, Hull.of(np.log(shapes)), measured, inside, outside, "; ".join(doubts))
+    return _Part(hybrid, measured, inside, outside, "; ".join(doubts))
 
 
 def _predicted(part: _Part, rows: pd.DataFrame) -> pd.DataFrame:
     shapes = rows[SHAPE].to_numpy(dtype=np.float64)
     analytic = part.hybrid.formula.seconds(shapes) * 1e9
-    inside = part.hull.holds(np.log(shapes))
-    modelled = np.where(inside, part.hybrid.seconds(shapes) * 1e9, analytic)
+    inside = part.hybrid.inside(shapes)
+    modelled = part.hybrid.seconds(shapes) * 1e9
     keys = pd.MultiIndex.from_frame(rows[SHAPE].astype("int64"))
     known = part.measured.reindex(keys).to_numpy(dtype=np.float64)
     is_known = ~np.isnan(known)
