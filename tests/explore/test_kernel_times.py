@@ -26,13 +26,13 @@ def test_it_starts_with_one_collective_and_all_ranks(times):
     explorer = explore.collective_times(times, source="made up")
     assert explorer.message.value == ""
     shown = [trace.name for trace in explorer.figure().data if trace.mode == "markers"]
-    assert shown == ["H100 all-reduce, 2 ranks", "H100 all-reduce, 8 ranks"]
+    assert shown == ["H100 all-gather, 2 ranks", "H100 all-gather, 8 ranks"]
     assert "made up" in str(explorer.figure().layout.annotations)
 
 
 def test_ranks_and_what_is_shown_can_be_chosen(times, title):
     explorer = explore.collective_times(times)
-    explorer.controls["rank_count"].value = "8"
+    explorer.controls["rank_count"].value = 8
     assert len(explorer.figure().data) == 2
     assert title(explorer).startswith("Collectives take 40.0 µs for 512 B")
     explorer.controls["show"].value = "bandwidth"
