@@ -65,6 +65,7 @@ IDENTIFIERS |= {"hidden", "ffn", "head_width", "pipeline_parallel", "data_parall
 IDENTIFIERS |= {"expert_parallel"}
 UNIT_BESIDE = {"fidelity": {"printed", "here", "tolerance"}, "fleet_truth": {"size"}}
 UNIT_BESIDE |= {"goodput_sweep": {"value"}, "goodput_sensitivity": {"value"}}
+UNIT_BESIDE["hardware_sources"] = {"value"}
 UNIT_BESIDE["job_slowdown"] = {"forward_backward_correlation", "within_rank_correlation"}
 
 

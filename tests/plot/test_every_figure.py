@@ -254,6 +254,7 @@ def incident_counts(rank, n):
 TABLE_OF = {"packing_tuning": "tuned_packing", "incidents": "failures"}
 TABLE_OF |= {"pipeline_schedule": "schedule_times"}
 TABLE_OF = {"parallelism_plan": "plan", "packing_tuning": "tuned_packing", "incidents": "failures"}
+TABLE_OF |= {"gemm_errors": "kernel_model_errors", "collective_times": "collective_model"}
 TABLE_OF |= {"pvf_by_bit": "pvf", "pvf_by_flips": "pvf"}
 
 
@@ -435,6 +436,20 @@ def parallelism_plan(rank, n):
         "pipeline_parallel": 1 + n % 50, "dur_ns": 10**9 + n, "memory_bytes": 10**10 * (n + 1),
         "low_ns": 10**8 if n % 2 else None, "high_ns": 10**10 if n % 2 else None,
         "doubt": HOSTILE,
+def gemm_errors(rank, n):
+    return {
+        "gpu": f"{HOSTILE}{rank}", "dtype": HOSTILE, "model": HOSTILE, "held_out": HOSTILE,
+        "shapes": ("all" if n % 9 == 8 else HOSTILE), "row_count": 1 + n, "flop_count": 1e6 + n,
+        "mean_ratio": 0.1, "median_ratio": 0.1, "max_ratio": 0.5,
+    }  # fmt: skip
+
+
+def collective_times(rank, n):
+    return {
+        "gpu": HOSTILE, "collective": HOSTILE, "rank_count": 2 + rank, "node_count": 1 + rank % 2,
+        "size_bytes": 1_024 + n, "dur_ns": 10_000 + n, "bus_gb_per_s": 1.0 + n, "line": 1,
+        "modelled_ns": 11_000.0, "held_out_ns": None if n % 2 else 9e3, "latency_ns": 5e3,
+        "line_gb_per_s": 20.0,
     }  # fmt: skip
 
 

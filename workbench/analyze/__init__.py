@@ -51,10 +51,20 @@ from workbench.analyze.packing import Packing, micro_batches, packing
 from workbench.analyze.packing_balance import packing_balance
 from workbench.analyze.packing_tuning import PackingTuning, packing_tuning
 from workbench.analyze.perfmodel.change import Change
+from workbench.analyze.perfmodel.collective_model import (
+    CollectiveModel,
+    bus_bandwidth,
+    collective_model,
+    collective_times,
+    predicted_collective_times,
+)
 from workbench.analyze.perfmodel.critical_path import critical_path, slack
 from workbench.analyze.perfmodel.execution_graph import GRAPH_STEPS, execution_graph
+from workbench.analyze.perfmodel.gemm_errors import gemm_errors
+from workbench.analyze.perfmodel.gemm_model import GemmModel, gemm_model, predicted_gemm_times
 from workbench.analyze.perfmodel.gpu_type import GpuType, gpu_type
 from workbench.analyze.perfmodel.graph_rules import GraphRules
+from workbench.analyze.perfmodel.hardware import hardware, hardware_sources, kernel_time
 from workbench.analyze.perfmodel.held_out_steps import held_out_steps
 from workbench.analyze.perfmodel.iteration_errors import cross_validated, iteration_errors
 from workbench.analyze.perfmodel.iteration_model import (
@@ -71,6 +81,7 @@ from workbench.analyze.perfmodel.parallelism_plan import parallelism_plan
 from workbench.analyze.perfmodel.pipeline_schedule import pipeline_schedule
 from workbench.analyze.perfmodel.replay import replay, replayed_events
 from workbench.analyze.perfmodel.replay_fidelity import graph_ablation, replay_fidelity
+from workbench.analyze.perfmodel.scaled_times import scaled_kernel_times
 from workbench.analyze.perfmodel.schedule_times import (
     PassTimes,
     schedule_comparison,
@@ -105,8 +116,10 @@ from workbench.analyze.workload import crossover, crossover_from_flops, launch_l
 __all__ = [
     "GRAPH_STEPS",
     "Change",
+    "CollectiveModel",
     "Convention",
     "FaultTolerance",
+    "GemmModel",
     "GpuType",
     "GraphRules",
     "IterationModel",
@@ -124,11 +137,14 @@ __all__ = [
     "assumed_model",
     "blame",
     "blame_by",
+    "bus_bandwidth",
     "calibrated_to",
     "cause_shares",
     "checkpoint_curve",
     "checkpoint_optimum",
     "clocks",
+    "collective_model",
+    "collective_times",
     "collective_waits",
     "collectives",
     "communication_overlap",
@@ -156,6 +172,8 @@ __all__ = [
     "flight_positions",
     "flight_suspects",
     "flight_waits",
+    "gemm_errors",
+    "gemm_model",
     "goodput",
     "goodput_at_scale",
     "goodput_ladder",
@@ -166,6 +184,8 @@ __all__ = [
     "goodput_windows",
     "gpu_type",
     "graph_ablation",
+    "hardware",
+    "hardware_sources",
     "held_out_steps",
     "idle_time",
     "incident_counts",
@@ -188,6 +208,7 @@ __all__ = [
     "job_slowdown_by",
     "job_steps",
     "kernel_kinds",
+    "kernel_time",
     "kernels",
     "kind_overlaps",
     "late_arrivals",
@@ -217,6 +238,8 @@ __all__ = [
     "pipeline",
     "pipeline_schedule",
     "pooled",
+    "predicted_collective_times",
+    "predicted_gemm_times",
     "productive_share",
     "proportion",
     "pvf",
@@ -237,6 +260,7 @@ __all__ = [
     "row_popularity",
     "row_sharding",
     "sample_documents",
+    "scaled_kernel_times",
     "schedule_comparison",
     "schedule_stages",
     "schedule_summary",

@@ -3,6 +3,7 @@
 from workbench.explore._panel import Explorer, static_html
 from workbench.explore.cause_shares import cause_shares
 from workbench.explore.checkpoints import checkpoint_curve, expected_ettr
+from workbench.explore.collective_times import collective_times
 from workbench.explore.collective_waits import collective_waits
 from workbench.explore.context_sharding import context_sharding
 from workbench.explore.detector_tolerance import detector_tolerance
@@ -34,6 +35,7 @@ __all__ = [
     "Explorer",
     "cause_shares",
     "checkpoint_curve",
+    "collective_times",
     "collective_waits",
     "context_sharding",
     "detector_tolerance",

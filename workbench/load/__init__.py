@@ -13,6 +13,7 @@ from workbench.load.injection_records import injection_records
 from workbench.load.injections import injections
 from workbench.load.iterations import iterations
 from workbench.load.job_operations import job_operations
+from workbench.load.kernel_times import collective_times, gemm_times
 from workbench.load.parquet import write
 from workbench.load.profiles import attention_profile, linear_profile
 from workbench.load.quality import quality
@@ -23,12 +24,14 @@ from workbench.load.traces import traces
 __all__ = [
     "attention_profile",
     "cause_counts",
+    "collective_times",
     "document_lengths",
     "embedding_tables",
     "exhaustive_injections",
     "expert_loads",
     "failures",
     "flight_recorder",
+    "gemm_times",
     "injection_records",
     "injections",
     "iterations",

@@ -5,6 +5,7 @@ from workbench.plot.breakdown import communication_overlap, step_times, time_bre
 from workbench.plot.causes import cause_shares
 from workbench.plot.checkpoints import checkpoint_curve, expected_ettr
 from workbench.plot.clocks import clocks
+from workbench.plot.collective_times import collective_times
 from workbench.plot.collectives import blame, collective_waits, collectives
 from workbench.plot.context_sharding import context_chunks, context_sharding
 from workbench.plot.detector_tolerance import detector_tolerance
@@ -14,6 +15,7 @@ from workbench.plot.failure_rates import failure_rates
 from workbench.plot.flight_positions import flight_positions
 from workbench.plot.flight_suspects import flight_suspects
 from workbench.plot.flight_waits import flight_waits
+from workbench.plot.gemm_errors import gemm_errors
 from workbench.plot.goodput import goodput
 from workbench.plot.goodput_at_scale import goodput_at_scale
 from workbench.plot.goodput_changes import goodput_ladder, goodput_sensitivity, goodput_sweep
@@ -58,6 +60,7 @@ __all__ = [
     "cause_shares",
     "checkpoint_curve",
     "clocks",
+    "collective_times",
     "collective_waits",
     "collectives",
     "communication_overlap",
@@ -70,6 +73,7 @@ __all__ = [
     "flight_positions",
     "flight_suspects",
     "flight_waits",
+    "gemm_errors",
     "goodput",
     "goodput_at_scale",
     "goodput_ladder",
