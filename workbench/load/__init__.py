@@ -1,5 +1,6 @@
 """Read files into tables: one module per format behind a few front doors."""
 
+from workbench.load._chakra_writing import write_chakra
 from workbench.load._injection_writing import write_exhaustive, write_injections
 from workbench.load._sfi_writing import write_sfi_fault_list, write_sfi_summary
 from workbench.load.cause_counts import cause_counts
@@ -37,6 +38,7 @@ __all__ = [
     "slurm_records",
     "traces",
     "write",
+    "write_chakra",
     "write_exhaustive",
     "write_injections",
     "write_sfi_fault_list",

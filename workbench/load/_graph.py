@@ -289,13 +289,13 @@ def _note_edges(pairs: IntArray, data_count: int, nodes: IntArray, findings: Fin
         )  # fmt: skip
     is_data = np.arange(len(pairs)) < data_count
     for kind, chosen in (("data", is_data), ("data and control", np.ones(len(pairs), np.bool_))):
-        if stuck := _on_cycles(pairs[~dangling & chosen]):
+        if stuck := on_cycles(pairs[~dangling & chosen]):
             what = f"nodes on cycles of {kind} dependencies, or between them"
             findings.add("suspicious", what, len(stuck), f"node {min(stuck)}")
             break
 
 
-def _on_cycles(pairs: IntArray) -> set[int]:
+def on_cycles(pairs: IntArray) -> set[int]:
     """Return the nodes that remain when sources and sinks are taken off until none is left."""
     if not (pairs[:, 1] >= pairs[:, 0]).any():
         return set()  # every node needs only earlier ones

@@ -140,6 +140,7 @@ from workbench.tables._sharding import (
 )
 from workbench.tables._simulation import FAILURE_TRUTH, FLEET_TRUTH, HANG_TRUTH
 from workbench.tables._table import Column, Table
+from workbench.tables._tasks import TASK_EDGES, TASKS, TaskGraph
 from workbench.tables._trace_analyses import (
     BLAME,
     COLLECTIVE_WAITS,
@@ -298,6 +299,8 @@ __all__ = [
     "STEP_TIMES",
     "SURVIVAL",
     "TABLE_SHARDING",
+    "TASKS",
+    "TASK_EDGES",
     "TIMELINE",
     "TIME_BREAKDOWN",
     "TRACE_DIFF",
@@ -313,5 +316,6 @@ __all__ = [
     "FlightRecording",
     "Injections",
     "Table",
+    "TaskGraph",
     "Trace",
 ]

@@ -1,0 +1,1 @@
+"""Predictions from execution graphs, kernel times and configurations."""
