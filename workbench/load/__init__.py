@@ -13,6 +13,7 @@ from workbench.load.flight_recorder import flight_recorder
 from workbench.load.injection_records import injection_records
 from workbench.load.injections import injections
 from workbench.load.job_operations import job_operations
+from workbench.load.operator_calls import operator_calls
 from workbench.load.parquet import write
 from workbench.load.profiles import attention_profile, linear_profile
 from workbench.load.quality import quality
@@ -33,6 +34,7 @@ __all__ = [
     "injections",
     "job_operations",
     "linear_profile",
+    "operator_calls",
     "quality",
     "reuse_histogram",
     "slurm_records",

@@ -159,7 +159,7 @@ def assemble(graphs: Sequence[RankGraph], remarks: Sequence[Remark], given: Rank
         If two files are of one rank, only some files tell theirs, or ``given``
         does not fit the files.
     """
-    ranked = _with_ranks(graphs, given)
+    ranked = with_ranks(graphs, given)
     nodes = [_nodes(entry) for entry in ranked]
     edges = [_edges(entry) for entry in ranked]
     return Trace(
@@ -174,7 +174,7 @@ def assemble(graphs: Sequence[RankGraph], remarks: Sequence[Remark], given: Rank
     )
 
 
-def _with_ranks(graphs: Sequence[RankGraph], given: RankArgument) -> list[Ranked]:
+def with_ranks(graphs: Sequence[RankGraph], given: RankArgument) -> list[Ranked]:
     """Settle the ranks: the argument, else what the file says, else its name, else the order."""
     ranked: list[Ranked] = []
     unknown: list[RankGraph] = []

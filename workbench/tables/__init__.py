@@ -73,6 +73,13 @@ from workbench.tables._jobs import (
     JOB_TRUTH,
     TRACE_DIFF,
 )
+from workbench.tables._operator_calls import (
+    NODE_TIMES,
+    OPERATOR_BENCHMARK,
+    OPERATOR_CALLS,
+    OPERATOR_COVERAGE,
+    OPERATOR_REPLAY,
+)
 from workbench.tables._packing import (
     ATTENTION_PROFILE,
     CONTEXT_CHUNKS,
@@ -263,7 +270,12 @@ __all__ = [
     "MTTF_BY_SIZE",
     "NODES",
     "NODE_SPANS",
+    "NODE_TIMES",
     "OPERATORS",
+    "OPERATOR_BENCHMARK",
+    "OPERATOR_CALLS",
+    "OPERATOR_COVERAGE",
+    "OPERATOR_REPLAY",
     "OUTCOMES",
     "OUTCOME_NAMES",
     "OUTCOME_SHARES",
