@@ -14,6 +14,7 @@ from workbench.load.injection_records import injection_records
 from workbench.load.injections import injections
 from workbench.load.job_operations import job_operations
 from workbench.load.operator_calls import operator_calls
+from workbench.load.operator_script import operator_replay, write_operator_benchmark
 from workbench.load.parquet import write
 from workbench.load.profiles import attention_profile, linear_profile
 from workbench.load.quality import quality
@@ -35,6 +36,7 @@ __all__ = [
     "job_operations",
     "linear_profile",
     "operator_calls",
+    "operator_replay",
     "quality",
     "reuse_histogram",
     "slurm_records",
@@ -43,6 +45,7 @@ __all__ = [
     "write_chakra",
     "write_exhaustive",
     "write_injections",
+    "write_operator_benchmark",
     "write_sfi_fault_list",
     "write_sfi_summary",
 ]
