@@ -48,6 +48,13 @@ from workbench.analyze.overlap import communication_overlap, kind_overlaps
 from workbench.analyze.packing import Packing, micro_batches, packing
 from workbench.analyze.packing_balance import packing_balance
 from workbench.analyze.packing_tuning import PackingTuning, packing_tuning
+from workbench.analyze.perfmodel.chakra_nodes import chakra_nodes
+from workbench.analyze.perfmodel.et_graph import trace_tasks
+from workbench.analyze.perfmodel.node_times import node_times
+from workbench.analyze.perfmodel.operator_benchmark import (
+    operator_benchmark,
+    operator_coverage,
+)
 from workbench.analyze.pipeline import Parallelism, micro_batch_costs, pipeline, training_steps
 from workbench.analyze.proportion import proportion
 from workbench.analyze.pvf import pvf
@@ -83,6 +90,7 @@ __all__ = [
     "blame",
     "blame_by",
     "cause_shares",
+    "chakra_nodes",
     "checkpoint_curve",
     "checkpoint_optimum",
     "clocks",
@@ -148,7 +156,10 @@ __all__ = [
     "micro_batch_costs",
     "micro_batches",
     "mttf_by_size",
+    "node_times",
     "observed_span",
+    "operator_benchmark",
+    "operator_coverage",
     "on_one_clock",
     "operators",
     "outcome_shares",
@@ -183,6 +194,7 @@ __all__ = [
     "table_sharding",
     "time_breakdown",
     "trace_diff",
+    "trace_tasks",
     "training_speed",
     "training_steps",
     "truth_sample",
