@@ -61,6 +61,7 @@ IDENTIFIERS |= {"tolerance", "golden_metric", "metric_value", "value_before", "v
 IDENTIFIERS |= {"inclusion_weight", "max_abs_delta", "golden_margin", "delta", "residual"}
 IDENTIFIERS |= {"margin_low", "margin_high", "output_change", "pilot_pvf", "spread", "error"}
 IDENTIFIERS |= {"wrong_per_million_hours", "alarm_low", "alarm_high", "caught_low", "caught_high"}
+IDENTIFIERS |= {"task", "src", "dst"}
 UNIT_BESIDE = {"fidelity": {"printed", "here", "tolerance"}, "fleet_truth": {"size"}}
 UNIT_BESIDE |= {"goodput_sweep": {"value"}, "goodput_sensitivity": {"value"}}
 UNIT_BESIDE["job_slowdown"] = {"forward_backward_correlation", "within_rank_correlation"}

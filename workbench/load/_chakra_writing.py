@@ -92,7 +92,7 @@ def write_chakra(
         raise LoadError(msg)
     stem = Path(path)
     stem = stem.with_suffix("") if stem.suffix == ".et" else stem
-    ranks = sorted(int(rank) for rank in nodes["rank"].unique())
+    ranks: list[int] = sorted(nodes["rank"].unique().tolist())
     parts = {rank: nodes[nodes["rank"] == rank] for rank in ranks}
     needed = {rank: dependencies[dependencies["rank"] == rank] for rank in ranks}
     for rank in ranks:
@@ -149,20 +149,20 @@ def _some(ids: pd.Series) -> str:
 
 def _header(groups: pd.DataFrame) -> bytes:
     """Describe the file: its schema, and the process groups as PyTorch writes them."""
-    metadata = _text(1, _VERSION)
-    metadata += _message(2, _text(1, b"schema") + _text(29, b"workbench"))
+    metadata = _message(1, _VERSION)
+    metadata += _message(2, _message(1, b"schema") + _message(29, b"workbench"))
     if len(groups):
         described = [
             {
                 "pg_name": row.group,
                 "pg_desc": _given(row.description),
                 "backend_config": _given(row.backend),
-                "ranks": [int(rank) for rank in str(row.members).split(",") if rank],
+                "ranks": [int(member) for member in str(row.members).split(",") if member],
                 "group_size": _given(row.group_size),
             }
             for row in groups.itertuples()
         ]
-        texts = _text(1, b"process_groups") + _text(29, json.dumps(described).encode())
+        texts = _message(1, b"process_groups") + _message(29, json.dumps(described).encode())
         metadata += _message(2, texts)
     return metadata
 
@@ -232,17 +232,13 @@ def _kind(row: NodeRow) -> tuple[str, int | None]:
 
 def _given(value: Any) -> Any:
     """Return a plain value, None for what is missing."""
-    if value is None or value is pd.NA or value != value:  # noqa: PLR0124 - a NaN
+    if value is None or value is pd.NA or value != value:
         return None
     return value.item() if isinstance(value, np.generic) else value
 
 
 def _bytes(text: str) -> bytes:
     return str(text).encode("utf-8", "replace")
-
-
-def _text(number: int, content: bytes) -> bytes:
-    return _message(number, content)
 
 
 def _message(number: int, content: bytes) -> bytes:

@@ -92,11 +92,16 @@ def _argument(value: Any, kind: Any, shape: Any, stride: Any, strides: Strides) 
         return {"kind": "none"}
     if kind == "Device" and isinstance(value, str):
         return {"kind": "device", "value": value.split(":")[0][:20]}
+    return _plain(value, kind)
+
+
+def _plain(value: Any, kind: str) -> Raw:
+    """Describe a single value that is no tensor."""
     if isinstance(value, bool):
         return {"kind": "bool", "value": value}
     if kind in ("Int", "SymInt") and type(value) is int:
         return {"kind": "number", "value": value}
-    if kind in ("Double", "Float", "Int", "Bool") and isinstance(value, int | float | str):
+    if kind in ("Double", "Float", "Int") and isinstance(value, int | float | str):
         return _number(value)
     if kind == "String" and isinstance(value, str):
         return {"kind": "text", "value": value[:200]}
@@ -181,7 +186,7 @@ def learn_strides(node: Raw, known: dict[int, tuple[tuple[int, ...], tuple[int, 
     """
     given = side(node, "inputs").values
     made = [use.tensor for use in nodes_of.tensors(nodes_of.values(node, "outputs"))]
-    if node.get("name") == "aten::as_strided" and len(given) > 2 and len(made) == 1:  # noqa: PLR2004
+    if node.get("name") == "aten::as_strided" and len(given) > 2 and len(made) == 1:
         shape, strides = given[1], given[2]
         if is_shape(shape) and is_shape(strides) and len(shape) == len(strides):
             known[made[0]] = tuple(shape), tuple(strides)

@@ -224,7 +224,7 @@ def _device(devices: set[Any]) -> str | None:
     """Return where a call ran: on the GPU if any of its tensors is there."""
     if not devices:
         return None
-    return min(devices, key=lambda name: (name == "cpu", name))
+    return str(min(devices, key=lambda name: (name == "cpu", name)))
 
 
 def _stream(node: Raw) -> str | None:

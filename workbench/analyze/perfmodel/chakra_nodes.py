@@ -114,9 +114,9 @@ def _nodes(events: pd.DataFrame, tasks: pd.DataFrame, position: np.ndarray) -> p
     group = pd.Series(None, index=range(len(tasks)), dtype=object)
     group[known] = events["group"].astype(object).to_numpy()[row]
     collective = operation.map(_COLLECTIVES)
-    types = operation.map(_POINT_TO_POINT).fillna(
-        pd.Series(np.where(collective.notna(), "COMM_COLL_NODE", "COMP_NODE"))
-    )
+    types = np.where(collective.notna(), "COMM_COLL_NODE", "COMP_NODE").astype(object)
+    for name, kind_of in _POINT_TO_POINT.items():
+        types[(operation == name).to_numpy()] = kind_of
     is_communication = (operation != "").to_numpy()
     told = size.astype("Int64").where((size >= 0) & is_communication)
     frame = pd.DataFrame(

@@ -154,9 +154,7 @@ def _positions(ids: Ints, wanted: NDArray[np.float64]) -> Ints:
     return np.asarray(place)
 
 
-def _threads(
-    nodes: pd.DataFrame, wanted: NDArray[np.float64], caller: Ints
-) -> NDArray[np.object_]:
+def _threads(nodes: pd.DataFrame, wanted: NDArray[np.float64], caller: Ints) -> NDArray[np.object_]:
     """Name the thread of each node: its outermost caller, which converters may leave out."""
     is_root = (nodes["type"].astype(str) == "root").to_numpy()
     ids = nodes["node"].to_numpy()
@@ -243,7 +241,9 @@ def _edges(ranked: _Rank, needed: pd.DataFrame, kind: Control, first: int) -> pd
     is_around = (rank_of[dst] <= rank_of[src]) & (rank_of[src] <= rank_of[ranked.last[dst]])
     kept = ~(is_inside | is_around) | (ranked.is_gpu[src] & (src != dst))
     parts.append(
-        pd.DataFrame({"src": end[kept], "dst": dst[kept], "kind": names[kept], "is_inferred": False})
+        pd.DataFrame(
+            {"src": end[kept], "dst": dst[kept], "kind": names[kept], "is_inferred": False}
+        )
     )
     edges = pd.concat(parts, ignore_index=True)
     edges = edges[edges["src"] != edges["dst"]].drop_duplicates(["src", "dst"])

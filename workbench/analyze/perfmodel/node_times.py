@@ -108,11 +108,12 @@ def _timed(events: pd.DataFrame) -> pd.DataFrame:
     position = pd.Series(gpu, index=tree.row)
     row = np.flatnonzero(events["category"].astype(str).isin(_HOST).to_numpy())
     ids = events[_RECORD_FUNCTION] if _RECORD_FUNCTION in events else events["external_id"]
+    numbers = pd.to_numeric(ids, errors="coerce").to_numpy(dtype="float64", na_value=np.nan)
     return pd.DataFrame(
         {
             "rank": events["rank"].to_numpy()[row],
             "name": events["name"].astype(str).to_numpy()[row],
-            "id": pd.to_numeric(ids, errors="coerce").to_numpy(dtype="float64", na_value=np.nan)[row],
+            "id": numbers[row],
             "event": events.index.to_numpy()[row],
             "start_ns": events["start_ns"].to_numpy()[row],
             "host_ns": events["dur_ns"].to_numpy()[row],
@@ -158,7 +159,9 @@ def _by_order(nodes: pd.DataFrame, timed: pd.DataFrame, least_share: float) -> p
         rows.loc[label, "start_ns"] = first["start_ns"].astype(object).to_numpy()
         rows.loc[label, "event_count"] = repeats
         for column in ("host_ns", "gpu_ns"):
-            rows.loc[label, column] = _means(own[column].to_numpy(), repeats).astype(object)
+            rows.loc[label, column] = _means(
+                own[column].to_numpy(dtype="float64", na_value=np.nan), repeats
+            ).astype(object)
         rows.loc[label, "joined_by"] = "order" if repeats == 1 else "repeats"
     if (rows["joined_by"] != "none").mean() >= least_share:
         return rows
@@ -167,7 +170,8 @@ def _by_order(nodes: pd.DataFrame, timed: pd.DataFrame, least_share: float) -> p
 
 def _means(values: NDArray[np.float64], repeats: int) -> NDArray[np.float64]:
     """Average calls that recur in the same order."""
-    return np.asarray(values, dtype=np.float64).reshape(repeats, -1).mean(axis=0)
+    means: NDArray[np.float64] = values.reshape(repeats, -1).mean(axis=0)
+    return means
 
 
 def _empty(nodes: pd.DataFrame) -> pd.DataFrame:

@@ -99,7 +99,7 @@ def operator_coverage(
     one count as 0 in it. ``replay_ratio`` is the one for the whole job.
     """
     joined = _joined(calls, replayed, original)
-    total = joined["original_ns"].sum(min_count=1)
+    total = _zero(joined["original_ns"].sum(min_count=1))
     rows = []
     for outcome, mine in joined.groupby("outcome", sort=False):
         compared = mine[mine["is_compared"]]
@@ -110,7 +110,7 @@ def operator_coverage(
                 "call_count": len(mine),
                 "call_share": len(mine) / len(joined),
                 "original_ns": taken,
-                "original_share": None if pd.isna(total) or not total else _zero(taken) / total,
+                "original_share": _zero(taken) / total if total > 0 else None,
                 "compared_count": len(compared),
                 "replay_ratio": _ratio(compared),
             }
