@@ -103,11 +103,9 @@ def _outermost(nodes: list[dict[str, Any]]) -> Iterator[str]:
     callers = {node["id"]: node.get("ctrl_deps", node.get("parent")) for node in nodes}
     is_operator = {node["id"]: _is_operator(node) for node in nodes}
     for node in nodes:
-        above, steps = callers[node["id"]], 0
-        while above in callers and not is_operator[above] and steps < len(nodes):
-            above, steps = callers[above], steps + 1
-            if above is not None and callers.get(above) == above:
-                break
+        above: int | None = callers[node["id"]]
+        while above in callers and not is_operator[above] and callers[above] != above:
+            above = callers[above]
         if is_operator[node["id"]] and not is_operator.get(above, False):
             yield node["name"]
 
@@ -115,7 +113,7 @@ def _outermost(nodes: list[dict[str, Any]]) -> Iterator[str]:
 def _is_operator(node: dict[str, Any]) -> bool:
     listed = {entry["name"]: entry["value"] for entry in node.get("attrs", [])}
     schema = listed.get("op_schema", node.get("op_schema"))
-    return bool(schema) or node["name"] == "record_param_comms" or ":" in node["name"][:6]
+    return bool(schema) or node["name"].startswith(("record_param_comms", "nccl:"))
 
 
 def _written(trace: Trace, *, allow_stuck: bool) -> Trace:

@@ -173,7 +173,7 @@ def _messages(nodes: pd.DataFrame, edges: pd.DataFrame) -> Iterator[bytes]:
     for kind in ("data", "control"):
         chosen = edges[edges["edge"].astype(str) == kind]
         grouped = chosen.groupby("node", sort=False)["needs"]
-        kinds[kind] = {int(node): needs.tolist() for node, needs in grouped}
+        kinds[kind] = {int(str(node)): needs.tolist() for node, needs in grouped}
     needed = _Edges(**kinds)
     columns = {name: [_given(v) for v in nodes[name].astype(object)] for name in NodeRow._fields}
     for values in zip(*columns.values(), strict=True):
