@@ -1,7 +1,6 @@
 """Operators of execution traces and the scripts that replay them: real files, then hostile ones."""
 
 import json
-import os
 import subprocess
 import sys
 
@@ -127,7 +126,7 @@ def test_a_call_that_a_frame_only_claims_to_be_harmless_is_refused(calls, tmp_pa
     table["op_schema"] = table["op_schema"].cat.rename_categories({ADD: forged})
     with pytest.raises(LoadError, match="node 3: is_replayed, but takes a str"):
         load.write_operator_benchmark(table, tmp_path / "replay.py")
-    assert os.listdir(tmp_path) == ["rank0_et.json"]
+    assert [file.name for file in tmp_path.iterdir()] == ["rank0_et.json"]
 
 
 def test_positions_stay_inside_what_they_point_into(calls, torch_here, tmp_path):

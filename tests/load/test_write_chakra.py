@@ -1,7 +1,6 @@
 """Chakra files written here: read by the public schema, by Chakra's feeder, and by the loader."""
 
 import heapq
-import os
 
 import pandas as pd
 import pytest
@@ -239,4 +238,4 @@ def test_a_cut_file_gives_what_is_whole(again):
 def test_a_graph_that_nobody_can_work_off_is_refused(tmp_path, rows, edges, message):
     with pytest.raises(LoadError, match=message):
         load.write_chakra(tables(rows, edges), tmp_path / "job")
-    assert os.listdir(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
