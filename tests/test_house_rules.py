@@ -63,6 +63,7 @@ IDENTIFIERS |= {"margin_low", "margin_high", "output_change", "pilot_pvf", "spre
 IDENTIFIERS |= {"wrong_per_million_hours", "alarm_low", "alarm_high", "caught_low", "caught_high"}
 IDENTIFIERS |= {"hidden", "ffn", "head_width", "pipeline_parallel", "data_parallel"}
 IDENTIFIERS |= {"expert_parallel"}
+IDENTIFIERS |= {"task", "src", "dst"}
 UNIT_BESIDE = {"fidelity": {"printed", "here", "tolerance"}, "fleet_truth": {"size"}}
 UNIT_BESIDE |= {"goodput_sweep": {"value"}, "goodput_sensitivity": {"value"}}
 UNIT_BESIDE["hardware_sources"] = {"value"}

@@ -450,6 +450,14 @@ def collective_times(rank, n):
         "size_bytes": 1_024 + n, "dur_ns": 10_000 + n, "bus_gb_per_s": 1.0 + n, "line": 1,
         "modelled_ns": 11_000.0, "held_out_ns": None if n % 2 else 9e3, "latency_ns": 5e3,
         "line_gb_per_s": 20.0,
+def operator_benchmark(_, n):
+    is_same = n % 3 > 0
+    return {
+        "name": f"{HOSTILE}{n}", "call_count": 9, "replayed_count": 8, "original_count": 9,
+        "compared_count": 8 * is_same, "original_ns": 2e6 + n, "replayed_ns": 3e6 + n,
+        "original_compared_ns": 1e6 + n if is_same else None,
+        "replayed_compared_ns": 2e6 + n if is_same else None, "device": HOSTILE,
+        "replay_ratio": 2.0 if is_same else None, "is_comparable": is_same, "note": HOSTILE,
     }  # fmt: skip
 
 

@@ -50,6 +50,7 @@ from workbench.analyze.overlap import communication_overlap, kind_overlaps
 from workbench.analyze.packing import Packing, micro_batches, packing
 from workbench.analyze.packing_balance import packing_balance
 from workbench.analyze.packing_tuning import PackingTuning, packing_tuning
+from workbench.analyze.perfmodel.chakra_nodes import chakra_nodes
 from workbench.analyze.perfmodel.change import Change
 from workbench.analyze.perfmodel.collective_model import (
     CollectiveModel,
@@ -59,6 +60,7 @@ from workbench.analyze.perfmodel.collective_model import (
     predicted_collective_times,
 )
 from workbench.analyze.perfmodel.critical_path import critical_path, slack
+from workbench.analyze.perfmodel.et_graph import trace_tasks
 from workbench.analyze.perfmodel.execution_graph import GRAPH_STEPS, execution_graph
 from workbench.analyze.perfmodel.gemm_errors import gemm_errors
 from workbench.analyze.perfmodel.gemm_model import GemmModel, gemm_model, predicted_gemm_times
@@ -77,6 +79,8 @@ from workbench.analyze.perfmodel.layout import Layout, configurations
 from workbench.analyze.perfmodel.memory_need import memory_need
 from workbench.analyze.perfmodel.model_flops import model_flops, utilization
 from workbench.analyze.perfmodel.model_shape import ModelShape, model_shape
+from workbench.analyze.perfmodel.node_times import node_times
+from workbench.analyze.perfmodel.operator_benchmark import operator_benchmark, operator_coverage
 from workbench.analyze.perfmodel.parallelism_plan import parallelism_plan
 from workbench.analyze.perfmodel.pipeline_schedule import pipeline_schedule
 from workbench.analyze.perfmodel.replay import replay, replayed_events
@@ -140,6 +144,7 @@ __all__ = [
     "bus_bandwidth",
     "calibrated_to",
     "cause_shares",
+    "chakra_nodes",
     "checkpoint_curve",
     "checkpoint_optimum",
     "clocks",
@@ -226,8 +231,11 @@ __all__ = [
     "model_flops",
     "model_shape",
     "mttf_by_size",
+    "node_times",
     "observed_span",
     "on_one_clock",
+    "operator_benchmark",
+    "operator_coverage",
     "operators",
     "outcome_shares",
     "packing",
@@ -274,6 +282,7 @@ __all__ = [
     "table_sharding",
     "time_breakdown",
     "trace_diff",
+    "trace_tasks",
     "training_speed",
     "training_steps",
     "truth_sample",

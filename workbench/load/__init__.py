@@ -1,5 +1,6 @@
 """Read files into tables: one module per format behind a few front doors."""
 
+from workbench.load._chakra_writing import write_chakra
 from workbench.load._injection_writing import write_exhaustive, write_injections
 from workbench.load._sfi_writing import write_sfi_fault_list, write_sfi_summary
 from workbench.load.cause_counts import cause_counts
@@ -14,6 +15,8 @@ from workbench.load.injections import injections
 from workbench.load.iterations import iterations
 from workbench.load.job_operations import job_operations
 from workbench.load.kernel_times import collective_times, gemm_times
+from workbench.load.operator_calls import operator_calls
+from workbench.load.operator_script import operator_replay, write_operator_benchmark
 from workbench.load.parquet import write
 from workbench.load.profiles import attention_profile, linear_profile
 from workbench.load.quality import quality
@@ -37,13 +40,17 @@ __all__ = [
     "iterations",
     "job_operations",
     "linear_profile",
+    "operator_calls",
+    "operator_replay",
     "quality",
     "reuse_histogram",
     "slurm_records",
     "traces",
     "write",
+    "write_chakra",
     "write_exhaustive",
     "write_injections",
+    "write_operator_benchmark",
     "write_sfi_fault_list",
     "write_sfi_summary",
 ]

@@ -33,6 +33,7 @@ from workbench.plot.launches import copy_bandwidth, launches, queue_length
 from workbench.plot.lemon_nodes import lemon_nodes, lemon_recall
 from workbench.plot.load_imbalance import load_imbalance
 from workbench.plot.mttf_by_size import mttf_by_size
+from workbench.plot.operator_benchmark import operator_benchmark
 from workbench.plot.outcome_shares import outcome_shares
 from workbench.plot.packing import micro_batches, packing_balance, packing_queues, packing_tuning
 from workbench.plot.parallelism_plan import parallelism_plan
@@ -103,6 +104,7 @@ __all__ = [
     "load_imbalance",
     "micro_batches",
     "mttf_by_size",
+    "operator_benchmark",
     "operators",
     "outcome_shares",
     "packing_balance",

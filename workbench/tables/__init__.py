@@ -107,6 +107,13 @@ from workbench.tables._kernel_times import (
     PREDICTED_TIMES,
     SCALED_TIMES,
 )
+from workbench.tables._operator_calls import (
+    NODE_TIMES,
+    OPERATOR_BENCHMARK,
+    OPERATOR_CALLS,
+    OPERATOR_COVERAGE,
+    OPERATOR_REPLAY,
+)
 from workbench.tables._packing import (
     ATTENTION_PROFILE,
     CONTEXT_CHUNKS,
@@ -182,6 +189,7 @@ from workbench.tables._sharding import (
 )
 from workbench.tables._simulation import FAILURE_TRUTH, FLEET_TRUTH, HANG_TRUTH
 from workbench.tables._table import Column, Table
+from workbench.tables._tasks import TASK_EDGES, TASKS, TaskGraph
 from workbench.tables._trace_analyses import (
     BLAME,
     COLLECTIVE_WAITS,
@@ -324,7 +332,12 @@ __all__ = [
     "MTTF_BY_SIZE",
     "NODES",
     "NODE_SPANS",
+    "NODE_TIMES",
     "OPERATORS",
+    "OPERATOR_BENCHMARK",
+    "OPERATOR_CALLS",
+    "OPERATOR_COVERAGE",
+    "OPERATOR_REPLAY",
     "OUTCOMES",
     "OUTCOME_NAMES",
     "OUTCOME_SHARES",
@@ -371,6 +384,8 @@ __all__ = [
     "STEP_TIMES",
     "SURVIVAL",
     "TABLE_SHARDING",
+    "TASKS",
+    "TASK_EDGES",
     "TIMELINE",
     "TIME_BREAKDOWN",
     "TRACE_DIFF",
@@ -389,5 +404,6 @@ __all__ = [
     "FlightRecording",
     "Injections",
     "Table",
+    "TaskGraph",
     "Trace",
 ]
