@@ -436,6 +436,9 @@ def parallelism_plan(rank, n):
         "pipeline_parallel": 1 + n % 50, "dur_ns": 10**9 + n, "memory_bytes": 10**10 * (n + 1),
         "low_ns": 10**8 if n % 2 else None, "high_ns": 10**10 if n % 2 else None,
         "doubt": HOSTILE,
+    }  # fmt: skip
+
+
 def gemm_errors(rank, n):
     return {
         "gpu": f"{HOSTILE}{rank}", "dtype": HOSTILE, "model": HOSTILE, "held_out": HOSTILE,
@@ -450,6 +453,9 @@ def collective_times(rank, n):
         "size_bytes": 1_024 + n, "dur_ns": 10_000 + n, "bus_gb_per_s": 1.0 + n, "line": 1,
         "modelled_ns": 11_000.0, "held_out_ns": None if n % 2 else 9e3, "latency_ns": 5e3,
         "line_gb_per_s": 20.0,
+    }  # fmt: skip
+
+
 def operator_benchmark(_, n):
     is_same = n % 3 > 0
     return {

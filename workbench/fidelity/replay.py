@@ -104,7 +104,7 @@ def ablations(folder: Path) -> Iterator[Reading]:
         events = _only(folder, name)
         cases = [("inter-stream", "residual"), "CUDA graphs"]
         table = analyze.graph_ablation(events, without=cases).set_index("without")
-        error = 100 * float(table.loc[_NO_WAITS, "step_error_mean_share"])
+        error = 100 * float(table["step_error_mean_share"].to_dict()[_NO_WAITS])
         short = name.removeprefix("trace_diff/")
         yield _reading(f"mean error per step, without waits between streams, {short}", error)
         yield _lost(table, _NO_WAITS)
@@ -119,5 +119,6 @@ def _only(folder: Path, name: str) -> pd.DataFrame:
 
 
 def _lost(table: pd.DataFrame, case: str) -> Reading:
-    lost = 100 * float(table.loc["", "explained_share"] - table.loc[case, "explained_share"])
+    explained: dict[str, float] = table["explained_share"].to_dict()  # type: ignore[assignment]
+    lost = 100 * (explained[""] - explained[case])
     return _reading("explained share lost", lost, f"explained share lost without {case}")

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench.analyze.perfmodel._hull import Hull
+from workbench.analyze.perfmodel._shape_hull import Hull
 from workbench.analyze.perfmodel.hardware import DTYPES, gpu_row, peak_of
 
 Floats = NDArray[np.float64]
