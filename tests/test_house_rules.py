@@ -67,6 +67,8 @@ IDENTIFIERS |= {"task", "src", "dst"}
 UNIT_BESIDE = {"fidelity": {"printed", "here", "tolerance"}, "fleet_truth": {"size"}}
 UNIT_BESIDE |= {"goodput_sweep": {"value"}, "goodput_sensitivity": {"value"}}
 UNIT_BESIDE["hardware_sources"] = {"value"}
+UNIT_BESIDE["graph_edges"] = {"source", "target"}
+UNIT_BESIDE |= dict.fromkeys(("replay_fidelity", "graph_ablation"), {"busy_correlation"})
 UNIT_BESIDE["job_slowdown"] = {"forward_backward_correlation", "within_rank_correlation"}
 
 
