@@ -68,7 +68,7 @@ UNIT_BESIDE = {"fidelity": {"printed", "here", "tolerance"}, "fleet_truth": {"si
 UNIT_BESIDE |= {"goodput_sweep": {"value"}, "goodput_sensitivity": {"value"}}
 UNIT_BESIDE["hardware_sources"] = {"value"}
 UNIT_BESIDE["graph_edges"] = {"source", "target"}
-UNIT_BESIDE |= dict.fromkeys(("replay_fidelity", "graph_ablation"), {"busy_correlation"})
+UNIT_BESIDE |= {name: {"busy_correlation"} for name in ("replay_fidelity", "graph_ablation")}
 UNIT_BESIDE["job_slowdown"] = {"forward_backward_correlation", "within_rank_correlation"}
 
 

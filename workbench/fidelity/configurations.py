@@ -25,11 +25,11 @@ _LUMOS: dict[str, Any] = {"sequence_parallel": True} | _MLPERF
 def _limit(what: str, row: str, here: float, source: str = "") -> Reading:
     """Compare with a limit of the file, or with what was reached where that misses it."""
     (found,) = (each for each in published("configuration_limits") if each["what"] == row)
-    limit, known = float(found["limit"]), float(found["known_miss"] or 0)
-    words = f"{what}; known to miss {limit:g}" if known else what
+    reached = float(found["reached"]) if found["reached"] else None
     return Reading(
-        words, limit, here, found["unit"], known, source or found["source"], bound="at most"
-    )
+        what, float(found["limit"]), here, found["unit"], 0, source or found["source"], "at most",
+        reached,
+    )  # fmt: skip
 
 
 def _mean(errors: pd.Series) -> float:

@@ -98,4 +98,5 @@ def _limit(what: str, limit: float, here: float, row: dict[str, str]) -> Reading
         unit="%",
         bound="at most",
         source=row["source"],
+        reached=float(row["reached_pct"]) if row["reached_pct"] else None,
     )
