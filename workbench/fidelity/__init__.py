@@ -23,6 +23,7 @@ from workbench.fidelity import (
     stragglers,
     traces,
 )
+from workbench.fidelity._configurations import printed_iterations
 from workbench.fidelity._registry import Claim, Reading, claim, claims, failed, run
 from workbench.fidelity._show import html, notebook, summary, text
 
@@ -41,6 +42,7 @@ __all__ = [
     "notebook",
     "operator_benchmarks",
     "packing",
+    "printed_iterations",
     "pvf",
     "reliability",
     "replay",

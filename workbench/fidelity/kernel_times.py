@@ -17,7 +17,7 @@ _SOURCE = "measured by NVIDIA, in the package aiconfigurator-core"
 
 
 @claim(
-    noun="kernel times",
+    noun="kernel_times",
     name="matrix products of other (n, k)",
     source=_SOURCE,
 )
@@ -49,7 +49,7 @@ def matrix_products() -> Iterator[Reading]:
 
 
 @claim(
-    noun="kernel times",
+    noun="kernel_times",
     name="collectives of a size left out",
     source=_SOURCE,
 )
@@ -63,7 +63,7 @@ def collectives_left_out() -> Iterator[Reading]:
 
 
 @claim(
-    noun="kernel times",
+    noun="kernel_times",
     name="collectives by three lines",
     source=_SOURCE,
 )
