@@ -51,6 +51,7 @@ from workbench.analyze.packing_tuning import PackingTuning, packing_tuning
 from workbench.analyze.perfmodel.change import Change
 from workbench.analyze.perfmodel.critical_path import critical_path, slack
 from workbench.analyze.perfmodel.execution_graph import GRAPH_STEPS, execution_graph
+from workbench.analyze.perfmodel.gpu_busy import gpu_busy
 from workbench.analyze.perfmodel.graph_rules import GraphRules
 from workbench.analyze.perfmodel.held_out_steps import held_out_steps
 from workbench.analyze.perfmodel.replay import replay, replayed_events
@@ -130,6 +131,7 @@ __all__ = [
     "goodput_sensitivity",
     "goodput_sweep",
     "goodput_windows",
+    "gpu_busy",
     "graph_ablation",
     "held_out_steps",
     "idle_time",
