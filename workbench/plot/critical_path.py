@@ -85,7 +85,7 @@ def critical_path(
     rest = whole - int(kinds[large].sum())
     notes = [f"{duration(whole)} in {plural(len(table), 'dependency').replace('ys', 'ies')}"]
     if guessed := int(table.loc[table["is_inferred"], "dur_ns"].sum()):
-        notes.append(f"{percent(guessed / whole)} guessed from times")
+        notes.append(f"{safe(percent(guessed / whole))} guessed from times")
     if rest:
         notes.append(f"{plural(len(kinds) - len(large), 'kind')} with {duration(rest)} left out")
     return finish(
@@ -147,7 +147,7 @@ def _bar(
 
 def _axes(figure: go.Figure, rows: pd.DataFrame, whole: int, per_unit: int) -> None:
     said = [
-        f" {duration(total)}, {percent(total / whole)}" if total else ""
+        f" {duration(total)}, {safe(percent(total / whole))}" if total else ""
         for total in rows["total_ns"]
     ]
     figure.add_scatter(
@@ -176,6 +176,7 @@ def _claim(kinds: pd.Series, whole: int) -> str:
         sum(int(ns) for kind, ns in kinds.items() if kind in group) / whole
         for group in (_GPU, _CPU)
     )
-    return f"{percent(gpu)} of the critical path is work on the GPU, {percent(cpu)} is the CPU" + (
-        f", {percent(1 - gpu - cpu)} is waiting between them" if 1 - gpu - cpu > 0.0005 else ""
-    )
+    between = 1 - gpu - cpu
+    gpu_said, cpu_said = (safe(percent(share)) for share in (gpu, cpu))
+    claim = f"{gpu_said} of the critical path is work on the GPU, {cpu_said} is the CPU"
+    return claim + (f", {percent(between)} is waiting between them" if between >= 0.01 else "")

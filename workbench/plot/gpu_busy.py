@@ -7,7 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._sampling import extremes
-from workbench.plot._text import duration, percent, plural
+from workbench.plot._text import duration, percent, plural, safe
 from workbench.plot.style import colour, finish, nothing
 from workbench.tables import GPU_BUSY
 
@@ -74,13 +74,15 @@ def _mean(table: pd.DataFrame) -> pd.Series:
 def _notes(table: pd.DataFrame, curve: pd.Series) -> list[str]:
     notes = []
     if len(curve) > 1:
-        notes.append(f"each {duration(float(np.diff(curve.index.to_numpy()).min()))}")
+        notes.append(f"bins of {duration(float(np.diff(curve.index.to_numpy()).min()))}")
     if (count := table["rank"].nunique()) > 1:
         notes.append(f"mean of {plural(count, 'rank')}")
     return notes
 
 
 def _claim(curves: dict[str, pd.Series]) -> str:
-    means = {name: percent(float(curve.mean())) for name, curve in curves.items() if len(curve)}
+    means = {
+        name: safe(percent(float(curve.mean()))) for name, curve in curves.items() if len(curve)
+    }
     claim = f"The GPU is busy {means['measured']} of the time"
     return claim + (f", {means['replayed']} in the replay" if "replayed" in means else "")

@@ -7,7 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._sampling import extremes
-from workbench.plot._text import duration, percent, time_unit
+from workbench.plot._text import duration, percent, safe, time_unit
 from workbench.plot.style import colour, finish, nothing
 from workbench.tables import HELD_OUT_STEPS
 
@@ -75,19 +75,19 @@ def held_out_steps(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     )
     known = float(rows["known_share"].min())
     note = (
-        "the time axis does not begin at 0 · at least "
-        f"{percent(known)} of a step's times are in other steps, too"
+        "the time axis does not begin at 0 · of a step's times, "
+        f"{safe(percent(known))} or more are in other steps, too"
     )
     return finish(figure, claim=_claim(rows), source=source, synthetic=synthetic, note=note)
 
 
 def _claim(rows: pd.DataFrame) -> str:
     mean, most, naive, naive_most = (
-        percent(float(value))
+        safe(percent(float(value)))
         for name in ("error_ratio", "naive_error_ratio")
         for value in (rows[name].abs().mean(), rows[name].abs().max())
     )
     return (
-        f"Steps are predicted to {mean} on average, {most} at worst; the mean of the others is "
-        f"{naive} and {naive_most} off"
+        f"From the other steps, a step is predicted to {mean} on average, {most} at worst; "
+        f"their mean is {naive} and {naive_most} off"
     )

@@ -118,14 +118,14 @@ def graph_ablation(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     figure = panels([error, "explained"], height_px=max(len(shown) * _ROW_PX, 90))
     figure.add_scatter(
         mode="markers+text", x=100 * shown["error"], y=shown.index.to_numpy(), row=1, col=1,
-        name=error, marker=_marker("attention", "diamond"), cliponaxis=False,
+        name=error, showlegend=False, marker=_marker("attention", "diamond"), cliponaxis=False,
         text=[_number(100 * value) for value in shown["error"]],
         textposition="middle right", textfont={"size": 11},
         hovertext=[label(words, 120) for words in shown["without"]],
         hovertemplate="without %{hovertext}: %{x:.3~g} %<extra></extra>",
     )  # fmt: skip
     _add_explained(figure, shown, shown["is_usable"].to_numpy())
-    names = [f"without {words}" for words in shown["without"]]
+    names = [f"without {words.replace(', ', ' and ')}" for words in shown["without"]]
     _axes(figure, names, "replayed against measured [%]")
     notes = []
     if len(whole):
@@ -161,7 +161,7 @@ def _add_explained(figure: go.Figure, rows: pd.DataFrame, usable: np.ndarray) ->
             figure.add_scatter(
                 mode="markers+text", x=values, y=at, row=1, col=2, name=words,
                 marker=_marker(meaning, symbol), cliponaxis=False,
-                text=[_number(value) for value in values],
+                text=[f" {safe(percent(value / 100))} " for value in values],
                 textposition="middle left", textfont={"size": 11},
                 hovertemplate="%{x:.4~g} %<extra></extra>",
             )  # fmt: skip
@@ -172,7 +172,8 @@ def _add_explained(figure: go.Figure, rows: pd.DataFrame, usable: np.ndarray) ->
 def _axes(figure: go.Figure, names: list[str], title: str) -> None:
     ticks = [short(name, 40) for name in names]
     values = [np.max(trace.x, initial=0) for trace in figure.data if trace.xaxis in (None, "x")]
-    figure.update_xaxes(title=title, range=[0, 1.3 * (max(values) or 1)], col=1)
+    most = max(values) or 1
+    figure.update_xaxes(title=title, range=[-0.05 * most, 1.3 * most], col=1)
     figure.update_yaxes(
         tickvals=list(range(len(ticks))), ticktext=[safe(tick) for tick in ticks],
         range=[len(ticks) - 0.4, -0.6], showgrid=False,
@@ -199,29 +200,32 @@ def _signed(percent_value: float) -> str:
 
 
 def _fits(rows: pd.DataFrame) -> str:
-    explained = percent(float(rows["explained_share"].min()))
+    explained = safe(percent(float(rows["explained_share"].min())))
     error = float(rows["error"].max())
+    size = safe(percent(error))
     if len(rows) > 1:
         return (
-            f"{len(rows):,} replays are at most {percent(error)} off; at least {explained} of "
+            f"{len(rows):,} replays are at most {size} off; at least {explained} of "
             "the time has a cause"
         )
     way = "short" if rows["error_ratio"].iloc[0] < 0 else "long"
-    fits = f"is {percent(error)} {way}" if error else "takes exactly as long as measured"
+    fits = f"is {size} {way}" if error else "takes exactly as long as measured"
     return f"The replay {fits}; {explained} of the time has a cause"
 
 
 def _matters(rows: pd.DataFrame, whole: pd.DataFrame, error: str) -> str:
+    # One step alone, if there is one: which of several it was would stay open.
+    single = rows[~rows["without"].str.contains(", ")]
+    rows = single if len(single) else rows
     top = rows.loc[rows["error"].idxmax()]
     dark = rows.loc[rows["explained_share"].idxmin()]
-    before = f"{percent(float(whole['error'].iloc[0]))} to " if len(whole) else ""
+    grows = f"to {safe(percent(top['error']))}"
+    if len(whole):
+        grows = f"from {safe(percent(float(whole['error'].iloc[0])))} {grows}"
     if len(whole) and top["error"] <= whole["error"].iloc[0]:
-        claim = f"No step lessens the {error}"
+        claim = f"No step alone lessens the {error}"
     else:
-        claim = (
-            f"Without {label(top['without'], 40)} the {error} grows "
-            f"{'from ' if before else ''}{before}{'' if before else 'to '}{percent(top['error'])}"
-        )
-    unexplained = percent(1 - float(dark["explained_share"]))
-    where = "" if dark["without"] == top["without"] else f"without {label(dark['without'], 30)} "
-    return f"{claim}; {where}{unexplained} has no cause"
+        claim = f"Without {label(top['without'], 24)} the {error} grows {grows}"
+    unexplained = safe(percent(1 - float(dark["explained_share"])))
+    where = "" if dark["without"] == top["without"] else f"without {label(dark['without'], 24)} "
+    return f"{claim}; {where}{unexplained} of the time has no cause"

@@ -9,14 +9,14 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot import _lanes
-from workbench.plot._text import duration, label, percent, plural
+from workbench.plot._text import duration, label, percent, plural, safe
 from workbench.plot.style import colour, fill, finish, left_margin, nothing
 from workbench.tables import SLACK
 
 _NONE_NS = 10_000
 _LANE_PX, _WIDE_LANE_PX, _LANES_PX = 26, 60, 200
-# Meaning for colour and pattern, by how much later the work could come.
-_BANDS = ("limit", "memory", "allowed")
+# Dark to light, so that they are told apart where bars are too many for patterns.
+_BANDS = ("limit", "degraded capacity", "idle")
 
 
 def slack(
@@ -80,7 +80,7 @@ def slack(
     free = int((band == 2).sum())
     claim = (
         f"{free:,} of {plural(len(rows), 'kernel or copy').replace('copys', 'copies')} could "
-        f"come later by more than {duration(large_ns)}, {_without(band, rows)}"
+        f"come later by more than {duration(large_ns)}; {_without(band, rows)}"
     )
     claim = claim.replace("kernel or copies", "kernels and copies")
     return finish(
@@ -92,7 +92,7 @@ def slack(
 def _without(band: np.ndarray, rows: pd.DataFrame) -> str:
     times = rows["dur_ns"].to_numpy()
     bound = times[band == 0].sum() / max(times.sum(), 1)
-    return f"{percent(float(bound))} of the GPU time has no slack"
+    return f"{safe(percent(float(bound)))} of the GPU time has no slack"
 
 
 def _lanes_of(rows: pd.DataFrame) -> dict[str, Any]:

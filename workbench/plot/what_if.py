@@ -13,6 +13,7 @@ from workbench.plot.style import colour, fill, finish, left_margin, nothing
 from workbench.tables import WHAT_IF
 
 _MOST_ROWS, _ROW_PX = 24, 32
+_TIMES = ("measured_ns", "predicted_ns", "high_ns")
 
 
 def what_if(
@@ -51,18 +52,18 @@ def what_if(
         mine = rows[rows["question"] == asked]
         shown = pd.concat([shown.head(_MOST_ROWS - len(mine)), mine])
     shown = shown.reset_index(drop=True)
-    longest = float(shown[["measured_ns", "predicted_ns", "high_ns"]].max(skipna=True).max())
+    longest = float(shown[list(_TIMES)].max().max())
     per_unit, unit = time_unit(longest)
     figure = go.Figure()
     for meaning, words, in_doubt in (
-        ("compute", "predicted", False),
+        ("all others", "predicted", False),
         ("attention", "predicted, unsure", True),
     ):
         part = shown[(shown["doubt"] != "") == in_doubt]
         if len(part):
             figure.add_bar(**_bars(part, meaning, words, per_unit))
     figure.add_scatter(
-        mode="text", x=shown[["predicted_ns", "high_ns"]].max(axis=1).astype(float) / per_unit,
+        mode="text", x=shown[list(_TIMES)].max(axis=1).astype(float) / per_unit,
         y=shown.index.to_numpy(), text=[f"  {_said(row)}" for row in shown.to_dict("records")],
         textposition="middle right", cliponaxis=False, showlegend=False, hoverinfo="skip",
     )  # fmt: skip
