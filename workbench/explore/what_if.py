@@ -18,8 +18,10 @@ from workbench.explore._panel import Explorer
 from workbench.explore._questions import parts_of, standard_questions
 from workbench.tables import ExecutionGraph
 
-_TIMES = ("removed", 0.0), ("1/4", 0.25), ("1/2", 0.5), ("3/4", 0.75), ("x1.1", 1.1)
-_TIMES += (("x1.5", 1.5), ("x2", 2.0))
+_TIMES = (
+    ("removed", 0.0), ("1/4", 0.25), ("1/2", 0.5), ("3/4", 0.75), ("x1.1", 1.1), ("x1.5", 1.5),
+    ("x2", 2.0),
+)  # fmt: skip
 
 
 def what_if(

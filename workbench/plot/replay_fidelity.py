@@ -112,8 +112,8 @@ def graph_ablation(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
             source=source,
             synthetic=synthetic,
         )
-    lost = np.maximum(rows["error"], 1 - rows["explained_share"])
-    rows = rows.iloc[np.argsort(-lost.to_numpy(), kind="stable")]
+    lost = np.maximum(rows["error"].to_numpy(), 1 - rows["explained_share"].to_numpy())
+    rows = rows.iloc[np.argsort(-lost, kind="stable")]
     shown = rows.head(_MOST_ROWS).reset_index(drop=True)
     figure = panels([error, "explained"], height_px=max(len(shown) * _ROW_PX, 90))
     figure.add_scatter(
@@ -217,8 +217,8 @@ def _matters(rows: pd.DataFrame, whole: pd.DataFrame, error: str) -> str:
     # One step alone, if there is one: which of several it was would stay open.
     single = rows[~rows["without"].str.contains(", ")]
     rows = single if len(single) else rows
-    top = rows.loc[rows["error"].idxmax()]
-    dark = rows.loc[rows["explained_share"].idxmin()]
+    top = rows.nlargest(1, "error").iloc[0]
+    dark = rows.nsmallest(1, "explained_share").iloc[0]
     grows = f"to {safe(percent(top['error']))}"
     if len(whole):
         grows = f"from {safe(percent(float(whole['error'].iloc[0])))} {grows}"
