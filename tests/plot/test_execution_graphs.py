@@ -49,7 +49,7 @@ def test_several_replays_are_ordered_by_what_they_leave_unexplained(build, said)
     figure = plot.replay_fidelity(build(REPLAY_FIDELITY, rows))
     assert list(figure.layout.yaxis.ticktext) == ["rank 1", "rank 0"]
     assert said(figure)[0] == (
-        "2 replays are at most 2.0 % off; at least 80 % of the time has a cause"
+        "The worst of 2 replays is 2.0 % off; the least explained has a cause for 80 % of the time"
     )
     poor = next(trace for trace in figure.data if trace.name.startswith("too little"))
     assert (list(poor.x), list(poor.y)) == ([80], [0])

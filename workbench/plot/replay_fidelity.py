@@ -51,7 +51,7 @@ def replay_fidelity(table: pd.DataFrame, *, source: str = "", synthetic: bool = 
             synthetic=synthetic,
         )
     rows = table.assign(words=_places(table), error=table["error_ratio"].abs())
-    rows = rows.sort_values(["explained_share", "error"], ascending=[True, False], kind="stable")
+    rows = rows.iloc[np.lexsort((-rows["error"].round(4), rows["explained_share"].round(4)))]
     shown = rows.head(_MOST_ROWS).reset_index(drop=True)
     is_numbered = len(shown) <= _MOST_NUMBERED
     row_px = _NUMBERED_PX if is_numbered else _ROW_PX
@@ -205,8 +205,8 @@ def _fits(rows: pd.DataFrame) -> str:
     size = safe(percent(error))
     if len(rows) > 1:
         return (
-            f"{len(rows):,} replays are at most {size} off; at least {explained} of "
-            "the time has a cause"
+            f"The worst of {len(rows):,} replays is {size} off; the least explained has a cause "
+            f"for {explained} of the time"
         )
     way = "short" if rows["error_ratio"].iloc[0] < 0 else "long"
     fits = f"is {size} {way}" if error else "takes exactly as long as measured"
