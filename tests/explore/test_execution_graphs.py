@@ -127,3 +127,20 @@ def test_a_redraw_is_quick(questions):
         questions.draw(**dict(zip(questions.controls, state, strict=True)))
         taken.append(time.process_time() - start)
     assert sorted(taken)[len(taken) // 2] < 0.2
+
+
+def test_kernels_whose_names_read_the_same_once_cut_stay_apart(events, graph, title):
+    longest = analyze.kernels(events).groupby("name", observed=True)["total_ns"].sum()
+    new = {
+        name: f"void at::native::{'f' * 40}{middle}{'(int, float)' * 3}"
+        for name, middle in zip(longest.nlargest(2).index, "ab", strict=True)
+    }
+    renamed = events.assign(name=events["name"].cat.rename_categories(new))
+    explorer = explore.what_if(renamed, graph)
+    first, second = [each for each in explorer.controls["what"].options if "fff" in each]
+    assert second == f"{first} (2)"
+    explorer.controls["what"].value = first
+    before = title(explorer)
+    explorer.controls["what"].value = second
+    assert explorer.message.value == ""
+    assert title(explorer) != before

@@ -32,9 +32,13 @@ def parts_of(events: pd.DataFrame) -> dict[str, dict[str, Any]]:
     parts["CPU"] = {"part": "CPU"}
     longest = analyze.kernels(events).groupby("name", observed=True)["total_ns"].sum()
     for name in longest.nlargest(_LONGEST).index:
-        parts[_cut(str(name))] = {"name": str(name)}
+        short = _cut(str(name))
+        same = sum(label.startswith(short) for label in parts)
+        parts[f"{short} ({same + 1})" if same else short] = {"name": str(name)}
     return parts
 
 
 def _cut(name: str) -> str:
-    return name if len(name) <= _LABEL else f"{name[: _LABEL - 17]}…{name[-16:]}"
+    """Shorten a name for a menu; templates of one library differ at their ends."""
+    bare = name.removeprefix("void ").replace("at::native::", "")
+    return bare if len(bare) <= _LABEL else f"{bare[: _LABEL - 17]}…{bare[-16:]}"
