@@ -127,7 +127,7 @@ def test_the_critical_path_is_split_by_kind_and_name(build, said):
     ]  # fmt: skip
     bars = {trace.name: list(trace.x) for trace in figure.data if trace.type == "bar"}
     assert bars["kind of dependency"] == [70, 20, 5]
-    assert bars["by name"] == [60, 10, 20]
+    assert bars["by name of what waited"] == [60, 10, 20]
     assert bars["guessed from times"] == [5]
 
 

@@ -20,7 +20,7 @@ _CPU = ("CPU", "call", "gap", "inter-thread")
 _WORDS = {
     "GPU work": "the GPU works",
     "CPU": "the CPU works",
-    "gap": "gaps on the CPU",
+    "gap": "gaps on the CPU, before",
     "call": "calls on the CPU",
     "inter-thread": "another thread of the CPU",
     "launch": "from launch to start",
@@ -73,7 +73,7 @@ def critical_path(
     figure = go.Figure()
     for meaning, words, column, is_kind in (
         ("neutral", "kind of dependency", "known_ns", True),
-        ("all others", "by name", "known_ns", False),
+        ("all others", "by name of what waited", "known_ns", False),
         ("attention", "guessed from times", "guessed_ns", None),
     ):
         part = rows[rows[column] > 0]
