@@ -64,6 +64,7 @@ from workbench.analyze.perfmodel.et_graph import trace_tasks
 from workbench.analyze.perfmodel.execution_graph import GRAPH_STEPS, execution_graph
 from workbench.analyze.perfmodel.gemm_errors import gemm_errors
 from workbench.analyze.perfmodel.gemm_model import GemmModel, gemm_model, predicted_gemm_times
+from workbench.analyze.perfmodel.gpu_busy import gpu_busy
 from workbench.analyze.perfmodel.gpu_type import GpuType, gpu_type
 from workbench.analyze.perfmodel.graph_rules import GraphRules
 from workbench.analyze.perfmodel.hardware import hardware, hardware_sources, kernel_time
@@ -187,6 +188,7 @@ __all__ = [
     "goodput_sensitivity",
     "goodput_sweep",
     "goodput_windows",
+    "gpu_busy",
     "gpu_type",
     "graph_ablation",
     "hardware",

@@ -6,10 +6,12 @@ from workbench.explore.checkpoints import checkpoint_curve, expected_ettr
 from workbench.explore.collective_times import collective_times
 from workbench.explore.collective_waits import collective_waits
 from workbench.explore.context_sharding import context_sharding
+from workbench.explore.critical_path import critical_path
 from workbench.explore.detector_tolerance import detector_tolerance
 from workbench.explore.flight_suspects import flight_suspects
 from workbench.explore.goodput import goodput, goodput_at_scale, goodput_sweep
 from workbench.explore.goodput_windows import goodput_windows
+from workbench.explore.graph_ablation import graph_ablation
 from workbench.explore.incidents import incidents
 from workbench.explore.injection_sample_sizes import injection_sample_sizes
 from workbench.explore.interval_funnel import interval_funnel
@@ -30,6 +32,7 @@ from workbench.explore.table_sharding import table_sharding
 from workbench.explore.time_breakdown import time_breakdown
 from workbench.explore.timeline import timeline
 from workbench.explore.training_speed import training_speed
+from workbench.explore.what_if import what_if
 
 __all__ = [
     "Explorer",
@@ -38,6 +41,7 @@ __all__ = [
     "collective_times",
     "collective_waits",
     "context_sharding",
+    "critical_path",
     "detector_tolerance",
     "expected_ettr",
     "flight_suspects",
@@ -45,6 +49,7 @@ __all__ = [
     "goodput_at_scale",
     "goodput_sweep",
     "goodput_windows",
+    "graph_ablation",
     "incidents",
     "injection_sample_sizes",
     "interval_funnel",
@@ -68,4 +73,5 @@ __all__ = [
     "time_breakdown",
     "timeline",
     "training_speed",
+    "what_if",
 ]

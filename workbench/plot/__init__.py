@@ -8,6 +8,7 @@ from workbench.plot.clocks import clocks
 from workbench.plot.collective_times import collective_times
 from workbench.plot.collectives import blame, collective_waits, collectives
 from workbench.plot.context_sharding import context_chunks, context_sharding
+from workbench.plot.critical_path import critical_path
 from workbench.plot.detector_tolerance import detector_tolerance
 from workbench.plot.diff import trace_diff
 from workbench.plot.document_lengths import length_shares
@@ -20,6 +21,8 @@ from workbench.plot.goodput import goodput
 from workbench.plot.goodput_at_scale import goodput_at_scale
 from workbench.plot.goodput_changes import goodput_ladder, goodput_sensitivity, goodput_sweep
 from workbench.plot.goodput_windows import goodput_windows
+from workbench.plot.gpu_busy import gpu_busy
+from workbench.plot.held_out_steps import held_out_steps
 from workbench.plot.idle import idle_time
 from workbench.plot.incidents import incident_counts, incidents
 from workbench.plot.injection_sample_sizes import injection_sample_sizes
@@ -48,13 +51,16 @@ from workbench.plot.pvf_mitigation import pvf_mitigation
 from workbench.plot.pvf_protection import pvf_protection
 from workbench.plot.pvf_running import pvf_running
 from workbench.plot.recurrence import recurrence
+from workbench.plot.replay_fidelity import graph_ablation, replay_fidelity
 from workbench.plot.row_sharding import row_sharding
+from workbench.plot.slack import slack
 from workbench.plot.spares import spares
 from workbench.plot.stragglers import job_slowdown, job_slowdown_by, job_steps
 from workbench.plot.survival import survival
 from workbench.plot.table_sharding import table_sharding
 from workbench.plot.timeline import timeline, timeline_live
 from workbench.plot.training_speed import training_speed
+from workbench.plot.what_if import what_if
 
 __all__ = [
     "blame",
@@ -68,6 +74,7 @@ __all__ = [
     "context_chunks",
     "context_sharding",
     "copy_bandwidth",
+    "critical_path",
     "detector_tolerance",
     "expected_ettr",
     "failure_rates",
@@ -81,6 +88,9 @@ __all__ = [
     "goodput_sensitivity",
     "goodput_sweep",
     "goodput_windows",
+    "gpu_busy",
+    "graph_ablation",
+    "held_out_steps",
     "idle_time",
     "incident_counts",
     "incidents",
@@ -123,8 +133,10 @@ __all__ = [
     "pvf_running",
     "queue_length",
     "recurrence",
+    "replay_fidelity",
     "row_sharding",
     "schedule_comparison",
+    "slack",
     "spares",
     "step_times",
     "style",
@@ -135,4 +147,5 @@ __all__ = [
     "timeline_live",
     "trace_diff",
     "training_speed",
+    "what_if",
 ]

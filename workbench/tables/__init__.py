@@ -75,6 +75,7 @@ from workbench.tables._goodput import (
     SLOW_TIMES,
     SPARES,
 )
+from workbench.tables._gpu_busy import GPU_BUSY
 from workbench.tables._injections import (
     CAMPAIGN,
     EXHAUSTIVE,
@@ -282,6 +283,7 @@ __all__ = [
     "GOODPUT_SENSITIVITY",
     "GOODPUT_SWEEP",
     "GOODPUT_WINDOWS",
+    "GPU_BUSY",
     "GRADIENT_UNDERFLOW",
     "GRAPH_ABLATION",
     "GRAPH_BUILD",

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
-from workbench.analyze._rows import Ints, checked
+from workbench.analyze._rows import checked
 from workbench.analyze.perfmodel._longest_path import LongestPath
+from workbench.analyze.perfmodel.change import Change, changed_weights
 from workbench.analyze.perfmodel.replay import replay
 from workbench.analyze.perfmodel.replay_fidelity import binding_edges
 from workbench.tables import CRITICAL_PATH, EDGE_KINDS, SLACK, ExecutionGraph
 
 
 def critical_path(
-    events: pd.DataFrame, graph: ExecutionGraph, *, time_ns: Ints | None = None
+    events: pd.DataFrame, graph: ExecutionGraph, *, changes: Sequence[Change] = ()
 ) -> pd.DataFrame:
     """Follow the longest path of a graph: only what is on it can make the run shorter.
 
@@ -23,8 +26,8 @@ def critical_path(
         Table :data:`workbench.tables.EVENTS` that the graph was built from.
     graph
         From :func:`execution_graph`.
-    time_ns
-        Times of its points, from :func:`replay`; replayed here by default.
+    changes
+        What takes another time, as for :func:`what_if`; nothing by default.
 
     Returns
     -------
@@ -38,8 +41,9 @@ def critical_path(
     first in the graph is followed.
     """
     checked(events, "name", "rank")
-    time = replay(graph) if time_ns is None else time_ns
-    path = binding_edges(graph, time, int(np.argmax(time)))[::-1]
+    weight = changed_weights(events, graph, list(changes))[0] if changes else graph.weight_ns
+    time = replay(graph, weight_ns=weight)
+    path = binding_edges(graph, time, int(np.argmax(time)), weight_ns=weight)[::-1]
     target = graph.target[path]
     name = events["name"].astype("object").reindex(graph.event[target])
     start = time[graph.source[path]]

@@ -123,11 +123,11 @@ def step_points(events: pd.DataFrame, graph: ExecutionGraph, *, first: bool = Fa
         Whether to give that of the first step, too.
     """
     starts = step_times(events)["start_ns"].dropna().to_numpy("int64")
-    names = events["name"].astype(str)
-    host = names.str.startswith("ProfilerStep#") & (events["category"] == "user_annotation")
-    if len(starts) < 2 or not host.any():
+    marked = events[events["category"] == "user_annotation"]
+    marked = marked[marked["name"].astype(str).str.startswith("ProfilerStep#")]
+    if len(starts) < 2 or marked.empty:
         return []
-    one = events[host].iloc[0]
+    one = marked.iloc[0]
     same = (events["process"] == one["process"]) & (events["thread"] == one["thread"])
     points = np.flatnonzero((graph.thread >= 0) & np.isin(graph.event, events.index[same]))
     time = graph.time_ns[points]
