@@ -115,9 +115,7 @@ def test_a_device_synchronisation_waits_for_every_stream(trace, graph_of, edges_
     assert len(edges_of(events, graph, "synchronise")) == 2
 
 
-def test_a_long_call_to_copy_waits_for_its_copy_and_a_short_one_does_not(
-    trace, graph_of, edges_of
-):
+def test_a_long_call_to_copy_waits_for_its_copy_and_a_short_one_does_not(trace, graph_of, edges_of):
     trace.launch(0, (10, 90, 7), dur=102, what="copy")
     trace.launch(200, (210, 90, 7), dur=5, what="copy")
     events, graph = graph_of(trace)
