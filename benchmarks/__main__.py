@@ -9,9 +9,10 @@ from benchmarks import (
     imbalance,
     injections,
     low_precision,
+    replay,
     traces,
 )
 
 if __name__ == "__main__":
-    parts = (failures, goodput, imbalance, checksums, low_precision, injections)
+    parts = (failures, goodput, imbalance, checksums, low_precision, injections, replay)
     sys.exit(max(part.main([]) for part in parts) or traces.main())

@@ -80,6 +80,12 @@ class LongestPath:
         self._order = order
         return np.zeros(0, np.intp)
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of the order and of the edges in it."""
+        arrays = (self._bounds, self._by_source, self._waiting, self._target, self._order)
+        return sum(each.nbytes for each in arrays if each is not None)
+
     @cached_property
     def _by_target(self) -> tuple[Points, Points]:
         order = np.argsort(self._targets, kind="stable").astype(np.int32)
