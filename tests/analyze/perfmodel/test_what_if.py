@@ -130,7 +130,7 @@ def test_predictions_are_refused_where_too_little_is_explained(make_events, scri
     trace.launch(20, (900, 50, 7))  # nothing tells why it waited
     events = make_events(*trace.rows)
     graph = analyze.execution_graph(events)
-    with pytest.raises(PerformanceModelError, match=r"rank 0: only \d+\.\d% of the time has a kno"):
+    with pytest.raises(PerformanceModelError, match=r"rank 0: only \d+\.\d% of the time has"):
         analyze.what_if(events, graph, [Change(factor=0.5)])
     found = analyze.what_if(events, graph, [Change(factor=0.5)], least_explained_share=0)
     assert found["explained_share"].iloc[0] < 0.2

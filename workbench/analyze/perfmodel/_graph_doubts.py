@@ -38,7 +38,8 @@ def step_doubts(events: pd.DataFrame) -> list[str]:
     if "step" not in events or events["rank"].nunique() < 2:
         return []
     pairs = events[["rank", "step"]].dropna().drop_duplicates()
-    steps = {rank: sorted(each) for rank, each in pairs.groupby("rank")["step"]}
+    ranks = np.unique(pairs["rank"].to_numpy()).tolist()
+    steps = {rank: sorted(pairs.loc[pairs["rank"] == rank, "step"]) for rank in ranks}
     if len({tuple(each) for each in steps.values()}) < 2:
         return []
     said = [f"rank {rank}: {len(each)}" for rank, each in list(steps.items())[:_SHOWN]]
