@@ -8,6 +8,9 @@ import platform
 import statistics
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -112,6 +115,32 @@ def read_once(path: Path) -> None:
         buffer = bytearray(1 << 20)
         while file.readinto(buffer):
             pass
+
+
+def seconds(*actions: Callable[[], object], rounds: int) -> list[float]:
+    """Return the median processor time of each action, taken in turn: noise hits them alike."""
+    times: list[list[float]] = [[] for _ in actions]
+    for action in actions:
+        action()
+    for _ in range(rounds):
+        for action, taken in zip(actions, times, strict=True):
+            began = time.process_time()
+            action()
+            taken.append(time.process_time() - began)
+    return [statistics.median(each) for each in times]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Have torch compute on one thread."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def machine() -> dict[str, str]:

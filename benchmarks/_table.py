@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+RESULTS = Path(__file__).with_name("results")
 
 
 @dataclass(frozen=True)
@@ -29,8 +33,8 @@ class Row:
     def cells(self) -> list[str]:
         """Return the row as texts."""
         sign = "≤" if self.smaller_is_better else "≥"
-        ratio = "" if self.ratio is None else f"{self.ratio:.{_decimals(self.ratio)}f} {self.unit}"
-        target = "" if self.target is None else f"{sign} {self.target:g} {self.unit}"
+        ratio = "" if self.ratio is None else f"{self.ratio:,.{_decimals(self.ratio)}f} {self.unit}"
+        target = "" if self.target is None else f"{sign} {_short(self.target)} {self.unit}"
         verdict = {True: "yes", False: "MISSED", None: ""}[self.met]
         note = f" ({self.note})" if self.note else ""
         return [self.what, self.workbench, self.peer, ratio + note, target, verdict]
@@ -40,6 +44,10 @@ def _decimals(value: float) -> int:
     return 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
 
 
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
+
+
 def markdown(rows: Sequence[Row], machine: Mapping[str, str], remarks: Sequence[str]) -> str:
     """Render comparisons, how they were made and where."""
     head = ["what", "workbench", "peer", "ratio", "target", "met?"]
@@ -47,3 +55,15 @@ def markdown(rows: Sequence[Row], machine: Mapping[str, str], remarks: Sequence[
     table = "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
     where = ", ".join(f"{name} {value}" for name, value in machine.items())
     return "\n\n".join([table, *remarks, f"Machine: {where}."]) + "\n"
+
+
+def publish(
+    name: str, rows: Sequence[Row], about: Mapping[str, str], remarks: Sequence[str], folder: Path
+) -> None:
+    """Print comparisons, and write them to ``<name>.md`` and ``<name>.json`` of a folder."""
+    text = markdown(rows, about, remarks)
+    print(text)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.md").write_text(text, encoding="utf-8")
+    content = {"machine": dict(about), "rows": [asdict(row) for row in rows]}
+    (folder / f"{name}.json").write_text(json.dumps(content, indent=1), encoding="utf-8")

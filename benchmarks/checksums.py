@@ -10,12 +10,8 @@ goes to the screen and to ``benchmarks/results/checksums.md`` and ``.json``. Nee
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
 import sys
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -23,11 +19,10 @@ import torch
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks._measure import machine
-from benchmarks._table import Row, markdown
+from benchmarks._measure import machine, one_thread, seconds
+from benchmarks._table import RESULTS, Row, publish
 from workbench.simulate import injections
 
-RESULTS = Path(__file__).with_name("results")
 SHAPES = ((32, 512, 512), (128, 512, 512), (150, 800, 3200), (32, 2048, 1024))
 BAGS = (64, 100, 64)
 TABLE_ROWS = 20_000
@@ -41,48 +36,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
     about = {**machine(), "torch": torch.__version__, "instructions": _instructions()}
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         rows = [_gemm(shape, options.rounds) for shape in SHAPES]
         rows += [_gemm_and_sum(shape, options.rounds) for shape in SHAPES]
         rows.append(_bags(options.rounds))
-    finally:
-        torch.set_num_threads(threads)
     remarks = [
         f"Processor time of one thread, medians of {options.rounds} rounds. Overhead is the time "
         "with the check over that without, less one. Targets are the figures of arXiv:2103.00130, "
         "whose checks are fused into the product. A run on a busy machine says little.",
         "torch._int_mm multiplies 8-bit integers at speed only on processors with instructions "
         "for them (AVX512-VNNI); without them it is slow itself, and the check looks cheap, or "
-        "negative where 520 columns lie better in the cache than 512. "
+        "negative where a padded width suits it better. "
         "The second rows take the product in floating point, as fast as the processor can, and "
         "add up and check its rows.",
     ]
-    text = markdown(rows, about, remarks)
-    print(text)
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "checksums.md").write_text(text, encoding="utf-8")
-    content = {"machine": about, "rows": [asdict(row) for row in rows]}
-    (options.out / "checksums.json").write_text(json.dumps(content, indent=1), encoding="utf-8")
+    publish("checksums", rows, about, remarks, options.out)
     return 0
 
 
 def _instructions() -> str:
     return str(torch.backends.cpu.get_cpu_capability())
-
-
-def seconds(*actions: Callable[[], object], rounds: int) -> list[float]:
-    """Return the median processor time of each action, taken in turn: noise hits them alike."""
-    times: list[list[float]] = [[] for _ in actions]
-    for action in actions:
-        action()
-    for _ in range(rounds):
-        for action, taken in zip(actions, times, strict=True):
-            began = time.process_time()
-            action()
-            taken.append(time.process_time() - began)
-    return [statistics.median(each) for each in times]
 
 
 def _row(what: str, bare: float, checked: float, target: float) -> Row:

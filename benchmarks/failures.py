@@ -24,17 +24,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks._measure import machine, read_once
-from benchmarks._table import Row, markdown
+from benchmarks._table import RESULTS, Row, publish
 from workbench import analyze, load
 
-RESULTS = Path(__file__).with_name("results")
 _NOISE = (
     "eth0: renamed from veth{:d}",
     "nfs: server data{:02d} not responding, still trying",
@@ -72,12 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"Medians of {options.rounds} rounds in one process, after one that is not counted; files "
         "are in memory. Peaks are resident memory above that after the imports.",
     ]
-    text = markdown(rows, about, remarks)
-    print(text)
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "failures.md").write_text(text, encoding="utf-8")
-    content = {"machine": about, "rows": [asdict(row) for row in rows]}
-    (options.out / "failures.json").write_text(json.dumps(content, indent=1), encoding="utf-8")
+    publish("failures", rows, about, remarks, options.out)
     return 0
 
 

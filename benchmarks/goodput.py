@@ -12,12 +12,10 @@ from __future__ import annotations
 
 import argparse
 import heapq
-import json
 import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -27,12 +25,11 @@ if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks._measure import machine
-from benchmarks._table import Row, markdown
+from benchmarks._table import RESULTS, Row, publish
 from workbench import analyze, plot, simulate
 from workbench.analyze import FaultTolerance
 from workbench.simulate import FailureProcess
 
-RESULTS = Path(__file__).with_name("results")
 HORIZON_MIN = 54 * 1440.0
 RUNS = 100
 JOB = FaultTolerance()
@@ -53,12 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "every 18 min, 12 replicas.",
         agreed,
     ]
-    text = markdown(rows, about, remarks)
-    print(text)
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "goodput.md").write_text(text, encoding="utf-8")
-    content = {"machine": about, "rows": [asdict(row) for row in rows]}
-    (options.out / "goodput.json").write_text(json.dumps(content, indent=1), encoding="utf-8")
+    publish("goodput", rows, about, remarks, options.out)
     return 0
 
 

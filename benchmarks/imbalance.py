@@ -12,13 +12,12 @@ published artifact of the paper takes. The table goes to the screen and to
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,11 +27,10 @@ if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks._measure import machine
-from benchmarks._table import Row, markdown
+from benchmarks._table import RESULTS, Row, publish
 from workbench import analyze, datasets, load
 from workbench.analyze import PackingPlan, Parallelism
 
-RESULTS = Path(__file__).with_name("results")
 MIRROR = Path(__file__).resolve().parents[2] / "shared" / "data"
 K = 1024
 # Seconds the artifact of arXiv:2505.05713 takes for the same job, on two cores, pandas 2.
@@ -54,12 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "Python and numpy, nothing compiled. Documents are drawn from the public lengths of "
         "hao-ai-lab/DistCA, contexts are 128K, global batches have 4 micro-batches.",
     ]
-    text = markdown(rows, about, remarks)
-    print(text)
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "imbalance.md").write_text(text, encoding="utf-8")
-    content = {"machine": about, "rows": [asdict(row) for row in rows]}
-    (options.out / "imbalance.json").write_text(json.dumps(content, indent=1), encoding="utf-8")
+    publish("imbalance", rows, about, remarks, options.out)
     return 0
 
 

@@ -11,12 +11,11 @@ to the screen and to ``benchmarks/results/injections.md`` and ``.json``.
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +24,12 @@ import numpy as np
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks._measure import machine
-from benchmarks._table import Row, markdown
+from benchmarks._measure import machine, one_thread
+from benchmarks._table import RESULTS, Row, publish
 from workbench.simulate import injections
 from workbench.simulate.injections._torch import torch
-from workbench.simulate.injections.fast_engine import FastEngine, exhaustive_counts
+from workbench.simulate.injections.fast_engine import FastEngine
 
-RESULTS = Path(__file__).with_name("results")
 PEER = "PyTorchFI 0.6.0"
 PEER_FOLDER = Path(__file__).resolve().parents[1] / ".venv-pytorchfi"
 NAIVE_SITES = 60
@@ -68,24 +66,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--peer", default="pytorchfi==0.6.0", help="what pip installs as the peer")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
-    torch().set_num_threads(1)
     about = machine() | {"torch": str(torch().__version__)}
-    rows = [_part(part) for part in PARTS]
-    if not options.no_peer:
-        rows.append(_against_peer(options.peer))
-    if not options.no_exhaustive:
-        rows.append(_exhaustive())
+    with one_thread():
+        rows = [_part(part) for part in PARTS]
+        if not options.no_peer:
+            rows.append(_against_peer(options.peer))
+        if not options.no_exhaustive:
+            rows.append(_exhaustive())
     remarks = [
         "Sites per CPU second on one thread, each judged on all inputs of the shipped model "
         "(1,000 clicks, 500 digits, 500 tickets); faults drawn uniformly over elements and bits. "
         f"Flip and run and the peer run {NAIVE_SITES} of the same sites and find the same counts.",
     ]
-    text = markdown(rows, about, remarks)
-    print(text)
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "injections.md").write_text(text, encoding="utf-8")
-    content = {"machine": about, "rows": [asdict(row) for row in rows]}
-    (options.out / "injections.json").write_text(json.dumps(content, indent=1), encoding="utf-8")
+    publish("injections", rows, about, remarks, options.out)
     return 0
 
 
@@ -98,9 +91,8 @@ def _seconds(action: Callable[[], Any]) -> tuple[float, Any]:
 
 def _shipped(name: str) -> tuple[Any, tuple[Any, ...], Any]:
     """Give a shipped model, its inputs and their golden outputs."""
-    model = injections.shipped_model(name).eval()
+    model = injections.shipped_model(name)
     inputs, labels = injections.shipped_inputs(name)
-    inputs = inputs if isinstance(inputs, tuple) else (inputs,)
     with torch().no_grad():
         golden = injections.shipped_judge(name).golden(model(*inputs), labels)
     return model, inputs, golden
@@ -203,7 +195,8 @@ def _exhaustive() -> Row:
 
     def all_faults() -> tuple[int, int, int]:
         fast, sites, wrong = FastEngine(model, inputs, golden), 0, 0
-        for _, sdc, due in exhaustive_counts(fast, names, bits):
+        for name in names:
+            sdc, due = fast.exhausted(name, bits)
             sites, wrong = sites + sdc.size, wrong + int(sdc.sum()) + int(due.sum())
         return sites, wrong, fast.rerun_count
 

@@ -10,12 +10,10 @@ goes to the screen and to ``benchmarks/results/low_precision.md`` and ``.json``.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
@@ -25,14 +23,12 @@ from torch.nn import functional
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from benchmarks._measure import machine
-from benchmarks._table import Row, markdown
-from benchmarks.checksums import seconds
+from benchmarks._measure import machine, one_thread, seconds
+from benchmarks._table import RESULTS, Row, publish
 from workbench import datasets
 from workbench.simulate import injections
 from workbench.simulate.injections.models import LeNet
 
-RESULTS = Path(__file__).with_name("results")
 FBGEMM_TARGET = 2.0
 
 
@@ -45,28 +41,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     capability = str(torch.backends.cpu.get_cpu_capability())
     about = {**machine(), "torch": torch.__version__, "instructions": capability}
     published = pd.read_csv(datasets.path("published") / "low_precision.csv")
-    with _one_thread(), torch.no_grad():
+    with one_thread(), _fbgemm(), torch.no_grad():
         products = _products(published, options.rounds)
     rows = [*products, *_rounding(published), *_gradients()]
-    text = markdown(rows, about, _remarks(products, capability))
-    print(text)
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "low_precision.md").write_text(text, encoding="utf-8")
-    content = {"machine": about, "rows": [asdict(row) for row in rows]}
-    (options.out / "low_precision.json").write_text(json.dumps(content, indent=1), encoding="utf-8")
+    publish("low_precision", rows, about, _remarks(products, capability), options.out)
     return 0
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
-    threads, engine = torch.get_num_threads(), torch.backends.quantized.engine
-    torch.set_num_threads(1)
+def _fbgemm() -> Iterator[None]:
+    """Have FBGEMM multiply what is quantised, where torch has it."""
+    engine = torch.backends.quantized.engine
     if "fbgemm" in torch.backends.quantized.supported_engines:
         torch.backends.quantized.engine = "fbgemm"
     try:
         yield
     finally:
-        torch.set_num_threads(threads)
         torch.backends.quantized.engine = engine
 
 

@@ -25,10 +25,9 @@ if not __package__:
 
 from benchmarks._enlarge import enlarge, pack
 from benchmarks._measure import PEER, Runs, machine, peer, read_once, run
-from benchmarks._table import Row, markdown
+from benchmarks._table import RESULTS, Row, markdown
 from workbench import datasets
 
-RESULTS = Path(__file__).with_name("results")
 MIRROR = Path(__file__).resolve().parents[2] / "shared" / "data"
 SET = "kineto-hta"
 LARGE = "df_index_resolver/df_index_resolver.json.gz"

@@ -64,6 +64,17 @@ def torch_here(absent):
 
 
 @pytest.fixture(scope="session")
+def kernel_package(absent):
+    """Skip the test where the package with measured kernel times is not installed."""
+    from importlib import metadata
+
+    try:
+        return metadata.version("aiconfigurator-core")
+    except metadata.PackageNotFoundError:
+        absent("aiconfigurator-core is not installed; pip install 'ai-infra-workbench[kernels]'")
+
+
+@pytest.fixture(scope="session")
 def dlrm(real_data: Callable[[str], Path]) -> Path:
     """Give the Kineto traces of a real 8-rank DLRM job (one archive)."""
     return real_data("kineto-dlrm-8rank") / "dlrm_kineto.tar.gz"

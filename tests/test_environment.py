@@ -74,8 +74,12 @@ def test_lock_file_is_in_step_with_pyproject():
     }
     declared = {(name, bound, "") for name, bound in bounds(PROJECT["dependencies"]).items()}
     for extra, requirements in EXTRAS.items():
-        marker = f"extra == '{extra}'"
-        declared |= {(name, bound, marker) for name, bound in bounds(requirements).items()}
+        for each in map(Requirement, requirements):
+            # uv writes the full version, which is the same for a bound without a patch.
+            python = str(each.marker or "").replace("python_version", "python_full_version")
+            marker = f"extra == '{extra}'"
+            marker = f"{python} and {marker}".replace('"', "'") if python else marker
+            declared.add((canonicalize_name(each.name), each.specifier, marker))
     assert locked == declared
     assert LOCK["requires-python"] == PROJECT["requires-python"]
     assert locked_project()["version"] == PROJECT["version"]

@@ -50,7 +50,7 @@ IDENTIFIERS |= {
     "linear_ns_per_token",
 }
 IDENTIFIERS |= {"first_row", "first_dim", "layer", "expert"}
-IDENTIFIERS |= {"line", "replica", "attempt", "run"}
+IDENTIFIERS |= {"line", "replica", "attempt", "run", "position", "overlapped_with"}
 IDENTIFIERS |= {"record", "p2p_seq", "op", "peer", "last_enqueued", "last_started"}
 IDENTIFIERS |= {"last_completed", "waits_for", "waits_for_seq", "enqueued_seq", "completed_seq"}
 # Fault injection: places, probabilities by the name of the field, and values of a model.
@@ -61,8 +61,14 @@ IDENTIFIERS |= {"tolerance", "golden_metric", "metric_value", "value_before", "v
 IDENTIFIERS |= {"inclusion_weight", "max_abs_delta", "golden_margin", "delta", "residual"}
 IDENTIFIERS |= {"margin_low", "margin_high", "output_change", "pilot_pvf", "spread", "error"}
 IDENTIFIERS |= {"wrong_per_million_hours", "alarm_low", "alarm_high", "caught_low", "caught_high"}
+IDENTIFIERS |= {"hidden", "ffn", "head_width", "pipeline_parallel", "data_parallel"}
+IDENTIFIERS |= {"expert_parallel"}
+IDENTIFIERS |= {"task", "src", "dst"}
 UNIT_BESIDE = {"fidelity": {"printed", "here", "tolerance"}, "fleet_truth": {"size"}}
 UNIT_BESIDE |= {"goodput_sweep": {"value"}, "goodput_sensitivity": {"value"}}
+UNIT_BESIDE["hardware_sources"] = {"value"}
+UNIT_BESIDE["graph_edges"] = {"source", "target"}
+UNIT_BESIDE |= {name: {"busy_correlation"} for name in ("replay_fidelity", "graph_ablation")}
 UNIT_BESIDE["job_slowdown"] = {"forward_backward_correlation", "within_rank_correlation"}
 
 
@@ -274,8 +280,8 @@ def lint_imports(folder):
         ("analyze", "from workbench import plot", "rooms of one floor do not know each other"),
         ("load", "import plotly.graph_objects", "Only plot, explore and share know plotly"),
         ("share", "import ipywidgets", "Only explore knows widgets"),
-        ("simulate", "import torch", "Only fault injection knows torch and Dask"),
-        ("explore", "import distributed", "Only fault injection knows torch and Dask"),
+        ("simulate", "import torch", "Only fault injection imports torch"),
+        ("explore", "import distributed", "Only fault injection imports torch"),
         ("explore", "import nbclient", "Only share runs and converts notebooks"),
         ("share", "from workbench import analyze", "share turns any notebook into pages"),
     ],

@@ -41,10 +41,11 @@ def test_equal_micro_batches_leave_the_bubble_of_the_textbook(stages, count, chu
 
 @pytest.mark.parametrize("chunks", [1, 2, 4])
 def test_the_order_is_one_forward_one_backward_after_the_warm_up(chunks):
-    lists = _pipeline_order.order(4, 8, chunks)
-    for stage, passes in enumerate(lists):
-        assert len(passes) == 2 * 8 * chunks
-        warm_up = next(at for at, item in enumerate(passes) if not item.is_forward) - 1
+    order = _pipeline_order.order("1f1b" if chunks == 1 else "interleaved", 4, 8, chunks)
+    for stage in range(4):
+        is_forward = order.action[order.stage == stage] == _pipeline_order.FORWARD
+        assert len(is_forward) == 2 * 8 * chunks
+        warm_up = is_forward.argmin() - 1
         expected = 3 - stage if chunks == 1 else 2 * (3 - stage) + (chunks - 1) * 4
         assert warm_up == expected
 

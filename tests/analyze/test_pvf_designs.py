@@ -1,5 +1,7 @@
 """How many faults to inject and where: published numbers, coverage on a truth, laws, refusals."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from workbench import analyze
 from workbench.errors import InjectionError, WorkbenchError
 from workbench.tables import (
+    CAMPAIGN,
     INJECTION_ALLOCATION,
     INJECTION_SAMPLE_SIZES,
     INTERVAL_COVERAGE,
@@ -56,6 +59,22 @@ def test_strata_never_need_more_sites_than_none(truth):
     )
 
 
+def test_several_errors_and_levels_give_the_rows_of_each_alone(truth):
+    errors, levels = (0.1, 0.3), (0.8, 0.99)
+    whole = analyze.injection_sample_sizes(truth, relative_error=errors, level_share=levels)
+    keys = ["level_share", "group", "error_kind", "error", "inputs", "design"]
+    alone = pd.concat(
+        [
+            analyze.injection_sample_sizes(truth, relative_error=error, level_share=level)
+            for level in levels
+            for error in errors
+        ]
+    ).drop_duplicates()
+    pd.testing.assert_frame_equal(
+        *(table.sort_values(keys, ignore_index=True) for table in (whole, alone))
+    )
+
+
 @pytest.fixture(scope="module")
 def coverage(truth):
     return INTERVAL_COVERAGE.check(analyze.interval_coverage(truth, site_count=2000, seed=3))
@@ -67,6 +86,7 @@ def test_intervals_by_site_hold_the_truth_as_often_as_they_say(coverage, compone
     table = coverage[(coverage["group"] == component) & (coverage["design"] == design)]
     kept = table[table["interval"] == "clustered"]
     assert kept["covered_share"].between(0.90, 0.985).all()
+    assert kept["level_share"].eq(0.95).all()
 
 
 @pytest.mark.parametrize("component", ["top", "bottom"])
@@ -206,6 +226,17 @@ def test_phases_that_do_not_fit_are_refused(truth, pilot, make_injections):
             analyze.pooled(pilot, second)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("mitigation", "weight_clamp"), ("nan_policy", "as_is"), ("flip_count", 2)]
+)
+def test_phases_follow_the_same_rules(truth, name, value):
+    first, second = (drawn(truth, 30, component="top", seed=seed) for seed in (1, 2))
+    campaign = second.campaign.astype({name: object}).assign(**{name: value})
+    campaign = CAMPAIGN.check(CAMPAIGN.cast(campaign))
+    with pytest.raises(InjectionError, match=f"the phases differ in {name}"):
+        analyze.pooled(first, dataclasses.replace(second, campaign=campaign))
+
+
 def test_a_pilot_that_missed_a_stratum_is_refused(truth):
     few = drawn(truth, 5, component="top")
     with pytest.raises(InjectionError, match=r"the pilot hit strata of .* of 80,000 bits"):
@@ -227,7 +258,7 @@ def test_the_running_estimate_ends_where_the_campaign_does(truth):
 
 
 def test_stopping_early_needs_sites_drawn_alike(pilot, truth):
-    with pytest.raises(InjectionError, match="32 strata"):
+    with pytest.raises(InjectionError, match=r"^32 strata: stopping early"):
         analyze.pvf_running(pilot)
     with pytest.raises(InjectionError, match="no experiment hit component='side'"):
         analyze.pvf_running(drawn(truth, 10), component="side")

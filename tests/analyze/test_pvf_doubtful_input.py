@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from workbench import analyze
-from workbench.errors import InjectionError
+from workbench.errors import InjectionError, WorkbenchError
 from workbench.tables import DETECTOR_TRIALS
 
 TOP = {
@@ -211,9 +211,9 @@ def test_margins_of_other_criteria_are_not_mixed(make_injections):
         analyze.pvf_by_margin([margins(make_injections, input_count=10), other])
 
 
-@pytest.mark.parametrize("error", [0, -1, float("nan")])
+@pytest.mark.parametrize("error", [0, -1, float("nan"), float("inf")])
 def test_a_wanted_error_is_above_zero(make_injections, error):
-    with pytest.raises(InjectionError, match="relative_error must be above 0"):
+    with pytest.raises(WorkbenchError, match="relative_error must be above 0"):
         analyze.pvf_running(make_injections(*sites(10)), relative_error=error)
 
 
@@ -227,3 +227,45 @@ def test_a_residual_that_is_no_number_is_an_alarm():
     trials = DETECTOR_TRIALS.check(DETECTOR_TRIALS.cast(pd.DataFrame(rows)))
     found = analyze.detector_tolerance(trials, tolerances=[1e-6]).iloc[0]
     assert (found["detected_share"], found["false_alarm_share"]) == (0.5, 1.0)
+
+
+def test_margins_keep_the_weights_of_a_component_beside_one_without(make_injections):
+    def campaign(name, component, **weights):
+        rows = [
+            site(exp, 0, component=component, inclusion_weight=weight, input_count=1)
+            for exp, weight in enumerate(weights.get("weight", [None] * 2))
+        ]
+        trials = [
+            {"exp_id": exp, "input_id": 0, "outcome": ("sdc", "masked")[exp], "golden_margin": 1.0}
+            for exp in range(2)
+        ]
+        return make_injections(*rows, trials=trials, campaign_id=name)
+
+    both = [campaign("a", "top", weight=[9.0, 1.0]), campaign("b", "rest")]
+    table = analyze.pvf_by_margin(both, class_count=1, by_component=True).set_index("group")
+    assert table["pvf"].to_dict() == pytest.approx({"top": 0.9, "rest": 0.5})
+
+
+def test_strata_of_two_campaigns_are_not_one(make_injections):
+    def campaign(name, counts):
+        rows = [
+            site(
+                exp, count, stratum="bit 30", inclusion_weight=10.0, input_count=10,
+                detected_sum_count=count,
+            )
+            for exp, count in enumerate(counts)
+        ]  # fmt: skip
+        trials = [
+            {"exp_id": exp, "input_id": n, "golden_margin": 1.0,
+             "outcome": "sdc" if n < count else "masked"}
+            for exp, count in enumerate(counts) for n in range(10)
+        ]  # fmt: skip
+        return make_injections(*rows, trials=trials, campaign_id=name, design="stratified")
+
+    both = [campaign("a", [1, 2, 1]), campaign("b", [8, 9, 8])]
+    whole = row(both)
+    ends = [whole["low"], whole["high"]]
+    margin = analyze.pvf_by_margin(both, class_count=1).iloc[0]
+    assert [margin["low"], margin["high"]] == pytest.approx(ends)
+    alarm = analyze.detected_shares(both).iloc[0]
+    assert [alarm["alarm_low"], alarm["alarm_high"]] == pytest.approx(ends)

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from workbench import analyze
-from workbench.errors import InjectionError
+from workbench.errors import InjectionError, WorkbenchError
 from workbench.tables import (
     DETECTED_SHARES,
     DETECTOR_TOLERANCE,
@@ -111,8 +111,21 @@ def test_exposure_adds_up_to_the_factor_of_the_model(truth):
 def test_exposure_without_bits_is_refused(make_injections):
     with pytest.raises(InjectionError, match="the bits of group 'top' are not known"):
         analyze.pvf_exposure(make_injections(site(0, 5), site(1, 6)))
-    with pytest.raises(InjectionError, match="upsets_per_gbit_h must be 0 or more"):
-        analyze.pvf_exposure(make_injections(site(0, 5)), upsets_per_gbit_h=-1)
+    with pytest.raises(InjectionError, match="the outputs of group 'rest' are not known"):
+        analyze.pvf_exposure(_with_a_silent_group(make_injections), nan_policy="ignore")
+    for rate in (-1, np.inf):
+        with pytest.raises(WorkbenchError, match="upsets_per_gbit_h must be 0 or more and finite"):
+            analyze.pvf_exposure(make_injections(site(0, 5)), upsets_per_gbit_h=rate)
+
+
+def _with_a_silent_group(make_injections):
+    """Make a first group whose outputs are all dropped, and one whose bits are not known."""
+    people = [
+        {"component": "rest", "layer": "r", "param": "r.weight", "dtype": "fp32",
+         "element_count": 1, "bit_count": 32}
+    ]  # fmt: skip
+    silent = site(0, 0, component="rest", layer="r", param="r.weight", due_count=100)
+    return make_injections(silent, site(1, 5), parameters=people)
 
 
 def mitigated(make_injections, counts, **campaign):
@@ -152,6 +165,8 @@ def test_a_mitigation_that_removes_everything_is_certain_of_it(make_injections):
     [
         ({"mitigation": None}, "does not name its mitigation"),
         ({"mitigation": "clip", "criterion": "threshold"}, "differs in criterion"),
+        ({"mitigation": "clip", "nan_policy": "as_is"}, "differs in nan_policy"),
+        ({"mitigation": "clip", "bit_error_ratio": 0.5}, "differs in bit_error_ratio"),
     ],
 )
 def test_campaigns_that_differ_in_more_than_the_mitigation_are_refused(
@@ -162,6 +177,15 @@ def test_campaigns_that_differ_in_more_than_the_mitigation_are_refused(
         analyze.pvf_mitigation(
             base, [mitigated(make_injections, [1, 2], campaign_id="x", **campaign)]
         )
+
+
+def test_a_mitigation_may_be_built_into_the_weights(make_injections):
+    base = mitigated(make_injections, [100, 50], model_sha="a", nan_policy="apart")
+    clamp = mitigated(
+        make_injections, [1, 2], campaign_id="x", mitigation="clip", model_sha="b",
+        nan_policy="wrong",
+    )  # fmt: skip
+    assert len(analyze.pvf_mitigation(base, [clamp])) == 2
 
 
 def test_a_mitigation_of_other_faults_is_refused(make_injections):
@@ -245,7 +269,10 @@ def test_a_larger_tolerance_catches_less_and_cries_wolf_less():
     assert table.loc[1, "false_alarm_high"] == pytest.approx(1 - 0.05 ** (1 / 100))
     assert (table["detected_low"] <= table["detected_share"]).all()
     with pytest.raises(InjectionError, match="must be one or more numbers from 0"):
-        analyze.detector_tolerance(trials, tolerances=[-1])
+        analyze.detector_tolerance(trials, tolerances=[])
+    for tolerance in (-1, np.inf):
+        with pytest.raises(WorkbenchError, match="tolerances must be 0 or more and finite"):
+            analyze.detector_tolerance(trials, tolerances=[1, tolerance])
 
 
 def test_detectors_of_a_campaign_are_counted_by_site(make_injections):

@@ -22,7 +22,7 @@ def said(explorer):
 def test_pvf_changes_its_rules_and_says_them(truth, title):
     explorer = explore.pvf(truth, source="a truth", synthetic=True)
     assert explorer.message.value == ""
-    assert "top hurts most" in title(explorer)
+    assert "Highest: top" in title(explorer)
     assert "every bit weighs the same" in said(explorer)
     explorer.controls["average"].value = "tensors"
     assert "every tensor weighs the same" in said(explorer)

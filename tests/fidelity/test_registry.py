@@ -39,6 +39,19 @@ def test_every_number_compared_has_a_row_with_its_verdict():
     assert fidelity.summary(table) == "2 pass, 1 FAIL, 0 absent"
 
 
+@pytest.mark.parametrize(
+    ("here", "verdict"), [(5, "pass"), (9, "short"), (9.5, "FAIL"), (math.nan, "FAIL")]
+)
+@pytest.mark.usefixtures("claims")
+def test_a_limit_that_is_known_to_be_missed_is_never_passed_and_never_missed_by_more(here, verdict):
+    register(lambda: [Reading("error", 5, here, "%", bound="at most", reached=9)])
+    table = fidelity.run()
+    assert table["verdict"].tolist() == [verdict]
+    assert fidelity.failed(table) == (verdict == "FAIL")
+    if verdict == "short":
+        assert fidelity.summary(table) == "0 pass, 1 short, 0 FAIL, 0 absent"
+
+
 def test_integers_are_compared_before_they_become_floats():
     assert not Reading("x", 2**60, 2**60 + 1).holds()
 

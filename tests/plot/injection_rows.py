@@ -70,7 +70,7 @@ def pvf_by_margin(rank, n):
 
 def interval_funnel(rank, n):
     share = 0.01 + (n % 9) / 1_000
-    return {
+    return RULES | {
         "group": HOSTILE, "site_count": 500 * (1 + rank), "pvf": share,
         "low": share - 0.004, "high": share + 0.004, "independent_low": share - 1e-4,
         "independent_high": share + 1e-4, "truth": 0.013,
@@ -78,7 +78,7 @@ def interval_funnel(rank, n):
 
 
 def interval_coverage(rank, n):
-    return {
+    return RULES | {
         "group": f"{HOSTILE}{rank}", "design": HOSTILE, "site_count": 1_000 + n // 2,
         "interval": ("clustered", "independent")[n % 2], "input_count": 1_000, "repeat_count": 300,
         "truth": 0.01, "covered_share": 0.94 if n % 2 else 0.1,
@@ -86,7 +86,7 @@ def interval_coverage(rank, n):
 
 
 def pvf_running(_, n):
-    return {
+    return RULES | {
         "site_count": 500 * (n + 1), "pvf": 0.01, "low": 0.005 if n else None, "high": 0.02,
         "independent_low": 0.009, "independent_high": 0.011, "event_site_count": 30 * n,
         "is_enough": n > 4,

@@ -212,6 +212,21 @@ def pipeline(rank, n):
     }  # fmt: skip
 
 
+def pipeline_schedule(rank, n):
+    return {
+        "schedule": HOSTILE, "stage": rank, "action": "FBIW"[n % 4], "micro_batch": n % 9,
+        "start_ns": 1e6 * n, "dur_ns": 1e6, "is_overlapped": n % 8 < 2, "is_critical": n % 3 == 0,
+    }  # fmt: skip
+
+
+def schedule_comparison(_, n):
+    return {
+        "schedule": f"{HOSTILE}{n}", "stage_count": 4, "micro_batch_count": 8, "chunk_count": 2,
+        "step_ns": 1e9 + n, "bubble_share": 0.1, "peak_activations_ratio": 4.5,
+        "doubt": HOSTILE if n % 2 else None,
+    }  # fmt: skip
+
+
 def training_speed(_, n):
     return {
         "recipe": f"{HOSTILE}{n}", "builds_on": f"{HOSTILE}0", "packing": HOSTILE,
@@ -237,6 +252,9 @@ def incident_counts(rank, n):
 
 # Tables that are not called as the figure is.
 TABLE_OF = {"packing_tuning": "tuned_packing", "incidents": "failures"}
+TABLE_OF |= {"pipeline_schedule": "schedule_times"}
+TABLE_OF = {"parallelism_plan": "plan", "packing_tuning": "tuned_packing", "incidents": "failures"}
+TABLE_OF |= {"gemm_errors": "kernel_model_errors", "collective_times": "collective_model"}
 TABLE_OF |= {"pvf_by_bit": "pvf", "pvf_by_flips": "pvf"}
 
 
@@ -401,6 +419,51 @@ def spares(_, n):
     return {
         "spare_count": n, "productive_share": n / (n + 9), "low_share": n / (n + 10),
         "high_share": n / (n + 8), "wait_min": 5.0 + n, "offered_load_ratio": 20.0,
+    }  # fmt: skip
+
+
+def iteration_errors(rank, n):
+    return {
+        "configuration": f"{HOSTILE}{n}", "group": f"{HOSTILE}{rank}", "measured_ns": 10**9 + n,
+        "dur_ns": 10**9, "analytic_ns": 2 * 10**9, "error_ratio": -n / (10**9 + n),
+        "analytic_error_ratio": 1.0, "is_inside": (True, None)[n % 2], "doubt": HOSTILE,
+    }  # fmt: skip
+
+
+def parallelism_plan(rank, n):
+    return {
+        "gpu": HOSTILE, "recompute": HOSTILE, "tensor_parallel": 1 + rank, "fits": n % 3 > 0,
+        "pipeline_parallel": 1 + n % 50, "dur_ns": 10**9 + n, "memory_bytes": 10**10 * (n + 1),
+        "low_ns": 10**8 if n % 2 else None, "high_ns": 10**10 if n % 2 else None,
+        "doubt": HOSTILE,
+    }  # fmt: skip
+
+
+def gemm_errors(rank, n):
+    return {
+        "gpu": f"{HOSTILE}{rank}", "dtype": HOSTILE, "model": HOSTILE, "held_out": HOSTILE,
+        "shapes": ("all" if n % 9 == 8 else HOSTILE), "row_count": 1 + n, "flop_count": 1e6 + n,
+        "mean_ratio": 0.1, "median_ratio": 0.1, "max_ratio": 0.5,
+    }  # fmt: skip
+
+
+def collective_times(rank, n):
+    return {
+        "gpu": HOSTILE, "collective": HOSTILE, "rank_count": 2 + rank, "node_count": 1 + rank % 2,
+        "size_bytes": 1_024 + n, "dur_ns": 10_000 + n, "bus_gb_per_s": 1.0 + n, "line": 1,
+        "modelled_ns": 11_000.0, "held_out_ns": None if n % 2 else 9e3, "latency_ns": 5e3,
+        "line_gb_per_s": 20.0,
+    }  # fmt: skip
+
+
+def operator_benchmark(_, n):
+    is_same = n % 3 > 0
+    return {
+        "name": f"{HOSTILE}{n}", "call_count": 9, "replayed_count": 8, "original_count": 9,
+        "compared_count": 8 * is_same, "original_ns": 2e6 + n, "replayed_ns": 3e6 + n,
+        "original_compared_ns": 1e6 + n if is_same else None,
+        "replayed_compared_ns": 2e6 + n if is_same else None, "device": HOSTILE,
+        "replay_ratio": 2.0 if is_same else None, "is_comparable": is_same, "note": HOSTILE,
     }  # fmt: skip
 
 

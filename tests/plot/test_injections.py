@@ -8,6 +8,7 @@ from workbench.errors import TableError
 from workbench.tables import (
     DETECTOR_TOLERANCE,
     INJECTION_SAMPLE_SIZES,
+    INTERVAL_COVERAGE,
     INTERVAL_FUNNEL,
     OUTCOME_SHARES,
     PVF,
@@ -84,10 +85,22 @@ def test_sure_unsure_zero_and_unknown_have_marks_of_their_own(build):
 
 def test_the_title_names_the_worst_unless_intervals_overlap(build):
     assert plot.pvf(build(PVF, [RARE, TOP])).layout.meta["claim"] == (
-        "A fault in top hurts most: 0.749 % of inferences go wrong, next embeddings with 0.0018 %"
+        "Highest: top, 0.749 % of faulty inferences go wrong; next embeddings, 0.0018 %"
     )
     close = TOP | {"group": "bottom", "pvf": 0.00686, "low": 0.0056, "high": 0.008}
     assert "their intervals overlap" in plot.pvf(build(PVF, [close, TOP])).layout.meta["claim"]
+
+
+def test_groups_that_are_equal_or_without_interval_are_not_called_apart(build):
+    tools = [TOP | {"group": name} for name in ("workbench", "SFIadvancedmodels")]
+    assert plot.pvf(build(PVF, tools)).layout.meta["claim"] == (
+        "workbench and SFIadvancedmodels are highest: 0.749 % of faulty inferences go wrong in each"
+    )
+    for missing in ("low", "high"):
+        single = TOP | {"pvf": 0.00748, missing: None}
+        first, second = (TOP, single) if missing == "high" else (single | {"pvf": 0.02}, TOP)
+        claim = plot.pvf(build(PVF, [first, second])).layout.meta["claim"]
+        assert claim.endswith("not known whether by chance")
 
 
 def test_results_of_tools_with_other_rules_say_which_they_follow(build):
@@ -194,6 +207,30 @@ def test_looks_that_miss_the_truth_are_open_and_counted(build):
     )
 
 
+@pytest.mark.parametrize(
+    ("table", "draw"),
+    [
+        (INTERVAL_FUNNEL, plot.interval_funnel),
+        (INTERVAL_COVERAGE, plot.interval_coverage),
+        (PVF_RUNNING, plot.pvf_running),
+    ],
+)
+def test_figures_of_intervals_say_what_was_counted(build, table, draw):
+    figure = draw(build(table, [RULES | {"site_count": 500, "group": "top"}]))
+    for words in ("every bit weighs the same", "other side of the threshold", "one bit flips"):
+        assert words in said(figure)
+
+
+def test_coverage_is_measured_against_the_level_that_the_intervals_claim(build):
+    rows = [
+        RULES | {"group": "top", "interval": kind, "covered_share": share, "level_share": 0.5}
+        for kind, share in (("clustered", 0.51), ("independent", 0.1))
+    ]
+    figure = plot.interval_coverage(build(INTERVAL_COVERAGE, rows))
+    assert figure.layout.meta["claim"].startswith("Of the intervals for 50 %")
+    assert figure.layout.shapes[0].x0 == 50
+
+
 def test_the_running_estimate_says_when_it_was_enough(build):
     rows = [
         {"site_count": n, "pvf": 0.01, "low": 0.01 - 1 / n, "high": 0.01 + 1 / n,
@@ -222,6 +259,28 @@ def test_designs_without_an_answer_are_counted_not_drawn(build):
         "top needs 122 sites by design Neyman, 50,909 by uniform"
     )
     assert "1 design without an answer" in said(figure)
+
+
+def test_confidences_that_differ_have_bars_of_their_own(build):
+    base = {"group": "top", "pvf": 0.0075, "error": 0.1, "error_kind": "relative", "inputs": "one"}
+    rows = [
+        base | {"design": design, "level_share": level, "site_count": count}
+        for level, counts in ((0.8, (100.0, 400.0)), (0.99, (900.0, 3_000.0)))
+        for design, count in zip(("neyman", "uniform"), counts, strict=True)
+    ]
+    figure = plot.injection_sample_sizes(build(INJECTION_SAMPLE_SIZES, rows))
+    assert [bar.name for bar in figure.data] == [
+        f"{design}, one input, ±10 % at {level} %"
+        for level in (80, 99) for design in ("Neyman", "uniform")
+    ]  # fmt: skip
+    assert len({bar.y[0] for bar in figure.data}) == 4
+    assert "confidence" not in said(figure)
+    assert figure.layout.meta["claim"] == (
+        "top needs 100 sites by design Neyman, 400 by uniform, for ±10 % at 80 % confidence"
+    )
+    one = plot.injection_sample_sizes(build(INJECTION_SAMPLE_SIZES, rows[:2]))
+    assert "at 80 % confidence" in said(one)
+    assert one.data[0].name == "Neyman, one input, ±10 %"
 
 
 def tolerances(build):

@@ -3,6 +3,7 @@
 from workbench.analyze import intervals
 from workbench.analyze._fault_tolerance import FaultTolerance
 from workbench.analyze._packing_plan import PackingPlan, packing_plans
+from workbench.analyze._pipeline_order import ScheduleKind
 from workbench.analyze._shard_costs import ShardingAssumptions
 from workbench.analyze.blame import blame, blame_by
 from workbench.analyze.breakdown import time_breakdown
@@ -32,6 +33,7 @@ from workbench.analyze.interval_coverage import interval_coverage, interval_funn
 from workbench.analyze.job_completeness import complete_steps
 from workbench.analyze.job_dispersion import job_dispersion
 from workbench.analyze.job_failures import crash_loops, job_failures, job_sizes
+from workbench.analyze.job_prediction import JobChange, job_held_out, job_prediction
 from workbench.analyze.job_schedule import job_micro_batches, job_schedule
 from workbench.analyze.kernels import kernel_kinds, kernels, unclassified_kernels
 from workbench.analyze.late_arrivals import late_arrivals
@@ -48,13 +50,49 @@ from workbench.analyze.overlap import communication_overlap, kind_overlaps
 from workbench.analyze.packing import Packing, micro_batches, packing
 from workbench.analyze.packing_balance import packing_balance
 from workbench.analyze.packing_tuning import PackingTuning, packing_tuning
+from workbench.analyze.perfmodel.chakra_nodes import chakra_nodes
 from workbench.analyze.perfmodel.change import Change
+from workbench.analyze.perfmodel.collective_model import (
+    CollectiveModel,
+    bus_bandwidth,
+    collective_model,
+    collective_times,
+    predicted_collective_times,
+)
 from workbench.analyze.perfmodel.critical_path import critical_path, slack
+from workbench.analyze.perfmodel.et_graph import trace_tasks
 from workbench.analyze.perfmodel.execution_graph import GRAPH_STEPS, execution_graph
+from workbench.analyze.perfmodel.gemm_errors import gemm_errors
+from workbench.analyze.perfmodel.gemm_model import GemmModel, gemm_model, predicted_gemm_times
+from workbench.analyze.perfmodel.gpu_type import GpuType, gpu_type
 from workbench.analyze.perfmodel.graph_rules import GraphRules
+from workbench.analyze.perfmodel.hardware import hardware, hardware_sources, kernel_time
 from workbench.analyze.perfmodel.held_out_steps import held_out_steps
+from workbench.analyze.perfmodel.iteration_errors import cross_validated, iteration_errors
+from workbench.analyze.perfmodel.iteration_model import (
+    IterationModel,
+    assumed_model,
+    calibrated_to,
+    iteration_model,
+)
+from workbench.analyze.perfmodel.layout import Layout, configurations
+from workbench.analyze.perfmodel.memory_need import memory_need
+from workbench.analyze.perfmodel.model_flops import model_flops, utilization
+from workbench.analyze.perfmodel.model_shape import ModelShape, model_shape
+from workbench.analyze.perfmodel.node_times import node_times
+from workbench.analyze.perfmodel.operator_benchmark import operator_benchmark, operator_coverage
+from workbench.analyze.perfmodel.parallelism_plan import parallelism_plan
+from workbench.analyze.perfmodel.pipeline_schedule import pipeline_schedule
 from workbench.analyze.perfmodel.replay import replay, replayed_events
 from workbench.analyze.perfmodel.replay_fidelity import graph_ablation, replay_fidelity
+from workbench.analyze.perfmodel.scaled_times import scaled_kernel_times
+from workbench.analyze.perfmodel.schedule_times import (
+    PassTimes,
+    schedule_comparison,
+    schedule_stages,
+    schedule_summary,
+    schedule_times,
+)
 from workbench.analyze.perfmodel.what_if import what_if
 from workbench.analyze.pipeline import Parallelism, micro_batch_costs, pipeline, training_steps
 from workbench.analyze.proportion import proportion
@@ -82,30 +120,47 @@ from workbench.analyze.workload import crossover, crossover_from_flops, launch_l
 __all__ = [
     "GRAPH_STEPS",
     "Change",
+    "CollectiveModel",
     "Convention",
     "FaultTolerance",
+    "GemmModel",
+    "GpuType",
     "GraphRules",
+    "IterationModel",
+    "JobChange",
+    "Layout",
     "Lemons",
+    "ModelShape",
     "Packing",
     "PackingPlan",
     "PackingTuning",
     "Parallelism",
+    "PassTimes",
+    "ScheduleKind",
     "ShardingAssumptions",
+    "assumed_model",
     "blame",
     "blame_by",
+    "bus_bandwidth",
+    "calibrated_to",
     "cause_shares",
+    "chakra_nodes",
     "checkpoint_curve",
     "checkpoint_optimum",
     "clocks",
+    "collective_model",
+    "collective_times",
     "collective_waits",
     "collectives",
     "communication_overlap",
     "complete_steps",
+    "configurations",
     "context_chunks",
     "context_sharding",
     "copy_bandwidth",
     "crash_loops",
     "critical_path",
+    "cross_validated",
     "crossover",
     "crossover_from_flops",
     "detected_shares",
@@ -122,6 +177,8 @@ __all__ = [
     "flight_positions",
     "flight_suspects",
     "flight_waits",
+    "gemm_errors",
+    "gemm_model",
     "goodput",
     "goodput_at_scale",
     "goodput_ladder",
@@ -130,7 +187,10 @@ __all__ = [
     "goodput_sensitivity",
     "goodput_sweep",
     "goodput_windows",
+    "gpu_type",
     "graph_ablation",
+    "hardware",
+    "hardware_sources",
     "held_out_steps",
     "idle_time",
     "incident_counts",
@@ -140,15 +200,20 @@ __all__ = [
     "interval_coverage",
     "interval_funnel",
     "intervals",
+    "iteration_errors",
+    "iteration_model",
     "job_dispersion",
     "job_failures",
+    "job_held_out",
     "job_micro_batches",
+    "job_prediction",
     "job_schedule",
     "job_sizes",
     "job_slowdown",
     "job_slowdown_by",
     "job_steps",
     "kernel_kinds",
+    "kernel_time",
     "kernels",
     "kind_overlaps",
     "late_arrivals",
@@ -160,19 +225,29 @@ __all__ = [
     "leveugle_count",
     "lifetimes",
     "load_imbalance",
+    "memory_need",
     "micro_batch_costs",
     "micro_batches",
+    "model_flops",
+    "model_shape",
     "mttf_by_size",
+    "node_times",
     "observed_span",
     "on_one_clock",
+    "operator_benchmark",
+    "operator_coverage",
     "operators",
     "outcome_shares",
     "packing",
     "packing_balance",
     "packing_plans",
     "packing_tuning",
+    "parallelism_plan",
     "pipeline",
+    "pipeline_schedule",
     "pooled",
+    "predicted_collective_times",
+    "predicted_gemm_times",
     "productive_share",
     "proportion",
     "pvf",
@@ -193,6 +268,11 @@ __all__ = [
     "row_popularity",
     "row_sharding",
     "sample_documents",
+    "scaled_kernel_times",
+    "schedule_comparison",
+    "schedule_stages",
+    "schedule_summary",
+    "schedule_times",
     "shard_balance",
     "slack",
     "spares",
@@ -202,10 +282,12 @@ __all__ = [
     "table_sharding",
     "time_breakdown",
     "trace_diff",
+    "trace_tasks",
     "training_speed",
     "training_steps",
     "truth_sample",
     "unclassified_kernels",
+    "utilization",
     "watched_throughout",
     "weibull",
     "what_if",

@@ -8,8 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from workbench.errors import WorkbenchError
-
 Floats: TypeAlias = NDArray[Any]
 Codes: TypeAlias = NDArray[Any]
 
@@ -48,14 +46,6 @@ class Estimates(NamedTuple):
     effective_cluster_count: Floats
     lonely_count: Floats
     """Clusters that are the only one of their stratum."""
-
-
-def level(level_share: float) -> float:
-    """Return a confidence between 0 and 1, or refuse it."""
-    if not 0 < level_share < 1:
-        msg = f"level_share must be between 0 and 1, e.g. 0.95, not {level_share!r}"
-        raise WorkbenchError(msg)
-    return float(level_share)
 
 
 def estimates(clusters: Clusters, group_count: int) -> Estimates:
@@ -98,6 +88,24 @@ def estimates(clusters: Clusters, group_count: int) -> Estimates:
         _kish(judged / (member_judged[member] * members[group]), group, group_count),
         np.bincount(group, lonely, minlength=group_count),
     )
+
+
+def running_estimates(wrong: Floats, judged: Floats, looks: Codes) -> Estimates:
+    """Estimate the share after each number of clusters, as they come; they weigh the same."""
+    at = looks - 1
+    trials = np.cumsum(judged)[at]
+    share = np.cumsum(wrong)[at] / trials
+    # Sum of (wrong - share judged)**2 by its three parts: the share is another at every look.
+    square = (
+        np.cumsum(wrong**2)[at]
+        - 2 * share * np.cumsum(wrong * judged)[at]
+        + share**2 * np.cumsum(judged**2)[at]
+    )
+    free = np.maximum(looks - 1.0, 1.0)
+    variance = np.maximum(square, 0) * looks / free / trials**2
+    events = np.cumsum(wrong > 0)[at]
+    many = looks.astype(float)
+    return Estimates(share, variance, free, many, events, events, many, np.zeros(len(looks)))
 
 
 def _spans(stratum: Codes, member: Codes) -> bool:

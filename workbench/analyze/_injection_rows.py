@@ -81,7 +81,8 @@ def experiments(given: Given) -> pd.DataFrame:
     of a design that is no uniform one which have faults and no outcome.
     """
     campaign = campaigns(given)
-    outcomes = _judged(together(given, "outcomes"), campaign)
+    run = together(given, "outcomes")
+    outcomes = _judged(run, campaign)
     faults = together(given, "faults")
     hit = _by_experiment(_located(faults, together(given, "parameters")))
     table = outcomes.merge(hit, on=KEY, how="left", validate="one_to_one")
@@ -95,7 +96,7 @@ def experiments(given: Given) -> pd.DataFrame:
     table["site"] = np.where(site < 0, own, site)
     table.attrs = {
         "unjudged": outcomes.attrs["unjudged"],
-        "never_run": _never_run(faults, together(given, "outcomes"), campaign),
+        "never_run": _never_run(faults, run, campaign),
     }
     return table
 

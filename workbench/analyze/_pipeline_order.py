@@ -1,117 +1,206 @@
-"""The order in which the stages of a pipeline run their passes, and when each one ends."""
+"""The order in which the stages of a pipeline run their passes, schedule by schedule."""
 
 from __future__ import annotations
 
-from functools import cache
-from typing import NamedTuple, TypeAlias
+from collections import deque
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
+ScheduleKind: TypeAlias = Literal[
+    "gpipe", "1f1b", "interleaved", "zero_bubble", "zbv", "dualpipe_v"
+]
+Ints: TypeAlias = NDArray[np.int64]
+
+# Forward, whole backward, gradient of the inputs, gradient of the weights.
+FORWARD, BACKWARD, INPUT, WEIGHT = range(4)
+ACTIONS = ("F", "B", "I", "W")
+_OLDEST_WEIGHT = 4  # the gradient of weights that has waited longest
+# The second half of the model runs back over the stages, so that the last is next to the first.
+V_SHAPED = frozenset({"zbv", "dualpipe_v"})
 
 
-class Pass(NamedTuple):
-    """One forward or backward pass of a micro-batch through one chunk of the model."""
+@dataclass(frozen=True)
+class Order:
+    """All passes of a step, stage by stage in the order they run; ``partner`` is -1 for none.
 
-    stage: int
-    is_forward: bool
-    micro_batch: int
-    chunk: int
-
-
-@cache
-def order(stages: int, micro_batches: int, chunks: int) -> tuple[tuple[Pass, ...], ...]:
-    """Return the passes of every stage in the order of 1F1B, or interleaved 1F1B.
-
-    After its warm-up of forward passes a stage alternates one forward and one backward.
-    Chunks are numbered through the model: chunk k x stages + s is on stage s.
+    Chunks are numbered through the model. Two passes that overlap follow each other, the
+    forward one first, and name each other's row.
     """
-    total = micro_batches * chunks
-    lists = []
-    for stage in range(stages):
-        if chunks == 1:
-            warm_up = min(stages - stage - 1, micro_batches)
-        else:
-            warm_up = min(2 * (stages - stage - 1) + (chunks - 1) * stages, total)
-        passes = []
-        for at in range(total + warm_up):
-            if at < total:
-                passes.append(_forward(at, stage, stages, chunks))
-            if at >= warm_up:
-                passes.append(_backward(at - warm_up, stage, stages, chunks))
-        lists.append(tuple(passes))
-    return tuple(lists)
+
+    stage: Ints
+    action: Ints
+    micro_batch: Ints
+    chunk: Ints
+    partner: Ints
 
 
-def _place(at: int, stages: int, chunks: int) -> tuple[int, int]:
+@lru_cache(maxsize=32)
+def order(kind: ScheduleKind, stages: int, micro_batches: int, chunks: int) -> Order:
+    """Return the order of a schedule that is possible; see ``refusal`` for what is not."""
+    if kind in V_SHAPED:
+        make = _zbv if kind == "zbv" else _dualpipe_v
+        lists = [make(stage, stages, micro_batches).columns() for stage in range(stages)]
+    elif kind == "gpipe":
+        lists = [_gpipe(stage, micro_batches) for stage in range(stages)]
+    else:
+        lists = [
+            _alternating(kind, stage, stages, micro_batches, chunks) for stage in range(stages)
+        ]
+    lengths = [len(each[0]) for each in lists]
+    action, micro_batch, chunk, partner = (
+        np.concatenate(part) for part in zip(*lists, strict=True)
+    )
+    stage = np.repeat(np.arange(stages), lengths)
+    first = np.repeat(np.cumsum([0, *lengths[:-1]]), lengths)
+    return Order(stage, action, micro_batch, chunk, np.where(partner < 0, -1, partner + first))
+
+
+def refusal(kind: ScheduleKind, stages: int, micro_batches: int, chunks: int) -> str:
+    """Say which rule of a schedule is broken; an empty text means none is."""
+    if kind in ("gpipe", "1f1b") and chunks != 1:
+        return f"{kind} has one chunk per stage, not {chunks}; interleaved has several"
+    if kind == "interleaved" and chunks < 2:
+        return "interleaved needs at least 2 chunks per stage; with one it is 1f1b"
+    if kind in V_SHAPED and chunks != 2:
+        return f"{kind} has 2 chunks per stage, one on the way down and one back, not {chunks}"
+    if kind == "dualpipe_v" and micro_batches < 2 * stages:
+        return (
+            f"dualpipe_v needs as many micro-batches as there are chunks, {2 * stages} on {stages} "
+            f"stages, not {micro_batches}"
+        )
+    rounds = max(1, micro_batches // stages)
+    if kind in ("interleaved", "zero_bubble") and micro_batches % rounds:
+        return (
+            f"{kind} deals micro-batches in rounds of at least the {stages} stages: "
+            f"{micro_batches} cannot be dealt to {rounds} equal rounds"
+        )
+    return ""
+
+
+_Columns: TypeAlias = tuple[Ints, Ints, Ints, Ints]
+
+
+def _gpipe(stage: int, micro_batches: int) -> _Columns:
+    action = np.repeat([FORWARD, BACKWARD], micro_batches)
+    number = np.tile(np.arange(micro_batches), 2)
+    return action, number, np.full(len(action), stage), np.full(len(action), -1)
+
+
+def _alternating(
+    kind: ScheduleKind, stage: int, stages: int, micro_batches: int, chunks: int
+) -> _Columns:
+    """Alternate one forward and one backward after a warm-up of forward passes.
+
+    Micro-batches are dealt in rounds; a round goes through all chunks of the stage before the
+    next begins. With a split backward the gradient of the weights comes ``stage`` passes later.
+    """
+    round_size = micro_batches // max(1, micro_batches // stages)
+    is_split = kind == "zero_bubble"
+    per_hop = 2 if kind == "interleaved" else 1
+    at = np.arange(micro_batches * chunks)
+    warm_up = min((chunks - 1) * round_size + per_hop * (stages - 1 - stage), len(at))
     if chunks == 1:
-        return at, 0
-    group, within = divmod(at, stages * chunks)
-    return group * stages + at % stages, within // stages
+        number, local = at, np.zeros_like(at)
+    else:
+        number = at // (round_size * chunks) * round_size + at % round_size
+        local = at // round_size % chunks
+    forward, backward = local * stages + stage, (chunks - 1 - local) * stages + stage
+    parts = [(FORWARD, forward, 3 * at), (INPUT, backward, 3 * (at + warm_up) + 1)]
+    if is_split:
+        parts.append((WEIGHT, backward, 3 * (at + warm_up + stage) + 2))
+    else:
+        parts[1] = (BACKWARD, *parts[1][1:])
+    rank = np.argsort(np.concatenate([key for _, _, key in parts]), kind="stable")
+    action = np.repeat([each for each, _, _ in parts], len(at))[rank]
+    chunk = np.concatenate([each for _, each, _ in parts])[rank]
+    return action, np.tile(number, len(parts))[rank], chunk, np.full(len(rank), -1)
 
 
-def _forward(at: int, stage: int, stages: int, chunks: int) -> Pass:
-    micro_batch, chunk = _place(at, stages, chunks)
-    return Pass(stage, True, micro_batch, chunk * stages + stage)
+@dataclass
+class _Passes:
+    """Passes of one stage with two chunks, written one after the other; each kind counts up."""
+
+    rows: list[tuple[int, int, int, int]] = field(default_factory=list)
+    count: dict[tuple[int, int], int] = field(default_factory=dict)
+    owed: deque[tuple[int, int]] = field(default_factory=deque)
+
+    def repeat(self, times: int, *parts: tuple[int, ...]) -> None:
+        """Run parts in turn, so many times; a part is a chunk and what is done to it."""
+        for _ in range(times):
+            for chunk, *actions in parts:
+                for action in actions:
+                    self.add(chunk, action)
+
+    def add(self, chunk: int, action: int, partner: int = -1) -> None:
+        """Run a pass of the next micro-batch of its kind."""
+        if action == _OLDEST_WEIGHT:
+            chunk, number = self.owed.popleft()
+            self.rows.append((WEIGHT, number, chunk, -1))
+            return
+        kind = INPUT if action == BACKWARD else action
+        number = self.count.get((chunk, kind), 0)
+        self.count[chunk, kind] = number + 1
+        self.rows.append((action, number, chunk, partner))
+        if action == INPUT:
+            self.owed.append((chunk, number))
+
+    def add_pair(self, forward: int, backward: int) -> None:
+        """Run a forward and a whole backward at once."""
+        row = len(self.rows)
+        self.add(forward, FORWARD, partner=row + 1)
+        self.add(backward, BACKWARD, partner=row)
+
+    def columns(self) -> _Columns:
+        """Return the passes as columns: action, micro-batch, chunk, partner."""
+        action, number, chunk, partner = np.array(self.rows, dtype=np.int64).T
+        return action, number, chunk, partner
 
 
-def _backward(at: int, stage: int, stages: int, chunks: int) -> Pass:
-    micro_batch, chunk = _place(at, stages, chunks)
-    return Pass(stage, False, micro_batch, (chunks - 1 - chunk) * stages + stage)
+def _zbv(stage: int, stages: int, micro_batches: int) -> _Passes:
+    """ZB-V: the backward split in two, the weights' part right behind but in the cool-down."""
+    near, far, behind = stage, 2 * stages - 1 - stage, stages - 1 - stage
+    # Laid out for a full pipeline; passes of micro-batches that are not there drop out.
+    count = max(2 * stages - 1, micro_batches)
+    made = _Passes()
+    made.repeat(2 * behind + 1, (near, FORWARD))
+    made.repeat(stage, (far, FORWARD), (near, FORWARD))
+    made.repeat(behind + 1, (far, FORWARD, INPUT, WEIGHT))
+    full = count - stages - behind
+    made.repeat(full, (near, FORWARD, INPUT, WEIGHT), (far, FORWARD, INPUT, WEIGHT))
+    made.repeat(behind, (near, INPUT, WEIGHT), (far, FORWARD, INPUT, WEIGHT))
+    made.repeat(stage, (near, INPUT), (far, INPUT))
+    made.repeat(behind + 1, (near, INPUT, WEIGHT))
+    made.repeat(stage, (far, WEIGHT))
+    made.repeat(stage, (near, WEIGHT))
+    made.rows = [row for row in made.rows if row[1] < micro_batches]
+    return made
 
 
-@cache
-def sequence(stages: int, micro_batches: int, chunks: int) -> tuple[Pass, ...]:
-    """Return all passes so that each comes after what it needs and after its stage is free.
-
-    That order does not depend on how long passes take, so it is found once.
-    """
-    lists = order(stages, micro_batches, chunks)
-    last = stages * chunks - 1
-    done: set[tuple[bool, int, int]] = set()
-    position = [0] * stages
-    found: list[Pass] = []
-    moved = True
-    while moved:
-        moved = False
-        for stage, passes in enumerate(lists):
-            while position[stage] < len(passes):
-                item = passes[position[stage]]
-                needs = _needs(item, last)
-                if needs is not None and needs not in done:
-                    break
-                done.add((item.is_forward, item.chunk, item.micro_batch))
-                found.append(item)
-                position[stage] += 1
-                moved = True
-    return tuple(found)
-
-
-def _needs(item: Pass, last: int) -> tuple[bool, int, int] | None:
-    if item.is_forward:
-        return (True, item.chunk - 1, item.micro_batch) if item.chunk else None
-    if item.chunk == last:
-        return (True, item.chunk, item.micro_batch)
-    return (False, item.chunk + 1, item.micro_batch)
-
-
-def ends(forward: Floats, backward: Floats, *, stages: int, chunks: int) -> dict[Pass, Floats]:
-    """Return when every pass ends.
-
-    ``forward`` and ``backward`` hold the time of each micro-batch through the whole model
-    along the first axis; other axes are independent steps. A chunk takes its equal part.
-    """
-    parts = stages * chunks
-    passes = sequence(stages, len(forward), chunks)
-    done: dict[tuple[bool, int, int], Floats] = {}
-    free = [np.zeros(forward.shape[1:])] * stages
-    found: dict[Pass, Floats] = {}
-    for item in passes:
-        needs = _needs(item, parts - 1)
-        ready = free[item.stage] if needs is None else np.maximum(free[item.stage], done[needs])
-        times = forward if item.is_forward else backward
-        end = ready + times[item.micro_batch] / parts
-        free[item.stage] = done[item.is_forward, item.chunk, item.micro_batch] = end
-        found[item] = end
-    return found
+def _dualpipe_v(stage: int, stages: int, micro_batches: int) -> _Passes:
+    """DualPipeV: in the main part a forward overlaps a backward of the other direction."""
+    near, far, behind = stage, 2 * stages - 1 - stage, stages - 1 - stage
+    made = _Passes()
+    made.repeat(2 * behind, (near, FORWARD))
+    made.repeat(stage + 1, (near, FORWARD), (far, FORWARD))
+    made.repeat(behind, (far, INPUT, _OLDEST_WEIGHT, FORWARD))
+    for at in range(micro_batches - 2 * stages + stage + 1):
+        if at == behind == 0:
+            # The turning point has nothing to fill yet, so overlapping would only delay.
+            made.repeat(1, (near, FORWARD), (far, BACKWARD))
+        else:
+            made.add_pair(near, far)
+        made.add_pair(far, near)
+    for _ in range(behind):
+        made.add(far, BACKWARD)
+        made.add_pair(far, near)
+    # From the middle of the last backward passes on, the weights' part is put off to the end.
+    whole = 2 * ((stage + 1) // 2) + (1 - stage % 2)
+    for at in range(2 * (stage + 1)):
+        made.add(near if at % 2 else far, BACKWARD if at < whole else INPUT)
+    made.repeat(behind, (near, _OLDEST_WEIGHT, INPUT))
+    made.repeat(stage + 1, (near, _OLDEST_WEIGHT))
+    return made

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench.analyze._cluster_intervals import level
+from workbench._number_types import NUMBER_TYPES
+from workbench._numbers import share_between
 from workbench.errors import InjectionError
 from workbench.tables import CAMPAIGN
 
@@ -24,14 +27,11 @@ OF_FAULTS = (
 # The result has a column of the name nan_policy: the rule followed here, not the tool's.
 OF_CAMPAIGN = tuple(name for name in CAMPAIGN.columns if name not in ("nan_policy", "created"))
 MEMBERS = {"tensors": "param", "layers": "layer"}
-_SAME = (
+# What campaigns share that are averaged.
+SAME = (
     "criterion", "tolerance", "nan_policy", "fault_model", "flip_count", "bit_error_ratio",
     "mitigation", "dtype", "model_name", "model_sha", "dataset", "inputs_sha",
 )  # fmt: skip
-
-# Bits in all, and bits of the exponent.
-_LAYOUT = {"fp64": (64, 11), "fp32": (32, 8), "bf16": (16, 8), "fp16": (16, 5)}
-_LAYOUT |= {f"{sign}int{width}": (width, 0) for sign in ("", "u") for width in (8, 16, 32, 64)}
 
 
 @dataclass(frozen=True)
@@ -39,17 +39,17 @@ class Rules:
     """What a factor is made by; checked when made."""
 
     average: Average
-    by: tuple[str, ...]
-    nan_policy: NanPolicy
-    beneficial: Beneficial
-    level_share: float
+    by: tuple[str, ...] = ()
+    nan_policy: NanPolicy = "wrong"
+    beneficial: Beneficial = "wrong"
+    level_share: float = 0.95
 
     def __post_init__(self) -> None:
         """Refuse rules that do not exist."""
         for name, kind in (("average", Average), ("nan_policy", NanPolicy)):
             _one_of(name, getattr(self, name), get_args(kind))
         _one_of("beneficial", self.beneficial, get_args(Beneficial))
-        level(self.level_share)
+        share_between("level_share", self.level_share)
         allowed = list(dict.fromkeys((*OF_FAULTS, *OF_CAMPAIGN)))
         if strange := [name for name in self.by if name not in allowed]:
             msg = f"by={strange[0]!r} is no column to group by; there are {', '.join(allowed)}"
@@ -67,19 +67,15 @@ def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
 
 def bit_width(dtype: object) -> float:
     """Return the bits of one element; missing for a type that is not known."""
-    return _LAYOUT[str(dtype)][0] if str(dtype) in _LAYOUT else np.nan
+    known = NUMBER_TYPES.get(str(dtype))
+    return np.nan if known is None else known.bit_count
 
 
+@cache
 def bit_role(dtype: object, bit: int) -> str | None:
     """Say what a bit is for: sign, exp, mant or int; None where the type is not known."""
-    if str(dtype) not in _LAYOUT:
-        return None
-    width, exponent = _LAYOUT[str(dtype)]
-    if bit == width - 1 and not str(dtype).startswith("u"):
-        return "sign"
-    if exponent == 0:
-        return "int"
-    return "exp" if bit >= width - 1 - exponent else "mant"
+    known = NUMBER_TYPES.get(str(dtype))
+    return None if known is None else str(known.roles(np.array([bit]))[0])
 
 
 def wrong_and_judged(
@@ -123,15 +119,15 @@ def refuse_mixed(
     if len(campaign) < 2:
         return
     pairs = pd.DataFrame({"group": groups, "campaign_id": names.to_numpy()}).drop_duplicates()
-    pairs = pairs.merge(_comparable(campaign, rules), on="campaign_id")
-    mixed = pairs.groupby("group")[list(_SAME)].nunique(dropna=False) > 1
+    pairs = pairs.merge(comparable(campaign, rules), on="campaign_id")
+    mixed = pairs.groupby("group")[list(SAME)].nunique(dropna=False) > 1
     if not mixed.to_numpy().any():
         return
     group = mixed.index[mixed.any(axis=1)][0]
     inside = pairs[pairs["group"] == group]
     found = [
         f"{name}: {', '.join('not told' if pd.isna(v) else str(v) for v in inside[name].unique())}"
-        for name in _SAME
+        for name in SAME
         if mixed.loc[group, name]
     ]
     msg = (
@@ -141,8 +137,27 @@ def refuse_mixed(
     raise InjectionError(msg)
 
 
-def _comparable(campaign: pd.DataFrame, rules: Rules) -> pd.DataFrame:
-    table = campaign[["campaign_id", *_SAME]].astype(object)
+def rules_told(campaign: pd.Series) -> dict[str, str | None]:
+    """Give the columns that say which factor is meant, of one campaign by the usual rules."""
+    rules = Rules("bits")
+    told = {
+        name: None if pd.isna(campaign[name]) else str(campaign[name])
+        for name in ("criterion", "fault_model")
+    }
+    return {"average": rules.average, "nan_policy": rules.nan_policy, **told}
+
+
+def first_difference(one: pd.Series, two: pd.Series, names: Sequence[str]) -> str | None:
+    """Name the first field in which two rows differ; missing in both is no difference."""
+    for name in names:
+        if not (one[name] == two[name] or (pd.isna(one[name]) and pd.isna(two[name]))):
+            return name
+    return None
+
+
+def comparable(campaign: pd.DataFrame, rules: Rules) -> pd.DataFrame:
+    """Return what campaigns have to share, what comes to the same under the rules made equal."""
+    table = campaign[["campaign_id", *SAME]].astype(object)
     if rules.nan_policy == "wrong":
         # Counted apart or as wrong: it comes to the same here.
         table["nan_policy"] = table["nan_policy"].replace("apart", "wrong")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from workbench.analyze._injection_rows import campaigns, experiments, joint, together
+from workbench.analyze._injection_rows import campaigns, experiments, together
 from workbench.analyze._pvf_groups import groups, population, with_columns
 from workbench.analyze._pvf_rules import Rules, refuse_mixed, wrong_and_judged
 from workbench.analyze._truth_cells import cells, inputs_of
@@ -30,7 +30,7 @@ def strata(
         return _of_truth(given, columns, by)
     table = site_shares(given, columns)
     parameters, campaign = together(given, "parameters"), campaigns(given)
-    rules = Rules("bits", columns, "wrong", "wrong", 0.95)
+    rules = Rules("bits", columns)
     found = groups(table, columns, parameters)
     refuse_mixed(found.code, found.labels, table["campaign_id"], campaign, rules)
     share = table["share"].to_numpy()
@@ -90,11 +90,11 @@ def site_shares(
 ) -> pd.DataFrame:
     """Return one row per site, in the order of the experiments: its share of wrong outputs."""
     table = with_columns(experiments(given), campaigns(given), columns)
-    rules = Rules("bits", columns, "wrong", "wrong", 0.95)
+    rules = Rules("bits", columns)
     wrong, judged = wrong_and_judged(table, rules)
     table = table.assign(wrong=wrong, judged=judged)
     table = table.sort_values(["campaign_id", "exp_id"], kind="stable", ignore_index=True)
-    code = pd.factorize(joint(table["site"].to_numpy(), np.zeros(len(table), dtype=int)))[0]
+    code = pd.factorize(table["site"])[0]
     first = ~pd.Series(code).duplicated().to_numpy()
     sums = {name: np.bincount(code, table[name]) for name in ("wrong", "judged")}
     sites = table[first].reset_index(drop=True).assign(**sums)

@@ -9,14 +9,10 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from workbench.analyze._cluster_intervals import (
-    Clusters,
-    cluster_interval,
-    estimates,
-    level,
-    wilson_interval,
-)
-from workbench.analyze._injection_rows import campaigns, experiments, together
+from workbench._numbers import not_negative
+from workbench.analyze._cluster_intervals import cluster_interval, estimates, wilson_interval
+from workbench.analyze._injection_rows import campaigns, experiments, joint, together
+from workbench.analyze._pvf_clusters import clusters
 from workbench.analyze._pvf_groups import groups, refuse_half_weighted, weights, with_columns
 from workbench.analyze._pvf_rules import Rules, refuse_mixed
 from workbench.errors import InjectionError
@@ -44,7 +40,9 @@ def detector_tolerance(trials: pd.DataFrame, *, tolerances: Sequence[float]) -> 
     Raises
     ------
     InjectionError
-        If a tolerance is negative, or there is none.
+        If there is no tolerance.
+    WorkbenchError
+        If a tolerance is negative or not finite.
 
     Notes
     -----
@@ -53,9 +51,9 @@ def detector_tolerance(trials: pd.DataFrame, *, tolerances: Sequence[float]) -> 
     checks of the detector without a fault. A residual that is not a number is an alarm.
     """
     DETECTOR_TRIALS.check(trials)
-    levels = [float(value) for value in tolerances]
-    if not levels or not all(value >= 0 for value in levels):
-        msg = f"tolerances={list(tolerances)!r} must be one or more numbers from 0"
+    levels = [not_negative("tolerances", value) for value in tolerances]
+    if not levels:
+        msg = "tolerances=[] must be one or more numbers from 0"
         raise InjectionError(msg)
     clean = trials[~trials["is_faulty"]]
     hit = trials[trials["is_faulty"] & trials["is_effective"]]
@@ -116,6 +114,8 @@ def detected_shares(
     ------
     InjectionError
         If no detector was attached, or it counts more alarms than inputs.
+    WorkbenchError
+        If level_share is not between 0 and 1.
 
     Notes
     -----
@@ -123,19 +123,19 @@ def detected_shares(
     ``caught_site_share`` therefore counts sites: of those with any wrong output, the share
     with any alarm. Experiments that a detector did not watch are left out.
     """
-    level(level_share)
     columns = (by,) if isinstance(by, str) else tuple(by)
-    rules = Rules("bits", columns, "wrong", "wrong", level_share)
+    rules = Rules("bits", columns, level_share=level_share)
     campaign = campaigns(injections)
     table = with_columns(experiments(injections), campaign, columns)
     names = [c for c in map(str, table) if c.startswith(_PREFIX) and c.endswith(_SUFFIX)]
     if not names:
         msg = "no column detected_<detector>_count: no detector was attached to these campaigns"
         raise InjectionError(msg)
+    parameters = together(injections, "parameters")
     parts = []
     for name in names:
         watched = table[table[name].notna()].reset_index(drop=True)
-        found = groups(watched, columns, together(injections, "parameters"))
+        found = groups(watched, columns, parameters)
         refuse_half_weighted(watched, found.code, found.labels)
         refuse_mixed(found.code, found.labels, watched["campaign_id"], campaign, rules)
         part = _shares(watched, found.code, len(found.labels), (name, rules))
@@ -154,15 +154,9 @@ def _shares(table: pd.DataFrame, group: Any, size: int, what: tuple[str, Rules])
         raise InjectionError(msg)
     wrong = table["sdc_count"].to_numpy(dtype=float)
     wrong = wrong + table["due_count"].to_numpy(dtype="float64", na_value=0)
-    code = table["site"].to_numpy() * max(size, 1) + group
-    _, first, home = np.unique(code, return_index=True, return_inverse=True)
-    stratum = pd.factorize(pd.factorize(table["stratum"])[0][first] * size + group[first])[0]
-    at = group[first]
-    found = estimates(
-        Clusters(at, at, stratum, np.bincount(home, weight * alarms),
-                 np.bincount(home, weight * inputs)),
-        size,
-    )  # fmt: skip
+    site = clusters(table, group, group, weight, alarms, inputs)
+    at, home = site.group, joint(table["site"].to_numpy(), group)
+    found = estimates(site, size)
     trials = np.bincount(group, inputs, size)
     low, high, _ = cluster_interval(found, trials, rules.level_share)
     event, alarm = np.bincount(home, wrong) > 0, np.bincount(home, alarms) > 0

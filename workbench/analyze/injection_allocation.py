@@ -11,11 +11,11 @@ from workbench._numbers import whole_number
 from workbench.analyze._allocate import LEAST_SITES, neyman
 from workbench.analyze._injection_rows import KEY, bundles
 from workbench.analyze._pvf_groups import groups
+from workbench.analyze._pvf_rules import SAME, first_difference
 from workbench.analyze._strata import site_shares, strata
 from workbench.errors import InjectionError
 from workbench.tables import INJECTION_ALLOCATION, Injections
 
-_SAME = ("model_sha", "model_name", "inputs_sha", "criterion", "tolerance", "fault_model", "dtype")
 _CLOSE = 1e-6
 
 
@@ -136,10 +136,9 @@ def pooled(first: Injections, second: Injections) -> Injections:
     for each in (first, second):
         _refuse_unpoolable(each)
     one, two = first.campaign.iloc[0], second.campaign.iloc[0]
-    for name in _SAME:
-        if not (one[name] == two[name] or (pd.isna(one[name]) and pd.isna(two[name]))):
-            msg = f"the phases differ in {name}: {one[name]!r} and {two[name]!r}"
-            raise InjectionError(msg)
+    if name := first_difference(one, two, SAME):
+        msg = f"the phases differ in {name}: {one[name]!r} and {two[name]!r}"
+        raise InjectionError(msg)
     sizes = [_stratum_sizes(each.faults) for each in (first, second)]
     both = sizes[0].index.intersection(sizes[1].index)
     off = (sizes[0][both] / sizes[1][both] - 1).abs() > _CLOSE

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from workbench.analyze._cluster_intervals import level
+from workbench._numbers import share_between
 from workbench.analyze._strata import strata
 from workbench.errors import WorkbenchError
 from workbench.tables import INJECTION_SAMPLE_SIZES, ExhaustiveInjections, Injections
@@ -65,17 +65,12 @@ def injection_sample_sizes(
     ----------
     R. Leveugle and others, DATE 2009, 502. J. Neyman, J. R. Stat. Soc. 97 (1934), 558.
     """
-    errors, levels = np.atleast_1d(relative_error), np.atleast_1d(level_share)
-    for share in levels:
-        level(float(share))
-    for name, values in (("relative_error", errors), ("absolute_error", [absolute_error])):
-        for value in values:
-            if not 0 < value < 1:
-                msg = f"{name} must be between 0 and 1, e.g. 0.1, not {float(value)!r}"
-                raise WorkbenchError(msg)
+    errors = [share_between("relative_error", each) for each in _listed(relative_error)]
+    levels = [share_between("level_share", each) for each in _listed(level_share)]
+    share_between("absolute_error", absolute_error)
     rows: list[dict[str, Any]] = []
     parts = list(strata(pilot_or_truth, ("bit",)).groupby("component", sort=False))
-    for share, (component, part) in itertools.product(levels.tolist(), parts):
+    for share, (component, part) in itertools.product(levels, parts):
         known = _known(part)
         count = leveugle_count(known["bits"], error=absolute_error, level_share=share)
         shared = {"group": str(component), "pvf": known["pvf"], "level_share": share}
@@ -87,10 +82,15 @@ def injection_sample_sizes(
         z = float(stats.norm.isf((1 - share) / 2))
         rows += [
             {"inputs": inputs, "error": error, "error_kind": "relative"} | shared | each
-            for inputs, error in itertools.product(_INPUTS, errors.tolist())
+            for inputs, error in itertools.product(_INPUTS, errors)
             for each in _designs(part, known["pvf"], (z / error) ** 2, inputs)
         ]
     return INJECTION_SAMPLE_SIZES.check(INJECTION_SAMPLE_SIZES.cast(pd.DataFrame(rows)))
+
+
+def _listed(values: float | Sequence[float]) -> list[float]:
+    listed: list[float] = np.atleast_1d(values).tolist()
+    return listed
 
 
 def _known(part: pd.DataFrame) -> dict[str, float]:
@@ -161,7 +161,7 @@ def leveugle_count(
     >>> round(leveugle_count(821_280))
     9493
     """
-    level(level_share)
+    share_between("level_share", level_share)
     if not (population >= 1 and error > 0 and 0 < share < 1):
         msg = (
             f"population={population!r} must be 1 or more, error={error!r} above 0 and "

@@ -9,14 +9,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench._numbers import whole_number
+from workbench._numbers import share_between, whole_number
 from workbench.analyze._allocate import neyman
 from workbench.analyze._cluster_intervals import (
     Estimates,
     cluster_interval,
-    level,
+    running_estimates,
     wilson_interval,
 )
+from workbench.analyze._pvf_rules import rules_told
 from workbench.analyze._truth_cells import inputs_of, wrong_counts
 from workbench.errors import InjectionError
 from workbench.tables import INTERVAL_COVERAGE, INTERVAL_FUNNEL, ExhaustiveInjections
@@ -75,7 +76,9 @@ def interval_coverage(
     Raises
     ------
     InjectionError
-        If the truth has no sites, or a number is out of range.
+        If the truth has no sites.
+    WorkbenchError
+        If a number is out of range.
 
     Notes
     -----
@@ -84,9 +87,10 @@ def interval_coverage(
     """
     sites = whole_number("site_count", site_count, least=2)
     repeats = whole_number("repeat_count", repeat_count, least=1)
-    level(level_share)
+    share_between("level_share", level_share)
     inputs = inputs_of(truth)
     rng = np.random.default_rng(seed)
+    shared = {"level_share": level_share, **rules_told(truth.campaign.iloc[0])}
     rows = []
     for part in _parts(truth):
         exact = float(part.wrong.mean()) / inputs
@@ -97,31 +101,34 @@ def interval_coverage(
             found = draw(part, sites, repeats, (inputs, used), rng)
             rows += [
                 {"group": part.name, "design": design, "site_count": sites, "input_count": used,
-                 "repeat_count": repeats, "truth": exact} | each
+                 "repeat_count": repeats, "truth": exact} | shared | each
                 for each in _covered(found, exact, sites * used, level_share)
             ]  # fmt: skip
     return INTERVAL_COVERAGE.check(INTERVAL_COVERAGE.cast(pd.DataFrame(rows)))
 
 
-def _parts(truth: ExhaustiveInjections) -> list[_Part]:
-    """Split the truth by component, its sites by bit."""
+def _parts(truth: ExhaustiveInjections, component: str | None = None) -> list[_Part]:
+    """Split the truth by component, or take one of them; the sites of each by bit."""
     param = truth.sites["param"].cat
     home = truth.parameters.drop_duplicates("param").set_index("param")["component"]
-    of_code = home.reindex(param.categories)
+    of_code = home.reindex(param.categories).to_numpy(dtype=object)
     codes, bits = param.codes.to_numpy(), truth.sites["bit"].to_numpy()
+    hit = set(of_code[np.bincount(codes, minlength=len(of_code)) > 0])
+    names = [name for name in home.dropna().unique() if name in hit]
+    if not names:
+        msg = "the truth has no sites to draw from"
+        raise InjectionError(msg)
+    if component is not None and component not in names:
+        msg = f"component={component!r} has no sites; there are {', '.join(names)}"
+        raise InjectionError(msg)
     wrong = wrong_counts(truth)
     parts = []
-    for name in home.unique():
-        inside = np.isin(codes, np.flatnonzero((of_code == name).to_numpy()))
+    for name in names if component is None else [component]:
+        inside = (of_code == name)[codes]
         mine, count = bits[inside], wrong[inside]
-        if len(mine) == 0:
-            continue
         order = np.argsort(mine, kind="stable")
         size = np.bincount(mine)
         parts.append(_Part(str(name), count[order], np.append(0, np.cumsum(size))))
-    if not parts:
-        msg = "the truth has no sites to draw from"
-        raise InjectionError(msg)
     return parts
 
 
@@ -245,39 +252,33 @@ def interval_funnel(
     ------
     InjectionError
         If the component does not exist.
+    WorkbenchError
+        If a number is out of range.
 
     Notes
     -----
     Sites are drawn alike and with repetition, judged on all inputs; intervals as in :func:`pvf`.
     """
     looks = sorted({whole_number("site_counts", count, least=2) for count in site_counts})
-    level(level_share)
+    share_between("level_share", level_share)
     inputs = inputs_of(truth)
-    parts = {part.name: part for part in _parts(truth)}
-    if component is not None and component not in parts:
-        msg = f"component={component!r} has no sites; there are {', '.join(parts)}"
-        raise InjectionError(msg)
-    chosen = list(parts.values()) if component is None else [parts[component]]
     tables = []
-    for number, part in enumerate(chosen):
+    for number, part in enumerate(_parts(truth, component)):
         rng = np.random.default_rng([seed, number])
         share = part.wrong[rng.integers(0, len(part.wrong), looks[-1])] / inputs
         table = _looks(share, np.array(looks), inputs, level_share)
         exact = float(part.wrong.mean()) / inputs
         tables.append(table.assign(group=part.name, truth=exact))
-    return INTERVAL_FUNNEL.check(INTERVAL_FUNNEL.cast(pd.concat(tables, ignore_index=True)))
+    result = pd.concat(tables, ignore_index=True).assign(**rules_told(truth.campaign.iloc[0]))
+    return INTERVAL_FUNNEL.check(INTERVAL_FUNNEL.cast(result))
 
 
 def _looks(share: Any, looks: Any, inputs: int, level_share: float) -> pd.DataFrame:
-    total, square, events = (
-        np.cumsum(values)[looks - 1] for values in (share, share**2, share > 0)
-    )
-    mean = total / looks
-    variance = np.maximum(square - looks * mean**2, 0) / (looks - 1) / looks
-    found = _estimates(mean, variance, looks - 1.0, (looks, events))
+    found = running_estimates(share, np.ones(len(share)), looks)
     low, high, _ = cluster_interval(found, looks * float(inputs), level_share)
-    below, above = wilson_interval(mean, looks * float(inputs), level_share)
+    below, above = wilson_interval(found.share, looks * float(inputs), level_share)
     return pd.DataFrame(
-        {"site_count": looks, "pvf": mean, "low": low, "high": high, "independent_low": below,
-         "independent_high": above, "event_site_count": events}
+        {"site_count": looks, "pvf": found.share, "low": low, "high": high,
+         "independent_low": below, "independent_high": above,
+         "event_site_count": found.event_count}
     )  # fmt: skip

@@ -49,7 +49,7 @@ def outcome_shares(
     the number of trials.
     """
     columns = (by,) if isinstance(by, str) else tuple(by)
-    rules = Rules("bits", columns, "wrong", "wrong", 0.95)
+    rules = Rules("bits", columns)
     campaign = campaigns(injections)
     table = with_columns(experiments(injections), campaign, columns)
     found = groups(table, columns, together(injections, "parameters"))

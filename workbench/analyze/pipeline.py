@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench.analyze import _pipeline_order
 from workbench.analyze._packing_plan import is_whole
+from workbench.analyze._pipeline_order import FORWARD, order
+from workbench.analyze._pipeline_times import Plan, plan
 from workbench.analyze.context_sharding import ContextStrategy
 from workbench.errors import WorkbenchError
 from workbench.tables import CONTEXT_SHARDING, MICRO_BATCH_COSTS, PIPELINE, TRAINING_STEPS
@@ -208,19 +210,23 @@ def pipeline(
         msg = f"no batch {batch}; there are {costs['batch'].nunique():,}, from 0"
         raise WorkbenchError(msg)
     forward, backward, _, _ = _shaped(one, parallelism)
-    ends = _pipeline_order.ends(
-        forward, backward, stages=parallelism.pipeline, chunks=parallelism.chunks
+    it, start, dur = _run(forward, backward, parallelism)
+    replicas = parallelism.data
+    passes = {
+        "stage": it.order.stage,
+        "task": np.where(it.order.action == FORWARD, "forward", "backward"),
+        "micro_batch": it.order.micro_batch,
+        "chunk": it.order.chunk,
+    }
+    table = pd.DataFrame(
+        {
+            "version": version,
+            "dp_rank": np.tile(np.arange(replicas), len(start)),
+            **{name: np.repeat(values, replicas) for name, values in passes.items()},
+            "start_cost": start.ravel(),
+            "dur_cost": dur.ravel(),
+        }
     )
-    parts = parallelism.pipeline * parallelism.chunks
-    rows = []
-    for item, end in ends.items():
-        times = (forward if item.is_forward else backward)[item.micro_batch] / parts
-        for rank in range(parallelism.data):
-            dur = float(times[rank, 0])
-            task = "forward" if item.is_forward else "backward"
-            start = max(float(end[rank, 0]) - dur, 0.0)
-            rows.append((version, rank, item.stage, task, item.micro_batch, item.chunk, start, dur))
-    table = pd.DataFrame(rows, columns=list(PIPELINE.columns))
     table = table.sort_values(["dp_rank", "stage", "start_cost"], ignore_index=True)
     return PIPELINE.check(PIPELINE.cast(table))
 
@@ -262,10 +268,30 @@ def _shaped(
 
 
 def _step(forward: Floats, backward: Floats, parallelism: Parallelism) -> Floats:
-    ends = _pipeline_order.ends(
-        forward, backward, stages=parallelism.pipeline, chunks=parallelism.chunks
-    )
-    return np.asarray(np.max(list(ends.values()), axis=0))
+    _, start, dur = _run(forward, backward, parallelism)
+    return np.asarray((start + dur).max(axis=0))
+
+
+def _run(
+    forward: Floats, backward: Floats, parallelism: Parallelism
+) -> tuple[Plan, Floats, Floats]:
+    """Return all passes of 1F1B, plain or interleaved: start and duration by pass and step.
+
+    Times are those of a micro-batch through the whole model; a chunk takes its equal part.
+    """
+    stages, chunks = parallelism.pipeline, parallelism.chunks
+    it = _plan(stages, len(forward), chunks)
+    is_forward = (it.order.action == FORWARD).reshape(-1, *[1] * (forward.ndim - 1))
+    at = it.order.micro_batch
+    dur = np.where(is_forward, forward[at], backward[at]) / (stages * chunks)
+    start, _ = it.times(dur, np.zeros(len(dur)))
+    return it, start, dur
+
+
+@lru_cache(maxsize=32)
+def _plan(stages: int, micro_batches: int, chunks: int) -> Plan:
+    """Plan a schedule once: it does not depend on how long passes take."""
+    return plan(order("1f1b" if chunks == 1 else "interleaved", stages, micro_batches, chunks))
 
 
 def _critical(forward: Floats, backward: Floats) -> NDArray[np.int64]:

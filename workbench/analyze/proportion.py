@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from workbench._numbers import whole_number
-from workbench.analyze._cluster_intervals import binomial_interval, level, wilson_interval
+from workbench._numbers import share_between, whole_number
+from workbench.analyze._cluster_intervals import binomial_interval, wilson_interval
 from workbench.errors import WorkbenchError
 from workbench.tables import PROPORTION
 
@@ -58,7 +58,7 @@ def proportion(event_count: int, trial_count: int, *, level_share: float = 0.95)
     if events > trials:
         msg = f"event_count={events} is more than trial_count={trials}"
         raise WorkbenchError(msg)
-    level(level_share)
+    share_between("level_share", level_share)
     share = events / trials
     half = float(stats.norm.isf((1 - level_share) / 2)) * np.sqrt(share * (1 - share) / trials)
     ends = {

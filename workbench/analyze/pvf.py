@@ -10,14 +10,14 @@ import pandas as pd
 
 from workbench.analyze._cluster_intervals import (
     EXACT,
-    Clusters,
     Estimates,
     cluster_interval,
     doubts_of_events,
     estimates,
     wilson_interval,
 )
-from workbench.analyze._injection_rows import campaigns, experiments, joint, together
+from workbench.analyze._injection_rows import campaigns, experiments, together
+from workbench.analyze._pvf_clusters import clusters
 from workbench.analyze._pvf_exact import exact_pvf
 from workbench.analyze._pvf_groups import (
     Groups,
@@ -92,6 +92,8 @@ def pvf(
     InjectionError
         If a rule does not exist or the tool cannot tell what it needs, if groups by bit hold
         experiments of several flips, or a group mixes campaigns that follow different rules.
+    WorkbenchError
+        If level_share is not between 0 and 1.
 
     Notes
     -----
@@ -124,8 +126,8 @@ def _estimated(injections: Injections | Sequence[Injections], rules: Rules) -> p
     member = members(table, found.code, rules)
     weight, unknown = weights(table, found.code, rules)
     inside = weight * counts[1] > 0
-    site = _clusters(table[inside], found.code[inside], member[inside], weight[inside],
-                     [each[inside] for each in counts])  # fmt: skip
+    columns = (found.code, member, weight, *counts)
+    site = clusters(table[inside], *(each[inside] for each in columns))
     estimate = estimates(site, len(found.labels))
     people = population(parameters, campaign, found, rules)
     result = _intervals(estimate, table, found, counts, rules).assign(bit_count=people.bit_count)
@@ -144,24 +146,6 @@ def _estimated(injections: Injections | Sequence[Injections], rules: Rules) -> p
     first = np.unique(found.code, return_index=True)[1]
     of_group = campaign.set_index("campaign_id").loc[table["campaign_id"].iloc[first]]
     return finished(result, found, doubts, of_group, rules)
-
-
-def _clusters(table: pd.DataFrame, group: Any, member: Any, weight: Any, counts: Any) -> Clusters:
-    """Sum the rows of every site."""
-    wrong, judged = counts
-    stratum = pd.factorize(table["stratum"])[0]
-    # Strata of the design run through all members; without them every member is one.
-    span = np.where(stratum < 0, member, int(member.max(initial=0)) + 1 + group)
-    stratum = joint(joint(pd.factorize(table["campaign_id"])[0], stratum), span)
-    home = joint(table["site"].to_numpy(), group)
-    first = np.flatnonzero(~pd.Series(home).duplicated().to_numpy())
-    return Clusters(
-        group[first],
-        member[first],
-        stratum[first],
-        np.bincount(home, weight * wrong),
-        np.bincount(home, weight * judged),
-    )
 
 
 def _intervals(

@@ -9,14 +9,10 @@ import numpy as np
 import pandas as pd
 
 from workbench._numbers import whole_number
-from workbench.analyze._cluster_intervals import (
-    Clusters,
-    cluster_interval,
-    estimates,
-    level,
-)
+from workbench.analyze._cluster_intervals import cluster_interval, estimates
 from workbench.analyze._injection_rows import KEY, campaigns, experiments, together
-from workbench.analyze._pvf_groups import groups, refuse_half_weighted
+from workbench.analyze._pvf_clusters import clusters
+from workbench.analyze._pvf_groups import groups, refuse_half_weighted, weights
 from workbench.analyze._pvf_rules import Rules, refuse_mixed
 from workbench.errors import InjectionError
 from workbench.tables import PVF_BY_MARGIN, Injections
@@ -52,6 +48,8 @@ def pvf_by_margin(
     InjectionError
         If there are no trials, or none with outcome and margin, or a group mixes campaigns that
         follow different rules.
+    WorkbenchError
+        If class_count is no whole number from 1, or level_share not between 0 and 1.
 
     Notes
     -----
@@ -60,7 +58,8 @@ def pvf_by_margin(
     ``attrs["left_out"]`` counts them.
     """
     classes = whole_number("class_count", class_count, least=1)
-    level(level_share)
+    columns = ("component",) if by_component else ()
+    rules = Rules("bits", columns, level_share=level_share)
     trials = together(injections, "trials")
     rows = experiments(injections)
     judged = pd.MultiIndex.from_frame(rows[KEY])
@@ -75,16 +74,15 @@ def pvf_by_margin(
     kept = trials[told].merge(
         rows[[*KEY, "component", "site", "weight", "stratum"]], on=KEY, how="left"
     )
-    columns = ("component",) if by_component else ()
     found = groups(kept, columns, pd.DataFrame())
-    rules = Rules("bits", columns, "wrong", "wrong", level_share)
     refuse_mixed(found.code, found.labels, kept["campaign_id"], campaigns(injections), rules)
     refuse_half_weighted(kept, found.code, found.labels)
     margin = kept["golden_margin"].to_numpy(dtype=float)
     edges = np.unique(np.quantile(margin, np.linspace(0, 1, classes + 1)))
     edges = edges if len(edges) > 1 else np.repeat(edges, 2)
     place = np.clip(np.searchsorted(edges, margin, side="right") - 1, 0, len(edges) - 2)
-    table = _table(kept, found.code * (len(edges) - 1) + place, level_share)
+    weight, _ = weights(kept, found.code, rules)
+    table = _table(kept, found.code * (len(edges) - 1) + place, weight, level_share)
     table["group"] = np.repeat(found.labels, len(edges) - 1)[table["cell"]]
     for name, shift in (("margin_low", 0), ("margin_high", 1)):
         table[name] = edges[table["cell"] % (len(edges) - 1) + shift]
@@ -93,22 +91,11 @@ def pvf_by_margin(
     return result
 
 
-def _table(kept: pd.DataFrame, cell: Any, level_share: float) -> pd.DataFrame:
+def _table(kept: pd.DataFrame, cell: Any, weight: Any, level_share: float) -> pd.DataFrame:
     """Estimate every class; a site is a cluster in each."""
     present, group = np.unique(cell, return_inverse=True)
     wrong = kept["outcome"].astype(object).isin(["sdc", "due"]).to_numpy(dtype=float)
-    weight = kept["weight"].to_numpy(dtype=float)
-    weight = np.ones(len(weight)) if np.isnan(weight).any() else weight
-    code = pd.factorize(kept["site"].fillna(-1))[0].astype(np.int64) * len(present) + group
-    clusters, first, home = np.unique(code, return_index=True, return_inverse=True)
-    stratum = pd.factorize(kept["stratum"])[0][first] * len(present) + group[first]
-    site = Clusters(
-        group[first],
-        group[first],
-        pd.factorize(stratum)[0],
-        np.bincount(home, weight * wrong, len(clusters)),
-        np.bincount(home, weight, len(clusters)),
-    )
+    site = clusters(kept, group, group, weight, wrong, np.ones(len(kept)))
     found = estimates(site, len(present))
     trials = np.bincount(group, minlength=len(present))
     low, high, _ = cluster_interval(found, trials.astype(float), level_share)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from workbench._numbers import not_negative
 from workbench.analyze._injection_rows import together
 from workbench.analyze._pvf_rules import NanPolicy
 from workbench.analyze.pvf import pvf
@@ -49,7 +50,9 @@ def pvf_exposure(
     ------
     InjectionError
         If the bits of a group are not known, the groups are not the model or no parts of it (e.g.
-        types or mitigations), no output is left to judge, or the rate is negative.
+        types or mitigations), or no output is left to judge.
+    WorkbenchError
+        If the rate is negative or not finite.
 
     Notes
     -----
@@ -57,17 +60,16 @@ def pvf_exposure(
     the model. ``wrong_per_million_hours`` = 1e6 h x rate x bits x PVF: what one fault, once
     struck, spoils of the inputs, summed over faults; until the parameters are loaded anew.
     """
-    if upsets_per_gbit_h is not None and not upsets_per_gbit_h >= 0:
-        msg = f"upsets_per_gbit_h must be 0 or more, not {upsets_per_gbit_h!r}"
-        raise InjectionError(msg)
+    if upsets_per_gbit_h is not None:
+        not_negative("upsets_per_gbit_h", upsets_per_gbit_h)
     table = pvf(injections, average="bits", by=by, nan_policy=nan_policy)
     unknown = table["bit_count"].isna() | table["pvf"].isna()
     if unknown.any():
-        what = "bits" if table["bit_count"].isna().any() else "outputs"
-        name = table.loc[unknown, "group"].iloc[0]
+        row = table[unknown].iloc[0]
+        what = "bits" if pd.isna(row["bit_count"]) else "outputs"
         msg = (
-            f"the {what} of group {name!r} are not known; exposure needs the table of parameters, "
-            "single components, and outputs to judge"
+            f"the {what} of group {row['group']!r} are not known; exposure needs the table of "
+            "parameters, single components, and outputs to judge"
         )
         raise InjectionError(msg)
     _refuse_other_bits(injections, table)

@@ -9,23 +9,24 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from workbench.analyze._cluster_intervals import (
-    Clusters,
-    cluster_interval,
-    estimates,
-    level,
-)
-from workbench.analyze._injection_rows import bundles, experiments, together
+from workbench._numbers import share_between
+from workbench.analyze._cluster_intervals import Clusters, cluster_interval, estimates
+from workbench.analyze._injection_rows import bundles, experiments, joint, together
 from workbench.analyze._pvf_groups import groups, refuse_half_weighted
-from workbench.analyze._pvf_rules import NanPolicy, Rules, wrong_and_judged
+from workbench.analyze._pvf_rules import (
+    SAME,
+    NanPolicy,
+    Rules,
+    comparable,
+    first_difference,
+    wrong_and_judged,
+)
 from workbench.errors import InjectionError
 from workbench.tables import PVF_MITIGATION, Injections
 
 _NONE = "none"
-_RULES = (
-    "criterion", "tolerance", "fault_model", "dtype", "model_name", "dataset", "inputs_sha",
-    "flip_count",
-)  # fmt: skip
+# A mitigation may be built into the weights.
+_RULES = tuple(name for name in SAME if name not in ("mitigation", "model_sha"))
 
 
 def pvf_mitigation(
@@ -59,6 +60,8 @@ def pvf_mitigation(
     InjectionError
         If a campaign follows other rules, injected none of the same sites, or does not name its
         mitigation.
+    WorkbenchError
+        If level_share is not between 0 and 1.
 
     Notes
     -----
@@ -67,9 +70,9 @@ def pvf_mitigation(
     without), removed = 1 - R; its interval from the variance of w (wrong with - R wrong
     without) over sites, with Student's t.
     """
-    level(level_share)
+    share_between("level_share", level_share)
     given = bundles(mitigated)
-    _refuse(base, given)
+    _refuse(base, given, Rules("bits", nan_policy=nan_policy))
     plain = _sites(base, nan_policy)
     tables = [_rows(plain, plain, _NONE, _golden(base), level_share)]
     for each in given:
@@ -85,25 +88,25 @@ def pvf_mitigation(
     return PVF_MITIGATION.check(PVF_MITIGATION.cast(result))
 
 
-def _refuse(base: Injections, mitigated: list[Injections]) -> None:
+def _refuse(base: Injections, mitigated: list[Injections], rules: Rules) -> None:
     """Refuse campaigns whose difference is not the mitigation alone."""
     for each in (base, *mitigated):
         if len(each.campaign) != 1:
             msg = f"pass single campaigns; one of these bundles holds {len(each.campaign)}"
             raise InjectionError(msg)
-    one = base.campaign.iloc[0]
-    for each in mitigated:
-        two = each.campaign.iloc[0]
+    told = comparable(together([base, *mitigated], "campaign"), rules)
+    one = told.iloc[0]
+    for position in range(1, len(told)):
+        two = told.iloc[position]
         if pd.isna(two["mitigation"]):
             msg = f"campaign {two['campaign_id']!r} does not name its mitigation"
             raise InjectionError(msg)
-        for name in _RULES:
-            if not (one[name] == two[name] or (pd.isna(one[name]) and pd.isna(two[name]))):
-                msg = (
-                    f"campaign {two['campaign_id']!r} differs in {name} from the one without: "
-                    f"{two[name]!r} instead of {one[name]!r}"
-                )
-                raise InjectionError(msg)
+        if name := first_difference(one, two, _RULES):
+            msg = (
+                f"campaign {two['campaign_id']!r} differs in {name} from the one without: "
+                f"{two[name]!r} instead of {one[name]!r}"
+            )
+            raise InjectionError(msg)
 
 
 def _golden(each: Injections) -> float:
@@ -114,7 +117,7 @@ def _golden(each: Injections) -> float:
 def _sites(each: Injections, nan_policy: NanPolicy) -> pd.DataFrame:
     """Return wrong and judged inputs by site; sites are numbered alike in all campaigns."""
     table = experiments(each)
-    wrong, judged = wrong_and_judged(table, Rules("bits", (), nan_policy, "wrong", 0.5))
+    wrong, judged = wrong_and_judged(table, Rules("bits", nan_policy=nan_policy))
     table = table.assign(wrong=wrong, judged=judged)
     own = each.outcomes[["campaign_id", "exp_id"]].assign(place=_places(each))
     table = table.merge(own, on=["campaign_id", "exp_id"], how="left")
@@ -159,8 +162,7 @@ def _rows(
     refuse_half_weighted(both, group, found.labels)
     weight = both["weight"].to_numpy(dtype=float)
     weight = np.where(np.bincount(group, np.isnan(weight))[group] > 0, 1.0, weight)
-    stratum = pd.factorize(both["stratum"])[0] * (size + 1) + group
-    stratum = pd.factorize(stratum)[0]
+    stratum = joint(pd.factorize(both["stratum"])[0], group)
     after = both[["wrong_with", "judged_with"]].to_numpy(dtype=float)
     wrong, judged = weight * after[:, 0], weight * after[:, 1]
     before = weight * both["wrong"].to_numpy(dtype=float)

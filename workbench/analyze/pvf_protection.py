@@ -147,7 +147,7 @@ def _sampled_units(injections: Injections | Sequence[Injections], unit: Unit) ->
         )
         raise InjectionError(msg)
     nobody = np.zeros(len(sites), dtype=np.int64)
-    rules = Rules("bits", (), "wrong", "wrong", 0.95)
+    rules = Rules("bits")
     refuse_mixed(nobody, ["all"], sites["campaign_id"], campaigns(injections), rules)
     refuse_half_weighted(sites, nobody, ["all"])
     weight = sites["weight"].fillna(1.0)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from workbench._numbers import whole_number
+from workbench._numbers import positive, share_between, whole_number
 from workbench.analyze._cluster_intervals import (
-    Estimates,
     cluster_interval,
-    level,
+    running_estimates,
     wilson_interval,
 )
+from workbench.analyze._injection_rows import campaigns
+from workbench.analyze._pvf_rules import rules_told
 from workbench.analyze._strata import site_shares
 from workbench.errors import InjectionError
 from workbench.tables import PVF_RUNNING, Injections
@@ -52,6 +53,8 @@ def pvf_running(
     ------
     InjectionError
         If the sites were not drawn alike, or the component was not hit.
+    WorkbenchError
+        If a number is out of range.
 
     Notes
     -----
@@ -60,10 +63,8 @@ def pvf_running(
     and one input per site), but the wanted width has to be fixed before.
     """
     step = whole_number("every", every, least=1)
-    level(level_share)
-    if not relative_error > 0:
-        msg = f"relative_error must be above 0, e.g. 0.2, not {relative_error!r}"
-        raise InjectionError(msg)
+    share_between("level_share", level_share)
+    positive("relative_error", relative_error)
     sites = site_shares(injections)
     if component is not None:
         sites = sites[sites["component"] == component]
@@ -72,7 +73,10 @@ def pvf_running(
         msg = f"no experiment {what}"
         raise InjectionError(msg)
     _refuse_unequal(sites)
-    return _looks(sites, step, relative_error, level_share)
+    looks = _looks(sites, step, relative_error, level_share)
+    known = campaigns(injections).set_index("campaign_id")
+    rules = rules_told(known.loc[sites["campaign_id"].iloc[0]])
+    return PVF_RUNNING.check(PVF_RUNNING.cast(looks.assign(**rules)))
 
 
 def _refuse_unequal(sites: pd.DataFrame) -> None:
@@ -80,11 +84,13 @@ def _refuse_unequal(sites: pd.DataFrame) -> None:
     names, strata = sites["campaign_id"].nunique(), sites["stratum"].nunique()
     weights = sites["weight_each"].to_numpy(dtype=float)
     unequal = np.ptp(weights) > _CLOSE * weights.max() if not np.isnan(weights).any() else False
-    if names > 1 or strata > 1 or unequal:
+    why = [f"{names} campaigns"] if names > 1 else []
+    why += [f"{strata} strata"] if strata > 1 else []
+    why += ["weights that differ"] if unequal else []
+    if why:
         msg = (
-            f"{names} campaigns, {max(strata, 1)} strata and weights that "
-            f"{'differ' if unequal else 'do not tell'}: stopping early needs one campaign whose "
-            "sites were drawn alike, in the order of its experiments"
+            f"{' and '.join(why)}: stopping early needs one campaign whose sites were drawn "
+            "alike, in the order of its experiments"
         )
         raise InjectionError(msg)
 
@@ -94,25 +100,13 @@ def _looks(
 ) -> pd.DataFrame:
     wrong, judged = (sites[name].to_numpy(dtype=float) for name in ("wrong", "judged"))
     looks = np.unique(np.append(np.arange(step, len(sites), step), len(sites)))
-    at = looks - 1
-    total, trials = np.cumsum(wrong)[at], np.cumsum(judged)[at]
-    share = total / trials
-    # Sum of (wrong - share judged)**2 by its three parts: the share is another at every look.
-    square = (
-        np.cumsum(wrong**2)[at]
-        - 2 * share * np.cumsum(wrong * judged)[at]
-        + share**2 * np.cumsum(judged**2)[at]
-    )
-    free = np.maximum(looks - 1.0, 1.0)
-    variance = np.maximum(square, 0) * looks / free / trials**2
-    events = np.cumsum(wrong > 0)[at]
-    many = looks.astype(float)
-    found = Estimates(share, variance, free, many, events, events, many, np.zeros(len(looks)))
+    trials = np.cumsum(judged)[looks - 1]
+    found = running_estimates(wrong, judged, looks)
+    share = found.share
     low, high, _ = cluster_interval(found, trials, level_share)
     below, above = wilson_interval(share, trials, level_share)
-    table = pd.DataFrame(
+    return pd.DataFrame(
         {"site_count": looks, "pvf": share, "low": low, "high": high, "independent_low": below,
-         "independent_high": above, "event_site_count": events,
+         "independent_high": above, "event_site_count": found.event_count,
          "is_enough": (share > 0) & ((high - low) / 2 < relative_error * share)}
     )  # fmt: skip
-    return PVF_RUNNING.check(PVF_RUNNING.cast(table))

@@ -66,6 +66,8 @@ def truth_sample(
     ------
     InjectionError
         If there are fewer sites than asked for, or a stratum or component does not exist.
+    WorkbenchError
+        If site_count or input_count is no whole number from 1.
 
     Notes
     -----

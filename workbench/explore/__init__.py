@@ -3,6 +3,7 @@
 from workbench.explore._panel import Explorer, static_html
 from workbench.explore.cause_shares import cause_shares
 from workbench.explore.checkpoints import checkpoint_curve, expected_ettr
+from workbench.explore.collective_times import collective_times
 from workbench.explore.collective_waits import collective_waits
 from workbench.explore.context_sharding import context_sharding
 from workbench.explore.detector_tolerance import detector_tolerance
@@ -17,7 +18,9 @@ from workbench.explore.kernels import kernels
 from workbench.explore.lemon_nodes import lemon_nodes
 from workbench.explore.length_shares import length_shares
 from workbench.explore.packing_balance import packing_balance
+from workbench.explore.parallelism_plan import parallelism_plan
 from workbench.explore.pipeline import pipeline
+from workbench.explore.pipeline_schedule import pipeline_schedule
 from workbench.explore.pvf import pvf, pvf_by_bit, pvf_by_flips
 from workbench.explore.pvf_protection import pvf_protection
 from workbench.explore.pvf_running import pvf_running
@@ -32,6 +35,7 @@ __all__ = [
     "Explorer",
     "cause_shares",
     "checkpoint_curve",
+    "collective_times",
     "collective_waits",
     "context_sharding",
     "detector_tolerance",
@@ -49,7 +53,9 @@ __all__ = [
     "lemon_nodes",
     "length_shares",
     "packing_balance",
+    "parallelism_plan",
     "pipeline",
+    "pipeline_schedule",
     "pvf",
     "pvf_by_bit",
     "pvf_by_flips",

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
-import pandas as pd
 import plotly.graph_objects as go
 
 from workbench import analyze, plot
@@ -37,17 +34,11 @@ def injection_sample_sizes(
     workbench.explore.Explorer
         Controls above :func:`workbench.plot.injection_sample_sizes`.
     """
-
-    @cache
-    def table() -> pd.DataFrame:
-        return analyze.injection_sample_sizes(
-            injections, relative_error=_ERRORS, level_share=_LEVELS
-        )
+    table = analyze.injection_sample_sizes(injections, relative_error=_ERRORS, level_share=_LEVELS)
 
     def draw(*, error: float, level: float) -> go.Figure:
-        rows = table()
-        wanted = (rows["error_kind"] == "absolute") | (rows["error"] == error)
-        rows = rows[wanted & (rows["level_share"] == level)]
+        wanted = (table["error_kind"] == "absolute") | (table["error"] == error)
+        rows = table[wanted & (table["level_share"] == level)]
         return plot.injection_sample_sizes(rows, source=source, synthetic=synthetic)
 
     return Explorer(

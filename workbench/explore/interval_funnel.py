@@ -37,19 +37,18 @@ def interval_funnel(
     workbench.explore.Explorer
         Controls above :func:`workbench.plot.interval_funnel`.
     """
+    counts = [_STEP * (1 + step) for step in range(_STEPS)]
     components = list(dict.fromkeys(truth.parameters["component"]))
 
     @cache
     def table(component: str, seed: int) -> pd.DataFrame:
-        sizes = tuple(_STEP * (1 + step) for step in range(_STEPS))
-        return analyze.interval_funnel(truth, component=component, site_counts=sizes, seed=seed)
+        return analyze.interval_funnel(truth, component=component, site_counts=counts, seed=seed)
 
     def draw(*, component: Any, sites: float, seed: float) -> go.Figure:
         rows = table(str(component), int(seed))
         rows = rows[rows["site_count"] <= sites]
         return plot.interval_funnel(rows, source=source, synthetic=synthetic)
 
-    counts = [_STEP * (1 + step) for step in range(_STEPS)]
     return Explorer(
         draw,
         component=slider("component", [(each, each) for each in components], components[-1]),

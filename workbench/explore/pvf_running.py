@@ -55,7 +55,7 @@ def pvf_running(
 
     Returns
     -------
-    workbench.explore.Explorer
+    LiveExplorer
         A control and the buttons *Inject* and *Stop* above :func:`workbench.plot.pvf_running`.
         ``explorer.found`` holds the outcomes of what was injected.
     """

@@ -8,16 +8,22 @@ them all.
 """
 
 from workbench.fidelity import (
+    configurations,
     execution_traces,
     flight_recorder,
     goodput,
+    kernel_times,
+    operator_benchmarks,
     packing,
     pvf,
     reliability,
+    replay,
+    schedules,
     sharding,
     stragglers,
     traces,
 )
+from workbench.fidelity._configurations import printed_iterations
 from workbench.fidelity._registry import Claim, Reading, claim, claims, failed, run
 from workbench.fidelity._show import html, notebook, summary, text
 
@@ -26,16 +32,22 @@ __all__ = [
     "Reading",
     "claim",
     "claims",
+    "configurations",
     "execution_traces",
     "failed",
     "flight_recorder",
     "goodput",
     "html",
+    "kernel_times",
     "notebook",
+    "operator_benchmarks",
     "packing",
+    "printed_iterations",
     "pvf",
     "reliability",
+    "replay",
     "run",
+    "schedules",
     "sharding",
     "stragglers",
     "summary",

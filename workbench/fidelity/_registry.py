@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import pandas as pd
@@ -20,7 +20,9 @@ class Reading:
     ``printed`` and ``here`` are compared as they are, before anything becomes a float,
     so integer nanoseconds are compared exactly. ``source`` stands in place of the source
     of the claim where the numbers of one claim come from several places. ``bound`` says
-    that the printed number is no value but a limit: ``"at least"`` or ``"at most"``.
+    that the printed number is no value but a limit: ``"at least"`` or ``"at most"``. A limit
+    that is known to be missed has what was ``reached`` instead: up to there the verdict is
+    ``short``, never ``pass``, beyond it the claim fails.
     """
 
     what: str
@@ -30,6 +32,7 @@ class Reading:
     tolerance: float = 0
     source: str = ""
     bound: Literal["", "at least", "at most"] = ""
+    reached: float | None = None
 
     def holds(self) -> bool:
         """Say whether both numbers agree; a missing number agrees with nothing."""
@@ -37,6 +40,14 @@ class Reading:
             above = self.here - self.printed
             return bool((above if self.bound == "at least" else -above) >= -self.tolerance)
         return bool(abs(self.here - self.printed) <= self.tolerance)
+
+    def verdict(self) -> str:
+        """Give the verdict: pass, short (of a limit, as known) or FAIL."""
+        if self.holds():
+            return "pass"
+        if self.reached is None or not self.bound:
+            return "FAIL"
+        return "short" if replace(self, printed=self.reached).holds() else "FAIL"
 
 
 Compute = Callable[..., Iterable[Reading]]
@@ -195,7 +206,7 @@ def _compared(known: Claim, reading: Reading) -> dict[str, object]:
     return _row(
         known,
         what=f"{reading.what}, {reading.bound}" if reading.bound else reading.what,
-        verdict="pass" if reading.holds() else "FAIL",
+        verdict=reading.verdict(),
         printed=float(reading.printed),
         here=float(reading.here),
         tolerance=float(reading.tolerance),

@@ -12,6 +12,7 @@ import pandas as pd
 from workbench.fidelity._registry import failed
 from workbench.tables import FIDELITY
 
+_VERDICTS = ("pass", "short", "FAIL", "absent")
 _HEADS = ("what", "printed", "here", "tolerance", "verdict")
 _CELL = "text-align: left; white-space: normal; vertical-align: top"
 _NUMBER = "text-align: right; white-space: nowrap; vertical-align: top"
@@ -110,10 +111,11 @@ def summary(frame: pd.DataFrame) -> str:
     Returns
     -------
     str
-        For example ``"65 pass, 0 FAIL, 1 absent"``.
+        For example ``"65 pass, 2 short, 0 FAIL, 1 absent"``; short is named if it occurs.
     """
     counts = FIDELITY.check(frame)["verdict"].astype(str).value_counts()
-    return ", ".join(f"{counts.get(name, 0)} {name}" for name in ("pass", "FAIL", "absent"))
+    shown = [name for name in _VERDICTS if name != "short" or counts.get(name, 0)]
+    return ", ".join(f"{counts.get(name, 0)} {name}" for name in shown)
 
 
 def _verdicts(part: pd.DataFrame) -> str:

@@ -1,5 +1,6 @@
 """Read files into tables: one module per format behind a few front doors."""
 
+from workbench.load._chakra_writing import write_chakra
 from workbench.load._injection_writing import write_exhaustive, write_injections
 from workbench.load._sfi_writing import write_sfi_fault_list, write_sfi_summary
 from workbench.load.cause_counts import cause_counts
@@ -12,7 +13,11 @@ from workbench.load.failures import failures
 from workbench.load.flight_recorder import flight_recorder
 from workbench.load.injection_records import injection_records
 from workbench.load.injections import injections
+from workbench.load.iterations import iterations
 from workbench.load.job_operations import job_operations
+from workbench.load.kernel_times import collective_times, gemm_times
+from workbench.load.operator_calls import operator_calls
+from workbench.load.operator_script import operator_replay, write_operator_benchmark
 from workbench.load.parquet import write
 from workbench.load.profiles import attention_profile, linear_profile
 from workbench.load.quality import quality
@@ -23,24 +28,31 @@ from workbench.load.traces import traces
 __all__ = [
     "attention_profile",
     "cause_counts",
+    "collective_times",
     "document_lengths",
     "embedding_tables",
     "exhaustive_injections",
     "expert_loads",
     "failures",
     "flight_recorder",
+    "gemm_times",
     "injection_records",
     "injections",
+    "iterations",
     "job_operations",
     "linear_profile",
+    "operator_calls",
+    "operator_replay",
     "quality",
     "reuse_histogram",
     "slurm_records",
     "traces",
     "write",
+    "write_chakra",
     "write_chrome_trace",
     "write_exhaustive",
     "write_injections",
+    "write_operator_benchmark",
     "write_sfi_fault_list",
     "write_sfi_summary",
 ]

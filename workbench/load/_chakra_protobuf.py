@@ -9,6 +9,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from workbench.errors import LoadError
+from workbench.load import _chakra_rows
 from workbench.load import _chakra_schema as schema
 from workbench.load._findings import Findings
 from workbench.load._graph import NodeRow, RankGraph, clean_text, us_to_ns
@@ -23,7 +24,7 @@ _WANTED = {
     for name in (
         "comm_type", "comm_size", "tensor_size", "pg_name", "rf_id", "is_cpu_op", "runtime",
     )
-}  # fmt: skip
+} | {_chakra_rows.ATTRIBUTE: "exact"}  # fmt: skip
 
 
 def looks_like(head: bytes) -> bool:
@@ -122,21 +123,20 @@ def _add_node(graph: RankGraph, node: Any, generation: schema.Generation) -> Non
     size = to_integer(given.get("comm_size", given.get("tensor_size")))
     collective = generation.collective_name(given.get("comm_type"))
     is_collective = type_name == "COMM_COLL_NODE"
-    graph.rows.append(
-        NodeRow(
-            node=node.id,
-            name=clean_text(node.name.decode("utf-8", "surrogateescape"), findings),
-            type=type_name,
-            # Numbers that are 0 are not written, so 0 and unknown look the same.
-            start_ns=us_to_ns((present and node.start_us) or None, findings, "start"),
-            dur_ns=us_to_ns(duration or None, findings, "duration"),
-            record_function=to_integer(given.get("rf_id")) or None,
-            collective=collective if is_collective else None,
-            group=clean_text(_text(group), findings) if group is not None else None,
-            size_bytes=size if size is not None and size >= 0 else None,
-            is_cpu=None if cpu is None else bool(cpu),
-        )
+    row = NodeRow(
+        node=node.id,
+        name=clean_text(node.name.decode("utf-8", "surrogateescape"), findings),
+        type=type_name,
+        # Numbers that are 0 are not written, so 0 and unknown look the same.
+        start_ns=us_to_ns((present and node.start_us) or None, findings, "start"),
+        dur_ns=us_to_ns(duration or None, findings, "duration"),
+        record_function=to_integer(given.get("rf_id")) or None,
+        collective=collective if is_collective else None,
+        group=clean_text(_text(group), findings) if group is not None else None,
+        size_bytes=size if size is not None and size >= 0 else None,
+        is_cpu=None if cpu is None else bool(cpu),
     )
+    graph.rows.append(_chakra_rows.restored(row, given.get("exact"), findings))
     number = node.id
     graph.data_edges.extend((number, needs) for needs in node.data_deps)
     if present:

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
+from workbench.load._findings import Finding
 from workbench.load._log_file import SECOND, LogPart
-
-Finding = tuple[str, str, str, int, str | None]
 
 _EARLIEST_NS = 946_684_800_000_000_000  # 2000-01-01
 _HALF_YEAR_NS = 182 * 86_400 * SECOND
@@ -62,9 +61,9 @@ def _digest(part: LogPart) -> bytes:
     return b"|".join(each.to_numpy().tobytes() for each in numbers)
 
 
-def _by_file(rows: pd.DataFrame, what: str) -> list[Finding]:
+def _by_file(rows: pd.DataFrame, what: str, finding: str = "suspicious") -> list[Finding]:
     return [
-        (str(source), "suspicious", what, len(some), f"line {some['line'].iloc[0]:,}")
+        (str(source), finding, what, len(some), f"line {some['line'].iloc[0]:,}")
         for source, some in rows.groupby("source", sort=False)
     ]
 
@@ -124,5 +123,4 @@ def _attempts_counted_anew(parts: Sequence[LogPart], timeline: pd.DataFrame) -> 
     told = runs.groupby(["job", "attempt"])["source"].transform("first")
     twice = runs["source"].ne(told) & ~anew
     also = "runs of a job that a log of another kind tells of as well; sum the rows of one source"
-    noted = _by_file(runs[twice], also)
-    return [*_by_file(runs[anew], what), *((each[0], "noted", *each[2:]) for each in noted)]
+    return [*_by_file(runs[anew], what), *_by_file(runs[twice], also, "noted")]

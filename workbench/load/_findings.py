@@ -8,6 +8,10 @@ import pandas as pd
 
 from workbench.tables import QUALITY
 
+# Source, finding, what, count and where, as in the quality table.
+Finding = tuple[str, str, str, int, str | None]
+_LISTED = 8
+
 
 class Findings:
     """Collects findings of one source; equal ones are counted together."""
@@ -36,8 +40,18 @@ class Findings:
         )
 
 
-def quality_frame(rows: Sequence[tuple[str, str, str, int, str | None]]) -> pd.DataFrame:
+def quality_frame(rows: Sequence[Finding]) -> pd.DataFrame:
     """Make a quality table of ``(source, finding, what, count, where)`` rows."""
     if not rows:
         return QUALITY.empty()
     return QUALITY.check(QUALITY.cast(pd.DataFrame(rows, columns=list(QUALITY.columns))))
+
+
+def listed(findings: Sequence[Finding]) -> str:
+    """List what was passed over for a message, a line each, and say how many more there are."""
+    lines = "".join(
+        f"\n  - {source}: {what}" + (f" ({where})" if where else "")
+        for source, _, what, _, where in findings[:_LISTED]
+    )
+    more = len(findings) - _LISTED
+    return lines + (f"\n  - and {more} more" if more > 0 else "")

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from workbench.errors import LoadError
-from workbench.load._findings import Findings, quality_frame
+from workbench.load._findings import Finding, Findings, quality_frame
 from workbench.load._json_events import to_ns
 from workbench.load._rank_names import RankArgument, given_ranks
 from workbench.load._stream import Stream
@@ -159,7 +159,7 @@ def assemble(graphs: Sequence[RankGraph], remarks: Sequence[Remark], given: Rank
         If two files are of one rank, only some files tell theirs, or ``given``
         does not fit the files.
     """
-    ranked = _with_ranks(graphs, given)
+    ranked = with_ranks(graphs, given)
     nodes = [_nodes(entry) for entry in ranked]
     edges = [_edges(entry) for entry in ranked]
     return Trace(
@@ -174,7 +174,7 @@ def assemble(graphs: Sequence[RankGraph], remarks: Sequence[Remark], given: Rank
     )
 
 
-def _with_ranks(graphs: Sequence[RankGraph], given: RankArgument) -> list[Ranked]:
+def with_ranks(graphs: Sequence[RankGraph], given: RankArgument) -> list[Ranked]:
     """Settle the ranks: the argument, else what the file says, else its name, else the order."""
     ranked: list[Ranked] = []
     unknown: list[RankGraph] = []
@@ -289,13 +289,13 @@ def _note_edges(pairs: IntArray, data_count: int, nodes: IntArray, findings: Fin
         )  # fmt: skip
     is_data = np.arange(len(pairs)) < data_count
     for kind, chosen in (("data", is_data), ("data and control", np.ones(len(pairs), np.bool_))):
-        if stuck := _on_cycles(pairs[~dangling & chosen]):
+        if stuck := on_cycles(pairs[~dangling & chosen]):
             what = f"nodes on cycles of {kind} dependencies, or between them"
             findings.add("suspicious", what, len(stuck), f"node {min(stuck)}")
             break
 
 
-def _on_cycles(pairs: IntArray) -> set[int]:
+def on_cycles(pairs: IntArray) -> set[int]:
     """Return the nodes that remain when sources and sinks are taken off until none is left."""
     if not (pairs[:, 1] >= pairs[:, 0]).any():
         return set()  # every node needs only earlier ones
@@ -324,11 +324,11 @@ def _never_ready(node: IntArray, needs: IntArray, count: int) -> set[int]:
 
 
 def _quality(ranked: Sequence[Ranked], remarks: Sequence[Remark]) -> pd.DataFrame:
-    rows: list[tuple[str, str, str, int, str | None]] = []
+    rows: list[Finding] = []
     for entry in ranked:
         found = entry.graph.findings.frame().itertuples(index=False, name=None)
         rows += [(*row[:4], None if pd.isna(row[4]) else row[4]) for row in found]
-    rows += [(remark.source, remark.finding, remark.what, 1, None) for remark in remarks]
+    rows += [remark.row for remark in remarks]
     return quality_frame(rows)
 
 

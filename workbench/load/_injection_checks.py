@@ -13,7 +13,7 @@ from workbench.tables import OUTCOME_NAMES
 _KEY = ["campaign_id", "exp_id"]
 
 
-def check_part(part: InjectionPart, label: str) -> None:
+def check_part(part: InjectionPart) -> None:
     """Refuse what cannot be true; note what is only odd in the findings of the part.
 
     Raises
@@ -21,12 +21,14 @@ def check_part(part: InjectionPart, label: str) -> None:
     LoadError
         For the first contradiction, naming table and row.
     """
+    label = part.findings[0].source
     findings = Findings(label)
     _unique(part.campaign, ["campaign_id"], "campaign", label)
     _unique(part.outcomes, _KEY, "outcomes", label)
     _unique(part.faults, [*_KEY, "flip"], "faults", label)
-    if not part.is_counted_here:
+    if not part.is_numbered_here:
         _unique(part.trials, [*_KEY, "input_id"], "trials", label)
+    if not part.is_counted_here:
         _told_twice(part, label, findings)
     _known_campaigns(part, label)
     _adds_up(part.outcomes, label)

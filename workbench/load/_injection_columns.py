@@ -117,7 +117,7 @@ def whole(
     values = cells.column
     expected = "whole numbers" + ("" if lower is None else f" from {lower:,}")
     expected += "" if bits == 64 else f" of {bits} bits"
-    if not pa.types.is_integer(values.type):
+    if not pa.types.is_signed_integer(values.type):
         values = _parsed(cells, pa.int64(), expected)
     lacking = np.asarray(values.is_null())
     if not may_lack and lacking.any():
@@ -125,9 +125,8 @@ def whole(
     filled = values.fill_null(0) if values.null_count else values
     numbers = np.array(filled, np.int64 if bits == 64 else None)
     limit = np.iinfo(_LIMITS[bits])
-    bad = (numbers > limit.max) | (numbers < max(limit.min, lower or limit.min))
-    if lower is not None:
-        bad = bad | (numbers < lower)
+    least = limit.min if lower is None else max(limit.min, lower)
+    bad = (numbers > limit.max) | (numbers < least)
     if (bad & ~lacking).any():
         cells.refuse(bad & ~lacking, expected)
     return IntegerArray(numbers.astype(_LIMITS[bits], copy=False), lacking.copy())
@@ -165,8 +164,8 @@ def time(cells: Cells) -> pd.Series:
         made = values.to_pandas()
         if made.dt.tz is None and made.notna().any():
             cells.refuse(made.notna().to_numpy(), "times with a zone")
-        is_zoned = made.dt.tz is not None
-        return made.dt.tz_convert("UTC").dt.as_unit("ns") if is_zoned else _no_times(len(made))
+        zoned: pd.Series = pd.to_datetime(made, utc=True).dt.as_unit("ns")
+        return zoned
     texts = pd.Series(cells.texts().to_pandas(), dtype=object).replace("", None)
     made = pd.to_datetime(texts, utc=True, errors="coerce", format="ISO8601")
     has_zone = texts.astype(str).str.contains(r"(?:Z|[+-]\d\d:?\d\d)$")
@@ -174,10 +173,6 @@ def time(cells: Cells) -> pd.Series:
     if bad.any():
         cells.refuse(bad.to_numpy(), "times with a zone such as 2025-01-31T08:00:00Z")
     return made.dt.as_unit("ns")
-
-
-def _no_times(count: int) -> pd.Series:
-    return pd.Series(index=pd.RangeIndex(count), dtype="datetime64[ns, UTC]")
 
 
 def _parsed(cells: Cells, kind: pa.DataType, expected: str) -> pa.ChunkedArray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import re
+from codecs import BOM_UTF8
 from collections.abc import Collection, Sequence
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from workbench.errors import LoadError
 from workbench.load._appearance import is_utf16
 from workbench.load._findings import Findings
 from workbench.load._injection_columns import Cells
-from workbench.load._text_lines import NOT_UTF8
+from workbench.load._text_lines import repaired, tell_of_damage
 from workbench.load.archive import Source
 
 BAD_ROWS = "rows with more or fewer cells than the header"
@@ -30,7 +31,7 @@ _LONGEST_CELL_BYTES = 1 << 20
 
 def header_of(head: bytes, separator: str = "") -> list[str]:
     """Return the cells of the first line, without blanks around them; [] if it has none."""
-    head, found = _separated(head.removeprefix(b"\xef\xbb\xbf"))
+    head, found = _separated(head.removeprefix(BOM_UTF8))
     line = head.splitlines()[0] if head.strip() else b""
     return _cells(line, separator or found)
 
@@ -58,19 +59,15 @@ def whole_text(source: Source, findings: Findings) -> bytes:
     """Read a text file to its end; bytes that are not UTF-8 are replaced and counted."""
     with source.open() as stream:
         raw = stream.read()
-        for note in stream.notes:
-            findings.add("suspicious" if stream.truncated_at is None else "truncated", note)
+        tell_of_damage(stream, findings)
     if is_utf16(raw[:4096]):
         msg = f"{source.label}: is UTF-16; convert it: iconv -f UTF-16 -t UTF-8"
         raise LoadError(msg)
-    raw = raw.removeprefix(b"\xef\xbb\xbf")
+    raw = raw.removeprefix(BOM_UTF8)
     try:
         raw.decode()
     except UnicodeDecodeError as error:
-        text = raw.decode(errors="replace")
-        bad = text.count("\ufffd") - raw.count("\ufffd".encode())
-        findings.add("repaired", NOT_UTF8, bad, f"byte {error.start:,}")
-        return text.encode()
+        return repaired(raw, findings, f"byte {error.start:,}").encode()
     return raw
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from workbench.load import (
     enpheeph,
     golden_transformer,
@@ -16,8 +14,7 @@ from workbench.load import (
 )
 from workbench.load._injection_part import InjectionFormat
 
-_READERS = (
+FORMATS: tuple[InjectionFormat, ...] = (
     injection_tables, sfi_advanced_models, pytorch_alfi, goldeneye, enpheeph, golden_transformer,
     tensorfi2, nvbitfi,
 )  # fmt: skip
-FORMATS = tuple(cast(InjectionFormat, each) for each in _READERS)

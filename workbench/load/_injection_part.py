@@ -35,9 +35,12 @@ class InjectionPart:
     faults: pd.DataFrame = field(default_factory=FAULTS.empty)
     trials: pd.DataFrame = field(default_factory=TRIALS.empty)
     parameters: pd.DataFrame = field(default_factory=PARAMETERS.empty)
+    # The first one names the file of the part in messages.
     findings: list[Findings] = field(default_factory=list)
-    # Whether the outcomes were counted from the trials by the reader itself.
+    # Whether the reader itself counted the outcomes from the trials,
     is_counted_here: bool = False
+    # and whether it numbered the inputs itself, so that no trial is there twice.
+    is_numbered_here: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from workbench._number_types import NUMBER_TYPES
 from workbench.load._injection_part import filled
 from workbench.tables import OUTCOME_NAMES, OUTCOMES
 
@@ -70,5 +71,6 @@ def common(values: pd.Series) -> Any:
 
 def fp32_roles(bits: pd.Series) -> pd.Series:
     """Say what bits of a float32 are: sign, exponent or mantissa."""
-    roles = pd.Series("mant", index=bits.index).mask(bits >= 23, "exp").mask(bits == 31, "sign")
-    return roles.where(bits.notna()).astype("category")
+    roles = NUMBER_TYPES["fp32"].roles(bits.fillna(0).to_numpy(np.int64))
+    text = pd.Series(roles, index=bits.index, dtype=pd.Series([""]).dtype)
+    return text.where(bits.notna()).astype("category")

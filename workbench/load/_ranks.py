@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from workbench.errors import LoadError
+from workbench.load._findings import Finding
 from workbench.load._json_events import to_integer
 from workbench.load._kineto_rank import RankTables, metadata_text
 from workbench.load._rank_names import rank_in_name
@@ -144,9 +145,9 @@ def ranks_table(numbered: Sequence[Numbered]) -> pd.DataFrame:
     return _table(RANKS, rows)
 
 
-def as_a_set(numbered: Sequence[Numbered]) -> list[tuple[str, str, str, int, str | None]]:
+def as_a_set(numbered: Sequence[Numbered]) -> list[Finding]:
     """Return findings about the set as a whole: ranks that lack, clocks that differ."""
-    found: list[tuple[str, str, str, int, str | None]] = []
+    found: list[Finding] = []
     source = short(numbered[0].part.label)
     worlds = {to_integer(_distributed(part.metadata).get("world_size")) for _, _, part in numbered}
     world = max((size for size in worlds if size), default=0)

@@ -79,9 +79,8 @@ def _predicted(
 ) -> InjectionPart:
     name = stem(sources[0])
     first = rows.drop_duplicates("Fault_ID").sort_values("Fault_ID", ignore_index=True)
-    places = first[list(_PLACES)].apply(
-        lambda row: f"({', '.join(map(str, row.dropna()))})", axis=1
-    )
+    told = first[list(_PLACES)]
+    places = told.apply(lambda row: f"({', '.join(map(str, row.dropna()))})", axis=1)
     stuck = {0: "stuck0", 1: "stuck1"}.get(common(first["Fault_Value"]))
     faults = {
         "campaign_id": name,
@@ -90,7 +89,7 @@ def _predicted(
         "layer": first["Fault_Layer"],
         "param": first["Fault_Layer"].map(param_of),
         "kind": "weight",
-        "index": places,
+        "index": places.where(told.notna().any(axis=1)),
         "bit": first["Fault_Bit"],
         "bit_role": fp32_roles(first["Fault_Bit"]),
         "dtype": "fp32",
@@ -122,13 +121,9 @@ def _accuracies_of(sources: list[Source], rules: Mapping[str, Any]) -> list[Inje
     read = [_accuracy_rows(source) for source in sources]
     mean = _mean_of_others([rows for rows, _ in read])
     parts = []
-    for number, (source, (rows, findings)) in enumerate(zip(sources, read, strict=True)):
-        if mean is not None and number != mean and len(rows) == len(read[mean][0]):
-            findings.add(
-                "set aside", f"accuracies of one batch; {sources[mean].label} is their mean"
-            )
-            continue
-        name = stem(source)
+    for number in range(len(read)) if mean is None else [mean]:
+        rows, findings = read[number]
+        name = stem(sources[number])
         columns: dict[str, Any] = {"exp_id": rows["fault"], "metric_value": rows["accuracy"]}
         columns |= {"campaign_id": name, "metric_name": "accuracy"}
         more = {"metric_name": "accuracy", "criterion": "metric_drop", "masked_rule": None}
@@ -139,9 +134,12 @@ def _accuracies_of(sources: list[Source], rules: Mapping[str, Any]) -> list[Inje
                 findings=[findings],
             )
         )
-    if parts and mean is not None:
-        others = [pair[1] for number, pair in enumerate(read) if number != mean]
-        parts[0].findings += [each for each in others if each not in parts[0].findings]
+    if mean is not None:
+        others = [findings for number, (_, findings) in enumerate(read) if number != mean]
+        for findings in others:
+            what = f"accuracies of one batch; {sources[mean].label} is their mean"
+            findings.add("set aside", what)
+        parts[0].findings += others
     return parts
 
 

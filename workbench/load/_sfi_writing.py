@@ -79,7 +79,9 @@ def write_sfi_summary(
         As for :func:`write_sfi_fault_list`, or if there are DUE, or counts are missing.
     """
     listed = _listed(injections, shapes or {})
-    outcomes = OUTCOMES.check(injections.outcomes).set_index("exp_id")
+    outcomes = OUTCOMES.check(injections.outcomes)
+    is_of_it = outcomes["campaign_id"].isin(injections.faults["campaign_id"])
+    outcomes = outcomes[is_of_it].set_index("exp_id")
     dues = outcomes["due_count"].fillna(0)
     if due is None and (dues > 0).any():
         msg = (
@@ -100,11 +102,9 @@ def write_sfi_summary(
             "or SDC; a summary of SFIadvancedmodels needs all three"
         )
         raise InjectionError(msg)
-    inputs = counts.sum(axis=1)
-    counts.insert(0, "n_injections", inputs.max() if len(inputs) else 0)
-    counts = counts.reindex(listed["Injection"])
-    counts["n_injections"] = counts["n_injections"].fillna(inputs.max() if len(inputs) else 0)
-    counts = counts.fillna(0).astype("int64").reset_index(drop=True)
+    most = int(counts.sum(axis=1).max()) if len(counts) else 0
+    counts = counts.reindex(listed["Injection"]).fillna(0).astype("int64").reset_index(drop=True)
+    counts.insert(0, "n_injections", most)
     return _write(pd.concat([listed, counts], axis=1), path, "\n")
 
 

@@ -24,13 +24,17 @@ def text_lines(source: Source, findings: Findings) -> Iterator[tuple[int, str]]:
             try:
                 text = raw.decode()
             except UnicodeDecodeError:
-                text = raw.decode(errors="replace")
-                bad = text.count("\ufffd") - raw.count("\ufffd".encode())
-                findings.add("repaired", NOT_UTF8, bad, f"line {number:,}")
+                text = repaired(raw, findings, f"line {number:,}")
             yield number, text.removeprefix("\ufeff") if number == 1 else text
-        for note in stream.notes:
-            finding = "suspicious" if stream.truncated_at is None else "truncated"
-            findings.add(finding, note)
+        tell_of_damage(stream, findings)
+
+
+def repaired(raw: bytes, findings: Findings, where: str) -> str:
+    """Decode what is not UTF-8, and count the bytes that are replaced."""
+    text = raw.decode(errors="replace")
+    bad = text.count("\ufffd") - raw.count("\ufffd".encode())
+    findings.add("repaired", NOT_UTF8, bad, where)
+    return text
 
 
 def console_lines(source: Source, findings: Findings) -> Iterator[tuple[int, str]]:

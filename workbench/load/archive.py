@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal, NoReturn
 
 from workbench.errors import LoadError
+from workbench.load._findings import Finding, listed
 from workbench.load._members import HEAD_BYTES, Kind, Place, archive_kind, members
 from workbench.load._paths import Paths, given_paths, shown
 from workbench.load._stream import (
@@ -41,7 +42,6 @@ from workbench.load._wanted import (
 EXPANSION_LIMIT = 200.0
 _HEAD_BYTES = 4096
 _TYPICAL_EXPANSION = 12
-_LISTED = 8
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,11 @@ class Remark:
     source: str
     finding: Literal["set aside", "left out", "truncated"]
     what: str
+
+    @property
+    def row(self) -> Finding:
+        """It as a row of the quality table."""
+        return self.source, self.finding, self.what, 1, None
 
 
 @dataclass(frozen=True)
@@ -383,9 +388,6 @@ def _unpacked_size(file: Path) -> int:
 
 
 def _raise_nothing_found(given: list[str | Path], found: Survey) -> NoReturn:
-    remarks = found.remarks
-    listed = "".join(f"\n  - {r.source}: {r.what}" for r in remarks[:_LISTED])
-    more = f"\n  - and {len(remarks) - _LISTED} more" if len(remarks) > _LISTED else ""
     paths = ", ".join(shown(item) for item in given) or "an empty list"
-    msg = f"{paths}: no {found.wanted.noun} found{listed}{more}"
+    msg = f"{paths}: no {found.wanted.noun} found{listed([each.row for each in found.remarks])}"
     raise LoadError(msg)

@@ -84,15 +84,19 @@ def _read_file(source: Source) -> InjectionPart:
 
 
 def _rows(table: pa.Table, metric: str, source: Source, findings: Findings) -> pd.DataFrame:
-    rates = column(table, "randomness", source)
-    told = pd.Series(rates.texts().to_pandas())
-    rate = pd.to_numeric(told, errors="coerce").to_numpy(np.float64)
-    findings.add("noted", "rows whose rate of injection is a word", int(np.isnan(rate).sum()))
-    if (bad := (rate < 0) | (rate > 1)).any():
-        rates.refuse(bad, "rates of injection from 0 to 1")
     layers = text(column(table, "layer_name", source))
     if layers.isna().any():
         column(table, "layer_name", source).refuse(layers.isna().to_numpy(), "names of layers")
+    rates = column(table, "randomness", source)
+    told = pd.Series(rates.texts().to_pandas(), dtype=object).replace("", None)
+    # A golden run has no faults, whatever its rate.
+    if (lacking := told.isna() & layers.ne(_GOLDEN)).any():
+        rates.refuse(lacking.to_numpy(), "rates of injection")
+    rate = pd.to_numeric(told, errors="coerce").to_numpy(np.float64)
+    is_word = np.isnan(rate) & told.notna().to_numpy()
+    findings.add("noted", "rows whose rate of injection is a word", int(is_word.sum()))
+    if (bad := (rate < 0) | (rate > 1)).any():
+        rates.refuse(bad, "rates of injection from 0 to 1")
     return pd.DataFrame(
         {
             "rate": rate,

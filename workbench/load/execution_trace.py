@@ -86,19 +86,33 @@ def _read(source: Source, stream: Stream) -> RankGraph:
     findings.add("read", f"schema {schema}")
     if not _KNOWN_SCHEMAS.fullmatch(schema):
         findings.add("suspicious", f"schema {schema} is not known; read like the newest known one")
-    graph = RankGraph(source.label, "execution_trace", findings)
-    nodes = _numbered(raw, findings)
+    nodes = numbered(raw, findings)
+    graph = read_document(source, nodes, findings)
+    _add_edges(graph, nodes)
+    return graph
+
+
+def read_document(
+    source: Source, nodes: list[tuple[int, dict[str, Any]]], findings: Findings
+) -> RankGraph:
+    """Make a graph without edges of numbered nodes.
+
+    Raises
+    ------
+    LoadError
+        If there are none.
+    """
     if not nodes:
         msg = f"{source.label}: holds no readable node; is it an execution trace?"
         raise LoadError(msg)
+    graph = RankGraph(source.label, "execution_trace", findings)
     graph.rows = [nodes_of.row(node, number, findings) for number, node in nodes]
     graph.name_rank = rank_in_name(source.label)
-    _add_edges(graph, nodes)
     _add_groups(graph, nodes)
     return graph
 
 
-def _numbered(raw: list[Any], findings: Findings) -> list[tuple[int, dict[str, Any]]]:
+def numbered(raw: list[Any], findings: Findings) -> list[tuple[int, dict[str, Any]]]:
     """Return the nodes with their ids; what has none is left out and counted."""
     kept = []
     for position, node in enumerate(raw):

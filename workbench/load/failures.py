@@ -13,8 +13,8 @@ from workbench._incidents import fold
 from workbench._progress import progress as progress_bar
 from workbench.errors import LoadError
 from workbench.load._appearance import appearance, is_utf16
-from workbench.load._doubts import Finding, doubts
-from workbench.load._findings import quality_frame
+from workbench.load._doubts import doubts
+from workbench.load._findings import Finding, listed, quality_frame
 from workbench.load._log_arguments import BootTime, Hosts, check_hosts, checked, host_of
 from workbench.load._log_file import LogFormat, LogPart
 from workbench.load._log_formats import FORMATS, readers_of
@@ -26,7 +26,6 @@ from workbench.load.archive import Source, survey
 from workbench.tables import FAILURES, QUALITY, TIMELINE, FailureLog, Table
 
 _HEAD_BYTES = 1 << 16
-_LISTED = 8
 _PRINTED = "lines of the kernel (Xid) inside a log of another kind; load the kernel's own log"
 _UNKNOWN = "is in no format that is known here"
 
@@ -102,7 +101,7 @@ def failures(  # noqa: PLR0913 - the front door
     check_hosts(node)
     fold(FAILURES.empty(), window_s=window_s)  # a bad window is refused before minutes of reading
     found = survey(path, wanted=FAILURE_LOGS)
-    passed_over = [(each.source, each.finding, each.what, 1, None) for each in found.remarks]
+    passed_over = [each.row for each in found.remarks]
     known, unknown = _recognised(found.sources)
     if not known:
         _raise_unknown(path, [*passed_over, *unknown])
@@ -181,15 +180,10 @@ def _folded(lines: pd.DataFrame, incidents: pd.DataFrame, window_s: float) -> li
 
 
 def _raise_unknown(path: Paths, findings: Sequence[Finding]) -> NoReturn:
-    listed = "".join(
-        f"\n  - {source}: {what}" + (f" ({where})" if where else "")
-        for source, _, what, _, where in findings[:_LISTED]
-    )
-    more = f"\n  - and {len(findings) - _LISTED} more" if len(findings) > _LISTED else ""
     paths = ", ".join(shown(entry) for entry in given_paths(path))
     names = ", ".join(sorted(each.NAME for each in FORMATS))
     msg = (
         f"{paths}: nothing here is a failure log that can be read. Known are: {names}."
-        f"{listed}{more}"
+        f"{listed(findings)}"
     )
     raise LoadError(msg)

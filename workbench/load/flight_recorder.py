@@ -12,7 +12,7 @@ import pandas as pd
 
 from workbench._progress import progress as progress_bar
 from workbench.errors import LoadError
-from workbench.load._findings import quality_frame
+from workbench.load._findings import Finding, listed, quality_frame
 from workbench.load._flight_dump import Dump, is_dump, parse
 from workbench.load._flight_ranks import Owned, owned
 from workbench.load._flight_tables import entries_table, groups_of, ranks_table, status_table
@@ -26,10 +26,7 @@ from workbench.tables import FlightRecording
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".zip")
 _NEVER = (".log", ".txt", ".md", ".csv", ".out", ".err", ".yaml", ".yml", ".py", ".ipynb", ".sh")
 _PICKLE_STARTS = (b"\x80", b"(", b"}", b"]")
-_LISTED = 8
 _UNREADABLE = "is no flight-recorder dump"
-
-Finding = tuple[str, str, str, int, str | None]
 
 
 def flight_recorder(
@@ -225,11 +222,10 @@ def _pass_over(source: Source, error: LoadError, findings: list[Finding]) -> Non
 
 
 def _raise_nothing(path: Paths, findings: Sequence[Finding]) -> None:
-    shown_ones = "".join(f"\n  - {source}: {what}" for source, _, what, _, _ in findings[:_LISTED])
     where = ", ".join(shown(item) for item in given_paths(path)) or "an empty list"
     msg = (
         f"{where}: no flight-recorder dump that can be read; they are named like "
-        f"nccl_trace_rank_0 or _dump_0{shown_ones}"
+        f"nccl_trace_rank_0 or _dump_0{listed(findings)}"
     )
     raise LoadError(msg)
 

@@ -132,6 +132,7 @@ def _read_details(sources: list[Source], table: Source | None) -> InjectionPart:
         filled(TRIALS, trials, int(kept.sum())),
         findings=findings,
         is_counted_here=True,
+        is_numbered_here=True,
     )
 
 

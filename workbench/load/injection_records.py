@@ -121,7 +121,7 @@ def injection_records(
     _check_values(head)
     part = _part(values, head, outcomes or {}, source)
     part.findings.append(findings)
-    check_part(part, source.label)
+    check_part(part)
     return assembled([part])
 
 
@@ -204,7 +204,8 @@ def _part(
         _faults(values, name, source),
         filled(TRIALS, trials, rows),
     )
-    part.is_counted_here = "input_id" not in values
+    part.is_counted_here = True
+    part.is_numbered_here = "input_id" not in values
     return part
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 from workbench._progress import progress as progress_bar
 from workbench.errors import LoadError
 from workbench.load._appearance import appearance, is_utf16
-from workbench.load._findings import Findings, quality_frame
+from workbench.load._findings import Finding, Findings, listed, quality_frame
 from workbench.load._injection_checks import check_part
 from workbench.load._injection_formats import FORMATS
 from workbench.load._injection_part import (
@@ -29,11 +29,9 @@ from workbench.load.injection_tables import is_exhaustive
 from workbench.tables import QUALITY, Injections, Table
 
 HEAD_BYTES = 1 << 16
-_LISTED = 8
 _UNKNOWN = "is in no format of injection results that is known here"
 _EXHAUSTIVE = "holds every fault of a model; load it with load.exhaustive_injections"
 _NESTED = "a campaign_id that two of the files have; the later one is numbered"
-Finding = tuple[str, str, str, int, str | None]
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ def injections(path: Paths, *, tool: str | None = None, progress: bool = True) -
     """
     formats = _of_tool(tool)
     found = survey(path, wanted=INJECTIONS)
-    passed_over = [(each.source, each.finding, each.what, 1, None) for each in found.remarks]
+    passed_over = [each.row for each in found.remarks]
     known = _recognised(found.sources, formats)
     if not known.files:
         _raise_unknown(path, [*passed_over, *known.unknown], formats)
@@ -97,7 +95,7 @@ def injections(path: Paths, *, tool: str | None = None, progress: bool = True) -
     with progress_bar(total=total, unit="B", label="loading injections", enabled=progress) as bar:
         for reader, files in known.files.values():
             for part in reader.read(files):
-                check_part(part, _label(part, files))
+                check_part(part)
                 parts.append(part)
             bar.update(sum(file.source.size_bytes for file in files))
     return assembled(parts, [*passed_over, *known.unknown])
@@ -154,11 +152,6 @@ def _recognised(sources: Sequence[Source], formats: Sequence[InjectionFormat]) -
     return _Found(files, unknown)
 
 
-def _label(part: InjectionPart, files: Sequence[InjectionFile]) -> str:
-    """Name the source of a part for messages."""
-    return part.findings[0].source if part.findings else files[0].source.label
-
-
 def _rename(part: InjectionPart, seen: set[str]) -> None:
     """Give another name to campaigns of a part whose names are taken."""
     new = {}
@@ -171,7 +164,7 @@ def _rename(part: InjectionPart, seen: set[str]) -> None:
             new[name] = free
     if not new:
         return
-    part.findings.append(Findings(part.findings[0].source if part.findings else ""))
+    part.findings.append(Findings(part.findings[0].source))
     part.findings[-1].add("noted", _NESTED, len(new), str(next(iter(new.values()))))
     for name in TABLES:
         frame = getattr(part, name)
@@ -191,15 +184,10 @@ def _together(frames: Sequence[pd.DataFrame], table: Table) -> pd.DataFrame:
 def _raise_unknown(
     path: Paths, findings: Sequence[Finding], formats: Sequence[InjectionFormat]
 ) -> NoReturn:
-    listed = "".join(
-        f"\n  - {source}: {what}" + (f" ({where})" if where else "")
-        for source, _, what, _, where in findings[:_LISTED]
-    )
-    more = f"\n  - and {len(findings) - _LISTED} more" if len(findings) > _LISTED else ""
     paths = ", ".join(shown(entry) for entry in given_paths(path))
     names = ", ".join(each.NAME for each in formats)
     msg = (
         f"{paths}: nothing here holds injection results that can be read. Known are: {names}; "
-        f"other CSV files: load.injection_records.{listed}{more}"
+        f"other CSV files: load.injection_records.{listed(findings)}"
     )
     raise LoadError(msg)

@@ -104,7 +104,7 @@ def _read_pair(source: Source, golden_source: Source) -> list[InjectionPart]:
         campaign_id = stem(source) if not parts else f"{stem(source)} (mitigated)"
         trials = _Trials(corr, golden, row, exp, source, golden_source, model)
         parts.append(trials.part(campaign_id, sites))
-    parts[0].findings = [findings, notes]
+    parts[0].findings += [findings, notes]
     taken = {*_ROW, *_SITE, *_FAULTY.values(), *_FLAGS.values(), _GOLDEN, _GOLDEN_RESIL}
     note_columns(findings, [each for each in corr.column_names if each not in taken])
     unused = [each for each in golden.column_names if each not in {*taken, _PROBABILITY}]
@@ -187,7 +187,9 @@ class _Trials:
             outcomes,
             filled(FAULTS, faults, count),
             filled(TRIALS, trials, len(self.exp)),
+            findings=[Findings(self.source.label)],
             is_counted_here=True,
+            is_numbered_here=True,
         )
 
     def _flags(self) -> np.ndarray | None:
@@ -238,12 +240,12 @@ def _experiments(
     for name in names:
         index += flips[name].map(lambda each: f", {each}" if each else "")
     bits = pd.to_numeric(flips["bit"], errors="coerce")
-    counts = bits.notna() & (bits == np.floor(bits)) & bits.between(0, _HIGHEST_BIT)
-    is_flip = bool(counts.all())
-    findings.add("assumed", _MSB, int(counts.sum()) if is_flip else 0)
+    is_bit = bits.notna() & (bits == np.floor(bits)) & bits.between(0, _HIGHEST_BIT)
+    is_flip = bool(is_bit.all())
+    findings.add("assumed", _MSB, len(flips) if is_flip else 0)
     what = "faults that set a value: their column 'bit' holds no bit"
     findings.add("noted", what, 0 if is_flip else len(flips))
-    bit = (_HIGHEST_BIT - bits).where(counts) if is_flip else bits * np.nan
+    bit = _HIGHEST_BIT - bits if is_flip else bits * np.nan
     number = flips.groupby("exp").cumcount()
     per_experiment = number.max() + 1 if len(number) else 1
     model = ("sbf" if per_experiment == 1 else "mbf") if is_flip else "value"

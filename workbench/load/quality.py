@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from workbench.errors import LoadError
 from workbench.load.injections import injections
 from workbench.load.kinds import kinds_of
 from workbench.load.traces import traces
 
 
 def quality(path: str | Path, *, progress: bool = True) -> pd.DataFrame:
-    """Read an input of any known kind and report on its state, not on its content.
+    """Read traces or injection results and report on their state, not on their content.
 
     Parameters
     ----------
@@ -36,9 +35,6 @@ def quality(path: str | Path, *, progress: bool = True) -> pd.DataFrame:
     LoadError
         If nothing can be read; names file, place and remedy.
     """
-    try:
-        return traces(path, progress=progress).quality
-    except LoadError:
-        if kinds_of(path) != {"injections"}:
-            raise
-    return injections(path, progress=progress).quality
+    if kinds_of(path) == {"injections"}:
+        return injections(path, progress=progress).quality
+    return traces(path, progress=progress).quality

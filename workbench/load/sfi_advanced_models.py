@@ -204,7 +204,7 @@ def _read_analysis(source: Source, faults: _Faults | None) -> InjectionPart:
     part = InjectionPart(
         head, outcomes, trials=filled(TRIALS, trials, len(fault)), findings=[findings]
     )
-    part.is_counted_here = True
+    part.is_counted_here = part.is_numbered_here = True
     if faults is None:
         findings.add("noted", "no fault list beside the analysis: places are not known")
         return part

@@ -84,7 +84,8 @@ def _run(raw: bytes, what: tuple[Source, int], findings: Findings) -> InjectionP
         design="other",
         metric_name="aggregate",
     )
-    return InjectionPart(head, filled(OUTCOMES, columns, len(values)))
+    outcomes = filled(OUTCOMES, columns, len(values))
+    return InjectionPart(head, outcomes, findings=[Findings(source.label)])
 
 
 def _list(text: str, source: Source) -> list[float]:

@@ -14,7 +14,7 @@ from workbench.errors import LoadError
 from workbench.kernel_kinds import read_rules
 from workbench.load import _cache, chakra, execution_trace, parquet
 from workbench.load import kineto as kineto_format
-from workbench.load._findings import quality_frame
+from workbench.load._findings import listed, quality_frame
 from workbench.load._kineto_rank import RankTables, concat, quality_of
 from workbench.load._paths import Paths
 from workbench.load._ranks import (
@@ -252,15 +252,15 @@ def _one_parquet(wanted: Sequence[Source]) -> Trace:
 def _with_remarks(trace: Trace, remarks: Sequence[Remark]) -> Trace:
     if not remarks:
         return trace
-    more = quality_frame([(r.source, r.finding, r.what, 1, None) for r in remarks])
+    more = quality_frame([each.row for each in remarks])
     return replace(trace, quality=quality_of([trace.quality, more]))
 
 
 def _raise_unknown(path: Paths, remarks: Sequence[Remark]) -> None:
-    shown = "".join(f"\n  - {remark.source}: {remark.what}" for remark in remarks[:8])
     msg = (
         f"{path}: nothing here is a trace that can be read. Known are Kineto JSON, PyTorch "
-        f"execution traces, Chakra ET and the workbench's own Parquet.{shown}"
+        f"execution traces, Chakra ET and the workbench's own Parquet."
+        f"{listed([each.row for each in remarks])}"
     )
     raise LoadError(msg)
 

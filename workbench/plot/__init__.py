@@ -5,6 +5,7 @@ from workbench.plot.breakdown import communication_overlap, step_times, time_bre
 from workbench.plot.causes import cause_shares
 from workbench.plot.checkpoints import checkpoint_curve, expected_ettr
 from workbench.plot.clocks import clocks
+from workbench.plot.collective_times import collective_times
 from workbench.plot.collectives import blame, collective_waits, collectives
 from workbench.plot.context_sharding import context_chunks, context_sharding
 from workbench.plot.detector_tolerance import detector_tolerance
@@ -14,6 +15,7 @@ from workbench.plot.failure_rates import failure_rates
 from workbench.plot.flight_positions import flight_positions
 from workbench.plot.flight_suspects import flight_suspects
 from workbench.plot.flight_waits import flight_waits
+from workbench.plot.gemm_errors import gemm_errors
 from workbench.plot.goodput import goodput
 from workbench.plot.goodput_at_scale import goodput_at_scale
 from workbench.plot.goodput_changes import goodput_ladder, goodput_sensitivity, goodput_sweep
@@ -22,6 +24,7 @@ from workbench.plot.idle import idle_time
 from workbench.plot.incidents import incident_counts, incidents
 from workbench.plot.injection_sample_sizes import injection_sample_sizes
 from workbench.plot.interval_funnel import interval_coverage, interval_funnel
+from workbench.plot.iteration_errors import iteration_errors
 from workbench.plot.job_dispersion import job_dispersion
 from workbench.plot.job_schedule import job_micro_batches, job_schedule
 from workbench.plot.kernels import kernel_kinds, kernels, operators
@@ -30,9 +33,12 @@ from workbench.plot.launches import copy_bandwidth, launches, queue_length
 from workbench.plot.lemon_nodes import lemon_nodes, lemon_recall
 from workbench.plot.load_imbalance import load_imbalance
 from workbench.plot.mttf_by_size import mttf_by_size
+from workbench.plot.operator_benchmark import operator_benchmark
 from workbench.plot.outcome_shares import outcome_shares
 from workbench.plot.packing import micro_batches, packing_balance, packing_queues, packing_tuning
+from workbench.plot.parallelism_plan import parallelism_plan
 from workbench.plot.pipeline import pipeline
+from workbench.plot.pipeline_schedule import pipeline_schedule, schedule_comparison
 from workbench.plot.pvf import pvf
 from workbench.plot.pvf_by_bit import pvf_by_bit
 from workbench.plot.pvf_by_flips import pvf_by_flips
@@ -55,6 +61,7 @@ __all__ = [
     "cause_shares",
     "checkpoint_curve",
     "clocks",
+    "collective_times",
     "collective_waits",
     "collectives",
     "communication_overlap",
@@ -67,6 +74,7 @@ __all__ = [
     "flight_positions",
     "flight_suspects",
     "flight_waits",
+    "gemm_errors",
     "goodput",
     "goodput_at_scale",
     "goodput_ladder",
@@ -79,6 +87,7 @@ __all__ = [
     "injection_sample_sizes",
     "interval_coverage",
     "interval_funnel",
+    "iteration_errors",
     "job_dispersion",
     "job_micro_batches",
     "job_schedule",
@@ -95,12 +104,15 @@ __all__ = [
     "load_imbalance",
     "micro_batches",
     "mttf_by_size",
+    "operator_benchmark",
     "operators",
     "outcome_shares",
     "packing_balance",
     "packing_queues",
     "packing_tuning",
+    "parallelism_plan",
     "pipeline",
+    "pipeline_schedule",
     "pvf",
     "pvf_by_bit",
     "pvf_by_flips",
@@ -112,6 +124,7 @@ __all__ = [
     "queue_length",
     "recurrence",
     "row_sharding",
+    "schedule_comparison",
     "spares",
     "step_times",
     "style",

@@ -57,6 +57,15 @@ class Chances:
         """Give places in per cent; what is below the axis stands on its lower edge."""
         return np.maximum(100 * numbers(shares), self.floor)
 
+    def whiskers(self, rows: pd.DataFrame, colour: str) -> dict[str, Any]:
+        """Describe the intervals of some rows as error bars; none where an end is missing."""
+        at = self.place(rows["pvf"])
+        above, below = (self.place(rows[end].fillna(rows["pvf"])) for end in ("high", "low"))
+        return {
+            "type": "data", "thickness": 1, "width": 3, "color": colour,
+            "array": np.nan_to_num(above - at), "arrayminus": np.nan_to_num(at - below),
+        }  # fmt: skip
+
     def axis(self, title: str = PVF_TITLE) -> dict[str, Any]:
         """Describe the axis, so that ``0`` stands where zeros are placed."""
         if not self.is_log:
@@ -80,9 +89,7 @@ class Chances:
         }
 
 
-def axis_of(
-    estimates: Any, low: Any = (), high: Any = (), *, shown_low: Any = (), always_log: bool = False
-) -> Chances:
+def axis_of(estimates: Any, low: Any = (), high: Any = ()) -> Chances:
     """Choose the axis for some probabilities and their intervals.
 
     Parameters
@@ -91,21 +98,17 @@ def axis_of(
         Shares; 0 and missing ones are allowed.
     low, high
         Their intervals.
-    shown_low
-        Further lower ends, which alone never stretch the axis.
-    always_log
-        Whether to have it logarithmic even if the estimates differ little.
     """
     values = numbers(estimates)
     known = values[values > 0]
     ends = np.r_[known, _positive(high)]
-    has_zero = bool((values == 0).any() or (numbers(shown_low) == 0).any())
+    has_zero = bool((values == 0).any())
     if not len(ends):
         return Chances(is_log=False, floor=0.0, top=1.0, has_zero=has_zero)
     lowest = numbers(low) if len(numbers(low)) == len(values) else values
     below = np.fmax(lowest, _DEEPEST * values)
     ends = np.r_[ends, below[below > 0]]
-    is_log = always_log or bool(ends.max() / (known.min() if len(known) else ends.min()) > _DECADE)
+    is_log = bool(ends.max() / (known.min() if len(known) else ends.min()) > _DECADE)
     floor = 100 * ends.min() / (3 if has_zero else 1.3) if is_log else 0.0
     return Chances(
         is_log=is_log, floor=float(floor), top=float(100 * ends.max()), has_zero=has_zero

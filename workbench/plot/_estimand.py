@@ -44,9 +44,8 @@ def estimand(table: pd.DataFrame) -> list[str]:
     Parameters
     ----------
     table
-        Table that has ``average``, ``nan_policy``, ``criterion`` and ``fault_model`` as columns
-        or among its ``attrs``, and perhaps ``site_count`` and ``trial_count``. What it does not
-        have at all is not mentioned.
+        Table that has ``average``, ``nan_policy``, ``criterion`` and ``fault_model``, and perhaps
+        ``site_count`` and ``trial_count``.
     """
     said = [_rule(table, name) for name in _WORDS]
     if {"site_count", "trial_count"} <= set(table.columns):
@@ -76,8 +75,6 @@ def rule_of(row: pd.Series, names: Sequence[str]) -> str:
 
 
 def _values(table: pd.DataFrame, name: str) -> list[str | None]:
-    if name not in table:
-        return [str(told)] if (told := table.attrs.get(name)) else []
     column = table[name].astype(object)
     return list(column.where(column.notna(), None).drop_duplicates())
 
@@ -89,7 +86,7 @@ def _rule(table: pd.DataFrame, name: str) -> str:
         more = ", ..." if len(values) > _MOST else ""
         return f"<b>{name.replace('_', ' ')} differs: {', '.join(known)}{more}</b>"
     if not values or values[0] is None:
-        return f"{name.replace('_', ' ')} not told" if values else ""
+        return f"{name.replace('_', ' ')} not told"
     return _WORDS[name].get(values[0], f"{name.replace('_', ' ')}: {label(values[0], 40)}")
 
 

@@ -80,6 +80,11 @@ def _lines(text: str, width: int) -> list[str]:
     return lines
 
 
+def printed_lines(text: str) -> list[str]:
+    """Return the lines of a label as they are printed, without tags."""
+    return _TAGS.sub("", text).split("<br>")
+
+
 def time_unit(longest_ns: float) -> tuple[int, str]:
     """Choose the unit in which the longest of some durations reads best.
 

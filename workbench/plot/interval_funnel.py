@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._chances import chance, numbers, row_with, segments
+from workbench.plot._chances import PVF_TITLE, chance, numbers, row_with, segments
 from workbench.plot._dots import log_ticks
 from workbench.plot._estimand import estimand
 from workbench.plot._panels import panels
@@ -22,7 +22,6 @@ _KINDS = (
 )
 _COVERED = (("clustered", "sites as the sample"), ("independent", "inputs as independent"))
 _MOST_LOOKS, _MOST_ROWS, _ROW_PX = 400, 30, 30
-_NOMINAL = 0.95
 
 
 def interval_funnel(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
@@ -66,7 +65,7 @@ def interval_funnel(table: pd.DataFrame, *, source: str = "", synthetic: bool = 
     sites = log_ticks(rows["at"].to_numpy())
     figure.update_xaxes(title="sites so far [count, logarithmic]", type="log", **sites)
     figure.update_yaxes(rangemode="tozero")
-    figure.update_yaxes(title="PVF: faulty inferences that go wrong [%]", col=1)
+    figure.update_yaxes(title=f"{PVF_TITLE} [%]", col=1)
     figure.update_layout(hovermode="closest")
     others = table["group"].nunique() - 1
     notes = [f"{label(group, 30)}: the line is the truth, {chance(truth)}", *estimand(table)]
@@ -84,8 +83,8 @@ def interval_coverage(
     Parameters
     ----------
     table
-        Table :data:`workbench.tables.INTERVAL_COVERAGE`; ``attrs["level_share"]`` is the
-        confidence the intervals were made for, 95 % if it is not there.
+        Table :data:`workbench.tables.INTERVAL_COVERAGE`, of one confidence; of several the first
+        is shown.
     source
         Where the truth comes from, e.g. model and inputs; printed under the figure.
     synthetic
@@ -105,7 +104,9 @@ def interval_coverage(
             source=source,
             synthetic=synthetic,
         )
-    level = float(table.attrs.get("level_share", _NOMINAL))
+    level = float(table["level_share"].iloc[0])
+    others = table["level_share"].nunique() - 1
+    table = table[table["level_share"] == level]
     keys = ["group", "design", "site_count", "input_count"]
     places = table[keys].drop_duplicates().head(_MOST_ROWS).reset_index(drop=True)
     rows = table.merge(places.assign(at=places.index), on=keys, how="inner")
@@ -121,9 +122,8 @@ def interval_coverage(
         f"sites, {plural(int(row['input_count']), 'input')}</i>"
         for _, row in places.iterrows()
     ]
-    plain = [part for name in names for part in name.replace("<i>", "").split("<br>")]
     figure.update_layout(
-        height=max(len(names), 2) * 1.3 * _ROW_PX, margin_l=left_margin(plain), hovermode="closest"
+        height=max(len(names), 2) * 1.3 * _ROW_PX, margin_l=left_margin(names), hovermode="closest"
     )
     figure.update_xaxes(title="intervals that hold the truth [%]", range=[-3, 104])
     figure.update_yaxes(
@@ -134,6 +134,7 @@ def interval_coverage(
              f"{repeats.min():,} to {repeats.max():,} repeats", *estimand(table)]  # fmt: skip
     hidden = len(table[keys].drop_duplicates()) - len(places)
     notes += [f"{plural(hidden, 'design')} left out"] if hidden else []
+    notes += [f"{plural(others, 'other confidence')} left out"] if others else []
     return finish(
         figure, claim=_coverage_claim(rows, level), source=source, synthetic=synthetic,
         note=" · ".join(notes),

@@ -56,7 +56,7 @@ def pvf(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go
     lines = 1 + max(name.count("<br>") for name in names)
     figure.update_layout(
         height=max(len(drawn), 3) * (15 * lines + 13),
-        margin_l=left_margin(part for name in names for part in _plain(name)),
+        margin_l=left_margin(names),
         hovermode="closest",
     )
     figure.update_xaxes(**axis.axis())
@@ -141,33 +141,28 @@ def _doubt(text: object) -> list[str]:
     return [f"<i>{line}</i>" for line in lines]
 
 
-def _plain(name: str) -> list[str]:
-    return name.replace("<i>", "").replace("</i>", "").split("<br>")
-
-
 def _claim(ordered: pd.DataFrame) -> str:
     known = ordered[ordered["pvf"] > 0]
     if known.empty:
         sites = int(ordered["site_count"].sum())
         return f"No fault gave a wrong output at {plural(sites, 'injection site')}"
     first = known.iloc[0]
-    name = label(first["group"], 24)
+    name, most = label(first["group"], 24), chance(first["pvf"])
     unsure = "" if first["is_sure"] else ", which is not sure"
     if len(known) == 1 and len(ordered) > 1:
-        return f"Only faults in {name} did harm: {chance(first['pvf'])} go wrong{unsure}"
+        return f"Wrong outputs only in {name}: {most} of faulty inferences go wrong{unsure}"
     if len(known) == 1:
-        return f"{name}: {chance(first['pvf'])} of faulty inferences go wrong{unsure}"
+        return f"{name}: {most} of faulty inferences go wrong{unsure}"
     second = known.iloc[1]
-    rival = label(second["group"], 24)
+    rival, next_most = label(second["group"], 24), chance(second["pvf"])
+    if most == next_most:
+        return f"{name} and {rival} are highest: {most} of faulty inferences go wrong in each"
+    highest = f"Highest: {name}, {most} of faulty inferences go wrong; next {rival}, {next_most}"
+    if pd.isna(first["low"]) or pd.isna(second["high"]):
+        return f"{highest}, not known whether by chance"
     if first["low"] <= second["high"]:
-        return (
-            f"{name} and {rival} are hurt most: {chance(first['pvf'])} and "
-            f"{chance(second['pvf'])} of faulty inferences go wrong; their intervals overlap"
-        )
-    return (
-        f"A fault in {name} hurts most: {chance(first['pvf'])} of inferences go wrong, "
-        f"next {rival} with {chance(second['pvf'])}{unsure}"
-    )
+        return f"{highest}; their intervals overlap"
+    return f"{highest}{unsure}"
 
 
 def _hover(row: pd.Series) -> str:

@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench._number_types import NUMBER_TYPES
 from workbench.errors import TableError
 from workbench.plot._chances import chance, numbers, row_with
 from workbench.plot._estimand import estimand
@@ -15,8 +16,6 @@ from workbench.plot.style import COLOURS, finish, left_margin, nothing
 from workbench.tables import PVF
 
 _MOST_ROWS, _MOST_BITS = 60, 64
-# Sign bit and lowest bit of the exponent.
-_LAYOUTS = {"fp64": (63, 52), "fp32": (31, 23), "bf16": (15, 7), "fp16": (15, 10)}
 _ROLES = ("sign", "exponent", "mantissa")
 _SHADES = [[0, "#FBE6D4"], [0.5, "#D55E00"], [1, "#3A1500"]]
 _DECADES = 6  # below the largest; what is smaller has the lightest shade
@@ -175,10 +174,10 @@ def _only_dtype(rows: pd.DataFrame) -> str:
 
 def _add_roles(figure: go.Figure, dtype: str, bits: npt.NDArray[np.int64]) -> None:
     """Write which bits are sign, exponent and mantissa, and draw a line between them."""
-    layout = _LAYOUTS.get(dtype)
-    if layout is None:
+    known = NUMBER_TYPES.get(dtype)
+    if known is None or not known.exponent_count:
         return
-    sign, exponent = layout
+    sign, exponent = known.bit_count - 1, known.mantissa_count
     spans = ((sign, sign), (sign - 1, exponent), (exponent - 1, 0))
     for role, (high, low) in zip(_ROLES, spans, strict=True):
         first, last = max(bits[0] - high, 0), min(bits[0] - low, len(bits) - 1)

@@ -96,17 +96,12 @@ def _add_line(
     part = part.sort_values("flip_count", kind="stable")
     part = part.iloc[extremes(part["pvf"].to_numpy(), _MOST_POINTS)]
     look, name = distinct(line), label(part["line"].iloc[0], 20)
-    y = scale.place(part["pvf"])
     common: dict[str, Any] = {
         "x": part["flip_count"].to_numpy(), "mode": "lines+markers", "showlegend": panel == 0,
     }  # fmt: skip
     figure.add_scatter(
-        **common, row=1, col=panel + 1, y=y, name=name, legendgroup=name,
-        error_y={
-            "type": "data", "thickness": 1, "width": 3, "color": look["color"],
-            "array": np.nan_to_num(scale.place(part["high"].fillna(part["pvf"])) - y),
-            "arrayminus": np.nan_to_num(y - scale.place(part["low"].fillna(part["pvf"]))),
-        },
+        **common, row=1, col=panel + 1, y=scale.place(part["pvf"]), name=name, legendgroup=name,
+        error_y=scale.whiskers(part, look["color"]),
         line={**look, "width": 2},
         marker={"symbol": _SYMBOLS[line], "size": 8, "color": look["color"]},
         hovertext=[f"{chance(p)} go wrong" for p in part["pvf"]],

@@ -73,18 +73,13 @@ def _middle(rows: pd.DataFrame) -> np.ndarray:
 def _add_group(figure: go.Figure, part: pd.DataFrame, axis: Chances, *, at: int) -> None:
     part = part.iloc[extremes(part["pvf"].to_numpy(dtype="float64"), _MOST_POINTS)]
     look, name = distinct(at), label(part["group"].iloc[0], 30)
-    y = axis.place(part["pvf"])
     symbol = _SYMBOLS[at]
     figure.add_scatter(
         mode="lines+markers",
         x=part["at"].to_numpy(),
-        y=y,
+        y=axis.place(part["pvf"]),
         name=name,
-        error_y={
-            "type": "data", "thickness": 1, "width": 3, "color": look["color"],
-            "array": np.nan_to_num(axis.place(part["high"].fillna(part["pvf"])) - y),
-            "arrayminus": np.nan_to_num(y - axis.place(part["low"].fillna(part["pvf"]))),
-        },
+        error_y=axis.whiskers(part, look["color"]),
         line={**look, "width": 2},
         marker={
             "symbol": [f"{symbol}-open" if p == 0 else symbol for p in part["pvf"]],

@@ -55,11 +55,8 @@ def pvf_mitigation(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     for at, kind in enumerate(kinds):
         _add_kind(figure, drawn[drawn["mitigation"] == kind], axis, kind=kind, at=at)
     names = [_name(row) for _, row in drawn.iterrows()]
-    plain = [
-        part for name in names for part in name.replace("<i>", "").replace("</i>", "").split("<br>")
-    ]
     figure.update_layout(
-        height=max(len(drawn), 2) * _ROW_PX, margin_l=left_margin(plain), hovermode="closest"
+        height=max(len(drawn), 2) * _ROW_PX, margin_l=left_margin(names), hovermode="closest"
     )
     figure.update_xaxes(**axis.axis())
     figure.update_yaxes(

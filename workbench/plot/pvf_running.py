@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._chances import chance, chances, numbers
+from workbench.plot._chances import PVF_TITLE, chance, chances, numbers
 from workbench.plot._estimand import estimand
 from workbench.plot._sampling import extremes
 from workbench.plot._text import plural
@@ -74,7 +74,7 @@ def pvf_running(
     )
     _add_lines(figure, ordered, truth)
     figure.update_xaxes(title="sites injected [count]", rangemode="tozero")
-    figure.update_yaxes(title="PVF: faulty inferences that go wrong [%]", range=_range(rows, truth))
+    figure.update_yaxes(title=f"{PVF_TITLE} [%]", range=_range(rows, truth))
     notes = ["band: interval, sites as the sample", *estimand(table)]
     return finish(
         figure, claim=_claim(ordered), source=source, synthetic=synthetic, note=" · ".join(notes)

@@ -7,13 +7,15 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from workbench.plot._text import safe, wrapped
+from workbench.plot._text import printed_lines, safe, wrapped
 
 # Okabe-Ito: readable for colour-blind people. One meaning, one colour, everywhere.
 COLOURS = {
     "compute": "#009E73",
     "forward": "#009E73",
     "backward": "#56B4E9",
+    "input gradient": "#0072B2",
+    "weight gradient": "#E69F00",
     "communication": "#0072B2",
     "exposed communication": "#0072B2",
     "transfer": "#0072B2",
@@ -95,6 +97,8 @@ COLOURS = {
 # The same meanings without colour: what fills a bar, what dashes a line.
 _PATTERNS = {
     "backward": "\\",
+    "input gradient": "/",
+    "weight gradient": ".",
     "exposed communication": "/",
     "communication": "/",
     "transfer": "/",
@@ -246,8 +250,9 @@ def ink(background: str) -> str:
 
 
 def left_margin(labels: Iterable[str]) -> int:
-    """Return the pixels that the longest of some tick labels needs left of the axis."""
-    return min(26 + round(6.8 * max(map(len, labels), default=0)), 330)
+    """Return the pixels that the longest line of some tick labels needs left of the axis."""
+    lines = [len(line) for label in labels for line in printed_lines(label)]
+    return min(26 + round(6.8 * max(lines, default=0)), 330)
 
 
 def nothing(reason: str, *, claim: str, source: str = "", synthetic: bool = False) -> go.Figure:

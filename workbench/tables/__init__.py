@@ -15,6 +15,16 @@ Four rules keep the tables readable:
 """
 
 from workbench.tables._clocks import BLAME_BY, CLOCKS, LATE_ARRIVALS
+from workbench.tables._configurations import (
+    CONFIGURATIONS,
+    ITERATION_ERRORS,
+    ITERATIONS,
+    MEMORY_NEED,
+    MODEL_FLOPS,
+    PLAN,
+    PREDICTED_ITERATIONS,
+    UTILIZATION,
+)
 from workbench.tables._data_sets import DATASET_FILES, DATASETS
 from workbench.tables._execution_graph import (
     CRITICAL_PATH,
@@ -87,6 +97,23 @@ from workbench.tables._jobs import (
     JOB_TRUTH,
     TRACE_DIFF,
 )
+from workbench.tables._kernel_times import (
+    COLLECTIVE_MODEL,
+    COLLECTIVE_TIMES,
+    GEMM_TIMES,
+    HARDWARE,
+    HARDWARE_SOURCES,
+    KERNEL_MODEL_ERRORS,
+    PREDICTED_TIMES,
+    SCALED_TIMES,
+)
+from workbench.tables._operator_calls import (
+    NODE_TIMES,
+    OPERATOR_BENCHMARK,
+    OPERATOR_CALLS,
+    OPERATOR_COVERAGE,
+    OPERATOR_REPLAY,
+)
 from workbench.tables._packing import (
     ATTENTION_PROFILE,
     CONTEXT_CHUNKS,
@@ -105,6 +132,14 @@ from workbench.tables._packing import (
     TRAINING_SPEED,
     TRAINING_STEPS,
     TUNED_PACKING,
+)
+from workbench.tables._pipeline_schedules import (
+    JOB_HELD_OUT,
+    JOB_PREDICTION,
+    PIPELINE_SCHEDULE,
+    SCHEDULE_COMPARISON,
+    SCHEDULE_STAGES,
+    SCHEDULE_TIMES,
 )
 from workbench.tables._pvf import (
     DETECTED_SHARES,
@@ -154,6 +189,7 @@ from workbench.tables._sharding import (
 )
 from workbench.tables._simulation import FAILURE_TRUTH, FLEET_TRUTH, HANG_TRUTH
 from workbench.tables._table import Column, Table
+from workbench.tables._tasks import TASK_EDGES, TASKS, TaskGraph
 from workbench.tables._trace_analyses import (
     BLAME,
     COLLECTIVE_WAITS,
@@ -197,8 +233,11 @@ __all__ = [
     "CHECKPOINT_OPTIMUM",
     "CLOCKS",
     "COLLECTIVES",
+    "COLLECTIVE_MODEL",
+    "COLLECTIVE_TIMES",
     "COLLECTIVE_WAITS",
     "COMMUNICATION_OVERLAP",
+    "CONFIGURATIONS",
     "CONTEXT_CHUNKS",
     "CONTEXT_SHARDING",
     "COPY_BANDWIDTH",
@@ -235,6 +274,7 @@ __all__ = [
     "FLIGHT_STATUS",
     "FLIGHT_SUSPECTS",
     "FLIGHT_WAITS",
+    "GEMM_TIMES",
     "GOODPUT",
     "GOODPUT_AT_SCALE",
     "GOODPUT_LADDER",
@@ -248,6 +288,8 @@ __all__ = [
     "GRAPH_EDGES",
     "GRAPH_POINTS",
     "HANG_TRUTH",
+    "HARDWARE",
+    "HARDWARE_SOURCES",
     "HARMLESS",
     "HELD_OUT_STEPS",
     "IDLE_TIME",
@@ -256,10 +298,14 @@ __all__ = [
     "INJECTION_SAMPLE_SIZES",
     "INTERVAL_COVERAGE",
     "INTERVAL_FUNNEL",
+    "ITERATIONS",
+    "ITERATION_ERRORS",
     "JOB_DISPERSION",
     "JOB_FAILURES",
+    "JOB_HELD_OUT",
     "JOB_MICRO_BATCHES",
     "JOB_OPERATIONS",
+    "JOB_PREDICTION",
     "JOB_SCHEDULE",
     "JOB_SIZES",
     "JOB_SLOWDOWN",
@@ -268,6 +314,7 @@ __all__ = [
     "JOB_TRUTH",
     "KERNELS",
     "KERNEL_KINDS",
+    "KERNEL_MODEL_ERRORS",
     "KIND_OVERLAPS",
     "LATE_ARRIVALS",
     "LAUNCHES",
@@ -278,12 +325,19 @@ __all__ = [
     "LIFETIMES",
     "LINEAR_PROFILE",
     "LOAD_IMBALANCE",
+    "MEMORY_NEED",
     "MICRO_BATCHES",
     "MICRO_BATCH_COSTS",
+    "MODEL_FLOPS",
     "MTTF_BY_SIZE",
     "NODES",
     "NODE_SPANS",
+    "NODE_TIMES",
     "OPERATORS",
+    "OPERATOR_BENCHMARK",
+    "OPERATOR_CALLS",
+    "OPERATOR_COVERAGE",
+    "OPERATOR_REPLAY",
     "OUTCOMES",
     "OUTCOME_NAMES",
     "OUTCOME_SHARES",
@@ -292,7 +346,11 @@ __all__ = [
     "PACKING_QUEUES",
     "PARAMETERS",
     "PIPELINE",
+    "PIPELINE_SCHEDULE",
+    "PLAN",
     "POINT_KINDS",
+    "PREDICTED_ITERATIONS",
+    "PREDICTED_TIMES",
     "PROCESS_GROUPS",
     "PROPORTION",
     "PVF",
@@ -313,6 +371,10 @@ __all__ = [
     "ROW_POPULARITY",
     "ROW_SHARDING",
     "SAYS_SYNTHETIC",
+    "SCALED_TIMES",
+    "SCHEDULE_COMPARISON",
+    "SCHEDULE_STAGES",
+    "SCHEDULE_TIMES",
     "SHARD_BALANCE",
     "SLACK",
     "SLOW_TIMES",
@@ -322,6 +384,8 @@ __all__ = [
     "STEP_TIMES",
     "SURVIVAL",
     "TABLE_SHARDING",
+    "TASKS",
+    "TASK_EDGES",
     "TIMELINE",
     "TIME_BREAKDOWN",
     "TRACE_DIFF",
@@ -330,6 +394,7 @@ __all__ = [
     "TRIALS",
     "TUNED_PACKING",
     "UNCLASSIFIED_KERNELS",
+    "UTILIZATION",
     "WEIBULL",
     "WHAT_IF",
     "Column",
@@ -339,5 +404,6 @@ __all__ = [
     "FlightRecording",
     "Injections",
     "Table",
+    "TaskGraph",
     "Trace",
 ]

@@ -19,7 +19,9 @@ FIDELITY = Table(
         ),
         "unit": Column("str", "unit of the three numbers; empty for a plain number"),
         "verdict": Column(
-            "category", "pass, FAIL, or absent (a data set or package is not at hand)"
+            "category",
+            "pass, short (misses a limit, and is known to), FAIL, or absent (a data set or package "
+            "is not at hand)",
         ),
         "note": Column("str", "why a claim failed or how to get its data set; else empty"),
     },

@@ -113,6 +113,7 @@ PVF_RUNNING = Table(
         "independent_high": Column("float64", "upper end of that", 0, 1),
         "event_site_count": Column("int64", "sites with any wrong output", lower=0),
         "is_enough": Column("bool", "half the width is below the wanted share of the estimate"),
+        **_RULES,
     },
 )
 
@@ -137,6 +138,8 @@ INTERVAL_COVERAGE = Table(
         "relative_rmse_ratio": Column(
             "float64", "error of the estimate over the truth", lower=0, nullable=True
         ),
+        "level_share": Column("float64", "confidence that the intervals claim", 0, 1),
+        **_RULES,
     },
 )
 
@@ -153,6 +156,7 @@ INTERVAL_FUNNEL = Table(
         "independent_high": Column("float64", "upper end of that", 0, 1),
         "event_site_count": Column("int64", "sites with any wrong output", lower=0),
         "truth": Column("float64", "the exhaustive factor", 0, 1),
+        **_RULES,
     },
 )
 
@@ -186,7 +190,7 @@ PVF_EXPOSURE = Table(
         ),
         "wrong_per_million_hours": Column(
             "float64",
-            "inputs wrong per input and 1e6 h, at the given upset rate",
+            "share of inputs answered wrongly because of the upsets of 1e6 h, summed over them",
             lower=0,
             nullable=True,
         ),

@@ -52,6 +52,15 @@ def test_decisions_are_compared_input_by_input(file):
     assert load.injection_records(file(TRIALS), columns=without).outcomes["due_count"].isna().all()
 
 
+def test_inputs_that_are_named_are_there_once_and_not_counted_again(file):
+    named = {**SITE, "input_id": "n", "golden": "clean", "faulty": "hit"}
+    text = "run,layer,b,n,clean,hit\n5,conv1,30,0,3,3\n5,conv1,30,1,4,5\n"
+    result = load.injection_records(file(text), columns=named)
+    assert set(result.quality["what"]) == {"rows"}
+    with pytest.raises(LoadError, match="trials has 1 rows whose key"):
+        load.injection_records(file(text.replace("30,1,", "30,0,")), columns=named)
+
+
 def test_outcomes_are_counted_by_their_words(file):
     text = "run,how\n0,ok\n0,SDC-1\n1,ok\n1,crash\n1,\n"
     result = load.injection_records(

@@ -364,3 +364,13 @@ def test_counts_of_wide_numbers_do_not_wrap(folder):
     ):
         load.injections(folder(faults="campaign_id,exp_id,bit\nc,0,70000\n"))
     assert np.iinfo(np.int16).max < 70000
+
+
+def test_numbers_that_need_all_64_bits_do_not_wrap(folder):
+    place = folder(faults=None)
+    ids = pa.array([0, 2**64 - 1], pa.uint64())
+    pq.write_table(
+        pa.table({"exp_id": ids, "param": ["w", "w"], "bit": [1, 2]}), place / "f.parquet"
+    )
+    with pytest.raises(LoadError, match="not whole numbers, the first is '18446744073709551615'"):
+        load.injections(place)

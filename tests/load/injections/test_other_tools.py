@@ -1,6 +1,7 @@
 """GoldenEye, enpheeph, GoldenTransformer, TensorFI2 and NVBitFI: totals by hand, and traps."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -140,6 +141,12 @@ def test_variants_of_the_header_are_known(written):
     assert set(result.outcomes["metric_name"]) == {"iou", "accuracy"}
 
 
+def test_a_golden_run_needs_no_rate(written, found):
+    result = load.injections(written({"r.csv": ENPHEEPH.replace("0,-,", ",-,")}))
+    assert set(result.campaign["golden_metric"]) == {0.925}
+    assert ("noted", "rows whose rate of injection is a word") not in found(result)
+
+
 def test_golden_runs_that_differ_are_suspicious(written, found):
     text = ENPHEEPH + "0,-,16.0,0.5,0.2\n"
     by = found(load.injections(written({"r.csv": text})))
@@ -151,6 +158,8 @@ def test_golden_runs_that_differ_are_suspicious(written, found):
     [
         ("1e-07,conv1", "2,conv1", "not rates of injection from 0 to 1, the first is '2' in row 3"),
         ("1e-07,conv1", "1e-07,", "'layer_name': 1 values are not names of layers"),
+        ("1e-07,conv1", ",conv1", "1 values are not rates .* the first is an empty cell in row 3"),
+        ("1e-07,conv1", '" ",conv1', "1 values are not rates of injection, the first is ' '"),
         ("test_accuracy", "accuracy", "none of the columns"),
         (",0.9,", ",good,", r"'test_accuracy': 1 values are not numbers, the first is 'good'"),
     ],
@@ -210,6 +219,17 @@ def test_aggregates_are_kept_as_they_are(written, text, found):
     assert result.outcomes["input_count"].isna().all()
     assert len(result.faults) == 0
     assert any("aggregates only" in what for _, what in found(result))
+
+
+def test_later_runs_of_a_file_are_told_by_that_file(tmp_path):
+    run = "[24.5, 25.0]\nTime for 10 injections: 9.09 seconds\n"
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "res.csv").write_text(run + run)
+    result = load.injections(tmp_path)
+    assert result.campaign["campaign_id"].tolist()[2:] == ["res (2)", "res, run 2 (2)"]
+    numbered = result.quality[result.quality["what"].str.contains("the later one is numbered")]
+    assert [Path(each).parent.name for each in numbered["source"]] == ["b", "b"]
 
 
 @pytest.mark.parametrize(

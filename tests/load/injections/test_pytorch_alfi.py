@@ -1,5 +1,7 @@
 """pytorchALFI: rows joined by order, bits counted from the other end, DUE kept apart."""
 
+from pathlib import Path
+
 import pytest
 
 from workbench import load
@@ -111,7 +113,8 @@ def test_without_watching_for_nan_nothing_is_said_of_due(pair):
     assert result.campaign["nan_policy"].tolist() == ["as_is"]
 
 
-def test_a_mitigated_model_is_a_second_campaign(pair):
+def with_mitigated_model():
+    """Give faulty and golden outputs of two models, the second with a mitigation."""
     golden = GOLDEN.replace("orig output prob", "resil output index - top5,orig output prob")
     golden = golden.replace("[3 5 1 0 2],", "[3 5 1 0 2],[3 5 1 0 2],")
     golden = golden.replace("[3 4 1 0 2],", "[3 4 1 0 2],[4 3 1 0 2],")
@@ -121,6 +124,11 @@ def test_a_mitigated_model_is_a_second_campaign(pair):
         "nan_or_inf_flag_corr_model", "nan_or_inf_flag_corr_model,nan_or_inf_flag_resil_corr_model"
     )
     corr = "\n".join(line + ",False" * (n > 0) for n, line in enumerate(corr.splitlines()))
+    return corr, golden
+
+
+def test_a_mitigated_model_is_a_second_campaign(pair):
+    corr, golden = with_mitigated_model()
     result = load.injections(pair(corr, golden))
     assert result.campaign["campaign_id"].tolist() == ["run_corr", "run_corr (mitigated)"]
     assert result.campaign["golden_metric"].tolist() == [0.5, 1.0]
@@ -128,6 +136,18 @@ def test_a_mitigated_model_is_a_second_campaign(pair):
     assert second["sdc_count"].tolist() == [1, 1]
     assert second["due_count"].tolist() == [0, 0]
     assert len(result.faults) == 4
+
+
+def test_a_mitigated_model_is_told_by_its_own_file(tmp_path):
+    corr, golden = with_mitigated_model()
+    for run in ("a", "b"):
+        (tmp_path / run).mkdir()
+        (tmp_path / run / "x_corr.csv").write_text(corr)
+        (tmp_path / run / "x_golden.csv").write_text(golden)
+    result = load.injections(tmp_path)
+    assert result.campaign["campaign_id"].tolist()[2:] == ["x_corr (2)", "x_corr (mitigated) (2)"]
+    numbered = result.quality[result.quality["what"].str.contains("the later one is numbered")]
+    assert [Path(each).parent.name for each in numbered["source"]] == ["b", "b"]
 
 
 def test_faulty_outputs_need_the_golden_ones_of_the_same_images(pair, tmp_path):

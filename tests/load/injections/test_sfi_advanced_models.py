@@ -143,6 +143,11 @@ def test_predictions_of_batches_are_one_campaign_without_outcomes(written):
     assert result.campaign["fault_model"].tolist() == ["sbf"]
 
 
+def test_a_place_that_is_not_told_is_missing(written):
+    result = load.injections(written(p=PREDICTIONS + "0,fc,,,,,30,,0,0,1,0.1\n"))
+    assert result.faults["index"].isna().tolist() == [True]
+
+
 @pytest.mark.parametrize(("value", "model"), [("1", "stuck1"), ("0", "stuck0"), ("7", "other")])
 def test_a_value_that_is_forced_is_no_flip(written, value, model):
     result = load.injections(written(p=PREDICTIONS + f"0,fc,9,4,,,30,{value},0,0,1,0.1\n"))
@@ -210,6 +215,15 @@ def test_due_is_never_dropped_from_a_summary(mine, tmp_path):
         load.write_sfi_summary(mine, tmp_path / "s.csv", shapes=shapes)
     path = load.write_sfi_summary(mine, tmp_path / "s.csv", shapes=shapes, due="critical")
     assert path.read_text().splitlines()[1] == '0,top.0,"(1, 0)",30,4,1,1,2'
+
+
+def test_outcomes_of_other_campaigns_are_not_in_the_summary_of_one(tiny, mine, tmp_path):
+    more = tiny.outcomes.assign(exp_id=0)
+    both = dataclasses.replace(mine, outcomes=more)
+    path = load.write_sfi_summary(
+        both, tmp_path / "s.csv", shapes={"top.0.weight": (2, 5)}, due="critical"
+    )
+    assert path.read_text().splitlines()[1:] == ['0,top.0,"(1, 0)",30,4,1,1,2']
 
 
 def test_a_summary_needs_all_counts(mine, tmp_path):

@@ -122,6 +122,15 @@ def test_activations_are_part_of_the_population(mlp, inputs):
     assert found.outcomes["masked_count"].sum() < 40 * 20
 
 
+def test_what_a_module_with_parts_gives_can_be_hit(torch_here, mlp, inputs):
+    model = torch_here.nn.Sequential(mlp[:2], mlp[2:])
+    for where in ("0", ""):
+        faults = activation_faults(model, inputs, 4, seed=1, where=where)
+        found = campaign(model, inputs, faults, settings=PLAIN)
+        assert len(found.outcomes) == 4
+        assert f"{where}:output" in set(found.parameters["param"])
+
+
 def test_a_threshold_judges_one_number(make_mlp, inputs):
     model = make_mlp(classes=1)
     faults = exhaustive_faults(model, "3.bias")

@@ -16,7 +16,9 @@ from workbench.simulate.injections import (
     changes,
     fault_list,
     parameters,
+    protected,
     uniform_faults,
+    weight_clamp,
 )
 
 PLAIN = CampaignSettings(engine="flip_and_run", progress=False)
@@ -142,3 +144,17 @@ def test_arguments_of_another_type_are_named(torch_here, mlp, inputs):
         Judge("threshold", threshold=float("nan"))
     with pytest.raises(InjectionError, match="has no shape yet"):
         parameters(torch_here.nn.LazyLinear(3))
+
+
+@pytest.mark.parametrize("chunk_size", [0, 2.5, "5", True])
+def test_a_chunk_is_a_whole_number_of_experiments(chunk_size):
+    with pytest.raises(InjectionError, match=r"chunk_size must be (1 or more|a whole number)"):
+        CampaignSettings(chunk_size=chunk_size)
+
+
+def test_mitigations_can_be_a_list(mlp, inputs):
+    faults = uniform_faults(mlp, 20, seed=1, bits=[30])
+    both = [protected(mlp, ["0.weight"]), weight_clamp(mlp)]
+    settings = CampaignSettings(mitigation=both, progress=False)
+    found = campaign(mlp, inputs, faults, settings=settings)
+    assert found.campaign["mitigation"].tolist() == ["protected+weight_clamp"]

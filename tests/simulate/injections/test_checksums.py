@@ -104,7 +104,7 @@ def test_a_kernel_that_refuses_is_replaced(torch_here, monkeypatch):
 @given(bit=st.integers(0, 7), value=st.integers(-128, 127), activation=st.integers(-128, 127))
 def test_a_flip_in_b_hides_only_behind_multiples_of_the_modulus(torch_here, bit, value, activation):
     gemm = injections.ChecksumGemm(int8(torch_here, [[value, 5], [7, -3]]))
-    gemm_checksum._flip(gemm.encoded, (0, 0), bit, 8)
+    gemm_checksum._flip(gemm.encoded, (0, 0), bit)
     _, failed = gemm.run(int8(torch_here, [[activation, 9]]))
     assert bool(failed[0]) == (activation % 127 != 0)
 
@@ -113,7 +113,7 @@ def test_a_flip_in_b_hides_only_behind_multiples_of_the_modulus(torch_here, bit,
 def test_every_bit_of_a_result_is_noticed(torch_here, bit):
     gemm = injections.ChecksumGemm(int8(torch_here, [[1, 2], [3, 4]]))
     product = gemm.product(int8(torch_here, [[5, -6]]))
-    gemm_checksum._flip(product, (0, 1), bit, 32)
+    gemm_checksum._flip(product, (0, 1), bit)
     assert gemm.residuals(product).tolist() != [0]
 
 
@@ -261,7 +261,13 @@ def test_refuses_layers_that_run_on_other_rows_than_inputs(torch_here):
             r"scale has shape \(3,\) for 2 rows",
         ),
         (lambda t: injections.gemm_checksum_trials((0, 1, 1)), "must be 1 or more"),
+        (lambda t: injections.gemm_checksum_trials((2, 2)), "shape must be 3 whole numbers"),
+        (lambda t: injections.gemm_checksum_trials(count=1.5), "count must be a whole number"),
         (lambda t: injections.embedding_bag_checksum_trials(count=0), "must be 1 or more"),
+        (
+            lambda t: injections.embedding_bag_checksum_trials((2, 2.5)),
+            r"shape\[1\] must be a whole number from 1, not 2.5",
+        ),
     ],
 )
 def test_refuses_operands_that_do_not_fit(torch_here, make, match):

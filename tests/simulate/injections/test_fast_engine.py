@@ -21,7 +21,7 @@ from workbench.simulate.injections import (
     exhaustive_faults,
     uniform_faults,
 )
-from workbench.simulate.injections.fast_engine import FastEngine, exhaustive_counts
+from workbench.simulate.injections.fast_engine import FastEngine
 from workbench.tables import FAULTS
 
 HEAVY = [31, 30, 30, 30, 29, 28, 25]
@@ -300,11 +300,12 @@ def test_several_flips_of_one_experiment_act_together(dlrm):
 
 
 @pytest.mark.slow
-def test_exhaustive_counts_are_those_of_single_faults(dlrm):
+def test_exhausted_counts_are_those_of_single_faults(dlrm):
     model, inputs, labels = dlrm
     golden = measure(model, inputs, labels)
     fast, bits = FastEngine(model, inputs, golden), [23, 30, 31]
-    for param, sdc, due in exhaustive_counts(fast, ["tables.2.weight", "top.2.bias"], bits):
+    for param in ("tables.2.weight", "top.2.bias"):
+        sdc, due = fast.exhausted(param, bits)
         faults = exhaustive_faults(model, where=param, bits=bits)
         faults = faults.sort_values(["elem", "bit"]).assign(exp_id=range(len(faults)))
         there = FlipAndRun(model, inputs, golden).counts(changes(model, faults))
@@ -329,30 +330,12 @@ def test_half_precision_models_are_served_exactly(torch_here, lenet):
     compare(model, inputs, uniform_faults(model, 40, seed=1, bits=[5, 12, 13, 14]))
 
 
-def test_activations_are_hit_as_by_flip_and_run(dlrm, transformer, branching):
-    for model, inputs, labels in (dlrm, transformer, branching):
-        faults = activation_faults(model, inputs, 30, seed=1).assign(exp_id=range(30))
-        golden = measure(model, inputs, labels)
-        work = changes(model, faults)
-        here = FastEngine(model, inputs, golden).counts(work)
-        there = FlipAndRun(model, inputs, golden).counts(work)
-        assert (here.masked == there.masked).all()
-        assert (here.sdc == there.sdc).all()
-
-
-def test_activations_and_weights_hit_together_count_as_in_flip_and_run(dlrm):
+def test_activations_are_left_to_flip_and_run(dlrm):
     model, inputs, labels = dlrm
-    faults = [
-        activation_faults(model, inputs, 10, seed=1, where="bottom.1"),
-        uniform_faults(model, 10, seed=2, bits=[29, 30]),
-    ]
-    faults = joined(faults).assign(exp_id=[*range(10)] * 2, flip=[0] * 10 + [1] * 10)
-    golden = measure(model, inputs, labels)
-    work = changes(model, FAULTS.cast(faults.sort_values(["exp_id", "flip"])))
-    here = FastEngine(model, inputs, golden).counts(work)
-    there = FlipAndRun(model, inputs, golden).counts(work)
-    assert (here.masked == there.masked).all()
-    assert (here.sdc == there.sdc).all()
+    faults = activation_faults(model, inputs, 3, seed=1, where="bottom.1")
+    fast = FastEngine(model, inputs, measure(model, inputs, labels))
+    with pytest.raises(InjectionError, match=r"no parameter 'bottom\.1:output'"):
+        fast.counts(changes(model, faults))
 
 
 def test_a_model_that_mixes_its_inputs_is_run_whole(torch_here):
@@ -441,4 +424,4 @@ def test_a_parameter_the_model_does_not_have_is_named(odd):
     model, inputs, _ = odd
     fast = FastEngine(model, inputs, measure(model, inputs, None))
     with pytest.raises(InjectionError, match=r"no parameter 'nowhere\.weight'"):
-        next(exhaustive_counts(fast, ["nowhere.weight"], [30]))
+        fast.exhausted("nowhere.weight", [30])

@@ -10,7 +10,6 @@ from workbench.simulate.injections import (
     exhaustive_faults,
     fault_list,
     parameters,
-    pooled_faults,
     stored_as,
     stratified_faults,
     uniform_faults,
@@ -131,8 +130,7 @@ def test_strata_hold_every_component_and_bit_and_their_weights_the_population(ml
     assert faults["inclusion_weight"].sum() == pytest.approx(BITS)
 
 
-def test_an_allocation_is_drawn_and_pooled_with_its_pilot(mlp):
-    pilot = stratified_faults(mlp, 2, seed=1, by=("bit",))
+def test_an_allocation_is_drawn(mlp):
     wanted = INJECTION_ALLOCATION.cast(
         pd.DataFrame(
             {
@@ -143,10 +141,9 @@ def test_an_allocation_is_drawn_and_pooled_with_its_pilot(mlp):
     )  # fmt: skip
     then = stratified_faults(mlp, wanted, seed=2, by=("bit",))
     assert then["stratum"].value_counts()["bit 30"] == 30
-    both = pooled_faults(pilot, then)
-    assert both["exp_id"].tolist() == list(range(64 + 31 * 16))
-    assert both["inclusion_weight"].sum() == pytest.approx(BITS)
-    assert (both.groupby("stratum", observed=True)["inclusion_weight"].nunique() == 1).all()
+    assert then["exp_id"].tolist() == list(range(31 * 16))
+    assert then["inclusion_weight"].sum() == pytest.approx(BITS * 31 / 32)
+    assert (then.groupby("stratum", observed=True)["inclusion_weight"].nunique() == 1).all()
 
 
 def test_exhaustive_faults_are_every_bit_once_in_order(mlp):
@@ -186,9 +183,19 @@ def test_an_index_is_written_per_axis():
         ({"kind": "mbf", "flip_count": 2, "bit_error_ratio": 0.1}, "takes flip_count or"),
         ({"kind": "sbf", "flip_count": 2}, "'sbf' takes no further number"),
         ({"kind": "mbf", "flip_count": 0}, "flip_count must be 1 or more, not 0"),
-        ({"kind": "mbf", "bit_error_ratio": 1.5}, "bit_error_ratio must be between 0 and 1"),
+        ({"kind": "mbf", "flip_count": 1.5}, "flip_count must be a whole number from 1, not 1.5"),
+        (
+            {"kind": "mbf", "bit_error_ratio": 1.5},
+            "bit_error_ratio must be 0 or more and at most 1, not 1.5",
+        ),
+        ({"kind": "mbf", "bit_error_ratio": "0.1"}, "bit_error_ratio must be 0 or more"),
         ({"kind": "mbbf", "burst_bits": 1}, "burst_bits must be 2 or more, not 1"),
-        ({"kind": "value", "value": float("nan")}, "value must be a number: a missing value"),
+        ({"kind": "mbbf", "burst_bits": 2.5}, "burst_bits must be a whole number from 2, not 2.5"),
+        ({"kind": "value", "value": "big"}, "value must be a number, not 'big'"),
+        (
+            {"kind": "value", "value": float("nan")},
+            "value must be a number, not nan: a missing value",
+        ),
     ],
 )
 def test_refuses_fault_models_that_cannot_be_followed(options, message):
@@ -211,10 +218,26 @@ def test_refuses_draws_from_nothing(mlp, options, message):
         uniform_faults(mlp, 5, seed=1, **options)
 
 
-@pytest.mark.parametrize("count", [0, -3, 2.5])
-def test_refuses_counts_that_are_no_counts(mlp, count):
-    with pytest.raises(InjectionError, match="count must be a whole number of 1 or more"):
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (0, "1 or more, not 0"),
+        (-3, "1 or more, not -3"),
+        (2.5, "a whole number from 1, not 2.5"),
+        (True, "a whole number from 1, not True"),
+        ("5", "a whole number from 1, not '5'"),
+    ],
+)
+def test_refuses_counts_that_are_no_counts(mlp, count, words):
+    with pytest.raises(InjectionError, match=f"count must be {words}"):
         uniform_faults(mlp, count, seed=1)
+    with pytest.raises(InjectionError, match=f"sites must be {words}"):
+        stratified_faults(mlp, count, seed=1)
+
+
+def test_whole_numbers_can_come_as_floats(mlp):
+    kind = FaultModel("mbf", flip_count=2.0)
+    assert len(uniform_faults(mlp, 3.0, seed=1, fault_model=kind)) == 6
 
 
 def test_refuses_an_empty_population(mlp):
@@ -240,14 +263,6 @@ def test_refuses_allocations_to_strata_that_are_not_there(mlp):
         stratified_faults(mlp, allocation("top, bit 3", 4), seed=1)
     with pytest.raises(InjectionError, match="sites: site_count is 0 everywhere"):
         stratified_faults(mlp, allocation("3, bit 3", 0), seed=1)
-
-
-def test_refuses_to_pool_what_has_no_or_other_strata(mlp):
-    pilot = stratified_faults(mlp, 2, seed=1)
-    with pytest.raises(InjectionError, match="then: stratum and inclusion_weight are needed"):
-        pooled_faults(pilot, uniform_faults(mlp, 5, seed=1))
-    with pytest.raises(InjectionError, match=r"differ in the bits of '[023], bit 0'"):
-        pooled_faults(pilot, stratified_faults(mlp, 2, seed=1, where=["*.weight"]))
 
 
 @pytest.mark.parametrize(

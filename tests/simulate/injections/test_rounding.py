@@ -76,9 +76,12 @@ def test_wide_exponents_lose_no_gradients_and_narrow_ones_do(torch_here):
     assert all(each.grad is None for each in model.parameters())
 
 
-def test_refuses_no_patterns(torch_here):
-    with pytest.raises(InjectionError, match="count=0"):
-        injections.rounding_errors(0)
+@pytest.mark.parametrize(
+    ("count", "words"), [(0, "1 or more, not 0"), (2.5, "a whole number from 1, not 2.5")]
+)
+def test_refuses_no_patterns(torch_here, count, words):
+    with pytest.raises(InjectionError, match=f"count must be {words}"):
+        injections.rounding_errors(count)
 
 
 def test_refuses_scales_of_zero_and_gradients_of_zero(torch_here):

@@ -1,7 +1,7 @@
 """Fault injection into PyTorch models; the only folder that knows torch."""
 
 from workbench.simulate.injections._activations import activation_faults, activations
-from workbench.simulate.injections._changes import Changes, Counts, Engine
+from workbench.simulate.injections._changes import Changes, Counts
 from workbench.simulate.injections._combine import changes
 from workbench.simulate.injections._detectors import Detector, RangeDetector, range_detector
 from workbench.simulate.injections._fault_model import FaultModel
@@ -34,7 +34,6 @@ from workbench.simulate.injections.exhaustive import exhaustive
 from workbench.simulate.injections.faults import (
     exhaustive_faults,
     fault_list,
-    pooled_faults,
     stratified_faults,
     uniform_faults,
 )
@@ -53,7 +52,6 @@ __all__ = [
     "ChecksumGemm",
     "Counts",
     "Detector",
-    "Engine",
     "FaultModel",
     "FlipAndRun",
     "Judge",
@@ -75,7 +73,6 @@ __all__ = [
     "gradient_underflow",
     "outcomes_of",
     "parameters",
-    "pooled_faults",
     "protected",
     "range_detector",
     "rounding_errors",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from fnmatch import fnmatchcase
 from typing import Any
@@ -20,11 +20,6 @@ from workbench.simulate.injections.parameters import Components, shown
 from workbench.tables import PARAMETERS
 
 _SBF = FaultModel()
-
-
-def is_output(param: str) -> bool:
-    """Say whether a target is an activation."""
-    return str(param).endswith(OUTPUT)
 
 
 def activations(model: Any, inputs: Any, where: str | Sequence[str] = "*") -> pd.DataFrame:
@@ -51,10 +46,7 @@ def activations(model: Any, inputs: Any, where: str | Sequence[str] = "*") -> pd
         If a pattern matches no module that gives one row per input in a type that
         faults can hit.
     """
-    shapes = _outputs(model, inputs)
-    leaves = {
-        name for name, module in model.named_modules() if not any(True for _ in module.children())
-    }
+    shapes, leaves = _outputs(model, inputs), _leaves(model)
     wanted = [where] if isinstance(where, str) else list(where)
     chosen: list[str] = []
     for pattern in wanted:
@@ -70,6 +62,25 @@ def activations(model: Any, inputs: Any, where: str | Sequence[str] = "*") -> pd
             )
             raise InjectionError(msg)
         chosen += [name for name in names if name not in chosen]
+    return _table(model, shapes, chosen)
+
+
+def activations_hit(model: Any, inputs: Any, params: Collection[str]) -> pd.DataFrame:
+    """List the activations of the modules without parts of their own, and those named."""
+    shapes, leaves = _outputs(model, inputs), _leaves(model)
+    chosen = [name for name in shapes if name in leaves or f"{name}{OUTPUT}" in params]
+    return _table(model, shapes, chosen)
+
+
+def _leaves(model: Any) -> set[str]:
+    """Give the modules without parts of their own."""
+    return {
+        name for name, module in model.named_modules() if not any(True for _ in module.children())
+    }
+
+
+def _table(model: Any, shapes: dict[str, tuple[str, int]], chosen: list[str]) -> pd.DataFrame:
+    """Give the activations of modules as table PARAMETERS."""
     part = Components.of(model)
     rows = [
         {

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from workbench._number_types import NUMBER_TYPES, NumberType
 from workbench.errors import InjectionError
 from workbench.simulate.injections._torch import torch
 
@@ -16,36 +17,23 @@ _BYTE = 8
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Where sign, exponent and mantissa are in a type; bit 0 is the least significant."""
+class Layout(NumberType):
+    """A type whose bits can be hit, and the torch type that holds it."""
 
-    name: str
-    torch_name: str
-    bit_count: int
-    mantissa_count: int
+    torch_name: str = ""
 
     @property
     def dtype(self) -> Any:
         """The torch type that holds it."""
         return getattr(torch(), self.torch_name)
 
-    def roles(self, bits: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.object_]:
-        """Name what each bit is for: sign, exp, mant or int."""
-        low = "int" if self.name == "int8" else "mant"
-        names = np.where(bits < self.mantissa_count, low, "exp").astype(object)
-        names[bits == self.bit_count - 1] = "sign"
-        return names
 
-
+_TORCH_NAMES = {
+    "fp64": "float64", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8",
+}  # fmt: skip
 LAYOUTS = {
-    layout.name: layout
-    for layout in (
-        Layout("fp64", "float64", 64, 52),
-        Layout("fp32", "float32", 32, 23),
-        Layout("fp16", "float16", 16, 10),
-        Layout("bf16", "bfloat16", 16, 7),
-        Layout("int8", "int8", 8, 7),
-    )
+    name: Layout(**vars(NUMBER_TYPES[name]), torch_name=torch_name)
+    for name, torch_name in _TORCH_NAMES.items()
 }
 
 

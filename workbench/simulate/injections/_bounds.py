@@ -8,6 +8,7 @@ summed; decisions that close are left to an exact run.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +60,19 @@ class Bounds:
     def is_huge(self, change: Any, units: Any, rows: Any) -> Any:
         """Say which changes may overflow on the way, or may not."""
         return ~(change * self.at(self.peak, units, rows) + self.size[rows] < LARGEST)
+
+    def closeness(
+        self, golden: Golden, pairs: tuple[Any, Any], change: Any, huge: Any
+    ) -> Callable[[Any, slice], Any]:
+        """Give the test which outputs of pairs of unit and input are a matter of rounding."""
+        units, rows = pairs
+
+        def close(outputs: Any, span: slice) -> Any:
+            margins = golden.margins(outputs, rows[span])
+            near = self.is_close(margins, rows[span], change[span], units[span])
+            return (near & torch().isfinite(margins)) | huge[span]
+
+        return close
 
     @staticmethod
     def at(bound: Any, units: Any, rows: Any) -> Any:

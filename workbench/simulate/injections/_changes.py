@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,9 +35,9 @@ class Changes:
         stored types such as int8: as the model sees them, after scaling). Infinities and
         NaN are kept. NaN for an activation: its values depend on the input.
     cleared, flips
-        int64, for activations only: the bits that are cleared first, and those flipped then,
-        of whatever value the input gives. One element can have several such entries; they
-        act in their order.
+        int64, for activations: the bits that are cleared first, and those flipped then, of
+        whatever value the input gives. One element can have several such entries; they act
+        in their order. 0 for parameters.
     """
 
     experiment_count: int
@@ -47,39 +47,33 @@ class Changes:
     elem: Ints
     before: Any
     after: Any
-    cleared: Ints | None = None
-    flips: Ints | None = None
+    cleared: Ints
+    flips: Ints
+
+    def rows(self, entries: Any) -> Changes:
+        """Give some entries of the same experiments: a slice, or their places."""
+        return replace(
+            self,
+            experiment=self.experiment[entries],
+            target=self.target[entries],
+            elem=self.elem[entries],
+            before=self.before[entries],
+            after=self.after[entries],
+            cleared=self.cleared[entries],
+            flips=self.flips[entries],
+        )
 
     def part(self, start: int, stop: int) -> Changes:
         """Give the experiments ``start`` to ``stop`` - 1, renumbered from 0."""
         first, last = np.searchsorted(self.experiment, [start, stop])
-        rows = slice(int(first), int(last))
-        return Changes(
-            stop - start,
-            self.experiment[rows] - start,
-            self.targets,
-            self.target[rows],
-            self.elem[rows],
-            self.before[rows],
-            self.after[rows],
-            None if self.cleared is None else self.cleared[rows],
-            None if self.flips is None else self.flips[rows],
-        )
+        found = self.rows(slice(int(first), int(last)))
+        return replace(found, experiment_count=stop - start, experiment=found.experiment - start)
 
     def only(self, experiments: Ints) -> Changes:
         """Give some experiments (in rising order), renumbered from 0."""
-        rows = np.flatnonzero(np.isin(self.experiment, experiments))
-        return Changes(
-            len(experiments),
-            np.searchsorted(experiments, self.experiment[rows]),
-            self.targets,
-            self.target[rows],
-            self.elem[rows],
-            self.before[rows],
-            self.after[rows],
-            None if self.cleared is None else self.cleared[rows],
-            None if self.flips is None else self.flips[rows],
-        )
+        found = self.rows(np.flatnonzero(np.isin(self.experiment, experiments)))
+        numbers = np.searchsorted(experiments, found.experiment)
+        return replace(found, experiment_count=len(experiments), experiment=numbers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,11 +90,3 @@ class Counts:
     due: Ints
     beneficial: Ints
     max_abs_delta: npt.NDArray[np.float64]
-
-
-class Engine(Protocol):
-    """Judges experiments on all inputs."""
-
-    def counts(self, changes: Changes) -> Counts:
-        """Inject every experiment by itself and count how the inputs end."""
-        ...

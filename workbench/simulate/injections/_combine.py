@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ from workbench.simulate.injections._bits import LAYOUTS, from_patterns, masks, p
 from workbench.simulate.injections._changes import Changes
 from workbench.simulate.injections._stored import Stored, storage
 from workbench.simulate.injections._torch import torch
-from workbench.simulate.injections._verify import OUTPUT, verified
+from workbench.simulate.injections._verify import is_output, verified
 
 _Longs = npt.NDArray[np.int64]
 
@@ -142,17 +142,30 @@ def unchecked_changes(model: Any, faults: pd.DataFrame) -> Changes:
         meant = (faults["param"] == name).fillna(value=False).to_numpy(dtype=bool)
         part = faults[meant]
         rows = Rows.of(part, experiment[meant].astype(np.int64))
-        if name.endswith(OUTPUT):
-            dtype = str(part["dtype"].iloc[0])
-            found.append((number, *_activation(rows, dtype)))
+        if is_output(name):
+            found.append(_activation(number, rows, str(part["dtype"].iloc[0])))
         else:
             each = combined(named[name], stored[name], rows, name)
-            none = np.zeros(len(each.elem), dtype=np.int64)
-            found.append((number, each.experiment, each.elem, each.before, each.after, none, none))
+            none = np.zeros_like(each.elem)
+            found.append(
+                _Entries(number, each.experiment, each.elem, each.before, each.after, none, none)
+            )
     return _joined(len(numbers), targets, found)
 
 
-def _activation(rows: Rows, dtype: str) -> tuple[Any, ...]:
+class _Entries(NamedTuple):
+    """What experiments change of one target; see :class:`Changes`."""
+
+    target: int
+    experiment: _Longs
+    elem: _Longs
+    before: Any
+    after: Any
+    cleared: _Longs
+    flips: _Longs
+
+
+def _activation(target: int, rows: Rows, dtype: str) -> _Entries:
     """Give the bits that every row clears first and flips then; the values are not known yet."""
     place = masks(np.maximum(rows.bit, 0))
     cleared = np.where(rows.direction >= 0, place, 0)
@@ -161,30 +174,24 @@ def _activation(rows: Rows, dtype: str) -> tuple[Any, ...]:
         value = torch().tensor([rows.value[row]], dtype=LAYOUTS[dtype].dtype)
         cleared[row], flips[row] = -1, int(patterns(value)[0])
     unknown = torch().full((len(rows.elem),), float("nan"))
-    return rows.experiment, rows.elem, unknown, unknown, cleared, flips
+    return _Entries(target, rows.experiment, rows.elem, unknown, unknown, cleared, flips)
 
 
-def _joined(count: int, targets: tuple[str, ...], parts: list[tuple[Any, ...]]) -> Changes:
-    """Join the parts of all targets, sorted by experiment."""
+def _joined(count: int, targets: tuple[str, ...], parts: list[_Entries]) -> Changes:
+    """Join the entries of all targets, sorted by experiment."""
     if not parts:
-        empty = np.zeros(0, dtype=np.int64)
-        none = torch().zeros(0)
-        return Changes(count, empty, (), empty.astype(np.int32), empty, none, none)
-    target = np.concatenate([np.full(len(part[1]), part[0], dtype=np.int32) for part in parts])
-    experiment, elem = (np.concatenate([part[column] for part in parts]) for column in (1, 2))
-    order = np.argsort(experiment, kind="stable")
-    before, after = (_one_type([part[column] for part in parts])[order] for column in (3, 4))
-    cleared, flips = (np.concatenate([part[column] for part in parts])[order] for column in (5, 6))
-    return Changes(
-        count, experiment[order], targets, target[order], elem[order], before, after, cleared, flips
+        empty, none = np.zeros(0, dtype=np.int64), torch().zeros(0)
+        return Changes(count, empty, (), empty.astype(np.int32), empty, none, none, empty, empty)
+    sizes = [len(part.elem) for part in parts]
+    found = Changes(
+        experiment_count=count,
+        experiment=np.concatenate([part.experiment for part in parts]),
+        targets=targets,
+        target=np.repeat(np.array([part.target for part in parts], dtype=np.int32), sizes),
+        elem=np.concatenate([part.elem for part in parts]),
+        before=torch().cat([part.before for part in parts]),
+        after=torch().cat([part.after for part in parts]),
+        cleared=np.concatenate([part.cleared for part in parts]),
+        flips=np.concatenate([part.flips for part in parts]),
     )
-
-
-def _one_type(parts: list[Any]) -> Any:
-    """Join tensors; those of different types in one that holds them all."""
-    wide = parts[0].dtype
-    for part in parts[1:]:
-        wide = torch().promote_types(wide, part.dtype)
-    if wide in {torch().float16, torch().bfloat16} and len({part.dtype for part in parts}) > 1:
-        wide = torch().float32
-    return torch().cat([part.to(wide) for part in parts])
+    return found.rows(np.argsort(found.experiment, kind="stable"))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -11,11 +11,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from workbench.errors import InjectionError
+from workbench.simulate.injections._arguments import in_range, whole_number
 from workbench.simulate.injections._bits import LAYOUTS
 
 Kind = Literal["sbf", "mbf", "mbbf", "stuck0", "stuck1", "value"]
 _Longs = npt.NDArray[np.int64]
-_SHORTEST_BURST = 2
+_LEAST = {"flip_count": 1, "burst_bits": 2}
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ class FaultModel:
     Raises
     ------
     InjectionError
-        If the kind is none of these, or it lacks its number or is given another one's.
+        If the kind is none of these, it lacks its number or is given another one's, or the
+        number is out of range.
     """
 
     kind: Kind = "sbf"
@@ -65,22 +67,8 @@ class FaultModel:
             wanted = " or ".join(needed) if needed else "no further number"
             msg = f"kind={self.kind!r} takes {wanted}, and was given {given or 'none'}"
             raise InjectionError(msg)
-        self._refuse_numbers()
-
-    def _refuse_numbers(self) -> None:
-        count, ratio, burst, value = (
-            self.flip_count, self.bit_error_ratio, self.burst_bits, self.value,
-        )  # fmt: skip
-        for name, bad, words in (
-            ("flip_count", count is not None and count < 1, "1 or more"),
-            ("bit_error_ratio", ratio is not None and not 0 <= ratio <= 1, "between 0 and 1"),
-            ("burst_bits", burst is not None and burst < _SHORTEST_BURST, "2 or more"),
-            ("value", value is not None and math.isnan(value), "a number: a missing value of a "
-             "table cannot be told from NaN; flip exponent bits instead"),
-        ):  # fmt: skip
-            if bad:
-                msg = f"{name} must be {words}, not {getattr(self, name)!r}"
-                raise InjectionError(msg)
+        for name in given:
+            object.__setattr__(self, name, _number(name, getattr(self, name)))
 
     def starts(self, cells: pd.DataFrame) -> pd.DataFrame:
         """Give the cells in which an experiment can begin."""
@@ -129,3 +117,19 @@ class FaultModel:
             "flip_count": self.burst_bits if self.kind == "mbbf" else count,
             "bit_error_ratio": self.bit_error_ratio,
         }
+
+
+def _number(name: str, value: Any) -> float:
+    """Give a number of a fault model, or say what it must be."""
+    if name in _LEAST:
+        return whole_number(name, value, least=_LEAST[name])
+    if name == "bit_error_ratio":
+        return in_range(name, value, least=0, most=1)
+    # Infinities are values too.
+    if isinstance(value, bool) or not isinstance(value, Real) or value != value:
+        msg = (
+            f"value must be a number, not {value!r}: a missing value of a table cannot be told "
+            "from NaN; flip exponent bits instead"
+        )
+        raise InjectionError(msg)
+    return float(value)

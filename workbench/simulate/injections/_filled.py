@@ -11,7 +11,7 @@ import pandas as pd
 from workbench.simulate.injections._bits import LAYOUTS, masks
 from workbench.simulate.injections._combine import Rows, combined
 from workbench.simulate.injections._stored import storage
-from workbench.simulate.injections._verify import OUTPUT, refuse_other_values
+from workbench.simulate.injections._verify import is_output, refuse_other_values
 from workbench.tables import FAULTS
 
 _NAMES = ("component", "layer", "kind", "dtype")
@@ -48,7 +48,7 @@ def _with_values(model: Any, faults: pd.DataFrame) -> pd.DataFrame:
     golden = np.full(len(faults), np.nan)
     names = faults["param"].astype(object)
     experiment = faults["exp_id"].to_numpy(dtype=np.int64)
-    hit = [name for name in names.dropna().unique() if not name.endswith(OUTPUT)]
+    hit = [name for name in names.dropna().unique() if not is_output(name)]
     for name, stored in storage(model, hit).items():
         rows = np.flatnonzero((names == name).to_numpy())
         each = Rows.of(faults.iloc[rows], experiment[rows])

@@ -224,16 +224,8 @@ class Program:
 
         return {node for node in self.nodes if holds(node)}
 
-    def replay(self, sources: set[Any], *, altered: Callable[[Any, Any], Any] | None = None) -> Any:
-        """Run again what depends on changed parameters; give the output, the very bits.
-
-        Parameters
-        ----------
-        sources
-            Operations that read them.
-        altered
-            Changes the value that a source gives, where the fault is in that.
-        """
+    def replay(self, sources: set[Any]) -> Any:
+        """Run again what depends on the parameters that ``sources`` read: the very bits."""
         fresh: dict[Any, Any] = {}
 
         def fetch(node: Any) -> Any:
@@ -244,8 +236,6 @@ class Program:
             if not is_source and not any(each in fresh for each in node.all_input_nodes):
                 continue
             value = self.value(node, fetch)
-            if is_source and altered is not None:
-                value = altered(node, value)
             if not same(value, self.golden[node]):
                 fresh[node] = value
         return fetch(self.output)

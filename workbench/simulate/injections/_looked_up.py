@@ -107,8 +107,7 @@ class TableSites:
         column, change, value = hit
         limits = self.bounds
         if limits is not None and self.place.is_pruned:
-            reach = limits.reach
-            carried = reach[column, 0] if reach.shape[1] == 1 else reach[column, rows]
+            carried = limits.at(limits.reach, column, rows)
             kept = torch().nonzero(~(change.abs() * carried < limits.room[rows])).flatten()
             site, rows, column = site[kept], rows[kept], column[kept]
             change, value, elem = change[kept], value[kept], elem[kept]
@@ -121,11 +120,7 @@ class TableSites:
             close = self._close_unbounded(value, rows)
         else:
             huge = limits.is_huge(size * self._summed, column, rows)
-
-            def close(outputs: Any, span: slice) -> Any:
-                margins = self.place.golden.margins(outputs, rows[span])
-                near = limits.is_close(margins, rows[span], size[span], column[span])
-                return (near & torch().isfinite(margins)) | huge[span]
+            close = limits.closeness(self.place.golden, (column, rows), size, huge)
 
         judge_pairs(
             self.place.golden,

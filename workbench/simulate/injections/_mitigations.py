@@ -13,7 +13,7 @@ from workbench.errors import InjectionError
 from workbench.simulate.injections._changes import Changes, Ints
 from workbench.simulate.injections._detectors import output_ranges
 from workbench.simulate.injections._torch import torch
-from workbench.simulate.injections._verify import OUTPUT
+from workbench.simulate.injections._verify import is_output
 from workbench.simulate.injections.parameters import shown
 
 _RELU_LIKE = ("ReLU", "ReLU6", "LeakyReLU", "PReLU", "ELU", "GELU", "SiLU", "Hardswish")
@@ -50,8 +50,8 @@ class _WeightClamp(Mitigation):
     def hardened(self, changes: Changes) -> Changes:
         limits = np.array([self._largest.get(name, np.inf) for name in changes.targets])
         limit = torch().from_numpy(limits)[torch().from_numpy(changes.target).long()]
-        is_output = np.array([name.endswith(OUTPUT) for name in changes.targets], dtype=bool)
-        kept = torch().from_numpy(is_output)[torch().from_numpy(changes.target).long()]
+        passes = np.array([is_output(name) for name in changes.targets], dtype=bool)
+        kept = torch().from_numpy(passes)[torch().from_numpy(changes.target).long()]
         fine = (changes.after.double().abs() <= limit) | kept
         return replace(changes, after=torch().where(fine, changes.after, 0))
 
@@ -158,13 +158,7 @@ class _Protected(Mitigation):
                 elem = self._elements[name]
                 mine = changes.target == number
                 safe |= mine if elem is None else mine & np.isin(changes.elem, elem)
-        left = torch().from_numpy(np.flatnonzero(~safe))
-        columns = {
-            name: getattr(changes, name)[~safe]
-            for name in ("experiment", "target", "elem", "cleared", "flips")
-            if getattr(changes, name) is not None
-        }
-        return replace(changes, **columns, before=changes.before[left], after=changes.after[left])
+        return changes.rows(np.flatnonzero(~safe))
 
 
 def protected(

@@ -13,8 +13,6 @@ from workbench.simulate.injections._call_replay import CallReplay
 from workbench.simulate.injections._graph import UNTRACEABLE, same
 from workbench.simulate.injections._torch import torch
 
-OUTPUT = ":output"
-
 
 class Reexecution:
     """Runs a model with changed parameters on all inputs, in one batch.
@@ -109,29 +107,6 @@ class Reexecution:
         if ways <= {"calls"} and self._recorded().is_replayable():
             return self._by_calls(targets)
         return self.model(*self.inputs)
-
-    def with_activation(self, name: str, altered: Callable[[Any], Any]) -> Any:
-        """Give the outputs if what a module gives is altered in its first call."""
-        modules = dict(self.model.named_modules(remove_duplicate=False))
-        if name not in modules:
-            msg = f"the model has no module {name!r} whose output could be hit"
-            raise InjectionError(msg)
-        module = modules[name]
-        if self.program is not None:
-            for node in self.program.nodes:
-                if node.op == "call_module" and self.program.modules[node.target] is module:
-                    return self.program.replay({node}, altered=lambda _, value: altered(value))
-        first = [True]
-
-        def hook(_module: Any, _given: Any, output: Any) -> Any:
-            is_first, first[0] = first[0], False
-            return altered(output) if is_first else output
-
-        handle = module.register_forward_hook(hook)
-        try:
-            return self.model(*self.inputs)
-        finally:
-            handle.remove()
 
 
 @contextlib.contextmanager

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from workbench.errors import InjectionError
+from workbench.simulate.injections._arguments import whole_number
 from workbench.simulate.injections._detectors import AnyDetector
 from workbench.simulate.injections._mitigations import Mitigation
 
@@ -16,7 +17,12 @@ EngineName = Literal["auto", "flip_and_run", "fast"]
 
 @dataclass(frozen=True)
 class CampaignSettings:
-    """How a campaign is run; none of it changes how an input ends, but for ``mitigation``.
+    """How a campaign is run.
+
+    None of it changes which inputs end as ``sdc`` or ``due``, but for ``mitigation``, and
+    ``metric`` where the judge's criterion is ``"metric_drop"``. ``engine`` decides which of
+    the others are proven to be ``masked`` (the campaign's ``masked_rule``), and ``labels``
+    which count as beneficial.
 
     Parameters
     ----------
@@ -55,7 +61,7 @@ class CampaignSettings:
     Raises
     ------
     InjectionError
-        If the engine is unknown or the chunk size is below 1.
+        If the engine is unknown or the chunk size is no whole number from 1.
     """
 
     name: str | None = None
@@ -69,19 +75,19 @@ class CampaignSettings:
     keep_trials: bool = False
     progress: bool = True
     detectors: Mapping[str, AnyDetector] = field(default_factory=dict)
-    mitigation: Mitigation | tuple[Mitigation, ...] = ()
+    mitigation: Mitigation | Sequence[Mitigation] = ()
 
     def __post_init__(self) -> None:
         """Refuse settings that cannot be followed."""
         if self.engine not in get_args(EngineName):
             msg = f"engine={self.engine!r} is not one of {get_args(EngineName)}"
             raise InjectionError(msg)
-        if self.chunk_size is not None and self.chunk_size < 1:
-            msg = f"chunk_size must be 1 or more, not {self.chunk_size!r}"
-            raise InjectionError(msg)
+        if self.chunk_size is not None:
+            chunk_size = whole_number("chunk_size", self.chunk_size, least=1)
+            object.__setattr__(self, "chunk_size", chunk_size)
 
     @property
     def mitigations(self) -> tuple[Mitigation, ...]:
         """The protections, in the order they act."""
         given = self.mitigation
-        return given if isinstance(given, tuple) else (given,)
+        return (given,) if isinstance(given, Mitigation) else tuple(given)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -71,22 +71,26 @@ def judge_pairs(
         tally.add(sites[part], codes, better, close(outputs, part))
 
 
-class ExactTally:
-    """Counts of experiments whose outputs are the very bits of a full run."""
+class Ended(NamedTuple):
+    """How the inputs of one experiment ended, and the largest change of an output."""
 
-    def __init__(self, golden: Golden) -> None:
-        self.golden = golden
-        self._all = torch().arange(len(golden))
+    masked: int
+    sdc: int
+    due: int
+    beneficial: int
+    max_abs_delta: float
 
-    def counts(self, outputs: Any) -> tuple[int, int, int, int, float]:
-        """Give masked, SDC, DUE and beneficial inputs, and the largest change."""
-        codes = self.golden.outcomes(outputs, self._all)
-        better = self.golden.beneficial(outputs, self._all, codes)
-        finite = torch().isfinite(outputs)
-        moved = (outputs - self.golden.outputs).abs()[finite]
-        largest = float(moved.max()) if moved.numel() else np.nan
-        masked, sdc, due = (int((codes == code).sum()) for code in (MASKED, SDC, DUE))
-        return masked, sdc, due, int(better.sum()), largest
+
+def ended(golden: Golden, outputs: Any) -> Ended:
+    """Count one experiment whose outputs are the very bits of a full run."""
+    rows = torch().arange(len(golden))
+    codes = golden.outcomes(outputs, rows)
+    better = golden.beneficial(outputs, rows, codes)
+    finite = torch().isfinite(outputs)
+    moved = (outputs - golden.outputs).abs()[finite]
+    largest = float(moved.max()) if moved.numel() else np.nan
+    masked, sdc, due = (int((codes == code).sum()) for code in (MASKED, SDC, DUE))
+    return Ended(masked, sdc, due, int(better.sum()), largest)
 
 
 class Outcomes:
@@ -106,10 +110,10 @@ class Outcomes:
         self.beneficial[places] = tally.beneficial.numpy()
         self.max_abs_delta[places] = np.nan
 
-    def put(self, place: int, counts: tuple[int, int, int, int, float]) -> None:
+    def put(self, place: int, found: Ended) -> None:
         """Put down the exact counts of one experiment."""
-        self.masked[place], self.sdc[place], self.due[place] = counts[:3]
-        self.beneficial[place], self.max_abs_delta[place] = counts[3:]
+        for name, value in found._asdict().items():
+            getattr(self, name)[place] = value
 
     def counts(self) -> Counts:
         """Give them in the form every engine gives."""

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from workbench.simulate.injections._judge import BENIGN, DUE, MASKED, SDC, Golden, Judge
-from workbench.simulate.injections._torch import torch
+from workbench.simulate.injections.flip_and_run import largest
 from workbench.tables import OUTCOME_NAMES, TRIALS
 
 
@@ -49,8 +49,7 @@ class MetricDrop:
         """Count the run as one input."""
         counts = dict.fromkeys([f"{name}_count" for name in OUTCOME_NAMES], 0)
         counts[f"{OUTCOME_NAMES[self._code(run, value)]}_count"] = 1
-        known = run.delta[~torch().isnan(run.delta)]
-        most = float(known.max()) if len(known) else float("nan")
+        most = largest(run.delta)
         return {"input_count": 1, **counts, "beneficial_count": 0, "max_abs_delta": most}
 
     def _code(self, run: Any, value: float | None) -> int:

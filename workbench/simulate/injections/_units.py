@@ -179,16 +179,11 @@ class UnitSites:
         def built(span: slice) -> Any:
             return self._outputs(value[span], from_golden[span], which[span], row[span])
 
-        def close(outputs: Any, span: slice) -> Any:
-            margins = self.place.golden.margins(outputs, row[span])
-            near = limits.is_close(margins, row[span], change[span], which[span])
-            return (near & torch().isfinite(margins)) | huge[span]
-
         judge_pairs(
             self.place.golden,
             (part[site], row),
             built,
-            close,
+            limits.closeness(self.place.golden, (which, row), change, huge),
             tally,
             rows_per_chunk=self.place.rows_per_chunk,
         )

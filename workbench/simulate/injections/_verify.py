@@ -20,6 +20,11 @@ _HINT = "is this a fault list for another model?"
 _CATEGORIES = [name for name, column in FAULTS.columns.items() if column.dtype == "category"]
 
 
+def is_output(param: str) -> bool:
+    """Say whether a target is an activation."""
+    return str(param).endswith(OUTPUT)
+
+
 def verified(
     model: Any, faults: pd.DataFrame, activations: pd.DataFrame | None = None
 ) -> pd.DataFrame:
@@ -31,8 +36,9 @@ def verified(
     sizes, types = targets(model, activations)
     name = faults["param"].astype(object)
     is_hit = name.notna()
-    is_output = name.astype(str).str.endswith(OUTPUT) & is_hit
-    known = name.isin(list(sizes)) | (is_output if activations is None else False)
+    known = name.isin(list(sizes))
+    if activations is None:
+        known |= name.map(is_output).astype(bool)
     _refuse(
         is_hit & ~known, faults, "param", f"is not of this model ({shown(list(sizes))}); {_HINT}"
     )

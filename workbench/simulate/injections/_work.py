@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from workbench.errors import InjectionError
-from workbench.simulate.injections._activations import activations, is_output
+from workbench.simulate.injections._activations import activations_hit
 from workbench.simulate.injections._changes import Changes, Counts
 from workbench.simulate.injections._combine import unchecked_changes
 from workbench.simulate.injections._detectors import Alarms
@@ -28,13 +28,12 @@ from workbench.simulate.injections._judge import Golden, Judge
 from workbench.simulate.injections._settings import CampaignSettings
 from workbench.simulate.injections._torch import torch
 from workbench.simulate.injections._trials import MetricDrop, Trials
-from workbench.simulate.injections._verify import refuse_other_weights, verified
-from workbench.simulate.injections.flip_and_run import FlipAndRun
+from workbench.simulate.injections._verify import is_output, refuse_other_weights, verified
+from workbench.simulate.injections.fast_engine import FastEngine
+from workbench.simulate.injections.flip_and_run import FlipAndRun, largest
 from workbench.simulate.injections.parameters import parameters
 from workbench.tables import OUTCOMES, PARAMETERS, TRIALS
 
-_FAST = "workbench.simulate.injections.fast_engine"
-_CHUNKS = {"FastEngine": 20_000}
 # What is lost at most when a campaign is killed, and how long one may look how fast it is.
 _CHUNK_S = 30.0
 _PROBE_S = 0.3
@@ -53,7 +52,7 @@ class Work:
     parameters: pd.DataFrame
     golden: Golden
     changes: Changes
-    engine: Any
+    engine: FlipAndRun | FastEngine
     alarms: Alarms
     golden_metric: float | None
     notes: list[tuple[str, str, int]] = field(default_factory=list)
@@ -68,7 +67,7 @@ class Work:
         """Experiments per chunk: as given, or about half a minute of work."""
         if self.settings.chunk_size is not None:
             return self.settings.chunk_size
-        most = _CHUNKS.get(type(self.engine).__name__, 500)
+        most = self.engine.chunk_most
         if self.settings.folder is None and len(self.exp_ids) <= most:
             return most
         return max(1, min(most, int(_CHUNK_S / self._time_s())))
@@ -95,7 +94,7 @@ class Work:
             self.alarms.take()
         return time.perf_counter() - begun
 
-    @property
+    @cached_property
     def exp_ids(self) -> Any:
         """The experiments, in the order they are run."""
         return np.unique(self.faults["exp_id"].to_numpy())
@@ -131,6 +130,7 @@ class Work:
 
     def _watched(self, part: Changes, start: int) -> tuple[dict[str, Any], list[pd.DataFrame]]:
         """Run experiments one by one, looking at each."""
+        assert isinstance(self.engine, FlipAndRun)
         metric, labels = self.settings.metric, self.settings.labels
         drop = MetricDrop(self.judge, self.golden_metric)
         trials = Trials(self.golden, self.name) if self.settings.keep_trials else None
@@ -163,10 +163,8 @@ def trial_row(run: Any) -> dict[str, Any]:
     codes = run.codes.cpu().numpy()
     ended = np.bincount(codes, minlength=len(_COUNTED) - 1).tolist()
     ended.append(int(run.is_beneficial.sum()))
-    delta = run.delta.cpu().numpy()
-    most = float(np.nanmax(delta)) if not np.isnan(delta).all() else float("nan")
     counts = {f"{name}_count": n for name, n in zip(_COUNTED, ended, strict=True)}
-    return {"input_count": len(codes), **counts, "max_abs_delta": most}
+    return {"input_count": len(codes), **counts, "max_abs_delta": largest(run.delta)}
 
 
 def _columns(counts: Counts, input_count: int) -> dict[str, Any]:
@@ -196,9 +194,11 @@ def prepared(
     population = parameters(model)
     calls = batches(inputs)
     refuse_other_device(model, calls)
-    hits = any(is_output(name) for name in faults.get("param", pd.Series()).dropna().unique())
+    named = faults.get("param", pd.Series()).dropna().unique()
+    hits = [str(name) for name in named if is_output(name)]
     if hits:
-        population = pd.concat([population, activations(model, inputs)], ignore_index=True)
+        found = activations_hit(model, inputs, hits)
+        population = pd.concat([population, found], ignore_index=True)
     faults = verified(model, faults, population if hits else None)
     if faults.empty:
         msg = "faults: the table has no rows; there is nothing to inject"
@@ -207,16 +207,17 @@ def prepared(
     alarms = Alarms(model, settings.detectors)
     notes: list[tuple[str, str, int]] = []
     with _protected_model(model, settings), alarms.attached():
-        outputs, _ = golden_outputs(model, calls)
+        outputs = golden_outputs(model, calls)
         golden = judge.golden(outputs, settings.labels)
         _refuse_labels(judge, settings, len(golden))
         notes += _false_alarms(model, calls, alarms)
     changes = unchecked_changes(model, faults)
     for each in settings.mitigations:
         changes = each.hardened(changes)
-    needs_model = hits or any(each.needs_the_model_to_run for each in settings.mitigations)
+    is_plain = bool(hits) or needs_every_run(judge, settings)
+    is_plain |= any(each.needs_the_model_to_run for each in settings.mitigations)
     with at_rest(model):
-        engine = _engine(model, inputs, golden, _Needs(judge, settings, needs_model), alarms)
+        engine = _engine(model, inputs, golden, settings, is_plain=is_plain, alarms=alarms)
     return Work(
         model, inputs, judge, settings, faults, _as_hit(population, faults), golden, changes,
         engine, alarms, _golden_metric(golden, settings), notes,
@@ -290,34 +291,30 @@ def needs_every_run(judge: Judge, settings: CampaignSettings) -> bool:
     )
 
 
-@dataclass(frozen=True)
-class _Needs:
-    judge: Judge
-    settings: CampaignSettings
-    needs_model: bool
-
-    @property
-    def plain(self) -> bool:
-        return self.needs_model or needs_every_run(self.judge, self.settings)
-
-
-def _engine(model: Any, inputs: Any, golden: Golden, needs: _Needs, alarms: Alarms) -> Any:
-    """Choose the engine."""
-    wanted = needs.settings.engine
-    if wanted == "fast" and needs.plain:
+def _engine(
+    model: Any,
+    inputs: Any,
+    golden: Golden,
+    settings: CampaignSettings,
+    *,
+    is_plain: bool,
+    alarms: Alarms,
+) -> FlipAndRun | FastEngine:
+    """Choose the engine; ``is_plain`` where only the plain one can do it."""
+    wanted = settings.engine
+    if wanted == "fast" and is_plain:
         msg = (
             "engine: 'fast' judges faults in parameters without running the model, so it gives no "
             "trials, metrics, detectors, activation faults or clips; use 'flip_and_run' or 'auto'"
         )
         raise InjectionError(msg)
-    if wanted != "flip_and_run" and not needs.plain:
+    if wanted != "flip_and_run" and not is_plain:
         try:
-            fast = importlib.import_module(_FAST)
-            return fast.FastEngine(model, _arguments(inputs), golden)
-        except (ModuleNotFoundError, InjectionError):
+            return FastEngine(model, _arguments(inputs), golden)
+        except InjectionError:
             if wanted == "fast":
                 raise
-    watch = alarms if needs.settings.detectors else None
+    watch = alarms if settings.detectors else None
     return FlipAndRun(model, inputs, golden, watch=watch)
 
 

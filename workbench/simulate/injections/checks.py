@@ -18,7 +18,7 @@ _ALL_BITS = 16
 
 
 def flips_not_undone(dtype: str, *, seed: int = 0) -> int:
-    """Flip every bit of many values twice, and count the values that changed.
+    """Flip every bit of many values twice, and count the values where that went wrong.
 
     Parameters
     ----------
@@ -30,7 +30,8 @@ def flips_not_undone(dtype: str, *, seed: int = 0) -> int:
     Returns
     -------
     int
-        Values whose bits are not what they were; 0 if all is well.
+        Values that some bit, flipped once, left as they were, or that two flips changed; 0 if
+        all is well.
 
     Raises
     ------
@@ -59,9 +60,7 @@ def flips_not_undone(dtype: str, *, seed: int = 0) -> int:
     return int(changed.sum())
 
 
-def outcomes_of(
-    outputs: Any, golden: Any, *, judge: Judge = _ARGMAX, labels: Any = None
-) -> npt.NDArray[np.object_]:
+def outcomes_of(outputs: Any, golden: Any, *, judge: Judge = _ARGMAX) -> npt.NDArray[np.object_]:
     """Judge outputs that are at hand already against those of the run without faults.
 
     Parameters
@@ -72,8 +71,6 @@ def outcomes_of(
         The same without faults.
     judge
         When an output counts as wrong.
-    labels
-        The right answers; only checked against the outputs.
 
     Returns
     -------
@@ -87,7 +84,7 @@ def outcomes_of(
         If the criterion does not fit the outputs, or shapes differ.
     """
     faulty, clean = (torch().as_tensor(each) for each in (outputs, golden))
-    measure = judge.golden(clean, labels)
+    measure = judge.golden(clean)
     if faulty.shape != clean.shape:
         msg = f"outputs: shape {tuple(faulty.shape)}, golden has {tuple(clean.shape)}"
         raise InjectionError(msg)

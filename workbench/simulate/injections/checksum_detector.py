@@ -11,8 +11,8 @@ from typing import Any
 from workbench.errors import InjectionError
 from workbench.simulate.injections._torch import torch
 from workbench.simulate.injections.embedding_bag_checksum import relative
+from workbench.simulate.injections.gemm_checksum import MODULUS
 
-_MODULUS = 127
 _CODE_MOST = 127
 # One less than the modulus: only activations of 0 are multiples of it, so hide nothing.
 _ACTIVATION_MOST = 126
@@ -91,13 +91,13 @@ class ChecksumDetector:
         """Check a product as an int8 one would be, with every input scaled by itself."""
         module, args, kwargs, _ = call
         x = args[0] if args else kwargs["input"]
-        off = (encoded.codes(module.weight).sum(0) - encoded.sums) % _MODULUS
+        off = (encoded.codes(module.weight).sum(0) - encoded.sums) % MODULUS
         if not bool(off.any()):
             return
         finite = torch().nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0)
         step = finite.abs().amax(-1, keepdim=True) / _ACTIVATION_MOST
         a = (finite / step.clamp(min=torch().finfo(x.dtype).tiny)).round().long()
-        self._raise_alarm(name, ((a * off).sum(-1) % _MODULUS) != 0)
+        self._raise_alarm(name, ((a * off).sum(-1) % MODULUS) != 0)
 
     def _table(self, name: str, encoded: _Encoded, *call: Any) -> None:
         """Check looked-up rows by the sums they should have."""

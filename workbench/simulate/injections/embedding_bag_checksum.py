@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from workbench.errors import InjectionError
+from workbench.simulate.injections._arguments import sizes, whole_number
 from workbench.simulate.injections._torch import torch
 from workbench.simulate.injections.gemm_checksum import trials
 from workbench.tables import DETECTOR_TRIALS
@@ -108,7 +109,7 @@ def embedding_bag_checksum_trials(
     Raises
     ------
     InjectionError
-        If a size is below 1.
+        If a size is no whole number from 1.
     MissingExtraError
         If PyTorch is not installed.
 
@@ -116,10 +117,8 @@ def embedding_bag_checksum_trials(
     ----------
     arXiv:2103.00130, see :class:`ChecksumBags`.
     """
-    if min(*shape, count) < 1:
-        msg = f"shape={shape}, count={count}: every size must be 1 or more"
-        raise InjectionError(msg)
-    pooling, dim = shape
+    pooling, dim = sizes("shape", shape, 2)
+    count = whole_number("count", count, least=1)
     draws = np.random.default_rng(seed)
     bags = ChecksumBags(
         torch().from_numpy(draws.integers(0, 256, (_ROWS, dim)).astype(np.uint8)),

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from workbench.errors import InjectionError
-from workbench.simulate.injections._bits import as_integers, as_masks, corrupted
+from workbench.simulate.injections._bits import as_integers, as_masks
 from workbench.simulate.injections._changes import Changes, Counts, Ints
 from workbench.simulate.injections._graph import program
 from workbench.simulate.injections._inputs import at_rest
 from workbench.simulate.injections._interaction import dot_shortcut
 from workbench.simulate.injections._judge import Golden
 from workbench.simulate.injections._looked_up import TableSites, table_sites
-from workbench.simulate.injections._reexecution import OUTPUT, Reexecution, changed
+from workbench.simulate.injections._reexecution import Reexecution, changed
 from workbench.simulate.injections._row_folding import RowFolding
-from workbench.simulate.injections._tally import ExactTally, Outcomes, Tally
+from workbench.simulate.injections._tally import Ended, Outcomes, Tally, ended
 from workbench.simulate.injections._torch import torch
 from workbench.simulate.injections._units import UnitSites, Workplace, unit_sites
-from workbench.simulate.injections.flip_and_run import FlipAndRun
-
-# What a model raises that a fault has crashed; such a run is a detected error.
-_CRASHES = (RuntimeError, IndexError, ArithmeticError, ValueError)
-# Masked, SDC, DUE and beneficial inputs, and the largest change.
-_Ended: TypeAlias = tuple[int, int, int, int, float]
+from workbench.simulate.injections.flip_and_run import CRASHES
 
 
 class FastEngine:
@@ -37,7 +32,8 @@ class FastEngine:
     experiments at once, and only for inputs whose decision they could change; all other
     faults, and every decision too close for that, are run exactly: from the corrupted layer
     on, on all inputs in one batch. Decisions are those of flipping in place and running the
-    model. Parameters are changed in place and given back, also if interrupted.
+    model. Parameters are changed in place and given back, also if interrupted. Faults in
+    activations are for :class:`FlipAndRun`.
 
     Parameters
     ----------
@@ -58,11 +54,14 @@ class FastEngine:
     masked_rule
         ``proven``: of the faults worked out fast, only inputs that they cannot reach count
         as masked; those left out as too small count as benign.
+    chunk_most
+        Experiments that a campaign gives it at once, at most.
     rerun_count
         Experiments so far that were run exactly because a decision was too close.
     """
 
     masked_rule = "proven"
+    chunk_most: ClassVar = 20_000
 
     def __init__(
         self,
@@ -75,7 +74,6 @@ class FastEngine:
     ) -> None:
         self.model, self.inputs, self.golden = model, tuple(inputs), golden
         self.rerun_count = 0
-        self._exact = ExactTally(golden)
         self._places: dict[str, UnitSites | TableSites | None] = {}
         with at_rest(self.model):
             found = program(model, self.inputs, golden.outputs)
@@ -130,7 +128,7 @@ class FastEngine:
                     self.rerun_count += int(tally.unsure.sum())
             for place in np.flatnonzero(exact):
                 part = slice(int(bounds[place]), int(bounds[place + 1]))
-                outcomes.put(int(place), self._run(changes, int(place), part))
+                outcomes.put(int(place), self._run(changes, part))
         return outcomes.counts()
 
     def _tallied(self, param: str, elems: Any, after: Any) -> Tally:
@@ -147,7 +145,7 @@ class FastEngine:
         """Give the fast way for a parameter, None if it has none."""
         if param not in self._places:
             self._places[param] = None
-            if self._work is not None and not param.endswith(OUTPUT):
+            if self._work is not None:
                 self._places[param] = self._found(self._work, param)
         return self._places[param]
 
@@ -170,14 +168,10 @@ class FastEngine:
             return None
         return unit_sites(work, node) or table_sites(work, node)
 
-    def _run(self, changes: Changes, place: int, entries: slice) -> _Ended:
+    def _run(self, changes: Changes, entries: slice) -> Ended:
         """Run one experiment exactly."""
         hit = np.unique(changes.target[entries])
         names = [changes.targets[number] for number in hit]
-        if any(name.endswith(OUTPUT) for name in names):
-            if len(names) > 1:
-                return self._in_full(changes.part(place, place + 1))
-            return self._judged(lambda: self._with_activation(changes, entries, names[0]))
         for name in names:
             self._runs.way(name)
         with ExitStack() as stack:
@@ -186,34 +180,15 @@ class FastEngine:
                 stack.enter_context(changed(self._runs.tensor(name), *hits))
             return self._judged(lambda: self._runs.outputs(names))
 
-    def _in_full(self, one: Changes) -> _Ended:
-        """Flip and run one experiment of several kinds of faults."""
-        counts = FlipAndRun(self.model, self.inputs, self.golden).counts(one)
-        whole = (counts.masked, counts.sdc, counts.due, counts.beneficial)
-        masked, sdc, due, beneficial = (int(each[0]) for each in whole)
-        return masked, sdc, due, beneficial, float(counts.max_abs_delta[0])
-
-    def _judged(self, run: Callable[[], Any]) -> _Ended:
+    def _judged(self, run: Callable[[], Any]) -> Ended:
         """Count the outcomes of one run; a crash is a detected error of all inputs."""
         try:
             outputs = run()
         except (torch().OutOfMemoryError, InjectionError):
             raise
-        except _CRASHES:
-            return 0, 0, len(self.golden), 0, np.nan
-        return self._exact.counts(outputs)
-
-    def _with_activation(self, changes: Changes, entries: slice, name: str) -> Any:
-        """Give the outputs with bits of one activation hit, in every input's part."""
-        elems = changes.elem[entries]
-        none = np.zeros(len(elems), dtype=np.int64)
-        cleared = none if changes.cleared is None else changes.cleared[entries]
-        flips = none if changes.flips is None else changes.flips[entries]
-
-        def altered(output: Any) -> Any:
-            return corrupted(output, name, elems, cleared, flips)
-
-        return self._runs.with_activation(name.removesuffix(OUTPUT), altered)
+        except CRASHES:
+            return Ended(0, 0, len(self.golden), 0, np.nan)
+        return ended(self.golden, outputs)
 
     def exhausted(self, param: str, bits: list[int]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """Inject every one of some bits of a parameter; give SDC and DUE [elements x bits]."""
@@ -244,33 +219,9 @@ class FastEngine:
         for site in np.flatnonzero(tally.unsure.numpy()):
             one = slice(int(site), int(site) + 1)
             with changed(tensor, elems[one], after[one]):
-                counts = self._judged(lambda: self._runs.outputs([param]))
-            sdc[site], due[site] = counts[1:3]
+                found = self._judged(lambda: self._runs.outputs([param]))
+            sdc[site], due[site] = found.sdc, found.due
         return sdc, due
-
-
-def exhaustive_counts(
-    engine: FastEngine, params: list[str], bits: list[int]
-) -> Iterator[tuple[str, npt.NDArray[Any], npt.NDArray[Any]]]:
-    """Inject every single-bit fault of some parameters, one parameter after another.
-
-    Parameters
-    ----------
-    engine
-        Engine of the model.
-    params
-        Dotted names of parameters.
-    bits
-        Bits to flip, 0 is the least significant.
-
-    Yields
-    ------
-    tuple
-        Name, inputs whose decision differs and inputs whose output is not finite, both
-        int32 [elements x bits].
-    """
-    for param in params:
-        yield (param, *engine.exhausted(param, bits))
 
 
 def _entries(changes: Changes, entries: slice, name: str) -> tuple[Any, Any]:

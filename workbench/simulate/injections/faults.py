@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from workbench.errors import InjectionError
+from workbench.simulate.injections._arguments import whole_number
 from workbench.simulate.injections._fault_model import FaultModel
 from workbench.simulate.injections._filled import filled
 from workbench.simulate.injections._population import (
@@ -66,7 +67,8 @@ def uniform_faults(
     Raises
     ------
     InjectionError
-        If the model has no parameters, or ``where`` or ``bits`` name none.
+        If ``count`` is no whole number from 1, the model has no parameters, or ``where`` or
+        ``bits`` name none.
 
     Notes
     -----
@@ -74,7 +76,7 @@ def uniform_faults(
     ``bit_error_ratio`` the number of bits of an experiment is binomial, and the bits of
     one experiment differ from one another.
     """
-    _refuse_count("count", count)
+    count = whole_number("count", count, least=1)
     rng = np.random.default_rng(seed)
     population = chosen(model, where)
     places = cells(population, bits)
@@ -102,7 +104,7 @@ def stratified_faults(
 
     The pilot of a two-phase design takes the same number from each stratum; what it found
     tells how many more each is worth (table ``INJECTION_ALLOCATION``), and this function
-    draws those. :func:`pooled_faults` joins the two.
+    draws those. :func:`workbench.analyze.pooled` joins what the two find.
 
     Parameters
     ----------
@@ -127,7 +129,8 @@ def stratified_faults(
     Raises
     ------
     InjectionError
-        If ``sites`` names a stratum that the model has not, or leaves out all.
+        If ``sites`` is no whole number from 1, names a stratum that the model has not, or
+        leaves out all.
     """
     rng = np.random.default_rng(seed)
     population = chosen(model, where)
@@ -150,8 +153,7 @@ def stratified_faults(
 def _sites(sites: int | pd.DataFrame, strata: list[str]) -> dict[str, int]:
     """Give the experiments of every stratum."""
     if not isinstance(sites, pd.DataFrame):
-        _refuse_count("sites", sites)
-        return dict.fromkeys(strata, sites)
+        return dict.fromkeys(strata, whole_number("sites", sites, least=1))
     table = INJECTION_ALLOCATION.check(sites, "sites")
     if unknown := sorted(set(table["stratum"]) - set(strata)):
         msg = f"sites: strata {unknown[:3]} are not among those of by, where and bits, e.g. "
@@ -161,55 +163,6 @@ def _sites(sites: int | pd.DataFrame, strata: list[str]) -> dict[str, int]:
         msg = "sites: site_count is 0 everywhere; there is nothing to draw"
         raise InjectionError(msg)
     return {name: count for name, count in wanted.items() if count}
-
-
-def pooled_faults(first: pd.DataFrame, then: pd.DataFrame) -> pd.DataFrame:
-    """Join the two phases of a stratified design into one list.
-
-    Parameters
-    ----------
-    first, then
-        Table :data:`workbench.tables.FAULTS` of each phase, from the same strata.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.FAULTS`; the second phase is numbered after the
-        first, and weights are the bits of each stratum / its experiments of both phases.
-
-    Raises
-    ------
-    InjectionError
-        If rows have no stratum or no weight, or the phases disagree on the bits of one.
-    """
-    last = int(first["exp_id"].max()) + 1 if len(first) else 0
-    both = [FAULTS.check(first, "first"), FAULTS.check(then, "then")]
-    both[1] = both[1].assign(exp_id=both[1]["exp_id"] - both[1]["exp_id"].min() + last)
-    counts, bits = [], []
-    for phase, name in zip(both, ("first", "then"), strict=True):
-        if phase["stratum"].isna().any() or phase["inclusion_weight"].isna().any():
-            msg = f"{name}: stratum and inclusion_weight are needed in every row"
-            raise InjectionError(msg)
-        grouped = phase.assign(stratum=phase["stratum"].astype(str)).groupby("stratum")
-        counts.append(grouped["exp_id"].nunique())
-        bits.append(grouped["inclusion_weight"].mean() * counts[-1])
-    size = bits[0].combine_first(bits[1])
-    apart = (bits[0] / bits[1] - 1).abs().dropna()
-    if (apart > 1e-6).any():
-        msg = f"first and then differ in the bits of {apart.idxmax()!r}: not the same strata"
-        raise InjectionError(msg)
-    weight = size / counts[0].add(counts[1], fill_value=0)
-    pooled = pd.concat(
-        [phase.astype(dict.fromkeys(_CATEGORIES, object)) for phase in both],
-        ignore_index=True,
-    )
-    pooled["inclusion_weight"] = pooled["stratum"].map(weight).astype("float64")
-    pooled = FAULTS.cast(pooled)
-    pooled.attrs = dict(first.attrs)
-    return FAULTS.check(pooled)
-
-
-_CATEGORIES = [name for name, column in FAULTS.columns.items() if column.dtype == "category"]
 
 
 def exhaustive_faults(model: Any, where: Where = "*", bits: Bits = None) -> pd.DataFrame:
@@ -322,9 +275,3 @@ def _finished(
     known = filled(model, FAULTS.cast(table), population)
     known.attrs.update(head)
     return known
-
-
-def _refuse_count(field: str, count: Any) -> None:
-    if not isinstance(count, (int, np.integer)) or count < 1:
-        msg = f"{field} must be a whole number of 1 or more, not {count!r}"
-        raise InjectionError(msg)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -20,9 +20,10 @@ from workbench.simulate.injections._inputs import (
 )
 from workbench.simulate.injections._judge import BENIGN, DUE, MASKED, SDC, Golden
 from workbench.simulate.injections._torch import torch
-from workbench.simulate.injections._verify import OUTPUT
+from workbench.simulate.injections._verify import OUTPUT, is_output
 
-_CRASHES = (RuntimeError, IndexError, ArithmeticError, ValueError)
+# What a model raises that a fault has crashed; such a run is a detected error.
+CRASHES = (RuntimeError, IndexError, ArithmeticError, ValueError)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,9 +63,17 @@ class FlipAndRun:
     watch
         Called after every batch with the batch and its outputs (None after a crash),
         while the fault is still in place.
+
+    Attributes
+    ----------
+    masked_rule
+        ``bit_equal``: an input is masked where no bit of its output differs.
+    chunk_most
+        Experiments that a campaign gives it at once, at most.
     """
 
     masked_rule = "bit_equal"
+    chunk_most: ClassVar = 500
 
     def __init__(
         self, model: Any, inputs: Any, golden: Golden, *, watch: Watcher | None = None
@@ -104,7 +113,7 @@ class FlipAndRun:
             outputs = self.model(*batch.args, **batch.kwargs)
         except (torch().OutOfMemoryError, InjectionError):
             raise
-        except _CRASHES:
+        except CRASHES:
             outputs = None
         if self._watch is not None:
             self._watch(batch, outputs)
@@ -132,7 +141,7 @@ class FlipAndRun:
             for target in np.unique(hit):
                 name = changes.targets[target]
                 mine = np.flatnonzero(hit == target) + entries.start
-                if name.endswith(OUTPUT):
+                if is_output(name):
                     module = self.model.get_submodule(name.removesuffix(OUTPUT))
                     hook = _Corruption(name, changes, mine)
                     undo.callback(module.register_forward_hook(hook).remove)
@@ -177,9 +186,7 @@ class _Corruption:
     def __init__(self, name: str, changes: Changes, entries: Any) -> None:
         self._name = name
         self._elem = changes.elem[entries]
-        none = np.zeros(len(self._elem), dtype=np.int64)
-        self._cleared = none if changes.cleared is None else changes.cleared[entries]
-        self._flips = none if changes.flips is None else changes.flips[entries]
+        self._cleared, self._flips = changes.cleared[entries], changes.flips[entries]
         self._is_armed = True
 
     def rearm(self, *_: Any) -> None:

@@ -9,12 +9,13 @@ import numpy as np
 import pandas as pd
 
 from workbench.errors import InjectionError
+from workbench.simulate.injections._arguments import sizes, whole_number
+from workbench.simulate.injections._bits import as_masks
 from workbench.simulate.injections._torch import torch
 from workbench.tables import DETECTOR_TRIALS
 
-_MODULUS = 127
+MODULUS = 127
 _PADDED_TO = 8
-_OPERAND_BITS, _RESULT_BITS = 8, 32
 _LONGEST_SUM = 2**31 // 128**2
 _EXACT_SUM = 2**24 // 128**2
 
@@ -66,7 +67,7 @@ class ChecksumGemm:
         width = -(-(columns + 1) // _PADDED_TO) * _PADDED_TO
         self.encoded = torch().zeros((rows, width), dtype=torch().int8, device=b.device)
         self.encoded[:, :columns] = b
-        self.encoded[:, columns] = b.sum(1, dtype=torch().int64) % _MODULUS
+        self.encoded[:, columns] = b.sum(1, dtype=torch().int64) % MODULUS
 
     def product(self, a: Any) -> Any:
         """Give A x [B | checksum | zeros] in int32, unchecked."""
@@ -76,7 +77,7 @@ class ChecksumGemm:
         """Say per row how far a product is from its checksum, modulo 127; 0 is sound."""
         columns = self.shape[1]
         total = product[:, :columns].sum(1, dtype=torch().int64)
-        return (total - product[:, columns]) % _MODULUS
+        return (total - product[:, columns]) % MODULUS
 
     def run(self, a: Any) -> tuple[Any, Any]:
         """Multiply int8 A [m x k] by B.
@@ -150,7 +151,7 @@ def gemm_checksum_trials(
     Raises
     ------
     InjectionError
-        If a size is below 1.
+        If a size is no whole number from 1.
     MissingExtraError
         If PyTorch is not installed.
 
@@ -158,10 +159,8 @@ def gemm_checksum_trials(
     ----------
     arXiv:2103.00130, see :class:`ChecksumGemm`.
     """
-    if min(*shape, count) < 1:
-        msg = f"shape={shape}, count={count}: every size must be 1 or more"
-        raise InjectionError(msg)
-    m, k, n = shape
+    m, k, n = sizes("shape", shape, 3)
+    count = whole_number("count", count, least=1)
     draws = np.random.default_rng(seed)
     b = torch().from_numpy(draws.integers(-128, 128, (k, n)).astype(np.int8))
     gemm = ChecksumGemm(b)
@@ -171,13 +170,13 @@ def gemm_checksum_trials(
         golden = gemm.product(a)
         rows.append(("nothing", None, 0.0, _worst(gemm, golden)))
         place, bit = (int(draws.integers(k)), int(draws.integers(n))), int(draws.integers(8))
-        _flip(gemm.encoded, place, bit, _OPERAND_BITS)
+        _flip(gemm.encoded, place, bit)
         faulty = gemm.product(a)
-        _flip(gemm.encoded, place, bit, _OPERAND_BITS)
+        _flip(gemm.encoded, place, bit)
         rows.append(("operand B", bit, _change(faulty, golden, n), _worst(gemm, faulty)))
         place, bit = (int(draws.integers(m)), int(draws.integers(n))), int(draws.integers(32))
         faulty = golden.clone()
-        _flip(faulty, place, bit, _RESULT_BITS)
+        _flip(faulty, place, bit)
         rows.append(("output C", bit, _change(faulty, golden, n), _worst(gemm, faulty)))
     return trials("gemm_checksum", rows)
 
@@ -203,7 +202,6 @@ def _change(faulty: Any, golden: Any, columns: int) -> float:
     return float((faulty[:, :columns].double() - golden).abs().max()) / (most or 1.0)
 
 
-def _flip(values: Any, place: tuple[int, int], bit: int, width: int) -> None:
+def _flip(values: Any, place: tuple[int, int], bit: int) -> None:
     """Flip a bit of one integer in place."""
-    mask = 1 << bit
-    values[place] ^= mask - (1 << width) if bit == width - 1 else mask
+    values[place] ^= as_masks(1 << bit, values)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from workbench.errors import InjectionError
+from workbench.simulate.injections._arguments import whole_number
 from workbench.simulate.injections._torch import torch
 from workbench.tables import ROUNDING_ERRORS
 
@@ -36,7 +36,7 @@ def rounding_errors(count: int = 4_000_000, *, seed: int = 0) -> pd.DataFrame:
     Raises
     ------
     InjectionError
-        If ``count`` is below 1.
+        If ``count`` is no whole number from 1.
     MissingExtraError
         If PyTorch is not installed.
 
@@ -50,9 +50,7 @@ def rounding_errors(count: int = 4_000_000, *, seed: int = 0) -> pd.DataFrame:
     ----------
     Kalamkar et al.: A Study of BFLOAT16 for Deep Learning Training. arXiv:1905.12322.
     """
-    if count < 1:
-        msg = f"count={count}: give 1 or more bit patterns"
-        raise InjectionError(msg)
+    count = whole_number("count", count, least=1)
     bits = np.random.default_rng(seed).integers(0, 2**32, count, dtype=np.uint32)
     values = bits.view(np.float32)
     cast = torch().from_numpy(values.copy()).to(torch().bfloat16)

@@ -1,4 +1,4 @@
-"""Three small models that come with the workbench, with weights and inputs to judge them on.
+"""Small models: three that come with weights and inputs to judge them on, and one to test by.
 
 Their modules import torch, so they are imported when first asked for.
 """

@@ -1,0 +1,338 @@
+"""Iteration times, FLOPs and memory of configurations: printed numbers, laws, refusals."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from workbench import analyze, load
+from workbench.analyze.perfmodel import _residual
+from workbench.analyze.perfmodel._closed_form import PARTS
+from workbench.errors import MissingExtraError, PerformanceModelError
+from workbench.fidelity import configurations as claims
+from workbench.tables import ITERATIONS, PLAN, PREDICTED_ITERATIONS
+
+GPT = analyze.model_shape("GPT-3 175B")
+MIXTRAL = analyze.model_shape("Mixtral 8x7B")
+
+
+def jobs(shape=GPT, gpu="H100", **layout):
+    return analyze.configurations(shape, analyze.Layout(**layout), gpu=gpu)
+
+
+def seconds(model, table, **options):
+    return float(model.predict(table, **options)["analytic_ns"].iloc[0]) / 1e9
+
+
+@pytest.fixture(scope="module")
+def many(real_data):
+    return load.iterations(real_data("iterations-vtrain") / "ground_truth_multi.csv")
+
+
+@pytest.fixture(scope="module")
+def fitted(many):
+    return analyze.iteration_model(many, residual="none")
+
+
+@pytest.fixture
+def trees_here(absent):
+    """Skip the test where scikit-learn is not installed."""
+    if not _residual.has_trees():
+        absent("scikit-learn is not installed; pip install 'ai-infra-workbench[train]'")
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("claim", ["megatron", "memory", "mlperf", "llama", "lumos"])
+def test_printed_jobs_are_predicted_as_claimed(claim):
+    readings = list(getattr(claims, claim)())
+    assert [each.what for each in readings if not each.holds()] == []
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize(
+    ("name", "billions"),
+    [("GPT-3 175B", 175), ("Llama 3 405B", 405), ("Megatron 22B", 22), ("Megatron 530B", 530),
+     ("Megatron 1T", 1008), ("Lumos 15B", 15), ("Mixtral 8x7B", 46.7)],
+)  # fmt: skip
+def test_published_models_have_their_parameters(name, billions):
+    assert analyze.model_shape(name).parameter_count / 1e9 == pytest.approx(billions, rel=0.02)
+
+
+@pytest.mark.oracle
+def test_a_routed_model_has_its_active_parameters():
+    assert MIXTRAL.active_parameter_count / 1e9 == pytest.approx(12.9, rel=0.01)
+
+
+@pytest.mark.oracle
+def test_flops_are_those_of_the_formula_of_megatron():
+    # 96 B s L h^2 (1 + s/6h + V/16Lh) with full recomputation: arXiv:2104.04473, equation 2.
+    table = analyze.model_flops(jobs(global_batch=8, recompute="full"))
+    h, s, layers, vocabulary = 12_288, 2_048, 96, 51_200
+    printed = 96 * 8 * s * layers * h**2
+    printed *= 1 + s / (6 * h) + vocabulary / (16 * layers * h)
+    assert table["hardware_flops_count"].iloc[0] == pytest.approx(printed, rel=1e-12)
+
+
+@settings(max_examples=15, deadline=None)
+@given(batch=st.integers(1, 64), factor=st.integers(2, 5))
+def test_flops_grow_with_the_batch_and_attention_with_the_square_of_the_sequence(batch, factor):
+    one = analyze.model_flops(jobs(global_batch=batch)).iloc[0]
+    more = analyze.model_flops(jobs(global_batch=batch * factor)).iloc[0]
+    assert more["model_flops_count"] == pytest.approx(factor * one["model_flops_count"])
+    long = analyze.model_flops(jobs(global_batch=batch, sequence=2048 * factor)).iloc[0]
+    extra = [each["model_flops_count"] - each["six_n_d_flops_count"] for each in (one, long)]
+    assert extra[1] == pytest.approx(factor**2 * extra[0])
+
+
+def test_a_causal_mask_halves_scores_and_nothing_else():
+    full, half = (analyze.model_flops(jobs(), causal=c).iloc[0] for c in (False, True))
+    extra = [each["model_flops_count"] - each["six_n_d_flops_count"] for each in (full, half)]
+    assert extra[1] == pytest.approx(extra[0] / 2)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    tensor=st.sampled_from([1, 2, 4]),
+    pipeline=st.sampled_from([1, 2, 8]),
+    recompute=st.sampled_from(["none", "selective", "full"]),
+    sharding=st.sampled_from(["none", "zero1", "fsdp", "hsdp"]),
+)
+def test_memory_falls_with_tensor_parallelism_recomputation_and_shards(
+    tensor, pipeline, recompute, sharding
+):
+    base = {"tensor": tensor, "pipeline": pipeline, "data": 8, "global_batch": 64}
+    base |= {"recompute": recompute, "sharding": sharding}
+    changes = {"none": {}, "wide": {"tensor": 2 * tensor}, "sequence": {"sequence_parallel": True}}
+    changes |= {each: {"recompute": each} for each in ("full", "selective")}
+    changes |= {"all": {"recompute": "none"}, "whole": {"sharding": "none"}}
+    changes |= {each: {"sharding": each} for each in ("zero1", "fsdp")}
+    layouts = [analyze.Layout(**{**base, **each}) for each in changes.values()]
+    table = analyze.memory_need(analyze.configurations(GPT, layouts))
+    need = dict(zip(changes, table["total_bytes"], strict=True))
+    assert need["wide"] < need["none"]
+    assert need["full"] <= need["selective"] <= need["all"]
+    assert need["fsdp"] < need["zero1"] < need["whole"]
+    assert need["sequence"] <= need["none"]
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    faster=st.floats(1.1, 4),
+    tensor=st.sampled_from([1, 4, 8, 16]),
+    recompute=st.sampled_from(["none", "full"]),
+    field=st.sampled_from(["peak_tflops", "memory_gb_per_s", "node_gb_per_s", "network_gb_per_s"]),
+)
+def test_better_hardware_is_never_slower(faster, tensor, recompute, field):
+    model, kind = analyze.assumed_model(), analyze.gpu_type("H100")
+    table = jobs(tensor=tensor, pipeline=8, data=4, global_batch=64, recompute=recompute)
+    better = {"H100": replace(kind, **{field: faster * getattr(kind, field)})}
+    before, after = seconds(model, table), seconds(model, table, gpus=better)
+    assert after < before if field == "peak_tflops" else after <= before
+
+
+def test_each_kind_of_parallelism_costs_what_it_moves_and_nothing_without_it():
+    model = analyze.assumed_model()
+    alone = model.predict(jobs(MIXTRAL, global_batch=64)).iloc[0]
+    zero = ["bubble_ns", "tensor_ns", "context_ns", "expert_ns", "pipeline_ns", "data_ns"]
+    assert (alone[zero] == 0).all()
+    for part, layout in {
+        "bubble_ns": {"pipeline": 4}, "tensor_ns": {"tensor": 4}, "context_ns": {"context": 4},
+        "expert_ns": {"expert": 4, "data": 4}, "pipeline_ns": {"pipeline": 4}, "data_ns": {"data": 4},
+    }.items():  # fmt: skip
+        assert model.predict(jobs(MIXTRAL, global_batch=64, **layout)).iloc[0][part] > 0
+    chunked = model.predict(jobs(MIXTRAL, global_batch=64, pipeline=4, chunks=2)).iloc[0]
+    plain = model.predict(jobs(MIXTRAL, global_batch=64, pipeline=4)).iloc[0]
+    assert chunked["bubble_ns"] == pytest.approx(plain["bubble_ns"] / 2, rel=1e-6)
+    again = model.predict(jobs(MIXTRAL, global_batch=64, recompute="full")).iloc[0]
+    assert alone["compute_ns"] < again["compute_ns"] < 4 / 3 * alone["compute_ns"]
+    sharded = jobs(MIXTRAL, data=8, global_batch=64, sharding="fsdp")
+    replicas = jobs(MIXTRAL, data=8, global_batch=64)
+    assert seconds(model, sharded) > 0
+    assert model.predict(sharded)["data_ns"].iloc[0] > model.predict(replicas)["data_ns"].iloc[0]
+
+
+def test_the_parts_add_up_and_say_what_they_rest_on(fitted, many):
+    table = PREDICTED_ITERATIONS.check(fitted.predict(many))
+    assert (table[[f"{part}_ns" for part in PARTS]].sum(axis=1) == table["analytic_ns"]).all()
+    assert (table["analytic_ns"] == table["dur_ns"]).all()
+    assert set(table["tensor_basis"]) == {"scaled"}
+    assert set(table["context_basis"]) == {"modelled"}
+    assert (table["doubt"] == "").all()
+    elsewhere = fitted.predict(jobs(tensor=8, pipeline=8, data=8, global_batch=512))
+    assert set(elsewhere["tensor_basis"]) == {"modelled"}, "no H100 was measured"
+    assert "GPU H100 never measured" in elsewhere["doubt"].iloc[0]
+
+
+def test_the_same_rows_give_the_same_model_and_others_a_wider_interval(many):
+    one, two = (analyze.iteration_model(many, residual="none").predict(many) for _ in range(2))
+    pd.testing.assert_frame_equal(one, two)
+    model = analyze.iteration_model(many, residual="none", groups="hidden", coverage_share=0.8)
+    inside = model.predict(many.iloc[:1]).iloc[0]
+    far = model.predict(many.iloc[:1].assign(layer_count=300)).iloc[0]
+    assert far["high_ns"] / far["low_ns"] > inside["high_ns"] / inside["low_ns"]
+    assert "layers 300 never measured (only 30 to 96)" in far["doubt"]
+
+
+def test_known_constants_are_found_again_from_the_times_they_make(many):
+    truth = analyze.assumed_model().predict(many)["dur_ns"]
+    found = analyze.iteration_model(many.assign(dur_ns=truth.to_numpy()), residual="none")
+    errors = found.predict(many)["dur_ns"].to_numpy() / truth.to_numpy() - 1
+    assert np.abs(errors).max() < 1e-6
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("trees_here")
+def test_trees_learn_what_the_closed_form_leaves(many):
+    errors = analyze.cross_validated(many, folds=3, residual="trees")
+    assert len(errors) == len(many)
+    assert errors["error_ratio"].abs().mean() < errors["analytic_error_ratio"].abs().mean()
+    assert set(errors["group"]) == {f"part {each} of 3" for each in (1, 2, 3)}
+
+
+def test_repetitions_are_never_on_both_sides_of_a_fold(many):
+    errors = analyze.cross_validated(many, folds=5, residual="none")
+    twice = many["doubt"].str.contains("more than once").to_numpy()
+    assert errors.loc[twice, "group"].nunique() == 1
+    few = analyze.cross_validated(many, by="gpu_count", held_out=64, residual="none")
+    assert len(few) == (many["gpu_count"] == 64).sum()
+
+
+def test_without_scikit_learn_the_closed_form_answers_and_says_so(many, monkeypatch):
+    monkeypatch.setattr("workbench.analyze.perfmodel.iteration_model.has_trees", lambda: False)
+    table = analyze.iteration_model(many).predict(many)
+    assert set(table["doubt"]) == {"without scikit-learn: closed form only"}
+    monkeypatch.setitem(__import__("sys").modules, "sklearn.ensemble", None)
+    with pytest.raises(MissingExtraError, match=r"ai-infra-workbench\[train\]"):
+        analyze.iteration_model(many, residual="trees")
+    assert isinstance(_residual.has_trees(), bool)
+
+
+@settings(max_examples=5, deadline=None)
+@given(factor=st.floats(0.5, 3))
+def test_one_row_moves_the_model_to_what_was_measured(factor):
+    model = analyze.assumed_model()
+    table = jobs(tensor=8, pipeline=8, data=8, global_batch=512)
+    row = table.assign(
+        dur_ns=round(factor * seconds(model, table) * 1e9), source="made up", doubt=""
+    )
+    moved = analyze.calibrated_to(model, row).predict(row).iloc[0]
+    assert moved["dur_ns"] == pytest.approx(row["dur_ns"].iloc[0], rel=0.02)
+    assert moved["doubt"] == "calibrated on 1 row only"
+    assert pd.isna(moved["low_ns"])
+
+
+@settings(max_examples=5, deadline=None)
+@given(gpus=st.sampled_from([64, 96, 512]), batch=st.sampled_from([192, 768]))
+def test_a_plan_holds_every_way_once_and_the_best_first(gpus, batch):
+    like = analyze.Layout(global_batch=batch, sharding="zero1", recompute="full")
+    plan = PLAN.check(analyze.parallelism_plan(GPT, gpus, model=analyze.assumed_model(), like=like))
+    sizes = ["tensor_parallel", "pipeline_parallel", "data_parallel"]
+    assert (plan[sizes].prod(axis=1) == gpus).all()
+    assert not plan.duplicated([*sizes, "micro_batch_count"]).any()
+    fitting = plan.loc[plan["fits"], "dur_ns"]
+    assert fitting.is_monotonic_increasing
+    assert plan["is_best"].sum() == min(len(fitting), 1)
+
+
+def test_a_plan_can_vary_context_and_experts_too():
+    like = analyze.Layout(global_batch=64, sequence=8192)
+    plan = analyze.parallelism_plan(
+        MIXTRAL, 16, model=analyze.assumed_model(), like=like, vary=["context", "expert"]
+    )
+    assert plan["context_parallel"].nunique() > 1
+    assert plan["expert_parallel"].nunique() > 1
+
+
+@pytest.mark.parametrize(
+    ("layout", "words"),
+    [
+        ({"tensor": 0}, "tensor must be a whole number from 1, not 0"),
+        ({"data": True}, "data must be a whole number from 1, not True"),
+        ({"data": 3, "global_batch": 4}, "global batch of 4 does not divide by 3 replicas"),
+        ({"data": 2, "expert": 4, "global_batch": 2}, "2 replicas do not divide by 4 expert"),
+        ({"context": 3}, "sequences of 2048 tokens do not divide by 3 ranks"),
+        ({"chunks": 2}, "chunks need a pipeline"),
+        ({"recompute": "some"}, "recompute is 'some', must be one of"),
+        ({"sharding": "zero9"}, "sharding is 'zero9', must be one of"),
+    ],
+)
+def test_an_impossible_layout_is_refused(layout, words):
+    with pytest.raises(PerformanceModelError, match=words):
+        analyze.Layout(**layout)
+
+
+@pytest.mark.parametrize(
+    ("layout", "words"),
+    [
+        ({"tensor": 5}, "96 heads do not divide by 5"),
+        ({"pipeline": 97}, "96 layers are fewer than 97 stages"),
+        ({"data": 2, "expert": 2, "global_batch": 2}, "1 experts do not divide by 2"),
+    ],
+)
+def test_a_layout_that_does_not_fit_the_model_is_refused(layout, words):
+    with pytest.raises(PerformanceModelError, match=words):
+        jobs(**layout)
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        ({"hidden": 100, "heads": 3}, "hidden 100 does not divide by 3 heads"),
+        ({"heads": 8, "kv_heads": 3}, "8 heads do not divide by 3 heads of keys"),
+        ({"experts": 2, "routed": 3}, "tokens visit 3 of 2 experts"),
+        ({"layers": -1}, "layers must be a whole number from 1, not -1"),
+    ],
+)
+def test_an_impossible_model_is_refused(shape, words):
+    with pytest.raises(PerformanceModelError, match=words):
+        analyze.ModelShape(**{"layers": 2, "hidden": 64, "heads": 8, **shape})
+
+
+def test_unknown_names_are_answered_with_the_known_ones():
+    with pytest.raises(PerformanceModelError, match="no model 'GPT-9'; there are"):
+        analyze.model_shape("GPT-9")
+    with pytest.raises(PerformanceModelError, match="no GPU type 'Z1'; there are"):
+        analyze.gpu_type("Z1")
+
+
+def test_what_cannot_be_fitted_is_refused(many):
+    with pytest.raises(PerformanceModelError, match="3 measured rows are too few"):
+        analyze.iteration_model(many.iloc[:3])
+    with pytest.raises(PerformanceModelError, match="groups='color' is no column"):
+        analyze.iteration_model(many, groups="color")
+    wrong = many.assign(doubt="TP x CP x PP x DP is not the number of GPUs")
+    with pytest.raises(PerformanceModelError, match="109 rows contradict themselves"):
+        analyze.iteration_model(wrong)
+    with pytest.raises(PerformanceModelError, match="by='color' is no column"):
+        analyze.cross_validated(many, by="color")
+    with pytest.raises(PerformanceModelError, match="held_out=5 is no value of gpu_count"):
+        analyze.cross_validated(many, by="gpu_count", held_out=5)
+    with pytest.raises(PerformanceModelError, match="there is no row to calibrate to"):
+        analyze.calibrated_to(analyze.assumed_model(), many.iloc[:0])
+    impossible = many.iloc[:2].assign(dur_ns=[10**6, 10**14])
+    with pytest.raises(PerformanceModelError, match="cannot explain ground_truth_multi"):
+        analyze.calibrated_to(analyze.assumed_model(), impossible)
+    with pytest.raises(PerformanceModelError, match="not the same configurations"):
+        analyze.iteration_errors(many, analyze.assumed_model().predict(many.iloc[1:]))
+    with pytest.raises(PerformanceModelError, match="would run at"):
+        analyze.utilization(many.assign(dur_ns=1000))
+
+
+def test_a_plan_without_any_way_says_why():
+    model, like = analyze.assumed_model(), analyze.Layout(global_batch=1)
+    with pytest.raises(PerformanceModelError, match="no TP x PP x DP of 97 GPUs"):
+        analyze.parallelism_plan(GPT, 97, model=model, like=like)
+    with pytest.raises(PerformanceModelError, match=r"vary names \['data'\]"):
+        analyze.parallelism_plan(GPT, 8, model=model, like=like, vary=["data"])
+
+
+def test_empty_tables_stay_empty():
+    empty = ITERATIONS.empty()
+    assert analyze.configurations(GPT, []).empty
+    assert analyze.assumed_model().predict(empty).empty
+    assert analyze.model_flops(empty).empty
+    assert analyze.memory_need(empty).empty
+    assert analyze.utilization(empty).empty

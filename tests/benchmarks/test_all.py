@@ -1,0 +1,33 @@
+"""All benchmarks run, with PyTorch and without."""
+
+import subprocess
+import sys
+
+WITHOUT_TORCH = """
+import importlib.util
+import sys
+
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torch":
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, NoTorch())
+found = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "torch" else found(name, *rest)
+from benchmarks import __main__ as every
+for part in (every.failures, every.goodput, every.imbalance, every.traces):
+    part.main = lambda arguments=None, part=part: print("ran", part.__name__) or 0
+sys.exit(every.main())
+"""
+
+
+def test_without_torch_all_others_run():
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    skipped = [f"# {name}: skipped, needs the extra inject" for name in
+               ("checksums", "low_precision", "injections")]  # fmt: skip
+    ran = [f"ran benchmarks.{name}" for name in ("failures", "goodput", "imbalance")]
+    assert done.stdout.splitlines() == [*ran, *skipped, "ran benchmarks.traces"]

@@ -1,0 +1,133 @@
+"""The numbers of configurations as arrays, under the letters that the formulas use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from workbench.analyze.perfmodel.gpu_type import GpuType, gpu_type
+from workbench.tables import CONFIGURATIONS
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """One array per letter; s, b, h, a, L, t, p, d as in arXiv:2205.05198."""
+
+    layers: Array
+    h: Array
+    ffn: Array
+    heads: Array  # heads x width: columns of the query projection
+    kv: Array  # the same for keys and values
+    a: Array
+    vocabulary: Array
+    matrices: Array
+    tied: Array
+    experts: Array
+    routed: Array
+    n: Array
+    t: Array
+    c: Array
+    p: Array
+    d: Array
+    e: Array
+    v: Array
+    b: Array
+    gb: Array
+    s: Array
+    full: Array
+    selective: Array
+    sharding: npt.NDArray[np.str_]
+    sequence_parallel: Array
+    flash: Array
+    peak: Array  # FLOP/s
+    capacity: Array  # bytes
+    memory: Array  # bytes/s
+    node: Array
+    network: Array
+    per_node: Array
+
+    @property
+    def tokens(self) -> Array:
+        """Tokens of a micro-batch that one context-parallel rank holds."""
+        return self.b * self.s / self.c
+
+    @property
+    def rounds(self) -> Array:
+        """Micro-batches per replica."""
+        return self.gb / (self.d * self.b)
+
+    @property
+    def shown(self) -> Array:
+        """Return the share of the scores that is computed."""
+        return np.where(self.flash > 0, 0.5, 1.0)
+
+    @property
+    def linear_parameters(self) -> Array:
+        """Matrix elements of a layer that one token meets."""
+        mlp = self.matrices * self.h * self.ffn * self.routed
+        return 2 * self.h * (self.heads + self.kv) + mlp
+
+    @property
+    def layer_parameters(self) -> Array:
+        """Parameters of a layer that one expert-parallel rank holds, norms with them."""
+        mlp = self.matrices * self.h * self.ffn * self.experts / self.e
+        return 2 * self.h * (self.heads + self.kv) + mlp + 2 * self.h
+
+    @property
+    def stage_layers(self) -> Array:
+        """Layers of the fullest stage."""
+        return np.asarray(np.ceil(self.layers / self.p), dtype=np.float64)
+
+
+def columns(configurations: pd.DataFrame, gpus: Mapping[str, GpuType] | None = None) -> Columns:
+    """Check a table of configurations and give its numbers; ``gpus`` replaces known kinds."""
+    CONFIGURATIONS.check(configurations)
+    names = configurations["gpu"].astype(str)
+    kinds = {name: (gpus or {}).get(name) or gpu_type(name) for name in names.unique()}
+    each = [kinds[name] for name in names]
+
+    def of(column: str) -> Array:
+        return configurations[column].to_numpy(dtype=np.float64)
+
+    def is_(column: str, value: str) -> Array:
+        return np.asarray(configurations[column] == value, dtype=np.float64)
+
+    def hardware(field: str, factor: float = 1e9) -> Array:
+        return np.array([getattr(kind, field) * factor for kind in each], dtype=np.float64)
+
+    return Columns(
+        layers=of("layer_count"), h=of("hidden"), ffn=of("ffn"),
+        heads=of("head_count") * of("head_width"), kv=of("kv_head_count") * of("head_width"),
+        a=of("head_count"), vocabulary=of("vocabulary_count"), matrices=2 + of("is_gated"),
+        tied=of("is_tied"),
+        experts=of("expert_count"), routed=of("routed_count"), n=of("gpu_count"),
+        t=of("tensor_parallel"), c=of("context_parallel"), p=of("pipeline_parallel"),
+        d=of("data_parallel"), e=of("expert_parallel"), v=of("chunk_count"),
+        b=of("micro_batch_count"), gb=of("global_batch_count"), s=of("sequence_tokens"),
+        full=is_("recompute", "full"), selective=is_("recompute", "selective"),
+        sharding=configurations["sharding"].to_numpy(dtype=str),
+        sequence_parallel=of("has_sequence_parallel"), flash=of("has_flash_attention"),
+        peak=hardware("peak_tflops", 1e12), capacity=hardware("memory_gb"),
+        memory=hardware("memory_gb_per_s"), node=hardware("node_gb_per_s"),
+        network=hardware("network_gb_per_s"), per_node=hardware("gpus_per_node", 1),
+    )  # fmt: skip
+
+
+def in_words(configurations: pd.DataFrame) -> list[str]:
+    """Name every configuration as people do: GPUs, parallelism, batch."""
+    shown = {"TP": "tensor", "CP": "context", "PP": "pipeline", "DP": "data", "EP": "expert"}
+    words = []
+    for row in configurations.to_dict("records"):
+        name = row["model"] if isinstance(row["model"], str) else f"{row['hidden']} wide"
+        sizes = {short: row[f"{long}_parallel"] for short, long in shown.items()}
+        ranks = " ".join(f"{k}{v}" for k, v in sizes.items() if v > 1 or k in {"TP", "PP", "DP"})
+        words.append(
+            f"{name}, {ranks}, batch {row['global_batch_count']}/{row['micro_batch_count']}"
+        )
+    return words

@@ -1,0 +1,179 @@
+"""Shapes of transformer models: what a layer holds, and how many parameters that makes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import pandas as pd
+
+from workbench import datasets
+from workbench.errors import PerformanceModelError
+
+_FILE = "model_shapes.csv"
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """The shape of a decoder-only transformer.
+
+    Parameters
+    ----------
+    layers
+        Transformer layers.
+    hidden
+        Width of the model.
+    heads
+        Attention heads.
+    ffn
+        Inner width of a feed-forward block, of one expert if there are several; 4 x hidden
+        if None.
+    kv_heads
+        Heads of keys and values; as many as ``heads`` if None.
+    head_width
+        Width of a head; hidden / heads if None.
+    vocabulary
+        Tokens of the vocabulary, padded as in training.
+    gated
+        Whether feed-forward blocks have three matrices (SwiGLU) instead of two.
+    tied
+        Whether input and output embedding are one matrix.
+    experts, routed
+        Experts per layer, and how many of them each token visits; 1 and 1 for a dense model.
+    name
+        What the model is called.
+
+    Raises
+    ------
+    PerformanceModelError
+        If the numbers make no model; the message lists every reason.
+    """
+
+    layers: int
+    hidden: int
+    heads: int
+    ffn: int | None = None
+    kv_heads: int | None = None
+    head_width: int | None = None
+    vocabulary: int = 51_200
+    gated: bool = False
+    tied: bool = True
+    experts: int = 1
+    routed: int = 1
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        defaults = {
+            "ffn": 4 * self.hidden,
+            "kv_heads": self.heads,
+            "head_width": self.hidden // max(self.heads, 1),
+        }
+        for field, value in defaults.items():
+            if getattr(self, field) is None:
+                object.__setattr__(self, field, value)
+        if wrong := [*self._no_counts(), *self._contradictions()]:
+            msg = f"no model has this shape ({self.name or 'without a name'}): " + "; ".join(wrong)
+            raise PerformanceModelError(msg)
+
+    def _no_counts(self) -> list[str]:
+        counts = ("layers", "hidden", "heads", "ffn", "kv_heads", "head_width", "vocabulary")
+        return [
+            f"{name} must be a whole number from 1, not {value!r}"
+            for name in (*counts, "experts", "routed")
+            if isinstance(value := getattr(self, name), bool)
+            or not isinstance(value, int)
+            or value < 1
+        ]
+
+    def _contradictions(self) -> list[str]:
+        if self._no_counts():
+            return []
+        rules = {
+            f"hidden {self.hidden} does not divide by {self.heads} heads; give head_width": (
+                self.hidden % self.heads and self.head_width == self.hidden // self.heads
+            ),
+            f"{self.heads} heads do not divide by {self.kv_heads} heads of keys and values": (
+                self.heads % (self.kv_heads or 1)
+            ),
+            f"tokens visit {self.routed} of {self.experts} experts": self.routed > self.experts,
+        }
+        return [words for words, broken in rules.items() if broken]
+
+    @property
+    def layer_parameter_count(self) -> int:
+        """Matrices, biases aside, and norms of one layer, all experts."""
+        return self._layer(self.experts)
+
+    @property
+    def parameter_count(self) -> int:
+        """Parameters of the model, all experts, with its embeddings."""
+        embeddings = (1 if self.tied else 2) * self.vocabulary * self.hidden
+        return self.layers * self._layer(self.experts) + embeddings + self.hidden
+
+    @property
+    def active_parameter_count(self) -> int:
+        """Parameters that one token meets."""
+        return self.parameter_count - self.layers * (
+            self._layer(self.experts) - self._layer(self.routed)
+        )
+
+    def _layer(self, experts: int) -> int:
+        assert self.ffn is not None
+        assert self.kv_heads is not None
+        assert self.head_width is not None
+        attention = 2 * self.hidden * self.head_width * (self.heads + self.kv_heads)
+        matrices = 3 if self.gated else 2
+        router = self.hidden * self.experts if self.experts > 1 else 0
+        return attention + matrices * self.hidden * self.ffn * experts + router + 2 * self.hidden
+
+
+def model_shape(name: str) -> ModelShape:
+    """Look up a published model by its name, in the bundled ``published/model_shapes.csv``.
+
+    Parameters
+    ----------
+    name
+        E.g. ``"GPT-3 175B"``, ``"Llama 3 405B"``, ``"Megatron 530B"`` or ``"Lumos 15B"``.
+
+    Returns
+    -------
+    ModelShape
+        Its shape; the file names the publication.
+
+    Raises
+    ------
+    PerformanceModelError
+        If it is not in the file.
+
+    Examples
+    --------
+    >>> round(model_shape("GPT-3 175B").parameter_count / 1e9)
+    175
+    """
+    known = _known()
+    if name not in known:
+        msg = f"no model {name!r}; there are {list(known)}, or make a ModelShape(...)"
+        raise PerformanceModelError(msg)
+    return known[name]
+
+
+@cache
+def _known() -> dict[str, ModelShape]:
+    rows = pd.read_csv(datasets.path("published") / _FILE).to_dict("records")
+    return {
+        str(row["model"]): ModelShape(
+            layers=int(row["layer_count"]),
+            hidden=int(row["hidden"]),
+            heads=int(row["head_count"]),
+            ffn=int(row["ffn"]),
+            kv_heads=int(row["kv_head_count"]),
+            head_width=int(row["head_width"]),
+            vocabulary=int(row["vocabulary_count"]),
+            gated=row["is_gated"] == "yes",
+            tied=row["is_tied"] == "yes",
+            experts=int(row["expert_count"]),
+            routed=int(row["routed_count"]),
+            name=str(row["model"]),
+        )
+        for row in rows
+    }

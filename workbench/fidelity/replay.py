@@ -1,0 +1,124 @@
+"""Claims about replays of traces: errors, steps left out, what each kind of edge is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from workbench import analyze, load
+from workbench.fidelity._published import published
+from workbench.fidelity._registry import Reading, claim
+
+_SETS = ("kineto-hta", "kineto-h100", "kineto-resnet", "kineto-dlrm-8rank")
+_QUEUED = "ns_resolution_trace"
+_STREAMS = ("trace_diff/control", "trace_diff/test")
+_STEPPED = ("df_index_resolver", "nccl_parser_config", _QUEUED, *_STREAMS)
+_NO_WAITS = "inter-stream, residual"
+
+
+def _reading(what: str, here: float, name: str = "") -> Reading:
+    """Set a number beside the printed one of that name."""
+    (row,) = (row for row in published("replay_numbers") if row["what"] == what)
+    value, near = float(row["value"]), float(row["tolerance"])
+    bound: Any = row["bound"]
+    return Reading(name or what, value, here, row["unit"], near, row["source"], bound)
+
+
+@cache
+def _ranks(folder: Path) -> list[tuple[str, pd.DataFrame]]:
+    """Load every rank with GPU work of the profiler traces below a folder."""
+    found = [*folder.rglob("*.json.gz"), *folder.rglob("*kineto*.tar.gz")]
+    ranks = []
+    for path in sorted(each for each in found if not each.name.endswith("_et.json.gz")):
+        events = load.traces(path, progress=False).events
+        for rank, part in events.groupby("rank"):
+            if part["kind"].notna().any():
+                ranks.append((f"{path.relative_to(folder).as_posix()}, rank {rank}", part))
+    return ranks
+
+
+@claim(
+    noun="replay",
+    name="a replay takes as long as the trace",
+    source="every public Kineto trace at hand that has GPU work, replayed from its own graph",
+    needs=_SETS,
+)
+def self_replay(*folders: Path) -> Iterator[Reading]:
+    """Replay every rank of every trace from its graph, and compare times and parts."""
+    parts = []
+    for _, events in (rank for folder in folders for rank in _ranks(folder)):
+        graph = analyze.execution_graph(events)
+        parts.append(analyze.replay_fidelity(events, graph))
+    table = pd.concat(parts)
+    error = 100 * table["error_ratio"].abs()
+    yield _reading("mean absolute error of the replayed time", error.mean())
+    yield _reading("largest absolute error of the replayed time", error.max())
+    steps = 100 * float(table["step_error_mean_share"].mean())
+    yield _reading("mean absolute error from step to step", steps)
+    parts_error = 100 * float(table["breakdown_error_share"].mean())
+    yield _reading("mean error of the parts of the GPU time", parts_error)
+
+
+@claim(
+    noun="replay",
+    name="a step from the other steps",
+    source="HolisticTraceAnalysis: the traces with at least three steps",
+    needs=("kineto-hta",),
+)
+def held_out(folder: Path) -> Iterator[Reading]:
+    """Predict every step with the times of the others."""
+    errors = []
+    for name in _STEPPED:
+        events = _only(folder, name)
+        table = analyze.held_out_steps(events, analyze.execution_graph(events))
+        errors.append(100 * table["error_ratio"].abs())
+    means = [float(error.mean()) for error in errors]
+    yield _reading("mean absolute error, one step left out", sum(means) / len(means))
+    largest = max(float(error.max()) for error in errors)
+    yield _reading("largest absolute error, one step left out", largest)
+
+
+@claim(
+    noun="replay",
+    name="what the steps of the builder are worth",
+    source="HolisticTraceAnalysis, tests/data: traces that need the step",
+    needs=("kineto-hta",),
+)
+def ablations(folder: Path) -> Iterator[Reading]:
+    """Leave out what a trace needs: error and explained share must both show it."""
+    events = _only(folder, _QUEUED)
+    build = analyze.execution_graph(events).build.set_index("step")["note"]
+    limit = build["queue limit"].split()[3].replace(",", "")
+    yield _reading("launches that the queue takes, V100", float(limit))
+    table = analyze.graph_ablation(events, without=["queue limit"]).set_index("without")
+    mean, largest = (100 * table[f"step_error_{each}_share"] for each in ("mean", "max"))
+    yield _reading("mean error per step, all steps", mean[""], f"{_QUEUED}: mean error per step")
+    yield _reading("mean error per step, without the queue limit", mean["queue limit"])
+    yield _reading("largest error per step, without the queue limit", largest["queue limit"])
+    yield _lost(table, "queue limit")
+    for name in _STREAMS:
+        events = _only(folder, name)
+        cases = [("inter-stream", "residual"), "CUDA graphs"]
+        table = analyze.graph_ablation(events, without=cases).set_index("without")
+        error = 100 * float(table["step_error_mean_share"].to_dict()[_NO_WAITS])
+        short = name.removeprefix("trace_diff/")
+        yield _reading(f"mean error per step, without waits between streams, {short}", error)
+        yield _lost(table, _NO_WAITS)
+        if short == "test":
+            yield _lost(table, "CUDA graphs")
+
+
+def _only(folder: Path, name: str) -> pd.DataFrame:
+    """Give the events of the one rank with GPU work whose trace is in that folder."""
+    (events,) = (events for where, events in _ranks(folder) if where.startswith(f"{name}/"))
+    return events
+
+
+def _lost(table: pd.DataFrame, case: str) -> Reading:
+    explained: dict[str, float] = table["explained_share"].to_dict()  # type: ignore[assignment]
+    lost = 100 * (explained[""] - explained[case])
+    return _reading("explained share lost", lost, f"explained share lost without {case}")
