@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from workbench import analyze
-from workbench.errors import PerformanceModelError
+from workbench.errors import PerformanceModelError, TableError
 
 
 @pytest.fixture
@@ -149,3 +149,22 @@ def test_ranks_with_different_steps_are_a_doubt(make_events, script):
     )
     with pytest.raises(PerformanceModelError, match="the events are of 2 ranks"):
         analyze.held_out_steps(events, graph)
+
+
+def test_a_table_that_lacks_a_column_is_refused(trace, make_events):
+    trace.launch(0, (10, 20, 7))
+    events = make_events(*trace.rows)
+    for column in ("correlation", "thread", "stream"):
+        with pytest.raises(TableError, match=column):
+            analyze.execution_graph(events.drop(columns=column))
+
+
+def test_categories_that_never_occur_do_no_harm(trace, make_events):
+    trace.op(0, 5)
+    trace.launch(10, (20, 20, 7))
+    events = make_events(*trace.rows)
+    events["category"] = events["category"].cat.add_categories(["cuda_sync", "mtia_runtime"])
+    fewer = events[events["category"] != "cpu_op"]
+    for each in (events, fewer, fewer.assign(name=fewer["name"].cat.remove_unused_categories())):
+        graph = analyze.execution_graph(each)
+        assert analyze.replay(graph).tolist() == graph.time_ns.tolist()
