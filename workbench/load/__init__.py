@@ -4,6 +4,7 @@ from workbench.load._chakra_writing import write_chakra
 from workbench.load._injection_writing import write_exhaustive, write_injections
 from workbench.load._sfi_writing import write_sfi_fault_list, write_sfi_summary
 from workbench.load.cause_counts import cause_counts
+from workbench.load.chrome_trace import write_chrome_trace
 from workbench.load.document_lengths import document_lengths
 from workbench.load.embedding_tables import embedding_tables
 from workbench.load.exhaustive_injections import exhaustive_injections
@@ -48,6 +49,7 @@ __all__ = [
     "traces",
     "write",
     "write_chakra",
+    "write_chrome_trace",
     "write_exhaustive",
     "write_injections",
     "write_operator_benchmark",

@@ -64,13 +64,14 @@ class Draft:
     def launch(self) -> Ints:
         """Point of the call that launched each piece of GPU work; -1 if none."""
         call = self.gpu.call
-        return np.where(call != MISSING, self.first + self.points.starts[call], MISSING)
+        starts = np.append(self.points.starts, MISSING)
+        return np.where(call != MISSING, self.first + starts[call], MISSING)
 
     @cached_property
     def call_start(self) -> Ints:
         """When the call began that launched each piece of GPU work; -1 if none [ns]."""
         call = self.gpu.call
-        return np.where(call != MISSING, self.cpu.start[call], MISSING)
+        return np.append(self.cpu.start, MISSING)[call]
 
     @cached_property
     def time(self) -> Ints:

@@ -60,15 +60,31 @@ class LongestPath:
         if self._order is not None:
             self._engine.next_pass(self._order, self._bounds, self._target, weight, time)
             return time
-        order = np.empty(count, np.int32)
-        waiting = self._waiting.copy()
-        reached = self._engine.first_pass(self._bounds, self._target, weight, waiting, order, time)
-        if reached < count:
-            left = np.setdiff1d(np.arange(count), order[:reached])
+        if len(left := self._ordered(weight, time)):
             msg = f"{len(left):,} points wait for each other in a circle, e.g. point {left[0]}"
             raise PerformanceModelError(msg)
-        self._order = order
         return time
+
+    def circled(self, weight_ns: Ints) -> bool:
+        """Say whether some points wait for each other in a circle."""
+        time = np.zeros(len(self._waiting), np.int64)
+        return len(self._ordered(weight_ns[self._by_source], time)) > 0
+
+    def _ordered(self, weight: Ints, time: Ints) -> NDArray[np.intp]:
+        """Fill the times and keep the order; give the points that have none."""
+        count = len(self._waiting)
+        order, waiting = np.empty(count, np.int32), self._waiting.copy()
+        reached = self._engine.first_pass(self._bounds, self._target, weight, waiting, order, time)
+        if reached < count:
+            return np.setdiff1d(np.arange(count), order[:reached])
+        self._order = order
+        return np.zeros(0, np.intp)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the order and of the edges in it."""
+        arrays = (self._bounds, self._by_source, self._waiting, self._target, self._order)
+        return sum(each.nbytes for each in arrays if each is not None)
 
     @cached_property
     def _by_target(self) -> tuple[Points, Points]:

@@ -150,7 +150,8 @@ def _gpu_rows(
     events: pd.DataFrame, row: Ints, cpu: CpuRows, origin: int
 ) -> tuple[GpuRows, list[tuple[int, int]]]:
     start = events["start_ns"].to_numpy()[row] - origin
-    order = np.argsort(start, kind="stable")
+    # Of work that starts at one moment, what takes no time was first.
+    order = np.lexsort((events["dur_ns"].to_numpy()[row], start))
     row, start = row[order], start[order]
     device, stream = _taken(events["device"], row), _taken(events["stream"], row)
     pairs, number = np.unique(np.stack([device, stream]), axis=1, return_inverse=True)

@@ -50,7 +50,7 @@ def queues(rows: RankRows) -> list[Queue]:
     found = []
     for stream in range(len(rows.streams)):
         work = np.flatnonzero(gpu.stream == stream)
-        launched = np.where(gpu.call[work] != MISSING, rows.cpu.start[gpu.call[work]], _NEVER)
+        launched = np.append(rows.cpu.start, _NEVER)[gpu.call[work]]
         launched = np.maximum.accumulate(launched)
         found.append(Queue(work, launched, np.maximum.accumulate(gpu.end[work])))
     return found

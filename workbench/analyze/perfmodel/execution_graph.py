@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from workbench.analyze._rows import MISSING, Ints, checked, gpu_work, required
+from workbench.analyze.perfmodel._circles import EDGE_ARRAYS, without_circles
+from workbench.analyze.perfmodel._collective_edges import with_collectives
 from workbench.analyze.perfmodel._cpu_points import cpu_points
 from workbench.analyze.perfmodel._dark_time import dark_edges
 from workbench.analyze.perfmodel._draft import Draft, Step, build_table
@@ -18,6 +21,7 @@ from workbench.analyze.perfmodel._gpu_edges import (
     queue_limit,
     stream_edges,
 )
+from workbench.analyze.perfmodel._graph_doubts import rank_doubts, step_doubts
 from workbench.analyze.perfmodel._host_edges import host_edges
 from workbench.analyze.perfmodel._rank_rows import (
     COPY,
@@ -32,8 +36,9 @@ from workbench.analyze.perfmodel._rank_rows import (
 from workbench.analyze.perfmodel._stream_waits import residual_edges, stream_waits
 from workbench.analyze.perfmodel._sync_edges import sync_edges
 from workbench.analyze.perfmodel.graph_rules import GraphRules
+from workbench.analyze.perfmodel.replay import keep_path
 from workbench.errors import PerformanceModelError
-from workbench.tables import COLLECTIVES, EDGE_KINDS, POINT_KINDS, ExecutionGraph
+from workbench.tables import COLLECTIVES, GRAPH_BUILD, POINT_KINDS, ExecutionGraph
 
 GRAPH_STEPS = (
     "inter-thread",
@@ -87,8 +92,8 @@ def execution_graph(
     WorkbenchError
         If there is no GPU work.
     PerformanceModelError
-        If a step to leave out is unknown, or two ranks of a collective were not measured on
-        one clock.
+        If a step to leave out is unknown, row labels occur twice, or the ranks of the
+        collectives were not measured on one clock.
 
     Notes
     -----
@@ -97,30 +102,47 @@ def execution_graph(
     the driver (launches wait for room); what calls *synchronise* with; *inter-stream* waits,
     read from ``cuda_sync`` records or guessed; *CUDA graphs*, whose work hangs on one launch or
     was not recorded at all; and *residual*: work that began late, just as other work ended.
+    Last, edges that make points wait for each other in a *circle*, as wrong records and clocks
+    do, are left out, those first that point back in time.
 
     References
     ----------
     Lumos, arXiv:2504.09307, section 3 (kinds of dependencies). The other steps are not in it.
     """
     checked(events, "rank", "start_ns", "dur_ns", "name", *_COLUMNS)
-    left_out = frozenset(without)
+    _labelled(events)
+    left_out = frozenset([without] if isinstance(without, str) else without)
     if unknown := sorted(left_out - set(GRAPH_STEPS)):
         msg = f"without={unknown[0]!r}: there is no such step, only {', '.join(GRAPH_STEPS)}"
         raise PerformanceModelError(msg)
     work = required(gpu_work(events), events, "execution graph")
+    rules = rules or GraphRules()
     steps: list[Step] = []
     parts: list[dict[str, Any]] = []
-    origin = None
+    doubts = step_doubts(events)
     for rank in np.unique(work.rank).tolist():
         rows = rank_rows(events, rank, left_out)
-        draft = _draft(rows, left_out, rules or GraphRules())
+        draft = _draft(rows, left_out, rules)
         steps += draft.steps
         parts.append(_arrays(draft, rank))
-        origin = rows.origin_ns if origin is None else min(origin, rows.origin_ns)
-    graph = _joined(parts, events, origin or 0, steps)
+        doubts += [f"rank {rank}: {doubt}" for doubt in rank_doubts(events, rows, rules)]
+    graph = _joined(parts, events)
     if collectives is not None:
-        graph = _with_collectives(graph, COLLECTIVES.check(collectives), steps)
-    return graph
+        steps.append(Step("collectives", is_used=True))
+        matched = COLLECTIVES.check(collectives)
+        graph, found = with_collectives(graph, matched, steps[-1], rules.jitter_ns)
+        doubts += found
+    return _finished(graph, events, steps, doubts)
+
+
+def _labelled(events: pd.DataFrame) -> None:
+    """Refuse row labels by which no event could be found again."""
+    if events.index.dtype.kind not in "iu" or not events.index.is_unique:
+        msg = (
+            "the row labels of the events must be whole numbers, each once: after concat or a "
+            "change of the index, load the ranks together (load.traces takes several files)"
+        )
+        raise PerformanceModelError(msg)
 
 
 def _draft(rows: RankRows, without: frozenset[str], rules: GraphRules) -> Draft:
@@ -163,10 +185,9 @@ def _arrays(draft: Draft, rank: int) -> dict[str, Any]:
     }
 
 
-def _joined(
-    parts: list[dict[str, Any]], events: pd.DataFrame, origin: int, steps: list[Step]
-) -> ExecutionGraph:
+def _joined(parts: list[dict[str, Any]], events: pd.DataFrame) -> ExecutionGraph:
     """Put ranks beside each other, with one start and one clock."""
+    origin = min(part["origin_ns"] for part in parts)
     offsets = np.cumsum([0, *(len(part["time_ns"]) - 1 for part in parts)])
     threads = np.cumsum([0, *(int(part["thread"].max(initial=0)) + 1 for part in parts)])
 
@@ -199,54 +220,21 @@ def _joined(
         event=label[points("event")],
         thread=points("thread").astype(np.int32),
         origin_ns=origin,
-        build=build_table(steps),
+        build=GRAPH_BUILD.empty(),
         **arrays,
     )
 
 
-def _with_collectives(
-    graph: ExecutionGraph, collectives: pd.DataFrame, steps: list[Step]
+def _finished(
+    graph: ExecutionGraph, events: pd.DataFrame, steps: list[Step], doubts: list[str]
 ) -> ExecutionGraph:
-    """Let the transfer of a collective begin when its last rank is there."""
-    step = Step("collectives", is_used=True)
-    known = collectives[collectives["transfer_ns"].notna() & (collectives["rank_count"] > 1)]
-    position = pd.Index(graph.event[graph.gpu_start]).get_indexer(pd.Index(known["event"]))
-    known, start = known[position >= 0], graph.gpu_start[position[position >= 0]]
-    step.left_out = int(collectives["transfer_ns"].isna().sum())
-    number, first = np.unique(known["collective"], return_index=True)
-    ready = len(graph.time_ns) + np.searchsorted(number, known["collective"])
-    latest = np.zeros(len(number), dtype=np.int64)
-    np.maximum.at(latest, ready - len(graph.time_ns), graph.time_ns[start])
-    transfer = known["transfer_ns"].to_numpy("int64")
-    kind = EDGE_KINDS.index("collective")
-    # The work itself no longer lasts as long as it did: waiting is not its own time.
-    own = np.isin(graph.source, start) & (graph.edge_kind == EDGE_KINDS.index("GPU work"))
-    weak = known["confidence"].isin(("low", "medium")).to_numpy()
-    step.read, step.inferred = int((~weak).sum()), int(weak.sum())
+    """Leave out what contradicts itself, and keep the order that was found on the way."""
+    step = Step("circles", is_used=True)
+    arrays = {name: getattr(graph, name) for name in EDGE_ARRAYS}
+    arrays, path = without_circles(arrays, graph.time_ns, events["name"], graph.event, step)
     if step.left_out:
-        step.notes.append("communication that was not matched keeps its measured time")
-
-    def points(name: str, values: Any) -> Any:
-        old = getattr(graph, name)
-        return np.concatenate([old, np.broadcast_to(values, len(number))]).astype(old.dtype)
-
-    def edges(name: str, arriving: Any, ending: Any) -> Any:
-        old = getattr(graph, name)
-        new = [np.broadcast_to(each, len(start)) for each in (arriving, ending)]
-        return np.concatenate([old[~own], *new]).astype(old.dtype)
-
-    return ExecutionGraph(
-        time_ns=points("time_ns", latest),
-        point_rank=points("point_rank", MISSING),
-        point_kind=points("point_kind", POINT_KINDS.index("collective ready")),
-        event=points("event", known["event"].to_numpy("int64")[first]),
-        thread=points("thread", MISSING),
-        source=edges("source", start, ready),
-        target=edges("target", ready, start + 1),
-        weight_ns=edges("weight_ns", 0, transfer),
-        edge_kind=edges("edge_kind", kind, kind),
-        is_inferred=edges("is_inferred", weak, weak),
-        gpu_start=graph.gpu_start,
-        origin_ns=graph.origin_ns,
-        build=build_table([*steps, step]),
-    )
+        doubts = [*doubts, f"{step.left_out:,} edges were left out as they contradict others"]
+    build = build_table([*steps, step])
+    graph = replace(graph, **arrays, build=build, doubts=tuple(dict.fromkeys(doubts)))
+    keep_path(graph, path)
+    return graph

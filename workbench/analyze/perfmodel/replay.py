@@ -34,8 +34,8 @@ def replay(graph: ExecutionGraph, *, weight_ns: Ints | None = None) -> Ints:
     Raises
     ------
     PerformanceModelError
-        If points wait for each other in a circle, as wrong synchronisation records can make
-        them, or the weights do not fit.
+        If the weights do not fit, or points of a graph that :func:`execution_graph` did not
+        build wait for each other in a circle.
 
     Notes
     -----
@@ -58,6 +58,11 @@ def paths_of(graph: ExecutionGraph) -> LongestPath:
     if graph not in _PATHS:
         _PATHS[graph] = LongestPath(graph.source, graph.target, len(graph.time_ns))
     return _PATHS[graph]
+
+
+def keep_path(graph: ExecutionGraph, path: LongestPath) -> None:
+    """Remember the order of a graph that was found while it was built."""
+    _PATHS[graph] = path
 
 
 def replayed_events(events: pd.DataFrame, graph: ExecutionGraph, time_ns: Ints) -> pd.DataFrame:

@@ -71,7 +71,10 @@ def replay_fidelity(
     kinds = graph.build.set_index("step")
     table["left_out_count"] = int(kinds["left_out_count"].sum())
     table["is_usable"] = table["explained_share"] >= least_explained_share
-    table["doubt"] = [_doubt(row, least_explained_share) for row in table.to_dict("records")]
+    table["doubt"] = [
+        "; ".join([*_doubts(row, least_explained_share), *graph.doubts])
+        for row in table.to_dict("records")
+    ]
     return REPLAY_FIDELITY.check(REPLAY_FIDELITY.cast(table))
 
 
@@ -276,7 +279,7 @@ def binding_edges(
     return np.array(path, dtype=np.int64)
 
 
-def _doubt(row: Mapping[Any, Any], least: float) -> str:
+def _doubts(row: Mapping[Any, Any], least: float) -> list[str]:
     doubts = []
     if row["explained_share"] < least:
         doubts.append(
@@ -287,4 +290,4 @@ def _doubt(row: Mapping[Any, Any], least: float) -> str:
         doubts.append(f"{row['dark_ns'] / 1e6:.1f} ms of GPU work were not recorded")
     if row["step_count"] < 2:
         doubts.append("fewer than two steps: nothing shows how much they vary")
-    return "; ".join(doubts)
+    return doubts
