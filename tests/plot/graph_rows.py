@@ -7,8 +7,8 @@ from workbench.tables import EDGE_KINDS
 def replay_fidelity(rank, n):
     return {
         "rank": rank, "error_ratio": (n % 7 - 3) / 100, "explained_share": 1 - n % 9 / 50,
-        "step_error_mean_share": 0.01 if n % 3 else None, "breakdown_error_share": n % 4 / 100,
-        "step_error_max_share": 0.02 if n % 3 else None, "is_usable": n % 9 < 5,
+        "step_error_mean_ratio": 0.01 if n % 3 else None, "breakdown_error_ratio": n % 4 / 100,
+        "step_error_max_ratio": 0.02 if n % 3 else None, "is_usable": n % 9 < 5,
         "doubt": HOSTILE if n % 2 else "",
     }  # fmt: skip
 

@@ -33,7 +33,7 @@ def fits(error, explained, **more):
 
 
 def test_a_replay_states_its_error_and_what_has_a_cause(build, said):
-    rows = [fits(-0.003, 0.997, step_error_max_share=0.005, doubt="fewer than two steps")]
+    rows = [fits(-0.003, 0.997, step_error_max_ratio=0.005, doubt="fewer than two steps")]
     figure = plot.replay_fidelity(build(REPLAY_FIDELITY, rows))
     title, note = said(figure)
     assert title == "The replay is 0.3 % short; 99.7 % of the time has a cause"
@@ -63,10 +63,10 @@ def test_replays_of_several_traces_are_told_apart_by_name(build):
 
 def test_the_step_that_matters_most_is_named(build, said):
     rows = [
-        fits(0.0, 0.997, without="", step_error_max_share=0.005),
-        fits(0.0, 0.95, without="gaps", step_error_max_share=0.17),
-        fits(0.0, 0.84, without="synchronise", step_error_max_share=0.0),
-        fits(0.0, 0.80, without="inter-stream, residual", step_error_max_share=0.3),
+        fits(0.0, 0.997, without="", step_error_max_ratio=0.005),
+        fits(0.0, 0.95, without="gaps", step_error_max_ratio=0.17),
+        fits(0.0, 0.84, without="synchronise", step_error_max_ratio=0.0),
+        fits(0.0, 0.80, without="inter-stream, residual", step_error_max_ratio=0.3),
     ]
     figure = plot.graph_ablation(build(GRAPH_ABLATION, rows))
     assert said(figure) == [

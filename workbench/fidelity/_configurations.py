@@ -12,7 +12,22 @@ from workbench.tables import ITERATIONS
 
 
 def printed_iterations(name: str, **same: Any) -> pd.DataFrame:
-    """Make a table of iterations of one file of printed ones; ``same`` holds for all rows."""
+    """Make a table of iterations from a file of printed ones.
+
+    Parameters
+    ----------
+    name
+        File in ``data/published``, without its suffix.
+    same
+        What the file does not print and holds for all rows: arguments of
+        :class:`workbench.analyze.Layout`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.ITERATIONS`: ``gpu_count``, ``dur_ns``, ``source`` and what
+        else makes a configuration.
+    """
     return measured(
         *(
             (row, {**printed_layout(row), **same}, float(row["iteration_s"]))

@@ -57,9 +57,9 @@ def self_replay(*folders: Path) -> Iterator[Reading]:
     error = 100 * table["error_ratio"].abs()
     yield _reading("mean absolute error of the replayed time", error.mean())
     yield _reading("largest absolute error of the replayed time", error.max())
-    steps = 100 * float(table["step_error_mean_share"].mean())
+    steps = 100 * float(table["step_error_mean_ratio"].mean())
     yield _reading("mean absolute error from step to step", steps)
-    parts_error = 100 * float(table["breakdown_error_share"].mean())
+    parts_error = 100 * float(table["breakdown_error_ratio"].mean())
     yield _reading("mean error of the parts of the GPU time", parts_error)
 
 
@@ -95,7 +95,7 @@ def ablations(folder: Path) -> Iterator[Reading]:
     limit = build["queue limit"].split()[3].replace(",", "")
     yield _reading("launches that the queue takes, V100", float(limit))
     table = analyze.graph_ablation(events, without=["queue limit"]).set_index("without")
-    mean, largest = (100 * table[f"step_error_{each}_share"] for each in ("mean", "max"))
+    mean, largest = (100 * table[f"step_error_{each}_ratio"] for each in ("mean", "max"))
     yield _reading("mean error per step, all steps", mean[""], f"{_QUEUED}: mean error per step")
     yield _reading("mean error per step, without the queue limit", mean["queue limit"])
     yield _reading("largest error per step, without the queue limit", largest["queue limit"])
@@ -104,7 +104,7 @@ def ablations(folder: Path) -> Iterator[Reading]:
         events = _only(folder, name)
         cases = [("inter-stream", "residual"), "CUDA graphs"]
         table = analyze.graph_ablation(events, without=cases).set_index("without")
-        error = 100 * float(table["step_error_mean_share"].to_dict()[_NO_WAITS])
+        error = 100 * float(table["step_error_mean_ratio"].to_dict()[_NO_WAITS])
         short = name.removeprefix("trace_diff/")
         yield _reading(f"mean error per step, without waits between streams, {short}", error)
         yield _lost(table, _NO_WAITS)

@@ -15,9 +15,9 @@ from workbench.tables import GRAPH_ABLATION, REPLAY_FIDELITY
 
 _ERRORS = (
     ("whole trace", "error_ratio", "gpu work", "circle"),
-    ("steps, on average", "step_error_mean_share", "transfer", "diamond"),
-    ("worst step", "step_error_max_share", "attention", "diamond-open"),
-    ("busy and idle times", "breakdown_error_share", "memory", "square-open"),
+    ("steps, on average", "step_error_mean_ratio", "transfer", "diamond"),
+    ("worst step", "step_error_max_ratio", "attention", "diamond-open"),
+    ("busy and idle times", "breakdown_error_ratio", "memory", "square-open"),
 )
 _MOST_ROWS, _MOST_NUMBERED, _ROW_PX, _NUMBERED_PX = 24, 10, 30, 68
 _EXPLAINED = "time that has a cause [%]"
@@ -98,7 +98,7 @@ def graph_ablation(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
         whole graph. The title names the steps that matter most.
     """
     GRAPH_ABLATION.check(table)
-    column = "step_error_max_share"
+    column = "step_error_max_ratio"
     error = "largest error of a step"
     if table[column].isna().any():
         column, error = "error_ratio", "error of the whole trace"

@@ -89,11 +89,11 @@ _FIDELITY = {
     "error_ratio": Column("float64", "replayed / measured - 1", lower=-1),
     "span_error_ratio": Column("float64", "the same for first to last GPU work", lower=-1),
     "step_count": Column("int64", "ProfilerSteps", lower=0),
-    "step_error_mean_share": Column(
+    "step_error_mean_ratio": Column(
         "Float64", "mean absolute error of the time from step to step", lower=0, nullable=True
     ),
-    "step_error_max_share": Column("Float64", "largest of these", lower=0, nullable=True),
-    "breakdown_error_share": Column(
+    "step_error_max_ratio": Column("Float64", "largest of these", lower=0, nullable=True),
+    "breakdown_error_ratio": Column(
         "float64", "absolute errors of the parts of the GPU time, summed, over the span", lower=0
     ),
     "busy_correlation": Column(
@@ -101,8 +101,8 @@ _FIDELITY = {
     ),
     "explained_share": Column("float64", "of the window: time that has a cause", 0, 1),
     "unexplained_ns": Column("int64", "time on the measured path without a cause", lower=0),
-    "gap_share": Column("float64", "of the window: gaps on that path that keep their length", 0),
-    "inferred_share": Column("float64", "of the window: guessed edges on that path", lower=0),
+    "gap_share": Column("float64", "of the window: gaps on that path that keep their length", 0, 1),
+    "inferred_share": Column("float64", "of the window: guessed edges on that path", 0, 1),
     "dark_ns": Column("int64", "GPU work on that path that was not recorded", lower=0),
     "point_count": Column("int64", "points of the rank", lower=0),
     "edge_count": Column("int64", "edges that lead to them", lower=0),

@@ -66,9 +66,9 @@ def test_every_trace_is_replayed_to_one_per_cent(trace, fidelity_of):
     assert abs(found["error_ratio"]) <= 0.01
     assert abs(found["span_error_ratio"]) <= 0.01
     assert found["explained_share"] >= 0.98
-    assert found["breakdown_error_share"] <= (0.03 if trace in SAMPLED else 0.015)
+    assert found["breakdown_error_ratio"] <= (0.03 if trace in SAMPLED else 0.015)
     if found["step_count"] > 1:
-        assert found["step_error_mean_share"] <= 0.01
+        assert found["step_error_mean_ratio"] <= 0.01
 
 
 @pytest.mark.oracle
@@ -100,9 +100,9 @@ def test_the_queue_of_a_v100_takes_1021_launches(real_events, graph_of, fidelity
     without = analyze.graph_ablation(real_events(*NS), without=["queue limit"])
     whole, less = without.iloc[0], without.iloc[1]
     assert whole["error_ratio"] == fidelity_of(NS)["error_ratio"]
-    assert 0.05 <= less["step_error_mean_share"] <= 0.1
-    assert less["step_error_max_share"] == pytest.approx(0.155, abs=0.02)
-    assert whole["step_error_mean_share"] <= 0.003
+    assert 0.05 <= less["step_error_mean_ratio"] <= 0.1
+    assert less["step_error_max_ratio"] == pytest.approx(0.155, abs=0.02)
+    assert whole["step_error_mean_ratio"] <= 0.003
     assert less["explained_share"] < whole["explained_share"] - 0.02
 
 
@@ -112,8 +112,8 @@ def test_waits_between_streams_are_worth_a_tenth_of_a_step(trace, least, real_ev
     case = ("inter-stream", "residual")
     whole, less = analyze.graph_ablation(real_events(*trace), without=[case]).to_dict("records")
     assert less["without"] == "inter-stream, residual"
-    assert less["step_error_mean_share"] > least
-    assert whole["step_error_mean_share"] <= 0.01
+    assert less["step_error_mean_ratio"] > least
+    assert whole["step_error_mean_ratio"] <= 0.01
     assert less["explained_share"] < whole["explained_share"] - 0.05
 
 
@@ -122,7 +122,7 @@ def test_cuda_graphs_are_worth_something_where_there_are_any(real_events):
     whole, less = analyze.graph_ablation(real_events(*TEST), without=["CUDA graphs"]).to_dict(
         "records"
     )
-    assert less["breakdown_error_share"] > whole["breakdown_error_share"]
+    assert less["breakdown_error_ratio"] > whole["breakdown_error_ratio"]
     assert less["explained_share"] < whole["explained_share"]
 
 

@@ -138,7 +138,7 @@ def test_eight_real_ranks_are_replayed_to_one_per_cent(job):
     fidelity = analyze.replay_fidelity(events, graph)
     assert fidelity["rank"].tolist() == list(range(8))
     assert fidelity["error_ratio"].abs().max() <= 0.01
-    assert fidelity["breakdown_error_share"].max() <= 0.015
+    assert fidelity["breakdown_error_ratio"].max() <= 0.015
     assert fidelity["explained_share"].min() >= 0.99
     path = analyze.critical_path(events, graph)
     assert path["dur_ns"].sum() == analyze.replay(graph).max()

@@ -152,9 +152,9 @@ def _compared(before: pd.DataFrame, after: pd.DataFrame) -> dict[str, Any]:
         "error_ratio": new_window / max(window, 1) - 1,
         "span_error_ratio": int(new["span_ns"]) / max(span, 1) - 1,
         "step_count": len(steps) + 1 if len(steps) else len(step_times(before)),
-        "step_error_mean_share": np.abs(steps).mean() if len(steps) else None,
-        "step_error_max_share": np.abs(steps).max() if len(steps) else None,
-        "breakdown_error_share": error,
+        "step_error_mean_ratio": np.abs(steps).mean() if len(steps) else None,
+        "step_error_max_ratio": np.abs(steps).max() if len(steps) else None,
+        "breakdown_error_ratio": error,
         "busy_correlation": _busy_correlation(before, after),
     }
 
@@ -223,8 +223,8 @@ def _walked(events: pd.DataFrame, graph: ExecutionGraph, rank: int) -> dict[str,
     return {
         "explained_share": 1 - unexplained / max(window, 1),
         "unexplained_ns": unexplained,
-        "gap_share": spent(kind == EDGE_KINDS.index("gap")) / max(window, 1),
-        "inferred_share": spent(graph.is_inferred[path]) / max(window, 1),
+        "gap_share": min(spent(kind == EDGE_KINDS.index("gap")) / max(window, 1), 1.0),
+        "inferred_share": min(spent(graph.is_inferred[path]) / max(window, 1), 1.0),
         "dark_ns": spent(kind == EDGE_KINDS.index("dark GPU time")),
         "point_count": len(mine),
         "edge_count": int((graph.point_rank[graph.target] == rank).sum()),
