@@ -77,6 +77,7 @@ from workbench.analyze.perfmodel.iteration_model import (
     iteration_model,
 )
 from workbench.analyze.perfmodel.layout import Layout, configurations
+from workbench.analyze.perfmodel.list_schedule import list_schedule
 from workbench.analyze.perfmodel.memory_need import memory_need
 from workbench.analyze.perfmodel.model_flops import model_flops, utilization
 from workbench.analyze.perfmodel.model_shape import ModelShape, model_shape
@@ -226,6 +227,7 @@ __all__ = [
     "length_shares",
     "leveugle_count",
     "lifetimes",
+    "list_schedule",
     "load_imbalance",
     "memory_need",
     "micro_batch_costs",

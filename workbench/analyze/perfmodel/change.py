@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from workbench.analyze._nesting import nest
 from workbench.analyze._rows import MISSING, Ints, codes, gpu_work
+from workbench.analyze.perfmodel.scaled_times import scaled_kernel_times
 from workbench.errors import PerformanceModelError
 from workbench.kernel_kinds import KINDS
 from workbench.tables import EDGE_KINDS, ExecutionGraph
@@ -42,6 +43,11 @@ class Change:
         Stream it runs on.
     rank
         Rank it runs on.
+    from_gpu
+        GPU that the trace was recorded on, as :func:`workbench.analyze.hardware` calls it.
+    to_gpu
+        GPU to run the chosen work on; every kernel is scaled by what binds it, as
+        :func:`workbench.analyze.scaled_kernel_times` tells from its name.
     is_fused
         The chosen work of each run of neighbours on a stream becomes one: one launch, no gaps.
 
@@ -64,6 +70,8 @@ class Change:
     operator: str | None = None
     stream: int | None = None
     rank: int | None = None
+    from_gpu: str | None = None
+    to_gpu: str | None = None
     is_fused: bool = False
 
     def __post_init__(self) -> None:
@@ -83,9 +91,22 @@ class Change:
             except re.error as error:
                 msg = f"{field}={pattern!r} is no regular expression: {error}"
                 raise PerformanceModelError(msg) from error
-        narrow = (self.name, self.kind, self.operator, self.stream, self.is_fused or None)
+        if (self.from_gpu is None) != (self.to_gpu is None):
+            msg = "from_gpu and to_gpu belong together: the GPU of the trace, and another one"
+            raise PerformanceModelError(msg)
+        narrow = (
+            self.to_gpu,
+            self.name,
+            self.kind,
+            self.operator,
+            self.stream,
+            self.is_fused or None,
+        )
         if self.part == "CPU" and any(each is not None for each in narrow):
-            msg = "name, kind, operator, stream and is_fused choose GPU work; a CPU has a rank only"
+            msg = (
+                "name, kind, operator, stream, GPUs and is_fused choose GPU work; a CPU has a rank "
+                "only"
+            )
             raise PerformanceModelError(msg)
 
     @property
@@ -99,7 +120,8 @@ class Change:
             f"on rank {self.rank}" if self.rank is not None else "",
         ]
         how = ["fused"] * self.is_fused
-        if self.factor != 1 or not self.is_fused:
+        how += [f"on {self.to_gpu} instead of {self.from_gpu}"] if self.to_gpu else []
+        if self.factor != 1 or not how:
             how.append("removed" if self.factor == 0 else f"x{self.factor:g}")
         return " ".join([*filter(None, said), *how])
 
@@ -127,6 +149,8 @@ def changed_weights(
             msg = f"nothing in the trace is '{change.question}'; look at the names in its events"
             raise PerformanceModelError(msg)
         weight[edges] *= change.factor
+        if change.from_gpu and change.to_gpu:
+            weight[edges] *= _ratios(events, graph, change.from_gpu, change.to_gpu)[edges]
         touched |= edges
     return np.rint(weight).astype(np.int64), touched
 
@@ -180,6 +204,19 @@ def _work_edges(graph: ExecutionGraph, work: NDArray[np.bool_]) -> NDArray[np.bo
     transfer = (kind == EDGE_KINDS.index("collective")) & ends[graph.target]
     chosen: NDArray[np.bool_] = (own & begins[graph.source]) | transfer
     return chosen
+
+
+def _ratios(
+    events: pd.DataFrame, graph: ExecutionGraph, from_gpu: str, to_gpu: str
+) -> NDArray[np.float64]:
+    """Give, for every edge that lasts as long as some work, the ratio of its times on two GPUs."""
+    rows = events.reindex(graph.event[graph.gpu_start])
+    kernels = pd.DataFrame({name: rows[name].array for name in ("name", "kind", "dur_ns")})
+    scaled = scaled_kernel_times(kernels, from_gpu, to_gpu)
+    of_point = np.ones(len(graph.time_ns) + 1)
+    of_point[graph.gpu_start] = scaled["time_ratio"]
+    is_transfer = graph.edge_kind == EDGE_KINDS.index("collective")
+    return of_point[np.where(is_transfer, graph.target - 1, graph.source)]
 
 
 def _cpu_edges(graph: ExecutionGraph, change: Change) -> NDArray[np.bool_]:

@@ -96,7 +96,7 @@ def what_if(  # noqa: PLR0913 - the front door
                 "step_count": len(measured),
                 "basis": "scaled",
                 "explained_share": worst["explained_share"],
-                "doubt": "; ".join(sorted(set(fidelity["doubt"]) - {""})),
+                "doubt": "; ".join(sorted({*fidelity["doubt"], *_doubts(asked)} - {""})),
             }
         )
     table = pd.DataFrame(rows, columns=list(WHAT_IF.columns))
@@ -104,6 +104,12 @@ def what_if(  # noqa: PLR0913 - the front door
     for name in ("measured_ns", "replayed_ns", "predicted_ns", "low_ns", "high_ns"):
         table[name] = table[name].astype("Float64").round()
     return WHAT_IF.check(WHAT_IF.cast(table))
+
+
+def _doubts(changes: list[Change]) -> list[str]:
+    """Say what is unsure about changes as such."""
+    swapped = [change for change in changes if change.to_gpu]
+    return ["what binds a kernel was told from its name, and latencies stay"] if swapped else []
 
 
 def _stops(events: pd.DataFrame, graph: ExecutionGraph) -> Ints:
