@@ -67,6 +67,7 @@ from workbench.analyze.perfmodel.gemm_model import GemmModel, gemm_model, predic
 from workbench.analyze.perfmodel.gpu_busy import gpu_busy
 from workbench.analyze.perfmodel.gpu_type import GpuType, gpu_type
 from workbench.analyze.perfmodel.graph_rules import GraphRules
+from workbench.analyze.perfmodel.graph_tasks import graph_tasks, task_graph
 from workbench.analyze.perfmodel.hardware import hardware, hardware_sources, kernel_time
 from workbench.analyze.perfmodel.held_out_steps import held_out_steps
 from workbench.analyze.perfmodel.iteration_errors import cross_validated, iteration_errors
@@ -192,6 +193,7 @@ __all__ = [
     "gpu_busy",
     "gpu_type",
     "graph_ablation",
+    "graph_tasks",
     "hardware",
     "hardware_sources",
     "held_out_steps",
@@ -284,6 +286,7 @@ __all__ = [
     "step_times",
     "survival",
     "table_sharding",
+    "task_graph",
     "time_breakdown",
     "trace_diff",
     "trace_tasks",

@@ -26,6 +26,7 @@ EDGE_KINDS = (
     "shared GPU",
     "dark GPU time",
     "collective",
+    "data",
     "trace start",
 )
 POINT_KINDS = (
