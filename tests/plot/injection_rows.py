@@ -4,13 +4,13 @@ from tests.plot.conftest import HOSTILE
 
 RULES = {
     "average": HOSTILE, "nan_policy": HOSTILE, "criterion": HOSTILE, "fault_model": HOSTILE,
-    "level_share": 0.95,
 }  # fmt: skip
+AT_LEVEL = RULES | {"level_share": 0.95}
 
 
 def pvf(rank, n):
     share = (1 + n % 90) / 100 if n % 5 else (None if n % 2 else 0.0)
-    return RULES | {
+    return AT_LEVEL | {
         "group": f"{HOSTILE}{n}", "pvf": share, "low": 0.5 * share if share else None,
         "high": 0.02 + share if share is not None else None, "independent_low": share,
         "independent_high": share, "interval": ("exact", HOSTILE)[n % 3 > 0], "doubt": HOSTILE,
@@ -78,7 +78,7 @@ def interval_funnel(rank, n):
 
 
 def interval_coverage(rank, n):
-    return RULES | {
+    return AT_LEVEL | {
         "group": f"{HOSTILE}{rank}", "design": HOSTILE, "site_count": 1_000 + n // 2,
         "interval": ("clustered", "independent")[n % 2], "input_count": 1_000, "repeat_count": 300,
         "truth": 0.01, "covered_share": 0.94 if n % 2 else 0.1,

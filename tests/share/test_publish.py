@@ -1,5 +1,7 @@
 """Publishing: a notebook that every reader can show, in the same bytes on every run."""
 
+import base64
+import copy
 import json
 import os
 import re
@@ -10,11 +12,13 @@ import time
 from pathlib import Path
 
 import nbformat
+import numpy as np
 import pytest
 
 from workbench import share
 from workbench.errors import PublishError
 from workbench.share.bundle import PLOTLY_MIME, SVG_MIME
+from workbench.share.publish import _settled
 
 LEFTOVERS = """from tqdm.auto import tqdm
 import os
@@ -86,6 +90,40 @@ def test_check_says_nothing_of_a_notebook_that_is_up_to_date(published, monkeypa
     monkeypatch.setattr(sys.modules["workbench.share.publish"], "svg_of", None)
     assert share.publish(path, check=True, progress=False) == ""
     assert path.read_bytes() == first
+
+
+def packed(*values):
+    return {"dtype": "f8", "bdata": base64.b64encode(np.array(values)).decode()}
+
+
+@pytest.mark.parametrize(
+    ("new", "is_kept"),
+    [
+        ({"x": [1.0 + 1e-15, 2]}, True),
+        ({"x": [1.001, 2]}, False),
+        ({"x": [1.0, 3]}, False),
+        ({"x": [1.0]}, False),
+        ({"x": packed(1.0, np.nan)}, False),
+    ],
+)
+def test_numbers_that_differ_by_rounding_are_the_same(new, is_kept):
+    old = {"x": [1.0, 2]}
+    assert (_settled(copy.deepcopy(old), new) == old) == is_kept
+
+
+@pytest.mark.parametrize(
+    ("new", "is_kept"),
+    [
+        (packed(1.0 + 1e-15, np.nan), True),
+        (packed(1.1, np.nan), False),
+        (packed(1.0), False),
+        (packed(1.0, np.nan) | {"shape": "2, 1"}, False),
+        (packed(1.0, np.nan) | {"dtype": "i8"}, False),
+    ],
+)
+def test_packed_numbers_that_differ_by_rounding_are_the_same(new, is_kept):
+    old = packed(1.0, np.nan)
+    assert (_settled(dict(old), new) == old) == is_kept
 
 
 @pytest.mark.browser

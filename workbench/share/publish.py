@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import difflib
+import math
 import os
 import re
 import shutil
@@ -19,6 +21,7 @@ from workbench.share.svg import svg_of
 _LINE_WIDTH = 160
 _EMBEDDED = re.compile(r"data:image/svg\+xml;base64,[A-Za-z0-9+/=]+")
 _DRAWN = "<svg>picture</svg>"
+_ROUNDING = 1e-9
 
 
 def publish(
@@ -44,7 +47,8 @@ def publish(
     check
         Compare instead of write: run, and say how the file would change. The
         pictures are then compared by the figure they were drawn from, not by
-        their bytes, so that no browser is needed and fonts do not matter.
+        their bytes, so that no browser is needed and fonts do not matter; numbers of
+        figures may differ by rounding, as they do between processors.
     parameters
         New values for variables of the cell tagged ``parameters``; they stay in
         the notebook as a cell of their own.
@@ -81,7 +85,9 @@ def publish(
     _normalise.normalise(notebook)
     after = _written(notebook)
     if check:
-        return _difference(_masked(before), _masked(after), path)
+        old, new = _masked(before), _masked(after)
+        _forgive_rounding(old, new)
+        return _difference(_written(old), _written(new), path)
     _refuse_size(notebook, after, limit_mb, path)
     if after != before:
         _replace(path, after)
@@ -140,8 +146,8 @@ def _pretend(_figure: dict[str, Any]) -> str:
     return _DRAWN
 
 
-def _masked(text: str) -> str:
-    """Write a notebook with every picture replaced by whether it belongs to its figure."""
+def _masked(text: str) -> Any:
+    """Read a notebook, and replace every picture by whether it belongs to its figure."""
     import nbformat
 
     notebook = nbformat.reads(text, as_version=4)  # type: ignore[no-untyped-call]
@@ -151,7 +157,47 @@ def _masked(text: str) -> str:
             data[SVG_MIME] = _verdict(data[SVG_MIME], data.get(PLOTLY_MIME))
         if isinstance(html := data.get("text/html"), str):
             data["text/html"] = _EMBEDDED.sub("data:picture", html)
-    return _written(notebook)
+    return notebook
+
+
+def _forgive_rounding(old: Any, new: Any) -> None:
+    """Give the figures of a notebook the numbers of another where only rounding differs.
+
+    Processors differ in the last digits of a logarithm, and libraries in the order of sums.
+    """
+    for before, after in zip(_snapshot.outputs(old), _snapshot.outputs(new), strict=False):
+        if PLOTLY_MIME in before.data and PLOTLY_MIME in after.data:
+            after.data[PLOTLY_MIME] = _settled(before.data[PLOTLY_MIME], after.data[PLOTLY_MIME])
+
+
+def _settled(old: Any, new: Any) -> Any:
+    """Return ``new`` with the numbers of ``old`` where both are the same but for rounding."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        if "bdata" in old and "bdata" in new:
+            return old if _same_array(old, new) else new
+        for name in new.keys() & old.keys():
+            new[name] = _settled(old[name], new[name])
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        return [_settled(*pair) for pair in zip(old, new, strict=True)]
+    elif isinstance(old, float) and isinstance(new, float):
+        return old if math.isclose(old, new, rel_tol=_ROUNDING, abs_tol=_ROUNDING) else new
+    return new
+
+
+def _same_array(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Say whether two packed arrays of floats are the same but for rounding."""
+    import numpy as np
+
+    rest = [{name: each[name] for name in each if name != "bdata"} for each in (old, new)]
+    if rest[0] != rest[1] or rest[0].get("dtype") not in ("f4", "f8"):
+        return False
+    one, two = (
+        np.frombuffer(base64.b64decode(each["bdata"]), dtype=f"<{each['dtype']}")
+        for each in (old, new)
+    )
+    return len(one) == len(two) and np.allclose(
+        one, two, rtol=_ROUNDING, atol=_ROUNDING, equal_nan=True
+    )
 
 
 def _verdict(svg: str, figure: dict[str, Any] | None) -> str:
