@@ -102,6 +102,7 @@ def packed(*values):
         ({"x": [1.0 + 1e-15, 2]}, True),
         ({"x": [1.001, 2]}, False),
         ({"x": [1.0, 3]}, False),
+        ({"x": [1.0 + 1e-8, 2]}, False),
         ({"x": [1.0]}, False),
         ({"x": packed(1.0, np.nan)}, False),
     ],
@@ -115,7 +116,7 @@ def test_numbers_that_differ_by_rounding_are_the_same(new, is_kept):
     ("new", "is_kept"),
     [
         (packed(1.0 + 1e-15, np.nan), True),
-        (packed(1.1, np.nan), False),
+        (packed(1.0 + 1e-8, np.nan), False),
         (packed(1.0), False),
         (packed(1.0, np.nan) | {"shape": "2, 1"}, False),
         (packed(1.0, np.nan) | {"dtype": "i8"}, False),
@@ -124,6 +125,11 @@ def test_numbers_that_differ_by_rounding_are_the_same(new, is_kept):
 def test_packed_numbers_that_differ_by_rounding_are_the_same(new, is_kept):
     old = packed(1.0, np.nan)
     assert (_settled(dict(old), new) == old) == is_kept
+
+
+def test_small_numbers_count_as_much_as_large_ones():
+    assert _settled({"x": [1e-10]}, {"x": [1.001e-10]}) == {"x": [1.001e-10]}
+    assert _settled(packed(1e-10), packed(1.001e-10)) == packed(1.001e-10)
 
 
 @pytest.mark.browser

@@ -21,7 +21,8 @@ from workbench.share.svg import svg_of
 _LINE_WIDTH = 160
 _EMBEDDED = re.compile(r"data:image/svg\+xml;base64,[A-Za-z0-9+/=]+")
 _DRAWN = "<svg>picture</svg>"
-_ROUNDING = 1e-9
+# Far above the last digits of a double, far below what a figure can show.
+_ROUNDING_RATIO, _ROUNDING_NEAR_ZERO = 1e-9, 1e-15
 
 
 def publish(
@@ -180,7 +181,8 @@ def _settled(old: Any, new: Any) -> Any:
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         return [_settled(*pair) for pair in zip(old, new, strict=True)]
     elif isinstance(old, float) and isinstance(new, float):
-        return old if math.isclose(old, new, rel_tol=_ROUNDING, abs_tol=_ROUNDING) else new
+        same = math.isclose(old, new, rel_tol=_ROUNDING_RATIO, abs_tol=_ROUNDING_NEAR_ZERO)
+        return old if same else new
     return new
 
 
@@ -196,7 +198,7 @@ def _same_array(old: dict[str, Any], new: dict[str, Any]) -> bool:
         for each in (old, new)
     )
     return len(one) == len(two) and np.allclose(
-        one, two, rtol=_ROUNDING, atol=_ROUNDING, equal_nan=True
+        one, two, rtol=_ROUNDING_RATIO, atol=_ROUNDING_NEAR_ZERO, equal_nan=True
     )
 
 

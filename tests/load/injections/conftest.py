@@ -81,3 +81,17 @@ def found():
         return {(row.finding, row.what): row.count for row in result.quality.itertuples()}
 
     return collect
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Give a function that writes files, texts or bytes by name, and gives their folder."""
+
+    def write(texts):
+        for name, text in texts.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return tmp_path
+
+    return write

@@ -41,18 +41,6 @@ NAMES = [f"Masked: {n}" for n in range(3)] + [f"DUE: {n}" for n in range(2)]
 NAMES += [f"Pot DUE: {n}" for n in range(10)] + [f"SDC: {n}" for n in range(3)] + ["Uncategorized"]
 
 
-@pytest.fixture
-def written(tmp_path):
-    def write(texts):
-        for name, text in texts.items():
-            path = tmp_path / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return tmp_path
-
-    return write
-
-
 # GoldenEye -----------------------------------------------------------------------------------
 
 

@@ -35,18 +35,6 @@ LINES = (
 AGAIN = "rows that are there already, cell for cell: files of two runs put together"
 
 
-@pytest.fixture
-def written(tmp_path):
-    def write(texts):
-        for name, text in texts.items():
-            path = tmp_path / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return tmp_path
-
-    return write
-
-
 def from_spreadsheet(text, separator=";", head=""):
     """Save as a spreadsheet does: with a mark in front, its own separator and line ends."""
     quoted = text.split('"')
