@@ -251,7 +251,6 @@ def incident_counts(rank, n):
 
 
 # Tables that are not called as the figure is.
-TABLE_OF = {"packing_tuning": "tuned_packing", "incidents": "failures"}
 TABLE_OF = {"parallelism_plan": "plan", "packing_tuning": "tuned_packing", "incidents": "failures"}
 TABLE_OF |= {"pipeline_schedule": "schedule_times"}
 TABLE_OF |= {"gemm_errors": "kernel_model_errors", "collective_times": "collective_model"}
