@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from workbench._numbers import share_between
-from workbench.analyze.perfmodel._closed_form import PARTS, SPREAD, Constants, parts
+from workbench.analyze.perfmodel._closed_form import PARTS, SPREAD, TOP, Constants, parts
 from workbench.analyze.perfmodel._columns import Array, Columns, columns
 from workbench.analyze.perfmodel._hull import Hull
 from workbench.analyze.perfmodel._residual import features, has_trees, trees
@@ -341,7 +341,7 @@ def _constants(
         missed += [np.log(each[name]) - truth for name, truth in known.items()]
         return np.concatenate([*missed, _PULL * (vector - origin) / SPREAD])
 
-    bounds = (origin - _REACH, origin + _REACH)
+    bounds = (origin - _REACH, np.clip(TOP, origin, origin + _REACH))
     found = least_squares(errors, origin, loss="soft_l1", f_scale=_SOFT, bounds=bounds)
     return Constants.from_logarithms(found.x)
 
