@@ -86,9 +86,7 @@ def _link(c: Columns, k: Constants, ranks: Array, stride: Array | float = 1.0) -
     return _slower(c, ranks, stride, k.node_share * c.node, k.network_share * c.network)
 
 
-def _slower(
-    c: Columns, ranks: Array, stride: Array | float, node: Array, network: Array
-) -> Array:
+def _slower(c: Columns, ranks: Array, stride: Array | float, node: Array, network: Array) -> Array:
     """Within a node its links; beyond, a ring leaves the node by the adapters of all its ranks."""
     local = _local(c, ranks, stride)
     return np.asarray(np.where(ranks <= local, node, np.minimum(node, local * network)))
