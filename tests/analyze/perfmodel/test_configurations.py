@@ -1,6 +1,6 @@
 """Iteration times, FLOPs and memory of configurations: printed numbers, laws, refusals."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pandas as pd
@@ -48,7 +48,7 @@ def trees_here(absent):
 @pytest.mark.parametrize("claim", ["megatron", "memory", "mlperf", "llama", "lumos"])
 def test_printed_jobs_are_predicted_as_claimed(claim):
     readings = list(getattr(claims, claim)())
-    assert [each.what for each in readings if not each.holds()] == []
+    assert [each.what for each in readings if each.verdict() == "FAIL"] == []
 
 
 @pytest.mark.oracle
@@ -147,11 +147,70 @@ def test_each_kind_of_parallelism_costs_what_it_moves_and_nothing_without_it():
     plain = model.predict(jobs(MIXTRAL, global_batch=64, pipeline=4)).iloc[0]
     assert chunked["bubble_ns"] == pytest.approx(plain["bubble_ns"] / 2, rel=1e-6)
     again = model.predict(jobs(MIXTRAL, global_batch=64, recompute="full")).iloc[0]
-    assert alone["compute_ns"] < again["compute_ns"] < 4 / 3 * alone["compute_ns"]
+    assert alone["compute_ns"] < again["compute_ns"] < 7 / 5 * alone["compute_ns"]
     sharded = jobs(MIXTRAL, data=8, global_batch=64, sharding="fsdp")
     replicas = jobs(MIXTRAL, data=8, global_batch=64)
     assert seconds(model, sharded) > 0
     assert model.predict(sharded)["data_ns"].iloc[0] > model.predict(replicas)["data_ns"].iloc[0]
+
+
+def part_ns(name, gpu="A100", **layout):
+    table = jobs(GPT, gpu, global_batch=256, sequence_parallel=True, **layout)
+    return float(analyze.assumed_model().predict(table)[f"{name}_ns"].iloc[0])
+
+
+def test_a_ring_leaves_a_node_by_the_adapters_of_all_its_ranks():
+    alone, all_eight = part_ns("data", tensor=8, data=16), part_ns("data", tensor=1, data=16)
+    # Eight times the parameters, by eight times the adapters.
+    assert all_eight == pytest.approx(alone, rel=0.01)
+    gpu = analyze.gpu_type("A100")
+    ranks, share = 2 * 15 / 16, analyze.assumed_model().constants.network_share
+    moved = 256 * GPT.layers * 4 * ranks * 2 * 2048 * GPT.hidden
+    expected = moved / (8 * share * gpu.network_gb_per_s * 1e9)
+    assert part_ns("tensor", tensor=16) == pytest.approx(1e9 * expected, rel=1e-6)
+
+
+def test_stages_exchange_twice_per_chunk_and_micro_batch_and_tensor_ranks_share_it():
+    exchanges = {1: 2 * (256 + 2), 3: 2 * (3 * 256 + 2)}
+    plain = part_ns("pipeline", pipeline=4, tensor=8)
+    chunked = part_ns("pipeline", pipeline=4, tensor=8, chunks=3)
+    assert chunked / plain == pytest.approx(exchanges[3] / exchanges[1], rel=1e-6)
+    assert part_ns("pipeline", pipeline=16, tensor=1) == pytest.approx(
+        8 * part_ns("pipeline", pipeline=16, tensor=8), rel=1e-6
+    )
+
+
+def test_memory_traffic_counts_backward_and_what_is_computed_again():
+    # Without any time for products and head, what is left of compute is traffic.
+    kind = {"H100": replace(analyze.gpu_type("H100"), peak_tflops=1e12)}
+    model = analyze.assumed_model()
+
+    def traffic(**layout):
+        return model.predict(jobs(**layout), gpus=kind)["compute_ns"].iloc[0]
+
+    wide, scores = 34 * 12_288 * 2048, 5 * 96 * 2048**2
+    seconds_of_all = GPT.layers * 5 * (wide + scores) / (0.8 * 3.35e12)
+    assert traffic() == pytest.approx(1e9 * seconds_of_all, rel=1e-4)
+    assert traffic(recompute="full") == pytest.approx(7 / 5 * traffic(), rel=1e-4)
+    again = (5 * wide + 7 * scores) / (5 * (wide + scores))
+    assert traffic(recompute="selective") == pytest.approx(again * traffic(), rel=1e-4)
+    less = wide / (wide + scores)
+    assert traffic(flash_attention=True) == pytest.approx(less * traffic(), rel=1e-4)
+
+
+def test_flash_attention_computes_its_scores_again_in_backward():
+    # Only products cost, and only those of the scores grow with the square of the sequence.
+    kind = {"H100": replace(analyze.gpu_type("H100"), memory_gb_per_s=1e12)}
+    model = analyze.assumed_model()
+
+    def work(**layout):
+        table = jobs(global_batch=1, sequence=2**17, **layout)
+        return model.predict(table, gpus=kind)["compute_ns"].iloc[0]
+
+    linear = GPT.layers * 12 * GPT.hidden + GPT.vocabulary
+    scores = GPT.layers * 2 * 2**17
+    ratio = (3 * linear + 3.5 / 2 * scores) / (3 * (linear + scores))
+    assert work(flash_attention=True) / work() == pytest.approx(ratio, rel=1e-4)
 
 
 def test_the_parts_add_up_and_say_what_they_rest_on(fitted, many):
@@ -211,7 +270,7 @@ def test_without_scikit_learn_the_closed_form_answers_and_says_so(many, monkeypa
 
 
 @settings(max_examples=5, deadline=None)
-@given(factor=st.floats(0.5, 3))
+@given(factor=st.floats(0.8, 3))
 def test_one_row_moves_the_model_to_what_was_measured(factor):
     model = analyze.assumed_model()
     table = jobs(tensor=8, pipeline=8, data=8, global_batch=512)
@@ -222,6 +281,20 @@ def test_one_row_moves_the_model_to_what_was_measured(factor):
     assert moved["dur_ns"] == pytest.approx(row["dur_ns"].iloc[0], rel=0.02)
     assert moved["doubt"] == "calibrated on 1 row only"
     assert pd.isna(moved["low_ns"])
+
+
+def test_what_would_need_more_than_the_data_sheet_is_refused():
+    table = jobs(tensor=8, pipeline=8, data=8, global_batch=512)
+    third = round(seconds(analyze.assumed_model(), table) * 1e9 / 3)
+    row = table.assign(dur_ns=third, source="made up", doubt="")
+    with pytest.raises(PerformanceModelError, match="cannot explain made up"):
+        analyze.calibrated_to(analyze.assumed_model(), row)
+
+
+def test_no_fitted_share_goes_beyond_what_the_data_sheet_prints(fitted):
+    shares = {k: v for k, v in asdict(fitted.constants).items() if k.endswith("_share")}
+    assert len(shares) == 6
+    assert max(shares.values()) <= 1
 
 
 @settings(max_examples=5, deadline=None)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from workbench._numbers import share_between
-from workbench.analyze.perfmodel._closed_form import PARTS, SPREAD, Constants, parts
+from workbench.analyze.perfmodel._closed_form import PARTS, SPREAD, TOP, Constants, parts
 from workbench.analyze.perfmodel._columns import Array, Columns, columns
 from workbench.analyze.perfmodel._hull import Hull
 from workbench.analyze.perfmodel._residual import features, has_trees, trees
@@ -165,19 +165,25 @@ def iteration_model(
     Per layer and micro-batch of T = b s / c tokens, on t ranks:
 
     * work ``(3 + [full]) (2 T P + 4 T s q) / t`` FLOPs over
-      ``peak x matrix_share / (1 + half_width t/h) / (1 + half_tokens/T)``;
-    * element-wise traffic ``2 (18 h + 4 f) T + 10 b a s^2`` bytes over ``memory_share`` of the
-      memory's bandwidth;
+      ``peak x matrix_share / (1 + half_width t/h) / (1 + half_tokens/T)``; flash attention
+      halves the scores' work, which is causal, and computes them again: half a pass more;
+    * element-wise traffic ``(5 + 2 [full]) ((18 h + 4 f) T + 5 b a s^2) / t`` bytes over
+      ``memory_share`` of the memory's bandwidth: forward writes and reads what it stores,
+      backward reads it, writes and reads its gradient; flash attention stores no scores;
     * all-reduces, ``4 + 2 [full]`` of ``2 (t-1)/t x 2 T h`` bytes over ``node_share`` of the
-      links in a node or ``network_share`` of the network;
+      links in a node; a ring over several leaves each by the adapters of all its ranks there,
+      ``network_share`` of them, if these are slower;
+    * with context parallelism, keys and values are gathered in every pass and their
+      gradients scattered, nothing of it hidden; a ring that hides it is not modelled;
     * the root of the squares of their sum and ``launch_s``, as launches overlap GPU work.
 
     A stage has L/p layers; rounds m = B/(d b). Iteration: ``m`` stages and heads, a bubble of
-    ``(p - 1)/v`` stages, transfers between stages, gradients over ``data_share``, 20 bytes per
-    parameter over ``optimizer_share`` of memory, and ``fixed_s``. The logarithms of the ten
-    are fitted by soft-L1 least squares on the logarithm of the time, each drawn weakly
-    towards what is assumed without data. Context and expert parallelism, sharding and
-    selective recomputation follow the same constants.
+    ``(p - 1)/v`` stages, ``2 (v m + p - 2)`` exchanges of ``2 T h / t`` bytes between stages,
+    gradients over ``data_share``, 20 bytes per parameter over ``optimizer_share`` of memory,
+    and ``fixed_s``. The logarithms of the ten are fitted by soft-L1 least squares on the
+    logarithm of the time, each drawn weakly towards what is assumed without data, no share
+    beyond 1. Expert parallelism, sharding and selective recomputation follow the same
+    constants.
 
     The interval is split-conformal: a fifth of the rows, always the same, is predicted by a
     model of the others; their errors' quantile is its half-width. It holds for rows like the
@@ -185,7 +191,8 @@ def iteration_model(
 
     References
     ----------
-    arXiv:2104.04473, section 2.2; arXiv:2205.05198; arXiv:1604.04173 (split conformal).
+    arXiv:2104.04473, sections 2.2 and 4.1; arXiv:2205.05198, section 4; arXiv:2307.08691,
+    section 4.1 (flash attention); arXiv:1604.04173 (split conformal).
     """
     _check(measured, groups)
     share_between("coverage_share", coverage_share)
@@ -341,7 +348,7 @@ def _constants(
         missed += [np.log(each[name]) - truth for name, truth in known.items()]
         return np.concatenate([*missed, _PULL * (vector - origin) / SPREAD])
 
-    bounds = (origin - _REACH, origin + _REACH)
+    bounds = (origin - _REACH, np.clip(TOP, origin, origin + _REACH))
     found = least_squares(errors, origin, loss="soft_l1", f_scale=_SOFT, bounds=bounds)
     return Constants.from_logarithms(found.x)
 
