@@ -24,6 +24,7 @@ from workbench.fidelity import (
     traces,
 )
 from workbench.fidelity._configurations import printed_iterations
+from workbench.fidelity._printed_jobs import printed_predictions
 from workbench.fidelity._registry import Claim, Reading, claim, claims, failed, run
 from workbench.fidelity._show import html, notebook, summary, text
 
@@ -43,6 +44,7 @@ __all__ = [
     "operator_benchmarks",
     "packing",
     "printed_iterations",
+    "printed_predictions",
     "pvf",
     "reliability",
     "replay",

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from workbench import analyze, load
-from workbench.fidelity._configurations import measured, printed_iterations, printed_layout
+from workbench.fidelity._configurations import printed_iterations, printed_layout
+from workbench.fidelity._printed_jobs import (
+    after_the_first,
+    from_the_first,
+    llama_jobs,
+    llama_sizes,
+    lumos_jobs,
+    megatron_errors,
+    mlperf_jobs,
+)
 from workbench.fidelity._published import published
 from workbench.fidelity._registry import Reading, claim
-from workbench.tables import ITERATIONS
 
 _GIB = 2**30
-# How the printed jobs were set up beyond what their tables print; see the claims.
-_MLPERF: dict[str, Any] = {"flash_attention": True, "sharding": "zero1"}
-_LLAMA: dict[str, Any] = {"chunks": 8, "sequence_parallel": True} | _MLPERF
-_LUMOS: dict[str, Any] = {"sequence_parallel": True} | _MLPERF
 
 
 def _limit(what: str, row: str, here: float, source: str = "") -> Reading:
@@ -78,12 +81,7 @@ def megatron() -> Iterator[Reading]:
     computed again three times, as if its backward pass were repeated, too.
     """
     jobs = printed_iterations("iteration_megatron")
-    errors = []
-    for name in jobs["model"].unique():
-        others, own = jobs[jobs["model"] != name], jobs[jobs["model"] == name]
-        model = analyze.calibrated_to(analyze.assumed_model(), others)
-        errors.append(analyze.iteration_errors(own, model.predict(own), group=name))
-    found = pd.concat(errors)["error_ratio"]
+    found = megatron_errors()["error_ratio"]
     yield _limit("mean of eight, each model held out", "eight Megatron jobs", _mean(found))
     yield _limit(
         "largest of eight, each model held out",
@@ -124,10 +122,9 @@ def mlperf() -> Iterator[Reading]:
     No recomputation, sequence parallelism and FP8 as in the settings; layouts of 1,536 and
     3,072 GPUs are not printed and taken as at 512.
     """
-    jobs = printed_iterations("iteration_mlperf_gpt3", **_MLPERF)
-    model = analyze.calibrated_to(analyze.assumed_model(), jobs.iloc[:1])
-    errors = analyze.iteration_errors(jobs, model.predict(jobs))
-    for row, error in zip(jobs.to_dict("records"), errors["error_ratio"], strict=True):
+    jobs = mlperf_jobs()
+    errors = after_the_first(jobs, "MLPerf")["error_ratio"]
+    for row, error in zip(jobs.iloc[1:].to_dict("records"), errors, strict=True):
         if row["gpu_count"] > 256:
             what = f"{row['gpu_count']} GPUs, calibrated on 256"
             yield _limit(what, "GPT-3 175B of MLPerf", 100 * abs(error), row["source"])
@@ -144,21 +141,15 @@ def llama() -> Iterator[Reading]:
     says it does; a ring would hide that.
     """
     rows = published("iteration_llama3")
-    jobs = []
     for place, row in enumerate(rows, start=1):
-        sizes = {name: int(row[f"{name}_parallel"]) for name in ("tensor", "context", "pipeline")}
-        printed = int(np.prod([*sizes.values(), int(row["data_parallel"])]))
+        printed = int(np.prod([*llama_sizes(row).values(), int(row["data_parallel"])]))
         fits = printed == int(row["gpu_count"])
         yield Reading(
             f"row {place} multiplies out (1 yes, 0 no)", float(place != 3), float(fits), "",
             source=row["source"],
         )  # fmt: skip
-        data = int(row["gpu_count"]) // int(np.prod(list(sizes.values())))
-        batch = {"global_batch": data * int(row["batch_per_replica"]), "data": data}
-        layout = {**_LLAMA, **sizes, **batch, "sequence": int(row["sequence_tokens"])}
-        jobs.append(_as_fast_as_printed(row, layout))
-    table = pd.concat(jobs, ignore_index=True)
-    predicted = analyze.calibrated_to(analyze.assumed_model(), table.iloc[:1]).predict(table)
+    table = llama_jobs()
+    predicted = from_the_first(table).predict(table)
     here = analyze.utilization(table.assign(dur_ns=predicted["dur_ns"]), causal=True)["mfu_share"]
     for row, share in list(zip(rows, here, strict=True))[1:]:
         printed_share = 100 * float(row["tflops_per_gpu"]) / 989
@@ -169,14 +160,6 @@ def llama() -> Iterator[Reading]:
             abs(100 * share - printed_share),
             row["source"],
         )
-
-
-def _as_fast_as_printed(row: dict[str, str], layout: dict[str, Any]) -> pd.DataFrame:
-    """Turn printed TFLOPs per GPU into seconds."""
-    job = measured((row, layout, 1.0))
-    flops = float(analyze.model_flops(job, causal=True)["model_flops_count"].iloc[0])
-    seconds = flops / (float(row["tflops_per_gpu"]) * 1e12 * int(row["gpu_count"]))
-    return ITERATIONS.check(job.assign(dur_ns=round(1e9 * seconds)))
 
 
 @claim(noun="configurations", name="nine jobs of Lumos", source="Lumos, arXiv:2504.09307, Figure 7")
@@ -190,19 +173,8 @@ def lumos() -> Iterator[Reading]:
     misses these. What hides behind compute is taken to be as much of what shows of tensor,
     pipeline and data parallelism as in that job.
     """
-    rows = published("iteration_lumos")
-    jobs = []
-    for row in rows:
-        rounds = 2 * int(row["pipeline_parallel"])
-        layout = {**printed_layout(row), **_LUMOS}
-        layout["global_batch"] = rounds * int(row["data_parallel"])
-        total = sum(float(row[f"{part}_ms"]) for part in _BARS)
-        busy = round(1e6 * (float(row["compute_ms"]) + float(row["overlap_ms"])))
-        job = measured((row, layout, total / 1e3))
-        jobs.append(job.assign(compute_ns=busy, overlap_ms=float(row["overlap_ms"])))
-    table = pd.concat(jobs, ignore_index=True)
-    model = analyze.calibrated_to(analyze.assumed_model(), table.iloc[:1])
-    predicted = model.predict(table)
+    table = lumos_jobs()
+    predicted = from_the_first(table).predict(table)
     errors = analyze.iteration_errors(table, predicted)["error_ratio"].iloc[1:]
     yield _limit("eight jobs, total, mean", "Lumos, total", _mean(errors))
     yield _limit("eight jobs, total, median", "Lumos, total, median", 100 * errors.abs().median())
@@ -211,6 +183,3 @@ def lumos() -> Iterator[Reading]:
     hidden = table["overlap_ms"] / predicted[["tensor_ns", "pipeline_ns", "data_ns"]].sum(axis=1)
     overlap = (hidden.iloc[0] / hidden - 1).iloc[1:]
     yield _limit("eight jobs, overlap, mean", "Lumos, overlap", _mean(overlap))
-
-
-_BARS = ("compute", "overlap", "communication", "other")

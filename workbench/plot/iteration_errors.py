@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import plotly.graph_objects as go
 
@@ -11,6 +13,11 @@ from workbench.plot.style import COLOURS, finish, nothing
 from workbench.tables import ITERATION_ERRORS
 
 _MOST_POINTS = 4_000
+# Told apart by shape; shades repeat.
+_SYMBOLS = (
+    ("circle", "less"), ("diamond", "more"), ("square-open", "less"), ("triangle-up", "more"),
+    ("star", "less"), ("circle-open", "more"),
+)  # fmt: skip
 
 
 def iteration_errors(
@@ -30,8 +37,9 @@ def iteration_errors(
     Returns
     -------
     plotly.graph_objects.Figure
-        One point per configuration, on the line where the prediction is right; crosses are
-        the closed form alone. The title states mean and largest error.
+        One point per configuration, on the line where the prediction is right, with a symbol
+        for each group if there are few; crosses are the closed form alone, where it differs.
+        The title states mean and largest error.
     """
     ITERATION_ERRORS.check(errors)
     if errors.empty:
@@ -51,18 +59,14 @@ def iteration_errors(
     ]
     figure = go.Figure()
     measured = shown["measured_ns"].to_numpy() / 1e9
-    looks = {
-        "analytic_ns": ("closed form alone", "x-thin-open", "all others"),
-        "dur_ns": ("prediction", "circle", "less"),
-    }
-    for column, (name, symbol, shade) in looks.items():
+    for name, chosen, column, symbol, shade in _series(shown):
         figure.add_scatter(
-            x=measured,
-            y=shown[column].to_numpy() / 1e9,
+            x=measured[chosen],
+            y=shown.loc[chosen, column].to_numpy() / 1e9,
             mode="markers",
             name=name,
-            marker={"symbol": symbol, "color": COLOURS[shade], "size": 7, "opacity": 0.8},
-            customdata=words,
+            marker={"symbol": symbol, "color": COLOURS[shade], "size": 8, "opacity": 0.8},
+            customdata=[word for word, takes in zip(words, chosen, strict=True) if takes],
             hovertemplate="%{customdata}<br>measured %{x:.3~g} s, here %{y:.3~g} s<extra></extra>",
         )
     ends = [float(measured.min()), float(measured.max())]
@@ -86,13 +90,27 @@ def iteration_errors(
     )
 
 
+def _series(shown: pd.DataFrame) -> list[tuple[str, npt.NDArray[np.bool_], str, str, str]]:
+    """Tell the series apart: name, rows, column, symbol and shade."""
+    learned = (shown["analytic_ns"] != shown["dur_ns"]).to_numpy()
+    found = []
+    if learned.any():
+        found.append(("closed form alone", learned, "analytic_ns", "x-thin-open", "all others"))
+    groups = sorted(shown["group"].unique())
+    if not 1 < len(groups) <= len(_SYMBOLS):
+        return [*found, ("prediction", np.ones(len(shown), bool), "dur_ns", "circle", "less")]
+    for group, (symbol, shade) in zip(groups, _SYMBOLS, strict=False):
+        chosen = (shown["group"] == group).to_numpy(dtype=bool)
+        found.append((label(group, 60), chosen, "dur_ns", symbol, shade))
+    return found
+
+
 def _note(errors: pd.DataFrame, shown: int) -> str:
     groups = errors["group"].unique()
-    alone = float(errors["analytic_error_ratio"].abs().mean())
-    notes = [
-        f"median {safe(percent(float(errors['error_ratio'].abs().median())))}",
-        f"closed form alone {safe(percent(alone))} in the mean",
-    ]
+    notes = [f"median {safe(percent(float(errors['error_ratio'].abs().median())))}"]
+    if (errors["analytic_ns"] != errors["dur_ns"]).any():
+        alone = float(errors["analytic_error_ratio"].abs().mean())
+        notes.append(f"closed form alone {safe(percent(alone))} in the mean")
     known = errors["is_inside"].dropna()
     if len(known):
         notes.append(f"{safe(percent(float(known.astype(bool).mean())))} lie in their interval")
