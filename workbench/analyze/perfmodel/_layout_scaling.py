@@ -38,8 +38,6 @@ class Forecast:
     """What the closed form says of one configuration, or of many [ns]."""
 
     parts: dict[str, Array]
-    learned: Array
-    """Factor that a learned residual puts on all of it."""
     passes: Array
     """Layers of a stage x micro-batches: how often the host launches a layer."""
     fixed: float
@@ -56,7 +54,6 @@ class Forecast:
         layers = np.ceil(predicted["layer_count"] / predicted["pipeline_parallel"])
         return cls(
             each,
-            (predicted["dur_ns"] / predicted["analytic_ns"]).to_numpy(dtype=np.float64),
             (layers * rounds).to_numpy(dtype=np.float64),
             float(np.floor(1e9 * fixed_s)),
         )
@@ -83,8 +80,7 @@ def scaled(steps: pd.DataFrame, now: Forecast, then: Forecast) -> Scaled:
         The closed form of the traced configuration, and of those asked for.
     """
     seen = {name: steps[name].to_numpy(dtype=np.float64) for name in steps.columns}
-    learned = then.learned / now.learned
-    faster = then.work / now.work * learned
+    faster = then.work / now.work
     compute = np.outer(faster, seen["compute_ns"])
     gpu_other = seen["exposed_memory_ns"] + seen["exposed_other_ns"]
     exposed, idle = seen["exposed_communication_ns"], seen["idle_ns"]
@@ -94,11 +90,11 @@ def scaled(steps: pd.DataFrame, now: Forecast, then: Forecast) -> Scaled:
     bubble = np.minimum(waiting, seen["compute_ns"] * now.parts["bubble"] / now.work)
     left = 1 - np.divide(bubble, waiting, out=np.zeros_like(waiting), where=waiting > 0)
     if now.parts["bubble"][0] > 0:
-        stages = then.parts["bubble"] / now.parts["bubble"] * learned
+        stages = then.parts["bubble"] / now.parts["bubble"]
         new_bubble, bubble_ratio = np.outer(stages, bubble), stages
     else:
         new_bubble = compute * (then.parts["bubble"] / then.work)[:, None]
-        bubble_ratio = np.ones_like(learned)
+        bubble_ratio = np.ones_like(faster)
     new_exposed, overlap, talk_ratio, added = _communication(
         seen["overlap_ns"], exposed * left, compute, now, then
     )
@@ -128,12 +124,11 @@ def _communication(
 ) -> tuple[Array, Array, Array, dict[str, Flags]]:
     """Scale communication by its kinds; what is hidden stays a share, within compute."""
     total = float(sum(now.parts[kind][0] for kind in COMMUNICATION))
-    learned = then.learned / now.learned
     has = {kind: now.parts[kind][0] > 0 for kind in COMMUNICATION}
-    ratio = np.ones_like(learned)
+    ratio = np.ones_like(then.work)
     if total > 0:
         kept = np.sum([then.parts[kind] for kind in COMMUNICATION if has[kind]], axis=0)
-        ratio = np.where(kept == total, 1.0, kept / total) * learned
+        ratio = kept / total
     added = {kind: (then.parts[kind] > 0) & ~has[kind] for kind in COMMUNICATION}
     more = np.sum([then.parts[kind] * added[kind] for kind in COMMUNICATION], axis=0)
     hidden = np.minimum(np.outer(ratio, overlap), compute)

@@ -21,7 +21,7 @@ from workbench.tables import CONFIGURATIONS, LAYOUT_WHAT_IF, STEP_BREAKDOWN
 _FAR = 0.25  # from which on the closed form's own error on the trace is told
 
 
-def layout_what_if(  # noqa: PLR0913 - the front door
+def layout_what_if(
     steps: pd.DataFrame,
     now: pd.DataFrame,
     wanted: pd.DataFrame,
@@ -85,10 +85,10 @@ def layout_what_if(  # noqa: PLR0913 - the front door
     * idle: its launches, a share as in the closed form, by layers x micro-batches; the rest
       stays. Launches that shorter GPU work no longer hides are added.
 
-    A learned residual of the model scales what the closed form scales. ``dur_ns`` is the median
-    of the steps, the parts are those of the step in the middle. The interval has the positions
-    k / (n + 1) of n steps in order, so it needs ``(n - 1) / (n + 1) >= level_share``. It tells
-    how much steps vary, nothing of how far the ratios may be off.
+    A learned residual of the model is left aside: it knows totals, no parts. ``dur_ns`` is the
+    median of the steps, the parts are those of the step in the middle. The interval has the
+    positions k / (n + 1) of n steps in order, so it needs ``(n - 1) / (n + 1) >=
+    level_share``. It tells how much steps vary, nothing of how far the ratios may be off.
     """
     STEP_BREAKDOWN.check(steps)
     share_between("level_share", level_share)
@@ -102,6 +102,7 @@ def layout_what_if(  # noqa: PLR0913 - the front door
         each, *(Forecast.of(table, model.constants.fixed_s) for table in (before, after))
     )
     measured = float(np.median(each["dur_ns"]))
+    few = "" if _is_enough(len(each), level_share) else _too_few(len(each), level_share)
     dur, parts = _middle(found)
     c = columns(wanted, gpus)
     budget = c.n * c.peak * dur / 1e9
@@ -118,7 +119,10 @@ def layout_what_if(  # noqa: PLR0913 - the front door
         mfu_share=shares[0],
         hfu_share=shares[1],
         **{f"{name}_basis": words for name, words in found.bases.items()},
-        doubt=_doubts(steps, before, after, found, level_share),
+        doubt=[
+            "; ".join(filter(None, [few, words]))
+            for words in _doubts(each, steps["rank"].nunique(), before, after, found)
+        ],
     )
     return LAYOUT_WHAT_IF.check(LAYOUT_WHAT_IF.cast(table).reset_index(drop=True))
 
@@ -174,43 +178,51 @@ def _is_enough(count: int, level_share: float) -> bool:
     return (count - 1) / (count + 1) >= level_share - 1e-12
 
 
+def _too_few(count: int, level_share: float) -> str:
+    words = "1 step is" if count == 1 else f"{count} steps are"
+    return f"{words} too few for an interval that holds {level_share:.0%} of them"
+
+
 def _doubts(
-    steps: pd.DataFrame,
+    each: pd.DataFrame,
+    ranks: int,
     before: pd.DataFrame,
     after: pd.DataFrame,
     found: Scaled,
-    level_share: float,
 ) -> list[str]:
+    """Say of every configuration what the trace cannot tell of it."""
+    common = _doubts_of_the_trace(each, ranks, before.iloc[0], found)
     one = before.iloc[0]
-    count = len(_one_per_step(steps))
-    common = []
-    if not _is_enough(count, level_share):
-        word = "1 step is" if count == 1 else f"{count} steps are"
-        common.append(f"{word} too few for an interval that holds {level_share:.0%} of them")
-    median = float(steps["dur_ns"].median())
-    if abs(one["dur_ns"] / median - 1) > _FAR:
-        common.append(
-            f"the model alone is {one['dur_ns'] / median - 1:+.0%} off on the trace itself"
-        )
-    if one["bubble_ns"] > 0:
-        lone = "trace has one rank only: " if steps["rank"].nunique() == 1 else ""
-        common.append(f"{lone}the bubble is told from other waiting by the closed form")
-    if not any(one[f"{kind}_ns"] for kind in found.added) and (
-        (steps["exposed_communication_ns"] + steps["overlap_ns"]).any()
-    ):
-        common.append("the layout of the trace has no communication, the trace has: it stays")
     doubts = []
-    for row, words in enumerate(after["doubt"]):
-        new = [name for name, flags in found.added.items() if flags[row]]
-        then = after.iloc[row]
-        own = [*common]
-        if then["gpu_count"] != one["gpu_count"]:
-            own.append(f"{then['gpu_count']:,} GPUs, the trace has {one['gpu_count']:,}")
-        if then["gpu"] != one["gpu"]:
-            own.append(f"GPU {then['gpu']}, the trace is of {one['gpu']}")
-        if found.bases["bubble"][row] == "modelled":
-            own.append("no pipeline in the trace: its bubble is modelled")
-        if new:
-            own.append(f"communication not in the trace is modelled, not hidden: {', '.join(new)}")
-        doubts.append("; ".join(filter(None, [*own, words])))
+    for row, then in enumerate(after.to_dict("records")):
+        new = ", ".join(name for name, flags in found.added.items() if flags[row])
+        own = {
+            f"{then['gpu_count']:,} GPUs, the trace has {one['gpu_count']:,}": (
+                then["gpu_count"] != one["gpu_count"]
+            ),
+            f"GPU {then['gpu']}, the trace is of {one['gpu']}": then["gpu"] != one["gpu"],
+            "no pipeline in the trace: its bubble is modelled": (
+                found.bases["bubble"][row] == "modelled"
+            ),
+            f"communication not in the trace is modelled, not hidden: {new}": bool(new),
+            str(then["doubt"]): bool(then["doubt"]),
+        }
+        doubts.append("; ".join([*common, *(words for words, holds in own.items() if holds)]))
     return doubts
+
+
+def _doubts_of_the_trace(
+    each: pd.DataFrame, ranks: int, one: pd.Series, found: Scaled
+) -> list[str]:
+    off = float(one["dur_ns"] / each["dur_ns"].median() - 1)
+    talks = bool((each["exposed_communication_ns"] + each["overlap_ns"]).any())
+    silent = not any(one[f"{kind}_ns"] for kind in found.added)
+    lone = "trace has one rank only: " if ranks == 1 else ""
+    rules = {
+        f"the model alone is {off:+.0%} off on the trace itself": abs(off) > _FAR,
+        f"{lone}the bubble is told from other waiting by the closed form": one["bubble_ns"] > 0,
+        "the layout of the trace has no communication, the trace has some: it stays": (
+            talks and silent
+        ),
+    }
+    return [words for words, holds in rules.items() if holds]
