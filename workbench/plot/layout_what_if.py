@@ -127,7 +127,7 @@ def _is_modelled(row: dict[Any, Any]) -> bool:
 
 
 def _said(row: dict[Any, Any]) -> str:
-    words = f"{duration(row['dur_ns'])}, {digits(row['throughput_ratio'])} ×, MFU "
+    words = f"{duration(row['dur_ns'])}, {row['throughput_ratio']:.2f} ×, MFU "
     words += percent(row["mfu_share"])
     return words if row["fits"] else f"{words}, does not fit"
 
@@ -140,7 +140,7 @@ def _claim(rows: pd.DataFrame) -> str:
     times = f"{duration(best['dur_ns'])} per step"
     if best["change"] == _AS_IS or best["throughput_ratio"] <= 1:
         return "No configuration that was asked for trains faster than that of the trace"
-    factor = f"{digits(best['throughput_ratio'])} × the tokens per second"
+    factor = f"{best['throughput_ratio']:.2f} × the tokens per second"
     return f"{label(best['change'], 50)} is the fastest that fits: {times}, {factor}"
 
 

@@ -219,7 +219,9 @@ def _doubts_of_the_trace(
     silent = not any(one[f"{kind}_ns"] for kind in found.added)
     lone = "trace has one rank only: " if ranks == 1 else ""
     rules = {
-        f"the model alone is {off:+.0%} off on the trace itself": abs(off) > _FAR,
+        f"the model alone takes {abs(off):.0%} {'more' if off > 0 else 'less'} than the trace": (
+            abs(off) > _FAR
+        ),
         f"{lone}the bubble is told from other waiting by the closed form": one["bubble_ns"] > 0,
         "the layout of the trace has no communication, the trace has some: it stays": (
             talks and silent
