@@ -81,13 +81,17 @@ def test_twice_the_layers_take_twice_the_compute():
 
 
 def test_more_tensor_parallelism_has_less_compute_and_more_communication():
-    wanted = pd.concat([job(tensor=each) for each in (1, 2, 4, 8)])
-    now = job(tensor=1)
-    found = analyze.layout_what_if(steps((1_000, 0, 100, 0, 0)), now, wanted)
+    # One replica, one stage: all communication is that of tensor parallelism.
+    alone = {"pipeline": 1, "data": 1}
+    wanted = pd.concat([job(tensor=each, **alone) for each in (2, 4, 8)])
+    measured = steps((1_000, 0, 100, 0, 0))
+    found = analyze.layout_what_if(measured, job(tensor=2, **alone), wanted)
     assert found["compute_ns"].is_monotonic_decreasing
     assert found["communication_ns"].is_monotonic_increasing
-    assert found["communication_basis"].tolist() == ["measured", *["modelled"] * 3]
-    assert "is modelled, not hidden: tensor" in found["doubt"].iloc[1]
+    assert found["communication_basis"].tolist() == ["measured", "scaled", "scaled"]
+    found = analyze.layout_what_if(measured, job(tensor=1), job(tensor=2)).iloc[0]
+    assert found["communication_basis"] == "modelled"
+    assert "is modelled, not hidden: tensor" in found["doubt"]
 
 
 def test_a_pipeline_that_the_trace_has_not_is_modelled_in_proportion_to_compute():
