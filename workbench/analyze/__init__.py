@@ -78,6 +78,7 @@ from workbench.analyze.perfmodel.iteration_model import (
     iteration_model,
 )
 from workbench.analyze.perfmodel.layout import Layout, configurations
+from workbench.analyze.perfmodel.layout_what_if import layout_what_if
 from workbench.analyze.perfmodel.list_schedule import list_schedule
 from workbench.analyze.perfmodel.memory_need import memory_need
 from workbench.analyze.perfmodel.model_flops import model_flops, utilization
@@ -111,6 +112,7 @@ from workbench.analyze.recurrence import failure_trend, recurrence
 from workbench.analyze.reported_by import reported_by
 from workbench.analyze.row_sharding import row_popularity, row_sharding
 from workbench.analyze.spares import spares, with_spares
+from workbench.analyze.step_breakdown import step_breakdown
 from workbench.analyze.steps import step_times
 from workbench.analyze.stragglers import job_slowdown, job_slowdown_by, job_steps
 from workbench.analyze.survival import survival, weibull
@@ -224,6 +226,7 @@ __all__ = [
     "late_arrivals",
     "launch_loss",
     "launches",
+    "layout_what_if",
     "lemon_nodes",
     "lemon_recall",
     "length_shares",
@@ -283,6 +286,7 @@ __all__ = [
     "slack",
     "spares",
     "standby_nodes",
+    "step_breakdown",
     "step_times",
     "survival",
     "table_sharding",

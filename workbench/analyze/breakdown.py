@@ -89,7 +89,7 @@ def time_breakdown(events: pd.DataFrame, *, by: By = "rank") -> pd.DataFrame:
         has_window = np.ones(len(rank), dtype=bool)
     table = pd.DataFrame({"rank": rank.astype("int32"), "step": nullable(step, "Int32")})
     table["device_count"] = _device_counts(work, groups)
-    for name, time in _parts(mixes(work, groups.number)).items():
+    for name, time in parts(mixes(work, groups.number)).items():
         table[name] = time
     span = groups.largest(work.end) - groups.smallest(work.start)
     table["span_ns"] = pd.Series(span, dtype="Int64").where(has_window)
@@ -113,7 +113,8 @@ def mixes(work: Work, group: Ints) -> Ints:
     return np.pad(covered, ((0, 0), (0, missing)))
 
 
-def _parts(mixed: Ints) -> dict[str, Ints]:
+def parts(mixed: Ints) -> dict[str, Ints]:
+    """Give the times that a breakdown consists of, from :func:`mixes` [ns]."""
     mask = np.arange(mixed.shape[1])
 
     def total(which: NDArray[np.bool_]) -> Ints:

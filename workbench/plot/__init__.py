@@ -33,6 +33,7 @@ from workbench.plot.job_schedule import job_micro_batches, job_schedule
 from workbench.plot.kernels import kernel_kinds, kernels, operators
 from workbench.plot.late_arrivals import late_arrivals
 from workbench.plot.launches import copy_bandwidth, launches, queue_length
+from workbench.plot.layout_what_if import layout_what_if
 from workbench.plot.lemon_nodes import lemon_nodes, lemon_recall
 from workbench.plot.load_imbalance import load_imbalance
 from workbench.plot.mttf_by_size import mttf_by_size
@@ -108,6 +109,7 @@ __all__ = [
     "kernels",
     "late_arrivals",
     "launches",
+    "layout_what_if",
     "lemon_nodes",
     "lemon_recall",
     "length_shares",

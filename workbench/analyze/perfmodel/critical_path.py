@@ -10,8 +10,7 @@ import pandas as pd
 from workbench.analyze._rows import checked
 from workbench.analyze.perfmodel._longest_path import LongestPath
 from workbench.analyze.perfmodel.change import Change, changed_weights
-from workbench.analyze.perfmodel.replay import replay
-from workbench.analyze.perfmodel.replay_fidelity import binding_edges
+from workbench.analyze.perfmodel.replay import binding_edges, replay
 from workbench.tables import CRITICAL_PATH, EDGE_KINDS, SLACK, ExecutionGraph
 
 

@@ -23,6 +23,7 @@ from workbench.analyze.perfmodel._gpu_edges import (
 )
 from workbench.analyze.perfmodel._graph_doubts import rank_doubts, step_doubts
 from workbench.analyze.perfmodel._host_edges import host_edges
+from workbench.analyze.perfmodel._host_polling import polling_doubts
 from workbench.analyze.perfmodel._rank_rows import (
     COPY,
     EVENT_RECORD,
@@ -105,6 +106,10 @@ def execution_graph(
     Last, edges that make points wait for each other in a *circle*, as wrong records and clocks
     do, are left out, those first that point back in time.
 
+    A gap of the CPU in which communication runs, and that ends as it ends, may be a host that
+    polls. Such gaps are counted in ``build``; where they are a tenth of the critical path the
+    graph is in doubt, and unreliable where they are most of it and the GPU is busy as long.
+
     References
     ----------
     Lumos, arXiv:2504.09307, section 3 (kinds of dependencies). The other steps are not in it.
@@ -132,7 +137,7 @@ def execution_graph(
         matched = COLLECTIVES.check(collectives)
         graph, found = with_collectives(graph, matched, steps[-1], rules.jitter_ns)
         doubts += found
-    return _finished(graph, events, steps, doubts)
+    return _finished(graph, events, steps, doubts, rules)
 
 
 def _labelled(events: pd.DataFrame) -> None:
@@ -226,7 +231,11 @@ def _joined(parts: list[dict[str, Any]], events: pd.DataFrame) -> ExecutionGraph
 
 
 def _finished(
-    graph: ExecutionGraph, events: pd.DataFrame, steps: list[Step], doubts: list[str]
+    graph: ExecutionGraph,
+    events: pd.DataFrame,
+    steps: list[Step],
+    doubts: list[str],
+    rules: GraphRules,
 ) -> ExecutionGraph:
     """Leave out what contradicts itself, and keep the order that was found on the way."""
     step = Step("circles", is_used=True)
@@ -234,7 +243,11 @@ def _finished(
     arrays, path = without_circles(arrays, graph.time_ns, events["name"], graph.event, step)
     if step.left_out:
         doubts = [*doubts, f"{step.left_out:,} edges were left out as they contradict others"]
+    graph = replace(graph, **arrays)
+    keep_path(graph, path)
+    gaps = next(each for each in [*steps, step] if each.name in {"gaps", "circles"})
+    doubts = [*doubts, *polling_doubts(graph, events, rules, gaps)]
     build = build_table([*steps, step])
-    graph = replace(graph, **arrays, build=build, doubts=tuple(dict.fromkeys(doubts)))
+    graph = replace(graph, build=build, doubts=tuple(dict.fromkeys(doubts)))
     keep_path(graph, path)
     return graph

@@ -54,6 +54,9 @@ class GraphRules:
         A call to copy that takes longer waits for the copy.
     least_dark_ns
         A wait for a CUDA graph without recorded work is dark GPU time from this length on.
+    polling_ns
+        Time of the CPU that no call accounts for, longer than this, may have been spent asking
+        whether communication is done if it ends at most this long before or after that does.
     """
 
     sync_ns: int = 5_000
@@ -75,6 +78,7 @@ class GraphRules:
     draining_ns: int = 150_000
     blocking_copy_ns: int = 30_000
     least_dark_ns: int = 50_000
+    polling_ns: int = 40_000
 
     def __post_init__(self) -> None:
         for field in fields(self):

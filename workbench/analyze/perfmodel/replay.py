@@ -65,6 +65,39 @@ def keep_path(graph: ExecutionGraph, path: LongestPath) -> None:
     _PATHS[graph] = path
 
 
+def binding_edges(
+    graph: ExecutionGraph,
+    time_ns: Ints,
+    last: int,
+    *,
+    begin: int = -1,
+    weight_ns: Ints | None = None,
+) -> Ints:
+    """Return the edges along which a point came as late as it did, the last one first.
+
+    Parameters
+    ----------
+    graph
+        From :func:`execution_graph`.
+    time_ns
+        Times of the points, measured or replayed.
+    last
+        The point to walk back from.
+    begin
+        Where to stop [ns].
+    weight_ns
+        Weights of the edges, if not the measured ones.
+    """
+    into = paths_of(graph).into
+    path: list[int] = []
+    arrival = time_ns[graph.source] + (graph.weight_ns if weight_ns is None else weight_ns)
+    point = last
+    while time_ns[point] > begin and len(edges := into(point)):
+        path.append(int(edges[np.argmax(arrival[edges])]))
+        point = int(graph.source[path[-1]])
+    return np.array(path, dtype=np.int64)
+
+
 def replayed_events(events: pd.DataFrame, graph: ExecutionGraph, time_ns: Ints) -> pd.DataFrame:
     """Put the events of a trace where a replay puts them.
 

@@ -13,7 +13,7 @@ from workbench.analyze.breakdown import time_breakdown
 from workbench.analyze.intervals import measure_within, union
 from workbench.analyze.perfmodel.execution_graph import GRAPH_STEPS, execution_graph
 from workbench.analyze.perfmodel.graph_rules import GraphRules
-from workbench.analyze.perfmodel.replay import paths_of, replay, replayed_events
+from workbench.analyze.perfmodel.replay import binding_edges, replay, replayed_events
 from workbench.analyze.steps import step_times
 from workbench.tables import EDGE_KINDS, GRAPH_ABLATION, REPLAY_FIDELITY, ExecutionGraph
 
@@ -244,39 +244,6 @@ def _longest_call(graph: ExecutionGraph) -> int:
     if not used["synchronise"]:
         return rules.sync_ns
     return rules.blocked_launch_ns if not used["queue limit"] else 1 << 62
-
-
-def binding_edges(
-    graph: ExecutionGraph,
-    time_ns: Ints,
-    last: int,
-    *,
-    begin: int = -1,
-    weight_ns: Ints | None = None,
-) -> Ints:
-    """Return the edges along which a point came as late as it did, the last one first.
-
-    Parameters
-    ----------
-    graph
-        From :func:`execution_graph`.
-    time_ns
-        Times of the points, measured or replayed.
-    last
-        The point to walk back from.
-    begin
-        Where to stop [ns].
-    weight_ns
-        Weights of the edges, if not the measured ones.
-    """
-    into = paths_of(graph).into
-    path: list[int] = []
-    arrival = time_ns[graph.source] + (graph.weight_ns if weight_ns is None else weight_ns)
-    point = last
-    while time_ns[point] > begin and len(edges := into(point)):
-        path.append(int(edges[np.argmax(arrival[edges])]))
-        point = int(graph.source[path[-1]])
-    return np.array(path, dtype=np.int64)
 
 
 def _doubts(row: Mapping[Any, Any], least: float) -> list[str]:

@@ -58,6 +58,10 @@ def what_if(  # noqa: PLR0913 - the front door
     PerformanceModelError
         If too little of the time is explained, or a change chooses nothing.
 
+    See Also
+    --------
+    layout_what_if : Another parallelism, batch, model or number of GPUs.
+
     Notes
     -----
     Every step is replayed as it was and as it would be. The prediction of a step is its
