@@ -298,8 +298,8 @@ def test_report_passes_ones_own_data_on(run, shared, clean_trace, tmp_path):
 @pytest.mark.parametrize(
     ("own", "pages"),
     [
-        ("fleet-demo", ["00", "01", "03"]),
-        ("fleet-demo/traces", ["00", "01"]),
+        ("fleet-demo", ["00", "01", "03", "05"]),
+        ("fleet-demo/traces", ["00", "01", "05"]),
         ("fleet-demo/failures", ["03"]),
         ("imbalance-demo/synthetic_job.parquet", ["02"]),
     ],

@@ -26,7 +26,8 @@ def test_claim_holds(claim, folders, absent):
     except MissingExtraError as error:
         absent(str(error))
     assert readings
-    assert [reading for reading in readings if not reading.holds()] == []
+    # What is known to fall short of a target may not fall further.
+    assert [reading for reading in readings if reading.verdict() == "FAIL"] == []
 
 
 @pytest.mark.oracle
