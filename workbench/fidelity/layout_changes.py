@@ -16,7 +16,8 @@ _MODEL = ["hidden", "head_count", "layer_count", "sequence_tokens"]
 _SIZES = ["tensor_parallel", "pipeline_parallel", "data_parallel", "micro_batch_count"]
 _JOB = [*_MODEL, "gpu_count", "global_batch_count"]
 _TALK = ("tensor", "context", "expert", "pipeline", "data")
-_EVERY = 23  # of one node's 1,440 rows each such one is a trace
+# Of 109 rows on several nodes, and of 1,440 on one, each such one is a trace.
+_EVERY_OF_SEVERAL, _EVERY = 4, 71
 
 
 @claim(
@@ -26,7 +27,7 @@ _EVERY = 23  # of one node's 1,440 rows each such one is a trace
     needs=("iterations-vtrain",),
 )
 def several_nodes(folder: Path) -> Iterator[Reading]:
-    """Take each row as the trace, and ask for the other layouts of the same job.
+    """Take every 4th row as the trace, and ask for the other layouts of the same job.
 
     Same model, GPUs and batch; another TP, PP, DP or micro-batch. Constants are assumed, or
     fitted to the jobs of the other models. What is printed is no published number, but the mean
@@ -35,11 +36,13 @@ def several_nodes(folder: Path) -> Iterator[Reading]:
     overlap. So this tests the ratios, not the parts of a trace.
     """
     rows = load.iterations(folder / "ground_truth_multi.csv")
-    yield _reading("constants assumed", _errors(rows, analyze.assumed_model(), _JOB, _SIZES))
+    found = _errors(rows, analyze.assumed_model(), _JOB, _SIZES, every=_EVERY_OF_SEVERAL)
+    yield _reading("constants assumed", found)
     fitted = []
     for hidden in rows["hidden"].unique():
         model = analyze.iteration_model(rows[rows["hidden"] != hidden], residual="none")
-        fitted.append(_errors(rows[rows["hidden"] == hidden], model, _JOB, _SIZES))
+        own = rows[rows["hidden"] == hidden]
+        fitted.append(_errors(own, model, _JOB, _SIZES, every=_EVERY_OF_SEVERAL))
     yield _reading("fitted to other models", np.concatenate(fitted))
 
 
@@ -50,7 +53,7 @@ def several_nodes(folder: Path) -> Iterator[Reading]:
     needs=("iterations-vtrain",),
 )
 def one_node(folder: Path) -> Iterator[Reading]:
-    """Take every 23rd row as the trace, and ask for another layout, width or number of GPUs.
+    """Take every 71st row as the trace, and ask for another layout, width or number of GPUs.
 
     As on several nodes. Fitted constants come from jobs of the other width; for another width,
     where both are asked for, from jobs of other depths.
