@@ -6,7 +6,7 @@ from collections import defaultdict
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from workbench import simulate
@@ -282,6 +282,11 @@ def test_runs_do_not_know_of_each_other(struck, job):
 
 
 @settings(max_examples=40)
+@example(
+    struck=[(0, 0, None, 0, 0), (0, 0, None, 1, 38), (0, 0, None, 0, 0), (0, 0, None, 0, 39)],
+    job=FaultTolerance(),
+    seed=0,
+)
 @given(struck=rows, job=plans, seed=st.integers(0, 9))
 def test_neither_the_order_nor_the_index_of_rows_matters(struck, job, seed):
     table = strikes(*struck)

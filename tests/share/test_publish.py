@@ -203,7 +203,11 @@ def test_ctrl_c_stops_the_kernel_and_leaves_the_file(tmp_path, write_notebook):
     )
     path = write_notebook(tmp_path / "long.ipynb", source)
     before = path.read_bytes()
-    program = f"from workbench import share; share.publish({str(path)!r})"
+    # A shell that starts something in the background makes it, and all it starts, ignore Ctrl-C.
+    program = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        f"from workbench import share; share.publish({str(path)!r})"
+    )
     run = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 90
     while not (mark.exists() and mark.read_text()):

@@ -231,6 +231,8 @@ def line_of(failure_times: pd.DataFrame, job: FaultTolerance, horizon_min: float
         table["run"].to_numpy(dtype=np.int64), table["time_min"].to_numpy(), replica,
         phases, phases.sum(axis=1),
     )  # fmt: skip
-    strikes = strikes.take(np.lexsort((strikes.time, strikes.run)))
+    # Failures at one time have an order of their own, so that the order of rows does not matter.
+    ties = (*phases.T[::-1], strikes.replica)
+    strikes = strikes.take(np.lexsort((*ties, strikes.time, strikes.run)))
     strikes = strikes.take(np.flatnonzero(strikes.time < horizon_min))
     return Line(with_outages(strikes, job), job, float(horizon_min), runs)
