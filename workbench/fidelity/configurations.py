@@ -125,9 +125,8 @@ def mlperf() -> Iterator[Reading]:
     jobs = mlperf_jobs()
     errors = after_the_first(jobs, "MLPerf")["error_ratio"]
     for row, error in zip(jobs.iloc[1:].to_dict("records"), errors, strict=True):
-        if row["gpu_count"] > 256:
-            what = f"{row['gpu_count']} GPUs, calibrated on 256"
-            yield _limit(what, "GPT-3 175B of MLPerf", 100 * abs(error), row["source"])
+        what = f"{row['gpu_count']} GPUs, calibrated on 256"
+        yield _limit(what, "GPT-3 175B of MLPerf", 100 * abs(error), row["source"])
 
 
 @claim(noun="configurations", name="Llama 3 405B", source="arXiv:2407.21783, Table 4")

@@ -7,22 +7,10 @@ from typing import Any
 
 import pandas as pd
 
-from workbench.analyze.perfmodel.layout import Layout
+from workbench.analyze.perfmodel.layout import LAYOUT_COLUMNS, SHAPE_COLUMNS, Layout
 from workbench.analyze.perfmodel.model_shape import ModelShape
 from workbench.errors import PerformanceModelError
 
-_SHAPE = {
-    "layers": "layer_count", "hidden": "hidden", "heads": "head_count", "ffn": "ffn",
-    "kv_heads": "kv_head_count", "head_width": "head_width", "vocabulary": "vocabulary_count",
-    "gated": "is_gated", "tied": "is_tied", "experts": "expert_count", "routed": "routed_count",
-}  # fmt: skip
-_LAYOUT = {
-    "tensor": "tensor_parallel", "pipeline": "pipeline_parallel", "data": "data_parallel",
-    "context": "context_parallel", "expert": "expert_parallel", "chunks": "chunk_count",
-    "micro_batch": "micro_batch_count", "global_batch": "global_batch_count",
-    "sequence": "sequence_tokens", "recompute": "recompute", "sharding": "sharding",
-    "sequence_parallel": "has_sequence_parallel", "flash_attention": "has_flash_attention",
-}  # fmt: skip
 _WORDS = {
     "gpu": "GPU", "gpu_count": "GPUs", "tensor_parallel": "TP", "context_parallel": "CP",
     "pipeline_parallel": "PP", "data_parallel": "DP", "expert_parallel": "EP",
@@ -54,8 +42,8 @@ def possible(configurations: pd.DataFrame, name: str) -> None:
 
 
 def _misfits(row: Mapping[Hashable, Any]) -> list[str]:
-    shape = ModelShape(**{name: _plain(row[column]) for name, column in _SHAPE.items()})
-    layout = Layout(**{name: _plain(row[column]) for name, column in _LAYOUT.items()})
+    shape = ModelShape(**{name: _plain(row[column]) for name, column in SHAPE_COLUMNS.items()})
+    layout = Layout(**{name: _plain(row[column]) for name, column in LAYOUT_COLUMNS.items()})
     wrong = layout.misfits(shape)
     if layout.gpu_count != row["gpu_count"]:
         wrong.append(

@@ -19,6 +19,20 @@ _COUNTS = (
     "sequence",
 )  # fmt: skip
 
+# Arguments of a model and of a layout, and the columns of CONFIGURATIONS that hold them.
+SHAPE_COLUMNS = {
+    "layers": "layer_count", "hidden": "hidden", "heads": "head_count", "ffn": "ffn",
+    "kv_heads": "kv_head_count", "head_width": "head_width", "vocabulary": "vocabulary_count",
+    "gated": "is_gated", "tied": "is_tied", "experts": "expert_count", "routed": "routed_count",
+}  # fmt: skip
+LAYOUT_COLUMNS = {
+    "tensor": "tensor_parallel", "pipeline": "pipeline_parallel", "data": "data_parallel",
+    "context": "context_parallel", "expert": "expert_parallel", "chunks": "chunk_count",
+    "micro_batch": "micro_batch_count", "global_batch": "global_batch_count",
+    "sequence": "sequence_tokens", "recompute": "recompute", "sharding": "sharding",
+    "sequence_parallel": "has_sequence_parallel", "flash_attention": "has_flash_attention",
+}  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -174,36 +188,10 @@ def configurations(
 
 
 def _shape_row(shape: ModelShape) -> dict[str, object]:
-    return {
-        "model": shape.name or None,
-        "layer_count": shape.layers,
-        "hidden": shape.hidden,
-        "ffn": shape.ffn,
-        "head_count": shape.heads,
-        "kv_head_count": shape.kv_heads,
-        "head_width": shape.head_width,
-        "vocabulary_count": shape.vocabulary,
-        "is_gated": shape.gated,
-        "is_tied": shape.tied,
-        "expert_count": shape.experts,
-        "routed_count": shape.routed,
-    }
+    columns = {column: getattr(shape, name) for name, column in SHAPE_COLUMNS.items()}
+    return {"model": shape.name or None, **columns}
 
 
 def _layout_row(layout: Layout) -> dict[str, object]:
-    return {
-        "gpu_count": layout.gpu_count,
-        "tensor_parallel": layout.tensor,
-        "context_parallel": layout.context,
-        "pipeline_parallel": layout.pipeline,
-        "data_parallel": layout.data,
-        "expert_parallel": layout.expert,
-        "chunk_count": layout.chunks,
-        "micro_batch_count": layout.micro_batch,
-        "global_batch_count": layout.global_batch,
-        "sequence_tokens": layout.sequence,
-        "recompute": layout.recompute,
-        "sharding": layout.sharding,
-        "has_sequence_parallel": layout.sequence_parallel,
-        "has_flash_attention": layout.flash_attention,
-    }
+    columns = {column: getattr(layout, name) for name, column in LAYOUT_COLUMNS.items()}
+    return {"gpu_count": layout.gpu_count, **columns}
