@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from workbench.load import (
+    nvidia_capture,
+    nvidia_dmon,
+    nvidia_query,
     nvidia_smi,
 )
 from workbench.load._power_part import PowerFormat
 
 FORMATS: tuple[PowerFormat, ...] = (
+    nvidia_capture,
+    nvidia_query,
+    nvidia_dmon,
     nvidia_smi,
 )  # fmt: skip
 
