@@ -14,6 +14,7 @@ from workbench.load.flight_recorder import flight_recorder
 from workbench.load.injection_records import injection_records
 from workbench.load.injections import injections
 from workbench.load.iterations import iterations
+from workbench.load.job_log import job_log
 from workbench.load.job_operations import job_operations
 from workbench.load.kernel_times import collective_times, gemm_times
 from workbench.load.operator_calls import operator_calls
@@ -39,6 +40,7 @@ __all__ = [
     "injection_records",
     "injections",
     "iterations",
+    "job_log",
     "job_operations",
     "linear_profile",
     "operator_calls",
