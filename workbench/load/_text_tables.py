@@ -1,4 +1,4 @@
-"""Small tables of text: CSV with any usual separator, or JSON objects, with the lines they are on."""
+"""Small tables as text, with their lines: CSV with any usual separator, or JSON objects."""
 
 from __future__ import annotations
 

@@ -118,9 +118,12 @@ def _read(source: Source, given: JobGiven, findings: list[Finding]) -> JobPart |
     head = source.head(_HEAD_BYTES).removeprefix(BOM_UTF8)
     if given.columns and _job_table.looks_like(head, dict(given.columns)):
         return _job_table.read_job(source, given)
-    for reader in (_job_mllog, _job_events, _job_table):
-        if reader.looks_like(head):
-            return reader.read_job(source, given)
+    if _job_mllog.looks_like(head):
+        return _job_mllog.read_job(source, given)
+    if _job_events.looks_like(head):
+        return _job_events.read_job(source, given)
+    if _job_table.looks_like(head):
+        return _job_table.read_job(source, given)
     findings.append((source.label, "set aside", _UNKNOWN, 1, appearance(head)))
     return None
 
@@ -150,7 +153,7 @@ def _assembled(parts: Sequence[JobPart], findings: list[Finding]) -> JobLog:
 
 
 def _first_ns(part: JobPart) -> int:
-    return min([*part.steps["start_ns"].tolist(), *part.spans["start_ns"].tolist()])
+    return int(pd.concat([part.steps["start_ns"], part.spans["start_ns"]]).min())
 
 
 def _after_steps(spans: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:

@@ -166,7 +166,7 @@ class _Log:
         """Put the readings together, and say what is known of what was metered."""
         facts = [_facts(owner, stem, given, self.efficiency) for owner in self.owners]
         entities: dict[str, dict[str, Any]] = {}
-        names = []
+        names: list[str] = []
         for each in facts:
             name = each.pop("name")
             names.append(name if name not in entities else f"{name} {each['method']}")
@@ -179,7 +179,9 @@ class _Log:
                 for (name, kind), arrays in zip(kinds.items(), parts, strict=True)
             }
         ).sort_values("line", kind="stable", ignore_index=True)
-        readings.insert(1, "entity", pd.Categorical.from_codes(readings.pop("code"), names))
+        readings.insert(
+            1, "entity", pd.Categorical.from_codes(readings.pop("code").to_numpy(), names)
+        )
         self._tell(readings, entities)
         return PowerPart(readings, entities, self.findings)
 
