@@ -12,13 +12,35 @@ from pathlib import Path
 
 import pytest
 
-from workbench import analyze, datasets, explore, fidelity, load, plot, share, simulate, tables
+from workbench import (
+    analyze,
+    datasets,
+    explore,
+    fidelity,
+    load,
+    plot,
+    record,
+    share,
+    simulate,
+    tables,
+)
 from workbench.simulate import injections
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = {
     module.__name__.removeprefix("workbench."): module
-    for module in (load, simulate, injections, analyze, plot, explore, share, datasets, fidelity)
+    for module in (
+        load,
+        simulate,
+        injections,
+        analyze,
+        plot,
+        explore,
+        share,
+        record,
+        datasets,
+        fidelity,
+    )
 }
 TABLES = {name: table for name, table in vars(tables).items() if isinstance(table, tables.Table)}
 SOURCES = sorted((ROOT / "workbench").rglob("*.py"))
@@ -195,6 +217,7 @@ HEAVY = {"torch", "numba", "dask", "pyarrow", "pooch", "joblib", "google"}
         ("from workbench import plot", JUPYTER | {"torch", "holoviews", "panel", "bokeh"}),
         ("from workbench import explore", {"torch", "holoviews", "panel", "bokeh", "nbconvert"}),
         ("from workbench import share", {"torch", "holoviews", "kaleido"}),
+        ("from workbench import record", DRAWING | JUPYTER | {"torch", "numba", "pandas"}),
     ],
 )
 def test_imports_bring_only_what_they_need(statement, unwanted):

@@ -31,3 +31,7 @@ class PerformanceModelError(WorkbenchError, ValueError):
 
 class MissingExtraError(WorkbenchError, ImportError):
     """An optional package is needed and absent; the message says how to install it."""
+
+
+class RecordError(WorkbenchError):
+    """A recording cannot be made as asked; the message says what to change."""

@@ -13,6 +13,7 @@ from workbench.cli._app import group
 from workbench.cli._datasets import fetch, list_sets, verify
 from workbench.cli._fidelity import fidelity
 from workbench.cli._notebooks import lab, publish, report
+from workbench.cli._record import record
 from workbench.cli._traces import check, convert
 
 __all__ = ["app"]
@@ -24,7 +25,7 @@ app = group(
     "  workbench report --data runs/monday    the notebooks on your own traces, as pages\n"
     "  workbench check rank0.pt.trace.json    what a file holds and what is wrong with it"
 )
-for command in (lab, report, publish, check, convert, fidelity):
+for command in (lab, report, publish, check, convert, fidelity, record):
     app.command()(command)
 
 _datasets = group("List, fetch and verify data sets, bundled and public.")

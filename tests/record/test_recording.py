@@ -1,0 +1,206 @@
+"""A command runs as without the recorder; what was sampled meanwhile is in complete files."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from workbench import cli
+from workbench.errors import RecordError
+from workbench.record import _files, _loop, record, recording
+
+QUICK = ["true"]
+
+
+def rows_of(folder):
+    return [
+        row for path in sorted(folder.glob("*.parquet")) for row in pq.read_table(path).to_pylist()
+    ]
+
+
+def about(folder):
+    return json.loads((folder / "recording.json").read_text())
+
+
+@pytest.fixture(autouse=True)
+def no_other_sensors(monkeypatch):
+    monkeypatch.setattr(recording, "_SAMPLERS", (recording.nvml_sampler,))
+
+
+def test_every_gpu_is_sampled_from_before_the_command_to_after_its_end(nvml, tmp_path):
+    done = record(["sleep", "0.3"], tmp_path / "run", period_s=0.05)
+    rows = rows_of(tmp_path / "run")
+    said = about(tmp_path / "run")
+    assert done.exit_code == 0
+    assert done.reading_count == len(rows) >= 6
+    assert {row["entity"].split("/")[1] for row in rows} == {"gpu0", "gpu1"}
+    assert {row["power_w"] for row in rows} == {500.123, 500.124}
+    assert said["start_ns"] <= rows[0]["time_ns"] <= rows[-1]["time_ns"] <= said["end_ns"]
+    assert nvml.is_shut
+
+
+def test_the_files_say_how_they_were_sampled(nvml, tmp_path):
+    record(QUICK, tmp_path / "run")
+    path = tmp_path / "run" / "power_0001.parquet"
+    note = json.loads(pq.read_schema(path).metadata[_files.KEY])
+    assert note["sensors"][0]["method"] == "avg_1s"
+    assert note["sensors"][0]["model"] == "NVIDIA H100 80GB HBM3"
+    assert note["period_s"] == 0.1
+    assert about(tmp_path / "run")["command"] == QUICK
+
+
+@pytest.mark.parametrize("code", [0, 3, 255])
+def test_the_exit_code_of_the_command_is_passed_on(tmp_path, code):
+    assert record(["sh", "-c", f"exit {code}"], tmp_path / "run").exit_code == code
+
+
+def test_a_command_that_a_signal_killed_gives_the_code_a_shell_would(tmp_path):
+    assert record(["sh", "-c", "kill -9 $$"], tmp_path / "run").exit_code == 137
+
+
+def test_without_anything_to_sample_the_command_runs_and_what_is_missing_is_said(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    done = record(QUICK, tmp_path / "run")
+    assert (done.exit_code, done.reading_count) == (0, 0)
+    assert "workbench[record]" in done.missing[0]
+    assert about(tmp_path / "run")["missing"] == list(done.missing)
+
+
+def test_sampling_that_fails_does_not_stop_the_command(nvml, tmp_path, monkeypatch):
+    def full(self, time_ns, rows):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(_files.Writer, "add", full)
+    done = record(["sh", "-c", f"touch {tmp_path}/it_ran"], tmp_path / "run")
+    assert done.exit_code == 0
+    assert "No space left" in done.error
+    assert (tmp_path / "it_ran").exists()
+
+
+def test_long_recordings_are_written_in_parts_that_are_each_complete(nvml, tmp_path):
+    writer = _files.Writer(tmp_path, {}, part_rows=4)
+    for at in range(5):
+        writer.add(at, [("a", {"power_w": 1.0}), ("b", {})])
+    assert [len(pq.read_table(path)) for path in sorted(tmp_path.glob("*.parquet"))] == [4, 4]
+    writer.flush()
+    writer.flush()
+    assert writer.part_count == 3
+
+
+def test_nothing_is_left_of_a_file_that_could_not_be_written(tmp_path):
+    def stop(file):
+        file.write(b"half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        _files.write_whole(tmp_path / "power_0001.parquet", stop)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_reading_that_takes_longer_than_the_period_is_counted_not_caught_up(nvml, tmp_path):
+    class Slow:
+        name, least_period_s, sensors, missing = "slow", 0.0, [], {}
+
+        def read(self):
+            time.sleep(0.05)
+            return [("a", {"power_w": 1.0})]
+
+    loop = _loop.Loop([Slow()], _files.Writer(tmp_path, {}, part_rows=100), period_s=0.01)
+    loop.start()
+    time.sleep(0.2)
+    loop.finish()
+    assert loop.late_count >= 4
+    assert loop.error == ""
+
+
+def test_a_wall_clock_that_is_set_is_noted(tmp_path, monkeypatch):
+    loop = _loop.Loop([], _files.Writer(tmp_path, {}, part_rows=100), period_s=1)
+    now = time.time_ns() - time.monotonic_ns()
+    assert loop._watched(now - 3_600_000_000_000) == pytest.approx(now, abs=1e8)
+    assert loop.clock_steps[0][1] == pytest.approx(3.6e12, abs=1e8)
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "message"),
+    [
+        ([], {}, "no command to run; write it after --"),
+        (["no-such-command-here"], {}, "no such command"),
+        (QUICK, {"period_s": 0}, "period_s must be above 0"),
+        (QUICK, {"period_s": float("nan")}, "period_s must be above 0"),
+    ],
+)
+def test_what_cannot_be_recorded_is_refused_before_anything_runs(
+    tmp_path, command, options, message
+):
+    with pytest.raises(RecordError, match=message):
+        record(command, tmp_path / "run", **options)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_recording_is_never_written_over(nvml, tmp_path):
+    record(QUICK, tmp_path / "run")
+    with pytest.raises(RecordError, match="holds a recording already; name another folder"):
+        record(QUICK, tmp_path / "run")
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RecordError, match="cannot be made"):
+        record(QUICK, tmp_path / "file" / "run")
+
+
+def test_the_command_line_passes_on_words_and_exit_code(nvml, tmp_path):
+    words = ["record", "--out", str(tmp_path / "run"), "--", "sh", "-c", "exit 7"]
+    result = CliRunner().invoke(cli.app, words)
+    assert result.exit_code == 7
+    assert "readings of" in result.stderr
+
+
+def test_options_of_the_command_are_not_those_of_the_recorder(nvml, tmp_path):
+    words = ["record", "--out", str(tmp_path / "run"), "sh", "-c", "exit 4"]
+    assert CliRunner().invoke(cli.app, words).exit_code in {2, 4}
+
+
+CHILD = """
+import signal, sys, time
+def stop(number, frame):
+    open(sys.argv[1], "a").write(signal.Signals(number).name + "\\n")
+    time.sleep(0.2)
+    sys.exit(9)
+signal.signal(signal.SIGINT, stop)
+signal.signal(signal.SIGTERM, stop)
+open(sys.argv[1], "w").write("")
+time.sleep(60)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_reaches_the_command_once_and_the_recording_is_complete(tmp_path, stop):
+    note, folder = tmp_path / "note", tmp_path / "run"
+    program = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    program += "from workbench.cli import app\napp()"
+    words = ["record", "--out", str(folder), "--", sys.executable, "-c", CHILD, str(note)]
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, *words],
+        stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not note.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.kill(process.pid, stop)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 9, said
+    assert note.read_text() == stop.name + "\n"
+    assert about(folder)["signals"] == [stop.name]
+    assert about(folder)["exit_code"] == 9
+    assert not [path.name for path in folder.iterdir() if path.name.startswith(".")]

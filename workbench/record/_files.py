@@ -1,0 +1,90 @@
+"""The files of a recording: each is put in place when it is complete, so none is ever half."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from workbench.record._sampler import Values
+
+KEY = b"workbench.recording"
+VERSION = 1
+ABOUT = "recording.json"
+SCHEMA = pa.schema(
+    [
+        ("time_ns", pa.int64()),
+        ("entity", pa.dictionary(pa.int32(), pa.string())),
+        ("power_w", pa.float64()),
+        ("average_w", pa.float64()),
+        ("instant_w", pa.float64()),
+        ("energy_j", pa.float64()),
+        ("limit_w", pa.float64()),
+        ("clock_mhz", pa.float64()),
+        ("busy_share", pa.float64()),
+        ("temperature_c", pa.float64()),
+        ("reasons", pa.int64()),
+        ("power_violation_ns", pa.int64()),
+    ]
+)
+
+
+class Writer:
+    """Keeps readings until a part is full, then writes it as a file of its own."""
+
+    def __init__(self, folder: Path, about: Mapping[str, Any], *, part_rows: int) -> None:
+        self._folder = folder
+        self._about = about
+        self._part_rows = part_rows
+        self._columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
+        self.part_count = 0
+        self.row_count = 0
+
+    def add(self, time_ns: int, rows: Sequence[tuple[str, Values]]) -> None:
+        """Keep the readings of one moment."""
+        for entity, values in rows:
+            row = {**values, "time_ns": time_ns, "entity": entity}
+            for name, column in self._columns.items():
+                column.append(row.get(name))
+        self.row_count += len(rows)
+        if len(self._columns["time_ns"]) >= self._part_rows:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is kept as the next part."""
+        if not self._columns["time_ns"]:
+            return
+        arrays = [pa.array(self._columns[field.name], field.type) for field in SCHEMA]
+        note = json.dumps({"version": VERSION, **self._about}).encode()
+        table = pa.Table.from_arrays(arrays, schema=SCHEMA.with_metadata({KEY: note}))
+        path = self._folder / f"power_{self.part_count + 1:04d}.parquet"
+        write_whole(path, lambda file: pq.write_table(table, file, compression="zstd"))
+        self.part_count += 1
+        self._columns = {name: [] for name in SCHEMA.names}
+
+
+def write_about(folder: Path, about: Mapping[str, Any]) -> None:
+    """Write what is known of the recording, for people and for loaders."""
+    text = json.dumps({"workbench_recording": VERSION, **about}, indent=2) + "\n"
+    write_whole(folder / ABOUT, lambda file: file.write(text.encode()))
+
+
+def write_whole(path: Path, write_to: Callable[[IO[bytes]], object]) -> None:
+    """Write a file beside ``path`` and put it in place when it is complete."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            write_to(file)
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise
