@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 
+from workbench.errors import LoadError
 from workbench.load._findings import Findings
 from workbench.load._power_part import PowerGiven
 from workbench.load._stamps import epoch_ns, iso_ns, local_ns
@@ -31,13 +32,14 @@ _FORMS = tuple(
         # Tue 23 Apr 2024 12:00:00 PM UTC
         rf"(?:\w{{3}} +)?{_DAY} +{_MONTH} +{_YEAR} +{_CLOCK}{_ZONE}",
         # 04/23/2024 12:00:00 PM EDT, and 04/23/2024 - 12:00:00
-        rf"(?P<one>\d\d)/(?P<two>\d\d)/(?P<year>\d{{4}}|\d\d)(?: -)? +{_CLOCK}{_ZONE}",
+        rf"(?P<one>\d\d)/(?P<two>\d\d)/(?P<year>\d{{4}}|\d\d)(?P<dash> -)? +{_CLOCK}{_ZONE}",
         # 2024/04/23 12:00:00.123
         rf"(?P<year>\d{{4}})/(?P<month>\d\d)/(?P<day>\d\d) +{_CLOCK}{_ZONE}",
     )
 )
 _EPOCH = re.compile(r"\d{9,19}(?:\.\d{1,9})?")
 _ISO = re.compile(r"\d{4}-\d\d-\d\d[T _]\d\d:\d\d:\d\d\S*(?: (?:Z|UTC|[+-]\d\d:?\d\d))?")
+_OFFSET_NAME = re.compile(r"(?:UTC)?[+-]\d")
 _LONGEST = 60
 # Numbers from here on count ms, us and ns, not s.
 _FINER = ((1e17, 10**9), (1e14, 10**6), (1e11, 10**3))
@@ -103,8 +105,23 @@ class Stamps:
         if moment.year < _UNSET_YEARS:
             self.findings.add("left out", _UNSET, 1, f"line {line:,}: {text}")
             return None
-        zone = _named_zone(parts.get("zone") or "") or self._zone(text, line)
+        name = parts.get("zone") or ""
+        zone = _named_zone(name)
+        if zone is None:
+            zone = self._zone(text, line)
+            self._check_zone(name, zone.tzname(moment), text, line)
         return local_ns(moment, zone, int((parts.get("part") or "0").ljust(9, "0")))
+
+    def _check_zone(self, name: str, expected: str | None, text: str, line: int) -> None:
+        """Refuse a zone of the caller that has another name than the stamp says."""
+        # Of a fixed offset nothing tells how it is called.
+        if name and expected and name.upper() != expected and not _OFFSET_NAME.match(expected):
+            msg = (
+                f"{self.label}, line {line:,}: {text!r} is in {name}, and tz={self.given.tz!r} is "
+                f"{expected} then; pass the zone of the host that wrote it, such as "
+                "'America/New_York' or '-04:00'"
+            )
+            raise LoadError(msg)
 
     def _moment(self, parts: dict[str, str | None]) -> datetime | None:
         year, month, day = self._date(parts)
@@ -128,7 +145,8 @@ class Stamps:
         one, two = int(parts["one"] or 0), int(parts["two"] or 0)
         if one > 12:
             return year, two, one
-        self.findings.add("assumed", _MONTH_FIRST, int(two <= 12))
+        # FreeIPMI puts a dash there, and always writes the month first.
+        self.findings.add("assumed", _MONTH_FIRST, int(two <= 12 and not parts.get("dash")))
         return year, one, two
 
 
@@ -158,3 +176,23 @@ def stamp_line(text: str) -> str | None:
         return None
     found = _EPOCH.fullmatch(stamp) or _ISO.fullmatch(stamp)
     return stamp if found or any(form.fullmatch(stamp) for form in _FORMS) else None
+
+
+class Page:
+    """The stamp before a snapshot: it holds for one reading of each thing, and no longer."""
+
+    def __init__(self) -> None:
+        self._time_ns: int | None = None
+        self._seen: set[object] = set()
+
+    def begin(self, time_ns: int | None) -> None:
+        """Begin a snapshot at this instant, if it is one."""
+        self._time_ns = time_ns
+        self._seen.clear()
+
+    def time_ns(self, thing: object) -> int | None:
+        """Return the instant of a reading of this thing, None if nobody knows it."""
+        if thing in self._seen:
+            return None
+        self._seen.add(thing)
+        return self._time_ns

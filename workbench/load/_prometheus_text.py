@@ -10,7 +10,7 @@ import numpy as np
 
 from workbench.load._findings import Findings
 from workbench.load._power_rows import NO_TIME
-from workbench.load._power_stamps import Stamps, stamp_line
+from workbench.load._power_stamps import Page, Stamps, stamp_line
 from workbench.load._prometheus_series import Series, number_of
 from workbench.load._stamps import epoch_ns
 from workbench.load._text_lines import console_lines
@@ -50,11 +50,10 @@ def scraped(source: Source, stamps: Stamps, findings: Findings) -> Iterator[Seri
     stamp; else nobody knows it.
     """
     gathered: dict[tuple[str, str], _Gathered] = {}
-    page_ns, text = NO_TIME, ""
-    number = 0
+    page, number, text = Page(), 0, ""
     for number, text in console_lines(source, findings):
         if (stamp := _stamp_of(text)) is not None:
-            page_ns = stamps.ns(stamp, number) or NO_TIME
+            page.begin(stamps.ns(stamp, number))
             continue
         if not text.strip() or text[0] == "#":
             continue
@@ -66,7 +65,8 @@ def scraped(source: Source, stamps: Stamps, findings: Findings) -> Iterator[Seri
         key = match["name"], match["labels"] or ""
         if (each := gathered.get(key)) is None:
             each = gathered[key] = _Gathered(key[0], labels_of(key[1]))
-        each.time_ns.append(_time_ns(match["time"], number, findings) or page_ns)
+        time_ns = _time_ns(match["time"], number, findings) or page.time_ns(key)
+        each.time_ns.append(NO_TIME if time_ns is None else time_ns)
         each.values.append(value)
         each.line.append(number)
     _note_cut(source, number, text, findings)
