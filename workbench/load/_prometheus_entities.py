@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from workbench.load._power_part import PowerGiven
-from workbench.load._power_rows import plain_name
+from workbench.load._power_samples import plain_name
 from workbench.load._prometheus_metrics import Meaning
 from workbench.load._xid_codes import pci_address
 

@@ -14,7 +14,7 @@ from workbench.load._findings import Findings
 from workbench.load._json_closing import closed
 from workbench.load._json_records import text_documents
 from workbench.load._log_file import one_line
-from workbench.load._power_rows import Floats, Integers
+from workbench.load._power_samples import Floats, Integers
 from workbench.load._text_lines import tell_of_damage
 from workbench.load.archive import Source
 

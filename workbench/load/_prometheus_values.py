@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from workbench.load._findings import Findings
-from workbench.load._power_rows import NO_TIME, Floats, Integers
+from workbench.load._power_samples import NO_TIME, Floats, Integers
 from workbench.load._prometheus_metrics import Meaning
 from workbench.load._prometheus_series import Series
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from workbench.load._findings import Findings
 from workbench.load._power_part import PowerGiven
-from workbench.load._power_rows import plain_name
+from workbench.load._power_samples import plain_name
 from workbench.load._redfish_walk import Place, part_of, watts_of
 
 _JOULES = {"EnergyJoules": 1.0, "EnergykWh": 3.6e6}
@@ -77,15 +77,15 @@ def of_object(
     if isinstance(limit, dict) and ("SetPoint" in limit or "Reading" in limit):
         watts = watts_of(limit.get("SetPoint", limit.get("Reading")))
         yield Value("limit", watts, place, part, scope)
-    if each.get("ReadingUnits") in ("W", *_UNITS) and "Reading" in each:
-        yield _sensor(each, place, part, scope)
+    yield from _sensor(each, place, part, scope)
 
 
-def _sensor(each: dict[str, Any], place: Place, part: str, scope: str) -> Value:
-    unit = str(each["ReadingUnits"])
-    if unit == "W":
-        return Value("power", watts_of(each), place, part, scope)
-    return Value("energy", _scaled(watts_of(each), _UNITS[unit]), place, part, scope)
+def _sensor(each: dict[str, Any], place: Place, part: str, scope: str) -> Iterator[Value]:
+    unit = each.get("ReadingUnits")
+    if "Reading" in each and unit == "W":
+        yield Value("power", watts_of(each), place, part, scope)
+    elif "Reading" in each and unit in tuple(_UNITS):
+        yield Value("energy", _scaled(watts_of(each), _UNITS[unit]), place, part, scope)
 
 
 def _control(

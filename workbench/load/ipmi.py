@@ -9,7 +9,7 @@ from typing import Any
 
 from workbench.load._findings import Findings
 from workbench.load._power_part import PowerGiven, PowerPart
-from workbench.load._power_rows import Rows, described, joined, plain_name, settled
+from workbench.load._power_samples import Rows, described, joined, plain_name, settled
 from workbench.load._power_stamps import Page, Stamps, stamp_line
 from workbench.load._text_lines import console_lines
 from workbench.load.archive import Source

@@ -12,7 +12,7 @@ import numpy as np
 from workbench.errors import LoadError
 from workbench.load._findings import Findings
 from workbench.load._power_part import PowerGiven, PowerPart
-from workbench.load._power_rows import (
+from workbench.load._power_samples import (
     STATE_COLUMNS,
     Rows,
     described,

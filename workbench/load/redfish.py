@@ -10,7 +10,7 @@ from workbench.load._findings import Findings
 from workbench.load._json_records import json_documents
 from workbench.load._log_file import one_line
 from workbench.load._power_part import PowerGiven, PowerPart
-from workbench.load._power_rows import (
+from workbench.load._power_samples import (
     STATE_COLUMNS,
     Rows,
     described,
