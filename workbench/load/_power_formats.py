@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from workbench.load import (
+    amd_smi,
+    hl_smi,
+    ipmi,
     nvidia_smi,
+    prometheus_power,
+    redfish,
 )
 from workbench.load._power_part import PowerFormat
 
 FORMATS: tuple[PowerFormat, ...] = (
-    nvidia_smi,
+    hl_smi, amd_smi, nvidia_smi, prometheus_power, redfish, ipmi,
 )  # fmt: skip
 
 

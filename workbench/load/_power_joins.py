@@ -96,7 +96,7 @@ def _may_be_one(left: _Piece, right: _Piece) -> bool:
     """Say whether two pieces are of one thing: other times, or equal readings."""
     for key in ("scope", "method", "model"):
         known = (left.known.get(key), right.known.get(key))
-        if known[0] != known[1] and (key != "model" or all(known)):
+        if known[0] != known[1] and (key == "scope" or all(known)):
             return False
     if left.is_own or right.is_own:
         return False

@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from workbench.errors import LoadError
-from workbench.load._findings import Findings
+from workbench.load._findings import Findings, listed
+from workbench.load._power_part import NoPowerError, PowerGiven, PowerPart
 
 NO_TIME = int(np.iinfo(np.int64).min)
 STATE_COLUMNS = (
@@ -19,6 +20,8 @@ STATE_COLUMNS = (
 WHOLE_STATES = frozenset({"reasons", "power_violation_ns"})
 _SNAPSHOT = "readings without a time; there is one of each, at 0 of an own clock"
 _TIMELESS = "readings without a time beside others that have one"
+_SHIFTED = "things with fewer readings than others; without times theirs may stand too early"
+_OWN = {"clock": "own", "assumed": ""}
 _NAME_CHARS = 200
 
 Floats = npt.NDArray[np.float64]
@@ -83,41 +86,51 @@ def states_frame(rows: Rows) -> pd.DataFrame:
 
 
 def settled(
-    frames: Sequence[pd.DataFrame], findings: Findings, how: str
-) -> tuple[list[pd.DataFrame], str]:
-    """Give readings without a time a place, or refuse them; return the frames and the clock.
+    frames: Sequence[pd.DataFrame], findings: Findings, how: str, given: PowerGiven
+) -> tuple[list[pd.DataFrame], dict[str, str]]:
+    """Give readings without a time a place, or refuse them; return frames, clock and assumption.
 
     A file without times is one snapshot: its readings stand at 0 of an own clock, and no energy
     can be had of them. Several snapshots without times have an order and no distance, so any
-    clock would be invented.
+    clock would be invented, unless the caller says how far apart they are.
 
     Raises
     ------
     LoadError
-        If an entity was read more than once and no reading has a time; ``how`` tells the way
-        to log one.
+        If an entity was read more than once, no reading has a time and ``given.period_s`` is
+        not set; ``how`` tells the way to log one.
     """
     timeless = [frame["time_ns"].to_numpy() == NO_TIME for frame in frames]
     if not any(each.any() for each in timeless):
-        return list(frames), "epoch"
+        return list(frames), {"clock": "epoch", "assumed": ""}
     if not all(each.all() for each in timeless):
         for frame, lost in zip(frames, timeless, strict=True):
             where = f"line {frame['line'][lost].iloc[0]:,}" if lost.any() else None
             findings.add("left out", _TIMELESS, int(lost.sum()), where)
         kept = [f[~lost].reset_index(drop=True) for f, lost in zip(frames, timeless, strict=True)]
-        return kept, "epoch"
+        return kept, {"clock": "epoch", "assumed": ""}
+    turns = [frame.groupby("entity", observed=True).cumcount() for frame in frames]
+    if not any(each.any() for each in turns):
+        findings.add("noted", _SNAPSHOT, max(len(frame) for frame in frames))
+        return [frame.assign(time_ns=np.int64(0)) for frame in frames], _OWN
+    if given.period_s is None:
+        again = next(f[turn > 0] for f, turn in zip(frames, turns, strict=True) if turn.any())
+        raise _second(again.iloc[0], findings.source, how)
     for frame in frames:
-        again = frame["entity"].duplicated().to_numpy()
-        if again.any():
-            first = frame[again].iloc[0]
-            msg = (
-                f"{findings.source}, line {first['line']:,}: a second reading of "
-                f"{first['entity']!r}, and none has a time, so nothing says how long either "
-                f"lasted. {how}"
-            )
-            raise LoadError(msg)
-    findings.add("noted", _SNAPSHOT, max(len(frame) for frame in frames))
-    return [frame.assign(time_ns=np.int64(0)) for frame in frames], "own"
+        counts = frame["entity"].value_counts().loc[lambda each: each > 0]
+        fewer = counts[counts < counts.max()]
+        findings.add("suspicious", _SHIFTED, len(fewer), str(fewer.index[0]) if len(fewer) else "")
+    period_ns = round(given.period_s * 1e9)
+    placed = [f.assign(time_ns=turn * period_ns) for f, turn in zip(frames, turns, strict=True)]
+    return placed, _OWN | {"assumed": f"period_s={given.period_s:g}"}
+
+
+def _second(row: pd.Series, source: str, how: str) -> LoadError:
+    return LoadError(
+        f"{source}, line {row['line']:,}: a second reading of {row['entity']!r}, and none has a "
+        f"time, so nothing says how far apart they are. {how}; or pass period_s= if they came at "
+        "a steady pace"
+    )
 
 
 def plain_name(text: str) -> str:
@@ -128,16 +141,41 @@ def plain_name(text: str) -> str:
 
 
 def described(
-    entities: Mapping[str, Mapping[str, Any]], clock: str, assumed: str
+    entities: Mapping[str, Mapping[str, Any]], clock: Mapping[str, str], assumed: str
 ) -> dict[str, dict[str, Any]]:
     """Add to each entity what is true of all of a file: its clock, and what the caller said."""
-    more: dict[str, Any] = {"clock": clock}
     return {
-        name: {**each, **more, "assumed": joined(assumed, each.get("assumed", ""))}
+        name: {**each, **clock, "assumed": said(clock["assumed"], assumed, each.get("assumed", ""))}
         for name, each in entities.items()
     }
 
 
-def joined(*texts: str) -> str:
+def said(*texts: str) -> str:
     """Join what the caller said."""
-    return "; ".join(dict.fromkeys(text for text in texts if text))
+    return ", ".join(dict.fromkeys(text for text in texts if text))
+
+
+def part_of(
+    frames: Sequence[pd.DataFrame],
+    entities: dict[str, dict[str, Any]],
+    findings: Findings,
+) -> PowerPart:
+    """Make a part of readings and, if there are any, counters and states.
+
+    Raises
+    ------
+    NoPowerError
+        If there are none of them.
+    """
+    if not any(len(frame) for frame in frames):
+        noted = [row for row in findings.rows() if row[1] != "read"]
+        msg = f"{findings.source}: holds no reading of power{listed(noted)}"
+        raise NoPowerError(msg)
+    # What was not read has no method; another file may tell it.
+    with_power = set(frames[0]["entity"].unique())
+    for name, each in entities.items():
+        each["method"] = each["method"] if name in with_power else None
+    part = PowerPart(frames[0], entities, findings)
+    for name, frame in zip(("counters", "states"), frames[1:], strict=False):
+        setattr(part, name, frame if len(frame) else None)
+    return part

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import Any
 
 from workbench.errors import LoadError
 from workbench.load._findings import Findings
+from workbench.load._json_records import text_documents
 from workbench.load._power_part import PowerGiven
 from workbench.load._stamps import epoch_ns, iso_ns, local_ns
+from workbench.load._text_lines import tell_of_damage
 from workbench.load._zones import no_zone, zone_of
+from workbench.load.archive import Source
 
 _MONTHS = {
     name: number
@@ -196,3 +201,25 @@ class Page:
             return None
         self._seen.add(thing)
         return self._time_ns
+
+
+def paged_documents(
+    source: Source, stamps: Stamps, findings: Findings
+) -> Iterator[tuple[int, Any, Page]]:
+    """Give line and value of every JSON document of a file, and the stamp that stands before it.
+
+    Output of ``date`` between documents is common where a tool writes no time itself.
+    """
+    with source.open() as stream:
+        text = stream.read().decode("utf-8", "replace").removeprefix("\ufeff")
+        tell_of_damage(stream, findings)
+    # Inside of documents lines are indented or end in a comma.
+    candidates = ((number, stamp_line(line)) for number, line in enumerate(text.split("\n"), 1)
+                  if line[:1].isalnum() or line[:1] == "#")  # fmt: skip
+    ahead = [(number, stamp) for number, stamp in candidates if stamp is not None]
+    page = Page()
+    for line, document in text_documents(text, findings):
+        while ahead and ahead[0][0] < line:
+            number, stamp = ahead.pop(0)
+            page.begin(stamps.ns(stamp, number))
+        yield line, document, page

@@ -9,7 +9,7 @@ from typing import Any
 
 from workbench.load._findings import Findings
 from workbench.load._power_part import PowerGiven, PowerPart
-from workbench.load._power_samples import Rows, described, joined, plain_name, settled
+from workbench.load._power_samples import Rows, described, part_of, plain_name, settled
 from workbench.load._power_stamps import Page, Stamps, stamp_line
 from workbench.load._text_lines import console_lines
 from workbench.load.archive import Source
@@ -88,7 +88,7 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     ------
     LoadError
         If a stamp is local and ``given.tz`` is not set, or readings without a time follow each
-        other.
+        other and ``given.period_s`` is not set.
 
     References
     ----------
@@ -107,11 +107,10 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
         time_ns = each.page_ns if each.time_ns is None else each.time_ns
         rows.add(name, time_ns, each.line, watts)
         entities.setdefault(name, _entity(host, part, kind, given))
-    frames, clock = settled([rows.frame()], findings, _HOW)
-    findings.add("read", "readings", len(frames[0]))
+    frames, clock = settled([rows.frame()], findings, _HOW, given)
     is_taken = any(each["scope"] == "node_ac" for each in entities.values())
     findings.add("assumed", _SCOPE, int(is_taken and not given.scope))
-    return PowerPart(frames[0], described(entities, clock, stamps.assumed), findings)
+    return part_of(frames, described(entities, clock, stamps.assumed), findings)
 
 
 def _taken(block: _Block, given: PowerGiven) -> tuple[str, float | None]:
@@ -124,9 +123,9 @@ def _taken(block: _Block, given: PowerGiven) -> tuple[str, float | None]:
 def _entity(host: str, part: str, kind: str, given: PowerGiven) -> dict[str, Any]:
     is_node = not part or _TOTAL.search(part)
     scope = given.scope or ("node_ac" if is_node else "unknown")
-    said = joined(f"scope={given.scope}" if given.scope else "")
+    assumed = f"scope={given.scope}" if given.scope else ""
     found = {"scope": scope, "method": "unknown" if part else kind, "node": host or None}
-    return found | {"device": part or None, "assumed": said}
+    return found | {"device": part or None, "assumed": assumed, "unit": "W"}
 
 
 def _readings(

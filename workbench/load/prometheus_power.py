@@ -11,12 +11,14 @@ import numpy as np
 
 from workbench.errors import LoadError
 from workbench.load._findings import Findings
+from workbench.load._nvidia_methods import method_of
 from workbench.load._power_part import PowerGiven, PowerPart
 from workbench.load._power_samples import (
     STATE_COLUMNS,
     Rows,
     described,
-    joined,
+    part_of,
+    said,
     settled,
     states_frame,
 )
@@ -37,9 +39,6 @@ _HOW = (
     "page: date -u +%FT%TZ"
 )
 _FACTOR_OF_UNIT = {"W": 1.0, "kW": 1e3, "MW": 1e6, "mW": 1e-3}
-_BEFORE_AMPERE = re.compile(
-    r"[PV]100|\bP[46]0?\b|\bT4\b|K80|M60|GTX|TITAN|RTX (?:20\d\d|[3-8]000)(?! Ada)", re.IGNORECASE
-)
 _STATES = {"limit": 0, "clock": 1, "busy": 2, "share": 2, "temperature": 3, "reasons": 4,
            "violation": 5}  # fmt: skip
 
@@ -72,7 +71,7 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     ------
     LoadError
         If series have no name and ``given.unit`` is not set, or pages without times follow
-        each other.
+        each other and ``given.period_s`` is not set.
 
     References
     ----------
@@ -92,17 +91,9 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     for entity, each in kinds.items():
         entities[entity] = _entity(things[entity], each, given)
         _add(entity, each, rows, given, findings)
-    frames, clock = settled(
-        [rows[0].frame(), rows[1].frame(), states_frame(rows[2])], findings, _HOW
-    )
-    findings.add("read", "readings", len(frames[0]))
-    return PowerPart(
-        frames[0],
-        described(entities, clock, stamps.assumed),
-        findings,
-        counters=frames[1] if len(frames[1]) else None,
-        states=frames[2] if len(frames[2]) else None,
-    )
+    frames = [rows[0].frame(), rows[1].frame(), states_frame(rows[2])]
+    frames, clock = settled(frames, findings, _HOW, given)
+    return part_of(frames, described(entities, clock, stamps.assumed), findings)
 
 
 def _grouped(
@@ -162,31 +153,19 @@ def _keep_widest(
 
 def _entity(thing: Metered, kinds: _Kinds, given: PowerGiven) -> dict[str, Any]:
     power = _chosen(kinds, given)
-    meaning = (power or next(iter(kinds.values())))[0][0]
-    scope, method = meaning.scope, meaning.method
-    if method == "unknown" and scope == "gpu" and power and power[0][1].name.startswith(
-        ("DCGM", "dcgm", "nvidia_smi")
-    ):  # fmt: skip
-        method = _method_of_nvidia(meaning.kind, thing.model)
-    said = ""
+    meaning, first = (power or next(iter(kinds.values())))[0]
+    scope, method, assumed = meaning.scope, meaning.method, ""
+    if method == "unknown" and first.name.startswith(("DCGM", "dcgm", "nvidia_smi")):
+        method = method_of(meaning.kind, thing.model)
     if scope == "unknown" and given.scope:
-        scope, said = given.scope, f"scope={given.scope}"
-    if not power or not power[0][1].name:
-        said = joined(said, f"unit={given.unit}" if given.unit and power else "")
+        scope, assumed = given.scope, f"scope={given.scope}"
+    if not first.name:
+        assumed = said(f"unit={given.unit}", f"scope={given.scope}" if given.scope else "")
     _, limits, _ = merged(kinds.get("limit", []), Findings(""))
     known = limits[np.isfinite(limits)]
-    found: dict[str, Any] = {"scope": scope, "method": method, "node": thing.node}
-    found |= {"device": thing.device, "model": thing.model, "assumed": said}
+    found: dict[str, Any] = {"scope": scope, "method": method, "node": thing.node, "unit": "W"}
+    found |= {"device": thing.device, "model": thing.model, "assumed": assumed}
     return found | ({"limit_w": float(known[-1])} if len(known) else {})
-
-
-def _method_of_nvidia(kind: str, model: str | None) -> str:
-    """Return what the driver averages: from Ampere on the last second, before that nothing."""
-    if kind == "instant":
-        return "instant"
-    if model is None:
-        return "unknown"
-    return "instant" if _BEFORE_AMPERE.search(model) else "avg_1s"
 
 
 def _chosen(kinds: _Kinds, given: PowerGiven) -> list[tuple[Meaning, Series]]:

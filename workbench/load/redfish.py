@@ -14,6 +14,7 @@ from workbench.load._power_samples import (
     STATE_COLUMNS,
     Rows,
     described,
+    part_of,
     settled,
     states_frame,
 )
@@ -55,7 +56,7 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     ------
     LoadError
         If a stamp is local and ``given.tz`` is not set, or readings without a time follow each
-        other.
+        other and ``given.period_s`` is not set.
 
     References
     ----------
@@ -76,23 +77,16 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
         if each.kind == "limit" and each.value is not None:
             known["limit_w"] = each.value
     frames = [rows["power"].frame(), rows["energy"].frame(), states_frame(rows["limit"])]
-    frames, clock = settled(frames, findings, _HOW)
-    findings.add("read", "readings", len(frames[0]))
+    frames, clock = settled(frames, findings, _HOW, given)
     is_taken = any(each["scope"] == "node_ac" for each in entities.values())
     findings.add("assumed", _SCOPE, int(is_taken and not given.scope))
-    return PowerPart(
-        frames[0],
-        described(entities, clock, stamps.assumed),
-        findings,
-        counters=frames[1] if len(frames[1]) else None,
-        states=frames[2] if len(frames[2]) else None,
-    )
+    return part_of(frames, described(entities, clock, stamps.assumed), findings)
 
 
 def _entity(each: Value, given: PowerGiven) -> dict[str, Any]:
     takes = given.scope and each.scope in ("node_ac", "unknown")
     found = {"scope": given.scope if takes else each.scope, "method": each.method}
-    found |= {"node": each.place.node, "device": each.part or None}
+    found |= {"node": each.place.node, "device": each.part or None, "unit": "W"}
     return found | {"assumed": f"scope={given.scope}" if takes else ""}
 
 
