@@ -30,14 +30,16 @@ class Findings:
         """Return how often ``what`` was found."""
         return sum(count for (_, text), (count, _) in self._found.items() if text == what)
 
+    def rows(self) -> list[Finding]:
+        """Return the findings as rows of the quality table."""
+        return [
+            (self.source, finding, what, count, where)
+            for (finding, what), (count, where) in self._found.items()
+        ]
+
     def frame(self) -> pd.DataFrame:
         """Return the findings as table :data:`workbench.tables.QUALITY`."""
-        return quality_frame(
-            [
-                (self.source, finding, what, count, where)
-                for (finding, what), (count, where) in self._found.items()
-            ]
-        )
+        return quality_frame(self.rows())
 
 
 def quality_frame(rows: Sequence[Finding]) -> pd.DataFrame:

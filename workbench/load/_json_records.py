@@ -30,6 +30,11 @@ def json_documents(source: Source, findings: Findings) -> Iterator[tuple[int, An
         tell_of_damage(stream, findings)
     text = raw.decode("utf-8", "replace").removeprefix("\ufeff")
     del raw
+    yield from text_documents(text, findings)
+
+
+def text_documents(text: str, findings: Findings) -> Iterator[tuple[int, Any]]:
+    """Give line (from 1) and value of every JSON document of a text; as :func:`json_documents`."""
     at, line, damaged, refused = 0, 1, 0, False
     while (start := _next_document(text, at, findings, may_be_inside=not refused)) is not None:
         line += text.count("\n", at, start)

@@ -12,6 +12,12 @@ from workbench.load import (
     mlperf_power,
     nvidia_smi,
     zeus,
+    amd_smi,
+    hl_smi,
+    ipmi,
+    nvidia_smi,
+    prometheus_power,
+    redfish,
 )
 from workbench.load._power_part import PowerFormat
 
@@ -21,6 +27,7 @@ FORMATS: tuple[PowerFormat, ...] = (
     nvidia_dmon,
     nvidia_smi,
     nvidia_smi, mlperf_power, zeus, codecarbon, dcgmi_dmon, dps,
+    hl_smi, amd_smi, nvidia_smi, prometheus_power, redfish, ipmi,
 )  # fmt: skip
 
 
