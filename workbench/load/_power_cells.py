@@ -51,7 +51,7 @@ class Watts:
             self.factor = 1.0 if column.factor is None else column.factor
             if column.factor is None:
                 # The front door takes the powers of GPUs for mW where they are that large.
-                what = "columns of GPU powers that name no unit, taken for W; pass unit="
+                what = "columns of GPU powers without a unit, taken for W unless far too large; pass unit="
                 findings.add("assumed", what, 1, column.name)
             return self.factor
         known = values[np.isfinite(values)]
@@ -116,7 +116,7 @@ def _from_text(
 ) -> tuple[np.ndarray, np.ndarray | None]:
     trimmed = pc.utf8_trim_whitespace(cells)
     absent = pc.is_in(pc.utf8_lower(trimmed), value_set=_ABSENT.cast(trimmed.type))
-    known = pc.if_else(pc.fill_null(absent, True), None, trimmed)  # noqa: FBT003 - a value
+    known = pc.if_else(pc.fill_null(absent, True), None, trimmed)
     try:
         return _floats(known.cast(pa.float64())), None
     except pa.ArrowInvalid:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from workbench.load import (
     nvidia_smi,
+    power_table,
 )
 from workbench.load._power_part import PowerFormat
 
 FORMATS: tuple[PowerFormat, ...] = (
     nvidia_smi,
+    power_table,  # last: it takes any table with a time and powers
 )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from workbench.errors import LoadError
 from workbench.load._power_names import PowerName, power_name, unit_factor
-from workbench.load._power_part import PowerGiven
+from workbench.load._power_part import NoPowerError, PowerGiven
 
 _TIMES = (
     *(
@@ -31,6 +31,7 @@ _NODES += ("node_id", "instance", "chassis")
 _INDICES = ("gpu", "gpu_index", "gpu_id", "index", "device", "device_index", "device_id")
 _INDICES += ("gpu_idx", "accelerator", "minor_number", "local_rank", "card")
 _UUIDS = ("uuid", "gpu_uuid", "device_uuid", "serial", "gpu_serial")
+IDENTITIES = {*_ENTITIES, *_NODES, *_INDICES, *_UUIDS}
 _GROUPS = {name: name for name in ("rack", "pdu", "panel", "switchboard", "msb")}
 _SUMMIT_PART = re.compile(
     r"p(\d)_(?:(gpu)(\d)_)?power(?:[._]mean)?|ps(\d)_input_power(?:[._]mean)?"
@@ -40,7 +41,7 @@ _MILLIWATTS = {"power_draw", "power_used_percent"}
 _CLUSTER = {"sum_inp", "count_inp", "size_inp"}
 _SHARES = ("measured_power_util", "production_power_util")
 _WIDE_PART = re.compile(
-    r"(?P<node>.+?)[\s/._:-]*gpu[_-]?(?P<index>\d+)|gpu[_-]?(?P<only>\d+)", re.I
+    r"(?P<node>.+?)[\s/._:-]*gpu[_-]?(?P<index>\d+)|gpu[_-]?(?P<only>\d+)", re.IGNORECASE
 )
 _WORDS = r"(?:power|pwr|draw|usage|milliwatts?|milli|kilo|mega|watts?|[km]?w|mean|avg|average)"
 _TAIL = re.compile(rf"(?:(?:^|[\s_./:\-\[(]+){_WORDS})+[\])\s]*$", re.IGNORECASE)
@@ -115,8 +116,10 @@ def layout(
 
     Raises
     ------
+    NoPowerError
+        If there is no column of times or of powers.
     LoadError
-        If there is no column of times or of powers, or the unit of powers is not told.
+        If the unit of powers is not told.
     """
     by_lower = {name.strip().lower(): name for name in names}
     time = time_column(names) or time
@@ -125,7 +128,7 @@ def layout(
             f"{label}: no column of times among {_shown(names)}; name it time, timestamp or "
             "time_ms (UTC, with an offset, or since 1970)"
         )
-        raise LoadError(msg)
+        raise NoPowerError(msg)
     if set(by_lower) >= _CLUSTER:
         total = PowerColumn(
             by_lower["sum_inp"], "cluster", given.scope or "unknown", "average", 1.0
@@ -265,14 +268,14 @@ def _all_others(
             f"{label}: holds powers as shares of a capacity ({', '.join(_SHARES)}), not watts; "
             "multiply by the capacity in watts and save as power_w"
         )
-        raise LoadError(msg)
+        raise NoPowerError(msg)
     others = [n for n in names if n != found.time and not _NEVER.fullmatch(n.strip())]
     if found.identity or not others:
         msg = (
             f"{label}: no column of powers among {_shown(names)}; name it power_w, power_kw or "
             "power [W]"
         )
-        raise LoadError(msg)
+        raise NoPowerError(msg)
     if given.unit is None:
         msg = (
             f"{label}: columns {_shown(others)} name no unit; if they are powers, pass unit= "

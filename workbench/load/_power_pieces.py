@@ -135,10 +135,14 @@ def refuse_twice(names: Sequence[str], label: str) -> None:
         raise LoadError(msg)
 
 
-def parquet_batches(file: pq.ParquetFile, names: list[str], label: str) -> Iterator[pa.RecordBatch]:
+def parquet_batches(
+    file: pq.ParquetFile, names: list[str], label: str, groups: list[int] | None = None
+) -> Iterator[pa.RecordBatch]:
     """Give the rows of some columns, in order, and tell of damage as of a LoadError."""
     try:
-        yield from file.iter_batches(batch_size=BATCH_ROWS, columns=names, use_threads=False)
+        yield from file.iter_batches(
+            batch_size=BATCH_ROWS, columns=names, use_threads=False, row_groups=groups
+        )
     except (pa.ArrowException, OSError, ValueError) as error:
         raise unreadable(label, error) from None
 

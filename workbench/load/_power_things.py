@@ -13,6 +13,7 @@ from workbench.load._power_cells import is_text, plain
 from workbench.load._power_layout import PowerColumn, PowerLayout
 
 _GPU = re.compile(r"(.+)/gpu(\d+)|gpu(\d+)")
+_FEW = 1 << 17
 _NUMBER = re.compile(r"(?:gpu[ _-]?)?(\d+)(?:\.0)?", re.IGNORECASE)
 
 
@@ -85,6 +86,12 @@ def _of_gpu(name: str, scope: str) -> dict[str, Any]:
 
 def grouped(columns: list[pa.Array]) -> tuple[np.ndarray, list[tuple[str, ...]]]:
     """Return per row the number of its combination of texts, and the combinations."""
+    if len(columns) == 1:
+        codes, names = _factorized(columns[0])
+        used = np.zeros(len(names), dtype=bool)
+        used[codes] = True
+        inside = (np.cumsum(used) - 1)[codes]
+        return inside.astype(np.int32), [(names[each],) for each in np.flatnonzero(used)]
     numbers, texts, combined = [], [], np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:
         number, values = _factorized(column)
@@ -111,13 +118,15 @@ def _factorized(column: pa.Array) -> tuple[np.ndarray, list[str]]:
     column = plain(column)
     if pa.types.is_integer(column.type) and not column.null_count:
         values = column.to_numpy(zero_copy_only=False)
-        starts = np.r_[0, np.flatnonzero(values[1:] != values[:-1]) + 1]
-        if len(starts) * 4 < len(values):
-            unique, inverse = np.unique(values[starts], return_inverse=True)
-            lengths = np.diff(np.r_[starts, len(values)])
-            return np.repeat(inverse, lengths), [str(each) for each in unique.tolist()]
-        codes, unique = pd.factorize(values)
-        return codes.astype(np.int64), [str(each) for each in unique.tolist()]
+        low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+        if high - low < _FEW:
+            place = values.astype(np.int64) - low
+            is_there = np.zeros(high - low + 1, dtype=bool)
+            is_there[place] = True
+            unique = np.flatnonzero(is_there)
+            return (np.cumsum(is_there) - 1)[place], [str(low + each) for each in unique.tolist()]
+        codes, others = pd.factorize(values)
+        return codes.astype(np.int64), [str(each) for each in others.tolist()]
     encoded = column.dictionary_encode()
     texts = [*map(_text, encoded.dictionary.to_pylist()), ""]
     codes = encoded.indices.fill_null(len(texts) - 1).to_numpy(zero_copy_only=False)

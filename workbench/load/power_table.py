@@ -13,6 +13,7 @@ from workbench.errors import LoadError
 from workbench.load._findings import Findings
 from workbench.load._power_cells import Watts, plain
 from workbench.load._power_layout import PowerLayout, has_power, time_column
+from workbench.load._power_part import PowerGiven, PowerPart
 from workbench.load._power_pieces import (
     PARQUET_MAGIC,
     Piece,
@@ -23,7 +24,6 @@ from workbench.load._power_pieces import (
     pieces_of,
     sample_of,
 )
-from workbench.load._power_part import PowerGiven, PowerPart
 from workbench.load._power_table_states import STATE_COLUMNS, states_of
 from workbench.load._power_things import Things
 from workbench.load._power_times import Clock, clock_of, to_ns
@@ -185,6 +185,7 @@ class _Reader:
         by_caller = [clock.assumed or (f"tz={clock.zone}" if clock.zone else "")]
         by_caller += sorted({watts.assumed for watts in self._watts})
         by_caller += [f"node={self._given.node}"] * bool(self._uses_node())
+        by_caller += [f"scope={self._given.scope}"] * bool(self._uses_scope())
         by_caller += [f"unit={self._given.unit}"] * bool(self._given.unit)
         assumed = ", ".join(dict.fromkeys(each for each in by_caller if each))
         together = {}
@@ -192,6 +193,10 @@ class _Reader:
             own = ", ".join(each for each in (facts.get("assumed", ""), assumed) if each)
             together[name] = facts | said | {"assumed": own}
         return together
+
+    def _uses_scope(self) -> bool:
+        named = {column.scope for column in self._layout.powers}
+        return self._given.scope in named and self._layout.scope == "unknown"
 
     def _uses_node(self) -> bool:
         layout = self._layout
