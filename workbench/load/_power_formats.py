@@ -18,6 +18,7 @@ from workbench.load import (
     nvidia_smi,
     prometheus_power,
     redfish,
+    power_table,
 )
 from workbench.load._power_part import PowerFormat
 
@@ -28,6 +29,7 @@ FORMATS: tuple[PowerFormat, ...] = (
     nvidia_smi,
     nvidia_smi, mlperf_power, zeus, codecarbon, dcgmi_dmon, dps,
     hl_smi, amd_smi, nvidia_smi, prometheus_power, redfish, ipmi,
+    power_table,  # last: it takes any table with a time and powers
 )  # fmt: skip
 
 

@@ -159,6 +159,7 @@ from workbench.tables._power import (
     PowerLog,
 )
 from workbench.tables._power_sweeps import POWER_SWEEPS
+from workbench.tables._power_scale import POWER_HEATMAP, POWER_ROLLUP, POWER_SAMPLED
 from workbench.tables._pvf import (
     DETECTED_SHARES,
     DETECTOR_TOLERANCE,
@@ -278,4 +279,17 @@ __all__ = [
     "UNCLASSIFIED_KERNELS", "UTILIZATION", "WEIBULL", "WHAT_IF", "Column", "ExecutionGraph",
     "ExhaustiveInjections", "FailureLog", "FlightRecording", "Injections", "JobLog", "PowerLog",
     "Table", "TaskGraph", "Trace",
+    "POWER_ENTITIES", "POWER_GRID", "POWER_HEATMAP", "POWER_ROLLUP", "POWER_SAMPLED",
+    "POWER_STATES", "POWER_TOPOLOGY", "POWER_TOTALS", "PREDICTED_ITERATIONS", "PREDICTED_TIMES",
+    "PROCESS_GROUPS", "PROPORTION", "PVF", "PVF_BY_MARGIN", "PVF_EXPOSURE", "PVF_MITIGATION",
+    "PVF_PROTECTION", "PVF_RUNNING", "QUALITY", "QUEUE_LENGTH", "QUEUE_SUMMARY", "RANKS",
+    "RECURRENCE", "REPLAY_FIDELITY", "RESTART_PHASES", "REUSE_HISTOGRAM", "ROUNDING_ERRORS",
+    "ROW_POPULARITY", "ROW_SHARDING", "SAYS_SYNTHETIC", "SCALED_TIMES", "SCHEDULE_COMPARISON",
+    "SCHEDULE_STAGES", "SCHEDULE_TIMES", "SCOPES", "SHARD_BALANCE", "SLACK", "SLOW_TIMES",
+    "SLURM_RECORDS", "SPARES", "STEPS", "STEP_BREAKDOWN", "STEP_TIMES", "SURVIVAL",
+    "TABLE_SHARDING", "TASKS", "TASK_EDGES", "TIMELINE", "TIME_BREAKDOWN", "TRACE_DIFF",
+    "TRAINING_SPEED", "TRAINING_STEPS", "TRIALS", "TUNED_PACKING", "UNCLASSIFIED_KERNELS",
+    "UTILIZATION", "WEIBULL", "WHAT_IF", "Column", "ExecutionGraph", "ExhaustiveInjections",
+    "FailureLog", "FlightRecording", "Injections", "JobLog", "PowerLog", "Table", "TaskGraph",
+    "Trace",
 ]  # fmt: skip

@@ -1,0 +1,307 @@
+"""Which columns of a table of power telemetry are time, entity and power."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from workbench.errors import LoadError
+from workbench.load._power_names import PowerName, power_name, unit_factor
+from workbench.load._power_part import NoPowerError, PowerGiven
+
+_TIMES = (
+    *(
+        "time",
+        "timestamp",
+        "ts",
+        "datetime",
+        "date_time",
+        "time_utc",
+        "timestamp_utc",
+        "@timestamp",
+    ),
+    *("_time", "time_stamp", "unixtime", "unix_time", "unix_timestamp", "epoch", "epoch_time"),
+    *("stamp", "date", "t", "elapsed", "elapsed_time", "seconds", "window_start"),
+)
+_TIME_UNIT = re.compile(r"_?(ns|us|ms|s|sec|seconds)$")
+_ENTITIES = ("entity", "sensor", "meter", "circuit")
+_NODES = ("node", "host", "hostname", "host_name", "nodename", "node_name", "server", "machine")
+_NODES += ("node_id", "instance", "chassis")
+_INDICES = ("gpu", "gpu_index", "gpu_id", "index", "device", "device_index", "device_id")
+_INDICES += ("gpu_idx", "accelerator", "minor_number", "local_rank", "card")
+_UUIDS = ("uuid", "gpu_uuid", "device_uuid", "serial", "gpu_serial")
+IDENTITIES = {*_ENTITIES, *_NODES, *_INDICES, *_UUIDS}
+_GROUPS = {name: name for name in ("rack", "pdu", "panel", "switchboard", "msb")}
+_SUMMIT_PART = re.compile(
+    r"p(\d)_(?:(gpu)(\d)_)?power(?:[._]mean)?|ps(\d)_input_power(?:[._]mean)?"
+)
+# What facebookresearch/gcm writes beside a power_draw in milliwatts.
+_MILLIWATTS = {"power_draw", "power_used_percent"}
+_CLUSTER = {"sum_inp", "count_inp", "size_inp"}
+_SHARES = ("measured_power_util", "production_power_util")
+_WIDE_PART = re.compile(
+    r"(?P<node>.+?)[\s/._:-]*gpu[_-]?(?P<index>\d+)|gpu[_-]?(?P<only>\d+)", re.IGNORECASE
+)
+_WORDS = r"(?:power|pwr|draw|usage|milliwatts?|milli|kilo|mega|watts?|[km]?w|mean|avg|average)"
+_TAIL = re.compile(rf"(?:(?:^|[\s_./:\-\[(]+){_WORDS})+[\])\s]*$", re.IGNORECASE)
+_START = re.compile(r"^(?:power|pwr|watts?)[\s_./:-]+", re.IGNORECASE)
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z][a-z])")
+_NEVER = re.compile(r"|unnamed: ?\d+|__index_level_\d+__|index|row|id", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class PowerColumn:
+    """One column of powers: whose, where and how metered, and watts in one of its unit.
+
+    ``part`` is what it meters of what the row names, e.g. ``gpu3``; "" if that itself.
+    """
+
+    name: str
+    part: str = ""
+    scope: str = "unknown"
+    method: str = "unknown"
+    factor: float | None = None
+    is_mw: bool = False
+    is_entity: bool = False
+
+
+@dataclass(frozen=True)
+class PowerLayout:
+    """Which columns of a table are what; ``left_out`` are other powers, and why."""
+
+    time: str
+    powers: tuple[PowerColumn, ...]
+    entity: str | None = None
+    node: str | None = None
+    device: str | None = None
+    is_uuid: bool = False
+    scope: str = "unknown"
+    is_cluster: bool = False
+    left_out: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def identity(self) -> list[str]:
+        """The columns that say whose readings a row holds."""
+        return [name for name in (self.entity, self.node, self.device) if name is not None]
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether every column of powers is a thing of its own."""
+        return all(column.is_entity for column in self.powers)
+
+
+def layout(
+    names: Sequence[str],
+    given: PowerGiven,
+    label: str,
+    *,
+    time: str | None = None,
+    texts: Collection[str] = (),
+) -> PowerLayout:
+    """Say what the columns of a table are.
+
+    Parameters
+    ----------
+    names
+        The columns, in order.
+    given
+        What the caller said.
+    label
+        The file, for messages.
+    time
+        The column of times, if its name does not tell.
+    texts
+        Columns that hold no numbers.
+
+    Raises
+    ------
+    NoPowerError
+        If there is no column of times or of powers.
+    LoadError
+        If the unit of powers is not told.
+    """
+    by_lower = {name.strip().lower(): name for name in names}
+    time = time_column(names) or time
+    if time is None:
+        msg = (
+            f"{label}: no column of times among {_shown(names)}; name it time, timestamp or "
+            "time_ms (UTC, with an offset, or since 1970)"
+        )
+        raise NoPowerError(msg)
+    if set(by_lower) >= _CLUSTER:
+        total = PowerColumn(
+            by_lower["sum_inp"], "cluster", given.scope or "unknown", "average", 1.0
+        )
+        return PowerLayout(time, (replace(total, is_entity=True),), is_cluster=True)
+    found = _with_identity(time, by_lower, given)
+    powers, left_out = _powers([name for name in names if name != time], found, given)
+    if set(by_lower) >= _MILLIWATTS:
+        powers = [replace(power, factor=power.factor or 1e-3) for power in powers]
+    elif any(_is_summit(power.name) for power in powers):
+        powers = [replace(power, factor=power.factor or 1.0) for power in powers]
+    if not powers:
+        powers = _all_others([name for name in names if name not in texts], found, given, label)
+    return replace(found, powers=_with_units(powers, given, label), left_out=tuple(left_out))
+
+
+def time_column(names: Iterable[str]) -> str | None:
+    """Find the column of times."""
+    by_lower = {name.strip().lower(): name for name in reversed(list(names))}
+    for known in _TIMES:
+        for lowered, name in by_lower.items():
+            if lowered == known or (
+                _TIME_UNIT.search(lowered) and _TIME_UNIT.sub("", lowered) == known
+            ):
+                return name
+    return None
+
+
+def has_power(names: Iterable[str]) -> bool:
+    """Say whether one of the columns says that it holds powers, or shares of them."""
+    listed = [name.strip() for name in names]
+    lowered = {name.lower() for name in listed}
+    return lowered >= _CLUSTER or bool(lowered & set(_SHARES)) or any(map(power_name, listed))
+
+
+def _with_identity(time: str, by_lower: dict[str, str], given: PowerGiven) -> PowerLayout:
+    def first(known: Iterable[str]) -> str | None:
+        return next((by_lower[name] for name in known if by_lower.get(name, time) != time), None)
+
+    if entity := first(_ENTITIES):
+        return PowerLayout(time, (), entity=entity)
+    node, index, uuid = first(_NODES), first(_INDICES), first(_UUIDS)
+    # An index tells GPUs apart inside a host only.
+    is_uuid = uuid is not None and (index is None or (node is None and given.node is None))
+    device = uuid if is_uuid else index
+    if node is None and device is None and (group := first(_GROUPS)):
+        return PowerLayout(time, (), entity=group, scope=_GROUPS[group.lower()])
+    scope = "gpu" if device is not None else "unknown"
+    return PowerLayout(time, (), node=node, device=device, is_uuid=is_uuid, scope=scope)
+
+
+def _powers(
+    names: Sequence[str], found: PowerLayout, given: PowerGiven
+) -> tuple[list[PowerColumn], list[tuple[str, str]]]:
+    """Give the columns of powers, one of each thing, and those left out."""
+    known = {name: power_name(name.strip()) for name in names if name not in found.identity}
+    powers = {name: said for name, said in known.items() if said is not None}
+    left_out = [(name, "another statistic than the mean") for name, said in powers.items()
+                if said.statistic == "other"]  # fmt: skip
+    kept = {name: said for name, said in powers.items() if said.statistic != "other"}
+    by_thing: dict[tuple[str, ...], list[str]] = {}
+    for name, said in kept.items():
+        by_thing.setdefault(said.stem, []).append(name)
+    chosen = []
+    for same in by_thing.values():
+        best = _chosen(same, kept, given)
+        chosen.append(best)
+        left_out += [(name, f"the same as {best}, read otherwise") for name in same if name != best]
+    is_one = len(chosen) == 1
+    columns = [_column(name, kept[name], found, given, is_one=is_one) for name in chosen]
+    return columns, left_out
+
+
+def _chosen(same: Sequence[str], kept: dict[str, PowerName], given: PowerGiven) -> str:
+    """Choose among columns that differ in how they were read only."""
+    wanted = given.reading or "unknown"
+    order = [wanted, "unknown", "average", "instant"]
+    return min(same, key=lambda name: order.index(kept[name].method))
+
+
+def _column(
+    name: str, said: PowerName, found: PowerLayout, given: PowerGiven, *, is_one: bool
+) -> PowerColumn:
+    """Say what one column of powers meters."""
+    column = PowerColumn(name, "", found.scope, said.method, said.factor, said.is_mw)
+    if not found.identity:
+        part = _bare(name) if not is_one else ""
+        is_gpu = said.scope if said.scope != "unknown" else given.scope or "unknown"
+        return replace(column, part=part, scope=is_gpu, is_entity=True)
+    if is_one and found.scope != "unknown":
+        return column
+    if summit := _is_summit(name):
+        return replace(column, **_summit_part(summit))
+    scope = said.scope if said.scope != "unknown" else given.scope or "unknown"
+    if said.stem == ("input", "power"):
+        return replace(column, scope=given.scope or "node_ac", factor=said.factor or 1.0)
+    part = "" if is_one or said.stem == ("power",) else _bare(name)
+    return replace(column, part=part, scope=scope)
+
+
+def _is_summit(name: str) -> re.Match[str] | None:
+    return _SUMMIT_PART.fullmatch(name.strip().lower())
+
+
+def _summit_part(match: re.Match[str]) -> dict[str, str]:
+    """Name a sensor of Summit: GPUs 0 to 5 of a node, three to a socket."""
+    if match[4]:
+        return {"part": f"ps{match[4]}", "scope": "unknown"}
+    if match[2]:
+        return {"part": f"gpu{3 * int(match[1]) + int(match[3])}", "scope": "gpu"}
+    return {"part": f"cpu{match[1]}", "scope": "cpu"}
+
+
+def _bare(name: str) -> str:
+    """Name the thing that a column meters: its name without power and unit."""
+    split = name.strip() if _TAIL.search(name) or _START.match(name) else _CAMEL.sub("_", name)
+    bare = _START.sub("", _TAIL.sub("", split))
+    return wide_name(bare) if bare else name.strip()
+
+
+def wide_name(name: str) -> str:
+    """Write the name of a column as that of an entity: ``node1_gpu3`` as ``node1/gpu3``."""
+    if match := _WIDE_PART.fullmatch(name):
+        if match["only"] is not None:
+            return f"gpu{int(match['only'])}"
+        return f"{match['node']}/gpu{int(match['index'])}"
+    return name
+
+
+def _all_others(
+    names: Sequence[str], found: PowerLayout, given: PowerGiven, label: str
+) -> list[PowerColumn]:
+    """Take every column as a thing of its own, if the caller said the unit."""
+    lowered = {name.lower() for name in names}
+    if lowered & set(_SHARES):
+        msg = (
+            f"{label}: holds powers as shares of a capacity ({', '.join(_SHARES)}), not watts; "
+            "multiply by the capacity in watts and save as power_w"
+        )
+        raise NoPowerError(msg)
+    others = [n for n in names if n != found.time and not _NEVER.fullmatch(n.strip())]
+    if found.identity or not others:
+        msg = (
+            f"{label}: no column of powers among {_shown(names)}; name it power_w, power_kw or "
+            "power [W]"
+        )
+        raise NoPowerError(msg)
+    if given.unit is None:
+        msg = (
+            f"{label}: columns {_shown(others)} name no unit; if they are powers, pass unit= "
+            "('W', 'kW', 'MW' or 'mW') and scope= ('gpu', 'node_ac', 'rack', ...)"
+        )
+        raise LoadError(msg)
+    scope = given.scope or "unknown"
+    return [PowerColumn(n, wide_name(n.strip()), scope, is_entity=True) for n in others]
+
+
+def _with_units(
+    powers: Sequence[PowerColumn], given: PowerGiven, label: str
+) -> tuple[PowerColumn, ...]:
+    """Give every column its unit, or ask for it; GPUs without one are told by their size."""
+    given_factor = None if given.unit is None else unit_factor(given.unit)
+    with_units = [replace(p, factor=p.factor or given_factor) for p in powers]
+    unknown = [p.name for p in with_units if p.factor is None and not p.is_mw and p.scope != "gpu"]
+    if unknown:
+        msg = (
+            f"{label}: columns {_shown(unknown)} name no unit; pass unit= ('W', 'kW', 'MW' or "
+            "'mW'), or name them like power_w"
+        )
+        raise LoadError(msg)
+    return tuple(with_units)
+
+
+def _shown(names: Sequence[str]) -> str:
+    listed = [str(name)[:40] for name in names[:8]]
+    return f"{listed}" + (f" and {len(names) - 8} more" if len(names) > 8 else "")

@@ -1,0 +1,332 @@
+"""The power of a whole fleet per second, out of core."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from workbench.errors import LoadError
+from workbench.load._paths import Paths
+from workbench.load._power_part import Unit
+from workbench.load._power_scan import (
+    SECOND,
+    Columns,
+    Part,
+    Readings,
+    Seen,
+    over_parts,
+    parts_of,
+    period_of,
+    readings_of,
+)
+from workbench.load._power_things import Things
+from workbench.tables import POWER_TOTALS
+
+_MOST_CELLS = 20_000_000
+_DENSE = 16
+_GRID_CELLS = 16_000_000
+_NONE = np.iinfo(np.int64).min
+
+
+def power_fleet_total(  # noqa: PLR0913 - the file says little, and the sum must be told
+    paths: Paths,
+    *,
+    period_s: float = 1.0,
+    least_covered_share: float = 1.0,
+    columns: Columns | None = None,
+    unit: Unit | None = None,
+    tz: str | None = None,
+    progress: bool = True,
+) -> pd.DataFrame:
+    """Add up the power of all entities per cell of time, of files too large for memory.
+
+    Of every entity the mean of its readings in the cell is taken, then all are added. An entity
+    without a reading in a cell is not known there: the cell says of how many it is the sum, and
+    is missing if these are too few. Choose ``period_s`` no shorter than the time between
+    readings.
+
+    Parameters
+    ----------
+    paths
+        Parquet files, or folders that are searched for them to any depth. All have the same
+        columns: a time, a name (``entity``, or ``node`` and ``gpu``), a power.
+    period_s
+        Length of a cell, in s. Cells begin at multiples of it since 1970.
+    least_covered_share
+        Share of the entities that a cell must know, from 0 to 1; the power of others is missing.
+    columns
+        Names that do not tell: ``{"time": ..., "entity": ..., "power": ...}``. Two columns may
+        name the entity (host and GPU), and several hold powers, each of a thing of its own.
+    unit
+        Unit of powers whose column names none.
+    tz
+        Time zone of stamps that have none.
+    progress
+        Whether to show a progress bar if loading takes more than a second.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.POWER_TOTALS`: ``time_ns``, ``power_w``, ``entity_count``,
+        ``expected_count``, ``covered_share``; a row for every cell from the first reading to
+        the last. ``attrs["missing_count"]`` counts rows of the files without time, name or
+        power, and powers that are none.
+
+    Raises
+    ------
+    FileNotFoundError
+        If a path does not exist.
+    LoadError
+        If there is no Parquet file, one is damaged or has other columns than the first, a unit
+        or time zone is needed and not given, or the powers are of several scopes.
+    ValueError
+        If ``period_s`` is no period or ``least_covered_share`` no share.
+
+    Notes
+    -----
+    ``power[c] = sum over e of mean of p_e[t] for t in c``. The files are read once if no entity
+    has two readings in a cell; else once more, some cells at a time.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> readings = pd.DataFrame({"time_ms": [1_700_000_000_000] * 3, "gpu": [0, 1, 1]})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     readings.assign(power_w=[500.0, 600, 700]).to_parquet(f"{folder}/hour.parquet")
+    ...     totals = power_fleet_total(folder)
+    >>> totals[["power_w", "entity_count"]].values.tolist()
+    [[1150.0, 2.0]]
+    """
+    period_ns = period_of(period_s)
+    if not 0 <= least_covered_share <= 1:
+        msg = f"least_covered_share must be from 0 to 1; got {least_covered_share!r}"
+        raise ValueError(msg)
+    parts = parts_of(paths, columns=columns, unit=unit, tz=tz)
+
+    def work(part: Part, go_on: Callable[[], None]) -> _Sums:
+        sums = _Sums(Seen(Things(part.layout, None, part.stem)))
+        for readings in readings_of(part, period_ns, sums.seen, go_on):
+            sums.add(readings)
+        return sums
+
+    fleet = _Fleet()
+    found = over_parts(parts, work, label="adding up power", progress=progress)
+    spans = [fleet.add(sums) for sums in found]
+    if fleet.is_repeated():
+        fleet.watts, fleet.counts = _means(parts, spans, fleet, period_ns, progress)
+    return _table(fleet, period_ns, least_covered_share)
+
+
+@dataclass
+class _Series:
+    """Numbers per cell, over as many cells as needed."""
+
+    first: int = 0
+    values: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+    def add(self, first: int, values: np.ndarray) -> None:
+        """Add numbers from a cell on."""
+        if not len(self.values):
+            self.first, self.values = first, values.astype(np.float64)
+            return
+        before = max(self.first - first, 0)
+        after = max(first + len(values) - self.first - len(self.values), 0)
+        if before or after:
+            if len(self.values) + before + after > _MOST_CELLS:
+                _refuse_span(len(self.values) + before + after)
+            # Some room beyond, so that a series that grows is not copied every time.
+            room = min(len(self.values), 1 << 16) if after else 0
+            self.values = np.pad(self.values, (before, after + room))
+            self.first -= before
+        start = first - self.first
+        self.values[start : start + len(values)] += values
+
+
+def _refuse_span(count: int) -> None:
+    msg = (
+        f"the times span {count:,} cells, more than {_MOST_CELLS:,}; pass a longer period_s, or "
+        "leave out files whose clock is wrong"
+    )
+    raise LoadError(msg)
+
+
+@dataclass
+class _Sums:
+    """What one part adds to the fleet, and in which cells each of its entities was seen."""
+
+    seen: Seen
+    watts: _Series = field(default_factory=_Series)
+    counts: _Series = field(default_factory=_Series)
+    first: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    last: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    is_repeated: bool = False
+
+    def add(self, readings: Readings) -> None:
+        """Add some readings."""
+        cells = readings.cells
+        if not len(cells):
+            return
+        start, end = int(cells.min()), int(cells.max())
+        if end - start >= _MOST_CELLS:
+            _refuse_span(end - start + 1)
+        self._see(readings.codes, cells, start, end)
+        inside = cells - start
+        self.watts.add(start, np.bincount(inside, weights=readings.watts))
+        self.counts.add(start, np.bincount(inside))
+
+    def _see(self, codes: np.ndarray, cells: np.ndarray, start: int, end: int) -> None:
+        """Note the first and last cell of each entity, and whether one has two readings."""
+        width = len(self.seen.things.names)
+        if width > len(self.first):
+            more = (0, width - len(self.first))
+            self.first = np.pad(self.first, more, constant_values=_NONE)
+            self.last = np.pad(self.last, more, constant_values=_NONE)
+        present, first, last, is_repeated = _extent(codes, cells, start, end)
+        known = self.last[present]
+        self.is_repeated |= is_repeated or bool((known >= first).any())
+        is_new = self.first[present] == _NONE
+        self.first[present] = np.where(is_new, first, np.minimum(self.first[present], first))
+        self.last[present] = np.where(is_new, last, np.maximum(known, last))
+
+
+def _extent(
+    codes: np.ndarray, cells: np.ndarray, start: int, end: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
+    """Return the entities, the first and last cell of each, and whether one has two in a cell."""
+    low = int(codes.min())
+    rows, span = int(codes.max()) - low + 1, end - start + 1
+    key = (codes.astype(np.int64) - low) * span + (cells - start)
+    if rows * span <= _DENSE * len(cells):
+        times = np.bincount(key, minlength=rows * span).reshape(rows, span)
+        is_there = times > 0
+        present = np.flatnonzero(is_there.any(axis=1))
+        inside = is_there[present]
+        first = start + inside.argmax(axis=1)
+        last = end - inside[:, ::-1].argmax(axis=1)
+        return present + low, first, last, bool(times.max() > 1)
+    unique = np.unique(key)
+    who, when = np.divmod(unique, span)
+    begins = np.r_[0, np.flatnonzero(who[1:] != who[:-1]) + 1]
+    ends = np.r_[begins[1:], len(who)] - 1
+    return who[begins] + low, start + when[begins], start + when[ends], len(unique) < len(key)
+
+
+class _Fleet:
+    """The sums of all parts."""
+
+    def __init__(self) -> None:
+        self.codes: dict[str, int] = {}
+        self.watts, self.counts = _Series(), _Series()
+        self.missing_count = 0
+        self._is_repeated = False
+        self._spans: list[np.ndarray] = []
+
+    def add(self, sums: _Sums) -> tuple[int, int]:
+        """Add one part; return its first and last cell."""
+        self.missing_count += sums.seen.missing_count
+        self._is_repeated |= sums.is_repeated
+        own = [self.codes.setdefault(name, len(self.codes)) for name in sums.seen.things.names]
+        used = sums.first != _NONE
+        if not used.any():
+            return 0, -1
+        own_codes = np.array(own, dtype=np.int64)[: len(used)]
+        self._spans.append(np.c_[own_codes, sums.first, sums.last][used])
+        for mine, other in ((self.watts, sums.watts), (self.counts, sums.counts)):
+            mine.add(other.first, other.values)
+        return int(sums.first[used].min()), int(sums.last[used].max())
+
+    def is_repeated(self) -> bool:
+        """Say whether an entity may have two readings in one cell."""
+        if self._is_repeated or not self._spans:
+            return self._is_repeated
+        spans = np.concatenate(self._spans)
+        spans = spans[np.lexsort((spans[:, 1], spans[:, 0]))]
+        same = spans[1:, 0] == spans[:-1, 0]
+        return bool((same & (spans[1:, 1] <= spans[:-1, 2])).any())
+
+
+def _means(
+    parts: Sequence[Part],
+    spans: Sequence[tuple[int, int]],
+    fleet: _Fleet,
+    period_ns: int,
+    progress: bool,  # noqa: FBT001 - passed on
+) -> tuple[_Series, _Series]:
+    """Add up the means of entities that have several readings in a cell, window by window."""
+    width = max(_GRID_CELLS // max(len(fleet.codes), 1), 1)
+    watts, counts = _Series(), _Series()
+    for start in _windows(spans, width):
+        inside = [part for part, (first, last) in zip(parts, spans, strict=True)
+                  if first < start + width and last >= start]  # fmt: skip
+        sums = np.zeros((len(fleet.codes), width))
+        times = np.zeros((len(fleet.codes), width), dtype=np.int32)
+
+        def work(
+            part: Part, go_on: Callable[[], None], start: int = start
+        ) -> list[tuple[np.ndarray, ...]]:
+            seen = Seen(Things(part.layout, None, part.stem))
+            found = [_in_window(some, start, width)
+                     for some in readings_of(part, period_ns, seen, go_on)]  # fmt: skip
+            own = np.array([fleet.codes[name] for name in seen.things.names], dtype=np.int64)
+            return [(own[codes], *rest) for codes, *rest in found if len(codes)]
+
+        for found in over_parts(inside, work, label="averaging power", progress=progress):
+            for codes, cells, count, total in found:
+                # Entities and cells of one piece are all different, so nothing is lost here.
+                sums[codes, cells] += total
+                times[codes, cells] += count.astype(np.int32)
+        known = times > 0
+        mean = np.divide(sums, times, out=sums, where=known)
+        watts.add(start, mean.sum(axis=0))
+        counts.add(start, known.sum(axis=0))
+    return watts, counts
+
+
+def _windows(spans: Sequence[tuple[int, int]], width: int) -> Iterator[int]:
+    """Give the first cells of windows that hold all spans, leaving out what holds none."""
+    at = None
+    for first, last in sorted(span for span in spans if span[1] >= span[0]):
+        start = first if at is None else max(at, first)
+        while start <= last:
+            yield start
+            start += width
+            at = start
+
+
+def _in_window(readings: Readings, start: int, width: int) -> tuple[np.ndarray, ...]:
+    """Return entity, cell, count and sum of the readings of a window."""
+    cells = readings.cells - start
+    inside = (cells >= 0) & (cells < width)
+    key = readings.codes[inside].astype(np.int64) * width + cells[inside]
+    unique, place, count = np.unique(key, return_inverse=True, return_counts=True)
+    total = np.bincount(place, weights=readings.watts[inside], minlength=len(unique))
+    codes, when = np.divmod(unique, width)
+    return codes, when, count, total
+
+
+def _table(fleet: _Fleet, period_ns: int, least_covered_share: float) -> pd.DataFrame:
+    counts = np.round(fleet.counts.values).astype(np.int64)
+    known = np.flatnonzero(counts)
+    if not len(known):
+        msg = "the files hold no reading with a time, a name and a power"
+        raise LoadError(msg)
+    cells = slice(known[0], known[-1] + 1)
+    counts, expected = counts[cells], len(fleet.codes)
+    watts = np.zeros(len(counts))
+    mine = fleet.watts.values[max(known[0] + fleet.counts.first - fleet.watts.first, 0) :]
+    watts[: min(len(mine), len(watts))] = mine[: len(watts)]
+    share = counts / expected
+    table = pd.DataFrame(
+        {
+            "time_ns": (np.arange(len(counts)) + fleet.counts.first + known[0]) * period_ns,
+            "power_w": np.where((counts > 0) & (share >= least_covered_share), watts, np.nan),
+            "entity_count": counts,
+            "expected_count": np.full(len(counts), expected, dtype=np.int64),
+            "covered_share": share,
+        }
+    )
+    table.attrs = {"missing_count": fleet.missing_count}
+    return POWER_TOTALS.check(table)

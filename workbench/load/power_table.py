@@ -1,0 +1,211 @@
+"""Tables of power that people keep themselves: long or wide, CSV, JSON lines or Parquet."""
+
+from __future__ import annotations
+
+import json
+from pathlib import PurePosixPath
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from workbench.errors import LoadError
+from workbench.load._findings import Findings
+from workbench.load._power_cells import Watts, plain
+from workbench.load._power_layout import PowerLayout, has_power, time_column
+from workbench.load._power_part import PowerGiven, PowerPart
+from workbench.load._power_pieces import (
+    PARQUET_MAGIC,
+    Piece,
+    Pieces,
+    decoded,
+    flat,
+    header_of,
+    pieces_of,
+    sample_of,
+)
+from workbench.load._power_table_states import STATE_COLUMNS, states_of
+from workbench.load._power_things import Things
+from workbench.load._power_times import Clock, clock_of, to_ns
+from workbench.load.archive import Source
+
+NAME = "table of power"
+_PARTIAL = "sums over fewer nodes than there are (count_inp below size_inp); the power is too low"
+
+
+def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing
+    """Recognise a table by its columns: a time, and powers or numbers only; any Parquet."""
+    if head.startswith(PARQUET_MAGIC):
+        return True
+    text = decoded(head)
+    if text.lstrip().startswith("{"):
+        return _is_json(text.lstrip().split("\n", 1)[0])
+    skipped, separator, names = header_of(text)
+    time = time_column(names)
+    if time is None or len(names) < 2 or len(set(names)) < len(names):
+        return False
+    if has_power(names):
+        return True
+    rows = sample_of(text, skipped, separator, len(names))
+    others = [place for place, name in enumerate(names) if name != time]
+    return bool(rows) and all(_is_number_or_empty(row[place]) for row in rows for place in others)
+
+
+def _is_json(line: str) -> bool:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    names = list(flat(record)) if isinstance(record, dict) else []
+    return time_column(names) is not None and has_power(names)
+
+
+def _is_number_or_empty(cell: str) -> bool:
+    try:
+        float(cell.strip() or "0")
+    except ValueError:
+        return False
+    return True
+
+
+def read_power(source: Source, given: PowerGiven) -> PowerPart:
+    """Read a whole table.
+
+    A long table has a row per reading: a time, names of what was metered, a power. A wide one
+    has a column per thing. Units stand in the names of the columns; times have a zone, or count
+    since 1970, or need ``given.tz``.
+
+    Raises
+    ------
+    LoadError
+        If there is no time or power, a unit or a time zone is needed and not given, or the file
+        is damaged.
+    """
+    findings = Findings(source.label)
+    table = pieces_of(source, given, findings, wanted=[*STATE_COLUMNS, "count_inp", "size_inp"])
+    for name, why in table.layout.left_out:
+        findings.add("set aside", f"column {name!r}: {why}")
+    reader = _Reader(table, given, findings, source.label)
+    for piece in table.pieces:
+        reader.add(piece)
+    return reader.part()
+
+
+class _Reader:
+    """Gathers the readings of one file piece by piece."""
+
+    def __init__(self, table: Pieces, given: PowerGiven, findings: Findings, label: str) -> None:
+        self._layout: PowerLayout = table.layout
+        self._given, self._findings, self._label = given, findings, label
+        self._things = Things(table.layout, given.node, _stem(label))
+        self._watts = [Watts(column) for column in table.layout.powers]
+        self._clock: Clock | None = None
+        self._readings: list[dict[str, Any]] = []
+        self._states: list[pd.DataFrame] = []
+
+    def add(self, piece: Piece) -> None:
+        """Take the readings of some rows."""
+        layout, findings = self._layout, self._findings
+        times = plain(piece.columns[layout.time])
+        if self._clock is None:
+            if times.null_count == len(times):
+                findings.add("left out", "rows without a time", len(times))
+                return
+            self._clock = clock_of(times, layout.time, self._given.tz, self._label)
+            if self._clock.said:
+                findings.add("assumed", self._clock.said)
+        ns = to_ns(times, self._clock, piece.lines, findings)
+        is_timed = ns.notna().to_numpy()
+        ns = ns.fillna(0).to_numpy(dtype=np.int64)
+        identity = [piece.columns[name] for name in layout.identity]
+        self._note_partial(piece)
+        for watts in self._watts:
+            codes = self._things.codes(identity, watts.column)
+            codes = np.broadcast_to(np.asarray(codes, dtype=np.int32), ns.shape)
+            is_named = codes >= 0
+            if not is_named.all():
+                first = int(piece.lines[int((~is_named).argmax())])
+                what = "rows that do not name what was metered"
+                findings.add("left out", what, int((~is_named).sum()), f"line {first:,}")
+            power = watts.of(plain(piece.columns[watts.column.name]), piece.lines, findings)
+            keep = is_timed & is_named
+            self._readings.append(
+                {"time_ns": ns[keep], "code": codes[keep], "power_w": power[keep]}
+                | {"line": piece.lines[keep]}
+            )
+        if len(self._watts) == 1 and not layout.is_wide and self._things.names:
+            states = states_of(piece.columns, piece.lines, findings)
+            if states is not None:
+                states = states.assign(time_ns=ns, code=codes, line=piece.lines)
+                self._states.append(states[keep])
+
+    def _note_partial(self, piece: Piece) -> None:
+        if not self._layout.is_cluster:
+            return
+        known = {name.strip().lower(): plain(cells) for name, cells in piece.columns.items()}
+        count, size = (
+            pd.to_numeric(known[name].to_pandas(), errors="coerce")
+            for name in ("count_inp", "size_inp")
+        )
+        is_partial = (count < size).to_numpy()
+        if is_partial.any():
+            least = float((count / size).min())
+            where = f"{least:.1%} of the nodes at worst"
+            self._findings.add("suspicious", _PARTIAL, int(is_partial.sum()), where)
+
+    def part(self) -> PowerPart:
+        """Return what was gathered."""
+        if not any(len(some["code"]) for some in self._readings):
+            msg = f"{self._label}: holds no row with a time and a name; is it the right file?"
+            raise LoadError(msg)
+        names = pd.Index(self._things.names, dtype=pd.Series([""]).dtype)
+        columns = {name: np.concatenate([some[name] for some in self._readings])
+                   for name in ("time_ns", "code", "power_w", "line")}  # fmt: skip
+        readings = pd.DataFrame(
+            {
+                "time_ns": columns["time_ns"],
+                "entity": pd.Categorical.from_codes(columns["code"], categories=names),
+                "power_w": columns["power_w"],
+                "line": columns["line"],
+            },
+            copy=False,
+        )
+        return PowerPart(readings, self._entities(), self._findings, states=self._all_states(names))
+
+    def _all_states(self, names: pd.Index) -> pd.DataFrame | None:
+        if not self._states:
+            return None
+        states = pd.concat(self._states, ignore_index=True)
+        entity = pd.Categorical.from_codes(states["code"].to_numpy(), categories=names)
+        return states.drop(columns="code").assign(entity=entity)
+
+    def _entities(self) -> dict[str, dict[str, Any]]:
+        clock = self._clock or Clock()
+        said = {"clock": clock.kind}
+        by_caller = [clock.assumed or (f"tz={clock.zone}" if clock.zone else "")]
+        by_caller += sorted({watts.assumed for watts in self._watts})
+        by_caller += [f"node={self._given.node}"] * bool(self._uses_node())
+        by_caller += [f"scope={self._given.scope}"] * bool(self._uses_scope())
+        by_caller += [f"unit={self._given.unit}"] * bool(self._given.unit)
+        assumed = ", ".join(dict.fromkeys(each for each in by_caller if each))
+        together = {}
+        for name, facts in zip(self._things.names, self._things.facts, strict=True):
+            own = ", ".join(each for each in (facts.get("assumed", ""), assumed) if each)
+            together[name] = facts | said | {"assumed": own}
+        return together
+
+    def _uses_scope(self) -> bool:
+        named = {column.scope for column in self._layout.powers}
+        return self._given.scope in named and self._layout.scope == "unknown"
+
+    def _uses_node(self) -> bool:
+        layout = self._layout
+        return self._given.node is not None and layout.node is None and layout.entity is None
+
+
+def _stem(label: str) -> str:
+    """Return the name of a file without folders and endings."""
+    name = PurePosixPath(label.replace("\\", "/").replace("!", "/")).name
+    for ending in (".gz", ".csv", ".tsv", ".txt", ".parquet", ".jsonl", ".ndjson", ".json"):
+        name = name.removesuffix(ending)
+    return name or "all"
