@@ -15,6 +15,7 @@ from workbench.analyze.context_sharding import context_chunks, context_sharding
 from workbench.analyze.detector_tolerance import detected_shares, detector_tolerance
 from workbench.analyze.diff import trace_diff
 from workbench.analyze.document_lengths import length_shares, sample_documents
+from workbench.analyze.energy import energy, energy_total
 from workbench.analyze.failure_rates import failure_rate, failure_rates, standby_nodes
 from workbench.analyze.failure_times import failure_times, observed_span
 from workbench.analyze.first_days import first_days
@@ -99,6 +100,7 @@ from workbench.analyze.perfmodel.schedule_times import (
 )
 from workbench.analyze.perfmodel.what_if import what_if
 from workbench.analyze.pipeline import Parallelism, micro_batch_costs, pipeline, training_steps
+from workbench.analyze.power_grid import power_grid, power_totals
 from workbench.analyze.proportion import proportion
 from workbench.analyze.pvf import pvf
 from workbench.analyze.pvf_by_margin import pvf_by_margin
@@ -170,6 +172,8 @@ __all__ = [
     "crossover_from_flops",
     "detected_shares",
     "detector_tolerance",
+    "energy",
+    "energy_total",
     "execution_graph",
     "expected_ettr",
     "failure_gaps",
@@ -255,6 +259,8 @@ __all__ = [
     "pipeline",
     "pipeline_schedule",
     "pooled",
+    "power_grid",
+    "power_totals",
     "predicted_collective_times",
     "predicted_gemm_times",
     "productive_share",
