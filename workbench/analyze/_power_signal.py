@@ -54,39 +54,57 @@ class Signal:
 
 
 def signal(power: pd.DataFrame, *, longest_gap_periods: float) -> Signal:
-    """Sort what has a value, and find which neighbours are near enough to know the time between.
+    """Give readings of power, and which neighbours are near enough to know the time between.
+
+    As :func:`readings_of`, of table :data:`workbench.tables.POWER`, which is checked.
+    """
+    POWER.check(power)
+    return readings_of(power, value="power_w", longest_gap_periods=longest_gap_periods)
+
+
+def readings_of(
+    table: pd.DataFrame,
+    *,
+    value: str,
+    longest_gap_periods: float,
+    keep: Literal["all", "last"] = "all",
+) -> Signal:
+    """Sort what has a value, and find which neighbours are near enough.
 
     Parameters
     ----------
-    power
-        Table :data:`workbench.tables.POWER`.
+    table
+        With columns ``time_ns``, ``entity`` (category) and ``value``.
+    value
+        Name of the column of values.
     longest_gap_periods
         Longest time between two readings that is known, in median periods of the entity.
+    keep
+        Which of several readings of one instant are kept.
 
     Returns
     -------
     Signal
-        Its entities are those of ``power``, in the order of its categories.
+        Its entities are those of ``table``, in the order of its categories.
 
     Raises
     ------
-    TableError
-        If ``power`` is not that table.
     ValueError
         If it has no rows, or ``longest_gap_periods`` is not a number of 1 or more.
     """
-    POWER.check(power)
     if not longest_gap_periods >= 1 or np.isinf(longest_gap_periods):
         msg = f"longest_gap_periods must be 1 or more, and finite; got {longest_gap_periods!r}"
         raise ValueError(msg)
-    if power.empty:
-        msg = "the table has no readings; pass the power of a load that found some"
+    if table.empty:
+        msg = "the table has no readings; pass that of a load which found some"
         raise ValueError(msg)
-    codes, categories = power["entity"].cat.codes.to_numpy(), power["entity"].cat.categories
-    time, value = power["time_ns"].to_numpy(), power["power_w"].to_numpy()
-    codes, time, value = _in_order(codes.astype(np.int64), time, value)
+    codes, categories = table["entity"].cat.codes.to_numpy(), table["entity"].cat.categories
+    time, values = table["time_ns"].to_numpy(), table[value].to_numpy()
+    codes, time, values = _in_order(codes.astype(np.int64), time, values)
     period_ns = _periods(codes, time, len(categories))
-    known = ~np.isnan(value)
+    known = ~np.isnan(values)
+    if keep == "last":
+        known[:-1] &= ~(known[1:] & (np.diff(codes) == 0) & (np.diff(time) == 0))
     present = np.unique(codes)
     codes_known, time_known = codes[known], time[known]
     joined = np.zeros(len(time_known), dtype=bool)
@@ -96,11 +114,16 @@ def signal(power: pd.DataFrame, *, longest_gap_periods: float) -> Signal:
         categories[present],
         np.r_[np.searchsorted(codes_known, present), len(codes_known)].astype(np.int64),
         time_known,
-        value[known],
+        values[known],
         joined,
         int(time.min()),
         int(time.max()),
     )
+
+
+def owners(readings: Signal) -> NDArray[np.int64]:
+    """Give the position of the entity of each reading."""
+    return np.repeat(np.arange(len(readings.names)), np.diff(readings.first))
 
 
 def _in_order(codes: Times, time: Times, value: Numbers) -> tuple[Times, Times, Numbers]:

@@ -6,7 +6,15 @@ import numpy as np
 import pandas as pd
 
 from workbench.analyze._power_scopes import refuse_double_counting
-from workbench.analyze._power_signal import EnergyMethod, Signal, known_up_to, signal
+from workbench.analyze._power_signal import (
+    EnergyMethod,
+    Numbers,
+    Signal,
+    Times,
+    known_up_to,
+    owners,
+    signal,
+)
 from workbench.errors import WorkbenchError
 from workbench.tables import ENERGY, ENERGY_TOTAL
 
@@ -78,19 +86,27 @@ def energy(
         raise ValueError(msg)
     readings = signal(power, longest_gap_periods=longest_gap_periods)
     start, end = window(readings.earliest_ns, readings.latest_ns, start_ns, end_ns)
-    at = np.array([start, end], dtype=np.int64)
+    energy_j, covered_s = integrated(readings, (start, end), method)
+    return energy_rows(
+        readings,
+        method=method,
+        window_ns=(start, end),
+        energy_j=energy_j,
+        covered_s=covered_s,
+        reset_count=np.zeros(len(readings.names), dtype=np.int64),
+    )
+
+
+def integrated(
+    readings: Signal, window_ns: tuple[int, int], method: EnergyMethod
+) -> tuple[Numbers, Numbers]:
+    """Give the energy in J and the covered time in s of each entity in a window."""
+    at = np.array(window_ns, dtype=np.int64)
     parts = [
         (np.diff(energy_j)[:, 0], np.diff(covered_ns)[:, 0] / _NS)
         for _, energy_j, covered_ns in known_up_to(readings, at, method=method)
     ]
-    return energy_rows(
-        readings.names,
-        method=method,
-        window_ns=(start, end),
-        energy_j=np.concatenate([part[0] for part in parts]),
-        covered_s=np.concatenate([part[1] for part in parts]),
-        counts={"reading_count": _counts(readings, start, end), "reset_count": 0},
-    )
+    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
 
 def window(
@@ -108,38 +124,32 @@ def window(
     return start, end
 
 
-def _counts(readings: Signal, start: int, end: int) -> np.ndarray:
-    inside = (readings.time_ns >= start) & (readings.time_ns <= end)
-    summed = np.r_[0, np.cumsum(inside)]
-    return np.asarray(summed[readings.first[1:]] - summed[readings.first[:-1]])
-
-
 def energy_rows(
-    names: pd.Index,
+    readings: Signal,
     *,
     method: str,
     window_ns: tuple[int, int],
-    energy_j: np.ndarray,
-    covered_s: np.ndarray,
-    counts: dict[str, np.ndarray | int],
+    energy_j: Numbers,
+    covered_s: Numbers,
+    reset_count: Times,
 ) -> pd.DataFrame:
     """Make the table of energies from what was integrated."""
-    window_s = (window_ns[1] - window_ns[0]) / _NS
-    covered = np.clip(covered_s, 0, window_s)
-    known = covered > 0
+    start, end = window_ns
+    covered = np.clip(covered_s, 0, (end - start) / _NS)
+    drawn = np.where(covered > 0, np.maximum(energy_j, 0), np.nan)
+    inside = owners(readings)[(readings.time_ns >= start) & (readings.time_ns <= end)]
     table = pd.DataFrame(
         {
-            "entity": names.to_numpy(),
+            "entity": readings.names.to_numpy(),
             "method": method,
-            "start_ns": window_ns[0],
-            "end_ns": window_ns[1],
-            "energy_j": np.where(known, np.maximum(energy_j, 0), np.nan),
-            "mean_w": np.where(
-                known, np.maximum(energy_j, 0) / np.where(known, covered, 1), np.nan
-            ),
-            "covered_share": covered / window_s,
-            "unknown_s": window_s - covered,
-            **counts,
+            "start_ns": start,
+            "end_ns": end,
+            "energy_j": drawn,
+            "mean_w": drawn / np.where(covered > 0, covered, 1),
+            "covered_share": covered / ((end - start) / _NS),
+            "unknown_s": (end - start) / _NS - covered,
+            "reading_count": np.bincount(inside, minlength=len(readings.names)),
+            "reset_count": reset_count,
         }
     )
     return ENERGY.check(ENERGY.cast(table))
@@ -178,8 +188,7 @@ def energy_total(energy: pd.DataFrame, *, entities: pd.DataFrame | None = None) 
     >>> readings = pd.DataFrame(
     ...     {"time_ns": [0, 10**9] * 2, "entity": list("aabb"), "power_w": [100.0, 300, 50, 50]}
     ... ).astype({"entity": "category"})
-    >>> from workbench import analyze
-    >>> energy_total(analyze.energy(readings))[["energy_j", "entity_count"]].values.tolist()
+    >>> energy_total(energy(readings))[["energy_j", "entity_count"]].values.tolist()
     [[250.0, 2.0]]
     """
     ENERGY.check(energy)

@@ -75,7 +75,7 @@ def power_grid(
     >>> power_grid(readings, period_s=1)["power_w"].tolist()
     [200.0, 300.0]
     """
-    _check_share(least_covered_share)
+    check_share(least_covered_share)
     readings = signal(power, longest_gap_periods=longest_gap_periods)
     edges = _edges(readings, period_s, start_ns, end_ns)
     rows = len(readings.names) * (len(edges) - 1)
@@ -97,7 +97,8 @@ def power_grid(
     return POWER_GRID.check(table)
 
 
-def _check_share(least_covered_share: float) -> None:
+def check_share(least_covered_share: float) -> None:
+    """Refuse what is no share."""
     if not 0 <= least_covered_share <= 1:
         msg = f"least_covered_share is a share from 0 to 1; got {least_covered_share!r}"
         raise ValueError(msg)
@@ -177,15 +178,14 @@ def power_totals(
     Examples
     --------
     >>> import pandas as pd
-    >>> from workbench import analyze
     >>> readings = pd.DataFrame(
     ...     {"time_ns": [0, 10**9] * 2, "entity": list("aabb"), "power_w": [100.0, 300, 50, 50]}
     ... ).astype({"entity": "category"})
-    >>> power_totals(analyze.power_grid(readings, period_s=1))["power_w"].tolist()
+    >>> power_totals(power_grid(readings, period_s=1))["power_w"].tolist()
     [250.0]
     """
     POWER_GRID.check(grid)
-    _check_share(least_covered_share)
+    check_share(least_covered_share)
     grid = grid.assign(entity=grid["entity"].cat.remove_unused_categories())
     expected = refuse_double_counting(grid["entity"].cat.categories, entities)
     if entities is not None:
