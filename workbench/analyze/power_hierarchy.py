@@ -110,12 +110,12 @@ def _children(fed: Feeds, power: Numbers) -> dict[str, Numbers]:
     size = len(power)
     found = {name: np.zeros(size) for name in ("child_count", "known_count", "common_share")}
     found |= {name: np.full(size, np.nan) for name in ("peaks_w", "diversity_ratio")}
-    has_value = (~np.isnan(power)).any(axis=1)
+    has_value = np.asarray((~np.isnan(power)).any(axis=1))
     for at, children in enumerate(fed.children()):
         known = [child for child in children if has_value[child]]
         found["child_count"][at], found["known_count"][at] = len(children), len(known)
         values = power[np.array(known, dtype=np.int64)]
-        common = np.asarray(~np.isnan(values)).all(axis=0)
+        common = np.asarray((~np.isnan(values)).all(axis=0))
         if not known or not common.any():
             continue
         together = values[:, common]
