@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pandas as pd
 
 SECOND = 10**9
@@ -21,6 +22,22 @@ def readings(value="power_w", **series):
 def every_s(values, start_s=0.0, step_s=1.0):
     """Give pairs of time and value at equal steps."""
     return [(start_s + at * step_s, value) for at, value in enumerate(values)]
+
+
+def grid(**series):
+    """Give a grid of cells of 1 s from ``entity=[power, ...]``; NaN is missing."""
+    count = len(next(iter(series.values())))
+    power = np.array(list(series.values()), dtype=float).ravel()
+    return pd.DataFrame(
+        {
+            "time_ns": np.tile(np.arange(count, dtype=np.int64) * SECOND, len(series)),
+            "entity": pd.Categorical.from_codes(
+                np.repeat(np.arange(len(series)), count), categories=list(series)
+            ),
+            "power_w": power,
+            "covered_share": (~np.isnan(power)).astype(float),
+        }
+    )
 
 
 def entities(**scopes):
