@@ -7,6 +7,9 @@ from workbench.analyze._pipeline_order import ScheduleKind
 from workbench.analyze._shard_costs import ShardingAssumptions
 from workbench.analyze.blame import blame, blame_by
 from workbench.analyze.breakdown import time_breakdown
+from workbench.analyze.capping import capped_share, capping_events
+from workbench.analyze.capping_blame import capping_blame
+from workbench.analyze.capping_cost import capping_cost
 from workbench.analyze.causes import cause_shares
 from workbench.analyze.checkpoints import checkpoint_curve, checkpoint_optimum, expected_ettr
 from workbench.analyze.clocks import clocks, on_one_clock
@@ -15,6 +18,7 @@ from workbench.analyze.context_sharding import context_chunks, context_sharding
 from workbench.analyze.detector_tolerance import detected_shares, detector_tolerance
 from workbench.analyze.diff import trace_diff
 from workbench.analyze.document_lengths import length_shares, sample_documents
+from workbench.analyze.extended_curve import extended_curve
 from workbench.analyze.failure_rates import failure_rate, failure_rates, standby_nodes
 from workbench.analyze.failure_times import failure_times, observed_span
 from workbench.analyze.first_days import first_days
@@ -99,7 +103,15 @@ from workbench.analyze.perfmodel.schedule_times import (
 )
 from workbench.analyze.perfmodel.what_if import what_if
 from workbench.analyze.pipeline import Parallelism, micro_batch_costs, pipeline, training_steps
+from workbench.analyze.power_curve import power_curve
+from workbench.analyze.power_knees import power_knees
 from workbench.analyze.proportion import proportion
+from workbench.analyze.provisioning import overhead_w_implied, provisioning
+from workbench.analyze.published_curve import (
+    provisioning_facts,
+    published_curve,
+    published_gains,
+)
 from workbench.analyze.pvf import pvf
 from workbench.analyze.pvf_by_margin import pvf_by_margin
 from workbench.analyze.pvf_exposure import pvf_exposure
@@ -148,6 +160,10 @@ __all__ = [
     "blame_by",
     "bus_bandwidth",
     "calibrated_to",
+    "capped_share",
+    "capping_blame",
+    "capping_cost",
+    "capping_events",
     "cause_shares",
     "chakra_nodes",
     "checkpoint_curve",
@@ -172,6 +188,7 @@ __all__ = [
     "detector_tolerance",
     "execution_graph",
     "expected_ettr",
+    "extended_curve",
     "failure_gaps",
     "failure_interval_of",
     "failure_rate",
@@ -247,6 +264,7 @@ __all__ = [
     "operator_coverage",
     "operators",
     "outcome_shares",
+    "overhead_w_implied",
     "packing",
     "packing_balance",
     "packing_plans",
@@ -255,10 +273,16 @@ __all__ = [
     "pipeline",
     "pipeline_schedule",
     "pooled",
+    "power_curve",
+    "power_knees",
     "predicted_collective_times",
     "predicted_gemm_times",
     "productive_share",
     "proportion",
+    "provisioning",
+    "provisioning_facts",
+    "published_curve",
+    "published_gains",
     "pvf",
     "pvf_by_bit",
     "pvf_by_flips",
