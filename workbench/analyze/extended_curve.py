@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -17,6 +17,7 @@ from workbench.tables import POWER_CURVE
 Extrapolation = Literal["linear", "power", "quadratic", "cubic"]
 _EXPONENTS = {"quadratic": 2, "cubic": 3}
 _METHODS = ("linear", "power", "quadratic", "cubic")
+_Floats = NDArray[np.float64]
 _CURVE = ["gpu", "job", "configuration"]
 
 
@@ -88,9 +89,9 @@ def extended_curve(
 
 def _added(
     own: pd.DataFrame,
-    limits: NDArray[np.float64],
+    limits: _Floats,
     method: str,
-    shape: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None,
+    shape: Callable[[_Floats], _Floats] | None,
 ) -> pd.DataFrame:
     """Make the rows that one curve lacks."""
     own = own.sort_values("limit_w", ignore_index=True)
@@ -122,12 +123,12 @@ def _added(
 
 
 def _beyond(
-    new: NDArray[np.float64],
-    known: NDArray[np.float64],
-    speed: NDArray[np.float64],
+    new: _Floats,
+    known: _Floats,
+    speed: _Floats,
     method: str,
-    shape: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None,
-) -> NDArray[np.float64]:
+    shape: Callable[[_Floats], _Floats] | None,
+) -> _Floats:
     """Extrapolate the speed."""
     above = new > known[-1]
     if above.any() and (shape is not None or method in _EXPONENTS):
@@ -136,19 +137,23 @@ def _beyond(
     top = known[-1]
     lost = 1 - speed[0]
     if shape is not None:
-        return 1 - lost * shape(new / top) / _some(shape(known[:1] / top))[0]
+        return _floats(1 - lost * shape(new / top) / _some(shape(known[:1] / top))[0])
     if method in _EXPONENTS:
-        return 1 - lost * ((top - new) / (top - known[0])) ** _EXPONENTS[method]
+        return _floats(1 - lost * ((top - new) / (top - known[0])) ** _EXPONENTS[method])
     # The line, or the power law, through the two known limits that are nearest.
     first = np.where(above, len(known) - 2, 0)
     bend = (np.log, np.exp) if method == "power" else (np.asarray, np.asarray)
     x0, x1, y0, y1 = (
         bend[0](each) for each in (known[first], known[first + 1], speed[first], speed[first + 1])
     )
-    return np.asarray(bend[1](y0 + (y1 - y0) * (bend[0](new) - x0) / (x1 - x0)), dtype=np.float64)
+    return _floats(bend[1](y0 + (y1 - y0) * (bend[0](new) - x0) / (x1 - x0)))
 
 
-def _shape(like: pd.DataFrame) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+def _floats(values: Any) -> _Floats:
+    return np.asarray(values, dtype=np.float64)
+
+
+def _shape(like: pd.DataFrame) -> Callable[[_Floats], _Floats]:
     """Give the lost speed of one curve as a function of limit / largest limit."""
     POWER_CURVE.check(like, "like")
     count = like.groupby(_CURVE).ngroups
@@ -159,19 +164,19 @@ def _shape(like: pd.DataFrame) -> Callable[[NDArray[np.float64]], NDArray[np.flo
     at = (rows["limit_w"] / rows["limit_w"].max()).to_numpy()
     lost = 1 - rows["speed_ratio"].to_numpy()
 
-    def lost_at(shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    def lost_at(shares: _Floats) -> _Floats:
         if shares.min() < at[0]:
             msg = (
                 f"like is known down to {at[0]:.0%} of its largest limit, and {shares.min():.0%} "
                 "is asked for"
             )
             raise WorkbenchError(msg)
-        return np.interp(shares, at, lost)
+        return _floats(np.interp(shares, at, lost))
 
     return lost_at
 
 
-def _some(lost: NDArray[np.float64]) -> NDArray[np.float64]:
+def _some(lost: _Floats) -> _Floats:
     """Refuse a shape that loses nothing where the curve does: it cannot be scaled."""
     if not math.isfinite(lost[0]) or lost[0] <= 0:
         msg = f"like loses {lost[0]:.2%} of its speed where the curve ends; its shape says nothing"

@@ -87,25 +87,27 @@ def power_knees(curve: pd.DataFrame, *, kept_speed_share: float = 0.95) -> pd.Da
 
 def _knees(own: pd.DataFrame, kept_speed_share: float) -> dict[str, Any]:
     """Find the limits of one curve, in order of its limits."""
-    limit, speed, energy = own["limit_w"], own["speed_ratio"], own["energy_ratio"]
+    limit, speed, energy = (
+        own[name].to_numpy(dtype=np.float64) for name in ("limit_w", "speed_ratio", "energy_ratio")
+    )
     found: dict[str, Any] = {
-        "smallest_limit_w": limit.iloc[0],
-        "largest_limit_w": limit.iloc[-1],
+        "smallest_limit_w": limit[0],
+        "largest_limit_w": limit[-1],
         "kept_speed_limit_w": limit[speed >= kept_speed_share].min(),
-        "per_watt_limit_w": limit[(speed / limit).idxmax()],
-        "knee_limit_w": _knee(limit.to_numpy(), speed.to_numpy()),
+        "per_watt_limit_w": limit[np.argmax(speed / limit)],
+        "knee_limit_w": _knee(limit, speed),
     }
-    energy = energy.where(speed > 0)
-    if energy.isna().all():
+    energy[speed <= 0] = np.nan
+    if np.isnan(energy).all():
         return found | dict.fromkeys(_OF_ENERGY, np.nan)
-    best = energy.idxmin()
+    best = int(np.nanargmin(energy))
     return found | {
         "least_energy_limit_w": limit[best],
         "saving_ratio": 1 - energy[best],
         "speed_loss_ratio": 1 - speed[best],
         "time_increase_ratio": 1 / speed[best] - 1,
-        "edp_limit_w": limit[(energy / speed).idxmin()],
-        "ed2p_limit_w": limit[(energy / speed**2).idxmin()],
+        "edp_limit_w": limit[np.nanargmin(energy / speed)],
+        "ed2p_limit_w": limit[np.nanargmin(energy / speed**2)],
     }
 
 
