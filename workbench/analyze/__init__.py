@@ -18,7 +18,7 @@ from workbench.analyze.context_sharding import context_chunks, context_sharding
 from workbench.analyze.detector_tolerance import detected_shares, detector_tolerance
 from workbench.analyze.diff import trace_diff
 from workbench.analyze.document_lengths import length_shares, sample_documents
-from workbench.analyze.extended_curve import extended_curve
+from workbench.analyze.extended_curve import Extrapolation, extended_curve
 from workbench.analyze.failure_rates import failure_rate, failure_rates, standby_nodes
 from workbench.analyze.failure_times import failure_times, observed_span
 from workbench.analyze.first_days import first_days
@@ -139,6 +139,7 @@ __all__ = [
     "Change",
     "CollectiveModel",
     "Convention",
+    "Extrapolation",
     "FaultTolerance",
     "GemmModel",
     "GpuType",

@@ -114,7 +114,7 @@ def _cost(
     row: dict[str, Any] = {
         "capped_step_count": len(capped),
         "uncapped_step_count": len(free),
-        "left_out_step_count": len(own) - len(kept),
+        "left_out_step_count": len(own) - len(capped) - len(free),
         "capped_median_s": np.median(capped) if len(capped) else np.nan,
         "uncapped_median_s": np.median(free) if len(free) else np.nan,
     }
@@ -188,7 +188,7 @@ def _confounded(sides: list[tuple[Any, ...]], cost: float, local: float, width: 
         doubts.append("uncapped steps on one side only: a drift cannot be told from capping")
     if apart and max(apart) > _NOISE:
         doubts.append(
-            f"uncapped steps before and after the capping differ by {max(apart):.0%}: "
+            f"uncapped steps before and after the capping differ by {100 * max(apart):.0f} %: "
             "something else changed as well"
         )
     most = max(abs(cost), abs(local))

@@ -115,7 +115,7 @@ def _curve_doubts(has_same_runs: bool, lost_count: int, drawn: float) -> list[st
     if lost_count:
         doubts.append(f"{lost_count} runs without time or power left out")
     if drawn > _HELD:
-        doubts.append(f"draws {drawn - 1:.0%} more than its limit")
+        doubts.append(f"draws {100 * (drawn - 1):.0f} % more than its limit")
     return doubts
 
 

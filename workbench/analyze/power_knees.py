@@ -81,7 +81,10 @@ def power_knees(curve: pd.DataFrame, *, kept_speed_share: float = 0.95) -> pd.Da
     table = by_job[list(_MEDIANS)].median()
     table["configuration_count"] = by_job.size()
     table["kept_speed_share"] = kept_speed_share
-    table["doubt"] = [_doubts(row) for row in table.to_dict("records")]
+    table["doubt"] = [
+        _doubts({str(name): value for name, value in row.items()})
+        for row in table.to_dict("records")
+    ]
     return POWER_KNEES.check(POWER_KNEES.cast(table.reset_index()))
 
 
@@ -97,7 +100,7 @@ def _knees(own: pd.DataFrame, kept_speed_share: float) -> dict[str, Any]:
         "per_watt_limit_w": limit[np.argmax(speed / limit)],
         "knee_limit_w": _knee(limit, speed),
     }
-    energy[speed <= 0] = np.nan
+    energy = np.where(speed > 0, energy, np.nan)
     if np.isnan(energy).all():
         return found | dict.fromkeys(_OF_ENERGY, np.nan)
     best = int(np.nanargmin(energy))
@@ -126,7 +129,7 @@ def _doubts(row: dict[str, Any]) -> str:
     doubts = []
     if row["speed_loss_ratio"] < 0:
         doubts.append(
-            f"{-row['speed_loss_ratio']:.1%} faster at the lower limit, which no limit causes: "
+            f"{-100 * row['speed_loss_ratio']:.1f} % faster at the lower limit, which no limit causes: "
             "noise of the measurement"
         )
     if row["least_energy_limit_w"] == row["smallest_limit_w"]:

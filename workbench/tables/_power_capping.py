@@ -71,7 +71,10 @@ CAPPING_COST = Table(
         "capped_step_count": Column("int64", "steps during which any device was capped", lower=0),
         "uncapped_step_count": Column("int64", "steps to compare with", lower=0),
         "left_out_step_count": Column(
-            "int64", "first steps of the attempt, and steps far longer than their like", lower=0
+            "int64",
+            "first steps of the attempt, steps far longer than their like, and steps at the "
+            "uncertain end of an event",
+            lower=0,
         ),
         "capped_median_s": Column("float64", "median capped step", lower=0, nullable=True),
         "uncapped_median_s": Column("float64", "median uncapped step", lower=0, nullable=True),
