@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from workbench.load import (
+    codecarbon,
+    dcgmi_dmon,
+    dps,
+    mlperf_power,
     nvidia_smi,
+    zeus,
 )
 from workbench.load._power_part import PowerFormat
 
 FORMATS: tuple[PowerFormat, ...] = (
-    nvidia_smi,
+    nvidia_smi, mlperf_power, zeus, codecarbon, dcgmi_dmon, dps,
 )  # fmt: skip
 
 

@@ -31,11 +31,11 @@ class _Piece:
     part: int
     known: dict[str, Any]
     time_ns: np.ndarray
-    values: np.ndarray
+    numbers: np.ndarray
 
     @property
     def is_own(self) -> bool:
-        return self.known.get("clock", "epoch") == "own"
+        return bool(self.known.get("clock", "epoch") == "own")
 
 
 def final_names(
@@ -115,7 +115,7 @@ def _may_be_one(left: _Piece, right: _Piece) -> bool:
 
 def _within(piece: _Piece, start: int, end: int) -> tuple[np.ndarray, np.ndarray]:
     low, high = np.searchsorted(piece.time_ns, [start, end + 1])
-    return piece.time_ns[low:high], piece.values[low:high]
+    return piece.time_ns[low:high], piece.numbers[low:high]
 
 
 def _what(group: Sequence[_Piece], piece: _Piece) -> str:

@@ -66,12 +66,15 @@ def csv_table(source: Source, findings: Findings) -> pd.DataFrame:
     return frame.mask(frame.isin(["", "nan", "NaN", "None", "null"]))
 
 
-def json_table(source: Source, findings: Findings) -> pd.DataFrame:
-    """Read JSON objects, one per line or in a list, as text; the index are lines or records."""
+def json_table(source: Source, findings: Findings, key: str | None = None) -> pd.DataFrame:
+    """Read JSON objects, one per line or in a list, as text; the index are lines or records.
+
+    The list may be the value of ``key`` in the document.
+    """
     found = [
         (number, {name: _text(value) for name, value in record.items()})
         for line, document in json_documents(source, findings)
-        for number, record in records(line, document, findings)
+        for number, record in records(line, document, findings, key=key)
     ]
     frame = pd.DataFrame([record for _, record in found], index=[number for number, _ in found])
     return frame.astype(_TEXT)

@@ -26,7 +26,12 @@ import pandas as pd
 
 from workbench.load._findings import Findings
 from workbench.load._mllog import MARK, Entry, entry_of, number_of
-from workbench.load._power_part import PowerGiven, PowerPart
+from workbench.load._power_part import (
+    BesidePowerError,
+    NoPowerError,
+    PowerGiven,
+    PowerPart,
+)
 from workbench.load._stream import BLOCK_BYTES, Stream
 from workbench.load._text_lines import repaired, tell_of_damage
 from workbench.load.archive import Source
@@ -62,6 +67,11 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
 
     The node is the one that the lines name, else the one that the caller names, else the name
     of the file.
+
+    Raises
+    ------
+    NoPowerError
+        If nothing in it is a reading of power.
     """
     log = _Log(Findings(source.label))
     with source.open() as stream:
@@ -90,6 +100,8 @@ class _Log:
     codes: list[Any] = field(default_factory=list)
     owners: dict[_Owner, int] = field(default_factory=dict)
     efficiency: float | None = None
+    total: str = ""
+    others: int = 0
 
     def take(self, first_line: int, block: bytes) -> None:
         """Read whole lines: regular ones all at once, others one by one."""
@@ -131,8 +143,7 @@ class _Log:
         if entry is not None:
             self._take_entry(entry)
         elif total := _TOTAL.search(text):
-            what = f"what the submitter worked out: {total[0]}"
-            self.findings.add("set aside", what, 1, where)
+            self.total = total[0]
         elif MARK not in text and text.strip():
             what = "lines that are none of MLPerf's logger"
             self.findings.add("set aside", what, 1, where)
@@ -152,6 +163,7 @@ class _Log:
             self.lines.append([entry.line])
             self.codes.append([self._owner(entry.metadata, is_estimate=is_estimate)])
         elif entry.key not in _MARKS:
+            self.others += 1
             self.findings.add("set aside", "lines on other things than power", 1, where)
 
     def _owner(self, said: object, *, count: int = 1, is_estimate: bool = False) -> int:
@@ -164,6 +176,8 @@ class _Log:
 
     def part(self, stem: str, given: PowerGiven) -> PowerPart:
         """Put the readings together, and say what is known of what was metered."""
+        if not self.lines:
+            raise self._nothing()
         facts = [_facts(owner, stem, given, self.efficiency) for owner in self.owners]
         entities: dict[str, dict[str, Any]] = {}
         names: list[str] = []
@@ -179,17 +193,23 @@ class _Log:
                 for (name, kind), arrays in zip(kinds.items(), parts, strict=True)
             }
         ).sort_values("line", kind="stable", ignore_index=True)
-        readings.insert(
-            1, "entity", pd.Categorical.from_codes(readings.pop("code").to_numpy(), names)
-        )
+        categories = pd.Index(names, dtype=pd.Series([""]).dtype)
+        codes = readings.pop("code").to_numpy()
+        entity = pd.Categorical.from_codes(codes, categories=categories)
+        readings.insert(1, "entity", pd.Series(entity))
         self._tell(readings, entities)
         return PowerPart(readings, entities, self.findings)
 
+    def _nothing(self) -> NoPowerError:
+        label = self.findings.source
+        if self.total:
+            return BesidePowerError(f"{label}: what the submitter worked out: {self.total}")
+        if self.others:
+            msg = f"{label}: the log of a run, without power; load.job_log reads its steps"
+            return BesidePowerError(msg)
+        return NoPowerError(f"{label}: no line of MLPerf's logger in it is a reading of power")
+
     def _tell(self, readings: pd.DataFrame, entities: dict[str, dict[str, Any]]) -> None:
-        self.findings.add("read", "readings", len(readings))
-        if readings.empty and self.findings.count("lines on other things than power"):
-            what = "the log of a run, without power; load.job_log reads its steps"
-            self.findings.add("set aside", what)
         scopes = readings["entity"].map({name: each["scope"] for name, each in entities.items()})
         what = 'readings that do not say whether they are AC or DC; scope="node_ac" would'
         self.findings.add("noted", what, int((scopes == "unknown").sum()))
@@ -207,6 +227,7 @@ def _facts(owner: _Owner, stem: str, given: PowerGiven, efficiency: float | None
     said_node = given.node if not owner.name and not is_switch else None
     name = owner.name or said_node or stem
     facts: dict[str, Any] = {"name": name, "node": None if is_switch else name}
+    facts["unit"] = "W"
     facts["method"] = "estimate" if owner.is_estimate else "meter"
     facts["clock"] = "own" if owner.is_estimate else "epoch"
     is_before_supply = efficiency is not None and 0 < efficiency < 1

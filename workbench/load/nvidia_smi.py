@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from workbench.errors import LoadError
 from workbench.load._findings import Findings
 from workbench.load._nvidia_columns import Columns, columns_of
 from workbench.load._nvidia_csv import Reader, Table, blocks_of
@@ -31,7 +30,7 @@ _OTHERS = "columns with another reading of power that are not taken (reading= ch
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing
     """Recognise a header that names ``power.draw`` among other columns."""
     match = _HEADER.search(head)
-    return bool(match) and not match[0].lstrip().startswith((b"#", b"{"))
+    return match is not None and not match[0].lstrip().startswith((b"#", b"{"))
 
 
 def read_power(source: Source, given: PowerGiven) -> PowerPart:
