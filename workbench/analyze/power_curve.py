@@ -10,8 +10,6 @@ from workbench.errors import WorkbenchError
 from workbench.tables import POWER_CURVE, POWER_SWEEPS
 
 _CURVE = ["gpu", "job", "configuration"]
-# Power that is this much over a limit is named; meters are good to a few per cent.
-_HELD = 1.05
 
 
 def power_curve(
@@ -28,8 +26,7 @@ def power_curve(
     sweeps
         Table :data:`workbench.tables.POWER_SWEEPS`.
     per
-        ``"configuration"``: one curve for each setting, runs that differ in nothing else
-        averaged. ``"job"``: one curve for each GPU and job, the median of its configurations
+        ``"configuration"``: one curve for each job of the sweeps. ``"job"``: one curve for each GPU and job, the median of its configurations
         at each limit.
 
     Returns
@@ -43,12 +40,12 @@ def power_curve(
     TableError
         If ``sweeps`` is not that table.
     WorkbenchError
-        If ``per`` is neither.
+        If ``per`` is neither, or a sweep has two rows at one limit.
 
     Notes
     -----
-    ``energy = mean time x mean power``, ``speed = time at the largest limit / time``. A speed
-    above 1 at a lower limit is noise of the measurement; it stays as it is.
+    ``speed = time at the largest limit / time``, ``energy ratio = energy / energy at the largest
+    limit``. A speed above 1 at a lower limit is noise of the measurement; it stays as it is.
     """
     POWER_SWEEPS.check(sweeps)
     if per not in ("configuration", "job"):
@@ -64,58 +61,47 @@ def power_curve(
 
 
 def _by_configuration(sweeps: pd.DataFrame) -> pd.DataFrame:
-    """Average the runs of each setting at each limit, and compare with its largest limit."""
-    rows = _named(sweeps)
-    usable = rows["time_s"].gt(0) & rows["power_w"].gt(0)
-    lost = (~usable).groupby([rows[name] for name in _CURVE]).sum()
-    rows = rows[usable]
-    by_limit = rows.groupby([*_CURVE, "limit_w"], sort=True)
-    mean = by_limit.agg(
-        time_s=("time_s", "mean"),
-        power_w=("power_w", "mean"),
-        variants=("variant", lambda each: "|".join(sorted(set(each)))),
-        source=("source", "first"),
-    ).reset_index()
-    top = mean.groupby(_CURVE, as_index=False).last()[[*_CURVE, "time_s", "power_w", "variants"]]
-    mean = mean.merge(top, on=_CURVE, suffixes=("", "_at_top"))
-    speed = mean["time_s_at_top"] / mean["time_s"]
-    same = mean["variants"] == mean["variants_at_top"]
-    missing = mean.merge(lost.rename("lost"), left_on=_CURVE, right_index=True)["lost"].to_numpy()
-    return mean.assign(
+    """Compare each setting with its own largest limit."""
+    rows = sweeps.assign(
+        gpu=sweeps["gpu"].fillna("unknown GPU"),
+        job=sweeps["network"].fillna(sweeps["job"]),
+        configuration=sweeps["job"],
+        variant=sweeps["variant"].fillna(""),
+    )
+    usable = rows["time_s"].gt(0) & rows["energy_j"].gt(0) & rows["limit_w"].notna()
+    lost = (~usable).groupby([rows[name] for name in _CURVE]).sum().rename("lost_count")
+    rows = rows[usable].sort_values([*_CURVE, "limit_w"], ignore_index=True)
+    again = rows.duplicated([*_CURVE, "limit_w"])
+    if again.any():
+        at = rows[again].iloc[0]
+        msg = (
+            f"{at['gpu']}, {at['job']}, {at['configuration']} has two rows at {at['limit_w']:g} W "
+            f"(the second from {at['source']}, line {at['line']}); load each sweep once"
+        )
+        raise WorkbenchError(msg)
+    top = rows.groupby(_CURVE)[["time_s", "energy_j", "variant", "run_count"]].transform("last")
+    same = (rows["variant"] == top["variant"]) & (rows["run_count"] == top["run_count"])
+    missing = rows.join(lost, on=_CURVE)["lost_count"]
+    return rows.assign(
         configuration_count=1,
-        speed_ratio=speed,
-        energy_ratio=mean["power_w"] / mean["power_w_at_top"] / speed,
+        speed_ratio=top["time_s"] / rows["time_s"],
+        energy_ratio=rows["energy_j"] / top["energy_j"],
         basis="measured",
         is_extrapolated=False,
         doubt=[
-            "; ".join(_curve_doubts(bool(is_same), int(count), power / limit))
-            for is_same, count, power, limit in zip(
-                same, missing, mean["power_w"], mean["limit_w"], strict=True
-            )
+            "; ".join(_doubts(bool(is_same), int(count), str(doubt)))
+            for is_same, count, doubt in zip(same, missing, rows["doubt"], strict=True)
         ],
     )
 
 
-def _named(sweeps: pd.DataFrame) -> pd.DataFrame:
-    """Name the job, its configuration, and the variants that are averaged."""
-    told = sweeps[["dataset", "batch_count"]].astype(object)
-    words = told["dataset"].where(told["dataset"].notna(), "").astype(str)
-    batch = [f", batch {count}" if pd.notna(count) else "" for count in told["batch_count"]]
-    return sweeps.assign(
-        job=sweeps["network"],
-        configuration=[
-            f"{name}{size}".removeprefix(", ") for name, size in zip(words, batch, strict=True)
-        ],
-        variant=sweeps["optimizer"].fillna("").astype(str),
-    )
-
-
-def _curve_doubts(has_same_runs: bool, lost_count: int, drawn: float) -> list[str]:
-    doubts = [] if has_same_runs else ["other runs than at the largest limit"]
+def _doubts(has_same_runs: bool, lost_count: int, doubt: str) -> list[str]:
+    """Say why a point cannot be compared, beside what its sweep says."""
+    doubts = [doubt] if doubt else []
+    if not has_same_runs:
+        doubts.append("other runs than at the largest limit")
     if lost_count:
-        doubts.append(f"{lost_count} runs without time or power left out")
-    if drawn > _HELD:
-        doubts.append(f"draws {100 * (drawn - 1):.0f} % more than its limit")
+        doubts.append(f"{lost_count} limits without time, energy or limit left out")
     return doubts
 
 

@@ -53,7 +53,9 @@ def capping_events(
     """
     for given, kind, how in ((log, PowerLog, "load.power"), (job, JobLog, "load.job_log")):
         if given is not None and not isinstance(given, kind):
-            msg = f"a {kind.__name__} is needed, not a {type(given).__name__}; pass what {how} gives"
+            msg = (
+                f"a {kind.__name__} is needed, not a {type(given).__name__}; pass what {how} gives"
+            )
             raise WorkbenchError(msg)
     return Explorer(
         partial(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-
 from workbench import analyze, load
 from workbench.fidelity._published import published
 from workbench.fidelity._registry import Reading, claim
@@ -24,8 +22,9 @@ _SITE = {"budget_w": 150e6, "pue_ratio": 1.0, "fixed_w": 0.0}
 )
 def knees(folder: Path) -> Iterator[Reading]:
     """Compare limits exactly, and shares to their last digit."""
-    curve = analyze.power_curve(load.power_sweeps(folder))
-    counts = curve.groupby("gpu").apply(_curves, include_groups=False)
+    # The folder also holds other sweeps, of the tool itself.
+    curve = analyze.power_curve(load.power_sweeps(sorted(folder.glob("summary_power_*.csv"))))
+    counts = curve.drop_duplicates(["gpu", "job", "configuration"]).groupby("gpu").size()
     for row in published("power_sweep_counts"):
         what = f"{row['gpu']}: configurations"
         here = int(counts[row["gpu"]])
@@ -44,10 +43,6 @@ def knees(folder: Path) -> Iterator[Reading]:
             tolerance = float(row["tolerance"]) if unit == "1" else 0
             what = f"{name}: {words}"
             yield Reading(what, float(row[printed]), float(here[column]), unit, tolerance)
-
-
-def _curves(own: object) -> int:
-    raise NotImplementedError
 
 
 @claim(noun="provisioning", name="1,200 W to 1,000 W at a fixed site power", source=_META)
@@ -72,7 +67,12 @@ def fixed_power() -> Iterator[Reading]:
     power = facts["all-in power per GPU"]
     site, count = (float(facts[name]["value"]) for name in ("site budget", "GPUs of the site"))
     yield Reading(
-        "all-in power per GPU", float(power["value"]), site / count, "W", 0.5, source=power["source"]
+        "all-in power per GPU",
+        float(power["value"]),
+        site / count,
+        "W",
+        0.5,
+        source=power["source"],
     )
 
 
@@ -96,6 +96,3 @@ def extrapolated() -> Iterator[Reading]:
                 f"{method}: gain at 960 W, {bound} what rounds to 1.9 / 1.7",
                 float(gain[f"{end}_gain_ratio"]), here, "1", bound=bound,  # type: ignore[arg-type]
             )  # fmt: skip
-
-
-_ = np

@@ -12,22 +12,6 @@ _GPU = "product, as the sweep or the source names it"
 _JOB = "what ran: the network, or the product as a whole"
 _CONFIGURATION = "setting of the job; 'median of n' where several are one curve"
 
-POWER_SWEEPS = Table(
-    "power_sweeps",
-    "stand-in",
-    {
-        "gpu": Column("str", _GPU),
-        "dataset": Column("str", "", nullable=True),
-        "network": Column("str", ""),
-        "batch_count": Column("Int64", "", nullable=True),
-        "optimizer": Column("str", "", nullable=True),
-        "limit_w": Column("float64", "", lower=0),
-        "power_w": Column("float64", "", lower=0, nullable=True),
-        "time_s": Column("float64", "", lower=0, nullable=True),
-        "source": Column("str", ""),
-    },
-)
-
 POWER_CURVE = Table(
     "power_curve",
     "One row per configuration and power limit, in order of the limit; ratios are against the "
