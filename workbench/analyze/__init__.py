@@ -7,6 +7,9 @@ from workbench.analyze._pipeline_order import ScheduleKind
 from workbench.analyze._shard_costs import ShardingAssumptions
 from workbench.analyze.blame import blame, blame_by
 from workbench.analyze.breakdown import time_breakdown
+from workbench.analyze.capping import capped_share, capping_events
+from workbench.analyze.capping_blame import capping_blame
+from workbench.analyze.capping_cost import capping_cost
 from workbench.analyze.causes import cause_shares
 from workbench.analyze.checkpoints import checkpoint_curve, checkpoint_optimum, expected_ettr
 from workbench.analyze.clocks import clocks, on_one_clock
@@ -17,6 +20,7 @@ from workbench.analyze.diff import trace_diff
 from workbench.analyze.document_lengths import length_shares, sample_documents
 from workbench.analyze.energy import energy, energy_total
 from workbench.analyze.energy_from_counter import energy_from_counter
+from workbench.analyze.extended_curve import Extrapolation, extended_curve
 from workbench.analyze.failure_rates import failure_rate, failure_rates, standby_nodes
 from workbench.analyze.failure_times import failure_times, observed_span
 from workbench.analyze.first_days import first_days
@@ -106,6 +110,15 @@ from workbench.analyze.power_hierarchy import power_hierarchy
 from workbench.analyze.power_tree import power_residual, power_tree
 from workbench.analyze.proportion import proportion
 from workbench.analyze.pue import pue
+from workbench.analyze.power_curve import power_curve
+from workbench.analyze.power_knees import power_knees
+from workbench.analyze.proportion import proportion
+from workbench.analyze.provisioning import overhead_w_implied, provisioning
+from workbench.analyze.published_curve import (
+    provisioning_facts,
+    published_curve,
+    published_gains,
+)
 from workbench.analyze.pvf import pvf
 from workbench.analyze.pvf_by_margin import pvf_by_margin
 from workbench.analyze.pvf_exposure import pvf_exposure
@@ -133,6 +146,7 @@ __all__ = [
     "Change",
     "CollectiveModel",
     "Convention",
+    "Extrapolation",
     "FaultTolerance",
     "GemmModel",
     "GpuType",
@@ -154,6 +168,10 @@ __all__ = [
     "blame_by",
     "bus_bandwidth",
     "calibrated_to",
+    "capped_share",
+    "capping_blame",
+    "capping_cost",
+    "capping_events",
     "cause_shares",
     "chakra_nodes",
     "checkpoint_curve",
@@ -181,6 +199,7 @@ __all__ = [
     "energy_total",
     "execution_graph",
     "expected_ettr",
+    "extended_curve",
     "failure_gaps",
     "failure_interval_of",
     "failure_rate",
@@ -256,6 +275,7 @@ __all__ = [
     "operator_coverage",
     "operators",
     "outcome_shares",
+    "overhead_w_implied",
     "packing",
     "packing_balance",
     "packing_plans",
@@ -269,11 +289,17 @@ __all__ = [
     "power_residual",
     "power_totals",
     "power_tree",
+    "power_curve",
+    "power_knees",
     "predicted_collective_times",
     "predicted_gemm_times",
     "productive_share",
     "proportion",
     "pue",
+    "provisioning",
+    "provisioning_facts",
+    "published_curve",
+    "published_gains",
     "pvf",
     "pvf_by_bit",
     "pvf_by_flips",

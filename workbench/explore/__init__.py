@@ -1,6 +1,7 @@
 """Widgets around one analysis and one figure each; the only code that knows ipywidgets."""
 
 from workbench.explore._panel import Explorer, static_html
+from workbench.explore.capping_events import capping_events
 from workbench.explore.cause_shares import cause_shares
 from workbench.explore.checkpoints import checkpoint_curve, expected_ettr
 from workbench.explore.collective_times import collective_times
@@ -23,6 +24,7 @@ from workbench.explore.packing_balance import packing_balance
 from workbench.explore.parallelism_plan import parallelism_plan
 from workbench.explore.pipeline import pipeline
 from workbench.explore.pipeline_schedule import pipeline_schedule
+from workbench.explore.provisioning import provisioning
 from workbench.explore.pvf import pvf, pvf_by_bit, pvf_by_flips
 from workbench.explore.pvf_protection import pvf_protection
 from workbench.explore.pvf_running import pvf_running
@@ -36,6 +38,7 @@ from workbench.explore.what_if import what_if
 
 __all__ = [
     "Explorer",
+    "capping_events",
     "cause_shares",
     "checkpoint_curve",
     "collective_times",
@@ -61,6 +64,7 @@ __all__ = [
     "parallelism_plan",
     "pipeline",
     "pipeline_schedule",
+    "provisioning",
     "pvf",
     "pvf_by_bit",
     "pvf_by_flips",

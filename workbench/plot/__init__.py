@@ -2,6 +2,8 @@
 
 from workbench.plot import style
 from workbench.plot.breakdown import communication_overlap, step_times, time_breakdown
+from workbench.plot.capping import capping_events
+from workbench.plot.capping_cost import capping_blame, capping_cost
 from workbench.plot.causes import cause_shares
 from workbench.plot.checkpoints import checkpoint_curve, expected_ettr
 from workbench.plot.clocks import clocks
@@ -43,6 +45,8 @@ from workbench.plot.packing import micro_batches, packing_balance, packing_queue
 from workbench.plot.parallelism_plan import parallelism_plan
 from workbench.plot.pipeline import pipeline
 from workbench.plot.pipeline_schedule import pipeline_schedule, schedule_comparison
+from workbench.plot.power_curve import power_curve, power_knees
+from workbench.plot.provisioning import provisioning
 from workbench.plot.pvf import pvf
 from workbench.plot.pvf_by_bit import pvf_by_bit
 from workbench.plot.pvf_by_flips import pvf_by_flips
@@ -65,6 +69,9 @@ from workbench.plot.what_if import what_if
 
 __all__ = [
     "blame",
+    "capping_blame",
+    "capping_cost",
+    "capping_events",
     "cause_shares",
     "checkpoint_curve",
     "clocks",
@@ -125,6 +132,9 @@ __all__ = [
     "parallelism_plan",
     "pipeline",
     "pipeline_schedule",
+    "power_curve",
+    "power_knees",
+    "provisioning",
     "pvf",
     "pvf_by_bit",
     "pvf_by_flips",

@@ -94,6 +94,10 @@ COLOURS = {
     "beneficial": "#D55E00",
     "due": "#000000",
     "wrong": "#D55E00",
+    "capped": "#D55E00",
+    "power brake": "#000000",
+    "cap and brake": "#CC79A7",
+    "capping likely": "#E69F00",
 }
 # The same meanings without colour: what fills a bar, what dashes a line.
 _PATTERNS = {
@@ -159,6 +163,9 @@ _PATTERNS = {
     "beneficial": "/",
     "due": "+",
     "wrong": "/",
+    "power brake": "x",
+    "cap and brake": "|",
+    "capping likely": ".",
 }
 _DASHES = (
     "solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "2px,2px", "14px,3px",
