@@ -25,7 +25,8 @@ class Periodogram(NamedTuple):
     def share(self, low_hz: float, high_hz: float) -> float:
         """Return the share of all energy that lies above one end, up to the other."""
         whole = float(self.density.sum())
-        return float(self._part(low_hz, high_hz).sum()) / whole if whole > 0 else 0.0
+        part = float(self._part(low_hz, high_hz).sum())
+        return min(part / whole, 1.0) if whole > 0 else 0.0
 
     def rms(self, low_hz: float, high_hz: float) -> float:
         """Return the root mean square of that band."""

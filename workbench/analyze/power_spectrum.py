@@ -86,7 +86,7 @@ def power_spectrum(
     frequency, density = frequency[1:], density[1:]
     whole = density.sum()
     table = pd.DataFrame({"frequency_hz": frequency, "density_w2_per_hz": density})
-    table["variance_share"] = density / whole if whole > 0 else 0.0
+    table["variance_share"] = (density / whole).clip(0, 1) if whole > 0 else 0.0
     table["sensor_ratio"] = sensor_response(frequency, averaging_s)
     table["nyquist_hz"] = series.nyquist_hz
     table["half_power_hz"] = _HALF_POWER_HZ_S / averaging_s if averaging_s else np.nan
