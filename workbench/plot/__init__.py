@@ -1,6 +1,7 @@
 """Turn tables into plotly figures: one function per picture, nothing is computed here."""
 
 from workbench.plot import style
+from workbench.plot.band_shares import band_shares
 from workbench.plot.breakdown import communication_overlap, step_times, time_breakdown
 from workbench.plot.causes import cause_shares
 from workbench.plot.checkpoints import checkpoint_curve, expected_ettr
@@ -22,6 +23,7 @@ from workbench.plot.goodput_at_scale import goodput_at_scale
 from workbench.plot.goodput_changes import goodput_ladder, goodput_sensitivity, goodput_sweep
 from workbench.plot.goodput_windows import goodput_windows
 from workbench.plot.gpu_busy import gpu_busy
+from workbench.plot.grid_check import grid_check
 from workbench.plot.held_out_steps import held_out_steps
 from workbench.plot.idle import idle_time
 from workbench.plot.incidents import incident_counts, incidents
@@ -43,6 +45,11 @@ from workbench.plot.packing import micro_batches, packing_balance, packing_queue
 from workbench.plot.parallelism_plan import parallelism_plan
 from workbench.plot.pipeline import pipeline
 from workbench.plot.pipeline_schedule import pipeline_schedule, schedule_comparison
+from workbench.plot.power_edges import power_edges
+from workbench.plot.power_ramps import power_ramps
+from workbench.plot.power_smoothing import power_smoothing
+from workbench.plot.power_spectrum import power_spectrum
+from workbench.plot.power_swings import power_swings
 from workbench.plot.pvf import pvf
 from workbench.plot.pvf_by_bit import pvf_by_bit
 from workbench.plot.pvf_by_flips import pvf_by_flips
@@ -55,6 +62,7 @@ from workbench.plot.recurrence import recurrence
 from workbench.plot.replay_fidelity import graph_ablation, replay_fidelity
 from workbench.plot.row_sharding import row_sharding
 from workbench.plot.slack import slack
+from workbench.plot.smoothing_summary import smoothing_summary
 from workbench.plot.spares import spares
 from workbench.plot.stragglers import job_slowdown, job_slowdown_by, job_steps
 from workbench.plot.survival import survival
@@ -64,6 +72,7 @@ from workbench.plot.training_speed import training_speed
 from workbench.plot.what_if import what_if
 
 __all__ = [
+    "band_shares",
     "blame",
     "cause_shares",
     "checkpoint_curve",
@@ -91,6 +100,7 @@ __all__ = [
     "goodput_windows",
     "gpu_busy",
     "graph_ablation",
+    "grid_check",
     "held_out_steps",
     "idle_time",
     "incident_counts",
@@ -125,6 +135,11 @@ __all__ = [
     "parallelism_plan",
     "pipeline",
     "pipeline_schedule",
+    "power_edges",
+    "power_ramps",
+    "power_smoothing",
+    "power_spectrum",
+    "power_swings",
     "pvf",
     "pvf_by_bit",
     "pvf_by_flips",
@@ -139,6 +154,7 @@ __all__ = [
     "row_sharding",
     "schedule_comparison",
     "slack",
+    "smoothing_summary",
     "spares",
     "step_times",
     "style",
