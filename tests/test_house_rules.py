@@ -56,7 +56,7 @@ DRAWN_AS_IS = {"timeline", "timeline_live", "packing_queues"}
 EXPLORER_PARTS = {"Explorer", "static_html"}
 
 UNITS = ("_ns", "_us", "_ms", "_s", "_min", "_h", "_w", "_j", "_c", "_mhz", "_gbps")
-UNITS += ("_days",)
+UNITS += ("_days", "_hz")
 UNITS += ("_bytes", "_share", "_ratio", "_count", "_tokens", "_batches", "_cost")
 # Numbers that name or order things, and columns whose unit is a column beside them.
 IDENTIFIERS = {"rank", "device", "stream", "step", "correlation", "external_id", "launch", "seq"}
@@ -88,6 +88,8 @@ IDENTIFIERS |= {"expert_parallel"}
 IDENTIFIERS |= {"task", "src", "dst", "reasons"}
 UNIT_BESIDE = {"fidelity": {"printed", "here", "tolerance"}, "fleet_truth": {"size"}}
 UNIT_BESIDE |= {"goodput_sweep": {"value"}, "goodput_sensitivity": {"value"}}
+UNIT_BESIDE["grid_check"] = {"limit", "measured", "margin"}
+UNIT_BESIDE["power_peaks"] = {"harmonic"}
 UNIT_BESIDE["hardware_sources"] = {"value"}
 UNIT_BESIDE["graph_edges"] = {"source", "target"}
 UNIT_BESIDE |= {name: {"busy_correlation"} for name in ("replay_fidelity", "graph_ablation")}

@@ -5,6 +5,7 @@ from workbench.analyze._fault_tolerance import FaultTolerance
 from workbench.analyze._packing_plan import PackingPlan, packing_plans
 from workbench.analyze._pipeline_order import ScheduleKind
 from workbench.analyze._shard_costs import ShardingAssumptions
+from workbench.analyze.band_shares import band_shares
 from workbench.analyze.blame import blame, blame_by
 from workbench.analyze.breakdown import time_breakdown
 from workbench.analyze.capping import capped_share, capping_events
@@ -31,6 +32,8 @@ from workbench.analyze.goodput import Convention, goodput, productive_share
 from workbench.analyze.goodput_at_scale import failure_interval_of, goodput_at_scale
 from workbench.analyze.goodput_changes import goodput_ladder, goodput_sensitivity, goodput_sweep
 from workbench.analyze.goodput_replay import goodput_mean, goodput_replay, goodput_windows
+from workbench.analyze.grid_check import grid_check
+from workbench.analyze.grid_spec import GridSpec, grid_spec, grid_spec_names
 from workbench.analyze.idle import idle_time
 from workbench.analyze.incidents import incident_counts, incidents
 from workbench.analyze.injection_allocation import injection_allocation, pooled
@@ -108,6 +111,11 @@ from workbench.analyze.pipeline import Parallelism, micro_batch_costs, pipeline,
 from workbench.analyze.power_grid import power_grid, power_totals
 from workbench.analyze.power_hierarchy import power_hierarchy
 from workbench.analyze.power_tree import power_residual, power_tree
+from workbench.analyze.power_edges import power_edges
+from workbench.analyze.power_ramps import power_ramps
+from workbench.analyze.power_smoothing import power_smoothing
+from workbench.analyze.power_spectrum import power_peaks, power_spectrum
+from workbench.analyze.power_swings import power_swings
 from workbench.analyze.proportion import proportion
 from workbench.analyze.pue import pue
 from workbench.analyze.power_curve import power_curve
@@ -130,6 +138,8 @@ from workbench.analyze.queue import queue_length, queue_summary
 from workbench.analyze.recurrence import failure_trend, recurrence
 from workbench.analyze.reported_by import reported_by
 from workbench.analyze.row_sharding import row_popularity, row_sharding
+from workbench.analyze.smoothing_plan import SmoothingPlan
+from workbench.analyze.smoothing_summary import smoothing_summary
 from workbench.analyze.spares import spares, with_spares
 from workbench.analyze.step_breakdown import step_breakdown
 from workbench.analyze.steps import step_times
@@ -151,6 +161,7 @@ __all__ = [
     "GemmModel",
     "GpuType",
     "GraphRules",
+    "GridSpec",
     "IterationModel",
     "JobChange",
     "Layout",
@@ -163,7 +174,9 @@ __all__ = [
     "PassTimes",
     "ScheduleKind",
     "ShardingAssumptions",
+    "SmoothingPlan",
     "assumed_model",
+    "band_shares",
     "blame",
     "blame_by",
     "bus_bandwidth",
@@ -224,6 +237,9 @@ __all__ = [
     "gpu_type",
     "graph_ablation",
     "graph_tasks",
+    "grid_check",
+    "grid_spec",
+    "grid_spec_names",
     "hardware",
     "hardware_sources",
     "held_out_steps",
@@ -291,6 +307,12 @@ __all__ = [
     "power_tree",
     "power_curve",
     "power_knees",
+    "power_edges",
+    "power_peaks",
+    "power_ramps",
+    "power_smoothing",
+    "power_spectrum",
+    "power_swings",
     "predicted_collective_times",
     "predicted_gemm_times",
     "productive_share",
@@ -325,6 +347,7 @@ __all__ = [
     "schedule_times",
     "shard_balance",
     "slack",
+    "smoothing_summary",
     "spares",
     "standby_nodes",
     "step_breakdown",

@@ -1,6 +1,7 @@
 """Turn tables into plotly figures: one function per picture, nothing is computed here."""
 
 from workbench.plot import style
+from workbench.plot.band_shares import band_shares
 from workbench.plot.breakdown import communication_overlap, step_times, time_breakdown
 from workbench.plot.capping import capping_events
 from workbench.plot.capping_cost import capping_blame, capping_cost
@@ -24,6 +25,7 @@ from workbench.plot.goodput_at_scale import goodput_at_scale
 from workbench.plot.goodput_changes import goodput_ladder, goodput_sensitivity, goodput_sweep
 from workbench.plot.goodput_windows import goodput_windows
 from workbench.plot.gpu_busy import gpu_busy
+from workbench.plot.grid_check import grid_check
 from workbench.plot.held_out_steps import held_out_steps
 from workbench.plot.idle import idle_time
 from workbench.plot.incidents import incident_counts, incidents
@@ -47,6 +49,11 @@ from workbench.plot.pipeline import pipeline
 from workbench.plot.pipeline_schedule import pipeline_schedule, schedule_comparison
 from workbench.plot.power_curve import power_curve, power_knees
 from workbench.plot.provisioning import provisioning
+from workbench.plot.power_edges import power_edges
+from workbench.plot.power_ramps import power_ramps
+from workbench.plot.power_smoothing import power_smoothing
+from workbench.plot.power_spectrum import power_spectrum
+from workbench.plot.power_swings import power_swings
 from workbench.plot.pvf import pvf
 from workbench.plot.pvf_by_bit import pvf_by_bit
 from workbench.plot.pvf_by_flips import pvf_by_flips
@@ -59,6 +66,7 @@ from workbench.plot.recurrence import recurrence
 from workbench.plot.replay_fidelity import graph_ablation, replay_fidelity
 from workbench.plot.row_sharding import row_sharding
 from workbench.plot.slack import slack
+from workbench.plot.smoothing_summary import smoothing_summary
 from workbench.plot.spares import spares
 from workbench.plot.stragglers import job_slowdown, job_slowdown_by, job_steps
 from workbench.plot.survival import survival
@@ -68,6 +76,7 @@ from workbench.plot.training_speed import training_speed
 from workbench.plot.what_if import what_if
 
 __all__ = [
+    "band_shares",
     "blame",
     "capping_blame",
     "capping_cost",
@@ -98,6 +107,7 @@ __all__ = [
     "goodput_windows",
     "gpu_busy",
     "graph_ablation",
+    "grid_check",
     "held_out_steps",
     "idle_time",
     "incident_counts",
@@ -135,6 +145,11 @@ __all__ = [
     "power_curve",
     "power_knees",
     "provisioning",
+    "power_edges",
+    "power_ramps",
+    "power_smoothing",
+    "power_spectrum",
+    "power_swings",
     "pvf",
     "pvf_by_bit",
     "pvf_by_flips",
@@ -149,6 +164,7 @@ __all__ = [
     "row_sharding",
     "schedule_comparison",
     "slack",
+    "smoothing_summary",
     "spares",
     "step_times",
     "style",

@@ -1,0 +1,112 @@
+"""A uniform series of power, its gaps, and its longest stretch without one."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from workbench._numbers import whole_number
+from workbench.errors import WorkbenchError
+from workbench.tables import POWER_TOTALS
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+class Series(NamedTuple):
+    """Power in cells of equal length; what is missing is NaN."""
+
+    time_ns: Ints
+    power_w: Floats
+    period_s: float
+
+    @property
+    def nyquist_hz(self) -> float:
+        """Half of the sampling frequency."""
+        return 0.5 / self.period_s
+
+    @property
+    def known_share(self) -> float:
+        """Share of the cells that are known."""
+        return float(np.mean(~np.isnan(self.power_w)))
+
+
+class Stretch(NamedTuple):
+    """The longest run of cells that are known, or were interpolated."""
+
+    first: int
+    power_w: Floats
+    is_filled: Bools
+    covered_share: float
+
+
+def uniform(totals: pd.DataFrame) -> Series:
+    """Read a series, or say why its cells are not of equal length.
+
+    Raises
+    ------
+    WorkbenchError
+        If there are fewer than two cells, times do not rise by one period, or nothing is known.
+    """
+    POWER_TOTALS.check(totals)
+    time_ns = totals["time_ns"].to_numpy(dtype=np.int64)
+    power_w = totals["power_w"].to_numpy(dtype=np.float64, na_value=np.nan)
+    remedy = "make totals with analyze.power_totals of one analyze.power_grid"
+    if len(time_ns) < 2:
+        msg = f"the totals have {len(time_ns)} cells, 2 are needed to know their period; {remedy}"
+        raise WorkbenchError(msg)
+    steps = np.diff(time_ns)
+    period = int(steps[0])
+    if period <= 0 or (steps != period).any():
+        row = int(np.flatnonzero(steps != steps[0])[0]) if period > 0 else 0
+        msg = (
+            f"the totals are no uniform series: row {row + 1} comes {steps[row] / 1e9:g} s after "
+            f"the one before, the first two are {period / 1e9:g} s apart; {remedy}"
+        )
+        raise WorkbenchError(msg)
+    if np.isnan(power_w).all() or np.isinf(power_w).any():
+        what = "has no known power" if np.isnan(power_w).all() else "has infinite power"
+        msg = f"the series of {len(time_ns):,} cells {what}; {remedy}"
+        raise WorkbenchError(msg)
+    return Series(time_ns, power_w, period / 1e9)
+
+
+def runs(known: Bools) -> tuple[Ints, Ints]:
+    """Return first and one-past-last position of every run of true values."""
+    edges = np.diff(np.r_[False, known, False].astype(np.int8))
+    return np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
+
+
+def longest_stretch(series: Series, *, longest_gap_cells: int, least_cells: int) -> Stretch:
+    """Interpolate short gaps between known cells, and take the longest run that results.
+
+    Raises
+    ------
+    WorkbenchError
+        If ``longest_gap_cells`` is no whole number from 0, or the run is too short.
+    """
+    whole_number("longest_gap_cells", longest_gap_cells, least=0)
+    power = series.power_w.copy()
+    missing = np.isnan(power)
+    filled = np.zeros(len(power), dtype=bool)
+    for first, end in zip(*runs(missing), strict=True):
+        if first > 0 and end < len(power) and end - first <= longest_gap_cells:
+            filled[first:end] = True
+    at = np.arange(len(power))
+    power[filled] = np.interp(at[filled], at[~missing], power[~missing])
+    firsts, ends = runs(~np.isnan(power))
+    best = int(np.argmax(ends - firsts))
+    first, end = int(firsts[best]), int(ends[best])
+    if end - first < least_cells:
+        msg = (
+            f"the longest stretch without a gap has {end - first:,} of {len(power):,} cells, "
+            f"{least_cells} are needed; take a coarser period in analyze.power_grid, or allow "
+            f"longer gaps than {longest_gap_cells} cells"
+        )
+        raise WorkbenchError(msg)
+    part = slice(first, end)
+    return Stretch(first, power[part], filled[part], (end - first) / len(power))
