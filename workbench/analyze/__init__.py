@@ -14,7 +14,9 @@ from workbench.analyze.collectives import collective_waits, collectives
 from workbench.analyze.context_sharding import context_chunks, context_sharding
 from workbench.analyze.detector_tolerance import detected_shares, detector_tolerance
 from workbench.analyze.diff import trace_diff
+from workbench.analyze.dip_causes import dip_causes
 from workbench.analyze.document_lengths import length_shares, sample_documents
+from workbench.analyze.energy_waste import energy_waste
 from workbench.analyze.failure_rates import failure_rate, failure_rates, standby_nodes
 from workbench.analyze.failure_times import failure_times, observed_span
 from workbench.analyze.first_days import first_days
@@ -26,6 +28,7 @@ from workbench.analyze.goodput_at_scale import failure_interval_of, goodput_at_s
 from workbench.analyze.goodput_changes import goodput_ladder, goodput_sensitivity, goodput_sweep
 from workbench.analyze.goodput_replay import goodput_mean, goodput_replay, goodput_windows
 from workbench.analyze.idle import idle_time
+from workbench.analyze.incident_energy import incident_energy
 from workbench.analyze.incidents import incident_counts, incidents
 from workbench.analyze.injection_allocation import injection_allocation, pooled
 from workbench.analyze.injection_sample_sizes import injection_sample_sizes, leveugle_count
@@ -98,7 +101,10 @@ from workbench.analyze.perfmodel.schedule_times import (
     schedule_times,
 )
 from workbench.analyze.perfmodel.what_if import what_if
+from workbench.analyze.phase_power import phase_power
 from workbench.analyze.pipeline import Parallelism, micro_batch_costs, pipeline, training_steps
+from workbench.analyze.power_clock_offset import power_clock_offset
+from workbench.analyze.power_dips import power_dips
 from workbench.analyze.proportion import proportion
 from workbench.analyze.pvf import pvf
 from workbench.analyze.pvf_by_margin import pvf_by_margin
@@ -113,6 +119,7 @@ from workbench.analyze.reported_by import reported_by
 from workbench.analyze.row_sharding import row_popularity, row_sharding
 from workbench.analyze.spares import spares, with_spares
 from workbench.analyze.step_breakdown import step_breakdown
+from workbench.analyze.step_energy import span_energy, step_energy
 from workbench.analyze.steps import step_times
 from workbench.analyze.stragglers import job_slowdown, job_slowdown_by, job_steps
 from workbench.analyze.survival import survival, weibull
@@ -120,6 +127,7 @@ from workbench.analyze.table_sharding import shard_balance, table_sharding
 from workbench.analyze.training_speed import training_speed
 from workbench.analyze.truth_sample import truth_sample
 from workbench.analyze.watched_throughout import watched_throughout
+from workbench.analyze.work_energy import work_energy
 from workbench.analyze.workload import crossover, crossover_from_flops, launch_loss, workload
 
 __all__ = [
@@ -170,6 +178,8 @@ __all__ = [
     "crossover_from_flops",
     "detected_shares",
     "detector_tolerance",
+    "dip_causes",
+    "energy_waste",
     "execution_graph",
     "expected_ettr",
     "failure_gaps",
@@ -201,6 +211,7 @@ __all__ = [
     "held_out_steps",
     "idle_time",
     "incident_counts",
+    "incident_energy",
     "incidents",
     "injection_allocation",
     "injection_sample_sizes",
@@ -252,9 +263,12 @@ __all__ = [
     "packing_plans",
     "packing_tuning",
     "parallelism_plan",
+    "phase_power",
     "pipeline",
     "pipeline_schedule",
     "pooled",
+    "power_clock_offset",
+    "power_dips",
     "predicted_collective_times",
     "predicted_gemm_times",
     "productive_share",
@@ -284,9 +298,11 @@ __all__ = [
     "schedule_times",
     "shard_balance",
     "slack",
+    "span_energy",
     "spares",
     "standby_nodes",
     "step_breakdown",
+    "step_energy",
     "step_times",
     "survival",
     "table_sharding",
@@ -303,5 +319,6 @@ __all__ = [
     "weibull",
     "what_if",
     "with_spares",
+    "work_energy",
     "workload",
 ]

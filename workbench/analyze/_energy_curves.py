@@ -87,7 +87,7 @@ class EnergyCurves:
         parts = _by_entity(power)
         self.curves = [_curve(name, t - shift, watts, longest) for name, t, watts in parts]
         if not self.curves:
-            msg = "there are no power readings; look at the quality of what was loaded"
+            msg = "there are no power readings; see .quality of the load"
             raise WorkbenchError(msg)
         _refuse_nested([curve.entity for curve in self.curves])
 

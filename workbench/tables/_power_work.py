@@ -11,6 +11,7 @@ _COVERED = "of the time, over all entities, that readings cover"
 WASTE_STATES = (
     "useful steps",
     "lost steps",
+    "unfinished step",
     "restart",
     "checkpoint",
     "evaluation",
@@ -185,12 +186,18 @@ INCIDENT_ENERGY = Table(
         ),
         "also": Column("str", "other failures of that time"),
         "lost_step_count": Column("Int64", "steps that had to be repeated", nullable=True),
-        "lost_work_s": Column("float64", "time those steps took", nullable=True),
+        "lost_work_s": Column(
+            "float64",
+            "time those steps took, and the step that the interruption cut",
+            nullable=True,
+        ),
         "restart_s": Column("float64", "time until the next step", nullable=True),
-        "lost_work_j": Column("float64", "energy of the lost steps", nullable=True),
-        "restart_j": Column("float64", "energy of that time, idle power included", nullable=True),
+        "lost_work_j": Column("float64", "energy of that time", lower=0, nullable=True),
+        "restart_j": Column(
+            "float64", "energy until the next step, idle power included", lower=0, nullable=True
+        ),
         "energy_j": Column("float64", "both together", lower=0, nullable=True),
-        "energy_share": Column("float64", "of the run", lower=0, upper=1, nullable=True),
+        "energy_share": Column("float64", "of what the run drew", lower=0, upper=1, nullable=True),
         "covered_share": Column("float64", _COVERED, lower=0, upper=1, nullable=True),
     },
 )
