@@ -20,6 +20,7 @@ from workbench.analyze.energy_waste import energy_waste
 from workbench.analyze.failure_rates import failure_rate, failure_rates, standby_nodes
 from workbench.analyze.failure_times import failure_times, observed_span
 from workbench.analyze.first_days import first_days
+from workbench.analyze.fleet_timeline import fleet_timeline
 from workbench.analyze.flight_positions import flight_positions
 from workbench.analyze.flight_suspects import flight_suspects
 from workbench.analyze.flight_waits import flight_waits
@@ -189,6 +190,7 @@ __all__ = [
     "failure_times",
     "failure_trend",
     "first_days",
+    "fleet_timeline",
     "flight_positions",
     "flight_suspects",
     "flight_waits",

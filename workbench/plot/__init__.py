@@ -12,7 +12,9 @@ from workbench.plot.critical_path import critical_path
 from workbench.plot.detector_tolerance import detector_tolerance
 from workbench.plot.diff import trace_diff
 from workbench.plot.document_lengths import length_shares
+from workbench.plot.energy_waste import energy_waste
 from workbench.plot.failure_rates import failure_rates
+from workbench.plot.fleet_timeline import fleet_timeline
 from workbench.plot.flight_positions import flight_positions
 from workbench.plot.flight_suspects import flight_suspects
 from workbench.plot.flight_waits import flight_waits
@@ -24,6 +26,7 @@ from workbench.plot.goodput_windows import goodput_windows
 from workbench.plot.gpu_busy import gpu_busy
 from workbench.plot.held_out_steps import held_out_steps
 from workbench.plot.idle import idle_time
+from workbench.plot.incident_energy import incident_energy
 from workbench.plot.incidents import incident_counts, incidents
 from workbench.plot.injection_sample_sizes import injection_sample_sizes
 from workbench.plot.interval_funnel import interval_coverage, interval_funnel
@@ -41,8 +44,10 @@ from workbench.plot.operator_benchmark import operator_benchmark
 from workbench.plot.outcome_shares import outcome_shares
 from workbench.plot.packing import micro_batches, packing_balance, packing_queues, packing_tuning
 from workbench.plot.parallelism_plan import parallelism_plan
+from workbench.plot.phase_power import phase_power
 from workbench.plot.pipeline import pipeline
 from workbench.plot.pipeline_schedule import pipeline_schedule, schedule_comparison
+from workbench.plot.power_dips import power_dips
 from workbench.plot.pvf import pvf
 from workbench.plot.pvf_by_bit import pvf_by_bit
 from workbench.plot.pvf_by_flips import pvf_by_flips
@@ -56,6 +61,7 @@ from workbench.plot.replay_fidelity import graph_ablation, replay_fidelity
 from workbench.plot.row_sharding import row_sharding
 from workbench.plot.slack import slack
 from workbench.plot.spares import spares
+from workbench.plot.step_energy import step_energy
 from workbench.plot.stragglers import job_slowdown, job_slowdown_by, job_steps
 from workbench.plot.survival import survival
 from workbench.plot.table_sharding import table_sharding
@@ -77,8 +83,10 @@ __all__ = [
     "copy_bandwidth",
     "critical_path",
     "detector_tolerance",
+    "energy_waste",
     "expected_ettr",
     "failure_rates",
+    "fleet_timeline",
     "flight_positions",
     "flight_suspects",
     "flight_waits",
@@ -94,6 +102,7 @@ __all__ = [
     "held_out_steps",
     "idle_time",
     "incident_counts",
+    "incident_energy",
     "incidents",
     "injection_sample_sizes",
     "interval_coverage",
@@ -123,8 +132,10 @@ __all__ = [
     "packing_queues",
     "packing_tuning",
     "parallelism_plan",
+    "phase_power",
     "pipeline",
     "pipeline_schedule",
+    "power_dips",
     "pvf",
     "pvf_by_bit",
     "pvf_by_flips",
@@ -140,6 +151,7 @@ __all__ = [
     "schedule_comparison",
     "slack",
     "spares",
+    "step_energy",
     "step_times",
     "style",
     "survival",
