@@ -1,106 +1,79 @@
-"""Power, steps and spans by hand, and those of a real run read from its MLLOG lines."""
+"""The smallest tables of power telemetry, made by hand, and the readings of a real job."""
 
 import json
-from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
-from workbench.tables import LOGGED_SPANS, LOGGED_STEPS, POWER
-
-SECOND = 1_000_000_000
+SECOND = 10**9
 
 
-def table_of(table, rows):
-    """Make a table from dictionaries; what they leave out is missing."""
-    if not rows:
-        return table.empty()
-    frame = pd.DataFrame(rows, columns=list(table.columns))
-    for name, column in table.columns.items():
-        if column.dtype == "str":
-            frame[name] = frame[name].astype(object).where(frame[name].notna(), None)
-            if not column.nullable:
-                frame[name] = frame[name].fillna("")
-    return table.check(table.cast(frame))
-
-
-def make_power(**readings):
-    """Make a table from ``node1=[(seconds, watts), ...]``; None is a reading without power."""
+def readings(value="power_w", **series):
+    """Give readings from ``entity=[(time in s, value), ...]``, in order of entity and time."""
     rows = [
-        (round(at * SECOND), name.replace("__", "/"), watts)
-        for name, pairs in readings.items()
-        for at, watts in pairs
+        (round(time_s * SECOND), entity, reading)
+        for entity, pairs in series.items()
+        for time_s, reading in pairs
     ]
-    frame = pd.DataFrame(rows, columns=["time_ns", "entity", "power_w"])
-    frame = frame.astype({"time_ns": "int64", "power_w": "float64"})
-    frame["entity"] = frame["entity"].astype("category")
-    return POWER.check(frame)
+    table = pd.DataFrame(rows, columns=["time_ns", "entity", value])
+    return table.astype({"time_ns": "int64", "entity": "category", value: "float64"})
 
 
-def make_steps(*rows):
-    """Make a table from ``(step, start_s, end_s)`` or ``(step, start_s, end_s, attempt)``."""
-    made = [
+def every_s(values, start_s=0.0, step_s=1.0):
+    """Give pairs of time and value at equal steps."""
+    return [(start_s + at * step_s, value) for at, value in enumerate(values)]
+
+
+def grid(**series):
+    """Give a grid of cells of 1 s from ``entity=[power, ...]``; NaN is missing."""
+    count = len(next(iter(series.values())))
+    power = np.array(list(series.values()), dtype=float).ravel()
+    return pd.DataFrame(
         {
-            "step": row[0], "start_ns": round(row[1] * SECOND), "end_ns": round(row[2] * SECOND),
-            "attempt": row[3] if len(row) > 3 else 1, "token_count": 100, "sample_count": 4,
-            "source": "steps", "line": n + 1,
+            "time_ns": np.tile(np.arange(count, dtype=np.int64) * SECOND, len(series)),
+            "entity": pd.Categorical.from_codes(
+                np.repeat(np.arange(len(series)), count), categories=list(series)
+            ),
+            "power_w": power,
+            "covered_share": (~np.isnan(power)).astype(float),
         }
-        for n, row in enumerate(rows)
-    ]  # fmt: skip
-    return table_of(LOGGED_STEPS, made)
+    )
 
 
-def make_spans(*rows):
-    """Make a table from ``(kind, start_s, end_s)`` or ``(kind, start_s, end_s, attempt)``."""
-    made = [
-        {
-            "kind": row[0], "start_ns": round(row[1] * SECOND),
-            "end_ns": None if row[2] is None else round(row[2] * SECOND),
-            "attempt": row[3] if len(row) > 3 else 1, "source": "steps", "line": n + 1,
-        }
-        for n, row in enumerate(rows)
-    ]  # fmt: skip
-    return table_of(LOGGED_SPANS, made)
+def entities(**scopes):
+    """Give a table of entities from ``entity=scope``."""
+    table = pd.DataFrame({"entity": list(scopes), "scope": list(scopes.values())})
+    texts = {"method": "instant", "clock": "epoch", "assumed": "", "source": "a file"}
+    missing = dict.fromkeys(("node", "device", "model"))
+    table = table.assign(**texts, **missing, period_s=1.0, limit_w=float("nan"))
+    table = table.assign(reading_count=1, missing_count=0, first_ns=0, last_ns=0)
+    return table.astype({"first_ns": "Int64", "last_ns": "Int64"})
 
 
-def _lines(path):
-    for number, text in enumerate(path.read_text().splitlines(), start=1):
-        _, mark, rest = text.partition(":::MLLOG ")
-        if mark:
-            yield number, json.loads(rest)
+def topology(*rows):
+    """Give a delivery tree from ``(entity, parent, level, nameplate_w, limit_w)``."""
+    columns = ["entity", "parent", "level", "nameplate_w", "limit_w"]
+    table = pd.DataFrame(rows, columns=columns)
+    return table.astype({"nameplate_w": "float64", "limit_w": "float64"})
 
 
-def mlperf_power(folder):
-    """Read the meters of the nodes of a run."""
-    rows = []
-    for path in sorted(Path(folder).glob("node_*.txt")):
-        rows += [
-            (entry["time_ms"] * 1_000_000, path.stem, float(entry["value"]))
-            for _, entry in _lines(path)
-            if entry["key"] == "power_reading"
-        ]
-    frame = pd.DataFrame(rows, columns=["time_ns", "entity", "power_w"])
-    frame["entity"] = frame["entity"].astype("category")
-    return POWER.check(frame.sort_values(["entity", "time_ns"], ignore_index=True))
+def _logged(path):
+    """Give the entries of an MLPerf log."""
+    for line in path.read_text(errors="replace").splitlines():
+        if ":::MLLOG " in line:
+            yield json.loads(line.split(":::MLLOG ", 1)[1])
 
 
-def mlperf_job(path):
-    """Read steps and spans of a result file."""
-    steps, spans, begun = [], [], {}
-    for number, entry in _lines(Path(path)):
-        at, key = entry["time_ms"] * 1_000_000, entry["key"]
-        took = entry["value"].get("train_step_timing in s") if key == "tracked_stats" else None
-        where = {"attempt": 1, "source": Path(path).name, "line": number}
-        if took:
-            steps.append(
-                where | {
-                    "step": len(steps), "start_ns": at - round(took * SECOND), "end_ns": at,
-                    "token_count": 4_194_304, "sample_count": 2_048,
-                }
-            )  # fmt: skip
-        kind = {"eval": "evaluation", "run": "run"}.get(key.partition("_")[0])
-        if kind and entry["event_type"] == "INTERVAL_START":
-            begun[kind] = at
-        elif kind and entry["event_type"] == "INTERVAL_END":
-            spans.append(where | {"kind": kind, "start_ns": begun[kind], "end_ns": at})
-    spans.sort(key=lambda span: span["start_ns"])
-    return table_of(LOGGED_STEPS, steps), table_of(LOGGED_SPANS, spans)
+def mlperf_job(folder):
+    """Give the power of the nodes of a real job, and the start and the end of its run in ns."""
+    rows = [
+        (entry["time_ms"] * 10**6, path.stem, float(entry["value"]))
+        for path in sorted((folder / "power").rglob("node_*.txt"))
+        for entry in _logged(path)
+        if entry["key"] == "power_reading"
+    ]
+    table = pd.DataFrame(rows, columns=["time_ns", "entity", "power_w"])
+    table = table.sort_values(["entity", "time_ns"], kind="stable", ignore_index=True)
+    (result,) = folder.glob("result_*.txt")
+    marks = {entry["key"]: entry["time_ms"] * 10**6 for entry in _logged(result)}
+    return table.astype({"entity": "category"}), marks["run_start"], marks["run_stop"]

@@ -16,6 +16,8 @@ from workbench.analyze.detector_tolerance import detected_shares, detector_toler
 from workbench.analyze.diff import trace_diff
 from workbench.analyze.dip_causes import dip_causes
 from workbench.analyze.document_lengths import length_shares, sample_documents
+from workbench.analyze.energy import energy, energy_total
+from workbench.analyze.energy_from_counter import energy_from_counter
 from workbench.analyze.energy_waste import energy_waste
 from workbench.analyze.failure_rates import failure_rate, failure_rates, standby_nodes
 from workbench.analyze.failure_times import failure_times, observed_span
@@ -106,7 +108,11 @@ from workbench.analyze.phase_power import phase_power
 from workbench.analyze.pipeline import Parallelism, micro_batch_costs, pipeline, training_steps
 from workbench.analyze.power_clock_offset import power_clock_offset
 from workbench.analyze.power_dips import power_dips
+from workbench.analyze.power_grid import power_grid, power_totals
+from workbench.analyze.power_hierarchy import power_hierarchy
+from workbench.analyze.power_tree import power_residual, power_tree
 from workbench.analyze.proportion import proportion
+from workbench.analyze.pue import pue
 from workbench.analyze.pvf import pvf
 from workbench.analyze.pvf_by_margin import pvf_by_margin
 from workbench.analyze.pvf_exposure import pvf_exposure
@@ -180,6 +186,9 @@ __all__ = [
     "detected_shares",
     "detector_tolerance",
     "dip_causes",
+    "energy",
+    "energy_from_counter",
+    "energy_total",
     "energy_waste",
     "execution_graph",
     "expected_ettr",
@@ -271,10 +280,16 @@ __all__ = [
     "pooled",
     "power_clock_offset",
     "power_dips",
+    "power_grid",
+    "power_hierarchy",
+    "power_residual",
+    "power_totals",
+    "power_tree",
     "predicted_collective_times",
     "predicted_gemm_times",
     "productive_share",
     "proportion",
+    "pue",
     "pvf",
     "pvf_by_bit",
     "pvf_by_flips",
