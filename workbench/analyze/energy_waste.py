@@ -50,8 +50,10 @@ def energy_waste(
 
     Raises
     ------
+    ValueError
+        If there are no readings.
     WorkbenchError
-        If there are no readings or no steps, or the window is empty.
+        If there are no steps, or the window is empty.
 
     Notes
     -----

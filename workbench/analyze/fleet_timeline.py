@@ -119,7 +119,7 @@ def _power(power: pd.DataFrame, clock_offset_s: float) -> Iterator[pd.DataFrame]
         }
     )
     period = max(round(curves.period_s() * SECOND), 1)
-    if len(curves.curves) < 2 or last - first < period:
+    if len(curves.names) < 2 or last - first < period:
         return
     edges = np.arange(first, last + 1, period, dtype=np.int64)
     known = curves.between(edges[:-1], edges[1:])

@@ -59,8 +59,10 @@ def incident_energy(
 
     Raises
     ------
+    ValueError
+        If there are no readings.
     WorkbenchError
-        If there are no readings or no steps.
+        If there are no steps.
 
     Notes
     -----
@@ -73,7 +75,7 @@ def incident_energy(
     >>> incident_energy(POWER.empty(), LOGGED_STEPS.empty())
     Traceback (most recent call last):
     ...
-    workbench.errors.WorkbenchError: there are no power readings; see .quality of the load
+    ValueError: the table has no readings; pass that of a load which found some
     """
     LOGGED_STEPS.check(steps)
     named = LOGGED_SPANS.empty() if spans is None else LOGGED_SPANS.check(spans)
@@ -159,7 +161,8 @@ def _causes(
     restarts: pd.DataFrame, told: pd.DataFrame, near: int
 ) -> tuple[pd.DataFrame, list[object]]:
     """Give each restart the failure that fits it best; and the failures that were used."""
-    rows, used = [], []
+    rows: list[dict[str, object]] = []
+    used: list[object] = []
     for start, end in zip(restarts["start_ns"], restarts["end_ns"], strict=True):
         fits = told[told["start_ns"].between(start - near, end) & ~told.index.isin(used)]
         used += fits.index.tolist()

@@ -50,8 +50,10 @@ def step_energy(
 
     Raises
     ------
+    ValueError
+        If there are no readings.
     WorkbenchError
-        If there are no readings, or a GPU and its node are both in ``power``.
+        If a GPU and its node are both in ``power``.
 
     Notes
     -----
@@ -83,7 +85,7 @@ def step_energy(
         energy_per_token_j=_per(energy, steps["token_count"]),
         energy_per_sample_j=_per(energy, steps["sample_count"]),
         covered_share=known.covered_share,
-        entity_count=len(curves.curves),
+        entity_count=len(curves.names),
         reading_count=known.reading_count,
     )
     return STEP_ENERGY.check(STEP_ENERGY.cast(table.reset_index(drop=True)))
@@ -122,6 +124,8 @@ def span_energy(
 
     Raises
     ------
+    ValueError
+        As :func:`step_energy`.
     WorkbenchError
         As :func:`step_energy`.
 
@@ -146,7 +150,7 @@ def span_energy(
         energy_j=energy,
         mean_w=np.where(np.isnan(energy), np.nan, known.mean_w),
         covered_share=known.covered_share,
-        entity_count=len(curves.curves),
+        entity_count=len(curves.names),
         reading_count=known.reading_count,
     )
     return SPAN_ENERGY.check(SPAN_ENERGY.cast(table.reset_index(drop=True)))
@@ -156,7 +160,8 @@ def sufficient(known: Known, least_covered_share: float) -> Floats:
     """Give the energies of stretches of which enough is known; missing for the others."""
     least = in_range("least_covered_share", least_covered_share, least=0, most=1)
     enough = (known.covered_share >= least) & (known.covered_share > 0)
-    return np.where(enough, known.energy_j, np.nan)
+    energy: Floats = np.where(enough, known.energy_j, np.nan)
+    return energy
 
 
 def _per(energy: Floats, count: pd.Series) -> Floats:
