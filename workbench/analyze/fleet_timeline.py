@@ -9,7 +9,7 @@ import pandas as pd
 
 from workbench.analyze._energy_curves import SECOND, EnergyCurves
 from workbench.errors import WorkbenchError
-from workbench.tables import EVENTS, FAILURES, FLEET_TIMELINE, LOGGED_SPANS, LOGGED_STEPS
+from workbench.tables import FAILURES, FLEET_TIMELINE, LOGGED_SPANS, LOGGED_STEPS, POWER, RANKS
 
 ALL = "all entities"
 PANELS = ("power", "step time", "job", "failures", "traces")
@@ -23,7 +23,7 @@ def fleet_timeline(
     steps: pd.DataFrame | None = None,
     spans: pd.DataFrame | None = None,
     failures: pd.DataFrame | None = None,
-    events: pd.DataFrame | None = None,
+    ranks: pd.DataFrame | None = None,
     clock_offset_s: float = 0.0,
 ) -> pd.DataFrame:
     """Put power, steps, spans, failures and traces on one axis of time.
@@ -43,9 +43,9 @@ def fleet_timeline(
     failures
         Table :data:`workbench.tables.FAILURES`; what has no wall time is left out and counted in
         ``attrs["left_out"]``.
-    events
-        Table :data:`workbench.tables.EVENTS`: traces, of which only the time is shown that each
-        rank's covers.
+    ranks
+        Table :data:`workbench.tables.RANKS` of traces: of each rank the time that its trace covers.
+        Those with a clock of their own are left out and counted.
     clock_offset_s
         How far the clock of the meter is ahead of the others, in s; see
         :func:`workbench.analyze.power_clock_offset`.

@@ -7,13 +7,24 @@ from workbench.load import (
     dcgmi_dmon,
     dps,
     mlperf_power,
+    nvidia_capture,
+    nvidia_dmon,
+    nvidia_query,
     nvidia_smi,
     zeus,
 )
 from workbench.load._power_part import PowerFormat
 
 FORMATS: tuple[PowerFormat, ...] = (
-    nvidia_smi, mlperf_power, zeus, codecarbon, dcgmi_dmon, dps,
+    nvidia_capture,
+    nvidia_query,
+    nvidia_dmon,
+    nvidia_smi,
+    mlperf_power,
+    zeus,
+    codecarbon,
+    dcgmi_dmon,
+    dps,
 )  # fmt: skip
 
 

@@ -49,6 +49,7 @@ from workbench.tables._failures import (
     FailureLog,
 )
 from workbench.tables._fidelity import FIDELITY
+from workbench.tables._fleet import Fleet
 from workbench.tables._flight_recorder import (
     FLIGHT_ENTRIES,
     FLIGHT_GROUPS,
@@ -293,5 +294,5 @@ __all__ = [
     "TASK_EDGES", "TIMELINE", "TIME_BREAKDOWN", "TRACE_DIFF", "TRAINING_SPEED", "TRAINING_STEPS",
     "TRIALS", "TUNED_PACKING", "UNCLASSIFIED_KERNELS", "UTILIZATION", "WASTE_STATES", "WEIBULL",
     "WHAT_IF", "WORK_ENERGY", "Column", "ExecutionGraph", "ExhaustiveInjections", "FailureLog",
-    "FlightRecording", "Injections", "JobLog", "PowerLog", "Table", "TaskGraph", "Trace",
+    "Fleet", "FlightRecording", "Injections", "JobLog", "PowerLog", "Table", "TaskGraph", "Trace",
 ]  # fmt: skip
