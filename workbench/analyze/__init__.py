@@ -18,13 +18,16 @@ from workbench.analyze.collectives import collective_waits, collectives
 from workbench.analyze.context_sharding import context_chunks, context_sharding
 from workbench.analyze.detector_tolerance import detected_shares, detector_tolerance
 from workbench.analyze.diff import trace_diff
+from workbench.analyze.dip_causes import dip_causes
 from workbench.analyze.document_lengths import length_shares, sample_documents
 from workbench.analyze.energy import energy, energy_total
 from workbench.analyze.energy_from_counter import energy_from_counter
 from workbench.analyze.extended_curve import Extrapolation, extended_curve
+from workbench.analyze.energy_waste import energy_waste
 from workbench.analyze.failure_rates import failure_rate, failure_rates, standby_nodes
 from workbench.analyze.failure_times import failure_times, observed_span
 from workbench.analyze.first_days import first_days
+from workbench.analyze.fleet_timeline import fleet_timeline
 from workbench.analyze.flight_positions import flight_positions
 from workbench.analyze.flight_suspects import flight_suspects
 from workbench.analyze.flight_waits import flight_waits
@@ -35,6 +38,7 @@ from workbench.analyze.goodput_replay import goodput_mean, goodput_replay, goodp
 from workbench.analyze.grid_check import grid_check
 from workbench.analyze.grid_spec import GridSpec, grid_spec, grid_spec_names
 from workbench.analyze.idle import idle_time
+from workbench.analyze.incident_energy import incident_energy
 from workbench.analyze.incidents import incident_counts, incidents
 from workbench.analyze.injection_allocation import injection_allocation, pooled
 from workbench.analyze.injection_sample_sizes import injection_sample_sizes, leveugle_count
@@ -107,9 +111,13 @@ from workbench.analyze.perfmodel.schedule_times import (
     schedule_times,
 )
 from workbench.analyze.perfmodel.what_if import what_if
+from workbench.analyze.phase_power import phase_power
 from workbench.analyze.pipeline import Parallelism, micro_batch_costs, pipeline, training_steps
+from workbench.analyze.power_clock_offset import power_clock_offset
+from workbench.analyze.power_dips import power_dips
 from workbench.analyze.power_grid import power_grid, power_totals
 from workbench.analyze.power_hierarchy import power_hierarchy
+from workbench.analyze.power_of_scope import power_of_scope
 from workbench.analyze.power_tree import power_residual, power_tree
 from workbench.analyze.power_edges import power_edges
 from workbench.analyze.power_ramps import power_ramps
@@ -142,6 +150,7 @@ from workbench.analyze.smoothing_plan import SmoothingPlan
 from workbench.analyze.smoothing_summary import smoothing_summary
 from workbench.analyze.spares import spares, with_spares
 from workbench.analyze.step_breakdown import step_breakdown
+from workbench.analyze.step_energy import span_energy, step_energy
 from workbench.analyze.steps import step_times
 from workbench.analyze.stragglers import job_slowdown, job_slowdown_by, job_steps
 from workbench.analyze.survival import survival, weibull
@@ -149,6 +158,7 @@ from workbench.analyze.table_sharding import shard_balance, table_sharding
 from workbench.analyze.training_speed import training_speed
 from workbench.analyze.truth_sample import truth_sample
 from workbench.analyze.watched_throughout import watched_throughout
+from workbench.analyze.work_energy import work_energy
 from workbench.analyze.workload import crossover, crossover_from_flops, launch_loss, workload
 
 __all__ = [
@@ -207,9 +217,11 @@ __all__ = [
     "crossover_from_flops",
     "detected_shares",
     "detector_tolerance",
+    "dip_causes",
     "energy",
     "energy_from_counter",
     "energy_total",
+    "energy_waste",
     "execution_graph",
     "expected_ettr",
     "extended_curve",
@@ -220,6 +232,7 @@ __all__ = [
     "failure_times",
     "failure_trend",
     "first_days",
+    "fleet_timeline",
     "flight_positions",
     "flight_suspects",
     "flight_waits",
@@ -245,6 +258,7 @@ __all__ = [
     "held_out_steps",
     "idle_time",
     "incident_counts",
+    "incident_energy",
     "incidents",
     "injection_allocation",
     "injection_sample_sizes",
@@ -297,11 +311,15 @@ __all__ = [
     "packing_plans",
     "packing_tuning",
     "parallelism_plan",
+    "phase_power",
     "pipeline",
     "pipeline_schedule",
     "pooled",
+    "power_clock_offset",
+    "power_dips",
     "power_grid",
     "power_hierarchy",
+    "power_of_scope",
     "power_residual",
     "power_totals",
     "power_tree",
@@ -348,9 +366,11 @@ __all__ = [
     "shard_balance",
     "slack",
     "smoothing_summary",
+    "span_energy",
     "spares",
     "standby_nodes",
     "step_breakdown",
+    "step_energy",
     "step_times",
     "survival",
     "table_sharding",
@@ -367,5 +387,6 @@ __all__ = [
     "weibull",
     "what_if",
     "with_spares",
+    "work_energy",
     "workload",
 ]

@@ -10,6 +10,7 @@ from workbench.load.embedding_tables import embedding_tables
 from workbench.load.exhaustive_injections import exhaustive_injections
 from workbench.load.expert_loads import expert_loads
 from workbench.load.failures import failures
+from workbench.load.fleet import fleet
 from workbench.load.flight_recorder import flight_recorder
 from workbench.load.injection_records import injection_records
 from workbench.load.injections import injections
@@ -37,6 +38,7 @@ __all__ = [
     "exhaustive_injections",
     "expert_loads",
     "failures",
+    "fleet",
     "flight_recorder",
     "gemm_times",
     "injection_records",

@@ -30,6 +30,11 @@ FORMATS: tuple[PowerFormat, ...] = (
     nvidia_smi, mlperf_power, zeus, codecarbon, dcgmi_dmon, dps,
     hl_smi, amd_smi, nvidia_smi, prometheus_power, redfish, ipmi,
     power_table,  # last: it takes any table with a time and powers
+    mlperf_power,
+    zeus,
+    codecarbon,
+    dcgmi_dmon,
+    dps,
 )  # fmt: skip
 
 

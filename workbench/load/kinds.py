@@ -6,7 +6,9 @@ from itertools import islice
 from pathlib import Path
 
 from workbench.errors import LoadError
+from workbench.load import _job_events, _job_mllog, _job_table
 from workbench.load._log_formats import looks_like_a_log
+from workbench.load._power_formats import power_format_of
 from workbench.load._wanted import FAILURE_LOGS, LOGS_AND_INJECTIONS
 from workbench.load.archive import Source, survey
 from workbench.load.injections import looks_like_injections
@@ -28,15 +30,15 @@ def kinds_of(path: str | Path) -> set[str]:
     Returns
     -------
     set of str
-        Of ``"job operations"``, ``"failure logs"``, ``"injections"`` and ``"traces"``; the last
-        alone if nothing is recognised, so that its loader says why. Only the beginnings of the
-        first 200 files are looked at.
+        Of ``"job operations"``, ``"failure logs"``, ``"injections"``, ``"job log"``, ``"power"``
+        and ``"traces"``; the last alone if nothing is recognised, so that its loader says why.
+        Only the beginnings of the first 200 files are looked at.
 
     Examples
     --------
     >>> from workbench import datasets
     >>> sorted(kinds_of(datasets.path("fleet-demo")))
-    ['failure logs', 'traces']
+    ['failure logs', 'job log', 'power', 'traces']
     """
     if is_job_operations(path):
         return {"job operations"}
@@ -48,13 +50,22 @@ def kinds_of(path: str | Path) -> set[str]:
                 found.add("injections")
             elif _is_met(source, path) and FAILURE_LOGS.refused(source.label, head):
                 continue  # only looked at for the results it might have held
+            elif power_format_of(head, source.label):
+                found.add("power")
             elif format_of(source):
                 found.add("traces")
-            elif looks_like_a_log(head, source.label):
-                found.add("failure logs")
+            else:
+                found |= _logs_in(head, source.label)
         except LoadError:
             continue
     return found or {"traces"}
+
+
+def _logs_in(head: bytes, label: str) -> set[str]:
+    """Say which logs a file may be; one of a job's events is both."""
+    found = {"failure logs"} if looks_like_a_log(head, label) else set()
+    readers = (_job_mllog, _job_events, _job_table)
+    return found | ({"job log"} if any(each.looks_like(head) for each in readers) else set())
 
 
 def _is_met(source: Source, path: str | Path) -> bool:

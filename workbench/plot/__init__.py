@@ -15,7 +15,9 @@ from workbench.plot.critical_path import critical_path
 from workbench.plot.detector_tolerance import detector_tolerance
 from workbench.plot.diff import trace_diff
 from workbench.plot.document_lengths import length_shares
+from workbench.plot.energy_waste import energy_waste
 from workbench.plot.failure_rates import failure_rates
+from workbench.plot.fleet_timeline import fleet_timeline
 from workbench.plot.flight_positions import flight_positions
 from workbench.plot.flight_suspects import flight_suspects
 from workbench.plot.flight_waits import flight_waits
@@ -28,6 +30,7 @@ from workbench.plot.gpu_busy import gpu_busy
 from workbench.plot.grid_check import grid_check
 from workbench.plot.held_out_steps import held_out_steps
 from workbench.plot.idle import idle_time
+from workbench.plot.incident_energy import incident_energy
 from workbench.plot.incidents import incident_counts, incidents
 from workbench.plot.injection_sample_sizes import injection_sample_sizes
 from workbench.plot.interval_funnel import interval_coverage, interval_funnel
@@ -45,6 +48,7 @@ from workbench.plot.operator_benchmark import operator_benchmark
 from workbench.plot.outcome_shares import outcome_shares
 from workbench.plot.packing import micro_batches, packing_balance, packing_queues, packing_tuning
 from workbench.plot.parallelism_plan import parallelism_plan
+from workbench.plot.phase_power import phase_power
 from workbench.plot.pipeline import pipeline
 from workbench.plot.pipeline_schedule import pipeline_schedule, schedule_comparison
 from workbench.plot.power_curve import power_curve, power_knees
@@ -54,6 +58,7 @@ from workbench.plot.power_ramps import power_ramps
 from workbench.plot.power_smoothing import power_smoothing
 from workbench.plot.power_spectrum import power_spectrum
 from workbench.plot.power_swings import power_swings
+from workbench.plot.power_dips import power_dips
 from workbench.plot.pvf import pvf
 from workbench.plot.pvf_by_bit import pvf_by_bit
 from workbench.plot.pvf_by_flips import pvf_by_flips
@@ -68,6 +73,7 @@ from workbench.plot.row_sharding import row_sharding
 from workbench.plot.slack import slack
 from workbench.plot.smoothing_summary import smoothing_summary
 from workbench.plot.spares import spares
+from workbench.plot.step_energy import step_energy
 from workbench.plot.stragglers import job_slowdown, job_slowdown_by, job_steps
 from workbench.plot.survival import survival
 from workbench.plot.table_sharding import table_sharding
@@ -93,8 +99,10 @@ __all__ = [
     "copy_bandwidth",
     "critical_path",
     "detector_tolerance",
+    "energy_waste",
     "expected_ettr",
     "failure_rates",
+    "fleet_timeline",
     "flight_positions",
     "flight_suspects",
     "flight_waits",
@@ -111,6 +119,7 @@ __all__ = [
     "held_out_steps",
     "idle_time",
     "incident_counts",
+    "incident_energy",
     "incidents",
     "injection_sample_sizes",
     "interval_coverage",
@@ -140,6 +149,7 @@ __all__ = [
     "packing_queues",
     "packing_tuning",
     "parallelism_plan",
+    "phase_power",
     "pipeline",
     "pipeline_schedule",
     "power_curve",
@@ -150,6 +160,7 @@ __all__ = [
     "power_smoothing",
     "power_spectrum",
     "power_swings",
+    "power_dips",
     "pvf",
     "pvf_by_bit",
     "pvf_by_flips",
@@ -166,6 +177,7 @@ __all__ = [
     "slack",
     "smoothing_summary",
     "spares",
+    "step_energy",
     "step_times",
     "style",
     "survival",

@@ -1,0 +1,133 @@
+"""The front door for all that a folder tells about one job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from workbench.load._findings import quality_frame
+from workbench.load.failures import failures as load_failures
+from workbench.load.job_log import job_log
+from workbench.load.kinds import kinds_of
+from workbench.load.power import power as load_power
+from workbench.load.traces import traces as load_traces
+from workbench.tables import (
+    FAILURES,
+    LOGGED_SPANS,
+    LOGGED_STEPS,
+    NODE_SPANS,
+    POWER,
+    POWER_COUNTERS,
+    POWER_ENTITIES,
+    POWER_STATES,
+    QUALITY,
+    RANKS,
+    TIMELINE,
+    FailureLog,
+    Fleet,
+    JobLog,
+    PowerLog,
+)
+
+
+def fleet(
+    path: str | Path,
+    *,
+    tz: str | None = None,
+    year: int | None = None,
+    scope: str | None = None,
+    with_traces: bool = True,
+    progress: bool = True,
+) -> Fleet:
+    """Load power, job log, failures and traces of one job, whichever of them there are.
+
+    What is recognised is loaded as its own front door loads it, and an error there is an error
+    here; what is not there is an empty table, so that what can be said without it is.
+
+    Parameters
+    ----------
+    path
+        A folder (searched to any depth), an archive or a file.
+    tz
+        Time zone of stamps that have none: a name or an offset (``"+01:00"``). There is no
+        default.
+    year
+        Year of stamps that have none.
+    scope
+        Where readings are metered whose file does not say, e.g. ``"node_ac"``.
+    with_traces
+        Whether traces are read; of them only the time is kept that each rank covers.
+    progress
+        Whether to show progress bars if loading takes more than a second.
+
+    Returns
+    -------
+    Fleet
+        ``power`` (:class:`workbench.tables.PowerLog`), ``job``
+        (:class:`workbench.tables.JobLog`), ``failures``
+        (:class:`workbench.tables.FailureLog`), ``ranks`` (:data:`workbench.tables.RANKS`), and
+        ``quality`` (:data:`workbench.tables.QUALITY`), which names what was not there.
+
+    Raises
+    ------
+    FileNotFoundError
+        If ``path`` does not exist.
+    LoadError
+        If something that is recognised cannot be read, or needs ``tz`` or ``year``.
+
+    Examples
+    --------
+    >>> from workbench import datasets
+    >>> fleet(datasets.path("fleet-demo") / "steps.jsonl", tz="UTC", progress=False)
+    Fleet: job log: 128 steps; failures: 1 incidents; not there: power, traces; 0 findings to look at (see .quality)
+    """
+    if not Path(path).exists():
+        msg = f"{path}: there is no such file or folder"
+        raise FileNotFoundError(msg)
+    kinds = kinds_of(path)
+    shown: dict[str, Any] = {"progress": progress}
+    power = _no_power() if "power" not in kinds else load_power(path, tz=tz, scope=scope, **shown)
+    job = _no_job() if "job log" not in kinds else job_log(path, tz=tz, **shown)
+    told = _no_failures()
+    if "failure logs" in kinds:
+        told = load_failures(path, tz=tz, year=year, **shown)
+    ranks = RANKS.empty()
+    if "traces" in kinds and with_traces:
+        ranks = load_traces(path, **shown).ranks
+    absent = [
+        (str(path), "noted", f"no {name} in what was given", 1, None)
+        for name, there in (
+            ("power telemetry", "power" in kinds),
+            ("job log", "job log" in kinds),
+            ("failure logs", "failure logs" in kinds),
+            ("traces", "traces" in kinds),
+        )
+        if not there
+    ]
+    found = [each.quality for each in (power, job, told) if len(each.quality)]
+    parts = [*found, *([quality_frame(absent)] if absent else [])]
+    quality = pd.concat(parts, ignore_index=True) if parts else QUALITY.empty()
+    return Fleet(power, job, told, ranks, _once(quality))
+
+
+def _once(quality: pd.DataFrame) -> pd.DataFrame:
+    """Leave out what one door says of the files that another one read."""
+    read = set(quality.loc[quality["finding"] == "read", "source"])
+    passed = quality["finding"].isin(["left out", "set aside"]) & quality["source"].isin(read)
+    rest = quality[~passed].drop_duplicates(ignore_index=True)
+    return QUALITY.check(rest)
+
+
+def _no_power() -> PowerLog:
+    tables = (POWER, POWER_ENTITIES, POWER_STATES, POWER_COUNTERS, QUALITY)
+    return PowerLog(*(table.empty() for table in tables))
+
+
+def _no_job() -> JobLog:
+    return JobLog(LOGGED_STEPS.empty(), LOGGED_SPANS.empty(), QUALITY.empty())
+
+
+def _no_failures() -> FailureLog:
+    return FailureLog(*(table.empty() for table in (FAILURES, TIMELINE, NODE_SPANS, QUALITY)))
