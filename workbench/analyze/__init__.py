@@ -22,8 +22,8 @@ from workbench.analyze.dip_causes import dip_causes
 from workbench.analyze.document_lengths import length_shares, sample_documents
 from workbench.analyze.energy import energy, energy_total
 from workbench.analyze.energy_from_counter import energy_from_counter
-from workbench.analyze.extended_curve import Extrapolation, extended_curve
 from workbench.analyze.energy_waste import energy_waste
+from workbench.analyze.extended_curve import Extrapolation, extended_curve
 from workbench.analyze.failure_rates import failure_rate, failure_rates, standby_nodes
 from workbench.analyze.failure_times import failure_times, observed_span
 from workbench.analyze.first_days import first_days
@@ -114,27 +114,22 @@ from workbench.analyze.perfmodel.what_if import what_if
 from workbench.analyze.phase_power import phase_power
 from workbench.analyze.pipeline import Parallelism, micro_batch_costs, pipeline, training_steps
 from workbench.analyze.power_clock_offset import power_clock_offset
+from workbench.analyze.power_curve import power_curve
 from workbench.analyze.power_dips import power_dips
+from workbench.analyze.power_edges import power_edges
 from workbench.analyze.power_grid import power_grid, power_totals
 from workbench.analyze.power_hierarchy import power_hierarchy
+from workbench.analyze.power_knees import power_knees
 from workbench.analyze.power_of_scope import power_of_scope
-from workbench.analyze.power_tree import power_residual, power_tree
-from workbench.analyze.power_edges import power_edges
 from workbench.analyze.power_ramps import power_ramps
 from workbench.analyze.power_smoothing import power_smoothing
 from workbench.analyze.power_spectrum import power_peaks, power_spectrum
 from workbench.analyze.power_swings import power_swings
-from workbench.analyze.proportion import proportion
-from workbench.analyze.pue import pue
-from workbench.analyze.power_curve import power_curve
-from workbench.analyze.power_knees import power_knees
+from workbench.analyze.power_tree import power_residual, power_tree
 from workbench.analyze.proportion import proportion
 from workbench.analyze.provisioning import overhead_w_implied, provisioning
-from workbench.analyze.published_curve import (
-    provisioning_facts,
-    published_curve,
-    published_gains,
-)
+from workbench.analyze.published_curve import provisioning_facts, published_curve, published_gains
+from workbench.analyze.pue import pue
 from workbench.analyze.pvf import pvf
 from workbench.analyze.pvf_by_margin import pvf_by_margin
 from workbench.analyze.pvf_exposure import pvf_exposure
@@ -316,30 +311,30 @@ __all__ = [
     "pipeline_schedule",
     "pooled",
     "power_clock_offset",
+    "power_curve",
     "power_dips",
+    "power_edges",
     "power_grid",
     "power_hierarchy",
-    "power_of_scope",
-    "power_residual",
-    "power_totals",
-    "power_tree",
-    "power_curve",
     "power_knees",
-    "power_edges",
+    "power_of_scope",
     "power_peaks",
     "power_ramps",
+    "power_residual",
     "power_smoothing",
     "power_spectrum",
     "power_swings",
+    "power_totals",
+    "power_tree",
     "predicted_collective_times",
     "predicted_gemm_times",
     "productive_share",
     "proportion",
-    "pue",
     "provisioning",
     "provisioning_facts",
     "published_curve",
     "published_gains",
+    "pue",
     "pvf",
     "pvf_by_bit",
     "pvf_by_flips",

@@ -9,7 +9,7 @@ import pandas as pd
 
 from workbench.analyze._energy_curves import SECOND, EnergyCurves
 from workbench.errors import WorkbenchError
-from workbench.tables import FAILURES, FLEET_TIMELINE, LOGGED_SPANS, LOGGED_STEPS, POWER, RANKS
+from workbench.tables import FAILURES, FLEET_TIMELINE, LOGGED_SPANS, LOGGED_STEPS
 
 ALL = "all entities"
 PANELS = ("power", "step time", "job", "failures", "traces")

@@ -3,38 +3,30 @@
 from __future__ import annotations
 
 from workbench.load import (
-    nvidia_capture,
-    nvidia_dmon,
-    nvidia_query,
+    amd_smi,
     codecarbon,
     dcgmi_dmon,
     dps,
-    mlperf_power,
-    nvidia_smi,
-    zeus,
-    amd_smi,
     hl_smi,
     ipmi,
+    mlperf_power,
+    nvidia_capture,
+    nvidia_dmon,
+    nvidia_query,
     nvidia_smi,
+    power_table,
     prometheus_power,
     redfish,
-    power_table,
+    zeus,
 )
 from workbench.load._power_part import PowerFormat
 
+# What is sure comes first; a plain table could be anything and is asked last.
 FORMATS: tuple[PowerFormat, ...] = (
-    nvidia_capture,
-    nvidia_query,
-    nvidia_dmon,
-    nvidia_smi,
-    nvidia_smi, mlperf_power, zeus, codecarbon, dcgmi_dmon, dps,
-    hl_smi, amd_smi, nvidia_smi, prometheus_power, redfish, ipmi,
-    power_table,  # last: it takes any table with a time and powers
-    mlperf_power,
-    zeus,
-    codecarbon,
-    dcgmi_dmon,
-    dps,
+    nvidia_capture, nvidia_query, nvidia_dmon, nvidia_smi,
+    mlperf_power, zeus, codecarbon, dcgmi_dmon, dps,
+    hl_smi, amd_smi, prometheus_power, redfish, ipmi,
+    power_table,
 )  # fmt: skip
 
 

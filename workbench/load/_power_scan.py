@@ -144,9 +144,7 @@ def _layout(
     return layout
 
 
-def _said(
-    schema: pa.Schema, columns: dict[str, Any], given: PowerGiven, label: str
-) -> PowerLayout:
+def _said(schema: pa.Schema, columns: dict[str, Any], given: PowerGiven, label: str) -> PowerLayout:
     """Take the columns that the caller named; find the others by their names."""
     if unknown := sorted(set(columns) - set(_NAMES)):
         msg = f"columns= names {unknown}; it knows {list(_NAMES)}"
@@ -318,7 +316,7 @@ def _cells(
     return cells, None if is_timed.all() else is_timed
 
 
-def _known(  # noqa: PLR0913 - what a row is made of
+def _known(
     codes: np.ndarray | int,
     cells: np.ndarray,
     values: np.ndarray,
@@ -329,7 +327,9 @@ def _known(  # noqa: PLR0913 - what a row is made of
     """Leave out rows without time, name or power, and count them."""
     all_codes = np.broadcast_to(np.asarray(codes, dtype=np.int32), cells.shape)
     most = most_w(scope)
-    is_whole = is_timed is None and (not len(values) or (values.min() >= 0 and values.max() <= most))
+    is_whole = is_timed is None and (
+        not len(values) or (values.min() >= 0 and values.max() <= most)
+    )
     if is_whole and (np.min(codes) if np.size(codes) else 0) >= 0:
         return Readings(all_codes, cells, values)
     with np.errstate(invalid="ignore"):

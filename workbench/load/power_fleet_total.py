@@ -12,7 +12,6 @@ from workbench.errors import LoadError
 from workbench.load._paths import Paths
 from workbench.load._power_part import Unit
 from workbench.load._power_scan import (
-    SECOND,
     Columns,
     Part,
     Readings,
@@ -253,7 +252,7 @@ def _means(
     spans: Sequence[tuple[int, int]],
     fleet: _Fleet,
     period_ns: int,
-    progress: bool,  # noqa: FBT001 - passed on
+    progress: bool,
 ) -> tuple[_Series, _Series]:
     """Add up the means of entities that have several readings in a cell, window by window."""
     width = max(_GRID_CELLS // max(len(fleet.codes), 1), 1)

@@ -52,13 +52,13 @@ from workbench.plot.phase_power import phase_power
 from workbench.plot.pipeline import pipeline
 from workbench.plot.pipeline_schedule import pipeline_schedule, schedule_comparison
 from workbench.plot.power_curve import power_curve, power_knees
-from workbench.plot.provisioning import provisioning
+from workbench.plot.power_dips import power_dips
 from workbench.plot.power_edges import power_edges
 from workbench.plot.power_ramps import power_ramps
 from workbench.plot.power_smoothing import power_smoothing
 from workbench.plot.power_spectrum import power_spectrum
 from workbench.plot.power_swings import power_swings
-from workbench.plot.power_dips import power_dips
+from workbench.plot.provisioning import provisioning
 from workbench.plot.pvf import pvf
 from workbench.plot.pvf_by_bit import pvf_by_bit
 from workbench.plot.pvf_by_flips import pvf_by_flips
@@ -153,14 +153,14 @@ __all__ = [
     "pipeline",
     "pipeline_schedule",
     "power_curve",
-    "power_knees",
-    "provisioning",
+    "power_dips",
     "power_edges",
+    "power_knees",
     "power_ramps",
     "power_smoothing",
     "power_spectrum",
     "power_swings",
-    "power_dips",
+    "provisioning",
     "pvf",
     "pvf_by_bit",
     "pvf_by_flips",
