@@ -111,6 +111,7 @@ class _Boards:
             return
         if match := _GPU.fullmatch(line):
             self._snapshot.append({"bus": match[1], "line": number, "reasons": -1})
+            self._path = [line]
             return
         name, colon, value = line.partition(" : ")
         depth = (len(name) - len(name.lstrip())) // 4
@@ -120,14 +121,15 @@ class _Boards:
             return
         if depth == 0:
             self._see_head(name, value)
-        elif self._snapshot and self._path[:1] != ["MIG Device"]:
+        elif self._snapshot and self._path[1:2] != ["MIG Device"]:
             self._see_board(self._snapshot[-1], self._path[depth - 1 : depth] or [""], name, value)
 
     def close(self) -> None:
         """End a snapshot."""
         is_all = self._attached == len(self._snapshot)
         for place, board in enumerate(self._snapshot):
-            power = next((name for name in self._powers if name in board), None)
+            names = [name for name in self._powers if name in board]
+            power = next((n for n in names if not is_missing(board[n])), next(iter(names), None))
             if power is None or self._stamp == NOT_A_TIME:
                 self.cut_count += 1
                 self.cut_where = self.cut_where or f"line {board['line']:,}"
