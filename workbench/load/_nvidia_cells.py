@@ -64,6 +64,10 @@ class Numbers:
         self.is_stated |= bool((kinds == _STATED).any())
         return values[codes], kinds[codes] == _JUNK
 
+    def read_texts(self, texts: list[str]) -> np.ndarray:
+        """Return the values of a few cells; junk is missing."""
+        return self.read(pa.array(texts, pa.string()))[0]
+
     def _all_alike(self, texts: pa.Array) -> np.ndarray | None:
         """Read texts that are all numbers with the unit of the header; None if some are not."""
         plain = pc.utf8_trim_whitespace(texts)
