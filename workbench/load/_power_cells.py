@@ -40,7 +40,7 @@ class Watts:
         values, own = numbers(cells, self.column.name, lines, findings)
         factor = self._factor(values, findings)
         if own is None:
-            return values * factor
+            return values if factor == 1 else values * factor
         return values * np.where(np.isnan(own), factor, own)
 
     def _factor(self, values: np.ndarray, findings: Findings) -> float:
@@ -106,6 +106,8 @@ def _floats(cells: pa.Array) -> np.ndarray:
         return np.full(len(cells), np.nan)
     if pa.types.is_float16(cells.type):
         return np.array(cells.to_numpy(zero_copy_only=False), dtype=np.float64)
+    if pa.types.is_integer(cells.type) and not cells.null_count:
+        return np.asarray(cells.to_numpy(zero_copy_only=False), dtype=np.float64)
     floats = cells.cast(pa.float64(), safe=False)
     values: np.ndarray = floats.to_numpy(zero_copy_only=False)
     return values

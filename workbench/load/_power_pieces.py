@@ -92,12 +92,17 @@ def sample_of(text: str, skipped: int, separator: str, count: int) -> list[list[
     return [row for row in rows if len(row) == count]
 
 
-def open_parquet(path: Path | io.BytesIO, label: str) -> pq.ParquetFile:
-    """Open a Parquet file, or say why it cannot be read."""
+def open_parquet(
+    path: Path | io.BytesIO, label: str, names: Sequence[str] = ()
+) -> pq.ParquetFile:
+    """Open a Parquet file, or say why it cannot be read; ``names`` are columns of names."""
     try:
-        if isinstance(path, Path):
-            return pq.ParquetFile(path, memory_map=True, page_checksum_verification=True)
-        return pq.ParquetFile(path, page_checksum_verification=True)
+        return pq.ParquetFile(
+            path,
+            memory_map=isinstance(path, Path),
+            page_checksum_verification=True,
+            read_dictionary=list(names),
+        )
     except (pa.ArrowException, OSError, ValueError) as error:
         raise unreadable(label, error) from None
 

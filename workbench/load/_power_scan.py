@@ -22,6 +22,7 @@ from workbench.load._power_layout import IDENTITIES, PowerColumn, PowerLayout
 from workbench.load._power_names import power_name, unit_factor
 from workbench.load._power_part import PowerGiven, Unit
 from workbench.load._power_pieces import open_parquet, parquet_batches, parquet_layout
+from workbench.load._power_runs import Runs
 from workbench.load._power_things import Things
 from workbench.load._power_times import Clock, clock_of, is_exact, to_ns, unit_ns
 from workbench.load._power_values import most_w
@@ -51,16 +52,15 @@ class Part:
 class Seen:
     """What was met while a part was read, besides its readings."""
 
-    things: Things
     missing_count: int = 0
     findings: Findings = field(default_factory=lambda: Findings(""))
 
 
 @dataclass(frozen=True)
 class Readings:
-    """Readings of some rows: code of the entity, number of the cell, watts; none is missing."""
+    """Readings of some rows: whose, in which cell, how many watts; none is missing."""
 
-    codes: np.ndarray
+    runs: Runs
     cells: np.ndarray
     watts: np.ndarray
 
@@ -270,22 +270,23 @@ def over_parts(
 
 
 def readings_of(
-    part: Part, period_ns: int, seen: Seen, go_on: Callable[[], None]
+    part: Part, period_ns: int, things: Things, seen: Seen, go_on: Callable[[], None]
 ) -> Iterator[Readings]:
     """Give the readings of a part, some ten thousand rows at a time."""
     layout, label = part.layout, shown(part.path)
     names = [layout.time, *layout.identity, *(power.name for power in layout.powers)]
     watts_of = [Watts(power) for power in layout.powers]
-    with open_parquet(part.path, label) as file:
+    with open_parquet(part.path, label, layout.identity) as file:
         for batch in parquet_batches(file, list(dict.fromkeys(names)), label, part.groups):
             go_on()
             columns = dict(zip(batch.schema.names, map(_plain_numbers, batch.columns), strict=True))
             cells, is_timed = _cells(columns[layout.time], part.clock, period_ns, seen)
             identity = [columns[name] for name in layout.identity]
             for watts in watts_of:
-                codes = seen.things.codes(identity, watts.column)
+                runs = things.codes(identity, watts.column, part.stem, len(batch))
                 values = watts.of(plain(columns[watts.column.name]), _NO_LINES, seen.findings)
-                yield _known(codes, cells, values, is_timed, watts.column.scope, seen)
+                found = Readings(runs, cells, values)
+                yield _known(found, is_timed, most_w(watts.column.scope), seen)
 
 
 _NO_LINES = np.broadcast_to(np.int64(0), (1 << 30,))
@@ -303,7 +304,7 @@ def _cells(
     times = plain(times)
     if is_exact(times.type) and not times.null_count:
         raw = times if pa.types.is_integer(times.type) else times.view(pa.int64())
-        raw = raw.cast(pa.int64(), safe=False).to_numpy()
+        raw = raw.to_numpy().astype(np.int64, copy=False)
         per_unit = unit_ns(times.type, clock)
         most = _LATEST_NS // per_unit
         if len(raw) and raw.min() >= -most and raw.max() <= most:
@@ -316,25 +317,19 @@ def _cells(
     return cells, None if is_timed.all() else is_timed
 
 
-def _known(
-    codes: np.ndarray | int,
-    cells: np.ndarray,
-    values: np.ndarray,
-    is_timed: np.ndarray | None,
-    scope: str,
-    seen: Seen,
-) -> Readings:
+def _known(found: Readings, is_timed: np.ndarray | None, most: float, seen: Seen) -> Readings:
     """Leave out rows without time, name or power, and count them."""
-    all_codes = np.broadcast_to(np.asarray(codes, dtype=np.int32), cells.shape)
-    most = most_w(scope)
-    is_whole = is_timed is None and (
-        not len(values) or (values.min() >= 0 and values.max() <= most)
-    )
-    if is_whole and (np.min(codes) if np.size(codes) else 0) >= 0:
-        return Readings(all_codes, cells, values)
+    values, codes = found.watts, found.runs.codes
+    if not len(values):
+        return found
+    is_whole = is_timed is None and values.min() >= 0 and values.max() <= most
+    if is_whole and codes.min() >= 0:
+        return found
+    codes = found.runs.per_row
     with np.errstate(invalid="ignore"):
-        good = (values >= 0) & (values <= most) & (all_codes >= 0)
+        good = (values >= 0) & (values <= most) & (codes >= 0)
     if is_timed is not None:
         good &= is_timed
     seen.missing_count += int(len(good) - good.sum())
-    return Readings(all_codes[good], cells[good], values[good])
+    kept = Runs(None, codes[good], int(good.sum()))
+    return Readings(kept, found.cells[good], values[good])

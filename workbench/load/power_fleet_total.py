@@ -11,6 +11,8 @@ import pandas as pd
 from workbench.errors import LoadError
 from workbench.load._paths import Paths
 from workbench.load._power_part import Unit
+from workbench.load._power_extent import extent
+from workbench.load._power_runs import Runs
 from workbench.load._power_scan import (
     Columns,
     Part,
@@ -105,13 +107,14 @@ def power_fleet_total(  # noqa: PLR0913 - the file says little, and the sum must
         raise ValueError(msg)
     parts = parts_of(paths, columns=columns, unit=unit, tz=tz)
 
+    fleet = _Fleet(Things(parts[0].layout))
+
     def work(part: Part, go_on: Callable[[], None]) -> _Sums:
-        sums = _Sums(Seen(Things(part.layout, None, part.stem)))
-        for readings in readings_of(part, period_ns, sums.seen, go_on):
+        sums = _Sums()
+        for readings in readings_of(part, period_ns, fleet.things, sums.seen, go_on):
             sums.add(readings)
         return sums
 
-    fleet = _Fleet()
     found = over_parts(parts, work, label="adding up power", progress=progress)
     spans = [fleet.add(sums) for sums in found]
     if fleet.is_repeated():
@@ -156,7 +159,7 @@ def _refuse_span(count: int) -> None:
 class _Sums:
     """What one part adds to the fleet, and in which cells each of its entities was seen."""
 
-    seen: Seen
+    seen: Seen = field(default_factory=Seen)
     watts: _Series = field(default_factory=_Series)
     counts: _Series = field(default_factory=_Series)
     first: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -171,53 +174,31 @@ class _Sums:
         start, end = int(cells.min()), int(cells.max())
         if end - start >= _MOST_CELLS:
             _refuse_span(end - start + 1)
-        self._see(readings.codes, cells, start, end)
+        self._see(readings.runs, cells, start, end)
         inside = cells - start
         self.watts.add(start, np.bincount(inside, weights=readings.watts))
         self.counts.add(start, np.bincount(inside))
 
-    def _see(self, codes: np.ndarray, cells: np.ndarray, start: int, end: int) -> None:
+    def _see(self, runs: Runs, cells: np.ndarray, start: int, end: int) -> None:
         """Note the first and last cell of each entity, and whether one has two readings."""
-        width = len(self.seen.things.names)
+        present, first, last, is_repeated = extent(runs, cells, start, end)
+        width = int(present.max()) + 1
         if width > len(self.first):
-            more = (0, width - len(self.first))
+            more = (0, max(width, 2 * len(self.first)) - len(self.first))
             self.first = np.pad(self.first, more, constant_values=_NONE)
             self.last = np.pad(self.last, more, constant_values=_NONE)
-        present, first, last, is_repeated = _extent(codes, cells, start, end)
         known = self.last[present]
         self.is_repeated |= is_repeated or bool((known >= first).any())
-        is_new = self.first[present] == _NONE
+        is_new = known == _NONE
         self.first[present] = np.where(is_new, first, np.minimum(self.first[present], first))
-        self.last[present] = np.where(is_new, last, np.maximum(known, last))
-
-
-def _extent(
-    codes: np.ndarray, cells: np.ndarray, start: int, end: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
-    """Return the entities, the first and last cell of each, and whether one has two in a cell."""
-    low = int(codes.min())
-    rows, span = int(codes.max()) - low + 1, end - start + 1
-    key = (codes.astype(np.int64) - low) * span + (cells - start)
-    if rows * span <= _DENSE * len(cells):
-        times = np.bincount(key, minlength=rows * span).reshape(rows, span)
-        is_there = times > 0
-        present = np.flatnonzero(is_there.any(axis=1))
-        inside = is_there[present]
-        first = start + inside.argmax(axis=1)
-        last = end - inside[:, ::-1].argmax(axis=1)
-        return present + low, first, last, bool(times.max() > 1)
-    unique = np.unique(key)
-    who, when = np.divmod(unique, span)
-    begins = np.r_[0, np.flatnonzero(who[1:] != who[:-1]) + 1]
-    ends = np.r_[begins[1:], len(who)] - 1
-    return who[begins] + low, start + when[begins], start + when[ends], len(unique) < len(key)
+        self.last[present] = np.maximum(known, last)
 
 
 class _Fleet:
     """The sums of all parts."""
 
-    def __init__(self) -> None:
-        self.codes: dict[str, int] = {}
+    def __init__(self, things: Things) -> None:
+        self.things = things
         self.watts, self.counts = _Series(), _Series()
         self.missing_count = 0
         self._is_repeated = False
@@ -227,12 +208,10 @@ class _Fleet:
         """Add one part; return its first and last cell."""
         self.missing_count += sums.seen.missing_count
         self._is_repeated |= sums.is_repeated
-        own = [self.codes.setdefault(name, len(self.codes)) for name in sums.seen.things.names]
-        used = sums.first != _NONE
-        if not used.any():
+        used = np.flatnonzero(sums.first != _NONE)
+        if not len(used):
             return 0, -1
-        own_codes = np.array(own, dtype=np.int64)[: len(used)]
-        self._spans.append(np.c_[own_codes, sums.first, sums.last][used])
+        self._spans.append(np.c_[used, sums.first[used], sums.last[used]])
         for mine, other in ((self.watts, sums.watts), (self.counts, sums.counts)):
             mine.add(other.first, other.values)
         return int(sums.first[used].min()), int(sums.last[used].max())
@@ -242,6 +221,7 @@ class _Fleet:
         if self._is_repeated or not self._spans:
             return self._is_repeated
         spans = np.concatenate(self._spans)
+        self._spans = [spans]
         spans = spans[np.lexsort((spans[:, 1], spans[:, 0]))]
         same = spans[1:, 0] == spans[:-1, 0]
         return bool((same & (spans[1:, 1] <= spans[:-1, 2])).any())
@@ -255,22 +235,19 @@ def _means(
     progress: bool,
 ) -> tuple[_Series, _Series]:
     """Add up the means of entities that have several readings in a cell, window by window."""
-    width = max(_GRID_CELLS // max(len(fleet.codes), 1), 1)
+    width = max(_GRID_CELLS // max(len(fleet.things.names), 1), 1)
     watts, counts = _Series(), _Series()
     for start in _windows(spans, width):
         inside = [part for part, (first, last) in zip(parts, spans, strict=True)
                   if first < start + width and last >= start]  # fmt: skip
-        sums = np.zeros((len(fleet.codes), width))
-        times = np.zeros((len(fleet.codes), width), dtype=np.int32)
+        sums = np.zeros((len(fleet.things.names), width))
+        times = np.zeros((len(fleet.things.names), width), dtype=np.int32)
 
         def work(
             part: Part, go_on: Callable[[], None], start: int = start
         ) -> list[tuple[np.ndarray, ...]]:
-            seen = Seen(Things(part.layout, None, part.stem))
-            found = [_in_window(some, start, width)
-                     for some in readings_of(part, period_ns, seen, go_on)]  # fmt: skip
-            own = np.array([fleet.codes[name] for name in seen.things.names], dtype=np.int64)
-            return [(own[codes], *rest) for codes, *rest in found if len(codes)]
+            every = readings_of(part, period_ns, fleet.things, Seen(), go_on)
+            return [_in_window(some, start, width) for some in every]
 
         for found in over_parts(inside, work, label="averaging power", progress=progress):
             for codes, cells, count, total in found:
@@ -299,7 +276,7 @@ def _in_window(readings: Readings, start: int, width: int) -> tuple[np.ndarray, 
     """Return entity, cell, count and sum of the readings of a window."""
     cells = readings.cells - start
     inside = (cells >= 0) & (cells < width)
-    key = readings.codes[inside].astype(np.int64) * width + cells[inside]
+    key = readings.runs.per_row[inside].astype(np.int64) * width + cells[inside]
     unique, place, count = np.unique(key, return_inverse=True, return_counts=True)
     total = np.bincount(place, weights=readings.watts[inside], minlength=len(unique))
     codes, when = np.divmod(unique, width)
@@ -313,7 +290,7 @@ def _table(fleet: _Fleet, period_ns: int, least_covered_share: float) -> pd.Data
         msg = "the files hold no reading with a time, a name and a power"
         raise LoadError(msg)
     cells = slice(known[0], known[-1] + 1)
-    counts, expected = counts[cells], len(fleet.codes)
+    counts, expected = counts[cells], len(fleet.things.names)
     watts = np.zeros(len(counts))
     mine = fleet.watts.values[max(known[0] + fleet.counts.first - fleet.watts.first, 0) :]
     watts[: min(len(mine), len(watts))] = mine[: len(watts)]

@@ -10,6 +10,7 @@ import pandas as pd
 from workbench._moments import Moments, joined, of_values, together
 from workbench.load._paths import Paths
 from workbench.load._power_part import Unit
+from workbench.load._power_rows import natural
 from workbench.load._power_scan import (
     SECOND,
     Columns,
@@ -102,20 +103,19 @@ def power_rollup(
     period_ns = period_of(period_s)
     parts = parts_of(paths, columns=columns, unit=unit, tz=tz)
 
+    things = Things(parts[0].layout)
+
     def work(part: Part, go_on: Callable[[], None]) -> tuple[Moments, Seen]:
-        seen = Seen(Things(part.layout, None, part.stem))
-        found = Gathered()
-        for readings in readings_of(part, period_ns, seen, go_on):
+        seen, found = Seen(), Gathered()
+        for readings in readings_of(part, period_ns, things, seen, go_on):
             found.add(_moments(readings))
         return found.all(), seen
 
-    codes: dict[str, int] = {}
     found, missing = Gathered(), 0
     for some, seen in over_parts(parts, work, label="rolling up power", progress=progress):
-        own = [codes.setdefault(name, len(codes)) for name in seen.things.names]
-        found.add(_renamed(some, np.array(own, dtype=np.int64)))
+        found.add(some)
         missing += seen.missing_count
-    return _table(found.all(), list(codes), period_ns, missing)
+    return _table(found.all(), things.names, period_ns, missing)
 
 
 class Gathered:
@@ -148,7 +148,8 @@ def _moments(readings: Readings) -> Moments:
         return of_values(readings.cells, readings.watts)
     first = int(readings.cells.min())
     span = int(readings.cells.max()) - first + 1
-    local = of_values(readings.codes * np.int64(span) + (readings.cells - first), readings.watts)
+    codes = readings.runs.per_row.astype(np.int64)
+    local = of_values(codes * span + (readings.cells - first), readings.watts)
     codes, cells = np.divmod(local.key, span)
     return _with_key(local, codes, cells + first)
 
@@ -164,31 +165,26 @@ def _split(key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return key >> _SHIFT, (key & ((1 << _SHIFT) - 1)) - _HALF
 
 
-def _renamed(moments: Moments, own: np.ndarray) -> Moments:
-    if not len(moments):
-        return moments
-    codes, cells = _split(moments.key)
-    return _with_key(moments, own[codes], cells)
-
-
 def _table(moments: Moments, names: list[str], period_ns: int, missing: int) -> pd.DataFrame:
     """Make the table, its entities in order of name."""
-    ordered = sorted(names)
-    place = np.array([ordered.index(name) for name in names], dtype=np.int64)
-    by_name = _renamed(moments, place)
-    order = np.argsort(by_name.key, kind="stable")
-    codes, cells = _split(by_name.key[order])
-    categories = pd.Index(ordered, dtype=pd.Series([""]).dtype)
+    by_name = sorted(range(len(names)), key=lambda code: natural(names[code]))
+    place = np.empty(len(names), dtype=np.int64)
+    place[by_name] = np.arange(len(names))
+    codes, cells = _split(moments.key)
+    codes = place[codes]
+    order = np.argsort(codes, kind="stable")
+    codes, cells = codes[order], cells[order]
+    categories = pd.Index([names[code] for code in by_name], dtype=pd.Series([""]).dtype)
     table = pd.DataFrame(
         {
             "time_ns": cells * period_ns,
             "entity": pd.Categorical.from_codes(codes, categories=categories),
             "period_s": period_ns / SECOND,
-            "reading_count": by_name.count[order],
-            "mean_w": by_name.mean[order],
-            "min_w": by_name.low[order],
-            "max_w": by_name.high[order],
-            "m2_w2": by_name.squares[order],
+            "reading_count": moments.count[order],
+            "mean_w": moments.mean[order],
+            "min_w": moments.low[order],
+            "max_w": moments.high[order],
+            "m2_w2": moments.squares[order],
         },
         copy=False,
     )

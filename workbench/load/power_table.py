@@ -97,7 +97,8 @@ class _Reader:
     def __init__(self, table: Pieces, given: PowerGiven, findings: Findings, label: str) -> None:
         self._layout: PowerLayout = table.layout
         self._given, self._findings, self._label = given, findings, label
-        self._things = Things(table.layout, given.node, _stem(label))
+        self._stem = _stem(label)
+        self._things = Things(table.layout, given.node)
         self._watts = [Watts(column) for column in table.layout.powers]
         self._clock: Clock | None = None
         self._readings: list[dict[str, Any]] = []
@@ -120,8 +121,8 @@ class _Reader:
         identity = [piece.columns[name] for name in layout.identity]
         self._note_partial(piece)
         for watts in self._watts:
-            codes = self._things.codes(identity, watts.column)
-            codes = np.broadcast_to(np.asarray(codes, dtype=np.int32), ns.shape)
+            runs = self._things.codes(identity, watts.column, self._stem, len(ns))
+            codes = runs.per_row
             is_named = codes >= 0
             if not is_named.all():
                 first = int(piece.lines[int((~is_named).argmax())])
