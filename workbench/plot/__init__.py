@@ -12,6 +12,7 @@ from workbench.plot.critical_path import critical_path
 from workbench.plot.detector_tolerance import detector_tolerance
 from workbench.plot.diff import trace_diff
 from workbench.plot.document_lengths import length_shares
+from workbench.plot.energy import energy
 from workbench.plot.failure_rates import failure_rates
 from workbench.plot.flight_positions import flight_positions
 from workbench.plot.flight_suspects import flight_suspects
@@ -43,6 +44,10 @@ from workbench.plot.packing import micro_batches, packing_balance, packing_queue
 from workbench.plot.parallelism_plan import parallelism_plan
 from workbench.plot.pipeline import pipeline
 from workbench.plot.pipeline_schedule import pipeline_schedule, schedule_comparison
+from workbench.plot.power_hierarchy import power_hierarchy
+from workbench.plot.power_residual import power_residual
+from workbench.plot.power_totals import power_totals
+from workbench.plot.pue import pue
 from workbench.plot.pvf import pvf
 from workbench.plot.pvf_by_bit import pvf_by_bit
 from workbench.plot.pvf_by_flips import pvf_by_flips
@@ -77,6 +82,7 @@ __all__ = [
     "copy_bandwidth",
     "critical_path",
     "detector_tolerance",
+    "energy",
     "expected_ettr",
     "failure_rates",
     "flight_positions",
@@ -125,6 +131,10 @@ __all__ = [
     "parallelism_plan",
     "pipeline",
     "pipeline_schedule",
+    "power_hierarchy",
+    "power_residual",
+    "power_totals",
+    "pue",
     "pvf",
     "pvf_by_bit",
     "pvf_by_flips",
