@@ -19,6 +19,7 @@ from workbench.load.kernel_times import collective_times, gemm_times
 from workbench.load.operator_calls import operator_calls
 from workbench.load.operator_script import operator_replay, write_operator_benchmark
 from workbench.load.parquet import write
+from workbench.load.power import power
 from workbench.load.profiles import attention_profile, linear_profile
 from workbench.load.quality import quality
 from workbench.load.reuse_histogram import reuse_histogram
@@ -43,6 +44,7 @@ __all__ = [
     "linear_profile",
     "operator_calls",
     "operator_replay",
+    "power",
     "quality",
     "reuse_histogram",
     "slurm_records",
