@@ -6,7 +6,12 @@ from workbench.load import (
     nvidia_capture,
     nvidia_dmon,
     nvidia_query,
+    codecarbon,
+    dcgmi_dmon,
+    dps,
+    mlperf_power,
     nvidia_smi,
+    zeus,
 )
 from workbench.load._power_part import PowerFormat
 
@@ -15,6 +20,7 @@ FORMATS: tuple[PowerFormat, ...] = (
     nvidia_query,
     nvidia_dmon,
     nvidia_smi,
+    nvidia_smi, mlperf_power, zeus, codecarbon, dcgmi_dmon, dps,
 )  # fmt: skip
 
 

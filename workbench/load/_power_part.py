@@ -48,6 +48,10 @@ class NoPowerError(LoadError):
     """A file is in a known format and holds no reading of power; others are loaded without it."""
 
 
+class BesidePowerError(NoPowerError):
+    """A file belongs beside power logs and holds none by its nature; nobody needs to look."""
+
+
 @dataclass
 class PowerPart:
     """What one file holds, before the checks that are the same for all formats.

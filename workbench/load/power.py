@@ -17,6 +17,7 @@ from workbench.load._paths import Paths, given_paths, shown
 from workbench.load._power_assembly import assembled
 from workbench.load._power_formats import FORMATS, power_format_of
 from workbench.load._power_part import (
+    BesidePowerError,
     NoPowerError,
     PowerFormat,
     PowerGiven,
@@ -131,7 +132,8 @@ def power(  # noqa: PLR0913 - the front door
                 part = reader.read_power(source, replace(given, node=host_of(source.label, node)))
             except NoPowerError as error:
                 what = str(error).removeprefix(f"{source.label}: ")
-                passed_over.append((source.label, "left out", what, 1, None))
+                kind = "set aside" if isinstance(error, BesidePowerError) else "left out"
+                passed_over.append((source.label, kind, what, 1, None))
                 continue
             part.format_name = part.format_name or reader.NAME
             parts.append(part)
