@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from workbench.load import (
-    nvidia_capture,
-    nvidia_dmon,
-    nvidia_query,
     codecarbon,
     dcgmi_dmon,
     dps,
     mlperf_power,
+    nvidia_capture,
+    nvidia_dmon,
+    nvidia_query,
     nvidia_smi,
     zeus,
 )

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from workbench.plot._text import label
 from workbench.plot.style import colour
 
-# Spans that hold all the others would shade everything.
-_WHOLE = ("run", "training")
+# A kind that takes more of the time than this is the background of the others.
+_BACKGROUND_SHARE = 0.5
 _MOST_KINDS = 4
 # More rectangles or ticks than this are a grey mist.
 _MOST_SPANS, _MOST_BORDERED, _MOST_STEPS = 200, 12, 120
@@ -37,19 +37,35 @@ class View:
         return np.asarray((np.asarray(time_ns) - self.zero_ns) / self.unit_ns)
 
     def holds(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Give the rows of a table of stretches that overlap this one; the end is filled in."""
-        ended = table.assign(end_ns=table["end_ns"].fillna(self.end_ns).astype("int64"))
-        return ended[(ended["end_ns"] > self.start_ns) & (ended["start_ns"] < self.end_ns)]
+        """Give the rows of a table of stretches that overlap this one."""
+        return table[(table["end_ns"] > self.start_ns) & (table["start_ns"] < self.end_ns)]
 
 
-def shaded(spans: pd.DataFrame) -> pd.DataFrame:
-    """Give the spans that are drawn: those that do not hold all the others."""
-    return spans[~spans["kind"].isin(_WHOLE)]
+def shaded(spans: pd.DataFrame, whole: tuple[int, int]) -> pd.DataFrame:
+    """Give the spans that are drawn: no kind that takes most of the time, as training does.
+
+    Parameters
+    ----------
+    spans
+        Table :data:`workbench.tables.LOGGED_SPANS`.
+    whole
+        Start and end of all that is shown, in ns.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Rows of ``spans`` that overlap ``whole``, with an end.
+    """
+    ended = spans.assign(end_ns=spans["end_ns"].fillna(whole[1]).astype("int64"))
+    inside = ended[(ended["end_ns"] > whole[0]) & (ended["start_ns"] < whole[1])]
+    length = inside["end_ns"].clip(upper=whole[1]) - inside["start_ns"].clip(lower=whole[0])
+    share = length.groupby(inside["kind"]).sum() / (whole[1] - whole[0])
+    return inside[inside["kind"].map(share) <= _BACKGROUND_SHARE]
 
 
 def choose_zoom(whole: tuple[int, int], spans: pd.DataFrame, width_ns: int) -> tuple[int, int]:
-    """Choose a stretch around the middle one of the shaded spans, or else the middle."""
-    starts = np.sort(shaded(spans)["start_ns"].to_numpy())
+    """Choose a stretch around the middle one of some spans, or else the middle."""
+    starts = np.sort(spans["start_ns"].to_numpy())
     starts = starts[(starts > whole[0]) & (starts < whole[1])]
     middle = int(starts[len(starts) // 2]) if len(starts) else sum(whole) // 2
     start = min(max(middle - width_ns // 2, whole[0]), whole[1] - width_ns)
@@ -58,7 +74,7 @@ def choose_zoom(whole: tuple[int, int], spans: pd.DataFrame, width_ns: int) -> t
 
 def mark_spans(figure: go.Figure, spans: pd.DataFrame, view: View) -> None:
     """Shade what the job was doing, each kind with its own height, border and label."""
-    inside = view.holds(shaded(spans))
+    inside = view.holds(spans)
     for place, kind in enumerate(inside["kind"].value_counts().index[:_MOST_KINDS]):
         mine = inside[inside["kind"] == kind]
         lengths = mine["end_ns"] - mine["start_ns"]

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from workbench.plot._panels import panels
 from workbench.plot._power_text import power_unit, stretch, time_axis, watts
-from workbench.plot._power_views import View, choose_zoom, mark_spans, mark_steps
+from workbench.plot._power_views import View, choose_zoom, mark_spans, mark_steps, shaded
 from workbench.plot._sampling import extremes
 from workbench.plot._text import plural
 from workbench.plot.style import colour, finish, nothing
@@ -36,8 +36,8 @@ def power_totals(
         Table :data:`workbench.tables.POWER_TOTALS`.
     spans
         Table :data:`workbench.tables.LOGGED_SPANS` of the job; evaluations, checkpoints and the
-        like are shaded and labelled. Those that hold all the others, ``run`` and ``training``,
-        are not.
+        like are shaded and labelled. Kinds that take more than half of the time, such as
+        ``run`` and ``training``, are not.
     steps
         Table :data:`workbench.tables.LOGGED_STEPS`; their starts are ticks at the foot, where
         they can be told apart.
@@ -72,7 +72,9 @@ def power_totals(
         return nothing(
             _why_nothing(totals), claim="No power to show", source=source, synthetic=synthetic
         )
-    views, title = _views(totals, spans, round(zoom_s * 1e9))
+    whole = (int(totals["time_ns"].iloc[0]), int(totals["time_ns"].iloc[-1]) + _cell_ns(totals))
+    spans = shaded(spans, whole)
+    views, title = _views(whole, spans, round(zoom_s * 1e9))
     names = [stretch(view.end_ns - view.start_ns) for view in views]
     names = [names[0], f"{names[-1]} of it, enlarged"] if len(views) > 1 else [""]
     figure = panels(names, height_px=_HEIGHT_PX, shared_y=False)
@@ -104,15 +106,15 @@ def _cell_ns(totals: pd.DataFrame) -> int:
     return int(np.diff(time).min()) if len(time) > 1 else 10**9
 
 
-def _views(totals: pd.DataFrame, spans: pd.DataFrame, zoom_ns: int) -> tuple[list[View], str]:
+def _views(whole: tuple[int, int], spans: pd.DataFrame, zoom_ns: int) -> tuple[list[View], str]:
     """Choose what the panels show, and the title of their axes."""
-    first = int(totals["time_ns"].iloc[0])
-    whole = (first, int(totals["time_ns"].iloc[-1]) + _cell_ns(totals))
     unit_ns, title = time_axis(*whole)
     stretches = [whole]
     if whole[1] - whole[0] > _WORTH_ZOOMING * zoom_ns:
         stretches.append(choose_zoom(whole, spans, zoom_ns))
-    views = [View(*each, first, unit_ns, column) for column, each in enumerate(stretches, start=1)]
+    views = [
+        View(*each, whole[0], unit_ns, column) for column, each in enumerate(stretches, start=1)
+    ]
     return views, title
 
 
