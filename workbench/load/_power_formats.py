@@ -27,6 +27,11 @@ FORMATS: tuple[PowerFormat, ...] = (
     mlperf_power, zeus, codecarbon, dcgmi_dmon, dps,
     hl_smi, amd_smi, prometheus_power, redfish, ipmi,
     power_table,
+    nvidia_capture,
+    nvidia_query,
+    nvidia_dmon,
+    nvidia_smi,
+    nvidia_smi, mlperf_power, zeus, codecarbon, dcgmi_dmon, dps,
 )  # fmt: skip
 
 

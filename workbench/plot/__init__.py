@@ -16,6 +16,7 @@ from workbench.plot.detector_tolerance import detector_tolerance
 from workbench.plot.diff import trace_diff
 from workbench.plot.document_lengths import length_shares
 from workbench.plot.energy_waste import energy_waste
+from workbench.plot.energy import energy
 from workbench.plot.failure_rates import failure_rates
 from workbench.plot.fleet_timeline import fleet_timeline
 from workbench.plot.flight_positions import flight_positions
@@ -59,6 +60,10 @@ from workbench.plot.power_smoothing import power_smoothing
 from workbench.plot.power_spectrum import power_spectrum
 from workbench.plot.power_swings import power_swings
 from workbench.plot.provisioning import provisioning
+from workbench.plot.power_hierarchy import power_hierarchy
+from workbench.plot.power_residual import power_residual
+from workbench.plot.power_totals import power_totals
+from workbench.plot.pue import pue
 from workbench.plot.pvf import pvf
 from workbench.plot.pvf_by_bit import pvf_by_bit
 from workbench.plot.pvf_by_flips import pvf_by_flips
@@ -100,6 +105,7 @@ __all__ = [
     "critical_path",
     "detector_tolerance",
     "energy_waste",
+    "energy",
     "expected_ettr",
     "failure_rates",
     "fleet_timeline",
@@ -161,6 +167,10 @@ __all__ = [
     "power_spectrum",
     "power_swings",
     "provisioning",
+    "power_hierarchy",
+    "power_residual",
+    "power_totals",
+    "pue",
     "pvf",
     "pvf_by_bit",
     "pvf_by_flips",
