@@ -41,8 +41,9 @@ def power_edges(totals: pd.DataFrame, *, threshold_w: float, window_s: float) ->
     Notes
     -----
     Cell *k* ends a rise if ``P(k) - min P(k - m .. k)`` reaches the threshold, with *m* cells in
-    the window; the rise begins at that minimum. Rises that overlap in time are merged and go
-    from their lowest cell to the highest one after it. Falls are rises of ``-P``.
+    the window; the rise begins at that minimum. Both ends move on as long as power rises. Rises
+    that overlap in time are merged, from their lowest cell to the highest one after it. Falls
+    are rises of ``-P``.
 
     References
     ----------
@@ -87,13 +88,23 @@ def _rises(power: Floats, threshold_w: float, cells: int) -> tuple[list[int], li
     begun = np.array(
         [at - _cells_back(power, at, cells) for at in reached.tolist()], dtype=np.int64
     )
-    return _merged(power, begun, reached)
+    first, last = _turning_points(power)
+    return _merged(power, first[begun], last[reached])
 
 
 def _cells_back(power: Floats, at: int, cells: int) -> int:
     """Return how many cells before one the lowest of its window lies; the last if several."""
     window = power[max(at - cells, 0) : at + 1]
     return int(np.argmin(window[::-1]))
+
+
+def _turning_points(power: Floats) -> tuple[Ints, Ints]:
+    """Return where the rise that each cell is part of begins, and where it ends."""
+    at = np.arange(len(power))
+    rises = np.diff(power) > 0
+    first = np.maximum.accumulate(np.where(np.r_[False, rises], 0, at))
+    last = np.minimum.accumulate(np.where(np.r_[rises, False], len(power), at)[::-1])[::-1]
+    return first, last
 
 
 def _merged(power: Floats, begun: Ints, reached: Ints) -> tuple[list[int], list[int]]:
