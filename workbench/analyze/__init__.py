@@ -16,6 +16,8 @@ from workbench.analyze.context_sharding import context_chunks, context_sharding
 from workbench.analyze.detector_tolerance import detected_shares, detector_tolerance
 from workbench.analyze.diff import trace_diff
 from workbench.analyze.document_lengths import length_shares, sample_documents
+from workbench.analyze.energy import energy, energy_total
+from workbench.analyze.energy_from_counter import energy_from_counter
 from workbench.analyze.failure_rates import failure_rate, failure_rates, standby_nodes
 from workbench.analyze.failure_times import failure_times, observed_span
 from workbench.analyze.first_days import first_days
@@ -107,7 +109,11 @@ from workbench.analyze.power_ramps import power_ramps
 from workbench.analyze.power_smoothing import power_smoothing
 from workbench.analyze.power_spectrum import power_peaks, power_spectrum
 from workbench.analyze.power_swings import power_swings
+from workbench.analyze.power_grid import power_grid, power_totals
+from workbench.analyze.power_hierarchy import power_hierarchy
+from workbench.analyze.power_tree import power_residual, power_tree
 from workbench.analyze.proportion import proportion
+from workbench.analyze.pue import pue
 from workbench.analyze.pvf import pvf
 from workbench.analyze.pvf_by_margin import pvf_by_margin
 from workbench.analyze.pvf_exposure import pvf_exposure
@@ -183,6 +189,9 @@ __all__ = [
     "crossover_from_flops",
     "detected_shares",
     "detector_tolerance",
+    "energy",
+    "energy_from_counter",
+    "energy_total",
     "execution_graph",
     "expected_ettr",
     "failure_gaps",
@@ -277,10 +286,16 @@ __all__ = [
     "power_smoothing",
     "power_spectrum",
     "power_swings",
+    "power_grid",
+    "power_hierarchy",
+    "power_residual",
+    "power_totals",
+    "power_tree",
     "predicted_collective_times",
     "predicted_gemm_times",
     "productive_share",
     "proportion",
+    "pue",
     "pvf",
     "pvf_by_bit",
     "pvf_by_flips",

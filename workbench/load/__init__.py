@@ -14,11 +14,14 @@ from workbench.load.flight_recorder import flight_recorder
 from workbench.load.injection_records import injection_records
 from workbench.load.injections import injections
 from workbench.load.iterations import iterations
+from workbench.load.job_log import job_log
 from workbench.load.job_operations import job_operations
 from workbench.load.kernel_times import collective_times, gemm_times
 from workbench.load.operator_calls import operator_calls
 from workbench.load.operator_script import operator_replay, write_operator_benchmark
 from workbench.load.parquet import write
+from workbench.load.power import power
+from workbench.load.power_sweeps import power_sweeps
 from workbench.load.profiles import attention_profile, linear_profile
 from workbench.load.quality import quality
 from workbench.load.reuse_histogram import reuse_histogram
@@ -39,10 +42,13 @@ __all__ = [
     "injection_records",
     "injections",
     "iterations",
+    "job_log",
     "job_operations",
     "linear_profile",
     "operator_calls",
     "operator_replay",
+    "power",
+    "power_sweeps",
     "quality",
     "reuse_histogram",
     "slurm_records",

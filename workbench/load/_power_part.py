@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol
 
 import pandas as pd
 
+from workbench.errors import LoadError
 from workbench.load._findings import Findings
 from workbench.load.archive import Source
 
@@ -31,6 +32,8 @@ class PowerGiven:
     reading
         Which of several power readings of one device is taken: the averaged one or the
         instantaneous one; None takes ``power.draw`` and its like.
+    period_s
+        Time between readings of files that hold no time at all.
     """
 
     tz: str | None = None
@@ -38,6 +41,15 @@ class PowerGiven:
     scope: str | None = None
     unit: Unit | None = None
     reading: Reading | None = None
+    period_s: float | None = None
+
+
+class NoPowerError(LoadError):
+    """A file is in a known format and holds no reading of power; others are loaded without it."""
+
+
+class BesidePowerError(NoPowerError):
+    """A file belongs beside power logs and holds none by its nature; nobody needs to look."""
 
 
 @dataclass
@@ -50,7 +62,8 @@ class PowerPart:
     record). Rows are in the order of the file. ``counters`` has ``energy_j`` and ``states`` the
     columns of ``POWER_STATES`` that the format knows, in place of ``power_w``. ``entities`` maps
     each entity to what the format knows of it: ``scope`` and ``method`` always; ``node``,
-    ``device``, ``model``, ``clock`` (epoch if absent), ``assumed``, ``limit_w``.
+    ``device``, ``model``, ``clock`` (epoch if absent), ``assumed``, ``limit_w``, and ``unit``
+    if the file itself states it (nobody guesses it then).
     """
 
     readings: pd.DataFrame

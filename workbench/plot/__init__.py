@@ -13,6 +13,7 @@ from workbench.plot.critical_path import critical_path
 from workbench.plot.detector_tolerance import detector_tolerance
 from workbench.plot.diff import trace_diff
 from workbench.plot.document_lengths import length_shares
+from workbench.plot.energy import energy
 from workbench.plot.failure_rates import failure_rates
 from workbench.plot.flight_positions import flight_positions
 from workbench.plot.flight_suspects import flight_suspects
@@ -50,6 +51,10 @@ from workbench.plot.power_ramps import power_ramps
 from workbench.plot.power_smoothing import power_smoothing
 from workbench.plot.power_spectrum import power_spectrum
 from workbench.plot.power_swings import power_swings
+from workbench.plot.power_hierarchy import power_hierarchy
+from workbench.plot.power_residual import power_residual
+from workbench.plot.power_totals import power_totals
+from workbench.plot.pue import pue
 from workbench.plot.pvf import pvf
 from workbench.plot.pvf_by_bit import pvf_by_bit
 from workbench.plot.pvf_by_flips import pvf_by_flips
@@ -86,6 +91,7 @@ __all__ = [
     "copy_bandwidth",
     "critical_path",
     "detector_tolerance",
+    "energy",
     "expected_ettr",
     "failure_rates",
     "flight_positions",
@@ -140,6 +146,10 @@ __all__ = [
     "power_smoothing",
     "power_spectrum",
     "power_swings",
+    "power_hierarchy",
+    "power_residual",
+    "power_totals",
+    "pue",
     "pvf",
     "pvf_by_bit",
     "pvf_by_flips",

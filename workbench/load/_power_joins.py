@@ -1,0 +1,180 @@
+"""Which things of several files are one, and which only share a name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from workbench.load._findings import Finding
+from workbench.load._power_part import PowerPart
+from workbench.load._power_rows import SECOND
+
+_CONTINUED = "entities that another file continues (a log cut in pieces); joined"
+_TOLD_APART = "entities whose name another file has as well, for another thing; its file was added"
+_UNNAMED = (
+    "entities of an unknown host that another file may continue, after a long pause; kept apart, "
+    "pass node= to join them"
+)
+# Files of one thing are cut at a moment; a longer pause may be another host.
+_PAUSE_NS = 600 * SECOND
+_EQUAL_SHARE = 0.5
+_NONE = np.empty(0)
+
+
+@dataclass
+class _Piece:
+    """The readings of one entity in one file."""
+
+    part: int
+    known: dict[str, Any]
+    time_ns: np.ndarray
+    numbers: np.ndarray
+
+    @property
+    def is_own(self) -> bool:
+        return bool(self.known.get("clock", "epoch") == "own")
+
+    @property
+    def is_named(self) -> bool:
+        """Say whether the name is that of one thing in the world."""
+        device = str(self.known.get("device") or "")
+        is_gpu = self.known.get("scope", "") in ("gpu", "module", "cpu", "memory")
+        return bool(self.known.get("node")) or device.startswith("GPU-") or not is_gpu
+
+
+def final_names(
+    parts: Sequence[PowerPart], tracks: Sequence[Mapping[str, tuple[np.ndarray, np.ndarray]]]
+) -> tuple[list[dict[str, str]], list[Finding]]:
+    """Say how the entities of each file are called in the load, and why.
+
+    Parameters
+    ----------
+    parts
+        The files.
+    tracks
+        Times and values of each entity of a file, in order; of counters where it has no others.
+
+    Returns
+    -------
+    tuple
+        Per file the new name of each entity, and the findings.
+    """
+    names = [{name: name for name in part.entities} for part in parts]
+    pieces_of = _pieces(parts, tracks)
+    labels = _short([part.findings.source for part in parts])
+    findings: list[Finding] = []
+    for name, pieces in pieces_of.items():
+        groups = _groups(pieces)
+        for group in groups:
+            new = f"{name} ({labels[group[0].part]})" if len(groups) > 1 else name
+            new = new if new == name else _free(new, set(pieces_of))
+            for place, piece in enumerate(group):
+                names[piece.part][name] = new
+                source = parts[piece.part].findings.source
+                if place:
+                    findings.append((source, "noted", _CONTINUED, 1, new))
+                if len(groups) > 1:
+                    findings.append(_apart(source, new, groups))
+    return names, _counted(findings)
+
+
+def _pieces(
+    parts: Sequence[PowerPart], tracks: Sequence[Mapping[str, tuple[np.ndarray, np.ndarray]]]
+) -> dict[str, list[_Piece]]:
+    found: dict[str, list[_Piece]] = {}
+    for number, (part, track) in enumerate(zip(parts, tracks, strict=True)):
+        for name, known in part.entities.items():
+            times, values = track.get(name, (_NONE, _NONE))
+            found.setdefault(name, []).append(_Piece(number, known, times, values))
+    return found
+
+
+def _apart(source: str, name: str, groups: Sequence[Sequence[_Piece]]) -> Finding:
+    firsts = [group[0] for group in groups]
+    if any(_is_doubtful(left, right) for left in firsts for right in firsts if left is not right):
+        return source, "suspicious", _UNNAMED, 1, name
+    return source, "noted", _TOLD_APART, 1, name
+
+
+def _groups(pieces: Sequence[_Piece]) -> list[list[_Piece]]:
+    """Put pieces of one thing together."""
+    groups: list[list[_Piece]] = []
+    for piece in pieces:
+        home = next((g for g in groups if all(_may_be_one(piece, other) for other in g)), None)
+        if home is None:
+            groups.append([piece])
+        else:
+            home.append(piece)
+    return groups
+
+
+def _may_be_one(left: _Piece, right: _Piece) -> bool:
+    """Say whether two pieces are of one thing: other times, or equal readings."""
+    if left.is_own or right.is_own or not _are_alike(left, right):
+        return False
+    if not len(left.time_ns) or not len(right.time_ns):
+        return True
+    start = max(left.time_ns[0], right.time_ns[0])
+    end = min(left.time_ns[-1], right.time_ns[-1])
+    if start > end:
+        return left.is_named or start - end < _PAUSE_NS
+    inside = [_within(each, start, end) for each in (left, right)]
+    (times, values), (other_times, other_values) = inside
+    _, here, there = np.intersect1d(times, other_times, assume_unique=True, return_indices=True)
+    is_equal = np.nan_to_num(values[here], nan=-1) == np.nan_to_num(other_values[there], nan=-1)
+    return bool(is_equal.sum() >= _EQUAL_SHARE * min(len(times), len(other_times)))
+
+
+def _are_alike(left: _Piece, right: _Piece) -> bool:
+    """Say whether what is known of two pieces allows them to be one thing."""
+    for key in ("scope", "method", "model"):
+        known = (left.known.get(key), right.known.get(key))
+        if known[0] != known[1] and (key != "model" or all(known)):
+            return False
+    return True
+
+
+def _within(piece: _Piece, start: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+    low, high = np.searchsorted(piece.time_ns, [start, end + 1])
+    return piece.time_ns[low:high], piece.numbers[low:high]
+
+
+def _is_doubtful(left: _Piece, right: _Piece) -> bool:
+    """Say whether two pieces would be one thing if the pause between them were short."""
+    if left.is_named or left.is_own or right.is_own or not _are_alike(left, right):
+        return False
+    if not len(left.time_ns) or not len(right.time_ns):
+        return False
+    start, end = max(left.time_ns[0], right.time_ns[0]), min(left.time_ns[-1], right.time_ns[-1])
+    return bool(start - end >= _PAUSE_NS)
+
+
+def _counted(findings: Sequence[Finding]) -> list[Finding]:
+    """Count equal findings of one file together, with the first place."""
+    found: dict[tuple[str, str, str], tuple[int, str | None]] = {}
+    for source, kind, what, count, where in findings:
+        known, first = found.get((source, kind, what), (0, where))
+        found[source, kind, what] = (known + count, first)
+    return [(*key, count, where) for key, (count, where) in found.items()]
+
+
+def _short(labels: Sequence[str]) -> list[str]:
+    """Shorten names of files to their ends, as long as needed to tell them apart."""
+    split = [label.replace("\\", "/").replace("!", "/").split("/") for label in labels]
+    longest = max((len(parts) for parts in split), default=1)
+    for count in range(1, longest + 1):
+        ends = ["/".join(parts[-count:]) for parts in split]
+        if len(set(ends)) == len(ends):
+            return ends
+    return list(labels)
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """Return a name that no other thing has."""
+    number, free = 2, name
+    while free in taken:
+        number, free = number + 1, f"{name} {number}"
+    return free
