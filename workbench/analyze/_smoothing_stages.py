@@ -81,32 +81,41 @@ def _exponential(load_w: Floats, period_s: float, tau_s: float) -> Floats:
 
 def _limited(load_w: Floats, period_s: float, store: Store) -> Stored:
     """Go cell by cell, because what is possible depends on the charge."""
-    follows = store.tau_s is not None
-    share = period_s / ((store.tau_s or 0.0) + period_s)
-    ramp = store.ramp_w_per_s * period_s
-    efficiency, most, capacity = store.one_way_ratio, store.power_w, store.energy_j
+    goals = load_w if store.tau_s is None else _exponential(load_w, period_s, store.tau_s)
+    ramp = np.inf if store.tau_s is not None else store.ramp_w_per_s * period_s
+    most, charge, out = store.power_w, store.start_j, float(goals[0])
+    # What a watt adds to the charge in a cell, and what it takes from it.
+    gain, drain = store.one_way_ratio * period_s, period_s / store.one_way_ratio
     # An unlimited store has no bottom either.
-    bottom = 0.0 if np.isfinite(capacity) else -np.inf
-    charge = store.start_j
-    goal = out = float(load_w.mean()) if follows else float(load_w[0])
+    top, bottom = store.energy_j, 0.0 if np.isfinite(store.energy_j) else -np.inf
     taken, charges = [], []
-    for number, load in enumerate(load_w.tolist()):
-        wanted = load + (store.middle_j - charge) / store.control_s
-        if follows:
-            goal += share * (load - goal) if number else 0.0
-            wanted += goal - load
-        else:
-            wanted = min(max(wanted, out - ramp), out + ramp)
-        wanted = max(wanted, 0.0)
-        power = min(max(wanted - load, -most, (bottom - charge) * efficiency / period_s), most)
+    # Branches instead of min and max: a slider waits for this loop.
+    for load, goal in zip(load_w.tolist(), goals.tolist(), strict=True):
+        wanted = goal + (store.middle_j - charge) / store.control_s
+        if wanted > out + ramp:
+            wanted = out + ramp
+        elif wanted < out - ramp:
+            wanted = out - ramp
+        power = (wanted if wanted > 0 else 0.0) - load
         if power > 0:
-            power = min(power, (capacity - charge) / (efficiency * period_s))
-            charge = min(charge + power * efficiency * period_s, capacity)
-        else:
-            charge = max(charge + power / efficiency * period_s, bottom)
+            power = _least(power, most, (top - charge) / gain)
+            charge += power * gain
+        elif power < 0:
+            power = -_least(-power, most, (charge - bottom) / drain)
+            charge += power * drain
         out = load + power
         taken.append(power)
         charges.append(charge)
     moved = np.array(taken)
-    lost = np.where(moved > 0, moved * (1 - efficiency), moved * (1 - 1 / efficiency))
-    return Stored(moved, np.array(charges), lost)
+    ratio = store.one_way_ratio
+    lost = np.where(moved > 0, moved * (1 - ratio), moved * (1 - 1 / ratio))
+    return Stored(moved, np.clip(charges, bottom, top), lost)
+
+
+def _least(first: float, second: float, third: float) -> float:
+    """Return the least of three, and nothing below 0."""
+    if second < first:
+        first = second
+    if third < first:
+        first = third
+    return first if first > 0 else 0.0

@@ -33,8 +33,9 @@ class Periodogram(NamedTuple):
         return float(np.sqrt(self._part(low_hz, high_hz).sum() * self.width_hz))
 
     def _part(self, low_hz: float, high_hz: float) -> Floats:
-        inside = (self.frequency_hz > low_hz) & (self.frequency_hz <= high_hz * (1 + 1e-9))
-        return self.density[inside]
+        # A frequency that is an end but for its rounding belongs to the band below.
+        low, high = (end * (1 + 1e-9) for end in (low_hz, high_hz))
+        return self.density[(self.frequency_hz > low) & (self.frequency_hz <= high)]
 
 
 def band_shares(

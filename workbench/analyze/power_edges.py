@@ -10,6 +10,9 @@ from workbench.analyze._power_series import Floats, Ints, Series, runs, uniform
 from workbench.errors import WorkbenchError
 from workbench.tables import POWER_EDGES
 
+# Values that are looked at together; more would not stay in the cache.
+_BLOCK = 1_000_000
+
 
 def power_edges(totals: pd.DataFrame, *, threshold_w: float, window_s: float) -> pd.DataFrame:
     """List every rise and fall of at least a threshold within a window.
@@ -41,8 +44,9 @@ def power_edges(totals: pd.DataFrame, *, threshold_w: float, window_s: float) ->
     Notes
     -----
     Cell *k* ends a rise if ``P(k) - min P(k - m .. k)`` reaches the threshold, with *m* cells in
-    the window; the rise begins at that minimum. Rises that overlap in time are merged and go
-    from their lowest cell to the highest one after it. Falls are rises of ``-P``.
+    the window; the rise begins at that minimum. Both ends move on as long as power rises. Rises
+    that overlap in time are merged, from their lowest cell to the highest one after it. Falls
+    are rises of ``-P``.
 
     References
     ----------
@@ -84,16 +88,27 @@ def _rises(power: Floats, threshold_w: float, cells: int) -> tuple[list[int], li
     reached = np.flatnonzero(power - lowest >= threshold_w)
     if not len(reached):
         return [], []
-    begun = np.array(
-        [at - _cells_back(power, at, cells) for at in reached.tolist()], dtype=np.int64
-    )
-    return _merged(power, begun, reached)
+    begun = reached - _cells_back(power, reached, cells)
+    first, last = _turning_points(power)
+    return _merged(power, first[begun], last[reached])
 
 
-def _cells_back(power: Floats, at: int, cells: int) -> int:
-    """Return how many cells before one the lowest of its window lies; the last if several."""
-    window = power[max(at - cells, 0) : at + 1]
-    return int(np.argmin(window[::-1]))
+def _cells_back(power: Floats, reached: Ints, cells: int) -> Ints:
+    """Return how many cells before each the lowest of its window lies; the last if several."""
+    size = cells + 1
+    windows = np.lib.stride_tricks.sliding_window_view(np.r_[[np.inf] * cells, power], size)
+    blocks = np.array_split(reached, 1 + len(reached) * size // _BLOCK)
+    back = [np.argmin(windows[block][:, ::-1], axis=1) for block in blocks]
+    return np.concatenate(back).astype(np.int64)
+
+
+def _turning_points(power: Floats) -> tuple[Ints, Ints]:
+    """Return where the rise that each cell is part of begins, and where it ends."""
+    at = np.arange(len(power))
+    rises = np.diff(power) > 0
+    first = np.maximum.accumulate(np.where(np.r_[False, rises], 0, at))
+    last = np.minimum.accumulate(np.where(np.r_[rises, False], len(power), at)[::-1])[::-1]
+    return first, last
 
 
 def _merged(power: Floats, begun: Ints, reached: Ints) -> tuple[list[int], list[int]]:

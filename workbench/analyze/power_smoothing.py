@@ -11,11 +11,6 @@ from workbench.analyze.smoothing_plan import SmoothingPlan
 from workbench.errors import WorkbenchError
 from workbench.tables import POWER_SMOOTHING
 
-_VALUES = (
-    "power_w", "load_w", "smoothed_w", "ballast_w", "unmet_w", "storage_w", "stored_j",
-    "stored_share", "lost_w",
-)  # fmt: skip
-
 
 def power_smoothing(
     totals: pd.DataFrame, plan: SmoothingPlan, *, longest_gap_cells: int = 2
@@ -78,13 +73,16 @@ def power_smoothing(
     part = longest_stretch(series, longest_gap_cells=longest_gap_cells, least_cells=2)
     load = _drawn(part.power_w, series.period_s, plan)
     moved = _moved(load, series.period_s, plan)
-    table = pd.DataFrame(np.nan, index=range(len(series.power_w)), columns=list(_VALUES))
-    rows = slice(part.first, part.first + len(load) - 1)
-    table.loc[rows, list(_VALUES)] = _columns(part.power_w, load, moved, plan)
-    table.insert(0, "time_ns", series.time_ns)
-    table["is_filled"] = False
-    table.loc[rows, "is_filled"] = part.is_filled
-    return POWER_SMOOTHING.check(POWER_SMOOTHING.cast(table))
+    values = _columns(part.power_w, load, moved, plan)
+    filled = part.is_filled
+    if len(load) < len(series.power_w):
+        around = (part.first, len(series.power_w) - part.first - len(load))
+        values = {
+            name: np.pad(each, around, constant_values=np.nan) for name, each in values.items()
+        }
+        filled = np.pad(filled, around, constant_values=False)
+    table = pd.DataFrame({"time_ns": series.time_ns, **values, "is_filled": filled})
+    return POWER_SMOOTHING.check(table)
 
 
 def _drawn(power_w: Floats, period_s: float, plan: SmoothingPlan) -> Floats:
@@ -115,13 +113,19 @@ def _moved(load_w: Floats, period_s: float, plan: SmoothingPlan) -> Stored:
     return Stored(nothing, nothing, nothing)
 
 
-def _columns(power_w: Floats, load_w: Floats, moved: Stored, plan: SmoothingPlan) -> Floats:
-    """Line up the columns of the table."""
+def _columns(
+    power_w: Floats, load_w: Floats, moved: Stored, plan: SmoothingPlan
+) -> dict[str, Floats]:
+    """Name what was worked out, in the order of the table."""
     energy = plan.storage_energy_j
-    share = moved.stored_j / energy if energy else np.full(len(load_w), np.nan)
-    return np.column_stack(
-        [
-            power_w, load_w, load_w + moved.storage_w, np.maximum(load_w - power_w, 0),
-            np.maximum(power_w - load_w, 0), moved.storage_w, moved.stored_j, share, moved.lost_w,
-        ]
-    )  # fmt: skip
+    return {
+        "power_w": power_w,
+        "load_w": load_w,
+        "smoothed_w": load_w + moved.storage_w,
+        "ballast_w": np.maximum(load_w - power_w, 0),
+        "unmet_w": np.maximum(power_w - load_w, 0),
+        "storage_w": moved.storage_w,
+        "stored_j": moved.stored_j,
+        "stored_share": moved.stored_j / energy if energy else np.full(len(load_w), np.nan),
+        "lost_w": moved.lost_w,
+    }

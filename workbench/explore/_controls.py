@@ -34,9 +34,12 @@ def chosen_rows(table: pd.DataFrame, **choices: object) -> pd.DataFrame:
 
 def slider(description: str, options: list[tuple[str, object]], value: object) -> widgets.Widget:
     """Offer some values on a line, answering when the handle is let go."""
-    return widgets.SelectionSlider(
+    made = widgets.SelectionSlider(
         options=options, value=value, description=description, continuous_update=False
     )
+    # ipywidgets leaves the label of the first option empty until the handle has moved.
+    made.label = options[made.index][0]
+    return made
 
 
 def numbers(description: str, values: Iterable[float], start: float) -> widgets.Widget:

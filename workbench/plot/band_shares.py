@@ -56,7 +56,8 @@ def band_shares(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     figure.update_yaxes(
         tickvals=rows["_place"], ticktext=labels, range=[len(rows) - 0.5, -0.5], showgrid=False
     )
-    figure.update_xaxes(title="share of the energy [%]", tickformat=".0%", rangemode="tozero")
+    room = 1.5 * max(float(rows["energy_share"].fillna(0).max()), 0.1)
+    figure.update_xaxes(title="share of the energy [%]", tickformat=".0%", range=[0, room])
     note = f"of what lies below Nyquist, {float(rows['nyquist_hz'].iloc[0]):.3g} Hz"
     if len(table) > _MOST:
         note += f" · {len(table) - _MOST:,} smaller bands left out"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
+from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -66,7 +68,10 @@ def grid_check(table: pd.DataFrame, *, source: str = "", synthetic: bool = False
     for at, row in enumerate(rows.to_dict("records")):
         _words(figure, at, row)
     names = [label(each, 34) for each in rows["requirement"]]
-    figure.add_vline(x=1, line={"color": "#000000", "width": 2, "dash": "dash"})
+    figure.add_vline(
+        x=1, line={"color": "#000000", "width": 2, "dash": "dash"}, annotation_text="limit",
+        annotation_position="top right",
+    )  # fmt: skip
     figure.update_layout(height=_BAR_PX * len(rows) + 20, margin_l=left_margin(names))
     figure.update_yaxes(
         tickvals=list(range(len(rows))), ticktext=names, range=[len(rows) - 0.4, -0.75],
@@ -76,7 +81,9 @@ def grid_check(table: pd.DataFrame, *, source: str = "", synthetic: bool = False
         title="measured, of the limit [%]", tickformat=".0%",
         range=[0, max(min(float(used.max()), _LONGEST) * 1.05, 1.3)],
     )  # fmt: skip
-    note = f"{len(table) - _MOST:,} more requirements left out" if len(table) > _MOST else ""
+    note = f"bars end at {_LONGEST:.0%} of their limit" if used.max() > _LONGEST else ""
+    if len(table) > _MOST:
+        note += f"{' · ' * bool(note)}{len(table) - _MOST:,} more requirements left out"
     return finish(figure, claim=_claim(table), source=source, synthetic=synthetic, note=note)
 
 
@@ -85,22 +92,22 @@ def _border(verdict: str) -> dict[str, object]:
     return {"line": {"width": 2 if verdict == "fail" else 0, "color": "#000000"}}
 
 
-def _words(figure: go.Figure, at: int, row: dict[str, object]) -> None:
+def _words(figure: go.Figure, at: int, row: dict[Hashable, Any]) -> None:
     """Write verdict and numbers above a bar."""
     unit = str(row["unit"])
-    measured = float(str(row["measured"]))
+    measured = float(row["measured"])
     said = f"<b>{_VERDICTS.get(str(row['verdict']), (safe(row['verdict']), ''))[0]}</b>: "
     said += "not seen" if math.isnan(measured) else _number(measured, unit)
     said += f" of {_number(float(str(row['limit'])), unit)}"
     if not math.isnan(measured):
-        margin = float(str(row["margin"]))
+        margin = float(row["margin"])
         said += f", {_number(abs(margin), unit)} {'left' if margin >= 0 else 'too much'}"
-    visible = float(str(row["visible_share"]))
+    visible = float(row["visible_share"])
     if visible < 1:
         said += f" · {percent(visible)} of it can be seen"
     figure.add_annotation(
         x=0, y=at - 0.22, text=said, showarrow=False, xanchor="left", yanchor="bottom", xshift=2,
-        font={"size": 11},
+        font={"size": 11}, bgcolor="rgba(255,255,255,0.85)", borderpad=0,
     )  # fmt: skip
 
 

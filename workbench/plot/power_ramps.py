@@ -13,6 +13,7 @@ from workbench.plot.style import colour, distinct, finish, nothing
 from workbench.tables import POWER_RAMPS
 
 _SYMBOLS = {"up": "triangle-up", "down": "triangle-down"}
+_NAMES = {"up": "fastest rise", "down": "fastest fall"}
 _MOST_LABELLED = 8
 
 
@@ -47,6 +48,8 @@ def power_ramps(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     top = rows.iloc[int(rows["ramp_w_per_s"].argmax())]
     factor, unit = power_unit(float(top["ramp_w_per_s"]))
     figure = go.Figure()
+    highest = rows.groupby("window_s")["ramp_w_per_s"].transform("max")
+    rows["_on_top"] = rows["ramp_w_per_s"] >= highest
     for position, way in enumerate(("up", "down")):
         _line(figure, rows[rows["direction"] == way], way, position, factor)
     slow = rows.drop_duplicates("window_s")
@@ -80,9 +83,9 @@ def _line(figure: go.Figure, rows: pd.DataFrame, way: str, position: int, factor
     labelled = len(rows) <= _MOST_LABELLED
     figure.add_scatter(
         x=rows["measured_s"], y=value, mode="lines+markers+text" if labelled else "lines",
-        name={"up": "fastest rise", "down": "fastest fall"}[way],
+        name=_NAMES[way],
         text=[digits(each) for each in value] if labelled else None,
-        textposition="top right" if way == "up" else "bottom left",
+        textposition=["top right" if on_top else "bottom left" for on_top in rows["_on_top"]],
         marker={"symbol": _SYMBOLS[way], "size": 10}, line={**distinct(position), "width": 2},
         cliponaxis=False, hovertemplate="%{y:.3g} over %{x:g} s<extra></extra>",
     )  # fmt: skip

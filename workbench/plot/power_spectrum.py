@@ -9,7 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._sampling import extremes
-from workbench.plot._text import digits, percent, safe
+from workbench.plot._text import digits, label, percent
 from workbench.plot._watts import power_unit
 from workbench.plot.style import colour, finish, nothing
 from workbench.tables import GRID_CHECK, POWER_PEAKS, POWER_SPECTRUM
@@ -69,7 +69,7 @@ def power_spectrum(
         limited = GRID_CHECK.check(check)[check["low_hz"].notna()]
     _grounds(figure, rows, limited)
     if step_s:
-        _upright(figure, 1 / step_s, f"one step = {digits(step_s)} s", "dot", low=True)
+        _upright(figure, 1 / step_s, f"one step = {digits(step_s)} s", "dot")
     _labels(figure, peaks, factor)
     last = float(rows["nyquist_hz"].iloc[0]) * 1.6
     if limited is not None and len(limited):
@@ -78,7 +78,7 @@ def power_spectrum(
     figure.update_xaxes(
         title="frequency [Hz]", type="log", range=[math.log10(first), math.log10(last)]
     )
-    figure.update_yaxes(title=f"density [{unit}²/Hz]", type="log", exponentformat="power")
+    figure.update_yaxes(title=f"density [{unit}²/Hz]", type="log", dtick=1)
     return finish(
         figure, claim=_claim(rows, peaks, limited), source=source, synthetic=synthetic,
         note=_note(rows),
@@ -111,7 +111,9 @@ def _grounds(figure: go.Figure, rows: pd.DataFrame, limited: pd.DataFrame | None
     half = float(rows["half_power_hz"].iloc[0])
     _upright(figure, nyquist, f"Nyquist {digits(nyquist)} Hz: unseen beyond", "solid")
     if math.isfinite(half) and half < nyquist * 1.5:
-        _upright(figure, half, "sensor -3 dB", "dash", low=True)
+        _upright(
+            figure, half, f"sensor -3 dB: {digits(half)} Hz", "dash", beside=max(half, nyquist)
+        )
     if limited is None:
         return
     for row in limited.head(3).to_dict("records"):
@@ -119,21 +121,26 @@ def _grounds(figure: go.Figure, rows: pd.DataFrame, limited: pd.DataFrame | None
             x0=max(row["low_hz"], 1e-9), x1=row["high_hz"], line_width=0,
             fillcolor=colour("limit"), opacity=0.1, layer="below",
         )  # fmt: skip
+        # Where the band is unseen there is room.
+        place = max(row["low_hz"], nyquist) if row["high_hz"] > 2 * nyquist else row["low_hz"]
         figure.add_annotation(
-            x=math.log10(max(row["low_hz"], 1e-9)), y=0.02, yref="paper", xanchor="left",
-            yanchor="bottom", showarrow=False, align="left",
-            text=f"{row['low_hz']:g}-{row['high_hz']:g} Hz<br>at most {percent(row['limit'])}"
-            f"<br><b>{safe(row['verdict'])}</b>",
+            x=math.log10(max(place, 1e-9)), y=0.5, yref="paper", xanchor="left", xshift=6,
+            showarrow=False, align="left",
+            text=f"{row['low_hz']:g}-{row['high_hz']:g} Hz: at most {percent(row['limit'])}"
+            f"<br><b>{label(row['verdict'], 12)}</b>",
         )  # fmt: skip
 
 
-def _upright(figure: go.Figure, at_hz: float, text: str, dash: str, *, low: bool = False) -> None:
-    """Draw an upright line on a logarithmic axis and write beside it."""
+def _upright(
+    figure: go.Figure, at_hz: float, text: str, dash: str, *, beside: float | None = None
+) -> None:
+    """Draw an upright line on a logarithmic axis and write beside it, or beside another."""
+    is_step = dash == "dot"
     figure.add_vline(x=at_hz, line={"color": colour("neutral"), "dash": dash, "width": 1.5})
     figure.add_annotation(
-        x=math.log10(at_hz), y=0.02 if low else 1, yref="paper", text=text, showarrow=False,
-        xanchor="right" if low else "left", yanchor="bottom" if low else "top",
-        xshift=-3 if low else 3, font={"size": 11},
+        x=math.log10(beside or at_hz), y=0.02 if is_step else 0.92 if beside else 1, text=text,
+        yref="paper", showarrow=False, xanchor="right" if is_step else "left",
+        yanchor="bottom" if is_step else "top", xshift=-3 if is_step else 3, font={"size": 11},
     )  # fmt: skip
 
 
@@ -167,7 +174,7 @@ def _claim(rows: pd.DataFrame, peaks: pd.DataFrame | None, limited: pd.DataFrame
         row = limited.iloc[0]
         seen = float(row["visible_share"])
         known = f" ({percent(seen)} of the band seen)" if seen < 1 else ""
-        claim += f"; {row['low_hz']:g}-{row['high_hz']:g} Hz: {safe(row['verdict'])}{known}"
+        claim += f"; {row['low_hz']:g}-{row['high_hz']:g} Hz: {label(row['verdict'], 12)}{known}"
     return claim
 
 
