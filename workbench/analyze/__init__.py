@@ -111,6 +111,7 @@ from workbench.analyze.power_dips import power_dips
 from workbench.analyze.power_grid import power_grid, power_totals
 from workbench.analyze.power_hierarchy import power_hierarchy
 from workbench.analyze.power_of_scope import power_of_scope
+from workbench.analyze.power_sum import power_sum
 from workbench.analyze.power_tree import power_residual, power_tree
 from workbench.analyze.proportion import proportion
 from workbench.analyze.pue import pue
@@ -285,6 +286,7 @@ __all__ = [
     "power_hierarchy",
     "power_of_scope",
     "power_residual",
+    "power_sum",
     "power_totals",
     "power_tree",
     "predicted_collective_times",

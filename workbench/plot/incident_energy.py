@@ -111,7 +111,7 @@ def _claim(known: pd.DataFrame) -> str:
     share = known["energy_share"].sum()
     part = f", {percent(min(float(share), 1.0))} of the run's energy" if share > 0 else ""
     claim = f"{plural(len(known), 'interruption')} cost {amount(whole, 'J')}{part}"
-    dearest = known.loc[known["energy_j"].idxmax()]
+    dearest = known.iloc[int(known["energy_j"].argmax())]
     if len(known) == 1:
         return f"{claim}: {label(dearest['cause'], 50)}"
     return f"{claim}; the dearest {amount(float(dearest['energy_j']), 'J')}: " + label(

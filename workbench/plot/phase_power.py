@@ -78,8 +78,8 @@ def phase_power(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
 
 
 def _claim(inside: pd.DataFrame) -> str:
-    low = inside.loc[inside["power_w"].idxmin()]
-    high = inside.loc[inside["power_w"].idxmax()]
+    low = inside.iloc[int(inside["power_w"].argmin())]
+    high = inside.iloc[int(inside["power_w"].argmax())]
     ends = [(low, "lowest"), (high, "highest")]
     said = [
         f"{word} ({amount(float(row['power_w']))}) from {100 * row['first_share']:.3g} to "

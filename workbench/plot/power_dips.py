@@ -140,7 +140,7 @@ def _marks(figure: go.Figure, dips: pd.DataFrame, factor: float, *, name: str, s
 
 
 def _claim(table: pd.DataFrame) -> str:
-    most = table.loc[table["shortfall_j"].idxmax()]
+    most = table.iloc[int(table["shortfall_j"].argmax())]
     claim = f"{plural(len(table), 'dip')} of power"
     largest = f"{percent(most['depth_share'])} for {seconds(most['dur_s'])}"
     if "cause" not in table:
