@@ -77,7 +77,10 @@ def _moments(table: pd.DataFrame) -> list[tuple[str, int]]:
     # Several logs tell of one incident within a second.
     told = told[~told["second"].duplicated()].head(_MOST_PLACES)
     return [
-        (f"{pd.Timestamp(int(row['start_ns'])):%H:%M:%S} {str(row['text'])[:40]}", row["start_ns"])
+        (
+            f"{pd.Timestamp(int(row['start_ns'])):%H:%M:%S} {_short(str(row['text']))}",
+            row["start_ns"],
+        )
         for row in told.to_dict("records")
     ]
 
@@ -104,6 +107,11 @@ def _ends(table: pd.DataFrame, moment: int | None, window_s: int) -> tuple[int |
     first = max(int(moment) - before, int(table["start_ns"].min()))
     last = min(int(moment) - before + window_s * _SECOND, int(table["end_ns"].max()))
     return first, last
+
+
+def _short(text: str) -> str:
+    bare = text.removesuffix(" (fatal)")
+    return bare if len(bare) <= 44 else f"{bare[:43]}…"
 
 
 def _words(window_s: int) -> str:

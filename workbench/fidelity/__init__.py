@@ -21,6 +21,7 @@ from workbench.fidelity import (
     replay,
     schedules,
     sharding,
+    step_energy,
     stragglers,
     traces,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "run",
     "schedules",
     "sharding",
+    "step_energy",
     "stragglers",
     "summary",
     "text",
