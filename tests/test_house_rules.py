@@ -93,6 +93,8 @@ UNIT_BESIDE["power_peaks"] = {"harmonic"}
 UNIT_BESIDE["hardware_sources"] = {"value"}
 UNIT_BESIDE["graph_edges"] = {"source", "target"}
 UNIT_BESIDE |= {name: {"busy_correlation"} for name in ("replay_fidelity", "graph_ablation")}
+UNIT_BESIDE["work_energy"] = {"median", "mean", "deviation"}
+UNIT_BESIDE["power_clock_offset"] = {"next_correlation"}
 UNIT_BESIDE["job_slowdown"] = {"forward_backward_correlation", "within_rank_correlation"}
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.plot import graph_rows, injection_rows, limit_rows, power_swing_rows
 from tests.plot import graph_rows, injection_rows, power_energy_rows
+from tests.plot import graph_rows, injection_rows, work_rows
 from tests.plot.conftest import HOSTILE
 from workbench import plot, tables
 from workbench.errors import TableError
@@ -471,6 +472,7 @@ def operator_benchmark(_, n):
 MADE = vars(injection_rows) | vars(graph_rows) | vars(limit_rows) | globals()
 MADE = vars(injection_rows) | vars(graph_rows) | vars(power_swing_rows) | globals()
 MADE = vars(injection_rows) | vars(graph_rows) | vars(power_energy_rows) | globals()
+MADE = vars(injection_rows) | vars(graph_rows) | vars(work_rows) | globals()
 ROWS = {name: row for name, row in MADE.items() if name in plot.__all__}
 figures = pytest.mark.parametrize("noun", ROWS)
 

@@ -44,8 +44,6 @@ class EnergyCurves:
 
     Raises
     ------
-    ValueError
-        If there are no readings.
     WorkbenchError
         If something would be counted twice.
     """
@@ -56,9 +54,10 @@ class EnergyCurves:
         POWER.check(power)
         if shift := round(clock_offset_s * SECOND):
             power = power.assign(time_ns=power["time_ns"] - shift)
-        self.signal = signal(power, longest_gap_periods=longest_gap_periods)
-        self.names = [str(name) for name in self.signal.names]
-        refuse_double_counting(self.signal.names, None)
+        # Without readings nothing is covered; that is an answer, too.
+        self.signal = signal(power, longest_gap_periods=longest_gap_periods) if len(power) else None
+        names = [] if self.signal is None else self.signal.names.tolist()
+        self.names = [str(name) for name in refuse_double_counting(pd.Index(names), None)]
 
     def between(self, start_ns: ArrayLike, end_ns: ArrayLike) -> Known:
         """Sum stretches over entities; a stretch that nothing covers has energy 0, coverage 0."""
@@ -66,7 +65,8 @@ class EnergyCurves:
         at, place = np.unique(np.concatenate([starts, ends]), return_inverse=True)
         first, last = np.split(place, 2)
         energy, mean, covered = (np.zeros(len(starts)) for _ in range(3))
-        for _, energy_j, covered_ns in known_up_to(self.signal, at):
+        blocks = known_up_to(self.signal, at) if self.signal is not None else ()
+        for _, energy_j, covered_ns in blocks:
             drawn = np.maximum(energy_j[:, last] - energy_j[:, first], 0.0)
             known = np.maximum(covered_ns[:, last] - covered_ns[:, first], 0) / SECOND
             energy += drawn.sum(axis=0)
@@ -80,17 +80,21 @@ class EnergyCurves:
     def _readings(self, starts: Ints, ends: Ints) -> Ints:
         """Count readings from the start of each stretch to before its end."""
         count = np.zeros(len(starts), dtype=np.int64)
+        if self.signal is None:
+            return count
         for low, high in zip(self.signal.first[:-1], self.signal.first[1:], strict=True):
             inside = np.searchsorted(self.signal.time_ns[low:high], np.stack([starts, ends]))
             count += np.maximum(inside[1] - inside[0], 0)
         return count
 
     def reach(self) -> tuple[int, int]:
-        """Give the first and the last reading of all."""
-        return self.signal.earliest_ns, self.signal.latest_ns
+        """Give the first and the last reading of all; 0 and 0 without readings."""
+        return (self.signal.earliest_ns, self.signal.latest_ns) if self.signal else (0, 0)
 
     def period_s(self) -> float:
-        """Give the median time between two readings that belong together."""
+        """Give the median time between two readings that belong together; 0 without any."""
+        if self.signal is None:
+            return 0.0
         steps = np.diff(self.signal.time_ns)[self.signal.joined[1:]]
         steps = steps[steps > 0]
         return float(np.median(steps)) / SECOND if len(steps) else 0.0

@@ -14,13 +14,12 @@ Flags = NDArray[np.bool_]
 _NAMED = ("checkpoint", "evaluation", "restart", "initialisation")
 
 
-def run_window(steps: pd.DataFrame, spans: pd.DataFrame) -> tuple[int, int]:
-    """Give start and end of the run: of its spans if the log names them, else of its steps."""
+def run_window(steps: pd.DataFrame, spans: pd.DataFrame) -> tuple[int, int] | None:
+    """Give start and end of the run, as its spans and steps tell; None if there are none."""
     runs = spans[(spans["kind"] == "run") & spans["end_ns"].notna()]
     bounds = [(each["start_ns"], each["end_ns"]) for each in (runs, steps) if len(each)]
     if not bounds:
-        msg = "the job log tells of no step and of no run, so there is no window; pass window_ns"
-        raise WorkbenchError(msg)
+        return None
     starts = [int(start.min()) for start, _ in bounds]
     ends = [int(end.max()) for _, end in bounds]
     return min(starts), max(ends)

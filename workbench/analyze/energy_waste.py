@@ -45,15 +45,14 @@ def energy_waste(
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.ENERGY_WASTE`, states without time left out. Energies are of
-        what readings cover; ``covered_share`` says how much of each state that is.
+        Table :data:`workbench.tables.ENERGY_WASTE`, states without time left out; empty if the log
+        tells of no step and no run. Energies are of what readings cover; ``covered_share`` says
+        how much of each state that is.
 
     Raises
     ------
-    ValueError
-        If there are no readings.
     WorkbenchError
-        If there are no steps, or the window is empty.
+        If the window is empty, or a GPU and its node are both in ``power``.
 
     Notes
     -----
@@ -81,7 +80,10 @@ def energy_waste(
     curves = EnergyCurves(
         power, longest_gap_periods=longest_gap_periods, clock_offset_s=clock_offset_s
     )
-    edges, state = run_states(steps, named, window_ns or run_window(steps, named))
+    window = window_ns or run_window(steps, named)
+    if window is None:
+        return ENERGY_WASTE.empty()
+    edges, state = run_states(steps, named, window)
     known = curves.between(edges[:-1], edges[1:])
     length = np.diff(edges) / SECOND
     whole = float(known.energy_j.sum())

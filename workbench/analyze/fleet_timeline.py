@@ -9,11 +9,12 @@ import pandas as pd
 
 from workbench.analyze._energy_curves import SECOND, EnergyCurves
 from workbench.errors import WorkbenchError
-from workbench.tables import FAILURES, FLEET_TIMELINE, LOGGED_SPANS, LOGGED_STEPS
+from workbench.tables import FAILURES, FLEET_TIMELINE, LOGGED_SPANS, LOGGED_STEPS, RANKS
 
 ALL = "all entities"
 PANELS = ("power", "step time", "job", "failures", "traces")
 _LEAST_COVERED_SHARE = 0.999
+_MOST_READINGS = 1_000_000
 _EPOCH_FROM_NS = 31_536_000 * SECOND  # stamps of the year 1970 are of a clock of their own
 
 
@@ -54,31 +55,30 @@ def fleet_timeline(
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.FLEET_TIMELINE`. Power of all entities together is their sum
-        per period of the meter; a period that readings of any entity do not cover has none.
+        per period of the meter; a period that readings of any entity do not cover has none. Of
+        more than a million readings only the sum is given.
 
     Raises
     ------
     WorkbenchError
-        If there is nothing to show, or a trace or a meter has a clock of its own.
+        If a meter has a clock of its own, or a GPU and its node are both in ``power``.
 
     Examples
     --------
-    >>> fleet_timeline()
-    Traceback (most recent call last):
-    ...
-    workbench.errors.WorkbenchError: there is nothing to show; pass power, steps or failures
+    >>> fleet_timeline().empty
+    True
     """
     parts = [
         *([] if power is None or power.empty else _power(power, clock_offset_s)),
         *([] if steps is None or steps.empty else _steps(steps)),
         *([] if spans is None or spans.empty else _spans(spans)),
-        *([] if events is None or events.empty else _traces(events)),
     ]
-    told, without = _failures(failures)
-    parts += [told] * (len(told) > 0)
+    told, left_out = _failures(failures)
+    traced, other_clock = _traces(ranks)
+    parts += [part for part in (told, traced) if len(part)]
+    left_out |= other_clock
     if not parts:
-        msg = "there is nothing to show; pass power, steps or failures"
-        raise WorkbenchError(msg)
+        return FLEET_TIMELINE.empty()
     names = list(FLEET_TIMELINE.columns)
     whole = pd.concat([_filled(part) for part in parts], ignore_index=True)[names]
     last = int(whole["start_ns"].max() if whole["end_ns"].isna().all() else whole["end_ns"].max())
@@ -86,8 +86,8 @@ def fleet_timeline(
     whole["panel"] = pd.Categorical(whole["panel"], categories=PANELS)
     whole = whole.sort_values(["panel", "lane", "start_ns"], kind="stable", ignore_index=True)
     table = FLEET_TIMELINE.check(FLEET_TIMELINE.cast(whole))
-    if without:
-        table.attrs["left_out"] = {"failures without a wall time": without}
+    if left_out:
+        table.attrs["left_out"] = left_out
     return table
 
 
@@ -103,21 +103,22 @@ def _power(power: pd.DataFrame, clock_offset_s: float) -> Iterator[pd.DataFrame]
     """Give the readings of each entity, and their sum on a grid of the meter's period."""
     curves = EnergyCurves(power, longest_gap_periods=3.0, clock_offset_s=clock_offset_s)
     first, last = curves.reach()
-    _refuse_own_clock(first, "power")
+    _refuse_own_clock(first)
     shift = round(clock_offset_s * SECOND)
-    time = power["time_ns"].to_numpy() - shift
-    names = power["entity"].astype(object).to_numpy()
-    yield pd.DataFrame(
-        {
-            "panel": "power",
-            "lane": names,
-            "start_ns": time,
-            "end_ns": time,
-            "power_w": power["power_w"].to_numpy(dtype=np.float64),
-            "node": [str(name).split("/")[0] for name in names],
-            "text": "",
-        }
-    )
+    if len(power) <= _MOST_READINGS or len(curves.names) < 2:
+        time = power["time_ns"].to_numpy() - shift
+        names = power["entity"].astype(object)
+        yield pd.DataFrame(
+            {
+                "panel": "power",
+                "lane": names.to_numpy(),
+                "start_ns": time,
+                "end_ns": time,
+                "power_w": power["power_w"].to_numpy(dtype=np.float64),
+                "node": names.astype(str).str.split("/").str[0].to_numpy(),
+                "text": "",
+            }
+        )
     period = max(round(curves.period_s() * SECOND), 1)
     if len(curves.names) < 2 or last - first < period:
         return
@@ -166,7 +167,7 @@ def _spans(spans: pd.DataFrame) -> Iterator[pd.DataFrame]:
     )
 
 
-def _failures(failures: pd.DataFrame | None) -> tuple[pd.DataFrame, int]:
+def _failures(failures: pd.DataFrame | None) -> tuple[pd.DataFrame, dict[str, int]]:
     """Give the failures that have a wall time, and how many have none."""
     told = FAILURES.empty() if failures is None else FAILURES.check(failures)
     dated = told[(told["clock"] == "epoch") & told["start_ns"].notna()]
@@ -183,23 +184,31 @@ def _failures(failures: pd.DataFrame | None) -> tuple[pd.DataFrame, int]:
             "text": text + " (" + dated["severity"].astype(str) + ")",
         }
     )
-    return part, len(told) - len(dated)
+    without = len(told) - len(dated)
+    return part, {"failures without a wall time": without} if without else {}
 
 
-def _traces(events: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Give the time that the trace of each rank covers."""
-    EVENTS.check(events)
-    ended = events[["rank", "start_ns"]].assign(end_ns=events["start_ns"] + events["dur_ns"])
-    reach = ended.groupby("rank").agg(start_ns=("start_ns", "min"), end_ns=("end_ns", "max"))
-    _refuse_own_clock(int(reach["start_ns"].min()), "the trace")
-    lanes = [f"rank {rank}" for rank in reach.index]
-    yield reach.reset_index(drop=True).assign(panel="traces", lane=lanes, text="trace")
+def _traces(ranks: pd.DataFrame | None) -> tuple[pd.DataFrame, dict[str, int]]:
+    """Give the time that the trace of each rank covers, and how many have another clock."""
+    told = RANKS.empty() if ranks is None else RANKS.check(ranks)
+    timed = told[(told["clock"] == "epoch") & told["first_ns"].notna()]
+    part = pd.DataFrame(
+        {
+            "panel": "traces",
+            "lane": "rank " + timed["rank"].astype(str),
+            "start_ns": timed["first_ns"].astype("int64"),
+            "end_ns": timed["last_ns"],
+            "text": "trace",
+        }
+    )
+    without = len(told) - len(timed)
+    return part, {"traces with a clock of their own": without} if without else {}
 
 
-def _refuse_own_clock(first_ns: int, what: str) -> None:
+def _refuse_own_clock(first_ns: int) -> None:
     if first_ns < _EPOCH_FROM_NS:
         msg = (
-            f"{what} has a clock of its own (it begins at {first_ns / SECOND:g} s), so it has no "
+            f"power has a clock of its own (it begins at {first_ns / SECOND:g} s), so it has no "
             "place beside the others; leave it out, or shift its times to wall time"
         )
         raise WorkbenchError(msg)

@@ -59,10 +59,8 @@ def incident_energy(
 
     Raises
     ------
-    ValueError
-        If there are no readings.
     WorkbenchError
-        If there are no steps.
+        If a GPU and its node are both in ``power``.
 
     Notes
     -----
@@ -72,16 +70,15 @@ def incident_energy(
     Examples
     --------
     >>> from workbench.tables import POWER
-    >>> incident_energy(POWER.empty(), LOGGED_STEPS.empty())
-    Traceback (most recent call last):
-    ...
-    ValueError: the table has no readings; pass that of a load which found some
+    >>> incident_energy(POWER.empty(), LOGGED_STEPS.empty()).empty
+    True
     """
     LOGGED_STEPS.check(steps)
     named = LOGGED_SPANS.empty() if spans is None else LOGGED_SPANS.check(spans)
     told = _dated(failures)
     curves = EnergyCurves(power, longest_gap_periods=_GAP_PERIODS, clock_offset_s=clock_offset_s)
-    run = curves.between(*([bound] for bound in run_window(steps, named)))
+    window = run_window(steps, named) or (0, 0)
+    run = curves.between([window[0]], [window[1]])
     restarts = restarts_of(steps, named)
     near = round(not_negative("before_s", before_s) * SECOND)
     costs = _costs(curves, steps, restarts)

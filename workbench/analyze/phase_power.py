@@ -50,7 +50,7 @@ def phase_power(
     Raises
     ------
     WorkbenchError
-        If the series is not uniform, there is no step, or an option is no positive number.
+        If the series is not uniform, or an option is no positive number.
 
     Notes
     -----
@@ -59,17 +59,14 @@ def phase_power(
 
     Examples
     --------
-    >>> phase_power(POWER_TOTALS.empty(), LOGGED_STEPS.empty())
-    Traceback (most recent call last):
-    ...
-    workbench.errors.WorkbenchError: there are no steps to lay over each other
+    >>> phase_power(POWER_TOTALS.empty(), LOGGED_STEPS.empty()).empty
+    True
     """
     LOGGED_STEPS.check(steps)
     parts = whole_number("phase_count", phase_count, least=1)
     every = positive("sample_s", sample_s)
     if steps.empty:
-        msg = "there are no steps to lay over each other"
-        raise WorkbenchError(msg)
+        return PHASE_POWER.empty()
     ordered = steps.sort_values("start_ns", kind="stable")
     starts, ends = ordered["start_ns"].to_numpy(), ordered["end_ns"].to_numpy()
     when = np.arange(starts[0], ends.max(), round(every * SECOND), dtype=np.int64)

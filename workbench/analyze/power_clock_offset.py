@@ -56,12 +56,12 @@ def power_clock_offset(
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.POWER_CLOCK_OFFSET`, one row. Pass ``offset_s`` on as
-        ``clock_offset_s``.
+        ``clock_offset_s``. Where it cannot be told it is missing, and ``doubt`` says why.
 
     Raises
     ------
     WorkbenchError
-        If the series is not uniform, or no cell of it lies near the work.
+        If the series is not uniform, or an option is no positive number.
 
     Notes
     -----
@@ -83,13 +83,23 @@ def power_clock_offset(
     """
     most = positive("longest_offset_s", longest_offset_s)
     pattern = _pattern(work)
+    if not len(pattern[0]):
+        return _table(doubt="there is no work to compare power with", cell_count=0)
     cells = _cells(totals, pattern, most)
+    if len(cells.watts) < _LEAST_CELLS:
+        doubt = (
+            f"only {len(cells.watts)} cells with power lie within {most:g} s of the work; "
+            f"{_LEAST_CELLS} are needed. Are power and job log of one time and zone?"
+        )
+        return _table(doubt=doubt, cell_count=len(cells.watts))
     sign = 1.0 if draws_more else -1.0
     coarse = np.arange(-np.ceil(most / cells.period_s), np.ceil(most / cells.period_s) + 1)
     coarse = coarse[np.abs(coarse * cells.period_s) <= most] * cells.period_s
     fit = sign * np.array([cells.correlation(offset) for offset in coarse])
     if np.isnan(fit).all():
-        return _table(doubt="power or work never changes, so nothing tells", cells=cells)
+        return _table(
+            doubt="power or work never changes, so nothing tells", cell_count=len(cells.watts)
+        )
     best = _refined(cells, float(coarse[np.nanargmax(fit)]), sign)
     second = _second(coarse, fit)
     refined = _refined(cells, second, sign) if second is not None else None
@@ -98,7 +108,7 @@ def power_clock_offset(
     if refined:
         row |= {"next_offset_s": refined[0], "next_correlation": sign * refined[1]}
     as_good = _as_good_share(cells, best[0], refined[0] if refined else None, sign, seed)
-    return _table(**row, doubt=_doubt(best, refined, as_good, most), cells=cells)
+    return _table(**row, doubt=_doubt(best, refined, as_good, most), cell_count=len(cells.watts))
 
 
 @dataclass(frozen=True)
@@ -138,9 +148,6 @@ def _pattern(work: pd.DataFrame) -> tuple[Ints, Floats]:
     starts, ends = intervals.union(
         ended["start_ns"].to_numpy(dtype=np.int64), ended["end_ns"].to_numpy(dtype=np.int64)
     )
-    if not len(starts):
-        msg = "there is no work to compare power with; pass the steps of the job log"
-        raise WorkbenchError(msg)
     edges = np.stack([starts, ends], axis=1).ravel()
     lasted = np.stack([np.zeros(len(starts)), (ends - starts) / SECOND], axis=1).ravel()
     return edges, np.cumsum(lasted)
@@ -152,13 +159,7 @@ def _cells(totals: pd.DataFrame, pattern: tuple[Ints, Floats], most_s: float) ->
     edges, worked = pattern
     reach = round(most_s * SECOND)
     near = (middles >= edges[0] - reach) & (middles <= edges[-1] + reach) & ~np.isnan(watts)
-    if near.sum() < _LEAST_CELLS:
-        msg = (
-            f"only {near.sum()} cells with power lie within {most_s:g} s of the work; "
-            f"{_LEAST_CELLS} are needed. Are power and job log of one time and zone?"
-        )
-        raise WorkbenchError(msg)
-    period_s = float(np.median(np.diff(middles))) / SECOND
+    period_s = float(np.median(np.diff(middles))) / SECOND if len(middles) > 1 else 1.0
     return _Cells(middles[near], watts[near], period_s, edges, worked)
 
 
@@ -244,10 +245,10 @@ def _doubt(
     return ""
 
 
-def _table(*, doubt: str, cells: _Cells, **row: float) -> pd.DataFrame:
+def _table(*, doubt: str, cell_count: int, **row: float) -> pd.DataFrame:
     names = ("offset_s", "low_s", "high_s", "correlation", "next_offset_s", "next_correlation")
     values = dict.fromkeys(names, np.nan) | row
     for name in ("correlation", "next_correlation"):
         values[name] = float(np.clip(values[name], -1, 1))
-    full = values | {"is_ambiguous": bool(doubt), "doubt": doubt, "cell_count": len(cells.watts)}
+    full = values | {"is_ambiguous": bool(doubt), "doubt": doubt, "cell_count": cell_count}
     return POWER_CLOCK_OFFSET.check(POWER_CLOCK_OFFSET.cast(pd.DataFrame([full])))

@@ -34,22 +34,23 @@ def power_of_scope(
     pandas.DataFrame
         Table :data:`workbench.tables.POWER`: ``time_ns``, ``entity``, ``power_w``.
         ``attrs["scope"]`` names the scope, ``attrs["left_out"]`` counts the entities of others.
+        Without any entity the table is empty.
 
     Raises
     ------
     WorkbenchError
-        If no entity of that scope has readings on wall time. Estimates and meters with a clock of
-        their own cannot be laid beside a job log.
+        If there are entities, but none of that scope has readings on wall time. Estimates and
+        meters with a clock of their own cannot be laid beside a job log.
 
     Examples
     --------
-    >>> power_of_scope(POWER.empty(), POWER_ENTITIES.empty())
-    Traceback (most recent call last):
-    ...
-    workbench.errors.WorkbenchError: no power readings on wall time; found none at all
+    >>> power_of_scope(POWER.empty(), POWER_ENTITIES.empty()).empty
+    True
     """
     POWER.check(power)
     POWER_ENTITIES.check(entities)
+    if entities.empty and scope is None:
+        return POWER.empty()
     timed = entities[(entities["clock"] == "epoch") & (entities["reading_count"] > 1)]
     scopes = timed["scope"].unique().tolist()
     ordered = [name for name in (*_ORDER, *sorted(scopes)) if name in scopes]

@@ -46,12 +46,11 @@ def step_energy(
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.STEP_ENERGY`, rows as in ``steps``.
+        Table :data:`workbench.tables.STEP_ENERGY`, rows as in ``steps``. Without readings nothing
+        is covered, and every energy is missing.
 
     Raises
     ------
-    ValueError
-        If there are no readings.
     WorkbenchError
         If a GPU and its node are both in ``power``.
 
@@ -124,8 +123,6 @@ def span_energy(
 
     Raises
     ------
-    ValueError
-        As :func:`step_energy`.
     WorkbenchError
         As :func:`step_energy`.
 
@@ -167,4 +164,5 @@ def sufficient(known: Known, least_covered_share: float) -> Floats:
 def _per(energy: Floats, count: pd.Series) -> Floats:
     """Divide by how much work was done; missing where none is told."""
     number = count.to_numpy(dtype=np.float64, na_value=np.nan)
-    return np.divide(energy, number, out=np.full(len(energy), np.nan), where=number > 0)
+    each: Floats = np.divide(energy, number, out=np.full(len(energy), np.nan), where=number > 0)
+    return each

@@ -9,6 +9,7 @@ from workbench.explore.collective_waits import collective_waits
 from workbench.explore.context_sharding import context_sharding
 from workbench.explore.critical_path import critical_path
 from workbench.explore.detector_tolerance import detector_tolerance
+from workbench.explore.fleet_timeline import fleet_timeline
 from workbench.explore.flight_suspects import flight_suspects
 from workbench.explore.goodput import goodput, goodput_at_scale, goodput_sweep
 from workbench.explore.goodput_windows import goodput_windows
@@ -49,6 +50,7 @@ __all__ = [
     "critical_path",
     "detector_tolerance",
     "expected_ettr",
+    "fleet_timeline",
     "flight_suspects",
     "goodput",
     "goodput_at_scale",

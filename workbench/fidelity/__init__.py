@@ -23,6 +23,7 @@ from workbench.fidelity import (
     replay,
     schedules,
     sharding,
+    step_energy,
     stragglers,
     traces,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "run",
     "schedules",
     "sharding",
+    "step_energy",
     "stragglers",
     "summary",
     "text",

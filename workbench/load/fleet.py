@@ -80,8 +80,9 @@ def fleet(
     Examples
     --------
     >>> from workbench import datasets
-    >>> fleet(datasets.path("fleet-demo") / "steps.jsonl", tz="UTC", progress=False)
-    Fleet: job log: 128 steps; failures: 1 incidents; not there: power, traces; 0 findings to look at (see .quality)
+    >>> log = fleet(datasets.path("fleet-demo") / "steps.jsonl", tz="UTC", progress=False)
+    >>> len(log.job.steps), len(log.failures.failures), len(log.power.power), len(log.ranks)
+    (128, 1, 0, 0)
     """
     if not Path(path).exists():
         msg = f"{path}: there is no such file or folder"
@@ -93,9 +94,10 @@ def fleet(
     told = _no_failures()
     if "failure logs" in kinds:
         told = load_failures(path, tz=tz, year=year, **shown)
-    ranks = RANKS.empty()
+    ranks, of_traces = RANKS.empty(), QUALITY.empty()
     if "traces" in kinds and with_traces:
-        ranks = load_traces(path, **shown).ranks
+        trace = load_traces(path, **shown)
+        ranks, of_traces = trace.ranks, trace.quality
     absent = [
         (str(path), "noted", f"no {name} in what was given", 1, None)
         for name, there in (
@@ -106,8 +108,8 @@ def fleet(
         )
         if not there
     ]
-    found = [each.quality for each in (power, job, told) if len(each.quality)]
-    parts = [*found, *([quality_frame(absent)] if absent else [])]
+    found = [power.quality, job.quality, told.quality, of_traces, quality_frame(absent)]
+    parts = [each for each in found if len(each)]
     quality = pd.concat(parts, ignore_index=True) if parts else QUALITY.empty()
     return Fleet(power, job, told, ranks, _once(quality))
 
@@ -117,7 +119,7 @@ def _once(quality: pd.DataFrame) -> pd.DataFrame:
     read = set(quality.loc[quality["finding"] == "read", "source"])
     passed = quality["finding"].isin(["left out", "set aside"]) & quality["source"].isin(read)
     rest = quality[~passed].drop_duplicates(ignore_index=True)
-    return QUALITY.check(rest)
+    return QUALITY.check(QUALITY.cast(rest))
 
 
 def _no_power() -> PowerLog:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench.plot._text import digits
+from workbench.plot._text import digits, percent, safe
 
 _LADDER = ((1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"))
 _SPANS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
@@ -25,6 +25,11 @@ def amount(value: float, unit: str = "W") -> str:
     """Write a power or an energy with three digits and a fitting unit."""
     factor, sign = power_unit(value, unit)
     return f"{digits(value / factor)} {sign}"
+
+
+def share_text(share: float) -> str:
+    """Write a share as per cent, as texts of figures need it: ``< 0.1 %`` holds a sign of HTML."""
+    return safe(percent(share))
 
 
 def seconds(value: float) -> str:

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._text import label, percent, plural
-from workbench.plot._watts import amount, power_unit, seconds
+from workbench.plot._text import label, plural
+from workbench.plot._watts import amount, power_unit, seconds, share_text
 from workbench.plot.style import fill, finish, left_margin, nothing
 from workbench.tables import ENERGY_WASTE
 
@@ -47,7 +47,8 @@ def energy_waste(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
         return nothing(why, claim="No energy to take apart", source=source, synthetic=synthetic)
     begins = table["energy_j"].cumsum() - table["energy_j"]
     largest = table["energy_j"].nlargest(_MOST_STATES).index
-    is_drawn = table.index.isin(largest) & (table["energy_j"] >= _LEAST_SHARE * whole)
+    least = min(_LEAST_SHARE * whole, float(table["energy_j"].max()))
+    is_drawn = table.index.isin(largest) & (table["energy_j"] >= least)
     drawn = table.assign(begin_j=begins)[is_drawn].reset_index(drop=True)
     factor, unit = power_unit(whole, "J")
     figure = go.Figure()
@@ -58,7 +59,7 @@ def energy_waste(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     for row, each in enumerate(drawn.to_dict("records")):
         figure.add_annotation(
             x=(each["begin_j"] + each["energy_j"]) / factor, y=row, xanchor="left", xshift=6,
-            text=f"{amount(each['energy_j'], 'J')} · {percent(each['energy_j'] / whole)}",
+            text=f"{amount(each['energy_j'], 'J')} · {share_text(each['energy_j'] / whole)}",
             showarrow=False,
         )  # fmt: skip
     names = [label(name, 30) for name in drawn["state"]]
@@ -79,7 +80,7 @@ def _bars(part: pd.DataFrame, factor: float, unit: str, name: str) -> dict[str, 
     """Give the bars of some states."""
     hover = [
         f"<b>{label(each['state'], 40)}</b><br>{seconds(each['time_s'])}, "
-        f"{percent(each['covered_share'])} covered"
+        f"{share_text(each['covered_share'])} covered"
         for each in part.to_dict("records")
     ]
     return {
@@ -96,10 +97,10 @@ def _bars(part: pd.DataFrame, factor: float, unit: str, name: str) -> dict[str, 
 def _claim(table: pd.DataFrame, whole: float) -> str:
     useful = float(table.loc[table["state"] == _USEFUL, "energy_j"].sum())
     others = table[table["state"] != _USEFUL].sort_values("energy_j", ascending=False)
-    claim = f"{percent(useful / whole)} of {amount(whole, 'J')} went into useful steps"
+    claim = f"{share_text(useful / whole)} of {amount(whole, 'J')} went into useful steps"
     if others.empty or others["energy_j"].iloc[0] <= 0:
         return claim
-    share = percent(float(others["energy_j"].iloc[0]) / whole)
+    share = share_text(float(others["energy_j"].iloc[0]) / whole)
     return f"{claim}; the most of the rest, {share}: {label(others['state'].iloc[0], 30)}"
 
 
@@ -109,7 +110,9 @@ def _note(table: pd.DataFrame, left_out: int) -> str:
     if time > 0:
         covered = float((table["covered_share"] * table["time_s"]).sum() / time)
         if covered < 0.9995:
-            notes.append(f"<b>readings cover {percent(covered)}; what they do not is missing</b>")
+            notes.append(
+                f"<b>readings cover {share_text(covered)}; what they do not is missing</b>"
+            )
     if left_out:
         notes.append(f"{plural(left_out, 'state')} of next to no energy not drawn")
     return " · ".join(notes)

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._text import label, percent, plural
-from workbench.plot._watts import amount, clock_time, power_unit, seconds
+from workbench.plot._text import label, plural
+from workbench.plot._watts import amount, clock_time, power_unit, seconds, share_text
 from workbench.plot.style import fill, finish, left_margin, nothing
 from workbench.tables import INCIDENT_ENERGY
 
@@ -93,7 +93,7 @@ def _name(row: Mapping[Hashable, Any]) -> str:
 
 
 def _words(row: Mapping[Hashable, Any]) -> str:
-    share = "" if pd.isna(row["energy_share"]) else f" · {percent(row['energy_share'])}"
+    share = "" if pd.isna(row["energy_share"]) else f" · {share_text(row['energy_share'])}"
     steps = "" if pd.isna(row["lost_step_count"]) else plural(int(row["lost_step_count"]), "step")
     restart = "" if pd.isna(row["restart_s"]) else f"{seconds(row['restart_s'])} until the next"
     told = ", ".join(each for each in (f"{steps} lost" if steps else "", restart) if each)
@@ -102,16 +102,16 @@ def _words(row: Mapping[Hashable, Any]) -> str:
 
 def _hover(row: Mapping[Hashable, Any]) -> str:
     also = f"<br>also: {label(row['also'], 80)}" if row["also"] else ""
-    covered = "" if pd.isna(row["covered_share"]) else f"{percent(row['covered_share'])} covered"
+    covered = "" if pd.isna(row["covered_share"]) else f"{share_text(row['covered_share'])} covered"
     return f"<b>{label(row['cause'], 60)}</b>{also}<br>{covered}"
 
 
 def _claim(known: pd.DataFrame) -> str:
     whole = float(known["energy_j"].sum())
     share = known["energy_share"].sum()
-    part = f", {percent(min(float(share), 1.0))} of the run's energy" if share > 0 else ""
+    part = f", {share_text(min(float(share), 1.0))} of the run's energy" if share > 0 else ""
     claim = f"{plural(len(known), 'interruption')} cost {amount(whole, 'J')}{part}"
-    dearest = known.loc[known["energy_j"].idxmax()]
+    dearest = known.iloc[int(known["energy_j"].argmax())]
     if len(known) == 1:
         return f"{claim}: {label(dearest['cause'], 50)}"
     return f"{claim}; the dearest {amount(float(dearest['energy_j']), 'J')}: " + label(
@@ -126,5 +126,5 @@ def _note(table: pd.DataFrame, known: pd.DataFrame, left_out: int) -> str:
     if others := int(table["restart_s"].isna().sum()):
         notes.append(f"{plural(others, 'fatal failure')} interrupted nothing in the job log")
     if (known["covered_share"] < 0.9995).any():
-        notes.append(f"readings cover {percent(float(known['covered_share'].min()))} at least")
+        notes.append(f"readings cover {share_text(float(known['covered_share'].min()))} at least")
     return " · ".join(notes)

@@ -7,8 +7,8 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._sampling import extremes
-from workbench.plot._text import digits, percent, plural
-from workbench.plot._watts import amount, power_unit
+from workbench.plot._text import digits, plural
+from workbench.plot._watts import amount, power_unit, share_text
 from workbench.plot.style import colour, finish, nothing
 from workbench.tables import PHASE_POWER
 
@@ -55,7 +55,7 @@ def phase_power(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
             name=name,
             line={"color": colour("productive"), **look},
             fill="tonexty" if column == "high_w" else None,
-            fillcolor="rgba(0,158,115,0.15)" if column == "high_w" else None,
+            fillcolor="#D9F0E9" if column == "high_w" else None,
             hovertemplate=f"%{{y:,.4~g}} {unit} at %{{x:.0%}} of a step<extra>{name}</extra>",
         )
     outside = table[(table["place"] != _INSIDE) & table["power_w"].notna()]
@@ -78,8 +78,8 @@ def phase_power(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
 
 
 def _claim(inside: pd.DataFrame) -> str:
-    low = inside.loc[inside["power_w"].idxmin()]
-    high = inside.loc[inside["power_w"].idxmax()]
+    low = inside.iloc[int(inside["power_w"].argmin())]
+    high = inside.iloc[int(inside["power_w"].argmax())]
     ends = [(low, "lowest"), (high, "highest")]
     said = [
         f"{word} ({amount(float(row['power_w']))}) from {100 * row['first_share']:.3g} to "
@@ -87,7 +87,7 @@ def _claim(inside: pd.DataFrame) -> str:
         for row, word in ends
     ]
     swing = 1 - float(low["power_w"]) / float(high["power_w"]) if high["power_w"] > 0 else 0.0
-    return f"Power within a step is {said[0]}, {said[1]}: {percent(swing)} between them"
+    return f"Power within a step is {said[0]}, {said[1]}: {share_text(swing)} between them"
 
 
 def _note(table: pd.DataFrame, inside: pd.DataFrame) -> str:

@@ -7,8 +7,8 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._sampling import extremes
-from workbench.plot._text import label, percent, plural
-from workbench.plot._watts import amount, power_unit, seconds, utc
+from workbench.plot._text import label, plural
+from workbench.plot._watts import amount, power_unit, seconds, share_text, utc
 from workbench.plot.style import colour, finish, nothing
 from workbench.tables import POWER_DIPS, POWER_TOTALS
 
@@ -132,7 +132,7 @@ def _marks(figure: go.Figure, dips: pd.DataFrame, factor: float, *, name: str, s
         },
         hovertext=[
             f"<b>{label(name, 40)}</b> {label(evidence, 60)}<br>{seconds(row['dur_s'])}, "
-            f"{percent(row['depth_share'])} deep, {amount(row['shortfall_j'], 'J')} not drawn"
+            f"{share_text(row['depth_share'])} deep, {amount(row['shortfall_j'], 'J')} not drawn"
             for evidence, row in zip(words, dips.to_dict("records"), strict=True)
         ],
         hovertemplate="%{hovertext}<extra></extra>",
@@ -140,9 +140,9 @@ def _marks(figure: go.Figure, dips: pd.DataFrame, factor: float, *, name: str, s
 
 
 def _claim(table: pd.DataFrame) -> str:
-    most = table.loc[table["shortfall_j"].idxmax()]
+    most = table.iloc[int(table["shortfall_j"].argmax())]
     claim = f"{plural(len(table), 'dip')} of power"
-    largest = f"{percent(most['depth_share'])} for {seconds(most['dur_s'])}"
+    largest = f"{share_text(most['depth_share'])} for {seconds(most['dur_s'])}"
     if "cause" not in table:
         return f"{claim}, the largest by {largest}"
     known = int((table["cause"] != "not explained").sum())

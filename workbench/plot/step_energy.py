@@ -8,8 +8,8 @@ import plotly.graph_objects as go
 
 from workbench.plot._panels import stacked_panels
 from workbench.plot._sampling import extremes
-from workbench.plot._text import digits, percent, plural
-from workbench.plot._watts import amount, power_unit, utc
+from workbench.plot._text import digits, plural
+from workbench.plot._watts import amount, power_unit, share_text, utc
 from workbench.plot.style import colour, distinct, finish, nothing
 from workbench.tables import STEP_ENERGY
 
@@ -80,7 +80,7 @@ def _add(
         name=f"energy {words}",
         marker={"size": 5, "color": colour("productive"), "symbol": "circle"},
         hovertext=[
-            f"step {step}, attempt {attempt}, {percent(share)} covered"
+            f"step {step}, attempt {attempt}, {share_text(share)} covered"
             for step, attempt, share in zip(
                 part["step"], part["attempt"], part["covered_share"], strict=True
             )
@@ -117,7 +117,7 @@ def _notes(table: pd.DataFrame, known: pd.DataFrame) -> list[str]:
     if without := len(table) - len(known):
         notes.append(f"{plural(without, 'step')} without energy: too little is covered")
     if (least := float(known["covered_share"].min())) < 0.9995:
-        notes.append(f"readings cover {percent(least)} of a step at least")
+        notes.append(f"readings cover {share_text(least)} of a step at least")
     per_meter = float(known["reading_count"].mean()) / max(entities, 1)
     if per_meter < 2:
         notes.append(
