@@ -124,8 +124,8 @@ from workbench.analyze.power_of_scope import power_of_scope
 from workbench.analyze.power_ramps import power_ramps
 from workbench.analyze.power_smoothing import power_smoothing
 from workbench.analyze.power_spectrum import power_peaks, power_spectrum
-from workbench.analyze.power_swings import power_swings
 from workbench.analyze.power_sum import power_sum
+from workbench.analyze.power_swings import power_swings
 from workbench.analyze.power_tree import power_residual, power_tree
 from workbench.analyze.proportion import proportion
 from workbench.analyze.provisioning import overhead_w_implied, provisioning
@@ -324,8 +324,8 @@ __all__ = [
     "power_residual",
     "power_smoothing",
     "power_spectrum",
-    "power_swings",
     "power_sum",
+    "power_swings",
     "power_totals",
     "power_tree",
     "predicted_collective_times",

@@ -25,9 +25,9 @@ from workbench.explore.packing_balance import packing_balance
 from workbench.explore.parallelism_plan import parallelism_plan
 from workbench.explore.pipeline import pipeline
 from workbench.explore.pipeline_schedule import pipeline_schedule
-from workbench.explore.provisioning import provisioning
 from workbench.explore.power_smoothing import power_smoothing
 from workbench.explore.power_spectrum import power_spectrum
+from workbench.explore.provisioning import provisioning
 from workbench.explore.pvf import pvf, pvf_by_bit, pvf_by_flips
 from workbench.explore.pvf_protection import pvf_protection
 from workbench.explore.pvf_running import pvf_running
@@ -68,9 +68,9 @@ __all__ = [
     "parallelism_plan",
     "pipeline",
     "pipeline_schedule",
-    "provisioning",
     "power_smoothing",
     "power_spectrum",
+    "provisioning",
     "pvf",
     "pvf_by_bit",
     "pvf_by_flips",

@@ -23,16 +23,22 @@ from workbench.load._power_part import PowerFormat
 
 # What is sure comes first; a plain table could be anything and is asked last.
 FORMATS: tuple[PowerFormat, ...] = (
-    nvidia_capture, nvidia_query, nvidia_dmon, nvidia_smi,
-    mlperf_power, zeus, codecarbon, dcgmi_dmon, dps,
-    hl_smi, amd_smi, prometheus_power, redfish, ipmi,
-    power_table,
     nvidia_capture,
     nvidia_query,
     nvidia_dmon,
     nvidia_smi,
-    nvidia_smi, mlperf_power, zeus, codecarbon, dcgmi_dmon, dps,
-)  # fmt: skip
+    mlperf_power,
+    zeus,
+    codecarbon,
+    dcgmi_dmon,
+    dps,
+    hl_smi,
+    amd_smi,
+    prometheus_power,
+    redfish,
+    ipmi,
+    power_table,
+)
 
 
 def power_format_of(head: bytes, label: str) -> PowerFormat | None:

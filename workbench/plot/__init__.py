@@ -15,8 +15,8 @@ from workbench.plot.critical_path import critical_path
 from workbench.plot.detector_tolerance import detector_tolerance
 from workbench.plot.diff import trace_diff
 from workbench.plot.document_lengths import length_shares
-from workbench.plot.energy_waste import energy_waste
 from workbench.plot.energy import energy
+from workbench.plot.energy_waste import energy_waste
 from workbench.plot.failure_rates import failure_rates
 from workbench.plot.fleet_timeline import fleet_timeline
 from workbench.plot.flight_positions import flight_positions
@@ -55,14 +55,14 @@ from workbench.plot.pipeline_schedule import pipeline_schedule, schedule_compari
 from workbench.plot.power_curve import power_curve, power_knees
 from workbench.plot.power_dips import power_dips
 from workbench.plot.power_edges import power_edges
+from workbench.plot.power_hierarchy import power_hierarchy
 from workbench.plot.power_ramps import power_ramps
+from workbench.plot.power_residual import power_residual
 from workbench.plot.power_smoothing import power_smoothing
 from workbench.plot.power_spectrum import power_spectrum
 from workbench.plot.power_swings import power_swings
-from workbench.plot.provisioning import provisioning
-from workbench.plot.power_hierarchy import power_hierarchy
-from workbench.plot.power_residual import power_residual
 from workbench.plot.power_totals import power_totals
+from workbench.plot.provisioning import provisioning
 from workbench.plot.pue import pue
 from workbench.plot.pvf import pvf
 from workbench.plot.pvf_by_bit import pvf_by_bit
@@ -104,8 +104,8 @@ __all__ = [
     "copy_bandwidth",
     "critical_path",
     "detector_tolerance",
-    "energy_waste",
     "energy",
+    "energy_waste",
     "expected_ettr",
     "failure_rates",
     "fleet_timeline",
@@ -161,15 +161,15 @@ __all__ = [
     "power_curve",
     "power_dips",
     "power_edges",
+    "power_hierarchy",
     "power_knees",
     "power_ramps",
+    "power_residual",
     "power_smoothing",
     "power_spectrum",
     "power_swings",
-    "provisioning",
-    "power_hierarchy",
-    "power_residual",
     "power_totals",
+    "provisioning",
     "pue",
     "pvf",
     "pvf_by_bit",
