@@ -85,6 +85,16 @@ def header_of(text: str) -> tuple[int, str, list[str]]:
     return skipped, separator, [name.strip() for name in names]
 
 
+def flat_names(text: str) -> list[str]:
+    """Return the names of the first line if it is a JSON object, else none."""
+    line = text.lstrip().split("\n", 1)[0]
+    try:
+        record = json.loads(line) if line.startswith("{") else None
+    except (ValueError, RecursionError):
+        return []
+    return list(flat(record)) if isinstance(record, dict) else []
+
+
 def sample_of(text: str, skipped: int, separator: str, count: int) -> list[list[str]]:
     """Return the cells of the first whole rows after the header."""
     lines = text.split("\n")[skipped + 1 : -1] or text.split("\n")[skipped + 1 :]
@@ -92,9 +102,7 @@ def sample_of(text: str, skipped: int, separator: str, count: int) -> list[list[
     return [row for row in rows if len(row) == count]
 
 
-def open_parquet(
-    path: Path | io.BytesIO, label: str, names: Sequence[str] = ()
-) -> pq.ParquetFile:
+def open_parquet(path: Path | io.BytesIO, label: str, names: Sequence[str] = ()) -> pq.ParquetFile:
     """Open a Parquet file, or say why it cannot be read; ``names`` are columns of names."""
     try:
         return pq.ParquetFile(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from codecs import BOM_UTF8
 from itertools import islice
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from workbench.errors import LoadError
 from workbench.load import _job_events, _job_mllog, _job_table
 from workbench.load._log_formats import looks_like_a_log
 from workbench.load._power_formats import power_format_of
+from workbench.load._power_kind import is_power_log
 from workbench.load._wanted import FAILURE_LOGS, LOGS_AND_INJECTIONS
 from workbench.load.archive import Source, survey
 from workbench.load.injections import looks_like_injections
@@ -57,13 +57,16 @@ def _kinds(source: Source, path: str | Path) -> set[str]:
     head = source.head(_HEAD_BYTES)
     if looks_like_injections(source, head):
         return {"injections"}
-    if power_format_of(head.removeprefix(BOM_UTF8), source.label):
+    if is_power_log(source, head):
         return {"power logs"}
     if _is_met(source, path) and FAILURE_LOGS.refused(source.label, head):
         return set()  # only looked at for the results it might have held
     if format_of(source):
         return {"traces"}
-    return _logs_in(head, source.label)
+    found = _logs_in(head, source.label)
+    if not found and not _is_met(source, path) and power_format_of(head, source.label):
+        return {"power logs"}  # a table of numbers over time, given by name
+    return found
 
 
 def _logs_in(head: bytes, label: str) -> set[str]:

@@ -6,12 +6,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from workbench.load.failures import failures
+from workbench.load.fleet import fleet
 from workbench.load.injections import injections
 from workbench.load.kinds import kinds_of
-from workbench.load.power import power
 from workbench.load.traces import traces
-from workbench.tables import QUALITY
 
 
 def quality(path: str | Path, *, tz: str | None = None, progress: bool = True) -> pd.DataFrame:
@@ -45,11 +43,6 @@ def quality(path: str | Path, *, tz: str | None = None, progress: bool = True) -
     kinds = kinds_of(path)
     if kinds == {"injections"}:
         return injections(path, progress=progress).quality
-    if kinds <= {"failure logs", "power logs"}:
-        found = []
-        if "failure logs" in kinds:
-            found.append(failures(path, tz=tz, progress=progress).quality)
-        if "power logs" in kinds:
-            found.append(power(path, tz=tz, progress=progress).quality)
-        return QUALITY.check(QUALITY.cast(pd.concat(found, ignore_index=True)))
+    if kinds <= {"failure logs", "job logs", "power logs"}:
+        return fleet(path, tz=tz, progress=progress).quality
     return traces(path, progress=progress).quality

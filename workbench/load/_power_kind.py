@@ -1,0 +1,55 @@
+"""Whether a file is power telemetry for sure, or may only be read as such if asked to."""
+
+from __future__ import annotations
+
+import re
+from codecs import BOM_UTF8
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from workbench.load import mlperf_power, power_table
+from workbench.load._power_formats import power_format_of
+from workbench.load._power_layout import has_power, time_column
+from workbench.load._power_pieces import PARQUET_MAGIC, decoded, flat_names, header_of
+from workbench.load.archive import Source
+
+_POWER_KEYS = re.compile(
+    rb'"key": ?"(?:power_reading|power_measurement_\w+|conversion_eff|interconnect_power_est)"'
+    rb"|^Total Power Usage: ",
+    re.MULTILINE,
+)
+
+
+def is_power_log(source: Source, head: bytes) -> bool:
+    """Say whether a file that begins like this surely holds power.
+
+    The reader of plain tables takes any table of numbers over time, if it is given one. A file
+    that somebody only came by needs a column that says power; a log of an MLPerf run, which is
+    written like the power logs beside it, needs a reading.
+    """
+    plain = head.removeprefix(BOM_UTF8)
+    found = power_format_of(plain, source.label)
+    if found is mlperf_power:
+        return bool(_POWER_KEYS.search(plain))
+    if found is power_table:
+        return _says_power(source, plain)
+    return found is not None
+
+
+def _says_power(source: Source, head: bytes) -> bool:
+    if head.startswith(PARQUET_MAGIC):
+        names = _parquet_names(source)
+    else:
+        names = flat_names(decoded(head)) or header_of(decoded(head))[2]
+    return time_column(names) is not None and has_power(names)
+
+
+def _parquet_names(source: Source) -> list[str]:
+    """Return the columns of a Parquet file; none of one that cannot be read without unpacking."""
+    if source.member:
+        return []
+    try:
+        return list(pq.read_schema(source.path).names)
+    except (OSError, ValueError, pa.ArrowException):
+        return []
