@@ -155,12 +155,18 @@ class _Boards:
         elif name == "GPU UUID":
             board["uuid"] = value
         elif section in self._sections and (name in _METHODS or name in _LIMITS):
-            board.setdefault(name, value)
+            self._keep(board, name, value)
         elif (section, name) in _ROLES:
-            board.setdefault(_ROLES[section, name], value)
+            self._keep(board, _ROLES[section, name], value)
         elif name in _REASONS and (active := active_value(value)) >= 0:
             bit = REASON_BITS[_REASONS[name]] * active
             board["reasons"] = max(board["reasons"], 0) | bit
+
+    @staticmethod
+    def _keep(board: dict[str, Any], name: str, value: str) -> None:
+        """Keep a value with its unit, or a mark that there is none; others are cut off."""
+        if value[-1:].isalpha() or value.endswith(("%", "]")):
+            board.setdefault(name, value)
 
 
 def stamp_ns(text: str) -> int:
