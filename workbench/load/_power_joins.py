@@ -20,7 +20,7 @@ _UNNAMED = (
 )
 # Files of one thing are cut at a moment; a longer pause may be another host.
 _PAUSE_NS = 600 * SECOND
-_EQUAL_SHARE = 0.5
+_EQUAL_SHARE = 0.95
 _NONE = np.empty(0)
 
 
