@@ -372,3 +372,40 @@ def test_a_zone_that_is_none_is_refused(log):
 def test_what_is_no_log_is_refused_with_what_is_known(log, text):
     with pytest.raises(LoadError, match=r"(?s)no step and no span of a job found. Known are MLLOG"):
         log(text)
+
+
+# --- Megatron -----------------------------------------------------------------------------
+
+
+def iteration(number, stamp, *, spent_ms=500.0, batch=8):
+    text = f"iteration {number:8d}/ 100 | consumed samples: {number * batch} | "
+    text += f"elapsed time per iteration (ms): {spent_ms} | global batch size: {batch} | loss: 1"
+    return f" [2024-05-17 {stamp}] {text}"
+
+
+def test_lines_of_megatron_are_steps_and_a_fall_back_is_a_restart(log):
+    arguments = "  seq_length ...................................... 4096"
+    job = log(
+        [
+            *(arguments, iteration(1, "10:00:01.5"), iteration(2, "10:00:02.5")),
+            *(iteration(2, "10:01:00.0", spent_ms=400.0), iteration(3, "10:01:01.0")),
+        ],
+        tz="UTC",
+    )
+    assert job.steps[["attempt", "step"]].values.tolist() == [[1, 1], [1, 2], [2, 2], [2, 3]]
+    assert seconds(job) == [0.5, 0.5, 0.4, 0.5]
+    assert set(job.steps["token_count"]) == {8 * 4096}
+    restart = job.spans.iloc[0]
+    assert (restart["kind"], restart["attempt"], restart["step"]) == ("restart", 2, 2)
+    assert restart["end_ns"] - restart["start_ns"] == 57_100_000_000
+
+
+def test_a_line_of_megatron_on_many_iterations_is_one_step(log):
+    job = log([iteration(10, "10:00:10"), iteration(20, "10:00:20")], tz="UTC")
+    assert seconds(job) == [0.5, 0.5]
+    assert told(job)["noted", "steps that the log leaves out"] == 9
+
+
+def test_a_log_of_megatron_without_stamps_is_refused(log):
+    with pytest.raises(LoadError, match="line 1: not every line on an iteration has a time"):
+        log([iteration(1, "10:00:00")[23:]])
