@@ -69,6 +69,8 @@ UNIT_BESIDE |= {"goodput_sweep": {"value"}, "goodput_sensitivity": {"value"}}
 UNIT_BESIDE["hardware_sources"] = {"value"}
 UNIT_BESIDE["graph_edges"] = {"source", "target"}
 UNIT_BESIDE |= {name: {"busy_correlation"} for name in ("replay_fidelity", "graph_ablation")}
+UNIT_BESIDE["power_rollup"] = {"m2_w2"}
+IDENTIFIERS |= {"row"}
 UNIT_BESIDE["job_slowdown"] = {"forward_backward_correlation", "within_rank_correlation"}
 
 

@@ -43,6 +43,7 @@ from workbench.analyze.lemon_recall import Lemons, lemon_recall
 from workbench.analyze.lifetimes import failure_gaps, lifetimes
 from workbench.analyze.load_imbalance import load_imbalance
 from workbench.analyze.memory import copy_bandwidth
+from workbench.analyze.merged_rollups import merged_rollups
 from workbench.analyze.mttf_by_size import mttf_by_size
 from workbench.analyze.operators import operators
 from workbench.analyze.outcome_shares import outcome_shares
@@ -99,6 +100,8 @@ from workbench.analyze.perfmodel.schedule_times import (
 )
 from workbench.analyze.perfmodel.what_if import what_if
 from workbench.analyze.pipeline import Parallelism, micro_batch_costs, pipeline, training_steps
+from workbench.analyze.power_heatmap import power_heatmap
+from workbench.analyze.power_sampled import power_sampled
 from workbench.analyze.proportion import proportion
 from workbench.analyze.pvf import pvf
 from workbench.analyze.pvf_by_margin import pvf_by_margin
@@ -235,6 +238,7 @@ __all__ = [
     "list_schedule",
     "load_imbalance",
     "memory_need",
+    "merged_rollups",
     "micro_batch_costs",
     "micro_batches",
     "model_flops",
@@ -255,6 +259,8 @@ __all__ = [
     "pipeline",
     "pipeline_schedule",
     "pooled",
+    "power_heatmap",
+    "power_sampled",
     "predicted_collective_times",
     "predicted_gemm_times",
     "productive_share",

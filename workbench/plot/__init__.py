@@ -43,6 +43,7 @@ from workbench.plot.packing import micro_batches, packing_balance, packing_queue
 from workbench.plot.parallelism_plan import parallelism_plan
 from workbench.plot.pipeline import pipeline
 from workbench.plot.pipeline_schedule import pipeline_schedule, schedule_comparison
+from workbench.plot.power_heatmap import power_heatmap
 from workbench.plot.pvf import pvf
 from workbench.plot.pvf_by_bit import pvf_by_bit
 from workbench.plot.pvf_by_flips import pvf_by_flips
@@ -125,6 +126,7 @@ __all__ = [
     "parallelism_plan",
     "pipeline",
     "pipeline_schedule",
+    "power_heatmap",
     "pvf",
     "pvf_by_bit",
     "pvf_by_flips",
