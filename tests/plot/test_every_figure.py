@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.plot import graph_rows, injection_rows
+from tests.plot import graph_rows, injection_rows, power_scale_rows
 from tests.plot.conftest import HOSTILE
 from workbench import plot, tables
 from workbench.errors import TableError
@@ -466,19 +466,8 @@ def operator_benchmark(_, n):
     }  # fmt: skip
 
 
-def power_heatmap(rank, n):
-    return {
-        "time_ns": n // 8, "entity": f"{HOSTILE}{rank}", "mean_w": 300 + n % 400, "max_w": 800,
-        "covered_share": 0.5,
-    }  # fmt: skip
-
-
-# Pictures of whole numbers, of two bytes each, may hold more.
-PICTURES = {"power_heatmap": 700_000}
-
-
 # Every function that is called as a figure makes a row for it.
-MADE = vars(injection_rows) | vars(graph_rows) | globals()
+MADE = vars(injection_rows) | vars(graph_rows) | vars(power_scale_rows) | globals()
 ROWS = {name: row for name, row in MADE.items() if name in plot.__all__}
 figures = pytest.mark.parametrize("noun", ROWS)
 
@@ -545,7 +534,7 @@ def test_an_empty_table_is_explained_in_words(noun, table):
 def test_any_size_is_drawn_with_few_points_and_few_traces(noun, ranks, rows, table):
     figure = draw(noun, table(noun, ranks=ranks, rows=rows))
     assert figure.data
-    assert points(figure) <= PICTURES.get(noun, 5_000)
+    assert points(figure) <= power_scale_rows.PICTURES.get(noun, 5_000)
     assert len(figure.data) <= 50
     assert len(figure.layout.title.text) <= 160
 
