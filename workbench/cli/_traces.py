@@ -14,8 +14,13 @@ from workbench.errors import WorkbenchError
 
 def check(
     files: Annotated[
-        list[Path], typer.Argument(help="Traces or injection results: files, folders or archives.")
+        list[Path],
+        typer.Argument(help="Traces, power or failure logs, injection results: files, folders."),
     ],
+    tz: Annotated[
+        str | None,
+        typer.Option(help='Time zone of logs whose stamps have none, e.g. "UTC" or "+01:00".'),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Say what files hold and what is wrong with them.
@@ -27,17 +32,21 @@ def check(
     \b
     Examples:
       workbench check rank0.pt.trace.json.gz
+      workbench check --tz UTC logs/node001_nvidia_smi.csv
       workbench check --json runs/monday runs/tuesday > quality.json
     """
     from workbench import load
+    from workbench.load._zones import zone_of
     from workbench.tables import HARMLESS
 
+    if tz is not None:
+        zone_of(tz)  # a wrong one is refused once, not for every file
     results: list[dict[str, Any]] = []
     for file in files:
         try:
-            found, error = load.quality(file), None
+            found, error = load.quality(file, tz=tz), None
         except (WorkbenchError, OSError) as problem:
-            found, error = None, str(problem)
+            found, error = None, _told(str(problem))
         results.append({"path": str(file), "error": error, "findings": records(found)})
     if as_json:
         print_json(results)
@@ -69,6 +78,11 @@ def convert(
     load.write(trace, target)
     typer.echo(target)
     typer.echo(repr(trace), err=True)
+
+
+def _told(error: str) -> str:
+    """Say how to pass on the command line what a loader asks for."""
+    return f"{error} (here: --tz UTC)" if "; pass tz=" in error else error
 
 
 def _print_findings(result: dict[str, Any], harmless: Collection[str]) -> None:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from workbench.load import (
+    nvidia_capture,
+    nvidia_dmon,
+    nvidia_query,
     nvidia_smi,
     power_table,
 )
 from workbench.load._power_part import PowerFormat
 
 FORMATS: tuple[PowerFormat, ...] = (
+    nvidia_capture,
+    nvidia_query,
+    nvidia_dmon,
     nvidia_smi,
     power_table,  # last: it takes any table with a time and powers
 )  # fmt: skip
