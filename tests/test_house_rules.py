@@ -95,6 +95,8 @@ UNIT_BESIDE["graph_edges"] = {"source", "target"}
 UNIT_BESIDE |= {name: {"busy_correlation"} for name in ("replay_fidelity", "graph_ablation")}
 UNIT_BESIDE["work_energy"] = {"median", "mean", "deviation"}
 UNIT_BESIDE["power_clock_offset"] = {"next_correlation"}
+UNIT_BESIDE["power_rollup"] = {"m2_w2"}
+IDENTIFIERS |= {"row"}
 UNIT_BESIDE["job_slowdown"] = {"forward_backward_correlation", "within_rank_correlation"}
 
 

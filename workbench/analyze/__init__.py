@@ -56,6 +56,7 @@ from workbench.analyze.lemon_recall import Lemons, lemon_recall
 from workbench.analyze.lifetimes import failure_gaps, lifetimes
 from workbench.analyze.load_imbalance import load_imbalance
 from workbench.analyze.memory import copy_bandwidth
+from workbench.analyze.merged_rollups import merged_rollups
 from workbench.analyze.mttf_by_size import mttf_by_size
 from workbench.analyze.operators import operators
 from workbench.analyze.outcome_shares import outcome_shares
@@ -128,6 +129,8 @@ from workbench.analyze.power_spectrum import power_peaks, power_spectrum
 from workbench.analyze.power_sum import power_sum
 from workbench.analyze.power_swings import power_swings
 from workbench.analyze.power_tree import power_residual, power_tree
+from workbench.analyze.power_heatmap import power_heatmap
+from workbench.analyze.power_sampled import power_sampled
 from workbench.analyze.proportion import proportion
 from workbench.analyze.provisioning import overhead_w_implied, provisioning
 from workbench.analyze.published_curve import provisioning_facts, published_curve, published_gains
@@ -290,6 +293,7 @@ __all__ = [
     "list_schedule",
     "load_imbalance",
     "memory_need",
+    "merged_rollups",
     "micro_batch_costs",
     "micro_batches",
     "model_flops",
@@ -330,6 +334,8 @@ __all__ = [
     "power_swings",
     "power_totals",
     "power_tree",
+    "power_heatmap",
+    "power_sampled",
     "predicted_collective_times",
     "predicted_gemm_times",
     "productive_share",

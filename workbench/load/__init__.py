@@ -23,6 +23,9 @@ from workbench.load.operator_script import operator_replay, write_operator_bench
 from workbench.load.parquet import write
 from workbench.load.power import power
 from workbench.load.power_sweeps import power_sweeps
+from workbench.load.power_fleet_total import power_fleet_total
+from workbench.load.power_rollup import power_rollup
+from workbench.load.power_topology import power_topology
 from workbench.load.profiles import attention_profile, linear_profile
 from workbench.load.quality import quality
 from workbench.load.reuse_histogram import reuse_histogram
@@ -51,6 +54,9 @@ __all__ = [
     "operator_replay",
     "power",
     "power_sweeps",
+    "power_fleet_total",
+    "power_rollup",
+    "power_topology",
     "quality",
     "reuse_histogram",
     "slurm_records",

@@ -64,6 +64,7 @@ from workbench.plot.power_swings import power_swings
 from workbench.plot.power_totals import power_totals
 from workbench.plot.provisioning import provisioning
 from workbench.plot.pue import pue
+from workbench.plot.power_heatmap import power_heatmap
 from workbench.plot.pvf import pvf
 from workbench.plot.pvf_by_bit import pvf_by_bit
 from workbench.plot.pvf_by_flips import pvf_by_flips
@@ -171,6 +172,7 @@ __all__ = [
     "power_totals",
     "provisioning",
     "pue",
+    "power_heatmap",
     "pvf",
     "pvf_by_bit",
     "pvf_by_flips",
