@@ -15,21 +15,22 @@ REASONS, COUNTER, AT_LIMIT, NOTHING = (
 
 def judged_readings(
     power: pd.DataFrame, states: pd.DataFrame, *, limit_share: float, longest_gap_periods: float
-) -> pd.DataFrame:
-    """Give every reading with what it says about capping.
+) -> tuple[pd.DataFrame, pd.Index]:
+    """Give every reading with what it says about capping, and the names of the entities.
 
     Returns
     -------
-    pandas.DataFrame
-        Rows by entity and time with ``evidence``, ``is_known``, ``is_capped``, ``period_ns``
-        (median of the entity), ``from_ns`` and ``to_ns`` (what the reading stands for),
-        ``after_gap`` and ``before_gap``, and what was read.
+    tuple of pandas.DataFrame and pandas.Index
+        Rows by entity (a place in the names) and time with ``evidence``, ``is_known``,
+        ``is_capped``, ``period_ns`` (median of the entity), ``from_ns`` and ``to_ns`` (what the
+        reading stands for), ``after_gap`` and ``before_gap``, and what was read.
     """
     POWER.check(power, "power")
     POWER_STATES.check(states, "states")
-    rows = _joined(power, states)
-    by_entity = rows.groupby("entity", sort=False)
-    step = by_entity["time_ns"].diff()
+    names = power["entity"].cat.categories.union(states["entity"].cat.categories, sort=True)
+    rows = _joined(_numbered(power, names), _numbered(states, names))
+    step = rows.groupby("entity", sort=False)["time_ns"].diff()
+    rows["step_ns"] = step
     rows["period_ns"] = step.groupby(rows["entity"]).transform("median").fillna(0.0)
     violation = rows["power_violation_ns"].astype("float64")
     rows["held_back_ns"] = violation.groupby(rows["entity"]).diff()
@@ -39,35 +40,58 @@ def judged_readings(
     rows.loc[counted & (step > longest_gap_periods * rows["period_ns"]), "is_known"] = False
     known = rows[rows["is_known"]].copy()
     _place(known, longest_gap_periods)
+    if len(known) == len(rows):
+        return known, names
     unknown = rows[~rows["is_known"]]
     unknown = unknown.assign(
         from_ns=unknown["time_ns"], to_ns=unknown["time_ns"], after_gap=True, before_gap=True
     )
-    both = [each for each in (known, unknown) if len(each)]
-    if not both:
-        return known
-    return pd.concat(both).sort_values(["entity", "time_ns"], ignore_index=True, kind="stable")
+    both = pd.concat([known, unknown]) if len(known) else unknown
+    return _in_order(both), names
+
+
+def _numbered(table: pd.DataFrame, names: pd.Index) -> pd.DataFrame:
+    """Put numbers in place of the names of entities; they are compared much faster."""
+    places = names.get_indexer(table["entity"].cat.categories)
+    codes = table["entity"].cat.codes.to_numpy()
+    return _in_order(table.assign(entity=places[codes].astype("int64")))
+
+
+def _in_order(rows: pd.DataFrame) -> pd.DataFrame:
+    """Sort by entity and time, unless that is the order already."""
+    entity, time = rows["entity"].to_numpy(), rows["time_ns"].to_numpy()
+    same, later = np.diff(entity) == 0, np.diff(time) >= 0
+    if ((np.diff(entity) > 0) | (same & later)).all():
+        return rows.reset_index(drop=True)
+    return rows.sort_values(["entity", "time_ns"], ignore_index=True, kind="stable")
 
 
 def _joined(power: pd.DataFrame, states: pd.DataFrame) -> pd.DataFrame:
     """Put to each state the nearest power of the entity, not farther than half a period."""
-    states = states.assign(entity=states["entity"].astype(object))
-    power = power.assign(entity=power["entity"].astype(object))[["time_ns", "entity", "power_w"]]
-    alone = power[~power["entity"].isin(set(states["entity"]))]
+    power = power[["time_ns", "entity", "power_w"]]
+    if _are_same(power, states):
+        return states.assign(power_w=power["power_w"])
+    alone = power[~power["entity"].isin(states["entity"].unique())]
     power = power.dropna(subset=["power_w"])
-    apart = states.sort_values(["entity", "time_ns"]).groupby("entity")["time_ns"].diff()
-    half = 0 if apart.dropna().empty else int(apart.median() / 2)
+    apart = states.groupby("entity")["time_ns"].diff().median()
     joined = pd.merge_asof(
         states.sort_values("time_ns", kind="stable"),
         power.sort_values("time_ns", kind="stable"),
-        on="time_ns", by="entity", direction="nearest", tolerance=half,
+        on="time_ns", by="entity", direction="nearest",
+        tolerance=0 if np.isnan(apart) else int(apart / 2),
     )  # fmt: skip
     # What has power but no state at all is judged by nothing, and must not vanish.
-    more = alone.reindex(columns=joined.columns)
-    more = more.astype({name: joined[name].dtype for name in joined if name != "entity"})
+    more = alone.reindex(columns=joined.columns).astype(joined.dtypes)
     parts = [each for each in (joined, more) if len(each)]
-    rows = pd.concat(parts) if parts else joined
-    return rows.sort_values(["entity", "time_ns"], ignore_index=True, kind="stable")
+    return _in_order(pd.concat(parts, ignore_index=True) if parts else joined)
+
+
+def _are_same(power: pd.DataFrame, states: pd.DataFrame) -> bool:
+    """Say whether both were read of the same entities in the same instants."""
+    return len(power) == len(states) and all(
+        np.array_equal(power[name].to_numpy(), states[name].to_numpy())
+        for name in ("entity", "time_ns")
+    )
 
 
 def _with_evidence(rows: pd.DataFrame, limit_share: float) -> pd.DataFrame:
@@ -101,14 +125,14 @@ def _place(known: pd.DataFrame, longest_gap_periods: float) -> None:
     time = known["time_ns"].astype("float64")
     by_entity = time.groupby(known["entity"], sort=False)
     before, after = time - by_entity.shift(1), by_entity.shift(-1) - time
-    longest = longest_gap_periods * known["period_ns"]
+    counted = known["evidence"] == COUNTER
+    # A counter tells of all the time since the reading before, and of nothing else.
+    longest = (longest_gap_periods * known["period_ns"]).where(~counted, known["step_ns"])
     half = known["period_ns"] / 2
     known["after_gap"] = ~(before <= longest)
-    known["before_gap"] = ~(after <= longest)
-    counted = known["evidence"] == COUNTER
-    # A counter tells of all the time since the reading before, and of nothing later.
-    back = np.where(counted, before, before / 2)
-    back = np.where(known["after_gap"], np.where(counted, known["period_ns"], half), back)
+    known["before_gap"] = known["after_gap"].groupby(known["entity"]).shift(-1, fill_value=True)
+    back = np.where(known["after_gap"], half, before / 2)
+    back = np.where(counted, known["step_ns"], back)
     ahead = np.where(counted, 0, np.where(known["before_gap"], half, after / 2))
     known["from_ns"] = known["time_ns"] - back.astype("int64")
     known["to_ns"] = known["time_ns"] + ahead.astype("int64")

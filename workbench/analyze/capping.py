@@ -81,22 +81,35 @@ def capping_events(
     >>> len(capping_events(POWER.empty(), POWER_STATES.empty()))
     0
     """
+    _check(limit_share, least_reading_count, longest_gap_periods)
+    in_range("least_load_share", least_load_share, least=0, most=1)
+    readings, names = judged_readings(
+        power, states, limit_share=limit_share, longest_gap_periods=longest_gap_periods
+    )
+    events = _found(readings, least_reading_count, least_load_share)
+    if events.empty:
+        return CAPPING_EVENTS.empty()
+    events = events.assign(entity=names[events["entity"]])
+    events = events.sort_values(["start_ns", "entity"], ignore_index=True)
+    return CAPPING_EVENTS.check(CAPPING_EVENTS.cast(events))
+
+
+def _check(limit_share: float, least_reading_count: int, longest_gap_periods: float) -> None:
     in_range("limit_share", limit_share, least=0, most=1, strictly=True)
     whole_number("least_reading_count", least_reading_count, least=1)
     positive("longest_gap_periods", longest_gap_periods)
-    in_range("least_load_share", least_load_share, least=0, most=1)
-    readings = judged_readings(
-        power, states, limit_share=limit_share, longest_gap_periods=longest_gap_periods
-    )
+
+
+def _found(
+    readings: pd.DataFrame, least_reading_count: int, least_load_share: float
+) -> pd.DataFrame:
+    """Make the events of judged readings; entities are places in their names."""
     runs = _runs(readings, least_reading_count)
-    if runs.empty:
-        return CAPPING_EVENTS.empty()
     events = _events(runs)
     clocks = _uncapped_clocks(readings, events, least_load_share)
     events["uncapped_clock_mhz"] = events["entity"].map(clocks).astype("float64")
     events["clock_loss_ratio"] = 1 - events["clock_mhz"] / events["uncapped_clock_mhz"]
-    events = events.sort_values(["start_ns", "entity"], ignore_index=True)
-    return CAPPING_EVENTS.check(CAPPING_EVENTS.cast(events))
+    return events
 
 
 def _runs(readings: pd.DataFrame, least_reading_count: int) -> pd.DataFrame:
@@ -193,15 +206,13 @@ def capped_share(
     WorkbenchError
         If an option makes no sense.
     """
-    events = capping_events(
-        power, states, limit_share=limit_share, least_reading_count=least_reading_count,
-        longest_gap_periods=longest_gap_periods,
-    )  # fmt: skip
-    readings = judged_readings(
+    _check(limit_share, least_reading_count, longest_gap_periods)
+    readings, names = judged_readings(
         power, states, limit_share=limit_share, longest_gap_periods=longest_gap_periods
     )
     if readings.empty:
         return CAPPED_SHARE.empty()
+    events = _found(readings, least_reading_count, 0.0)
     span = readings["time_ns"].max() - readings["time_ns"].min() + readings["period_ns"].median()
     stands_for = (readings["to_ns"] - readings["from_ns"]).groupby(readings["entity"])
     known = stands_for.sum() / _SECOND
@@ -218,4 +229,5 @@ def capped_share(
             "covered_share": (known / (span / _SECOND)).clip(upper=1) if span > 0 else 0.0,
         }
     )
-    return CAPPED_SHARE.check(CAPPED_SHARE.cast(table.rename_axis("entity").reset_index()))
+    table["entity"] = names[table.index]
+    return CAPPED_SHARE.check(CAPPED_SHARE.cast(table.reset_index(drop=True)))

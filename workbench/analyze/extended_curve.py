@@ -167,8 +167,8 @@ def _shape(like: pd.DataFrame) -> Callable[[_Floats], _Floats]:
     def lost_at(shares: _Floats) -> _Floats:
         if shares.min() < at[0]:
             msg = (
-                f"like is known down to {100 * at[0]:.0f} % of its largest limit, and {100 * shares.min():.0f} % "
-                "is asked for"
+                f"like is known down to {100 * at[0]:.0f} % of its largest limit, and "
+                f"{100 * shares.min():.0f} % is asked for"
             )
             raise WorkbenchError(msg)
         return _floats(np.interp(shares, at, lost))
@@ -179,7 +179,10 @@ def _shape(like: pd.DataFrame) -> Callable[[_Floats], _Floats]:
 def _some(lost: _Floats) -> _Floats:
     """Refuse a shape that loses nothing where the curve does: it cannot be scaled."""
     if not math.isfinite(lost[0]) or lost[0] <= 0:
-        msg = f"like loses {100 * lost[0]:.2f} % of its speed where the curve ends; its shape says nothing"
+        msg = (
+            f"like loses {100 * lost[0]:.2f} % of its speed where the curve ends; its shape says "
+            "nothing about one that loses some"
+        )
         raise WorkbenchError(msg)
     return lost
 

@@ -26,8 +26,8 @@ def power_curve(
     sweeps
         Table :data:`workbench.tables.POWER_SWEEPS`.
     per
-        ``"configuration"``: one curve for each job of the sweeps. ``"job"``: one curve for each GPU and job, the median of its configurations
-        at each limit.
+        ``"configuration"``: one curve for each job of the sweeps. ``"job"``: one curve for each
+        GPU and network, the median of its configurations at each limit.
 
     Returns
     -------

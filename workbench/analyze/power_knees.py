@@ -129,8 +129,8 @@ def _doubts(row: dict[str, Any]) -> str:
     doubts = []
     if row["speed_loss_ratio"] < 0:
         doubts.append(
-            f"{-100 * row['speed_loss_ratio']:.1f} % faster at the lower limit, which no limit causes: "
-            "noise of the measurement"
+            f"{-100 * row['speed_loss_ratio']:.1f} % faster at the lower limit, which no limit "
+            "causes: noise of the measurement"
         )
     if row["least_energy_limit_w"] == row["smallest_limit_w"]:
         doubts.append("least energy at the smallest limit measured; it may lie lower")

@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pandas as pd
+
 from workbench import analyze, load
 from workbench.fidelity._published import published
 from workbench.fidelity._registry import Reading, claim
 
 _META = "arXiv:2605.24461 as reported by supercomputing.news, 30 May 2026"
+_KNEES = (
+    ("largest limit", "largest_limit_w", "largest_limit_w"),
+    ("limit of least energy", "least_energy_limit_w", "least_energy_limit_w"),
+    ("energy saved there", "saving", "saving_ratio"),
+    ("speed lost there", "speed_loss", "speed_loss_ratio"),
+    ("smallest limit that keeps 95 %", "kept_95_limit_w", "kept_speed_limit_w"),
+)
 # Any site will do: with GPUs by the hundred thousand, whole GPUs do not matter to a ratio.
 _SITE = {"budget_w": 150e6, "pue_ratio": 1.0, "fixed_w": 0.0}
 
@@ -24,25 +33,20 @@ def knees(folder: Path) -> Iterator[Reading]:
     """Compare limits exactly, and shares to their last digit."""
     # The folder also holds other sweeps, of the tool itself.
     curve = analyze.power_curve(load.power_sweeps(sorted(folder.glob("summary_power_*.csv"))))
-    counts = curve.drop_duplicates(["gpu", "job", "configuration"]).groupby("gpu").size()
+    names = curve.drop_duplicates(["gpu", "job", "configuration"])["gpu"]
     for row in published("power_sweep_counts"):
-        what = f"{row['gpu']}: configurations"
-        here = int(counts[row["gpu"]])
-        yield Reading(what, float(row["configuration_count"]), here, "1", source=row["source"])
-    found = analyze.power_knees(curve).set_index(["gpu", "job"])
+        count = int((names == row["gpu"]).sum())
+        what, printed = f"{row['gpu']}: configurations", float(row["configuration_count"])
+        yield Reading(what, printed, count, "1", source=row["source"])
+    found = analyze.power_knees(curve)
     for row in published("power_knees"):
-        here = found.loc[(row["gpu"], row["job"])]
+        mine = found[(found["gpu"] == row["gpu"]) & (found["job"] == row["job"])]
         name = f"{row['gpu']} {row['job']}"
-        for words, printed, column, unit in (
-            ("largest limit", "largest_limit_w", "largest_limit_w", "W"),
-            ("limit of least energy", "least_energy_limit_w", "least_energy_limit_w", "W"),
-            ("energy saved there", "saving", "saving_ratio", "1"),
-            ("speed lost there", "speed_loss", "speed_loss_ratio", "1"),
-            ("smallest limit that keeps 95 %", "kept_95_limit_w", "kept_speed_limit_w", "W"),
-        ):
-            tolerance = float(row["tolerance"]) if unit == "1" else 0
-            what = f"{name}: {words}"
-            yield Reading(what, float(row[printed]), float(here[column]), unit, tolerance)
+        for words, printed_as, column in _KNEES:
+            tolerance = 0.0 if column.endswith("_w") else float(row["tolerance"])
+            unit = "W" if column.endswith("_w") else "1"
+            here = mine[column].to_numpy(dtype="float64")[0]
+            yield Reading(f"{name}: {words}", float(row[printed_as]), here, unit, tolerance)
 
 
 @claim(noun="provisioning", name="1,200 W to 1,000 W at a fixed site power", source=_META)
@@ -50,30 +54,19 @@ def fixed_power() -> Iterator[Reading]:
     """Invert the published gain, and find it again from what it implies."""
     curve = analyze.published_curve("gb200-meta")
     facts = {row["quantity"]: row for row in published("power_provisioning")}
-    gains = analyze.published_gains("GB200").set_index("limit_w")
-    (slow,) = curve.loc[curve["limit_w"] == 1_000, "speed_ratio"]
+    slow = float(curve["speed_ratio"].to_numpy()[curve["limit_w"] == 1_000][0])
+    gain = facts["throughput gained at 1000 W"]
     implied = analyze.overhead_w_implied(
-        1 + float(gains.loc[1_000, "gain_ratio"]), speed_share=float(slow), limit_w=1_000,
-        reference_limit_w=1_200,
-    )  # fmt: skip
-    printed = facts["non-GPU power per GPU that +9 % implies"]
-    yield Reading(
-        "power beside each GPU that +9 % implies", float(printed["value"]), implied, "W", 0.01,
-        source=printed["source"],
-    )  # fmt: skip
-    table = analyze.provisioning(curve, overhead_w=implied, **_SITE).set_index("limit_w")
-    gain = float(table.loc[1_000, "gain_ratio"])
-    yield Reading("throughput gained at 1,000 W", 0.09, gain, "1", 1e-4)
-    power = facts["all-in power per GPU"]
-    site, count = (float(facts[name]["value"]) for name in ("site budget", "GPUs of the site"))
-    yield Reading(
-        "all-in power per GPU",
-        float(power["value"]),
-        site / count,
-        "W",
-        0.5,
-        source=power["source"],
+        1 + float(gain["value"]), speed_share=slow, limit_w=1_000, reference_limit_w=1_200
     )
+    site, count = (float(facts[name]["value"]) for name in ("site budget", "GPUs of the site"))
+    for words, here, tolerance, unit in (
+        ("non-GPU power per GPU that +9 % implies", implied, 0.01, "W"),
+        ("throughput gained at 1000 W", _gain(curve, 1_000, implied), 1e-4, "1"),
+        ("all-in power per GPU", site / count, 0.5, "W"),
+    ):
+        row = facts[words]
+        yield Reading(words, float(row["value"]), here, unit, tolerance, source=row["source"])
 
 
 @claim(
@@ -84,15 +77,22 @@ def fixed_power() -> Iterator[Reading]:
 def extrapolated() -> Iterator[Reading]:
     """Ask every way to extrapolate; the published 1.9 / 1.7 is known to its rounding only."""
     curve = analyze.published_curve("gb200-meta")
-    gain = analyze.published_gains("GB200").set_index("limit_w").loc[960]
-    yield Reading("1.9 / 1.7 - 1", 0.118, float(gain["gain_ratio"]), "1", 5e-4)
+    facts = {row["quantity"]: float(row["value"]) for row in published("power_provisioning")}
+    gains = analyze.published_gains("GB200")
+    gain = gains[gains["limit_w"] == 960].to_dict("records")[0]
+    printed = facts["throughput gained at 960 W"]
+    yield Reading("1.9 / 1.7 - 1", printed, float(gain["gain_ratio"]), "1", 5e-4)
     methods: tuple[analyze.Extrapolation, ...] = ("linear", "power", "quadratic", "cubic")
     for method in methods:
         more = analyze.extended_curve(curve, 960, method=method)
-        table = analyze.provisioning(more, overhead_w=357.14, **_SITE).set_index("limit_w")
-        here = float(table.loc[960, "gain_ratio"])
-        for end, bound in (("low", "at least"), ("high", "at most")):
-            yield Reading(
-                f"{method}: gain at 960 W, {bound} what rounds to 1.9 / 1.7",
-                float(gain[f"{end}_gain_ratio"]), here, "1", bound=bound,  # type: ignore[arg-type]
-            )  # fmt: skip
+        here = _gain(more, 960, facts["non-GPU power per GPU that +9 % implies"])
+        words = f"{method}: gain at 960 W"
+        low, high = float(gain["low_gain_ratio"]), float(gain["high_gain_ratio"])
+        yield Reading(f"{words}, against the least 1.9 / 1.7", low, here, "1", bound="at least")
+        yield Reading(f"{words}, against the most 1.9 / 1.7", high, here, "1", bound="at most")
+
+
+def _gain(curve: pd.DataFrame, limit_w: float, overhead_w: float) -> float:
+    """Give the throughput gained at a limit, at the same power of the site."""
+    table = analyze.provisioning(curve, overhead_w=overhead_w, **_SITE)
+    return float(table["gain_ratio"].to_numpy()[table["limit_w"] == limit_w][0])

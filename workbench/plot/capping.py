@@ -78,7 +78,8 @@ def capping_events(
         range=[len(kept) - 0.4, -0.6],
     )  # fmt: skip
     figure.update_layout(
-        barmode="overlay", hovermode="closest", uniformtext={"minsize": 9, "mode": "hide"}, height=max(130, 28 * len(kept) + 30),
+        barmode="overlay", hovermode="closest", height=max(130, 28 * len(kept) + 30),
+        uniformtext={"minsize": 9, "mode": "hide"},
         margin={"l": 24 + left_margin([name[:36] for name in kept])},
     )  # fmt: skip
     return finish(

@@ -21,9 +21,7 @@ _MOST_ROWS = 24
 _KNEES = (
     ("least_energy_limit_w", "least energy"),
     ("edp_limit_w", "least energy x time"),
-    ("ed2p_limit_w", "least energy x time x time"),
     ("knee_limit_w", "the curve bends most"),
-    ("per_watt_limit_w", "most speed per watt of limit"),
 )
 
 
@@ -67,7 +65,7 @@ def power_curve(curve: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     figure.update_yaxes(tickformat=".0%", rangemode="tozero")
     for row, title in enumerate(("speed [%]", "energy of the work [%]")[: len(columns)], start=1):
         figure.update_yaxes(title=title, row=row, col=1)
-    figure.update_xaxes(title="power limit of a GPU [W]", row=len(columns), col=1)
+    figure.update_xaxes(title="power limit of a GPU [W]", tickformat=",", row=len(columns), col=1)
     figure.update_layout(height=220 * len(columns))
     return finish(
         figure, claim=_curve_claim(curve), source=source, synthetic=synthetic,
@@ -83,7 +81,7 @@ def _curve_notes(curve: pd.DataFrame, curve_count: int) -> list[str]:
     if curve_count > MAX_LINES:
         notes.append(f"{plural(curve_count - MAX_LINES, 'curve')} left out")
     if curve["is_extrapolated"].any():
-        notes.append("<b>open marks were extrapolated</b>")
+        notes.append("<b>open marks: nobody measured there</b>")
     if in_doubt := int(((curve["doubt"] != "") & ~curve["is_extrapolated"]).sum()):
         notes.append(f"{plural(in_doubt, 'point')} in doubt (see the table)")
     return notes
@@ -183,11 +181,11 @@ def power_knees(knees: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
         figure.add_scatter(
             x=known[column] / known["largest_limit_w"],
             # Marks of one row stand above each other, so that none hides another.
-            y=known.index + (at - len(_KNEES) / 2) * 0.13,
+            y=known.index + (at - len(_KNEES) / 2) * 0.22,
             mode="markers",
             name=words,
             marker={
-                "color": distinct(at)["color"], "symbol": SYMBOLS[at], "size": 9,
+                "color": distinct(at)["color"], "symbol": SYMBOLS[at], "size": 8,
                 "line": {"width": 1, "color": "#FFFFFF"},
             },
             customdata=known[column],

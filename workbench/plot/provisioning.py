@@ -69,7 +69,7 @@ def provisioning(
     figure.add_hline(y=0, line={"color": "#595959", "width": 1, "dash": "dot"}, row=2, col=1)
     figure.update_yaxes(title="GPUs fed [count]", tickformat=",", row=1, col=1)
     figure.update_yaxes(title="throughput gained [%]", tickformat=".0%", row=2, col=1)
-    figure.update_xaxes(title="power limit of a GPU [W]", row=2, col=1)
+    figure.update_xaxes(title="power limit of a GPU [W]", tickformat=",", row=2, col=1)
     figure.update_layout(height=440)
     notes = [f"against {_watts(table['reference_limit_w'].unique())}, at the same site power"]
     if len(names) > _MOST_CURVES:
