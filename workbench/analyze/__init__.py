@@ -105,12 +105,12 @@ from workbench.analyze.perfmodel.schedule_times import (
 from workbench.analyze.perfmodel.what_if import what_if
 from workbench.analyze.pipeline import Parallelism, micro_batch_costs, pipeline, training_steps
 from workbench.analyze.power_edges import power_edges
+from workbench.analyze.power_grid import power_grid, power_totals
+from workbench.analyze.power_hierarchy import power_hierarchy
 from workbench.analyze.power_ramps import power_ramps
 from workbench.analyze.power_smoothing import power_smoothing
 from workbench.analyze.power_spectrum import power_peaks, power_spectrum
 from workbench.analyze.power_swings import power_swings
-from workbench.analyze.power_grid import power_grid, power_totals
-from workbench.analyze.power_hierarchy import power_hierarchy
 from workbench.analyze.power_tree import power_residual, power_tree
 from workbench.analyze.proportion import proportion
 from workbench.analyze.pue import pue
@@ -281,14 +281,14 @@ __all__ = [
     "pipeline_schedule",
     "pooled",
     "power_edges",
+    "power_grid",
+    "power_hierarchy",
     "power_peaks",
     "power_ramps",
+    "power_residual",
     "power_smoothing",
     "power_spectrum",
     "power_swings",
-    "power_grid",
-    "power_hierarchy",
-    "power_residual",
     "power_totals",
     "power_tree",
     "predicted_collective_times",

@@ -47,12 +47,12 @@ from workbench.plot.parallelism_plan import parallelism_plan
 from workbench.plot.pipeline import pipeline
 from workbench.plot.pipeline_schedule import pipeline_schedule, schedule_comparison
 from workbench.plot.power_edges import power_edges
+from workbench.plot.power_hierarchy import power_hierarchy
 from workbench.plot.power_ramps import power_ramps
+from workbench.plot.power_residual import power_residual
 from workbench.plot.power_smoothing import power_smoothing
 from workbench.plot.power_spectrum import power_spectrum
 from workbench.plot.power_swings import power_swings
-from workbench.plot.power_hierarchy import power_hierarchy
-from workbench.plot.power_residual import power_residual
 from workbench.plot.power_totals import power_totals
 from workbench.plot.pue import pue
 from workbench.plot.pvf import pvf
@@ -142,12 +142,12 @@ __all__ = [
     "pipeline",
     "pipeline_schedule",
     "power_edges",
+    "power_hierarchy",
     "power_ramps",
+    "power_residual",
     "power_smoothing",
     "power_spectrum",
     "power_swings",
-    "power_hierarchy",
-    "power_residual",
     "power_totals",
     "pue",
     "pvf",
