@@ -467,8 +467,8 @@ def operator_benchmark(_, n):
 
 
 # Every function that is called as a figure makes a row for it.
-MADE = vars(injection_rows) | vars(graph_rows) | vars(power_swing_rows) | globals()
-MADE = vars(injection_rows) | vars(graph_rows) | vars(power_energy_rows) | globals()
+MADE = vars(injection_rows) | vars(graph_rows) | vars(power_energy_rows) | vars(power_swing_rows)
+MADE |= globals()
 ROWS = {name: row for name, row in MADE.items() if name in plot.__all__}
 figures = pytest.mark.parametrize("noun", ROWS)
 
