@@ -79,10 +79,18 @@ def test_a_spike_of_one_cell_is_in_the_panel_of_the_whole_time(totals):
 
 def test_cells_without_a_sum_are_gaps_and_counted(totals):
     figure = plot.power_totals(totals([4e5, None, 4e5, 4e5]))
-    assert np.isnan(figure.data[0].y[1])
+    assert np.isnan(figure.data[0].y).tolist() == [False] * 2 + [True] * 2 + [False] * 4
     assert "1 of 4 cells blank, because meters lack there" in figure.layout.title.subtitle.text
     partial = plot.power_totals(totals([4e5] * 4, count=63))
     assert "4 cells without some of the meters" in partial.layout.title.subtitle.text
+
+
+def test_what_is_enlarged_is_never_empty(totals, spans):
+    power = np.full(1_000, np.nan)
+    power[900:] = 4e5
+    for job in (None, spans(("evaluation", 1_000, 1_020), ("evaluation", 1_850, 1_870))):
+        zoom = plot.power_totals(totals(power), job).data[1]
+        assert np.isfinite(zoom.y).any()
 
 
 def test_spans_are_shaded_named_and_counted(totals, spans):

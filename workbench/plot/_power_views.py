@@ -63,13 +63,21 @@ def shaded(spans: pd.DataFrame, whole: tuple[int, int]) -> pd.DataFrame:
     return inside[inside["kind"].map(share) <= _BACKGROUND_SHARE]
 
 
-def choose_zoom(whole: tuple[int, int], spans: pd.DataFrame, width_ns: int) -> tuple[int, int]:
-    """Choose a stretch around the middle one of some spans, or else the middle."""
-    starts = np.sort(spans["start_ns"].to_numpy())
+def choose_zoom(
+    whole: tuple[int, int], spans: pd.DataFrame, known_ns: NDArray[np.int64], width_ns: int
+) -> tuple[int, int]:
+    """Choose a stretch with known cells: around the start of a span, or their middle.
+
+    Of several spans, the one nearest to the middle of all that is known.
+    """
+    middle = int(known_ns[len(known_ns) // 2])
+    starts = spans["start_ns"].to_numpy()
     starts = starts[(starts > whole[0]) & (starts < whole[1])]
-    middle = int(starts[len(starts) // 2]) if len(starts) else sum(whole) // 2
-    start = min(max(middle - width_ns // 2, whole[0]), whole[1] - width_ns)
-    return start, start + width_ns
+    for start in [*starts[np.argsort(np.abs(starts - middle), kind="stable")], middle]:
+        low = min(max(int(start) - width_ns // 2, whole[0]), whole[1] - width_ns)
+        if ((known_ns >= low) & (known_ns < low + width_ns)).any():
+            break
+    return low, low + width_ns
 
 
 def mark_spans(figure: go.Figure, spans: pd.DataFrame, view: View) -> None:

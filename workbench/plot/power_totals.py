@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from workbench.plot._panels import panels
 from workbench.plot._power_text import power_unit, stretch, time_axis, watts
 from workbench.plot._power_views import View, choose_zoom, mark_spans, mark_steps, shaded
-from workbench.plot._sampling import extremes
+from workbench.plot._sampling import MAX_POINTS, extremes
 from workbench.plot._text import plural
 from workbench.plot.style import colour, finish, nothing
 from workbench.tables import LOGGED_SPANS, LOGGED_STEPS, POWER_TOTALS
@@ -42,8 +42,8 @@ def power_totals(
         Table :data:`workbench.tables.LOGGED_STEPS`; their starts are ticks at the foot, where
         they can be told apart.
     zoom_s
-        Length of the second panel, in s: around the middle one of the shaded spans, or else
-        the middle of the series.
+        Length of the second panel, in s: around one of the shaded spans near the middle, or
+        else the middle of what is known.
     source
         Where the data comes from; printed under the figure.
     synthetic
@@ -74,7 +74,12 @@ def power_totals(
         )
     whole = (int(totals["time_ns"].iloc[0]), int(totals["time_ns"].iloc[-1]) + _cell_ns(totals))
     spans = shaded(spans, whole)
-    views, title = _views(whole, spans, round(zoom_s * 1e9))
+    known_ns = totals.loc[totals["power_w"].notna(), "time_ns"].to_numpy()
+    unit_ns, title = time_axis(*whole)
+    stretches = [whole]
+    if whole[1] - whole[0] > _WORTH_ZOOMING * zoom_s * 1e9:
+        stretches.append(choose_zoom(whole, spans, known_ns, round(zoom_s * 1e9)))
+    views = [View(*each, whole[0], unit_ns, column) for column, each in enumerate(stretches, 1)]
     names = [stretch(view.end_ns - view.start_ns) for view in views]
     names = [names[0], f"{names[-1]} of it, enlarged"] if len(views) > 1 else [""]
     figure = panels(names, height_px=_HEIGHT_PX, shared_y=False)
@@ -106,30 +111,20 @@ def _cell_ns(totals: pd.DataFrame) -> int:
     return int(np.diff(time).min()) if len(time) > 1 else 10**9
 
 
-def _views(whole: tuple[int, int], spans: pd.DataFrame, zoom_ns: int) -> tuple[list[View], str]:
-    """Choose what the panels show, and the title of their axes."""
-    unit_ns, title = time_axis(*whole)
-    stretches = [whole]
-    if whole[1] - whole[0] > _WORTH_ZOOMING * zoom_ns:
-        stretches.append(choose_zoom(whole, spans, zoom_ns))
-    views = [
-        View(*each, whole[0], unit_ns, column) for column, each in enumerate(stretches, start=1)
-    ]
-    return views, title
-
-
 def _draw(figure: go.Figure, totals: pd.DataFrame, view: View, *, scale: float, unit: str) -> float:
     """Draw the power of one stretch; give the height of its foot, where ticks go."""
     cell_ns = _cell_ns(totals)
     time = totals["time_ns"].to_numpy()
     shown = totals[(time > view.start_ns - cell_ns) & (time < view.end_ns)]
     power = shown["power_w"].to_numpy() / scale
-    keep = extremes(power)
+    keep = extremes(power, MAX_POINTS // 2)
+    starts = shown["time_ns"].to_numpy()[keep]
     is_whole = view.column == 1
     figure.add_scatter(
-        x=view.at(shown["time_ns"].to_numpy()[keep]), y=power[keep],
+        # Both ends of every cell, so that one between two gaps has a width.
+        x=view.at(np.column_stack([starts, starts + cell_ns]).ravel()), y=np.repeat(power[keep], 2),
         mode="lines", name="power", showlegend=is_whole,
-        line={"color": colour("gpu work"), "width": 1 if is_whole else 2, "shape": "hv"},
+        line={"color": colour("gpu work"), "width": 1 if is_whole else 2},
         hovertemplate="%{y:,.4~g} " + unit + "<extra></extra>",
         row=1, col=view.column,
     )  # fmt: skip
