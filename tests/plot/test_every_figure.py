@@ -11,6 +11,7 @@ from tests.plot import graph_rows, injection_rows, limit_rows, power_swing_rows
 from tests.plot import graph_rows, injection_rows, power_energy_rows
 from tests.plot import graph_rows, injection_rows, work_rows
 from tests.plot import graph_rows, injection_rows, power_scale_rows
+from tests.plot import graph_rows, injection_rows, power_energy_rows, power_swing_rows
 from tests.plot.conftest import HOSTILE
 from workbench import plot, tables
 from workbench.errors import TableError
@@ -475,6 +476,8 @@ MADE = vars(injection_rows) | vars(graph_rows) | vars(power_swing_rows) | global
 MADE = vars(injection_rows) | vars(graph_rows) | vars(power_energy_rows) | globals()
 MADE = vars(injection_rows) | vars(graph_rows) | vars(work_rows) | globals()
 MADE = vars(injection_rows) | vars(graph_rows) | vars(power_scale_rows) | globals()
+MADE = vars(injection_rows) | vars(graph_rows) | vars(power_energy_rows) | vars(power_swing_rows)
+MADE |= globals()
 ROWS = {name: row for name, row in MADE.items() if name in plot.__all__}
 figures = pytest.mark.parametrize("noun", ROWS)
 

@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._power_text import watts
 from workbench.plot._text import digits, label, percent, plural, safe
-from workbench.plot._watts import amount
 from workbench.plot.style import fill, finish, left_margin, nothing
 from workbench.tables import GRID_CHECK
 
@@ -116,7 +116,7 @@ def _number(value: float, unit: str) -> str:
     if unit == "share":
         return percent(value)
     if unit in ("W", "W/s"):
-        return amount(value) + unit.removeprefix("W")
+        return watts(value) + unit.removeprefix("W")
     return f"{digits(value)} {safe(unit)}"
 
 

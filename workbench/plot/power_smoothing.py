@@ -9,13 +9,12 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from workbench.plot._power_text import energy_unit, joules, power_unit, watts
 from workbench.plot._sampling import extremes
 from workbench.plot._text import label, percent
-from workbench.plot._watts import amount, power_unit
 from workbench.plot.style import colour, finish, nothing
 from workbench.tables import POWER_SMOOTHING, SMOOTHING_SUMMARY
 
-_J_PER_WH = 3600.0
 _MOST_POINTS = 1_500
 _LINES = (
     ("power_w", "measured", "neutral", "solid", 1.5),
@@ -138,8 +137,8 @@ def _charge(figure: go.Figure, after_min: pd.Series, known: pd.DataFrame) -> str
         values, title = known["stored_share"].to_numpy(), "charge [%]"
         figure.update_yaxes(tickformat=".0%", range=[-0.03, 1.03], row=2)
     else:
-        stored = known["stored_j"].to_numpy() / _J_PER_WH
-        factor, unit = power_unit(float(np.abs(stored).max()), "Wh")
+        stored = known["stored_j"].to_numpy()
+        factor, unit = energy_unit(float(np.abs(stored).max()))
         values, title = stored / factor, f"charge [{unit}]"
     keep = extremes(values, _MOST_POINTS)
     figure.add_scatter(
@@ -155,15 +154,15 @@ def _claim(known: pd.DataFrame, summary: pd.DataFrame | None) -> str:
     """State swing before and after, the cost and the verdict."""
     percentiles = (np.percentile(known[name], [1, 99]) for name in ("power_w", "smoothed_w"))
     swings = [float(high - low) for low, high in percentiles]
-    claim = f"Swing {amount(swings[0])} before, {amount(swings[1])} after"
+    claim = f"Swing {watts(swings[0])} before, {watts(swings[1])} after"
     if summary is None or SMOOTHING_SUMMARY.check(summary).empty:
         return claim
     after = summary.iloc[-1]
     more = 100 * (float(after["energy_ratio"]) - 1)
     claim += f", for {abs(more):.2g} % {'more' if more >= 0 else 'less'} energy"
     if after["storage_w"] > 0:
-        claim += f" and a store of {amount(after['storage_w'])}, "
-        claim += amount(after["storage_j"] / _J_PER_WH, "Wh")
+        claim += f" and a store of {watts(after['storage_w'])}, "
+        claim += joules(after["storage_j"])
     if pd.notna(after["verdict"]):
         was, left = (label(each, 12) for each in summary["verdict"].iloc[[0, -1]])
         claim += f"; grid: {was} before, {left} after"

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._power_text import power_unit
 from workbench.plot._sampling import extremes
 from workbench.plot._text import digits, label, percent
-from workbench.plot._watts import power_unit
 from workbench.plot.style import colour, finish, nothing
 from workbench.tables import GRID_CHECK, POWER_PEAKS, POWER_SPECTRUM
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._power_text import joules, watts
 from workbench.plot._text import digits, label, percent
-from workbench.plot._watts import amount
 from workbench.plot.style import colour, fill, finish, nothing
 from workbench.tables import SMOOTHING_SUMMARY
 
-_J_PER_WH = 3600.0
 _MEASURES = (
-    ("swing_w", "swing, 99th - 1st percentile", "W", ""),
-    ("deviation_w", "standard deviation", "W", ""),
-    ("ramp_w_per_s", "fastest ramp", "W", "/s"),
-    ("peak_w", "peak", "W", ""),
-    ("energy_j", "energy", "Wh", ""),
+    ("swing_w", "swing, 99th - 1st percentile", ""),
+    ("deviation_w", "standard deviation", ""),
+    ("ramp_w_per_s", "fastest ramp", "/s"),
+    ("peak_w", "peak", ""),
+    ("energy_j", "energy", ""),
 )
 _COSTS = (("ballast_j", "burnt on top"), ("lost_j", "lost in it"), ("unmet_j", "held back"))
 
@@ -50,13 +49,13 @@ def smoothing_summary(
             synthetic=synthetic,
         )
     before, after = _row(table, "before", 0), _row(table, "after", -1)
-    names = [name for _, name, _, _ in _MEASURES]
+    names = [name for _, name, _ in _MEASURES]
     ratios, texts = [], []
-    for column, _, unit, per in _MEASURES:
+    for column, _, per in _MEASURES:
         was, left = float(before[column]), float(after[column])
         ratios.append(left / was if was > 0 else 0.0)
-        scale = _J_PER_WH if unit == "Wh" else 1.0
-        texts.append(f"{amount(was / scale, unit)}{per} → {amount(left / scale, unit)}{per}")
+        written = joules if column == "energy_j" else watts
+        texts.append(f"{written(was)}{per} → {written(left)}{per}")
     figure = go.Figure()
     figure.add_bar(
         x=ratios, y=names, orientation="h", name="after", text=texts, textposition="outside",
@@ -83,7 +82,7 @@ def _row(table: pd.DataFrame, version: str, otherwise: int) -> pd.Series:
 def _claim(before: pd.Series, after: pd.Series) -> str:
     """State the swing and what it costs."""
     more = 100 * (float(after["energy_ratio"]) - 1)
-    claim = f"Swing {amount(float(before['swing_w']))} before, {amount(float(after['swing_w']))} "
+    claim = f"Swing {watts(float(before['swing_w']))} before, {watts(float(after['swing_w']))} "
     claim += f"after, for {digits(abs(more))} % {'more' if more >= 0 else 'less'} energy"
     if pd.notna(after["verdict"]):
         claim += (
@@ -96,8 +95,8 @@ def _note(after: pd.Series) -> str:
     """Say what the store needs, and what is lost or held back."""
     parts = []
     if after["storage_w"] > 0:
-        energy = amount(float(after["storage_j"]) / _J_PER_WH, "Wh")
-        parts.append(f"the store moves {amount(float(after['storage_w']))} and {energy}")
+        energy = joules(float(after["storage_j"]))
+        parts.append(f"the store moves {watts(float(after['storage_w']))} and {energy}")
     for column, words in _COSTS:
         if after[column] > 0:
             share = float(after[column]) / float(after["energy_j"]) if after["energy_j"] > 0 else 0

@@ -1,0 +1,130 @@
+"""What figures of swings, spectra and smoothing say: titles, marks and warnings of the smallest tables."""
+
+import numpy as np
+import pytest
+
+from tests.power_series import cells
+from workbench import analyze, plot
+from workbench.analyze import GridSpec, SmoothingPlan
+
+BAND = GridSpec("own", band_low_hz=0.1, band_high_hz=20, band_share=0.2)
+
+
+def title(figure):
+    return figure.layout.title.text.replace("<br>", " ")
+
+
+def notes(figure):
+    return (figure.layout.title.subtitle.text or "").replace("<br>", " ")
+
+
+def said(figure):
+    return [each.text for each in figure.layout.annotations]
+
+
+@pytest.fixture(scope="module")
+def wave():
+    at = np.arange(1_024) * 2.0
+    return cells(4e5 + 5e4 * np.sin(2 * np.pi * at / 16), period_s=2)
+
+
+def test_swings_are_told_by_the_median_and_what_one_step_in_twenty_exceeds():
+    table = analyze.power_swings(cells([1_000.0, 3_000, 1_000, 5_000, None, 1_000]), step_s=2)
+    figure = plot.power_swings(table)
+    assert title(figure) == (
+        "Power swings by 2.70 kW in the median step, 108.0 % of its mean; one step in twenty by "
+        "3.51 kW or more"
+    )
+    assert "1 without two known cells left out" in notes(figure)
+    assert list(figure.data[1].x) == [2, 4]
+
+
+def test_windows_that_cannot_be_measured_are_named():
+    table = analyze.power_ramps(cells([0.0, 4_000, 1_000], period_s=2), windows_s=(1, 2, 60))
+    figure = plot.power_ramps(table)
+    assert title(figure) == "Power changes by up to 2 kW/s over 2 s"
+    assert notes(figure) == "2 windows cannot be measured (1 s, 60 s)"
+    assert [trace.name for trace in figure.data[:2]] == ["fastest rise", "fastest fall"]
+    unseen = plot.power_ramps(table[table["ramp_w_per_s"].isna()])
+    assert "cannot be seen" in unseen.layout.annotations[0].text
+
+
+def test_edges_are_counted_by_direction():
+    table = analyze.power_edges(cells([0.0, 5e6, 5e6, 1e6, 1e6]), threshold_w=3e6, window_s=1)
+    figure = plot.power_edges(table)
+    assert title(figure) == "1 rise and 1 fall; the largest is a rise by 5 MW in 1 s"
+    assert list(figure.data[1].y) == [-4]
+
+
+def test_the_spectrum_names_period_step_nyquist_sensor_and_verdict(wave):
+    spectrum = analyze.power_spectrum(wave, averaging_s=2)
+    check = analyze.grid_check(wave, BAND)
+    peaks = analyze.power_peaks(spectrum)
+    figure = plot.power_spectrum(spectrum, peaks=peaks, check=check, step_s=16)
+    assert title(figure).startswith("Power repeats every 16 s (0.0625 Hz), ")
+    assert title(figure).endswith("; 0.1-20 Hz: unknown (0.8 % of the band seen)")
+    texts = " ".join(said(figure))
+    for words in ("Nyquist 0.25 Hz: unseen beyond", "sensor -3 dB: 0.221 Hz", "one step = 16 s"):
+        assert words in texts
+    assert "at most 20 %<br><b>unknown</b>" in texts
+    before = figure.data[1]
+    assert before.name == "before the sensor's averaging"
+    assert (np.asarray(before.y) >= np.asarray(figure.data[0].y)).all()
+
+
+def test_an_unknown_sensor_is_told(wave):
+    figure = plot.power_spectrum(analyze.power_spectrum(wave))
+    assert "averaging in the sensor is not known" in notes(figure)
+    assert title(figure) == "Power moves most at 0.0625 Hz"
+
+
+def test_bands_that_are_not_seen_say_so_beside_their_place(wave):
+    figure = plot.band_shares(analyze.band_shares(wave, [(0.05, 0.08), (0.1, 20), (1, 2)]))
+    assert title(figure).endswith(" % of the movement of power lies between 0.05 and 0.08 Hz")
+    assert figure.data[1].text[1] == "above Nyquist: nothing of it is seen"
+    assert "0.8 % of the band seen" in figure.data[1].text[0]
+
+
+def test_a_card_says_verdict_number_limit_and_margin_in_words(wave):
+    spec = GridSpec(
+        "own", ramp_up_w_per_s=1e5, ramp_down_w_per_s=1e3, ramp_window_s=4, band_low_hz=0.1,
+        band_high_hz=20, band_share=0.2,
+    )  # fmt: skip
+    figure = plot.grid_check(analyze.grid_check(wave, spec))
+    assert title(figure) == "own: 1 fail, 1 unknown, 1 pass of 3 requirements"
+    texts = said(figure)
+    assert any(
+        text.startswith("<b>✕ fail</b>: 17.7 kW/s of 1 kW/s, 16.7 kW/s too much") for text in texts
+    )
+    assert any(text.startswith("<b>✓ pass</b>") and "kW/s left" in text for text in texts)
+    assert any("? unknown" in text and "0.8 % of it can be seen" in text for text in texts)
+    assert list(figure.layout.yaxis.ticktext) == [
+        "ramp down over 4 s", "energy in 0.1-20 Hz", "ramp up over 4 s",
+    ]  # fmt: skip
+
+
+def test_smoothing_shows_the_store_or_else_all_of_the_power(wave):
+    spec = GridSpec("own", range_w=5e4, range_window_s=2)
+    smoothing = analyze.power_smoothing(wave, SmoothingPlan(storage_tau_s=60))
+    summary = analyze.smoothing_summary(smoothing, spec=spec)
+    figure = plot.power_smoothing(smoothing, summary=summary)
+    assert title(figure).startswith("Swing 100 kW before, ")
+    assert title(figure).endswith("grid: fail before, pass after")
+    assert figure.layout.yaxis2.title.text == "charge [Wh]"
+    floor = analyze.power_smoothing(wave, SmoothingPlan(floor_share=0.9))
+    assert plot.power_smoothing(floor).layout.yaxis2.title.text == "power [kW]"
+    limited = SmoothingPlan(storage_tau_s=60, storage_energy_j=1e7)
+    shown = plot.power_smoothing(analyze.power_smoothing(wave, limited))
+    assert shown.layout.yaxis2.title.text == "charge [%]"
+    card = plot.smoothing_summary(summary)
+    assert card.data[0].text[3].startswith("450 kW → ")
+    assert "the store moves" in notes(card)
+
+
+def test_the_zoom_shows_the_widest_movement():
+    power = [100.0] * 300
+    power[200] = 10.0
+    smoothing = analyze.power_smoothing(cells(power), SmoothingPlan(floor_share=0.5))
+    measured = plot.power_smoothing(smoothing, zoom_s=20).data[0]
+    assert min(measured.y) == 10
+    assert len(measured.x) <= 21
