@@ -6,14 +6,14 @@ import sys
 from importlib import import_module
 from importlib.util import find_spec
 
-from benchmarks import failures, goodput, imbalance, replay, traces
+from benchmarks import failures, goodput, imbalance, power, replay, traces
 
 NEED_TORCH = ("checksums", "low_precision", "injections")
 
 
 def main() -> int:
     """Run them one after another; return the worst of what they return."""
-    codes = [part.main([]) for part in (failures, goodput, imbalance, replay)]
+    codes = [part.main([]) for part in (failures, goodput, imbalance, power, replay)]
     codes += [_with_torch(name) for name in NEED_TORCH]
     return max(codes) or traces.main()
 

@@ -131,7 +131,8 @@ def _layout(
     else:
         layout = _said(schema, dict(columns), given, label)
     scopes = {power.scope for power in layout.powers}
-    if len(scopes) > 1 or (len(layout.powers) > 1 and layout.identity and "unknown" in scopes):
+    is_mixed = len(scopes) > 1 or (len(layout.powers) > 1 and "unknown" in scopes)
+    if is_mixed and layout.identity and "power" not in (columns or {}):
         msg = (
             f"{label}: powers of several scopes in columns {[p.name for p in layout.powers][:8]}; "
             'what one feeds would count twice: choose with columns={"power": ...}'
@@ -153,6 +154,9 @@ def _said(schema: pa.Schema, columns: dict[str, Any], given: PowerGiven, label: 
     wanted = [name for names in named.values() for name in names]
     if absent := [name for name in wanted if name not in schema.names]:
         msg = f"{label}: no column {absent}; it has {list(schema.names)[:20]}"
+        raise LoadError(msg)
+    if len(named.get("entity", [])) >= len(_WHO):
+        msg = f"columns= names {len(named['entity'])} columns of the entity; one or two do: host, GPU"
         raise LoadError(msg)
     powers = named.get("power", [])
     refuse_other_types(schema, powers, label)
