@@ -117,20 +117,19 @@ from workbench.analyze.pipeline import Parallelism, micro_batch_costs, pipeline,
 from workbench.analyze.power_clock_offset import power_clock_offset
 from workbench.analyze.power_curve import power_curve
 from workbench.analyze.power_dips import power_dips
-from workbench.analyze.power_during import power_during
 from workbench.analyze.power_edges import power_edges
 from workbench.analyze.power_grid import power_grid, power_totals
+from workbench.analyze.power_heatmap import power_heatmap
 from workbench.analyze.power_hierarchy import power_hierarchy
 from workbench.analyze.power_knees import power_knees
 from workbench.analyze.power_of_scope import power_of_scope
 from workbench.analyze.power_ramps import power_ramps
+from workbench.analyze.power_sampled import power_sampled
 from workbench.analyze.power_smoothing import power_smoothing
 from workbench.analyze.power_spectrum import power_peaks, power_spectrum
 from workbench.analyze.power_sum import power_sum
 from workbench.analyze.power_swings import power_swings
 from workbench.analyze.power_tree import power_residual, power_tree
-from workbench.analyze.power_heatmap import power_heatmap
-from workbench.analyze.power_sampled import power_sampled
 from workbench.analyze.proportion import proportion
 from workbench.analyze.provisioning import overhead_w_implied, provisioning
 from workbench.analyze.published_curve import provisioning_facts, published_curve, published_gains
@@ -319,23 +318,22 @@ __all__ = [
     "power_clock_offset",
     "power_curve",
     "power_dips",
-    "power_during",
     "power_edges",
     "power_grid",
+    "power_heatmap",
     "power_hierarchy",
     "power_knees",
     "power_of_scope",
     "power_peaks",
     "power_ramps",
     "power_residual",
+    "power_sampled",
     "power_smoothing",
     "power_spectrum",
     "power_sum",
     "power_swings",
     "power_totals",
     "power_tree",
-    "power_heatmap",
-    "power_sampled",
     "predicted_collective_times",
     "predicted_gemm_times",
     "productive_share",

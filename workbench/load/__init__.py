@@ -22,9 +22,9 @@ from workbench.load.operator_calls import operator_calls
 from workbench.load.operator_script import operator_replay, write_operator_benchmark
 from workbench.load.parquet import write
 from workbench.load.power import power
-from workbench.load.power_sweeps import power_sweeps
 from workbench.load.power_fleet_total import power_fleet_total
 from workbench.load.power_rollup import power_rollup
+from workbench.load.power_sweeps import power_sweeps
 from workbench.load.power_topology import power_topology
 from workbench.load.profiles import attention_profile, linear_profile
 from workbench.load.quality import quality
@@ -53,9 +53,9 @@ __all__ = [
     "operator_calls",
     "operator_replay",
     "power",
-    "power_sweeps",
     "power_fleet_total",
     "power_rollup",
+    "power_sweeps",
     "power_topology",
     "quality",
     "reuse_histogram",

@@ -55,6 +55,7 @@ from workbench.plot.pipeline_schedule import pipeline_schedule, schedule_compari
 from workbench.plot.power_curve import power_curve, power_knees
 from workbench.plot.power_dips import power_dips
 from workbench.plot.power_edges import power_edges
+from workbench.plot.power_heatmap import power_heatmap
 from workbench.plot.power_hierarchy import power_hierarchy
 from workbench.plot.power_ramps import power_ramps
 from workbench.plot.power_residual import power_residual
@@ -64,7 +65,6 @@ from workbench.plot.power_swings import power_swings
 from workbench.plot.power_totals import power_totals
 from workbench.plot.provisioning import provisioning
 from workbench.plot.pue import pue
-from workbench.plot.power_heatmap import power_heatmap
 from workbench.plot.pvf import pvf
 from workbench.plot.pvf_by_bit import pvf_by_bit
 from workbench.plot.pvf_by_flips import pvf_by_flips
@@ -162,6 +162,7 @@ __all__ = [
     "power_curve",
     "power_dips",
     "power_edges",
+    "power_heatmap",
     "power_hierarchy",
     "power_knees",
     "power_ramps",
@@ -172,7 +173,6 @@ __all__ = [
     "power_totals",
     "provisioning",
     "pue",
-    "power_heatmap",
     "pvf",
     "pvf_by_bit",
     "pvf_by_flips",
