@@ -146,6 +146,7 @@ from workbench.analyze.recurrence import failure_trend, recurrence
 from workbench.analyze.reported_by import reported_by
 from workbench.analyze.row_sharding import row_popularity, row_sharding
 from workbench.analyze.smoothing_plan import SmoothingPlan
+from workbench.analyze.smoothing_plans import smoothing_plans
 from workbench.analyze.smoothing_summary import smoothing_summary
 from workbench.analyze.spares import spares, with_spares
 from workbench.analyze.step_breakdown import step_breakdown
@@ -368,6 +369,7 @@ __all__ = [
     "schedule_times",
     "shard_balance",
     "slack",
+    "smoothing_plans",
     "smoothing_summary",
     "span_energy",
     "spares",

@@ -16,6 +16,7 @@ from workbench.load import (
     nvidia_smi,
     power_table,
     prometheus_power,
+    recorded_power,
     redfish,
     zeus,
 )
@@ -37,6 +38,7 @@ FORMATS: tuple[PowerFormat, ...] = (
     prometheus_power,
     redfish,
     ipmi,
+    recorded_power,
     power_table,
 )
 

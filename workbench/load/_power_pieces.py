@@ -163,7 +163,7 @@ def parquet_batches(
 def _parquet(
     source: Source, given: PowerGiven, findings: Findings, wanted: Sequence[str]
 ) -> Pieces:
-    file = open_parquet(_random_access(source), source.label)
+    file = open_parquet(random_access(source), source.label)
     found = parquet_layout(file.schema_arrow, given, source.label)
     names = list(file.schema_arrow.names)
     taken = _taken(found, names, wanted)
@@ -180,7 +180,7 @@ def _parquet(
     return Pieces(found, names, pieces())
 
 
-def _random_access(source: Source) -> Path | io.BytesIO:
+def random_access(source: Source) -> Path | io.BytesIO:
     """Return the file itself, or its content if it is packed."""
     if source.place is None:
         with source.path.open("rb") as file:

@@ -21,13 +21,16 @@ from workbench.load._power_pieces import (
     decoded,
     flat,
     header_of,
+    open_parquet,
     pieces_of,
+    random_access,
     sample_of,
 )
 from workbench.load._power_table_states import STATE_COLUMNS, states_of
 from workbench.load._power_things import Things
 from workbench.load._power_times import Clock, clock_of, to_ns
 from workbench.load.archive import Source
+from workbench.load.recorded_power import recorded, sensors_of
 
 NAME = "table of power"
 _PARTIAL = "sums over fewer nodes than there are (count_inp below size_inp); the power is too low"
@@ -81,6 +84,8 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
         If there is no time or power, a unit or a time zone is needed and not given, or the file
         is damaged.
     """
+    if (part := _recorded(source, given)) is not None:
+        return part
     findings = Findings(source.label)
     table = pieces_of(source, given, findings, wanted=[*STATE_COLUMNS, "count_inp", "size_inp"])
     for name, why in table.layout.left_out:
@@ -89,6 +94,15 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     for piece in table.pieces:
         reader.add(piece)
     return reader.part()
+
+
+def _recorded(source: Source, given: PowerGiven) -> PowerPart | None:
+    """Read a part of a recording; None if the file is another table."""
+    if not source.head().startswith(PARQUET_MAGIC):
+        return None
+    with open_parquet(random_access(source), source.label) as file:
+        sensors = sensors_of(file.schema_arrow.metadata, source.label)
+        return None if sensors is None else recorded(file, sensors, source, given)
 
 
 class _Reader:

@@ -185,6 +185,7 @@ from workbench.tables._power_swings import (
     POWER_SMOOTHING,
     POWER_SPECTRUM,
     POWER_SWINGS,
+    SMOOTHING_PLANS,
     SMOOTHING_SUMMARY,
 )
 from workbench.tables._power_work import (
@@ -319,11 +320,11 @@ __all__ = [
     "QUALITY", "QUEUE_LENGTH", "QUEUE_SUMMARY", "RANKS", "RECURRENCE", "REPLAY_FIDELITY",
     "RESTART_PHASES", "REUSE_HISTOGRAM", "ROUNDING_ERRORS", "ROW_POPULARITY", "ROW_SHARDING",
     "SAYS_SYNTHETIC", "SCALED_TIMES", "SCHEDULE_COMPARISON", "SCHEDULE_STAGES", "SCHEDULE_TIMES",
-    "SCOPES", "SHARD_BALANCE", "SLACK", "SLOW_TIMES", "SLURM_RECORDS", "SMOOTHING_SUMMARY",
-    "SPAN_ENERGY", "SPARES", "STEPS", "STEP_BREAKDOWN", "STEP_ENERGY", "STEP_TIMES", "SURVIVAL",
-    "TABLE_SHARDING", "TASKS", "TASK_EDGES", "TIMELINE", "TIME_BREAKDOWN", "TRACE_DIFF",
-    "TRAINING_SPEED", "TRAINING_STEPS", "TRIALS", "TUNED_PACKING", "UNCLASSIFIED_KERNELS",
-    "UTILIZATION", "WASTE_STATES", "WEIBULL", "WHAT_IF", "WORK_ENERGY", "Column", "ExecutionGraph",
-    "ExhaustiveInjections", "FailureLog", "Fleet", "FlightRecording", "Injections", "JobLog",
-    "PowerLog", "Table", "TaskGraph", "Trace",
+    "SCOPES", "SHARD_BALANCE", "SLACK", "SLOW_TIMES", "SLURM_RECORDS", "SMOOTHING_PLANS",
+    "SMOOTHING_SUMMARY", "SPAN_ENERGY", "SPARES", "STEPS", "STEP_BREAKDOWN", "STEP_ENERGY",
+    "STEP_TIMES", "SURVIVAL", "TABLE_SHARDING", "TASKS", "TASK_EDGES", "TIMELINE", "TIME_BREAKDOWN",
+    "TRACE_DIFF", "TRAINING_SPEED", "TRAINING_STEPS", "TRIALS", "TUNED_PACKING",
+    "UNCLASSIFIED_KERNELS", "UTILIZATION", "WASTE_STATES", "WEIBULL", "WHAT_IF", "WORK_ENERGY",
+    "Column", "ExecutionGraph", "ExhaustiveInjections", "FailureLog", "Fleet", "FlightRecording",
+    "Injections", "JobLog", "PowerLog", "Table", "TaskGraph", "Trace",
 ]  # fmt: skip

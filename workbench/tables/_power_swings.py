@@ -187,3 +187,10 @@ SMOOTHING_SUMMARY = Table(
         "covered_share": Column("float64", "cells used / cells there are", lower=0, upper=1),
     },
 )
+
+SMOOTHING_PLANS = Table(
+    "smoothing_plans",
+    "One row per way of smoothing, the power as measured first.",
+    {"plan": Column("str", "as measured, or the name of the plan")}
+    | {name: each for name, each in SMOOTHING_SUMMARY.columns.items() if name != "version"},
+)
