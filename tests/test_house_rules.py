@@ -67,6 +67,7 @@ IDENTIFIERS |= {"task", "src", "dst", "reasons"}
 UNIT_BESIDE = {"fidelity": {"printed", "here", "tolerance"}, "fleet_truth": {"size"}}
 UNIT_BESIDE |= {"goodput_sweep": {"value"}, "goodput_sensitivity": {"value"}}
 UNIT_BESIDE["hardware_sources"] = {"value"}
+UNIT_BESIDE["provisioning_facts"] = {"value"}
 UNIT_BESIDE["graph_edges"] = {"source", "target"}
 UNIT_BESIDE |= {name: {"busy_correlation"} for name in ("replay_fidelity", "graph_ablation")}
 UNIT_BESIDE["job_slowdown"] = {"forward_backward_correlation", "within_rank_correlation"}
