@@ -10,7 +10,7 @@ import numpy as np
 from workbench.errors import LoadError
 from workbench.load._findings import Findings
 from workbench.load._nvidia_cells import is_missing
-from workbench.load._nvidia_csv import Key
+from workbench.load._nvidia_rows import Key
 from workbench.load._power_rows import SECOND
 
 _NODE, _INDEX, _UUID, _BUS, _SERIAL, _MODEL, _MIG = range(7)
@@ -121,10 +121,10 @@ def _boards(
     findings: Findings,
 ) -> np.ndarray:  # fmt: skip
     """Say which rows to keep so that the power of a board split by MIG is counted once."""
-    is_mig = np.array([_is_mig(key) for key in keys] or [False])[key_of]
     kept = np.ones(len(codes), dtype=bool)
-    if not is_mig.any():
+    if not any(map(_is_mig, keys)):
         return kept
+    is_mig = np.array([_is_mig(key) for key in keys])[key_of]
     row = int(is_mig.argmax())
     whole = np.unique(codes[~is_mig])
     extra = is_mig & np.isin(codes, whole)

@@ -7,6 +7,9 @@ from workbench.load import (
     dcgmi_dmon,
     dps,
     mlperf_power,
+    nvidia_capture,
+    nvidia_dmon,
+    nvidia_query,
     nvidia_smi,
     zeus,
 )
@@ -14,6 +17,10 @@ from workbench.load._power_part import PowerFormat
 
 FORMATS: tuple[PowerFormat, ...] = (
     nvidia_smi, mlperf_power, zeus, codecarbon, dcgmi_dmon, dps,
+    nvidia_capture,
+    nvidia_query,
+    nvidia_dmon,
+    nvidia_smi,
 )  # fmt: skip
 
 

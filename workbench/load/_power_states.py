@@ -51,6 +51,9 @@ def _filled(frame: pd.DataFrame) -> pd.DataFrame:
         dtype: Any = column.dtype
         if name in frame:
             columns[name] = frame[name].astype(dtype)
+        elif dtype == "Int64":
+            none = np.ones(len(frame), dtype=bool)
+            columns[name] = pd.arrays.IntegerArray(np.zeros(len(frame), np.int64), none)
         else:
-            columns[name] = pd.Series(index=frame.index, dtype=dtype)
+            columns[name] = np.full(len(frame), np.nan)
     return pd.DataFrame(columns, copy=False)

@@ -130,7 +130,9 @@ def _whole(rows: pd.DataFrame) -> pd.DataFrame:
         doubts += [([f"{name} is {value:g}" for value in rows[name]], bad)]
         rows[name] = rows[name].mask(bad)
     for name in ("batch_count", "gpu_count"):
-        rows[name] = rows[name].where((rows[name] >= 1) & (rows[name] % 1 == 0))
+        is_whole = rows[name].between(1, 1e15) & (rows[name] % 1 == 0)
+        doubts += [([f"{name} is {n:g}" for n in rows[name]], ~is_whole & rows[name].notna())]
+        rows[name] = rows[name].where(is_whole)
     stated = rows["power_w"] * rows["time_s"]
     is_off = (rows["energy_j"] / stated - 1).abs() > 0.01
     doubts += [_said("energy is not power x time", is_off)]
