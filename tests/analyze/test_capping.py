@@ -200,6 +200,12 @@ def test_events_and_the_rest_add_up_to_what_is_known(flags):
     assert (events["start_ns"].to_numpy()[1:] > events["end_ns"].to_numpy()[:-1]).all()
 
 
+def test_one_reading_alone_stands_for_no_time():
+    power, states = telemetry({"at": 0, **CAPPED})
+    (event,) = analyze.capping_events(power.iloc[:0], states).to_dict("records")
+    assert (event["duration_s"], event["uncertain_s"], event["is_cut"]) == (0, 0, True)
+
+
 def test_empty_telemetry_has_no_events():
     assert analyze.capping_events(POWER.empty(), POWER_STATES.empty()).empty
     assert analyze.capped_share(POWER.empty(), POWER_STATES.empty()).empty

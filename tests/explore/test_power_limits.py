@@ -42,7 +42,7 @@ def test_provisioning_starts_at_the_published_site():
     assert dict(zip(guessed.x, guessed.y, strict=True))[960] == pytest.approx(83_000, rel=0.002)
     values = explorer.values()
     assert (values["budget_mw"], values["overhead"]) == (150, pytest.approx(357.14))
-    assert "arXiv:2605.24461" in str(explorer.figure().layout.annotations)
+    assert "arXiv:2605.24461" in explorer.figure().layout.annotations[0].text
 
 
 @pytest.mark.slow
@@ -77,7 +77,7 @@ def test_measured_curves_are_named_with_their_source(real_data):
     curves = analyze.power_curve(load.power_sweeps(file), per="job")
     explorer = explore.provisioning(curves[curves["job"] == "resnet50"], source="Zeus")
     explorer.controls["curve"].value = "V100, resnet50, median of 8"
-    assert "closed form; Zeus" in str(explorer.figure().layout.annotations)
+    assert "closed form; Zeus" in explorer.figure().layout.annotations[0].text
     assert "published" not in {trace.name for trace in explorer.figure().data}
 
 

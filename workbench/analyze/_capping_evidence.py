@@ -73,12 +73,12 @@ def _joined(power: pd.DataFrame, states: pd.DataFrame) -> pd.DataFrame:
         return states.assign(power_w=power["power_w"])
     alone = power[~power["entity"].isin(states["entity"].unique())]
     power = power.dropna(subset=["power_w"])
-    apart = states.groupby("entity")["time_ns"].diff().median()
+    apart = states.groupby("entity")["time_ns"].diff().dropna()
     joined = pd.merge_asof(
         states.sort_values("time_ns", kind="stable"),
         power.sort_values("time_ns", kind="stable"),
         on="time_ns", by="entity", direction="nearest",
-        tolerance=0 if np.isnan(apart) else int(apart / 2),
+        tolerance=0 if apart.empty else int(apart.median() / 2),
     )  # fmt: skip
     # What has power but no state at all is judged by nothing, and must not vanish.
     more = alone.reindex(columns=joined.columns).astype(joined.dtypes)

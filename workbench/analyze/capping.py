@@ -89,7 +89,7 @@ def capping_events(
     events = _found(readings, least_reading_count, least_load_share)
     if events.empty:
         return CAPPING_EVENTS.empty()
-    events = events.assign(entity=names[events["entity"]])
+    events = events.assign(entity=names[events["entity"].to_numpy()])
     events = events.sort_values(["start_ns", "entity"], ignore_index=True)
     return CAPPING_EVENTS.check(CAPPING_EVENTS.cast(events))
 
@@ -229,5 +229,5 @@ def capped_share(
             "covered_share": (known / (span / _SECOND)).clip(upper=1) if span > 0 else 0.0,
         }
     )
-    table["entity"] = names[table.index]
+    table["entity"] = names[table.index.to_numpy()]
     return CAPPED_SHARE.check(CAPPED_SHARE.cast(table.reset_index(drop=True)))

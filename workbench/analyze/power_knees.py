@@ -27,7 +27,9 @@ def power_knees(curve: pd.DataFrame, *, kept_speed_share: float = 0.95) -> pd.Da
 
     They answer different questions. Least energy ignores time; energy x time weighs both; the
     smallest limit that keeps a speed is what somebody chooses who has no time to give. Each
-    configuration has its own; a row gives their medians, which need not be a limit that exists.
+    configuration has its own best limit; a row gives medians over configurations, each at its
+    own. What one limit does that is set for all of them is another question, and costs more:
+    that is in the curve of the job (``per="job"``).
 
     Parameters
     ----------

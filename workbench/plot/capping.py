@@ -138,8 +138,9 @@ def _events_claim(events: pd.DataFrame, totals: pd.Series) -> str:
         f"{label(first, 40)} was held back{likely} for {digits(float(totals.iloc[0]))} s in "
         f"{'one stretch' if len(mine) == 1 else f'{len(mine):,} stretches'}"
     )
-    clock, free = mine["clock_mhz"].median(), mine["uncapped_clock_mhz"].median()
-    if not np.isnan([clock, free]).any():
+    told = mine.dropna(subset=["clock_mhz", "uncapped_clock_mhz"])
+    if len(told):
+        clock, free = (told[name].median() for name in ("clock_mhz", "uncapped_clock_mhz"))
         claim += f", at {clock:,.0f} instead of {free:,.0f} MHz"
     others = len(totals) - 1
     return claim + (f"; {plural(others, 'other')} less long" if others else "")
