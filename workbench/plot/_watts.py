@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from workbench.plot._text import digits, percent, safe
 
-_LADDER = ((1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"))
+_LADDER = ((1e-3, "m"), (1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"))
 _SPANS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
 
 
@@ -35,7 +35,7 @@ def share_text(share: float) -> str:
 def seconds(value: float) -> str:
     """Write a time given in seconds: ``57.0 s``, ``12.5 min``, ``3.2 h``."""
     for factor, sign in _SPANS:
-        if value >= 2 * factor:
+        if value >= 3 * factor:
             return f"{digits(value / factor)} {sign}"
     return f"{digits(value)} s"
 
