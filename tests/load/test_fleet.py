@@ -60,8 +60,8 @@ def test_a_path_that_is_not_there_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("part", "kinds"),
     [
-        ("power", {"power"}),
-        ("steps.jsonl", {"job log", "failure logs"}),
+        ("power", {"power logs"}),
+        ("steps.jsonl", {"job logs", "failure logs"}),
         ("failures", {"failure logs"}),
         ("traces", {"traces"}),
     ],
