@@ -22,6 +22,7 @@ from workbench.load.operator_calls import operator_calls
 from workbench.load.operator_script import operator_replay, write_operator_benchmark
 from workbench.load.parquet import write
 from workbench.load.power import power
+from workbench.load.power_sweeps import power_sweeps
 from workbench.load.profiles import attention_profile, linear_profile
 from workbench.load.quality import quality
 from workbench.load.reuse_histogram import reuse_histogram
@@ -49,6 +50,7 @@ __all__ = [
     "operator_calls",
     "operator_replay",
     "power",
+    "power_sweeps",
     "quality",
     "reuse_histogram",
     "slurm_records",

@@ -84,12 +84,12 @@ class _Story:
                 self._finish(kind, max(start, event.at_ns - (duration or 0)))
 
     def _up(self, event: Event) -> None:
+        if "run" not in self.open:
+            self._begin("run", event)
         if event.name == "start":
             self._begin("initialisation", event)
         elif event.name == "running":
             self._finish("initialisation", event.at_ns)
-        if "run" not in self.open:
-            self._begin("run", event)
 
     def _down(self, event: Event) -> None:
         for kind in list(self.open):

@@ -21,10 +21,10 @@ _TEXT = pd.Series([""]).dtype
 
 def header_of(head: bytes) -> list[str]:
     """Return the names in the first line of a CSV file that is no comment; none for JSON."""
-    for line in head.decode(errors="replace").removeprefix("\ufeff").splitlines():
+    for line in head.decode(errors="replace").removeprefix("\ufeff").split("\n"):
         text = line.strip()
         if text and not text.startswith("#"):
-            return [] if text[0] in "{[" else _cells(text)
+            return [] if text[0] in "{[" else _cells(text) or []
     return []
 
 
@@ -48,14 +48,16 @@ def csv_table(source: Source, findings: Findings) -> pd.DataFrame:
     Raises
     ------
     LoadError
-        If two columns have one name.
+        If the header is no CSV, or two columns have one name.
     """
     names: list[str] = []
     rows: list[list[str]] = []
     lines: list[int] = []
     for line, cells in _rows(source, findings):
         if not names:
-            names = _checked(cells, source.label)
+            names = _checked(cells, f"{source.label}, line {line:,}")
+        elif cells == names:
+            findings.add("set aside", "headers written again", 1, f"line {line:,}")
         elif len(cells) == len(names):
             rows.append(cells)
             lines.append(line)
@@ -66,15 +68,20 @@ def csv_table(source: Source, findings: Findings) -> pd.DataFrame:
     return frame.mask(frame.isin(["", "nan", "NaN", "None", "null"]))
 
 
-def json_table(source: Source, findings: Findings) -> pd.DataFrame:
-    """Read JSON objects, one per line or in a list, as text; the index are lines or records."""
+def json_table(source: Source, findings: Findings, key: str | None = None) -> pd.DataFrame:
+    """Read JSON objects, one per line or in a list, as text; the index are lines or records.
+
+    The list may be the value of ``key`` in the document.
+    """
     found = [
         (number, {name: _text(value) for name, value in record.items()})
         for line, document in json_documents(source, findings)
-        for number, record in records(line, document, findings)
+        for number, record in records(line, document, findings, key=key)
     ]
-    frame = pd.DataFrame([record for _, record in found], index=[number for number, _ in found])
-    return frame.astype(_TEXT)
+    lines = [number for number, _ in found]
+    if len(set(lines)) < len(lines):  # records of several lists
+        lines = list(range(1, len(lines) + 1))
+    return pd.DataFrame([record for _, record in found], index=lines).astype(_TEXT)
 
 
 def _rows(source: Source, findings: Findings) -> Iterator[tuple[int, list[str]]]:
@@ -89,15 +96,16 @@ def _rows(source: Source, findings: Findings) -> Iterator[tuple[int, list[str]]]
             continue
         if is_first:
             separator, is_first = _separator(text), False
-        try:
-            yield line, _cells(text, separator)
-        except csv.Error as error:
-            findings.add("left out", f"rows that are no CSV ({error})", 1, f"line {line:,}")
+        yield line, _cells(text.strip(), separator) or []
 
 
-def _cells(text: str, separator: str | None = None) -> list[str]:
+def _cells(text: str, separator: str | None = None) -> list[str] | None:
+    """Split a line; None if it is no CSV, e.g. because its quotes do not end."""
     wanted = separator or _separator(text)
-    row = next(csv.reader([text], delimiter=wanted, skipinitialspace=True), [])
+    try:
+        row = next(csv.reader([text], delimiter=wanted, skipinitialspace=True, strict=True), [])
+    except csv.Error:
+        return None
     return [cell.strip() for cell in row]
 
 
@@ -106,6 +114,9 @@ def _separator(text: str) -> str:
 
 
 def _checked(names: list[str], label: str) -> list[str]:
+    if not names:
+        msg = f"{label}: the header is no CSV; mend it, or get the file again"
+        raise LoadError(msg)
     if twice := sorted({name for name in names if names.count(name) > 1}):
         msg = f"{label}: columns {twice} occur twice; rename one of each"
         raise LoadError(msg)

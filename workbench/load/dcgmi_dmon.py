@@ -26,7 +26,7 @@ from workbench.load.archive import Source
 NAME = "dcgmi dmon"
 _HEADER = re.compile(r"^(?P<stamp>.*?)#\s*Entity\s+(?P<names>\S.*)$")
 _HEAD = re.compile(
-    rb"^[^\n]{0,60}#\s*Entity\s+[A-Z][^\n]*\b(?:POWER|POWINST|TOTEC)\b", re.MULTILINE
+    rb"^[^\n]{0,60}#\s*Entity\s+(?:[A-Z][^\n]*\s)?(?:POWER|POWINST|TOTEC)\b", re.MULTILINE
 )
 _UNITS = re.compile(r"(?:^|\s)ID\s+(?P<units>[A-Za-z%/].*)$")
 _ROW = re.compile(

@@ -10,7 +10,7 @@ import pandas as pd
 
 from workbench._progress import progress as progress_bar
 from workbench.errors import LoadError
-from workbench.load import _job_events, _job_mllog, _job_table
+from workbench.load import _job_events, _job_megatron, _job_mllog, _job_table
 from workbench.load._appearance import appearance
 from workbench.load._findings import Finding, listed, quality_frame
 from workbench.load._job_part import JobGiven, JobPart
@@ -36,9 +36,10 @@ def job_log(
     """Load when each training step began and ended, and what happened in between.
 
     Steps are what power and energy are laid beside: joules per step, per token, and what was
-    drawn while nothing was learnt. Known are results of MLPerf Training (MLLOG), JSON events
-    of a training script (``start``, ``step``, ``checkpoint_start``, ``interrupt``, ...), and
-    tables of steps, CSV or JSON objects. Formats are recognised by content, never by name.
+    drawn while nothing was learnt. Known are results of MLPerf Training (MLLOG), logs of
+    Megatron-LM, JSON events of a training script (``start``, ``step``, ``checkpoint_start``,
+    ``interrupt``, ...), and tables of steps, CSV or JSON objects. Formats are recognised by
+    content, never by name.
 
     Parameters
     ----------
@@ -122,6 +123,8 @@ def _read(source: Source, given: JobGiven, findings: list[Finding]) -> JobPart |
         return _job_mllog.read_job(source, given)
     if _job_events.looks_like(head):
         return _job_events.read_job(source, given)
+    if _job_megatron.looks_like(head):
+        return _job_megatron.read_job(source, given)
     if _job_table.looks_like(head):
         return _job_table.read_job(source, given)
     findings.append((source.label, "set aside", _UNKNOWN, 1, appearance(head)))
@@ -177,7 +180,7 @@ def _raise_unknown(path: Paths, parts: Sequence[JobPart], findings: Sequence[Fin
     told = [(each[0], each[1], each[2], each[3], None) for each in read if each[1] != "read"]
     msg = (
         f"{paths}: no step and no span of a job found. Known are MLLOG lines of MLPerf Training, "
-        "JSON events and tables with a column for the step and one for its time; name "
-        f"columns of your own with columns=.{listed([*findings, *told])}"
+        "logs of Megatron, JSON events and tables with a column for the step and one for its "
+        f"time; name columns of your own with columns=.{listed([*findings, *told])}"
     )
     raise LoadError(msg)

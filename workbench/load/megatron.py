@@ -24,12 +24,15 @@ SIGNATURES = (
     b" arguments ------",
     b"[before the start of training step]",
 )
+_WORDS = ("iteration", "world size", "seq_length")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _ITERATION = re.compile(r"\biteration\s+(\d{1,15})\s*/\s*(\d{1,15})\s*\|")
 _ELAPSED = re.compile(r"elapsed time per iteration \((s|ms)\):\s*(\d{1,12}(?:\.\d+)?)")
 _SKIPPED = re.compile(r"number of skipped iterations:\s*(\d{1,9})")
 _NAN = re.compile(r"number of nan iterations:\s*(\d{1,9})")
 _LOADED = re.compile(r"successfully loaded checkpoint from .* at iteration\s+(\d{1,15})")
+_BATCH = re.compile(r"global batch size:\s*(\d{1,12})")
+_SEQUENCE = re.compile(r"\bseq_length \.+ (\d{1,9})\b")
 _WORLD = re.compile(r"using world size:?\s*(\d{1,9})")
 _STAMP = re.compile(
     r"(\d{4})-?(\d\d)-?(\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d+))?\s?(Z|[+-]\d\d:?\d\d)?"
@@ -37,7 +40,7 @@ _STAMP = re.compile(
 
 
 @dataclass
-class _Line:
+class Line:
     """One line on the progress of training."""
 
     number: int
@@ -46,6 +49,7 @@ class _Line:
     each_ns: int | None
     stamp: str
     resumed_from: int | None
+    sample_count: int | None = None
     at_ns: int | None = None
 
 
@@ -53,7 +57,7 @@ class _Line:
 class _Run:
     """Lines whose iterations rise: training without a rollback."""
 
-    lines: list[_Line]
+    lines: list[Line]
     interval: int = 1
     start_ns: int | None = None
     end_ns: int | None = None
@@ -67,11 +71,12 @@ class _Run:
 
 
 @dataclass
-class _Log:
+class Log:
     """What the lines tell besides the iterations."""
 
-    lines: list[_Line] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
     gpu_count: int | None = None
+    sequence_tokens: int | None = None
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing
@@ -95,9 +100,7 @@ def read(source: Source, given: Given) -> LogPart:
         If stamps are local and ``given.tz`` is None.
     """
     findings = Findings(source.label)
-    log = _log(text_lines(source, findings), findings)
-    findings.add("read", "lines on iterations", len(log.lines))
-    is_stamped = _place(log.lines, given, findings)
+    log, is_stamped = log_of(source, given, findings)
     runs = _runs(log.lines, findings)
     _time(runs, findings, is_stamped=is_stamped)
     clock = "epoch" if is_stamped else "own"
@@ -113,11 +116,24 @@ def read(source: Source, given: Given) -> LogPart:
     return LogPart(failure_rows(losses, label), timeline_rows(spans, label), findings)
 
 
-def _log(lines: Iterable[tuple[int, str]], findings: Findings) -> _Log:
-    log = _Log()
+def log_of(source: Source, given: Given, findings: Findings) -> tuple[Log, bool]:
+    """Give the lines on the progress of training, and whether all of them have a time.
+
+    Raises
+    ------
+    LoadError
+        If stamps are local and ``given.tz`` is None.
+    """
+    log = _log(text_lines(source, findings), findings)
+    findings.add("read", "lines on iterations", len(log.lines))
+    return log, _place(log.lines, given, findings)
+
+
+def _log(lines: Iterable[tuple[int, str]], findings: Findings) -> Log:
+    log = Log()
     last, loaded = "", None
     for number, raw in lines:
-        if "iteration" not in raw and "world size" not in raw:
+        if not any(word in raw for word in _WORDS):
             continue
         text = _COLOUR.sub("", raw)
         if match := _ITERATION.search(text):
@@ -132,10 +148,12 @@ def _log(lines: Iterable[tuple[int, str]], findings: Findings) -> _Log:
             loaded = int(match[1])
         elif match := _WORLD.search(text):
             log.gpu_count = int(match[1])
+        elif match := _SEQUENCE.search(text):
+            log.sequence_tokens = int(match[1])
     return log
 
 
-def _line(number: int, text: str, match: re.Match[str], loaded: int | None) -> _Line:
+def _line(number: int, text: str, match: re.Match[str], loaded: int | None) -> Line:
     elapsed = _ELAPSED.search(text, match.end())
     unit = 1 if elapsed and elapsed[1] == "s" else 1000
     each = round(float(elapsed[2]) * SECOND / unit) if elapsed else None
@@ -145,7 +163,9 @@ def _line(number: int, text: str, match: re.Match[str], loaded: int | None) -> _
         year, month, day, clock, fraction, zone = stamps[-1].groups()
         stamp = f"{year}-{month}-{day} {clock}{f'.{fraction}' if fraction else ''}{zone or ''}"
     shown = " ".join(text.split())[:_TEXT_LENGTH]
-    return _Line(number, shown, int(match[1]), each, stamp, loaded)
+    batch = _BATCH.search(text, match.end())
+    samples = int(batch[1]) if batch else None
+    return Line(number, shown, int(match[1]), each, stamp, loaded, samples)
 
 
 def _count_odd(text: str, number: int, findings: Findings) -> None:
@@ -158,7 +178,7 @@ def _has_zone(stamp: str) -> bool:
     return re.search(r"(Z|[+-]\d\d:?\d\d)$", stamp[10:]) is not None
 
 
-def _place(lines: list[_Line], given: Given, findings: Findings) -> bool:
+def _place(lines: list[Line], given: Given, findings: Findings) -> bool:
     """Give lines their times; False where not every line has one."""
     if not lines or not any(line.stamp for line in lines):
         return False
@@ -179,7 +199,7 @@ def _place(lines: list[_Line], given: Given, findings: Findings) -> bool:
     return True
 
 
-def _runs(lines: list[_Line], findings: Findings) -> list[_Run]:
+def _runs(lines: list[Line], findings: Findings) -> list[_Run]:
     """Split at each line whose iteration is not beyond that of the line before."""
     runs: list[_Run] = []
     for line in lines:

@@ -195,7 +195,8 @@ class _Log:
         ).sort_values("line", kind="stable", ignore_index=True)
         categories = pd.Index(names, dtype=pd.Series([""]).dtype)
         codes = readings.pop("code").to_numpy()
-        readings.insert(1, "entity", pd.Categorical.from_codes(codes, categories=categories))
+        entity = pd.Categorical.from_codes(codes, categories=categories)
+        readings.insert(1, "entity", pd.Series(entity))
         self._tell(readings, entities)
         return PowerPart(readings, entities, self.findings)
 
