@@ -1,9 +1,11 @@
 """The smallest tables of power telemetry, made by hand, and the readings of a real job."""
 
-import json
+from functools import cache
 
 import numpy as np
 import pandas as pd
+
+from workbench import load
 
 SECOND = 10**9
 
@@ -57,23 +59,12 @@ def topology(*rows):
     return table.astype({"nameplate_w": "float64", "limit_w": "float64"})
 
 
-def _logged(path):
-    """Give the entries of an MLPerf log."""
-    for line in path.read_text(errors="replace").splitlines():
-        if ":::MLLOG " in line:
-            yield json.loads(line.split(":::MLLOG ", 1)[1])
-
-
+@cache
 def mlperf_job(folder):
     """Give the power of the nodes of a real job, and the start and the end of its run in ns."""
-    rows = [
-        (entry["time_ms"] * 10**6, path.stem, float(entry["value"]))
-        for path in sorted((folder / "power").rglob("node_*.txt"))
-        for entry in _logged(path)
-        if entry["key"] == "power_reading"
-    ]
-    table = pd.DataFrame(rows, columns=["time_ns", "entity", "power_w"])
-    table = table.sort_values(["entity", "time_ns"], kind="stable", ignore_index=True)
+    log = load.power(folder / "power", scope="node_ac", progress=False)
+    nodes = log.entities.loc[log.entities["scope"] == "node_ac", "entity"]
+    power = log.power[log.power["entity"].isin(nodes)]
     (result,) = folder.glob("result_*.txt")
-    marks = {entry["key"]: entry["time_ms"] * 10**6 for entry in _logged(result)}
-    return table.astype({"entity": "category"}), marks["run_start"], marks["run_stop"]
+    spans = load.job_log(result).spans.set_index("kind")
+    return power, int(spans.loc["run", "start_ns"]), int(spans.loc["run", "end_ns"])

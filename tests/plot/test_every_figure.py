@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from tests.plot import graph_rows, injection_rows, work_rows
+from tests.plot import graph_rows, injection_rows, power_energy_rows
 from tests.plot.conftest import HOSTILE
 from workbench import plot, tables
 from workbench.errors import TableError
@@ -468,6 +469,7 @@ def operator_benchmark(_, n):
 
 # Every function that is called as a figure makes a row for it.
 MADE = vars(injection_rows) | vars(graph_rows) | vars(work_rows) | globals()
+MADE = vars(injection_rows) | vars(graph_rows) | vars(power_energy_rows) | globals()
 ROWS = {name: row for name, row in MADE.items() if name in plot.__all__}
 figures = pytest.mark.parametrize("noun", ROWS)
 

@@ -17,8 +17,8 @@ Times = NDArray[np.int64]
 Numbers = NDArray[np.float64]
 
 _NS = 1e9
-# Queries that are worked on at once; more would only need more memory.
-_BLOCK = 1_000_000
+# Queries and readings that are worked on at once; more would only need more memory.
+_QUERIES, _READINGS = 1_000_000, 4_000_000
 # Stamps are rounded to ms or s, so a gap of exactly the longest may look longer by that much.
 _SLACK = 1 + 1e-9
 
@@ -165,7 +165,8 @@ def known_up_to(
         row have a meaning.
     """
     count = len(readings.names)
-    at_once = max(_BLOCK // max(len(at_ns), 1), 1)
+    per_entity = len(readings.time_ns) // count + 1
+    at_once = max(min(_QUERIES // max(len(at_ns), 1), _READINGS // per_entity), 1)
     for start in range(0, count, at_once):
         part = readings.block(start, min(start + at_once, count))
         yield slice(start, start + len(part.names)), *_up_to(part, at_ns, method)

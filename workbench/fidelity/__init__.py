@@ -9,6 +9,7 @@ them all.
 
 from workbench.fidelity import (
     configurations,
+    energy,
     execution_traces,
     flight_recorder,
     goodput,
@@ -36,6 +37,7 @@ __all__ = [
     "claim",
     "claims",
     "configurations",
+    "energy",
     "execution_traces",
     "failed",
     "flight_recorder",

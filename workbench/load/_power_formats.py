@@ -25,6 +25,7 @@ FORMATS: tuple[PowerFormat, ...] = (
     codecarbon,
     dcgmi_dmon,
     dps,
+    nvidia_smi, mlperf_power, zeus, codecarbon, dcgmi_dmon, dps,
 )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from workbench.plot.detector_tolerance import detector_tolerance
 from workbench.plot.diff import trace_diff
 from workbench.plot.document_lengths import length_shares
 from workbench.plot.energy_waste import energy_waste
+from workbench.plot.energy import energy
 from workbench.plot.failure_rates import failure_rates
 from workbench.plot.fleet_timeline import fleet_timeline
 from workbench.plot.flight_positions import flight_positions
@@ -48,6 +49,10 @@ from workbench.plot.phase_power import phase_power
 from workbench.plot.pipeline import pipeline
 from workbench.plot.pipeline_schedule import pipeline_schedule, schedule_comparison
 from workbench.plot.power_dips import power_dips
+from workbench.plot.power_hierarchy import power_hierarchy
+from workbench.plot.power_residual import power_residual
+from workbench.plot.power_totals import power_totals
+from workbench.plot.pue import pue
 from workbench.plot.pvf import pvf
 from workbench.plot.pvf_by_bit import pvf_by_bit
 from workbench.plot.pvf_by_flips import pvf_by_flips
@@ -84,6 +89,7 @@ __all__ = [
     "critical_path",
     "detector_tolerance",
     "energy_waste",
+    "energy",
     "expected_ettr",
     "failure_rates",
     "fleet_timeline",
@@ -136,6 +142,10 @@ __all__ = [
     "pipeline",
     "pipeline_schedule",
     "power_dips",
+    "power_hierarchy",
+    "power_residual",
+    "power_totals",
+    "pue",
     "pvf",
     "pvf_by_bit",
     "pvf_by_flips",

@@ -7,7 +7,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from workbench.plot._text import printed_lines, safe, wrapped
+from workbench.plot._text import printed_lines, safe, short, wrapped
 
 # Okabe-Ito: readable for colour-blind people. One meaning, one colour, everywhere.
 COLOURS = {
@@ -54,6 +54,9 @@ COLOURS = {
     "productive": "#009E73",
     "lost work": "#CC79A7",
     "checkpoint": "#E69F00",
+    "evaluation": "#56B4E9",
+    "initialisation": "#CC79A7",
+    "restart": "#D55E00",
     "straggler": "#F0E442",
     "waiting for a spare": "#333333",
     "detection": "#CC79A7",
@@ -74,6 +77,8 @@ COLOURS = {
     "between steps": "#BFBFBF",
     "not told": "#D9D9D9",
     "allowed": "#009E73",
+    "usable headroom": "#56B4E9",
+    "stranded headroom": "#D55E00",
     "not allowed": "#BFBFBF",
     "gpu": "#D55E00",
     "gpu memory": "#E69F00",
@@ -153,6 +158,8 @@ _PATTERNS = {
     "between steps": ".",
     "not told": "x",
     "not allowed": "x",
+    "usable headroom": "/",
+    "stranded headroom": "|",
     "gpu memory": ".",
     "nvlink": "/",
     "network": "\\",
@@ -220,6 +227,7 @@ _PATTERNED_BARS = 160
 MAX_LINES = 12
 _TITLE_WIDTH, _NOTE_WIDTH, _PLOT_PX = 88, 116, 300
 _LEGEND_PX = 640  # on a narrow page
+_SOURCE_LINE_PX = 15
 
 
 def colour(meaning: str) -> str:
@@ -340,7 +348,8 @@ def finish(
     top = 38 + 21 * more_lines + (22 + 16 * subtitle.count("<br>") if subtitle else 0)
     top += 10 + 20 * _legend_rows(names) if has_legend else 8
     left = figure.layout.margin.l or 70
-    bottom = figure.layout.margin.b or 84
+    signed = _source_lines(source, synthetic=synthetic)
+    bottom = (figure.layout.margin.b or 84) + _SOURCE_LINE_PX * signed.count("<br>")
     figure.update_layout(
         template=_LOOK,
         title={
@@ -354,7 +363,7 @@ def finish(
         showlegend=has_legend,
         meta={"claim": claim, "source": source, "synthetic": synthetic},
     )
-    _sign(figure, source=source, synthetic=synthetic)
+    _sign(figure, signed)
     return figure
 
 
@@ -365,12 +374,18 @@ def _legend_rows(names: list[str]) -> int:
     return -(-len(names) // per_row)
 
 
-def _sign(figure: go.Figure, *, source: str, synthetic: bool) -> None:
+def _source_lines(source: str, *, synthetic: bool) -> str:
+    """Write where the data comes from, on as many lines as the figure is wide enough for."""
+    words = " ".join(short(word, _NOTE_WIDTH) for word in source.split())
+    parts = [*(["<b>synthetic data</b>"] if synthetic else []), *([safe(words)] if words else [])]
+    return wrapped(f"Source: {', '.join(parts)}", _NOTE_WIDTH) if parts else ""
+
+
+def _sign(figure: go.Figure, signed: str) -> None:
     """Print the source in the lower left corner of the figure."""
-    parts = [*(["<b>synthetic data</b>"] if synthetic else []), *([safe(source)] if source else [])]
-    if parts:
+    if signed:
         figure.add_annotation(
-            text=f"Source: {', '.join(parts)}",
+            text=signed,
             showarrow=False,
             xref="paper",
             yref="paper",
@@ -378,7 +393,8 @@ def _sign(figure: go.Figure, *, source: str, synthetic: bool) -> None:
             y=0,
             xanchor="left",
             yanchor="top",
+            align="left",
             xshift=12 - figure.layout.margin.l,
-            yshift=26 - figure.layout.margin.b,
+            yshift=26 + _SOURCE_LINE_PX * signed.count("<br>") - figure.layout.margin.b,
             font={"size": 11, "color": _FAINT},
         )
