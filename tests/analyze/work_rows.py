@@ -1,11 +1,8 @@
-"""Power, steps and spans by hand, and those of a real run read from its MLLOG lines."""
-
-import json
-from pathlib import Path
+"""Power, steps and spans by hand: only what a test is about is spelled out."""
 
 import pandas as pd
 
-from workbench.tables import LOGGED_SPANS, LOGGED_STEPS, POWER
+from workbench.tables import LOGGED_SPANS, LOGGED_STEPS, POWER, POWER_TOTALS
 
 SECOND = 1_000_000_000
 
@@ -62,45 +59,19 @@ def make_spans(*rows):
     return table_of(LOGGED_SPANS, made)
 
 
-def _lines(path):
-    for number, text in enumerate(path.read_text().splitlines(), start=1):
-        _, mark, rest = text.partition(":::MLLOG ")
-        if mark:
-            yield number, json.loads(rest)
+def make_totals(watts, *, period_s=1.0, start_s=0.0):
+    """Make a uniform series from its cells; None is a cell without power."""
+    start = round(start_s * SECOND)
+    frame = pd.DataFrame(
+        {
+            "time_ns": [start + round(at * period_s * SECOND) for at in range(len(watts))],
+            "power_w": pd.Series(watts, dtype="float64"),
+        }
+    )
+    frame = frame.assign(entity_count=1, expected_count=1, covered_share=1.0)
+    return POWER_TOTALS.check(frame.astype({"time_ns": "int64"}))
 
 
-def mlperf_power(folder):
-    """Read the meters of the nodes of a run."""
-    rows = []
-    for path in sorted(Path(folder).glob("node_*.txt")):
-        rows += [
-            (entry["time_ms"] * 1_000_000, path.stem, float(entry["value"]))
-            for _, entry in _lines(path)
-            if entry["key"] == "power_reading"
-        ]
-    frame = pd.DataFrame(rows, columns=["time_ns", "entity", "power_w"])
-    frame["entity"] = frame["entity"].astype("category")
-    return POWER.check(frame.sort_values(["entity", "time_ns"], ignore_index=True))
-
-
-def mlperf_job(path):
-    """Read steps and spans of a result file."""
-    steps, spans, begun = [], [], {}
-    for number, entry in _lines(Path(path)):
-        at, key = entry["time_ms"] * 1_000_000, entry["key"]
-        took = entry["value"].get("train_step_timing in s") if key == "tracked_stats" else None
-        where = {"attempt": 1, "source": Path(path).name, "line": number}
-        if took:
-            steps.append(
-                where | {
-                    "step": len(steps), "start_ns": at - round(took * SECOND), "end_ns": at,
-                    "token_count": 4_194_304, "sample_count": 2_048,
-                }
-            )  # fmt: skip
-        kind = {"eval": "evaluation", "run": "run"}.get(key.partition("_")[0])
-        if kind and entry["event_type"] == "INTERVAL_START":
-            begun[kind] = at
-        elif kind and entry["event_type"] == "INTERVAL_END":
-            spans.append(where | {"kind": kind, "start_ns": begun[kind], "end_ns": at})
-    spans.sort(key=lambda span: span["start_ns"])
-    return table_of(LOGGED_STEPS, steps), table_of(LOGGED_SPANS, spans)
+def constant(watts, *, until_s, every_s=1.0):
+    """Give readings of one power from 0 to a time."""
+    return [(at * every_s, watts) for at in range(round(until_s / every_s) + 1)]

@@ -117,6 +117,7 @@ def move(page, control):
         ("03_goodput_under_failures", 10),
         ("04_pvf_fault_injection", 8),
         ("05_performance_model", 5),
+        ("07_fleet_timeline", 1),
     ],
 )
 def test_moving_a_control_of_any_explorer_changes_its_figure(lab, opened, name, explorers):

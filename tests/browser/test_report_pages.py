@@ -77,6 +77,7 @@ def test_the_figures_answer_to_the_mouse(site, opened):
         ("03_goodput_under_failures", 10),
         ("04_pvf_fault_injection", 8),
         ("05_performance_model", 5),
+        ("07_fleet_timeline", 1),
     ],
 )
 def test_explorers_work_without_a_kernel(site, opened, name, least):

@@ -64,15 +64,18 @@ class EnergyCurves:
         starts, ends = np.asarray(start_ns, dtype=np.int64), np.asarray(end_ns, dtype=np.int64)
         at, place = np.unique(np.concatenate([starts, ends]), return_inverse=True)
         first, last = np.split(place, 2)
+        # Whole ns stay exact in a float up to a hundred days of meters, and never overflow.
         energy, mean, covered = (np.zeros(len(starts)) for _ in range(3))
         blocks = known_up_to(self.signal, at) if self.signal is not None else ()
         for _, energy_j, covered_ns in blocks:
             drawn = np.maximum(energy_j[:, last] - energy_j[:, first], 0.0)
-            known = np.maximum(covered_ns[:, last] - covered_ns[:, first], 0) / SECOND
+            known = np.maximum(covered_ns[:, last] - covered_ns[:, first], 0)
             energy += drawn.sum(axis=0)
             covered += known.sum(axis=0)
-            mean += np.divide(drawn, known, out=np.zeros(known.shape), where=known > 0).sum(axis=0)
-        whole = np.maximum((ends - starts) / SECOND, 0.0) * len(self.names)
+            mean += np.divide(
+                drawn, known / SECOND, out=np.zeros(known.shape), where=known > 0
+            ).sum(axis=0)
+        whole = np.maximum(ends - starts, 0) * float(len(self.names))
         share = np.divide(covered, whole, out=np.zeros(len(starts)), where=whole > 0)
         mean = np.where(covered > 0, mean, np.nan)
         return Known(energy, mean, np.clip(share, 0.0, 1.0), self._readings(starts, ends))

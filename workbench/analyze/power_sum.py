@@ -47,6 +47,6 @@ def power_sum(power: pd.DataFrame, *, period_s: float | None = None) -> pd.DataF
     POWER.check(power)
     asked = None if period_s is None else positive("period_s", period_s)
     period = asked or EnergyCurves(power, longest_gap_periods=3.0).period_s()
-    if period == 0:
+    if period == 0 or power.empty:
         return POWER_TOTALS.empty()
     return power_totals(power_grid(power, period_s=period))

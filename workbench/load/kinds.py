@@ -20,20 +20,22 @@ _LOOKED_AT_FILES = 200
 _HEAD_BYTES = 1 << 16
 
 
-def kinds_of(path: str | Path) -> set[str]:
+def kinds_of(path: str | Path, *, most_files: int | None = _LOOKED_AT_FILES) -> set[str]:
     """Say which kinds of data a file, folder or archive holds.
 
     Parameters
     ----------
     path
         Any file or folder.
+    most_files
+        Files to look at, the first ones; None for all.
 
     Returns
     -------
     set of str
         Of ``"job operations"``, ``"failure logs"``, ``"injections"``, ``"job logs"``,
         ``"power logs"`` and ``"traces"``; the last alone if nothing is recognised, so that its
-        loader says why. Only the beginnings of the first 200 files are looked at.
+        loader says why. Only the beginnings of files are looked at.
 
     Examples
     --------
@@ -44,7 +46,7 @@ def kinds_of(path: str | Path) -> set[str]:
     if is_job_operations(path):
         return {"job operations"}
     found: set[str] = set()
-    for source in islice(_sources(path), _LOOKED_AT_FILES):
+    for source in islice(_sources(path), most_files):
         try:
             found |= _kinds(source, path)
         except LoadError:
@@ -53,25 +55,17 @@ def kinds_of(path: str | Path) -> set[str]:
 
 
 def _kinds(source: Source, path: str | Path) -> set[str]:
-    """Say what one file holds; nothing if nobody knows."""
+    """Say what one file holds: nothing if nobody knows, two kinds if events of a job."""
     head = source.head(_HEAD_BYTES)
     if looks_like_injections(source, head):
         return {"injections"}
-    if is_power_log(source, head):
+    if power_format_of(head.removeprefix(BOM_UTF8), source.label):
         return {"power logs"}
     if _is_met(source, path) and FAILURE_LOGS.refused(source.label, head):
         return set()  # only looked at for the results it might have held
     if format_of(source):
         return {"traces"}
-    found = _logs_in(head, source.label)
-    if not found and not _is_met(source, path) and power_format_of(head, source.label):
-        return {"power logs"}  # a table of numbers over time, given by name
-    return found
-
-
-def _logs_in(head: bytes, label: str) -> set[str]:
-    """Say which logs a file may be; one of a job's events is both."""
-    found = {"failure logs"} if looks_like_a_log(head, label) else set()
+    found = {"failure logs"} if looks_like_a_log(head, source.label) else set()
     readers = (_job_mllog, _job_events, _job_table)
     return found | ({"job logs"} if any(each.looks_like(head) for each in readers) else set())
 

@@ -1,0 +1,72 @@
+"""One door for all that a folder tells of a job."""
+
+import shutil
+
+import pytest
+
+from workbench import load
+from workbench.errors import LoadError
+from workbench.tables import QUALITY, TIMELINE
+
+
+@pytest.mark.slow
+def test_every_kind_of_the_bundled_job_is_loaded_as_its_own_door_does(fleet_demo):
+    fleet = load.fleet(fleet_demo, tz="UTC", scope="node_ac", progress=False)
+    assert fleet.job.steps.equals(load.job_log(fleet_demo, progress=False).steps)
+    assert fleet.failures.failures.equals(
+        load.failures(fleet_demo, tz="UTC", progress=False).failures
+    )
+    assert len(fleet.power.power) == 3_159
+    assert fleet.ranks["rank"].tolist() == list(range(8))
+    assert fleet.is_synthetic
+    assert repr(fleet).startswith(
+        "Fleet: power: 3,159 readings; job log: 128 steps; failures: 3 incidents; traces: 8 ranks;"
+    )
+
+
+def test_what_one_door_read_is_not_left_out_by_another(fleet_demo):
+    fleet = load.fleet(fleet_demo, tz="UTC", with_traces=False, progress=False)
+    left_out = fleet.quality[fleet.quality["finding"] == "left out"]
+    assert not left_out["source"].str.contains("power|steps|failures").any()
+    QUALITY.check(fleet.quality)
+
+
+def test_what_is_not_there_is_empty_and_named(fleet_demo, tmp_path):
+    shutil.copytree(fleet_demo / "power", tmp_path / "power")
+    fleet = load.fleet(tmp_path, tz="UTC", progress=False)
+    assert fleet.job.steps.empty
+    assert fleet.failures.failures.empty
+    TIMELINE.check(fleet.failures.timeline)
+    assert "not there: job log, failures, traces" in repr(fleet)
+    absent = fleet.quality["what"].str.startswith("no ")
+    assert fleet.quality.loc[absent, "what"].tolist() == [
+        "no job log in what was given",
+        "no failure logs in what was given",
+        "no traces in what was given",
+    ]
+
+
+def test_what_is_recognised_and_cannot_be_read_is_an_error(fleet_demo, tmp_path):
+    shutil.copytree(fleet_demo / "power", tmp_path / "power")
+    with pytest.raises(LoadError, match="tz="):
+        load.fleet(tmp_path, progress=False)
+
+
+def test_a_path_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="absent: there is no such file or folder"):
+        load.fleet(tmp_path / "absent")
+
+
+@pytest.mark.parametrize(
+    ("part", "kinds"),
+    [
+        ("power", {"power logs"}),
+        ("steps.jsonl", {"job logs", "failure logs"}),
+        ("failures", {"failure logs"}),
+        ("traces", {"traces"}),
+    ],
+)
+def test_kinds_of_files_are_told_apart(fleet_demo, part, kinds):
+    from workbench.load.kinds import kinds_of
+
+    assert kinds_of(fleet_demo / part) == kinds
