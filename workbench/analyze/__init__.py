@@ -117,6 +117,7 @@ from workbench.analyze.pipeline import Parallelism, micro_batch_costs, pipeline,
 from workbench.analyze.power_clock_offset import power_clock_offset
 from workbench.analyze.power_curve import power_curve
 from workbench.analyze.power_dips import power_dips
+from workbench.analyze.power_during import power_during
 from workbench.analyze.power_edges import power_edges
 from workbench.analyze.power_grid import power_grid, power_totals
 from workbench.analyze.power_heatmap import power_heatmap
@@ -319,6 +320,7 @@ __all__ = [
     "power_clock_offset",
     "power_curve",
     "power_dips",
+    "power_during",
     "power_edges",
     "power_grid",
     "power_heatmap",

@@ -89,7 +89,9 @@ def fleet(
         raise FileNotFoundError(msg)
     kinds = kinds_of(path, most_files=None)
     shown: dict[str, Any] = {"progress": progress}
-    power = _no_power() if "power logs" not in kinds else load_power(path, tz=tz, scope=scope, **shown)
+    power = (
+        _no_power() if "power logs" not in kinds else load_power(path, tz=tz, scope=scope, **shown)
+    )
     job = _no_job() if "job logs" not in kinds else job_log(path, tz=tz, **shown)
     told = _no_failures()
     if "failure logs" in kinds:
@@ -101,7 +103,7 @@ def fleet(
     absent = [
         (str(path), "noted", f"no {name} in what was given", 1, None)
         for name, there in (
-            ("power logs", "power logs" in kinds),
+            ("power telemetry", "power logs" in kinds),
             ("job log", "job logs" in kinds),
             ("failure logs", "failure logs" in kinds),
             ("traces", "traces" in kinds),

@@ -59,7 +59,7 @@ def _kinds(source: Source, path: str | Path) -> set[str]:
     head = source.head(_HEAD_BYTES)
     if looks_like_injections(source, head):
         return {"injections"}
-    if power_format_of(head.removeprefix(BOM_UTF8), source.label):
+    if is_power_log(source, head):
         return {"power logs"}
     if _is_met(source, path) and FAILURE_LOGS.refused(source.label, head):
         return set()  # only looked at for the results it might have held
@@ -67,7 +67,10 @@ def _kinds(source: Source, path: str | Path) -> set[str]:
         return {"traces"}
     found = {"failure logs"} if looks_like_a_log(head, source.label) else set()
     readers = (_job_mllog, _job_events, _job_table)
-    return found | ({"job logs"} if any(each.looks_like(head) for each in readers) else set())
+    found |= {"job logs"} if any(each.looks_like(head) for each in readers) else set()
+    if not found and not _is_met(source, path) and power_format_of(head, source.label):
+        return {"power logs"}  # a table of numbers over time, given by name
+    return found
 
 
 def _is_met(source: Source, path: str | Path) -> bool:
