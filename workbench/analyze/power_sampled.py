@@ -174,9 +174,7 @@ def _at_most(kept: Rows, pauses: Rows, point_count: int) -> tuple[Rows, Rows]:
     return kept[np.linspace(0, len(kept) - 1, room).astype(np.int64)], pauses
 
 
-def _table(
-    times: Rows, values: NDArray[np.float64], kept: Rows, pauses: Rows
-) -> pd.DataFrame:
+def _table(times: Rows, values: NDArray[np.float64], kept: Rows, pauses: Rows) -> pd.DataFrame:
     rows = np.concatenate([kept, pauses])
     # A pause is drawn as a missing reading just after its beginning.
     stamps = np.concatenate([times[kept], times[pauses] + 1])

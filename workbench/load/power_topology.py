@@ -115,7 +115,7 @@ def _records(path: Path) -> pd.DataFrame:
         lists = [each for each in value.values() if isinstance(each, list)]
         value = lists[0] if len(lists) == 1 else value
     if not (isinstance(value, list) and all(isinstance(each, dict) for each in value)):
-        msg = f"{path}: holds no list of objects; write [{{\"entity\": ..., \"parent\": ...}}, ...]"
+        msg = f'{path}: holds no list of objects; write [{{"entity": ..., "parent": ...}}, ...]'
         raise LoadError(msg)
     return pd.DataFrame(value, dtype=object)
 
@@ -149,7 +149,9 @@ def _watts(rows: pd.DataFrame, name: str, check: _Check) -> pd.Series:
     found = [unit for unit in _PER_UNIT_W if f"{name}_{unit}" in by_unit]
     if not found:
         if name in by_unit:
-            msg = f"column {by_unit[name]!r} names no unit; call it {name}_w, {name}_kw or {name}_mw"
+            msg = (
+                f"column {by_unit[name]!r} names no unit; call it {name}_w, {name}_kw or {name}_mw"
+            )
             raise check.error(0, msg) if len(rows) else LoadError(msg)
         return pd.Series(np.nan, index=rows.index)
     if len(found) > 1:
