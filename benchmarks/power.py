@@ -61,6 +61,7 @@ _THEIRS = """
 import json, sys, time
 import duckdb
 connection = duckdb.connect()
+connection.execute("set enable_progress_bar = false")
 began = time.perf_counter(), time.process_time()
 found = connection.execute(sys.argv[2]).fetchnumpy()
 cost = {"wall_s": time.perf_counter() - began[0], "cpu_s": time.process_time() - began[1]}
@@ -150,7 +151,9 @@ def write_fleet(folder: Path, gpus: int, hours: int, kind: str) -> Path:
             {
                 "time_ms": np.tile(times, gpus),
                 "gpu": np.repeat(np.arange(gpus, dtype=np.int32), HOUR_S),
-                "power_w": power.ravel().round().astype(kind) if kind == "uint16" else power.ravel(),
+                "power_w": power.ravel().round().astype(kind)
+                if kind == "uint16"
+                else power.ravel(),
             }
         )
         path = folder / f"hour{hour:02d}.parquet"

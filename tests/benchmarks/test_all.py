@@ -29,5 +29,7 @@ def test_without_torch_all_others_run():
     assert done.returncode == 0, done.stderr
     skipped = [f"# {name}: skipped, needs the extra inject" for name in
                ("checksums", "low_precision", "injections")]  # fmt: skip
-    ran = [f"ran benchmarks.{name}" for name in ("failures", "goodput", "imbalance", "power", "replay")]
+    ran = [
+        f"ran benchmarks.{name}" for name in ("failures", "goodput", "imbalance", "power", "replay")
+    ]
     assert done.stdout.splitlines() == [*ran, *skipped, "ran benchmarks.traces"]

@@ -117,7 +117,11 @@ def hour(gpus=6, seconds=50, **columns):
 
 def test_windows_of_cells_give_what_one_window_gives(tmp_path, monkeypatch):
     random = np.random.default_rng(1)
-    frame = hour().loc[lambda f: f.index.repeat(2)].assign(power_w=lambda f: random.uniform(0, 9, len(f)))
+    frame = (
+        hour()
+        .loc[lambda f: f.index.repeat(2)]
+        .assign(power_w=lambda f: random.uniform(0, 9, len(f)))
+    )
     folder = write(tmp_path, [frame.sample(frac=1, random_state=1)], row_group_size=40)
     expected = load.power_fleet_total(folder)
     monkeypatch.setattr(fleet, "_GRID_CELLS", 60)
@@ -257,7 +261,9 @@ def test_local_stamps_ask_for_their_zone(tmp_path):
 def test_a_wrong_clock_does_not_ask_for_all_memory(tmp_path):
     frame = hour()
     frame.loc[5, "time_s"] = 5_000_000_000
-    with pytest.raises(LoadError, match=r"times span .* cells, more than .*; pass a longer period_s"):
+    with pytest.raises(
+        LoadError, match=r"times span .* cells, more than .*; pass a longer period_s"
+    ):
         load.power_fleet_total(write(tmp_path, [frame]))
 
 
@@ -267,7 +273,9 @@ def test_damaged_files_are_named(tmp_path, keep):
     path = folder / "part0.parquet"
     raw = path.read_bytes()
     path.write_bytes(raw[: int(keep * len(raw)) if isinstance(keep, float) else keep])
-    with pytest.raises(LoadError, match=r"part0.parquet: cannot be read as Parquet .*copy it again"):
+    with pytest.raises(
+        LoadError, match=r"part0.parquet: cannot be read as Parquet .*copy it again"
+    ):
         load.power_rollup(folder)
 
 

@@ -30,7 +30,9 @@ def numbers_of(figure):
 
 
 def test_a_cell_is_the_mean_or_the_maximum_of_its_time():
-    shown = analyze.power_heatmap(grid_of(np.array([[400.0, 800.0], [100.0, 100.0]])), column_count=1)
+    shown = analyze.power_heatmap(
+        grid_of(np.array([[400.0, 800.0], [100.0, 100.0]])), column_count=1
+    )
     assert numbers_of(plot.power_heatmap(shown)).tolist() == [[600], [100]]
     assert numbers_of(plot.power_heatmap(shown, by="max")).tolist() == [[800], [100]]
 

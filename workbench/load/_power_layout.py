@@ -31,6 +31,7 @@ _NODES += ("node_id", "instance", "chassis")
 _INDICES = ("gpu", "gpu_index", "gpu_id", "index", "device", "device_index", "device_id")
 _INDICES += ("gpu_idx", "accelerator", "minor_number", "local_rank", "card")
 _UUIDS = ("uuid", "gpu_uuid", "device_uuid", "serial", "gpu_serial")
+_WIDE_GPU = re.compile(r"(?:.+/)?gpu\d+")
 IDENTITIES = {*_ENTITIES, *_NODES, *_INDICES, *_UUIDS}
 _GROUPS = {name: name for name in ("rack", "pdu", "panel", "switchboard", "msb")}
 _SUMMIT_PART = re.compile(
@@ -215,7 +216,9 @@ def _column(
     """Say what one column of powers meters."""
     column = PowerColumn(name, "", found.scope, said.method, said.factor, said.is_mw)
     if not found.identity:
-        part = _bare(name) if not is_one else ""
+        part = _bare(name)
+        if is_one and not _WIDE_GPU.fullmatch(part):
+            part = ""
         is_gpu = said.scope if said.scope != "unknown" else given.scope or "unknown"
         return replace(column, part=part, scope=is_gpu, is_entity=True)
     if is_one and found.scope != "unknown":

@@ -81,7 +81,7 @@ def header_of(text: str) -> tuple[int, str, list[str]]:
         skipped += 1
     line = lines[skipped].rstrip("\r")
     separator = max(("\t", ";", ",", "|"), key=line.count)
-    names = next(csv.reader([line], delimiter=separator, skipinitialspace=True), [])
+    names = next(iter(_cells([line], separator)), [])
     return skipped, separator, [name.strip() for name in names]
 
 
@@ -98,8 +98,14 @@ def flat_names(text: str) -> list[str]:
 def sample_of(text: str, skipped: int, separator: str, count: int) -> list[list[str]]:
     """Return the cells of the first whole rows after the header."""
     lines = text.split("\n")[skipped + 1 : -1] or text.split("\n")[skipped + 1 :]
-    rows = csv.reader(lines[:_SAMPLE_ROWS], delimiter=separator, skipinitialspace=True)
-    return [row for row in rows if len(row) == count]
+    return [row for row in _cells(lines[:_SAMPLE_ROWS], separator) if len(row) == count]
+
+
+def _cells(lines: list[str], separator: str) -> list[list[str]]:
+    try:
+        return list(csv.reader(lines, delimiter=separator, skipinitialspace=True))
+    except csv.Error:
+        return []
 
 
 def open_parquet(path: Path | io.BytesIO, label: str, names: Sequence[str] = ()) -> pq.ParquetFile:

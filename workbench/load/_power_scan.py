@@ -156,7 +156,9 @@ def _said(schema: pa.Schema, columns: dict[str, Any], given: PowerGiven, label: 
         msg = f"{label}: no column {absent}; it has {list(schema.names)[:20]}"
         raise LoadError(msg)
     if len(named.get("entity", [])) >= len(_WHO):
-        msg = f"columns= names {len(named['entity'])} columns of the entity; one or two do: host, GPU"
+        msg = (
+            f"columns= names {len(named['entity'])} columns of the entity; one or two do: host, GPU"
+        )
         raise LoadError(msg)
     powers = named.get("power", [])
     refuse_other_types(schema, powers, label)
@@ -315,7 +317,7 @@ def _cells(
             if period_ns % per_unit == 0:
                 return raw // (period_ns // per_unit), None
             return raw * per_unit // period_ns, None
-    ns = to_ns(times, clock, _NO_LINES, seen.findings)
+    ns = to_ns(times, clock, _NO_LINES, seen.findings).ns
     is_timed = ns.notna().to_numpy()
     cells = ns.fillna(0).to_numpy(dtype=np.int64) // period_ns
     return cells, None if is_timed.all() else is_timed

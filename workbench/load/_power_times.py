@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from workbench.errors import LoadError
 from workbench.load._findings import Findings
-from workbench.load._local_times import utc_ns
+from workbench.load._local_times import Times, utc_ns
 from workbench.load._zones import REMEDY, zone_of
 
 _NS_PER = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
@@ -28,13 +28,12 @@ class Clock:
     """How the times of a table are meant, told once for all of its parts.
 
     ``per_unit_ns`` is missing for times that carry their own meaning (stamps with a zone or in
-    ``zone``); ``kind`` is epoch or own; ``assumed`` is what was used that the file does not say.
+    ``zone``); ``kind`` is epoch or own; ``said`` is what was taken from the size of numbers.
     """
 
     per_unit_ns: int | None = None
     kind: str = "epoch"
     zone: str | None = None
-    assumed: str = ""
     said: str = ""
 
 
@@ -51,8 +50,7 @@ def clock_of(first: pa.Array, column: str, tz: str | None, label: str) -> Clock:
         if kind.tz is None and tz is None:
             msg = f"{label}: times in column {column!r} have no time zone; pass {REMEDY}"
             raise LoadError(msg)
-        local = kind.tz is None
-        return Clock(zone=tz if local else None, assumed=f"tz={tz}" if local else "")
+        return Clock(zone=tz if kind.tz is None else None)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return _counted(_numbers(first), column, label)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
@@ -83,21 +81,24 @@ def _counted(values: np.ndarray, column: str, label: str) -> Clock:
     return Clock(_NS_PER[by_size], said=f"times count {by_size} since 1970, by their size")
 
 
-def to_ns(times: pa.Array, clock: Clock, lines: np.ndarray, findings: Findings) -> pd.Series:
-    """Turn times into ns (Int64), missing where there is none."""
+def to_ns(times: pa.Array, clock: Clock, lines: np.ndarray, findings: Findings) -> Times:
+    """Turn times into ns (Int64), missing where there is none; say which used the zone."""
     if pa.types.is_timestamp(times.type):
-        return _stamps(times, clock, lines, findings)
+        return _all(_stamps(times, clock, lines, findings), is_local=times.type.tz is None)
     if clock.per_unit_ns is not None:
         if pa.types.is_string(times.type) or pa.types.is_large_string(times.type):
-            times = pc.cast(
-                _numeric_or_null(times), pa.float64() if _has_dot(times) else pa.int64()
-            )
-        return _scaled(times, clock.per_unit_ns, lines, findings)
+            times = _parsed(_numeric_or_null(times))
+        return _all(_scaled(times, clock.per_unit_ns, lines, findings), is_local=False)
     texts = pd.Series(times.to_pandas(), dtype=pd.Series([""]).dtype).fillna("")
     texts = texts.str.replace(r"^(\d{4})/(\d\d)/(\d\d)", r"\1-\2-\3", regex=True)
+    texts = texts.str.replace(r"\s*(?:UTC|GMT)\s*$", "Z", regex=True)
     blank = texts.str.strip().eq("").to_numpy()
     _tell("rows without a time", blank, lines, findings)
-    return utc_ns(texts, pd.Series(lines), clock.zone, findings).ns
+    return utc_ns(texts, pd.Series(lines), clock.zone, findings)
+
+
+def _all(ns: pd.Series, *, is_local: bool) -> Times:
+    return Times(ns, pd.Series(is_local, index=ns.index))
 
 
 def is_exact(kind: pa.DataType) -> bool:
@@ -121,8 +122,7 @@ def _stamps(times: pa.Array, clock: Clock, lines: np.ndarray, findings: Findings
         )
         raw = placed.dt.tz_convert("UTC").dt.tz_localize(None).astype("int64")
         return raw.astype("Int64").mask(placed.isna())
-    raw = _ns_or_null(times, lines, findings)
-    return raw
+    return _ns_or_null(times, lines, findings)
 
 
 def _ns_or_null(times: pa.Array, lines: np.ndarray, findings: Findings) -> pd.Series:
@@ -165,7 +165,7 @@ def _numbers(values: pa.Array) -> np.ndarray:
     return cast
 
 
-_NUMBER = r"^\s*[-+]?\d{1,18}(\.\d*)?([eE][-+]?\d{1,2})?\s*$"
+_NUMBER = r"^\s*[-+]?\d{1,19}(\.\d*)?([eE][-+]?\d{1,2})?\s*$"
 
 
 def _as_numbers(texts: pa.Array) -> np.ndarray | None:
@@ -181,5 +181,9 @@ def _numeric_or_null(texts: pa.Array) -> pa.Array:
     return pc.if_else(pc.match_substring_regex(trimmed, _NUMBER), trimmed, None)
 
 
-def _has_dot(texts: pa.Array) -> bool:
-    return bool(pc.any(pc.match_substring_regex(texts, r"[.eE]")).as_py())
+def _parsed(texts: pa.Array) -> pa.Array:
+    """Return texts as whole numbers if they are some, else as floats."""
+    try:
+        return texts.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return texts.cast(pa.float64())

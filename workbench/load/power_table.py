@@ -115,6 +115,7 @@ class _Reader:
         self._things = Things(table.layout, given.node)
         self._watts = [Watts(column) for column in table.layout.powers]
         self._clock: Clock | None = None
+        self._is_local = False
         self._readings: list[dict[str, Any]] = []
         self._states: list[pd.DataFrame] = []
 
@@ -129,9 +130,10 @@ class _Reader:
             self._clock = clock_of(times, layout.time, self._given.tz, self._label)
             if self._clock.said:
                 findings.add("assumed", self._clock.said)
-        ns = to_ns(times, self._clock, piece.lines, findings)
-        is_timed = ns.notna().to_numpy()
-        ns = ns.fillna(0).to_numpy(dtype=np.int64)
+        found = to_ns(times, self._clock, piece.lines, findings)
+        self._is_local |= bool(found.is_local.any())
+        is_timed = found.ns.notna().to_numpy()
+        ns = found.ns.fillna(0).to_numpy(dtype=np.int64)
         identity = [piece.columns[name] for name in layout.identity]
         self._note_partial(piece)
         for watts in self._watts:
@@ -148,7 +150,7 @@ class _Reader:
                 {"time_ns": ns[keep], "code": codes[keep], "power_w": power[keep]}
                 | {"line": piece.lines[keep]}
             )
-        if len(self._watts) == 1 and not layout.is_wide and self._things.names:
+        if len(self._watts) == 1 and not layout.powers[0].part and self._things.names:
             states = states_of(piece.columns, piece.lines, findings)
             if states is not None:
                 states = states.assign(time_ns=ns, code=codes, line=piece.lines)
@@ -197,7 +199,7 @@ class _Reader:
     def _entities(self) -> dict[str, dict[str, Any]]:
         clock = self._clock or Clock()
         said = {"clock": clock.kind}
-        by_caller = [clock.assumed or (f"tz={clock.zone}" if clock.zone else "")]
+        by_caller = [f"tz={self._given.tz}"] * self._is_local
         by_caller += sorted({watts.assumed for watts in self._watts})
         by_caller += [f"node={self._given.node}"] * bool(self._uses_node())
         by_caller += [f"scope={self._given.scope}"] * bool(self._uses_scope())
