@@ -13,9 +13,9 @@ from workbench.load._findings import Findings
 
 _NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-zµ%]*)", re.ASCII)
 _MISSING = frozenset(
-    ("", "-", "n/a", "nan", "none", "null", "not supported", "not available", "unknown error")
-    + ("unknown", "err!", "no data", "gpu is lost", "insufficient permissions", "disabled")
-)
+    ("", "-", "n/a", "nan", "none", "null", "not supported", "not available", "unknown error",
+     "unknown", "err!", "no data", "gpu is lost", "insufficient permissions", "disabled")
+)  # fmt: skip
 _MASK = re.compile(r"0[xX]([0-9a-fA-F]{1,16})")
 FACTORS = {
     "power": {"w": 1.0, "mw": 1e-3, "kw": 1e3},
@@ -46,22 +46,40 @@ class Numbers:
         self._factors = factors
         self._plain_factor = factors.get(unit, 1.0 if default_factor is None else default_factor)
         self._known: dict[str, tuple[float, int]] = {}
+        self._unit = header_unit if unit in factors else ""
         self.is_stated = bool(header_unit)
-        self.has_plain = False
 
     def read(self, cells: pa.Array) -> tuple[np.ndarray, np.ndarray]:
         """Return values in the unit of the tables, and which cells are junk."""
         encoded = cells.dictionary_encode()
-        texts = encoded.dictionary.to_pylist()
-        found = [self._value(text) for text in texts]
-        values = np.array([value for value, _ in found] or [np.nan])
-        kinds = np.array([kind for _, kind in found] or [_NONE])
         codes = encoded.indices.to_numpy(zero_copy_only=False)
         if not len(codes):
             return np.empty(0), np.empty(0, dtype=bool)
+        quick = self._all_alike(encoded.dictionary)
+        if quick is not None:
+            return quick[codes], np.zeros(len(codes), dtype=bool)
+        found = [self._value(text) for text in encoded.dictionary.to_pylist()]
+        values = np.array([value for value, _ in found])
+        kinds = np.array([kind for _, kind in found])
         self.is_stated |= bool((kinds == _STATED).any())
-        self.has_plain |= bool((kinds == _PLAIN).any())
         return values[codes], kinds[codes] == _JUNK
+
+    def read_texts(self, texts: list[str]) -> np.ndarray:
+        """Return the values of a few cells; junk is missing."""
+        return self.read(pa.array(texts, pa.string()))[0]
+
+    def _all_alike(self, texts: pa.Array) -> np.ndarray | None:
+        """Read texts that are all numbers with the unit of the header; None if some are not."""
+        plain = pc.utf8_trim_whitespace(texts)
+        if not self._unit or not pc.all(pc.ends_with(plain, self._unit)).as_py():
+            return None
+        try:
+            numbers: pa.Array = pc.cast(pc.utf8_rtrim(plain, " " + self._unit), pa.float64())
+        except pa.ArrowInvalid:
+            return None
+        self.is_stated = True
+        found: np.ndarray = numbers.to_numpy(zero_copy_only=False)
+        return found * self._factors[self._unit.lower()]
 
     def _value(self, text: str) -> tuple[float, int]:
         known = self._known.get(text)

@@ -10,7 +10,7 @@ from workbench.load._power_part import PowerGiven
 
 MOST_COLUMNS = 5_000
 _CELL = re.compile(r"\s*(.*?)\s*(?:\[([^\[\]]*)\])?\s*")
-_SEPARATORS = (",", ";", "\t")
+SEPARATORS = (",", ";", "\t")
 # Names by role, in order of preference. Old drivers and new ones name some differently.
 _NAMES: dict[str, tuple[str, ...]] = {
     "time": ("timestamp",),
@@ -80,7 +80,7 @@ class Columns:
 
 def columns_of(line: str, given: PowerGiven) -> Columns | None:
     """Read a header; None if the line is none with a reading of power."""
-    separator = max(_SEPARATORS, key=line.count)
+    separator = max(SEPARATORS, key=line.count)
     names, units = [], []
     for cell in line.strip().split(separator):
         match = _CELL.fullmatch(cell.replace('"', " "))

@@ -10,7 +10,7 @@ import numpy as np
 from workbench.errors import LoadError
 from workbench.load._findings import Findings
 from workbench.load._nvidia_cells import is_missing
-from workbench.load._nvidia_csv import Key
+from workbench.load._nvidia_rows import Key
 from workbench.load._power_rows import SECOND
 
 _NODE, _INDEX, _UUID, _BUS, _SERIAL, _MODEL, _MIG = range(7)
@@ -68,7 +68,7 @@ def devices_of(
     clean = [tuple("" if is_missing(cell) else cell for cell in key) for key in keys]
     role = _identity(clean, findings)
     if role is None:
-        return _by_order(clean, key_of, times, lines, node, findings)
+        return _by_order(clean, times, lines, node, findings)
     found: dict[tuple[str, str], int] = {}
     devices: list[Device] = []
     code_of_key = np.full(len(clean), -1, dtype=np.int64)
@@ -121,10 +121,10 @@ def _boards(
     findings: Findings,
 ) -> np.ndarray:  # fmt: skip
     """Say which rows to keep so that the power of a board split by MIG is counted once."""
-    is_mig = np.array([_is_mig(key) for key in keys] or [False])[key_of]
     kept = np.ones(len(codes), dtype=bool)
-    if not is_mig.any():
+    if not any(map(_is_mig, keys)):
         return kept
+    is_mig = np.array([_is_mig(key) for key in keys])[key_of]
     row = int(is_mig.argmax())
     whole = np.unique(codes[~is_mig])
     extra = is_mig & np.isin(codes, whole)
@@ -138,9 +138,8 @@ def _boards(
     return kept
 
 
-def _by_order(  # noqa: PLR0913, PLR0917 - as devices_of
-    keys: Sequence[Key], key_of: np.ndarray, times: np.ndarray, lines: np.ndarray,
-    node: str | None, findings: Findings,
+def _by_order(
+    keys: Sequence[Key], times: np.ndarray, lines: np.ndarray, node: str | None, findings: Findings,
 ) -> Devices:  # fmt: skip
     """Tell GPUs apart by their place in each poll, whose rows follow each other at once."""
     order = np.argsort(times, kind="stable")
@@ -152,7 +151,7 @@ def _by_order(  # noqa: PLR0913, PLR0917 - as devices_of
     if len(sizes) == 1 and len(times) > 64:
         msg = (
             f"{findings.source}, line {lines[0]:,}: no column tells the GPU, and the polls follow "
-            "each other too fast to tell them apart; log with --query-gpu=timestamp,index,power.draw"
+            "each other too fast; log with --query-gpu=timestamp,index,power.draw"
         )
         raise LoadError(msg)
     start = np.flatnonzero(is_first)

@@ -15,8 +15,10 @@ from workbench.load._power_rows import SECOND
 EXAMPLE = "2025/01/31 08:00:00.000"
 NOT_A_TIME = np.iinfo(np.int64).min
 _LENGTH = len(EXAMPLE)
-_DIGITS = [0, 1, 2, 3, 5, 6, 8, 9, 11, 12, 14, 15, 17, 18, 20, 21, 22]
-_SIGNS = {4: b"/-", 7: b"/-", 10: b" T", 13: b":", 16: b":", 19: b"."}
+_MINUTE_LENGTH = len("2025/01/31 08:00")
+_DIGITS = [0, 1, 2, 3, 5, 6, 8, 9, 11, 12, 14, 15]
+_SECOND_DIGITS = [17, 18, 20, 21, 22]
+_SIGNS = {4: b"/-", 7: b"/-", 10: b" T", 13: b":"}
 _FREE = re.compile(
     r"(\d{4})[/-]?(\d\d)[/-]?(\d\d)[ T]+(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9})\d*)?", re.ASCII
 )
@@ -52,7 +54,8 @@ def free_ns(text: str) -> int:
     if not _FIRST_YEAR <= moment.year < _LAST_YEAR:
         return NOT_A_TIME
     since = moment - _EPOCH
-    return (since.days * 86_400 + since.seconds) * SECOND + int((fraction or "").ljust(9, "0"))
+    whole = since.days * 86_400 + since.seconds
+    return whole * SECOND + int((fraction or "").ljust(9, "0"))
 
 
 def _usual_ns(cells: pa.Array) -> np.ndarray:
@@ -63,23 +66,36 @@ def _usual_ns(cells: pa.Array) -> np.ndarray:
     offsets = np.frombuffer(cells.buffers()[1], np.int32)[cells.offset : cells.offset + 1]
     raw = np.frombuffer(cells.buffers()[2], np.uint8)
     raw = raw[offsets[0] : offsets[0] + count * _LENGTH].reshape(count, _LENGTH)
+    is_new = np.ones(count, dtype=bool)
+    minutes = np.ascontiguousarray(raw[:, :_MINUTE_LENGTH]).view(np.uint64)
+    is_new[1:] = (minutes[1:] != minutes[:-1]).any(axis=1)
+    by_minute = _minutes_ns(raw[is_new])[np.cumsum(is_new) - 1]
+    digits = (raw[:, _SECOND_DIGITS] - np.uint8(ord("0"))).astype(np.int32)
+    good = (digits <= 9).all(axis=1) & (digits[:, 0] < 6) & (by_minute != NOT_A_TIME)
+    good &= (raw[:, 16] == ord(":")) & (raw[:, 19] == ord("."))
+    milli = _number(digits, 0, 5).astype(np.int64)
+    found: np.ndarray = np.where(good, by_minute + milli * 1_000_000, NOT_A_TIME)
+    return found
+
+
+def _minutes_ns(raw: np.ndarray) -> np.ndarray:
+    """Read year to minute of stamps of the usual form."""
     digits = raw[:, _DIGITS].astype(np.int64) - ord("0")
     good = ((digits >= 0) & (digits <= 9)).all(axis=1)
     for at, signs in _SIGNS.items():
         good &= np.isin(raw[:, at], np.frombuffer(signs, np.uint8))
-    year, month, day, hour, minute, second, milli = (
-        _number(digits, start, end)
-        for start, end in ((0, 4), (4, 6), (6, 8), (8, 10), (10, 12), (12, 14), (14, 17))
+    year, month, day, hour, minute = (
+        _number(digits, start, end) for start, end in ((0, 4), (4, 6), (6, 8), (8, 10), (10, 12))
     )
     good &= (year >= _FIRST_YEAR) & (year < _LAST_YEAR) & (month >= 1) & (month <= 12) & (day >= 1)
-    good &= (hour < 24) & (minute < 60) & (second < 60)
+    good &= (hour < 24) & (minute < 60)
     months = np.where(good, (year - 1970) * 12 + month - 1, 0)
     starts = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
     ends = (months + 1).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
     days = starts + day - 1
     good &= days < ends
-    whole = ((days * 24 + hour) * 60 + minute) * 60 + second
-    found: np.ndarray = np.where(good, whole * SECOND + milli * 1_000_000, NOT_A_TIME)
+    whole = (days * 24 + hour) * 60 + minute
+    found: np.ndarray = np.where(good, whole * 60 * SECOND, NOT_A_TIME)
     return found
 
 
@@ -110,7 +126,7 @@ def utc_ns(local: np.ndarray, lines: np.ndarray, zone: tzinfo, label: str) -> np
     if is_gap.any():
         row = int(is_gap.argmax())
         raise _impossible(local[row], lines[row], zone, label, "does not exist")
-    result = local - early[code]
+    result: np.ndarray = local - early[code]
     is_twice = (early > late)[code]
     row = _decide(result, local, is_twice, (early - late)[code])
     if row >= 0:
@@ -140,7 +156,7 @@ def _decide(
         elif not len(back) and follows != leads:
             second = end if follows else start
         else:
-            return start
+            return int(start)
         result[second:end] += shift_ns[second:end]
     return -1
 

@@ -38,7 +38,7 @@ def assembled(parts: Sequence[PowerPart], passed_over: Sequence[Finding] = ()) -
     files = [_ordered(part) for part in parts]
     names, findings = final_names(parts, [_tracks(file) for file in files])
     sources = [part.findings.source for part in parts]
-    readings, origin = _together([f.readings for f in files], names, sources, findings)
+    readings, _ = _together([f.readings for f in files], names, sources, findings)
     of_counters = [f.counters if f.counters is not None else _no_rows() for f in files]
     counters, counted = _together(of_counters, names, sources, findings)
     derived, more = _derived(counters, readings, sources[int(counted[0])] if len(counted) else "")
@@ -72,16 +72,16 @@ def _ordered(part: PowerPart) -> _File:
         return _File(part, rows, None)
     counters = rows_of(part.counters, "energy_j")
     part.counters = None
-    bad = ~np.isfinite(counters.values) | (counters.values < 0)
+    bad = ~np.isfinite(counters.numbers) | (counters.numbers < 0)
     part.findings.add("noted", "energies that are missing or none", int(bad.sum()))
-    counters.values[bad] = np.nan
+    counters.numbers[bad] = np.nan
     return _File(part, rows, in_order(counters, part.findings))
 
 
 def _tracks(file: _File) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     found = {}
     for rows in filter(None, (file.counters, file.readings)):
-        found.update({n: (rows.time_ns[some], rows.values[some]) for n, some in rows.slices()})
+        found.update({n: (rows.time_ns[some], rows.numbers[some]) for n, some in rows.slices()})
     return found
 
 
@@ -94,7 +94,9 @@ def _together(
     """Join the rows of all files, and take those that several hold once."""
     new = [[known[name] for name in t.names] for t, known in zip(tables, names, strict=True)]
     rows, origin = joined(tables, new)
-    numbered = Rows(rows.names, rows.codes, rows.time_ns, rows.values, np.arange(len(origin)))
+    if sum(len(table.codes) > 0 for table in tables) < 2:
+        return rows, origin
+    numbered = Rows(rows.names, rows.codes, rows.time_ns, rows.numbers, np.arange(len(origin)))
     numbered, is_new = leaders(numbered)
     for _, kind, which in repeats(numbered, is_new):
         what = _ELSEWHERE if kind == "noted" else _CONFLICT
@@ -121,9 +123,9 @@ def _clip(readings: Rows, entities: pd.DataFrame, findings: list[Finding]) -> No
         return
     scope = dict(zip(entities["entity"], entities["scope"], strict=True))
     limits = np.array([most_w(scope.get(name)) for name in readings.names])
-    is_absurd = readings.values > limits[readings.codes]
+    is_absurd = readings.numbers > limits[readings.codes]
     if is_absurd.any():
-        readings.values[is_absurd] = np.nan
+        readings.numbers[is_absurd] = np.nan
         name = readings.names[readings.codes[int(is_absurd.argmax())]]
         what = "powers from counters that jump, more than any such thing draws; they are missing"
         source = entities.set_index("entity").loc[name, "source"]
@@ -139,7 +141,7 @@ def _frame(rows: Rows, value: str, entities: pd.Series) -> pd.DataFrame:
         {
             "time_ns": rows.time_ns,
             "entity": pd.Categorical.from_codes(codes, categories=categories),
-            value: rows.values,
+            value: rows.numbers,
         },
         copy=False,
     )

@@ -24,16 +24,16 @@ def power_of_counters(counters: Rows, source: str) -> tuple[Rows, list[Finding]]
     source
         What to name in findings.
     """
-    is_blank = np.isnan(counters.values)
+    is_blank = np.isnan(counters.numbers)
     rows = counters.take(~is_blank)
     same = np.zeros(len(rows.codes), dtype=bool)
     same[1:] = rows.codes[1:] == rows.codes[:-1]
     is_update = ~same
-    is_update[1:] |= rows.values[1:] != rows.values[:-1]
+    is_update[1:] |= rows.numbers[1:] != rows.numbers[:-1]
     rows, same = rows.take(is_update), same[is_update]
     watts = np.full(len(rows.codes), np.nan)
     span_s = np.diff(rows.time_ns) / SECOND
-    gained = np.diff(rows.values)
+    gained = np.diff(rows.numbers)
     with np.errstate(divide="ignore", invalid="ignore"):
         watts[1:] = np.where(same[1:] & (gained > 0), gained / span_s, np.nan)
     is_reset = np.zeros(len(same), dtype=bool)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 
@@ -10,8 +11,8 @@ import pandas as pd
 
 from workbench.load._findings import Finding
 from workbench.load._power_part import PowerPart
-from workbench.load._power_rows import SECOND, Rows
 from workbench.load._power_rhythm import is_before_any_clock
+from workbench.load._power_rows import SECOND, Rows
 
 _COPY = "readings equal to those of another file, counted again; is one a copy?"
 _MIXED = "scopes that hold each other are loaded together ({}); sum one of them at a time"
@@ -66,15 +67,22 @@ def _copies(
     parts: Sequence[PowerPart], names: Sequence[Mapping[str, str]], tables: Sequence[Rows]
 ) -> Iterator[Finding]:
     """Flag files whose readings are those of another, under other names."""
+    alike = Counter(map(_outline, tables))
     first: dict[bytes, int] = {}
     for number, rows in enumerate(tables):
-        if not len(rows.codes):
+        if not len(rows.codes) or alike[_outline(rows)] < 2:
             continue
-        digest = blake2b(rows.codes.tobytes() + rows.time_ns.tobytes() + rows.values.tobytes())
+        digest = blake2b(rows.codes.tobytes() + rows.time_ns.tobytes() + rows.numbers.tobytes())
         known = first.setdefault(digest.digest(), number)
         if known != number and {*names[known].values()}.isdisjoint(names[number].values()):
             source = parts[number].findings.source
             yield source, "suspicious", _COPY, len(rows.codes), parts[known].findings.source
+
+
+def _outline(rows: Rows) -> tuple[int, ...]:
+    """Return what is quickly told of readings; of copies it is equal."""
+    some = rows.time_ns[:1].tolist() + rows.time_ns[-1:].tolist()
+    return (len(rows.codes), *some)
 
 
 def _mixed(entities: pd.DataFrame) -> Iterator[Finding]:
@@ -114,11 +122,11 @@ def _stuck(readings: Rows, entities: pd.DataFrame) -> Iterator[Finding]:
         if len(known) < 2:
             continue
         lowest = min(
-            float(readings.values[each].min(initial=np.inf, where=_is_given(readings, each)))
+            float(readings.numbers[each].min(initial=np.inf, where=_is_given(readings, each)))
             for each in known.values()
         )
         runs = {
-            n: _longest_run(readings.values[each], _IDLE_RATIO * lowest)
+            n: _longest_run(readings.numbers[each], _IDLE_RATIO * lowest)
             for n, each in known.items()
         }
         typical = float(np.median(list(runs.values())))
@@ -127,7 +135,7 @@ def _stuck(readings: Rows, entities: pd.DataFrame) -> Iterator[Finding]:
 
 
 def _is_given(readings: Rows, some: slice) -> np.ndarray:
-    given: np.ndarray = ~np.isnan(readings.values[some])
+    given: np.ndarray = ~np.isnan(readings.numbers[some])
     return given
 
 

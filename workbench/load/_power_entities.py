@@ -56,7 +56,7 @@ def entity_table(
 
 def _told(readings: Rows, some: slice) -> dict[str, Any]:
     times = readings.time_ns[some]
-    missing = int(np.isnan(readings.values[some]).sum())
+    missing = int(np.isnan(readings.numbers[some]).sum())
     period = float(np.median(np.diff(times))) / SECOND if len(times) > 1 else None
     return {
         "period_s": period,

@@ -6,6 +6,9 @@ from workbench.load import (
     amd_smi,
     hl_smi,
     ipmi,
+    nvidia_capture,
+    nvidia_dmon,
+    nvidia_query,
     nvidia_smi,
     prometheus_power,
     redfish,
@@ -13,7 +16,15 @@ from workbench.load import (
 from workbench.load._power_part import PowerFormat
 
 FORMATS: tuple[PowerFormat, ...] = (
-    hl_smi, amd_smi, nvidia_smi, prometheus_power, redfish, ipmi,
+    prometheus_power,
+    redfish,
+    hl_smi,
+    amd_smi,
+    nvidia_capture,
+    nvidia_query,
+    nvidia_dmon,
+    nvidia_smi,
+    ipmi,
 )  # fmt: skip
 
 

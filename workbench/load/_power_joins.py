@@ -13,11 +13,11 @@ from workbench.load._power_part import PowerPart
 from workbench.load._power_rows import SECOND
 
 _CONTINUED = "entities that another file continues (a log cut in pieces); joined"
-_UNNAMED = (
-    "entities of an unknown host that were joined with another file's by name; pass node= if "
-    "the files are of several hosts"
-)
 _TOLD_APART = "entities whose name another file has as well, for another thing; its file was added"
+_UNNAMED = (
+    "entities of an unknown host that another file may continue, after a long pause; kept apart, "
+    "pass node= to join them"
+)
 # Files of one thing are cut at a moment; a longer pause may be another host.
 _PAUSE_NS = 600 * SECOND
 _EQUAL_SHARE = 0.5
@@ -31,11 +31,23 @@ class _Piece:
     part: int
     known: dict[str, Any]
     time_ns: np.ndarray
-    values: np.ndarray
+    numbers: np.ndarray
 
     @property
     def is_own(self) -> bool:
-        return self.known.get("clock", "epoch") == "own"
+        return bool(self.known.get("clock", "epoch") == "own")
+
+    @property
+    def has_power(self) -> bool:
+        """Say whether the file holds power of it, not only what goes with it."""
+        return self.known.get("method") is not None
+
+    @property
+    def is_named(self) -> bool:
+        """Say whether the name is that of one thing in the world."""
+        device = str(self.known.get("device") or "")
+        is_gpu = self.known.get("scope", "") in ("gpu", "module", "cpu", "memory")
+        return bool(self.known.get("node")) or device.startswith("GPU-") or not is_gpu
 
 
 def final_names(
@@ -56,28 +68,35 @@ def final_names(
         Per file the new name of each entity, and the findings.
     """
     names = [{name: name for name in part.entities} for part in parts]
-    findings: list[Finding] = []
     shared: dict[str, list[_Piece]] = {}
     for number, (part, track) in enumerate(zip(parts, tracks, strict=True)):
         for name, known in part.entities.items():
             times, values = track.get(name, (_NONE, _NONE))
             shared.setdefault(name, []).append(_Piece(number, known, times, values))
     labels = _short([part.findings.source for part in parts])
-    taken = set(shared)
+    findings: list[Finding] = []
     for name, pieces in shared.items():
-        if len(pieces) == 1:
+        if len(pieces) < 2:
             continue
         groups = _groups(pieces)
         for group in groups:
-            for piece in group:
-                what = _what(group, piece) if piece is not group[0] else ""
+            new = f"{name} ({labels[group[0].part]})" if len(groups) > 1 else name
+            new = new if new == name else _free(new, set(shared))
+            for place, piece in enumerate(group):
+                names[piece.part][name] = new
+                source = parts[piece.part].findings.source
+                if place:
+                    findings.append((source, "noted", _CONTINUED, 1, new))
                 if len(groups) > 1:
-                    new = _free(f"{name} ({labels[group[0].part]})", taken - {name})
-                    names[piece.part][name] = new
-                    findings.append(_finding(parts[piece.part], _TOLD_APART, new))
-                if what:
-                    findings.append(_finding(parts[piece.part], what, name))
+                    findings.append(_apart(source, new, groups))
     return names, _counted(findings)
+
+
+def _apart(source: str, name: str, groups: Sequence[Sequence[_Piece]]) -> Finding:
+    firsts = [group[0] for group in groups]
+    if any(_is_doubtful(left, right) for left in firsts for right in firsts if left is not right):
+        return source, "suspicious", _UNNAMED, 1, name
+    return source, "noted", _TOLD_APART, 1, name
 
 
 def _groups(pieces: Sequence[_Piece]) -> list[list[_Piece]]:
@@ -94,18 +113,16 @@ def _groups(pieces: Sequence[_Piece]) -> list[list[_Piece]]:
 
 def _may_be_one(left: _Piece, right: _Piece) -> bool:
     """Say whether two pieces are of one thing: other times, or equal readings."""
-    for key in ("scope", "method", "model"):
-        known = (left.known.get(key), right.known.get(key))
-        if known[0] != known[1] and (key == "scope" or all(known)):
-            return False
-    if left.is_own or right.is_own:
+    if left.is_own or right.is_own or not _are_alike(left, right):
         return False
+    if left.has_power != right.has_power:
+        return left.is_named
     if not len(left.time_ns) or not len(right.time_ns):
         return True
     start = max(left.time_ns[0], right.time_ns[0])
     end = min(left.time_ns[-1], right.time_ns[-1])
     if start > end:
-        return True
+        return left.is_named or start - end < _PAUSE_NS
     inside = [_within(each, start, end) for each in (left, right)]
     (times, values), (other_times, other_values) = inside
     _, here, there = np.intersect1d(times, other_times, assume_unique=True, return_indices=True)
@@ -113,24 +130,28 @@ def _may_be_one(left: _Piece, right: _Piece) -> bool:
     return bool(is_equal.sum() >= _EQUAL_SHARE * min(len(times), len(other_times)))
 
 
+def _are_alike(left: _Piece, right: _Piece) -> bool:
+    """Say whether what is known of two pieces allows them to be one thing."""
+    for key in ("scope", "method", "model"):
+        known = (left.known.get(key), right.known.get(key))
+        if known[0] != known[1] and (key == "scope" or all(known)):
+            return False
+    return True
+
+
 def _within(piece: _Piece, start: int, end: int) -> tuple[np.ndarray, np.ndarray]:
     low, high = np.searchsorted(piece.time_ns, [start, end + 1])
-    return piece.time_ns[low:high], piece.values[low:high]
+    return piece.time_ns[low:high], piece.numbers[low:high]
 
 
-def _what(group: Sequence[_Piece], piece: _Piece) -> str:
-    before = group[group.index(piece) - 1]
-    if piece.known.get("node") or str(piece.known.get("device", "")).startswith("GPU-"):
-        return _CONTINUED
-    if not len(before.time_ns) or not len(piece.time_ns):
-        return _CONTINUED
-    pause = max(piece.time_ns[0] - before.time_ns[-1], before.time_ns[0] - piece.time_ns[-1])
-    return _UNNAMED if pause > _PAUSE_NS else _CONTINUED
-
-
-def _finding(part: PowerPart, what: str, where: str) -> Finding:
-    kind = "suspicious" if what is _UNNAMED else "noted"
-    return part.findings.source, kind, what, 1, where
+def _is_doubtful(left: _Piece, right: _Piece) -> bool:
+    """Say whether two pieces would be one thing if the pause between them were short."""
+    if left.is_named or left.is_own or right.is_own or not _are_alike(left, right):
+        return False
+    if not len(left.time_ns) or not len(right.time_ns):
+        return False
+    start, end = max(left.time_ns[0], right.time_ns[0]), min(left.time_ns[-1], right.time_ns[-1])
+    return bool(start - end >= _PAUSE_NS)
 
 
 def _counted(findings: Sequence[Finding]) -> list[Finding]:

@@ -8,6 +8,7 @@ from workbench.load._findings import Findings
 from workbench.load._power_rows import SECOND, Rows, place
 
 _LONG_PERIODS = 3.0
+_FEWEST_STEPS = 5
 _SLACK = 0.5
 _IRREGULAR_SHARE = 0.1
 _LOST_SHARE = 0.01
@@ -20,7 +21,7 @@ def tell_of_rhythm(rows: Rows, findings: Findings) -> None:
     uneven: list[str] = []
     for name, some in rows.slices():
         step = np.diff(rows.time_ns[some])
-        if len(step) < 2:
+        if len(step) < _FEWEST_STEPS:
             continue
         period = float(np.median(step))
         is_long = step > _LONG_PERIODS * period

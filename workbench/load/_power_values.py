@@ -30,16 +30,16 @@ def most_w(scope: object) -> float:
 def clean_values(rows: Rows, entities: dict[str, dict[str, Any]], findings: Findings) -> None:
     """Make what can be no power missing, in place, and count it with the line of the first."""
     findings.add(
-        "noted", "readings without power in the file", *_first(np.isnan(rows.values), rows)
+        "noted", "readings without power in the file", *_first(np.isnan(rows.numbers), rows)
     )
-    odd = np.isinf(rows.values)
+    odd = np.isinf(rows.numbers)
     _drop(rows, odd, "readings that are not finite; they are missing", findings)
     _read_as_mw(rows, entities, findings)
-    _drop(rows, rows.values < 0, "negative powers; they are missing", findings)
+    _drop(rows, rows.numbers < 0, "negative powers; they are missing", findings)
     limits = np.array([most_w(entities[name].get("scope")) for name in rows.names])
     if not len(limits):
         return
-    is_absurd = rows.values > limits[rows.codes]
+    is_absurd = rows.numbers > limits[rows.codes]
     for limit in np.unique(limits[rows.codes[is_absurd]]):
         what = f"powers above {limit:,.0f} W, more than any such thing draws; they are missing"
         _drop(rows, is_absurd & (limits[rows.codes] == limit), what, findings)
@@ -48,7 +48,7 @@ def clean_values(rows: Rows, entities: dict[str, dict[str, Any]], findings: Find
 def _drop(rows: Rows, bad: np.ndarray, what: str, findings: Findings) -> None:
     if bad.any():
         findings.add("left out", what, *_first(bad, rows))
-        rows.values[bad] = np.nan
+        rows.numbers[bad] = np.nan
 
 
 def _first(bad: np.ndarray, rows: Rows) -> tuple[int, str | None]:
@@ -58,19 +58,19 @@ def _first(bad: np.ndarray, rows: Rows) -> tuple[int, str | None]:
 
 def _read_as_mw(rows: Rows, entities: dict[str, dict[str, Any]], findings: Findings) -> None:
     """Divide the readings of GPUs that are plainly milliwatts without a unit, and tell."""
-    high = rows.values > _MOST_W["gpu"]
+    high = rows.numbers > _MOST_W["gpu"]
     for code in np.unique(rows.codes[high]):
         known = entities[rows.names[code]]
         is_stated = known.get("unit") or "unit=" in str(known.get("assumed", ""))
         if known.get("scope") != "gpu" or is_stated:
             continue
         at = rows.codes == code
-        values = rows.values[at]
+        values = rows.numbers[at]
         middle = float(np.median(values[np.isfinite(values)]))
         # 5 W to 5,000 W, said in milliwatts.
         if not _MOST_W["gpu"] < middle <= _MOST_W["gpu"] * 1e3:
             continue
-        rows.values[at] = values / 1e3
+        rows.numbers[at] = values / 1e3
         known["assumed"] = ", ".join(filter(None, [known.get("assumed", ""), "unit=mW"]))
         what = "GPUs whose powers name no unit and are taken for mW, by their size; pass unit="
         where = f"{rows.names[code]}: median {middle:,.0f}"

@@ -57,7 +57,7 @@ _NUMBERS = frozenset(_ROLES) - {"time", "gpu", "slice", "model"}
 _POWERS = frozenset({"power", "average", "energy", "micro", "counts"})
 _KNOWN = re.compile(
     rb"socket_power|package power \(w\)|\bgpu,(?:xcp,)?power_usage|accumulated energy \(uj\)"
-    rb'|"power_usage"|total_energy_consumption',
+    rb'|"power_usage"|(?-i:\btotal_energy_consumption\b)',
     re.IGNORECASE,
 )
 _TABLE = re.compile(rb"^(?:timestamp|device|gpu) *,", re.MULTILINE | re.IGNORECASE)

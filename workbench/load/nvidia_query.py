@@ -1,0 +1,198 @@
+"""Logs of ``nvidia-smi -q``: one snapshot after the other, as indented text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from workbench.load._findings import Findings
+from workbench.load._nvidia_cells import Numbers, active_value, is_missing
+from workbench.load._nvidia_columns import REASON_BITS, Columns
+from workbench.load._nvidia_part import part_of
+from workbench.load._nvidia_rows import Batch, Key, Table
+from workbench.load._nvidia_stamps import NOT_A_TIME, free_ns
+from workbench.load._power_part import NoPowerError, PowerGiven, PowerPart
+from workbench.load._text_lines import text_lines
+from workbench.load.archive import Source
+
+NAME = "nvidia-smi -q"
+_MARK = b"NVSMI LOG="
+_STAMP = re.compile(r"\w{3} (\w{3}) +(\d{1,2}) (\d\d:\d\d:\d\d) (\d{4})")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_GPU = re.compile(r"GPU ([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-9a-fA-F])\s*")
+_POWERS = {
+    None: ("Average Power Draw", "Power Draw", "Instantaneous Power Draw"),
+    "average": ("Average Power Draw",),
+    "instant": ("Instantaneous Power Draw",),
+}
+_LIMITS = ("Current Power Limit", "Enforced Power Limit", "Requested Power Limit", "Power Limit")
+_METHODS = {
+    "Average Power Draw": "power.draw.average",
+    "Instantaneous Power Draw": "power.draw.instant",
+    "Power Draw": "power.draw",
+}
+_REASONS = {
+    "Idle": "gpu_idle",
+    "Applications Clocks Setting": "applications_clocks_setting",
+    "SW Power Cap": "sw_power_cap",
+    "HW Slowdown": "hw_slowdown",
+    "Sync Boost": "sync_boost",
+    "SW Thermal Slowdown": "sw_thermal_slowdown",
+    "HW Thermal Slowdown": "hw_thermal_slowdown",
+    "HW Power Brake Slowdown": "hw_power_brake_slowdown",
+}
+_ROLES = {
+    ("Clocks", "SM"): "clock",
+    ("Utilization", "GPU"): "busy",
+    ("Utilization", "Gpu"): "busy",
+    ("Temperature", "GPU Current Temp"): "temperature",
+    ("Clocks Event Reasons Counters", "SW Power Capping"): "violation",
+}
+_CUT = "a snapshot that breaks off before its power"
+
+
+def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing
+    """Recognise the line ``====NVSMI LOG====``."""
+    return _MARK in head
+
+
+def read_power(source: Source, given: PowerGiven) -> PowerPart:
+    """Read the snapshots of one host: of each GPU its whole board, not what MIG makes of it.
+
+    Raises
+    ------
+    LoadError
+        If stamps need a zone and none is given.
+    """
+    findings = Findings(source.label)
+    return part_of(snapshots(text_lines(source, findings), given, findings), given, findings)
+
+
+def snapshots(lines: Iterable[tuple[int, str]], given: PowerGiven, findings: Findings) -> Table:
+    """Read numbered lines of one or several snapshots.
+
+    Raises
+    ------
+    NoPowerError
+        If none of them holds a power.
+    """
+    boards = _Boards(given)
+    for number, line in lines:
+        boards.see(number, line)
+    boards.close()
+    if not boards.rows:
+        msg = f"{findings.source}: holds no power of a GPU with a stamp; log nvidia-smi -q -d POWER"
+        raise NoPowerError(msg)
+    findings.add("left out", _CUT, boards.cut_count, boards.cut_where)
+    return _table(boards.rows)
+
+
+class _Boards:
+    """Gathers what is told of each GPU, line by line."""
+
+    def __init__(self, given: PowerGiven) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.cut_count, self.cut_where = 0, ""
+        part = "Module" if given.scope == "module" else "GPU"
+        self._sections = (f"{part} Power Readings", *(["Power Readings"] if part == "GPU" else []))
+        self._powers = _POWERS[given.reading]
+        self._stamp = NOT_A_TIME
+        self._attached = 0
+        self._snapshot: list[dict[str, Any]] = []
+        self._path: list[str] = []
+
+    def see(self, number: int, line: str) -> None:
+        """Take note of one line."""
+        if _MARK.decode() in line:
+            self.close()
+            return
+        if match := _GPU.fullmatch(line):
+            self._snapshot.append({"bus": match[1], "line": number, "reasons": -1})
+            return
+        name, colon, value = line.partition(" : ")
+        depth = (len(name) - len(name.lstrip())) // 4
+        name, value = name.strip(), value.strip()
+        if not colon:
+            self._path = [*self._path[:depth], name] if name else []
+            return
+        if depth == 0:
+            self._see_head(name, value)
+        elif self._snapshot and self._path[:1] != ["MIG Device"]:
+            self._see_board(self._snapshot[-1], self._path[depth - 1 : depth] or [""], name, value)
+
+    def close(self) -> None:
+        """End a snapshot."""
+        is_all = self._attached == len(self._snapshot)
+        for place, board in enumerate(self._snapshot):
+            power = next((name for name in self._powers if name in board), None)
+            if power is None or self._stamp == NOT_A_TIME:
+                self.cut_count += 1
+                self.cut_where = self.cut_where or f"line {board['line']:,}"
+                continue
+            board["index"] = str(place) if is_all else ""
+            board["time"], board["column"], board["power"] = self._stamp, power, board[power]
+            limits = (board[name] for name in _LIMITS if name in board)
+            board["limit"] = next(limits, "")
+            self.rows.append(board)
+        self._snapshot, self._path = [], []
+        self._stamp, self._attached = NOT_A_TIME, 0
+
+    def _see_head(self, name: str, value: str) -> None:
+        if name == "Timestamp":
+            self._stamp = stamp_ns(value)
+        elif name == "Attached GPUs" and value.isdigit():
+            self._attached = int(value)
+
+    def _see_board(self, board: dict[str, Any], path: list[str], name: str, value: str) -> None:
+        section = path[0]
+        if name == "Product Name":
+            board["model"] = value
+        elif name == "GPU UUID":
+            board["uuid"] = value
+        elif section in self._sections and (name in _METHODS or name in _LIMITS):
+            board.setdefault(name, value)
+        elif (section, name) in _ROLES:
+            board.setdefault(_ROLES[section, name], value)
+        elif name in _REASONS and (active := active_value(value)) >= 0:
+            bit = REASON_BITS[_REASONS[name]] * active
+            board["reasons"] = max(board["reasons"], 0) | bit
+
+
+def stamp_ns(text: str) -> int:
+    """Read ``Tue Jul 14 09:00:27 2026`` as ns since 1970 of the host's calendar."""
+    match = _STAMP.fullmatch(text.strip())
+    if match is None or match[1] not in _MONTHS:
+        return NOT_A_TIME
+    month = _MONTHS.index(match[1]) + 1
+    return free_ns(f"{match[4]}-{month:02}-{int(match[2]):02} {match[3]}")
+
+
+def _table(rows: list[dict[str, Any]]) -> Table:
+    """Make a table as of ``--query-gpu`` of the boards."""
+    numbers = {}
+    is_stated = False
+    for role in ("power", "limit", "clock", "busy", "temperature", "violation"):
+        reader = Numbers(role, "", None)
+        numbers[role] = reader.read_texts([row.get(role, "") for row in rows])
+        is_stated |= role == "power" and reader.is_stated
+    keys = [_key(row) for row in rows]
+    unique = list(dict.fromkeys(keys))
+    code_of = {key: code for code, key in enumerate(unique)}
+    batch = Batch(
+        np.array([row["line"] for row in rows], dtype=np.int64),
+        np.array([row["time"] for row in rows], dtype=np.int64),
+        np.array([code_of[key] for key in keys], dtype=np.int64),
+        numbers,
+        np.array([row["reasons"] for row in rows], dtype=np.int64),
+    )
+    column = _METHODS[rows[0]["column"]]
+    columns = Columns(",", is_quoted=False, names=(column,), units=("",), at={"power": 0})
+    return Table([columns], [batch], unique, is_stated)
+
+
+def _key(row: dict[str, Any]) -> Key:
+    found = [row.get(name, "") for name in ("index", "uuid", "bus", "serial", "model")]
+    return ("", *("" if is_missing(text) else text for text in found), "")
