@@ -10,8 +10,8 @@ from hypothesis import given as hypothesis_given
 from hypothesis import strategies as st
 
 from tests.load.power_files import (
-    S,
     T0,
+    S,
     answer,
     count_of,
     findings,

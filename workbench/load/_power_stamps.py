@@ -48,6 +48,7 @@ _OFFSET_NAME = re.compile(r"(?:UTC)?[+-]\d")
 _LONGEST = 60
 # Numbers from here on count ms, us and ns, not s.
 _FINER = ((1e17, 10**9), (1e14, 10**6), (1e11, 10**3))
+_LATEST = 9.2e18
 _UNSET_YEARS = 2000
 _UNSET = "stamps of a clock that was never set; the readings have no time"
 _NO_TIME = "stamps that are no time; the readings have none"
@@ -157,6 +158,8 @@ class Stamps:
 
 def _epoch(number: float, text: object) -> int | None:
     """Return an instant counted since 1970 in s, ms, us or ns."""
+    if not number < _LATEST:
+        return None
     for least, count in _FINER:
         if number >= least:
             return int(number / count * 1e9) if count != 10**9 else int(number)

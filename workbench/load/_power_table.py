@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from workbench.load._findings import Findings
 from workbench.load._power_stamps import Page, Stamps, stamp_line
-from workbench.load._text_lines import console_lines
+from workbench.load._text_lines import whole_lines
 from workbench.load.archive import Source
 
 # Roles of columns, as a header names them; None for a line that is no header.
@@ -27,7 +27,6 @@ _FACTORS = {
 }  # fmt: skip
 _NO_NUMBER = "cells that are no number; they are missing"
 _SHORT = "lines with more or fewer cells than their header"
-_CUT = "a last line that breaks off"
 _REPEATED = "headers that repeat"
 _OTHER = "lines outside of a table"
 
@@ -68,9 +67,7 @@ def rows_of(
     page = Page()
     roles, width = usual or ({}, 0)
     headers = 0
-    short: list[tuple[int, str]] = []
-    number = 0
-    for number, text in console_lines(source, findings):
+    for number, text in whole_lines(source, findings):
         if (stamp := stamp_line(text)) is not None:
             page.begin(stamps.ns(stamp, number))
             continue
@@ -81,14 +78,10 @@ def rows_of(
         elif roles and len(cells) == width:
             yield Row(number, cells, roles, page)
         elif roles and len(cells) > 1:
-            short.append((number, text))
+            findings.add("left out", _SHORT, 1, f"line {number:,}: {text[:60]}")
         else:
             findings.add("set aside", _OTHER, int(bool(text.strip())), f"line {number:,}")
     findings.add("noted", _REPEATED, max(headers - 1, 0))
-    for at, text in short:
-        is_cut = at == number
-        what, finding = (_CUT, "truncated") if is_cut else (_SHORT, "left out")
-        findings.add(finding, what, 1, f"line {at:,}: {text[:60]}")
 
 
 def number_in(text: object, findings: Findings, line: int, *, unit: str = "") -> float | None:
