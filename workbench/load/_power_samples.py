@@ -179,3 +179,13 @@ def part_of(
     for name, frame in zip(("counters", "states"), frames[1:], strict=False):
         setattr(part, name, frame if len(frame) else None)
     return part
+
+
+def number_of(value: object) -> float | None:
+    """Return a number that is one, or text of one; NaN and infinities are numbers here."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -72,7 +73,9 @@ def rows_of(
             page.begin(stamps.ns(stamp, number))
             continue
         cells = cells_of(text)
-        found = header_of(cells) if text.strip() else None
+        # No name of a column begins with a digit, and nearly every row has a cell that does.
+        is_row = any(cell[:1].isdecimal() for cell in cells)
+        found = None if is_row else header_of(cells)
         if found is not None:
             roles, width, headers = found, len(cells), headers + 1
         elif roles and len(cells) == width:
@@ -84,20 +87,37 @@ def rows_of(
     findings.add("noted", _REPEATED, max(headers - 1, 0))
 
 
-def number_in(text: object, findings: Findings, line: int, *, unit: str = "") -> float | None:
-    """Return a number in W, J, MHz, share or degrees of a cell with its unit; None if it is none.
+class Numbers:
+    """Numbers of cells in W, J, MHz, shares or degrees, whatever unit the cells name."""
 
-    ``unit`` is that of cells that name none. Cells that say that there is nothing are missing,
-    others that are no number are counted besides.
-    """
-    if isinstance(text, bool):
-        text = str(text)
-    plain = str(text).strip() if isinstance(text, str | int | float) else repr(text)[:40]
-    if plain.lower() in _ABSENT:
-        return None
-    match = _NUMBER.fullmatch(plain)
-    factor = _FACTORS.get((match[2] or unit).lower()) if match else None
-    if match is None or factor is None or abs(value := float(match[1]) * factor) == float("inf"):
-        findings.add("left out", _NO_NUMBER, 1, f"line {line:,}: {plain[:40]!r}")
-        return None
-    return value
+    def __init__(self, findings: Findings) -> None:
+        self.findings = findings
+        # Few numbers fill many cells.
+        self._known: dict[tuple[object, str], float | None] = {}
+
+    def read(self, cell: object, line: int, unit: str = "") -> float | None:
+        """Return the number of a cell; None if it has none.
+
+        ``unit`` is that of cells that name none. Cells that say that there is nothing are
+        missing, others that are no number are counted besides.
+        """
+        if type(cell) is not str:
+            return self._read(cell, line, unit)
+        if (cell, unit) in self._known:
+            return self._known[cell, unit]
+        value = self._read(cell, line, unit)
+        if value is not None or cell.strip().lower() in _ABSENT:
+            self._known[cell, unit] = value
+        return value
+
+    def _read(self, cell: object, line: int, unit: str) -> float | None:
+        is_known = isinstance(cell, str | int | float) and not isinstance(cell, bool)
+        plain = str(cell).strip() if is_known else repr(cell)[:40]
+        if plain.lower() in _ABSENT:
+            return None
+        match = _NUMBER.fullmatch(plain)
+        factor = _FACTORS.get((match[2] or unit).lower()) if match else None
+        if match is None or factor is None or abs(value := float(match[1]) * factor) == math.inf:
+            self.findings.add("left out", _NO_NUMBER, 1, f"line {line:,}: {plain[:40]!r}")
+            return None
+        return value

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from workbench.load._findings import Findings
-from workbench.load._power_samples import NO_TIME
+from workbench.load._power_samples import NO_TIME, number_of
 from workbench.load._power_stamps import Page, Stamps, stamp_line
-from workbench.load._prometheus_series import Series, number_of
+from workbench.load._prometheus_series import Series
 from workbench.load._stamps import epoch_ns
 from workbench.load._text_lines import whole_lines
 from workbench.load.archive import Source

@@ -9,9 +9,8 @@ from itertools import pairwise
 from typing import Any
 
 from workbench.load._findings import Findings
-from workbench.load._power_samples import plain_name
+from workbench.load._power_samples import number_of, plain_name
 from workbench.load._power_stamps import Stamps
-from workbench.load._prometheus_series import number_of
 
 _DEEPEST = 32
 _TIMES = (

@@ -19,7 +19,7 @@ from workbench.load._power_samples import (
     states_frame,
 )
 from workbench.load._power_stamps import Stamps, paged_documents
-from workbench.load._power_table import number_in, rows_of
+from workbench.load._power_table import Numbers, rows_of
 from workbench.load._prometheus_metrics import PREFERRED
 from workbench.load.archive import Source
 
@@ -116,7 +116,8 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
         name = f"gpu{each.gpu}" if each.gpu.isdecimal() else each.gpu
         name = f"{given.node}/{name}" if given.node else name
         kind = _add(name, each, rows, given)
-        known = entities.setdefault(name, _entity(each, kind, given))
+        known = entities.get(name) or _entity(each, kind, given)
+        entities[name] = known
         known["model"] = known["model"] or each.model
         if each.values.get("limit") is not None:
             known["limit_w"] = each.values["limit"]
@@ -156,6 +157,7 @@ def _joules(values: Mapping[str, float | None]) -> float | None:
 
 
 def _of_table(source: Source, stamps: Stamps, findings: Findings) -> Iterator[_Reading]:
+    numbers = Numbers(findings)
     for row in rows_of(source, _header, stamps, findings):
         if not _POWERS & set(row.roles):
             findings.add("set aside", _NO_POWER, 1, f"line {row.line:,}")
@@ -167,7 +169,7 @@ def _of_table(source: Source, stamps: Stamps, findings: Findings) -> Iterator[_R
             continue
         time = values.get("time")
         time_ns = row.page.time_ns(gpu) if time is None else stamps.ns(time, row.line)
-        if each := _reading(values, (row.line, gpu, time_ns), findings):
+        if each := _reading(values, (row.line, gpu, time_ns), numbers):
             yield each
 
 
@@ -185,13 +187,14 @@ def _role(name: str) -> str | None:
 
 
 def _of_json(source: Source, stamps: Stamps, findings: Findings) -> Iterator[_Reading]:
+    numbers = Numbers(findings)
     for line, document, page in paged_documents(source, stamps, findings):
         found = False
         for gpu, each, outer in _gpus(document):
             flat = dict(_flat(each))
             time = flat.get("time", outer)
             time_ns = page.time_ns(gpu) if time is None else stamps.ns(time, line)
-            if reading := _reading(flat, (line, gpu, time_ns), findings):
+            if reading := _reading(flat, (line, gpu, time_ns), numbers):
                 found = True
                 yield reading
         findings.add("set aside", _OTHER, int(not found), f"line {line:,}")
@@ -229,12 +232,12 @@ def _flat(each: Mapping[str, Any], path: str = "", depth: int = 0) -> Iterator[t
 
 
 def _reading(
-    values: Mapping[str, Any], where: tuple[int, str, int | None], findings: Findings
+    values: Mapping[str, Any], where: tuple[int, str, int | None], numbers: Numbers
 ) -> _Reading | None:
     """Return the numbers of one GPU in the units of the tables."""
     line, gpu, time_ns = where
-    powers = [str(values[role]).lower() for role in ("power", "average") if role in values]
-    if any(_SECONDARY in text for text in powers):
+    findings = numbers.findings
+    if any(_SECONDARY in str(values.get(role, "")).lower() for role in ("power", "average")):
         findings.add("noted", _SECOND, 1, f"line {line:,}: {gpu}")
         return None
     if str(values.get("slice", "0")).strip().lower() not in ("0", "n/a", ""):
@@ -242,14 +245,14 @@ def _reading(
         return None
     if not _POWERS & set(values):
         return None
-    numbers = {
-        role: number_in(value, findings, line, unit=_UNITS.get(role, ""))
+    read = {
+        role: numbers.read(value, line, _UNITS.get(role, ""))
         for role, value in values.items()
         if role in _NUMBERS
     }
     model = values.get("model")
     model = plain_name(model) if isinstance(model, str) else None
-    return _Reading(line, gpu, time_ns, model, numbers)
+    return _Reading(line, gpu, time_ns, model, read)
 
 
 def _gpu(value: object) -> str | None:

@@ -19,7 +19,7 @@ from workbench.load._power_samples import (
     states_frame,
 )
 from workbench.load._power_stamps import Stamps
-from workbench.load._power_table import Row, cells_of, number_in, rows_of
+from workbench.load._power_table import Numbers, Row, cells_of, rows_of
 from workbench.load._xid_codes import pci_address
 from workbench.load.archive import Source
 
@@ -78,14 +78,15 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     rows = Rows("power_w"), Rows(*STATE_COLUMNS)
     entities: dict[str, dict[str, Any]] = {}
     usual = _by_cells(source, findings)
+    numbers = Numbers(findings)
     for row in rows_of(source, _header, stamps, findings, usual=usual):
         device = _device(row, source.label)
         name = f"hpu{device}" if device.isdecimal() else device
         name = f"{given.node}/{name}" if given.node else name
         time = row.cell("time")
         time_ns = row.page.time_ns(name) if time is None else stamps.ns(time, row.line)
-        limit = _number(row, "limit", findings)
-        _add(name, row, time_ns, rows, findings)
+        limit = _number(row, "limit", numbers)
+        _add(name, row, time_ns, rows, numbers)
         known = entities.setdefault(name, _entity(device, row, given))
         known["limit_w"] = known.get("limit_w") if limit is None else limit
     frames, clock = settled([rows[0].frame(), states_frame(rows[1])], findings, _ASK, given)
@@ -100,11 +101,11 @@ def _entity(device: str, row: Row, given: PowerGiven) -> dict[str, Any]:
 
 
 def _add(
-    name: str, row: Row, time_ns: int | None, rows: tuple[Rows, Rows], findings: Findings
+    name: str, row: Row, time_ns: int | None, rows: tuple[Rows, Rows], numbers: Numbers
 ) -> None:
-    rows[0].add(name, time_ns, row.line, _number(row, "power", findings))
+    rows[0].add(name, time_ns, row.line, _number(row, "power", numbers))
     limit, clock, busy, temperature = (
-        _number(row, role, findings) for role in ("limit", "clock", "busy", "temperature")
+        _number(row, role, numbers) for role in ("limit", "clock", "busy", "temperature")
     )
     busy = busy if busy is not None and 0 <= busy <= 1 else None
     states = [limit, clock, busy, temperature]
@@ -112,11 +113,11 @@ def _add(
         rows[1].add(name, time_ns, row.line, *states, None, None)
 
 
-def _number(row: Row, role: str, findings: Findings) -> float | None:
+def _number(row: Row, role: str, numbers: Numbers) -> float | None:
     text = row.cell(role)
     if text is None:
         return None
-    return number_in(text, findings, row.line, unit="%" if role == "busy" else "")
+    return numbers.read(text, row.line, "%" if role == "busy" else "")
 
 
 def _device(row: Row, label: str) -> str:
