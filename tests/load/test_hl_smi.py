@@ -81,7 +81,7 @@ def test_a_cell_that_says_there_is_nothing_is_missing(tmp_path):
 
 def test_a_cut_table_never_gives_a_number_that_was_cut(tmp_path):
     text = HEADER + "".join(row(n, 0, 100 + n) for n in range(9))
-    for cut in range(len(HEADER) + len(row(0, 0, 100)), len(text), 5):
+    for cut in range(len(HEADER) + len(row(0, 0, 100)), len(text), 13):
         part = read(hl_smi, tmp_path, text[:cut])
         whole = text[:cut].count("\n") - 1
         assert [watts for *_, watts in readings(part)] == [100 + n for n in range(whole)]

@@ -68,6 +68,7 @@ def test_a_sound_file_loads(tmp_path, name):
     assert len(log.power)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 @settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

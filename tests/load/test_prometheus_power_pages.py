@@ -167,7 +167,7 @@ def test_a_page_without_power_says_so(tmp_path):
 def test_a_cut_page_gives_the_lines_before_the_cut(tmp_path):
     text = "".join(power_line(100 + n, (T0 + n) * 1000) for n in range(20))
     lines = text.splitlines(keepends=True)
-    for cut in range(len(lines[0]), len(text), 7):
+    for cut in range(len(lines[0]), len(text), 17):
         found = readings(read(prometheus_power, tmp_path, text[:cut]))
         whole = text[:cut].count("\n")
         assert [(at, watts) for _, at, watts in found] == [(n, 100 + n) for n in range(whole)]
