@@ -3,7 +3,7 @@
 
 import pytest
 
-from tests.load.power_files import T0, S, count_of, read, readings, recognised
+from tests.load.power_texts import T0, S, count_of, read, readings, recognised
 from workbench import load
 from workbench.errors import LoadError
 from workbench.load import hl_smi

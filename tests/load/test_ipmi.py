@@ -3,7 +3,7 @@ FreeIPMI's ipmi-dcmi and ipmiutil print."""
 
 import pytest
 
-from tests.load.power_files import T0, S, count_of, read, readings, recognised
+from tests.load.power_texts import T0, S, count_of, read, readings, recognised
 from workbench.errors import LoadError
 from workbench.load import ipmi
 from workbench.load._power_part import NoPowerError

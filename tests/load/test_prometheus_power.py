@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given as hypothesis_given
 from hypothesis import strategies as st
 
-from tests.load.power_files import (
+from tests.load.power_texts import (
     T0,
     S,
     answer,

@@ -4,7 +4,7 @@ metrics exporter serve them."""
 
 import pytest
 
-from tests.load.power_files import T0, S, count_of, read, readings, recognised
+from tests.load.power_texts import T0, S, count_of, read, readings, recognised
 from workbench.errors import LoadError
 from workbench.load import prometheus_power
 from workbench.load._power_part import NoPowerError

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.load import test_amd_smi, test_hl_smi, test_ipmi, test_redfish
-from tests.load.power_files import T0, answer, read, series, written
+from tests.load.power_texts import T0, answer, read, series, written
 from tests.load.test_prometheus_power_pages import PAGE, power_line
 from workbench import load
 from workbench.errors import LoadError
