@@ -149,6 +149,40 @@ def test_check_exits_with_2_for_a_missing_file(run, tmp_path):
     assert "absent.json" in result.stderr
 
 
+@pytest.fixture
+def power_log(tmp_path):
+    path = tmp_path / "gpu.csv"
+    rows = [f"2025/01/31 08:00:0{n}.000, 0, 7{n}.00 W" for n in range(3)]
+    path.write_text("\n".join(["timestamp, index, power.draw [W]", *rows, ""]))
+    return path
+
+
+def test_check_reads_power_logs_in_the_zone_that_is_given(run, power_log):
+    result = run("check", "--tz", "UTC", power_log)
+    assert result.exit_code == 0, result.output
+    assert "3  readings (nvidia-smi --query-gpu CSV)" in result.stdout
+
+
+def test_check_asks_for_the_zone_of_logs_without_one(run, power_log):
+    result = run("check", power_log)
+    assert result.exit_code == 2
+    assert "gpu.csv, line 2: '2025/01/31 08:00:00.000' has no time zone" in result.stderr
+    assert "(here: --tz UTC)" in result.stderr
+
+
+def test_check_refuses_a_zone_that_is_none(run, power_log):
+    result = run("check", "--tz", "Mars", power_log)
+    assert result.exit_code == 2
+    assert "tz must be a time zone" in result.stderr
+
+
+def test_check_reads_failure_logs_too(run):
+    folder = datasets.path("fleet-demo") / "failures"
+    result = run("check", "--tz", "UTC", folder)
+    assert result.exit_code == 1
+    assert "lines that report a failure" in result.stdout
+
+
 def test_check_gives_json_with_the_findings_of_every_file(run, clean_trace, truncated_trace):
     result = run("check", "--json", clean_trace, truncated_trace)
     clean, cut = json.loads(result.stdout)

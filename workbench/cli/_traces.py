@@ -14,8 +14,13 @@ from workbench.errors import WorkbenchError
 
 def check(
     files: Annotated[
-        list[Path], typer.Argument(help="Traces or injection results: files, folders or archives.")
+        list[Path],
+        typer.Argument(help="Traces, power or failure logs, injection results: files, folders."),
     ],
+    tz: Annotated[
+        str | None,
+        typer.Option(help='Time zone of logs whose stamps have none, e.g. "UTC" or "+01:00".'),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Say what files hold and what is wrong with them.
@@ -27,18 +32,12 @@ def check(
     \b
     Examples:
       workbench check rank0.pt.trace.json.gz
+      workbench check --tz UTC logs/node001_nvidia_smi.csv
       workbench check --json runs/monday runs/tuesday > quality.json
     """
-    from workbench import load
     from workbench.tables import HARMLESS
 
-    results: list[dict[str, Any]] = []
-    for file in files:
-        try:
-            found, error = load.quality(file), None
-        except (WorkbenchError, OSError) as problem:
-            found, error = None, str(problem)
-        results.append({"path": str(file), "error": error, "findings": records(found)})
+    results = [_checked(file, tz) for file in files]
     if as_json:
         print_json(results)
     else:
@@ -69,6 +68,27 @@ def convert(
     load.write(trace, target)
     typer.echo(target)
     typer.echo(repr(trace), err=True)
+
+
+def _checked(file: Path, tz: str | None) -> dict[str, Any]:
+    """Give what is found in one file, or why it cannot be read."""
+    from workbench import load
+
+    found, error = None, None
+    try:
+        found = load.quality(file, tz=tz)
+    except (WorkbenchError, OSError) as problem:
+        error = _told(str(problem))
+    except ValueError as problem:
+        if tz is None:
+            raise
+        raise typer.BadParameter(str(problem), param_hint="--tz") from None
+    return {"path": str(file), "error": error, "findings": records(found)}
+
+
+def _told(error: str) -> str:
+    """Say how to pass on the command line what a loader asks for."""
+    return f"{error} (here: --tz UTC)" if "; pass tz=" in error else error
 
 
 def _print_findings(result: dict[str, Any], harmless: Collection[str]) -> None:

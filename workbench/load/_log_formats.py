@@ -40,6 +40,11 @@ _KERNEL_MARKS = (b"NVRM: Xid (", b": SXid (PCI:")
 _TRACE_HEAD = re.compile(rb'"traceEvents"|"schemaVersion"|"deviceProperties"|\APAR1')
 
 
+def looks_like_a_trace(head: bytes) -> bool:
+    """Say whether the first bytes of a file are those of a profile."""
+    return bool(_TRACE_HEAD.search(head))
+
+
 def looks_like_a_log(head: bytes, label: str) -> bool:
     """Say whether the first bytes of a file are those of a log that can be read."""
     return not _TRACE_HEAD.search(head) and any(f.looks_like(head, label) for f in FORMATS)

@@ -9,8 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from workbench.load._findings import Findings
-
 _NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-zµ%]*)", re.ASCII)
 _MISSING = frozenset(
     ("", "-", "n/a", "nan", "none", "null", "not supported", "not available", "unknown error",
@@ -27,7 +25,6 @@ FACTORS = {
 }
 FACTORS["limit"] = FACTORS["power"]
 _USUAL_UNIT = {"energy": "mj", "clock": "mhz", "busy": "%", "temperature": "c", "violation": "us"}
-_ODD = "cells that are no number, e.g. {}; they are missing"
 # What a value is: a number, a number whose cell names its unit, a mark that there is none, junk.
 _PLAIN, _STATED, _NONE, _JUNK = 0, 1, 2, 3
 
@@ -74,7 +71,8 @@ class Numbers:
         if not self._unit or not pc.all(pc.ends_with(plain, self._unit)).as_py():
             return None
         try:
-            numbers: pa.Array = pc.cast(pc.utf8_rtrim(plain, " " + self._unit), pa.float64())
+            bare = pc.utf8_rtrim_whitespace(pc.utf8_slice_codeunits(plain, 0, -len(self._unit)))
+            numbers: pa.Array = pc.cast(bare, pa.float64())
         except pa.ArrowInvalid:
             return None
         self.is_stated = True
@@ -127,12 +125,3 @@ def texts_of(cells: pa.Array) -> tuple[list[str], np.ndarray]:
     encoded = pc.utf8_trim_whitespace(cells).dictionary_encode()
     texts = [text.strip('" ') for text in encoded.dictionary.to_pylist()]
     return texts, encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-
-
-def tell_of_junk(findings: Findings, column: str, junk: np.ndarray, cell: str, line: int) -> None:
-    """Count cells that are neither number nor a mark of the driver."""
-    count = int(junk.sum())
-    where = f"line {line:,}: {cell[:40]!r}"
-    findings.add(
-        "left out", f"cells of {column} that are no number; they are missing", count, where
-    )

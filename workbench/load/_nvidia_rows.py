@@ -105,6 +105,8 @@ class RowReader:
         times, is_bad = self._times(arrow, lines, columns)
         if is_bad.any():
             arrow, lines, times = arrow.filter(pa.array(~is_bad)), lines[~is_bad], times[~is_bad]
+        if not len(lines):
+            return
         reasons = _reasons(arrow, columns)
         batch = Batch(lines, times, self._keys(arrow, columns), {}, reasons)
         for role, numbers in self._numbers.items():

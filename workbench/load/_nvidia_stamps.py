@@ -23,8 +23,10 @@ _FREE = re.compile(
     r"(\d{4})[/-]?(\d\d)[/-]?(\d\d)[ T]+(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9})\d*)?", re.ASCII
 )
 _QUARTER_NS = 900 * SECOND
-# A clock that is set back an hour jumps by more than this, and a log pauses less than this.
-_JUMP_NS = 1_800 * SECOND
+# Rows of one poll overtake each other by less than this, and a clock that is set back jumps.
+_JUMP_NS = 60 * SECOND
+# Two rows that are nearer belong to one side of the change.
+_NEAR_NS = 1_800 * SECOND
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - local times of the host
 _FIRST_YEAR, _LAST_YEAR = 1971, 2200
 
@@ -149,8 +151,8 @@ def _decide(
     edges = np.flatnonzero(np.diff(is_twice.astype(np.int8), prepend=0, append=0))
     for start, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
         back = start + 1 + np.flatnonzero(np.diff(local[start:end]) < -_JUMP_NS)
-        follows = start > 0 and 0 <= local[start] - local[start - 1] < _JUMP_NS
-        leads = end < len(local) and 0 <= local[end] - local[end - 1] < _JUMP_NS
+        follows = start > 0 and 0 <= local[start] - local[start - 1] < _NEAR_NS
+        leads = end < len(local) and 0 <= local[end] - local[end - 1] < _NEAR_NS
         if len(back) == 1:
             second = int(back[0])
         elif not len(back) and follows != leads:

@@ -20,7 +20,7 @@ _UNNAMED = (
 )
 # Files of one thing are cut at a moment; a longer pause may be another host.
 _PAUSE_NS = 600 * SECOND
-_EQUAL_SHARE = 0.5
+_EQUAL_SHARE = 0.95
 _NONE = np.empty(0)
 
 
@@ -68,20 +68,14 @@ def final_names(
         Per file the new name of each entity, and the findings.
     """
     names = [{name: name for name in part.entities} for part in parts]
-    shared: dict[str, list[_Piece]] = {}
-    for number, (part, track) in enumerate(zip(parts, tracks, strict=True)):
-        for name, known in part.entities.items():
-            times, values = track.get(name, (_NONE, _NONE))
-            shared.setdefault(name, []).append(_Piece(number, known, times, values))
+    pieces_of = _pieces(parts, tracks)
     labels = _short([part.findings.source for part in parts])
     findings: list[Finding] = []
-    for name, pieces in shared.items():
-        if len(pieces) < 2:
-            continue
+    for name, pieces in pieces_of.items():
         groups = _groups(pieces)
         for group in groups:
             new = f"{name} ({labels[group[0].part]})" if len(groups) > 1 else name
-            new = new if new == name else _free(new, set(shared))
+            new = new if new == name else _free(new, set(pieces_of))
             for place, piece in enumerate(group):
                 names[piece.part][name] = new
                 source = parts[piece.part].findings.source
@@ -90,6 +84,17 @@ def final_names(
                 if len(groups) > 1:
                     findings.append(_apart(source, new, groups))
     return names, _counted(findings)
+
+
+def _pieces(
+    parts: Sequence[PowerPart], tracks: Sequence[Mapping[str, tuple[np.ndarray, np.ndarray]]]
+) -> dict[str, list[_Piece]]:
+    found: dict[str, list[_Piece]] = {}
+    for number, (part, track) in enumerate(zip(parts, tracks, strict=True)):
+        for name, known in part.entities.items():
+            times, values = track.get(name, (_NONE, _NONE))
+            found.setdefault(name, []).append(_Piece(number, known, times, values))
+    return found
 
 
 def _apart(source: str, name: str, groups: Sequence[Sequence[_Piece]]) -> Finding:

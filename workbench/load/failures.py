@@ -20,6 +20,7 @@ from workbench.load._log_file import LogFormat, LogPart
 from workbench.load._log_formats import FORMATS, readers_of
 from workbench.load._node_spans import node_spans
 from workbench.load._paths import Paths, given_paths, shown
+from workbench.load._power_formats import power_format_of
 from workbench.load._repeats import without_repeated_states, without_repeats
 from workbench.load._wanted import FAILURE_LOGS
 from workbench.load.archive import Source, survey
@@ -27,6 +28,7 @@ from workbench.tables import FAILURES, QUALITY, TIMELINE, FailureLog, Table
 
 _HEAD_BYTES = 1 << 16
 _PRINTED = "lines of the kernel (Xid) inside a log of another kind; load the kernel's own log"
+_POWER = "is power telemetry; load it with load.power"
 _UNKNOWN = "is in no format that is known here"
 
 
@@ -131,6 +133,8 @@ def _recognised(
         known += [(source, reader) for reader in readers]
         if misses_xids:
             unknown.append((source.label, "left out", _PRINTED, 1, None))
+        elif not readers and power_format_of(head, source.label):
+            unknown.append((source.label, "set aside", _POWER, 1, None))
         elif not readers:
             unknown.append((source.label, "left out", _UNKNOWN, 1, appearance(head)))
     return known, unknown

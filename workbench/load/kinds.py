@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from itertools import islice
 from pathlib import Path
 
 from workbench.errors import LoadError
 from workbench.load._log_formats import looks_like_a_log
+from workbench.load._power_formats import power_format_of
 from workbench.load._wanted import FAILURE_LOGS, LOGS_AND_INJECTIONS
 from workbench.load.archive import Source, survey
 from workbench.load.injections import looks_like_injections
@@ -28,33 +30,39 @@ def kinds_of(path: str | Path) -> set[str]:
     Returns
     -------
     set of str
-        Of ``"job operations"``, ``"failure logs"``, ``"injections"`` and ``"traces"``; the last
-        alone if nothing is recognised, so that its loader says why. Only the beginnings of the
-        first 200 files are looked at.
+        Of ``"job operations"``, ``"failure logs"``, ``"injections"``, ``"power logs"`` and
+        ``"traces"``; the last alone if nothing is recognised, so that its loader says why. Only
+        the beginnings of the first 200 files are looked at.
 
     Examples
     --------
     >>> from workbench import datasets
     >>> sorted(kinds_of(datasets.path("fleet-demo")))
-    ['failure logs', 'traces']
+    ['failure logs', 'power logs', 'traces']
     """
     if is_job_operations(path):
         return {"job operations"}
     found = set()
     for source in islice(_sources(path), _LOOKED_AT_FILES):
         try:
-            head = source.head(_HEAD_BYTES)
-            if looks_like_injections(source, head):
-                found.add("injections")
-            elif _is_met(source, path) and FAILURE_LOGS.refused(source.label, head):
-                continue  # only looked at for the results it might have held
-            elif format_of(source):
-                found.add("traces")
-            elif looks_like_a_log(head, source.label):
-                found.add("failure logs")
+            found.add(_kind(source, path))
         except LoadError:
             continue
-    return found or {"traces"}
+    return (found - {""}) or {"traces"}
+
+
+def _kind(source: Source, path: str | Path) -> str:
+    """Say what one file holds; '' if nobody knows."""
+    head = source.head(_HEAD_BYTES)
+    if looks_like_injections(source, head):
+        return "injections"
+    if power_format_of(head.removeprefix(BOM_UTF8), source.label):
+        return "power logs"
+    if _is_met(source, path) and FAILURE_LOGS.refused(source.label, head):
+        return ""  # only looked at for the results it might have held
+    if format_of(source):
+        return "traces"
+    return "failure logs" if looks_like_a_log(head, source.label) else ""
 
 
 def _is_met(source: Source, path: str | Path) -> bool:

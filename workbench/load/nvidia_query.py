@@ -111,6 +111,7 @@ class _Boards:
             return
         if match := _GPU.fullmatch(line):
             self._snapshot.append({"bus": match[1], "line": number, "reasons": -1})
+            self._path = [line]
             return
         name, colon, value = line.partition(" : ")
         depth = (len(name) - len(name.lstrip())) // 4
@@ -120,14 +121,15 @@ class _Boards:
             return
         if depth == 0:
             self._see_head(name, value)
-        elif self._snapshot and self._path[:1] != ["MIG Device"]:
+        elif self._snapshot and self._path[1:2] != ["MIG Device"]:
             self._see_board(self._snapshot[-1], self._path[depth - 1 : depth] or [""], name, value)
 
     def close(self) -> None:
         """End a snapshot."""
         is_all = self._attached == len(self._snapshot)
         for place, board in enumerate(self._snapshot):
-            power = next((name for name in self._powers if name in board), None)
+            names = [name for name in self._powers if name in board]
+            power = next((n for n in names if not is_missing(board[n])), next(iter(names), None))
             if power is None or self._stamp == NOT_A_TIME:
                 self.cut_count += 1
                 self.cut_where = self.cut_where or f"line {board['line']:,}"
@@ -153,12 +155,18 @@ class _Boards:
         elif name == "GPU UUID":
             board["uuid"] = value
         elif section in self._sections and (name in _METHODS or name in _LIMITS):
-            board.setdefault(name, value)
+            self._keep(board, name, value)
         elif (section, name) in _ROLES:
-            board.setdefault(_ROLES[section, name], value)
+            self._keep(board, _ROLES[section, name], value)
         elif name in _REASONS and (active := active_value(value)) >= 0:
             bit = REASON_BITS[_REASONS[name]] * active
             board["reasons"] = max(board["reasons"], 0) | bit
+
+    @staticmethod
+    def _keep(board: dict[str, Any], name: str, value: str) -> None:
+        """Keep a value with its unit, or a mark that there is none; others are cut off."""
+        if value[-1:].isalpha() or value.endswith(("%", "]")):
+            board.setdefault(name, value)
 
 
 def stamp_ns(text: str) -> int:

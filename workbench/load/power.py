@@ -12,6 +12,7 @@ from workbench.errors import LoadError
 from workbench.load._appearance import appearance, is_utf16
 from workbench.load._findings import Finding, listed
 from workbench.load._log_arguments import Hosts, check_hosts, checked, host_of
+from workbench.load._log_formats import looks_like_a_log, looks_like_a_trace
 from workbench.load._paths import Paths, given_paths, shown
 from workbench.load._power_assembly import assembled
 from workbench.load._power_formats import FORMATS, power_format_of
@@ -25,11 +26,12 @@ from workbench.load._power_part import (
 )
 from workbench.load._wanted import POWER_LOGS
 from workbench.load.archive import Source, survey
-from workbench.tables import PowerLog
-from workbench.tables._power import SCOPES
+from workbench.tables import SCOPES, PowerLog
 
 _HEAD_BYTES = 1 << 16
 _UNKNOWN = "is in no format of power telemetry that is known here"
+_TRACE = "is a trace; load it with load.traces"
+_FAILURES = "is a failure log; load it with load.failures"
 _UTF16 = "is UTF-16, no power log is; convert it: iconv -f UTF-16 -t UTF-8"
 
 
@@ -150,6 +152,10 @@ def _recognised(
             unknown.append((source.label, "left out", _UTF16, 1, None))
         elif reader := power_format_of(head, source.label):
             known.append((source, reader))
+        elif looks_like_a_trace(head):
+            unknown.append((source.label, "set aside", _TRACE, 1, None))
+        elif looks_like_a_log(head, source.label):
+            unknown.append((source.label, "set aside", _FAILURES, 1, None))
         else:
             unknown.append((source.label, "left out", _UNKNOWN, 1, appearance(head)))
     return known, unknown

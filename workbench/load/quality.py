@@ -6,18 +6,25 @@ from pathlib import Path
 
 import pandas as pd
 
+from workbench.load.failures import failures
 from workbench.load.injections import injections
 from workbench.load.kinds import kinds_of
+from workbench.load.power import power
 from workbench.load.traces import traces
+from workbench.tables import QUALITY
 
 
-def quality(path: str | Path, *, progress: bool = True) -> pd.DataFrame:
-    """Read traces or injection results and report on their state, not on their content.
+def quality(path: str | Path, *, tz: str | None = None, progress: bool = True) -> pd.DataFrame:
+    """Read traces, logs or injection results and report on their state, not on their content.
+
+    A folder that holds traces among other things is checked for its traces.
 
     Parameters
     ----------
     path
         A file, directory or archive.
+    tz
+        Time zone of power and failure logs whose stamps have none.
     progress
         Whether to show a progress bar if reading takes more than a second.
 
@@ -33,8 +40,16 @@ def quality(path: str | Path, *, progress: bool = True) -> pd.DataFrame:
     FileNotFoundError
         If ``path`` does not exist.
     LoadError
-        If nothing can be read; names file, place and remedy.
+        If nothing can be read, or a log needs ``tz``; names file, place and remedy.
     """
-    if kinds_of(path) == {"injections"}:
+    kinds = kinds_of(path)
+    if kinds == {"injections"}:
         return injections(path, progress=progress).quality
+    if kinds <= {"failure logs", "power logs"}:
+        found = []
+        if "failure logs" in kinds:
+            found.append(failures(path, tz=tz, progress=progress).quality)
+        if "power logs" in kinds:
+            found.append(power(path, tz=tz, progress=progress).quality)
+        return QUALITY.check(QUALITY.cast(pd.concat(found, ignore_index=True)))
     return traces(path, progress=progress).quality

@@ -117,7 +117,7 @@ def test_kinds_of_data_are_told_apart(tiny, tmp_path, fleet_demo):
     assert kinds_of(place) == {"injections"}
     assert kinds_of(place / "faults.parquet") == {"injections"}
     assert kinds_of(load.write_injections(tiny, tmp_path / "texts", format="csv")) == {"injections"}
-    assert kinds_of(fleet_demo) == {"failure logs", "traces"}
+    assert kinds_of(fleet_demo) == {"failure logs", "power logs", "traces"}
 
 
 def test_quality_of_injections_is_told_like_that_of_traces(tiny, tmp_path):
