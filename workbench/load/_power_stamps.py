@@ -66,7 +66,7 @@ class Stamps:
         self.label, self.given, self.findings = label, given, findings
         self.assumed = ""
         # Many readings share a stamp.
-        self._last: tuple[object, int | None] = (None, None)
+        self._last: tuple[object, int | None] = (object(), None)
 
     def ns(self, text: object, line: int) -> int | None:
         """Return the instant of a stamp; None if it is none, which is counted.

@@ -66,7 +66,7 @@ _STATES = frozenset({"limit", "clock", "busy", "temperature"})
 _METHODS = {"average": "average", "power": "instant"}
 _KNOWN = re.compile(
     rb"socket_power|package power \(w\)|\bgpu,(?:xcp,)?power_usage|accumulated energy \(uj\)"
-    rb'|"power_usage"|(?-i:\btotal_energy_consumption\b)',
+    rb'|"power_usage"|"total_energy_consumption"|\bgpu,total_energy_consumption',
     re.IGNORECASE,
 )
 _TABLE = re.compile(rb"^(?:timestamp|device|gpu) *,", re.MULTILINE | re.IGNORECASE)
