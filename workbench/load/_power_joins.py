@@ -38,6 +38,11 @@ class _Piece:
         return bool(self.known.get("clock", "epoch") == "own")
 
     @property
+    def has_power(self) -> bool:
+        """Say whether the file holds power of it, not only what goes with it."""
+        return self.known.get("method") is not None
+
+    @property
     def is_named(self) -> bool:
         """Say whether the name is that of one thing in the world."""
         device = str(self.known.get("device") or "")
@@ -115,6 +120,8 @@ def _may_be_one(left: _Piece, right: _Piece) -> bool:
     """Say whether two pieces are of one thing: other times, or equal readings."""
     if left.is_own or right.is_own or not _are_alike(left, right):
         return False
+    if left.has_power != right.has_power:
+        return left.is_named
     if not len(left.time_ns) or not len(right.time_ns):
         return True
     start = max(left.time_ns[0], right.time_ns[0])
@@ -132,7 +139,7 @@ def _are_alike(left: _Piece, right: _Piece) -> bool:
     """Say whether what is known of two pieces allows them to be one thing."""
     for key in ("scope", "method", "model"):
         known = (left.known.get(key), right.known.get(key))
-        if known[0] != known[1] and (key != "model" or all(known)):
+        if known[0] != known[1] and (key == "scope" or all(known)):
             return False
     return True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,15 @@ class Rows:
         self._flush()
         code = np.full(len(time_ns), self._code(entity), np.int32)
         self._pieces.append((code, time_ns, line, *values))
+
+    def add_table(
+        self, names: Sequence[str], codes: Integers, time_ns: Integers, line: Integers,
+        values: Sequence[Floats],
+    ) -> None:  # fmt: skip
+        """Add rows of several entities; ``codes`` say where in ``names`` each one is."""
+        self._flush()
+        code_of = np.array([self._code(name) for name in names] or [0], np.int32)
+        self._pieces.append((code_of[codes], time_ns, line, *values))
 
     def frame(self) -> pd.DataFrame:
         """Return all rows: time_ns, entity, the columns and line."""
@@ -133,6 +143,7 @@ def _second(row: pd.Series, source: str, how: str) -> LoadError:
     )
 
 
+@lru_cache(1 << 16)
 def plain_name(text: str) -> str:
     """Return a name as it can be kept and shown: one line of printable characters."""
     name = " ".join(text[: 2 * _NAME_CHARS].split())
@@ -179,3 +190,13 @@ def part_of(
     for name, frame in zip(("counters", "states"), frames[1:], strict=False):
         setattr(part, name, frame if len(frame) else None)
     return part
+
+
+def number_of(value: object) -> float | None:
+    """Return a number that is one, or text of one; NaN and infinities are numbers here."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None

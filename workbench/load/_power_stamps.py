@@ -11,6 +11,7 @@ from workbench.errors import LoadError
 from workbench.load._findings import Findings
 from workbench.load._json_records import text_documents
 from workbench.load._power_part import PowerGiven
+from workbench.load._power_samples import number_of
 from workbench.load._stamps import epoch_ns, iso_ns, local_ns
 from workbench.load._text_lines import tell_of_damage
 from workbench.load._zones import no_zone, zone_of
@@ -43,11 +44,15 @@ _FORMS = tuple(
     )
 )
 _EPOCH = re.compile(r"\d{9,19}(?:\.\d{1,9})?")
-_ISO = re.compile(r"\d{4}-\d\d-\d\d[T _]\d\d:\d\d:\d\d\S*(?: (?:Z|UTC|[+-]\d\d:?\d\d))?")
+_ISO = re.compile(
+    r"\d{4}-\d\d-\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,18})? ?(?:Z|UTC|[+-]\d\d(?::?\d\d)?)?"
+)
+_BEGINS = re.compile(r"\d{2}|[A-Z][a-z]{2} ")
 _OFFSET_NAME = re.compile(r"(?:UTC)?[+-]\d")
 _LONGEST = 60
 # Numbers from here on count ms, us and ns, not s.
 _FINER = ((1e17, 10**9), (1e14, 10**6), (1e11, 10**3))
+_LATEST = 9.2e18
 _UNSET_YEARS = 2000
 _UNSET = "stamps of a clock that was never set; the readings have no time"
 _NO_TIME = "stamps that are no time; the readings have none"
@@ -60,6 +65,8 @@ class Stamps:
     def __init__(self, label: str, given: PowerGiven, findings: Findings) -> None:
         self.label, self.given, self.findings = label, given, findings
         self.assumed = ""
+        # Many readings share a stamp.
+        self._last: tuple[object, int | None] = (object(), None)
 
     def ns(self, text: object, line: int) -> int | None:
         """Return the instant of a stamp; None if it is none, which is counted.
@@ -69,8 +76,12 @@ class Stamps:
         LoadError
             If it is local and the caller gave no zone.
         """
+        if text == self._last[0] and type(text) is type(self._last[0]):
+            return self._last[1]
         found = self.read(text, line)
-        if found is None:
+        if found is not None:
+            self._last = text, found
+        else:
             shown = str(text)[:_LONGEST]
             self.findings.add("left out", _NO_TIME, 1, f"line {line:,}: {shown!r}")
         return found
@@ -78,7 +89,8 @@ class Stamps:
     def read(self, text: object, line: int) -> int | None:
         """Return the instant of a stamp, or None if it is none; see :meth:`ns`."""
         if isinstance(text, int | float) and not isinstance(text, bool):
-            return _epoch(float(text), text)
+            number = number_of(text)
+            return None if number is None else _epoch(number, text)
         if not isinstance(text, str) or not 0 < len(text := text.strip()) <= _LONGEST:
             return None
         if _EPOCH.fullmatch(text):
@@ -157,6 +169,8 @@ class Stamps:
 
 def _epoch(number: float, text: object) -> int | None:
     """Return an instant counted since 1970 in s, ms, us or ns."""
+    if not number < _LATEST:
+        return None
     for least, count in _FINER:
         if number >= least:
             return int(number / count * 1e9) if count != 10**9 else int(number)
@@ -176,8 +190,11 @@ def _named_zone(name: str) -> tzinfo | None:
 
 def stamp_line(text: str) -> str | None:
     """Return the stamp of a line that holds nothing else, as ``date`` in a loop writes it."""
+    # This is asked of every line of large files, and nearly none is one.
+    if len(text) > _LONGEST or "|" in text or text.count(",") > 1:
+        return None
     stamp = text.strip().removeprefix("#").strip()
-    if len(stamp) > _LONGEST or not stamp[:1].isalnum():
+    if not _BEGINS.match(stamp):
         return None
     found = _EPOCH.fullmatch(stamp) or _ISO.fullmatch(stamp)
     return stamp if found or any(form.fullmatch(stamp) for form in _FORMS) else None

@@ -14,7 +14,7 @@ from workbench.load._findings import Findings
 from workbench.load._json_closing import closed
 from workbench.load._json_records import text_documents
 from workbench.load._log_file import one_line
-from workbench.load._power_samples import Floats, Integers
+from workbench.load._power_samples import Floats, Integers, number_of
 from workbench.load._text_lines import tell_of_damage
 from workbench.load.archive import Source
 
@@ -166,13 +166,3 @@ def _pair(each: Any) -> tuple[float, float] | None:
         return None
     numbers = [number_of(value) for value in each]
     return (numbers[0], numbers[1]) if None not in numbers else None  # type: ignore[return-value]
-
-
-def number_of(value: object) -> float | None:
-    """Return a number that is one, or text of one; NaN and infinities are numbers here."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        return float(value)
-    except (ValueError, OverflowError):
-        return None

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from workbench.load._findings import Findings
-from workbench.load._power_samples import NO_TIME
+from workbench.load._power_samples import NO_TIME, number_of
 from workbench.load._power_stamps import Page, Stamps, stamp_line
-from workbench.load._prometheus_series import Series, number_of
+from workbench.load._prometheus_series import Series
 from workbench.load._stamps import epoch_ns
-from workbench.load._text_lines import console_lines
+from workbench.load._text_lines import whole_lines
 from workbench.load.archive import Source
 
 _SAMPLE = re.compile(
@@ -50,8 +50,8 @@ def scraped(source: Source, stamps: Stamps, findings: Findings) -> Iterator[Seri
     stamp; else nobody knows it.
     """
     gathered: dict[tuple[str, str], _Gathered] = {}
-    page, number, text = Page(), 0, ""
-    for number, text in console_lines(source, findings):
+    page = Page()
+    for number, text in whole_lines(source, findings):
         if (stamp := _stamp_of(text)) is not None:
             page.begin(stamps.ns(stamp, number))
             continue
@@ -69,7 +69,6 @@ def scraped(source: Source, stamps: Stamps, findings: Findings) -> Iterator[Seri
         each.time_ns.append(NO_TIME if time_ns is None else time_ns)
         each.values.append(value)
         each.line.append(number)
-    _note_cut(source, number, text, findings)
     for each in gathered.values():
         yield each.series
 
@@ -99,13 +98,3 @@ def _time_ns(text: str | None, line: int, findings: Findings) -> int | None:
     found = epoch_ns(time / 1000 if is_ms and time is not None else text)
     findings.add("left out", "stamps that are no time", int(found is None), f"line {line:,}")
     return found
-
-
-def _note_cut(source: Source, number: int, text: str, findings: Findings) -> None:
-    """Note a last line without an end: a number may have lost its last digits."""
-    with source.open() as stream:
-        last = b""
-        while block := stream.read(1 << 20):
-            last = block[-1:]
-    what = "no line end after the last line: the page may be cut, and its last number too short"
-    findings.add("suspicious", what, int(last not in (b"\n", b"")), f"line {number:,}: {text[:60]}")

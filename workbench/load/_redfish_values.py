@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -128,6 +129,7 @@ def _metric(each: dict[str, Any], place: Place, findings: Findings) -> Iterator[
         yield Value("power", value, place, part, scope)
 
 
+@lru_cache(1 << 16)
 def _scope(text: str) -> str:
     return next((scope for form, scope in _SCOPES if form.search(text)), "node_ac")
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
 from workbench.load._findings import Findings
-from workbench.load._power_samples import plain_name
+from workbench.load._power_samples import number_of, plain_name
 from workbench.load._power_stamps import Stamps
-from workbench.load._prometheus_series import number_of
 
 _DEEPEST = 32
 _TIMES = (
@@ -82,6 +82,7 @@ def stamp_of(value: Mapping[str, Any]) -> str | int | float | None:
     return None
 
 
+@lru_cache(1 << 16)
 def part_of(path: str) -> str:
     """Name what a path leads to by the words of it that name things: GPU_0, 1U-PSU2."""
     match = _PATH.fullmatch(path)

@@ -43,9 +43,27 @@ def console_lines(source: Source, findings: Findings) -> Iterator[tuple[int, str
     Programs may have written binary noise to a console: of endless lines only the beginning is
     given, and what is not UTF-8 is no finding.
     """
+    yield from _console(source, findings, None)
+
+
+def whole_lines(source: Source, findings: Findings) -> Iterator[tuple[int, str]]:
+    """Give lines as :func:`console_lines`, without a last one that has no end.
+
+    Where the last thing in a line is a number, a cut leaves another one.
+    """
+    rest: list[bytes] = []
+    yield from _console(source, findings, rest)
+    for raw in rest:
+        what = "a last line without an end, which may be cut"
+        findings.add("truncated", what, 1, raw[:60].decode("utf-8", "replace"))
+
+
+def _console(
+    source: Source, findings: Findings, rest: list[bytes] | None
+) -> Iterator[tuple[int, str]]:
     with source.open() as stream:
         number = 0
-        for lines in _lines(stream, _LONGEST_BYTES):
+        for lines in _lines(stream, _LONGEST_BYTES, rest):
             longer = sum(len(line) > _LONGEST_BYTES for line in lines)
             findings.add("left out", "the rest of lines longer than 64 KiB", longer)
             for raw in lines:
@@ -64,10 +82,13 @@ def tell_of_damage(stream: Stream, findings: Findings) -> None:
         findings.add(finding, note, 1, where)
 
 
-def _lines(stream: Stream, longest: float = math.inf) -> Iterator[list[bytes]]:
+def _lines(
+    stream: Stream, longest: float = math.inf, rest: list[bytes] | None = None
+) -> Iterator[list[bytes]]:
     """Give the lines that end in each block; of longer ones the beginning, still too long.
 
-    They are split at newlines only: texts may hold other separators of lines.
+    They are split at newlines only: texts may hold other separators of lines. A last line
+    without an end goes to ``rest``, if there is one.
     """
     begun: list[bytes] = []
     length = 0
@@ -80,5 +101,7 @@ def _lines(stream: Stream, longest: float = math.inf) -> Iterator[list[bytes]]:
         if lines:
             yield [b"".join(begun), *lines[:-1]]
             begun, length = [lines[-1]], len(lines[-1])
-    if length:
+    if length and rest is not None:
+        rest.append(b"".join(begun))
+    elif length:
         yield [b"".join(begun)]

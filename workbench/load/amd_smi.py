@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
 
 from workbench.load._findings import Findings
 from workbench.load._power_part import PowerGiven, PowerPart
 from workbench.load._power_samples import (
+    NO_TIME,
     STATE_COLUMNS,
+    Floats,
+    Integers,
     Rows,
     described,
     part_of,
@@ -19,7 +26,7 @@ from workbench.load._power_samples import (
     states_frame,
 )
 from workbench.load._power_stamps import Stamps, paged_documents
-from workbench.load._power_table import number_in, rows_of
+from workbench.load._power_table import Chunk, Numbers, Objects, chunks_of, possible
 from workbench.load._prometheus_metrics import PREFERRED
 from workbench.load.archive import Source
 
@@ -53,17 +60,18 @@ _ROLES = {
 _ROLE_OF = re.compile("|".join(f"(?P<{role}>{form})" for role, form in _ROLES.items()))
 _UNITS = {"busy": "%", "micro": "uj", "resolution": "uj"}
 _JOULES_PER_COUNT = 15.3e-6
-_NUMBERS = frozenset(_ROLES) - {"time", "gpu", "slice", "model"}
 _POWERS = frozenset({"power", "average", "energy", "micro", "counts"})
+_ENERGIES = ("energy", "micro", "counts")
+_STATES = frozenset({"limit", "clock", "busy", "temperature"})
+_METHODS = {"average": "average", "power": "instant"}
 _KNOWN = re.compile(
     rb"socket_power|package power \(w\)|\bgpu,(?:xcp,)?power_usage|accumulated energy \(uj\)"
-    rb'|"power_usage"|total_energy_consumption',
+    rb'|"power_usage"|"total_energy_consumption"|\bgpu,total_energy_consumption',
     re.IGNORECASE,
 )
 _TABLE = re.compile(rb"^(?:timestamp|device|gpu) *,", re.MULTILINE | re.IGNORECASE)
 _JSON = re.compile(rb"^[ \t]*[\[{]", re.MULTILINE)
 _HEAD_BYTES = 1 << 16
-_SECONDARY = "secondary die"
 _SECOND = "dies whose power the other die of their module reports (N/A by design)"
 _SLICE = "partitions of a GPU, which repeat its power; taken once"
 _NO_POWER = "rows of tables without power"
@@ -73,14 +81,30 @@ _DEEPEST = 6
 
 
 @dataclass
-class _Reading:
-    """What one snapshot says of one GPU."""
+class _Tables:
+    """The tables of a file under construction."""
 
-    line: int
-    gpu: str
-    time_ns: int | None
-    model: str | None = None
-    values: dict[str, float | None] = field(default_factory=dict)
+    given: PowerGiven
+    readings: Rows = field(default_factory=lambda: Rows("power_w"))
+    counters: Rows = field(default_factory=lambda: Rows("energy_j"))
+    states: Rows = field(default_factory=lambda: Rows(*STATE_COLUMNS))
+    entities: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def know(self, gpu: str, kind: str, model: object) -> str:
+        """Note what is known of a GPU, and return its name."""
+        name = f"{self.given.node}/gpu{gpu}" if self.given.node else f"gpu{gpu}"
+        if name not in self.entities:
+            self.entities[name] = {
+                "scope": "gpu", "method": _METHODS.get(kind, "unknown"), "unit": "W",
+                "node": self.given.node, "device": gpu, "model": None,
+            }  # fmt: skip
+        if isinstance(model, str) and self.entities[name]["model"] is None:
+            self.entities[name]["model"] = plain_name(model)
+        return name
+
+    def kind(self, roles: Container[str]) -> str:
+        """Return which power is taken where these are given."""
+        return next((kind for kind in PREFERRED[self.given.reading] if kind in roles), "")
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - content decides
@@ -108,67 +132,96 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     """
     findings = Findings(source.label)
     stamps = Stamps(source.label, given, findings)
+    tables = _Tables(given)
     is_table = _TABLE.search(source.head(_HEAD_BYTES))
-    readings = (_of_table if is_table else _of_json)(source, stamps, findings)
-    rows = Rows("power_w"), Rows("energy_j"), Rows(*STATE_COLUMNS)
-    entities: dict[str, dict[str, Any]] = {}
-    for each in readings:
-        name = f"gpu{each.gpu}" if each.gpu.isdecimal() else each.gpu
-        name = f"{given.node}/{name}" if given.node else name
-        kind = _add(name, each, rows, given)
-        known = entities.setdefault(name, _entity(each, kind, given))
-        known["model"] = known["model"] or each.model
-        if each.values.get("limit") is not None:
-            known["limit_w"] = each.values["limit"]
-    frames = [rows[0].frame(), rows[1].frame(), states_frame(rows[2])]
+    (_read_table if is_table else _read_json)(source, tables, stamps, findings)
+    frames = [tables.readings.frame(), tables.counters.frame(), states_frame(tables.states)]
     frames, clock = settled(frames, findings, _HOW, given)
-    return part_of(frames, described(entities, clock, stamps.assumed), findings)
+    return part_of(frames, described(tables.entities, clock, stamps.assumed), findings)
 
 
-def _entity(each: _Reading, kind: str, given: PowerGiven) -> dict[str, Any]:
-    method = {"average": "average", "power": "instant"}.get(kind, "unknown")
-    found = {"scope": "gpu", "method": method, "node": given.node, "device": each.gpu}
-    return found | {"model": each.model, "unit": "W", "assumed": ""}
+def _read_table(source: Source, tables: _Tables, stamps: Stamps, findings: Findings) -> None:
+    numbers = Numbers(findings)
+    for chunk in chunks_of(source, _header, stamps, findings):
+        where = f"line {chunk.lines[0]:,}"
+        if not _POWERS & set(chunk.cells):
+            findings.add("set aside", _NO_POWER, len(chunk.lines), where)
+            continue
+        gpus = _mapped(_gpu, chunk.cells["gpu"])
+        is_gpu = gpus != None  # noqa: E711 - of each row
+        findings.add("left out", _OTHER, int((~is_gpu).sum()), where)
+        kept = is_gpu & ~_is_repeated(chunk, findings)
+        _add_chunk(chunk.take(kept), gpus[kept], tables, (stamps, numbers))
 
 
-def _add(name: str, each: _Reading, rows: tuple[Rows, Rows, Rows], given: PowerGiven) -> str:
-    """Add a reading to the rows of the tables; return which kind of power was taken."""
-    kind = next((kind for kind in PREFERRED[given.reading] if kind in each.values), "")
+def _is_repeated(chunk: Chunk, findings: Findings) -> npt.NDArray[np.bool_]:
+    """Say which rows are of a second die, or of a partition of a GPU."""
+    is_die = np.zeros(len(chunk.lines), dtype=bool)
+    for role in ("power", "average"):
+        if role in chunk.cells:
+            is_die |= _mapped(_is_second, chunk.cells[role]).astype(bool)
+    is_slice = np.zeros(len(chunk.lines), dtype=bool)
+    if "slice" in chunk.cells:
+        is_slice = _mapped(_is_slice, chunk.cells["slice"]).astype(bool)
+    findings.add("noted", _SECOND, int(is_die.sum()), f"line {chunk.lines[0]:,}")
+    findings.add("noted", _SLICE, int(is_slice.sum()), f"line {chunk.lines[0]:,}")
+    return is_die | is_slice
+
+
+def _add_chunk(
+    chunk: Chunk, gpus: Objects, tables: _Tables, reading: tuple[Stamps, Numbers]
+) -> None:
+    stamps, numbers = reading
+    kind = tables.kind(chunk.cells)
+    codes, unique = pd.factorize(gpus)
+    models = chunk.cells.get("model")
+    first = np.unique(codes, return_index=True)[1]
+    names = [
+        tables.know(gpu, kind, None if models is None else models[at])
+        for gpu, at in zip(unique, first, strict=True)
+    ]
+    where = (names, codes, chunk.times(stamps, gpus), chunk.lines)
     if kind:
-        rows[0].add(name, each.time_ns, each.line, each.values[kind])
-    if {"energy", "micro", "counts"} & set(each.values):
-        rows[1].add(name, each.time_ns, each.line, _joules(each.values))
-    limit, clock, busy = (each.values.get(role) for role in ("limit", "clock", "busy"))
-    limit, clock = (None if v is not None and v < 0 else v for v in (limit, clock))
-    busy = busy if busy is not None and 0 <= busy <= 1 else None
-    states = [limit, clock, busy, each.values.get("temperature")]
-    if any(value is not None for value in states):
-        rows[2].add(name, each.time_ns, each.line, *states, None, None)
-    return kind
+        tables.readings.add_table(*where, [chunk.numbers(kind, numbers)])
+    if role := next((role for role in _ENERGIES if role in chunk.cells), ""):
+        counted = chunk.numbers(role, numbers, _UNITS.get(role, ""))
+        if role == "counts":
+            resolution = chunk.numbers("resolution", numbers, "uj")
+            counted = counted * np.where(np.isnan(resolution), _JOULES_PER_COUNT, resolution)
+        tables.counters.add_table(*where, [counted])
+    if _STATES & set(chunk.cells):
+        states = {role: chunk.numbers(role, numbers, _UNITS.get(role, "")) for role in _STATES}
+        _add_states(where, states, tables)
 
 
-def _joules(values: Mapping[str, float | None]) -> float | None:
-    for role in ("energy", "micro"):
-        if role in values:
-            return values[role]
-    counts = values["counts"]
-    return None if counts is None else counts * (values.get("resolution") or _JOULES_PER_COUNT)
+def _add_states(
+    where: tuple[Sequence[str], Integers, Integers, Integers],
+    states: Mapping[str, Floats],
+    tables: _Tables,
+) -> None:
+    names, codes, time_ns, lines = where
+    values = [
+        possible(states["limit"]),
+        possible(states["clock"]),
+        possible(states["busy"], most=1),
+        states["temperature"],
+    ]
+    some = ~np.isnan(values).all(axis=0)
+    empty = np.full(int(some.sum()), np.nan)
+    columns = [*(each[some] for each in values), empty, empty]
+    tables.states.add_table(names, codes[some], time_ns[some], lines[some], columns)
+    for code, name in enumerate(names):
+        known = values[0][codes == code]
+        known = known[~np.isnan(known)]
+        if len(known):
+            tables.entities[name]["limit_w"] = float(known[-1])
 
 
-def _of_table(source: Source, stamps: Stamps, findings: Findings) -> Iterator[_Reading]:
-    for row in rows_of(source, _header, stamps, findings):
-        if not _POWERS & set(row.roles):
-            findings.add("set aside", _NO_POWER, 1, f"line {row.line:,}")
-            continue
-        values = {role: row.cells[at] for role, at in row.roles.items()}
-        gpu = _gpu(values.get("gpu"))
-        if gpu is None:
-            findings.add("left out", _OTHER, 1, f"line {row.line:,}")
-            continue
-        time = values.get("time")
-        time_ns = row.page.time_ns(gpu) if time is None else stamps.ns(time, row.line)
-        if each := _reading(values, (row.line, gpu, time_ns), findings):
-            yield each
+def _mapped(function: Callable[[str], object], texts: Objects) -> Objects:
+    codes, unique = pd.factorize(texts, use_na_sentinel=False)
+    found = np.empty(len(unique), dtype=object)
+    found[:] = [function(text) for text in unique]
+    return found[codes]
 
 
 def _header(cells: Sequence[str]) -> Mapping[str, int] | None:
@@ -184,17 +237,35 @@ def _role(name: str) -> str | None:
     return match.lastgroup if match else None
 
 
-def _of_json(source: Source, stamps: Stamps, findings: Findings) -> Iterator[_Reading]:
+def _read_json(source: Source, tables: _Tables, stamps: Stamps, findings: Findings) -> None:
+    # Objects with the same fields are rows of one table.
+    rows: dict[tuple[str, ...], list[tuple[Any, ...]]] = {}
     for line, document, page in paged_documents(source, stamps, findings):
         found = False
         for gpu, each, outer in _gpus(document):
             flat = dict(_flat(each))
-            time = flat.get("time", outer)
-            time_ns = page.time_ns(gpu) if time is None else stamps.ns(time, line)
-            if reading := _reading(flat, (line, gpu, time_ns), findings):
+            if _POWERS & set(flat):
                 found = True
-                yield reading
+                time = flat.pop("time", outer)
+                time_ns = page.time_ns(gpu) if time is None else stamps.ns(time, line)
+                time_ns = NO_TIME if time_ns is None else time_ns
+                row = (line, gpu, time_ns, *map(_plain, flat.values()))
+                rows.setdefault(tuple(flat), []).append(row)
         findings.add("set aside", _OTHER, int(not found), f"line {line:,}")
+    for roles, some in rows.items():
+        lines, gpus, times, *columns = (
+            np.array(each, dtype=object) for each in zip(*some, strict=True)
+        )
+        whole = (lines.astype(np.int64), np.arange(len(lines)), times.astype(np.int64))
+        chunk = Chunk(whole[0], dict(zip(roles, columns, strict=True)), *whole[1:])
+        kept = ~_is_repeated(chunk, findings)
+        _add_chunk(chunk.take(kept), gpus[kept], tables, (stamps, Numbers(findings)))
+
+
+def _plain(value: Any) -> str:
+    """Return a value as the text that a table would hold."""
+    is_plain = isinstance(value, str | int | float) and not isinstance(value, bool)
+    return "" if value is None else str(value) if is_plain else repr(value)[:40]
 
 
 def _gpus(document: Any) -> Iterator[tuple[str, dict[str, Any], Any]]:
@@ -228,28 +299,12 @@ def _flat(each: Mapping[str, Any], path: str = "", depth: int = 0) -> Iterator[t
             yield role, value
 
 
-def _reading(
-    values: Mapping[str, Any], where: tuple[int, str, int | None], findings: Findings
-) -> _Reading | None:
-    """Return the numbers of one GPU in the units of the tables."""
-    line, gpu, time_ns = where
-    powers = [str(values[role]).lower() for role in ("power", "average") if role in values]
-    if any(_SECONDARY in text for text in powers):
-        findings.add("noted", _SECOND, 1, f"line {line:,}: {gpu}")
-        return None
-    if str(values.get("slice", "0")).strip().lower() not in ("0", "n/a", ""):
-        findings.add("noted", _SLICE, 1, f"line {line:,}")
-        return None
-    if not _POWERS & set(values):
-        return None
-    numbers = {
-        role: number_in(value, findings, line, unit=_UNITS.get(role, ""))
-        for role, value in values.items()
-        if role in _NUMBERS
-    }
-    model = values.get("model")
-    model = plain_name(model) if isinstance(model, str) else None
-    return _Reading(line, gpu, time_ns, model, numbers)
+def _is_second(text: str) -> bool:
+    return "secondary die" in text.lower()
+
+
+def _is_slice(text: str) -> bool:
+    return text.strip().lower() not in ("0", "n/a", "")
 
 
 def _gpu(value: object) -> str | None:

@@ -6,6 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from workbench.errors import LoadError
 from workbench.load._findings import Findings
 from workbench.load._power_part import PowerGiven, PowerPart
@@ -19,7 +22,7 @@ from workbench.load._power_samples import (
     states_frame,
 )
 from workbench.load._power_stamps import Stamps
-from workbench.load._power_table import Row, cells_of, number_in, rows_of
+from workbench.load._power_table import Chunk, Numbers, Objects, cells_of, chunks_of, possible
 from workbench.load._xid_codes import pci_address
 from workbench.load.archive import Source
 
@@ -78,56 +81,53 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     rows = Rows("power_w"), Rows(*STATE_COLUMNS)
     entities: dict[str, dict[str, Any]] = {}
     usual = _by_cells(source, findings)
-    for row in rows_of(source, _header, stamps, findings, usual=usual):
-        device = _device(row, source.label)
-        name = f"hpu{device}" if device.isdecimal() else device
-        name = f"{given.node}/{name}" if given.node else name
-        time = row.cell("time")
-        time_ns = row.page.time_ns(name) if time is None else stamps.ns(time, row.line)
-        limit = _number(row, "limit", findings)
-        _add(name, row, time_ns, rows, findings)
-        known = entities.setdefault(name, _entity(device, row, given))
-        known["limit_w"] = known.get("limit_w") if limit is None else limit
+    for chunk in chunks_of(source, _header, stamps, findings, usual=usual):
+        _add(chunk, rows, entities, (stamps, Numbers(findings), given))
     frames, clock = settled([rows[0].frame(), states_frame(rows[1])], findings, _ASK, given)
     frames.insert(1, frames[0].iloc[:0])
     return part_of(frames, described(entities, clock, stamps.assumed), findings)
 
 
-def _entity(device: str, row: Row, given: PowerGiven) -> dict[str, Any]:
-    model = row.cell("model")
-    found = {"scope": "gpu", "method": "unknown", "node": given.node, "device": device}
-    return found | {"model": plain_name(model) if model else None, "unit": "W", "assumed": ""}
-
-
 def _add(
-    name: str, row: Row, time_ns: int | None, rows: tuple[Rows, Rows], findings: Findings
+    chunk: Chunk,
+    rows: tuple[Rows, Rows],
+    entities: dict[str, dict[str, Any]],
+    reading: tuple[Stamps, Numbers, PowerGiven],
 ) -> None:
-    rows[0].add(name, time_ns, row.line, _number(row, "power", findings))
-    limit, clock, busy, temperature = (
-        _number(row, role, findings) for role in ("limit", "clock", "busy", "temperature")
-    )
-    busy = busy if busy is not None and 0 <= busy <= 1 else None
-    states = [limit, clock, busy, temperature]
-    if any(value is not None for value in states):
-        rows[1].add(name, time_ns, row.line, *states, None, None)
+    """Add the rows of a piece of a table."""
+    stamps, numbers, given = reading
+    devices = _devices(chunk, stamps.label)
+    codes, unique = pd.factorize(devices)
+    first = np.unique(codes, return_index=True)[1]
+    names = [f"hpu{each}" if each.isdecimal() else each for each in unique]
+    names = [f"{given.node}/{name}" if given.node else name for name in names]
+    where = (names, codes, chunk.times(stamps, devices), chunk.lines)
+    rows[0].add_table(*where, [chunk.numbers("power", numbers)])
+    limits, clock = (possible(chunk.numbers(role, numbers)) for role in ("limit", "clock"))
+    busy = possible(chunk.numbers("busy", numbers, "%"), most=1)
+    empty = np.full(len(codes), np.nan)
+    states = [limits, clock, busy, chunk.numbers("temperature", numbers), empty, empty]
+    if {"limit", "clock", "busy", "temperature"} & set(chunk.cells):
+        rows[1].add_table(*where, states)
+    models = chunk.cells.get("model")
+    for code, (name, at) in enumerate(zip(names, first, strict=True)):
+        known = limits[(codes == code) & ~np.isnan(limits)]
+        model = None if models is None else plain_name(str(models[at])) or None
+        facts = entities.setdefault(name, {"limit_w": None})
+        facts |= {"scope": "gpu", "method": "unknown", "node": given.node, "unit": "W"}
+        facts |= {"device": str(unique[code]), "model": model}
+        facts["limit_w"] = float(known[-1]) if len(known) else facts["limit_w"]
 
 
-def _number(row: Row, role: str, findings: Findings) -> float | None:
-    text = row.cell(role)
-    if text is None:
-        return None
-    return number_in(text, findings, row.line, unit="%" if role == "busy" else "")
-
-
-def _device(row: Row, label: str) -> str:
-    for role in ("index", "module"):
-        if (text := row.cell(role)) and text.isdecimal():
-            return str(int(text))
-    if text := row.cell("uuid"):
-        return plain_name(text)
-    if text := row.cell("bus"):
-        return pci_address(text)
-    msg = f"{label}, line {row.line:,}: no column tells which accelerator this is; {_ASK}"
+def _devices(chunk: Chunk, label: str) -> Objects:
+    """Return what tells the accelerators apart: number, UUID or PCI address."""
+    for role in ("index", "module", "uuid", "bus"):
+        texts = chunk.cells.get(role)
+        if texts is not None and all(text.strip() for text in pd.unique(texts)):
+            plain = pci_address if role == "bus" else plain_name
+            found: Objects = pd.Series(texts, dtype=object).map(plain).to_numpy(dtype=object)
+            return found
+    msg = f"{label}, line {chunk.lines[0]:,}: no column tells which accelerator this is; {_ASK}"
     raise LoadError(msg)
 
 

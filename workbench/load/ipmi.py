@@ -11,7 +11,7 @@ from workbench.load._findings import Findings
 from workbench.load._power_part import PowerGiven, PowerPart
 from workbench.load._power_samples import Rows, described, part_of, plain_name, settled
 from workbench.load._power_stamps import Page, Stamps, stamp_line
-from workbench.load._text_lines import console_lines
+from workbench.load._text_lines import whole_lines
 from workbench.load.archive import Source
 
 NAME = "power readings of IPMI"
@@ -134,7 +134,7 @@ def _readings(
     """Give host, sensor ('' if it is the platform) and reading, in the order of their ends."""
     blocks: dict[str, _Block] = {}
     page = Page()
-    for number, text in console_lines(source, findings):
+    for number, text in whole_lines(source, findings):
         if (stamp := stamp_line(text)) is not None:
             page.begin(stamps.ns(stamp, number))
         elif match := _FIELD.match(text):
