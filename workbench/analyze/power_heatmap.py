@@ -74,7 +74,7 @@ def power_heatmap(grid: pd.DataFrame, *, column_count: int = 600) -> pd.DataFram
         {
             "time_ns": np.tile(times[::width], rows),
             "entity": pd.Categorical.from_codes(
-                np.repeat(np.arange(rows), columns), dtype=entity.dtype
+                np.repeat(np.arange(rows), columns), categories=entity.cat.categories
             ),
             "mean_w": _whole(total / np.maximum(count, 1), empty),
             "max_w": _whole(highest, empty),

@@ -118,8 +118,8 @@ def _chosen(times: Rows, values: NDArray[np.float64], buckets: int) -> tuple[Row
     pauses = _pauses(times, starts, width)
     kept = [np.array([0, count - 1]), low, high, pauses, pauses + 1]
     # The lowest of numbers of which one is missing is that one.
-    for bucket in np.flatnonzero(np.isnan(values[low])):
-        kept.append(_with_missing(values, int(starts[bucket]), width))
+    with_missing = starts[np.isnan(values[low])]
+    kept += [_with_missing(values, int(start), width) for start in with_missing]
     return np.unique(np.concatenate(kept)), pauses
 
 
@@ -131,7 +131,7 @@ def _with_missing(values: NDArray[np.float64], start: int, width: int) -> Rows:
     if is_missing.all():
         return missing + start
     low, high = np.nanargmin(some), np.nanargmax(some)
-    return np.r_[missing, low, high] + start
+    return np.array([*missing, low, high], dtype=np.int64) + start
 
 
 def _pauses(times: Rows, starts: Rows, width: int) -> Rows:

@@ -16,9 +16,11 @@ from workbench.load._power_names import unit_factor
 
 _ABSENT = pa.array(
     [
-        *("", "-", "--", "?", "n/a", "[n/a]", "na", "nan", "<na>", "null", "none", "nil", "missing"),
-        *("err", "err!", "error", "[not supported]", "not supported", "unknown", "[unknown error]"),
-        *("unknown error", "[function not found]", "[gpu requires reset]", "[insufficient permissions]"),
+        *("", "-", "--", "?", "n/a", "[n/a]", "na", "nan", "<na>", "null", "none", "missing"),
+        *("err", "err!", "error", "[not supported]", "not supported", "unknown"),
+        "[unknown error]",
+        *("unknown error", "[function not found]", "[gpu requires reset]"),
+        "[insufficient permissions]",
         "[requested functionality has been deprecated]",
     ]
 )  # fmt: skip
@@ -51,7 +53,7 @@ class Watts:
             self.factor = 1.0 if column.factor is None else column.factor
             if column.factor is None:
                 # The front door takes the powers of GPUs for mW where they are that large.
-                what = "columns of GPU powers without a unit, taken for W unless far too large; pass unit="
+                what = "GPU powers without a unit, taken for W unless far too large; pass unit="
                 findings.add("assumed", what, 1, column.name)
             return self.factor
         known = values[np.isfinite(values)]

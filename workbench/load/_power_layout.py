@@ -10,7 +10,7 @@ from workbench.errors import LoadError
 from workbench.load._power_names import PowerName, power_name, unit_factor
 from workbench.load._power_part import NoPowerError, PowerGiven
 
-_TIMES = (
+_TIMES: tuple[str, ...] = (
     *(
         "time",
         "timestamp",
@@ -26,9 +26,26 @@ _TIMES = (
 )
 _TIME_UNIT = re.compile(r"_?(ns|us|ms|s|sec|seconds)$")
 _ENTITIES = ("entity", "sensor", "meter", "circuit")
-_NODES = ("node", "host", "hostname", "host_name", "nodename", "node_name", "server", "machine")
+_NODES: tuple[str, ...] = (
+    "node",
+    "host",
+    "hostname",
+    "host_name",
+    "nodename",
+    "node_name",
+    "server",
+    "machine",
+)
 _NODES += ("node_id", "instance", "chassis")
-_INDICES = ("gpu", "gpu_index", "gpu_id", "index", "device", "device_index", "device_id")
+_INDICES: tuple[str, ...] = (
+    "gpu",
+    "gpu_index",
+    "gpu_id",
+    "index",
+    "device",
+    "device_index",
+    "device_id",
+)
 _INDICES += ("gpu_idx", "accelerator", "minor_number", "local_rank", "card")
 _UUIDS = ("uuid", "gpu_uuid", "device_uuid", "serial", "gpu_serial")
 _WIDE_GPU = re.compile(r"(?:.+/)?gpu\d+")
@@ -205,8 +222,7 @@ def _powers(
 
 def _chosen(same: Sequence[str], kept: dict[str, PowerName], given: PowerGiven) -> str:
     """Choose among columns that differ in how they were read only."""
-    wanted = given.reading or "unknown"
-    order = [wanted, "unknown", "average", "instant"]
+    order: list[str] = [given.reading or "unknown", "unknown", "average", "instant"]
     return min(same, key=lambda name: order.index(kept[name].method))
 
 
@@ -224,7 +240,8 @@ def _column(
     if is_one and found.scope != "unknown":
         return column
     if summit := _is_summit(name):
-        return replace(column, **_summit_part(summit))
+        part, scope = _summit_part(summit)
+        return replace(column, part=part, scope=scope)
     scope = said.scope if said.scope != "unknown" else given.scope or "unknown"
     if said.stem == ("input", "power"):
         return replace(column, scope=given.scope or "node_ac", factor=said.factor or 1.0)
@@ -236,13 +253,13 @@ def _is_summit(name: str) -> re.Match[str] | None:
     return _SUMMIT_PART.fullmatch(name.strip().lower())
 
 
-def _summit_part(match: re.Match[str]) -> dict[str, str]:
+def _summit_part(match: re.Match[str]) -> tuple[str, str]:
     """Name a sensor of Summit: GPUs 0 to 5 of a node, three to a socket."""
     if match[4]:
-        return {"part": f"ps{match[4]}", "scope": "unknown"}
+        return f"ps{match[4]}", "unknown"
     if match[2]:
-        return {"part": f"gpu{3 * int(match[1]) + int(match[3])}", "scope": "gpu"}
-    return {"part": f"cpu{match[1]}", "scope": "cpu"}
+        return f"gpu{3 * int(match[1]) + int(match[3])}", "gpu"
+    return f"cpu{match[1]}", "cpu"
 
 
 def _bare(name: str) -> str:

@@ -51,7 +51,7 @@ def changes(columns: Sequence[np.ndarray]) -> np.ndarray:
     is_new = columns[0][1:] != columns[0][:-1]
     for column in columns[1:]:
         is_new |= column[1:] != column[:-1]
-    return np.r_[0, np.flatnonzero(is_new) + 1]
+    return np.concatenate([[0], np.flatnonzero(is_new) + 1]).astype(np.int64)
 
 
 def grouped(columns: Sequence[Coded]) -> tuple[np.ndarray, list[tuple[str, ...]]]:

@@ -67,8 +67,9 @@ class Readings:
 
 def period_of(period_s: float) -> int:
     """Return a period in ns, or raise if it is none."""
-    is_number_given = isinstance(period_s, int | float) and not isinstance(period_s, bool)
-    if not is_number_given or not 1e-6 <= period_s <= 1e9:
+    given: object = period_s
+    is_none = not isinstance(given, int | float) or isinstance(given, bool)
+    if is_none or not 1e-6 <= period_s <= 1e9:
         msg = f"period_s must be a time in seconds such as 1 or 60; got {period_s!r}"
         raise ValueError(msg)
     return round(period_s * SECOND)

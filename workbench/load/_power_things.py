@@ -46,9 +46,8 @@ class Things:
             code = self._code((stem, column.part), (), column, stem)
             return Runs(np.zeros(min(rows, 1), np.int64), np.full(min(rows, 1), code), rows)
         raw = [coded(each) for each in identity]
-        starts = changes([numbers for numbers, _ in raw])
-        if len(starts) * _LONG_RUN > rows:
-            starts = None
+        begins = changes([numbers for numbers, _ in raw])
+        starts = begins if len(begins) * _LONG_RUN <= rows else None
         if starts is None and len(raw) == 1 and raw[0][1] is None:
             return Runs(None, self._by_table(raw[0][0], column), rows)
         some = [(each if starts is None else each[starts], texts) for each, texts in raw]
@@ -60,14 +59,15 @@ class Things:
         """Return the codes of whole numbers that change from row to row."""
         low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
         if high - low >= _FEW:
-            inside, who = grouped([(numbers, None)])
-            known = [self._code((column.part, *each), each, column, "") for each in who]
-            return np.array(known, dtype=np.int32)[inside]
+            inside, names = grouped([(numbers, None)])
+            known = [self._code((column.part, *each), each, column, "") for each in names]
+            spread: np.ndarray = np.array(known, dtype=np.int32)[inside]
+            return spread
         first, table = self._tables.get(column.name, (0, _NO_CODES))
         if low < first or high >= first + len(table):
             first = low
             table = np.full(high - low + 1, _UNKNOWN, dtype=np.int32)
-        codes = table[numbers - first]
+        codes: np.ndarray = table[numbers - first]
         if len(codes) and codes.min() == _UNKNOWN:
             table = table.copy()
             for number in np.unique(numbers[codes == _UNKNOWN]).tolist():

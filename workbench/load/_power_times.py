@@ -74,7 +74,7 @@ def _counted(values: np.ndarray, column: str, label: str) -> Clock:
         return Clock(_NS_PER[unit], kind)
     if by_size is None:
         msg = (
-            f"{label}: numbers in column {column!r}, around {middle:,.6g}, are no times since 1970; "
+            f"{label}: numbers in column {column!r}, about {middle:,.6g}, are no times since 1970; "
             "name the column after what they count, e.g. time_s or time_ms"
         )
         raise LoadError(msg)
@@ -160,7 +160,10 @@ def _tell(what: str, bad: np.ndarray, lines: np.ndarray, findings: Findings) -> 
 def _numbers(values: pa.Array) -> np.ndarray:
     """Return numbers as int64 or float64; 0 or NaN where they are missing."""
     if pa.types.is_integer(values.type):
-        return values.fill_null(0).cast(pa.int64(), safe=False).to_numpy(zero_copy_only=False)
+        whole: np.ndarray = (
+            values.fill_null(0).cast(pa.int64(), safe=False).to_numpy(zero_copy_only=False)
+        )
+        return whole
     cast: np.ndarray = values.cast(pa.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False)
     return cast
 
@@ -173,7 +176,8 @@ def _as_numbers(texts: pa.Array) -> np.ndarray | None:
     numeric = _numeric_or_null(texts)
     if numeric.null_count * 2 >= len(texts):
         return None
-    return numeric.cast(pa.float64()).drop_null().to_numpy(zero_copy_only=False)
+    known: np.ndarray = numeric.cast(pa.float64()).drop_null().to_numpy(zero_copy_only=False)
+    return known
 
 
 def _numeric_or_null(texts: pa.Array) -> pa.Array:

@@ -10,8 +10,8 @@ import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load._paths import Paths
-from workbench.load._power_part import Unit
 from workbench.load._power_extent import extent
+from workbench.load._power_part import Unit
 from workbench.load._power_runs import Runs
 from workbench.load._power_scan import (
     Columns,
@@ -127,24 +127,24 @@ class _Series:
     """Numbers per cell, over as many cells as needed."""
 
     first: int = 0
-    values: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    numbers: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
     def add(self, first: int, values: np.ndarray) -> None:
         """Add numbers from a cell on."""
-        if not len(self.values):
-            self.first, self.values = first, values.astype(np.float64)
+        if not len(self.numbers):
+            self.first, self.numbers = first, values.astype(np.float64)
             return
         before = max(self.first - first, 0)
-        after = max(first + len(values) - self.first - len(self.values), 0)
+        after = max(first + len(values) - self.first - len(self.numbers), 0)
         if before or after:
-            if len(self.values) + before + after > _MOST_CELLS:
-                _refuse_span(len(self.values) + before + after)
+            if len(self.numbers) + before + after > _MOST_CELLS:
+                _refuse_span(len(self.numbers) + before + after)
             # Some room beyond, so that a series that grows is not copied every time.
-            room = min(len(self.values), 1 << 16) if after else 0
-            self.values = np.pad(self.values, (before, after + room))
+            room = min(len(self.numbers), 1 << 16) if after else 0
+            self.numbers = np.pad(self.numbers, (before, after + room))
             self.first -= before
         start = first - self.first
-        self.values[start : start + len(values)] += values
+        self.numbers[start : start + len(values)] += values
 
 
 def _refuse_span(count: int) -> None:
@@ -213,7 +213,7 @@ class _Fleet:
             return 0, -1
         self._spans.append(np.c_[used, sums.first[used], sums.last[used]])
         for mine, other in ((self.watts, sums.watts), (self.counts, sums.counts)):
-            mine.add(other.first, other.values)
+            mine.add(other.first, other.numbers)
         return int(sums.first[used].min()), int(sums.last[used].max())
 
     def is_repeated(self) -> bool:
@@ -284,7 +284,7 @@ def _in_window(readings: Readings, start: int, width: int) -> tuple[np.ndarray, 
 
 
 def _table(fleet: _Fleet, period_ns: int, least_covered_share: float) -> pd.DataFrame:
-    counts = np.round(fleet.counts.values).astype(np.int64)
+    counts = np.round(fleet.counts.numbers).astype(np.int64)
     known = np.flatnonzero(counts)
     if not len(known):
         msg = "the files hold no reading with a time, a name and a power"
@@ -292,7 +292,7 @@ def _table(fleet: _Fleet, period_ns: int, least_covered_share: float) -> pd.Data
     cells = slice(known[0], known[-1] + 1)
     counts, expected = counts[cells], len(fleet.things.names)
     watts = np.zeros(len(counts))
-    mine = fleet.watts.values[max(known[0] + fleet.counts.first - fleet.watts.first, 0) :]
+    mine = fleet.watts.numbers[max(known[0] + fleet.counts.first - fleet.watts.first, 0) :]
     watts[: min(len(mine), len(watts))] = mine[: len(watts)]
     share = counts / expected
     table = pd.DataFrame(

@@ -94,7 +94,7 @@ def power_heatmap(
 
 def _oddest(wide: pd.DataFrame) -> pd.DataFrame:
     """Keep the rows that differ most from the median if there are too many, in their order."""
-    most = _MOST_CELLS if wide.max(axis=None) <= _MOST_INT16 else _MOST_CELLS // 2
+    most = _MOST_CELLS if np.nanmax(wide.to_numpy()) <= _MOST_INT16 else _MOST_CELLS // 2
     most = max(most // max(wide.shape[1], 1), 1)
     if len(wide) <= most:
         return wide
