@@ -24,10 +24,6 @@ from workbench.load._power_part import PowerFormat
 
 # What is sure comes first; a plain table could be anything and is asked last.
 FORMATS: tuple[PowerFormat, ...] = (
-    prometheus_power,
-    redfish,
-    hl_smi,
-    amd_smi,
     nvidia_capture,
     nvidia_query,
     nvidia_dmon,
@@ -45,8 +41,6 @@ FORMATS: tuple[PowerFormat, ...] = (
     recorded_power,
     power_table,
 )
-    ipmi,
-)  # fmt: skip
 
 
 def power_format_of(head: bytes, label: str) -> PowerFormat | None:
