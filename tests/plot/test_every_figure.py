@@ -7,11 +7,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.plot import graph_rows, injection_rows, limit_rows, power_swing_rows
-from tests.plot import graph_rows, injection_rows, power_energy_rows
-from tests.plot import graph_rows, injection_rows, work_rows
-from tests.plot import graph_rows, injection_rows, power_scale_rows
-from tests.plot import graph_rows, injection_rows, power_energy_rows, power_swing_rows
+from tests.plot import (
+    graph_rows,
+    injection_rows,
+    limit_rows,
+    power_energy_rows,
+    power_scale_rows,
+    power_swing_rows,
+    work_rows,
+)
 from tests.plot.conftest import HOSTILE
 from workbench import plot, tables
 from workbench.errors import TableError

@@ -38,12 +38,12 @@ def power_during(totals: pd.DataFrame, spans: pd.DataFrame, *, kind: str = "run"
     POWER_TOTALS.check(totals)
     LOGGED_SPANS.check(spans)
     known = spans[(spans["kind"] == kind) & spans["end_ns"].notna()]
-    if known.empty or len(totals) < 2:  # noqa: PLR2004 - one cell has no length
+    if known.empty or len(totals) < 2:
         return totals
     cell_ns = int(totals["time_ns"].iloc[1] - totals["time_ns"].iloc[0])
     starts = totals["time_ns"].to_numpy()
     inside = (starts >= known["start_ns"].min()) & (starts + cell_ns <= known["end_ns"].max())
     measured = np.flatnonzero(inside & totals["power_w"].notna().to_numpy())
-    if not len(measured):
-        return totals[inside].reset_index(drop=True)
-    return totals.iloc[measured[0] : measured[-1] + 1].reset_index(drop=True)
+    if len(measured):
+        inside[: measured[0]] = inside[measured[-1] + 1 :] = False
+    return POWER_TOTALS.check(totals.loc[inside].reset_index(drop=True))

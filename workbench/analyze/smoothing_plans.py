@@ -57,7 +57,7 @@ def smoothing_plans(
     if not plans:
         msg = "there is no plan to compare; pass plans={'floor': SmoothingPlan(floor_share=0.9)}"
         raise WorkbenchError(msg)
-    rows = []
+    rows: list[pd.DataFrame] = []
     for name, plan in plans.items():
         summary = smoothing_summary(power_smoothing(totals, plan), spec=spec, site_w=site_w)
         if not rows:

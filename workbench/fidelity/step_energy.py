@@ -60,17 +60,21 @@ def _numbers(work: pd.DataFrame, spans: pd.DataFrame) -> dict[str, float]:
     seconds = (spans["end_ns"] - spans["start_ns"]).astype("float64") / 1e9
     of_kind = {kind: spans["kind"] == kind for kind in ("evaluation", "run")}
     evaluated, run = seconds[of_kind["evaluation"]].sum(), seconds[of_kind["run"]].sum()
-    return {
-        "steps": float(work.loc["energy per step", "count"]),
-        "duration of a step, median": work.loc["duration of a step", "median"],
-        "energy per step, median": work.loc["energy per step", "median"] / 1e6,
-        "energy per step, standard deviation": work.loc["energy per step", "deviation"] / 1e6,
-        "energy per token, median": work.loc["energy per token", "median"],
+    count, median, mean, deviation = (
+        work[name].astype("float64").to_dict() for name in ("count", "median", "mean", "deviation")
+    )
+    found: dict[str, float] = {
+        "steps": count["energy per step"],
+        "duration of a step, median": median["duration of a step"],
+        "energy per step, median": median["energy per step"] / 1e6,
+        "energy per step, standard deviation": deviation["energy per step"] / 1e6,
+        "energy per token, median": median["energy per token"],
         "time in evaluations": 100 * evaluated / run,
         "power in evaluations, mean": spans.loc[of_kind["evaluation"], "mean_w"].mean() / 1e3,
-        "power in training, mean": work.loc["power in steps", "mean"] / 1e3,
+        "power in training, mean": mean["power in steps"] / 1e3,
         "energy of the run": spans.loc[of_kind["run"], "energy_j"].sum() / 3.6e6,
     }
+    return {what: float(value) for what, value in found.items()}
 
 
 def _beside(here: Mapping[str, float], *, synthetic: bool) -> Iterator[Reading]:
