@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.plot import graph_rows, injection_rows, work_rows
-from tests.plot import graph_rows, injection_rows, power_energy_rows
+from tests.plot import graph_rows, injection_rows, power_energy_rows, work_rows
 from tests.plot.conftest import HOSTILE
 from workbench import plot, tables
 from workbench.errors import TableError

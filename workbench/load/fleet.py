@@ -89,7 +89,9 @@ def fleet(
         raise FileNotFoundError(msg)
     kinds = kinds_of(path, most_files=None)
     shown: dict[str, Any] = {"progress": progress}
-    power = _no_power() if "power logs" not in kinds else load_power(path, tz=tz, scope=scope, **shown)
+    power = (
+        _no_power() if "power logs" not in kinds else load_power(path, tz=tz, scope=scope, **shown)
+    )
     job = _no_job() if "job logs" not in kinds else job_log(path, tz=tz, **shown)
     told = _no_failures()
     if "failure logs" in kinds:

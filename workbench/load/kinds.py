@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 from workbench.errors import LoadError
-from workbench.load import _job_events, _job_mllog, _job_table
+from workbench.load import _job_events, _job_megatron, _job_mllog, _job_table
 from workbench.load._log_formats import looks_like_a_log
 from workbench.load._power_formats import power_format_of
 from workbench.load._wanted import FAILURE_LOGS, LOGS_AND_INJECTIONS
@@ -66,7 +66,7 @@ def _kinds(source: Source, path: str | Path) -> set[str]:
     if format_of(source):
         return {"traces"}
     found = {"failure logs"} if looks_like_a_log(head, source.label) else set()
-    readers = (_job_mllog, _job_events, _job_table)
+    readers = (_job_mllog, _job_events, _job_megatron, _job_table)
     return found | ({"job logs"} if any(each.looks_like(head) for each in readers) else set())
 
 

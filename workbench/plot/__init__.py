@@ -12,8 +12,8 @@ from workbench.plot.critical_path import critical_path
 from workbench.plot.detector_tolerance import detector_tolerance
 from workbench.plot.diff import trace_diff
 from workbench.plot.document_lengths import length_shares
-from workbench.plot.energy_waste import energy_waste
 from workbench.plot.energy import energy
+from workbench.plot.energy_waste import energy_waste
 from workbench.plot.failure_rates import failure_rates
 from workbench.plot.fleet_timeline import fleet_timeline
 from workbench.plot.flight_positions import flight_positions
@@ -88,8 +88,8 @@ __all__ = [
     "copy_bandwidth",
     "critical_path",
     "detector_tolerance",
-    "energy_waste",
     "energy",
+    "energy_waste",
     "expected_ettr",
     "failure_rates",
     "fleet_timeline",

@@ -71,7 +71,6 @@ COLOURS = {
     "useful steps": "#009E73",
     "lost steps": "#CC79A7",
     "unfinished step": "#CC79A7",
-    "restart": "#0072B2",
     "evaluation": "#56B4E9",
     "initialisation": "#999999",
     "between steps": "#BFBFBF",
