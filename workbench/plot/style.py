@@ -71,8 +71,6 @@ COLOURS = {
     "useful steps": "#009E73",
     "lost steps": "#CC79A7",
     "unfinished step": "#CC79A7",
-    "evaluation": "#56B4E9",
-    "initialisation": "#999999",
     "between steps": "#BFBFBF",
     "not told": "#D9D9D9",
     "allowed": "#009E73",
