@@ -57,6 +57,18 @@ def test_a_path_that_is_not_there_is_named(tmp_path):
         load.fleet(tmp_path / "absent")
 
 
+@pytest.mark.slow
+def test_one_logger_writes_what_meters_read_and_what_a_job_did(real_data):
+    from workbench.load.kinds import kinds_of
+
+    folder = real_data("power-mlperf-gpt3-512gpu")
+    assert kinds_of(folder / "power") == {"power logs"}
+    (result,) = folder.glob("result_*.txt")
+    assert "job logs" in kinds_of(result)
+    fleet = load.fleet(folder, progress=False)
+    assert (len(fleet.job.steps), len(fleet.power.entities)) == (288, 65)
+
+
 @pytest.mark.parametrize(
     ("part", "kinds"),
     [

@@ -25,7 +25,7 @@ def real_job(folder: Path) -> Iterator[Reading]:
     log = load.power(folder, progress=False)
     job = load.job_log(folder, progress=False)
     power = analyze.power_of_scope(log.power, log.entities)
-    work = analyze.work_energy(analyze.step_energy(power, job.steps)).set_index("measure")
+    work = analyze.work_energy(analyze.step_energy(power, job.steps))
     here = _numbers(work, analyze.span_energy(power, job.spans))
     phases = analyze.phase_power(analyze.power_sum(power, period_s=0.5), job.steps)
     inside = phases[phases["place"] == "in steps"]["power_w"]
@@ -57,13 +57,14 @@ def incident(folder: Path) -> Iterator[Reading]:
 
 def _numbers(work: pd.DataFrame, spans: pd.DataFrame) -> dict[str, float]:
     """Name the numbers of the real job as they are printed, in the units they are printed in."""
+    count, median, mean, deviation = (
+        dict(zip(work["measure"], work[name].astype("float64").tolist(), strict=True))
+        for name in ("count", "median", "mean", "deviation")
+    )
     seconds = (spans["end_ns"] - spans["start_ns"]).astype("float64") / 1e9
     of_kind = {kind: spans["kind"] == kind for kind in ("evaluation", "run")}
     evaluated, run = seconds[of_kind["evaluation"]].sum(), seconds[of_kind["run"]].sum()
-    count, median, mean, deviation = (
-        work[name].astype("float64").to_dict() for name in ("count", "median", "mean", "deviation")
-    )
-    found: dict[str, float] = {
+    return {
         "steps": count["energy per step"],
         "duration of a step, median": median["duration of a step"],
         "energy per step, median": median["energy per step"] / 1e6,
