@@ -188,7 +188,6 @@ from workbench.tables._power_swings import (
     SMOOTHING_PLANS,
     SMOOTHING_SUMMARY,
 )
-from workbench.tables._power_sweeps import POWER_SWEEPS
 from workbench.tables._power_work import (
     DIP_CAUSES,
     ENERGY_WASTE,
@@ -328,18 +327,4 @@ __all__ = [
     "UNCLASSIFIED_KERNELS", "UTILIZATION", "WASTE_STATES", "WEIBULL", "WHAT_IF", "WORK_ENERGY",
     "Column", "ExecutionGraph", "ExhaustiveInjections", "FailureLog", "Fleet", "FlightRecording",
     "Injections", "JobLog", "PowerLog", "Table", "TaskGraph", "Trace",
-    "POWER_CLOCK_OFFSET", "POWER_COUNTERS", "POWER_DIPS", "POWER_ENTITIES", "POWER_GRID",
-    "POWER_HIERARCHY", "POWER_RESIDUAL", "POWER_STATES", "POWER_SWEEPS", "POWER_TOPOLOGY",
-    "POWER_TOTALS", "POWER_TREE", "PREDICTED_ITERATIONS", "PREDICTED_TIMES", "PROCESS_GROUPS",
-    "PROPORTION", "PUE", "PVF", "PVF_BY_MARGIN", "PVF_EXPOSURE", "PVF_MITIGATION", "PVF_PROTECTION",
-    "PVF_RUNNING", "QUALITY", "QUEUE_LENGTH", "QUEUE_SUMMARY", "RANKS", "RECURRENCE",
-    "REPLAY_FIDELITY", "RESTART_PHASES", "REUSE_HISTOGRAM", "ROUNDING_ERRORS", "ROW_POPULARITY",
-    "ROW_SHARDING", "SAYS_SYNTHETIC", "SCALED_TIMES", "SCHEDULE_COMPARISON", "SCHEDULE_STAGES",
-    "SCHEDULE_TIMES", "SCOPES", "SHARD_BALANCE", "SLACK", "SLOW_TIMES", "SLURM_RECORDS",
-    "SPAN_ENERGY", "SPARES", "STEPS", "STEP_BREAKDOWN", "STEP_ENERGY", "STEP_TIMES", "SURVIVAL",
-    "TABLE_SHARDING", "TASKS", "TASK_EDGES", "TIMELINE", "TIME_BREAKDOWN", "TRACE_DIFF",
-    "TRAINING_SPEED", "TRAINING_STEPS", "TRIALS", "TUNED_PACKING", "UNCLASSIFIED_KERNELS",
-    "UTILIZATION", "WASTE_STATES", "WEIBULL", "WHAT_IF", "WORK_ENERGY", "Column", "ExecutionGraph",
-    "ExhaustiveInjections", "FailureLog", "Fleet", "FlightRecording", "Injections", "JobLog",
-    "PowerLog", "Table", "TaskGraph", "Trace",
 ]  # fmt: skip
