@@ -75,7 +75,6 @@ def _numbers(work: pd.DataFrame, spans: pd.DataFrame) -> dict[str, float]:
         "power in training, mean": mean["power in steps"] / 1e3,
         "energy of the run": spans.loc[of_kind["run"], "energy_j"].sum() / 3.6e6,
     }
-    return {what: float(value) for what, value in found.items()}
 
 
 def _beside(here: Mapping[str, float], *, synthetic: bool) -> Iterator[Reading]:

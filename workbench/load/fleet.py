@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from workbench.load._findings import quality_frame
+from workbench.load._log_arguments import Hosts
 from workbench.load.failures import failures as load_failures
 from workbench.load.job_log import job_log
 from workbench.load.kinds import kinds_of
@@ -32,11 +33,12 @@ from workbench.tables import (
 )
 
 
-def fleet(
+def fleet(  # noqa: PLR0913 - the front door
     path: str | Path,
     *,
     tz: str | None = None,
     year: int | None = None,
+    node: Hosts = None,
     scope: str | None = None,
     with_traces: bool = True,
     progress: bool = True,
@@ -55,6 +57,9 @@ def fleet(
         default.
     year
         Year of stamps that have none.
+    node
+        Host of power and failure logs that name none: as in :func:`load.failures`, a name, a
+        dict from a part of the file name, or a pattern.
     scope
         Where readings are metered whose file does not say, e.g. ``"node_ac"``.
     with_traces
@@ -90,12 +95,14 @@ def fleet(
     kinds = kinds_of(path, most_files=None)
     shown: dict[str, Any] = {"progress": progress}
     power = (
-        _no_power() if "power logs" not in kinds else load_power(path, tz=tz, scope=scope, **shown)
+        load_power(path, tz=tz, scope=scope, node=node, **shown)
+        if "power logs" in kinds
+        else _no_power()
     )
     job = _no_job() if "job logs" not in kinds else job_log(path, tz=tz, **shown)
     told = _no_failures()
     if "failure logs" in kinds:
-        told = load_failures(path, tz=tz, year=year, **shown)
+        told = load_failures(path, tz=tz, year=year, node=node, **shown)
     ranks, of_traces = RANKS.empty(), QUALITY.empty()
     if "traces" in kinds and with_traces:
         trace = load_traces(path, **shown)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from codecs import BOM_UTF8
 from itertools import islice
 from pathlib import Path
 
@@ -20,7 +18,6 @@ from workbench.load.traces import format_of
 
 _LOOKED_AT_FILES = 200
 _HEAD_BYTES = 1 << 16
-_POWER_KEY = re.compile(rb'"key": "(?:power_|interconnect_power|conversion_eff)')
 
 
 def kinds_of(path: str | Path, *, most_files: int | None = _LOOKED_AT_FILES) -> set[str]:
@@ -62,17 +59,20 @@ def _kinds(source: Source, path: str | Path) -> set[str]:
     head = source.head(_HEAD_BYTES)
     if looks_like_injections(source, head):
         return {"injections"}
-    if _job_mllog.looks_like(head):  # one logger writes what meters read and what the job did
-        return {"power logs"} if _POWER_KEY.search(head) else {"job logs"}
-    if power_format_of(head.removeprefix(BOM_UTF8), source.label):
+    if is_power_log(source, head):
         return {"power logs"}
+    if _job_mllog.looks_like(head):
+        return {"job logs"}
     if _is_met(source, path) and FAILURE_LOGS.refused(source.label, head):
         return set()  # only looked at for the results it might have held
     if format_of(source):
         return {"traces"}
     found = {"failure logs"} if looks_like_a_log(head, source.label) else set()
     readers = (_job_events, _job_megatron, _job_table)
-    return found | ({"job logs"} if any(each.looks_like(head) for each in readers) else set())
+    found |= {"job logs"} if any(each.looks_like(head) for each in readers) else set()
+    if not found and not _is_met(source, path) and power_format_of(head, source.label):
+        return {"power logs"}  # a table of numbers over time, given by name
+    return found
 
 
 def _is_met(source: Source, path: str | Path) -> bool:
