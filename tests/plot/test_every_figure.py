@@ -16,7 +16,6 @@ from tests.plot import (
     power_swing_rows,
     work_rows,
 )
-from tests.plot import graph_rows, injection_rows, power_energy_rows, work_rows
 from tests.plot.conftest import HOSTILE
 from workbench import plot, tables
 from workbench.errors import TableError
