@@ -82,14 +82,14 @@ def test_every_command_has_help_with_an_example(run, path):
 def test_examples_in_the_help_are_valid_calls(path):
     command = COMMANDS[path]
     for example in re.findall(r"^ +workbench (.*)$", command.help, re.MULTILINE):
-        words = example.split(" > ")[0].split()[len(path) :]
+        words = example.split(" > ")[0].split(" -- ")[0].split()[len(path) :]
         options = {name for each in command.params for name in each.opts}
         assert {word for word in words if word.startswith("--")} <= options
 
 
 def test_help_lists_every_command_and_the_exit_codes(run):
     result = run("--help")
-    for name in ("lab", "report", "publish", "check", "convert", "datasets", "fidelity"):
+    for name in ("lab", "report", "publish", "check", "convert", "record", "datasets", "fidelity"):
         assert re.search(rf"^  {name} ", result.stdout, re.MULTILINE)
     assert "Exit codes: 0 all is well; 1" in result.stdout
 
@@ -332,7 +332,8 @@ def test_report_passes_ones_own_data_on(run, shared, clean_trace, tmp_path):
 @pytest.mark.parametrize(
     ("own", "pages"),
     [
-        ("fleet-demo", ["00", "01", "03", "05"]),
+        ("fleet-demo", ["00", "01", "03", "05", "06", "07"]),
+        ("fleet-demo/power", ["06", "07"]),
         ("fleet-demo/traces", ["00", "01", "05"]),
         ("fleet-demo/failures", ["03"]),
         ("imbalance-demo/synthetic_job.parquet", ["02"]),

@@ -14,111 +14,12 @@ from tests.plot import (
     power_energy_rows,
     power_scale_rows,
     power_swing_rows,
+    trace_rows,
     work_rows,
 )
 from tests.plot.conftest import HOSTILE
 from workbench import plot, tables
 from workbench.errors import TableError
-
-
-def steps_of(rank):
-    return {"rank": rank, "step": 3}
-
-
-def time_breakdown(rank, n):
-    busy = {"compute_ns": 600 + n, "exposed_communication_ns": 200, "busy_ns": 800 + n}
-    return steps_of(rank) | busy | {"span_ns": 1_000 + n, "idle_ns": 200, "overlap_ns": 100}
-
-
-def communication_overlap(rank, n):
-    return steps_of(rank) | {
-        "communication_ns": 400 + n, "overlap_ns": 100, "exposed_ns": 300 + n,
-        "overlap_share": 100 / (400 + n),
-    }  # fmt: skip
-
-
-def idle_time(rank, n):
-    return {"rank": rank, "cause": "host late", "detail": HOSTILE, "gap_count": 1, "idle_ns": n + 1}
-
-
-def kernels(rank, n):
-    name = f"{HOSTILE}{n % 50}"
-    return {"rank": rank, "name": name, "kind": "compute", "kernel_count": 2, "total_ns": n + 1}
-
-
-def kernel_kinds(rank, n):
-    return {
-        "rank": rank, "kind": "compute", "rule": HOSTILE, "is_unclassified": n % 2 == 0,
-        "name_count": 1, "kernel_count": 1, "total_ns": 10,
-    }  # fmt: skip
-
-
-def operators(rank, n):
-    return {"rank": rank, "name": f"{HOSTILE}{n % 50}", "op_count": 1, "gpu_self_ns": n + 1}
-
-
-def launches(rank, n):
-    return {
-        "rank": rank, "name": f"{HOSTILE}{n % 3}", "call_count": 5, "kernel_count": 5,
-        "host_mean_ns": 5e3 + n, "latency_median_ns": 7e3 + n, "queue_median_ns": 9e4 + n,
-    }  # fmt: skip
-
-
-def queue_length(rank, n):
-    return {
-        "rank": rank, "device": 0, "stream": 7, "time_ns": n * 1_000, "queue_count": n % 1_024,
-        "blocked_ns": 500 * (n % 7 == 0),
-    }  # fmt: skip
-
-
-def copy_bandwidth(rank, n):
-    return {
-        "rank": rank, "device": 0, "direction": HOSTILE, "copy_count": 1, "size_bytes": 10 + n,
-        "busy_ns": 3, "mean_gb_per_s": 3.0 + n, "peak_gb_per_s": 4.0 + n,
-    }  # fmt: skip
-
-
-def collectives(rank, n):
-    return {
-        "collective": n, "rank": rank, "operation": HOSTILE, "group": HOSTILE, "rank_count": 8,
-        "size_bytes": 1_024 * (n + 1), "bus_gb_per_s": 1.0 + n, "confidence": "low",
-        "transfer_min_ns": 10,
-    }  # fmt: skip
-
-
-def collective_waits(rank, n):
-    return {
-        "collective": n // 8, "rank": rank, "operation": HOSTILE, "wait_ns": n, "transfer_ns": 5,
-        "blamed_rank": 0, "confidence": "low",
-    }  # fmt: skip
-
-
-def blame(rank, n):
-    return {"blamed_rank": n % 30, "rank": rank, "wait_ns": n + 1, "collective_count": 1}
-
-
-def clocks(rank, n):
-    return {
-        "rank": rank, "clock": HOSTILE if rank % 3 else "0", "offset_ns": 70 * n - 900,
-        "residual_ns": 30, "collective_count": 5, "is_sure": True,
-    }  # fmt: skip
-
-
-def late_arrivals(rank, n):
-    return {
-        "collective": n, "operation": HOSTILE, "blamed_rank": rank, "wait_ns": n + 1,
-        "excess_kind": ("idle", "compute")[n % 2], "excess_ns": n, "host_operator": HOSTILE,
-        "host_operator_ns": 5, "longest_kernel": HOSTILE, "longest_kernel_ns": 5,
-        "compute_ratio": 1.25, "is_sure": True,
-    }  # fmt: skip
-
-
-def trace_diff(_, n):
-    return {
-        "category": "kernel", "name": f"{HOSTILE}{n}", "change": "both", "a_count": 1,
-        "b_count": 1, "a_total_ns": 5, "b_total_ns": 5 + n, "difference_ns": n - 3,
-        "total_ratio": 1.5,
-    }  # fmt: skip
 
 
 def job_slowdown(rank, n):
@@ -163,10 +64,6 @@ def job_dispersion(_, n):
         "measure": f"{HOSTILE}{n}", "value_ratio": 1.2 if n % 3 else None,
         "lost_share": 0.1 if n % 2 else None, "formula": HOSTILE, "hides": HOSTILE,
     }  # fmt: skip
-
-
-def step_times(rank, n):
-    return steps_of(rank) | {"step": n, "host_ns": 900 + n, "gpu_ns": 800 + n}
 
 
 def length_shares(_, n):
@@ -475,13 +372,14 @@ def operator_benchmark(_, n):
 
 
 # Every function that is called as a figure makes a row for it.
-MADE = vars(injection_rows) | vars(graph_rows) | vars(limit_rows) | globals()
-MADE = vars(injection_rows) | vars(graph_rows) | vars(power_swing_rows) | globals()
-MADE = vars(injection_rows) | vars(graph_rows) | vars(power_energy_rows) | globals()
-MADE = vars(injection_rows) | vars(graph_rows) | vars(work_rows) | globals()
-MADE = vars(injection_rows) | vars(graph_rows) | vars(power_scale_rows) | globals()
-MADE = vars(injection_rows) | vars(graph_rows) | vars(power_energy_rows) | vars(power_swing_rows)
-MADE |= globals()
+MADE = globals() | {
+    name: row
+    for rows in (
+        graph_rows, injection_rows, limit_rows, power_energy_rows, power_scale_rows,
+        power_swing_rows, trace_rows, work_rows,
+    )
+    for name, row in vars(rows).items()
+}  # fmt: skip
 ROWS = {name: row for name, row in MADE.items() if name in plot.__all__}
 figures = pytest.mark.parametrize("noun", ROWS)
 
