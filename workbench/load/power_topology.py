@@ -92,8 +92,8 @@ class _Check:
         if bad.any():
             row = int(bad.argmax())
             msg = (
-                f"{self._path}, {self._place} {self._lines[row]:,}: {int(bad.sum()):,} rows {what}; "
-                f"the first is {str(shown.iloc[row])[:60]!r}"
+                f"{self._path}, {self._place} {self._lines[row]:,}: {int(bad.sum()):,} rows "
+                f"{what}; the first is {str(shown.iloc[row])[:60]!r}"
             )
             raise LoadError(msg)
 
