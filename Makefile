@@ -1,7 +1,7 @@
 # Every line is one that a person could type. `make lab` and `make test` are all you need.
 PYTHON ?= python3
 BIN = .venv/bin
-PUBLISHED_WITH = --data-set kineto-dlrm-8rank --data-set kineto-hta --data-set stragglers-bytedance --data-set lengths-documents --data-set failures-spot --data-set flight-recorder --data-set power-mlperf-gpt3-512gpu
+PUBLISHED_WITH = --data-set kineto-dlrm-8rank --data-set kineto-hta --data-set stragglers-bytedance --data-set lengths-documents --data-set failures-spot --data-set flight-recorder --data-set power-mlperf-gpt3-512gpu --data-set power-zeus-sweeps
 
 .PHONY: help lab test check report publish bench lock
 help:  ## list the targets
@@ -12,7 +12,7 @@ lab: .venv/ready  ## set up, write the demo report to _report/, open JupyterLab 
 	$(BIN)/workbench lab
 
 test: check .venv/browser  ## set up and run every check and every test
-	$(BIN)/workbench datasets fetch kineto-dlrm-8rank kineto-hta kineto-h100 kineto-resnet chakra-et stragglers-bytedance lengths-documents lengths-wikipedia lengths-requests iterations-vtrain profiles-h100 profiles-h100-llama2 dlrm-locality failures-kmsg failures-slurm failures-spot flight-recorder power-mlperf-gpt3-512gpu || true
+	$(BIN)/workbench datasets fetch kineto-dlrm-8rank kineto-hta kineto-h100 kineto-resnet chakra-et stragglers-bytedance lengths-documents lengths-wikipedia lengths-requests iterations-vtrain profiles-h100 profiles-h100-llama2 dlrm-locality failures-kmsg failures-slurm failures-spot flight-recorder power-mlperf-gpt3-512gpu power-nvidia-smi power-zeus-sweeps || true
 	$(BIN)/pytest --numprocesses=auto --dist=loadfile
 	$(BIN)/workbench fidelity
 	$(BIN)/workbench publish --check $(PUBLISHED_WITH) notebooks/*.ipynb

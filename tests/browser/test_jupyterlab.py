@@ -117,6 +117,7 @@ def move(page, control):
         ("03_goodput_under_failures", 10),
         ("04_pvf_fault_injection", 8),
         ("05_performance_model", 5),
+        ("06_power", 4),
         ("07_fleet_timeline", 1),
     ],
 )
