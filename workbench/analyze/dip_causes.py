@@ -9,12 +9,14 @@ import numpy as np
 import pandas as pd
 
 from workbench._numbers import not_negative
+from workbench.analyze import intervals
 from workbench.analyze._energy_curves import SECOND
 from workbench.tables import DIP_CAUSES, FAILURES, LOGGED_SPANS, LOGGED_STEPS, POWER_DIPS
 
 NOT_EXPLAINED = "not explained"
-# Kinds that hold others, so that they explain nothing by themselves.
-_HOLDERS = ("run", "training")
+# Stretches that stop the work, whether or not the log has steps at that time.
+_PAUSES = ("failure", "restart", "checkpoint", "evaluation", "initialisation")
+_MOST_WORK = 0.5
 _LEAST_OVERLAP = 0.2
 _MOST_ALSO = 4
 
@@ -42,9 +44,10 @@ def dip_causes(
     """Match every dip of power with what the logs say of that time.
 
     A failure explains a dip if it was reported shortly before its start or while it lasted; a
-    named stretch of the job does if it lasts a good part of the dip. A failure goes before
-    a restart, and a restart before the rest. What happened at the same time need not be the cause:
-    ``evidence``, ``lag_s`` and ``overlap_share`` say how well it fits, and ``also`` what else did.
+    named stretch of the job does if it lasts a good part of the dip and holds no work. A failure
+    goes before a restart, and a restart before the rest. What happened at the same time need not
+    be the cause: ``evidence``, ``lag_s`` and ``overlap_share`` say how well it fits, and ``also``
+    what else did.
 
     Parameters
     ----------
@@ -103,11 +106,26 @@ class _Events:
     ) -> None:
         self.steps = LOGGED_STEPS.empty() if steps is None else LOGGED_STEPS.check(steps)
         ended = LOGGED_SPANS.empty() if spans is None else LOGGED_SPANS.check(spans)
-        ended = ended[ended["end_ns"].notna() & ~ended["kind"].isin(_HOLDERS)]
-        self.spans = ended.astype({"end_ns": "int64"})
+        ended = ended[ended["end_ns"].notna()].astype({"end_ns": "int64"})
+        self.spans = ended[ended["kind"].isin(_PAUSES) | ~self._is_work(ended)]
         told = FAILURES.empty() if failures is None else FAILURES.check(failures)
         told = told[(told["clock"] == "epoch") & told["start_ns"].notna()]
         self.failures = told.astype({"start_ns": "int64"})
+
+    def _is_work(self, spans: pd.DataFrame) -> pd.Series:
+        """Say which stretches hold work: of a run, an epoch, a block of training."""
+        named = spans["kind"].isin(["run", "training"])
+        starts, ends = intervals.union(self.steps["start_ns"], self.steps["end_ns"])
+        edges = np.stack([starts, ends], axis=1).ravel()
+        worked = np.stack([np.zeros(len(starts)), ends - starts], axis=1).ravel().cumsum()
+        if not len(edges):
+            return named
+        until, since = (
+            np.interp(spans[name] - edges[0], edges - edges[0], worked)
+            for name in ("end_ns", "start_ns")
+        )
+        length = (spans["end_ns"] - spans["start_ns"]).clip(lower=1)
+        return named | pd.Series((until - since) / length > _MOST_WORK, index=spans.index)
 
     def near(self, start: int, end: int, within: int) -> Iterator[_Match]:
         yield from self._failures(start, end, within)

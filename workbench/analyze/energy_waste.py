@@ -24,7 +24,8 @@ def energy_waste(
     A step that a later attempt had to repeat is lost, whatever it drew. Every moment of the run
     belongs to one state: to a step if there is one, else to what the log names, else to nothing
     it told; so the energies add up to that of the whole run, and what nobody told is a row of
-    its own.
+    its own. All attempts are taken as runs of one job; of a log with several jobs pass the steps
+    of one.
 
     Parameters
     ----------
