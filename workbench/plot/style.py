@@ -7,7 +7,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from workbench.plot._palette import COLOURS, PATTERNS
+from workbench.plot._palette import COLOURS as COLOURS
+from workbench.plot._palette import PATTERNS
 from workbench.plot._text import printed_lines, safe, short, wrapped
 
 _DASHES = (
