@@ -122,6 +122,12 @@ def test_other_units_of_power_are_converted(log):
     assert powers(read) == [500, pytest.approx(73.94)]
 
 
+def test_a_unit_that_only_the_caller_knows_is_used_and_told(log):
+    read = log("timestamp, index, power.draw", f"{stamp(0)}, 0, 73940", unit="mW")
+    assert powers(read) == [pytest.approx(73.94)]
+    assert entity(read)["assumed"] == "tz=UTC, unit=mW"
+
+
 @pytest.mark.parametrize(
     "cell",
     ["[N/A]", "N/A", "[Not Supported]", "[Function Not Found]", "[Unknown Error]", "", "[GPU is lost]",
@@ -304,6 +310,13 @@ def test_gpus_are_told_apart_by_any_column_that_names_them(log, column, cells, n
 def test_node_names_the_host_of_the_gpus(log):
     read = log(HEADER, *query_rows([70]), node="node7")
     assert entity(read)[["entity", "node", "device"]].tolist() == ["node7/gpu0", "node7", "0"]
+
+
+def test_a_column_with_the_host_names_the_node(log):
+    header = "timestamp, hostname, index, power.draw [W]"
+    read = log(header, f"{stamp(0)}, n1, 0, 70 W", f"{stamp(0)}, n2, 0, 80 W", node="ignored")
+    assert read.entities["entity"].tolist() == ["n1/gpu0", "n2/gpu0"]
+    assert read.entities["node"].tolist() == ["n1", "n2"]
 
 
 def test_one_index_of_two_gpus_is_two_gpus(log):

@@ -35,19 +35,9 @@ def check(
       workbench check --tz UTC logs/node001_nvidia_smi.csv
       workbench check --json runs/monday runs/tuesday > quality.json
     """
-    from workbench import load
-    from workbench.load._zones import zone_of
     from workbench.tables import HARMLESS
 
-    if tz is not None:
-        zone_of(tz)  # a wrong one is refused once, not for every file
-    results: list[dict[str, Any]] = []
-    for file in files:
-        try:
-            found, error = load.quality(file, tz=tz), None
-        except (WorkbenchError, OSError) as problem:
-            found, error = None, _told(str(problem))
-        results.append({"path": str(file), "error": error, "findings": records(found)})
+    results = [_checked(file, tz) for file in files]
     if as_json:
         print_json(results)
     else:
@@ -78,6 +68,22 @@ def convert(
     load.write(trace, target)
     typer.echo(target)
     typer.echo(repr(trace), err=True)
+
+
+def _checked(file: Path, tz: str | None) -> dict[str, Any]:
+    """Give what is found in one file, or why it cannot be read."""
+    from workbench import load
+
+    found, error = None, None
+    try:
+        found = load.quality(file, tz=tz)
+    except (WorkbenchError, OSError) as problem:
+        error = _told(str(problem))
+    except ValueError as problem:
+        if tz is None:
+            raise
+        raise typer.BadParameter(str(problem), param_hint="--tz") from None
+    return {"path": str(file), "error": error, "findings": records(found)}
 
 
 def _told(error: str) -> str:

@@ -38,17 +38,17 @@ def part_of(table: Table, given: PowerGiven, findings: Findings, suffix: str = "
         local = _unwrapped(local)
         findings.add("noted", _NO_DAY, 1, f"line {int(lines[0]):,}")
     found = devices_of(table.keys, keys, local, lines, given.node, findings)
-    kept, times, lines = found.kept, local[found.kept], lines[found.kept]
+    kept, times, lines = found.kept, _some(local, found.kept), _some(lines, found.kept)
     if table.clock == "none":
         times = _counted(found, lines, given, findings.source)
     entity = _entity(found, suffix)
     readings = pd.DataFrame(
-        {"time_ns": times, "entity": entity, "power_w": _column(table, "power")[kept],
+        {"time_ns": times, "entity": entity, "power_w": _column(table, "power", kept),
          "line": lines}, copy=False,
     )  # fmt: skip
     counters = None
     if any("energy" in batch.numbers for batch in batches):
-        energy = _column(table, "energy")[kept]
+        energy = _column(table, "energy", kept)
         counters = readings.drop(columns="power_w").assign(energy_j=energy)
     states = _states(table, kept, times, entity)
     _tell_of_columns(table, findings)
@@ -101,14 +101,19 @@ def _entity(found: Devices, suffix: str) -> pd.Categorical:
     return pd.Categorical.from_codes(found.codes, categories=categories)
 
 
-def _column(table: Table, role: str) -> np.ndarray:
-    """Give the numbers of a role of all rows; missing where a header has no such column."""
-    return np.concatenate(
-        [
-            batch.numbers.get(role, np.broadcast_to(np.nan, len(batch.lines)))
-            for batch in table.batches
-        ]
-    )
+def _column(table: Table, role: str, kept: np.ndarray) -> np.ndarray:
+    """Give the numbers of a role, once; missing where a header has no such column."""
+    pieces = [
+        batch.numbers.pop(role, np.broadcast_to(np.nan, len(batch.lines)))
+        for batch in table.batches
+    ]
+    return _some(np.concatenate(pieces), kept)
+
+
+def _some(values: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """Take the rows that are kept, without a copy where all of them are."""
+    taken: np.ndarray = values if kept.all() else values[kept]
+    return taken
 
 
 def _states(
@@ -118,10 +123,10 @@ def _states(
     names |= {"temperature": "temperature_c"}
     roles = {role for batch in table.batches for role in batch.numbers}
     columns: dict[str, Any] = {
-        name: _column(table, role)[kept] for role, name in names.items() if role in roles
+        name: _column(table, role, kept) for role, name in names.items() if role in roles
     }
     if "violation" in roles:
-        held = _column(table, "violation")[kept]
+        held = _column(table, "violation", kept)
         missing = ~np.isfinite(held) | (held < 0) | (held >= 2.0**63)
         whole = np.where(missing, 0, held).round().astype(np.int64)
         columns["power_violation_ns"] = pd.arrays.IntegerArray(whole, missing)

@@ -160,7 +160,7 @@ class RowReader:
                 self._code_of[key] = len(self.table.keys)
                 self.table.keys.append(key)
             new[row] = self._code_of[key]
-        return new[inverse]
+        return new[inverse].astype(np.int32)
 
 
 def _cut(block: bytes, columns: Columns) -> bytes | None:

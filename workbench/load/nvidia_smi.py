@@ -24,6 +24,8 @@ _ASK = "log with --query-gpu=timestamp,index,power.draw,enforced.power.limit --f
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing
     """Recognise a header that names ``power.draw`` among other columns, or rows without one."""
+    if b"nvidia_gpu_exporter GPU capture" in head[:1000]:
+        return False  # it prints the names of all columns long before its tables
     match = _HEADER.search(head)
     if match is None or match[0].lstrip().startswith((b"#", b"{")):
         return lacks_header(head)

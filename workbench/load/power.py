@@ -26,8 +26,7 @@ from workbench.load._power_part import (
 )
 from workbench.load._wanted import POWER_LOGS
 from workbench.load.archive import Source, survey
-from workbench.tables import PowerLog
-from workbench.tables._power import SCOPES
+from workbench.tables import SCOPES, PowerLog
 
 _HEAD_BYTES = 1 << 16
 _UNKNOWN = "is in no format of power telemetry that is known here"
