@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 
+from workbench._moments import of_values
 from workbench.errors import LoadError
 from workbench.load._paths import Paths
 from workbench.load._power_extent import extent
@@ -243,17 +245,14 @@ def _means(
         sums = np.zeros((len(fleet.things.names), width))
         times = np.zeros((len(fleet.things.names), width), dtype=np.int32)
 
-        def work(
-            part: Part, go_on: Callable[[], None], start: int = start
-        ) -> list[tuple[np.ndarray, ...]]:
-            every = readings_of(part, period_ns, fleet.things, Seen(), go_on)
-            return [_in_window(some, start, width) for some in every]
+        window = _Window(start, sums, times)
 
-        for found in over_parts(inside, work, label="averaging power", progress=progress):
-            for codes, cells, count, total in found:
-                # Entities and cells of one piece are all different, so nothing is lost here.
-                sums[codes, cells] += total
-                times[codes, cells] += count.astype(np.int32)
+        def work(part: Part, go_on: Callable[[], None], window: _Window = window) -> None:
+            for readings in readings_of(part, period_ns, fleet.things, Seen(), go_on):
+                window.add(readings)
+
+        for _ in over_parts(inside, work, label="averaging power", progress=progress):
+            pass
         known = times > 0
         mean = np.divide(sums, times, out=sums, where=known)
         watts.add(start, mean.sum(axis=0))
@@ -272,15 +271,27 @@ def _windows(spans: Sequence[tuple[int, int]], width: int) -> Iterator[int]:
             at = start
 
 
-def _in_window(readings: Readings, start: int, width: int) -> tuple[np.ndarray, ...]:
-    """Return entity, cell, count and sum of the readings of a window."""
-    cells = readings.cells - start
-    inside = (cells >= 0) & (cells < width)
-    key = readings.runs.per_row[inside].astype(np.int64) * width + cells[inside]
-    unique, place, count = np.unique(key, return_inverse=True, return_counts=True)
-    total = np.bincount(place, weights=readings.watts[inside], minlength=len(unique))
-    codes, when = np.divmod(unique, width)
-    return codes, when, count, total
+@dataclass
+class _Window:
+    """Sums and counts of the readings of each entity in some cells; threads add to them."""
+
+    start: int
+    sums: np.ndarray
+    times: np.ndarray
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, readings: Readings) -> None:
+        """Add the readings that are in the window."""
+        width = self.sums.shape[1]
+        cells = readings.cells - self.start
+        inside = (cells >= 0) & (cells < width)
+        key = readings.runs.per_row[inside].astype(np.int64) * width + cells[inside]
+        found = of_values(key, readings.watts[inside])
+        place = np.divmod(found.key, width)
+        with self.lock:
+            # Keys are all different, so none is lost.
+            self.sums[place] += found.mean * found.count
+            self.times[place] += found.count.astype(np.int32)
 
 
 def _table(fleet: _Fleet, period_ns: int, least_covered_share: float) -> pd.DataFrame:
