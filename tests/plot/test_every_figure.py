@@ -467,8 +467,8 @@ def operator_benchmark(_, n):
 
 
 # Every function that is called as a figure makes a row for it.
-MADE = vars(injection_rows) | vars(graph_rows) | vars(work_rows) | globals()
-MADE = vars(injection_rows) | vars(graph_rows) | vars(power_energy_rows) | globals()
+ELSEWHERE = (injection_rows, graph_rows, power_energy_rows, work_rows)
+MADE = {name: row for module in ELSEWHERE for name, row in vars(module).items()} | globals()
 ROWS = {name: row for name, row in MADE.items() if name in plot.__all__}
 figures = pytest.mark.parametrize("noun", ROWS)
 
