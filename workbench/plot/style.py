@@ -7,10 +7,11 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from workbench.plot._palette import COLOURS as COLOURS
+from workbench.plot import _palette
 from workbench.plot._palette import PATTERNS
 from workbench.plot._text import printed_lines, safe, short, wrapped
 
+COLOURS = _palette.COLOURS
 _DASHES = (
     "solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "2px,2px", "14px,3px",
     "8px,2px,2px,2px,2px,2px", "1px,5px", "6px,6px", "14px,2px,5px,2px",
