@@ -155,11 +155,11 @@ def evaluate(
     step: int,
 ) -> None:
     """Work out the loss on some batches."""
-    log.write("evaluation start", step=step)
+    log.write("evaluation_start", step=step)
     with torch.no_grad():
         losses = [loss_of(model, data, options, device) for _ in range(options.evaluate_batches)]
         synchronised(device)
-    log.write("evaluation end", step=step, loss=round(float(torch.stack(losses).mean()), 4))
+    log.write("evaluation_end", step=step, loss=round(float(torch.stack(losses).mean()), 4))
 
 
 def checkpoint(
@@ -170,7 +170,7 @@ def checkpoint(
     step: int,
 ) -> None:
     """Save weights and the optimiser's state; keep the last two."""
-    log.write("checkpoint start", step=step)
+    log.write("checkpoint_start", step=step)
     folder = options.out / "checkpoints"
     folder.mkdir(exist_ok=True)
     path = folder / f"step_{step:06d}.pt"
@@ -179,7 +179,7 @@ def checkpoint(
     unfinished.replace(path)
     for old in sorted(folder.glob("step_*.pt"))[:-2]:
         old.unlink()
-    log.write("checkpoint end", step=step, bytes=path.stat().st_size)
+    log.write("checkpoint_end", step=step, bytes=path.stat().st_size)
 
 
 def arguments() -> argparse.Namespace:
@@ -219,7 +219,7 @@ def main() -> int:
         try:
             train(options, device, log)
         except KeyboardInterrupt:
-            log.write("interrupted")
+            log.write("interrupt")
             return 130
         log.write("end")
     return 0

@@ -16,6 +16,7 @@ from workbench.load.archive import Source
 from workbench.tables import SAYS_SYNTHETIC
 
 NAME = "goodput events"
+_PAUSES = ("checkpoint", "evaluation")
 
 
 def looks_like(head: bytes) -> bool:
@@ -65,10 +66,10 @@ class _Story:
             self._up(event)
         elif event.name in ("interrupt", "end"):
             self._down(event)
-        elif event.name == "checkpoint_start":
-            self._begin("checkpoint", event)
-        elif event.name == "checkpoint_end":
-            self._finish("checkpoint", event.at_ns, event)
+        elif (span := event.name.removesuffix("_start")) in _PAUSES:
+            self._begin(span, event)
+        elif (span := event.name.removesuffix("_end")) in _PAUSES:
+            self._finish(span, event.at_ns, event)
 
     def _step(self, event: Event) -> None:
         duration = duration_ns_of(event.rest)
