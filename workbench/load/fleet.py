@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -118,17 +119,23 @@ def fleet(  # noqa: PLR0913 - the front door
         if not there
     ]
     found = [power.quality, job.quality, told.quality, of_traces, quality_frame(absent)]
-    parts = [each for each in found if len(each)]
+    return Fleet(power, job, told, ranks, _once(found))
+
+
+def _once(doors: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Leave out what one door passed over because another one read it.
+
+    What a door left out of a file that it did read stays: those are readings that are missing.
+    """
+    read_by = [set(door.loc[door["finding"] == "read", "source"]) for door in doors]
+    kept = []
+    for door, own in zip(doors, read_by, strict=True):
+        elsewhere = set().union(*read_by) - own
+        passed = door["finding"].isin(["left out", "set aside"]) & door["source"].isin(elsewhere)
+        kept.append(door[~passed])
+    parts = [each for each in kept if len(each)]
     quality = pd.concat(parts, ignore_index=True) if parts else QUALITY.empty()
-    return Fleet(power, job, told, ranks, _once(quality))
-
-
-def _once(quality: pd.DataFrame) -> pd.DataFrame:
-    """Leave out what one door says of the files that another one read."""
-    read = set(quality.loc[quality["finding"] == "read", "source"])
-    passed = quality["finding"].isin(["left out", "set aside"]) & quality["source"].isin(read)
-    rest = quality[~passed].drop_duplicates(ignore_index=True)
-    return QUALITY.check(QUALITY.cast(rest))
+    return QUALITY.check(QUALITY.cast(quality.drop_duplicates(ignore_index=True)))
 
 
 def _no_power() -> PowerLog:
