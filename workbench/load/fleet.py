@@ -33,6 +33,8 @@ from workbench.tables import (
     PowerLog,
 )
 
+ABSENT = " in what was given"
+
 
 def fleet(  # noqa: PLR0913 - the front door
     path: str | Path,
@@ -109,7 +111,7 @@ def fleet(  # noqa: PLR0913 - the front door
         trace = load_traces(path, **shown)
         ranks, of_traces = trace.ranks, trace.quality
     absent = [
-        (str(path), "noted", f"no {name} in what was given", 1, None)
+        (str(path), "noted", f"no {name}{ABSENT}", 1, None)
         for name, there in (
             ("power telemetry", "power logs" in kinds),
             ("job log", "job logs" in kinds),
