@@ -148,6 +148,12 @@ def test_no_change_between_two_cells_is_missed(power, threshold):
         assert inside.any()
 
 
+def test_a_job_without_a_log_has_no_swings_of_steps():
+    found = analyze.power_swings(cells([1, 2, 3]), steps=LOGGED_STEPS.empty())
+    assert found.empty
+    POWER_SWINGS.check(found)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -6,6 +6,7 @@ import pytest
 from tests.power_series import cells
 from workbench import analyze, plot
 from workbench.analyze import GridSpec, SmoothingPlan
+from workbench.tables import LOGGED_STEPS
 
 BAND = GridSpec("own", band_low_hz=0.1, band_high_hz=20, band_share=0.2)
 
@@ -37,6 +38,12 @@ def test_swings_are_told_by_the_median_and_what_one_step_in_twenty_exceeds():
     )
     assert "1 without two known cells left out" in notes(figure)
     assert list(figure.data[1].x) == [2, 4]
+
+
+def test_without_steps_a_figure_says_so_and_names_what_helps():
+    figure = plot.power_swings(analyze.power_swings(cells([1, 2]), steps=LOGGED_STEPS.empty()))
+    assert title(figure) == "No swings to show"
+    assert any("step_s" in each for each in [notes(figure), *said(figure)])
 
 
 def test_windows_that_cannot_be_measured_are_named():
