@@ -46,6 +46,13 @@ def test_without_steps_a_figure_says_so_and_names_what_helps():
     assert any("step_s" in each for each in [notes(figure), *said(figure)])
 
 
+@pytest.mark.parametrize("power", [[1.0, 2, 3, 4], [4.0, 3, 2, 1], [5.0, 5, 5, 5]])
+def test_power_that_never_goes_one_way_has_ramps_the_other_way_alone(power):
+    figure = plot.power_ramps(analyze.power_ramps(cells(power), windows_s=(1, 2)))
+    fastest = max(abs(after - before) for before, after in zip(power, power[1:], strict=False))
+    assert f"{fastest:g} W/s over 1 s" in title(figure)
+
+
 def test_windows_that_cannot_be_measured_are_named():
     table = analyze.power_ramps(cells([0.0, 4_000, 1_000], period_s=2), windows_s=(1, 2, 60))
     figure = plot.power_ramps(table)
