@@ -181,6 +181,13 @@ def test_what_cannot_be_measured_is_refused_in_words(call, message):
         call()
 
 
+def test_meters_that_are_never_known_together_are_named_as_the_reason():
+    apart = cells([None, None, None]).assign(entity_count=[7, 0, 1], expected_count=8)
+    apart = apart.assign(covered_share=apart["entity_count"] / 8)
+    with pytest.raises(WorkbenchError, match=r"at most 7 of 8 meters .* is the clock of some off"):
+        analyze.power_ramps(apart)
+
+
 def test_a_series_with_uneven_cells_is_refused_with_its_place():
     totals = cells([1.0, 2, 3, 4]).iloc[[0, 1, 3]]
     with pytest.raises(WorkbenchError, match="row 2 comes 2 s after"):
