@@ -148,6 +148,12 @@ def test_no_change_between_two_cells_is_missed(power, threshold):
         assert inside.any()
 
 
+def test_a_job_without_a_log_has_no_swings_of_steps():
+    found = analyze.power_swings(cells([1, 2, 3]), steps=LOGGED_STEPS.empty())
+    assert found.empty
+    POWER_SWINGS.check(found)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -173,6 +179,13 @@ def test_no_change_between_two_cells_is_missed(power, threshold):
 def test_what_cannot_be_measured_is_refused_in_words(call, message):
     with pytest.raises(WorkbenchError, match=message):
         call()
+
+
+def test_meters_that_are_never_known_together_are_named_as_the_reason():
+    apart = cells([None, None, None]).assign(entity_count=[7, 0, 1], expected_count=8)
+    apart = apart.assign(covered_share=apart["entity_count"] / 8)
+    with pytest.raises(WorkbenchError, match=r"at most 7 of 8 meters .* is the clock of some off"):
+        analyze.power_ramps(apart)
 
 
 def test_a_series_with_uneven_cells_is_refused_with_its_place():

@@ -31,6 +31,19 @@ def test_what_one_door_read_is_not_left_out_by_another(fleet_demo):
     QUALITY.check(fleet.quality)
 
 
+def test_what_is_left_out_of_a_file_that_is_read_stays_told(tmp_path):
+    polls = [f"2026/03/02 10:00:{second:02d}.000, 500.00 W" for second in range(60)]
+    polls.insert(30, "Unable to determine the device handle for GPU, lost, Unknown Error")
+    log = "\n".join(["timestamp, power.draw [W]", *polls, ""])
+    (tmp_path / "smi.csv").write_text(log)
+    fleet = load.fleet(tmp_path, tz="UTC", progress=False)
+    alone = load.power(tmp_path, tz="UTC", progress=False).quality
+    left_out = alone[alone["finding"] == "left out"]
+    assert left_out["count"].tolist() == [1]
+    told = fleet.quality[fleet.quality["finding"] == "left out"]
+    assert told.values.tolist() == left_out.values.tolist()
+
+
 def test_what_is_not_there_is_empty_and_named(fleet_demo, tmp_path):
     shutil.copytree(fleet_demo / "power", tmp_path / "power")
     fleet = load.fleet(tmp_path, tz="UTC", progress=False)

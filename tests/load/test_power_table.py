@@ -467,3 +467,35 @@ def test_a_folder_of_several_tables_is_one_load(tmp_path):
     assert log.power["power_w"].tolist() == [1000, 2000, 3000]
     assert log.entities["scope"].tolist() == ["rack"]
     assert (log.quality["what"].str.contains("no column of times")).any()
+
+
+@pytest.mark.parametrize("total", ["total_kw", "Total Power (kW)", "total_it_load_kw", "sum_kw"])
+def test_a_column_that_sums_the_others_is_not_counted_beside_them(tmp_path, total):
+    path = tmp_path / "hall.csv"
+    path.write_text(f"time,srv1_kw,srv2_kw,{total}\n{START},5,6,11\n{START + 60},5,6,11\n")
+    log = load.power(path, progress=False)
+    assert log.power["power_w"].tolist() == [5000.0, 5000.0, 6000.0, 6000.0]
+    assert log.quality["what"].str.contains("a sum of the others").sum() == 1
+
+
+def test_a_sum_beside_gpus_alone_may_be_that_of_a_node_and_stays(read):
+    part = read(f"time,gpu0_w,gpu1_w,total_w\n{START},500,600,2000\n{START + 1},500,600,2000\n")
+    assert [each["scope"] for each in part.entities.values()] == ["gpu", "gpu", "unknown"]
+
+
+def test_a_wide_column_that_names_a_feed_is_metered_there(tmp_path):
+    path = tmp_path / "site.csv"
+    path.write_text(f"time,rack1_kw,rack2_kw,utility_kw,srv9_kw\n{START},5,6,20,1\n")
+    entities = load.power(path, progress=False).entities.set_index("entity")
+    assert entities["scope"].to_dict() == {
+        "rack1": "rack", "rack2": "rack", "srv9": "unknown", "utility": "utility",
+    }  # fmt: skip
+    told = load.power(path, scope="node_ac", progress=False).entities
+    assert set(told["scope"]) == {"node_ac"}
+
+
+def test_a_total_alone_or_of_one_thing_is_read(read):
+    alone = read(f"time,total_kw\n{START},5\n{START + 60},5\n")
+    assert len(alone.entities) == 1
+    pair = read(f"time,rack1_total_kw,rack2_total_kw\n{START},5,6\n{START + 60},5,6\n")
+    assert len(pair.entities) == 2

@@ -6,6 +6,7 @@ import pytest
 from tests.power_series import cells
 from workbench import analyze, plot
 from workbench.analyze import GridSpec, SmoothingPlan
+from workbench.tables import LOGGED_STEPS
 
 BAND = GridSpec("own", band_low_hz=0.1, band_high_hz=20, band_share=0.2)
 
@@ -37,6 +38,19 @@ def test_swings_are_told_by_the_median_and_what_one_step_in_twenty_exceeds():
     )
     assert "1 without two known cells left out" in notes(figure)
     assert list(figure.data[1].x) == [2, 4]
+
+
+def test_without_steps_a_figure_says_so_and_names_what_helps():
+    figure = plot.power_swings(analyze.power_swings(cells([1, 2]), steps=LOGGED_STEPS.empty()))
+    assert title(figure) == "No swings to show"
+    assert any("step_s" in each for each in [notes(figure), *said(figure)])
+
+
+@pytest.mark.parametrize("power", [[1.0, 2, 3, 4], [4.0, 3, 2, 1], [5.0, 5, 5, 5]])
+def test_power_that_never_goes_one_way_has_ramps_the_other_way_alone(power):
+    figure = plot.power_ramps(analyze.power_ramps(cells(power), windows_s=(1, 2)))
+    fastest = max(abs(after - before) for before, after in zip(power, power[1:], strict=False))
+    assert f"{fastest:g} W/s over 1 s" in title(figure)
 
 
 def test_windows_that_cannot_be_measured_are_named():

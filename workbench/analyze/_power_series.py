@@ -70,9 +70,20 @@ def uniform(totals: pd.DataFrame) -> Series:
         raise WorkbenchError(msg)
     if np.isnan(power_w).all() or np.isinf(power_w).any():
         what = "has no known power" if np.isnan(power_w).all() else "has infinite power"
-        msg = f"the series of {len(time_ns):,} cells {what}; {remedy}"
+        msg = f"the series of {len(time_ns):,} cells {what}; {_why_unknown(totals) or remedy}"
         raise WorkbenchError(msg)
     return Series(time_ns, power_w, period / 1e9)
+
+
+def _why_unknown(totals: pd.DataFrame) -> str:
+    """Say that there are readings, but never of all meters at once; "" if that is not it."""
+    most, expected = int(totals["entity_count"].max()), int(totals["expected_count"].max())
+    if not 0 < most < expected or totals["power_w"].notna().any():
+        return ""
+    return (
+        f"at most {most:,} of {expected:,} meters are known in one cell: is the clock of some off? "
+        "leave those out, or pass least_covered_share to analyze.power_totals"
+    )
 
 
 def runs(known: Bools) -> tuple[Ints, Ints]:

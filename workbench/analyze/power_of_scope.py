@@ -8,7 +8,8 @@ from workbench.errors import WorkbenchError
 from workbench.tables import POWER, POWER_ENTITIES
 
 # Where a job's power is best metered: whole nodes first, then what lies inside or around them.
-_ORDER = ("node_ac", "node_dc", "unknown", "module", "gpu", "rack", "pdu", "row", "facility")
+_IN_HOSTS = ("node_ac", "node_dc", "unknown", "module", "gpu")
+_ORDER = (*_IN_HOSTS, "rack", "pdu", "row", "facility")
 
 
 def power_of_scope(
@@ -26,8 +27,8 @@ def power_of_scope(
     entities
         Table :data:`workbench.tables.POWER_ENTITIES` of the same load.
     scope
-        Scope to keep; if None, the first there is of whole nodes (AC, DC, not told),
-        modules, GPUs, and what feeds several nodes.
+        Scope to keep; if None, the first there is of whole nodes (AC, DC, not told), modules
+        and GPUs, among those that meter the most hosts, or else of what feeds several nodes.
 
     Returns
     -------
@@ -54,7 +55,9 @@ def power_of_scope(
     timed = entities[(entities["clock"] == "epoch") & (entities["reading_count"] > 1)]
     scopes = timed["scope"].unique().tolist()
     ordered = [name for name in (*_ORDER, *sorted(scopes)) if name in scopes]
-    wanted = scope if scope is not None else next(iter(ordered), None)
+    hosts = {name: _host_count(timed[timed["scope"] == name]) for name in _IN_HOSTS}
+    most = [name for name in ordered if hosts.get(name, 0) == max(hosts.values())]
+    wanted = scope if scope is not None else next(iter(most or ordered), None)
     if wanted not in scopes:
         found = entities["scope"].value_counts(sort=False).to_dict()
         words = ", ".join(f"{count} {name}" for name, count in found.items()) or "none at all"
@@ -67,3 +70,10 @@ def power_of_scope(
     others = entities.loc[~entities["entity"].isin(names), "scope"].value_counts(sort=False)
     kept.attrs = {"scope": wanted, "left_out": {str(k): int(v) for k, v in others.items()}}
     return POWER.check(kept)
+
+
+def _host_count(entities: pd.DataFrame) -> int:
+    """Count the hosts that are metered; of parts of hosts that name none, their files."""
+    is_part = entities["scope"].isin(["gpu", "module"])
+    unnamed = entities["source"].where(is_part, entities["entity"])
+    return entities["node"].fillna(unnamed).nunique()

@@ -33,13 +33,13 @@ def power_swings(
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.POWER_SWINGS`. Fewer than two known cells leave the swing
-        missing; ``covered_share`` says how much of the window is known.
+        missing; ``covered_share`` says how much of the window is known. Without steps it is empty.
 
     Raises
     ------
     WorkbenchError
         If not exactly one of ``steps`` and ``step_s`` is given, a window is shorter than two
-        cells, no step lies in the totals, or the totals are not uniform.
+        cells, there are steps but none lies in the totals, or the totals are not uniform.
 
     Notes
     -----
@@ -69,11 +69,11 @@ def power_swings(
 
 
 def _logged(steps: pd.DataFrame, series: Series) -> tuple[pd.Series, Ints, Ints]:
-    """Return the steps that lie in the totals, or say that none does."""
+    """Return the steps that lie in the totals, or say that none of them does."""
     LOGGED_STEPS.check(steps)
     first, last = series.time_ns[0], series.time_ns[-1] + round(series.period_s * 1e9)
     inside = (steps["start_ns"] < last) & (steps["end_ns"] > first)
-    if not inside.any():
+    if len(steps) and not inside.any():
         msg = (
             f"none of {len(steps):,} steps lies in the totals, which span {first} to {last} ns; "
             "are both on the same clock? analyze.power_clock_offset estimates the difference"

@@ -16,6 +16,8 @@ from workbench.load._power_rows import SECOND
 _NODE, _INDEX, _UUID, _BUS, _SERIAL, _MODEL, _MIG = range(7)
 # Rows of one poll follow each other in 2 to 5 ms.
 _BURST_NS = SECOND * 3 // 100
+# Share of the polls from which their size is no accident.
+_OFTEN_SHARE = 0.05
 _UNKNOWN_DEVICE = "rows that do not tell their GPU"
 _MIG_ROWS = "rows of MIG instances, which repeat the power of the whole board"
 _ONLY_MIG = "rows of MIG instances without their board; the power of the first is taken for it"
@@ -138,6 +140,17 @@ def _boards(
     return kept
 
 
+def _poll_size(sizes: np.ndarray) -> int:
+    """Say how many GPUs there are: as in the fullest polls, for one may have been lost since.
+
+    Polls that ran into each other hold at least twice as many rows as most do; rare ones are odd.
+    """
+    counts = np.bincount(sizes)
+    most = int(counts.argmax())
+    often = np.flatnonzero(counts >= _OFTEN_SHARE * len(sizes))
+    return int(often[often < 2 * most].max(initial=most))
+
+
 def _by_order(
     keys: Sequence[Key], times: np.ndarray, lines: np.ndarray, node: str | None, findings: Findings,
 ) -> Devices:  # fmt: skip
@@ -147,7 +160,7 @@ def _by_order(
     is_first[1:] = np.diff(times[order]) > _BURST_NS
     burst = np.cumsum(is_first) - 1
     sizes = np.bincount(burst) if len(times) else np.zeros(1, np.int64)
-    size = int(np.bincount(sizes).argmax())
+    size = _poll_size(sizes)
     if len(sizes) == 1 and len(times) > 64:
         msg = (
             f"{findings.source}, line {lines[0]:,}: no column tells the GPU, and the polls follow "

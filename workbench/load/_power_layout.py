@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from workbench.errors import LoadError
-from workbench.load._power_names import PowerName, power_name, unit_factor
+from workbench.load._power_names import PowerName, power_name, unit_factor, words_of
 from workbench.load._power_part import NoPowerError, PowerGiven
 
 _TIMES: tuple[str, ...] = (
@@ -65,7 +65,13 @@ _WORDS = r"(?:power|pwr|draw|usage|milliwatts?|milli|kilo|mega|watts?|[km]?w|mea
 _TAIL = re.compile(rf"(?:(?:^|[\s_./:\-\[(]+){_WORDS})+[\])\s]*$", re.IGNORECASE)
 _START = re.compile(r"^(?:power|pwr|watts?)[\s_./:-]+", re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z][a-z])")
+_TOTAL_WORDS = {"total", "totals", "sum", "overall"}
+_OF_ALL_WORDS = {"grand", "all", "it", "load", "site", "cluster", "nodes", "servers", "racks"}
+_FEED = re.compile(
+    r"(rack|row|pdu|panel|switchboard|msb|utility|facility|cooling)[\s_./:-]*\w?\d*", re.IGNORECASE
+)
 _NEVER = re.compile(r"|unnamed: ?\d+|__index_level_\d+__|index|row|id", re.IGNORECASE)
+_TWICE = "a sum of the others, which would count them twice"
 
 
 @dataclass(frozen=True)
@@ -160,6 +166,7 @@ def layout(
         powers = [replace(power, factor=power.factor or 1.0) for power in powers]
     if not powers:
         powers = _all_others([name for name in names if name not in texts], found, given, label)
+        powers = _without_totals(powers, left_out)
     return replace(found, powers=_with_units(powers, given, label), left_out=tuple(left_out))
 
 
@@ -217,7 +224,24 @@ def _powers(
         left_out += [(name, f"the same as {best}, read otherwise") for name in same if name != best]
     is_one = len(chosen) == 1
     columns = [_column(name, kept[name], found, given, is_one=is_one) for name in chosen]
-    return columns, left_out
+    return _without_totals(columns, left_out), left_out
+
+
+def _without_totals(
+    columns: list[PowerColumn], left_out: list[tuple[str, str]]
+) -> list[PowerColumn]:
+    """Leave out sums beside what they sum; beside GPUs alone one may hold more, and stays."""
+    totals = [column for column in columns if column.is_entity and _is_total(column.part)]
+    whole = [c for c in columns if c not in totals and c.scope not in ("gpu", "cpu", "memory")]
+    is_all_gpu = {column.scope for column in columns} == {"gpu"}
+    twice = totals if whole or (is_all_gpu and len(totals) < len(columns)) else []
+    left_out += [(column.name, _TWICE) for column in twice]
+    return [column for column in columns if column not in twice]
+
+
+def _is_total(part: str) -> bool:
+    words = {word.lower() for word in words_of(part)}
+    return bool(words & _TOTAL_WORDS) and words <= _TOTAL_WORDS | _OF_ALL_WORDS
 
 
 def _chosen(same: Sequence[str], kept: dict[str, PowerName], given: PowerGiven) -> str:
@@ -235,8 +259,10 @@ def _column(
         part = _bare(name)
         if is_one and not _WIDE_GPU.fullmatch(part):
             part = ""
-        is_gpu = said.scope if said.scope != "unknown" else given.scope or "unknown"
-        return replace(column, part=part, scope=is_gpu, is_entity=True)
+        feed = _FEED.fullmatch(part)
+        told = feed[1].lower() if feed and said.scope == "unknown" else said.scope
+        scope = told if said.scope != "unknown" else given.scope or told
+        return replace(column, part=part, scope=scope, is_entity=True)
     if is_one and found.scope != "unknown":
         return column
     if summit := _is_summit(name):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ from workbench.tables import (
     JobLog,
     PowerLog,
 )
+
+ABSENT = " in what was given"
 
 
 def fleet(  # noqa: PLR0913 - the front door
@@ -108,7 +111,7 @@ def fleet(  # noqa: PLR0913 - the front door
         trace = load_traces(path, **shown)
         ranks, of_traces = trace.ranks, trace.quality
     absent = [
-        (str(path), "noted", f"no {name} in what was given", 1, None)
+        (str(path), "noted", f"no {name}{ABSENT}", 1, None)
         for name, there in (
             ("power telemetry", "power logs" in kinds),
             ("job log", "job logs" in kinds),
@@ -118,17 +121,23 @@ def fleet(  # noqa: PLR0913 - the front door
         if not there
     ]
     found = [power.quality, job.quality, told.quality, of_traces, quality_frame(absent)]
-    parts = [each for each in found if len(each)]
+    return Fleet(power, job, told, ranks, _once(found))
+
+
+def _once(doors: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Leave out what one door passed over because another one read it.
+
+    What a door left out of a file that it did read stays: those are readings that are missing.
+    """
+    read_by = [set(door.loc[door["finding"] == "read", "source"]) for door in doors]
+    kept = []
+    for door, own in zip(doors, read_by, strict=True):
+        elsewhere = set().union(*read_by) - own
+        passed = door["finding"].isin(["left out", "set aside"]) & door["source"].isin(elsewhere)
+        kept.append(door[~passed])
+    parts = [each for each in kept if len(each)]
     quality = pd.concat(parts, ignore_index=True) if parts else QUALITY.empty()
-    return Fleet(power, job, told, ranks, _once(quality))
-
-
-def _once(quality: pd.DataFrame) -> pd.DataFrame:
-    """Leave out what one door says of the files that another one read."""
-    read = set(quality.loc[quality["finding"] == "read", "source"])
-    passed = quality["finding"].isin(["left out", "set aside"]) & quality["source"].isin(read)
-    rest = quality[~passed].drop_duplicates(ignore_index=True)
-    return QUALITY.check(QUALITY.cast(rest))
+    return QUALITY.check(QUALITY.cast(quality.drop_duplicates(ignore_index=True)))
 
 
 def _no_power() -> PowerLog:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from workbench.load.fleet import fleet
+from workbench.load.fleet import ABSENT, fleet
 from workbench.load.injections import injections
 from workbench.load.kinds import kinds_of
 from workbench.load.traces import traces
@@ -44,5 +44,7 @@ def quality(path: str | Path, *, tz: str | None = None, progress: bool = True) -
     if kinds == {"injections"}:
         return injections(path, progress=progress).quality
     if kinds <= {"failure logs", "job logs", "power logs"}:
-        return fleet(path, tz=tz, progress=progress).quality
+        found = fleet(path, tz=tz, progress=progress).quality
+        # Nobody asked for the kinds that a fleet names as absent.
+        return found[~found["what"].str.endswith(ABSENT)].reset_index(drop=True)
     return traces(path, progress=progress).quality

@@ -84,7 +84,7 @@ def _line(figure: go.Figure, rows: pd.DataFrame, way: str, position: int, factor
     figure.add_scatter(
         x=rows["measured_s"], y=value, mode="lines+markers+text" if labelled else "lines",
         name=_NAMES[way],
-        text=[digits(each) for each in value] if labelled else None,
+        text=["" if pd.isna(each) else digits(each) for each in value] if labelled else None,
         textposition=["top right" if on_top else "bottom left" for on_top in rows["_on_top"]],
         marker={"symbol": _SYMBOLS[way], "size": 10}, line={**distinct(position), "width": 2},
         cliponaxis=False, hovertemplate="%{y:.3g} over %{x:g} s<extra></extra>",

@@ -37,7 +37,7 @@ def power_swings(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     rows = table[table["swing_w"].notna()]
     if rows.empty:
         return nothing(
-            "No step has two known cells; analyze.power_totals with a finer period may show more.",
+            _why_nothing(table),
             claim="No swings to show",
             source=source,
             synthetic=synthetic,
@@ -62,6 +62,12 @@ def power_swings(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     claim += f", {percent(middle / mean)} of its mean" if mean > 0 else ""
     claim += f"; one step in twenty by {watts(float(high))} or more"
     return finish(figure, claim=claim, source=source, synthetic=synthetic, note=_note(table, rows))
+
+
+def _why_nothing(table: pd.DataFrame) -> str:
+    if table.empty:
+        return "There are no steps; analyze.power_swings(totals, step_s=...) takes windows instead."
+    return "No step has two known cells; analyze.power_totals with a finer period may show more."
 
 
 def _note(table: pd.DataFrame, rows: pd.DataFrame) -> str:
