@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from workbench._numbers import positive, whole_number
-from workbench.analyze._energy_curves import SECOND, Floats, Ints
+from workbench.analyze._energy_curves import SECOND, Floats, Ints, offset_ns
 from workbench.errors import WorkbenchError
 from workbench.tables import LOGGED_STEPS, PHASE_POWER, POWER_TOTALS
 
@@ -70,7 +70,7 @@ def phase_power(
     ordered = steps.sort_values("start_ns", kind="stable")
     starts, ends = ordered["start_ns"].to_numpy(), ordered["end_ns"].to_numpy()
     when = np.arange(starts[0], ends.max(), round(every * SECOND), dtype=np.int64)
-    watts = sampled(totals, when + round(clock_offset_s * SECOND))
+    watts = sampled(totals, when + offset_ns(clock_offset_s))
     row = np.searchsorted(starts, when, side="right") - 1
     length = np.maximum(ends[row] - starts[row], 1)
     phase = (when - starts[row]) / length
