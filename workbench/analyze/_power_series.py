@@ -16,6 +16,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
+# A mean of a cell is a difference of sums over all time, and no better than this.
+_ROUNDING = 1e-9
+
 
 class Series(NamedTuple):
     """Power in cells of equal length; what is missing is NaN."""
@@ -73,6 +76,14 @@ def uniform(totals: pd.DataFrame) -> Series:
         msg = f"the series of {len(time_ns):,} cells {what}; {remedy}"
         raise WorkbenchError(msg)
     return Series(time_ns, power_w, period / 1e9)
+
+
+def movement(power_w: Floats) -> Floats:
+    """Return power less its mean; exactly 0 where it moves by no more than the rounding of sums."""
+    if np.ptp(power_w) <= _ROUNDING * np.abs(power_w).max():
+        return np.zeros(len(power_w))
+    moved: Floats = power_w - power_w.mean()
+    return moved
 
 
 def runs(known: Bools) -> tuple[Ints, Ints]:
