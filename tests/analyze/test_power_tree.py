@@ -189,3 +189,5 @@ def test_totals_that_do_not_fit_each_other_are_refused():
         analyze.pue(totals([1]), totals([1]))
     with pytest.raises(ValueError, match=r"window_s is 0\.5, but one cell alone is 1 s long"):
         analyze.pue(totals([1, 1]), totals([1, 1]), window_s=0.5)
+    with pytest.raises(ValueError, match=r"window_s is inf, but one cell alone is 1 s long"):
+        analyze.pue(totals([1, 1]), totals([1, 1]), window_s=float("inf"))
