@@ -211,3 +211,16 @@ def test_two_interruptions_share_no_lost_step():
     assert table["lost_step_count"].tolist() == [1, 1]
     assert table["attempt"].tolist() == [1, 2]
     assert table["restart_s"].tolist() == [10, 10]
+
+
+def test_a_second_interruption_before_any_step_does_not_cost_the_first_one_again():
+    power = make_power(a=constant(100.0, until_s=400))
+    steps = make_steps((0, 0, 50), (1, 50, 100), (2, 300, 350, 3))
+    spans = make_spans(("restart", 110, 200), ("restart", 250, 300, 2))
+    waste = analyze.energy_waste(power, steps, spans).set_index("state")
+    assert waste.loc["restart", "energy_j"] == pytest.approx(100 * (90 + 50))
+    assert waste.loc["unfinished step", "energy_j"] == pytest.approx(100 * (10 + 50))
+    table = analyze.incident_energy(power, steps, spans)
+    assert table["lost_work_s"].tolist() == [10, 50]
+    assert table["energy_j"].tolist() == pytest.approx([100 * (10 + 90), 100 * (50 + 50)])
+    assert table["energy_share"].sum() == pytest.approx(200 / 350)

@@ -96,5 +96,24 @@ def test_no_speed_below_zero_is_made_up():
 
 
 def test_one_limit_alone_cannot_be_extended():
-    with pytest.raises(WorkbenchError, match="G, net, c has 1 rows; extending needs two or more"):
+    with pytest.raises(
+        WorkbenchError, match="G, net, c has 1 known rows; extending needs two or more"
+    ):
         analyze.extended_curve(curve((100, 1)), 90)
+
+
+def test_what_was_extrapolated_is_no_knowledge_to_interpolate_from():
+    once = analyze.extended_curve(KNOWN, [80, 90])
+    twice = analyze.extended_curve(analyze.extended_curve(KNOWN, 80), 90)
+    row = twice.set_index("limit_w").loc[90]
+    assert (row["basis"], row["is_extrapolated"]) == ("extrapolated", True)
+    assert speed_at(twice, 90) == pytest.approx(speed_at(once, 90))
+    bent = analyze.extended_curve(analyze.extended_curve(KNOWN, 80), 90, method="quadratic")
+    assert speed_at(bent, 90) == pytest.approx(
+        speed_at(analyze.extended_curve(KNOWN, 90, method="quadratic"), 90)
+    ), "the method asked for counts, not that of the point below"
+
+
+def test_a_single_limit_may_be_any_number():
+    table = analyze.extended_curve(KNOWN, np.int64(175))
+    assert speed_at(table, 175) == pytest.approx(0.9)

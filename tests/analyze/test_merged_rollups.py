@@ -71,7 +71,7 @@ def test_a_period_that_is_no_multiple_is_refused():
         analyze.merged_rollups(short, period_s=15)
 
 
-@pytest.mark.parametrize("period_s", [0, -10])
+@pytest.mark.parametrize("period_s", [0, -10, float("inf")])
 def test_a_period_that_is_none_is_refused(period_s):
     with pytest.raises(WorkbenchError, match="no multiple"):
         analyze.merged_rollups(rolled_up([(0, "a", 1.0)], 10), period_s=period_s)

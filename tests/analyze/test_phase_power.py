@@ -70,5 +70,17 @@ def test_a_series_that_is_not_uniform_is_refused():
 def test_options_that_mean_nothing_are_refused():
     with pytest.raises(WorkbenchError, match="phase_count must be 1 or more"):
         analyze.phase_power(make_totals([1.0] * 9), make_steps((0, 0, 9)), phase_count=0)
-    with pytest.raises(WorkbenchError, match="sample_s must be above 0"):
+    with pytest.raises(WorkbenchError, match="sample_s must be 1e-09 or more"):
         analyze.phase_power(make_totals([1.0] * 9), make_steps((0, 0, 9)), sample_s=0)
+
+
+def test_what_is_left_of_a_step_after_another_attempt_began_and_ended_in_it_is_in_the_step():
+    steps = make_steps((0, 1, 20), (0, 5, 8, 2))
+    table = analyze.phase_power(make_totals([100.0] * 30), steps, sample_s=1)
+    assert table["sample_count"].sum() == 19
+    assert table["sample_count"].iloc[-1] == 0, "every moment is in a step"
+
+
+def test_samples_less_than_a_nanosecond_apart_are_refused():
+    with pytest.raises(WorkbenchError, match="sample_s must be 1e-09 or more"):
+        analyze.phase_power(make_totals([1.0] * 9), make_steps((0, 0, 9)), sample_s=1e-10)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.analyze.work_rows import make_spans, make_steps, make_totals
 from workbench import analyze, load
 from workbench.errors import WorkbenchError
-from workbench.tables import LOGGED_STEPS, POWER_TOTALS
+from workbench.tables import LOGGED_STEPS, POWER, POWER_DIPS, POWER_TOTALS
 
 # Steps with pauses at uneven distances, as evaluations and checkpoints make them.
 PAUSES = (60, 95, 210, 300, 420)
@@ -122,3 +122,21 @@ def test_the_clocks_of_a_real_job_agree_within_a_second(real_data):
     assert abs(by_steps["offset_s"]) < 1
     assert abs(by_spans["offset_s"]) < 0.5
     assert not by_steps["is_ambiguous"]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda offset: analyze.step_energy(
+            POWER.empty(), LOGGED_STEPS.empty(), clock_offset_s=offset
+        ),
+        lambda offset: analyze.dip_causes(POWER_DIPS.empty(), clock_offset_s=offset),
+        lambda offset: analyze.phase_power(
+            make_totals([1.0] * 9), make_steps((0, 0, 9)), clock_offset_s=offset
+        ),
+    ],
+)
+def test_an_offset_that_could_not_be_told_is_refused_where_it_is_passed_on(use):
+    unknown = analyze.power_clock_offset(make_totals([1.0] * 99), make_steps((0, 20, 40)))
+    with pytest.raises(WorkbenchError, match="must be a finite number of seconds, not nan; where"):
+        use(unknown["offset_s"].item())

@@ -198,3 +198,11 @@ def test_knees_of_guesses_are_refused():
         analyze.power_knees(guessed)
     with pytest.raises(WorkbenchError, match="kept_speed_share must be above 0 and at most 1"):
         analyze.power_knees(analyze.published_curve(), kept_speed_share=95)
+
+
+def test_a_curve_that_keeps_the_speed_nowhere_is_named():
+    slow = analyze.published_curve().assign(speed_ratio=[0.8, 0.9])
+    with pytest.raises(
+        WorkbenchError, match=r"gb200-meta keeps 0\.9 of the speed at most, not 0\.95"
+    ):
+        analyze.power_knees(slow)

@@ -59,7 +59,7 @@ def test_an_empty_grid_gives_an_empty_picture():
     assert analyze.power_heatmap(POWER_GRID.empty()).empty
 
 
-@pytest.mark.parametrize("count", [0, -1, True])
+@pytest.mark.parametrize("count", [0, -1, True, 2.5, float("nan")])
 def test_a_picture_without_columns_is_refused(count):
     with pytest.raises(ValueError, match=r"column_count is .*; a picture needs"):
         analyze.power_heatmap(grid_of(np.ones((1, 2))), column_count=count)

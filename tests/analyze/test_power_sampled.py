@@ -124,6 +124,8 @@ def test_a_series_out_of_order_is_refused():
 def test_too_few_points_are_refused():
     with pytest.raises(ValueError, match="point_count is 2; a line needs at least 8"):
         analyze.power_sampled(series([1.0]), point_count=2)
+    with pytest.raises(ValueError, match=r"point_count is 99\.5; a line needs at least 8"):
+        analyze.power_sampled(series([1.0] * 999), point_count=99.5)
 
 
 def test_another_table_is_refused():

@@ -263,3 +263,9 @@ def test_a_slider_answers_in_a_tenth_of_a_second_over_a_hundred_thousand_cells()
 def test_what_makes_no_plan_is_refused_in_words(call, message):
     with pytest.raises(WorkbenchError, match=message):
         call()
+
+
+def test_a_summary_of_no_power_at_all_is_refused():
+    smoothed = analyze.power_smoothing(cells([0.0] * 9), SmoothingPlan(storage_tau_s=3))
+    with pytest.raises(WorkbenchError, match="power is 0 in all of 9 cells"):
+        analyze.smoothing_summary(smoothed)

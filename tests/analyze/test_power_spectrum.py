@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -111,6 +112,18 @@ def test_constant_power_has_no_peaks_and_no_energy_to_share():
     totals = cells([5.0] * 64)
     assert analyze.power_peaks(analyze.power_spectrum(totals)).empty
     assert analyze.band_shares(totals, [(0, 0.5)])["energy_share"].tolist() == [0]
+
+
+def test_the_rounding_of_constant_power_is_no_movement():
+    readings = pd.DataFrame({"time_ns": np.arange(600) * 2_000_000_000 + 1_700_000_000 * 10**9})
+    parts = [readings.assign(entity=f"node{n:02}", power_w=6_800.3 + 0.7 * n) for n in range(8)]
+    power = pd.concat(parts, ignore_index=True).astype({"entity": "category"})
+    totals = analyze.power_totals(analyze.power_grid(power, period_s=2))
+    assert totals["power_w"].nunique() > 1, "it rounds"
+    assert analyze.band_shares(totals, [(0, 0.1)])["energy_share"].item() == 0
+    assert analyze.power_spectrum(totals)["variance_share"].max() == 0
+    spec = analyze.GridSpec("band", band_low_hz=0, band_high_hz=0.1, band_share=0.2)
+    assert analyze.grid_check(totals, spec)["verdict"].item() == "pass"
 
 
 @pytest.mark.parametrize(

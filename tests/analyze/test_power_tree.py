@@ -84,6 +84,17 @@ def test_a_negative_residual_stays_and_is_flagged():
     assert (row["residual_w"], row["is_negative"]) == (-80, True)
 
 
+def test_a_meter_that_shows_just_its_parts_is_not_flagged_for_its_rounding():
+    watts = np.random.default_rng(0).uniform(300, 700, (2, 99))
+    tree = tree_of(rack1=np.nextafter(watts.sum(axis=0), 0), n1=watts[0], n2=watts[1])
+    residual = analyze.power_residual(tree)
+    assert (residual["residual_w"] < 0).any()
+    assert not residual["is_negative"].any()
+    same = totals(watts.sum(axis=0))
+    below = analyze.pue(same.assign(power_w=np.nextafter(same["power_w"], 0)), same)
+    assert not below["is_below_one"].item()
+
+
 def test_a_residual_is_missing_where_a_part_is():
     (row,) = analyze.power_residual(tree_of(rack1=[200], n1=[90])).to_dict("records")
     assert np.isnan(row["residual_w"])
@@ -178,3 +189,5 @@ def test_totals_that_do_not_fit_each_other_are_refused():
         analyze.pue(totals([1]), totals([1]))
     with pytest.raises(ValueError, match=r"window_s is 0\.5, but one cell alone is 1 s long"):
         analyze.pue(totals([1, 1]), totals([1, 1]), window_s=0.5)
+    with pytest.raises(ValueError, match=r"window_s is inf, but one cell alone is 1 s long"):
+        analyze.pue(totals([1, 1]), totals([1, 1]), window_s=float("inf"))

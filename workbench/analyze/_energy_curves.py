@@ -8,13 +8,26 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from workbench._numbers import is_finite
 from workbench.analyze._power_scopes import refuse_double_counting
 from workbench.analyze._power_signal import known_up_to, signal
+from workbench.errors import WorkbenchError
 from workbench.tables import POWER
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 SECOND = 1_000_000_000
+
+
+def offset_ns(clock_offset_s: float) -> int:
+    """Give how far the clock of a meter is ahead in ns, or raise if that is not known."""
+    if not is_finite(clock_offset_s):
+        msg = (
+            f"clock_offset_s must be a finite number of seconds, not {clock_offset_s!r}; where "
+            "analyze.power_clock_offset has no offset, its doubt says why"
+        )
+        raise WorkbenchError(msg)
+    return round(clock_offset_s * SECOND)
 
 
 @dataclass(frozen=True)
@@ -52,7 +65,7 @@ class EnergyCurves:
         self, power: pd.DataFrame, *, longest_gap_periods: float, clock_offset_s: float = 0.0
     ) -> None:
         POWER.check(power)
-        if shift := round(clock_offset_s * SECOND):
+        if shift := offset_ns(clock_offset_s):
             power = power.assign(time_ns=power["time_ns"] - shift)
         # Without readings nothing is covered; that is an answer, too.
         self.signal = signal(power, longest_gap_periods=longest_gap_periods) if len(power) else None

@@ -16,6 +16,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
+# A mean of a cell is a difference of sums over all time, and no better than this.
+_ROUNDING = 1e-9
+
 
 class Series(NamedTuple):
     """Power in cells of equal length; what is missing is NaN."""
@@ -84,6 +87,14 @@ def _why_unknown(totals: pd.DataFrame) -> str:
         f"at most {most:,} of {expected:,} meters are known in one cell: is the clock of some off? "
         "leave those out, or pass least_covered_share to analyze.power_totals"
     )
+
+
+def movement(power_w: Floats) -> Floats:
+    """Return power less its mean; exactly 0 where it moves by no more than the rounding of sums."""
+    if np.ptp(power_w) <= _ROUNDING * np.abs(power_w).max():
+        return np.zeros(len(power_w))
+    moved: Floats = power_w - power_w.mean()
+    return moved
 
 
 def runs(known: Bools) -> tuple[Ints, Ints]:

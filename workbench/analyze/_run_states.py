@@ -116,14 +116,19 @@ def _cut_short(steps: pd.DataFrame, restarts: pd.DataFrame) -> tuple[Ints, Ints]
 
 
 def last_ends(steps: pd.DataFrame, restarts: pd.DataFrame) -> Ints:
-    """Give when the last step before each restart ended; the restart's own start without one."""
+    """Give since when each restart's interruption had cost work: when the last step had ended.
+
+    Restarts are in order of time. If a job was interrupted again before its next step ended, that
+    is when the restart before it was over. Without a step or a restart before, it is the
+    restart's own start.
+    """
     began = restarts["start_ns"].to_numpy(dtype=np.int64)
-    ends = np.sort(steps["end_ns"].to_numpy())
-    if not len(ends):
-        return began
+    ends = np.sort(steps["end_ns"].to_numpy(dtype=np.int64))
     before = np.searchsorted(ends, began, side="right") - 1
-    found: Ints = np.where(before >= 0, ends[np.maximum(before, 0)], began)
-    return found
+    found = np.where(before >= 0, ends[before], began) if len(ends) else began.copy()
+    over = np.maximum.accumulate(restarts["end_ns"].to_numpy(dtype=np.int64))[:-1]
+    found[1:] = np.minimum(np.maximum(found[1:], over), began[1:])
+    return np.asarray(found, dtype=np.int64)
 
 
 def _inside(edges: Ints, starts: Ints, ends: Ints) -> Flags:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from workbench._numbers import not_negative, positive
-from workbench.analyze._power_series import Floats, Series, longest_stretch, uniform
+from workbench.analyze._power_series import Floats, Series, longest_stretch, movement, uniform
 from workbench.errors import WorkbenchError
 from workbench.tables import BAND_SHARES
 
@@ -104,7 +104,7 @@ def periodogram(series: Series, *, longest_gap_cells: int) -> Periodogram:
 
     part = longest_stretch(series, longest_gap_cells=longest_gap_cells, least_cells=16)
     frequency, density = signal.periodogram(
-        part.power_w, fs=1 / series.period_s, window="hann", detrend="constant"
+        movement(part.power_w), fs=1 / series.period_s, window="hann", detrend="constant"
     )
     return Periodogram(frequency[1:], density[1:], float(frequency[1]), part.covered_share)
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from workbench._numbers import not_negative
 from workbench.analyze import intervals
-from workbench.analyze._energy_curves import SECOND
+from workbench.analyze._energy_curves import SECOND, offset_ns
 from workbench.tables import DIP_CAUSES, FAILURES, LOGGED_SPANS, LOGGED_STEPS, POWER_DIPS
 
 NOT_EXPLAINED = "not explained"
@@ -74,7 +74,7 @@ def dip_causes(
     Raises
     ------
     WorkbenchError
-        If ``within_s`` is negative.
+        If ``within_s`` is negative, or ``clock_offset_s`` no finite number.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def dip_causes(
     """
     POWER_DIPS.check(dips)
     near = round(not_negative("within_s", within_s) * SECOND)
-    shift = round(clock_offset_s * SECOND)
+    shift = offset_ns(clock_offset_s)
     events = _Events(steps, spans, failures)
     rows = []
     for start, end in zip(dips["start_ns"] - shift, dips["end_ns"] - shift, strict=True):

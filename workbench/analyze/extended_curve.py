@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -77,7 +78,7 @@ def extended_curve(
     if method not in _METHODS:
         msg = f"no method is called {method!r}; there are {list(_METHODS)}"
         raise WorkbenchError(msg)
-    wanted = [limit_w] if isinstance(limit_w, int | float) else list(limit_w)
+    wanted = [limit_w] if isinstance(limit_w, Real) else list(limit_w)  # type: ignore[arg-type]
     limits = np.unique([positive("limit_w", each) for each in wanted])
     shape = None if like is None else _shape(like)
     added = [_added(own, limits, method, shape) for _, own in curve.groupby(_CURVE, sort=False)]
@@ -94,19 +95,21 @@ def _added(
     shape: Callable[[_Floats], _Floats] | None,
 ) -> pd.DataFrame:
     """Make the rows that one curve lacks."""
-    own = own.sort_values("limit_w", ignore_index=True)
+    name, had = _name(own), own["limit_w"].to_numpy()
+    # What was extrapolated before is no knowledge to build on.
+    own = own[~own["is_extrapolated"]].sort_values("limit_w", ignore_index=True)
     known = own["limit_w"].to_numpy()
     if len(np.unique(known)) < 2 or len(np.unique(known)) < len(known):
-        msg = f"{_name(own)} has {len(known)} rows; extending needs two or more different limits"
+        msg = f"{name} has {len(known)} known rows; extending needs two or more different limits"
         raise WorkbenchError(msg)
-    new = limits[~np.isin(limits, known)]
+    new = limits[~np.isin(limits, had)]
     speed = own["speed_ratio"].to_numpy()
     outside = (new < known[0]) | (new > known[-1])
     at = np.interp(new, known, speed)
     if outside.any():
         at[outside] = _beyond(new[outside], known, speed, method, shape)
     if (at <= 0).any():
-        msg = f"{_name(own)}: at {new[at <= 0][-1]:g} W the speed would be 0 or below; ask for more"
+        msg = f"{name}: at {new[at <= 0][-1]:g} W the speed would be 0 or below; ask for more"
         raise WorkbenchError(msg)
     how = method if shape is None else "the shape of another curve"
     power = np.interp(new, known, own["power_w"].to_numpy(dtype=np.float64))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from workbench.analyze._energy_curves import SECOND, EnergyCurves
+from workbench.analyze._energy_curves import SECOND, EnergyCurves, offset_ns
 from workbench.errors import WorkbenchError
 from workbench.tables import FAILURES, FLEET_TIMELINE, LOGGED_SPANS, LOGGED_STEPS, RANKS
 
@@ -104,7 +104,7 @@ def _power(power: pd.DataFrame, clock_offset_s: float) -> Iterator[pd.DataFrame]
     curves = EnergyCurves(power, longest_gap_periods=3.0, clock_offset_s=clock_offset_s)
     first, last = curves.reach()
     _refuse_own_clock(first)
-    shift = round(clock_offset_s * SECOND)
+    shift = offset_ns(clock_offset_s)
     if len(power) <= _MOST_READINGS or len(curves.names) < 2:
         time = power["time_ns"].to_numpy() - shift
         names = power["entity"].astype(object)

@@ -57,7 +57,7 @@ def merged_rollups(rollup: pd.DataFrame, *, period_s: float) -> pd.DataFrame:
     [[20.0, 500.0, 200000.0]]
     """
     POWER_ROLLUP.check(rollup)
-    period_ns = round(period_s * _SECOND) if period_s > 0 else 0
+    period_ns = round(period_s * _SECOND) if 0 < period_s < np.inf else 0
     old_ns = np.round(rollup["period_s"].to_numpy() * _SECOND).astype(np.int64)
     if period_ns < 1 or (period_ns % np.maximum(old_ns, 1)).any():
         lengths = sorted(set(rollup["period_s"]))[:4]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from workbench._numbers import positive, whole_number
-from workbench.analyze._energy_curves import SECOND, Floats, Ints
+from workbench._numbers import in_range, whole_number
+from workbench.analyze._energy_curves import SECOND, Floats, Ints, offset_ns
 from workbench.errors import WorkbenchError
 from workbench.tables import LOGGED_STEPS, PHASE_POWER, POWER_TOTALS
 
@@ -64,17 +64,19 @@ def phase_power(
     """
     LOGGED_STEPS.check(steps)
     parts = whole_number("phase_count", phase_count, least=1)
-    every = positive("sample_s", sample_s)
+    every_ns = in_range("sample_s", sample_s, least=1 / SECOND) * SECOND
     if steps.empty:
         return PHASE_POWER.empty()
     ordered = steps.sort_values("start_ns", kind="stable")
     starts, ends = ordered["start_ns"].to_numpy(), ordered["end_ns"].to_numpy()
-    when = np.arange(starts[0], ends.max(), round(every * SECOND), dtype=np.int64)
-    watts = sampled(totals, when + round(clock_offset_s * SECOND))
-    row = np.searchsorted(starts, when, side="right") - 1
-    length = np.maximum(ends[row] - starts[row], 1)
-    phase = (when - starts[row]) / length
-    part = np.where(phase < 1, np.minimum(phase * parts, parts - 1), parts).astype(np.int64)
+    when = np.arange(starts[0], ends.max(), round(every_ns), dtype=np.int64)
+    watts = sampled(totals, when + offset_ns(clock_offset_s))
+    row = np.full(len(when), -1)
+    bounds = np.searchsorted(when, starts), np.searchsorted(when, ends)
+    for step, (first, after) in enumerate(zip(*bounds, strict=True)):
+        row[first:after] = step
+    phase = (when - starts[row]) / np.maximum(ends[row] - starts[row], 1)
+    part = np.where(row >= 0, np.clip(phase * parts, 0, parts - 1), parts).astype(np.int64)
     rows = [_row(watts[part == each], each, parts) for each in range(parts + 1)]
     table = pd.DataFrame(rows, columns=list(PHASE_POWER.columns))
     return PHASE_POWER.check(PHASE_POWER.cast(table))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from workbench._numbers import is_finite
 from workbench.tables import POWER_GRID, POWER_HEATMAP
 
 _MOST_W = (1 << 31) - 1
@@ -32,7 +33,7 @@ def power_heatmap(grid: pd.DataFrame, *, column_count: int = 600) -> pd.DataFram
     Raises
     ------
     ValueError
-        If ``column_count`` is below 1.
+        If ``column_count`` is no whole number from 1.
 
     Notes
     -----
@@ -49,9 +50,10 @@ def power_heatmap(grid: pd.DataFrame, *, column_count: int = 600) -> pd.DataFram
     [[600, 800, 1.0], [<NA>, <NA>, 0.0]]
     """
     POWER_GRID.check(grid)
-    if isinstance(column_count, bool) or column_count < 1:
+    if not is_finite(column_count) or column_count % 1 or column_count < 1:
         msg = f"column_count is {column_count!r}; a picture needs at least one column"
         raise ValueError(msg)
+    column_count = int(column_count)
     if grid.empty:
         return POWER_HEATMAP.empty()
     times = np.unique(grid["time_ns"].to_numpy())

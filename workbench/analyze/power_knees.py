@@ -49,7 +49,8 @@ def power_knees(curve: pd.DataFrame, *, kept_speed_share: float = 0.95) -> pd.Da
     TableError
         If ``curve`` is not that table.
     WorkbenchError
-        If the share is none, or a row was extrapolated: knees of guesses are no finding.
+        If the share is none, a curve keeps it nowhere, or a row was extrapolated: knees of
+        guesses are no finding.
 
     Notes
     -----
@@ -98,7 +99,7 @@ def _knees(own: pd.DataFrame, kept_speed_share: float) -> dict[str, Any]:
     found: dict[str, Any] = {
         "smallest_limit_w": limit[0],
         "largest_limit_w": limit[-1],
-        "kept_speed_limit_w": limit[speed >= kept_speed_share].min(),
+        "kept_speed_limit_w": _kept(own, kept_speed_share),
         "per_watt_limit_w": limit[np.argmax(speed / limit)],
         "knee_limit_w": _knee(limit, speed),
     }
@@ -114,6 +115,19 @@ def _knees(own: pd.DataFrame, kept_speed_share: float) -> dict[str, Any]:
         "edp_limit_w": limit[np.nanargmin(energy / speed)],
         "ed2p_limit_w": limit[np.nanargmin(energy / speed**2)],
     }
+
+
+def _kept(own: pd.DataFrame, kept_speed_share: float) -> float:
+    """Give the smallest limit that keeps a speed, or say that the curve has none."""
+    kept = own.loc[own["speed_ratio"] >= kept_speed_share, "limit_w"]
+    if kept.empty:
+        name = ", ".join(str(own[each].iloc[0]) for each in _CURVE)
+        msg = (
+            f"{name} keeps {own['speed_ratio'].max():.4g} of the speed at most, not "
+            f"{kept_speed_share:g}; speed_ratio is against the largest limit, where it is 1"
+        )
+        raise WorkbenchError(msg)
+    return float(kept.min())
 
 
 def _knee(limit: np.ndarray, speed: np.ndarray) -> float:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench._numbers import is_finite
 from workbench.errors import WorkbenchError
 from workbench.tables import POWER, POWER_SAMPLED, POWER_TOTALS
 
@@ -47,7 +48,7 @@ def power_sampled(power: pd.DataFrame, *, point_count: int = 2000) -> pd.DataFra
     WorkbenchError
         If it holds several entities, or is not in order of time.
     ValueError
-        If ``point_count`` is below 8.
+        If ``point_count`` is no whole number from 8.
 
     Notes
     -----
@@ -68,9 +69,10 @@ def power_sampled(power: pd.DataFrame, *, point_count: int = 2000) -> pd.DataFra
     >>> len(sampled) <= 100, float(sampled["power_w"].max())
     (True, 900.0)
     """
-    if isinstance(point_count, bool) or point_count < _LEAST_POINTS:
+    if not is_finite(point_count) or point_count % 1 or point_count < _LEAST_POINTS:
         msg = f"point_count is {point_count!r}; a line needs at least {_LEAST_POINTS} points"
         raise ValueError(msg)
+    point_count = int(point_count)
     table = POWER if "entity" in power else POWER_TOTALS
     # The values are not looked through: that would take longer than the work itself.
     table.check(power.head(0), "the frame")

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from workbench._numbers import not_negative, whole_number
-from workbench.analyze._power_series import Floats, longest_stretch, uniform
+from workbench.analyze._power_series import Floats, longest_stretch, movement, uniform
 from workbench.tables import POWER_PEAKS, POWER_SPECTRUM
 
 # Half power of a moving average of one second: sin(pi f) / (pi f) = 1 / sqrt(2).
@@ -81,8 +81,9 @@ def power_spectrum(
     part = longest_stretch(series, longest_gap_cells=longest_gap_cells, least_cells=_LEAST_CELLS)
     size = min(segment_cells, len(part.power_w))
     frequency, density = signal.welch(
-        part.power_w, fs=1 / series.period_s, window="hann", nperseg=size, detrend="constant"
-    )
+        movement(part.power_w), fs=1 / series.period_s, window="hann", nperseg=size,
+        detrend="constant",
+    )  # fmt: skip
     frequency, density = frequency[1:], density[1:]
     whole = density.sum()
     table = pd.DataFrame({"frequency_hz": frequency, "density_w2_per_hz": density})

@@ -152,7 +152,8 @@ def power_residual(tree: pd.DataFrame) -> pd.DataFrame:
             "parts_w": both["parts_w"],
             "residual_w": residual,
             "residual_ratio": residual / both["power_w"].where(both["power_w"] > 0),
-            "is_negative": residual < 0,
+            # Sums of the same watts differ by their rounding.
+            "is_negative": residual < -_SLACK * both["parts_w"],
             "covered_share": both["covered_share"],
         }
     ).reset_index(drop=True)

@@ -45,7 +45,7 @@ def smoothing_summary(
     Raises
     ------
     WorkbenchError
-        If fewer than two cells are known, or as :func:`grid_check`.
+        If fewer than two cells are known, all are 0, or as :func:`grid_check`.
 
     Notes
     -----
@@ -71,6 +71,9 @@ def smoothing_summary(
     period_s = float(np.diff(known["time_ns"].to_numpy()[:2])[0]) / 1e9
     before = _statistics(known["power_w"].to_numpy(), period_s)
     after = _statistics(known["smoothed_w"].to_numpy(), period_s) | _costs(known, period_s)
+    if before["energy_j"] <= 0:
+        msg = f"power is 0 in all of {len(known):,} cells: there is no energy to compare with"
+        raise WorkbenchError(msg)
     rows = []
     for version, values, column in (("before", before, "power_w"), ("after", after, "smoothed_w")):
         verdict, why = _verdict(known, column, spec, site_w, averaging_s)

@@ -16,7 +16,7 @@ from workbench.load._log_file import SECOND, Given
 
 EVENTS = frozenset(
     {"start", "running", "step", "checkpoint_start", "checkpoint_end", "interrupt"}
-    | {"detected", "nodes_ready", "end"}
+    | {"detected", "nodes_ready", "end", "evaluation_start", "evaluation_end"}
 )
 _TIMES = ("time", "timestamp", "ts")
 _UNITS = {"time_ns": 1, "time_us": 1_000, "time_ms": 1_000_000, "time_s": SECOND}
