@@ -118,6 +118,18 @@ def test_utf16_and_empty_files_beside_a_log_are_named(gpu_log):
     assert len(log.power) == 4
 
 
+@pytest.mark.parametrize("header", ["time,users,rps", "timestamp,loss,learning_rate"])
+def test_numbers_over_time_that_name_no_power_do_not_stop_the_power_beside_them(gpu_log, header):
+    other = gpu_log.parent / "other.csv"
+    other.write_text(header + "\n2025-01-31T08:00:00Z,4,5.5\n2025-01-31T08:00:01Z,5,6.5\n")
+    log = loaded(gpu_log.parent)
+    assert len(log.power) == 4
+    assert found(log, "if they are powers, pass unit=")["finding"] == "left out"
+    assert len(load.fleet(gpu_log.parent, tz="UTC", progress=False).power.power) == 4
+    with pytest.raises(LoadError, match=r"other\.csv: .*if they are powers, pass unit="):
+        loaded(other)
+
+
 def test_a_missing_path_is_said_to_be_missing(tmp_path):
     with pytest.raises(FileNotFoundError, match="there is no such file"):
         loaded(tmp_path / "absent.csv")

@@ -2,10 +2,13 @@
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
+import threading
 import time
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -105,6 +108,133 @@ def test_nothing_is_left_of_a_file_that_could_not_be_written(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_part_is_written_a_minute_after_its_first_reading_however_slow_reading_is(tmp_path):
+    writer = _files.Writer(tmp_path, {}, part_rows=1000, part_s=0.05)
+    writer.add(1, [("a", {"power_w": 1.0})])
+    assert writer.part_count == 0
+    time.sleep(0.06)
+    writer.add(2, [("a", {"power_w": 1.0})])
+    assert writer.part_count == 1
+
+
+def test_files_are_for_those_whom_the_user_lets_read_them(nvml, tmp_path):
+    before = os.umask(0o077)
+    try:
+        record(QUICK, tmp_path / "run")
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "run").iterdir()}
+    assert modes == {"power_0001.parquet": 0o600, "recording.json": 0o600}
+
+
+def test_what_was_read_before_a_failure_is_kept(nvml, tmp_path, monkeypatch):
+    asked = []
+
+    def fails(self):
+        asked.append(1)
+        if len(asked) > 2:
+            raise ValueError
+        return [("n/gpu0", {"power_w": 500.0})]
+
+    monkeypatch.setattr("workbench.record._nvml.Nvml.read", fails)
+    done = record(["sleep", "0.3"], tmp_path / "run", period_s=0.02)
+    assert done.error.startswith("ValueError")
+    assert [row["power_w"] for row in rows_of(tmp_path / "run")] == [500.0, 500.0]
+
+
+def test_a_way_of_sampling_that_breaks_does_not_stop_the_command(nvml, tmp_path, monkeypatch):
+    nvml.refuses = {"nvmlDeviceGetCount"}
+    done = record(["sh", "-c", "exit 3"], tmp_path / "run")
+    assert done.exit_code == 3
+    assert "NVMLError: Not Supported" in done.missing[0]
+
+
+def test_a_disk_that_is_full_at_the_end_does_not_hide_the_exit_code(nvml, tmp_path, monkeypatch):
+    real, told = recording.write_about, []
+
+    def full_at_the_end(folder, about):
+        told.append(about)
+        if len(told) > 1:
+            raise OSError(28, "No space left on device")
+        real(folder, about)
+
+    monkeypatch.setattr(recording, "write_about", full_at_the_end)
+    done = record(["sh", "-c", "exit 3"], tmp_path / "run")
+    assert done.exit_code == 3
+    assert "No space left" in done.error
+
+
+def test_a_disk_that_is_full_at_the_start_is_said_before_anything_runs(nvml, tmp_path, monkeypatch):
+    def full(folder, about):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(recording, "write_about", full)
+    with pytest.raises(RecordError, match=r"cannot be written .No space left on device"):
+        record(["touch", str(tmp_path / "it_ran")], tmp_path / "run")
+    assert not (tmp_path / "it_ran").exists()
+    assert not list((tmp_path / "run").iterdir())
+    assert nvml.is_shut
+
+
+def test_of_two_recordings_that_begin_at_once_one_gets_the_folder(nvml, tmp_path, monkeypatch):
+    real = recording._about
+
+    def other_is_first(*words):
+        (tmp_path / "run" / "recording.json").write_text("of the other")
+        return real(*words)
+
+    monkeypatch.setattr(recording, "_about", other_is_first)
+    with pytest.raises(RecordError, match="holds a recording already"):
+        record(QUICK, tmp_path / "run")
+    assert (tmp_path / "run" / "recording.json").read_text() == "of the other"
+
+
+def test_a_stop_while_files_are_written_breaks_nothing_off(nvml, tmp_path, monkeypatch):
+    real = _files.Writer.flush
+
+    def stopped(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.05)
+        real(self)
+
+    monkeypatch.setattr(_files.Writer, "flush", stopped)
+    done = record(QUICK, tmp_path / "run")
+    assert (done.exit_code, done.error) == (0, "")
+    assert len(rows_of(tmp_path / "run")) == done.reading_count
+    assert about(tmp_path / "run")["signals"] == ["SIGINT"]
+
+
+def test_a_stop_before_the_command_runs_is_passed_on_to_it(tmp_path, monkeypatch):
+    real = recording._child.start
+
+    def stopped(command):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return real(command)
+
+    monkeypatch.setattr(recording._child, "start", stopped)
+    assert record(["sleep", "60"], tmp_path / "run").exit_code == 128 + signal.SIGTERM
+
+
+def test_a_thread_may_record(nvml, tmp_path):
+    done = []
+    thread = threading.Thread(target=lambda: done.append(record(QUICK, tmp_path / "run")))
+    thread.start()
+    thread.join()
+    assert done[0].exit_code == 0
+
+
+@pytest.mark.parametrize("period_s", [1e-9, 5e-324])
+def test_a_period_below_what_a_sensor_gives_is_that_of_the_sensor(nvml, tmp_path, period_s):
+    record(["sleep", "0.1"], tmp_path / "run", period_s=period_s)
+    assert about(tmp_path / "run")["period_s"] == 0.01
+
+
+def test_words_may_be_paths_and_a_line_is_refused_with_the_words_it_is_of(tmp_path):
+    assert record([Path("/bin/true")], tmp_path / "run").exit_code == 0
+    with pytest.raises(RecordError, match=r"list of words, such as \['python', 'a b.py'\]"):
+        record("python 'a b.py'", tmp_path / "other")
+
+
 def test_reading_that_takes_longer_than_the_period_is_counted_not_caught_up(nvml, tmp_path):
     class Slow:
         name, least_period_s, sensors, missing = "slow", 0.0, [], {}
@@ -167,6 +297,42 @@ def test_the_command_line_passes_on_words_and_exit_code(nvml, tmp_path):
 def test_options_of_the_command_are_not_those_of_the_recorder(nvml, tmp_path):
     words = ["record", "--out", str(tmp_path / "run"), "sh", "-c", "exit 4"]
     assert CliRunner().invoke(cli.app, words).exit_code in {2, 4}
+
+
+LISTENS = """
+import signal, sys, time
+came = []
+signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+open(sys.argv[1] + ".ready", "w").close()
+end = time.monotonic() + 1
+while time.monotonic() < end:
+    time.sleep(0.05)
+open(sys.argv[1], "w").write(str(len(came)))
+"""
+
+
+@pytest.mark.slow
+def test_ctrl_c_reaches_the_command_once_whatever_its_input_is(tmp_path):
+    note = tmp_path / "note"
+    program = (
+        "import signal, sys, os\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "os.dup2(os.open('/dev/null', os.O_RDONLY), 0)\n"
+        "from workbench.record import record\n"
+        "record([sys.executable, '-c', sys.argv[1], sys.argv[2]], sys.argv[3])"
+    )
+    words = ["-c", program, LISTENS, str(note), str(tmp_path / "run")]
+    pid, terminal = pty.fork()
+    if not pid:
+        os.execv(sys.executable, [sys.executable, *words])
+    deadline = time.monotonic() + 60
+    while not note.with_name("note.ready").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.write(terminal, b"\x03")
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    os.close(terminal)
+    assert note.read_text() == "1"
 
 
 CHILD = """

@@ -8,12 +8,15 @@ from codecs import BOM_UTF8
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from workbench.load import mlperf_power, power_table
+from workbench.load import mlperf_power, power_table, prometheus_power, prometheus_xid
 from workbench.load._power_formats import power_format_of
 from workbench.load._power_layout import has_power, time_column
 from workbench.load._power_pieces import PARQUET_MAGIC, decoded, flat_names, header_of
+from workbench.load._prometheus_metrics import POWER_KINDS, meaning_of
 from workbench.load.archive import Source
 
+_HEAD_BYTES = 1 << 16
+_METRIC = re.compile(rb'^([A-Za-z_:][\w:]*)[{ ]|"__name__"\s*:\s*"([^"\n]+)"', re.MULTILINE)
 _POWER_KEYS = re.compile(
     rb'"key": ?"(?:power_reading|power_measurement_\w+|conversion_eff|interconnect_power_est)"'
     rb"|^Total Power Usage: ",
@@ -26,7 +29,8 @@ def is_power_log(source: Source, head: bytes) -> bool:
 
     The reader of plain tables takes any table of numbers over time, if it is given one. A file
     that somebody only came by needs a column that says power; a log of an MLPerf run, which is
-    written like the power logs beside it, needs a reading.
+    written like the power logs beside it, needs a reading; metrics of Prometheus need one of
+    power or energy.
     """
     plain = head.removeprefix(BOM_UTF8)
     found = power_format_of(plain, source.label)
@@ -34,7 +38,22 @@ def is_power_log(source: Source, head: bytes) -> bool:
         return bool(_POWER_KEYS.search(plain))
     if found is power_table:
         return _says_power(source, plain)
+    if found is prometheus_power:
+        return _has_metric(source, plain)
     return found is not None
+
+
+def _has_metric(source: Source, head: bytes) -> bool:
+    """Say whether metrics of power are among those of a page or of an answer."""
+    names = {
+        (plain or quoted).decode("utf-8", "replace") for plain, quoted in _METRIC.findall(head)
+    }
+    meanings = filter(None, map(meaning_of, names))
+    if any(each.kind in (*POWER_KINDS, "energy") for each in meanings):
+        return True
+    # Others may follow the first series of a long answer.
+    is_cut = len(head) >= _HEAD_BYTES - len(BOM_UTF8)
+    return is_cut and not prometheus_xid.looks_like(head, source.label)
 
 
 def _says_power(source: Source, head: bytes) -> bool:

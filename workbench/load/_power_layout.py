@@ -327,7 +327,8 @@ def _all_others(
             f"{label}: columns {_shown(others)} name no unit; if they are powers, pass unit= "
             "('W', 'kW', 'MW' or 'mW') and scope= ('gpu', 'node_ac', 'rack', ...)"
         )
-        raise LoadError(msg)
+        # Losses and users are numbers over time, too; power beside them is loaded without them.
+        raise NoPowerError(msg)
     scope = given.scope or "unknown"
     return [PowerColumn(n, wide_name(n.strip()), scope, is_entity=True) for n in others]
 

@@ -20,7 +20,7 @@ from workbench.load._log_file import LogFormat, LogPart
 from workbench.load._log_formats import FORMATS, readers_of
 from workbench.load._node_spans import node_spans
 from workbench.load._paths import Paths, given_paths, shown
-from workbench.load._power_formats import power_format_of
+from workbench.load._power_kind import is_power_log
 from workbench.load._repeats import without_repeated_states, without_repeats
 from workbench.load._wanted import FAILURE_LOGS
 from workbench.load.archive import Source, survey
@@ -133,7 +133,7 @@ def _recognised(
         known += [(source, reader) for reader in readers]
         if misses_xids:
             unknown.append((source.label, "left out", _PRINTED, 1, None))
-        elif not readers and power_format_of(head, source.label):
+        elif not readers and is_power_log(source, head):
             unknown.append((source.label, "set aside", _POWER, 1, None))
         elif not readers:
             unknown.append((source.label, "left out", _UNKNOWN, 1, appearance(head)))

@@ -33,7 +33,9 @@ from workbench.tables import (
     PowerLog,
 )
 
-ABSENT = " in what was given"
+NOT_THERE = "no {} in what was given"
+_KINDS = {"power telemetry": "power logs", "job log": "job logs"}
+_KINDS |= {"failure logs": "failure logs", "traces": "traces"}
 
 
 def fleet(  # noqa: PLR0913 - the front door
@@ -111,14 +113,9 @@ def fleet(  # noqa: PLR0913 - the front door
         trace = load_traces(path, **shown)
         ranks, of_traces = trace.ranks, trace.quality
     absent = [
-        (str(path), "noted", f"no {name}{ABSENT}", 1, None)
-        for name, there in (
-            ("power telemetry", "power logs" in kinds),
-            ("job log", "job logs" in kinds),
-            ("failure logs", "failure logs" in kinds),
-            ("traces", "traces" in kinds),
-        )
-        if not there
+        (str(path), "noted", NOT_THERE.format(name), 1, None)
+        for name, kind in _KINDS.items()
+        if kind not in kinds
     ]
     found = [power.quality, job.quality, told.quality, of_traces, quality_frame(absent)]
     return Fleet(power, job, told, ranks, _once(found))

@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 
 from workbench.errors import LoadError
-from workbench.load import _job_events, _job_megatron, _job_mllog, _job_table
+from workbench.load import _job_events, _job_megatron, _job_mllog, _job_table, prometheus_xid
 from workbench.load._log_formats import looks_like_a_log
 from workbench.load._power_formats import power_format_of
 from workbench.load._power_kind import is_power_log
@@ -55,12 +55,14 @@ def kinds_of(path: str | Path, *, most_files: int | None = _LOOKED_AT_FILES) -> 
 
 
 def _kinds(source: Source, path: str | Path) -> set[str]:
-    """Say what one file holds: nothing if nobody knows, two kinds if events of a job."""
+    """Say what one file holds: nothing if nobody knows, two kinds if events of a job or metrics."""
     head = source.head(_HEAD_BYTES)
     if looks_like_injections(source, head):
         return {"injections"}
     if is_power_log(source, head):
-        return {"power logs"}
+        # An exporter serves the last Xid beside the power.
+        has_xid = prometheus_xid.looks_like(head, source.label)
+        return {"power logs", "failure logs"} if has_xid else {"power logs"}
     if _job_mllog.looks_like(head):
         return {"job logs"}
     if _is_met(source, path) and FAILURE_LOGS.refused(source.label, head):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from workbench.load.fleet import ABSENT, fleet
+from workbench.load.fleet import NOT_THERE, fleet
 from workbench.load.injections import injections
 from workbench.load.kinds import kinds_of
 from workbench.load.traces import traces
@@ -45,6 +45,8 @@ def quality(path: str | Path, *, tz: str | None = None, progress: bool = True) -
         return injections(path, progress=progress).quality
     if kinds <= {"failure logs", "job logs", "power logs"}:
         found = fleet(path, tz=tz, progress=progress).quality
-        # Nobody asked for the kinds that a fleet names as absent.
-        return found[~found["what"].str.endswith(ABSENT)].reset_index(drop=True)
+        # A file of one kind lacks nothing because it is not of the others.
+        before, after = NOT_THERE.split("{}")
+        absent = found["what"].str.startswith(before) & found["what"].str.endswith(after)
+        return found[~absent].reset_index(drop=True)
     return traces(path, progress=progress).quality

@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
+import threading
 from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Any
@@ -26,25 +26,50 @@ def start(command: Sequence[str]) -> subprocess.Popen[bytes]:
         raise RecordError(msg) from None
 
 
-@contextlib.contextmanager
-def stops_passed_on(child: subprocess.Popen[bytes]) -> Iterator[list[str]]:
-    """Pass signals on to the command while it runs; give the names of those that came.
+class Stops:
+    """Signals that came while the recorder ran, each passed on to the command.
 
     Ctrl-C in a terminal reaches every process of the foreground, the command too; passed on
     once more it would interrupt what the command does about it.
     """
-    came: list[str] = []
 
-    def pass_on(number: int, _frame: FrameType | None) -> None:
-        came.append(signal.Signals(number).name)
-        if number != signal.SIGINT or not _terminal_tells_all():
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self._child: subprocess.Popen[bytes] | None = None
+        self._early: list[int] = []
+
+    def to(self, child: subprocess.Popen[bytes]) -> None:
+        """Pass on to this command, also what came before it ran."""
+        self._child = child
+        for number in self._early:
+            self._tell(number)
+
+    def take(self, number: int, _frame: FrameType | None) -> None:
+        """Note a signal and pass it on; once the command has ended it only is noted."""
+        self.names.append(signal.Signals(number).name)
+        if self._child is None:
+            self._early.append(number)
+        elif number != signal.SIGINT or not _terminal_tells_all():
+            self._tell(number)
+
+    def _tell(self, number: int) -> None:
+        if self._child is not None:
             with contextlib.suppress(ProcessLookupError):
-                child.send_signal(number)
+                self._child.send_signal(number)
 
+
+@contextlib.contextmanager
+def stops_passed_on() -> Iterator[Stops]:
+    """Pass signals on to the command, from before it runs until all files are written.
+
+    One that comes while the files are written must not break that off.
+    """
+    came = Stops()
     before: dict[int, Any] = {}
-    for stop in _PASSED_ON:
+    is_main = threading.current_thread() is threading.main_thread()
+    for stop in _PASSED_ON if is_main else ():
         if signal.getsignal(stop) != signal.SIG_IGN:  # as nohup and shells in scripts ask
-            before[stop] = signal.signal(stop, pass_on)
+            before[stop] = signal.signal(stop, came.take)
     try:
         yield came
     finally:
@@ -59,8 +84,17 @@ def exit_code(child: subprocess.Popen[bytes]) -> int:
 
 
 def _terminal_tells_all() -> bool:
-    """Say whether this process is in the foreground of a terminal, as the command is then."""
+    """Say whether this process is in the foreground of a terminal, as the command is then.
+
+    Where its input comes from says nothing of that: ``< /dev/null`` leaves it there.
+    """
     try:
-        return os.tcgetpgrp(sys.__stdin__.fileno() if sys.__stdin__ else 0) == os.getpgrp()
-    except (OSError, ValueError):
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
         return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -39,22 +39,28 @@ SCHEMA = pa.schema(
 class Writer:
     """Keeps readings until a part is full, then writes it as a file of its own."""
 
-    def __init__(self, folder: Path, about: Mapping[str, Any], *, part_rows: int) -> None:
+    def __init__(
+        self, folder: Path, about: Mapping[str, Any], *, part_rows: int, part_s: float = 60.0
+    ) -> None:
         self._folder = folder
         self._about = about
-        self._part_rows = part_rows
+        self._part_rows, self._part_s = part_rows, part_s
+        self._begun_s = 0.0
         self._columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
         self.part_count = 0
         self.row_count = 0
 
     def add(self, time_ns: int, rows: Sequence[tuple[str, Values]]) -> None:
         """Keep the readings of one moment."""
+        if not self._columns["time_ns"]:
+            self._begun_s = time.monotonic()
         for entity, values in rows:
             row = {**values, "time_ns": time_ns, "entity": entity}
             for name, column in self._columns.items():
                 column.append(row.get(name))
         self.row_count += len(rows)
-        if len(self._columns["time_ns"]) >= self._part_rows:
+        is_full = len(self._columns["time_ns"]) >= self._part_rows
+        if is_full or time.monotonic() - self._begun_s >= self._part_s:
             self.flush()
 
     def flush(self) -> None:
@@ -78,13 +84,13 @@ def write_about(folder: Path, about: Mapping[str, Any]) -> None:
 
 def write_whole(path: Path, write_to: Callable[[IO[bytes]], object]) -> None:
     """Write a file beside ``path`` and put it in place when it is complete."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    unfinished = path.with_name(f".{path.name}-{os.getpid()}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        # As any file that the user makes: who may read it is the user's umask's to say.
+        with unfinished.open("wb") as file:
             write_to(file)
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
+        unfinished.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
-            Path(name).unlink()
+            unfinished.unlink()
         raise

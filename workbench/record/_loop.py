@@ -36,12 +36,12 @@ class Loop(threading.Thread):
         self.error = ""
 
     def run(self) -> None:
-        """Sample, until stopped or until writing fails."""
-        try:
-            self._run()
-            self._writer.flush()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the command goes on
-            self.error = f"{type(error).__name__}: {error}"
+        """Sample, until stopped or until reading or writing fails; write what is kept."""
+        for work in (self._run, self._writer.flush):
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the command goes on
+                self.error = self.error or f"{type(error).__name__}: {error}"
 
     def finish(self) -> None:
         """Take one reading more, write what is kept, and end."""
@@ -49,6 +49,8 @@ class Loop(threading.Thread):
         self.join()
 
     def _run(self) -> None:
+        if not self._samplers:
+            return
         offset = time.time_ns() - time.monotonic_ns()
         due = time.monotonic()
         while True:

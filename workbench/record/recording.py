@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import shutil
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -95,46 +96,79 @@ def record(command: Sequence[str], out: str | Path, *, period_s: float = 0.1) ->
     ----------
     NVML API reference, nvmlDeviceGetPowerUsage and NVML_FI_DEV_POWER_*.
     """
+    command = _words(command)
     folder = _checked(command, Path(out), period_s)
     samplers, missing = _found(socket.gethostname().split(".")[0] or "host")
     about = _about(command, samplers, missing, period_s)
     about["start_ns"] = time.time_ns()
-    write_about(folder, about)  # says what runs, if this process is killed
-    rows_a_moment = sum(len(sampler.sensors) for sampler in samplers) or 1
-    part_rows = min(_PART_ROWS, max(1, int(_PART_S / period_s)) * rows_a_moment)
-    writer = Writer(folder, about, part_rows=part_rows)
-    loop = Loop(samplers, writer, period_s=_period(samplers, period_s))
-    try:
-        code, came = _run(command, loop if samplers else None)
-    finally:
-        for sampler in samplers:
-            sampler.close()
-    missing += [f"{what} ({n:,} times)" for each in samplers for what, n in each.missing.items()]
-    about |= {
-        "missing": missing,
-        "end_ns": time.time_ns(),
-        "exit_code": code,
-        "signals": came,
-        "reading_count": writer.row_count,
-        "late_count": loop.late_count,
-        "clock_steps": loop.clock_steps,
-        "error": loop.error,
-    }
-    write_about(folder, about)
+    with _child.stops_passed_on() as stops:
+        try:
+            _claim(folder, about)  # says what runs, if this process is killed
+            writer = Writer(folder, about, part_rows=_PART_ROWS, part_s=_PART_S)
+            loop = Loop(samplers, writer, period_s=_period(samplers, period_s))
+            code = _run(command, loop, stops)
+        finally:
+            for sampler in samplers:
+                sampler.close()
+        for each in samplers:
+            missing += [f"{what} ({n:,} times)" for what, n in each.missing.items()]
+        about |= {
+            "missing": missing,
+            "end_ns": time.time_ns(),
+            "exit_code": code,
+            "signals": stops.names,
+            "reading_count": writer.row_count,
+            "late_count": loop.late_count,
+            "clock_steps": loop.clock_steps,
+            "error": loop.error,
+        }
+        unfinished = _finished(folder, about)
     entities = tuple(sensor["entity"] for sensor in about["sensors"])
-    return Recording(folder, code, writer.row_count, entities, tuple(missing), loop.error)
+    error = loop.error or unfinished
+    return Recording(folder, code, writer.row_count, entities, tuple(missing), error)
 
 
-def _run(command: Sequence[str], loop: Loop | None) -> tuple[int, list[str]]:
-    if loop:
-        loop.start()
+def _run(command: Sequence[str], loop: Loop, stops: _child.Stops) -> int:
+    loop.start()
     try:
         child = _child.start(command)
-        with _child.stops_passed_on(child) as came:
-            return _child.exit_code(child), came
+        stops.to(child)
+        return _child.exit_code(child)
     finally:
-        if loop:
-            loop.finish()
+        loop.finish()
+
+
+def _words(command: Sequence[str | os.PathLike[str]]) -> list[str]:
+    if isinstance(command, str | bytes):
+        msg = f"command must be a list of words, such as {shlex.split(str(command))}"
+        raise RecordError(msg)
+    return [os.fspath(word) for word in command]
+
+
+def _claim(folder: Path, about: Mapping[str, Any]) -> None:
+    """Take the folder for this recording; of several that begin at once one gets it."""
+    try:
+        (folder / ABOUT).open("x").close()
+        write_about(folder, about)
+    except FileExistsError:
+        raise _held(folder) from None
+    except OSError as error:
+        (folder / ABOUT).unlink(missing_ok=True)
+        msg = f"{folder}: cannot be written ({error.strerror}); name another folder"
+        raise RecordError(msg) from None
+
+
+def _finished(folder: Path, about: Mapping[str, Any]) -> str:
+    """Write what is known at the end; say why it could not be, as the command's code counts."""
+    try:
+        write_about(folder, about)
+    except OSError as error:
+        return f"{ABOUT} tells of the beginning only: {error}"
+    return ""
+
+
+def _held(folder: Path) -> RecordError:
+    return RecordError(f"{folder}: holds a recording already; name another folder")
 
 
 def _checked(command: Sequence[str], folder: Path, period_s: float) -> Path:
@@ -148,8 +182,7 @@ def _checked(command: Sequence[str], folder: Path, period_s: float) -> Path:
         msg = f"period_s must be above 0 and at most {_LONGEST_PERIOD_S:g}; got {period_s!r}"
         raise RecordError(msg)
     if (folder / ABOUT).exists() or list(folder.glob("power_*.parquet")):
-        msg = f"{folder}: holds a recording already; name another folder"
-        raise RecordError(msg)
+        raise _held(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -170,6 +203,8 @@ def _found(host: str) -> tuple[list[Sampler], list[str]]:
             samplers.append(make(host))
         except NotFoundError as error:
             missing.append(str(error))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the command runs
+            missing.append(f"{make.__name__}: {type(error).__name__}: {error}")
     return samplers, missing
 
 
