@@ -351,21 +351,6 @@ def test_one_gpu_without_a_column_is_one_gpu(log):
     assert found(read, "taken for one")["finding"] == "assumed"
 
 
-@pytest.mark.parametrize("lost_at", [20, 40])
-def test_a_gpu_that_is_lost_from_the_polls_renames_no_other(log, lost_at):
-    rows = [
-        f"2026/03/02 10:00:{poll:02d}.00{gpu}, {100 * (gpu + 1)}.00 W"
-        for poll in range(60)
-        for gpu in range(4)
-        if gpu != 1 or poll < lost_at
-    ]
-    read = log("\n".join(["timestamp, power.draw [W]", *rows, ""]))
-    drawn = read.power.groupby("entity", observed=True)["power_w"].unique()
-    assert [each.tolist() for each in drawn] == [[100.0], [200.0], [300.0], [400.0]]
-    missing = found(read, "polls in which a GPU is missing")
-    assert missing["count"] == 3 * (60 - lost_at)
-
-
 def test_polls_too_fast_to_tell_apart_are_refused(log):
     rows = [f"{stamp(n * 0.01)}, 70 W" for n in range(100)]
     with pytest.raises(LoadError, match=r"gpu.csv, line 2: .*follow each other too fast"):

@@ -1,5 +1,7 @@
 """What figures of swings, spectra and smoothing say: titles, marks and warnings of the smallest tables."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -49,7 +51,7 @@ def test_without_steps_a_figure_says_so_and_names_what_helps():
 @pytest.mark.parametrize("power", [[1.0, 2, 3, 4], [4.0, 3, 2, 1], [5.0, 5, 5, 5]])
 def test_power_that_never_goes_one_way_has_ramps_the_other_way_alone(power):
     figure = plot.power_ramps(analyze.power_ramps(cells(power), windows_s=(1, 2)))
-    fastest = max(abs(after - before) for before, after in zip(power, power[1:], strict=False))
+    fastest = max(abs(after - before) for before, after in pairwise(power))
     assert f"{fastest:g} W/s over 1 s" in title(figure)
 
 
