@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._power_text import watts
+from workbench.plot._power_text import amount
 from workbench.plot._text import percent
 from workbench.plot.style import fill, finish, left_margin, nothing
 from workbench.tables import BAND_SHARES
@@ -80,7 +80,7 @@ def _words(row: dict[Hashable, Any]) -> str:
     """Write what stands beside a bar."""
     if pd.isna(row["energy_share"]):
         return "above Nyquist: nothing of it is seen"
-    text = f"{percent(row['energy_share'])} ({watts(row['rms_w'])} rms)"
+    text = f"{percent(row['energy_share'])} ({amount(row['rms_w'])} rms)"
     seen = row["visible_share"]
     return text if seen >= 1 else f"{text}, {percent(seen)} of the band seen"
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._power_text import energy_unit, joules, stretch
+from workbench.plot._power_text import energy_unit, joules, seconds
 from workbench.plot._sampling import MAX_POINTS
 from workbench.plot._text import digits, label, percent, plural
 from workbench.plot.style import colour, fill, finish, left_margin, nothing
@@ -120,7 +120,7 @@ def _curve(ranked: pd.DataFrame) -> go.Figure:
 
 def _notes(energy: pd.DataFrame) -> list[str]:
     window_ns = (energy["end_ns"] - energy["start_ns"]).max()
-    notes = [f"{stretch(window_ns)} by {label(energy['method'].iloc[0], 20)}"]
+    notes = [f"{seconds(window_ns / 1e9)} by {label(energy['method'].iloc[0], 20)}"]
     if (share := float(energy["covered_share"].mean())) < 1:
         notes.append(f"readings cover {percent(share)} of the time, the rest is not in it")
     if lost := int(energy["energy_j"].isna().sum()):

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._power_text import amount, power_unit, seconds, share_text
 from workbench.plot._text import label, plural
-from workbench.plot._watts import amount, power_unit, seconds, share_text
 from workbench.plot.style import fill, finish, left_margin, nothing
 from workbench.tables import ENERGY_WASTE
 

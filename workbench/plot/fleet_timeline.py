@@ -11,9 +11,9 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from workbench.plot._panels import stacked_panels
+from workbench.plot._power_text import amount, clock_time, power_unit, seconds, utc
 from workbench.plot._sampling import MAX_POINTS, extremes
 from workbench.plot._text import label, plural
-from workbench.plot._watts import amount, clock_time, power_unit, seconds, utc
 from workbench.plot.style import MAX_LINES, colour, distinct, finish, left_margin, nothing
 from workbench.tables import FLEET_TIMELINE
 

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._power_text import watts
+from workbench.plot._power_text import amount
 from workbench.plot._text import digits, label, percent, plural, safe
 from workbench.plot.style import fill, finish, left_margin, nothing
 from workbench.tables import GRID_CHECK
@@ -116,7 +116,7 @@ def _number(value: float, unit: str) -> str:
     if unit == "share":
         return percent(value)
     if unit in ("W", "W/s"):
-        return watts(value) + unit.removeprefix("W")
+        return amount(value) + unit.removeprefix("W")
     return f"{digits(value)} {safe(unit)}"
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._power_text import amount, power_unit, share_text
 from workbench.plot._sampling import extremes
 from workbench.plot._text import digits, plural
-from workbench.plot._watts import amount, power_unit, share_text
 from workbench.plot.style import colour, finish, nothing
 from workbench.tables import PHASE_POWER
 

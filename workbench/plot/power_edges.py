@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._power_text import power_unit, stretch, watts
+from workbench.plot._power_text import amount, power_unit, seconds
 from workbench.plot._sampling import extremes
 from workbench.plot._text import plural
 from workbench.plot.style import colour, distinct, finish, nothing
@@ -64,8 +64,7 @@ def power_edges(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     figure.update_yaxes(title=f"change of power [{unit}]")
     counts = rows["direction"].value_counts()
     said = [plural(int(counts.get(way, 0)), noun) for way, (noun, _) in _LOOKS.items()]
-    length_ns = float(top["dur_s"]) * 1e9
-    size = watts(float(abs(top["change_w"])))
-    largest = f"a {_LOOKS[str(top['direction'])][0]} by {size} in {stretch(length_ns)}"
+    size = amount(float(abs(top["change_w"])))
+    largest = f"a {_LOOKS[str(top['direction'])][0]} by {size} in {seconds(float(top['dur_s']))}"
     claim = f"{' and '.join(said)}; the largest is {largest}"
     return finish(figure, claim=claim, source=source, synthetic=synthetic)

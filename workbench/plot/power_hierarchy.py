@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._power_text import watts
+from workbench.plot._power_text import amount
 from workbench.plot._text import label, percent, plural
 from workbench.plot.style import colour, fill, finish, left_margin, nothing
 from workbench.tables import POWER_HIERARCHY
@@ -116,7 +116,7 @@ def _add_bars(figure: go.Figure, shown: pd.DataFrame) -> None:
                 orientation="h", y=np.arange(len(shown)), x=100 * power_w / limit, name=name,
                 marker=fill(meaning, bars=len(shown)),
                 hovertext=[
-                    f"{full}: {name} {watts(power)} of {watts(most)}"
+                    f"{full}: {name} {amount(power)} of {amount(most)}"
                     for full, power, most in zip(names, power_w, limit, strict=True)
                 ],
                 hovertemplate="%{hovertext}, %{x:.1f} %<extra></extra>",
@@ -174,7 +174,7 @@ def _claim(drawable: pd.DataFrame) -> str:
     most = drawable.iloc[int(stranded.argmax())]
     if stranded.max() > 0:
         claim += (
-            f"; {watts(stranded.max())} of {watts(most['headroom_w'])} headroom are stranded "
+            f"; {amount(stranded.max())} of {amount(most['headroom_w'])} headroom are stranded "
             f"at {label(most['entity'], 24)}"
         )
     return claim

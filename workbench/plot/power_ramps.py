@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._power_text import power_unit, stretch, watts
+from workbench.plot._power_text import amount, power_unit, seconds
 from workbench.plot._sampling import extremes
 from workbench.plot._text import digits, plural
 from workbench.plot.style import colour, distinct, finish, nothing
@@ -64,13 +64,13 @@ def power_ramps(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     figure.update_xaxes(title="window [s]", type="log", dtick="D2")
     figure.update_yaxes(title=f"change / window [{unit}/s]", type="log", dtick="D2")
     claim = (
-        f"Power changes by up to {watts(float(top['ramp_w_per_s']))}/s over "
-        f"{stretch(float(top['measured_s']) * 1e9)}"
+        f"Power changes by up to {amount(float(top['ramp_w_per_s']))}/s over "
+        f"{seconds(float(top['measured_s']))}"
     )
     last = rows[rows["window_s"] == rows["window_s"].max()]
     if last["window_s"].iloc[0] > top["window_s"]:
-        claim += f", {watts(float(last['ramp_w_per_s'].max()))}/s over "
-        claim += stretch(float(last["measured_s"].iloc[0]) * 1e9)
+        claim += f", {amount(float(last['ramp_w_per_s'].max()))}/s over "
+        claim += seconds(float(last["measured_s"].iloc[0]))
     return finish(figure, claim=claim, source=source, synthetic=synthetic, note=_note(table, rows))
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._power_text import power_unit, time_axis, watts
+from workbench.plot._power_text import amount, power_unit, time_axis
 from workbench.plot._sampling import extremes
 from workbench.plot._text import label, percent, plural
 from workbench.plot.style import colour, distinct, finish, nothing
@@ -90,7 +90,7 @@ def _claim(known: pd.DataFrame, means: pd.Series) -> str:
     metered = known.loc[(known["entity"] == name).to_numpy(), "metered_w"].mean()
     share = f" ({100 * abs(mean) / metered:.1f} %)" if metered > 0 else ""
     side = "more" if mean >= 0 else "less"
-    claim = f"{label(name, 30)} draws {watts(abs(mean))}{share} {side} than its parts together"
+    claim = f"{label(name, 30)} draws {amount(abs(mean))}{share} {side} than its parts together"
     negative = float(np.mean(known["is_negative"]))
     if negative == 0:
         return claim

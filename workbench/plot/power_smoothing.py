@@ -9,7 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from workbench.plot._power_text import energy_unit, joules, power_unit, watts
+from workbench.plot._power_text import amount, energy_unit, joules, power_unit
 from workbench.plot._sampling import extremes
 from workbench.plot._text import label, percent
 from workbench.plot.style import colour, finish, nothing
@@ -154,14 +154,14 @@ def _claim(known: pd.DataFrame, summary: pd.DataFrame | None) -> str:
     """State swing before and after, the cost and the verdict."""
     percentiles = (np.percentile(known[name], [1, 99]) for name in ("power_w", "smoothed_w"))
     swings = [float(high - low) for low, high in percentiles]
-    claim = f"Swing {watts(swings[0])} before, {watts(swings[1])} after"
+    claim = f"Swing {amount(swings[0])} before, {amount(swings[1])} after"
     if summary is None or SMOOTHING_SUMMARY.check(summary).empty:
         return claim
     after = summary.iloc[-1]
     more = 100 * (float(after["energy_ratio"]) - 1)
     claim += f", for {abs(more):.2g} % {'more' if more >= 0 else 'less'} energy"
     if after["storage_w"] > 0:
-        claim += f" and a store of {watts(after['storage_w'])}, "
+        claim += f" and a store of {amount(after['storage_w'])}, "
         claim += joules(after["storage_j"])
     if pd.notna(after["verdict"]):
         was, left = (label(each, 12) for each in summary["verdict"].iloc[[0, -1]])

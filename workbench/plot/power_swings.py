@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._power_text import power_unit, watts
+from workbench.plot._power_text import amount, power_unit
 from workbench.plot._sampling import extremes
 from workbench.plot._text import digits, percent, plural
 from workbench.plot.style import colour, distinct, finish, nothing
@@ -58,9 +58,9 @@ def power_swings(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     figure.update_xaxes(title=f"swing inside one step [{unit}]", rangemode="tozero")
     figure.update_yaxes(title="share of the steps [%]", tickformat=".0%", range=[0, 1.03])
     mean = float(rows["mean_w"].mean())
-    claim = f"Power swings by {watts(float(middle))} in the median step"
+    claim = f"Power swings by {amount(float(middle))} in the median step"
     claim += f", {percent(middle / mean)} of its mean" if mean > 0 else ""
-    claim += f"; one step in twenty by {watts(float(high))} or more"
+    claim += f"; one step in twenty by {amount(float(high))} or more"
     return finish(figure, claim=claim, source=source, synthetic=synthetic, note=_note(table, rows))
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._panels import panels
-from workbench.plot._power_text import power_unit, stretch, time_axis, watts
+from workbench.plot._power_text import amount, power_unit, seconds, time_axis
 from workbench.plot._power_views import View, choose_zoom, mark_spans, mark_steps, shaded
 from workbench.plot._sampling import MAX_POINTS, extremes
 from workbench.plot._text import plural
@@ -80,7 +80,7 @@ def power_totals(
     if whole[1] - whole[0] > _WORTH_ZOOMING * zoom_s * 1e9:
         stretches.append(choose_zoom(whole, spans, known_ns, round(zoom_s * 1e9)))
     views = [View(*each, whole[0], unit_ns, column) for column, each in enumerate(stretches, 1)]
-    names = [stretch(view.end_ns - view.start_ns) for view in views]
+    names = [seconds((view.end_ns - view.start_ns) / 1e9) for view in views]
     names = [names[0], f"{names[-1]} of it, enlarged"] if len(views) > 1 else [""]
     figure = panels(names, height_px=_HEIGHT_PX, shared_y=False)
     scale, unit = power_unit(float(totals["power_w"].max()))
@@ -141,7 +141,7 @@ def _draw(figure: go.Figure, totals: pd.DataFrame, view: View, *, scale: float, 
 
 def _note(totals: pd.DataFrame) -> str:
     """Say how long the cells are, and how many of them lack meters."""
-    said = [f"means of {stretch(_cell_ns(totals))}"] if len(totals) > 1 else []
+    said = [f"means of {seconds(_cell_ns(totals) / 1e9)}"] if len(totals) > 1 else []
     if blank := int(totals["power_w"].isna().sum()):
         said.append(f"{blank:,} of {plural(len(totals), 'cell')} blank, because meters lack there")
     partial = totals["power_w"].notna() & (totals["entity_count"] < totals["expected_count"])
@@ -157,8 +157,9 @@ def _claim(totals: pd.DataFrame) -> str:
     expected = int(totals["expected_count"].max())
     who = "The meter shows" if expected == 1 else f"{expected:,} meters together show"
     return (
-        f"{who} {watts(power.mean())} on average and {watts(power.max())} at most; power swings "
-        f"by {watts(high - low)} ({100 * (high - low) / power.mean():.0f} % of the mean, p1 to p99)"
+        f"{who} {amount(power.mean())} on average and {amount(power.max())} at most; power "
+        f"swings by {amount(high - low)} ({100 * (high - low) / power.mean():.0f} % of the mean, "
+        "p1 to p99)"
         if power.mean() > 0
         else f"{who} no power"
     )

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._power_text import joules, stretch, time_axis
+from workbench.plot._power_text import joules, seconds, time_axis
 from workbench.plot._sampling import MAX_POINTS, extremes
 from workbench.plot._text import percent, plural
 from workbench.plot.style import colour, finish, nothing
@@ -97,10 +97,9 @@ def _mark(figure: go.Figure, table: pd.DataFrame, *, first_ns: int, unit_ns: flo
 
 
 def _note(table: pd.DataFrame) -> str:
-    length = stretch(int((table["end_ns"] - table["start_ns"]).iloc[0]))
-    notes = [f"ratio of sums, {plural(len(table), 'window')} of {length}"]
-    seconds = (table["end_ns"] - table["start_ns"]).astype("float64")
-    covered = float((table["covered_share"] * seconds).sum() / seconds.sum())
+    lasts_ns = (table["end_ns"] - table["start_ns"]).astype("float64")
+    notes = [f"ratio of sums, {plural(len(table), 'window')} of {seconds(lasts_ns.iloc[0] / 1e9)}"]
+    covered = float((table["covered_share"] * lasts_ns).sum() / lasts_ns.sum())
     notes.append(f"both known in {percent(covered)} of the time")
     if blank := int(table["pue_ratio"].isna().sum()):
         notes.append(f"{plural(blank, 'window')} without any")

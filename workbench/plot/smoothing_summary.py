@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._power_text import joules, watts
+from workbench.plot._power_text import amount, joules
 from workbench.plot._text import digits, label, percent
 from workbench.plot.style import colour, fill, finish, nothing
 from workbench.tables import SMOOTHING_SUMMARY
@@ -54,7 +54,7 @@ def smoothing_summary(
     for column, _, per in _MEASURES:
         was, left = float(before[column]), float(after[column])
         ratios.append(left / was if was > 0 else 0.0)
-        written = joules if column == "energy_j" else watts
+        written = joules if column == "energy_j" else amount
         texts.append(f"{written(was)}{per} → {written(left)}{per}")
     figure = go.Figure()
     figure.add_bar(
@@ -82,7 +82,7 @@ def _row(table: pd.DataFrame, version: str, otherwise: int) -> pd.Series:
 def _claim(before: pd.Series, after: pd.Series) -> str:
     """State the swing and what it costs."""
     more = 100 * (float(after["energy_ratio"]) - 1)
-    claim = f"Swing {watts(float(before['swing_w']))} before, {watts(float(after['swing_w']))} "
+    claim = f"Swing {amount(float(before['swing_w']))} before, {amount(float(after['swing_w']))} "
     claim += f"after, for {digits(abs(more))} % {'more' if more >= 0 else 'less'} energy"
     if pd.notna(after["verdict"]):
         claim += (
@@ -96,7 +96,7 @@ def _note(after: pd.Series) -> str:
     parts = []
     if after["storage_w"] > 0:
         energy = joules(float(after["storage_j"]))
-        parts.append(f"the store moves {watts(float(after['storage_w']))} and {energy}")
+        parts.append(f"the store moves {amount(float(after['storage_w']))} and {energy}")
     for column, words in _COSTS:
         if after[column] > 0:
             share = float(after[column]) / float(after["energy_j"]) if after["energy_j"] > 0 else 0

@@ -7,9 +7,9 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._panels import stacked_panels
+from workbench.plot._power_text import amount, power_unit, share_text, utc
 from workbench.plot._sampling import extremes
 from workbench.plot._text import digits, plural
-from workbench.plot._watts import amount, power_unit, share_text, utc
 from workbench.plot.style import colour, distinct, finish, nothing
 from workbench.tables import STEP_ENERGY
 
