@@ -24,6 +24,7 @@ from tests.load.power_files import (
 )
 from workbench import datasets, load
 from workbench.errors import LoadError
+from workbench.load import _power_joins
 from workbench.load.kinds import kinds_of
 from workbench.tables import (
     POWER,
@@ -291,6 +292,14 @@ def test_pieces_of_two_hosts_make_two_things():
                      for n, name in enumerate(names)))  # fmt: skip
     assert len(log.entities) == 2
     assert len(log.power) == 8
+
+
+def test_each_two_things_of_one_name_are_compared_once(monkeypatch):
+    asked = []
+    monkeypatch.setattr(_power_joins, "_is_doubtful", lambda *pair: asked.append(pair) or False)
+    count = 8
+    together(*(part(f"{n}.csv", powers=(100 + n, 110 + n, 130 + n)) for n in range(count)))
+    assert len(asked) == count * (count - 1) / 2
 
 
 def test_a_long_pause_of_an_unknown_host_is_not_bridged_by_a_guess():

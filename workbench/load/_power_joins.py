@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,7 @@ def final_names(
     findings: list[Finding] = []
     for name, pieces in pieces_of.items():
         groups = _groups(pieces)
+        kind, what = _why_apart(groups)
         for group in groups:
             new = f"{name} ({labels[group[0].part]})" if len(groups) > 1 else name
             new = new if new == name else _free(new, set(pieces_of))
@@ -82,7 +84,7 @@ def final_names(
                 if place:
                     findings.append((source, "noted", _CONTINUED, 1, new))
                 if len(groups) > 1:
-                    findings.append(_apart(source, new, groups))
+                    findings.append((source, kind, what, 1, new))
     return names, _counted(findings)
 
 
@@ -97,11 +99,12 @@ def _pieces(
     return found
 
 
-def _apart(source: str, name: str, groups: Sequence[Sequence[_Piece]]) -> Finding:
+def _why_apart(groups: Sequence[Sequence[_Piece]]) -> tuple[str, str]:
+    """Give the finding about a name that several things have."""
     firsts = [group[0] for group in groups]
-    if any(_is_doubtful(left, right) for left in firsts for right in firsts if left is not right):
-        return source, "suspicious", _UNNAMED, 1, name
-    return source, "noted", _TOLD_APART, 1, name
+    if any(_is_doubtful(left, right) for left, right in combinations(firsts, 2)):
+        return "suspicious", _UNNAMED
+    return "noted", _TOLD_APART
 
 
 def _groups(pieces: Sequence[_Piece]) -> list[list[_Piece]]:
@@ -151,7 +154,8 @@ def _within(piece: _Piece, start: int, end: int) -> tuple[np.ndarray, np.ndarray
 
 def _is_doubtful(left: _Piece, right: _Piece) -> bool:
     """Say whether two pieces would be one thing if the pause between them were short."""
-    if left.is_named or left.is_own or right.is_own or not _are_alike(left, right):
+    is_named = left.is_named and right.is_named
+    if is_named or left.is_own or right.is_own or not _are_alike(left, right):
         return False
     if not len(left.time_ns) or not len(right.time_ns):
         return False
