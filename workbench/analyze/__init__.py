@@ -13,6 +13,7 @@ from workbench.analyze.capping_blame import capping_blame
 from workbench.analyze.capping_cost import capping_cost
 from workbench.analyze.causes import cause_shares
 from workbench.analyze.checkpoints import checkpoint_curve, checkpoint_optimum, expected_ettr
+from workbench.analyze.clock_correction_s import clock_correction_s
 from workbench.analyze.clocks import clocks, on_one_clock
 from workbench.analyze.collectives import collective_waits, collectives
 from workbench.analyze.context_sharding import context_chunks, context_sharding
@@ -200,6 +201,7 @@ __all__ = [
     "chakra_nodes",
     "checkpoint_curve",
     "checkpoint_optimum",
+    "clock_correction_s",
     "clocks",
     "collective_model",
     "collective_times",
