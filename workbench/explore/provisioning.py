@@ -14,7 +14,7 @@ from workbench.explore._panel import Explorer
 from workbench.tables import POWER_CURVE
 
 _CURVE = ["gpu", "job", "configuration"]
-_BUDGETS_MW = (1, 5, 10, 30, 75, 100, 150, 300, 500, 1000)
+_BUDGETS_MW = (20, 30, 50, 75, 100, 150, 300, 500, 1000)  # the published network leaves room
 _PUES = (1.0, 1.05, 1.1, 1.2, 1.3, 1.4, 1.6, 2.0)
 _FIXED_MW = (0, 0.5, 1, 5, 10, 15, 20, 40, 100)
 _OVERHEADS_W = (0, 50, 100, 200, 300, 400, 500, 700, 1000)
