@@ -64,8 +64,9 @@ def test_the_kind_of_extrapolation_moves_the_guess_and_not_the_known():
 
 def test_an_impossible_site_is_explained_and_the_last_figure_stays():
     explorer = explore.provisioning()
+    explorer.controls["fixed_mw"].value = 100
     title = explorer.title()
-    explorer.controls["budget_mw"].value = 20
+    explorer.controls["budget_mw"].value = 100
     assert "nothing is left for GPUs" in explorer.message.value
     assert explorer.title() == title
     explorer.controls["fixed_mw"].value = 1
