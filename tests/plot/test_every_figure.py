@@ -380,8 +380,6 @@ MADE = globals() | {
     )
     for name, row in vars(rows).items()
 }  # fmt: skip
-ELSEWHERE = (injection_rows, graph_rows, power_energy_rows, work_rows)
-MADE = {name: row for module in ELSEWHERE for name, row in vars(module).items()} | globals()
 ROWS = {name: row for name, row in MADE.items() if name in plot.__all__}
 figures = pytest.mark.parametrize("noun", ROWS)
 

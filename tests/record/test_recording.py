@@ -32,6 +32,14 @@ def about(folder):
 
 
 @pytest.fixture(autouse=True)
+def stops_are_heard():
+    """Take signals as a shell's foreground does; jobs in the background ignore some of them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True)
 def no_other_sensors(monkeypatch):
     monkeypatch.setattr(recording, "_SAMPLERS", (recording.nvml_sampler,))
 
