@@ -58,11 +58,17 @@ class Naive:
 
     def __init__(self, rows, job, horizon, stragglers=()):
         self.job, self.horizon, self.stragglers = job, horizon, stragglers
-        self.rows = sorted((row for row in rows if row[1] < horizon), key=lambda row: row[1])
+        self.rows = sorted((row for row in rows if row[1] < horizon), key=self._place)
         self.outages = []  # start, end, minutes of its phases, rank among equals
         self.stalls, self.ends = [], []
         for row in self.rows:
             self._strike(row)
+
+    def _place(self, row):
+        """Give what orders failures: their time, then the replica, then their phases."""
+        _, now, replica, *phases = row
+        is_of_all = replica is None or self.job.replicas == 1
+        return now, -1 if is_of_all else replica, [min(each, self.horizon - now) for each in phases]
 
     def _strike(self, row):
         _, now, replica, *phases = row
@@ -206,9 +212,14 @@ def histories(draw):
     return job, horizon, runs, struck, slowed
 
 
+ONE_MOMENT = [(0, 0, None, 1, 1), (0, 0, None, 0, 2), (0, 9, None, 1, 1)]
+AT_ONCE = FaultTolerance(recovery_min=0, stall_min=0, replicas=1)
+
+
 @pytest.mark.oracle
 @settings(max_examples=100)
 @given(history=histories())
+@example(history=(AT_ONCE, 8, 1, ONE_MOMENT, []))
 def test_the_replay_agrees_with_a_walk_through_every_minute(history):
     job, horizon, runs, struck, slowed = history
     table = goodput_replay(
