@@ -26,8 +26,8 @@ from workbench.load._power_samples import (
     states_frame,
 )
 from workbench.load._power_stamps import Stamps, paged_documents
-from workbench.load._power_table import Chunk, Numbers, Objects, chunks_of, possible
 from workbench.load._prometheus_metrics import PREFERRED
+from workbench.load._repeated_tables import Chunk, Numbers, Objects, chunks_of, possible
 from workbench.load.archive import Source
 
 NAME = "amd-smi or rocm-smi"

@@ -22,7 +22,7 @@ from workbench.load._power_samples import (
     states_frame,
 )
 from workbench.load._power_stamps import Stamps
-from workbench.load._power_table import Chunk, Numbers, Objects, cells_of, chunks_of, possible
+from workbench.load._repeated_tables import Chunk, Numbers, Objects, cells_of, chunks_of, possible
 from workbench.load._xid_codes import pci_address
 from workbench.load.archive import Source
 
