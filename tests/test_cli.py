@@ -176,6 +176,20 @@ def test_check_refuses_a_zone_that_is_none(run, power_log):
     assert "tz must be a time zone" in result.stderr
 
 
+def test_check_takes_the_unit_of_columns_that_name_none(run, tmp_path):
+    path = tmp_path / "servers.csv"
+    path.write_text("Time,10.0.0.1,10.0.0.2\n2023-05-15T00:00:00Z,1200,1300\n")
+    asked = run("check", path)
+    assert asked.exit_code == 2
+    assert "(here: --unit W)" in asked.stderr
+    result = run("check", "--unit", "W", path)
+    assert result.exit_code == 0, result.output
+    assert "2  readings (table of power)" in result.stdout
+    refused = run("check", "--unit", "horses", path)
+    assert refused.exit_code == 2
+    assert "'horses' is not one of 'W'" in refused.stderr
+
+
 def test_check_reads_failure_logs_too(run):
     folder = datasets.path("fleet-demo") / "failures"
     result = run("check", "--tz", "UTC", folder)

@@ -66,6 +66,15 @@ def test_what_is_recognised_and_cannot_be_read_is_an_error(fleet_demo, tmp_path)
         load.fleet(tmp_path, progress=False)
 
 
+def test_columns_that_name_no_unit_are_read_in_the_one_that_is_given(tmp_path):
+    path = tmp_path / "servers.csv"
+    path.write_text("Time,10.0.0.1,10.0.0.2\n2023-05-15T00:00:00Z,1.2,1.3\n")
+    with pytest.raises(LoadError, match="pass unit="):
+        load.fleet(path, progress=False)
+    told = load.fleet(path, unit="kW", progress=False)
+    assert told.power.power["power_w"].tolist() == [1200, 1300]
+
+
 def test_a_path_that_is_not_there_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="absent: there is no such file or folder"):
         load.fleet(tmp_path / "absent")

@@ -163,6 +163,16 @@ def test_quoted_cells_are_read(log):
     assert powers(read) == [70]
 
 
+def test_bytes_that_are_no_utf8_cost_their_row_only(tmp_path):
+    path = tmp_path / "gpu.csv"
+    rows = [HEADER, *query_rows([70]), f"{stamp(9)}, 0, \xff, 7", f"{stamp(10)}, 0, 80.00 W"]
+    path.write_bytes("\n".join([*rows, ""]).encode("latin-1"))
+    read = loaded(path)
+    assert powers(read) == [70, 80]
+    assert found(read, "not UTF-8")[["count", "where"]].tolist() == [1, "line 3"]
+    assert found(read, "cells")[["finding", "count"]].tolist() == ["left out", 1]
+
+
 def test_gzip_is_read(tmp_path):
     path = tmp_path / "gpu.csv.gz"
     path.write_bytes(gzip.compress("\n".join([HEADER, *query_rows([70, 80]), ""]).encode()))

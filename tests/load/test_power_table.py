@@ -450,11 +450,28 @@ def test_text_of_another_kind_is_refused(read, tmp_path, text, words):
         power_table.read_power(sources(path)[0], PowerGiven())
 
 
-def test_text_that_is_no_utf8_is_refused_with_its_place(tmp_path):
+def test_bytes_that_are_no_utf8_cost_neither_the_file_nor_the_difference_of_names(tmp_path):
     path = tmp_path / "a.csv"
-    path.write_bytes(f"time,entity,power_w\n{START},a,1\n{START},\xff\xfe,1\n".encode("latin-1"))
-    with pytest.raises(LoadError, match=r"a.csv: cannot be read as a table .*UTF8"):
-        power_table.read_power(sources(path)[0], PowerGiven())
+    rows = f"time,entity,power_w\n{START},a,1\n{START},B\xfc,2\n{START},B\xe4,3\n"
+    path.write_bytes(f"{rows}{START},\xff,1,5\n{START},c\u00fc,4\n".encode("latin-1"))
+    part = power_table.read_power(sources(path)[0], PowerGiven())
+    assert watts(part) == {"a": [1], r"B\xfc": [2], r"B\xe4": [3], r"c\xfc": [4]}
+    frame = part.findings.frame().set_index("finding")
+    assert frame.loc["repaired", ["count", "where"]].tolist() == [4, "line 3"]
+    assert frame.loc["left out", ["count", "where"]].tolist() == [1, "line 5"]
+
+
+@pytest.mark.parametrize("size", [1 << 10, 5 << 20])
+def test_bytes_that_are_no_utf8_are_found_in_any_block(tmp_path, size):
+    path = tmp_path / "a.csv"
+    row = f"{START},\u00e4,1\n".encode()
+    rows = size // len(row)
+    bad = f"{START},\xe4,2\n".encode("latin-1")
+    path.write_bytes(b"time,entity,power_w\n" + row * rows + bad + row)
+    part = power_table.read_power(sources(path)[0], PowerGiven())
+    assert watts(part) == {"\u00e4": [1] * (rows + 1), r"\xe4": [2]}
+    frame = part.findings.frame().set_index("finding")
+    assert frame.loc["repaired", ["count", "where"]].tolist() == [1, f"line {rows + 2:,}"]
 
 
 def test_a_folder_of_several_tables_is_one_load(tmp_path):

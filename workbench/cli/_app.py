@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
@@ -45,6 +45,10 @@ def group(about: str) -> typer.Typer:
     )
 
 
+PowerUnit = Annotated[
+    Literal["W", "kW", "MW", "mW"] | None,
+    typer.Option(help="Unit of columns of power that name none.", show_default=False),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a script to read.")]
 
 

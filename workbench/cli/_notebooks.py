@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from workbench.cli._app import LOOK
+from workbench.cli._app import LOOK, PowerUnit
 from workbench.errors import WorkbenchError
 
 _FIRST = "00_start_here.ipynb"
@@ -26,8 +26,9 @@ _QUIET = (
 Data = Annotated[
     Path | None,
     typer.Option(
-        help="Your own data: a folder, file or archive with traces, failure logs or injection "
-        "results, or a file with the operations of a job; the best sets at hand by default.",
+        help="Your own data: a folder, file or archive with traces, power logs, failure logs or "
+        "injection results, or a file with the operations of a job; the best sets at hand by "
+        "default.",
         exists=True,
         show_default=False,
     ),
@@ -36,7 +37,7 @@ Data = Annotated[
 Zone = Annotated[
     str | None,
     typer.Option(
-        help="Time zone of stamps in your failure logs that have none, e.g. UTC or +01:00.",
+        help="Time zone of stamps in your logs that have none, e.g. UTC or +01:00.",
         show_default=False,
     ),
 ]
@@ -50,6 +51,7 @@ def lab(
     data: Data = None,
     tz: Zone = None,
     year: Year = None,
+    unit: PowerUnit = None,
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Print the address instead of opening a browser.")
     ] = False,
@@ -73,7 +75,13 @@ def lab(
         folder = _copied(folder, Path("workbench-notebooks"))
     if data is not None:
         for notebook in _fitting(sorted(folder.glob("*.ipynb")), data):
-            _point_at(notebook, {"data": str(data.resolve()), "tz": tz, "year": year})
+            told: dict[str, object] = {
+                "data": str(data.resolve()),
+                "tz": tz,
+                "year": year,
+                "unit": unit,
+            }
+            _point_at(notebook, told)
     command = [sys.executable, "-m", "jupyterlab", str(folder), f"--port={port}", *_QUIET]
     if (folder / _FIRST).is_file():
         command.append(f"--LabApp.default_url=/lab/tree/{_FIRST}")
@@ -91,9 +99,11 @@ def report(
         list[Path] | None,
         typer.Argument(help="Notebooks to include; all by default.", show_default=False),
     ] = None,
+    *,
     data: Data = None,
     tz: Zone = None,
     year: Year = None,
+    unit: PowerUnit = None,
     out: Annotated[Path, typer.Option(help="Folder to write; made if need be.")] = Path("_report"),
     with_fidelity: Annotated[
         bool, typer.Option("--fidelity", help="Add a page with every claim, recomputed.")
@@ -102,9 +112,9 @@ def report(
     """Write the notebooks as an offline static site.
 
     The notebooks are run anew, and the path of the first page is printed. With --data they run
-    on your own data, and by default only those that take such data: traces, failure logs, or a
-    job recorded operation by operation (a Parquet or CSV file). The site needs no network: it
-    can be mailed as a folder or put on any web server.
+    on your own data, and by default only those that take such data: traces, power logs, failure
+    logs, or a job recorded operation by operation (a Parquet or CSV file). The site needs no
+    network: it can be mailed as a folder or put on any web server.
 
     \b
     Examples:
@@ -112,6 +122,7 @@ def report(
       workbench report --data runs/monday --out monday 01_traces.ipynb
       workbench report --data job.parquet
       workbench report --data var/log/kern.log --tz UTC --year 2026
+      workbench report --data servers.csv --tz UTC --unit W
     """
     from workbench import fidelity, share
 
@@ -121,7 +132,7 @@ def report(
             page = Path(folder, "fidelity.ipynb")
             page.write_text(json.dumps(fidelity.notebook()), encoding="utf-8")
             pages = [*pages, page]
-        given = {"tz": tz, "year": year}
+        given = {"tz": tz, "year": year, "unit": unit}
         typer.echo(share.report(pages, out=out, data=data, parameters=given))
 
 

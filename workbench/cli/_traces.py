@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from workbench.cli._app import IMPOSSIBLE, LOOK, Json, print_json, records
+from workbench.cli._app import IMPOSSIBLE, LOOK, Json, PowerUnit, print_json, records
 from workbench.errors import WorkbenchError
 
 
@@ -21,6 +21,7 @@ def check(
         str | None,
         typer.Option(help='Time zone of logs whose stamps have none, e.g. "UTC" or "+01:00".'),
     ] = None,
+    unit: PowerUnit = None,
     as_json: Json = False,
 ) -> None:
     """Say what files hold and what is wrong with them.
@@ -37,7 +38,7 @@ def check(
     """
     from workbench.tables import HARMLESS
 
-    results = [_checked(file, tz) for file in files]
+    results = [_checked(file, tz, unit) for file in files]
     if as_json:
         print_json(results)
     else:
@@ -70,25 +71,28 @@ def convert(
     typer.echo(repr(trace), err=True)
 
 
-def _checked(file: Path, tz: str | None) -> dict[str, Any]:
+def _checked(file: Path, tz: str | None, unit: Any) -> dict[str, Any]:
     """Give what is found in one file, or why it cannot be read."""
     from workbench import load
 
     found, error = None, None
     try:
-        found = load.quality(file, tz=tz)
+        found = load.quality(file, tz=tz, unit=unit)
     except (WorkbenchError, OSError) as problem:
         error = _told(str(problem))
     except ValueError as problem:
-        if tz is None:
+        if tz is None and unit is None:
             raise
-        raise typer.BadParameter(str(problem), param_hint="--tz") from None
+        hint = "--unit" if str(problem).startswith("unit ") else "--tz"
+        raise typer.BadParameter(str(problem), param_hint=hint) from None
     return {"path": str(file), "error": error, "findings": records(found)}
 
 
 def _told(error: str) -> str:
     """Say how to pass on the command line what a loader asks for."""
-    return f"{error} (here: --tz UTC)" if "; pass tz=" in error else error
+    if "; pass tz=" in error:
+        return f"{error} (here: --tz UTC)"
+    return f"{error} (here: --unit W)" if "pass unit=" in error else error
 
 
 def _print_findings(result: dict[str, Any], harmless: Collection[str]) -> None:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from workbench.errors import LoadError
 from workbench.load._findings import Findings
-from workbench.load._power_layout import PowerColumn
+from workbench.load._power_columns import PowerColumn
 from workbench.load._power_names import unit_factor
 
 _ABSENT = pa.array(

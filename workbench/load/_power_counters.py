@@ -8,6 +8,7 @@ from workbench.load._findings import Finding
 from workbench.load._power_rows import SECOND, Rows
 
 _RESET = "counters of energy that fell (a reset); no power across it"
+_DERIVED = "powers between updates of counters of energy"
 _BLANK = "readings of counters of energy without a value"
 
 
@@ -39,6 +40,8 @@ def power_of_counters(counters: Rows, source: str) -> tuple[Rows, list[Finding]]
     is_reset = np.zeros(len(same), dtype=bool)
     is_reset[1:] = same[1:] & (gained < 0)
     findings: list[Finding] = []
+    if count := int((same & ~is_reset).sum()):
+        findings.append((source, "read", _DERIVED, count, None))
     for what, bad, table in ((_RESET, is_reset, rows), (_BLANK, is_blank, counters)):
         if bad.any():
             name = table.names[table.codes[int(bad.argmax())]]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from workbench.errors import LoadError
+from workbench.load._power_columns import NEVER, PowerColumn, PowerLayout, shown, wide_name
+from workbench.load._power_counter_columns import beside, clear, counters_of, has_counter
 from workbench.load._power_names import PowerName, power_name, unit_factor, words_of
 from workbench.load._power_part import NoPowerError, PowerGiven
 
@@ -51,6 +53,7 @@ _UUIDS = ("uuid", "gpu_uuid", "device_uuid", "serial", "gpu_serial")
 _WIDE_GPU = re.compile(r"(?:.+/)?gpu\d+")
 IDENTITIES = {*_ENTITIES, *_NODES, *_INDICES, *_UUIDS}
 _GROUPS = {name: name for name in ("rack", "pdu", "panel", "switchboard", "msb")}
+_ALL_IDENTITIES = IDENTITIES | set(_GROUPS)
 _SUMMIT_PART = re.compile(
     r"p(\d)_(?:(gpu)(\d)_)?power(?:[._]mean)?|ps(\d)_input_power(?:[._]mean)?"
 )
@@ -58,9 +61,6 @@ _SUMMIT_PART = re.compile(
 _MILLIWATTS = {"power_draw", "power_used_percent"}
 _CLUSTER = {"sum_inp", "count_inp", "size_inp"}
 _SHARES = ("measured_power_util", "production_power_util")
-_WIDE_PART = re.compile(
-    r"(?P<node>.+?)[\s/._:-]*gpu[_-]?(?P<index>\d+)|gpu[_-]?(?P<only>\d+)", re.IGNORECASE
-)
 _WORDS = r"(?:power|pwr|draw|usage|milliwatts?|milli|kilo|mega|watts?|[km]?w|mean|avg|average)"
 _TAIL = re.compile(rf"(?:(?:^|[\s_./:\-\[(]+){_WORDS})+[\])\s]*$", re.IGNORECASE)
 _START = re.compile(r"^(?:power|pwr|watts?)[\s_./:-]+", re.IGNORECASE)
@@ -70,49 +70,7 @@ _OF_ALL_WORDS = {"grand", "all", "it", "load", "site", "cluster", "nodes", "serv
 _FEED = re.compile(
     r"(rack|row|pdu|panel|switchboard|msb|utility|facility|cooling)[\s_./:-]*\w?\d*", re.IGNORECASE
 )
-_NEVER = re.compile(r"|unnamed: ?\d+|__index_level_\d+__|index|row|id", re.IGNORECASE)
 _TWICE = "a sum of the others, which would count them twice"
-
-
-@dataclass(frozen=True)
-class PowerColumn:
-    """One column of powers: whose, where and how metered, and watts in one of its unit.
-
-    ``part`` is what it meters of what the row names, e.g. ``gpu3``; "" if that itself.
-    """
-
-    name: str
-    part: str = ""
-    scope: str = "unknown"
-    method: str = "unknown"
-    factor: float | None = None
-    is_mw: bool = False
-    is_entity: bool = False
-
-
-@dataclass(frozen=True)
-class PowerLayout:
-    """Which columns of a table are what; ``left_out`` are other powers, and why."""
-
-    time: str
-    powers: tuple[PowerColumn, ...]
-    entity: str | None = None
-    node: str | None = None
-    device: str | None = None
-    is_uuid: bool = False
-    scope: str = "unknown"
-    is_cluster: bool = False
-    left_out: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def identity(self) -> list[str]:
-        """The columns that say whose readings a row holds."""
-        return [name for name in (self.entity, self.node, self.device) if name is not None]
-
-    @property
-    def is_wide(self) -> bool:
-        """Whether every column of powers is a thing of its own."""
-        return all(column.is_entity for column in self.powers)
 
 
 def layout(
@@ -122,6 +80,7 @@ def layout(
     *,
     time: str | None = None,
     texts: Collection[str] = (),
+    with_counters: bool = False,
 ) -> PowerLayout:
     """Say what the columns of a table are.
 
@@ -137,6 +96,8 @@ def layout(
         The column of times, if its name does not tell.
     texts
         Columns that hold no numbers.
+    with_counters
+        Whether counters of energy will do if there is no power.
 
     Raises
     ------
@@ -149,7 +110,7 @@ def layout(
     time = time_column(names) or time
     if time is None:
         msg = (
-            f"{label}: no column of times among {_shown(names)}; name it time, timestamp or "
+            f"{label}: no column of times among {shown(names)}; name it time, timestamp or "
             "time_ms (UTC, with an offset, or since 1970)"
         )
         raise NoPowerError(msg)
@@ -164,7 +125,13 @@ def layout(
         powers = [replace(power, factor=power.factor or 1e-3) for power in powers]
     elif any(_is_summit(power.name) for power in powers):
         powers = [replace(power, factor=power.factor or 1.0) for power in powers]
-    if not powers:
+    counters: list[PowerColumn] = []
+    if with_counters:
+        numbers = [name for name in names if name not in texts]
+        counters = counters_of(numbers, has_counter(names, _ALL_IDENTITIES), found, given)
+        counters = clear(counters, label) if not powers else beside(counters, powers)
+        found = replace(found, counters=tuple(counters))
+    if not powers and not counters:
         powers = _all_others([name for name in names if name not in texts], found, given, label)
         powers = _without_totals(powers, left_out)
     return replace(found, powers=_with_units(powers, given, label), left_out=tuple(left_out))
@@ -295,15 +262,6 @@ def _bare(name: str) -> str:
     return wide_name(bare) if bare else name.strip()
 
 
-def wide_name(name: str) -> str:
-    """Write the name of a column as that of an entity: ``node1_gpu3`` as ``node1/gpu3``."""
-    if match := _WIDE_PART.fullmatch(name):
-        if match["only"] is not None:
-            return f"gpu{int(match['only'])}"
-        return f"{match['node']}/gpu{int(match['index'])}"
-    return name
-
-
 def _all_others(
     names: Sequence[str], found: PowerLayout, given: PowerGiven, label: str
 ) -> list[PowerColumn]:
@@ -315,16 +273,16 @@ def _all_others(
             "multiply by the capacity in watts and save as power_w"
         )
         raise NoPowerError(msg)
-    others = [n for n in names if n != found.time and not _NEVER.fullmatch(n.strip())]
+    others = [n for n in names if n != found.time and not NEVER.fullmatch(n.strip())]
     if found.identity or not others:
         msg = (
-            f"{label}: no column of powers among {_shown(names)}; name it power_w, power_kw or "
+            f"{label}: no column of powers among {shown(names)}; name it power_w, power_kw or "
             "power [W]"
         )
         raise NoPowerError(msg)
     if given.unit is None:
         msg = (
-            f"{label}: columns {_shown(others)} name no unit; if they are powers, pass unit= "
+            f"{label}: columns {shown(others)} name no unit; if they are powers, pass unit= "
             "('W', 'kW', 'MW' or 'mW') and scope= ('gpu', 'node_ac', 'rack', ...)"
         )
         # Losses and users are numbers over time, too; power beside them is loaded without them.
@@ -342,13 +300,8 @@ def _with_units(
     unknown = [p.name for p in with_units if p.factor is None and not p.is_mw and p.scope != "gpu"]
     if unknown:
         msg = (
-            f"{label}: columns {_shown(unknown)} name no unit; pass unit= ('W', 'kW', 'MW' or "
+            f"{label}: columns {shown(unknown)} name no unit; pass unit= ('W', 'kW', 'MW' or "
             "'mW'), or name them like power_w"
         )
         raise LoadError(msg)
     return tuple(with_units)
-
-
-def _shown(names: Sequence[str]) -> str:
-    listed = [str(name)[:40] for name in names[:8]]
-    return f"{listed}" + (f" and {len(names) - 8} more" if len(names) > 8 else "")

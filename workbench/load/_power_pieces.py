@@ -20,10 +20,12 @@ import pyarrow.parquet as pq
 from workbench.errors import LoadError
 from workbench.load._findings import Findings
 from workbench.load._power_cells import is_number, refuse_other_types
-from workbench.load._power_layout import PowerLayout, layout
+from workbench.load._power_columns import PowerLayout
+from workbench.load._power_layout import layout
 from workbench.load._power_part import PowerGiven
 from workbench.load._stream import GZIP_MAGIC
 from workbench.load._text_lines import tell_of_damage, text_lines
+from workbench.load._utf8 import ValidUtf8
 from workbench.load.archive import Source
 
 PARQUET_MAGIC = b"PAR1"
@@ -127,15 +129,18 @@ def unreadable(label: str, error: Exception) -> LoadError:
     return LoadError(f"{label}: cannot be read as Parquet ({reason}); copy it again")
 
 
-def parquet_layout(schema: pa.Schema, given: PowerGiven, label: str) -> PowerLayout:
+def parquet_layout(
+    schema: pa.Schema, given: PowerGiven, label: str, *, with_counters: bool = False
+) -> PowerLayout:
     """Say what the columns of a Parquet file are."""
     names = list(schema.names)
     refuse_twice(names, label)
     stamps = [f.name for f in schema if pa.types.is_timestamp(f.type)]
     texts = [f.name for f in schema if not is_number(f.type)]
     time = stamps[0] if len(stamps) == 1 else None
-    found = layout(names, given, label, time=time, texts=texts)
-    refuse_other_types(schema, [power.name for power in found.powers], label)
+    found = layout(names, given, label, time=time, texts=texts, with_counters=with_counters)
+    numbers = [column.name for column in (*found.powers, *found.counters)]
+    refuse_other_types(schema, numbers, label)
     for name in found.identity:
         if pa.types.is_nested(schema.field(name).type):
             msg = f"{label}: column {name!r} holds {schema.field(name).type}, no names"
@@ -170,7 +175,7 @@ def _parquet(
     source: Source, given: PowerGiven, findings: Findings, wanted: Sequence[str]
 ) -> Pieces:
     file = open_parquet(random_access(source), source.label)
-    found = parquet_layout(file.schema_arrow, given, source.label)
+    found = parquet_layout(file.schema_arrow, given, source.label, with_counters=True)
     names = list(file.schema_arrow.names)
     taken = _taken(found, names, wanted)
 
@@ -197,7 +202,8 @@ def random_access(source: Source) -> Path | io.BytesIO:
 
 
 def _taken(found: PowerLayout, names: Sequence[str], wanted: Sequence[str]) -> list[str]:
-    needed = {found.time, *found.identity, *(power.name for power in found.powers)}
+    numbers = (column.name for column in (*found.powers, *found.counters))
+    needed = {found.time, *found.identity, *numbers}
     return [name for name in names if name in needed or name.strip().lower() in wanted]
 
 
@@ -209,7 +215,7 @@ def _separated(
     sample = sample_of(text, skipped, separator, len(names))
     texts = [name for name, cells in zip(names, zip(*sample, strict=True), strict=False)
              if not any(_may_be_number(cell) for cell in cells)]  # fmt: skip
-    found = layout(names, given, source.label, texts=texts)
+    found = layout(names, given, source.label, texts=texts, with_counters=True)
     taken = _taken(found, names, wanted)
     blocks = _blocks(source, names, (skipped, separator), taken, findings)
     return Pieces(found, names, blocks)
@@ -245,8 +251,10 @@ def _blocks(
     )  # fmt: skip
     rows = 0
     with source.open() as stream:
+        # One bad byte must not cost the file.
+        text = ValidUtf8(stream, findings)
         try:
-            with pacsv.open_csv(pa.PythonFile(stream, "r"), read, parse, convert) as reader:
+            with pacsv.open_csv(pa.PythonFile(text, "r"), read, parse, convert) as reader:
                 for whole in reader:
                     lines = _lines(len(whole), rows, skipped + 2, bad)
                     rows += len(whole)
@@ -300,7 +308,7 @@ def _json_lines(
     names = list(dict.fromkeys(name for _, record in first for name in record))
     refuse_twice(names, source.label)
     texts = [n for n in names if not any(_is_number(r.get(n)) for _, r in first[:_SAMPLE_ROWS])]
-    found = layout(names, given, source.label, texts=texts)
+    found = layout(names, given, source.label, texts=texts, with_counters=True)
     taken = _taken(found, names, wanted)
 
     def pieces() -> Iterator[Piece]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from workbench.load._power_layout import PowerColumn, PowerLayout
+from workbench.load._power_columns import PowerColumn, PowerLayout
 from workbench.load._power_runs import Runs, changes, coded, grouped
 
 _GPU = re.compile(r"(.+)/gpu(\d+)|gpu(\d+)")

@@ -10,6 +10,7 @@ import pandas as pd
 
 from workbench.load._findings import quality_frame
 from workbench.load._log_arguments import Hosts
+from workbench.load._power_part import Unit
 from workbench.load.failures import failures as load_failures
 from workbench.load.job_log import job_log
 from workbench.load.kinds import kinds_of
@@ -45,6 +46,7 @@ def fleet(  # noqa: PLR0913 - the front door
     year: int | None = None,
     node: Hosts = None,
     scope: str | None = None,
+    unit: Unit | None = None,
     with_traces: bool = True,
     progress: bool = True,
 ) -> Fleet:
@@ -67,6 +69,8 @@ def fleet(  # noqa: PLR0913 - the front door
         dict from a part of the file name, or a pattern.
     scope
         Where readings are metered whose file does not say, e.g. ``"node_ac"``.
+    unit
+        Unit of columns of power that name none, e.g. ``"W"``.
     with_traces
         Whether traces are read; of them only the time is kept that each rank covers.
     progress
@@ -85,7 +89,7 @@ def fleet(  # noqa: PLR0913 - the front door
     FileNotFoundError
         If ``path`` does not exist.
     LoadError
-        If something that is recognised cannot be read, or needs ``tz`` or ``year``.
+        If something that is recognised cannot be read, or needs ``tz``, ``year`` or ``unit``.
 
     Examples
     --------
@@ -100,7 +104,7 @@ def fleet(  # noqa: PLR0913 - the front door
     kinds = kinds_of(path, most_files=None)
     shown: dict[str, Any] = {"progress": progress}
     power = (
-        load_power(path, tz=tz, scope=scope, node=node, **shown)
+        load_power(path, tz=tz, scope=scope, unit=unit, node=node, **shown)
         if "power logs" in kinds
         else _no_power()
     )

@@ -12,8 +12,10 @@ import pandas as pd
 from workbench.errors import LoadError
 from workbench.load._findings import Findings
 from workbench.load._power_cells import Watts, plain
-from workbench.load._power_layout import PowerLayout, has_power, time_column
-from workbench.load._power_part import PowerGiven, PowerPart
+from workbench.load._power_columns import PowerLayout
+from workbench.load._power_counter_columns import falls_too_often, has_counter
+from workbench.load._power_layout import IDENTITIES, has_power, time_column
+from workbench.load._power_part import NoPowerError, PowerGiven, PowerPart
 from workbench.load._power_pieces import (
     PARQUET_MAGIC,
     Piece,
@@ -33,6 +35,7 @@ from workbench.load.archive import Source
 from workbench.load.recorded_power import recorded, sensors_of
 
 NAME = "table of power"
+_NO_COUNTER = "energies that fall often or never move, as no counter does"
 _PARTIAL = "sums over fewer nodes than there are (count_inp below size_inp); the power is too low"
 
 
@@ -47,7 +50,7 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
     time = time_column(names)
     if time is None or len(names) < 2 or len(set(names)) < len(names):
         return False
-    if has_power(names):
+    if has_power(names) or has_counter(names, IDENTITIES):
         return True
     rows = sample_of(text, skipped, separator, len(names))
     others = [place for place, name in enumerate(names) if name != time]
@@ -60,7 +63,7 @@ def _is_json(line: str) -> bool:
     except (ValueError, RecursionError):
         return False
     names = list(flat(record)) if isinstance(record, dict) else []
-    return time_column(names) is not None and has_power(names)
+    return time_column(names) is not None and (has_power(names) or has_counter(names, IDENTITIES))
 
 
 def _is_number_or_empty(cell: str) -> bool:
@@ -76,7 +79,8 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
 
     A long table has a row per reading: a time, names of what was metered, a power. A wide one
     has a column per thing. Units stand in the names of the columns; times have a zone, or count
-    since 1970, or need ``given.tz``.
+    since 1970, or need ``given.tz``. Columns such as ``energy_j`` are counters of energy, if they
+    count.
 
     Raises
     ------
@@ -114,9 +118,11 @@ class _Reader:
         self._stem = _stem(label)
         self._things = Things(table.layout, given.node)
         self._watts = [Watts(column) for column in table.layout.powers]
+        self._joules = [Watts(column) for column in table.layout.counters]
         self._clock: Clock | None = None
         self._is_local = False
         self._readings: list[dict[str, Any]] = []
+        self._counted: list[dict[str, Any]] = []
         self._states: list[pd.DataFrame] = []
 
     def add(self, piece: Piece) -> None:
@@ -136,25 +142,31 @@ class _Reader:
         ns = found.ns.fillna(0).to_numpy(dtype=np.int64)
         identity = [piece.columns[name] for name in layout.identity]
         self._note_partial(piece)
-        for watts in self._watts:
-            runs = self._things.codes(identity, watts.column, self._stem, len(ns))
+        for column in (*self._watts, *self._joules):
+            runs = self._things.codes(identity, column.column, self._stem, len(ns))
             codes = runs.per_row
-            is_named = codes >= 0
-            if not is_named.all():
-                first = int(piece.lines[int((~is_named).argmax())])
-                what = "rows that do not name what was metered"
-                findings.add("left out", what, int((~is_named).sum()), f"line {first:,}")
-            power = watts.of(plain(piece.columns[watts.column.name]), piece.lines, findings)
-            keep = is_timed & is_named
-            self._readings.append(
-                {"time_ns": ns[keep], "code": codes[keep], "power_w": power[keep]}
-                | {"line": piece.lines[keep]}
+            keep = is_timed & self._named(codes, column, piece.lines)
+            values = column.of(plain(piece.columns[column.column.name]), piece.lines, findings)
+            of_energy = column in self._joules
+            (self._counted if of_energy else self._readings).append(
+                {"time_ns": ns[keep], "code": codes[keep], "line": piece.lines[keep]}
+                | {"energy_j" if of_energy else "power_w": values[keep]}
             )
-        if len(self._watts) == 1 and not layout.powers[0].part and self._things.names:
+        columns = (*layout.powers, *layout.counters)
+        if not columns[0].part and len(layout.powers) <= 1 and self._things.names:
             states = states_of(piece.columns, piece.lines, findings)
             if states is not None:
                 states = states.assign(time_ns=ns, code=codes, line=piece.lines)
                 self._states.append(states[keep])
+
+    def _named(self, codes: np.ndarray, column: Watts, lines: np.ndarray) -> np.ndarray:
+        """Say which rows name a thing; what several columns lack is told of the first."""
+        is_named: np.ndarray = codes >= 0
+        if not is_named.all() and column is (*self._watts, *self._joules)[0]:
+            first = int(lines[int((~is_named).argmax())])
+            what = "rows that do not name what was metered"
+            self._findings.add("left out", what, int((~is_named).sum()), f"line {first:,}")
+        return is_named
 
     def _note_partial(self, piece: Piece) -> None:
         if not self._layout.is_cluster:
@@ -172,22 +184,38 @@ class _Reader:
 
     def part(self) -> PowerPart:
         """Return what was gathered."""
-        if not any(len(some["code"]) for some in self._readings):
+        gathered = (*self._readings, *self._counted)
+        if not any(len(some["code"]) for some in gathered):
             msg = f"{self._label}: holds no row with a time and a name; is it the right file?"
             raise LoadError(msg)
         names = pd.Index(self._things.names, dtype=pd.Series([""]).dtype)
-        columns = {name: np.concatenate([some[name] for some in self._readings])
-                   for name in ("time_ns", "code", "power_w", "line")}  # fmt: skip
-        readings = pd.DataFrame(
-            {
-                "time_ns": columns["time_ns"],
-                "entity": pd.Categorical.from_codes(columns["code"], categories=names),
-                "power_w": columns["power_w"],
-                "line": columns["line"],
-            },
-            copy=False,
+        return PowerPart(
+            _frame(self._readings, "power_w", names),
+            self._entities(),
+            self._findings,
+            counters=self._counters(names),
+            states=self._all_states(names),
         )
-        return PowerPart(readings, self._entities(), self._findings, states=self._all_states(names))
+
+    def _counters(self, names: pd.Index) -> pd.DataFrame | None:
+        """Return what counts energy; refuse, or set aside beside powers, what does not count."""
+        if not self._counted:
+            return None
+        counters = _frame(self._counted, "energy_j", names)
+        codes = counters["entity"].cat.codes.to_numpy()
+        if not falls_too_often(
+            codes, counters["time_ns"].to_numpy(), counters["energy_j"].to_numpy()
+        ):
+            return counters
+        shown = ", ".join(repr(joules.column.name) for joules in self._joules[:3])
+        if self._readings:
+            self._findings.add("set aside", f"column {shown}: {_NO_COUNTER}")
+            return None
+        msg = (
+            f"{self._label}: column {shown}: {_NO_COUNTER}; if it holds the energy of each "
+            "interval, divide by the interval and save as power_w"
+        )
+        raise NoPowerError(msg)
 
     def _all_states(self, names: pd.Index) -> pd.DataFrame | None:
         if not self._states:
@@ -218,6 +246,21 @@ class _Reader:
     def _uses_node(self) -> bool:
         layout = self._layout
         return self._given.node is not None and layout.node is None and layout.entity is None
+
+
+def _frame(gathered: list[dict[str, Any]], value: str, names: pd.Index) -> pd.DataFrame:
+    """Join what was gathered piece by piece."""
+    kinds = {"time_ns": np.int64, "code": np.int32, value: np.float64, "line": np.int64}
+    columns = {
+        name: np.concatenate([some[name] for some in gathered]) if gathered else np.empty(0, kind)
+        for name, kind in kinds.items()
+    }
+    entity = pd.Categorical.from_codes(columns["code"], categories=names)
+    return pd.DataFrame(
+        {"time_ns": columns["time_ns"], "entity": entity, value: columns[value]}
+        | {"line": columns["line"]},
+        copy=False,
+    )
 
 
 def _stem(label: str) -> str:

@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pandas as pd
 
+from workbench.load._power_part import Unit
 from workbench.load.fleet import NOT_THERE, fleet
 from workbench.load.injections import injections
 from workbench.load.kinds import kinds_of
 from workbench.load.traces import traces
 
 
-def quality(path: str | Path, *, tz: str | None = None, progress: bool = True) -> pd.DataFrame:
+def quality(
+    path: str | Path, *, tz: str | None = None, unit: Unit | None = None, progress: bool = True
+) -> pd.DataFrame:
     """Read traces, logs or injection results and report on their state, not on their content.
 
     A folder that holds traces among other things is checked for its traces.
@@ -23,6 +26,8 @@ def quality(path: str | Path, *, tz: str | None = None, progress: bool = True) -
         A file, directory or archive.
     tz
         Time zone of power and failure logs whose stamps have none.
+    unit
+        Unit of columns of power that name none, e.g. ``"W"``.
     progress
         Whether to show a progress bar if reading takes more than a second.
 
@@ -38,13 +43,13 @@ def quality(path: str | Path, *, tz: str | None = None, progress: bool = True) -
     FileNotFoundError
         If ``path`` does not exist.
     LoadError
-        If nothing can be read, or a log needs ``tz``; names file, place and remedy.
+        If nothing can be read, or a log needs ``tz`` or ``unit``; names file, place and remedy.
     """
     kinds = kinds_of(path)
     if kinds == {"injections"}:
         return injections(path, progress=progress).quality
     if kinds <= {"failure logs", "job logs", "power logs"}:
-        found = fleet(path, tz=tz, progress=progress).quality
+        found = fleet(path, tz=tz, unit=unit, progress=progress).quality
         # A file of one kind lacks nothing because it is not of the others.
         before, after = NOT_THERE.split("{}")
         absent = found["what"].str.startswith(before) & found["what"].str.endswith(after)

@@ -1,0 +1,157 @@
+"""Tables of one's own that count energy, with power or without."""
+
+import io
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.load.power_files import found
+from workbench import analyze, load
+from workbench.errors import LoadError
+from workbench.load._power_counter_columns import counter_columns, falls_too_often, has_counter
+from workbench.load._power_layout import IDENTITIES
+from workbench.load.kinds import kinds_of
+
+START = 1_700_000_000
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Write a table, by name or as Parquet, and load it."""
+
+    def write_and_load(content, name="table.csv", **given):
+        path = tmp_path / name
+        if isinstance(content, pd.DataFrame):
+            pq.write_table(pa.Table.from_pandas(content), path)
+        else:
+            path.write_text(content)
+        return load.power(path, progress=False, **given)
+
+    return write_and_load
+
+
+def rows(energies, name="0"):
+    return "".join(f"{START + at},{name},{value}\n" for at, value in enumerate(energies))
+
+
+def watts(log):
+    by = log.power.groupby("entity", observed=True)["power_w"]
+    return {str(name): values.tolist() for name, values in by}
+
+
+@pytest.mark.parametrize(
+    ("name", "joules"),
+    [("energy_j", 1), ("Energy [J]", 1), ("energy_kwh", 3.6e6), ("total_energy_Wh", 3.6e3),
+     ("energy_mJ", 1e-3), ("energy_MJ", 1e6), ("gpu_energy_mj", 1e-3), ("energy_mj", None),
+     ("total_energy_consumption_millijoules", 1e-3), ("energy_joules_total", 1), ("import_kwh", 3.6e6),
+     ("energy_milli_joules", 1e-3), ("energy_mwh", None), ("energy_MWh", 3.6e9)],
+)  # fmt: skip
+def test_units_of_energy_are_read_from_names(name, joules):
+    assert [factor for *_, factor in counter_columns([name], is_gpu=False)] == [joules]
+
+
+@pytest.mark.parametrize(
+    "name", ["energy", "energy_per_token_j", "energy_saved_j", "step_energy_j", "mean_energy_j",
+             "power_w", "temp_j", "energy_j_std", "carbon_intensity_g_per_kwh"],
+)  # fmt: skip
+def test_names_of_other_things_count_no_energy(name):
+    assert counter_columns([name], is_gpu=True) == []
+
+
+def test_tables_about_steps_and_settings_are_no_counters():
+    assert has_counter(["time", "gpu", "energy_j"], IDENTITIES)
+    for other in ("step", "loss", "limit_w", "batch_size"):
+        assert not has_counter(["time", "gpu", other, "energy_j"], IDENTITIES)
+    assert not has_counter(["time", "energy_j"], IDENTITIES)
+
+
+def test_a_counter_gives_power_between_updates_and_none_across_a_reset(table):
+    log = table("time,gpu,energy_mj\n" + rows([100_000, 400_000, 400_000, 1_000_000, 5, 200_005]))
+    assert watts(log)["gpu0"][:2] == [300, 300]
+    assert np.isnan(watts(log)["gpu0"][2])
+    assert watts(log)["gpu0"][3] == pytest.approx(200)
+    assert log.entities[["scope", "method"]].iloc[0].tolist() == ["gpu", "counter"]
+    assert log.counters["energy_j"].tolist() == pytest.approx([100, 400, 400, 1000, 0.005, 200.005])
+    assert found(log, "between updates")[["finding", "count"]].tolist() == ["read", 3]
+    assert found(log, "a reset")["count"] == 1
+    by_counter = analyze.energy_from_counter(log.counters)
+    assert by_counter["energy_j"].item() == pytest.approx(1100)
+    assert by_counter["reset_count"].item() == 1
+
+
+def test_parquet_with_names_that_are_text_is_read_from_a_folder(table, tmp_path):
+    names = pd.DataFrame({"host": "n1", "gpu_uuid": ["GPU-a", "GPU-b"]})
+    times = pd.DataFrame({"timestamp": pd.date_range("2024-05-01", periods=50, freq="s", tz="UTC")})
+    frame = times.merge(names, how="cross")
+    frame["energy_j"] = frame.groupby("gpu_uuid").cumcount() * frame["gpu_uuid"].map(
+        {"GPU-a": 250.0, "GPU-b": 500.0}
+    )
+    log = table(frame, "energy.parquet")
+    assert watts(log) == {"n1/GPU-a": [250.0] * 49, "n1/GPU-b": [500.0] * 49}
+    assert kinds_of(tmp_path) == {"power logs"}
+    assert len(load.fleet(tmp_path, progress=False).power.power) == 98
+
+
+def test_a_wide_table_of_counters_is_read(table):
+    text = f"time,gpu0_energy_mj,gpu1_energy_mj\n{START},0,0\n{START + 1},300000,400000\n"
+    assert watts(table(text, node="n1")) == {"n1/gpu0": [300], "n1/gpu1": [400]}
+    text = f"time,feed_a_energy_kwh,feed_b_energy_kwh\n{START},0,7\n{START + 3600},2,8\n"
+    log = table(text, scope="rack")
+    assert watts(log) == {"feed_a": [2000], "feed_b": [1000]}
+    assert set(log.entities["scope"]) == {"rack"}
+
+
+def test_parts_of_a_host_are_told_apart(table):
+    text = f"time,host,gpu_energy_j,cpu_energy_j\n{START},n1,0,0\n{START + 1},n1,300,90\n"
+    assert watts(table(text)) == {"n1/gpu": [300], "n1/cpu": [90]}
+
+
+def test_a_counter_beside_power_is_kept_and_power_is_not_made_of_it(table):
+    text = "".join(f"{START + at},0,{310},{at * 300}\n" for at in range(4))
+    log = table("time,gpu,power_w,energy_j\n" + text)
+    assert watts(log) == {"gpu0": [310] * 4}
+    assert log.counters["energy_j"].tolist() == [0, 300, 600, 900]
+    unclear = table("time,meter,power_w,energy_mj\n" + text)
+    assert (watts(unclear), len(unclear.counters)) == ({"0": [310] * 4}, 0)
+
+
+@pytest.mark.parametrize("energies", [[300, 310, 290, 300, 280, 300], [300] * 6])
+def test_energies_of_intervals_are_no_counter(table, energies):
+    text = rows(energies)
+    with pytest.raises(LoadError, match=r"'energy_j': energies that fall often .* divide by"):
+        table("time,gpu,energy_j\n" + text)
+    beside = "".join(f"{START + at},0,300,{value}\n" for at, value in enumerate(energies))
+    log = table("time,gpu,power_w,energy_j\n" + beside)
+    assert (len(log.power), len(log.counters)) == (6, 0)
+    assert found(log, "fall often")["finding"] == "set aside"
+
+
+def test_a_unit_that_may_be_two_is_asked_for(table):
+    with pytest.raises(LoadError, match=r"'energy_mj'.*may be millijoules or megajoules"):
+        table("time,meter,energy_mj\n" + rows([1, 2, 3], "m"))
+    assert watts(table("time,meter,energy_mj\n" + rows([0, 5000], "m"), scope="gpu")) == {"m": [5]}
+
+
+def test_few_resets_in_many_readings_are_resets():
+    times = np.arange(2000)
+    energy = np.arange(2000.0) % 500
+    assert not falls_too_often(np.zeros(2000, int), times, energy)
+    noisy = np.random.default_rng(1).uniform(size=2000)
+    assert falls_too_often(np.zeros(2000, int), times, noisy)
+    assert not falls_too_often(np.zeros(1, int), times[:1], energy[:1])
+
+
+def test_rows_without_a_name_are_counted_once(table):
+    text = f"time,gpu,power_w,energy_j\n{START},,300,1\n{START},0,300,1\n{START + 1},0,300,301\n"
+    log = table(text)
+    assert found(log, "do not name")[["count", "where"]].tolist() == [1, "line 2"]
+
+
+def test_energy_lines_of_json_are_read(table):
+    lines = io.StringIO()
+    for at in range(3):
+        lines.write(f'{{"ts": {START + at}, "host": "n1", "gpu": 2, "energy_j": {at * 80}}}\n')
+    assert watts(table(lines.getvalue(), "e.jsonl")) == {"n1/gpu2": [80, 80]}
