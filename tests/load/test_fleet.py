@@ -75,6 +75,19 @@ def test_columns_that_name_no_unit_are_read_in_the_one_that_is_given(tmp_path):
     assert told.power.power["power_w"].tolist() == [1200, 1300]
 
 
+@pytest.mark.slow
+def test_the_state_of_logs_beside_traces_is_told_or_why_not(fleet_demo):
+    told = load.quality(fleet_demo, tz="UTC", progress=False)
+    read = told.loc[told["finding"] == "read", "source"].str.split("fleet-demo/").str[-1]
+    assert {name.split("/")[0] for name in read} == {"failures", "power", "steps.jsonl", "traces"}
+    without = load.quality(fleet_demo, progress=False)
+    last = without.iloc[-1]
+    assert last["finding"] == "left out"
+    assert "logs beside the traces that cannot be read" in last["what"]
+    assert 'pass tz="UTC"' in last["what"]
+    assert (without["what"] == "events").sum() == 8
+
+
 def test_a_path_that_is_not_there_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="absent: there is no such file or folder"):
         load.fleet(tmp_path / "absent")

@@ -6,11 +6,16 @@ from pathlib import Path
 
 import pandas as pd
 
+from workbench.errors import LoadError
+from workbench.load._findings import quality_frame
 from workbench.load._power_part import Unit
 from workbench.load.fleet import NOT_THERE, fleet
 from workbench.load.injections import injections
 from workbench.load.kinds import kinds_of
 from workbench.load.traces import traces
+
+_LOGS = {"failure logs", "job logs", "power logs"}
+_NOT_CHECKED = "logs beside the traces that cannot be read as they are"
 
 
 def quality(
@@ -18,7 +23,8 @@ def quality(
 ) -> pd.DataFrame:
     """Read traces, logs or injection results and report on their state, not on their content.
 
-    A folder that holds traces among other things is checked for its traces.
+    Logs beside traces are checked, too; if they cannot be read (because ``tz`` is not given,
+    say), that is a finding.
 
     Parameters
     ----------
@@ -48,10 +54,16 @@ def quality(
     kinds = kinds_of(path)
     if kinds == {"injections"}:
         return injections(path, progress=progress).quality
-    if kinds <= {"failure logs", "job logs", "power logs"}:
+    if not kinds & _LOGS or kinds - _LOGS - {"traces"}:
+        return traces(path, progress=progress).quality
+    try:
         found = fleet(path, tz=tz, unit=unit, progress=progress).quality
-        # A file of one kind lacks nothing because it is not of the others.
-        before, after = NOT_THERE.split("{}")
-        absent = found["what"].str.startswith(before) & found["what"].str.endswith(after)
-        return found[~absent].reset_index(drop=True)
-    return traces(path, progress=progress).quality
+    except LoadError as error:
+        if kinds <= _LOGS:
+            raise
+        of_logs = quality_frame([(str(path), "left out", f"{_NOT_CHECKED}: {error}", 1, None)])
+        return pd.concat([traces(path, progress=progress).quality, of_logs], ignore_index=True)
+    # A file of one kind lacks nothing because it is not of the others.
+    before, after = NOT_THERE.split("{}")
+    absent = found["what"].str.startswith(before) & found["what"].str.endswith(after)
+    return found[~absent].reset_index(drop=True)
