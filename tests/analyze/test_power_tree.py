@@ -172,7 +172,8 @@ def test_a_cell_that_one_of_both_lacks_is_left_out_of_both():
 
 def test_a_window_without_both_has_no_pue():
     table = analyze.pue(totals([12, 12]), totals([10, np.nan]), window_s=1)
-    assert table["pue_ratio"].isna().tolist() == [False, True]
+    for column in ("facility_j", "it_j", "pue_ratio"):
+        assert table[column].isna().tolist() == [False, True]
     assert table["covered_share"].tolist() == [1, 0]
 
 

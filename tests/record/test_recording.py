@@ -289,6 +289,16 @@ def test_a_recording_is_never_written_over(nvml, tmp_path):
         record(QUICK, tmp_path / "run")
 
 
+def test_a_command_that_does_not_start_leaves_the_folder_free(nvml, tmp_path):
+    script = tmp_path / "no_program"
+    script.write_bytes(b"\x7fELF no program at all")
+    script.chmod(0o755)
+    with pytest.raises(RecordError, match=r"cannot be run .Exec format error"):
+        record([str(script)], tmp_path / "run", period_s=0.01)
+    assert list((tmp_path / "run").iterdir()) == []
+    assert record(QUICK, tmp_path / "run").exit_code == 0
+
+
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RecordError, match="cannot be made"):

@@ -65,7 +65,7 @@ def pue(facility: pd.DataFrame, it: pd.DataFrame, *, window_s: float | None = No
     known = both.notna().all(axis=1).to_numpy()
     joules = both[known] * (period / _NS)
     windows = range(-(-cell_count // per_window))
-    sums = joules.groupby(cell[known] // per_window).sum().reindex(windows, fill_value=0.0)
+    sums = joules.groupby(cell[known] // per_window).sum().reindex(windows)
     counts = np.bincount(cell[known] // per_window, minlength=len(windows))
     first = start + np.arange(len(windows), dtype=np.int64) * per_window * period
     last = np.minimum(first + per_window * period, start + cell_count * period)

@@ -17,6 +17,8 @@ _MEASURES = (
     ("peak_w", "peak", ""),
     ("energy_j", "energy", ""),
 )
+# A store that is not needed still moves the last digits of sums.
+_ROUNDING = 1e-9
 _COSTS = (("ballast_j", "burnt on top"), ("lost_j", "lost in it"), ("unmet_j", "held back"))
 
 
@@ -94,7 +96,7 @@ def _claim(before: pd.Series, after: pd.Series) -> str:
 def _note(after: pd.Series) -> str:
     """Say what the store needs, and what is lost or held back."""
     parts = []
-    if after["storage_w"] > 0:
+    if after["storage_w"] > _ROUNDING * float(after["peak_w"]):
         energy = joules(float(after["storage_j"]))
         parts.append(f"the store moves {amount(float(after['storage_w']))} and {energy}")
     for column, words in _COSTS:

@@ -106,7 +106,7 @@ def record(command: Sequence[str], out: str | Path, *, period_s: float = 0.1) ->
             _claim(folder, about)  # says what runs, if this process is killed
             writer = Writer(folder, about, part_rows=_PART_ROWS, part_s=_PART_S)
             loop = Loop(samplers, writer, period_s=_period(samplers, period_s))
-            code = _run(command, loop, stops)
+            code = _run(command, loop, stops, folder)
         finally:
             for sampler in samplers:
                 sampler.close()
@@ -128,10 +128,17 @@ def record(command: Sequence[str], out: str | Path, *, period_s: float = 0.1) ->
     return Recording(folder, code, writer.row_count, entities, tuple(missing), error)
 
 
-def _run(command: Sequence[str], loop: Loop, stops: _child.Stops) -> int:
+def _run(command: Sequence[str], loop: Loop, stops: _child.Stops, folder: Path) -> int:
     loop.start()
     try:
         child = _child.start(command)
+    except RecordError:
+        loop.finish()
+        # Nothing ran, so there is no recording; the folder is free for the next attempt.
+        for path in (folder / ABOUT, *folder.glob("power_*.parquet")):
+            path.unlink(missing_ok=True)
+        raise
+    try:
         stops.to(child)
         return _child.exit_code(child)
     finally:

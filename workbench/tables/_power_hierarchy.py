@@ -60,8 +60,12 @@ PUE = Table(
     {
         "start_ns": Column("int64", f"start of the window; {_TIME}"),
         "end_ns": Column("int64", f"end of the window; {_TIME}"),
-        "facility_j": Column("float64", "energy of the cells that both have", lower=0),
-        "it_j": Column("float64", "energy of the cells that both have", lower=0),
+        "facility_j": Column(
+            "float64", "energy of the cells that both have; missing if none", lower=0, nullable=True
+        ),
+        "it_j": Column(
+            "float64", "energy of the cells that both have; missing if none", lower=0, nullable=True
+        ),
         "pue_ratio": Column(
             "float64", "facility_j / it_j; missing if no cell has both", lower=0, nullable=True
         ),
