@@ -292,6 +292,11 @@ def test_pieces_of_two_hosts_make_two_things():
                      for n, name in enumerate(names)))  # fmt: skip
     assert len(log.entities) == 2
     assert len(log.power) == 8
+    # Without hosts nobody knows which continues which.
+    told = log.quality[log.quality["what"].str.contains("joined with the first")]
+    assert told[["source", "finding"]].to_numpy().tolist() == [
+        ["n1/b.csv", "suspicious"], ["n2/b.csv", "suspicious"]
+    ]  # fmt: skip
 
 
 def test_each_two_things_of_one_name_are_compared_once(monkeypatch):
@@ -417,3 +422,27 @@ def test_stamps_may_be_packed_in_any_number_of_files(tmp_path):
     pieces = loaded(sorted(tmp_path.glob("*.gz")))
     pd.testing.assert_frame_equal(pieces.power, loaded(whole).power)
     assert stamp(0) in rows[0]
+
+
+def test_of_many_files_without_a_host_copies_and_continuations_are_still_found(tmp_path):
+    power = np.random.default_rng(0).uniform(100, 700, (20, 80))
+    assert len(power) >= _power_joins._MANY_PIECES
+
+    def write(name, host, first):
+        rows = [f"{stamp(s)}, 0, {power[host, s]:.2f} W" for s in range(first, first + 40)]
+        (tmp_path / name).write_text(text(rows).replace(HEADER, "timestamp, index, power.draw [W]"))
+
+    for host in range(len(power)):
+        write(f"host{host:02d}.csv", host, 0)
+    write("x-copy.csv", 5, 0)
+    write("y-later.csv", 3, 40)
+    write("z-overlap.csv", 7, 30)
+    log = loaded(tmp_path)
+    assert len(log.entities) == len(power)
+    assert sorted(log.power.groupby("entity", observed=True).size())[-2:] == [70, 80]
+    assert len(log.power) == 20 * 40 + 40 + 30
+    told = log.quality.assign(file=log.quality["source"].str.split("/").str[-1])
+    joined = told[told["what"].str.contains("continue")].set_index("file")["finding"]
+    assert joined.to_dict() == {
+        "x-copy.csv": "noted", "y-later.csv": "suspicious", "z-overlap.csv": "noted"
+    }  # fmt: skip

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from workbench.load._findings import Finding
 from workbench.load._power_part import PowerPart
 from workbench.load._power_rows import SECOND
 
 _CONTINUED = "entities that another file continues (a log cut in pieces); joined"
+_GUESSED = (
+    "entities of an unknown host that continue one of several files; joined with the first, which "
+    "sums do not mind; pass node= to tell the hosts"
+)
 _TOLD_APART = "entities whose name another file has as well, for another thing; its file was added"
 _UNNAMED = (
     "entities of an unknown host that another file may continue, after a long pause; kept apart, "
@@ -22,6 +29,9 @@ _UNNAMED = (
 # Files of one thing are cut at a moment; a longer pause may be another host.
 _PAUSE_NS = 600 * SECOND
 _EQUAL_SHARE = 0.95
+# From here on it pays to look for equal readings in all pieces at once, up to this many readings.
+_MANY_PIECES = 16
+_MOST_READINGS = 20_000_000
 _NONE = np.empty(0)
 
 
@@ -33,17 +43,27 @@ class _Piece:
     known: dict[str, Any]
     time_ns: np.ndarray
     numbers: np.ndarray
+    # Pieces of different families have no reading in common; None if nobody looked.
+    family: int | None = field(default=None, init=False)
 
-    @property
+    @cached_property
+    def extent(self) -> tuple[int, int, int] | None:
+        """First and last time and the longest pause, in ns; None of no readings."""
+        if not len(self.time_ns):
+            return None
+        pause = int(np.diff(self.time_ns).max(initial=0))
+        return int(self.time_ns[0]), int(self.time_ns[-1]), pause
+
+    @cached_property
     def is_own(self) -> bool:
         return bool(self.known.get("clock", "epoch") == "own")
 
-    @property
+    @cached_property
     def has_power(self) -> bool:
         """Say whether the file holds power of it, not only what goes with it."""
         return self.known.get("method") is not None
 
-    @property
+    @cached_property
     def is_named(self) -> bool:
         """Say whether the name is that of one thing in the world."""
         device = str(self.known.get("device") or "")
@@ -81,7 +101,9 @@ def final_names(
             for place, piece in enumerate(group):
                 names[piece.part][name] = new
                 source = parts[piece.part].findings.source
-                if place:
+                if place and _is_guessed(piece, group[:place], groups):
+                    findings.append((source, "suspicious", _GUESSED, 1, new))
+                elif place:
                     findings.append((source, "noted", _CONTINUED, 1, new))
                 if len(groups) > 1:
                     findings.append((source, kind, what, 1, new))
@@ -109,6 +131,7 @@ def _why_apart(groups: Sequence[Sequence[_Piece]]) -> tuple[str, str]:
 
 def _groups(pieces: Sequence[_Piece]) -> list[list[_Piece]]:
     """Put pieces of one thing together."""
+    _find_families(pieces)
     groups: list[list[_Piece]] = []
     for piece in pieces:
         home = next((g for g in groups if all(_may_be_one(piece, other) for other in g)), None)
@@ -119,16 +142,33 @@ def _groups(pieces: Sequence[_Piece]) -> list[list[_Piece]]:
     return groups
 
 
+def _find_families(pieces: Sequence[_Piece]) -> None:
+    """Give pieces that share readings, and those that share some with these, one number."""
+    sizes = [len(piece.time_ns) for piece in pieces]
+    if len(pieces) < _MANY_PIECES or sum(sizes) > _MOST_READINGS:
+        return
+    times = np.concatenate([piece.time_ns for piece in pieces])
+    numbers = np.nan_to_num(np.concatenate([piece.numbers for piece in pieces]), nan=-1)
+    owner = np.repeat(np.arange(len(pieces)), sizes)
+    order = np.lexsort((numbers, times))
+    is_same = (np.diff(times[order]) == 0) & (np.diff(numbers[order]) == 0)
+    left, right = owner[order][:-1][is_same], owner[order][1:][is_same]
+    shape = (len(pieces), len(pieces))
+    shared = coo_array((np.ones(len(left), dtype=np.int8), (left, right)), shape=shape)
+    _, families = connected_components(shared, directed=False)
+    for piece, family in zip(pieces, families.tolist(), strict=True):
+        piece.family = family
+
+
 def _may_be_one(left: _Piece, right: _Piece) -> bool:
     """Say whether two pieces are of one thing: other times, or equal readings."""
-    if left.is_own or right.is_own or not _are_alike(left, right):
+    if _share_nothing(left, right) or left.is_own or right.is_own or not _are_alike(left, right):
         return False
     if left.has_power != right.has_power:
         return left.is_named
-    if not len(left.time_ns) or not len(right.time_ns):
+    if left.extent is None or right.extent is None:
         return True
-    start = max(left.time_ns[0], right.time_ns[0])
-    end = min(left.time_ns[-1], right.time_ns[-1])
+    start, end = max(left.extent[0], right.extent[0]), min(left.extent[1], right.extent[1])
     if start > end:
         return left.is_named or start - end < _PAUSE_NS
     inside = [_within(each, start, end) for each in (left, right)]
@@ -136,6 +176,19 @@ def _may_be_one(left: _Piece, right: _Piece) -> bool:
     _, here, there = np.intersect1d(times, other_times, assume_unique=True, return_indices=True)
     is_equal = np.nan_to_num(values[here], nan=-1) == np.nan_to_num(other_values[there], nan=-1)
     return bool(is_equal.sum() >= _EQUAL_SHARE * min(len(times), len(other_times)))
+
+
+def _share_nothing(left: _Piece, right: _Piece) -> bool:
+    """Say of two pieces with power that both have readings where they overlap, none of them equal.
+
+    That settles it for the many files of many hosts without a look at their readings.
+    """
+    if left.family is None or left.family == right.family:
+        return False
+    if left.extent is None or right.extent is None or left.has_power != right.has_power:
+        return False
+    overlap = min(left.extent[1], right.extent[1]) - max(left.extent[0], right.extent[0])
+    return overlap > max(left.extent[2], right.extent[2])
 
 
 def _are_alike(left: _Piece, right: _Piece) -> bool:
@@ -152,15 +205,27 @@ def _within(piece: _Piece, start: int, end: int) -> tuple[np.ndarray, np.ndarray
     return piece.time_ns[low:high], piece.numbers[low:high]
 
 
+def _is_guessed(
+    piece: _Piece, before: Sequence[_Piece], groups: Sequence[Sequence[_Piece]]
+) -> bool:
+    """Say whether a piece shares no moment with those it was joined to, and others were as near."""
+    if piece.is_named or piece.extent is None or len(groups) < 2:
+        return False
+    ends = [other.extent for other in before if other.extent is not None]
+    if any(end[0] <= piece.extent[1] and piece.extent[0] <= end[1] for end in ends):
+        return False
+    firsts = (group[0] for group in groups if group[0] is not before[0])
+    return any(not first.is_own and _are_alike(piece, first) for first in firsts)
+
+
 def _is_doubtful(left: _Piece, right: _Piece) -> bool:
     """Say whether two pieces would be one thing if the pause between them were short."""
-    is_named = left.is_named and right.is_named
-    if is_named or left.is_own or right.is_own or not _are_alike(left, right):
+    if left.extent is None or right.extent is None:
         return False
-    if not len(left.time_ns) or not len(right.time_ns):
+    start, end = max(left.extent[0], right.extent[0]), min(left.extent[1], right.extent[1])
+    if start - end < _PAUSE_NS or (left.is_named and right.is_named):
         return False
-    start, end = max(left.time_ns[0], right.time_ns[0]), min(left.time_ns[-1], right.time_ns[-1])
-    return bool(start - end >= _PAUSE_NS)
+    return not left.is_own and not right.is_own and _are_alike(left, right)
 
 
 def _counted(findings: Sequence[Finding]) -> list[Finding]:
