@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.load import test_nvidia_table
 from workbench import datasets, load
 from workbench.load import (
     amd_smi,
@@ -19,6 +20,7 @@ from workbench.load import (
     nvidia_dmon,
     nvidia_query,
     nvidia_smi,
+    nvidia_table,
     power_table,
     prometheus_power,
     recorded_power,
@@ -41,6 +43,7 @@ SAMPLES = [
     (nvidia_dmon, "# gpu    pwr  gtemp\n# Idx      W      C\n    0    631     63\n"),
     (nvidia_dmon, "#Date,Time,gpu,pwr\n#YYYYMMDD,HH:MM:SS,Idx,W\n20250131,08:00:00,0,66\n"),
     (nvidia_query, "====NVSMI LOG====\n\nTimestamp : Fri Jan 31 08:00:00 2025\n"),
+    (nvidia_table, test_nvidia_table.OLD),
     (mlperf_power, ":::MLLOG " + json.dumps(MLLOG | {"key": "power_reading", "value": 6930})),
     (mlperf_power, "  0: :::MLLOG " + json.dumps(MLLOG | {"key": "interconnect_power_est"})),
     (zeus, "start_time,window_name,elapsed_time,gpu0_energy\n1715960318.5,step,2,600\n"),
@@ -64,6 +67,9 @@ SAMPLES = [
     (recorded_power, json.dumps({"workbench_recording": 1, "sensors": []}, indent=2)),
     (power_table, "time,node,power_w\n2025-01-31T08:00:00Z,n1,6000\n"),
     (power_table, "Time,172.31.0.1-0,172.31.0.1-1\n2023-07-01 08:00:00+08:00,61.5,62\n"),
+    (power_table, "Time,node1 gpu 0\n2023-07-01 08:00:00,61.5 W\n2023-07-01 08:00:15,1.20 kW\n"),
+    (power_table, "timestamp,node,value\n2025-01-31T08:00:00Z,n1,6000\n"),
+    (power_table, "timestamp,uuid,energy_j\n2025-01-31T08:00:00Z,GPU-1,6000\n"),
     (power_table, '{"time": "2025-01-31T08:00:00Z", "node": "n1", "power_w": 6000}\n'),
 ]  # fmt: skip
 OTHERS = {
@@ -73,6 +79,8 @@ OTHERS = {
     "injections.csv": "layer,bit,is_sdc\n1,30,1\n2,3,0\n",
     "page.txt": "# HELP up Whether it answers\n",
     "notes.txt": "The power.draw of GPU 0 rose, and POWER was cut at 300 W | by hand\n",
+    "values.csv": "time,node,value\n2025-01-31T08:00:00Z,n1,4.5\n2025-01-31T08:00:09Z,n1,5\n",
+    "steps.csv": "time,node,step,energy_j\n2025-01-31T08:00:00Z,n1,4,5\n",
     "trace.json": '{"traceEvents": [{"ph": "X", "name": "power_w", "ts": 1, "dur": 2}]}',
     "dmesg.txt": "[Fri Jan 31 08:00:00 2025] NVRM: Xid (PCI:0000:1b:00): 79, fell off the bus\n",
 }

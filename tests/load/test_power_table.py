@@ -474,6 +474,37 @@ def test_bytes_that_are_no_utf8_are_found_in_any_block(tmp_path, size):
     assert frame.loc["repaired", ["count", "where"]].tolist() == [1, f"line {rows + 2:,}"]
 
 
+def test_cells_of_a_wide_table_may_name_their_units(read):
+    text = "Time,node1_gpu0,node1_gpu1,users\n"
+    rows = f"{START},312 W,1.20 kW,3\n{START + 15},315 W,,4\n"
+    part = read(text + rows)
+    assert watts(part) == {
+        "node1/gpu0": [312, 315],
+        "node1/gpu1": [1200, pytest.approx(np.nan, nan_ok=True)],
+    }
+    line = {"time": START, "host": "n1", "power": "1.5 kW"}
+    assert watts(read(json.dumps(line) + "\n", "p.jsonl")) == {"n1": [1500]}
+
+
+def test_values_of_named_things_need_a_unit(read):
+    text = f"timestamp,node,value\n{START},n1,1.2\n{START},n2,1.3\n"
+    with pytest.raises(
+        LoadError, match=r"\['value'\] name no unit; if they are powers, pass unit="
+    ):
+        read(text)
+    part = read(text, unit="kW", scope="node_ac")
+    assert watts(part) == {"n1": [1200], "n2": [1300]}
+    assert part.entities["n1"]["scope"] == "node_ac"
+    series = f'"Series";"Time";"Value"\n"gpu0";"{START}";312.5\n"gpu1";"{START}";212.5\n'
+    assert watts(read(series, unit="W")) == {"gpu0": [312.5], "gpu1": [212.5]}
+
+
+def test_values_of_several_quantities_are_never_powers_alone(read):
+    text = f"#group,x\n_time,_value,_field,host\n{START},312,power_draw,n1\n{START},40,temp,n1\n"
+    with pytest.raises(NoPowerError, match=r"'_field' says what each row measures; keep the rows"):
+        read(text, unit="W")
+
+
 def test_a_folder_of_several_tables_is_one_load(tmp_path):
     for number in range(3):
         frame = pd.DataFrame({"time": [START + number], "rack": ["r1"], "power_kw": [1.0 + number]})

@@ -7,12 +7,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.load import test_amd_smi, test_hl_smi, test_ipmi, test_redfish
+from tests.load import test_amd_smi, test_hl_smi, test_ipmi, test_nvidia_table, test_redfish
 from tests.load.power_texts import T0, answer, read, series, written
 from tests.load.test_prometheus_power_pages import PAGE, power_line
 from workbench import load
 from workbench.errors import LoadError
-from workbench.load import amd_smi, hl_smi, ipmi, prometheus_power, redfish
+from workbench.load import (
+    amd_smi,
+    hl_smi,
+    ipmi,
+    nvidia_table,
+    power_table,
+    prometheus_power,
+    redfish,
+)
 from workbench.tables import POWER, POWER_COUNTERS, POWER_ENTITIES, POWER_STATES
 
 ENERGY = series([1000, 2000], "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION")
@@ -34,6 +42,10 @@ FILES = {
     "amd json": json.dumps([test_amd_smi.metric(timestamp=T0)]),
     "hl table": test_hl_smi.HEADER + test_hl_smi.row(0, 0, 103),
     "hl bare": test_hl_smi.BARE,
+    "nvidia table": test_nvidia_table.OLD,
+    "counters": f"time,gpu,energy_mj\n{T0},0,5\n{T0 + 1},0,300005\n{T0 + 2},0,600005\n",
+    "values": f"time;node;value\n{T0};n1;500\n{T0 + 1};n1;510\n",
+    "cells with units": f"Time,a,b\n{T0},312 W,1.2 kW\n{T0 + 1},0.3 kW,300 W\n",
 }
 TOKENS = (
     b"NaN", b"Infinity", b"-1e309", b"1e999", b"9" * 400, b"\x00", b"\xff\xfe", b'"', b"}", b"[[",
@@ -64,7 +76,7 @@ def check(path):
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_sound_file_loads(tmp_path, name):
-    log = load.power(written(tmp_path, FILES[name]), tz="UTC", period_s=1)
+    log = load.power(written(tmp_path, FILES[name]), tz="UTC", unit="W", period_s=1)
     assert len(log.power)
 
 
@@ -146,10 +158,10 @@ def test_noise_is_refused_in_words(tmp_path, module, text):
 @pytest.mark.parametrize("name", FILES)
 def test_each_file_is_taken_by_one_reader_only(name):
     head = FILES[name].encode()
-    takers = [
-        m for m in (prometheus_power, redfish, amd_smi, hl_smi, ipmi) if m.looks_like(head, "")
-    ]
-    assert len(takers) == 1
+    sure = (prometheus_power, redfish, amd_smi, hl_smi, ipmi, nvidia_table)
+    takers = [m.NAME for m in sure if m.looks_like(head, "")]
+    # A plain table is asked last, and may be any of them.
+    assert len(takers) == 1 or (not takers and power_table.looks_like(head, ""))
 
 
 def test_an_endless_line_does_not_fill_the_memory(tmp_path):

@@ -40,3 +40,11 @@ def appearance(head: bytes) -> str:
         return "it holds nothing but blanks"
     short = first if len(first) <= _SHOWN_CHARS else first[:_SHOWN_CHARS] + "…"
     return f"it begins with {short!r}"
+
+
+def printable(name: str) -> str:
+    """Return ``name`` with everything that a terminal or a page might obey written as code."""
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode("ascii")
+        for c in name
+    )

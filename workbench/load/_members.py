@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from workbench.errors import LoadError
+from workbench.load._appearance import printable
 from workbench.load._stream import GZIP_MAGIC, Feed, Health, Stream, inflate, open_file
 
 HEAD_BYTES = 512
@@ -131,7 +132,7 @@ def _after(count: int) -> str:
 def _tar_member(
     info: tarfile.TarInfo, reader: _TarReader, layer: Literal["plain", "gzip"]
 ) -> Member:
-    name = _printable(info.name)
+    name = printable(info.name)
     if not info.isreg() or info.issparse():
         kind = {"1": "a hard link", "2": "a symbolic link", "5": ""}.get(
             info.type.decode("latin-1"), "a device, pipe or sparse file"
@@ -198,7 +199,7 @@ def _zip_members(path: Path) -> Iterator[Member]:
 
 
 def _zip_member(info: zipfile.ZipInfo, file: BinaryIO) -> Member:
-    name = _printable(info.filename)
+    name = printable(info.filename)
     if info.is_dir():
         return Member(name)
     if reason := _unsafe(info.filename) or _unreadable(info):
@@ -238,11 +239,3 @@ def _unsafe(name: str) -> str:
     if parts[0] == "" or ":" in parts[0] or ".." in parts:
         return "has a path that leads out of the archive"
     return ""
-
-
-def _printable(name: str) -> str:
-    """Return ``name`` with everything that a terminal or a page might obey written as code."""
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode("ascii")
-        for c in name
-    )

@@ -15,7 +15,6 @@ from workbench.load._nvidia_cells import Numbers, active_value, mask_value, text
 from workbench.load._nvidia_columns import Columns
 from workbench.load._nvidia_stamps import EXAMPLE, NOT_A_TIME, local_ns
 from workbench.load._power_part import PowerGiven
-from workbench.load._utf8 import valid_utf8
 
 _IDENTITY = ("node", "index", "uuid", "bus", "serial", "model", "mig")
 _NUMBERS = ("power", "limit", "clock", "busy", "temperature", "violation", "energy")
@@ -97,8 +96,7 @@ class RowReader:
             return
         if columns not in self.table.headers:
             self.table.headers.append(columns)
-        valid = valid_utf8(block, self._findings, number)
-        arrow, lines = _parsed(valid, columns, number, self._findings)
+        arrow, lines = _parsed(block, columns, number, self._findings)
         if arrow is not None and len(lines):
             self._keep(arrow, lines, columns)
 

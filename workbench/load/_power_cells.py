@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +25,9 @@ _ABSENT = pa.array(
         "[requested functionality has been deprecated]",
     ]
 )  # fmt: skip
-_WITH_UNIT = r"^\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(mW|W|kW|MW)\s*$"
+_WITH_UNIT = re.compile(
+    r"^\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(mW|W|kW|MW)\s*$", re.ASCII
+)
 # Between the milliwatts of one sensor and the megawatts of a site.
 _MILLI_FROM = 5e3
 
@@ -75,6 +78,11 @@ def numbers(
         return _from_text(cells, name, lines, findings)
     values: np.ndarray = _floats(cells)
     return values, None
+
+
+def has_unit(cell: str) -> bool:
+    """Say whether a cell is a number with a unit of power: ``627.40 W``."""
+    return _WITH_UNIT.fullmatch(cell) is not None
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -14,6 +14,7 @@ from workbench.load import (
     nvidia_dmon,
     nvidia_query,
     nvidia_smi,
+    nvidia_table,
     power_table,
     prometheus_power,
     recorded_power,
@@ -29,6 +30,7 @@ FORMATS: tuple[PowerFormat, ...] = (
     nvidia_dmon,
     hl_smi,  # names power.draw as nvidia-smi does, and a temperature that only it has
     nvidia_smi,
+    nvidia_table,
     mlperf_power,
     zeus,
     codecarbon,

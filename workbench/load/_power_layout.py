@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from workbench.errors import LoadError
 from workbench.load._power_columns import NEVER, PowerColumn, PowerLayout, shown, wide_name
@@ -27,7 +28,7 @@ _TIMES: tuple[str, ...] = (
     *("stamp", "date", "t", "elapsed", "elapsed_time", "seconds", "window_start"),
 )
 _TIME_UNIT = re.compile(r"_?(ns|us|ms|s|sec|seconds)$")
-_ENTITIES = ("entity", "sensor", "meter", "circuit")
+_ENTITIES = ("entity", "sensor", "meter", "circuit", "series")
 _NODES: tuple[str, ...] = (
     "node",
     "host",
@@ -53,6 +54,19 @@ _UUIDS = ("uuid", "gpu_uuid", "device_uuid", "serial", "gpu_serial")
 _WIDE_GPU = re.compile(r"(?:.+/)?gpu\d+")
 IDENTITIES = {*_ENTITIES, *_NODES, *_INDICES, *_UUIDS}
 _GROUPS = {name: name for name in ("rack", "pdu", "panel", "switchboard", "msb")}
+# Columns of whatever a row measures, and those that say what that is.
+VALUES = {"value", "_value", "val", "reading", "measurement", "metric_value"}
+_QUANTITIES = (
+    "metric",
+    "_field",
+    "field",
+    "metric_name",
+    "_measurement",
+    "sensor_type",
+    "quantity",
+)
+# Cells of names, and of numbers with a unit of power such as "627.40 W".
+Cell = Literal["text", "unit"]
 _ALL_IDENTITIES = IDENTITIES | set(_GROUPS)
 _SUMMIT_PART = re.compile(
     r"p(\d)_(?:(gpu)(\d)_)?power(?:[._]mean)?|ps(\d)_input_power(?:[._]mean)?"
@@ -79,7 +93,7 @@ def layout(
     label: str,
     *,
     time: str | None = None,
-    texts: Collection[str] = (),
+    cells: Mapping[str, Cell] | None = None,
     with_counters: bool = False,
 ) -> PowerLayout:
     """Say what the columns of a table are.
@@ -94,8 +108,8 @@ def layout(
         The file, for messages.
     time
         The column of times, if its name does not tell.
-    texts
-        Columns that hold no numbers.
+    cells
+        Columns that hold no plain numbers, and what they hold.
     with_counters
         Whether counters of energy will do if there is no power.
 
@@ -106,6 +120,8 @@ def layout(
     LoadError
         If the unit of powers is not told.
     """
+    texts = {name for name, cell in (cells or {}).items() if cell == "text"}
+    stated = {name for name, cell in (cells or {}).items() if cell == "unit"}
     by_lower = {name.strip().lower(): name for name in names}
     time = time_column(names) or time
     if time is None:
@@ -120,6 +136,7 @@ def layout(
         )
         return PowerLayout(time, (replace(total, is_entity=True),), is_cluster=True)
     found = _with_identity(time, by_lower, given)
+    _refuse_mixtures(by_lower, found, label)
     powers, left_out = _powers([name for name in names if name != time], found, given)
     if set(by_lower) >= _MILLIWATTS:
         powers = [replace(power, factor=power.factor or 1e-3) for power in powers]
@@ -132,9 +149,32 @@ def layout(
         counters = clear(counters, label) if not powers else beside(counters, powers)
         found = replace(found, counters=tuple(counters))
     if not powers and not counters:
-        powers = _all_others([name for name in names if name not in texts], found, given, label)
+        told = given if given.unit or not stated else replace(given, unit="W")
+        powers = _all_others([n for n in names if n not in texts], found, told, label, stated)
         powers = _without_totals(powers, left_out)
+    # A cell's own unit goes before that of its column.
+    powers = [replace(p, factor=p.factor or 1.0) if p.name in stated else p for p in powers]
     return replace(found, powers=_with_units(powers, given, label), left_out=tuple(left_out))
+
+
+def has_value(names: Iterable[str]) -> bool:
+    """Say whether a table of named things has a column of values, of whatever they may be."""
+    lowered = {name.strip().lower() for name in names}
+    return bool(lowered & VALUES) and bool(lowered & _ALL_IDENTITIES)
+
+
+def _refuse_mixtures(by_lower: dict[str, str], found: PowerLayout, label: str) -> None:
+    """Refuse a column of values of several quantities that another column names."""
+    quantity = next((by_lower[name] for name in _QUANTITIES if name in by_lower), None)
+    if quantity is None or quantity in found.identity or not VALUES & set(by_lower):
+        return
+    if any(power_name(name.strip()) for name in by_lower.values()):
+        return
+    msg = (
+        f"{label}: column {quantity!r} says what each row measures; keep the rows of power, and "
+        "save their values as power_w"
+    )
+    raise NoPowerError(msg)
 
 
 def time_column(names: Iterable[str]) -> str | None:
@@ -263,9 +303,13 @@ def _bare(name: str) -> str:
 
 
 def _all_others(
-    names: Sequence[str], found: PowerLayout, given: PowerGiven, label: str
+    names: Sequence[str],
+    found: PowerLayout,
+    given: PowerGiven,
+    label: str,
+    stated: Collection[str] = (),
 ) -> list[PowerColumn]:
-    """Take every column as a thing of its own, if the caller said the unit."""
+    """Take every column as a thing of its own, if the caller or the cells say the unit."""
     lowered = {name.lower() for name in names}
     if lowered & set(_SHARES):
         msg = (
@@ -274,21 +318,27 @@ def _all_others(
         )
         raise NoPowerError(msg)
     others = [n for n in names if n != found.time and not NEVER.fullmatch(n.strip())]
-    if found.identity or not others:
+    values = [n for n in others if n.strip().lower() in VALUES]
+    if not others or (found.identity and len(values) != 1):
         msg = (
             f"{label}: no column of powers among {shown(names)}; name it power_w, power_kw or "
             "power [W]"
         )
         raise NoPowerError(msg)
+    wanted = [n for n in others if n in stated] or others
+    wanted = values if found.identity else wanted
     if given.unit is None:
         msg = (
-            f"{label}: columns {shown(others)} name no unit; if they are powers, pass unit= "
+            f"{label}: columns {shown(wanted)} name no unit; if they are powers, pass unit= "
             "('W', 'kW', 'MW' or 'mW') and scope= ('gpu', 'node_ac', 'rack', ...)"
         )
         # Losses and users are numbers over time, too; power beside them is loaded without them.
         raise NoPowerError(msg)
     scope = given.scope or "unknown"
-    return [PowerColumn(n, wide_name(n.strip()), scope, is_entity=True) for n in others]
+    if found.identity:
+        scope = found.scope if found.scope != "unknown" else scope
+        return [PowerColumn(values[0], scope=scope)]
+    return [PowerColumn(n, wide_name(n.strip()), scope, is_entity=True) for n in wanted]
 
 
 def _with_units(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 
 from workbench.errors import LoadError
 from workbench.load._findings import Findings
-from workbench.load._power_cells import is_number, refuse_other_types
+from workbench.load._power_cells import has_unit, is_number, refuse_other_types
 from workbench.load._power_columns import PowerLayout
-from workbench.load._power_layout import layout
+from workbench.load._power_layout import Cell, layout
 from workbench.load._power_part import PowerGiven
 from workbench.load._stream import GZIP_MAGIC
 from workbench.load._text_lines import tell_of_damage, text_lines
@@ -136,9 +136,9 @@ def parquet_layout(
     names = list(schema.names)
     refuse_twice(names, label)
     stamps = [f.name for f in schema if pa.types.is_timestamp(f.type)]
-    texts = [f.name for f in schema if not is_number(f.type)]
+    cells: dict[str, Cell] = {f.name: "text" for f in schema if not is_number(f.type)}
     time = stamps[0] if len(stamps) == 1 else None
-    found = layout(names, given, label, time=time, texts=texts, with_counters=with_counters)
+    found = layout(names, given, label, time=time, cells=cells, with_counters=with_counters)
     numbers = [column.name for column in (*found.powers, *found.counters)]
     refuse_other_types(schema, numbers, label)
     for name in found.identity:
@@ -213,12 +213,22 @@ def _separated(
     skipped, separator, names = header_of(text)
     refuse_twice(names, source.label)
     sample = sample_of(text, skipped, separator, len(names))
-    texts = [name for name, cells in zip(names, zip(*sample, strict=True), strict=False)
-             if not any(_may_be_number(cell) for cell in cells)]  # fmt: skip
-    found = layout(names, given, source.label, texts=texts, with_counters=True)
+    cells = _cells_of(dict(zip(names, zip(*sample, strict=True), strict=False)))
+    found = layout(names, given, source.label, cells=cells, with_counters=True)
     taken = _taken(found, names, wanted)
     blocks = _blocks(source, names, (skipped, separator), taken, findings)
     return Pieces(found, names, blocks)
+
+
+def _cells_of(columns: Mapping[str, Sequence[str]]) -> dict[str, Cell]:
+    """Say of a few rows which columns hold names, and which numbers with a unit."""
+    found: dict[str, Cell] = {}
+    for name, cells in columns.items():
+        if any(map(has_unit, cells)):
+            found[name] = "unit"
+        elif not any(map(_may_be_number, cells)):
+            found[name] = "text"
+    return found
 
 
 def _may_be_number(cell: str) -> bool:
@@ -307,8 +317,12 @@ def _json_lines(
         raise LoadError(msg)
     names = list(dict.fromkeys(name for _, record in first for name in record))
     refuse_twice(names, source.label)
-    texts = [n for n in names if not any(_is_number(r.get(n)) for _, r in first[:_SAMPLE_ROWS])]
-    found = layout(names, given, source.label, texts=texts, with_counters=True)
+    some = [
+        {name: "" if value is None else str(value) for name, value in record.items()}
+        for _, record in first[:_SAMPLE_ROWS]
+    ]
+    cells = _cells_of({name: [record.get(name, "") for record in some] for name in names})
+    found = layout(names, given, source.label, cells=cells, with_counters=True)
     taken = _taken(found, names, wanted)
 
     def pieces() -> Iterator[Piece]:
@@ -345,10 +359,6 @@ def flat(record: dict[str, Any]) -> dict[str, Any]:
         for key, each in inner.items():
             plain.setdefault(str(key), each)
     return plain
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) or (isinstance(value, str) and _may_be_number(value))
 
 
 def _texts(values: list[Any]) -> pa.Array:

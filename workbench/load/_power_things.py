@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from workbench.load._appearance import printable
 from workbench.load._power_columns import PowerColumn, PowerLayout
 from workbench.load._power_runs import Runs, changes, coded, grouped
 
@@ -85,6 +86,8 @@ class Things:
         if "" in who:
             return -1
         name, facts = self._named(who, column, stem)
+        name = printable(name)
+        facts = {key: printable(f) if isinstance(f, str) else f for key, f in facts.items()}
         with self._lock:
             code = self._by_name.setdefault(name, len(self.names))
             if code == len(self.names):

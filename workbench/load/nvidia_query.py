@@ -6,22 +6,19 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
 from workbench.load._findings import Findings
-from workbench.load._nvidia_cells import Numbers, active_value, is_missing
-from workbench.load._nvidia_columns import REASON_BITS, Columns
+from workbench.load._nvidia_boards import stamp_ns, table_of
+from workbench.load._nvidia_cells import active_value, is_missing
+from workbench.load._nvidia_columns import REASON_BITS
 from workbench.load._nvidia_part import part_of
-from workbench.load._nvidia_rows import Batch, Key, Table
-from workbench.load._nvidia_stamps import NOT_A_TIME, free_ns
+from workbench.load._nvidia_rows import Table
+from workbench.load._nvidia_stamps import NOT_A_TIME
 from workbench.load._power_part import NoPowerError, PowerGiven, PowerPart
 from workbench.load._text_lines import text_lines
 from workbench.load.archive import Source
 
 NAME = "nvidia-smi -q"
 _MARK = b"NVSMI LOG="
-_STAMP = re.compile(r"\w{3} (\w{3}) +(\d{1,2}) (\d\d:\d\d:\d\d) (\d{4})")
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _GPU = re.compile(r"GPU ([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-9a-fA-F])\s*")
 _POWERS = {
     None: ("Average Power Draw", "Power Draw", "Instantaneous Power Draw"),
@@ -87,7 +84,7 @@ def snapshots(lines: Iterable[tuple[int, str]], given: PowerGiven, findings: Fin
         msg = f"{findings.source}: holds no power of a GPU with a stamp; log nvidia-smi -q -d POWER"
         raise NoPowerError(msg)
     findings.add("left out", _CUT, boards.cut_count, boards.cut_where)
-    return _table(boards.rows)
+    return table_of(boards.rows, _METHODS[boards.rows[0]["column"]])
 
 
 class _Boards:
@@ -167,40 +164,3 @@ class _Boards:
         """Keep a value with its unit, or a mark that there is none; others are cut off."""
         if value[-1:].isalpha() or value.endswith(("%", "]")):
             board.setdefault(name, value)
-
-
-def stamp_ns(text: str) -> int:
-    """Read ``Tue Jul 14 09:00:27 2026`` as ns since 1970 of the host's calendar."""
-    match = _STAMP.fullmatch(text.strip())
-    if match is None or match[1] not in _MONTHS:
-        return NOT_A_TIME
-    month = _MONTHS.index(match[1]) + 1
-    return free_ns(f"{match[4]}-{month:02}-{int(match[2]):02} {match[3]}")
-
-
-def _table(rows: list[dict[str, Any]]) -> Table:
-    """Make a table as of ``--query-gpu`` of the boards."""
-    numbers = {}
-    is_stated = False
-    for role in ("power", "limit", "clock", "busy", "temperature", "violation"):
-        reader = Numbers(role, "", None)
-        numbers[role] = reader.read_texts([row.get(role, "") for row in rows])
-        is_stated |= role == "power" and reader.is_stated
-    keys = [_key(row) for row in rows]
-    unique = list(dict.fromkeys(keys))
-    code_of = {key: code for code, key in enumerate(unique)}
-    batch = Batch(
-        np.array([row["line"] for row in rows], dtype=np.int64),
-        np.array([row["time"] for row in rows], dtype=np.int64),
-        np.array([code_of[key] for key in keys], dtype=np.int64),
-        numbers,
-        np.array([row["reasons"] for row in rows], dtype=np.int64),
-    )
-    column = _METHODS[rows[0]["column"]]
-    columns = Columns(",", is_quoted=False, names=(column,), units=("",), at={"power": 0})
-    return Table([columns], [batch], unique, is_stated)
-
-
-def _key(row: dict[str, Any]) -> Key:
-    found = [row.get(name, "") for name in ("index", "uuid", "bus", "serial", "model")]
-    return ("", *("" if is_missing(text) else text for text in found), "")

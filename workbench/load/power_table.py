@@ -11,10 +11,10 @@ import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load._findings import Findings
-from workbench.load._power_cells import Watts, plain
+from workbench.load._power_cells import Watts, has_unit, plain
 from workbench.load._power_columns import PowerLayout
 from workbench.load._power_counter_columns import falls_too_often, has_counter
-from workbench.load._power_layout import IDENTITIES, has_power, time_column
+from workbench.load._power_layout import IDENTITIES, has_power, has_value, time_column
 from workbench.load._power_part import NoPowerError, PowerGiven, PowerPart
 from workbench.load._power_pieces import (
     PARQUET_MAGIC,
@@ -50,7 +50,7 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
     time = time_column(names)
     if time is None or len(names) < 2 or len(set(names)) < len(names):
         return False
-    if has_power(names) or has_counter(names, IDENTITIES):
+    if has_power(names) or has_counter(names, IDENTITIES) or has_value(names):
         return True
     rows = sample_of(text, skipped, separator, len(names))
     others = [place for place, name in enumerate(names) if name != time]
@@ -70,7 +70,7 @@ def _is_number_or_empty(cell: str) -> bool:
     try:
         float(cell.strip() or "0")
     except ValueError:
-        return False
+        return has_unit(cell)
     return True
 
 
