@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from workbench import analyze, load
 from workbench.errors import LoadError
+from workbench.load import _power_pieces as pieces
 from workbench.load import _power_scan as scan
 from workbench.tables import POWER_ROLLUP, POWER_TOTALS
 
@@ -212,6 +213,15 @@ def test_several_parts_of_a_large_file_are_put_together(tmp_path, monkeypatch):
         strict=True,
     ):
         pd.testing.assert_frame_equal(now, before)
+
+
+def test_batches_of_any_size_give_the_same(tmp_path, monkeypatch):
+    write(tmp_path, [hour(), hour().sample(frac=1, random_state=1)])
+    totals, rollup = load.power_fleet_total(tmp_path), load.power_rollup(tmp_path, period_s=10)
+    for rows_at_once in (1, 7, 64):
+        monkeypatch.setattr(pieces, "BATCH_ROWS", rows_at_once)
+        pd.testing.assert_frame_equal(load.power_fleet_total(tmp_path), totals)
+        pd.testing.assert_frame_equal(load.power_rollup(tmp_path, period_s=10), rollup)
 
 
 def test_giving_up_stops_the_threads_and_leaves_nothing(tmp_path, monkeypatch):

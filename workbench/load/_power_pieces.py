@@ -29,7 +29,8 @@ from workbench.load._utf8 import ValidUtf8
 from workbench.load.archive import Source
 
 PARQUET_MAGIC = b"PAR1"
-BATCH_ROWS = 1 << 16
+# Small enough for the cache of a core, large enough that threads seldom wait for each other.
+BATCH_ROWS = 1 << 18
 _BLOCK_BYTES = 4 << 20
 _HEAD_BYTES = 1 << 16
 _SAMPLE_ROWS = 20
