@@ -23,6 +23,7 @@ from workbench.load import (
     nvidia_table,
     power_table,
     prometheus_power,
+    ptdaemon,
     recorded_power,
     redfish,
     zeus,
@@ -46,6 +47,7 @@ SAMPLES = [
     (nvidia_table, test_nvidia_table.OLD),
     (mlperf_power, ":::MLLOG " + json.dumps(MLLOG | {"key": "power_reading", "value": 6930})),
     (mlperf_power, "  0: :::MLLOG " + json.dumps(MLLOG | {"key": "interconnect_power_est"})),
+    (ptdaemon, "Time,03-03-2021 00:42:30.170,Watts,3.040000,Volts,248.95,Amps,0.02,PF,0.41\n"),
     (zeus, "start_time,window_name,elapsed_time,gpu0_energy\n1715960318.5,step,2,600\n"),
     (codecarbon, "timestamp,run_id,duration,emissions,gpu_power,gpu_energy\n"
                  "2024-05-01T10:00:00,a,3600,0.1,700,0.2\n"),

@@ -486,6 +486,14 @@ def test_cells_of_a_wide_table_may_name_their_units(read):
     assert watts(read(json.dumps(line) + "\n", "p.jsonl")) == {"n1": [1500]}
 
 
+def test_of_two_times_the_one_that_needs_no_zone_is_taken(read):
+    text = f"time,unix_time,epoch,power_w\n2023-11-14 23:13:20,{START},3,5\n"
+    assert read(text).readings["time_ns"].tolist() == [START * SECOND]
+    # An epoch may be one of training.
+    told = read("time,epoch,power_w\n2023-11-14 22:13:20,3,5\n", tz="UTC")
+    assert told.readings["time_ns"].tolist() == [START * SECOND]
+
+
 def test_values_of_named_things_need_a_unit(read):
     text = f"timestamp,node,value\n{START},n1,1.2\n{START},n2,1.3\n"
     with pytest.raises(
@@ -503,6 +511,16 @@ def test_values_of_several_quantities_are_never_powers_alone(read):
     text = f"#group,x\n_time,_value,_field,host\n{START},312,power_draw,n1\n{START},40,temp,n1\n"
     with pytest.raises(NoPowerError, match=r"'_field' says what each row measures; keep the rows"):
         read(text, unit="W")
+
+
+def test_names_that_a_terminal_would_obey_or_that_never_end_are_written_safely(read):
+    names = ["a\x1b[31mb", "a\x1b[32mb", "x" * 5000, "x" * 5000 + "y"]
+    lines = "".join(
+        json.dumps({"time": START, "host": name, "power_w": 5}) + "\n" for name in names
+    )
+    told = list(watts(read(lines, "p.jsonl")))
+    assert len(set(told)) == 4
+    assert all(name.isprintable() and len(name) < 400 for name in told)
 
 
 def test_a_folder_of_several_tables_is_one_load(tmp_path):

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.load import test_amd_smi, test_hl_smi, test_ipmi, test_nvidia_table, test_redfish
+from tests.load import (
+    test_amd_smi,
+    test_hl_smi,
+    test_ipmi,
+    test_nvidia_table,
+    test_ptdaemon,
+    test_redfish,
+)
 from tests.load.power_texts import T0, answer, read, series, written
 from tests.load.test_prometheus_power_pages import PAGE, power_line
 from workbench import load
@@ -19,6 +26,7 @@ from workbench.load import (
     nvidia_table,
     power_table,
     prometheus_power,
+    ptdaemon,
     redfish,
 )
 from workbench.tables import POWER, POWER_COUNTERS, POWER_ENTITIES, POWER_STATES
@@ -43,6 +51,7 @@ FILES = {
     "hl table": test_hl_smi.HEADER + test_hl_smi.row(0, 0, 103),
     "hl bare": test_hl_smi.BARE,
     "nvidia table": test_nvidia_table.OLD,
+    "ptdaemon": test_ptdaemon.line(0, "3.0") + test_ptdaemon.line(1, "3.1"),
     "counters": f"time,gpu,energy_mj\n{T0},0,5\n{T0 + 1},0,300005\n{T0 + 2},0,600005\n",
     "values": f"time;node;value\n{T0};n1;500\n{T0 + 1};n1;510\n",
     "cells with units": f"Time,a,b\n{T0},312 W,1.2 kW\n{T0 + 1},0.3 kW,300 W\n",
@@ -158,7 +167,7 @@ def test_noise_is_refused_in_words(tmp_path, module, text):
 @pytest.mark.parametrize("name", FILES)
 def test_each_file_is_taken_by_one_reader_only(name):
     head = FILES[name].encode()
-    sure = (prometheus_power, redfish, amd_smi, hl_smi, ipmi, nvidia_table)
+    sure = (prometheus_power, redfish, amd_smi, hl_smi, ipmi, nvidia_table, ptdaemon)
     takers = [m.NAME for m in sure if m.looks_like(head, "")]
     # A plain table is asked last, and may be any of them.
     assert len(takers) == 1 or (not takers and power_table.looks_like(head, ""))

@@ -68,7 +68,8 @@ class _Piece:
         """Say whether the name is that of one thing in the world."""
         device = str(self.known.get("device") or "")
         is_gpu = self.known.get("scope", "") in ("gpu", "module", "cpu", "memory")
-        return bool(self.known.get("node")) or device.startswith("GPU-") or not is_gpu
+        is_vague = is_gpu or bool(self.known.get("is_unnamed"))
+        return bool(self.known.get("node")) or device.startswith("GPU-") or not is_vague
 
 
 def final_names(

@@ -14,6 +14,8 @@ from workbench.load._power_names import PowerName, power_name, unit_factor, word
 from workbench.load._power_part import NoPowerError, PowerGiven
 
 _TIMES: tuple[str, ...] = (
+    # These need no zone.
+    *("unixtime", "unix_time", "unix_timestamp", "timestamp_unix", "unix"),
     *(
         "time",
         "timestamp",
@@ -24,7 +26,7 @@ _TIMES: tuple[str, ...] = (
         "timestamp_utc",
         "@timestamp",
     ),
-    *("_time", "time_stamp", "unixtime", "unix_time", "unix_timestamp", "epoch", "epoch_time"),
+    *("_time", "time_stamp", "epoch", "epoch_time"),
     *("stamp", "date", "t", "elapsed", "elapsed_time", "seconds", "window_start"),
 )
 _TIME_UNIT = re.compile(r"_?(ns|us|ms|s|sec|seconds)$")

@@ -63,7 +63,8 @@ class PowerPart:
     columns of ``POWER_STATES`` that the format knows, in place of ``power_w``. ``entities`` maps
     each entity to what the format knows of it: ``scope`` and ``method`` always; ``node``,
     ``device``, ``model``, ``clock`` (epoch if absent), ``assumed``, ``limit_w``, and ``unit``
-    if the file itself states it (nobody guesses it then).
+    if the file itself states it (nobody guesses it then), and ``is_unnamed`` if its name is
+    that of any thing of its kind.
     """
 
     readings: pd.DataFrame

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import threading
 from typing import Any
@@ -15,6 +16,7 @@ from workbench.load._power_runs import Runs, changes, coded, grouped
 
 _GPU = re.compile(r"(.+)/gpu(\d+)|gpu(\d+)")
 _FEW = 1 << 17
+_NAME_CHARS = 300
 # Rows per run from which it pays to look at runs instead of rows.
 _LONG_RUN = 8
 _UNKNOWN = -2
@@ -86,8 +88,8 @@ class Things:
         if "" in who:
             return -1
         name, facts = self._named(who, column, stem)
-        name = printable(name)
-        facts = {key: printable(f) if isinstance(f, str) else f for key, f in facts.items()}
+        name = _kept(name)
+        facts = {key: _kept(fact) if isinstance(fact, str) else fact for key, fact in facts.items()}
         with self._lock:
             code = self._by_name.setdefault(name, len(self.names))
             if code == len(self.names):
@@ -128,3 +130,11 @@ def _of_gpu(name: str, scope: str) -> dict[str, Any]:
     if match is None or scope not in ("unknown", "gpu"):
         return {}
     return {"scope": "gpu", "node": match[1], "device": f"gpu{match[2] or match[3]}"}
+
+
+def _kept(name: str) -> str:
+    """Return a name as it can be shown: printable, and none too long; others stay others."""
+    name = printable(name)
+    if len(name) <= _NAME_CHARS:
+        return name
+    return f"{name[: _NAME_CHARS // 2]}… {hashlib.sha256(name.encode()).hexdigest()[:12]}"

@@ -125,7 +125,9 @@ def _entity(host: str, part: str, kind: str, given: PowerGiven) -> dict[str, Any
     scope = given.scope or ("node_ac" if is_node else "unknown")
     assumed = f"scope={given.scope}" if given.scope else ""
     found = {"scope": scope, "method": "unknown" if part else kind, "node": host or None}
-    return found | {"device": part or None, "assumed": assumed, "unit": "W"}
+    return found | {
+        "device": part or None, "assumed": assumed, "unit": "W", "is_unnamed": not host
+    }  # fmt: skip
 
 
 def _readings(
