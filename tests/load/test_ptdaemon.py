@@ -54,7 +54,7 @@ def test_a_zone_is_asked_for(log):
 
 def test_what_is_no_reading_is_counted(log):
     cut = line(3, "3.6").split(",Volts")[0]
-    text = line(0, "3.0") + "PTD restarted\n" + line(1, "nan W") + line(2, "-1.000000") + cut
+    text = line(0, "3.0") + "the daemon restarted\n" + line(1, "nan W") + line(2, "-1.000000") + cut
     read = log(text, scope="node_dc")
     assert read.power["power_w"].fillna(-9).tolist() == [3.0, -9, -9]
     assert found(read, "no reading")[["finding", "where"]].tolist() == ["left out", "line 2"]
