@@ -134,6 +134,14 @@ def test_what_is_no_power_is_not_taken_for_it_in_a_folder(tmp_path, name):
     assert "power logs" not in kinds_of(tmp_path)
 
 
+def test_cells_in_watts_make_a_table_of_power_in_a_folder(tmp_path):
+    text = "Time,feed a,feed b\n2025-01-31T08:00:00Z,61.5 kW,62 kW\n"
+    (tmp_path / "panel.csv").write_text(text)
+    assert kinds_of(tmp_path) == {"power logs"}
+    told = load.fleet(tmp_path, progress=False).power.power
+    assert told["power_w"].tolist() == [61_500, 62_000]
+
+
 def test_parquet_of_other_things_is_not_taken_for_power_in_a_folder(tmp_path):
     table = pa.table({"time": pa.array([1_700_000_000]), "loss": pa.array([4.5])})
     pq.write_table(table, tmp_path / "loss.parquet")

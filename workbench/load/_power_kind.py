@@ -9,10 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from workbench.load import mlperf_power, power_table, prometheus_power, prometheus_xid
+from workbench.load._power_cells import has_unit
 from workbench.load._power_counter_columns import has_counter
 from workbench.load._power_formats import power_format_of
 from workbench.load._power_layout import IDENTITIES, has_power, time_column
-from workbench.load._power_pieces import PARQUET_MAGIC, decoded, flat_names, header_of
+from workbench.load._power_pieces import PARQUET_MAGIC, decoded, flat_names, header_of, sample_of
 from workbench.load._prometheus_metrics import POWER_KINDS, meaning_of
 from workbench.load.archive import Source
 
@@ -29,8 +30,8 @@ def is_power_log(source: Source, head: bytes) -> bool:
     """Say whether a file that begins like this surely holds power.
 
     The reader of plain tables takes any table of numbers over time, if it is given one. A file
-    that somebody only came by needs a column that says power, or names things and counts their
-    energy; a log of an MLPerf run, which is written like the power logs beside it, needs a
+    that somebody only came by needs a column or a cell that says power, or names things and
+    counts their energy; a log of an MLPerf run, which is written like the power logs beside it, needs a
     reading; metrics of Prometheus need one of power or energy.
     """
     plain = head.removeprefix(BOM_UTF8)
@@ -59,10 +60,14 @@ def _has_metric(source: Source, head: bytes) -> bool:
 
 def _says_power(source: Source, head: bytes) -> bool:
     if head.startswith(PARQUET_MAGIC):
-        names = _parquet_names(source)
+        names, is_stated = _parquet_names(source), False
+    elif names := flat_names(decoded(head)):
+        is_stated = False
     else:
-        names = flat_names(decoded(head)) or header_of(decoded(head))[2]
-    is_power = has_power(names) or has_counter(names, IDENTITIES)
+        skipped, separator, names = header_of(decoded(head))
+        rows = sample_of(decoded(head), skipped, separator, len(names))
+        is_stated = any(has_unit(cell) for row in rows for cell in row)
+    is_power = is_stated or has_power(names) or has_counter(names, IDENTITIES)
     return time_column(names) is not None and is_power
 
 
