@@ -486,6 +486,18 @@ def test_cells_of_a_wide_table_may_name_their_units(read):
     assert watts(read(json.dumps(line) + "\n", "p.jsonl")) == {"n1": [1500]}
 
 
+@pytest.mark.parametrize(
+    ("row", "given"), [("312 W,700 W,420 W", {}), ("312,700,420", {"unit": "W"})]
+)
+def test_limits_beside_powers_that_nothing_names_are_not_drawn(read, row, given):
+    part = read(f"Time,gpu 0,gpu 0 limit,gpu 0 max\n{START},{row}\n", **given)
+    assert watts(part) == {"gpu0": [312]}
+    assert [what for what in said(part, "set aside") if "a limit" in what] == [
+        "column 'gpu 0 limit': a limit, no power that is drawn",
+        "column 'gpu 0 max': a limit, no power that is drawn",
+    ]
+
+
 def test_of_two_times_the_one_that_needs_no_zone_is_taken(read):
     text = f"time,unix_time,epoch,power_w\n2023-11-14 23:13:20,{START},3,5\n"
     assert read(text).readings["time_ns"].tolist() == [START * SECOND]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 NEVER = re.compile(r"|unnamed: ?\d+|__index_level_\d+__|index|row|id", re.IGNORECASE)
 _WIDE_PART = re.compile(
-    r"(?P<node>.+?)[\s/._:-]*gpu[_-]?(?P<index>\d+)|gpu[_-]?(?P<only>\d+)", re.IGNORECASE
+    r"(?P<node>.+?)[\s/._:-]*gpu[ _-]?(?P<index>\d+)|gpu[ _-]?(?P<only>\d+)", re.IGNORECASE
 )
 
 

@@ -86,6 +86,8 @@ _OF_ALL_WORDS = {"grand", "all", "it", "load", "site", "cluster", "nodes", "serv
 _FEED = re.compile(
     r"(rack|row|pdu|panel|switchboard|msb|utility|facility|cooling)[\s_./:-]*\w?\d*", re.IGNORECASE
 )
+_LIMITS = {"limit", "limits", "cap", "budget", "nameplate", "tdp", "rated", "target", "setpoint"}
+_LIMITS |= {"max", "min", "maximum", "minimum"}
 _TWICE = "a sum of the others, which would count them twice"
 
 
@@ -152,11 +154,16 @@ def layout(
         found = replace(found, counters=tuple(counters))
     if not powers and not counters:
         told = given if given.unit or not stated else replace(given, unit="W")
-        powers = _all_others([n for n in names if n not in texts], found, told, label, stated)
-        powers = _without_totals(powers, left_out)
+        others = [name for name in names if name not in texts and not _is_limit(name)]
+        powers = _without_totals(_all_others(others, found, told, label, stated), left_out)
+        left_out += [(name, "a limit, no power that is drawn") for name in filter(_is_limit, names)]
     # A cell's own unit goes before that of its column.
     powers = [replace(p, factor=p.factor or 1.0) if p.name in stated else p for p in powers]
     return replace(found, powers=_with_units(powers, given, label), left_out=tuple(left_out))
+
+
+def _is_limit(name: str) -> bool:
+    return bool({word.lower() for word in words_of(name)} & _LIMITS)
 
 
 def has_value(names: Iterable[str]) -> bool:
