@@ -161,3 +161,31 @@ def test_a_log_of_training_that_begins_with_the_table_is_no_power_log(tmp_path):
     assert not nvidia_table.looks_like(text.encode(), "train.log")
     (tmp_path / "train.log").write_text(text)
     assert "power logs" not in kinds_of(tmp_path)
+
+
+def test_a_stamp_is_that_of_one_table_only(log):
+    cut = stamp(0) + HEAD + gpu(0)[:90].split("\n")[0] + "\n| N/A   42C    P0   62"
+    text = stamp(10) + HEAD + gpu(0, "60W") + cut + stamp(50) + HEAD + gpu(0, "77W")
+    read = log(text)
+    assert read.power["power_w"].tolist() == [60]
+    assert found(read, "without a time above")["finding"] == "left out"
+
+
+def test_hosts_in_one_file_are_told_apart_or_refused(log):
+    one, other = gpu(0, "60W", bus="06"), gpu(0, "160W", bus="1A")
+    read = log("".join(stamp(5 * n) + HEAD + (one, other)[n % 2] for n in range(6)))
+    by = read.power.groupby("entity", observed=True)["power_w"].agg(list)
+    assert by.to_dict() == {"gpu 00000000:06:00.0": [60] * 3, "gpu 00000000:1A:00.0": [160] * 3}
+    assert any("several hosts in one file" in each for each in flagged(read))
+    same_bus = (
+        gpu(0, "60W"),
+        gpu(0, "160W").replace("NVIDIA H100 80GB HBM3", "Tesla V100-SXM2-32GB "),
+    )
+    with pytest.raises(LoadError, match=r"GPU 0 is NVIDIA H100.* and Tesla V100.* several hosts"):
+        log("".join(stamp(5 * n) + HEAD + same_bus[n % 2] for n in range(4)))
+
+
+@pytest.mark.parametrize("cell", ["[N/A] /  700W", "N/A /  700W"])
+def test_the_limit_of_a_gpu_without_power_is_read(log, cell):
+    text = stamp(0) + HEAD + gpu(0).replace("98W /  700W", cell)
+    assert log(text).states["limit_w"].tolist() == [700]

@@ -446,3 +446,12 @@ def test_of_many_files_without_a_host_copies_and_continuations_are_still_found(t
     assert joined.to_dict() == {
         "x-copy.csv": "noted", "y-later.csv": "suspicious", "z-overlap.csv": "noted"
     }  # fmt: skip
+
+
+def test_idle_hosts_that_read_alike_are_doubted():
+    same = [70.0] * 5
+    log = together(
+        part("a.csv", times=range(5), powers=same), part("b.csv", times=range(5), powers=same)
+    )
+    assert len(log.entities) == 1
+    assert any("another idle host" in each for each in flagged(log))

@@ -47,7 +47,9 @@ def watts(log):
     [("energy_j", 1), ("Energy [J]", 1), ("energy_kwh", 3.6e6), ("total_energy_Wh", 3.6e3),
      ("energy_mJ", 1e-3), ("energy_MJ", 1e6), ("gpu_energy_mj", 1e-3), ("energy_mj", None),
      ("total_energy_consumption_millijoules", 1e-3), ("energy_joules_total", 1), ("import_kwh", 3.6e6),
-     ("energy_milli_joules", 1e-3), ("energy_mwh", None), ("energy_MWh", 3.6e9)],
+     ("energy_milli_joules", 1e-3), ("energy_mwh", None), ("energy_MWh", 3.6e9),
+     ("energy_kWh", 3.6e6), ("EnergykWh", 3.6e6), ("Energy [kWh]", 3.6e6), ("energy_mWh", 3.6),
+     ("energy_\u00b5J", 1e-6), ("energy_\u03bcJ", 1e-6)],
 )  # fmt: skip
 def test_units_of_energy_are_read_from_names(name, joules):
     assert [factor for *_, factor in counter_columns([name], is_gpu=False)] == [joules]
@@ -55,7 +57,9 @@ def test_units_of_energy_are_read_from_names(name, joules):
 
 @pytest.mark.parametrize(
     "name", ["energy", "energy_per_token_j", "energy_saved_j", "step_energy_j", "mean_energy_j",
-             "power_w", "temp_j", "energy_j_std", "carbon_intensity_g_per_kwh"],
+             "power_w", "temp_j", "energy_j_std", "carbon_intensity_g_per_kwh",
+             "carbon_intensity_g_kwh", "export_kwh", "battery_wh", "hourly_energy_wh",
+             "predicted_energy_j", "energy_\ufffdJ"],
 )  # fmt: skip
 def test_names_of_other_things_count_no_energy(name):
     assert counter_columns([name], is_gpu=True) == []
@@ -63,7 +67,7 @@ def test_names_of_other_things_count_no_energy(name):
 
 def test_tables_about_steps_and_settings_are_no_counters():
     assert has_counter(["time", "gpu", "energy_j"], IDENTITIES)
-    for other in ("step", "loss", "limit_w", "batch_size"):
+    for other in ("train_step", "loss", "limit_w", "batch_size", "iterations", "request_id"):
         assert not has_counter(["time", "gpu", other, "energy_j"], IDENTITIES)
     assert not has_counter(["time", "energy_j"], IDENTITIES)
 
@@ -118,7 +122,10 @@ def test_a_counter_beside_power_is_kept_and_power_is_not_made_of_it(table):
     assert (watts(unclear), len(unclear.counters)) == ({"0": [310] * 4}, 0)
 
 
-@pytest.mark.parametrize("energies", [[300, 310, 290, 300, 280, 300], [300] * 6])
+@pytest.mark.parametrize(
+    "energies",
+    [[300, 310, 290, 300, 280, 300], [300] * 6, [5000, 5010, 5005, 5020, 5030, 5040]],
+)
 def test_energies_of_intervals_are_no_counter(table, energies):
     text = rows(energies)
     with pytest.raises(LoadError, match=r"'energy_j': energies that fall often .* divide by"):
@@ -155,3 +162,45 @@ def test_energy_lines_of_json_are_read(table):
     for at in range(3):
         lines.write(f'{{"ts": {START + at}, "host": "n1", "gpu": 2, "energy_j": {at * 80}}}\n')
     assert watts(table(lines.getvalue(), "e.jsonl")) == {"n1/gpu2": [80, 80]}
+
+
+def test_a_sum_beside_what_it_sums_is_set_aside(table):
+    text = f"time,pduA_kwh,pduB_kwh,total_kwh\n{START},100,50,150\n{START + 3600},103,52,155\n"
+    log = table(text)
+    assert watts(log) == {"pduA": [3000], "pduB": [2000]}
+    assert found(log, "count them twice")["finding"] == "set aside"
+
+
+def test_scopes_are_told_by_what_rapl_calls_its_domains(table):
+    text = f"time,package-0_energy_uj,dram_energy_uj\n{START},0,0\n{START + 1},90000000,9000000\n"
+    log = table(text)
+    assert log.entities.set_index("entity")["scope"].to_dict() == {
+        "package_0": "cpu", "dram": "memory"
+    }  # fmt: skip
+
+
+def test_a_reading_that_slips_to_nothing_makes_no_spike(table):
+    log = table("time,gpu,energy_j\n" + rows([30000, 33000, 0, 39000, 42000, 45000]))
+    assert watts(log)["gpu0"] == [3000, 3000, 3000, 3000]
+    assert found(log, "far below")[["finding", "count"]].tolist() == ["left out", 1]
+    # A true reset goes on from nearly nothing.
+    reset = table("time,gpu,energy_j\n" + rows([0, 300, 0, 300, 600, 900]))
+    assert np.nan_to_num(watts(reset)["gpu0"], nan=-1).tolist() == [300, -1, 300, 300, 300]
+
+
+def test_counters_of_hosts_that_nobody_named_are_never_joined(tmp_path):
+    for name, first in (("a", 100_000), ("b", 400_000)):
+        shift = 0 if name == "a" else 210
+        text = "".join(f"{START + shift + at},0,{first + 300 * at}\n" for at in range(5))
+        (tmp_path / f"{name}.csv").write_text("time,gpu,energy_j\n" + text)
+    log = load.power(tmp_path, progress=False)
+    assert watts(log) == {"gpu0 (a.csv)": [300.0] * 4, "gpu0 (b.csv)": [300.0] * 4}
+    doubted = log.quality[log.quality["what"].str.contains("unknown host")]
+    assert doubted["finding"].tolist() == ["suspicious", "suspicious"]
+    named = load.power(tmp_path, node="n1", progress=False)
+    assert len(named.entities) == 1
+
+
+def test_millijoules_that_a_name_only_hints_at_are_told(table):
+    log = table("time,gpu,energy_mj\n" + rows([0, 300_000]))
+    assert found(log, "counters in mj")["finding"] == "assumed"

@@ -142,6 +142,14 @@ def test_cells_in_watts_make_a_table_of_power_in_a_folder(tmp_path):
     assert told["power_w"].tolist() == [61_500, 62_000]
 
 
+def test_a_log_of_steps_with_their_power_is_both(tmp_path):
+    lines = [f"{1_700_000_000 + 10 * n},{n},10,2.5,600" for n in range(5)]
+    (tmp_path / "log.csv").write_text("timestamp,step,duration_s,loss,power_w\n" + "\n".join(lines))
+    assert kinds_of(tmp_path) == {"job logs", "power logs"}
+    told = load.fleet(tmp_path, progress=False)
+    assert (len(told.job.steps), len(told.power.power)) == (5, 5)
+
+
 def test_parquet_of_other_things_is_not_taken_for_power_in_a_folder(tmp_path):
     table = pa.table({"time": pa.array([1_700_000_000]), "loss": pa.array([4.5])})
     pq.write_table(table, tmp_path / "loss.parquet")

@@ -60,7 +60,8 @@ def said(part, finding):
         ("power_kw", 1e3), ("power_MW", 1e6), ("power_mW", 1e-3), ("watts", 1), ("powerWatts", 1),
         ("power_draw_W", 1), ("usage_milli_watts", 1e-3), ("Sys_Total_Power_kW", 1e3),
         ("power_w_mean", 1), ("input_power.mean", None), ("power", None), ("pwr", None),
-        ("power_mw", None), ("power_megawatts", 1e6),
+        ("power_mw", None), ("power_megawatts", 1e6), ("power_\u00b5W", 1e-6),
+        ("power [\u03bcW]", 1e-6), ("power_\ufffdW", None),
     ],
 )  # fmt: skip
 def test_units_are_read_from_names(name, factor):
@@ -448,91 +449,6 @@ def test_text_of_another_kind_is_refused(read, tmp_path, text, words):
     path.write_text(text)
     with pytest.raises(LoadError, match=words):
         power_table.read_power(sources(path)[0], PowerGiven())
-
-
-def test_bytes_that_are_no_utf8_cost_neither_the_file_nor_the_difference_of_names(tmp_path):
-    path = tmp_path / "a.csv"
-    rows = f"time,entity,power_w\n{START},a,1\n{START},B\xfc,2\n{START},B\xe4,3\n"
-    path.write_bytes(f"{rows}{START},\xff,1,5\n{START},c\u00fc,4\n".encode("latin-1"))
-    part = power_table.read_power(sources(path)[0], PowerGiven())
-    assert watts(part) == {"a": [1], r"B\xfc": [2], r"B\xe4": [3], r"c\xfc": [4]}
-    frame = part.findings.frame().set_index("finding")
-    assert frame.loc["repaired", ["count", "where"]].tolist() == [4, "line 3"]
-    assert frame.loc["left out", ["count", "where"]].tolist() == [1, "line 5"]
-
-
-@pytest.mark.parametrize("size", [1 << 10, 5 << 20])
-def test_bytes_that_are_no_utf8_are_found_in_any_block(tmp_path, size):
-    path = tmp_path / "a.csv"
-    row = f"{START},\u00e4,1\n".encode()
-    rows = size // len(row)
-    bad = f"{START},\xe4,2\n".encode("latin-1")
-    path.write_bytes(b"time,entity,power_w\n" + row * rows + bad + row)
-    part = power_table.read_power(sources(path)[0], PowerGiven())
-    assert watts(part) == {"\u00e4": [1] * (rows + 1), r"\xe4": [2]}
-    frame = part.findings.frame().set_index("finding")
-    assert frame.loc["repaired", ["count", "where"]].tolist() == [1, f"line {rows + 2:,}"]
-
-
-def test_cells_of_a_wide_table_may_name_their_units(read):
-    text = "Time,node1_gpu0,node1_gpu1,users\n"
-    rows = f"{START},312 W,1.20 kW,3\n{START + 15},315 W,,4\n"
-    part = read(text + rows)
-    assert watts(part) == {
-        "node1/gpu0": [312, 315],
-        "node1/gpu1": [1200, pytest.approx(np.nan, nan_ok=True)],
-    }
-    line = {"time": START, "host": "n1", "power": "1.5 kW"}
-    assert watts(read(json.dumps(line) + "\n", "p.jsonl")) == {"n1": [1500]}
-
-
-@pytest.mark.parametrize(
-    ("row", "given"), [("312 W,700 W,420 W", {}), ("312,700,420", {"unit": "W"})]
-)
-def test_limits_beside_powers_that_nothing_names_are_not_drawn(read, row, given):
-    part = read(f"Time,gpu 0,gpu 0 limit,gpu 0 max\n{START},{row}\n", **given)
-    assert watts(part) == {"gpu0": [312]}
-    assert [what for what in said(part, "set aside") if "a limit" in what] == [
-        "column 'gpu 0 limit': a limit, no power that is drawn",
-        "column 'gpu 0 max': a limit, no power that is drawn",
-    ]
-
-
-def test_of_two_times_the_one_that_needs_no_zone_is_taken(read):
-    text = f"time,unix_time,epoch,power_w\n2023-11-14 23:13:20,{START},3,5\n"
-    assert read(text).readings["time_ns"].tolist() == [START * SECOND]
-    # An epoch may be one of training.
-    told = read("time,epoch,power_w\n2023-11-14 22:13:20,3,5\n", tz="UTC")
-    assert told.readings["time_ns"].tolist() == [START * SECOND]
-
-
-def test_values_of_named_things_need_a_unit(read):
-    text = f"timestamp,node,value\n{START},n1,1.2\n{START},n2,1.3\n"
-    with pytest.raises(
-        LoadError, match=r"\['value'\] name no unit; if they are powers, pass unit="
-    ):
-        read(text)
-    part = read(text, unit="kW", scope="node_ac")
-    assert watts(part) == {"n1": [1200], "n2": [1300]}
-    assert part.entities["n1"]["scope"] == "node_ac"
-    series = f'"Series";"Time";"Value"\n"gpu0";"{START}";312.5\n"gpu1";"{START}";212.5\n'
-    assert watts(read(series, unit="W")) == {"gpu0": [312.5], "gpu1": [212.5]}
-
-
-def test_values_of_several_quantities_are_never_powers_alone(read):
-    text = f"#group,x\n_time,_value,_field,host\n{START},312,power_draw,n1\n{START},40,temp,n1\n"
-    with pytest.raises(NoPowerError, match=r"'_field' says what each row measures; keep the rows"):
-        read(text, unit="W")
-
-
-def test_names_that_a_terminal_would_obey_or_that_never_end_are_written_safely(read):
-    names = ["a\x1b[31mb", "a\x1b[32mb", "x" * 5000, "x" * 5000 + "y"]
-    lines = "".join(
-        json.dumps({"time": START, "host": name, "power_w": 5}) + "\n" for name in names
-    )
-    told = list(watts(read(lines, "p.jsonl")))
-    assert len(set(told)) == 4
-    assert all(name.isprintable() and len(name) < 400 for name in told)
 
 
 def test_a_folder_of_several_tables_is_one_load(tmp_path):

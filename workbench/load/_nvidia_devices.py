@@ -24,6 +24,9 @@ _ONLY_MIG = "rows of MIG instances without their board; the power of the first i
 _ODD_BURSTS = "rows of polls in which a GPU is missing or double; nothing tells which"
 _BY_ORDER = "GPUs that are told apart by their order in each poll, for no column names them"
 _ONE = "GPUs that no column names; taken for one, the only GPU that was asked"
+_SHARED = (
+    "indices that several GPUs have: several hosts in one file? Told apart, as far as they can"
+)
 _BY_UUID = "indices that several GPUs have (several hosts in one file?); told apart by UUID"
 
 
@@ -100,9 +103,35 @@ def _identity(keys: Sequence[Key], findings: Findings) -> int | None:
         if count:
             findings.add("noted", _BY_UUID, count)
             return _UUID
+    if role := _shared_index(keys, usable, findings):
+        return role
     if _BUS not in usable and any(_is_mig(key) for key in keys) and _INDEX not in usable:
         return _UUID if _UUID in usable else None
     return usable[0] if usable else None
+
+
+def _shared_index(keys: Sequence[Key], usable: Sequence[int], findings: Findings) -> int | None:
+    """Choose another column where one index is several GPUs; refuse if none tells them apart."""
+    if _INDEX not in usable:
+        return None
+    boards = [key for key in keys if key[_INDEX] and not _is_mig(key)]
+    for role in (_SERIAL, _BUS):
+        pairs = {(key[_NODE], key[_INDEX], key[role]) for key in boards if key[role]}
+        if len(pairs) > len({pair[:2] for pair in pairs}):
+            findings.add("suspicious", _SHARED, len(pairs) - len({pair[:2] for pair in pairs}))
+            return role
+    models: dict[tuple[str, str], set[str]] = {}
+    for key in boards:
+        models.setdefault((key[_NODE], key[_INDEX]), set()).update({key[_MODEL]} - {""})
+    several = next((item for item in models.items() if len(item[1]) > 1), None)
+    if several is not None:
+        (_, index), names = several
+        msg = (
+            f"{findings.source}: GPU {index} is {' and '.join(sorted(names)[:3])}; it looks like "
+            "the logs of several hosts in one file. Give each host a file of its own"
+        )
+        raise LoadError(msg)
+    return None
 
 
 def _device(key: Key, role: int, host: str) -> Device:

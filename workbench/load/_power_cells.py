@@ -43,10 +43,24 @@ class Watts:
     def of(self, cells: pa.Array, lines: np.ndarray, findings: Findings) -> np.ndarray:
         """Return powers in W, missing where the file has none."""
         values, own = numbers(cells, self.column.name, lines, findings)
+        if self.column.needs_unit:
+            return self._with_own(values, own, lines, findings)
         factor = self._factor(values, findings)
         if own is None:
             return values if factor == 1 else values * factor
         return values * np.where(np.isnan(own), factor, own)
+
+    def _with_own(
+        self, values: np.ndarray, own: np.ndarray | None, lines: np.ndarray, findings: Findings
+    ) -> np.ndarray:
+        """Return powers whose cells say their unit; a bare 0 is one in any."""
+        factors = np.full(len(values), np.nan) if own is None else own
+        bare = np.isnan(factors) & ~np.isnan(values) & (values != 0)
+        if bare.any():
+            what = f"cells of {self.column.name!r} without a unit, which others have; pass unit="
+            findings.add("left out", what, int(bare.sum()), f"line {int(lines[bare.argmax()]):,}")
+        watts: np.ndarray = np.where(values == 0, 0.0, values * factors)
+        return watts
 
     def _factor(self, values: np.ndarray, findings: Findings) -> float:
         if self.factor is not None:

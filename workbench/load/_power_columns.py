@@ -11,12 +11,17 @@ _WIDE_PART = re.compile(
     r"(?P<node>.+?)[\s/._:-]*gpu[ _-]?(?P<index>\d+)|gpu[ _-]?(?P<only>\d+)", re.IGNORECASE
 )
 
+FEED = re.compile(
+    r"(rack|row|pdu|panel|switchboard|msb|utility|facility|cooling)[\s_./:-]*\w?\d*", re.IGNORECASE
+)
+
 
 @dataclass(frozen=True)
 class PowerColumn:
     """One column of powers: whose, where and how metered, and watts in one of its unit.
 
-    ``part`` is what it meters of what the row names, e.g. ``gpu3``; "" if that itself.
+    ``part`` is what it meters of what the row names, e.g. ``gpu3``; "" if that itself. Cells
+    without a unit are no powers if ``needs_unit``, but 0.
     """
 
     name: str
@@ -26,6 +31,7 @@ class PowerColumn:
     factor: float | None = None
     is_mw: bool = False
     is_entity: bool = False
+    needs_unit: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,16 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from workbench.errors import LoadError
-from workbench.load._power_columns import NEVER, PowerColumn, PowerLayout, shown, wide_name
+from workbench.load._power_columns import FEED, NEVER, PowerColumn, PowerLayout, shown, wide_name
 from workbench.load._power_names import words_of
 from workbench.load._power_part import PowerGiven
 
 _JOULES = {"j": 1.0, "joule": 1.0, "joules": 1.0, "kj": 1e3, "uj": 1e-6, "millijoules": 1e-3}
 _JOULES |= {"millijoule": 1e-3, "microjoules": 1e-6, "kilojoules": 1e3, "megajoules": 1e6}
 _HOURS = {"wh": 3.6e3, "kwh": 3.6e6}
-_BY_CASE = {"mJ": 1e-3, "MJ": 1e6, "MWh": 3.6e9}
+_BY_CASE = {"mJ": 1e-3, "MJ": 1e6, "MWh": 3.6e9, "mWh": 3.6}
+# A unit that is written without a separator: EnergykWh.
+_GLUED = re.compile(r"(?<=[a-z0-9]{2})([kmM]?Wh|[kmM]J)$")
 _PREFIXES = {"milli": 1e-3, "micro": 1e-6, "kilo": 1e3, "mega": 1e6}
 _ENERGY = {"energy", "joule", "joules"}
 # What makes an energy something else than the reading of a counter.
@@ -23,13 +25,20 @@ _NO_COUNTER = {
     *("per", "limit", "budget", "cost", "price", "saved", "saving", "savings", "rate", "status"),
     *("delta", "diff", "interval", "step", "token", "sample", "mean", "avg", "average", "min"),
     *("max", "std", "stddev", "median", "count", "efficiency", "share", "percent", "pct"),
+    *("intensity", "carbon", "co2", "gco2", "g", "emissions", "tariff", "export", "exported"),
+    *("battery", "capacity", "remaining", "available", "stored", "soc", "predicted", "forecast"),
+    *("hourly", "daily", "weekly", "monthly", "minutely", "last", "request", "job", "run"),
 }
-# With one of these a table is about steps or settings of a job, and so are its energies.
-_OF_A_JOB = {"step", "steps", "iteration", "iter", "epoch", "loss", "global_step", "samples"}
-_OF_A_JOB |= {"limit_w", "power_limit", "power_limit_w", "batch_size", "window_name"}
+# A table with one of these words is about steps, requests or settings; so are its energies.
+_OF_A_JOB = {"step", "steps", "iteration", "iterations", "iter", "loss", "samples", "request"}
+_OF_A_JOB |= {"requests", "latency", "trial", "outcome", "batch", "limit", "window"}
 _FILLERS = _ENERGY | {"total", "consumption", "consumed", "counter", "cumulative", "used", "usage"}
 _GPU = re.compile(r"(?:gpu|accelerator)\d*")
+_SCOPES = (("cpu", {"cpu", "socket", "package", "pkg"}), ("memory", {"dram", "memory", "mem"}))
 _FALLING = 0.01
+# A reset leaves less than this share of what was counted.
+_RESET = 0.5
+_ROUNDING = 1e-5
 
 
 def counter_columns(
@@ -50,22 +59,37 @@ def counter_columns(
 
 def counters_of(
     names: Sequence[str], is_named: bool, found: PowerLayout, given: PowerGiven
-) -> list[PowerColumn]:
-    """Give the counters of energy of a table of named things, or of nothing but counters."""
+) -> tuple[list[PowerColumn], list[str]]:
+    """Give the counters of energy of a table of named things, or of nothing but counters.
+
+    The second are sums of the others, which would count them twice.
+    """
     others = [name for name in names if name not in (found.time, *found.identity)]
     others = [name for name in others if not NEVER.fullmatch(name.strip())]
     is_gpu = found.device is not None or given.scope == "gpu"
     columns = counter_columns(others, is_gpu=is_gpu)
     if not is_named and (found.identity or len(columns) < len(others)):
-        return []
+        return [], []
+    totals = [] if is_named or len(columns) < 2 else [n for n, part, *_ in columns if not part]
+    kept = [column for column in columns if column[0] not in totals]
     is_one = len(columns) == 1 and is_named
     counters = []
-    for name, part, of_gpu, factor in columns:
-        scope = "gpu" if of_gpu else given.scope or found.scope
+    for name, part, of_gpu, factor in kept:
+        scope = "gpu" if of_gpu else given.scope or _scope_of(part) or found.scope
         own = "" if is_one else part if is_named else wide_name(part)
         column = PowerColumn(name, own, scope, "counter", factor, is_entity=not is_named)
         counters.append(column)
-    return counters
+    return counters, totals
+
+
+def _scope_of(part: str) -> str:
+    """Tell by a name what is metered; '' if it does not."""
+    words = {word.lower().rstrip("0123456789") for word in words_of(part)}
+    for scope, known in _SCOPES:
+        if words & known:
+            return scope
+    feed = FEED.fullmatch(part)
+    return feed[1].lower() if feed else ""
 
 
 def clear(counters: list[PowerColumn], label: str) -> list[PowerColumn]:
@@ -89,7 +113,8 @@ def beside(counters: list[PowerColumn], powers: Sequence[PowerColumn]) -> list[P
 def has_counter(names: Iterable[str], identity: Iterable[str]) -> bool:
     """Say whether a table of named things counts their energy."""
     lowered = {name.strip().lower() for name in names}
-    if lowered & _OF_A_JOB or not lowered & set(identity):
+    words = {word for name in lowered for word in words_of(name)}
+    if words & _OF_A_JOB or "epoch" in lowered or not lowered & set(identity):
         return False
     return any(_said(name) is not None for name in names)
 
@@ -97,36 +122,45 @@ def has_counter(names: Iterable[str], identity: Iterable[str]) -> bool:
 def falls_too_often(codes: np.ndarray, time_ns: np.ndarray, energy_j: np.ndarray) -> bool:
     """Say whether numbers rise and fall, or never move, as energies of intervals do.
 
-    A counter falls where it was reset: rarely. One of a thing that is fed moves.
+    A counter falls where it was reset: rarely, and to nearly nothing. One of a thing that is fed
+    moves.
     """
     order = np.lexsort((time_ns, codes))
     some = order[np.isfinite(energy_j[order])]
     is_same = codes[some][1:] == codes[some][:-1]
-    gained = np.diff(energy_j[some])[is_same]
-    if not len(gained):
+    before, after = energy_j[some][:-1][is_same], energy_j[some][1:][is_same]
+    if not len(before):
         return False
-    falls = int((gained < 0).sum())
+    is_fall = after < before
+    # Sums of counters lose their last digits.
+    is_odd = (after > _RESET * before) & (after < (1 - _ROUNDING) * before)
     things = len(np.unique(codes[some]))
-    return falls > max(things, _FALLING * len(gained)) or not (gained != 0).any()
+    most = _FALLING * len(before)
+    is_still = not (after != before).any()
+    return int(is_fall.sum()) > max(things, most) or int(is_odd.sum()) > most or is_still
 
 
 def _said(name: str) -> tuple[list[str], str] | None:
     """Return the words of a counter's name besides energy and unit, and the unit."""
-    words = words_of(name.strip().strip("])").replace("[", "_").replace("(", "_"))
-    lowered = [word.lower() for word in words]
-    if set(lowered) & _NO_COUNTER:
+    written = name.replace("\N{MICRO SIGN}", "u").replace("\N{GREEK SMALL LETTER MU}", "u")
+    if "\N{REPLACEMENT CHARACTER}" in written:
+        return None  # a unit may hide in it
+    tokens = [token for token in re.split(r"[^A-Za-z0-9]+", written) if token]
+    if tokens and not _is_unit(tokens[-1]) and (glued := _GLUED.search(tokens[-1])):
+        tokens[-1:] = [tokens[-1][: glued.start()], glued[1]]
+    place = next((at for at in range(len(tokens) - 1, -1, -1) if _is_unit(tokens[at])), None)
+    if place is None:
         return None
-    for place in range(len(words) - 1, -1, -1):
-        unit = words[place]
-        if _is_unit(unit):
-            if place and lowered[place - 1] in _PREFIXES:
-                unit, words = f"{lowered[place - 1]}{lowered[place]}", words[: place - 1]
-                return [w for w in words if w.lower() not in _FILLERS], unit
-            rest = [w for at, w in enumerate(words) if at != place]
-            if not set(lowered) & _ENERGY and unit.lower() not in _HOURS and unit != "MWh":
-                return None
-            return [w for w in rest if w.lower() not in _FILLERS], unit
-    return None
+    unit, others = tokens[place], tokens[:place] + tokens[place + 1 :]
+    if place and tokens[place - 1].lower() in _PREFIXES:
+        unit, others = f"{tokens[place - 1]}{unit}".lower(), tokens[: place - 1]
+    words = [word for token in others for word in words_of(token)]
+    lowered = {word.lower() for word in words}
+    is_energy = lowered & _ENERGY or unit.lower() in _ENERGY | set(_HOURS) or unit == "MWh"
+    is_energy = is_energy or any(word in unit for word in _ENERGY)
+    if lowered & _NO_COUNTER or not is_energy:
+        return None
+    return [word for word in words if word.lower() not in _FILLERS], unit
 
 
 def _is_unit(word: str) -> bool:

@@ -9,6 +9,7 @@ from workbench.load._power_rows import SECOND, Rows
 
 _RESET = "counters of energy that fell (a reset); no power across it"
 _DERIVED = "powers between updates of counters of energy"
+_LOW = "readings of counters of energy far below those around them"
 _BLANK = "readings of counters of energy without a value"
 
 
@@ -26,7 +27,9 @@ def power_of_counters(counters: Rows, source: str) -> tuple[Rows, list[Finding]]
         What to name in findings.
     """
     is_blank = np.isnan(counters.numbers)
-    rows = counters.take(~is_blank)
+    is_low = np.zeros(len(is_blank), dtype=bool)
+    is_low[~is_blank] = _outliers(counters.take(~is_blank))
+    rows = counters.take(~is_blank & ~is_low)
     same = np.zeros(len(rows.codes), dtype=bool)
     same[1:] = rows.codes[1:] == rows.codes[:-1]
     is_update = ~same
@@ -42,9 +45,41 @@ def power_of_counters(counters: Rows, source: str) -> tuple[Rows, list[Finding]]
     findings: list[Finding] = []
     if count := int((same & ~is_reset).sum()):
         findings.append((source, "read", _DERIVED, count, None))
-    for what, bad, table in ((_RESET, is_reset, rows), (_BLANK, is_blank, counters)):
+    for what, bad, table in (
+        (_RESET, is_reset, rows),
+        (_BLANK, is_blank, counters),
+        (_LOW, is_low, counters),
+    ):
         if bad.any():
             name = table.names[table.codes[int(bad.argmax())]]
-            findings.append((source, "noted", what, int(bad.sum()), name))
+            kind = "left out" if what == _LOW else "noted"
+            findings.append((source, kind, what, int(bad.sum()), name))
     found = Rows(rows.names, rows.codes, rows.time_ns, watts, rows.lines)
     return found.take(same), findings
+
+
+def _outliers(rows: Rows) -> np.ndarray:
+    """Say which readings are a moment's slip: the counter goes on from where it was before.
+
+    After a reset it would have to be faster than usual to come back that soon.
+    """
+    found = np.zeros(len(rows.codes), dtype=bool)
+    if len(found) < 3:
+        return found
+    before, low, after = rows.numbers[:-2], rows.numbers[1:-1], rows.numbers[2:]
+    one = (rows.codes[:-2] == rows.codes[1:-1]) & (rows.codes[1:-1] == rows.codes[2:])
+    candidate = one & (low < before) & (after > before)
+    if not candidate.any():
+        return found
+    seconds = rows.time_ns / SECOND
+    usual: dict[int, float] = {}
+    for at in np.flatnonzero(candidate):
+        code = int(rows.codes[at])
+        if code not in usual:
+            mine = rows.codes == code
+            rates = np.diff(rows.numbers[mine]) / np.diff(seconds[mine])
+            usual[code] = float(np.median(rates[rates > 0]))
+        if_slip = (after[at] - before[at]) / (seconds[at + 2] - seconds[at])
+        if_reset = (after[at] - low[at]) / (seconds[at + 2] - seconds[at + 1])
+        found[at + 1] = abs(if_slip - usual[code]) < abs(if_reset - usual[code])
+    return found

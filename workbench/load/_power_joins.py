@@ -21,10 +21,14 @@ _GUESSED = (
     "entities of an unknown host that continue one of several files; joined with the first, which "
     "sums do not mind; pass node= to tell the hosts"
 )
+_FLAT = (
+    "entities of an unknown host that read the same single number at the same times as another "
+    "file; a copy, or another idle host? Taken once; pass node= if they are two"
+)
 _TOLD_APART = "entities whose name another file has as well, for another thing; its file was added"
 _UNNAMED = (
-    "entities of an unknown host that another file may continue, after a long pause; kept apart, "
-    "pass node= to join them"
+    "entities of an unknown host that another file may continue, after a long pause or as a "
+    "counter; kept apart, pass node= to join them"
 )
 # Files of one thing are cut at a moment; a longer pause may be another host.
 _PAUSE_NS = 600 * SECOND
@@ -62,6 +66,11 @@ class _Piece:
     def has_power(self) -> bool:
         """Say whether the file holds power of it, not only what goes with it."""
         return self.known.get("method") is not None
+
+    @cached_property
+    def is_power(self) -> bool:
+        """Say whether its numbers are powers, not counted energies."""
+        return self.known.get("method") not in (None, "counter")
 
     @cached_property
     def is_named(self) -> bool:
@@ -104,6 +113,8 @@ def final_names(
                 source = parts[piece.part].findings.source
                 if place and _is_guessed(piece, group[:place], groups):
                     findings.append((source, "suspicious", _GUESSED, 1, new))
+                elif place and _is_flat(piece, group[:place]):
+                    findings.append((source, "suspicious", _FLAT, 1, new))
                 elif place:
                     findings.append((source, "noted", _CONTINUED, 1, new))
                 if len(groups) > 1:
@@ -171,7 +182,9 @@ def _may_be_one(left: _Piece, right: _Piece) -> bool:
         return True
     start, end = max(left.extent[0], right.extent[0]), min(left.extent[1], right.extent[1])
     if start > end:
-        return left.is_named or start - end < _PAUSE_NS
+        # Between counters of two hosts there would be an energy that nobody drew.
+        is_power = left.is_power and right.is_power
+        return left.is_named or (is_power and start - end < _PAUSE_NS)
     inside = [_within(each, start, end) for each in (left, right)]
     (times, values), (other_times, other_values) = inside
     _, here, there = np.intersect1d(times, other_times, assume_unique=True, return_indices=True)
@@ -219,12 +232,27 @@ def _is_guessed(
     return any(not first.is_own and _are_alike(piece, first) for first in firsts)
 
 
+def _is_flat(piece: _Piece, before: Sequence[_Piece]) -> bool:
+    """Say whether a piece was joined for equal readings that are all the same number."""
+    if piece.is_named or piece.extent is None:
+        return False
+    spans = [other.extent for other in before if other.extent is not None]
+    inside = [s for s in spans if s[0] <= piece.extent[1] and piece.extent[0] <= s[1]]
+    if not inside:
+        return False
+    start, end = max(s[0] for s in inside), min(s[1] for s in inside)
+    _, values = _within(piece, max(start, piece.extent[0]), min(end, piece.extent[1]))
+    known = values[~np.isnan(values)]
+    return len(known) > 0 and bool((known == known[0]).all())
+
+
 def _is_doubtful(left: _Piece, right: _Piece) -> bool:
     """Say whether two pieces would be one thing if the pause between them were short."""
     if left.extent is None or right.extent is None:
         return False
     start, end = max(left.extent[0], right.extent[0]), min(left.extent[1], right.extent[1])
-    if start - end < _PAUSE_NS or (left.is_named and right.is_named):
+    pause = _PAUSE_NS if left.is_power and right.is_power else 0
+    if start - end <= 0 or start - end < pause or (left.is_named and right.is_named):
         return False
     return not left.is_own and not right.is_own and _are_alike(left, right)
 

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
 
 from workbench.errors import LoadError
-from workbench.load._power_columns import NEVER, PowerColumn, PowerLayout, shown, wide_name
+from workbench.load._power_columns import FEED, PowerColumn, PowerLayout, shown, wide_name
 from workbench.load._power_counter_columns import beside, clear, counters_of, has_counter
 from workbench.load._power_names import PowerName, power_name, unit_factor, words_of
+from workbench.load._power_others import (
+    BARE,
+    SHARES,
+    VALUES,
+    Cell,
+    all_others,
+    in_their_cells,
+    is_limit,
+    stated_columns,
+)
 from workbench.load._power_part import NoPowerError, PowerGiven
 
 _TIMES: tuple[str, ...] = (
@@ -56,8 +65,7 @@ _UUIDS = ("uuid", "gpu_uuid", "device_uuid", "serial", "gpu_serial")
 _WIDE_GPU = re.compile(r"(?:.+/)?gpu\d+")
 IDENTITIES = {*_ENTITIES, *_NODES, *_INDICES, *_UUIDS}
 _GROUPS = {name: name for name in ("rack", "pdu", "panel", "switchboard", "msb")}
-# Columns of whatever a row measures, and those that say what that is.
-VALUES = {"value", "_value", "val", "reading", "measurement", "metric_value"}
+# Columns that say what a row measures.
 _QUANTITIES = (
     "metric",
     "_field",
@@ -67,8 +75,6 @@ _QUANTITIES = (
     "sensor_type",
     "quantity",
 )
-# Cells of names, and of numbers with a unit of power such as "627.40 W".
-Cell = Literal["text", "unit"]
 _ALL_IDENTITIES = IDENTITIES | set(_GROUPS)
 _SUMMIT_PART = re.compile(
     r"p(\d)_(?:(gpu)(\d)_)?power(?:[._]mean)?|ps(\d)_input_power(?:[._]mean)?"
@@ -76,18 +82,12 @@ _SUMMIT_PART = re.compile(
 # What facebookresearch/gcm writes beside a power_draw in milliwatts.
 _MILLIWATTS = {"power_draw", "power_used_percent"}
 _CLUSTER = {"sum_inp", "count_inp", "size_inp"}
-_SHARES = ("measured_power_util", "production_power_util")
 _WORDS = r"(?:power|pwr|draw|usage|milliwatts?|milli|kilo|mega|watts?|[km]?w|mean|avg|average)"
 _TAIL = re.compile(rf"(?:(?:^|[\s_./:\-\[(]+){_WORDS})+[\])\s]*$", re.IGNORECASE)
 _START = re.compile(r"^(?:power|pwr|watts?)[\s_./:-]+", re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z][a-z])")
 _TOTAL_WORDS = {"total", "totals", "sum", "overall"}
 _OF_ALL_WORDS = {"grand", "all", "it", "load", "site", "cluster", "nodes", "servers", "racks"}
-_FEED = re.compile(
-    r"(rack|row|pdu|panel|switchboard|msb|utility|facility|cooling)[\s_./:-]*\w?\d*", re.IGNORECASE
-)
-_LIMITS = {"limit", "limits", "cap", "budget", "nameplate", "tdp", "rated", "target", "setpoint"}
-_LIMITS |= {"max", "min", "maximum", "minimum"}
 _TWICE = "a sum of the others, which would count them twice"
 
 
@@ -124,8 +124,8 @@ def layout(
     LoadError
         If the unit of powers is not told.
     """
-    texts = {name for name, cell in (cells or {}).items() if cell == "text"}
-    stated = {name for name, cell in (cells or {}).items() if cell == "unit"}
+    kinds = cells or {}
+    texts = {name for name, kind in kinds.items() if kind == "text"}
     by_lower = {name.strip().lower(): name for name in names}
     time = time_column(names) or time
     if time is None:
@@ -142,28 +142,46 @@ def layout(
     found = _with_identity(time, by_lower, given)
     _refuse_mixtures(by_lower, found, label)
     powers, left_out = _powers([name for name in names if name != time], found, given)
-    if set(by_lower) >= _MILLIWATTS:
-        powers = [replace(power, factor=power.factor or 1e-3) for power in powers]
-    elif any(_is_summit(power.name) for power in powers):
-        powers = [replace(power, factor=power.factor or 1.0) for power in powers]
+    powers = _by_source(powers, by_lower)
     counters: list[PowerColumn] = []
     if with_counters:
         numbers = [name for name in names if name not in texts]
-        counters = counters_of(numbers, has_counter(names, _ALL_IDENTITIES), found, given)
+        is_named = has_counter(names, _ALL_IDENTITIES)
+        counters, totals = counters_of(numbers, is_named, found, given)
+        left_out += [(name, _TWICE) for name in totals]
         counters = clear(counters, label) if not powers else beside(counters, powers)
-        found = replace(found, counters=tuple(counters))
-    if not powers and not counters:
-        told = given if given.unit or not stated else replace(given, unit="W")
-        others = [name for name in names if name not in texts and not _is_limit(name)]
-        powers = _without_totals(_all_others(others, found, told, label, stated), left_out)
-        left_out += [(name, "a limit, no power that is drawn") for name in filter(_is_limit, names)]
-    # A cell's own unit goes before that of its column.
-    powers = [replace(p, factor=p.factor or 1.0) if p.name in stated else p for p in powers]
-    return replace(found, powers=_with_units(powers, given, label), left_out=tuple(left_out))
+    if powers and not found.identity:
+        powers = _without_totals(_with_stated(powers, kinds, given), left_out)
+    elif not powers and not counters:
+        others = [name for name in names if name not in texts and not is_limit(name)]
+        powers, bare = all_others(others, found, given, label, kinds)
+        powers = _without_totals(powers, left_out)
+        left_out += [(name, "a limit, no power that is drawn") for name in filter(is_limit, names)]
+        left_out += [(name, BARE) for name in bare]
+    units = _with_units(in_their_cells(powers, kinds, given), given, label)
+    return replace(found, powers=units, counters=tuple(counters), left_out=tuple(left_out))
 
 
-def _is_limit(name: str) -> bool:
-    return bool({word.lower() for word in words_of(name)} & _LIMITS)
+def _by_source(powers: list[PowerColumn], names: Iterable[str]) -> list[PowerColumn]:
+    """Give the powers of tables that are known by their columns the unit that they have."""
+    if set(names) >= _MILLIWATTS:
+        return [replace(power, factor=power.factor or 1e-3) for power in powers]
+    if any(_is_summit(power.name) for power in powers):
+        return [replace(power, factor=power.factor or 1.0) for power in powers]
+    return powers
+
+
+def _with_stated(
+    powers: list[PowerColumn], kinds: Mapping[str, Cell], given: PowerGiven
+) -> list[PowerColumn]:
+    """Add the columns of a wide table whose cells are powers to those whose names say so."""
+    known = {power.name for power in powers}
+    more = [name for name in stated_columns(kinds) if name not in known and not is_limit(name)]
+    if not more:
+        return powers
+    scope = given.scope or "unknown"
+    added = [PowerColumn(n, wide_name(n.strip()), scope, is_entity=True) for n in more]
+    return [*(replace(p, part=p.part or _bare(p.name)) for p in powers), *added]
 
 
 def has_value(names: Iterable[str]) -> bool:
@@ -202,7 +220,7 @@ def has_power(names: Iterable[str]) -> bool:
     """Say whether one of the columns says that it holds powers, or shares of them."""
     listed = [name.strip() for name in names]
     lowered = {name.lower() for name in listed}
-    return lowered >= _CLUSTER or bool(lowered & set(_SHARES)) or any(map(power_name, listed))
+    return lowered >= _CLUSTER or bool(lowered & set(SHARES)) or any(map(power_name, listed))
 
 
 def _with_identity(time: str, by_lower: dict[str, str], given: PowerGiven) -> PowerLayout:
@@ -275,7 +293,7 @@ def _column(
         part = _bare(name)
         if is_one and not _WIDE_GPU.fullmatch(part):
             part = ""
-        feed = _FEED.fullmatch(part)
+        feed = FEED.fullmatch(part)
         told = feed[1].lower() if feed and said.scope == "unknown" else said.scope
         scope = told if said.scope != "unknown" else given.scope or told
         return replace(column, part=part, scope=scope, is_entity=True)
@@ -309,45 +327,6 @@ def _bare(name: str) -> str:
     split = name.strip() if _TAIL.search(name) or _START.match(name) else _CAMEL.sub("_", name)
     bare = _START.sub("", _TAIL.sub("", split))
     return wide_name(bare) if bare else name.strip()
-
-
-def _all_others(
-    names: Sequence[str],
-    found: PowerLayout,
-    given: PowerGiven,
-    label: str,
-    stated: Collection[str] = (),
-) -> list[PowerColumn]:
-    """Take every column as a thing of its own, if the caller or the cells say the unit."""
-    lowered = {name.lower() for name in names}
-    if lowered & set(_SHARES):
-        msg = (
-            f"{label}: holds powers as shares of a capacity ({', '.join(_SHARES)}), not watts; "
-            "multiply by the capacity in watts and save as power_w"
-        )
-        raise NoPowerError(msg)
-    others = [n for n in names if n != found.time and not NEVER.fullmatch(n.strip())]
-    values = [n for n in others if n.strip().lower() in VALUES]
-    if not others or (found.identity and len(values) != 1):
-        msg = (
-            f"{label}: no column of powers among {shown(names)}; name it power_w, power_kw or "
-            "power [W]"
-        )
-        raise NoPowerError(msg)
-    wanted = [n for n in others if n in stated] or others
-    wanted = values if found.identity else wanted
-    if given.unit is None:
-        msg = (
-            f"{label}: columns {shown(wanted)} name no unit; if they are powers, pass unit= "
-            "('W', 'kW', 'MW' or 'mW') and scope= ('gpu', 'node_ac', 'rack', ...)"
-        )
-        # Losses and users are numbers over time, too; power beside them is loaded without them.
-        raise NoPowerError(msg)
-    scope = given.scope or "unknown"
-    if found.identity:
-        scope = found.scope if found.scope != "unknown" else scope
-        return [PowerColumn(values[0], scope=scope)]
-    return [PowerColumn(n, wide_name(n.strip()), scope, is_entity=True) for n in wanted]
 
 
 def _with_units(

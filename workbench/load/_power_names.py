@@ -9,7 +9,7 @@ from typing import Literal
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z][a-z])")
 _SEPARATORS = re.compile(r"[^A-Za-z0-9]+")
 _IN_BRACKETS = re.compile(
-    r"[\[(]\s*(milliwatts?|watts?|kilowatts?|megawatts?|[mk]?w)\s*[\])]\s*$", re.IGNORECASE
+    r"[\[(]\s*(milliwatts?|watts?|kilowatts?|megawatts?|[umk]?w)\s*[\])]\s*$", re.IGNORECASE
 )
 _POWER = {"power", "pwr", "watt", "watts", "wattage"}
 # Words that make a power something else: a limit, a share, a state, an energy.
@@ -94,6 +94,11 @@ def words_of(name: str) -> list[str]:
 
 def _without_unit(name: str) -> tuple[list[str], float | None, bool]:
     """Return the words of a name without its unit, and what the unit is."""
+    if "\N{REPLACEMENT CHARACTER}" in name:
+        # What is not UTF-8 may be the micro of a unit.
+        kept = [word for word in words_of(name) if _factor(word) == (None, False)]
+        return [*kept, "power"], None, False
+    name = name.replace("\N{MICRO SIGN}", "u").replace("\N{GREEK SMALL LETTER MU}", "u")
     if bracketed := _IN_BRACKETS.search(name):
         factor, is_mw = _factor(bracketed[1])
         return words_of(name[: bracketed.start()]), factor, is_mw
@@ -119,6 +124,7 @@ def _factor(word: str) -> tuple[float | None, bool]:
     if low == "mw":
         return None, True
     known = {"w": 1.0, "watt": 1.0, "watts": 1.0, "kw": 1e3, "kilowatt": 1e3, "kilowatts": 1e3}
+    known |= {"uw": 1e-6, "microwatt": 1e-6, "microwatts": 1e-6}
     known |= {"megawatt": 1e6, "megawatts": 1e6, "milliwatt": 1e-3, "milliwatts": 1e-3}
     return known.get(low), False
 

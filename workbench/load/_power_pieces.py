@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -21,7 +22,8 @@ from workbench.errors import LoadError
 from workbench.load._findings import Findings
 from workbench.load._power_cells import has_unit, is_number, refuse_other_types
 from workbench.load._power_columns import PowerLayout
-from workbench.load._power_layout import Cell, layout
+from workbench.load._power_layout import layout
+from workbench.load._power_others import Cell
 from workbench.load._power_part import PowerGiven
 from workbench.load._stream import GZIP_MAGIC
 from workbench.load._text_lines import tell_of_damage, text_lines
@@ -227,6 +229,8 @@ def _cells_of(columns: Mapping[str, Sequence[str]]) -> dict[str, Cell]:
     for name, cells in columns.items():
         if any(map(has_unit, cells)):
             found[name] = "unit"
+        elif not any(cell.strip().strip("0.") for cell in cells):
+            found[name] = "blank"
         elif not any(map(_may_be_number, cells)):
             found[name] = "text"
     return found
@@ -245,9 +249,12 @@ def _blocks(
 ) -> Iterator[Piece]:
     skipped, separator = form
     bad: list[int] = []
+    swallowed = 0
 
     def other_width(row: Any) -> str:
+        nonlocal swallowed
         bad.append(int(row.number or 0))
+        swallowed += str(row.text).count("\n")
         return "skip"
 
     read = pacsv.ReadOptions(
@@ -277,6 +284,8 @@ def _blocks(
     what = "rows with another number of cells than the header"
     if bad:
         findings.add("left out", what, len(bad), f"line {bad[0]:,}" if bad[0] else None)
+    what = "lines that a quote without its end has swallowed; mend it and load again"
+    findings.add("truncated", what, swallowed, f"line {bad[0]:,}" if bad and bad[0] else None)
     findings.add("read", "rows", rows)
 
 
@@ -353,12 +362,22 @@ def _records(source: Source, findings: Findings) -> Iterator[tuple[int, dict[str
 
 
 def flat(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of an object and of the objects in it, by their own names."""
+    """Return the values of an object and of the objects in it, by their own names.
+
+    A name that several objects use is told by theirs, and so are those in an object that is one
+    of several by its name: ``{"gpu0": {"power_w": 5}}`` gives ``gpu0_power_w``.
+    """
+    inside = [value for value in record.values() if isinstance(value, dict)]
+    uses = Counter(str(key) for value in inside for key in value)
     plain: dict[str, Any] = {}
     for name, value in record.items():
-        inner = value if isinstance(value, dict) else {name: value}
-        for key, each in inner.items():
-            plain.setdefault(str(key), each)
+        if not isinstance(value, dict):
+            plain[str(name)] = value
+            continue
+        is_one_of = str(name)[-1:].isdigit()
+        for key, each in value.items():
+            is_shared = is_one_of or uses[str(key)] > 1 or str(key) in record
+            plain[f"{name}_{key}" if is_shared else str(key)] = each
     return plain
 
 

@@ -22,7 +22,7 @@ _BOARD = re.compile(
     r"\s*(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s.*"
 )
 _POWER = re.compile(
-    r"\|\s*\S+\s+(?P<temperature>\S+)\s+\S+\s+(?P<power>\S[^|/]*|N/A)\s*/\s*(?P<limit>[^|]*?)\s*\|"
+    r"\|\s*\S+\s+(?P<temperature>\S+)\s+\S+\s+(?P<power>\[?N/A\]?|[^|/]*?)\s*/\s*(?P<limit>[^|]*?)\s*\|"
     r"[^|]*\|\s*(?P<busy>\d+%|\S+).*"
 )
 _CUT = "GPUs of a table that breaks off before their power"
@@ -73,6 +73,7 @@ class _Boards:
         self.cut_count, self.cut_where = 0, ""
         self._rows: list[dict[str, Any]] = []
         self._stamp = NOT_A_TIME
+        self._is_used = False
         self._begun: dict[str, Any] | None = None
 
     def see(self, number: int, line: str) -> None:
@@ -81,9 +82,12 @@ class _Boards:
             stamp = stamp_ns(line)
             if stamp != NOT_A_TIME:
                 self.close()
-                self._stamp = stamp
+                self._stamp, self._is_used = stamp, False
         elif line.startswith(_BEGIN):
             self.close()
+            # A stamp is that of one table; it may be missing above the next.
+            self._stamp = NOT_A_TIME if self._is_used else self._stamp
+            self._is_used = True
         elif match := _BOARD.fullmatch(line.rstrip()):
             self.close()
             self._begun = match.groupdict() | {"line": number, "reasons": -1}

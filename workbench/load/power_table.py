@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -35,6 +36,7 @@ from workbench.load.archive import Source
 from workbench.load.recorded_power import recorded, sensors_of
 
 NAME = "table of power"
+_TORN = "names that go over lines: a quote is not closed, and the rows inside are lost"
 _NO_COUNTER = "energies that fall often or never move, as no counter does"
 _PARTIAL = "sums over fewer nodes than there are (count_inp below size_inp); the power is too low"
 
@@ -53,6 +55,8 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
     if has_power(names) or has_counter(names, IDENTITIES) or has_value(names):
         return True
     rows = sample_of(text, skipped, separator, len(names))
+    if any(has_unit(cell) for row in rows for cell in row):
+        return True
     others = [place for place, name in enumerate(names) if name != time]
     return bool(rows) and all(_is_number_or_empty(row[place]) for row in rows for place in others)
 
@@ -94,6 +98,10 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     table = pieces_of(source, given, findings, wanted=[*STATE_COLUMNS, "count_inp", "size_inp"])
     for name, why in table.layout.left_out:
         findings.add("set aside", f"column {name!r}: {why}")
+    for column in table.layout.counters:
+        if re.search(r"(?:^|[^A-Za-z])mj(?:$|[^A-Za-z])", column.name):
+            what = "counters in mj, taken for millijoules, in which drivers of GPUs count"
+            findings.add("assumed", what, 1, column.name)
     reader = _Reader(table, given, findings, source.label)
     for piece in table.pieces:
         reader.add(piece)
@@ -189,6 +197,8 @@ class _Reader:
             msg = f"{self._label}: holds no row with a time and a name; is it the right file?"
             raise LoadError(msg)
         names = pd.Index(self._things.names, dtype=pd.Series([""]).dtype)
+        torn = [name for name in self._things.names if r"\n" in name]
+        self._findings.add("suspicious", _TORN, len(torn), torn[0][:60] if torn else None)
         return PowerPart(
             _frame(self._readings, "power_w", names),
             self._entities(),
