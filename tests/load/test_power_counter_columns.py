@@ -183,6 +183,7 @@ def test_a_reading_that_slips_to_nothing_makes_no_spike(table):
     log = table("time,gpu,energy_j\n" + rows([30000, 33000, 0, 39000, 42000, 45000]))
     assert watts(log)["gpu0"] == [3000, 3000, 3000, 3000]
     assert found(log, "far below")[["finding", "count"]].tolist() == ["left out", 1]
+    assert analyze.energy_from_counter(log.counters)["energy_j"].item() == 15_000
     # A true reset goes on from nearly nothing.
     reset = table("time,gpu,energy_j\n" + rows([0, 300, 0, 300, 600, 900]))
     assert np.nan_to_num(watts(reset)["gpu0"], nan=-1).tolist() == [300, -1, 300, 300, 300]

@@ -110,6 +110,8 @@ def test_columns_whose_cells_say_watts_lose_none_beside_them(read):
     assert watts(total) == {"node1": [600], "node2": [610]}
     late = "".join(f"{START + n},600 W,{'' if n < 25 else '500 W'}\n" for n in range(40))
     assert np.isfinite(watts(read("time,node1,node2\n" + late))["node2"]).sum() == 15
+    late = late.replace(",\n", ",N/A\n")
+    assert np.isfinite(watts(read("time,node1,node2\n" + late))["node2"]).sum() == 15
     bare = f"time,node1,node2\n{START},0.6 kW,0.7\n"
     assert watts(read(bare)) == {"node1": [600]}
     assert "name no unit" in said(read(bare), "set aside")[0]
@@ -154,6 +156,12 @@ def test_values_of_named_things_need_a_unit(read):
 def test_values_of_several_quantities_are_never_powers_alone(read):
     text = f"#group,x\n_time,_value,_field,host\n{START},312,power_draw,n1\n{START},40,temp,n1\n"
     with pytest.raises(NoPowerError, match=r"'_field' says what each row measures; keep the rows"):
+        read(text, unit="W")
+
+
+def test_values_beside_a_column_of_kinds_are_refused(read):
+    text = f"time,host,type,value\n{START},n1,temp,45\n{START},n1,power,400\n"
+    with pytest.raises(NoPowerError, match=r"columns \['type'\] may say what each value is"):
         read(text, unit="W")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from workbench.load._findings import Finding, quality_frame
-from workbench.load._power_counters import power_of_counters
+from workbench.load._power_counters import power_of_counters, without_slips
 from workbench.load._power_doubts import doubts
 from workbench.load._power_entities import entity_table
 from workbench.load._power_joins import final_names
@@ -41,7 +41,9 @@ def assembled(parts: Sequence[PowerPart], passed_over: Sequence[Finding] = ()) -
     readings, _ = _together([f.readings for f in files], names, sources, findings)
     of_counters = [f.counters if f.counters is not None else _no_rows() for f in files]
     counters, counted = _together(of_counters, names, sources, findings)
-    derived, more = _derived(counters, readings, sources[int(counted[0])] if len(counted) else "")
+    counting = sources[int(counted[0])] if len(counted) else ""
+    findings += without_slips(counters, counting)
+    derived, more = _derived(counters, readings, counting)
     methods = dict.fromkeys((derived.names[code] for code in np.unique(derived.codes)), "counter")
     findings += more
     readings, _ = joined([readings, derived], [readings.names, derived.names])

@@ -25,6 +25,7 @@ _ABSENT = pa.array(
         "[requested functionality has been deprecated]",
     ]
 )  # fmt: skip
+_ABSENT_TEXTS = frozenset(_ABSENT.to_pylist())
 _WITH_UNIT = re.compile(
     r"^\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(mW|W|kW|MW)\s*$", re.ASCII
 )
@@ -97,6 +98,11 @@ def numbers(
 def has_unit(cell: str) -> bool:
     """Say whether a cell is a number with a unit of power: ``627.40 W``."""
     return _WITH_UNIT.fullmatch(cell) is not None
+
+
+def is_absent(cell: str) -> bool:
+    """Say whether a cell says that there is no value."""
+    return cell.strip().lower() in _ABSENT_TEXTS
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -27,9 +27,7 @@ def power_of_counters(counters: Rows, source: str) -> tuple[Rows, list[Finding]]
         What to name in findings.
     """
     is_blank = np.isnan(counters.numbers)
-    is_low = np.zeros(len(is_blank), dtype=bool)
-    is_low[~is_blank] = _outliers(counters.take(~is_blank))
-    rows = counters.take(~is_blank & ~is_low)
+    rows = counters.take(~is_blank)
     same = np.zeros(len(rows.codes), dtype=bool)
     same[1:] = rows.codes[1:] == rows.codes[:-1]
     is_update = ~same
@@ -48,14 +46,24 @@ def power_of_counters(counters: Rows, source: str) -> tuple[Rows, list[Finding]]
     for what, bad, table in (
         (_RESET, is_reset, rows),
         (_BLANK, is_blank, counters),
-        (_LOW, is_low, counters),
     ):
         if bad.any():
             name = table.names[table.codes[int(bad.argmax())]]
-            kind = "left out" if what == _LOW else "noted"
-            findings.append((source, kind, what, int(bad.sum()), name))
+            findings.append((source, "noted", what, int(bad.sum()), name))
     found = Rows(rows.names, rows.codes, rows.time_ns, watts, rows.lines)
     return found.take(same), findings
+
+
+def without_slips(counters: Rows, source: str) -> list[Finding]:
+    """Make readings missing that are far below those around them; say how many."""
+    known = np.flatnonzero(~np.isnan(counters.numbers))
+    is_slip = np.zeros(len(counters.codes), dtype=bool)
+    is_slip[known] = _outliers(counters.take(~np.isnan(counters.numbers)))
+    if not is_slip.any():
+        return []
+    counters.numbers[is_slip] = np.nan
+    name = counters.names[counters.codes[int(is_slip.argmax())]]
+    return [(source, "left out", _LOW, int(is_slip.sum()), name)]
 
 
 def _outliers(rows: Rows) -> np.ndarray:

@@ -67,6 +67,7 @@ def all_others(
     stated = [n for n in stated_columns(kinds) if n in others]
     if found.identity:
         named = [n for n in others if n.strip().lower() in VALUES]
+        _refuse_other_names(kinds, found, label if named else "")
         others = named or [n for n in stated if kinds[n] == "unit"]
     if not others or (found.identity and len(others) != 1):
         msg = (
@@ -88,3 +89,15 @@ def all_others(
     wanted = others if given.unit else stated
     columns = [PowerColumn(n, wide_name(n.strip()), scope, is_entity=True) for n in wanted]
     return columns, [name for name in others if name not in wanted]
+
+
+def _refuse_other_names(kinds: Mapping[str, Cell], found: PowerLayout, label: str) -> None:
+    """Refuse values that another column of texts may say something else of; "" refuses none."""
+    texts = [name for name, kind in kinds.items() if kind == "text"]
+    more = [name for name in texts if name not in (found.time, *found.identity)]
+    if label and more:
+        msg = (
+            f"{label}: columns {shown(more)} may say what each value is; keep the rows of power, "
+            "leave those columns out, and save the values as power_w"
+        )
+        raise NoPowerError(msg)

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from workbench.errors import LoadError
 from workbench.load._findings import Findings
-from workbench.load._power_cells import has_unit, is_number, refuse_other_types
+from workbench.load._power_cells import has_unit, is_absent, is_number, refuse_other_types
 from workbench.load._power_columns import PowerLayout
 from workbench.load._power_layout import layout
 from workbench.load._power_others import Cell
@@ -229,7 +229,7 @@ def _cells_of(columns: Mapping[str, Sequence[str]]) -> dict[str, Cell]:
     for name, cells in columns.items():
         if any(map(has_unit, cells)):
             found[name] = "unit"
-        elif not any(cell.strip().strip("0.") for cell in cells):
+        elif all(is_absent(cell) or not cell.strip("0. ") for cell in cells):
             found[name] = "blank"
         elif not any(map(_may_be_number, cells)):
             found[name] = "text"
