@@ -1,9 +1,15 @@
-"""The smallest traces, made by hand."""
+"""The smallest traces, made by hand, and tables of power."""
 
 import gzip
 import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+
+from workbench.load import power_table
+from workbench.load._power_part import PowerGiven
+from workbench.load.archive import sources
 
 
 def event(name, ts, dur=1, *, cat="cpu_op", ph="X", pid=1, tid=1, **args):
@@ -44,3 +50,22 @@ def trace_file(tmp_path):
 def engine(request):
     """Both parsers, which must behave alike."""
     return request.param
+
+
+@pytest.fixture
+def read_table(tmp_path):
+    """Write a table of power and read it with the reader of plain tables alone."""
+
+    def do(content, name="table.csv", **given):
+        path = tmp_path / name
+        if isinstance(content, pa.Table):
+            pq.write_table(content, path)
+        elif isinstance(content, bytes):
+            path.write_bytes(content)
+        else:
+            path.write_text(content)
+        source = sources(path)[0]
+        assert power_table.looks_like(source.head(1 << 16), source.label)
+        return power_table.read_power(source, PowerGiven(**given))
+
+    return do

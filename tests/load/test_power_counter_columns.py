@@ -11,8 +11,12 @@ import pytest
 from tests.load.power_files import found
 from workbench import analyze, load
 from workbench.errors import LoadError
-from workbench.load._power_counter_columns import counter_columns, falls_too_often, has_counter
-from workbench.load._power_layout import IDENTITIES
+from workbench.load._power_counter_columns import (
+    energy_name,
+    falls_too_often,
+    has_counter,
+    joules_in,
+)
 from workbench.load.kinds import kinds_of
 
 START = 1_700_000_000
@@ -52,7 +56,8 @@ def watts(log):
      ("energy_\u00b5J", 1e-6), ("energy_\u03bcJ", 1e-6)],
 )  # fmt: skip
 def test_units_of_energy_are_read_from_names(name, joules):
-    assert [factor for *_, factor in counter_columns([name], is_gpu=False)] == [joules]
+    words, unit = energy_name(name)
+    assert joules_in(unit, of_gpu="gpu" in words) == joules
 
 
 @pytest.mark.parametrize(
@@ -62,14 +67,14 @@ def test_units_of_energy_are_read_from_names(name, joules):
              "predicted_energy_j", "energy_\ufffdJ"],
 )  # fmt: skip
 def test_names_of_other_things_count_no_energy(name):
-    assert counter_columns([name], is_gpu=True) == []
+    assert energy_name(name) is None
 
 
 def test_tables_about_steps_and_settings_are_no_counters():
-    assert has_counter(["time", "gpu", "energy_j"], IDENTITIES)
+    assert has_counter(["time", "gpu", "energy_j"])
     for other in ("train_step", "loss", "limit_w", "batch_size", "iterations", "request_id"):
-        assert not has_counter(["time", "gpu", other, "energy_j"], IDENTITIES)
-    assert not has_counter(["time", "energy_j"], IDENTITIES)
+        assert not has_counter(["time", "gpu", other, "energy_j"])
+    assert not has_counter(["time", "energy_j"])
 
 
 def test_a_counter_gives_power_between_updates_and_none_across_a_reset(table):
@@ -177,6 +182,13 @@ def test_scopes_are_told_by_what_rapl_calls_its_domains(table):
     assert log.entities.set_index("entity")["scope"].to_dict() == {
         "package_0": "cpu", "dram": "memory"
     }  # fmt: skip
+
+
+def test_racks_may_count_too(tmp_path, table):
+    log = table(f"time,rack,energy_kWh\n{START},r1,10\n{START + 3600},r1,14\n")
+    assert watts(log) == {"r1": [4000]}
+    assert log.entities["scope"].tolist() == ["rack"]
+    assert kinds_of(tmp_path) == {"power logs"}
 
 
 def test_a_reading_that_slips_to_nothing_makes_no_spike(table):

@@ -1,4 +1,4 @@
-"""The columns of a table of power telemetry, and how those of things are named."""
+"""The columns of a table of power telemetry, and how those of things are called."""
 
 from __future__ import annotations
 
@@ -6,11 +6,37 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+ENTITIES = ("entity", "sensor", "meter", "circuit", "series")
+NODES: tuple[str, ...] = (
+    "node",
+    "host",
+    "hostname",
+    "host_name",
+    "nodename",
+    "node_name",
+    "server",
+    "machine",
+)
+NODES += ("node_id", "instance", "chassis")
+INDICES: tuple[str, ...] = (
+    "gpu",
+    "gpu_index",
+    "gpu_id",
+    "index",
+    "device",
+    "device_index",
+    "device_id",
+)
+INDICES += ("gpu_idx", "accelerator", "minor_number", "local_rank", "card")
+UUIDS = ("uuid", "gpu_uuid", "device_uuid", "serial", "gpu_serial")
+GROUPS = ("rack", "pdu", "panel", "switchboard", "msb")
+IDENTITIES = {*ENTITIES, *NODES, *INDICES, *UUIDS}
+# Columns that say whose a row is.
+NAMING = IDENTITIES | set(GROUPS)
 NEVER = re.compile(r"|unnamed: ?\d+|__index_level_\d+__|index|row|id", re.IGNORECASE)
 _WIDE_PART = re.compile(
     r"(?P<node>.+?)[\s/._:-]*gpu[ _-]?(?P<index>\d+)|gpu[ _-]?(?P<only>\d+)", re.IGNORECASE
 )
-
 FEED = re.compile(
     r"(rack|row|pdu|panel|switchboard|msb|utility|facility|cooling)[\s_./:-]*\w?\d*", re.IGNORECASE
 )

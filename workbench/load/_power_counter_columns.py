@@ -8,8 +8,16 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from workbench.errors import LoadError
-from workbench.load._power_columns import FEED, NEVER, PowerColumn, PowerLayout, shown, wide_name
-from workbench.load._power_names import words_of
+from workbench.load._power_columns import (
+    FEED,
+    NAMING,
+    NEVER,
+    PowerColumn,
+    PowerLayout,
+    shown,
+    wide_name,
+)
+from workbench.load._power_names import ascii_unit, is_damaged, scope_of, words_of
 from workbench.load._power_part import PowerGiven
 
 _JOULES = {"j": 1.0, "joule": 1.0, "joules": 1.0, "kj": 1e3, "uj": 1e-6, "millijoules": 1e-3}
@@ -18,7 +26,7 @@ _HOURS = {"wh": 3.6e3, "kwh": 3.6e6}
 _BY_CASE = {"mJ": 1e-3, "MJ": 1e6, "MWh": 3.6e9, "mWh": 3.6}
 # A unit that is written without a separator: EnergykWh.
 _GLUED = re.compile(r"(?<=[a-z0-9]{2})([kmM]?Wh|[kmM]J)$")
-_PREFIXES = {"milli": 1e-3, "micro": 1e-6, "kilo": 1e3, "mega": 1e6}
+_PREFIXES = {"milli", "micro", "kilo", "mega"}
 _ENERGY = {"energy", "joule", "joules"}
 # What makes an energy something else than the reading of a counter.
 _NO_COUNTER = {
@@ -33,28 +41,11 @@ _NO_COUNTER = {
 _OF_A_JOB = {"step", "steps", "iteration", "iterations", "iter", "loss", "samples", "request"}
 _OF_A_JOB |= {"requests", "latency", "trial", "outcome", "batch", "limit", "window"}
 _FILLERS = _ENERGY | {"total", "consumption", "consumed", "counter", "cumulative", "used", "usage"}
-_GPU = re.compile(r"(?:gpu|accelerator)\d*")
-_SCOPES = (("cpu", {"cpu", "socket", "package", "pkg"}), ("memory", {"dram", "memory", "mem"}))
+_PACKAGE = {"package", "pkg"}  # what RAPL calls a CPU
 _FALLING = 0.01
 # A reset leaves less than this share of what was counted.
 _RESET = 0.5
 _ROUNDING = 1e-5
-
-
-def counter_columns(
-    names: Iterable[str], *, is_gpu: bool
-) -> list[tuple[str, str, bool, float | None]]:
-    """Give the columns that count energy: name, part, whether of a GPU, and joules in one.
-
-    The last is None where the unit may be two: ``mj`` of something that is no GPU.
-    """
-    found = []
-    for name in names:
-        if (said := _said(name)) is not None:
-            rest, unit = said
-            of_gpu = is_gpu or any(_GPU.fullmatch(word.lower()) for word in rest)
-            found.append((name, "_".join(rest), of_gpu, _factor(unit, of_gpu=of_gpu)))
-    return found
 
 
 def counters_of(
@@ -62,37 +53,47 @@ def counters_of(
 ) -> tuple[list[PowerColumn], list[str]]:
     """Give the counters of energy of a table of named things, or of nothing but counters.
 
-    The second are sums of the others, which would count them twice.
+    Their factor is missing where the unit may be two: ``mj`` of something that is no GPU. The
+    second are sums of the others, which would count them twice.
     """
     others = [name for name in names if name not in (found.time, *found.identity)]
     others = [name for name in others if not NEVER.fullmatch(name.strip())]
-    is_gpu = found.device is not None or given.scope == "gpu"
-    columns = counter_columns(others, is_gpu=is_gpu)
-    if not is_named and (found.identity or len(columns) < len(others)):
+    said = {name: told for name in others if (told := energy_name(name)) is not None}
+    if not is_named and (found.identity or len(said) < len(others)):
         return [], []
-    totals = [] if is_named or len(columns) < 2 else [n for n, part, *_ in columns if not part]
-    kept = [column for column in columns if column[0] not in totals]
-    is_one = len(columns) == 1 and is_named
+    totals = [] if is_named or len(said) < 2 else [n for n, (words, _) in said.items() if not words]
     counters = []
-    for name, part, of_gpu, factor in kept:
-        scope = "gpu" if of_gpu else given.scope or _scope_of(part) or found.scope
-        own = "" if is_one else part if is_named else wide_name(part)
-        column = PowerColumn(name, own, scope, "counter", factor, is_entity=not is_named)
-        counters.append(column)
+    for name, (words, unit) in said.items():
+        if name in totals:
+            continue
+        part = "" if is_named and len(said) == 1 else "_".join(words)
+        scope = _scope(words, found, given)
+        counters.append(
+            PowerColumn(
+                name,
+                part if is_named else wide_name(part),
+                scope,
+                "counter",
+                joules_in(unit, of_gpu=scope == "gpu"),
+                is_mw=unit == "mj",
+                is_entity=not is_named,
+            )
+        )
     return counters, totals
 
 
-def _scope_of(part: str) -> str:
-    """Tell by a name what is metered; '' if it does not."""
-    words = {word.lower().rstrip("0123456789") for word in words_of(part)}
-    for scope, known in _SCOPES:
-        if words & known:
-            return scope
-    feed = FEED.fullmatch(part)
-    return feed[1].lower() if feed else ""
+def _scope(words: Sequence[str], found: PowerLayout, given: PowerGiven) -> str:
+    """Tell what is metered, by the words of a name, or by what the table names."""
+    lowered = {word.lower() for word in words}
+    if found.device is not None or given.scope:
+        return "gpu" if found.device is not None else str(given.scope)
+    if (scope := "cpu" if lowered & _PACKAGE else scope_of(lowered)) != "unknown":
+        return scope
+    feed = FEED.fullmatch("_".join(words))
+    return feed[1].lower() if feed else found.scope
 
 
-def clear(counters: list[PowerColumn], label: str) -> list[PowerColumn]:
+def with_clear_units(counters: list[PowerColumn], label: str) -> list[PowerColumn]:
     """Refuse a unit that may be two."""
     unclear = [column.name for column in counters if column.factor is None]
     if unclear:
@@ -104,19 +105,19 @@ def clear(counters: list[PowerColumn], label: str) -> list[PowerColumn]:
     return counters
 
 
-def beside(counters: list[PowerColumn], powers: Sequence[PowerColumn]) -> list[PowerColumn]:
+def counter_beside(counters: list[PowerColumn], powers: Sequence[PowerColumn]) -> list[PowerColumn]:
     """Keep the counter beside a power if its unit is clear, and both are of what a row names."""
     is_one = len(counters) == len(powers) == 1 and not powers[0].part
     return counters if is_one and counters[0].factor is not None else []
 
 
-def has_counter(names: Iterable[str], identity: Iterable[str]) -> bool:
+def has_counter(names: Iterable[str]) -> bool:
     """Say whether a table of named things counts their energy."""
     lowered = {name.strip().lower() for name in names}
     words = {word for name in lowered for word in words_of(name)}
-    if words & _OF_A_JOB or "epoch" in lowered or not lowered & set(identity):
+    if words & _OF_A_JOB or "epoch" in lowered or not lowered & NAMING:
         return False
-    return any(_said(name) is not None for name in names)
+    return any(energy_name(name) is not None for name in names)
 
 
 def falls_too_often(codes: np.ndarray, time_ns: np.ndarray, energy_j: np.ndarray) -> bool:
@@ -140,12 +141,17 @@ def falls_too_often(codes: np.ndarray, time_ns: np.ndarray, energy_j: np.ndarray
     return int(is_fall.sum()) > max(things, most) or int(is_odd.sum()) > most or is_still
 
 
-def _said(name: str) -> tuple[list[str], str] | None:
-    """Return the words of a counter's name besides energy and unit, and the unit."""
-    written = name.replace("\N{MICRO SIGN}", "u").replace("\N{GREEK SMALL LETTER MU}", "u")
-    if "\N{REPLACEMENT CHARACTER}" in written:
-        return None  # a unit may hide in it
-    tokens = [token for token in re.split(r"[^A-Za-z0-9]+", written) if token]
+def energy_name(name: str) -> tuple[list[str], str] | None:
+    """Return the words of a counter's name besides energy and unit, and the unit.
+
+    Examples
+    --------
+    >>> energy_name("gpu0_total_energy_mJ"), energy_name("carbon_g_per_kWh")
+    ((['gpu0'], 'mJ'), None)
+    """
+    if is_damaged(name):
+        return None
+    tokens = [token for token in re.split(r"[^A-Za-z0-9]+", ascii_unit(name)) if token]
     if tokens and not _is_unit(tokens[-1]) and (glued := _GLUED.search(tokens[-1])):
         tokens[-1:] = [tokens[-1][: glued.start()], glued[1]]
     place = next((at for at in range(len(tokens) - 1, -1, -1) if _is_unit(tokens[at])), None)
@@ -156,8 +162,7 @@ def _said(name: str) -> tuple[list[str], str] | None:
         unit, others = f"{tokens[place - 1]}{unit}".lower(), tokens[: place - 1]
     words = [word for token in others for word in words_of(token)]
     lowered = {word.lower() for word in words}
-    is_energy = lowered & _ENERGY or unit.lower() in _ENERGY | set(_HOURS) or unit == "MWh"
-    is_energy = is_energy or any(word in unit for word in _ENERGY)
+    is_energy = lowered & _ENERGY or unit.lower().endswith(("wh", "joule", "joules"))
     if lowered & _NO_COUNTER or not is_energy:
         return None
     return [word for word in words if word.lower() not in _FILLERS], unit
@@ -168,8 +173,8 @@ def _is_unit(word: str) -> bool:
     return low in _JOULES or low in _HOURS or low in ("mj", "mwh")
 
 
-def _factor(unit: str, *, of_gpu: bool) -> float | None:
-    """Return the joules in one of a unit; drivers count those of GPUs in mJ."""
+def joules_in(unit: str, *, of_gpu: bool) -> float | None:
+    """Return the joules in one of a unit; None if it may be two. Drivers of GPUs count in mJ."""
     low = unit.lower()
     known = _BY_CASE.get(unit) or _JOULES.get(low) or _HOURS.get(low)
     return known or (1e-3 if low == "mj" and of_gpu else None)

@@ -10,9 +10,8 @@ import pyarrow.parquet as pq
 
 from workbench.load import mlperf_power, power_table, prometheus_power, prometheus_xid
 from workbench.load._power_cells import has_unit
-from workbench.load._power_counter_columns import has_counter
 from workbench.load._power_formats import power_format_of
-from workbench.load._power_layout import IDENTITIES, has_power, time_column
+from workbench.load._power_layout import tells_power, time_column
 from workbench.load._power_pieces import PARQUET_MAGIC, decoded, flat_names, header_of, sample_of
 from workbench.load._prometheus_metrics import POWER_KINDS, meaning_of
 from workbench.load.archive import Source
@@ -67,8 +66,7 @@ def _says_power(source: Source, head: bytes) -> bool:
         skipped, separator, names = header_of(decoded(head))
         rows = sample_of(decoded(head), skipped, separator, len(names))
         is_stated = any(has_unit(cell) for row in rows for cell in row)
-    is_power = is_stated or has_power(names) or has_counter(names, IDENTITIES)
-    return time_column(names) is not None and is_power
+    return tells_power(names) or (is_stated and time_column(names) is not None)
 
 
 def _parquet_names(source: Source) -> list[str]:

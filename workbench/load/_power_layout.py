@@ -7,10 +7,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from workbench.errors import LoadError
-from workbench.load._power_columns import FEED, PowerColumn, PowerLayout, shown, wide_name
-from workbench.load._power_counter_columns import beside, clear, counters_of, has_counter
+from workbench.load._power_columns import (
+    ENTITIES,
+    FEED,
+    GROUPS,
+    INDICES,
+    NAMING,
+    NODES,
+    UUIDS,
+    PowerColumn,
+    PowerLayout,
+    shown,
+    wide_name,
+)
+from workbench.load._power_counter_columns import (
+    counter_beside,
+    counters_of,
+    has_counter,
+    with_clear_units,
+)
 from workbench.load._power_names import PowerName, power_name, unit_factor, words_of
-from workbench.load._power_others import (
+from workbench.load._power_part import NoPowerError, PowerGiven
+from workbench.load._power_unnamed import (
     BARE,
     SHARES,
     VALUES,
@@ -18,9 +36,7 @@ from workbench.load._power_others import (
     all_others,
     in_their_cells,
     is_limit,
-    stated_columns,
 )
-from workbench.load._power_part import NoPowerError, PowerGiven
 
 _TIMES: tuple[str, ...] = (
     # These need no zone.
@@ -39,43 +55,7 @@ _TIMES: tuple[str, ...] = (
     *("stamp", "date", "t", "elapsed", "elapsed_time", "seconds", "window_start"),
 )
 _TIME_UNIT = re.compile(r"_?(ns|us|ms|s|sec|seconds)$")
-_ENTITIES = ("entity", "sensor", "meter", "circuit", "series")
-_NODES: tuple[str, ...] = (
-    "node",
-    "host",
-    "hostname",
-    "host_name",
-    "nodename",
-    "node_name",
-    "server",
-    "machine",
-)
-_NODES += ("node_id", "instance", "chassis")
-_INDICES: tuple[str, ...] = (
-    "gpu",
-    "gpu_index",
-    "gpu_id",
-    "index",
-    "device",
-    "device_index",
-    "device_id",
-)
-_INDICES += ("gpu_idx", "accelerator", "minor_number", "local_rank", "card")
-_UUIDS = ("uuid", "gpu_uuid", "device_uuid", "serial", "gpu_serial")
 _WIDE_GPU = re.compile(r"(?:.+/)?gpu\d+")
-IDENTITIES = {*_ENTITIES, *_NODES, *_INDICES, *_UUIDS}
-_GROUPS = {name: name for name in ("rack", "pdu", "panel", "switchboard", "msb")}
-# Columns that say what a row measures.
-_QUANTITIES = (
-    "metric",
-    "_field",
-    "field",
-    "metric_name",
-    "_measurement",
-    "sensor_type",
-    "quantity",
-)
-_ALL_IDENTITIES = IDENTITIES | set(_GROUPS)
 _SUMMIT_PART = re.compile(
     r"p(\d)_(?:(gpu)(\d)_)?power(?:[._]mean)?|ps(\d)_input_power(?:[._]mean)?"
 )
@@ -140,16 +120,15 @@ def layout(
         )
         return PowerLayout(time, (replace(total, is_entity=True),), is_cluster=True)
     found = _with_identity(time, by_lower, given)
-    _refuse_mixtures(by_lower, found, label)
     powers, left_out = _powers([name for name in names if name != time], found, given)
     powers = _by_source(powers, by_lower)
     counters: list[PowerColumn] = []
     if with_counters:
         numbers = [name for name in names if name not in texts]
-        is_named = has_counter(names, _ALL_IDENTITIES)
+        is_named = has_counter(names)
         counters, totals = counters_of(numbers, is_named, found, given)
         left_out += [(name, _TWICE) for name in totals]
-        counters = clear(counters, label) if not powers else beside(counters, powers)
+        counters = counter_beside(counters, powers) if powers else with_clear_units(counters, label)
     if powers and not found.identity:
         powers = _without_totals(_with_stated(powers, kinds, given), left_out)
     elif not powers and not counters:
@@ -176,7 +155,9 @@ def _with_stated(
 ) -> list[PowerColumn]:
     """Add the columns of a wide table whose cells are powers to those whose names say so."""
     known = {power.name for power in powers}
-    more = [name for name in stated_columns(kinds) if name not in known and not is_limit(name)]
+    # Where names tell the powers, a column that is empty or 0 so far may be anything.
+    stated = (name for name, kind in kinds.items() if kind == "unit")
+    more = [name for name in stated if name not in known and not is_limit(name)]
     if not more:
         return powers
     scope = given.scope or "unknown"
@@ -187,21 +168,7 @@ def _with_stated(
 def has_value(names: Iterable[str]) -> bool:
     """Say whether a table of named things has a column of values, of whatever they may be."""
     lowered = {name.strip().lower() for name in names}
-    return bool(lowered & VALUES) and bool(lowered & _ALL_IDENTITIES)
-
-
-def _refuse_mixtures(by_lower: dict[str, str], found: PowerLayout, label: str) -> None:
-    """Refuse a column of values of several quantities that another column names."""
-    quantity = next((by_lower[name] for name in _QUANTITIES if name in by_lower), None)
-    if quantity is None or quantity in found.identity or not VALUES & set(by_lower):
-        return
-    if any(power_name(name.strip()) for name in by_lower.values()):
-        return
-    msg = (
-        f"{label}: column {quantity!r} says what each row measures; keep the rows of power, and "
-        "save their values as power_w"
-    )
-    raise NoPowerError(msg)
+    return bool(lowered & VALUES) and bool(lowered & NAMING)
 
 
 def time_column(names: Iterable[str]) -> str | None:
@@ -216,6 +183,11 @@ def time_column(names: Iterable[str]) -> str | None:
     return None
 
 
+def tells_power(names: Sequence[str]) -> bool:
+    """Say whether a table surely is one of power: by times, and powers or counters of energy."""
+    return time_column(names) is not None and (has_power(names) or has_counter(names))
+
+
 def has_power(names: Iterable[str]) -> bool:
     """Say whether one of the columns says that it holds powers, or shares of them."""
     listed = [name.strip() for name in names]
@@ -227,14 +199,14 @@ def _with_identity(time: str, by_lower: dict[str, str], given: PowerGiven) -> Po
     def first(known: Iterable[str]) -> str | None:
         return next((by_lower[name] for name in known if by_lower.get(name, time) != time), None)
 
-    if entity := first(_ENTITIES):
+    if entity := first(ENTITIES):
         return PowerLayout(time, (), entity=entity)
-    node, index, uuid = first(_NODES), first(_INDICES), first(_UUIDS)
+    node, index, uuid = first(NODES), first(INDICES), first(UUIDS)
     # An index tells GPUs apart inside a host only.
     is_uuid = uuid is not None and (index is None or (node is None and given.node is None))
     device = uuid if is_uuid else index
-    if node is None and device is None and (group := first(_GROUPS)):
-        return PowerLayout(time, (), entity=group, scope=_GROUPS[group.lower()])
+    if node is None and device is None and (group := first(GROUPS)):
+        return PowerLayout(time, (), entity=group, scope=group.strip().lower())
     scope = "gpu" if device is not None else "unknown"
     return PowerLayout(time, (), node=node, device=device, is_uuid=is_uuid, scope=scope)
 

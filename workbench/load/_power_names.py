@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -79,7 +80,7 @@ def power_name(name: str) -> PowerName | None:
     elif statistic == "mean":
         method = "average"
     kept = [word for word in lowered if word not in _MEANS | _STATISTICS | _INSTANT]
-    return PowerName(tuple(kept), factor, is_mw, method, _scope(lowered), statistic)
+    return PowerName(tuple(kept), factor, is_mw, method, scope_of(lowered), statistic)
 
 
 def unit_factor(unit: str) -> float:
@@ -92,13 +93,22 @@ def words_of(name: str) -> list[str]:
     return [word for word in _SEPARATORS.split(_CAMEL.sub("_", name)) if word]
 
 
+def ascii_unit(name: str) -> str:
+    """Write the micro of a unit as ``u``: ``power_µW`` as ``power_uW``."""
+    return name.replace("\N{MICRO SIGN}", "u").replace("\N{GREEK SMALL LETTER MU}", "u")
+
+
+def is_damaged(name: str) -> bool:
+    """Say whether a name holds what was not UTF-8, which may have been the micro of a unit."""
+    return "\N{REPLACEMENT CHARACTER}" in name
+
+
 def _without_unit(name: str) -> tuple[list[str], float | None, bool]:
     """Return the words of a name without its unit, and what the unit is."""
-    if "\N{REPLACEMENT CHARACTER}" in name:
-        # What is not UTF-8 may be the micro of a unit.
+    if is_damaged(name):
         kept = [word for word in words_of(name) if _factor(word) == (None, False)]
         return [*kept, "power"], None, False
-    name = name.replace("\N{MICRO SIGN}", "u").replace("\N{GREEK SMALL LETTER MU}", "u")
+    name = ascii_unit(name)
     if bracketed := _IN_BRACKETS.search(name):
         factor, is_mw = _factor(bracketed[1])
         return words_of(name[: bracketed.start()]), factor, is_mw
@@ -137,7 +147,7 @@ def _statistic(words: list[str]) -> Statistic:
     return ""
 
 
-def _scope(words: list[str]) -> str:
+def scope_of(words: Iterable[str]) -> str:
     """Tell what is metered by words such as ``gpu`` and ``gpu3``."""
     bare = {re.sub(r"\d+$", "", word) for word in words}
     for scope, names in (("gpu", _GPU), ("cpu", _CPU), ("memory", _MEMORY)):

@@ -23,8 +23,8 @@ from workbench.load._findings import Findings
 from workbench.load._power_cells import has_unit, is_absent, is_number, refuse_other_types
 from workbench.load._power_columns import PowerLayout
 from workbench.load._power_layout import layout
-from workbench.load._power_others import Cell
 from workbench.load._power_part import PowerGiven
+from workbench.load._power_unnamed import Cell
 from workbench.load._stream import GZIP_MAGIC
 from workbench.load._text_lines import tell_of_damage, text_lines
 from workbench.load._utf8 import ValidUtf8

@@ -18,8 +18,7 @@ from workbench.errors import LoadError
 from workbench.load._findings import Findings
 from workbench.load._paths import Paths, given_paths, shown
 from workbench.load._power_cells import Watts, is_number, plain, refuse_other_types
-from workbench.load._power_columns import PowerColumn, PowerLayout
-from workbench.load._power_layout import IDENTITIES
+from workbench.load._power_columns import IDENTITIES, PowerColumn, PowerLayout
 from workbench.load._power_names import power_name, unit_factor
 from workbench.load._power_part import PowerGiven, Unit
 from workbench.load._power_pieces import open_parquet, parquet_batches, parquet_layout

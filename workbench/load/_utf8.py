@@ -7,12 +7,12 @@ import io
 from workbench.load._findings import Findings
 from workbench.load._stream import Stream
 
-NOT_UTF8 = r"bytes that are not UTF-8, shown like \xfc"
+_NOT_UTF8 = r"bytes that are not UTF-8, shown like \xfc"
 _BLOCK_BYTES = 4 << 20
 _LONGEST_LINE_BYTES = 64 << 20
 
 
-def valid_utf8(raw: bytes, findings: Findings, number: int) -> bytes:
+def _valid(raw: bytes, findings: Findings, number: int) -> bytes:
     """Return text with what is not UTF-8 written out; ``number`` is its first line.
 
     Names that differ in such bytes alone stay different.
@@ -25,7 +25,7 @@ def valid_utf8(raw: bytes, findings: Findings, number: int) -> bytes:
         text = raw.decode(errors="backslashreplace").encode()
         line = number + raw.count(b"\n", 0, error.start)
         # One byte is written as four.
-        findings.add("repaired", NOT_UTF8, (len(text) - len(raw)) // 3, f"line {line:,}")
+        findings.add("repaired", _NOT_UTF8, (len(text) - len(raw)) // 3, f"line {line:,}")
         return text
     return raw
 
@@ -73,6 +73,6 @@ class ValidUtf8(io.RawIOBase):
             lines, self._cut = text[:end], text[end:]
         if not lines:
             lines, self._cut = self._cut, b""
-        valid = valid_utf8(lines, self._findings, self._line)
+        valid = _valid(lines, self._findings, self._line)
         self._line += lines.count(b"\n")
         return valid

@@ -61,11 +61,11 @@ def _kinds(source: Source, path: str | Path) -> set[str]:
         return {"injections"}
     if is_power_log(source, head):
         # An exporter serves the last Xid beside the power.
-        has_xid = prometheus_xid.looks_like(head, source.label)
+        found = {"power logs"}
+        found |= {"failure logs"} if prometheus_xid.looks_like(head, source.label) else set()
         # One logger may write the steps of a job beside what they draw.
-        has_steps = _job_table.looks_like(head)
-        more = {"failure logs"} if has_xid else {"job logs"} if has_steps else set()
-        return {"power logs"} | more
+        found |= {"job logs"} if _job_table.looks_like(head) else set()
+        return found
     if _job_mllog.looks_like(head):
         return {"job logs"}
     if _is_met(source, path) and FAILURE_LOGS.refused(source.label, head):

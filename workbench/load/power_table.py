@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -14,8 +13,8 @@ from workbench.errors import LoadError
 from workbench.load._findings import Findings
 from workbench.load._power_cells import Watts, has_unit, plain
 from workbench.load._power_columns import PowerLayout
-from workbench.load._power_counter_columns import falls_too_often, has_counter
-from workbench.load._power_layout import IDENTITIES, has_power, has_value, time_column
+from workbench.load._power_counter_columns import falls_too_often
+from workbench.load._power_layout import has_value, tells_power, time_column
 from workbench.load._power_part import NoPowerError, PowerGiven, PowerPart
 from workbench.load._power_pieces import (
     PARQUET_MAGIC,
@@ -52,7 +51,7 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
     time = time_column(names)
     if time is None or len(names) < 2 or len(set(names)) < len(names):
         return False
-    if has_power(names) or has_counter(names, IDENTITIES) or has_value(names):
+    if tells_power(names) or has_value(names):
         return True
     rows = sample_of(text, skipped, separator, len(names))
     if any(has_unit(cell) for row in rows for cell in row):
@@ -67,7 +66,7 @@ def _is_json(line: str) -> bool:
     except (ValueError, RecursionError):
         return False
     names = list(flat(record)) if isinstance(record, dict) else []
-    return time_column(names) is not None and (has_power(names) or has_counter(names, IDENTITIES))
+    return tells_power(names)
 
 
 def _is_number_or_empty(cell: str) -> bool:
@@ -99,7 +98,7 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     for name, why in table.layout.left_out:
         findings.add("set aside", f"column {name!r}: {why}")
     for column in table.layout.counters:
-        if re.search(r"(?:^|[^A-Za-z])mj(?:$|[^A-Za-z])", column.name):
+        if column.is_mw:
             what = "counters in mj, taken for millijoules, in which drivers of GPUs count"
             findings.add("assumed", what, 1, column.name)
     reader = _Reader(table, given, findings, source.label)
@@ -127,6 +126,7 @@ class _Reader:
         self._things = Things(table.layout, given.node)
         self._watts = [Watts(column) for column in table.layout.powers]
         self._joules = [Watts(column) for column in table.layout.counters]
+        self._columns = (*self._watts, *self._joules)
         self._clock: Clock | None = None
         self._is_local = False
         self._readings: list[dict[str, Any]] = []
@@ -150,18 +150,18 @@ class _Reader:
         ns = found.ns.fillna(0).to_numpy(dtype=np.int64)
         identity = [piece.columns[name] for name in layout.identity]
         self._note_partial(piece)
-        for column in (*self._watts, *self._joules):
+        for column in self._columns:
             runs = self._things.codes(identity, column.column, self._stem, len(ns))
             codes = runs.per_row
             keep = is_timed & self._named(codes, column, piece.lines)
             values = column.of(plain(piece.columns[column.column.name]), piece.lines, findings)
-            of_energy = column in self._joules
-            (self._counted if of_energy else self._readings).append(
-                {"time_ns": ns[keep], "code": codes[keep], "line": piece.lines[keep]}
-                | {"energy_j" if of_energy else "power_w": values[keep]}
-            )
-        columns = (*layout.powers, *layout.counters)
-        if not columns[0].part and len(layout.powers) <= 1 and self._things.names:
+            row = {"time_ns": ns[keep], "code": codes[keep], "line": piece.lines[keep]}
+            if column in self._joules:
+                self._counted.append(row | {"energy_j": values[keep]})
+            else:
+                self._readings.append(row | {"power_w": values[keep]})
+        is_whole = not self._columns[0].column.part and len(self._watts) <= 1
+        if is_whole and self._things.names:
             states = states_of(piece.columns, piece.lines, findings)
             if states is not None:
                 states = states.assign(time_ns=ns, code=codes, line=piece.lines)
@@ -170,7 +170,7 @@ class _Reader:
     def _named(self, codes: np.ndarray, column: Watts, lines: np.ndarray) -> np.ndarray:
         """Say which rows name a thing; what several columns lack is told of the first."""
         is_named: np.ndarray = codes >= 0
-        if not is_named.all() and column is (*self._watts, *self._joules)[0]:
+        if not is_named.all() and column is self._columns[0]:
             first = int(lines[int((~is_named).argmax())])
             what = "rows that do not name what was metered"
             self._findings.add("left out", what, int((~is_named).sum()), f"line {first:,}")

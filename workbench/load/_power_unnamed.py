@@ -65,10 +65,11 @@ def all_others(
         raise NoPowerError(msg)
     others = [n for n in names if n != found.time and not NEVER.fullmatch(n.strip())]
     stated = [n for n in stated_columns(kinds) if n in others]
+    values = [n for n in others if n.strip().lower() in VALUES]
+    if values:
+        _refuse_quantities(kinds, found, label)
     if found.identity:
-        named = [n for n in others if n.strip().lower() in VALUES]
-        _refuse_other_names(kinds, found, label if named else "")
-        others = named or [n for n in stated if kinds[n] == "unit"]
+        others = values or [n for n in stated if kinds[n] == "unit"]
     if not others or (found.identity and len(others) != 1):
         msg = (
             f"{label}: no column of powers among {shown(names)}; name it power_w, power_kw or "
@@ -91,11 +92,11 @@ def all_others(
     return columns, [name for name in others if name not in wanted]
 
 
-def _refuse_other_names(kinds: Mapping[str, Cell], found: PowerLayout, label: str) -> None:
-    """Refuse values that another column of texts may say something else of; "" refuses none."""
+def _refuse_quantities(kinds: Mapping[str, Cell], found: PowerLayout, label: str) -> None:
+    """Refuse values of which another column may say that they are several quantities."""
     texts = [name for name, kind in kinds.items() if kind == "text"]
     more = [name for name in texts if name not in (found.time, *found.identity)]
-    if label and more:
+    if more:
         msg = (
             f"{label}: columns {shown(more)} may say what each value is; keep the rows of power, "
             "leave those columns out, and save the values as power_w"
