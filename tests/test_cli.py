@@ -420,7 +420,7 @@ def started(monkeypatch):
     """Record how JupyterLab would be started."""
     calls = []
 
-    monkeypatch.setattr(_notebooks.os, "execv", lambda _, command: calls.append(command))
+    monkeypatch.setattr(_notebooks.os, "execve", lambda _, command, env: calls.append(command))
     return calls
 
 
@@ -491,8 +491,11 @@ def test_lab_really_starts_jupyterlab(tmp_path):
             patient = HTTPAdapter(max_retries=Retry(connect=8, backoff_factor=0.1))
             session.mount("http://", patient)
             page = session.get(f"{place}/api/contents?{token}", timeout=60).json()
+            lab_page = session.get(f"{place}/lab?{token}", timeout=60).text
     finally:
         os.killpg(lab.pid, signal.SIGTERM)
         lab.wait(timeout=30)
         lab.stderr.close()
     assert "01_traces.ipynb" in {each["name"] for each in page["content"]}
+    disabled = re.search(r'"disabledExtensions": (\[.*?\])', lab_page, re.DOTALL)[1]
+    assert "@jupyterlab/apputils-extension:announcements" in json.loads(disabled)

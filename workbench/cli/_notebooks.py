@@ -18,10 +18,7 @@ from workbench.errors import WorkbenchError
 
 _FIRST = "00_start_here.ipynb"
 # JupyterLab otherwise asks for permission to fetch news, and looks for its own updates.
-_QUIET = (
-    "--LabApp.news_url=None",
-    "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
-)
+_QUIET = Path(__file__).with_name("_jupyter")
 
 Data = Annotated[
     Path | None,
@@ -82,7 +79,7 @@ def lab(
                 "unit": unit,
             }
             _point_at(notebook, told)
-    command = [sys.executable, "-m", "jupyterlab", str(folder), f"--port={port}", *_QUIET]
+    command = [sys.executable, "-m", "jupyterlab", str(folder), f"--port={port}"]
     if (folder / _FIRST).is_file():
         command.append(f"--LabApp.default_url=/lab/tree/{_FIRST}")
     if no_browser:
@@ -90,8 +87,9 @@ def lab(
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         typer.echo("Running as root, as in a container: passing --allow-root.", err=True)
         command.append("--allow-root")
+    paths = os.pathsep.join(filter(None, (os.environ.get("JUPYTER_CONFIG_PATH"), str(_QUIET))))
     # In place of this process, so that signals reach JupyterLab and nothing is left behind.
-    os.execv(sys.executable, command)
+    os.execve(sys.executable, command, {**os.environ, "JUPYTER_CONFIG_PATH": paths})
 
 
 def report(
