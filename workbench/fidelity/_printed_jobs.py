@@ -10,7 +10,7 @@ import pandas as pd
 from workbench import analyze
 from workbench.fidelity._configurations import measured, printed_iterations, printed_layout
 from workbench.fidelity._published import published
-from workbench.tables import ITERATION_ERRORS, ITERATIONS
+from workbench.tables import CONFIGURATIONS, ITERATION_ERRORS, ITERATIONS
 
 # How the printed jobs were set up beyond what their tables print; see the claims.
 _MLPERF: dict[str, Any] = {"flash_attention": True, "sharding": "zero1"}
@@ -43,6 +43,22 @@ def after_the_first(jobs: pd.DataFrame, group: str) -> pd.DataFrame:
     """Predict all jobs but the first, on which assumed constants are calibrated."""
     rest = jobs.iloc[1:].reset_index(drop=True)
     return analyze.iteration_errors(rest, from_the_first(jobs).predict(rest), group=group)
+
+
+def after_one_row_of_each(jobs: pd.DataFrame) -> pd.DataFrame:
+    """Calibrate on the first row of each model and GPU type; predict its other layouts."""
+    errors = []
+    for name, rows in jobs.groupby(["model", "gpu"]):
+        layouts = rows[list(CONFIGURATIONS.columns)].astype(str).agg(" ".join, axis=1)
+        others = rows[layouts != layouts.iloc[0]].reset_index(drop=True)
+        if len(others):
+            model = from_the_first(rows)
+            errors.append(
+                analyze.iteration_errors(
+                    others, model.predict(others), group=", ".join(map(str, name))
+                )
+            )
+    return pd.concat(errors, ignore_index=True)
 
 
 def from_the_first(jobs: pd.DataFrame) -> analyze.IterationModel:

@@ -124,6 +124,7 @@ def _note(plan: pd.DataFrame, best: pd.DataFrame) -> str:
     ]
     if best["low_ns"].isna().all():
         notes.append("no interval: constants were not fitted to many measurements")
+        notes.append(str(first["error_class"]))
     elif best["doubt"].str.contains("never measured").any():
         notes.append("ways beyond what was measured have intervals without a promise")
     return " · ".join(notes)

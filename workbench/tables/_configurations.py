@@ -82,6 +82,7 @@ PREDICTED_ITERATIONS = Table(
         "memory_bytes": Column("int64", "memory per GPU, fullest stage", lower=0),
         "fits": Column("bool", "whether that is less than a GPU has"),
         "doubt": Column("str", "why the prediction may be wrong; empty if nothing is known"),
+        "error_class": Column("str", "how far off such predictions were where the truth is known"),
         **{f"{part}_ns": Column("int64", meaning, lower=0) for part, meaning in _PARTS.items()},
         **{f"{part}_basis": Column("str", f"basis of {part}: {_BASIS}") for part in _PARTS},
     },

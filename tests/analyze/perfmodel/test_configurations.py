@@ -45,7 +45,9 @@ def trees_here(absent):
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize("claim", ["megatron", "memory", "mlperf", "llama", "lumos"])
+@pytest.mark.parametrize(
+    "claim", ["megatron", "memory", "mlperf", "llama", "lumos", "megatron_bridge"]
+)
 def test_printed_jobs_are_predicted_as_claimed(claim):
     readings = list(getattr(claims, claim)())
     assert [each.what for each in readings if each.verdict() == "FAIL"] == []
@@ -293,7 +295,7 @@ def test_what_would_need_more_than_the_data_sheet_is_refused():
 
 def test_no_fitted_share_goes_beyond_what_the_data_sheet_prints(fitted):
     shares = {k: v for k, v in asdict(fitted.constants).items() if k.endswith("_share")}
-    assert len(shares) == 6
+    assert len(shares) == 7
     assert max(shares.values()) <= 1
 
 
@@ -325,7 +327,10 @@ def test_a_plan_can_vary_context_and_experts_too():
         ({"tensor": 0}, "tensor must be a whole number from 1, not 0"),
         ({"data": True}, "data must be a whole number from 1, not True"),
         ({"data": 3, "global_batch": 4}, "global batch of 4 does not divide by 3 replicas"),
-        ({"data": 2, "expert": 4, "global_batch": 2}, "2 replicas do not divide by 4 expert"),
+        (
+            {"data": 2, "expert": 4, "global_batch": 2},
+            "neither 2 replicas nor the 2 ranks of a stage divide by 4 expert",
+        ),
         ({"context": 3}, "sequences of 2048 tokens do not divide by 3 ranks"),
         ({"chunks": 2}, "chunks need a pipeline"),
         ({"recompute": "some"}, "recompute is 'some', must be one of"),
@@ -409,3 +414,114 @@ def test_empty_tables_stay_empty():
     assert analyze.model_flops(empty).empty
     assert analyze.memory_need(empty).empty
     assert analyze.utilization(empty).empty
+
+
+def expert_jobs(**layout):
+    base = {"data": 16, "global_batch": 1024, "flash_attention": True, "sequence_parallel": True}
+    shape = analyze.model_shape("Qwen 3 235B-A22B")
+    return jobs(shape, "H100 FP8", **{**base, **layout})
+
+
+def test_operations_are_counted_for_a_gpu_that_nobody_knows():
+    known = analyze.model_flops(jobs(global_batch=8))
+    custom = analyze.model_flops(jobs(global_batch=8, gpu="my own"))
+    assert custom["model_flops_count"].tolist() == known["model_flops_count"].tolist()
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize(
+    ("name", "tokens_per_s", "tflops"),
+    [("Qwen 3 30B-A3B", 30_411, 700), ("Qwen 3 235B-A22B", 6_583, 974), ("Llama 3 70B", 1_633, 734)],
+)  # fmt: skip
+def test_flops_per_token_are_those_that_megatron_bridge_prints(name, tokens_per_s, tflops):
+    sequence = 8192 if name.startswith("Llama") else 4096
+    job = jobs(analyze.model_shape(name), global_batch=1, sequence=sequence)
+    count = analyze.model_flops(job, causal=True)["model_flops_count"].iloc[0]
+    assert count / sequence * tokens_per_s / 1e12 == pytest.approx(tflops, rel=0.005)
+
+
+def test_experts_may_be_spread_over_more_ranks_than_there_are_replicas():
+    # 2 tensor-parallel ranks x 16 replicas hold the experts of 32 ranks: parallel folding.
+    folded = expert_jobs(tensor=2, pipeline=2, expert=32)
+    assert folded["expert_parallel"].item() == 32
+    with pytest.raises(PerformanceModelError, match="neither 16 replicas nor the 32 ranks"):
+        expert_jobs(tensor=2, expert=64)
+
+
+def test_a_folded_rank_holds_whole_experts():
+    # By hand: 128 experts on 32 ranks are 4 each, not halved by the 2 tensor-parallel ranks.
+    folded, plain = (
+        analyze.memory_need(expert_jobs(tensor=2, pipeline=2, expert=ranks)).iloc[0]
+        for ranks in (32, 16)
+    )
+    shape = analyze.model_shape("Qwen 3 235B-A22B")
+    layers, expert = shape.layers // 2, 3 * shape.hidden * shape.ffn
+    attention = 2 * shape.hidden * shape.head_width * (shape.heads + shape.kv_heads)
+    shared = layers * (attention + 2 * shape.hidden) + shape.vocabulary * shape.hidden
+    by_hand = 2 * (shared / 2 + layers * 4 * expert)
+    assert folded["parameters_bytes"] == pytest.approx(by_hand, rel=1e-9)
+    assert plain["parameters_bytes"] == pytest.approx(by_hand, rel=1e-9)  # 8 experts, each halved
+
+
+def test_states_of_experts_are_shared_by_their_own_replicas_only():
+    # With as many expert-parallel ranks as replicas an expert exists once: nothing to share.
+    need = analyze.memory_need(expert_jobs(expert=16, sharding="zero1")).iloc[0]
+    shape = analyze.model_shape("Qwen 3 235B-A22B")
+    experts = shape.layers * 8 * 3 * shape.hidden * shape.ffn
+    assert need["optimizer_bytes"] > 12 * experts
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    expert=st.sampled_from([1, 2, 4, 8, 16]),
+    micro=st.sampled_from([1, 2, 4]),
+    routed=st.sampled_from([1, 2, 4, 8]),
+)
+def test_experts_never_come_for_free(expert, micro, routed):
+    """A mixture never computes faster than a dense model of the same active matrices."""
+    mixture = replace(MIXTRAL, experts=16, routed=routed)
+    dense = replace(MIXTRAL, ffn=MIXTRAL.ffn * routed, experts=1, routed=1)
+    layout = {"data": 16, "micro_batch": micro, "global_batch": 64, "flash_attention": True}
+    model = analyze.assumed_model()
+    slow = model.predict(jobs(mixture, **layout, expert=expert)).iloc[0]
+    fast = model.predict(jobs(dense, **layout)).iloc[0]
+    assert slow["compute_ns"] > fast["compute_ns"]
+    assert (slow["expert_ns"] > 0) == (expert > 1)
+
+
+def test_fewer_tokens_per_expert_are_less_efficient():
+    model, few, many = (
+        analyze.assumed_model(),
+        replace(MIXTRAL, experts=8),
+        replace(MIXTRAL, experts=64),
+    )
+    spread = {"data": 8, "expert": 8, "global_batch": 64, "sequence": 512}
+    before, after = (
+        model.predict(jobs(each, **spread)).iloc[0]["compute_ns"] for each in (few, many)
+    )
+    assert after > before
+
+
+def test_eight_bit_peaks_leave_attention_and_the_output_layer_in_sixteen():
+    model, kind = analyze.assumed_model(), analyze.gpu_type("H100 FP8")
+    table = jobs(gpu="H100 FP8", global_batch=8, flash_attention=True, sequence=32_768)
+    all_fast = {"H100 FP8": replace(kind, peak_16bit_tflops=None)}
+    assert seconds(model, table) > 1.1 * seconds(model, table, gpus=all_fast)
+
+
+def test_every_prediction_says_how_far_off_its_kind_was():
+    model = analyze.assumed_model()
+    for shape, word in ((GPT, "dense models"), (MIXTRAL, "mixtures of experts")):
+        (told,) = model.predict(jobs(shape, global_batch=8))["error_class"]
+        assert told.startswith(word)
+        assert "public jobs were off by" in told
+    measured_ns = round(1.1e9 * seconds(model, jobs(global_batch=8)))
+    one = jobs(global_batch=8).assign(dur_ns=measured_ns, source="own", doubt="")
+    calibrated = analyze.calibrated_to(model, one)
+    (told,) = calibrated.predict(jobs(global_batch=8))["error_class"]
+    assert told.startswith("calibrated on 1 row only; before that: dense models")
+
+
+def test_a_fitted_model_tells_what_its_held_out_rows_showed(fitted, many):
+    (told,) = set(fitted.predict(many)["error_class"])
+    assert told.startswith("fitted: 90% of the rows held out were within")

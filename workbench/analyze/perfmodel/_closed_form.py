@@ -1,4 +1,4 @@
-"""The closed form of an iteration: ten constants, nine parts, no learning."""
+"""The closed form of an iteration: twelve constants, nine parts, no learning."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ class Constants:
     data_share: float = 0.4  # what vTrain's jobs on up to 256 A100s show
     optimizer_share: float = 0.5
     fixed_s: float = 1e-2
+    expert_share: float = 0.6
+    routing_s: float = 7e-3
 
     def logarithms(self) -> npt.NDArray[np.float64]:
         """Give them as the vector that is fitted."""
@@ -40,7 +42,7 @@ class Constants:
 
 
 # How far, as a factor, each may lie from what it is assumed to be before the data must insist.
-SPREAD = np.array([0.3, 2, 2, 1, 1, 1, 2, 1, 1, 2])
+SPREAD = np.array([0.3, 2, 2, 1, 1, 1, 2, 1, 1, 2, 0.5, 1])
 # The largest logarithm of each: nothing gives more than its data sheet says.
 TOP = np.array([0.0 if field.name.endswith("_share") else np.inf for field in fields(Constants)])
 
@@ -50,7 +52,7 @@ def parts(c: Columns, k: Constants) -> dict[str, Array]:
     matrix, launch, tensor, context, expert = _layer(c, k)
     layer = matrix + launch + tensor + context + expert
     stage = c.stage_layers * layer
-    head = 6 * c.tokens * c.h * c.vocabulary / c.t / (c.peak * _share_of_peak(c, k))
+    head = 6 * c.tokens * c.h * c.vocabulary / c.t / (c.peak_16 * _share_of_peak(c, k))
     rounds = c.rounds
     per_layer = rounds * c.stage_layers
     # Tensor-parallel ranks send a share each and gather it behind their links.
@@ -73,6 +75,13 @@ def parts(c: Columns, k: Constants) -> dict[str, Array]:
 def _share_of_peak(c: Columns, k: Constants) -> Array:
     """Narrow matrices and few tokens reach less of the peak."""
     return k.matrix_share / (1 + k.half_width * c.t / c.h) / (1 + k.half_tokens / c.tokens)
+
+
+def _share_of_experts(c: Columns, k: Constants) -> Array:
+    """Give the share of grouped products: narrow experts, each with its part of the tokens."""
+    rows = c.tokens * c.routed * c.e / c.experts * c.expert_t / c.t
+    narrow = 1 + k.half_width * c.expert_t / np.minimum(c.h, c.ffn)
+    return k.matrix_share * k.expert_share / narrow / (1 + k.half_tokens / rows)
 
 
 def _own(c: Columns, k: Constants, ranks: Array) -> Array:
@@ -100,51 +109,77 @@ def _local(c: Columns, ranks: Array, stride: Array | float) -> Array:
 def _layer(c: Columns, k: Constants) -> tuple[Array, Array, Array, Array, Array]:
     """Forward and backward of one layer and micro-batch: five parts in seconds."""
     scores = 4 * c.tokens * c.s * c.heads * c.shown
-    linear = 2 * c.tokens * c.linear_parameters
+    dense = _share_of_peak(c, k)
+    grouped = np.where(c.is_routed, _share_of_experts(c, k), dense)
     # Backward is two products for each of forward; flash attention stores no scores and
     # needs five for two, as it computes them again.
-    work = (3 + c.full) * linear + (3 + c.full + c.selective + 0.5 * c.flash) * scores
-    matrix = work / c.t / (c.peak * _share_of_peak(c, k))
+    linear = c.attention_parameters / dense + c.routed * c.expert_parameters / grouped
+    matrix = (3 + c.full) * 2 * c.tokens * linear / c.t / c.peak
+    again = 3 + c.full + c.selective + 0.5 * c.flash
+    matrix = matrix + again * scores / c.t / (c.peak_16 * dense)
     stored = np.where(c.flash > 0, 0, 5 * c.b * c.a * c.s * c.s / c.c)
     # Forward writes and reads what it stores, backward reads it, writes and reads its
     # gradient; what is computed again is written and read again.
     passes = 5 + 2 * c.full
     wide = (18 * c.h + 4 * c.routed * c.ffn) * c.tokens
-    traffic = passes * wide + (passes + 2 * c.selective) * stored
+    # Copies of tokens are sorted by expert and back, forward and backward: read and written.
+    sorted_ = np.where(c.is_routed, (16 + 8 * c.full) * c.routed * c.h * c.tokens, 0)
+    traffic = passes * wide + (passes + 2 * c.selective) * stored + sorted_
     compute = matrix + traffic / c.t / (k.memory_share * c.memory)
     reduce = 2 * (c.t - 1) / c.t * 2 * c.tokens * c.h
     tensor = (4 + 2 * c.full) * reduce / _link(c, k, c.t)
     # Keys and values are gathered forward and backward, their gradients scattered.
     keys = 2 * 2 * c.b * c.s * c.kv / c.t * (c.c - 1) / c.c
     context = (3 + c.full) * keys / _link(c, k, c.c, c.t)
-    sent = 2 * c.tokens * c.h * c.routed / c.t * (c.e - 1) / c.e
-    expert = (4 + 2 * c.full) * sent / _own(c, k, c.t * c.c * c.e)
+    expert = (4 + 2 * c.full) * _exchange(c, k)
     gpu = compute + tensor + context + expert
     # The host launches while the GPU works; the longer of the two shows, smoothly.
-    launch = np.sqrt(gpu**2 + k.launch_s**2) - gpu
+    host = np.where(c.is_routed, k.launch_s + k.routing_s, k.launch_s)
+    launch = np.sqrt(gpu**2 + host**2) - gpu
     return compute, launch, tensor, context, expert
 
 
-def _held(c: Columns) -> Array:
-    return (c.stage_layers * c.layer_parameters + c.vocabulary * c.h) / c.t
+def _exchange(c: Columns, k: Constants) -> Array:
+    """Send the tokens of a layer and micro-batch to their experts, once, in seconds."""
+    token = 2 * c.tokens * c.h / c.t
+    nodes = np.ceil(c.expert_span / c.per_node)
+    inside = token * c.routed * (c.e - 1) / c.e / (k.node_share * c.node)
+    # A token goes once to each other node that has one of its experts, and is copied there.
+    reached = (nodes - 1) * (1 - (1 - 1 / nodes) ** c.routed)
+    beyond = token * reached / (k.network_share * c.network)
+    return np.asarray(np.where(c.e > 1, np.maximum(inside, beyond), 0))
+
+
+def _groups(c: Columns) -> tuple[tuple[Array, Array, Array], ...]:
+    """Give parameters that a rank holds, their replicas, and how far those are apart."""
+    shared = c.stage_layers * c.shared_layer_parameters + c.vocabulary * c.h / c.t
+    experts = c.stage_layers * c.expert_layer_parameters
+    apart = np.where(c.is_routed, c.expert_span, c.t * c.c)
+    return (shared, c.d, c.t * c.c), (experts, c.expert_d, apart)
 
 
 def _data(c: Columns, k: Constants) -> Array:
-    held, turns = _held(c), (c.d - 1) / c.d
-    in_node = _local(c, c.d, c.t * c.c)
-    width = _slower(c, c.d, c.t * c.c, k.data_share * c.node, k.data_share * c.network)
+    return np.asarray(sum(_gradients(c, k, *group) for group in _groups(c)))
+
+
+def _gradients(c: Columns, k: Constants, held: Array, replicas: Array, stride: Array) -> Array:
+    turns = (replicas - 1) / replicas
+    in_node = _local(c, replicas, stride)
+    width = _slower(c, replicas, stride, k.data_share * c.node, k.data_share * c.network)
     reduce = 2 * 4 * held * turns
     scatter = (4 + 2) * held * turns  # gradients of 4 bytes, then weights of 2
     # Weights are gathered for every pass and micro-batch, gradients scattered once for each.
     gather = (2 * 2 + 2) * held * turns * c.rounds
     inner = (2 * 2 + 2) * held * (in_node - 1) / in_node * c.rounds / (k.node_share * c.node)
-    groups = c.d / in_node
+    groups = replicas / in_node
     outer = 2 * 4 * held / in_node * (groups - 1) / groups / (k.data_share * c.network)
     plain = np.where(c.sharding == "none", reduce, np.where(c.sharding == "zero1", scatter, gather))
     return np.asarray(np.where(c.sharding == "hsdp", inner + outer, plain / width))
 
 
 def _optimizer(c: Columns, k: Constants) -> Array:
-    in_node = _local(c, c.d, c.t * c.c)
-    shards = np.where(c.sharding == "none", 1, np.where(c.sharding == "hsdp", in_node, c.d))
-    return np.asarray(20 * _held(c) / shards / (k.optimizer_share * c.memory))
+    held = np.zeros_like(c.h)
+    for parameters, replicas, stride in _groups(c):
+        in_node = np.where(c.sharding == "hsdp", _local(c, replicas, stride), replicas)
+        held += parameters / np.where(c.sharding == "none", 1, in_node)
+    return np.asarray(20 * held / (k.optimizer_share * c.memory))

@@ -46,6 +46,7 @@ class Columns:
     sequence_parallel: Array
     flash: Array
     peak: Array  # FLOP/s
+    peak_16: Array  # FLOP/s of 16-bit products; attention and the head stay there
     capacity: Array  # bytes
     memory: Array  # bytes/s
     node: Array
@@ -70,14 +71,56 @@ class Columns:
     @property
     def linear_parameters(self) -> Array:
         """Matrix elements of a layer that one token meets."""
-        mlp = self.matrices * self.h * self.ffn * self.routed
-        return 2 * self.h * (self.heads + self.kv) + mlp
+        return self.attention_parameters + self.routed * self.expert_parameters
 
     @property
-    def layer_parameters(self) -> Array:
-        """Parameters of a layer that one expert-parallel rank holds, norms with them."""
-        mlp = self.matrices * self.h * self.ffn * self.experts / self.e
-        return 2 * self.h * (self.heads + self.kv) + mlp + 2 * self.h
+    def attention_parameters(self) -> Array:
+        """Matrix elements of the attention of a layer."""
+        return 2 * self.h * (self.heads + self.kv)
+
+    @property
+    def expert_parameters(self) -> Array:
+        """Matrix elements of one feed-forward block, of which a dense layer has one."""
+        return self.matrices * self.h * self.ffn
+
+    @property
+    def is_routed(self) -> npt.NDArray[np.bool_]:
+        """Whether tokens are sent to experts."""
+        return self.experts > 1
+
+    @property
+    def is_folded(self) -> npt.NDArray[np.bool_]:
+        """Whether experts are spread over tensor- and context-parallel ranks, too, whole.
+
+        Megatron-LM calls this parallel folding. Where the replicas alone suffice, the
+        tensor-parallel ranks share the matrices of an expert as they share the others.
+        """
+        return np.asarray(self.d % self.e != 0)
+
+    @property
+    def expert_t(self) -> Array:
+        """Ranks that share the matrices of one expert."""
+        return np.where(self.is_folded, 1, self.t)
+
+    @property
+    def expert_d(self) -> Array:
+        """Replicas of an expert."""
+        return np.where(self.is_folded, self.t * self.c * self.d, self.d) / self.e
+
+    @property
+    def expert_span(self) -> Array:
+        """Neighbouring ranks among which the tokens of a layer are exchanged."""
+        return np.where(self.is_folded, self.e, self.t * self.c * self.e)
+
+    @property
+    def shared_layer_parameters(self) -> Array:
+        """Parameters of a layer besides its experts that a rank holds, norms with them."""
+        return (self.attention_parameters + 2 * self.h) / self.t
+
+    @property
+    def expert_layer_parameters(self) -> Array:
+        """Parameters of the experts of a layer that a rank holds."""
+        return self.expert_parameters * self.experts / self.e / self.expert_t
 
     @property
     def stage_layers(self) -> Array:
@@ -85,12 +128,25 @@ class Columns:
         return np.asarray(np.ceil(self.layers / self.p), dtype=np.float64)
 
 
-def columns(configurations: pd.DataFrame, gpus: Mapping[str, GpuType] | None = None) -> Columns:
-    """Check a table of configurations and give its numbers; ``gpus`` replaces known kinds."""
+def columns(
+    configurations: pd.DataFrame,
+    gpus: Mapping[str, GpuType] | None = None,
+    *,
+    with_hardware: bool = True,
+) -> Columns:
+    """Check a table of configurations and give its numbers; ``gpus`` replaces known kinds.
+
+    Without hardware no GPU type is looked up, and its numbers are NaN: counts of operations
+    need none.
+    """
     CONFIGURATIONS.check(configurations)
     names = configurations["gpu"].astype(str)
-    kinds = {name: (gpus or {}).get(name) or gpu_type(name) for name in names.unique()}
-    each = [kinds[name] for name in names]
+    kinds = (
+        {name: (gpus or {}).get(name) or gpu_type(name) for name in names.unique()}
+        if with_hardware
+        else {}
+    )
+    each = [kinds.get(name) for name in names]
 
     def of(column: str) -> Array:
         return configurations[column].to_numpy(dtype=np.float64)
@@ -99,7 +155,7 @@ def columns(configurations: pd.DataFrame, gpus: Mapping[str, GpuType] | None = N
         return np.asarray(configurations[column] == value, dtype=np.float64)
 
     def hardware(field: str, factor: float = 1e9) -> Array:
-        return np.array([getattr(kind, field) * factor for kind in each], dtype=np.float64)
+        return np.array([getattr(kind, field, np.nan) * factor for kind in each], dtype=np.float64)
 
     return Columns(
         layers=of("layer_count"), h=of("hidden"), ffn=of("ffn"),
@@ -113,7 +169,8 @@ def columns(configurations: pd.DataFrame, gpus: Mapping[str, GpuType] | None = N
         full=is_("recompute", "full"), selective=is_("recompute", "selective"),
         sharding=configurations["sharding"].to_numpy(dtype=str),
         sequence_parallel=of("has_sequence_parallel"), flash=of("has_flash_attention"),
-        peak=hardware("peak_tflops", 1e12), capacity=hardware("memory_gb"),
+        peak=hardware("peak_tflops", 1e12), peak_16=hardware("wide_tflops", 1e12),
+        capacity=hardware("memory_gb"),
         memory=hardware("memory_gb_per_s"), node=hardware("node_gb_per_s"),
         network=hardware("network_gb_per_s"), per_node=hardware("gpus_per_node", 1),
     )  # fmt: skip

@@ -23,7 +23,8 @@ class GpuType:
     name
         What it is called in tables, e.g. ``"H100"``.
     peak_tflops
-        Dense 16-bit matrix products [10^12 FLOP/s]; sheets that count zeros print twice that.
+        Dense matrix products of the precision that is trained in [10^12 FLOP/s]; sheets that
+        count zeros print twice that.
     memory_gb
         Memory [10^9 bytes].
     memory_gb_per_s
@@ -34,6 +35,10 @@ class GpuType:
         Between nodes, per GPU.
     gpus_per_node
         GPUs that the fast links connect.
+    peak_16bit_tflops
+        Dense 16-bit products where ``peak_tflops`` is of narrower ones: attention and the
+        output layer are computed in 16 bits even if the other matrices are not. The same as
+        ``peak_tflops`` if None.
 
     Raises
     ------
@@ -48,11 +53,18 @@ class GpuType:
     node_gb_per_s: float
     network_gb_per_s: float
     gpus_per_node: int = 8
+    peak_16bit_tflops: float | None = None
 
     def __post_init__(self) -> None:
-        for field in fields(self)[1:]:
+        for field in fields(self)[1:-1]:
             positive(field.name, getattr(self, field.name))
+        positive("peak_16bit_tflops", self.wide_tflops)
         whole_number("gpus_per_node", self.gpus_per_node, least=1)
+
+    @property
+    def wide_tflops(self) -> float:
+        """Dense 16-bit products [10^12 FLOP/s]."""
+        return self.peak_tflops if self.peak_16bit_tflops is None else self.peak_16bit_tflops
 
 
 def gpu_type(name: str) -> GpuType:
@@ -91,8 +103,9 @@ def _known() -> dict[str, GpuType]:
     return {
         str(row["gpu"]): GpuType(
             name=str(row["gpu"]),
-            **{f.name: float(row[f.name]) for f in fields(GpuType)[1:-1]},
+            **{f.name: float(row[f.name]) for f in fields(GpuType)[1:-2]},
             gpus_per_node=int(row["gpus_per_node"]),
+            peak_16bit_tflops=None if pd.isna(wide := row["peak_16bit_tflops"]) else float(wide),
         )
         for row in rows
     }

@@ -44,7 +44,9 @@ class Layout:
         Ranks that share matrices (TP), stages (PP), replicas (DP), ranks that share
         sequences (CP); their product is the number of GPUs.
     expert
-        Ranks that share the experts (EP), out of the data-parallel ones.
+        Ranks that share the experts (EP): out of the data-parallel ones, or, where these do
+        not divide by them, out of all ranks of a stage; tensor-parallel ranks then hold
+        whole experts (parallel folding, as in Megatron-LM with expert-tensor size 1).
     chunks
         Parts of the model per stage; above 1 the schedule is interleaved 1F1B.
     micro_batch, global_batch
@@ -101,12 +103,12 @@ class Layout:
 
     def _contradictions(self) -> list[str]:
         per_round = self.data * self.micro_batch
+        apart = self.tensor * self.context * self.data
         rules = {
             f"a global batch of {self.global_batch} does not divide by {self.data} replicas x "
             f"{self.micro_batch} sequences": self.global_batch % per_round,
-            f"{self.data} replicas do not divide by {self.expert} expert-parallel ranks": (
-                self.data % self.expert
-            ),
+            f"neither {self.data} replicas nor the {apart} ranks of a stage divide by "
+            f"{self.expert} expert-parallel ranks": self.data % self.expert and apart % self.expert,
             f"sequences of {self.sequence} tokens do not divide by {self.context} ranks": (
                 self.sequence % self.context
             ),

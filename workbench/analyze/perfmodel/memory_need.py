@@ -70,11 +70,22 @@ def total_bytes(c: Columns) -> Array:
 
 def _states(c: Columns) -> tuple[Array, Array, Array]:
     embedding = c.vocabulary * c.h * np.where((c.p == 1) & (c.tied == 0), 2, 1)
-    held = (c.stage_layers * c.layer_parameters + embedding) / c.t
-    in_node = np.clip(c.per_node // (c.t * c.c), 1, c.d)
-    shards = np.where(c.sharding == "fsdp", c.d, np.where(c.sharding == "hsdp", in_node, 1))
-    gathered = np.where(shards > 1, 2 * c.layer_parameters / c.t, 0)
-    states = np.where(c.sharding == "zero1", c.d, shards)
+    shared = _held_states(c, c.shared_layer_parameters, c.d, embedding / c.t)
+    # Of an expert there are fewer replicas, so fewer ranks to share its states.
+    experts = _held_states(c, c.expert_layer_parameters, c.expert_d)
+    weights, gradients, optimizer = (a + b for a, b in zip(shared, experts, strict=True))
+    return weights, gradients, optimizer
+
+
+def _held_states(
+    c: Columns, layer: Array, replicas: Array, besides: Array | float = 0.0
+) -> tuple[Array, Array, Array]:
+    """Give bytes of weights, gradients and optimizer of parameters with so many replicas."""
+    held = c.stage_layers * layer + besides
+    in_node = np.clip(c.per_node // (c.t * c.c), 1, replicas)
+    shards = np.where(c.sharding == "fsdp", replicas, np.where(c.sharding == "hsdp", in_node, 1))
+    gathered = np.where(shards > 1, 2 * layer, 0)
+    states = np.where(c.sharding == "zero1", replicas, shards)
     return 2 * held / shards + gathered, 4 * held / shards, 12 * held / states
 
 

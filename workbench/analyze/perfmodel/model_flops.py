@@ -53,7 +53,7 @@ def model_flops(configurations: pd.DataFrame, *, causal: bool = False) -> pd.Dat
     >>> f"{model_flops(jobs)['model_flops_count'].iloc[0]:.3g}"
     '2.2e+15'
     """
-    c = columns(configurations)
+    c = columns(configurations, with_hardware=False)
     model, hardware = flops(c, causal=causal)
     tokens = c.gb * c.s
     met = c.layers * c.linear_parameters + c.h * c.vocabulary

@@ -111,7 +111,8 @@ def _cut(
     shape: ModelShape, like: Layout, sizes: tuple[int, int, int, int], varied: set[str]
 ) -> list[Layout]:
     tensor, context, pipeline, data = sizes
-    experts = _powers(data) if "expert" in varied else [like.expert]
+    apart = tensor * context * data
+    experts = _powers(apart) if "expert" in varied else [like.expert]
     chunks = like.chunks if pipeline > 1 and shape.layers % (pipeline * like.chunks) == 0 else 1
     each = [
         replace(
@@ -119,7 +120,7 @@ def _cut(
             expert=expert, chunks=chunks, micro_batch=size,
         )
         for expert in experts
-        if data % expert == 0
+        if data % expert == 0 or apart % expert == 0
         for size in _MICRO_BATCHES
         if like.global_batch % (data * size) == 0
     ]  # fmt: skip
