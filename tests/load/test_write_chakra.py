@@ -4,70 +4,22 @@ import heapq
 
 import pandas as pd
 import pytest
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
+from tests.load.chakra_files import messages, public_classes
 from workbench import load
 from workbench.errors import LoadError
 from workbench.tables import DEPENDENCIES, NODES
 
 HOSTILE = '"; import os\n\x00<b>\u202e\N{PILE OF POO}'
 
-# mlcommons/chakra: schema/protobuf/et_def.proto, the fields that nodes have.
-_TEXT, _BOOL, _INT64, _UINT64, _ENUM, _MESSAGE = 9, 8, 3, 4, 14, 11
-SCHEMA = {
-    "AttributeProto": {
-        "name": (1, _TEXT), "double_val": (3, 1), "int32_val": (7, 5), "int64_val": (9, _INT64),
-        "uint64_val": (13, _UINT64), "bool_val": (27, _BOOL), "string_val": (29, _TEXT),
-    },
-    "GlobalMetadata": {"version": (1, _TEXT), "attr": (2, "AttributeProto*")},
-    "Node": {
-        "id": (1, _UINT64), "name": (2, _TEXT), "type": (3, 5), "ctrl_deps": (4, f"{_UINT64}*"),
-        "data_deps": (5, f"{_UINT64}*"), "start_time_micros": (6, _UINT64),
-        "duration_micros": (7, _UINT64), "attr": (10, "AttributeProto*"),
-    },
-}  # fmt: skip
-
 
 @pytest.fixture(scope="session")
 def public():
     """Make the message classes of the public schema, as protoc would."""
-    file = descriptor_pb2.FileDescriptorProto(
-        name="et_def.proto", package="ChakraProtoMsg", syntax="proto3"
-    )
-    for name, fields in SCHEMA.items():
-        message = file.message_type.add(name=name)
-        for field, (number, kind) in fields.items():
-            text = str(kind)
-            entry = message.field.add(name=field, number=number, label=3 if "*" in text else 1)
-            bare = text.rstrip("*")
-            entry.type = int(bare) if bare.isdigit() else _MESSAGE
-            if not bare.isdigit():
-                entry.type_name = f".ChakraProtoMsg.{bare}"
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    find = pool.FindMessageTypeByName
-    return {n: message_factory.GetMessageClass(find(f"ChakraProtoMsg.{n}")) for n in SCHEMA}
-
-
-def varint(data, at):
-    number = shift = 0
-    while True:
-        number |= (data[at] & 127) << shift
-        at, shift = at + 1, shift + 7
-        if data[at - 1] < 128:
-            return number, at
-
-
-def messages(path):
-    data, at, found = path.read_bytes(), 0, []
-    while at < len(data):
-        length, at = varint(data, at)
-        found.append(data[at : at + length])
-        at += length
-    return found
+    return public_classes()
 
 
 def feed(path, public):
@@ -196,10 +148,10 @@ def test_a_collective_is_one_for_chakra_too(again, public):
     file, _ = again(nodes, edges)
     made = [public["Node"].FromString(message) for message in messages(file)[1:]]
     attributes = [{a.name: a for a in node.attr} for node in made]
-    assert [node.type for node in made] == [7, 5, 4, 4]
+    assert [node.type for node in made] == [7, 4, 4, 4]
     assert attributes[0]["comm_type"].int64_val == 6
     assert attributes[0]["comm_size"].int64_val == 64
-    assert attributes[0]["pg_name"].string_val == "dp"
+    assert attributes[0]["pg_name"].string_val == "1"
     assert (made[3].start_time_micros, made[3].duration_micros) == (7, 2)
     assert attributes[3]["tensor_size"].uint64_val == 5
     assert attributes[3]["is_cpu_op"].bool_val is True

@@ -91,7 +91,31 @@ def sizes(events: pd.DataFrame, row: Ints, operation: Ints) -> Ints:
     """
     sent, received = taken(events["in_count"], row), taken(events["out_count"], row)
     gathers = np.isin(operation, [OPERATIONS.index("all-gather"), OPERATIONS.index("gather")])
-    elements = np.where(gathers, received, sent)
+    return _bytes_of(events, row, np.where(gathers, received, sent))
+
+
+def input_sizes(events: pd.DataFrame, row: Ints, operation: Ints) -> Ints:
+    """Return the bytes of the tensors that a rank puts into some collectives, -1 if missing.
+
+    Notes
+    -----
+    Chakra's converter counts so: for all-gather it is the share of one rank, where nccl-tests
+    (:func:`sizes`) counts all shares.
+
+    References
+    ----------
+    mlcommons/chakra: src/converter/pytorch_converter.py.
+    """
+    sent, received = taken(events["in_count"], row), taken(events["out_count"], row)
+    ranks = taken(events["group_size"], row)
+    is_derived = (operation == OPERATIONS.index("all-gather")) & (sent < 0) & (ranks > 0)
+    is_derived &= received >= 0
+    elements = np.where(is_derived, received // np.maximum(ranks, 1), sent)
+    return _bytes_of(events, row, elements)
+
+
+def _bytes_of(events: pd.DataFrame, row: Ints, elements: Ints) -> Ints:
+    """Multiply elements by the bytes of one, -1 if either is missing."""
     used, value = np.unique(codes(events["dtype"])[row], return_inverse=True)
     names = [str(name) for name in events["dtype"].cat.categories]
     bytes_each = np.array(

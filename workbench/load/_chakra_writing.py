@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,18 +13,30 @@ import pandas as pd
 from workbench.errors import LoadError
 from workbench.load import _chakra_rows as rows
 from workbench.load import _chakra_schema as schema
+from workbench.load import _chakra_simulation as simulation
+from workbench.load._findings import Findings, listed
 from workbench.load._graph import NodeRow, on_cycles
 from workbench.load.parquet import write_whole
 from workbench.tables import DEPENDENCIES, NODES, PROCESS_GROUPS, Trace
 
 _VERSION = b"0.0.4"
-_COLLECTIVE, _SEND, _RECEIVE, _COMPUTE = (
-    "COMM_COLL_NODE", "COMM_SEND_NODE", "COMM_RECV_NODE", "COMP_NODE",
-)  # fmt: skip
-# Collectives that the schema knows under another name, or not as a collective.
-_SAME_AS = {"all_to_allv": "all_to_all", "all_gatherv": "all_gather"}
-_POINT_TO_POINT = {"send": _SEND, "recv": _RECEIVE, "receive": _RECEIVE}
 _LISTED = 8
+
+
+class ChakraFiles(list[Path]):
+    """The files that were written, by rank, and what simulators will not see in them."""
+
+    def __init__(self, files: Iterable[Path], findings: Findings, groups: Path | None) -> None:
+        super().__init__(files)
+        self._rows = findings.rows()
+        self.quality = findings.frame()
+        """Table :data:`workbench.tables.QUALITY`: nodes written otherwise than recorded."""
+        self.groups = groups
+        """File with the process groups; None without collectives in groups."""
+
+    def __repr__(self) -> str:
+        """List the files, and what simulators will not see in them."""
+        return super().__repr__() + listed(self._rows)
 
 
 class _Edges(NamedTuple):
@@ -39,7 +51,8 @@ def write_chakra(
     path: str | Path,
     *,
     allow_stuck: bool = False,
-) -> list[Path]:
+    process_groups: pd.DataFrame | None = None,
+) -> ChakraFiles:
     """Write execution graphs as Chakra execution traces, one file per rank.
 
     Chakra's feeder, converters and visualiser read the files, and so does
@@ -56,11 +69,17 @@ def write_chakra(
     allow_stuck
         Write graphs too that no reader can work off, since a node needs itself or one
         that is not there; they are refused by default.
+    process_groups
+        Table :data:`workbench.tables.PROCESS_GROUPS`, e.g. of the profiler trace that the
+        nodes were made of; that of a loaded trace by default. The members of a group that it
+        does not list are the ranks with collectives of that group.
 
     Returns
     -------
     list of pathlib.Path
-        The files, by rank.
+        The files, by rank. Its ``quality`` counts what is written otherwise than recorded, and
+        what keeps simulators waiting; its ``groups`` is the file ``job.comm_groups.json``
+        beside them, ASTRA-sim's ``--comm-group-configuration``.
 
     Raises
     ------
@@ -73,18 +92,21 @@ def write_chakra(
     -----
     ``GlobalMetadata`` and then one ``Node`` after the other, each behind its length. Node
     types of PyTorch become ``COMP_NODE``, calls of the communication library
-    ``COMM_COLL_NODE``, ``COMM_SEND_NODE`` or ``COMM_RECV_NODE``; a collective that the
-    schema does not know becomes ``COMP_NODE``, for it cannot be simulated. Times are
+    ``COMM_COLL_NODE``, with the bytes that one rank puts in. Simulators stop at collectives
+    without a size or of a kind that they do not model (reduce, gather, scatter, barrier), and
+    at sends and receives without a partner: these become ``COMP_NODE`` of their measured
+    time. Simulators know process groups by a number above 0: names that are such a number
+    stay, others get one. Times are
     rounded to microseconds. What the schema cannot hold (nanoseconds, callers, a recorded
     0) is in the attribute ``workbench_row``. Callers are not written as control edges, as
     other converters do: a caller ends last.
 
     References
     ----------
-    mlcommons/chakra: schema/protobuf/et_def.proto, src/feeder/et_feeder.cpp; Chakra,
-    arXiv 2305.14516.
+    mlcommons/chakra: schema/protobuf/et_def.proto, src/feeder/et_feeder.cpp; astra-sim:
+    astra-sim/workload/Workload.cc; Chakra, arXiv 2305.14516.
     """
-    groups = graph.process_groups if isinstance(graph, Trace) else PROCESS_GROUPS.empty()
+    described = _described(graph, process_groups)
     both = (graph.nodes, graph.dependencies) if isinstance(graph, Trace) else graph
     nodes, dependencies = NODES.check(both[0], "nodes"), DEPENDENCIES.check(both[1], "dependencies")
     if nodes.empty:
@@ -97,15 +119,32 @@ def write_chakra(
     needed = {rank: dependencies[dependencies["rank"] == rank] for rank in ranks}
     for rank in ranks:
         _refuse(rank, parts[rank], needed[rank], allow_stuck=allow_stuck)
+    findings = Findings(stem.name)
+    talking = nodes[nodes["type"].isin(simulation.COMMUNICATION)]
+    rows_of = {rank: list(_rows(talking[talking["rank"] == rank])) for rank in ranks}
+    groups = simulation.groups_of(simulation.calls(rows_of, findings), described, findings)
     written = []
     for rank in ranks:
-        header = _header(groups[groups["rank"] == rank])
-        messages = [header, *_messages(parts[rank], needed[rank])]
+        header = _header(described[described["rank"] == rank])
+        number = {name: one for (of, name), one in groups.number.items() if of == rank}
+        messages = [header, *_messages(parts[rank], needed[rank], number)]
         content = b"".join(_varint(len(message)) + message for message in messages)
-        file = stem.parent / f"{stem.name}.{rank}.et"
-        write_whole(file, lambda opened, content=content: opened.write(content))
-        written.append(file)
-    return written
+        written.append(stem.parent / f"{stem.name}.{rank}.et")
+        write_whole(written[-1], lambda opened, content=content: opened.write(content))
+    file = stem.parent / f"{stem.name}.comm_groups.json"
+    members = json.dumps({str(one): list(who) for one, who in sorted(groups.members.items())})
+    if groups.members:
+        write_whole(file, lambda opened: opened.write(members.encode()))
+    return ChakraFiles(written, findings, file if groups.members else None)
+
+
+def _described(
+    graph: Trace | tuple[pd.DataFrame, pd.DataFrame], process_groups: pd.DataFrame | None
+) -> pd.DataFrame:
+    """Return the process groups that are known."""
+    if process_groups is not None:
+        return PROCESS_GROUPS.check(process_groups, "process_groups")
+    return graph.process_groups if isinstance(graph, Trace) else PROCESS_GROUPS.empty()
 
 
 def _refuse(rank: int, nodes: pd.DataFrame, edges: pd.DataFrame, *, allow_stuck: bool) -> None:
@@ -167,7 +206,15 @@ def _header(groups: pd.DataFrame) -> bytes:
     return metadata
 
 
-def _messages(nodes: pd.DataFrame, edges: pd.DataFrame) -> Iterator[bytes]:
+def _rows(nodes: pd.DataFrame) -> Iterator[NodeRow]:
+    """Give the nodes as plain values."""
+    columns = {name: [_given(v) for v in nodes[name].astype(object)] for name in NodeRow._fields}
+    return (NodeRow(*values) for values in zip(*columns.values(), strict=True))
+
+
+def _messages(
+    nodes: pd.DataFrame, edges: pd.DataFrame, groups: Mapping[str, int]
+) -> Iterator[bytes]:
     """Give the nodes of one rank as protobuf messages."""
     kinds = {}
     for kind in ("data", "control"):
@@ -175,59 +222,49 @@ def _messages(nodes: pd.DataFrame, edges: pd.DataFrame) -> Iterator[bytes]:
         grouped = chosen.groupby("node", sort=False)["needs"]
         kinds[kind] = {int(str(node)): needs.tolist() for node, needs in grouped}
     needed = _Edges(**kinds)
-    columns = {name: [_given(v) for v in nodes[name].astype(object)] for name in NodeRow._fields}
-    for values in zip(*columns.values(), strict=True):
-        yield _node(NodeRow(*values), needed)
+    for row in _rows(nodes):
+        yield _node(row, needed, groups)
 
 
-def _node(row: NodeRow, needed: _Edges) -> bytes:
+def _node(row: NodeRow, needed: _Edges, groups: Mapping[str, int]) -> bytes:
     """Make the message of one node."""
     make = schema.NOW.decoder()
     message = make(id=row.node, name=_bytes(row.name))
-    kind, collective = _kind(row)
-    message.type = schema.NOW.types.index(kind)
+    kind = simulation.kind_of(row)
+    is_collective = kind.type == simulation.COLLECTIVE
+    message.type = schema.NOW.types.index(kind.type)
     message.data_deps.extend(needed.data.get(row.node, ()))
     message.ctrl_deps.extend(needed.control.get(row.node, ()))
     message.start_us = max((row.start_ns or 0) // 1000, 0)
     message.duration_us = ((row.dur_ns or 0) + 500) // 1000
-    stated = {
-        "comm_type": ("int64_val", collective),
-        # Chakra's feeder wants these two in fields of their own.
-        "comm_size": ("int64_val", row.size_bytes if kind != _COMPUTE else None),
-        "tensor_size": ("uint64_val", row.size_bytes if kind == _COMPUTE else None),
-        "pg_name": ("string_val", None if row.group is None else _bytes(row.group)),
-        "rf_id": ("int64_val", row.record_function),
-        "is_cpu_op": ("bool_val", row.is_cpu),
-    }
-    for name, (field, value) in stated.items():
-        if value is not None:
-            message.attributes.add(name=name.encode(), **{field: value})
     plain = row._replace(
-        type=kind,
+        type=kind.type,
         parent=None,
         start_ns=message.start_us * 1000 or None,
         dur_ns=message.duration_us * 1000 or None,
         record_function=row.record_function or None,
-        collective=schema.NOW.collective_name(collective) if kind == _COLLECTIVE else None,
+        collective=schema.NOW.collective_name(kind.collective) if is_collective else None,
+        group=str(groups[row.group]) if is_collective and row.group is not None else None,
+        size_bytes=None if kind.reason else row.size_bytes,
+        # Feeders refuse nodes that do not tell, and communication of the CPU.
+        is_cpu=not is_collective and row.is_cpu is not False,
     )
+    stated = {
+        "comm_type": ("int64_val", kind.collective),
+        # Chakra's feeder wants these two in fields of their own.
+        "comm_size": ("int64_val", plain.size_bytes if is_collective else None),
+        "tensor_size": ("uint64_val", None if is_collective else plain.size_bytes),
+        "pg_name": ("string_val", plain.group and plain.group.encode()),
+        "rf_id": ("int64_val", row.record_function),
+        "is_cpu_op": ("bool_val", plain.is_cpu),
+    }
+    for name, (field, value) in stated.items():
+        if value is not None:
+            message.attributes.add(name=name.encode(), **{field: value})
     if (more := rows.exact(row, plain)) is not None:
         message.attributes.add(name=rows.ATTRIBUTE, string_val=more)
     encoded: bytes = message.SerializeToString()
     return encoded
-
-
-def _kind(row: NodeRow) -> tuple[str, int | None]:
-    """Return node type and collective number as the schema has them."""
-    wants_communication = row.type in ("collective", _COLLECTIVE)
-    if not wants_communication:
-        return (row.type if row.type in schema.NOW.types else _COMPUTE), None
-    name = row.collective or ""
-    if name in _POINT_TO_POINT:
-        return _POINT_TO_POINT[name], None
-    name = _SAME_AS.get(name, name)
-    if name in schema.NOW.collectives:
-        return _COLLECTIVE, schema.NOW.collectives.index(name)
-    return (_COLLECTIVE if row.type == _COLLECTIVE else _COMPUTE), None
 
 
 def _given(value: Any) -> Any:

@@ -136,7 +136,11 @@ NODES = Table(
         "collective": Column("category", "collective type, e.g. all_reduce", nullable=True),
         "group": Column("category", "process group", nullable=True),
         "size_bytes": Column(
-            "Int64", "bytes this rank sends or holds, if recorded", lower=0, nullable=True
+            "Int64",
+            "bytes of the tensors that this rank puts in, if recorded; for an all-gather its own "
+            "share, as Chakra counts",
+            lower=0,
+            nullable=True,
         ),
         "is_cpu": Column("boolean", "ran on the CPU, not on the GPU", nullable=True),
     },

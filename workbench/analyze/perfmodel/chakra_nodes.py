@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from workbench.analyze._operations import OPERATIONS, operations, sizes
+from workbench.analyze._operations import OPERATIONS, input_sizes, operations
+from workbench.analyze._rows import taken
 from workbench.errors import PerformanceModelError
-from workbench.tables import DEPENDENCIES, EVENTS, NODES, TASK_EDGES, TASKS
+from workbench.tables import DEPENDENCIES, EDGE_KINDS, EVENTS, NODES, TASK_EDGES, TASKS
 
 _COLLECTIVES = {
     "all-reduce": "all_reduce", "all-gather": "all_gather", "reduce-scatter": "reduce_scatter",
@@ -15,7 +16,6 @@ _COLLECTIVES = {
     "scatter": "scatter", "barrier": "barrier",
 }  # fmt: skip
 _POINT_TO_POINT = {"send": "COMM_SEND_NODE", "receive": "COMM_RECV_NODE"}
-_COLUMNS = ("name", "kind", "collective", "group", "in_count", "out_count", "dtype", "size_bytes")
 
 
 def chakra_nodes(
@@ -48,8 +48,9 @@ def chakra_nodes(
     Notes
     -----
     Kernels that communicate become ``COMM_COLL_NODE`` (``COMM_SEND_NODE``,
-    ``COMM_RECV_NODE``) with operation, size as nccl-tests counts it, and process group; other
-    work and CPU segments become ``COMP_NODE``. Communication of unknown kind stays
+    ``COMM_RECV_NODE``) with operation, process group, and the bytes that the rank puts in, as
+    Chakra counts them; other work, CPU segments and lags (a launch latency, a gap between
+    kernels) become ``COMP_NODE``. Communication of unknown kind stays
     ``COMP_NODE``: its measured time is all that is known. Every edge becomes a data
     dependency, the only kind that Chakra's first feeder obeys.
 
@@ -104,21 +105,22 @@ def _nodes(events: pd.DataFrame, tasks: pd.DataFrame, position: np.ndarray) -> p
     kind = pd.Series(None, index=range(len(tasks)), dtype=object)
     kind[known] = events["kind"].astype(object).to_numpy()[row]
     on_gpu = kind.notna().to_numpy() | tasks["stream"].notna().to_numpy()
+    # A lag is called after its edge and bears the event that it ends at, whose work it is not.
+    is_lag = tasks["category"].astype(str).isin(EDGE_KINDS).to_numpy()
+    is_communication = (kind == "communication").to_numpy() & ~is_lag
     operation = pd.Series("", index=range(len(tasks)), dtype=object)
-    operation[known] = np.array(OPERATIONS, dtype=object)[operations(events, row)]
-    operation[(kind != "communication").to_numpy()] = ""
-    size = pd.Series(-1, index=range(len(tasks)), dtype="int64")
-    size[known] = sizes(events, row, operations(events, row))
-    copied = pd.Series(pd.NA, index=range(len(tasks)), dtype="Int64")
-    copied[known] = events["size_bytes"].to_numpy()[row]
+    number = operations(events, row)
+    operation[known] = np.array(OPERATIONS, dtype=object)[number]
+    operation[~is_communication] = ""
     group = pd.Series(None, index=range(len(tasks)), dtype=object)
     group[known] = events["group"].astype(object).to_numpy()[row]
     collective = operation.map(_COLLECTIVES)
-    types = np.where(collective.notna(), "COMM_COLL_NODE", "COMP_NODE").astype(object)
+    types = np.where(operation.isin(_COLLECTIVES), "COMM_COLL_NODE", "COMP_NODE").astype(object)
     for name, kind_of in _POINT_TO_POINT.items():
         types[(operation == name).to_numpy()] = kind_of
-    is_communication = (operation != "").to_numpy()
-    told = size.astype("Int64").where((size >= 0) & is_communication)
+    size = pd.Series(-1, index=range(len(tasks)), dtype="int64")
+    put_in = input_sizes(events, row, number)
+    size[known] = np.where(is_communication[known], put_in, taken(events["size_bytes"], row))
     frame = pd.DataFrame(
         {
             "rank": tasks["rank"].to_numpy(),
@@ -131,7 +133,7 @@ def _nodes(events: pd.DataFrame, tasks: pd.DataFrame, position: np.ndarray) -> p
             "record_function": pd.array([pd.NA] * len(tasks), dtype="Int64"),
             "collective": collective.where(collective.notna(), None),
             "group": group.where(is_communication, None),
-            "size_bytes": told.fillna(copied.where(~is_communication)),
+            "size_bytes": size.astype("Int64").mask((size < 0).to_numpy() | is_lag),
             "is_cpu": ~on_gpu,
         }
     )
