@@ -158,7 +158,10 @@ def test_a_job_without_a_log_has_no_swings_of_steps():
     ("call", "message"),
     [
         (lambda: analyze.power_swings(cells([1, 2, 3])), "either steps"),
-        (lambda: analyze.power_swings(cells([1, 2, 3]), step_s=1), "fewer than two cells"),
+        (
+            lambda: analyze.power_swings(cells([1, 2, 3]), step_s=1),
+            "shorter than twice a cell of 1 s",
+        ),
         (
             lambda: analyze.power_swings(cells([1, 2]), steps=steps_of((10**12, 10**12 + 5))),
             "same clock",

@@ -198,12 +198,13 @@ def test_a_scope_that_is_not_there_is_refused_and_the_others_named(entities):
         analyze.power_of_scope(power, entities(n1="node_ac").assign(clock="own"))
 
 
-def test_the_sum_has_the_pace_of_the_meters():
+def test_the_sum_has_cells_well_below_the_pace_of_the_meters():
     power = make_power(
         a=constant(9.0, until_s=10, every_s=2), b=constant(1.0, until_s=10, every_s=2)
     )
     table = analyze.power_sum(power)
-    assert np.diff(table["time_ns"]).tolist() == [2 * SECOND] * 4
-    assert table["power_w"].eq(10).all()
+    assert np.diff(table["time_ns"]).tolist() == [SECOND // 5] * 49
+    assert table["meter_period_s"].eq(2).all()
+    assert table["power_w"].tolist() == pytest.approx([10] * 50)
     assert len(analyze.power_sum(power, period_s=0.5)) == 20
     assert analyze.power_sum(POWER.empty()).empty

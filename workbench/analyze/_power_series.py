@@ -18,19 +18,37 @@ Bools = NDArray[np.bool_]
 
 # A mean of a cell is a difference of sums over all time, and no better than this.
 _ROUNDING = 1e-9
+# The time between readings is a median: single ones are a few per cent longer or shorter.
+_JITTER = 0.05
 
 
 class Series(NamedTuple):
-    """Power in cells of equal length; what is missing is NaN."""
+    """Power in cells of equal length; what is missing is NaN.
+
+    ``meter_period_s`` is the time between readings, 0 where it is not known.
+    """
 
     time_ns: Ints
     power_w: Floats
     period_s: float
+    meter_period_s: float = 0.0
+
+    @property
+    def resolved_s(self) -> float:
+        """The shortest time over which a change can be seen: that of a cell, or of the meter."""
+        return max(self.period_s, self.meter_period_s * (1 - _JITTER))
+
+    @property
+    def resolved_by(self) -> str:
+        """What sets the shortest time, in words."""
+        if self.meter_period_s * (1 - _JITTER) <= self.period_s:
+            return f"a cell of {self.period_s:g} s"
+        return f"the {self.meter_period_s:.4g} s between two readings"
 
     @property
     def nyquist_hz(self) -> float:
-        """Half of the sampling frequency."""
-        return 0.5 / self.period_s
+        """Half of the sampling frequency, that of the meter if cells are shorter."""
+        return 0.5 / max(self.period_s, self.meter_period_s)
 
     @property
     def known_share(self) -> float:
@@ -75,7 +93,25 @@ def uniform(totals: pd.DataFrame) -> Series:
         what = "has no known power" if np.isnan(power_w).all() else "has infinite power"
         msg = f"the series of {len(time_ns):,} cells {what}; {_why_unknown(totals) or remedy}"
         raise WorkbenchError(msg)
-    return Series(time_ns, power_w, period / 1e9)
+    meter_period_s = totals["meter_period_s"].max() if "meter_period_s" in totals else 0.0
+    return Series(time_ns, power_w, period / 1e9, float(np.nan_to_num(meter_period_s)))
+
+
+def at_meter_pace(series: Series) -> Series:
+    """Join cells to the time between readings; a cell is unknown if a part of it is.
+
+    Straight lines between readings have frequencies that nobody measured.
+    """
+    cells = max(round(series.meter_period_s / series.period_s), 1)
+    count = len(series.power_w) // cells
+    if cells == 1 or not count:
+        return series
+    power_w = series.power_w[: count * cells].reshape(count, cells).mean(axis=1)
+    return series._replace(
+        time_ns=series.time_ns[: count * cells : cells],
+        power_w=power_w,
+        period_s=series.period_s * cells,
+    )
 
 
 def _why_unknown(totals: pd.DataFrame) -> str:

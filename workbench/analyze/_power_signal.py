@@ -29,6 +29,7 @@ class Signal:
 
     ``first[e]`` to ``first[e + 1]`` are the readings of entity ``names[e]``; ``joined[i]`` says
     that the time since reading ``i - 1`` is known: both are of one entity and near enough.
+    ``period_s[e]`` is the median time between readings of an entity, NaN if there is none.
     """
 
     names: pd.Index
@@ -36,6 +37,7 @@ class Signal:
     time_ns: Times
     power_w: Numbers
     joined: NDArray[np.bool_]
+    period_s: Numbers
     earliest_ns: int
     latest_ns: int
 
@@ -48,6 +50,7 @@ class Signal:
             self.time_ns[low:high],
             self.power_w[low:high],
             self.joined[low:high],
+            self.period_s[start:end],
             self.earliest_ns,
             self.latest_ns,
         )
@@ -116,6 +119,7 @@ def readings_of(
         time_known,
         values[known],
         joined,
+        period_ns[present] / _NS,
         int(time.min()),
         int(time.max()),
     )

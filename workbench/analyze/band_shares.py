@@ -9,7 +9,14 @@ import numpy as np
 import pandas as pd
 
 from workbench._numbers import not_negative, positive
-from workbench.analyze._power_series import Floats, Series, longest_stretch, movement, uniform
+from workbench.analyze._power_series import (
+    Floats,
+    Series,
+    at_meter_pace,
+    longest_stretch,
+    movement,
+    uniform,
+)
 from workbench.errors import WorkbenchError
 from workbench.tables import BAND_SHARES
 
@@ -102,6 +109,7 @@ def periodogram(series: Series, *, longest_gap_cells: int) -> Periodogram:
     """Make one periodogram of the longest stretch."""
     from scipy import signal
 
+    series = at_meter_pace(series)
     part = longest_stretch(series, longest_gap_cells=longest_gap_cells, least_cells=16)
     frequency, density = signal.periodogram(
         movement(part.power_w), fs=1 / series.period_s, window="hann", detrend="constant"

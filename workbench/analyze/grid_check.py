@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from workbench._numbers import not_negative, share_between
-from workbench.analyze._power_series import Series, longest_stretch, uniform
+from workbench.analyze._power_series import Series, at_meter_pace, longest_stretch, uniform
 from workbench.analyze.band_shares import periodogram
 from workbench.analyze.grid_spec import GridSpec
 from workbench.analyze.power_ramps import ramps_of
@@ -61,11 +61,11 @@ def grid_check(
 
     Notes
     -----
-    A ramp over a window passes only if the window is at least two cells and twice the
-    averaging time: a step shows in full across two. A range passes only if its averaging
-    is at least a cell. A band passes only if it ends below Nyquist and below
-    ``0.443 / averaging_s``; if more than the cap lies in the visible part it fails, which
-    takes for granted that not much moves above the band.
+    A ramp over a window passes only if the window is at least two cells, and twice the time
+    between readings and the averaging time: a step shows in full across two. A range passes
+    only if its averaging is at least a cell and the time between readings. A band passes only
+    if it ends below Nyquist and below ``0.443 / averaging_s``; if more than the cap lies in the
+    visible part it fails, which takes for granted that not much moves above the band.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def checked(
     series: Series, spec: GridSpec, averaging_s: float | None, least_covered_share: float
 ) -> Iterator[dict[str, Any]]:
     """Give a row per requirement."""
-    resolved_s = max(series.period_s, averaging_s or 0.0)
+    resolved_s = max(series.resolved_s, averaging_s or 0.0)
     for row in (*_ramps(series, spec, resolved_s), *_range(series, spec, resolved_s)):
         yield _judged(row, spec, least_covered_share)
     if spec.band_share is not None:
@@ -119,7 +119,7 @@ def _ramps(series: Series, spec: GridSpec, resolved_s: float) -> Iterator[dict[s
         return
     window = spec.ramp_window_s
     # A change over a long window is also the mean of shorter ones, so it can prove too much.
-    found = ramps_of(series, max(window, series.period_s))
+    found = ramps_of(series, max(window, series.resolved_s))
     seen = window >= 2 * resolved_s * (1 - 1e-9)
     why = f"largest change over {found[0]['measured_s']:g} s"
     if not seen:
@@ -169,7 +169,7 @@ def _band(series: Series, spec: GridSpec, averaging_s: float | None) -> dict[str
     }  # fmt: skip
     if low >= nyquist:
         return row | {"why": f"the band is above Nyquist ({nyquist:g} Hz): nothing of it is seen"}
-    known = longest_stretch(series, longest_gap_cells=2, least_cells=1)
+    known = longest_stretch(at_meter_pace(series), longest_gap_cells=2, least_cells=1)
     if len(known.power_w) < _LEAST_CELLS:
         return row | {"why": f"fewer than {_LEAST_CELLS} cells without a gap", "visible_share": 0.0}
     found = periodogram(series, longest_gap_cells=2)

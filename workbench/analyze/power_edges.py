@@ -38,8 +38,8 @@ def power_edges(totals: pd.DataFrame, *, threshold_w: float, window_s: float) ->
     Raises
     ------
     WorkbenchError
-        If a number is not above 0, the window is shorter than a cell, or the totals are not
-        uniform.
+        If a number is not above 0, the window is shorter than a cell or the time between
+        readings, or the totals are not uniform.
 
     Notes
     -----
@@ -66,8 +66,8 @@ def power_edges(totals: pd.DataFrame, *, threshold_w: float, window_s: float) ->
     positive("window_s", window_s)
     series = uniform(totals)
     cells = int(window_s / series.period_s + 1e-9)
-    if cells < 1:
-        msg = f"window_s is {window_s:g} s, shorter than a cell of {series.period_s:g} s"
+    if cells < 1 or window_s < series.resolved_s * (1 - 1e-9):
+        msg = f"window_s is {window_s:g} s, shorter than {series.resolved_by}"
         raise WorkbenchError(msg)
     rows = []
     for first, end in zip(*runs(~np.isnan(series.power_w)), strict=True):

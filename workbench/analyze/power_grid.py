@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from workbench.analyze._power_scopes import refuse_double_counting
 from workbench.analyze._power_signal import Numbers, Signal, Times, known_up_to, signal
@@ -52,7 +53,7 @@ def power_grid(
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.POWER_GRID`: ``time_ns`` (start of the cell), ``entity``,
-        ``power_w`` and ``covered_share``, every entity with all cells.
+        ``power_w``, ``covered_share`` and ``meter_period_s``, every entity with all cells.
 
     Raises
     ------
@@ -77,14 +78,17 @@ def power_grid(
     """
     check_share(least_covered_share)
     readings = signal(power, longest_gap_periods=longest_gap_periods)
-    edges = _edges(readings, period_s, start_ns, end_ns)
+    edges = edges_of(readings, period_s, start_ns, end_ns)
+    if (len(edges) - 1) * len(readings.names) > _MOST_ROWS:
+        raise _too_many(len(edges) - 1, readings)
     rows = len(readings.names) * (len(edges) - 1)
     value, share = np.empty(rows), np.empty(rows)
     cell_count = len(edges) - 1
     for block, energy_j, covered_ns in known_up_to(readings, edges):
         at = slice(block.start * cell_count, block.stop * cell_count)
-        value[at], share[at] = _cells(energy_j, covered_ns, int(edges[1] - edges[0]))
-    value[(share < least_covered_share - _SLACK) | (share == 0)] = np.nan
+        power_w, covered = cells_of(energy_j, covered_ns, int(edges[1] - edges[0]))
+        value[at], share[at] = power_w.ravel(), covered.ravel()
+    value[is_unknown(share, least_covered_share)] = np.nan
     codes = np.repeat(np.arange(len(readings.names)), cell_count)
     table = pd.DataFrame(
         {
@@ -92,6 +96,7 @@ def power_grid(
             "entity": pd.Categorical.from_codes(codes, categories=readings.names),
             "power_w": value,
             "covered_share": share,
+            "meter_period_s": np.repeat(readings.period_s, cell_count),
         }
     )
     return POWER_GRID.check(table)
@@ -104,7 +109,7 @@ def check_share(least_covered_share: float) -> None:
         raise ValueError(msg)
 
 
-def _edges(readings: Signal, period_s: float, start_ns: int | None, end_ns: int | None) -> Times:
+def edges_of(readings: Signal, period_s: float, start_ns: int | None, end_ns: int | None) -> Times:
     """Give the edges of the cells; refuse an empty grid and one that fits no memory."""
     if not period_s > 0 or np.isinf(period_s) or round(period_s * _NS) < 1:
         msg = f"period_s must be a time of 1 ns or more, in s; got {period_s!r}"
@@ -119,21 +124,29 @@ def _edges(readings: Signal, period_s: float, start_ns: int | None, end_ns: int 
     if count < 1:
         msg = f"no cell of {period_s:g} s fits into the {(end - start) / _NS:g} s of the window"
         raise ValueError(msg)
-    if count * len(readings.names) > _MOST_ROWS:
-        msg = (
-            f"{count:,} cells of {len(readings.names):,} entities are too many; the window is "
-            f"{(end - start) / _NS:,.0f} s long. Pass a longer period_s, start_ns and end_ns, or "
-            "entities of one clock"
-        )
-        raise ValueError(msg)
+    if count > _MOST_ROWS:
+        raise _too_many(count, readings)
     return start + period * np.arange(count + 1, dtype=np.int64)
 
 
-def _cells(energy_j: Numbers, covered_ns: Times, width_ns: int) -> tuple[Numbers, Numbers]:
-    """Give mean power and covered share of each cell, entity after entity."""
+def _too_many(count: int, readings: Signal) -> ValueError:
+    span_s = (readings.latest_ns - readings.earliest_ns) / _NS
+    return ValueError(
+        f"{count:,} cells of {len(readings.names):,} entities are too many; the readings span "
+        f"{span_s:,.0f} s. Pass a longer period_s, start_ns and end_ns, or entities of one clock"
+    )
+
+
+def cells_of(energy_j: Numbers, covered_ns: Times, width_ns: int) -> tuple[Numbers, Numbers]:
+    """Give mean power and covered share of each cell, a row per entity."""
     drawn, known = np.diff(energy_j), np.diff(covered_ns)
     mean = np.maximum(drawn, 0) / (np.where(known > 0, known, 1) / _NS)
-    return mean.ravel(), (known / width_ns).ravel()
+    return mean, known / width_ns
+
+
+def is_unknown(covered_share: Numbers, least_covered_share: float) -> NDArray[np.bool_]:
+    """Say of which cells readings cover too little."""
+    return (covered_share < least_covered_share - _SLACK) | (covered_share == 0)
 
 
 def power_totals(
@@ -163,7 +176,8 @@ def power_totals(
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.POWER_TOTALS`: ``time_ns``, ``power_w``,
-        ``entity_count``, ``expected_count``, ``covered_share``, one row per cell.
+        ``entity_count``, ``expected_count``, ``covered_share``, ``meter_period_s``, one row
+        per cell.
 
     Raises
     ------
@@ -203,6 +217,8 @@ def power_totals(
             "covered_share": share,
         }
     )
+    if "meter_period_s" in grid:
+        table["meter_period_s"] = grid["meter_period_s"].max()
     return POWER_TOTALS.check(POWER_TOTALS.cast(table))
 
 

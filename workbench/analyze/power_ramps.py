@@ -18,8 +18,8 @@ def power_ramps(totals: pd.DataFrame, *, windows_s: Sequence[float] = (1, 10, 60
     """Find the fastest rise and fall of power over each window.
 
     A ramp means nothing without its window: the same fall is 45 kW/s over 2 s and 1 kW/s over a
-    minute. A window shorter than a cell cannot be measured and is listed without a number, so
-    that it is not mistaken for a small one.
+    minute. A window shorter than a cell, or than the time between two readings, cannot be
+    measured and is listed without a number, so that it is not mistaken for a small one.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def power_ramps(totals: pd.DataFrame, *, windows_s: Sequence[float] = (1, 10, 60
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.POWER_RAMPS`, two rows per window. ``note`` says why a
-        number is missing.
+        number is missing, or that the meter may have seen a part of the change only.
 
     Raises
     ------
@@ -71,8 +71,8 @@ def ramps_of(series: Series, window_s: float) -> list[dict[str, Any]]:
         "change_w": np.nan, "start_ns": pd.NA, "end_ns": pd.NA, "covered_share": 0.0,
     }  # fmt: skip
     note = ""
-    if window_s < series.period_s * (1 - 1e-9):
-        note = f"shorter than a cell of {series.period_s:g} s: cannot be seen"
+    if window_s < series.resolved_s * (1 - 1e-9):
+        note = f"shorter than {series.resolved_by}: cannot be seen"
     elif cells >= len(series.power_w):
         note = "longer than the totals"
     if note:
@@ -96,6 +96,9 @@ def _extreme(series: Series, change: Any, cells: int, sign: int) -> dict[str, An
     way = "up" if sign > 0 else "down"
     at = int(np.nanargmax(sign * change))
     found = float(change[at])
+    note = ""
+    if cells * series.period_s < 2 * series.resolved_s * (1 - 1e-9):
+        note = f"under twice {series.resolved_by}: may show a step in part"
     if sign * found <= 0:
         return {"direction": way, "ramp_w_per_s": 0.0, "note": "power never goes this way"}
     return {
@@ -106,5 +109,5 @@ def _extreme(series: Series, change: Any, cells: int, sign: int) -> dict[str, An
         "end_ns": int(series.time_ns[at + cells]),
         "note": "between two neighbouring cells, which halve a step inside one"
         if cells == 1
-        else "",
+        else note,
     }

@@ -82,6 +82,7 @@ def power_smoothing(
         }
         filled = np.pad(filled, around, constant_values=False)
     table = pd.DataFrame({"time_ns": series.time_ns, **values, "is_filled": filled})
+    table["meter_period_s"] = series.meter_period_s or np.nan
     return POWER_SMOOTHING.check(table)
 
 

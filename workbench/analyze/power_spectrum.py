@@ -6,7 +6,13 @@ import numpy as np
 import pandas as pd
 
 from workbench._numbers import not_negative, whole_number
-from workbench.analyze._power_series import Floats, longest_stretch, movement, uniform
+from workbench.analyze._power_series import (
+    Floats,
+    at_meter_pace,
+    longest_stretch,
+    movement,
+    uniform,
+)
 from workbench.tables import POWER_PEAKS, POWER_SPECTRUM
 
 # Half power of a moving average of one second: sin(pi f) / (pi f) = 1 / sqrt(2).
@@ -36,7 +42,8 @@ def power_spectrum(
         Time each reading is the mean of, in seconds: 1 for ``power.draw`` since Ampere, 0 for
         an instant. None if it is not known; then ``sensor_ratio`` is missing.
     segment_cells
-        Cells per segment; more resolve closer frequencies, fewer average more.
+        Cells per segment, after those that are shorter than the time between readings are
+        joined to it; more resolve closer frequencies, fewer average more.
     longest_gap_cells
         Gaps up to this many cells are interpolated. Then the longest stretch without a gap is
         used, and ``covered_share`` says how much that is.
@@ -77,7 +84,7 @@ def power_spectrum(
     whole_number("segment_cells", segment_cells, least=_LEAST_CELLS)
     if averaging_s is not None:
         not_negative("averaging_s", averaging_s)
-    series = uniform(totals)
+    series = at_meter_pace(uniform(totals))
     part = longest_stretch(series, longest_gap_cells=longest_gap_cells, least_cells=_LEAST_CELLS)
     size = min(segment_cells, len(part.power_w))
     frequency, density = signal.welch(

@@ -39,7 +39,8 @@ def power_swings(
     ------
     WorkbenchError
         If not exactly one of ``steps`` and ``step_s`` is given, a window is shorter than two
-        cells, there are steps but none lies in the totals, or the totals are not uniform.
+        cells or readings, there are steps but none lies in the totals, or the totals are not
+        uniform.
 
     Notes
     -----
@@ -85,9 +86,9 @@ def _logged(steps: pd.DataFrame, series: Series) -> tuple[pd.Series, Ints, Ints]
 
 def _windows(step_s: float, series: Series) -> tuple[pd.Series, Ints, Ints]:
     """Cut the totals into windows; what is left of the last one is no window."""
-    if step_s < 2 * series.period_s:
+    if step_s < 2 * series.resolved_s:
         msg = (
-            f"a step of {step_s:g} s has fewer than two cells of {series.period_s:g} s, which "
+            f"a step of {step_s:g} s is shorter than twice {series.resolved_by}, which "
             "cannot show its swing; make finer totals if the meter reads often enough"
         )
         raise WorkbenchError(msg)
@@ -108,7 +109,9 @@ def _measured(series: Series, starts: Ints, ends: Ints) -> pd.DataFrame:
     low, high = (by_window.quantile(q).reindex(range(len(starts))) for q in (0.05, 0.95))
     count = found["count"].fillna(0).astype("int64")
     expected = np.maximum(np.rint((ends - starts) / (series.period_s * 1e9)), 1)
-    enough = count >= 2
+    # Cells between two readings are a straight line: they add nothing to what was measured.
+    seen = (ends - starts >= 2e9 * series.resolved_s) | (series.resolved_s == series.period_s)
+    enough = (count >= 2) & seen
     return pd.DataFrame(
         {
             "start_ns": starts,

@@ -69,8 +69,9 @@ def smoothing_summary(
         msg = f"{len(known)} of {len(smoothing):,} cells are known; 2 are needed for a comparison"
         raise WorkbenchError(msg)
     period_s = float(np.diff(known["time_ns"].to_numpy()[:2])[0]) / 1e9
-    before = _statistics(known["power_w"].to_numpy(), period_s)
-    after = _statistics(known["smoothed_w"].to_numpy(), period_s) | _costs(known, period_s)
+    lag = _cells_per_reading(known, period_s)
+    before = _statistics(known["power_w"].to_numpy(), period_s, lag)
+    after = _statistics(known["smoothed_w"].to_numpy(), period_s, lag) | _costs(known, period_s)
     if before["energy_j"] <= 0:
         msg = f"power is 0 in all of {len(known):,} cells: there is no energy to compare with"
         raise WorkbenchError(msg)
@@ -88,7 +89,14 @@ def smoothing_summary(
     return SMOOTHING_SUMMARY.check(SMOOTHING_SUMMARY.cast(table))
 
 
-def _statistics(power_w: Floats, period_s: float) -> dict[str, Any]:
+def _cells_per_reading(known: pd.DataFrame, period_s: float) -> int:
+    """Give how many cells lie between two readings: no ramp over fewer was measured."""
+    meter_s = known["meter_period_s"].max() if "meter_period_s" in known else np.nan
+    cells = 1 if np.isnan(meter_s) else max(round(meter_s / period_s), 1)
+    return cells if cells < len(known) else 1
+
+
+def _statistics(power_w: Floats, period_s: float, lag: int) -> dict[str, Any]:
     """Describe one version of power."""
     low, high = np.percentile(power_w, [1, 99])
     return {
@@ -96,7 +104,7 @@ def _statistics(power_w: Floats, period_s: float) -> dict[str, Any]:
         "peak_w": power_w.max(),
         "swing_w": high - low,
         "deviation_w": power_w.std(),
-        "ramp_w_per_s": np.abs(np.diff(power_w)).max() / period_s,
+        "ramp_w_per_s": np.abs(power_w[lag:] - power_w[:-lag]).max() / (lag * period_s),
         "energy_j": power_w.sum() * period_s,
     }
 
@@ -125,7 +133,7 @@ def _verdict(
     """Check one version, and take its worst verdict."""
     if spec is None:
         return None, None
-    cells = known[["time_ns"]].assign(
+    cells = known.filter(["time_ns", "meter_period_s"]).assign(
         power_w=known[column], entity_count=1, expected_count=1, covered_share=1.0
     )
     rows = grid_check(cells, spec, site_w=site_w, averaging_s=averaging_s)

@@ -133,6 +133,7 @@ def _spectrum(smoothing: pd.DataFrame, rule: dict[str, Any], label: dict[str, An
         {
             "time_ns": smoothing["time_ns"], "power_w": smoothing["smoothed_w"],
             "entity_count": 1, "expected_count": 1, "covered_share": 1.0,
+            "meter_period_s": smoothing["meter_period_s"],
         }
     )  # fmt: skip
     spectrum = analyze.power_spectrum(after)

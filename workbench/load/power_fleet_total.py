@@ -74,8 +74,8 @@ def power_fleet_total(  # noqa: PLR0913 - the file says little, and the sum must
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.POWER_TOTALS`: ``time_ns``, ``power_w``, ``entity_count``,
-        ``expected_count``, ``covered_share``; a row for every cell from the first reading to
-        the last. ``attrs["missing_count"]`` counts rows of the files without time, name or
+        ``expected_count``, ``covered_share``, ``meter_period_s`` (missing: a cell holds readings
+        themselves); a row for every cell from the first reading to the last. ``attrs["missing_count"]`` counts rows of the files without time, name or
         power, and powers that are none.
 
     Raises
@@ -313,6 +313,7 @@ def _table(fleet: _Fleet, period_ns: int, least_covered_share: float) -> pd.Data
             "entity_count": counts,
             "expected_count": np.full(len(counts), expected, dtype=np.int64),
             "covered_share": share,
+            "meter_period_s": np.nan,
         }
     )
     table.attrs = {"missing_count": fleet.missing_count}

@@ -116,6 +116,15 @@ POWER_TOPOLOGY = Table(
     },
 )
 
+_METER_PERIOD = Column(
+    "float64",
+    "median time between readings of the meter, the slowest of several: cells that are shorter "
+    "are interpolated, and show nothing faster; missing where it is not known",
+    lower=0,
+    nullable=True,
+    optional=True,
+)
+
 POWER_GRID = Table(
     "power_grid",
     "One row per entity and cell of a common grid of time, in order of entity and time.",
@@ -129,6 +138,7 @@ POWER_GRID = Table(
             nullable=True,
         ),
         "covered_share": Column("float64", "of the cell that readings cover", lower=0, upper=1),
+        "meter_period_s": _METER_PERIOD,
     },
 )
 
@@ -143,6 +153,7 @@ POWER_TOTALS = Table(
         "entity_count": Column("int64", "entities that the sum holds", lower=0),
         "expected_count": Column("int64", "entities there are", lower=0),
         "covered_share": Column("float64", "entity_count / expected_count", lower=0, upper=1),
+        "meter_period_s": _METER_PERIOD,
     },
 )
 

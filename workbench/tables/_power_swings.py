@@ -161,6 +161,9 @@ POWER_SMOOTHING = Table(
         ),
         "lost_w": Column("float64", "lost in the store", lower=0, nullable=True),
         "is_filled": Column("bool", "whether the cell was missing and interpolated"),
+        "meter_period_s": Column(
+            "float64", "as in the totals", lower=0, nullable=True, optional=True
+        ),
     },
 )
 

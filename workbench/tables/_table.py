@@ -20,6 +20,8 @@ class Column:
     lower: float | None = None
     upper: float | None = None
     nullable: bool = False
+    # A frame may lack the column; where it has one, it must fit.
+    optional: bool = False
 
     def misfit(self, values: pd.Series) -> str:
         """Say what is wrong with ``values``; an empty text means nothing is."""
@@ -71,7 +73,11 @@ class Table:
                 msg = f"{origin} is a whole {kind}; pass one of its tables, e.g. "
                 msg += f"{kind.lower()}.{part}"
             raise TableError(msg)
-        misfits = [f"'{name}' is missing" for name in self.columns if name not in frame]
+        misfits = [
+            f"'{name}' is missing"
+            for name, column in self.columns.items()
+            if name not in frame and not column.optional
+        ]
         for name, column in self.columns.items():
             if name in frame and (misfit := column.misfit(frame[name])):
                 misfits.append(f"'{name}' {misfit}")
@@ -93,7 +99,11 @@ class Table:
         dtypes: dict[str, Any] = {name: column.dtype for name, column in self.columns.items()}
         text = pd.Series([""]).dtype
         return pd.DataFrame(
-            {name: frame[name].astype(text if d == "str" else d) for name, d in dtypes.items()}
+            {
+                name: frame[name].astype(text if d == "str" else d)
+                for name, d in dtypes.items()
+                if name in frame or not self.columns[name].optional
+            }
         )
 
     def markdown(self) -> str:
