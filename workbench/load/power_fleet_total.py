@@ -75,8 +75,9 @@ def power_fleet_total(  # noqa: PLR0913 - the file says little, and the sum must
     pandas.DataFrame
         Table :data:`workbench.tables.POWER_TOTALS`: ``time_ns``, ``power_w``, ``entity_count``,
         ``expected_count``, ``covered_share``, ``meter_period_s`` (missing: a cell holds readings
-        themselves); a row for every cell from the first reading to the last. ``attrs["missing_count"]`` counts rows of the files without time, name or
-        power, and powers that are none.
+        themselves); a row for every cell from the first reading to the last.
+        ``attrs["missing_count"]`` counts rows of the files without time, name or power, and
+        powers that are none.
 
     Raises
     ------
