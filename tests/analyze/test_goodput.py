@@ -293,6 +293,49 @@ def test_more_replicas_never_hurt_where_recovery_outlasts_the_stall(job, interva
             assert after >= before - 1e-12
 
 
+def test_overlapping_losses_count_once_where_recovery_outlasts_the_failure_interval():
+    # Failures at 0, 1, 2, ... min; each takes one of two replicas out for 4 min, so that at
+    # any time four recoveries run and a replica works with probability 1/2 to the fourth.
+    job = FaultTolerance(recovery_min=4, stall_min=0.5, replicas=2)
+    states = shares(job, "interval", 1)
+    assert states["productive"] == pytest.approx(0.5 * 0.5**4)
+    assert states["global stall"] == pytest.approx(0.5)
+    assert states["degraded capacity"] == pytest.approx(0.5 * (1 - 0.5**4))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    interval=st.floats(2, 40),
+    recovery=st.floats(0.1, 5),
+    stall=st.floats(0, 0.9),
+    rejoin=st.one_of(st.just(0.0), st.floats(0, 0.9)),
+    replicas=st.integers(1, 30),
+)
+def test_an_interval_has_the_shares_that_a_replay_of_it_finds(
+    interval, recovery, stall, rejoin, replicas
+):
+    """Recovery, stall and re-join are drawn in intervals: most recoveries outlast one."""
+    job = FaultTolerance(
+        recovery_min=recovery * interval, stall_min=stall * interval,
+        rejoin_min=rejoin * interval, replicas=replicas,
+    )  # fmt: skip
+    if answer(job, interval, "interval") is None:
+        assert recovery >= 1 if replicas == 1 else stall + rejoin >= 1
+        return
+    expected = shares(job, "interval", interval)
+    assert all(0 <= share <= 1 for share in expected.values())
+    assert sum(expected.values()) == pytest.approx(1, abs=1e-9)
+    horizon = 1500 * interval
+    drawn = simulate.failure_times(
+        FailureProcess(process="interval", failure_interval_min=interval), horizon_min=horizon,
+        seed=1, runs=4, replicas=replicas, recovery_min=job.recovery_total_min,
+        warm_up_min=8 * interval,
+    )  # fmt: skip
+    replayed = goodput_mean(goodput_replay(drawn, job, horizon_min=horizon))
+    for row in replayed.to_dict("records"):
+        assert row["gpu_time_share"] == pytest.approx(expected.get(row["state"], 0), abs=0.02)
+
+
 @given(job=saving, interval=intervals, convention=conventions)
 def test_a_single_replica_is_a_synchronous_job(job, interval, convention):
     alone = replace(job, replicas=1)
@@ -300,10 +343,11 @@ def test_a_single_replica_is_a_synchronous_job(job, interval, convention):
 
 
 @given(job=jobs, interval=intervals)
-def test_counting_overlaps_twice_is_the_pessimist(job, interval):
-    pessimist = answer(replace(job, checkpoint_interval_min=None), interval, "interval")
+def test_failures_that_never_come_together_are_the_pessimist(job, interval):
+    # A re-join may fall into the next stall, again and again where failures are regular.
+    job = replace(job, checkpoint_interval_min=None, rejoin_min=0.0)
+    pessimist = answer(job, interval, "interval")
     if pessimist is not None:
-        job = replace(job, checkpoint_interval_min=None)
         assert pessimist <= productive(job, "poisson", interval) + 1e-12
         if job.replicas == 1:
             renewal = productive(job, "renewal", interval)
@@ -436,10 +480,15 @@ def test_a_convention_is_one_of_three():
 
 @pytest.mark.parametrize(
     ("job", "interval"),
-    [(SYNCHRONOUS, 10), (PUBLISHED, 3.5), (replace(PUBLISHED, replicas=1000, stall_min=5), 5)],
+    [
+        (SYNCHRONOUS, 10),
+        (PUBLISHED, 3),
+        (replace(PUBLISHED, replicas=1000, stall_min=5), 5),
+        (replace(PUBLISHED, recovery_min=11, stall_min=3, rejoin_min=1), 4),
+    ],
 )
-def test_losses_that_would_overlap_are_refused(job, interval):
-    with pytest.raises(WorkbenchError, match="failures would overlap; use convention='poisson'"):
+def test_a_job_that_would_never_run_is_refused(job, interval):
+    with pytest.raises(WorkbenchError, match="would never run; use convention='poisson'"):
         productive(job, "interval", interval)
 
 

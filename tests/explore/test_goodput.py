@@ -82,7 +82,7 @@ def test_what_no_convention_answers_is_explained_and_the_last_figure_stays():
     explorer = explore.goodput()
     title = explorer.title()
     explorer.controls["interval"].value = 2
-    assert "failures would overlap" in explorer.message.value
+    assert "would never run" in explorer.message.value
     assert explorer.title() == title
     explorer.controls["convention"].value = "poisson"
     assert explorer.message.value == ""

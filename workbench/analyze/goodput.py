@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Literal, TypeAlias, get_args
+from itertools import pairwise
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 import pandas as pd
@@ -31,8 +32,8 @@ def goodput(
     The same inputs give 44, 57 or 64 % under three ways of counting; each is right for its
     assumption, so the assumption is never left out:
 
-    ``"interval"`` one failure every ``failure_interval_min`` of wall time, losses never
-    overlap; ``"poisson"`` failures keep arriving during recovery, and a new one restarts it;
+    ``"interval"`` one failure every ``failure_interval_min`` of wall time, of any replica;
+    ``"poisson"`` failures keep arriving during recovery, and a new one restarts it;
     ``"renewal"`` nothing can fail while the job is down (synchronous jobs only).
 
     Parameters
@@ -56,7 +57,7 @@ def goodput(
     ValueError
         If the convention is none of the three.
     WorkbenchError
-        If a number is out of range, one failure costs more than there is between two
+        If a number is out of range, failures stop all GPUs for as long as there is between two
         (``interval``), or there is no closed form (``renewal`` with replicas, or a minimum
         of live replicas).
 
@@ -67,6 +68,9 @@ def goodput(
     ``1 - L/M``, ``exp(-L/M)`` and, for R = 1, ``M/(M + D)``. The second is exact: a replica
     works at *t* if nothing failed in [t - S, t] and it did not fail itself in [t - D, t]. A
     phase that lasts from age *a* to *b* after a failure takes ``exp(-a/M) - exp(-b/M)``.
+    ``1 - L/M`` holds as long as losses do not overlap. Once a replica is out for longer than
+    *M*, others fail and stall meanwhile, and what they lose together counts once: of the
+    replicas, ``(1 - 1/R)^n`` work at a time that *n* recoveries reach, where nothing stalls.
     Checkpoints every *tau* that take *w* leave, of a synchronous Poisson job,
     ``tau / (M exp(D/M) (exp((tau + w)/M) - 1))``; with replicas a failure loses no
     checkpointed work, and ``tau/(tau + w)`` of the productive time remains.
@@ -168,7 +172,8 @@ def as_goodput(shares: Shares, convention: str) -> pd.DataFrame:
 def _synchronous(job: FaultTolerance, interval: float, convention: Convention) -> Shares:
     down = job.recovery_total_min
     if convention == "interval":
-        _refuse_overlap(down, interval)
+        if not has_answer(job, interval, convention):
+            raise _never_runs(down, interval)
         up, per_phase = 1 - down / interval, 1 / interval
         phases = [(name, minutes * per_phase) for name, minutes in job.phases.items()]
     elif convention == "renewal":
@@ -213,12 +218,10 @@ def _replicated(job: FaultTolerance, interval: float, convention: Convention) ->
         raise WorkbenchError(msg)
     stall, stalled, loss = job.stall_total_min, job.stopped_min, job.loss_min
     if convention == "interval":
-        _refuse_overlap(loss, interval)
-        _refuse_overlap(stalled, interval)
-        up, all_stalled, degraded = 1 - loss / interval, stalled / interval, (loss - stalled)
-        degraded /= interval
+        up, running = _of_fixed_interval(job, interval)
+        degraded = running - up
         phases = [(name, minutes / interval) for name, minutes in job.stall_phases.items()]
-        again = (stalled - stall) / interval
+        again = 1 - running - stall / interval
     else:
         up, running = math.exp(-loss / interval), math.exp(-stalled / interval)
         degraded = running - up
@@ -246,10 +249,58 @@ def _by_age(phases: dict[str, float], interval: float) -> Iterator[tuple[str, fl
         begin += minutes
 
 
-def _refuse_overlap(loss: float, interval: float) -> None:
-    if loss >= interval:
-        msg = (
-            f"one failure costs {loss / interval:.2f} intervals, so failures would overlap; "
-            "use convention='poisson' instead"
-        )
-        raise WorkbenchError(msg)
+def has_answer(job: FaultTolerance, interval: float, convention: Convention) -> bool:
+    """Say whether a job can be counted this way; other cases are refused."""
+    if convention == "renewal":
+        return job.replicas == 1
+    if convention == "poisson":
+        return True
+    if job.replicas == 1:
+        return job.recovery_total_min < interval
+    return job.stall_total_min < interval and any(not n.is_stopped for n in _ages(job, interval))
+
+
+class _Ages(NamedTuple):
+    """Ages of the last failure, between two of which nothing changes."""
+
+    share: float
+    is_stopped: bool
+    recoveries: float
+    """Failures, the last and those before it, whose replica is still out."""
+
+
+def _of_fixed_interval(job: FaultTolerance, interval: float) -> tuple[float, float]:
+    """Give the shares of time that replicas work, and that not all of them stand still."""
+    if not has_answer(job, interval, "interval"):
+        raise _never_runs(job.stopped_min, interval)
+    alive = 1 - 1 / job.replicas
+    running = [ages for ages in _ages(job, interval) if not ages.is_stopped]
+    up = math.fsum(ages.share * alive**ages.recoveries for ages in running)
+    return up, math.fsum(ages.share for ages in running)
+
+
+def _ages(job: FaultTolerance, interval: float) -> Iterator[_Ages]:
+    """Cut the time between two failures where a stall, a recovery or a re-join ends."""
+    stall, down = job.stall_total_min, job.recovery_total_min
+    back = down + job.rejoin_min
+    ends = (stall, math.fmod(down, interval), math.fmod(back, interval))
+    cuts = sorted({0.0, interval, *(end for end in ends if end < interval)})
+    for first, last in pairwise(cuts):
+        age = (first + last) / 2
+        recoveries = _reached(down - age, interval)
+        # One that returned less than a re-join ago has been counted in the second only.
+        is_stopped = age < stall or _reached(back - age, interval) > recoveries
+        yield _Ages((last - first) / interval, is_stopped, recoveries)
+
+
+def _reached(minutes: float, interval: float) -> float:
+    """Count the failures, one every interval, that lie less than some minutes back."""
+    return max(float(np.ceil(minutes / interval)), 0.0)
+
+
+def _never_runs(loss: float, interval: float) -> WorkbenchError:
+    msg = (
+        f"one failure stops all GPUs for {loss / interval:.2f} intervals, so they would never "
+        "run; use convention='poisson' instead"
+    )
+    return WorkbenchError(msg)

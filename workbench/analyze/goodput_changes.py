@@ -11,7 +11,13 @@ import pandas as pd
 
 from workbench._numbers import positive
 from workbench.analyze._fault_tolerance import FaultTolerance
-from workbench.analyze.goodput import Convention, check_convention, productive_share, refuse_minimum
+from workbench.analyze.goodput import (
+    Convention,
+    check_convention,
+    has_answer,
+    productive_share,
+    refuse_minimum,
+)
 from workbench.errors import WorkbenchError
 from workbench.tables import GOODPUT_LADDER, GOODPUT_SENSITIVITY, GOODPUT_SWEEP
 
@@ -48,8 +54,8 @@ def goodput_sweep(
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.GOODPUT_SWEEP`: ``parameter``, ``value``,
-        ``convention``, ``productive_share`` (missing where a convention has no answer: losses
-        would overlap, or there is no closed form).
+        ``convention``, ``productive_share`` (missing where a convention has no answer: all GPUs
+        would stand still throughout, or there is no closed form).
 
     Raises
     ------
@@ -257,8 +263,6 @@ def _with(job: FaultTolerance, parameter: str, value: float) -> FaultTolerance:
 def share_or_nan(job: FaultTolerance, interval: float, convention: Convention) -> float:
     """Give the productive share, or NaN where the convention has no answer."""
     positive("failure_interval_min", interval)
-    if convention == "renewal" and job.replicas > 1:
-        return float("nan")
-    if convention == "interval" and max(job.loss_min, job.stopped_min) >= interval:
+    if not has_answer(job, interval, convention):
         return float("nan")
     return productive_share(job, failure_interval_min=interval, convention=convention)
