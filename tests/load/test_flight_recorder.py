@@ -7,6 +7,7 @@ import os
 import pickle
 import shutil
 import tarfile
+import time
 
 import pandas as pd
 import pytest
@@ -347,3 +348,53 @@ def test_what_was_loaded_is_said_in_one_line(real_data, tmp_path):
     text = repr(quiet(tmp_path / "run"))
     assert text.startswith("FlightRecording of 15 ranks: 142 operations, 142 of them pending")
     assert "members of groups that left no dump; where they are is not known: rank 14 (1)" in text
+
+
+def folded(depth, width):
+    """Make a list that holds one list ``width`` times, and so on; a pickle keeps each once."""
+    inner = [1]
+    for _ in range(depth):
+        inner = [inner] * width
+    return inner
+
+
+@pytest.mark.parametrize(("depth", "width"), [(50, 2), (4, 250)])
+@pytest.mark.parametrize("place", ["members", "frame", "number", "sizes", "another key"])
+def test_lists_that_share_one_list_again_and_again_end_at_once(place, depth, width, content, write):
+    value, entry = folded(depth, width), content["entries"][0]
+    if place == "members":
+        content["pg_config"]["0"]["ranks"] = [value]
+    elif place == "another key":
+        content[place] = value
+    else:
+        frame = [{"name": value, "filename": "train.py", "line": 1}]
+        entry |= {"frame": {"frames": frame}, "number": {"record_id": value}}.get(
+            place, {"input_sizes": value}
+        )
+    began = time.process_time()
+    with pytest.raises(LoadError, match=r"_dump_0: the dump unfolds to more than 20,000,000 value"):
+        quiet(write("_dump_0", content))
+    assert time.process_time() - began < 2
+
+
+def test_a_list_that_holds_itself_is_refused(content, write):
+    content["further"] = itself = []
+    itself.append(itself)
+    with pytest.raises(LoadError, match="nested more than 64 deep, or holds itself"):
+        quiet(write("_dump_0", content))
+
+
+def test_copies_of_one_operation_are_refused_beyond_any_recorder(write):
+    one = b"}(\x8c\x0eprofiling_name\x8c\x01au\x94"
+    many = b"\x80\x04}(\x8c\x07version\x8c\x032.4\x8c\x07entries](" + one + b"h\x00" * 200_001
+    began = time.process_time()
+    with pytest.raises(LoadError, match="holds 200,002 operations, more than the 200,000"):
+        quiet(write("_dump_0", many + b"eu."))
+    assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize("number", [10**400, -(10**4000), "9" * 5_000, 1e308, "1e999999"])
+def test_numbers_of_any_length_are_read_as_missing_at_once(number, content, write):
+    content["entries"][0]["record_id"] = number
+    raw = json.dumps(content, default=list).encode()
+    assert len(quiet(write("_dump_0.json", raw)).entries) == 2

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+from workbench.errors import LoadError
 from workbench.load._findings import Findings
 from workbench.load._json_events import to_integer
+from workbench.load._unfolded import UnfoldedError, refuse_endless
 from workbench.tables import SAYS_SYNTHETIC
 
 _STATES = ("scheduled", "started", "completed")
@@ -21,7 +23,12 @@ _DUMP_KEYS = {"entries", "pg_config", "pg_status"}
 _PEERS = re.compile(r"(send|recv) (\d+)(?:->|<-)(\d+)")
 _TORCH = re.compile(r"(?:^|/)torch/")
 _TEXT_LIMIT = 300
+_MOST_SIZES = 10_000
+_MOST_BITS = 128
 _MOST_MEMBERS = 1 << 22
+# The recorder keeps TORCH_NCCL_TRACE_BUFFER_SIZE operations: 2,000 unless somebody asked for more.
+MOST_ENTRIES = 200_000
+MOST_VALUES = 20_000_000
 
 GroupKey = tuple[str, tuple[int, ...] | None]
 
@@ -51,11 +58,18 @@ def is_dump(content: object) -> bool:
 
 
 def parse(content: Mapping[str, Any], label: str) -> Dump:
-    """Read the content of one dump; what cannot be read is missing and counted."""
+    """Read the content of one dump; what cannot be read is missing and counted.
+
+    Raises
+    ------
+    LoadError
+        If it holds more than any recorder keeps.
+    """
+    _refuse_floods(content, label)
     findings = Findings(label)
     groups = _groups(content.get("pg_config"), findings)
     findings.add("noted", SAYS_SYNTHETIC, int(content.get("synthetic") is True))
-    others = sorted(str(key)[:40] for key in content if key not in _KNOWN_KEYS)
+    others = sorted(_shown(key)[:40] for key in content if key not in _KNOWN_KEYS)
     if others:
         findings.add("set aside", f"further parts of the dump: {', '.join(others[:8])}")
     return Dump(
@@ -69,14 +83,29 @@ def parse(content: Mapping[str, Any], label: str) -> Dump:
     )
 
 
+def _refuse_floods(content: Mapping[str, Any], label: str) -> None:
+    entries = content.get("entries")
+    reason = ""
+    if isinstance(entries, list | tuple) and len(entries) > MOST_ENTRIES:
+        reason = f"holds {len(entries):,} operations, more than the {MOST_ENTRIES:,} that are read"
+    else:
+        try:
+            refuse_endless(content, most=MOST_VALUES)
+        except UnfoldedError as error:
+            reason = str(error)
+    if reason:
+        msg = f"{label}: the dump {reason}; no recorder writes that, leave the file out"
+        raise LoadError(msg)
+
+
 def _groups(config: object, findings: Findings) -> dict[str, tuple[str | None, tuple[int, ...]]]:
     found = {}
     for key, each in config.items() if isinstance(config, Mapping) else ():
         members = _members(each.get("ranks") if isinstance(each, Mapping) else None)
         if members is None:
-            findings.add("left out", "groups whose members cannot be read", where=str(key)[:80])
+            findings.add("left out", "groups whose members cannot be read", where=_shown(key))
             continue
-        name = _text(each.get("name")) or str(key)[:_TEXT_LIMIT]
+        name = _text(each.get("name")) or _shown(key)
         found[name] = (_text(each.get("desc")), members)
     return found
 
@@ -85,6 +114,8 @@ def _members(ranks: object) -> tuple[int, ...] | None:
     """Read members; the recorder writes them as a text ``[0, 1]``."""
     if isinstance(ranks, str):
         inside = ranks.strip().removeprefix("[").removesuffix("]")
+        if inside.count(",") >= _MOST_MEMBERS:
+            return None
         ranks = inside.split(",") if inside.strip() else []
     if not isinstance(ranks, list | tuple) or len(ranks) > _MOST_MEMBERS:
         return None
@@ -98,9 +129,9 @@ def _status(status: object, findings: Findings) -> dict[str, dict[str, int | Non
     found = {}
     for key, each in status.items() if isinstance(status, Mapping) else ():
         if not isinstance(each, Mapping):
-            findings.add("left out", "states of groups that cannot be read", where=str(key)[:80])
+            findings.add("left out", "states of groups that cannot be read", where=_shown(key))
             continue
-        found[str(key)[:_TEXT_LIMIT]] = {
+        found[_shown(key)] = {
             # The recorder writes -1 where nothing was seen.
             name: _natural(each.get(f"{name}_collective"))
             for name in ("last_enqueued", "last_started", "last_completed")
@@ -235,6 +266,8 @@ def _sizes(value: object) -> tuple[str, int | None]:
         if any(number is None for number in numbers):
             return "", None
         shapes.append([number for number in numbers if number is not None])
+    if sum(map(len, shapes)) > _MOST_SIZES:
+        return "", None
     count = sum(prod(shape) for shape in shapes)
     text = ";".join("x".join(map(str, shape)) for shape in shapes)[:_TEXT_LIMIT]
     return text, count if shapes and count < 1 << 63 else None
@@ -250,7 +283,7 @@ def _frame(frames: object) -> str | None:
     found = []
     for frame in frames if isinstance(frames, list | tuple) else ():
         if isinstance(frame, Mapping) and isinstance(frame.get("filename"), str):
-            name, file = str(frame.get("name"))[:80], frame["filename"][-160:]
+            name, file = _shown(frame.get("name"))[:80], frame["filename"][-160:]
             found.append(f"{name} ({file}:{_natural(frame.get('line'))})")
             if not _TORCH.search(file):
                 return found[-1]
@@ -271,6 +304,12 @@ def _time(value: object) -> int | None:
 
 
 def _text(value: object) -> str | None:
-    if isinstance(value, str | int) and not isinstance(value, bool):
-        return str(value)[:_TEXT_LIMIT]
-    return None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return None if value.bit_length() > _MOST_BITS else str(value)
+    return value[:_TEXT_LIMIT] if isinstance(value, str) else None
+
+
+def _shown(value: object) -> str:
+    """Write a name; the text of a container could be endless."""
+    text = _text(value)
+    return type(value).__name__ if text is None else text

@@ -17,6 +17,8 @@ REPAIR_WINDOW = 1 << 20
 _REPAIR_BUDGET = 4 << 20
 
 _STRING = r'"(?:[^"\\]|\\.)*"'
+# A number of more characters or bits is none that a file means.
+_LONGEST_NUMBER, _MOST_BITS = 1024, 128
 _EVENT_END = re.compile(rb"\}\s*(?:,\s*(?=\{)|(?=\{\s*\")|,?\s*(?=\])|\Z)")
 _NEXT_EVENT = re.compile(rb'[,\]]?\s*\{\s*"(?:ph|name|cat|pid|tid|ts|args|id|dur|s|bp)"\s*:')
 _BAD_ESCAPE = re.compile(r'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
@@ -234,8 +236,15 @@ def to_integer(value: object) -> int | None:
 
 def _exact(value: object, *, digits: int) -> Decimal | None:
     """Read a number of at most ``digits`` + 1 digits before the point; None if it is none."""
+    if isinstance(value, int):
+        # Converting an integer takes time that grows with the square of its digits.
+        return Decimal(value) if value.bit_length() <= _MOST_BITS else None
+    # Anything else may hold itself many times over: its text would never end.
+    text = value if isinstance(value, str) else repr(value) if isinstance(value, float) else ""
+    if len(text) > _LONGEST_NUMBER:
+        return None
     try:
-        exact = Decimal(value if isinstance(value, int) else str(value))
+        exact = Decimal(text)
     except InvalidOperation:
         return None
     # A short text such as 1e999999 stands for a number that takes minutes to write out.

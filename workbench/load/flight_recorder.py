@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -204,7 +205,9 @@ def _read(source: Source) -> Dump:
 
 
 def _names(content: Mapping[Any, Any]) -> str:
-    return ", ".join(repr(key)[:30] for key in list(content)[:5]) or "no keys"
+    keys = list(islice(content, 5))
+    names = [repr(key[:30]) if isinstance(key, str) else type(key).__name__ for key in keys]
+    return ", ".join(names) or "no keys"
 
 
 def _json(raw: bytes) -> Any:
