@@ -88,7 +88,7 @@ BROKEN = {
     "a separator at the end": ("length,x\n5,6,\n8,9,\n", "more fields than the header"),
     "half truth values": ("[true, 1]", "no lengths"),
     "several numbers": ("1 2 3\n4 5 6\n", "no column of lengths"),
-    "a second number": ("5\n6,7\n", "cannot be read as lengths"),
+    "a second number": ("5\n6,7\n", "cannot be read as Parquet or CSV"),
     "truth values": ("[true, false]", "no lengths"),
     "nested": ("[[1, 2], [3]]", "not whole numbers"),
     "beyond any document": ("[1e300]", "not whole numbers"),
@@ -108,7 +108,7 @@ def test_bad_content_is_refused_with_the_place(tmp_path, name):
 def test_a_truncated_gzip_file_is_refused(tmp_path):
     path = tmp_path / "lengths.json.gz"
     path.write_bytes(gzip.compress(json.dumps(list(range(9_999))).encode())[:-400])
-    with pytest.raises(LoadError, match="cannot be read as lengths"):
+    with pytest.raises(LoadError, match="is damaged or cut off"):
         load.document_lengths(path)
 
 
@@ -138,7 +138,7 @@ def test_damaged_gzip_and_deep_nesting_are_refused(tmp_path):
     packed = bytearray(gzip.compress(json.dumps(list(range(9_999))).encode()))
     packed[60:80] = bytes(20)
     path.write_bytes(packed)
-    with pytest.raises(LoadError, match=r"cannot be read as lengths|neither a JSON list"):
+    with pytest.raises(LoadError, match=r"is damaged or cut off|neither a JSON list"):
         load.document_lengths(path)
     path = tmp_path / "deep.json"
     path.write_text("[" * 100_000)

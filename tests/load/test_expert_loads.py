@@ -79,7 +79,7 @@ def test_a_first_line_that_counts_could_be_either(file_of):
         ("layer,e0\n1,2\n1,3\n", "a layer occurs twice"),
         ("9,7\n5,3,1\n", "cannot be read as Parquet or CSV"),
         ("e0,e1\n", "0 layers and 2 experts is empty"),
-        ("", "cannot be read as Parquet or CSV"),
+        ("", "is empty"),
         ("layer,0,1,total\n0,9,7,16\n", r"columns \['total'\] are not called after an expert"),
         ("a,b\n9,7\n", r"columns \['a', 'b'\] are not called after an expert"),
         ("e1,expert_1\n9,7\n", "expert 1 has two columns"),

@@ -247,5 +247,5 @@ def test_columns_that_cannot_be_told_apart_are_refused(job_file):
     with pytest.raises(LoadError, match=r"columns \['step'\] are there twice"):
         load.job_operations(path)
     path.write_text("\n".join([head, *(f"{row},1" for row in rows)]))
-    with pytest.raises(LoadError, match="more fields than the first line has names"):
+    with pytest.raises(LoadError, match="more fields than the header"):
         load.job_operations(path)

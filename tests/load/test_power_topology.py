@@ -90,7 +90,7 @@ def test_json_and_parquet_say_the_same_as_csv(tmp_path, wrap):
         ("entity,parent,limit_kw\na,,5\nb,a,many\n", "line 3: 1 rows have a limit that is no power"),
         ("entity,parent,limit_kw\na,,-5\n", "line 2: 1 rows have a limit that is no power"),
         ("entity,parent,nameplate_w\na,,1e13\n", "have a nameplate that is no power"),
-        ("", "cannot be read"),
+        ("", "is empty"),
     ],
 )  # fmt: skip
 def test_what_is_no_tree_is_refused_with_its_line(tmp_path, text, words):

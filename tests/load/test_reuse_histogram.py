@@ -73,7 +73,7 @@ def test_a_small_file_is_read_whole(file_of):
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
-        (SMALL, "", "describes no batch"),
+        (SMALL, "", "is empty"),
         ("Avg col size: 4.0\n", "", r"line 2: batch 'tiny_t3_bs8.pt' does not say \['reuse_ratio"),
         ("Avg col size: 4.0", "Avg col size: many", "line 6: 'Avg col size: many' is not part of"),
         ("(4+: 0.600\n", "", "other bins for rows than for look-ups"),
@@ -104,7 +104,7 @@ def test_what_is_missing_or_wrong_is_named(file_of, before, after, message):
 
 def test_what_is_no_text_is_refused(tmp_path):
     (tmp_path / "x.txt").write_bytes(b"\xff\xfe\x00\x80")
-    with pytest.raises(LoadError, match="is no text"):
+    with pytest.raises(LoadError, match="is UTF-16 text"):
         load.reuse_histogram(tmp_path / "x.txt")
     with pytest.raises(FileNotFoundError):
         load.reuse_histogram(tmp_path / "nowhere.txt")

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import re
-import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from workbench.errors import LoadError
-from workbench.load import _plain_table as plain
-from workbench.load._fields import refuse_longer_rows
 from workbench.load._kernel_rows import finished, numbers_of, one_or_column, positive_ns, time_of
+from workbench.load._whole_file import read_csv, read_parquet
 from workbench.tables import COLLECTIVE_TIMES
 
 _OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce")
@@ -62,19 +59,8 @@ def operation(names: pd.Series, path: Path) -> pd.Series:
 
 
 def _read(path: Path) -> pd.DataFrame:
-    if path.suffix == ".parquet":
-        return plain.read(path)
-    if not path.exists():
-        msg = f"{path}: there is no such file"
-        raise FileNotFoundError(msg)
-    try:
-        refuse_longer_rows(path)
-        frame = pd.read_csv(path, skipinitialspace=True, encoding="utf-8-sig")
-    except (OSError, EOFError, ValueError, zlib.error, csv.Error) as error:
-        if isinstance(error, LoadError):
-            raise
-        msg = f"{path}: cannot be read as CSV ({str(error).strip()[:200]})"
-        raise LoadError(msg) from None
+    frame = read_parquet(path)
+    frame = read_csv(path) if frame is None else frame
     if frame.empty:
         msg = f"{path}: holds no measurements"
         raise LoadError(msg)

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import csv
-import gzip
+import io
 from pathlib import Path
 
 from workbench.errors import LoadError
 
 
-def refuse_longer_rows(path: Path, *, separator: str = ",") -> None:
+def refuse_longer_rows(text: str, path: Path, *, separator: str = ",") -> None:
     """Raise if the first row has more fields than the header.
 
     pandas would take the first field of every row for a label, and shift the others by one
     column. A later row that is longer makes pandas raise by itself.
     """
-    with path.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    with (gzip.open if packed else open)(path, "rt", encoding="utf-8-sig", newline="") as file:
-        rows = (row for row in csv.reader(file, delimiter=separator) if row)
-        header, first = next(rows, []), next(rows, [])
+    rows = (row for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator) if row)
+    header, first = next(rows, []), next(rows, [])
     if len(first) > len(header):
         msg = (
             f"{path}: rows have more fields than the header {header[:8]}, e.g. {first[:8]}; "

@@ -12,7 +12,7 @@ from workbench.load._rank_names import RankArgument, given_ranks, rank_in_name
 
 # Whoever writes dumps may choose any prefix; the rank is what stands last.
 _LAST_NUMBER = re.compile(r"(?:^|[^0-9])(\d{1,6})$")
-_ENDINGS = re.compile(r"(?:\.(?:json|pkl|pickle|bin|dump|trace|gz))+$")
+_ENDINGS = re.compile(r"(?:\.(?:json|pkl|pickle|bin|dump|trace|gz|bz2|xz|zstd?|lz4))+$")
 _RANK_PART = re.compile(r"[-_.]*(?:rank|worker)[-_]?\d+|[-_.]*\d+$", re.IGNORECASE)
 _PREFIXES = re.compile(
     r"(?:^|(?<=[-_.]))(?:nccl|comm_lib|comm|lib|flight|recorder|fr|trace|traces|dump|dumps|pg|synthetic)"

@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from workbench.load._findings import Findings
+from workbench.load._stream import plain_name
 from workbench.load.archive import Source
 from workbench.tables import CAMPAIGN, FAULTS, OUTCOME_NAMES, OUTCOMES, PARAMETERS, TRIALS, Table
 
@@ -113,7 +114,7 @@ def note_columns(findings: Findings, names: list[str]) -> None:
 
 def stem(source: Source) -> str:
     """Return the name of a file or member, without folders and endings."""
-    name = source.label.replace("!", "/").rsplit("/", 1)[-1].removesuffix(".gz")
+    name = plain_name(source.label.replace("!", "/").rsplit("/", 1)[-1])
     return name.rsplit(".", 1)[0] or name
 
 

@@ -13,7 +13,7 @@ from typing import BinaryIO, Literal
 
 from workbench.errors import LoadError
 from workbench.load._appearance import printable
-from workbench.load._stream import GZIP_MAGIC, Feed, Health, Stream, inflate, open_file
+from workbench.load._stream import Feed, Health, Stream, inflate, is_packed, open_file
 
 HEAD_BYTES = 512
 _MAX_HEADER_BYTES = 1 << 20
@@ -68,7 +68,7 @@ def archive_kind(path: Path, expansion_limit: float | None) -> Kind | None:
         raw = file.read(HEAD_BYTES)
     if raw.startswith(_ZIP_MAGICS):
         return "zip"
-    if not raw.startswith(GZIP_MAGIC):
+    if not is_packed(raw):
         return "tar" if _is_tar(raw) else None
     with open_file(path, str(path), expansion_limit) as stream:
         return "tar.gz" if _is_tar(stream.read(HEAD_BYTES)) else None

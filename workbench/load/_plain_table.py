@@ -7,66 +7,40 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from workbench.errors import LoadError
+from workbench.load._whole_file import parquet_in, read_csv, read_parquet
 
 _EXACT = 1 << 53  # above this a float holds no odd numbers
 
 
 def read(path: Path) -> pd.DataFrame:
-    """Read a CSV file (by its ending) or a Parquet file, whatever its columns.
+    """Read a CSV file or a Parquet file, whatever its columns.
 
     What a CSV file holds stays text, so that a name such as 007 keeps its zeros.
     """
-    if is_csv(path):
+    frame = read_parquet(path)
+    if frame is None:
         return headed(lines(path))
-    _check_exists(path)
-    try:
-        frame = pd.read_parquet(path)
-        # What pandas kept as an index is a column to everybody else.
-        counts = isinstance(frame.index, pd.RangeIndex) and frame.index.name is None
-        return frame if counts else frame.reset_index(names=[n or "" for n in frame.index.names])
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise _unreadable(path, error) from None
+    # What pandas kept as an index is a column to everybody else.
+    counts = isinstance(frame.index, pd.RangeIndex) and frame.index.name is None
+    return frame if counts else frame.reset_index(names=[n or "" for n in frame.index.names])
 
 
 def is_csv(path: Path) -> bool:
-    """Say whether a file is CSV, by its ending."""
-    return path.name.lower().endswith((".csv", ".csv.gz"))
+    """Say whether a file is CSV, that is, not Parquet."""
+    return parquet_in(path) is None
 
 
 def lines(path: Path) -> pd.DataFrame:
     """Read a CSV file as text, the first line like any other; empty cells are missing."""
-    _check_exists(path)
-    try:
-        return pd.read_csv(
-            path,
-            header=None,
-            dtype=str,
-            skipinitialspace=True,
-            keep_default_na=False,
-            na_values=[""],
-        )
-    except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from None
+    return read_csv(path, header=None, dtype=str, keep_default_na=False, na_values=[""])
 
 
 def headed(lines: pd.DataFrame) -> pd.DataFrame:
     """Take the first line as the names of the columns."""
     names = lines.iloc[0].fillna("").astype(str).str.strip().tolist()
     return lines.iloc[1:].set_axis(names, axis="columns").reset_index(drop=True)
-
-
-def _check_exists(path: Path) -> None:
-    if not path.exists():
-        msg = f"{path}: there is no such file"
-        raise FileNotFoundError(msg)
-
-
-def _unreadable(path: Path, error: Exception) -> LoadError:
-    reason = str(error).strip()[:200]
-    return LoadError(f"{path}: cannot be read as Parquet or CSV ({reason})")
 
 
 def renamed(

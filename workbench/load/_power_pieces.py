@@ -25,7 +25,7 @@ from workbench.load._power_columns import PowerLayout
 from workbench.load._power_layout import layout
 from workbench.load._power_part import PowerGiven
 from workbench.load._power_unnamed import Cell
-from workbench.load._stream import GZIP_MAGIC
+from workbench.load._stream import is_packed
 from workbench.load._text_lines import tell_of_damage, text_lines
 from workbench.load._utf8 import ValidUtf8
 from workbench.load.archive import Source
@@ -198,7 +198,7 @@ def random_access(source: Source) -> Path | io.BytesIO:
     """Return the file itself, or its content if it is packed."""
     if source.place is None:
         with source.path.open("rb") as file:
-            if file.read(len(GZIP_MAGIC)) != GZIP_MAGIC:
+            if not is_packed(file.read(_HEAD_BYTES)):
                 return source.path
     with source.open() as stream:
         return io.BytesIO(stream.read())

@@ -11,7 +11,7 @@ RankArgument = int | Mapping[str, int] | Sequence[int] | None
 
 # Whole numbers only, and not the digits of a date or process id that follow.
 _RANK = re.compile(r"(?:^|[^a-z])(?:rank|worker)[-_]?(\d{1,6})(?!\d)|(?:^|[-_/.])r(\d{1,6})-")
-_CHAKRA = re.compile(r"\.(\d{1,6})\.(?:et|json)(?:\.gz)?$")
+_CHAKRA = re.compile(r"\.(\d{1,6})\.(?:et|json)(?:\.(?:gz|bz2|xz|zstd?|lz4))?$")
 
 
 def rank_in_name(label: str, *, is_chakra: bool = False) -> int | None:

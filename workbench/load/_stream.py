@@ -11,22 +11,18 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from workbench.errors import LoadError
+from workbench.load._packings import HEAD_BYTES, unpacker_of
 
+# Endings of names that say that a file is packed; what it is, its first bytes say.
+PACKED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".zstd", ".lz4")
 GZIP_MAGIC = b"\x1f\x8b\x08"
 BLOCK_BYTES = 1 << 20
 _INPUT_BYTES = 1 << 20
 _LOOK_BYTES = 1 << 16
 _ALWAYS_ALLOWED_BYTES = 1 << 30
 _GZIP_HEADER_CRC, _GZIP_EXTRA, _GZIP_NAME, _GZIP_COMMENT = 2, 4, 8, 16
-# Known packings that the standard library of every supported Python cannot stream.
-_FOREIGN = {
-    b"\x28\xb5\x2f\xfd": "zstd",
-    b"\xfd7zXZ\x00": "xz",
-    b"BZh": "bzip2",
-    b"7z\xbc\xaf\x27\x1c": "7z",
-    b"\x04\x22\x4d\x18": "lz4",
-    b"Rar!\x1a\x07": "rar",
-}
+# Archives that nothing here can open.
+_FOREIGN = {b"7z\xbc\xaf\x27\x1c": "7z", b"Rar!\x1a\x07": "rar"}
 
 
 @dataclass
@@ -34,11 +30,17 @@ class Health:
     """What went wrong while bytes were read: filled in as the stream goes."""
 
     is_cut: bool = False
+    is_wrong: bool = False
     notes: list[str] = field(default_factory=list)
 
     def cut(self, note: str) -> None:
         """Record that the rest of the content is missing."""
         self.is_cut = True
+        self.notes.append(note)
+
+    def wrong(self, note: str) -> None:
+        """Record that what was read is not what was packed."""
+        self.is_wrong = True
         self.notes.append(note)
 
 
@@ -94,6 +96,11 @@ class Stream(io.BufferedIOBase):
     def truncated_at(self) -> int | None:
         """Number of readable bytes if the content is cut off, known once the end is reached."""
         return self._given_bytes if self._health.is_cut and self._ended else None
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether what was read so far lacks something, or is not what was packed."""
+        return self._health.is_cut or self._health.is_wrong
 
     @property
     def notes(self) -> list[str]:
@@ -176,6 +183,13 @@ class Stream(io.BufferedIOBase):
             raise LoadError(msg)
 
 
+def plain_name(name: str) -> str:
+    """Return the name of a file without the endings of its packings."""
+    while name.lower().endswith(PACKED_SUFFIXES):
+        name = name.rpartition(".")[0]
+    return name
+
+
 def allowed_bytes(packed_bytes: int, expansion_limit: float | None) -> float | None:
     """Return how much content ``packed_bytes`` may unpack to before it counts as a bomb."""
     if expansion_limit is None:
@@ -184,7 +198,7 @@ def allowed_bytes(packed_bytes: int, expansion_limit: float | None) -> float | N
 
 
 def open_file(path: Path, label: str, expansion_limit: float | None) -> Stream:
-    """Open a whole file, unpacked if it is gzipped."""
+    """Open a whole file, unpacked if it is packed."""
     health = Health()
     file = path.open("rb", buffering=0)
     try:
@@ -257,21 +271,27 @@ class Feed:
 
 
 def unpacked(blocks: Iterator[bytes], health: Health, *, label: str) -> Iterator[bytes]:
-    """Unpack ``blocks`` if they start like gzip; pass them on as they are otherwise.
+    """Unpack ``blocks`` if they start like a packing; pass them on as they are otherwise.
 
-    Files that were gzipped twice exist (a download that packed again), so two
+    Files that were packed twice exist (a download that packed again), so two
     layers are taken off.
     """
     feed = Feed(blocks)
     for _layer in range(2):
-        head = feed.head(6)
-        if not head.startswith(GZIP_MAGIC):
+        head = feed.head(HEAD_BYTES)
+        unpack = gunzip if head.startswith(GZIP_MAGIC) else unpacker_of(head)
+        if unpack is None:
             break
-        feed = Feed(gunzip(feed, health))
+        feed = Feed(unpack(feed, health))
     if packing := foreign_packing(feed.head(6)):
         msg = f"{label}: packed with {packing}, which cannot be read; unpack it or use gzip"
         raise LoadError(msg)
     return feed
+
+
+def is_packed(head: bytes) -> bool:
+    """Say whether data that begin with ``head`` are in a packing that can be read."""
+    return head.startswith(GZIP_MAGIC) or unpacker_of(head) is not None
 
 
 def foreign_packing(head: bytes) -> str:
@@ -293,7 +313,7 @@ def gunzip(feed: Feed, health: Health) -> Iterator[bytes]:
         trailer = feed.head(8)
         feed.drop(8)
         if trailer != struct.pack("<II", summary.crc, summary.size_bytes & 0xFFFFFFFF):
-            health.notes.append("a gzip checksum does not match: the content may be damaged")
+            health.wrong("a gzip checksum does not match: the content may be damaged")
         if not _goes_on(feed, health):
             return
 
@@ -375,7 +395,7 @@ def checked(blocks: Iterator[bytes], health: Health, crc: int) -> Iterator[bytes
         seen = zlib.crc32(block, seen)
         yield block
     if not health.is_cut and seen != crc:
-        health.notes.append("the zip checksum does not match: the content may be damaged")
+        health.wrong("the zip checksum does not match: the content may be damaged")
 
 
 def _salvage(engine: zlib._Decompress, data: bytes) -> Iterator[bytes]:

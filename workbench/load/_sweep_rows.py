@@ -9,6 +9,7 @@ import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load._findings import Findings
+from workbench.load._stream import plain_name
 from workbench.load._text_tables import csv_table, header_of, json_table, keys_of
 from workbench.load.archive import Source
 from workbench.load.zeus import ENERGY, LIMIT, WINDOW
@@ -152,4 +153,4 @@ def _refuse_damage(findings: Findings) -> None:
 
 def _stem(source: Source) -> str:
     name = re.split(r"[/!]", source.member or source.path.name)[-1]
-    return re.sub(r"\.(csv|json)$", "", name.removesuffix(".gz"))
+    return re.sub(r"\.(csv|json)$", "", plain_name(name))

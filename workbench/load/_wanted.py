@@ -6,9 +6,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from workbench.load._stream import GZIP_MAGIC
+from workbench.load._stream import PACKED_SUFFIXES, is_packed, plain_name
 
-ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".zip")
+ARCHIVE_SUFFIXES = (
+    *(".tar", ".tgz", ".tbz2", ".txz", ".tzst", ".zip"),
+    *(f".tar{packing}" for packing in PACKED_SUFFIXES),
+)
 _TRACE_SUFFIXES = (".json", ".et", ".parquet", ".tmp")
 _NO_TRACE_SUFFIXES = (".ipynb", ".jsonl")
 _NO_LOG_SUFFIXES = (".ipynb", ".py", ".md", ".html", ".png", ".svg", ".pdf", ".parquet")
@@ -19,9 +22,7 @@ _NO_RESULT_SUFFIXES = (
     *(".bin", ".pkl", ".pickle", ".npy", ".npz", ".pt", ".pth"),
 )
 _NO_LOG_NAMES = ("license", "licence", "copying", "readme", "readme.txt", "truth.csv")
-_TRACE_START = re.compile(
-    rb'(\xef\xbb\xbf)?\s*(\{\s*["}]|\[\s*[{\]])|PAR1|' + re.escape(GZIP_MAGIC)
-)
+_TRACE_START = re.compile(rb'(\xef\xbb\xbf)?\s*(\{\s*["}]|\[\s*[{\]])|PAR1')
 
 _HIDDEN, _OTHER = "is a hidden file", "does not look like a trace"
 _NO_LOG = "is documentation or data, no log"
@@ -62,8 +63,8 @@ class Wanted:
 def _no_trace(base: str, head: bytes) -> str:
     if base.endswith(_NO_TRACE_SUFFIXES):
         return _OTHER
-    is_likely = base.removesuffix(".gz").endswith(_TRACE_SUFFIXES)
-    return "" if is_likely or _TRACE_START.match(head) else _OTHER
+    is_likely = plain_name(base).endswith(_TRACE_SUFFIXES)
+    return "" if is_likely or is_packed(head) or _TRACE_START.match(head) else _OTHER
 
 
 def _no_log(base: str, _head: bytes) -> str:

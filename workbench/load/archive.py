@@ -16,6 +16,7 @@ from typing import Literal, NoReturn
 from workbench.errors import LoadError
 from workbench.load._findings import Finding, listed
 from workbench.load._members import HEAD_BYTES, Kind, Place, archive_kind, members
+from workbench.load._packings import HEAD_BYTES as PACKED_HEAD_BYTES
 from workbench.load._paths import Paths, given_paths, shown
 from workbench.load._stream import (
     GZIP_MAGIC,
@@ -26,6 +27,7 @@ from workbench.load._stream import (
     checked,
     file_blocks,
     inflate,
+    is_packed,
     open_file,
     stream_blocks,
     unpacked,
@@ -123,8 +125,8 @@ def sources(path: Paths, *, expansion_limit: float | None = EXPANSION_LIMIT) -> 
     Parameters
     ----------
     path
-        A file, a directory (searched to any depth), an archive (tar, tar.gz or
-        zip, recognised by content) or several of these.
+        A file, a directory (searched to any depth), an archive (tar, packed or
+        not, or zip, recognised by content) or several of these.
     expansion_limit
         How many times its packed size a file may unpack to (beyond 1 GiB)
         before it is refused as a decompression bomb; None lifts the limit.
@@ -349,7 +351,7 @@ def _add_members(found: Survey, archive: Source, kind: Kind) -> None:
         elif member.place is not None:
             if member.name in latest:
                 found.pass_over(label, REPLACED)
-            growth = _TYPICAL_EXPANSION if member.head.startswith(GZIP_MAGIC) else 1
+            growth = _TYPICAL_EXPANSION if is_packed(member.head) else 1
             latest[member.name] = replace(
                 archive,
                 label=label,
@@ -379,8 +381,9 @@ def _unpacked_size(file: Path) -> int:
     """Return the size of the content; for gzip the size it states, or an estimate."""
     size = file.stat().st_size
     with file.open("rb") as packed:
-        if packed.read(len(GZIP_MAGIC)) != GZIP_MAGIC:
-            return size
+        head = packed.read(PACKED_HEAD_BYTES)
+        if not head.startswith(GZIP_MAGIC):
+            return size * (_TYPICAL_EXPANSION if is_packed(head) else 1)
         packed.seek(-min(4, size), os.SEEK_END)
         stated = int.from_bytes(packed.read(4), "little")
     # The stated size counts modulo 2**32, and of the last gzip member only.

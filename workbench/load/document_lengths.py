@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
+import io
 import json
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from workbench.errors import LoadError
-from workbench.load._fields import refuse_longer_rows
+from workbench.load._guard import reading
+from workbench.load._whole_file import read_csv, read_parquet, whole_text
 from workbench.tables import DOCUMENT_LENGTHS
 
 # Columns that hold the length of a document or of a prompt, in the order they are tried.
@@ -29,17 +27,6 @@ KNOWN_COLUMNS = (
     "seq_len",
 )
 _LONGEST = 1 << 40
-_UNREADABLE = (
-    OSError,
-    EOFError,
-    UnicodeError,
-    pa.ArrowException,
-    json.JSONDecodeError,
-    pd.errors.ParserError,
-    zlib.error,
-    csv.Error,
-    RecursionError,
-)
 _SEPARATORS = (",", ";", "\t")
 
 
@@ -131,52 +118,33 @@ def _whole(values: pd.Series, origin: str) -> np.ndarray:
 
 
 def _from_file(path: Path, column: str | Sequence[str] | None) -> tuple[pd.Series, str | None]:
-    if not path.exists():
-        msg = f"{path}: there is no such file"
-        raise FileNotFoundError(msg)
-    if path.is_dir():
-        msg = f"{path}: is a folder; name the file with the lengths"
-        raise LoadError(msg)
-    try:
-        with path.open("rb") as file:
-            head = file.read(4)
-        if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            msg = f"{path}: is UTF-16 text; save it as UTF-8"
-            raise LoadError(msg)
-        if head == b"PAR1":
-            return _column(pd.read_parquet(path), column, path)
-        text = gzip.open if head[:2] == b"\x1f\x8b" else open
-        with text(path, "rt", encoding="utf-8-sig") as file:
-            first = next((line for line in file if line.strip()), "")
-        return _from_text(path, first.strip(), column)
-    except _UNREADABLE as error:
-        msg = f"{path}: cannot be read as lengths ({str(error).strip()[:200]})"
-        raise LoadError(msg) from None
+    frame = read_parquet(path)
+    if frame is not None:
+        return _column(frame, column, path)
+    text = whole_text(path)
+    with reading(str(path), "lengths"):
+        return _from_text(path, text, column)
 
 
 def _from_text(
-    path: Path, first: str, column: str | Sequence[str] | None
+    path: Path, text: str, column: str | Sequence[str] | None
 ) -> tuple[pd.Series, str | None]:
     """Read text by its first line: a JSON list or lines, numbers, or a table with a header."""
-    with path.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    packing: Literal["gzip"] | None = "gzip" if packed else None
+    first = next((line.strip() for line in io.StringIO(text) if line.strip()), "")
     if not first:
         msg = f"{path}: is empty"
         raise LoadError(msg)
     if first.startswith("{"):
-        return _column(_json_frame(path, packed=packed, lines=True), column, path)
+        return _column(_json_frame(path, text, lines=True), column, path)
     if first.startswith("["):
-        content = _json_frame(path, packed=packed, lines=False)
+        content = _json_frame(path, text, lines=False)
         if isinstance(content, pd.DataFrame):
             return _column(content, column, path)
     elif _is_number(first):
-        content = pd.read_csv(path, header=None, names=["length"], compression=packing)["length"]
+        content = read_csv(path, header=None, names=["length"])["length"]
     else:
         separator = max(_SEPARATORS, key=first.count)
-        refuse_longer_rows(path, separator=separator)
-        frame = pd.read_csv(path, sep=separator, skipinitialspace=True, compression=packing)
-        return _column(frame, column, path)
+        return _column(read_csv(path, separator=separator), column, path)
     if column is not None:
         msg = f"{path}: column={column!r}, but the file is a plain list without columns"
         raise LoadError(msg)
@@ -191,18 +159,16 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _json_frame(path: Path, *, packed: bool, lines: bool) -> Any:
-    opened = gzip.open if packed else open
-    with opened(path, "rt", encoding="utf-8-sig") as file:
-        texts = (line for line in file if line.strip())
-        try:
-            content = [json.loads(text) for text in texts] if lines else json.load(file)
-        except json.JSONDecodeError as error:
-            msg = (
-                f"{path}: is neither a JSON list nor one JSON object per line "
-                f"({str(error).strip()[:100]})"
-            )
-            raise LoadError(msg) from None
+def _json_frame(path: Path, text: str, *, lines: bool) -> Any:
+    texts = (line for line in io.StringIO(text) if line.strip())
+    try:
+        content = [json.loads(line) for line in texts] if lines else json.loads(text)
+    except json.JSONDecodeError as error:
+        msg = (
+            f"{path}: is neither a JSON list nor one JSON object per line "
+            f"({str(error).strip()[:100]})"
+        )
+        raise LoadError(msg) from None
     if any(isinstance(each, dict) for each in content):
         return pd.DataFrame([each if isinstance(each, dict) else {} for each in content])
     return pd.Series(content, dtype=None if content else "float64")

@@ -12,7 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from workbench.errors import LoadError
+from workbench.load._guard import reading
 from workbench.load._injection_columns import Cells, converted
+from workbench.load._paths import shown
+from workbench.load._whole_file import parquet_in
 from workbench.load.injection_tables import EXHAUSTIVE_METADATA as METADATA
 from workbench.tables import CAMPAIGN, EXHAUSTIVE, PARAMETERS, ExhaustiveInjections, Table
 
@@ -44,20 +47,18 @@ def exhaustive_injections(path: str | Path) -> ExhaustiveInjections:
         If the file is no such Parquet file, is damaged or of a later version, holds a site
         twice, or counts more wrong outputs at a site than there are inputs.
     """
-    try:
-        with pq.ParquetFile(path, memory_map=True) as file:
+    with reading(shown(path), "Parquet"):
+        content = parquet_in(path)
+        if content is None:
+            msg = f"{shown(path)}: cannot be read as Parquet; get the file again"
+            raise LoadError(msg)
+        with pq.ParquetFile(content, memory_map=isinstance(content, Path)) as file:
             header = _header(file.schema_arrow, path)
             table = file.read(list(EXHAUSTIVE.columns))
-    except FileNotFoundError:
-        msg = f"{path}: there is no such file"
-        raise FileNotFoundError(msg) from None
-    except (pa.ArrowException, OSError) as error:
-        msg = f"{path}: cannot be read as Parquet ({str(error)[:200]}); get the file again"
-        raise LoadError(msg) from None
-    sites = _sites(table, header, path)
-    campaign = _from_json(header["campaign"], CAMPAIGN, path)
-    parameters = _from_json(header["parameters"], PARAMETERS, path)
-    _check(sites, campaign, path)
+        sites = _sites(table, header, path)
+        campaign = _from_json(header["campaign"], CAMPAIGN, path)
+        parameters = _from_json(header["parameters"], PARAMETERS, path)
+        _check(sites, campaign, path)
     return ExhaustiveInjections(campaign=campaign, parameters=parameters, sites=sites)
 
 

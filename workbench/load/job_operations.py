@@ -7,9 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
+import pyarrow.parquet as pq
 
 from workbench.errors import LoadError
+from workbench.load._guard import DAMAGE
+from workbench.load._paths import shown
+from workbench.load._whole_file import parquet_in, read_csv, read_parquet
+from workbench.load.archive import Source
 from workbench.tables import JOB_OPERATIONS
 
 # Name in the table -> name in the files of ByteDance-Seed/StragglerAnalysis.
@@ -28,7 +32,7 @@ COLUMNS: Mapping[str, str] = {
 _TENSOR = "tp_rank"
 _WORKER = ("step", "dp_rank", "stage")
 _COMPUTES = ("forward-compute", "backward-compute")
-_CSV = (".csv", ".csv.gz")
+_HEAD_BYTES = 1 << 16
 _NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 
@@ -144,13 +148,12 @@ def is_job_operations(path: str | Path) -> bool:
     if not place.is_file():
         return False
     try:
-        if place.name.lower().endswith(_CSV):
-            names = {str(name).strip() for name in pd.read_csv(place, nrows=0).columns}
+        if (content := parquet_in(place)) is not None:
+            names = set(pq.read_schema(content).names)
         else:
-            import pyarrow.parquet as pq
-
-            names = set(pq.read_schema(place).names)
-    except (OSError, ValueError, pa.ArrowException):
+            head = Source(shown(place), place).head(_HEAD_BYTES).decode("utf-8-sig", "replace")
+            names = {name.strip().strip('"') for name in head.split("\n", 1)[0].split(",")}
+    except DAMAGE:
         return False
     return 2 * len(names & set(COLUMNS.values())) > len(COLUMNS)
 
@@ -218,25 +221,16 @@ def _one_per_group(table: pd.DataFrame) -> tuple[pd.DataFrame, int]:
 
 
 def _read(path: Path) -> pd.DataFrame:
-    if not path.exists():
-        msg = f"{path}: there is no such file"
-        raise FileNotFoundError(msg)
-    try:
-        if path.name.lower().endswith(_CSV):
-            return _read_csv(path)
-        frame = pd.read_parquet(path)
-        return frame.rename(columns=lambda name: str(name).strip())
-    except LoadError:
-        raise
-    except (OSError, ValueError, pa.ArrowException) as error:
-        msg = f"{path}: cannot be read as Parquet or CSV ({str(error).strip()[:200]})"
-        raise LoadError(msg) from None
+    frame = read_parquet(path)
+    if frame is None:
+        return _read_csv(path)
+    return frame.rename(columns=lambda name: str(name).strip())
 
 
 def _read_csv(path: Path) -> pd.DataFrame:
     """Read a CSV file under the names that stand in it; pandas would number doubled ones."""
-    names = pd.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False)
-    frame = pd.read_csv(path, skipinitialspace=True)
+    names = read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False)
+    frame = read_csv(path)
     if frame.shape[1] != names.shape[1] or not isinstance(frame.index, pd.RangeIndex):
         msg = (
             f"{path}: its rows have more fields than the first line has names "

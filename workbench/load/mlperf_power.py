@@ -32,7 +32,7 @@ from workbench.load._power_part import (
     PowerGiven,
     PowerPart,
 )
-from workbench.load._stream import BLOCK_BYTES, Stream
+from workbench.load._stream import BLOCK_BYTES, Stream, plain_name
 from workbench.load._text_lines import repaired, tell_of_damage
 from workbench.load.archive import Source
 from workbench.tables import SAYS_SYNTHETIC
@@ -259,4 +259,4 @@ def _blocks(stream: Stream) -> Iterator[tuple[int, bytes]]:
 def _stem(source: Source) -> str:
     """Return the name of the file without folders and ending."""
     name = re.split(r"[/!]", source.member or source.path.name)[-1]
-    return name.removesuffix(".gz").rsplit(".", 1)[0] or name
+    return plain_name(name).rsplit(".", 1)[0] or name

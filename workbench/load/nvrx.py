@@ -25,7 +25,7 @@ _EVENT = re.compile(
     r"- Cycle: (\d{1,9}|Unknown) Event: (\w{1,60}) Node: (\S{1,255}) Rank: (\S{1,12}) "
     r"Time: (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?) UTC"
 )
-_CYCLE_FILE = re.compile(r"cycle_info\.[^/]+\.\d+\.\d+(\.gz)?$")
+_CYCLE_FILE = re.compile(r"cycle_info\.[^/]+\.\d+\.\d+(\.(gz|bz2|xz|zstd?|lz4))?$")
 # node_desc of the agent is host_pid_localrank.
 _DESCRIPTION = re.compile(r"_\d+_\d+$")
 

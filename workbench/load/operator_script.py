@@ -14,6 +14,7 @@ import pandas as pd
 from workbench.errors import LoadError
 from workbench.load import _operator_schemas as schemas
 from workbench.load._paths import shown
+from workbench.load._whole_file import whole_text
 from workbench.load.parquet import write_whole
 from workbench.tables import OPERATOR_CALLS, OPERATOR_REPLAY
 
@@ -101,7 +102,7 @@ def operator_replay(path: str | Path) -> pd.DataFrame:
     """
     label = shown(path)
     try:
-        document = json.loads(Path(path).read_bytes())
+        document = json.loads(whole_text(path))
     except (ValueError, RecursionError) as error:
         msg = f"{label}: is no whole JSON ({error}); run the script with --out once more"
         raise LoadError(msg) from error

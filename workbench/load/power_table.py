@@ -31,6 +31,7 @@ from workbench.load._power_pieces import (
 from workbench.load._power_table_states import STATE_COLUMNS, states_of
 from workbench.load._power_things import Things
 from workbench.load._power_times import Clock, clock_of, to_ns
+from workbench.load._stream import plain_name
 from workbench.load.archive import Source
 from workbench.load.recorded_power import recorded, sensors_of
 
@@ -275,7 +276,7 @@ def _frame(gathered: list[dict[str, Any]], value: str, names: pd.Index) -> pd.Da
 
 def _stem(label: str) -> str:
     """Return the name of a file without folders and endings."""
-    name = PurePosixPath(label.replace("\\", "/").replace("!", "/")).name
-    for ending in (".gz", ".csv", ".tsv", ".txt", ".parquet", ".jsonl", ".ndjson", ".json"):
+    name = plain_name(PurePosixPath(label.replace("\\", "/").replace("!", "/")).name)
+    for ending in (".csv", ".tsv", ".txt", ".parquet", ".jsonl", ".ndjson", ".json"):
         name = name.removesuffix(ending)
     return name or "all"

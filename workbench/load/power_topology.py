@@ -12,6 +12,8 @@ import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load import _plain_table as plain
+from workbench.load._stream import plain_name
+from workbench.load._whole_file import whole_text
 from workbench.tables import POWER_TOPOLOGY
 
 _ROOTS = ("", "-", "none", "null", "nan", "n/a", "root", "<na>")
@@ -62,7 +64,7 @@ def power_topology(path: str | Path) -> pd.DataFrame:
     ['utility', 'msb', 'switchboard', 'panel', 'rack']
     """
     path = Path(path)
-    rows = _records(path) if path.name.lower().endswith(".json") else plain.read(path)
+    rows = _records(path) if plain_name(path.name).lower().endswith(".json") else plain.read(path)
     rows = rows.rename(columns=lambda name: str(name).strip())
     named = plain.renamed(rows, path, names={"entity": "entity", "parent": "parent"}, columns=None)
     lines = np.arange(len(rows)) + (2 if plain.is_csv(path) else 1)
@@ -104,12 +106,10 @@ class _Check:
 
 def _records(path: Path) -> pd.DataFrame:
     """Read a JSON file that holds a list of objects."""
-    if not path.exists():
-        msg = f"{path}: there is no such file"
-        raise FileNotFoundError(msg)
+    text = whole_text(path)
     try:
-        value: Any = json.loads(path.read_bytes())
-    except (ValueError, RecursionError, OSError) as error:
+        value: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
         msg = f"{path}: cannot be read as JSON ({str(error)[:100]})"
         raise LoadError(msg) from None
     if isinstance(value, dict):

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 import pandas as pd
 
 from workbench.errors import LoadError
-from workbench.load._fields import refuse_longer_rows
+from workbench.load._whole_file import read_csv
 from workbench.tables import ATTENTION_PROFILE, LINEAR_PROFILE, Table
 
 _NS_PER_MS = 1_000_000
@@ -123,18 +120,7 @@ def linear_profile(path: str | Path, *, embedding_size: int | None = None) -> pd
 
 
 def _read(path: str | Path) -> pd.DataFrame:
-    place = Path(path)
-    if not place.exists():
-        msg = f"{path}: there is no such file"
-        raise FileNotFoundError(msg)
-    try:
-        refuse_longer_rows(place)
-        frame = pd.read_csv(place, skipinitialspace=True)
-    except (OSError, EOFError, ValueError, zlib.error, BadZipFile, csv.Error) as error:
-        if isinstance(error, LoadError):
-            raise
-        msg = f"{path}: cannot be read as CSV ({str(error).strip()[:200]})"
-        raise LoadError(msg) from None
+    frame = read_csv(path)
     if frame.empty:
         msg = f"{path}: holds no measurements"
         raise LoadError(msg)

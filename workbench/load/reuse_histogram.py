@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from workbench.errors import LoadError
+from workbench.load._whole_file import whole_text
 from workbench.tables import REUSE_HISTOGRAM
 
 _BATCH = re.compile(r"(\S+\.pt)(?:\.gz)?$")
@@ -59,11 +60,7 @@ def reuse_histogram(path: str | Path) -> pd.DataFrame:
     """
     path = Path(path)
     batches: list[dict[str, Any]] = []
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError:
-        msg = f"{path}: is no text; a locality_stats.txt of dlrm_datasets is needed"
-        raise LoadError(msg) from None
+    lines = whole_text(path).splitlines()
     for number, line in enumerate(map(str.strip, lines), start=1):
         if name := _BATCH.match(line):
             batches.append({"batch": name[1], "line": number})

@@ -22,7 +22,7 @@ SIGNATURES = (b"Root Cause (first observed failure)", b"ChildFailedError")
 
 _ERROR_FILE = re.compile(rb'\s*\{\s*"message"\s*:\s*\{\s*"message"\s*:')
 _PLAIN_ERROR = re.compile(rb'\s*\{\s*"message"\s*:\s*"')
-_ERROR_FILE_NAME = re.compile(r"(error|reply)[\w.-]*\.json(\.gz)?$")
+_ERROR_FILE_NAME = re.compile(r"(error|reply)[\w.-]*\.json(\.(gz|bz2|xz|zstd?|lz4))?$")
 
 # What collectors put before each line: a stamp (kubectl, container runtimes, notebooks), and
 # the task: that of srun, torchrun, kubectl --prefix, mpirun, Ray, docker compose or pdsh.

@@ -1,0 +1,121 @@
+"""One named file as a whole, for readers that need all of it and keep no findings."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow.parquet as pq
+
+from workbench.errors import LoadError
+from workbench.load._appearance import is_utf16
+from workbench.load._fields import refuse_longer_rows
+from workbench.load._guard import DAMAGE, unreadable
+from workbench.load._paths import shown
+from workbench.load.archive import Source
+
+_PARQUET_MAGIC = b"PAR1"
+_TABLE = "Parquet or CSV"
+_MARK = b"\xef\xbb\xbf"
+
+
+def whole_file(path: str | Path) -> io.BytesIO:
+    """Return the content of one file, unpacked.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is none.
+    LoadError
+        If it is a folder, empty, damaged or cut off where it is packed, or UTF-16 text.
+    """
+    path = Path(path)
+    if not path.exists():
+        msg = f"{shown(path)}: there is no such file"
+        raise FileNotFoundError(msg)
+    if path.is_dir():
+        msg = f"{shown(path)}: is a folder; name the file in it"
+        raise LoadError(msg)
+    with Source(shown(path), path).open() as stream:
+        content = stream.read()
+        if stream.is_damaged:
+            notes = "; ".join(stream.notes)
+            msg = f"{shown(path)}: is damaged or cut off, {notes}; get the file again"
+            raise LoadError(msg)
+    if is_utf16(content[:4096]):
+        msg = f"{shown(path)}: is UTF-16 text; save it as UTF-8: iconv -f UTF-16 -t UTF-8"
+        raise LoadError(msg)
+    return io.BytesIO(content)
+
+
+def whole_text(path: str | Path) -> str:
+    """Return the text of one file, unpacked and without byte order marks; as :func:`whole_file`."""
+    content = whole_file(path).getvalue()
+    while content.startswith(_MARK):
+        content = content.removeprefix(_MARK)
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        msg = f"{shown(path)}: line {line:,} is no UTF-8 text ({error.reason}); save it as UTF-8"
+        raise LoadError(msg) from None
+
+
+def parquet_in(path: str | Path) -> Path | io.BytesIO | None:
+    """Return what Arrow opens of a Parquet file, packed or not; None if the file is something else.
+
+    Raises
+    ------
+    FileNotFoundError, LoadError
+        As :func:`whole_file`.
+    """
+    path = Path(path)
+    if path.is_file():
+        with path.open("rb") as file:
+            if file.read(4) == _PARQUET_MAGIC:
+                return path
+        if Source(shown(path), path).head(4) != _PARQUET_MAGIC:
+            return None
+    return whole_file(path)
+
+
+def read_parquet(path: str | Path) -> pd.DataFrame | None:
+    """Return the table that a Parquet file holds; None if the file is something else.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no file.
+    LoadError
+        If it is damaged.
+    """
+    if (content := parquet_in(path)) is None:
+        return None
+    try:
+        with pq.ParquetFile(
+            content, memory_map=isinstance(content, Path), page_checksum_verification=True
+        ) as file:
+            return file.read().to_pandas()
+    except DAMAGE as error:
+        raise unreadable(shown(path), error, _TABLE) from error
+
+
+def read_csv(path: str | Path, *, separator: str = ",", **options: Any) -> pd.DataFrame:
+    """Return the table that a CSV file holds; ``options`` are those of pandas.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no file.
+    LoadError
+        If it is damaged, is no text, or its rows have more fields than its header.
+    """
+    text = whole_text(path)
+    try:
+        if options.get("header", 0) == 0:
+            refuse_longer_rows(text, Path(path), separator=separator)
+        return pd.read_csv(io.StringIO(text), sep=separator, skipinitialspace=True, **options)
+    except DAMAGE as error:
+        raise unreadable(shown(path), error, _TABLE) from error
