@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
 import sys
@@ -22,6 +23,7 @@ _KERNEL_ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "TQDM_DISABLE": "1",
 }
+_KERNEL_LOG = "kernel.log"
 _LONGEST_SOCKET = 80  # characters of its folder; the system allows about 107 in all
 _INJECTED = "injected-parameters"
 _PLAIN = (str, int, float, bool, type(None), list, tuple, dict)
@@ -143,7 +145,7 @@ def execute(  # noqa: PLR0913 - one run and all its conditions
         )
         client.owns_km = True  # this client shuts the kernel down, whatever happens
         try:
-            loop.wait(client.async_execute(env=environment))
+            loop.wait(_run(client, manager, environment))
         except CellExecutionError as error:
             msg = f"{path}, cell {at[0] + 1 - shift}: {error.ename}: {error.evalue}"
             raise PublishError(msg) from error
@@ -153,9 +155,34 @@ def execute(  # noqa: PLR0913 - one run and all its conditions
         except DeadKernelError as error:
             msg = (
                 f"{path}, cell {at[0] + 1 - shift}: the kernel died, most often for want of memory"
+                f"{_last_words(environment)}"
             )
             raise PublishError(msg) from error
     del notebook.cells[:shift]
+
+
+async def _run(client: Any, manager: Any, environment: Mapping[str, str]) -> None:
+    """Run the cells, and leave no kernel behind, even one that was still starting.
+
+    A kernel that is stopped while it starts prints a traceback of its own, which would look like
+    one of ours: what kernels print past their cells goes to a file.
+    """
+    log = Path(environment["IPYTHONDIR"], _KERNEL_LOG)
+    try:
+        with log.open("wb") as words:
+            await client.async_execute(env=dict(environment), stdout=words, stderr=words)
+    finally:
+        # nbclient has it run at the end of the process, when there is no kernel to stop.
+        atexit.unregister(client._cleanup_kernel)  # noqa: SLF001 - it has no name without
+        if manager.has_kernel:
+            await manager.shutdown_kernel(now=True)
+
+
+def _last_words(environment: Mapping[str, str]) -> str:
+    log = Path(environment["IPYTHONDIR"], _KERNEL_LOG)
+    lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.is_file() else []
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return f" (it ended with: {last[:200]})" if last else ""
 
 
 def failures(notebook: Any) -> Iterator[tuple[int, Any]]:

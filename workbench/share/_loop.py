@@ -21,6 +21,8 @@ class LoopThread:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
+        self._accepting = threading.Lock()
+        self._is_closed = False
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
 
@@ -40,6 +42,11 @@ class LoopThread:
 
         If the wait ends early (Ctrl-C, time out), the coroutine is cancelled and
         has time to clean up before the exception goes on.
+
+        Raises
+        ------
+        RuntimeError
+            If the loop is closed or about to be: nothing would ever run the coroutine.
         """
         ended = threading.Event()
 
@@ -49,7 +56,14 @@ class LoopThread:
             finally:
                 ended.set()
 
-        future = asyncio.run_coroutine_threadsafe(watched(), self._loop)
+        # Accepted before the loop is closed or never: what came in between was not cancelled by
+        # close(), and waited for a loop that had stopped.
+        with self._accepting:
+            if self._is_closed:
+                work.close()
+                msg = "the loop is closed; open another LoopThread for more work"
+                raise RuntimeError(msg)
+            future = asyncio.run_coroutine_threadsafe(watched(), self._loop)
         try:
             return future.result(timeout_s)
         except BaseException:
@@ -59,9 +73,19 @@ class LoopThread:
             raise
 
     def close(self) -> None:
-        """Cancel what still runs, stop the loop and end the thread."""
-        self.wait(_cancel_others(), _CLEAN_UP_S)
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        """Accept no more work, cancel what still runs, stop the loop and end the thread."""
+        with self._accepting:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        last = asyncio.run_coroutine_threadsafe(_cancel_others(), self._loop)
+        try:
+            last.result(_CLEAN_UP_S)
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._end()
+
+    def _end(self) -> None:
         self._thread.join(_CLEAN_UP_S)
         if not self._thread.is_alive():
             self._loop.close()
