@@ -24,7 +24,8 @@ import ipywidgets
 from workbench.explore._panel import Explorer"""
 
 FIGURE = """late = 7 if data is None else len(data)
-layout = {"title": {"text": f"Rank {late} comes <b>last</b>"}, "meta": {"source": "a made-up job"}}
+meta = {"source": "a made-up job", "origin": "data set" if data is None else "own"}
+layout = {"title": {"text": f"Rank {late} comes <b>last</b>"}, "meta": meta}
 go.Figure(go.Bar(x=["a", "b"], y=[1, late]), layout=layout)"""
 
 EXPLORER = """def draw(freq, kind):

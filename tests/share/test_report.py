@@ -14,7 +14,7 @@ import nbformat
 import pytest
 from bs4 import BeautifulSoup
 from nbconvert.exporters import get_exporter
-from nbformat.v4 import new_output
+from nbformat.v4 import new_markdown_cell, new_output
 
 from workbench import share
 from workbench.errors import PublishError
@@ -203,7 +203,7 @@ def test_code_in_text_can_be_scrolled_without_a_mouse(run, tmp_path, write_noteb
     ("figure", "is_marked"),
     [
         (figure_of("late", source="fleet-demo", synthetic=True), True),
-        (figure_of("late", source="SYNTHETIC DATA of a fleet"), True),
+        (figure_of("late", source="SYNTHETIC DATA of a fleet"), False),
         (figure_of("late", source="dlrm", synthetic=False), False),
     ],
 )
@@ -230,20 +230,106 @@ def test_a_page_of_real_and_generated_data_says_which_is_which(run, notebook, tm
 def test_own_data_reaches_the_notebook_and_the_foot_of_the_page(run, notebook, tmp_path):
     mine = tmp_path / "it's <mine>"
     mine.mkdir()
-    run[f"data = {str(mine)!r}"] = [shown(figure_of("Rank 3 comes last"))]
+    run[f"data = {str(mine)!r}"] = [shown(figure_of("Rank 3 comes last", origin="own"))]
     site = site_of(share.report(notebook, out=tmp_path / "site", data=mine))
     page = soup_of(site, "01_waits.html")
     assert f"Data: {mine}" in page.footer.text
     notice = page.select_one(".wb-notice")
-    assert "written for other data" in notice.text
+    assert f"made from {mine}" in notice.text
     assert [item.text for item in notice.select("li")] == ["Rank 3 comes last"]
     assert "Rank 7" not in page.main.text
+
+
+OTHERS = {
+    "data set": "Data set of the workbench, not your data",
+    "published": "Published case, not your data",
+    "model": "Model or simulation, not your data",
+}
+
+
+@pytest.fixture
+def mixed(run, notebook, tmp_path):
+    """Report on a real file whose page also shows a paper, a simulation and a bundled set."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    run[f"data = {str(mine)!r}"] = [shown(figure_of("Mine is late", source="mine", origin="own"))]
+    run["figure"] = [
+        shown(figure_of(f"{origin} says 44", source=f"source {origin}", origin=origin))
+        for origin in OTHERS
+    ]
+    run["table"] = [shown(figure_of("Drawn 57", source="seed 1", origin="model", synthetic=True))]
+    run["other"] = [shown(figure_of("Whose is 99?", source="plain words"))]
+    return mine, site_of(share.report(notebook, out=tmp_path / "site", data=mine))
+
+
+def test_only_figures_of_ones_own_data_are_findings(mixed):
+    _, site = mixed
+    card = soup_of(site, "index.html").select_one("article")
+    assert [item.text for item in card.select("li")] == ["Mine is late"]
+    notice = soup_of(site, "01_waits.html").select_one(".wb-notice")
+    assert [item.text for item in notice.select("li")] == ["Mine is late"]
+
+
+def test_a_real_file_is_not_synthetic_because_a_figure_beside_it_is(mixed):
+    mine, site = mixed
+    for name in ("index.html", "01_waits.html"):
+        page = soup_of(site, name)
+        assert page.select(".wb-badge") == []
+        assert f"Data: {mine}." in page.footer.text
+    foot = soup_of(site, "01_waits.html").footer.text
+    assert (
+        "not from this data: source data set; source published; source model; seed 1 (synt" in foot
+    )
+
+
+def test_every_figure_of_other_data_says_so_above_itself(mixed):
+    _, site = mixed
+    blocks = soup_of(site, "01_waits.html").select(".wb-figure")
+    said = [(before.text if (before := block.find_previous_sibling("p", "wb-origin")) else "")
+            for block in blocks]  # fmt: skip
+    assert said == ["", *OTHERS.values(), OTHERS["model"], ""]
+
+
+def test_files_that_are_synthetic_say_so_even_if_they_are_ones_own(run, notebook, tmp_path):
+    run["figure"] = [shown(figure_of("late", source="made", origin="own", synthetic=True))]
+    site = site_of(share.report(notebook, out=tmp_path / "site", data=tmp_path))
+    page = soup_of(site, "01_waits.html")
+    assert page.select_one(".wb-badge").text.strip() == "Synthetic data"
+    assert f"Data: {tmp_path} (synthetic)." in page.footer.text
+
+
+def test_text_about_the_published_data_does_not_stand_over_ones_own(run, notebook, tmp_path):
+    run["figure"] = [shown(figure_of("Mine is late", origin="own"))]
+    node = nbformat.read(notebook, as_version=4)
+    about = new_markdown_cell("In this set, 30 of 64 files are copies.")
+    about.metadata["tags"] = ["about-published-data"]
+    case = new_markdown_cell("## From 44 % to 80 %\n\nThe paper counts otherwise.")
+    case.metadata["tags"] = ["published-case"]
+    node.cells[2:2] = [new_markdown_cell("Method stays."), about, case]
+    nbformat.write(node, notebook)
+    share.report(notebook, out=tmp_path / "site", data=tmp_path)
+    text = soup_of(tmp_path / "site", "01_waits.html").main.text
+    assert "30 of 64" not in text
+    assert "Method stays." in text
+    assert re.search(r"From 44 % to 80 %\s+Published case, not your data.\s+The paper", text)
+    share.report(notebook, out=tmp_path / "site")
+    text = soup_of(tmp_path / "site", "01_waits.html").main.text
+    assert "30 of 64" in text
+    assert "not your data" not in text
+
+
+def test_a_copy_for_ones_own_data_shows_nothing_of_other_data(notebook):
+    node = nbformat.read(notebook, as_version=4)
+    node.cells[2].outputs = [shown(figure_of("Rank 7 comes last"))]
+    share.for_own_data(node)
+    assert "Rank 7" not in nbformat.writes(node)
+    assert "Which rank comes last?" in node.cells[0].source
 
 
 def test_a_page_that_takes_no_data_does_not_claim_it(run, notebook, tmp_path, write_notebook):
     mine = tmp_path / "mine"
     mine.mkdir()
-    run[f"data = {str(mine)!r}"] = [shown(figure_of("Rank 3 comes last"))]
+    run[f"data = {str(mine)!r}"] = [shown(figure_of("Rank 3 comes last", origin="own"))]
     run["facts"] = [shown(figure_of("All numbers agree", source="papers"))]
     facts = write_notebook(tmp_path / "facts.ipynb", "facts", parameters="")
     site = site_of(share.report([notebook, facts], out=tmp_path / "site", data=mine))
@@ -255,17 +341,17 @@ def test_a_page_that_takes_no_data_does_not_claim_it(run, notebook, tmp_path, wr
 def test_text_that_does_not_fit_the_figures_of_this_run_is_flagged(run, notebook, tmp_path):
     run["figure"] = [shown(figure_of("Rank 7 comes last"))]
     index = share.report(notebook, out=tmp_path / "site")
-    assert "other data" not in soup_of(site_of(index), "01_waits.html").text
+    assert "shows other data" not in soup_of(site_of(index), "01_waits.html").text
     published = nbformat.read(notebook, as_version=4)
     cell = next(cell for cell in published.cells if cell.source == "figure")
     cell.outputs = [nbformat.from_dict(shown(figure_of("Rank 7 comes last")))]
     nbformat.write(published, notebook)
     share.report(notebook, out=tmp_path / "site")
-    assert "other data" not in soup_of(site_of(index), "01_waits.html").text
+    assert "shows other data" not in soup_of(site_of(index), "01_waits.html").text
     run["figure"] = [shown(figure_of("Rank 3 comes last"))]
     share.report(notebook, out=tmp_path / "site")
     page = soup_of(site_of(index), "01_waits.html")
-    assert "other data" in page.text
+    assert "shows other data than the one it is published with" in page.text
     assert "Rank 7, in 5 of 8 collectives" not in page.text
 
 

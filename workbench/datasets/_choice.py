@@ -8,6 +8,7 @@ from pathlib import Path
 from workbench.datasets._catalogue import describe
 from workbench.datasets._places import best, folder_of
 from workbench.errors import DatasetError
+from workbench.tables import Source
 
 
 @dataclass(frozen=True)
@@ -23,16 +24,18 @@ class Choice:
     is_synthetic: bool
     about: str
     credit: str
+    is_own: bool = False
 
     @property
-    def source(self) -> str:
-        """Where the data comes from, in one line for the foot of a figure."""
-        return f"{self.name} ({self.credit})" if self.credit else self.name
+    def source(self) -> Source:
+        """Where the data comes from and whose it is, in one line for the foot of a figure."""
+        words = f"{self.name} ({self.credit})" if self.credit else self.name
+        return Source(words, "own" if self.is_own else "data set")
 
     def _repr_markdown_(self) -> str:
         kind = " (**synthetic data**)" if self.is_synthetic else self._real
         credit = f" Source: {_plain(self.credit)}." if self.credit else ""
-        return f"**This page runs on** {_plain(self.name)}{kind}: {_plain(self.about)}.{credit}"
+        return f"**Data from here on:** {_plain(self.name)}{kind}: {_plain(self.about)}.{credit}"
 
     def __repr__(self) -> str:
         kind = " (synthetic data)" if self.is_synthetic else self._real
@@ -78,7 +81,7 @@ def choose(own: str | Path | None, *candidates: str) -> Choice:
             msg = f"{path}: there is no such file or folder; data= must name your own files"
             raise FileNotFoundError(msg)
         is_synthetic = _is_bundled_synthetic(path)
-        return Choice(path, path.name, is_synthetic, about="your own files", credit="")
+        return Choice(path, path.name, is_synthetic, about="your own files", credit="", is_own=True)
     files = dict(candidate.partition("/")[::2] for candidate in candidates)
     path, name, is_synthetic = best(*files)
     if (file := files[name]) and not (path / file).exists():

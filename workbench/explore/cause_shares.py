@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from workbench import analyze, datasets, load, plot
 from workbench.errors import WorkbenchError
 from workbench.explore._panel import Explorer
+from workbench.tables import Source, as_source
 
 _PUBLISHED = {
     "Llama 3, 16,384 GPUs (arXiv:2407.21783)": "causes_llama3",
@@ -64,7 +65,7 @@ def cause_shares(
 
     def draw(*, table: str, by: str) -> go.Figure:
         is_own = table in own
-        where = " · ".join(filter(None, [source, table])) if is_own else table
+        where = as_source(source).joined(table) if is_own else Source(table, "published")
         shares = analyze.cause_shares(tables[table], by=by)
         return plot.cause_shares(shares, source=where, synthetic=synthetic and is_own)
 

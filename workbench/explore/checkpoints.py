@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 from workbench import analyze, plot
 from workbench.explore._controls import numbers
 from workbench.explore._panel import Explorer
+from workbench.tables import Source
 
 
 def checkpoint_curve(
@@ -61,7 +62,7 @@ def _draw_checkpoints(*, interval: float, write: float, recovery: float) -> go.F
     case = {"failure_interval_min": interval, "recovery_min": recovery, "write_min": write}
     curve = analyze.checkpoint_curve(np.geomspace(0.5, max(4 * interval, 60), 60), **case)
     best = analyze.checkpoint_optimum(**case)
-    return plot.checkpoint_curve(curve, optimum=best, source="closed form (Daly)")
+    return plot.checkpoint_curve(curve, optimum=best, source=Source("closed form (Daly)", "model"))
 
 
 def _draw_ettr(*, rate: float, restart: float, interval: float) -> go.Figure:
@@ -72,4 +73,4 @@ def _draw_ettr(*, rate: float, restart: float, interval: float) -> go.Figure:
         checkpoint_interval_min=interval,
         write_min=0.5,
     )
-    return plot.expected_ettr(table, source="closed form; writing takes 0.5 min")
+    return plot.expected_ettr(table, source=Source("closed form; writing takes 0.5 min", "model"))

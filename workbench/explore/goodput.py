@@ -14,6 +14,7 @@ from workbench.analyze import FaultTolerance
 from workbench.errors import WorkbenchError
 from workbench.explore._controls import numbers, slider
 from workbench.explore._panel import Explorer
+from workbench.tables import Source
 
 _CONVENTIONS = (("one failure per interval", "interval"), ("failures at random", "poisson"))
 _MINUTES = (2, 4, 6, 8, 10, 12, 15, 18, 22, 27, 33, 40, 50, 60, 90, 120)
@@ -154,7 +155,7 @@ def _draw_goodput(
             refused = str(error)
     if not tables:
         raise WorkbenchError(refused)
-    return plot.goodput(tables, source="closed form")
+    return plot.goodput(tables, source=Source("closed form", "model"))
 
 
 def _scaled(phases: dict[str, float], total: float) -> float | dict[str, float]:
@@ -173,7 +174,7 @@ def _draw_sweep(
         job, parameter, _SWEPT[parameter], failure_interval_min=18,
         conventions=("interval", "poisson"),
     )  # fmt: skip
-    return plot.goodput_sweep(table, source="closed form, a failure every 18 min")
+    return plot.goodput_sweep(table, source=Source("closed form, a failure every 18 min", "model"))
 
 
 def _draw_scale(
@@ -192,5 +193,5 @@ def _draw_scale(
         counts, job, reference_gpus=reference, failure_interval_min=interval,
         convention=convention, rate_exponent=rate, recovery_exponent=recovery,
     )  # fmt: skip
-    source = f"closed form; {interval:g} min between failures at {reference:,} GPUs"
-    return plot.goodput_at_scale(table, at_gpus=gpus, source=source)
+    words = f"closed form; {interval:g} min between failures at {reference:,} GPUs"
+    return plot.goodput_at_scale(table, at_gpus=gpus, source=Source(words, "model"))

@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 
 from workbench import analyze, plot
 from workbench.explore._panel import Explorer
+from workbench.tables import as_source
 
 _KINDS = ("A100", "H100", "H200", "B200", "GB200")
 
@@ -64,7 +65,7 @@ def parallelism_plan(
 
     def draw(*, shape: str, gpus: int, kind: str, recompute: str, batch: int) -> go.Figure:
         table = planned(shape, gpus, kind, recompute, batch)
-        where = " · ".join(filter(None, [source, shape]))
+        where = as_source(source).joined(shape)
         return plot.parallelism_plan(table, source=where, synthetic=synthetic)
 
     return Explorer(

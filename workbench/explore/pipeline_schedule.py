@@ -12,6 +12,7 @@ from workbench import analyze, plot
 from workbench.analyze import PassTimes, ScheduleKind
 from workbench.explore._controls import numbers
 from workbench.explore._panel import Explorer
+from workbench.tables import Source
 
 _COMPARED = "all, side by side"
 
@@ -39,7 +40,7 @@ def pipeline_schedule(
         :func:`workbench.plot.schedule_comparison` of all schedules.
     """
     options = [(name, name) for name in (*get_args(ScheduleKind), _COMPARED)]
-    label = {"source": source or "durations as chosen", "synthetic": synthetic}
+    label = {"source": source or Source("durations as chosen", "model"), "synthetic": synthetic}
     return Explorer(
         partial(_draw, forward_ns=forward_ns, backward_ns=backward_ns, label=label),
         schedule=widgets.Dropdown(options=options, value="1f1b", description="schedule"),

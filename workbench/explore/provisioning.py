@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from workbench import analyze, plot
 from workbench.explore._controls import numbers
 from workbench.explore._panel import Explorer
-from workbench.tables import POWER_CURVE
+from workbench.tables import POWER_CURVE, Source, as_source
 
 _CURVE = ["gpu", "job", "configuration"]
 _BUDGETS_MW = (20, 30, 50, 75, 100, 150, 300, 500, 1000)  # the published network leaves room
@@ -92,9 +92,10 @@ def _draw(
         analyze.extended_curve(known, limits, method=method),
         budget_w=budget_mw * 1e6, pue_ratio=pue, fixed_w=fixed_mw * 1e6, overhead_w=overhead,
     )  # fmt: skip
+    where = Source(known["source"].iloc[0], "published") if is_published else as_source(source)
     return plot.provisioning(
         table,
         published=analyze.published_gains() if is_published else None,
-        source="closed form; " + (known["source"].iloc[0] if is_published else source),
+        source=Source(f"closed form; {where}", where.origin),
         synthetic=synthetic and not is_published,
     )

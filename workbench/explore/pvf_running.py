@@ -14,7 +14,7 @@ from workbench import analyze, plot
 from workbench.errors import WorkbenchError
 from workbench.explore._controls import slider
 from workbench.explore._live import Chunks, LiveExplorer
-from workbench.tables import Injections
+from workbench.tables import Injections, as_source
 
 _LOOKS = 60
 _ERRORS = (0.05, 0.1, 0.2, 0.3, 0.5)
@@ -94,7 +94,7 @@ def _draw(
     if found:
         outcomes = pd.concat(found, ignore_index=True).assign(campaign_id=name)
         shown = replace(live, outcomes=outcomes)
-        label = label | {"source": ", ".join(filter(None, [label["source"], "injected just now"]))}
+        label = label | {"source": as_source(label["source"]).joined("injected just now")}
     step = max(len(shown.outcomes) // _LOOKS, 1)
     table = analyze.pvf_running(shown, every=step, relative_error=wanted)
     return plot.pvf_running(table, **label)

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from workbench import analyze, plot
 from workbench.errors import WorkbenchError
 from workbench.explore._panel import Explorer
-from workbench.tables import ROW_POPULARITY
+from workbench.tables import ROW_POPULARITY, as_source
 
 _HOT_ROWS = (0, 1, 4, 16, 64, 256)
 _LPT_ROWS = 4_000  # fewer than the analysis places one by one, for an answer at once
@@ -62,7 +62,7 @@ def row_sharding(
         )
 
     def draw(*, popularity: str, units: int, copies: int) -> go.Figure:
-        where = " · ".join(filter(None, [source, str(popularity)]))
+        where = as_source(source).joined(str(popularity))
         table = placed(popularity, units, copies)
         return plot.row_sharding(table, source=where, synthetic=synthetic)
 

@@ -11,6 +11,7 @@ from workbench import analyze, plot, simulate
 from workbench.analyze import FaultTolerance
 from workbench.explore._controls import numbers
 from workbench.explore._panel import Explorer
+from workbench.tables import Source
 
 
 def spares(
@@ -56,5 +57,5 @@ def _draw_spares(
     load = repair * 1440 / interval
     counts = sorted({round(load * share) for share in (0.6, 0.8, 0.9, 1, 1.1, 1.2, 1.35, 1.5)})
     table = analyze.spares(drawn, job, counts, horizon_min=horizon)
-    source = f"simulated: 27 days, 2 runs, seed {seed}"
+    source = Source(f"simulated: 27 days, 2 runs, seed {seed}", "model")
     return plot.spares(table, source=source, synthetic=True)

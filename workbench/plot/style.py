@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 from workbench.plot import _palette
 from workbench.plot._palette import PATTERNS
 from workbench.plot._text import printed_lines, safe, short, wrapped
+from workbench.tables import as_source
 
 COLOURS = _palette.COLOURS
 _DASHES = (
@@ -158,7 +159,8 @@ def finish(
         The finding, as a sentence; names in it must have gone through
         :func:`workbench.plot._text.safe`.
     source
-        Where the data comes from, as plain text; printed under the figure.
+        Where the data comes from; printed under the figure. A
+        :class:`workbench.tables.Source` also says whose data it is.
     synthetic
         Whether the data was generated; then the figure says so above and below.
     note
@@ -167,7 +169,8 @@ def finish(
     Returns
     -------
     plotly.graph_objects.Figure
-        The same figure. ``layout.meta`` repeats claim, source and synthetic as data.
+        The same figure. ``layout.meta`` repeats claim, source, its origin and synthetic as
+        data, for whoever lists what the figures of a page say.
     """
     title = wrapped(claim, _TITLE_WIDTH)
     notes = [*(["<b>SYNTHETIC DATA</b>"] if synthetic else []), *([note] if note else [])]
@@ -191,7 +194,12 @@ def finish(
         height=(figure.layout.height or _PLOT_PX) + top + bottom,
         margin={"l": left, "r": 24, "t": top, "b": bottom},
         showlegend=has_legend,
-        meta={"claim": claim, "source": source, "synthetic": synthetic},
+        meta={
+            "claim": claim,
+            "source": str(source),
+            "origin": as_source(source).origin,
+            "synthetic": synthetic,
+        },
     )
     _sign(figure, signed)
     return figure

@@ -18,7 +18,7 @@ from nbconvert.exporters import HTMLExporter
 from traitlets import Enum, default
 
 import workbench
-from workbench.share import _figures, _plotlyjs, _snapshot
+from workbench.share import _figures, _plotlyjs, _prose, _snapshot
 from workbench.share.bundle import PLOTLY_MIME, SVG_MIME, plain_text, title_of
 from workbench.share.svg import svg_of
 
@@ -29,7 +29,6 @@ _HEADING = re.compile(r"<h([23])>(.*?)</h\1>", re.DOTALL)
 _NOTEBOOK_LINK = re.compile(r'(<a [^>]*href="(?![a-z]+:)[^"#]*?)\.ipynb(?=["#])')
 # A long line scrolls; without a mouse only where the block can have the focus.
 _CODE_BLOCK = re.compile(r"<pre(?=[ >])(?![^>]*tabindex)")
-_ANSWER = re.compile(r"^\*\*Answer\.?\*\*.*?(?:\n\s*\n|\Z)", re.DOTALL | re.MULTILINE)
 _H1 = re.compile(r"^#\s+(.+)$", re.MULTILINE)
 # Everything from elsewhere is refused, whatever a notebook or a name in a trace contains.
 # Drawing on the GPU (scattergl) compiles functions, hence 'unsafe-eval'.
@@ -111,9 +110,11 @@ class ReportExporter(HTMLExporter):
         nb = copy.deepcopy(nb)
         if "widgets" in nb.metadata or _lacks_pictures(nb):
             _snapshot.add_pictures(nb, svg_of)
-        resources = {**(resources or {}), "wb": self.facts(nb), "language_code": self.language_code}
         if self.site.is_foreign:
-            _drop_answer(nb, resources["wb"]["opening_cell"])
+            _prose.drop_published_text(nb)
+        if self.site.data:
+            _prose.mark_published_cases(nb)
+        resources = {**(resources or {}), "wb": self.facts(nb), "language_code": self.language_code}
         allowed = self._reduce(nb)
         resources["wb"]["policy"] = self.policy(allowed)
         self._headings: list[tuple[str, str, str]] = []
@@ -131,28 +132,29 @@ class ReportExporter(HTMLExporter):
         Returns
         -------
         dict
-            ``title``, ``findings``, ``data`` (names), ``badge`` and the links of the
-            site, as the templates read them.
+            ``title``, ``findings``, ``data`` and ``other_data`` (names), ``badge`` and the
+            links of the site, as the templates read them. On a page that was made from
+            somebody's own data only figures of that data make findings and badge.
         """
-        shown = list(_snapshot.figures(nb))
-        synthetic = any(_figures.is_synthetic(output.data) for output in _snapshot.outputs(nb))
-        generated = [figure for figure in shown if _figures.is_synthetic({PLOTLY_MIME: figure})]
-        real = [figure for figure in shown if figure not in generated]
-        sources = [self.site.data] if self.site.data else _figures.sources_of(shown)
-        # Of the sources of a page some can be generated; which ones, its figures say.
-        known = generated and not self.site.data
-        marked = _figures.sources_of(generated) if known else sources
-        named = [
-            f"{source} (synthetic)" if synthetic and source in marked else source
-            for source in sources
-        ]
+        shown = [(title_of(figure), figure) for figure in _snapshot.figures(nb)]
+        metas = list(_snapshot.provenance(nb))
+        own = [meta for meta in metas if meta.get("origin") == "own"]
+        if is_own := bool(self.site.data):
+            titles = [title for title, figure in shown if is_of_own_data(figure)]
+            data = [_figures.named(self.site.data, own)]
+            others = _figures.sources_of(meta for meta in metas if meta.get("origin") != "own")
+        else:
+            titles = [title for title, _ in shown]
+            data, others = _figures.sources_of(metas), []
         opening = next((n for n, c in enumerate(nb.cells) if c.cell_type == "markdown"), 0)
         return {
             **self.site_facts(),
             "title": title_of_notebook(nb),
-            "findings": list(dict.fromkeys(map(title_of, shown))),
-            "data": named,
-            "badge": ("Partly synthetic data" if real else "Synthetic data") if synthetic else "",
+            "findings": list(dict.fromkeys(titles)),
+            "data": data,
+            "other_data": others,
+            "badge": _badge(own if is_own else metas),
+            "is_own": is_own,
             "opening_cell": opening,
             "foreign_text": self.site.is_foreign,
         }
@@ -257,7 +259,9 @@ class ReportExporter(HTMLExporter):
         _join_silent(nb)
         allowed: set[str] = set()
         for number, output in enumerate(_snapshot.outputs(nb)):
-            allowed |= _figures.to_html(output, number, live=self.mode != "static")
+            allowed |= _figures.to_html(
+                output, number, live=self.mode != "static", is_own=bool(self.site.data)
+            )
         _explain_errors(nb)
         return allowed
 
@@ -309,10 +313,18 @@ def _lacks_pictures(nb: Any) -> bool:
     return any(PLOTLY_MIME in data and SVG_MIME not in data for data in bundles)
 
 
-def _drop_answer(nb: Any, opening: int) -> None:
-    """Remove the written answer: it is about other data, and the figures give their own."""
-    if nb.cells:
-        nb.cells[opening].source = _ANSWER.sub("", nb.cells[opening].source)
+def is_of_own_data(figure: dict[str, Any]) -> bool:
+    """Say whether a figure shows the data of whoever runs the notebook."""
+    meta = (figure.get("layout") or {}).get("meta")
+    return isinstance(meta, dict) and meta.get("origin") == "own"
+
+
+def _badge(metas: list[dict[str, Any]]) -> str:
+    """Say above a page whether its figures are of generated data, or some of them."""
+    synthetic = [meta for meta in metas if meta.get("synthetic")]
+    if not synthetic:
+        return ""
+    return "Synthetic data" if len(synthetic) == len(metas) else "Partly synthetic data"
 
 
 def _join_silent(nb: Any) -> None:

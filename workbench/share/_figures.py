@@ -6,9 +6,10 @@ import base64
 import hashlib
 import html
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from workbench.share import _snapshot
 from workbench.share.bundle import (
     EXPLORER_MIME,
     PLOTLY_MIME,
@@ -19,12 +20,18 @@ from workbench.share.bundle import (
     title_of,
 )
 
+# What stands above a figure on a page that was made from somebody's own data.
+_NOT_OWN = {
+    "data set": "Data set of the workbench, not your data",
+    "published": "Published case, not your data",
+    "model": "Model or simulation, not your data",
+}
 _SCRIPT = re.compile(r"<script\b([^>]*)>(.*?)</script\s*>", re.DOTALL | re.IGNORECASE)
 _FORM_NAME = re.compile(r'(<form\b[^>]* aria-label=")[^"]*(")')
 _EMPTY_HEADER = re.compile(r"<th(\s[^>]*)?>\s*</th>")
 
 
-def to_html(output: Any, number: int, *, live: bool) -> set[str]:
+def to_html(output: Any, number: int, *, live: bool, is_own: bool = False) -> set[str]:
     """Reduce one output to what a page shows, changing it in place.
 
     Parameters
@@ -35,12 +42,23 @@ def to_html(output: Any, number: int, *, live: bool) -> set[str]:
         Its place on the page, so that equal figures get different ids.
     live
         Whether the page has plotly.js.
+    is_own
+        Whether the page was made from the reader's own data; then a figure of other data
+        says so.
 
     Returns
     -------
     set of str
         Hashes of the scripts that this output may run, for the page's policy.
     """
+    label = _NOT_OWN.get((_snapshot.meta_of(output) or {}).get("origin", "")) if is_own else None
+    allowed = _reduced(output, number, live=live)
+    if label and "text/html" in output.data:
+        output.data["text/html"] = f'<p class="wb-origin">{label}</p>{output.data["text/html"]}'
+    return allowed
+
+
+def _reduced(output: Any, number: int, *, live: bool) -> set[str]:
     data = output.data
     if PLOTLY_MIME in data:
         output["data"] = {"text/html": _figure(data, number, live=live)}
@@ -62,23 +80,28 @@ def sha256_of(script: str) -> str:
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
-def is_synthetic(content: Any) -> bool:
-    """Say whether an output declares that its data was generated."""
-    if isinstance(content, dict) and PLOTLY_MIME in content:
-        meta = _meta(content[PLOTLY_MIME])
-        return bool(meta.get("synthetic")) or "synthetic data" in str(content).lower()
-    return "synthetic data" in str(content).lower()
+def sources_of(metas: Iterable[dict[str, Any]]) -> list[str]:
+    """List where the data of figures comes from; generated data says so.
+
+    Parameters
+    ----------
+    metas
+        What figures say of themselves, as :func:`workbench.share._snapshot.provenance` gives it.
+
+    Returns
+    -------
+    list of str
+        Each source once, in order.
+    """
+    known = [meta for meta in metas if meta.get("source")]
+    names = dict.fromkeys(str(meta["source"]) for meta in known)
+    return [named(name, [meta for meta in known if meta["source"] == name]) for name in names]
 
 
-def sources_of(figures: Iterable[dict[str, Any]]) -> list[str]:
-    """List where the data of figures comes from, as the figures themselves say."""
-    named = (str(_meta(figure).get("source") or "") for figure in figures)
-    return list(dict.fromkeys(filter(None, named)))
-
-
-def _meta(figure: dict[str, Any]) -> dict[str, Any]:
-    meta = (figure.get("layout") or {}).get("meta")
-    return meta if isinstance(meta, dict) else {}
+def named(source: str, metas: Sequence[dict[str, Any]]) -> str:
+    """Write a source; it is synthetic only if every one of its figures is."""
+    is_synthetic = bool(metas) and all(meta.get("synthetic") for meta in metas)
+    return f"{source} (synthetic)" if is_synthetic else source
 
 
 def _figure(data: dict[str, Any], number: int, *, live: bool) -> str:

@@ -17,6 +17,7 @@ from workbench.share.bundle import (
 
 VIEW_MIME = "application/vnd.jupyter.widget-view+json"
 STATE_MIME = "application/vnd.jupyter.widget-state+json"
+_META = "workbench"
 LONE_CONTROL = "[interactive control: run the notebook]"
 
 Draw = Callable[[dict[str, Any]], str | None]
@@ -41,7 +42,7 @@ def add_pictures(notebook: Any, draw: Draw) -> None:
         if PLOTLY_MIME in data:
             _complete(data, draw)
         elif VIEW_MIME in data:
-            _freeze(data, models, draw)
+            _freeze(output, models, draw)
     notebook.metadata.pop("widgets", None)
 
 
@@ -60,6 +61,27 @@ def figures(notebook: Any) -> Iterator[dict[str, Any]]:
             yield output.data[PLOTLY_MIME]
 
 
+def provenance(notebook: Any) -> Iterator[dict[str, Any]]:
+    """Go through what the figures of a notebook say of themselves, those under controls too.
+
+    Yields
+    ------
+    dict
+        ``claim``, ``source``, ``origin`` (whose data it is) and ``synthetic``, as far as the
+        figure says so.
+    """
+    return (meta for output in outputs(notebook) if (meta := meta_of(output)) is not None)
+
+
+def meta_of(output: Any) -> dict[str, Any] | None:
+    """Give what the figure of an output says of itself; None if the output has no figure."""
+    if PLOTLY_MIME not in output["data"]:
+        kept: dict[str, Any] | None = output.get("metadata", {}).get(_META)
+        return kept
+    meta = (output["data"][PLOTLY_MIME].get("layout") or {}).get("meta")
+    return meta if isinstance(meta, dict) else {}
+
+
 def _complete(data: dict[str, Any], draw: Draw) -> None:
     figure = data[PLOTLY_MIME]
     data["text/plain"] = f"Figure: {title_of(figure)}"
@@ -70,8 +92,9 @@ def _complete(data: dict[str, Any], draw: Draw) -> None:
         data[SVG_MIME] = svg
 
 
-def _freeze(data: dict[str, Any], models: Models, draw: Draw) -> None:
+def _freeze(output: Any, models: Models, draw: Draw) -> None:
     """Replace a live control by what it shows; the model id in it is random."""
+    data = output.data
     view = data.pop(VIEW_MIME)
     tree = list(_walk(str(view.get("model_id")), models))
     shown = [output for model in tree for output in _shown(model)]
@@ -80,7 +103,10 @@ def _freeze(data: dict[str, Any], models: Models, draw: Draw) -> None:
         data["text/plain"] = LONE_CONTROL
         return
     note = _note(tree)
-    pictures = [_still(output, draw) for output in shown]
+    pictures = [_still(each, draw) for each in shown]
+    metas = (meta_of(each) for each in shown if "data" in each)
+    if meta := next(filter(None, metas), None):
+        output["metadata"] = {**output.get("metadata", {}), _META: meta}
     caption = f"<figcaption>{html.escape(note)}</figcaption>"
     data["text/html"] = f"<figure>{''.join(still for still, _ in pictures)}{caption}</figure>"
     data["text/plain"] = note
@@ -149,6 +175,7 @@ def _shown(model: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def drop_explorers(notebook: Any) -> None:
-    """Remove the precomputed states of explorers, which are for reports only."""
+    """Remove states and provenance of explorers, which are for reports only."""
     for output in outputs(notebook):
         output.data.pop(EXPLORER_MIME, None)
+        output.get("metadata", {}).pop(_META, None)

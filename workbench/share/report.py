@@ -264,8 +264,7 @@ def _write(pages: list[_Page], folder: Path, *, data: str, mode: str) -> None:
 def _card(page: _Page, link: Link, findings: list[str]) -> dict[str, Any]:
     from workbench.share._exporter import question_of
 
-    pictures = (output.data.get(SVG_MIME) for output in _snapshot.outputs(page.notebook))
-    svg = next(filter(None, pictures), None) if findings else None
+    svg = _first_picture(page) if findings else None
     return {
         "href": link.href,
         "title": link.title,
@@ -274,6 +273,16 @@ def _card(page: _Page, link: Link, findings: list[str]) -> dict[str, Any]:
         "problems": page.problems,
         "svg": base64.b64encode(svg.encode()).decode() if svg else "",
     }
+
+
+def _first_picture(page: _Page) -> str | None:
+    """Give the first picture of a page; of its own data, if it was made from such."""
+    pictures = (
+        output.data.get(SVG_MIME)
+        for output in _snapshot.outputs(page.notebook)
+        if not page.has_own_data or (_snapshot.meta_of(output) or {}).get("origin") == "own"
+    )
+    return next(filter(None, pictures), None)
 
 
 def _common_badge(badges: list[str]) -> str:

@@ -248,6 +248,7 @@ from workbench.tables._sharding import (
     TABLE_SHARDING,
 )
 from workbench.tables._simulation import FAILURE_TRUTH, FLEET_TRUTH, HANG_TRUTH
+from workbench.tables._source import Origin, Source, as_source
 from workbench.tables._table import Column, Table
 from workbench.tables._tasks import TASK_EDGES, TASKS, TaskGraph
 from workbench.tables._trace_analyses import (
@@ -326,5 +327,6 @@ __all__ = [
     "TRACE_DIFF", "TRAINING_SPEED", "TRAINING_STEPS", "TRIALS", "TUNED_PACKING",
     "UNCLASSIFIED_KERNELS", "UTILIZATION", "WASTE_STATES", "WEIBULL", "WHAT_IF", "WORK_ENERGY",
     "Column", "ExecutionGraph", "ExhaustiveInjections", "FailureLog", "Fleet", "FlightRecording",
-    "Injections", "JobLog", "PowerLog", "Table", "TaskGraph", "Trace",
+    "Injections", "JobLog", "Origin", "PowerLog", "Source", "Table", "TaskGraph", "Trace",
+    "as_source",
 ]  # fmt: skip
