@@ -144,3 +144,11 @@ def test_kernels_whose_names_read_the_same_once_cut_stay_apart(events, graph, ti
     explorer.controls["what"].value = second
     assert explorer.message.value == ""
     assert title(explorer) != before
+
+
+def test_a_refused_graph_has_no_critical_path_to_explore(events, graph, monkeypatch, title):
+    refused = analyze.replay_fidelity(events, graph).assign(is_usable=False, doubt="made dark")
+    monkeypatch.setattr(analyze, "replay_fidelity", lambda *_: refused)
+    explorer = explore.critical_path(events, graph)
+    assert "the graph is refused" in explorer.message.value
+    assert title(explorer) == "These values cannot be shown together"

@@ -112,6 +112,7 @@ from workbench.analyze.perfmodel.schedule_times import (
     schedule_summary,
     schedule_times,
 )
+from workbench.analyze.perfmodel.usable_graph import usable_graph
 from workbench.analyze.perfmodel.what_if import what_if
 from workbench.analyze.phase_power import phase_power
 from workbench.analyze.pipeline import Parallelism, micro_batch_costs, pipeline, training_steps
@@ -206,6 +207,6 @@ __all__ = [
     "smoothing_plans", "smoothing_summary", "span_energy", "spares", "standby_nodes",
     "step_breakdown", "step_energy", "step_times", "survival", "table_sharding", "task_graph",
     "time_breakdown", "trace_diff", "trace_tasks", "training_speed", "training_steps",
-    "truth_sample", "unclassified_kernels", "utilization", "watched_throughout", "weibull",
-    "what_if", "with_spares", "work_energy", "workload",
+    "truth_sample", "unclassified_kernels", "usable_graph", "utilization", "watched_throughout",
+    "weibull", "what_if", "with_spares", "work_energy", "workload",
 ]  # fmt: skip

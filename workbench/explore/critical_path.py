@@ -53,10 +53,13 @@ def critical_path(
     offered = standard_questions(events) if questions is None else questions
     changes = {change.question: change for change in offered}
 
+    fidelity = cache(lambda: analyze.replay_fidelity(events, graph))
+
     @cache
     def path(question: str) -> pd.DataFrame:
         asked = [] if question == _NONE else [changes[question]]
-        return analyze.critical_path(events, graph, changes=asked)
+        usable = analyze.usable_graph(graph, fidelity())
+        return analyze.critical_path(events, usable, changes=asked)
 
     def draw(*, question: str, top: int) -> go.Figure:
         return plot.critical_path(path(question), top=top, source=source, synthetic=synthetic)
