@@ -1,0 +1,166 @@
+"""On somebody's own data nothing of other data is shown as theirs: no text, no model, no figure."""
+
+import ast
+import copy
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from tests.notebooks.own_data import MAKERS
+from workbench.errors import WorkbenchError
+from workbench.share import _prose
+
+NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
+_WORDS = (
+    "two three four five six seven eight nine ten dozen hundred thousand million half halves third "
+    "thirds quarter quarters fifths sixths tenth tenths twentieth twice thrice double doubled"
+)
+NUMBER = re.compile(rf"\d+(?:[.,]\d+)*|\b(?:{'|'.join(_WORDS.split())})\b", re.IGNORECASE)
+# Numbers of a method, a setting or a format: they are the same whatever the data is.
+METHOD = {
+    "00_start_here": ("Four names are all you need", "times are int64"),
+    "01_traces": (),
+    "02_workload_imbalance": ("The job is replayed twice", "call for three different people"),
+    "03_goodput_under_failures": (
+        "within five minutes are one incident",
+        "per 1,000 node-days",
+        "a false discovery rate of 5 %",
+    ),
+    "04_pvf_fault_injection": (),
+    "05_performance_model": (
+        "twice as fast",
+        "hence two measures",
+        "half as long again",
+        "below 90 % there is none",
+    ),
+    "06_power": (
+        "the time between two readings",
+        "Four ways side by side",
+        "every 2 s says nothing above 0.25 Hz",
+    ),
+    "07_fleet_timeline": ("the time between two readings", "longer than two seconds"),
+}
+
+
+@pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)
+def path(request):
+    return request.param
+
+
+@pytest.fixture
+def notebook(path):
+    return nbformat.read(path, as_version=4)
+
+
+def sections(notebook):
+    """Go through the cells, with whether each lies in a section that no data changes."""
+    is_case = False
+    for cell in notebook.cells:
+        tags = cell.metadata.get("tags", [])
+        if cell.cell_type == "markdown" and cell.source.startswith("## "):
+            is_case = _prose.PUBLISHED_CASE in tags
+        yield cell, is_case or _prose.PUBLISHED_CASE in tags
+
+
+def shown_text(notebook):
+    """Give the text that stands over somebody's own data, without code and names of files."""
+    fitted = copy.deepcopy(notebook)
+    _prose.drop_published_text(fitted)
+    for cell, is_case in sections(fitted):
+        if cell.cell_type == "markdown" and not is_case:
+            text = re.sub(
+                r"```.*?```|`[^`]*`|\[[^]]*\]\([^)]*\)", " ", cell.source, flags=re.DOTALL
+            )
+            yield re.sub(r"\*\*Data\.\*\*.*", "", text, flags=re.DOTALL)
+
+
+def test_no_number_in_the_text_is_of_other_data(path, notebook):
+    known = "|".join(map(re.escape, METHOD[path.stem])) or "(?!)"
+    for text in shown_text(notebook):
+        assert NUMBER.findall(re.sub(known, "", text)) == [], text
+
+
+def test_the_list_of_numbers_that_are_the_method_holds_nothing_else(path, notebook):
+    whole = "\n".join(shown_text(notebook))
+    unused = [said for said in METHOD[path.stem] if said not in whole]
+    assert unused == []
+
+
+def names_in(tree, kind):
+    return {
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, kind)
+    }
+
+
+def test_no_model_or_number_of_a_published_case_reaches_ones_own_data(notebook):
+    own, cases = {"data", "tz", "year", "unit"}, set()
+    for cell, is_case in sections(notebook):
+        if cell.cell_type != "code":
+            continue
+        for statement in ast.parse(cell.source).body:
+            read, written = names_in(statement, ast.Load), names_in(statement, ast.Store)
+            if is_case:
+                assert not read & own, f"a published case reads one's own data: {read & own}"
+                cases |= written
+            else:
+                assert not read & cases, f"own data meet a published case: {read & cases}"
+                own |= written if read & own else set()
+
+
+@pytest.fixture
+def made(tmp_path):
+    """Make small files of a kind that notebooks take."""
+
+    def make(kind):
+        folder = tmp_path / "own"
+        folder.mkdir()
+        return MAKERS[kind](folder)
+
+    return make
+
+
+def run_on(notebook, place, options):
+    """Run the cells that take one's own data as a report does; give the figures they show."""
+    names = {}
+    for cell, is_case in sections(notebook):
+        if cell.cell_type != "code" or is_case:
+            continue
+        *before, last = ast.parse(cell.source).body
+        if "parameters" in cell.metadata.get("tags", []):
+            names |= {"data": str(place), "tz": None, "year": None, "unit": None, **options}
+            continue
+        try:
+            exec(compile(ast.Module(before, []), "cell", "exec"), names)
+            value = eval(compile(ast.Expression(last.value), "cell", "eval"), names)
+        except (WorkbenchError, NameError):
+            continue  # the page says why this step could not be computed, and goes on
+        figure = value.figure() if hasattr(value, "controls") else value
+        if hasattr(figure, "to_plotly_json"):
+            yield figure.to_plotly_json()
+
+
+@pytest.mark.slow
+def test_every_figure_outside_of_published_cases_is_of_ones_own_data(path, notebook, made):
+    kind = notebook.metadata.get("workbench", {}).get("data", "traces")
+    shown = list(run_on(notebook, *made(kind)))
+    assert len(shown) >= 2
+    for figure in shown:
+        meta = figure["layout"]["meta"]
+        said = (meta["origin"], meta["synthetic"])
+        # Logs of nodes do not tell of capping: the bundled job is shown instead, and says so.
+        if path.stem == "06_power" and "fleet-demo" in meta["source"]:
+            assert said == ("data set", True), meta
+        else:
+            assert said == ("own", False), meta
+
+
+@pytest.mark.slow
+def test_the_step_that_is_shown_was_recorded_whole(made):
+    (path,) = (path for path in NOTEBOOKS if path.stem.startswith("02"))
+    shown = run_on(nbformat.read(path, as_version=4), *made("job operations"))
+    claims = [figure["layout"]["meta"]["claim"] for figure in shown]
+    assert [claim for claim in claims if re.match("Step [14] of rank", claim)], claims
