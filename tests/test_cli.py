@@ -367,6 +367,28 @@ def test_report_adds_a_page_with_the_claims_on_demand(run, shared, tmp_path):
     assert not page.exists(), "it is written to a folder that is removed"
 
 
+def test_the_examples_of_report_work_as_they_are_printed(run, shared, tmp_path, monkeypatch):
+    examples = re.findall(r"^ +workbench (report.*)$", run("report", "--help").stdout, re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    copies = {
+        "runs/monday": "fleet-demo/traces",
+        "job.parquet": "imbalance-demo/synthetic_job.parquet",
+        "var/log/kern.log": "fleet-demo/failures",
+        "servers.csv": "fleet-demo/power",
+    }
+    for name, own in copies.items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).symlink_to(datasets.choose(None, own).path.absolute())
+    assert len(examples) >= 5
+    for example in examples:
+        result = run(*example.split())
+        assert result.exit_code == 0, (example, result.output)
+    pages = [page for (pages,), _ in shared for page in pages]
+    assert {page.is_file() for page in pages} == {True}
+    assert "01_traces.ipynb" in {page.name for (pages,), _ in shared for page in pages}
+
+
 def test_report_refuses_data_that_does_not_exist(run, shared, tmp_path):
     result = run("report", "--data", tmp_path / "absent")
     assert result.exit_code == 2
@@ -424,10 +446,14 @@ def started(monkeypatch):
     return calls
 
 
-def test_lab_opens_the_notebooks_of_the_clone(run, started):
+def test_lab_opens_copies_so_that_running_one_changes_no_committed_file(
+    run, started, monkeypatch, tmp_path
+):
+    monkeypatch.chdir(tmp_path)
     result = run("lab", "--no-browser", "--port", 9000)
     ((program, *words),) = started
     assert result.exit_code == 0
+    assert Path(words[2]).resolve() == tmp_path / "workbench-notebooks"
     assert [program, *words[:2]] == [sys.executable, "-m", "jupyterlab"]
     assert list(Path(words[2]).glob("01_*.ipynb"))
     assert {"--no-browser", "--port=9000"} <= set(words)
@@ -453,8 +479,9 @@ def test_lab_copies_the_notebooks_of_an_installed_package(run, started, installe
     kept = tmp_path / "workbench-notebooks" / "01_traces.ipynb"
     kept.parent.mkdir()
     kept.write_text("mine")
-    run("lab")
+    result = run("lab")
     assert kept.read_text() == "mine"
+    assert "Copies kept in workbench-notebooks: 1; remove that folder" in result.stderr
     copy = kept.with_name("02_other.ipynb")
     assert copy.read_bytes() == (installed / "02_other.ipynb").read_bytes()
     assert "workbench-notebooks" in started[0]
@@ -471,6 +498,23 @@ def test_lab_points_copies_at_ones_own_data(run, started, installed, clean_trace
     assert {path: path.read_bytes() for path in installed.iterdir()} == before
 
 
+@pytest.mark.usefixtures("started")
+def test_a_copy_pointed_at_ones_own_data_shows_no_other_until_it_ran_on_them(
+    run, installed, clean_trace, tmp_path
+):
+    published = json.loads((installed / "01_traces.ipynb").read_text())
+    about = {"cell_type": "markdown", "metadata": {"tags": ["about-published-data"]}}
+    published["cells"] += [about | {"source": ["Rank 7 is late."]}]
+    published["cells"][1] |= {"cell_type": "code", "outputs": ["of rank 7"]}
+    (installed / "01_traces.ipynb").write_text(json.dumps(published))
+    copy = tmp_path / "workbench-notebooks" / "01_traces.ipynb"
+    run("lab", "--data", clean_trace)
+    assert "ank 7" not in copy.read_text()
+    copy.write_text(copy.read_text().replace('"outputs": []', '"outputs": ["mine"]'))
+    run("lab", "--data", clean_trace)
+    assert "mine" in copy.read_text()
+
+
 @pytest.mark.slow
 def test_lab_really_starts_jupyterlab(tmp_path):
     folders = {f"JUPYTER_{kind}_DIR": str(tmp_path) for kind in ("CONFIG", "DATA", "RUNTIME")}
@@ -480,6 +524,7 @@ def test_lab_really_starts_jupyterlab(tmp_path):
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
+        cwd=tmp_path,
         text=True,
         start_new_session=True,
     )

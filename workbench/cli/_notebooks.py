@@ -58,18 +58,16 @@ def lab(
 ) -> None:
     """Open JupyterLab on the notebooks; stop it with Ctrl-C.
 
-    From a clone, the notebooks of the clone are opened. From an installed package, or with
-    --data, they are first copied to ./workbench-notebooks; copies that are there already
-    are kept, and with --data those that take such data are pointed at it.
+    The notebooks are first copied to ./workbench-notebooks, so that running one changes no
+    file of the package or the clone; copies that are there already are kept. With --data those
+    that take such data are pointed at it, without the figures and the text of other data.
 
     \b
     Examples:
       workbench lab
       workbench lab --data runs/monday --no-browser
     """
-    folder = notebooks_folder()
-    if data is not None or folder.name != "notebooks":
-        folder = _copied(folder, Path("workbench-notebooks"))
+    folder = _copied(notebooks_folder(), Path("workbench-notebooks"))
     if data is not None:
         for notebook in _fitting(sorted(folder.glob("*.ipynb")), data):
             told: dict[str, object] = {
@@ -124,7 +122,8 @@ def report(
     """
     from workbench import fidelity, share
 
-    pages = notebooks or _fitting(sorted(notebooks_folder().glob("[0-9]*.ipynb")), data)
+    pages = [_at_hand(path) for path in notebooks or []]
+    pages = pages or _fitting(sorted(notebooks_folder().glob("[0-9]*.ipynb")), data)
     with tempfile.TemporaryDirectory() as folder:
         if with_fidelity:
             page = Path(folder, "fidelity.ipynb")
@@ -223,23 +222,42 @@ def _fitting(notebooks: list[Path], data: Path | None) -> list[Path]:
     return chosen or notebooks
 
 
+def _at_hand(notebook: Path) -> Path:
+    """Give a notebook by its path, or one of the package by its name alone."""
+    own = notebooks_folder() / notebook
+    is_name = notebook.name == str(notebook) and not notebook.exists()
+    return own if is_name and own.is_file() else notebook
+
+
 def _copied(folder: Path, target: Path) -> Path:
     """Copy the notebooks to where a person may change them; keep what is there already."""
     target.mkdir(exist_ok=True)
+    kept = 0
     for notebook in folder.glob("*.ipynb"):
-        if not (target / notebook.name).exists():
+        if (target / notebook.name).exists():
+            kept += 1
+        else:
             shutil.copyfile(notebook, target / notebook.name)
+    if kept:
+        typer.echo(f"Copies kept in {target}: {kept}; remove that folder for fresh ones.", err=True)
     return target
 
 
 def _point_at(path: Path, parameters: dict[str, object]) -> None:
     """Set the names of the cell tagged ``parameters``; a notebook without one stays as it is."""
+    from workbench import share
+
     notebook = json.loads(path.read_text(encoding="utf-8"))
+    is_new = False
     for cell in notebook["cells"]:
         if "parameters" in cell["metadata"].get("tags", []):
             source = "".join(cell["source"])
             for name, value in parameters.items():
                 line = f"{name} = {value!r}".replace("\\", r"\\")
                 source = re.sub(rf"^{name}\b.*=.*$", line, source, flags=re.MULTILINE)
+            is_new |= source != "".join(cell["source"])
             cell["source"] = source
+    # A copy shows other data, unless it was pointed at this one before.
+    if is_new:
+        share.for_own_data(notebook)
     path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
