@@ -15,6 +15,7 @@ from workbench.analyze._rows import (
     codes,
     grouped,
     launches_of,
+    step_numbers,
     taken,
 )
 from workbench.analyze.intervals import gaps, measure_within, running_end
@@ -200,11 +201,8 @@ def _host_of(
 def _outermost(events: pd.DataFrame) -> tuple[Ints, Ints, Ints, Ints]:
     """List host work that is inside no other, by thread and start: row, thread, start, end."""
     telling = {"cpu_op", "user_annotation", *LAUNCH_CATEGORIES}
-    names = events["name"].cat.categories.astype("str")
-    is_step = np.append(np.asarray(names.str.startswith("ProfilerStep"), dtype=bool), False)
-    row = np.flatnonzero(
-        events["category"].isin(telling).to_numpy() & ~is_step[codes(events["name"])]
-    )
+    is_step = step_numbers(events) != MISSING
+    row = np.flatnonzero(events["category"].isin(telling).to_numpy() & ~is_step)
     thread, begin = _threads(events, row), events["start_ns"].to_numpy()[row]
     finish = begin + events["dur_ns"].to_numpy()[row]
     order = np.lexsort((-finish, begin, thread))

@@ -6,7 +6,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench.analyze._rows import LAUNCH_CATEGORIES, Ints, codes, grouped, in_order
+from workbench.analyze._rows import (
+    LAUNCH_CATEGORIES,
+    MISSING,
+    Ints,
+    codes,
+    grouped,
+    in_order,
+    step_numbers,
+)
 from workbench.analyze.intervals import measure_within
 
 ACTIVITIES = ("blocking call", "runtime call", "operator", "Python", "untraced")
@@ -40,7 +48,8 @@ def time_by_activity(events: pd.DataFrame, call: Ints, start: Ints, end: Ints) -
     )
     order = in_order(rank)
     ordered_rank = rank if order is None else rank[order]
-    level_of = _level_of_category(events), _is_blocking(events)
+    is_step = step_numbers(events) != MISSING
+    level_of = _level_of_category(events), _is_blocking(events), is_step
     times = np.zeros((len(call), len(ACTIVITIES)), dtype=np.int64)
     for number, (one_rank, one_process, one_thread) in enumerate(zip(*threads.keys, strict=True)):
         low, high = np.searchsorted(ordered_rank, [one_rank, one_rank + 1])
@@ -55,13 +64,14 @@ def time_by_activity(events: pd.DataFrame, call: Ints, start: Ints, end: Ints) -
 def _split(
     events: pd.DataFrame,
     row: Ints,
-    level_of: tuple[NDArray[np.int8], NDArray[np.bool_]],
+    level_of: tuple[NDArray[np.int8], NDArray[np.bool_], NDArray[np.bool_]],
     start: Ints,
     end: Ints,
 ) -> Ints:
     """Split windows by the activity of one thread, whose rows are given."""
-    by_category, is_blocking = level_of
+    by_category, is_blocking, is_step = level_of
     level = by_category[codes(events["category"])[row]]
+    level[is_step[row]] = _UNTRACED
     level[(level == _RUNTIME) & is_blocking[codes(events["name"])[row]]] = _BLOCKING
     begin = events["start_ns"].to_numpy()[row]
     finish = begin + events["dur_ns"].to_numpy()[row]

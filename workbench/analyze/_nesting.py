@@ -8,7 +8,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench.analyze._rows import MISSING, Ints, Work, code_of, codes, launches_of, taken
+from workbench.analyze._rows import (
+    MISSING,
+    Ints,
+    Work,
+    code_of,
+    codes,
+    launches_of,
+    step_numbers,
+    taken,
+)
 
 
 class Nest(NamedTuple):
@@ -29,7 +38,9 @@ def nest(events: pd.DataFrame, work: Work) -> Nest:
     the call is missing or stands alone, the external id of the work or of its launch
     decides, unless it merely repeats the correlation, as profilers wrote it until 2022.
     """
-    operator = np.flatnonzero(codes(events["category"]) == code_of(events["category"], "cpu_op"))
+    is_operator = codes(events["category"]) == code_of(events["category"], "cpu_op")
+    # A step is around all operators and is none itself, in whatever category it was written.
+    operator = np.flatnonzero(is_operator & (step_numbers(events) == MISSING))
     launch = launches_of(events, work.row)
     call, call_number = np.unique(launch[launch != MISSING], return_inverse=True)
     row = np.concatenate([operator, call])

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench._profiler_steps import STEP_CATEGORIES, step_number
 from workbench.errors import WorkbenchError
 from workbench.kernel_kinds import KINDS
 from workbench.tables import EVENTS, Table
@@ -105,6 +106,15 @@ def code_of(column: pd.Series, value: str) -> int:
     """Return the position of a value in the categories of a column; -2 if it never occurs."""
     found = column.cat.categories.get_indexer(pd.Index([value]))
     return int(found[0]) if found[0] >= 0 else -2
+
+
+def step_numbers(events: pd.DataFrame) -> Ints:
+    """Return the number of the step of training that each row marks; -1 where it marks none."""
+    numbers = [step_number(str(name)) for name in events["name"].cat.categories]
+    number = np.array([MISSING if each is None else each for each in numbers] + [MISSING])
+    marks = [str(name) in STEP_CATEGORIES for name in events["category"].cat.categories]
+    is_mark = np.append(np.array(marks, dtype=bool), False)[codes(events["category"])]
+    return np.where(is_mark, number[codes(events["name"])], MISSING)
 
 
 def taken(column: pd.Series, row: Ints) -> Ints:

@@ -9,16 +9,13 @@ from workbench.analyze._rows import (
     MISSING,
     Ints,
     checked,
-    code_of,
-    codes,
     gpu_work,
     grouped,
+    step_numbers,
     taken,
 )
 from workbench.analyze.breakdown import mixes
 from workbench.tables import STEP_TIMES
-
-_STEP_NAME = r"^ProfilerStep#(\d+)"
 
 
 def step_times(events: pd.DataFrame) -> pd.DataFrame:
@@ -50,11 +47,8 @@ def step_times(events: pd.DataFrame) -> pd.DataFrame:
 
 def _host_steps(events: pd.DataFrame) -> pd.DataFrame:
     """Read rank, step and time from the ProfilerStep rows on the host."""
-    names = pd.Series(events["name"].cat.categories.astype("str"))
-    number = names.str.extract(_STEP_NAME)[0].astype("Int64").fillna(MISSING)
-    step = np.append(number.to_numpy(dtype="int64"), MISSING)[codes(events["name"])]
-    annotates_gpu = codes(events["category"]) == code_of(events["category"], "gpu_user_annotation")
-    row = np.flatnonzero((step != MISSING) & ~annotates_gpu)
+    step = step_numbers(events)
+    row = np.flatnonzero(step != MISSING)
     steps = pd.DataFrame(
         {
             "rank": events["rank"].to_numpy()[row].astype(np.int64),

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from workbench._profiler_steps import STEP_CATEGORIES, is_step_name, step_number
 from workbench.kernel_kinds import GPU_MEMORY, GPU_WORK, KINDS, classify
 from workbench.load._blocks import HAS_DUR, HAS_TIME, MISSING, Columns
 from workbench.load._categories import CodedTexts
@@ -33,8 +34,6 @@ RUNTIME = frozenset(
      "privateuse1_driver", "glow_runtime"}
 )  # fmt: skip
 ON_STREAM = GPU_WORK | {"cuda_sync", "gpu_user_annotation"}
-_STEP_SOURCES = frozenset({"user_annotation", "cpu_op"})
-STEP_NAME = re.compile(r"ProfilerStep\s*#\s*(\d+)$")
 _STREAM_THREAD = re.compile(r"stream\s+(\d{1,18})\s*$")
 
 _OF_STREAM_ROWS = ("stream", "device")
@@ -273,14 +272,12 @@ def step_rows(
     """Return the rows of CPU-side ProfilerStep annotations and their numbers."""
     number_of = np.full(len(name.texts) + 1, MISSING, np.int64)
     for code, text in enumerate(name.texts):
-        if not text.startswith("ProfilerStep") or not (match := STEP_NAME.match(text)):
-            continue
-        if len(match[1]) < 10:
-            number_of[code] = int(match[1])
-        else:
+        if (number := step_number(text)) is not None:
+            number_of[code] = number
+        elif is_step_name(text):
             findings.add("left out", "step numbers of ten and more digits")
     numbers = number_of[name.codes]
-    rows = np.flatnonzero((numbers != MISSING) & is_any(category, _STEP_SOURCES))
+    rows = np.flatnonzero((numbers != MISSING) & is_any(category, STEP_CATEGORIES))
     repeated = len(rows) - len(np.unique(numbers[rows]))
     findings.add("suspicious", "step numbers that occur more than once", repeated)
     return rows, numbers[rows]

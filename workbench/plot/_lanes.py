@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench._profiler_steps import is_step_name
+
 MAX_LANES = 40
 KIND_ORDER = ("compute", "communication", "memory", "other", "operator", "runtime call")
 
@@ -142,7 +144,7 @@ def _outermost(events: pd.DataFrame, wanted: NDArray[np.bool_]) -> NDArray[np.bo
     """Of the wanted rows of each thread, mark those that no other one encloses."""
     rows = np.flatnonzero(wanted & (events["dur_ns"].to_numpy() > 0))
     some = events[["rank", "start_ns", "dur_ns", "name", "process", "thread"]].iloc[rows]
-    steps = np.array([str(n).startswith("ProfilerStep") for n in some["name"].cat.categories])
+    steps = np.array([is_step_name(str(name)) for name in some["name"].cat.categories])
     is_step = steps[some["name"].cat.codes] if len(steps) else np.zeros(len(rows), dtype=bool)
     rows, some = rows[~is_step], some[~is_step]
     threads = _group_numbers(

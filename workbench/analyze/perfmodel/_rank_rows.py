@@ -16,6 +16,7 @@ from workbench.analyze._rows import (
     codes,
     gpu_work,
     launches_of,
+    step_numbers,
 )
 from workbench.analyze._rows import taken as _taken
 
@@ -115,7 +116,7 @@ def rank_rows(events: pd.DataFrame, rank: int, without: frozenset[str]) -> RankR
     # A missing category has code -1, the entry after the last.
     is_call = np.append(np.isin(names, list(LAUNCH_CATEGORIES)), False)
     is_cpu = is_call | np.append(np.isin(names, ["cpu_op"]), False)
-    row = np.flatnonzero(of_rank & is_cpu[category])
+    row = np.flatnonzero(of_rank & is_cpu[category] & (step_numbers(events) == MISSING))
     origin = int(events["start_ns"].to_numpy()[np.append(mine, row)].min())
     cpu = _cpu_rows(events, row, is_call[category[row]], origin)
     gpu, streams = _gpu_rows(events, mine, cpu, origin)

@@ -226,6 +226,9 @@ def _ratios(
 def _cpu_edges(graph: ExecutionGraph, change: Change) -> NDArray[np.bool_]:
     kinds = [EDGE_KINDS.index(kind) for kind in ("CPU", "gap", "call", "inter-thread")]
     chosen = np.isin(graph.edge_kind, kinds)
+    # The time before the first row of a thread is a gap as well.
+    begins = graph.edge_kind == EDGE_KINDS.index("trace start")
+    chosen |= begins & (graph.thread[graph.target] >= 0)
     if change.rank is not None:
         chosen &= graph.point_rank[graph.target] == change.rank
     return chosen

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from workbench.analyze._rows import MISSING, Ints
+from workbench.analyze.perfmodel._step_bounds import StepBounds, launch_times, step_bounds
 from workbench.analyze.perfmodel.replay import replay
-from workbench.analyze.perfmodel.replay_fidelity import step_points
 from workbench.errors import PerformanceModelError
 from workbench.tables import EDGE_KINDS, HELD_OUT_STEPS, ExecutionGraph
 
@@ -45,11 +45,12 @@ def held_out_steps(events: pd.DataFrame, graph: ExecutionGraph) -> pd.DataFrame:
     that of the same place in the other steps: equal kind, names and point kinds of both ends,
     thread or stream, and number within the step. What has no such place keeps its own time;
     ``known_share`` says how much of the step was replaced. ``naive_ns`` is the mean of the
-    other steps.
+    other steps. Steps begin as in :func:`what_if`.
     """
-    starts = _starts(events, graph)
+    bounds = _bounds(events, graph)
     time = graph.time_ns
-    step = np.searchsorted(time[starts], _begin(graph), side="right")
+    starts = bounds.of_rank[0].start
+    step = np.searchsorted(starts, launch_times(graph)[graph.target], side="right")
     place = _places(events, graph, step)
     varying = np.isin(graph.edge_kind, [EDGE_KINDS.index(kind) for kind in _VARYING])
     weight = graph.weight_ns.astype(float)
@@ -58,7 +59,8 @@ def held_out_steps(events: pd.DataFrame, graph: ExecutionGraph) -> pd.DataFrame:
     sums, found = np.zeros((2, count + 1, size))
     np.add.at(sums, (step[varying], place[varying]), weight[varying])
     np.add.at(found, (step[varying], place[varying]), 1)
-    measured = np.diff(time[starts])
+    measured = bounds.durations()
+    before_first = measured - np.diff(bounds.times(time))
     rows = []
     for number in range(1, count):
         others = np.arange(1, count) != number
@@ -67,12 +69,12 @@ def held_out_steps(events: pd.DataFrame, graph: ExecutionGraph) -> pd.DataFrame:
         known = mine[times[place[mine]] > 0]
         changed = weight.copy()
         changed[known] = total[place[known]] / times[place[known]]
-        again = replay(graph, weight_ns=np.rint(changed).astype(np.int64))
+        again = bounds.times(replay(graph, weight_ns=np.rint(changed).astype(np.int64)))
         rows.append(
             {
-                "step": _number(events, number - 1),
+                "step": bounds.number[number - 1],
                 "measured_ns": measured[number - 1],
-                "predicted_ns": again[starts[number]] - again[starts[number - 1]],
+                "predicted_ns": again[number] - again[number - 1] + before_first[number - 1],
                 "naive_ns": np.delete(measured, number - 1).mean(),
                 "known_share": weight[known].sum() / max(weight[mine].sum(), 1),
             }
@@ -83,30 +85,18 @@ def held_out_steps(events: pd.DataFrame, graph: ExecutionGraph) -> pd.DataFrame:
     return HELD_OUT_STEPS.check(HELD_OUT_STEPS.cast(table.round({"naive_ns": 0})))
 
 
-def _starts(events: pd.DataFrame, graph: ExecutionGraph) -> Ints:
+def _bounds(events: pd.DataFrame, graph: ExecutionGraph) -> StepBounds:
     if events["rank"].nunique() != 1:
         msg = f"the events are of {events['rank'].nunique()} ranks; hold out steps of one at a time"
         raise PerformanceModelError(msg)
-    starts = np.array(step_points(events, graph, first=True), dtype=np.int64)
-    if len(starts) < 3:
+    bounds = step_bounds(events, graph)
+    if len(bounds.number) < 3:
         msg = (
-            f"{len(starts)} ProfilerSteps: to hold one out, record three or more "
+            f"{len(bounds.number)} ProfilerSteps: to hold one out, record three or more "
             "(torch.profiler.schedule, and step() in the loop)"
         )
         raise PerformanceModelError(msg)
-    return starts
-
-
-def _begin(graph: ExecutionGraph) -> Ints:
-    """Give the moment by which an edge belongs to a step: when its work was launched.
-
-    GPU work runs behind the CPU, so that it belongs to the step of its launch.
-    """
-    begin = graph.time_ns.copy()
-    launched = graph.edge_kind == EDGE_KINDS.index("launch")
-    begin[graph.target[launched]] = graph.time_ns[graph.source[launched]]
-    begin[graph.gpu_start + 1] = begin[graph.gpu_start]
-    return begin[graph.target]
+    return bounds
 
 
 def _places(events: pd.DataFrame, graph: ExecutionGraph, step: Ints) -> Ints:
@@ -138,7 +128,3 @@ def _lanes(events: pd.DataFrame, graph: ExecutionGraph) -> Ints:
     stream = np.append(events["stream"].array.to_numpy(dtype="int64", na_value=MISSING), MISSING)
     of_point = stream[events.index.get_indexer(pd.Index(graph.event))]
     return np.where(graph.thread >= 0, -2 - graph.thread, of_point)
-
-
-def _number(events: pd.DataFrame, place: int) -> int:
-    return int(np.sort(events["step"].dropna().unique())[place])

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from workbench.analyze._rows import Ints, gpu_work
+from workbench.analyze._rows import MISSING, Ints, gpu_work, step_numbers
 from workbench.analyze.breakdown import time_breakdown
 from workbench.analyze.intervals import measure_within, union
+from workbench.analyze.perfmodel._step_bounds import StepBounds, host_steps, step_bounds
 from workbench.analyze.perfmodel.execution_graph import GRAPH_STEPS, execution_graph
 from workbench.analyze.perfmodel.graph_rules import GraphRules
 from workbench.analyze.perfmodel.replay import binding_edges, replay, replayed_events
@@ -53,7 +54,8 @@ def replay_fidelity(
     Notes
     -----
     Errors are predicted / measured - 1, of the whole window, of the span of GPU work, and of
-    the time from each ProfilerStep to the next. Breakdown error: the sum of the absolute
+    the time from each ProfilerStep to the next: on the host, or as :func:`what_if` measures
+    steps if that is further off. Breakdown error: the sum of the absolute
     differences of compute, overlap, exposed communication, memory and other, and idle time,
     over the measured span. Busy correlation: of the busy time per ms. Explained share: walking
     back from the start of every step to that of the one before, and from the last event, along
@@ -66,7 +68,10 @@ def replay_fidelity(
     for rank in np.unique(graph.point_rank[graph.point_rank >= 0]).tolist():
         mine = events["rank"].to_numpy() == rank
         before, after = events[mine], moved[mine]
-        rows.append({"rank": rank, **_compared(before, after), **_walked(before, graph, rank)})
+        steps = _step_errors(before, after, step_bounds(before, graph, rank), (graph.time_ns, time))
+        rows.append(
+            {"rank": rank, **_compared(before, after, steps), **_walked(before, graph, rank)}
+        )
     table = pd.DataFrame(rows)
     kinds = graph.build.set_index("step")
     table["left_out_count"] = int(kinds["left_out_count"].sum())
@@ -113,39 +118,11 @@ def graph_ablation(
     return GRAPH_ABLATION.check(GRAPH_ABLATION.cast(table))
 
 
-def step_points(events: pd.DataFrame, graph: ExecutionGraph, *, first: bool = False) -> list[int]:
-    """Return the first point of each ProfilerStep, on the thread of the steps.
-
-    Parameters
-    ----------
-    events
-        Table :data:`workbench.tables.EVENTS` of one rank.
-    graph
-        Built from these events, or more.
-    first
-        Whether to give that of the first step, too.
-    """
-    starts = step_times(events)["start_ns"].dropna().to_numpy("int64")
-    marked = events[events["category"] == "user_annotation"]
-    marked = marked[marked["name"].astype(str).str.startswith("ProfilerStep#")]
-    if len(starts) < 2 or marked.empty:
-        return []
-    one = marked.iloc[0]
-    same = (events["process"] == one["process"]) & (events["thread"] == one["thread"])
-    points = np.flatnonzero((graph.thread >= 0) & np.isin(graph.event, events.index[same]))
-    time = graph.time_ns[points]
-    order = np.argsort(time, kind="stable")
-    wanted = starts if first else starts[1:]
-    place = np.searchsorted(time[order], wanted - graph.origin_ns)
-    return [int(points[order[at]]) for at in place if at < len(points)]
-
-
-def _compared(before: pd.DataFrame, after: pd.DataFrame) -> dict[str, Any]:
+def _compared(before: pd.DataFrame, after: pd.DataFrame, steps: np.ndarray) -> dict[str, Any]:
     window, new_window = (_window(each) for each in (before, after))
     old, new = (time_breakdown(each).iloc[0] for each in (before, after))
     span = int(old["span_ns"])
     error = sum(abs(int(old[name]) - int(new[name])) for name in _PARTS) / max(span, 1)
-    steps = _step_errors(before, after)
     return {
         "window_ns": window,
         "replayed_ns": new_window,
@@ -162,19 +139,26 @@ def _compared(before: pd.DataFrame, after: pd.DataFrame) -> dict[str, Any]:
 def _window(events: pd.DataFrame) -> int:
     """Give the time from the first to the last GPU work or CPU row [ns]."""
     names = events["category"].astype(str)
-    used = (
-        events["kind"].notna() | names.str.endswith(("_runtime", "_driver")) | (names == "cpu_op")
-    )
-    start = events["start_ns"].to_numpy()[used.to_numpy()]
-    end = start + events["dur_ns"].to_numpy()[used.to_numpy()]
+    on_cpu = names.str.endswith(("_runtime", "_driver")) | (names == "cpu_op")
+    used = (events["kind"].notna() | on_cpu).to_numpy() & (step_numbers(events) == MISSING)
+    start = events["start_ns"].to_numpy()[used]
+    end = start + events["dur_ns"].to_numpy()[used]
     return int(end.max() - start.min())
 
 
-def _step_errors(before: pd.DataFrame, after: pd.DataFrame) -> np.ndarray:
+def _step_errors(
+    before: pd.DataFrame, after: pd.DataFrame, bounds: StepBounds, times: tuple[Ints, Ints]
+) -> np.ndarray:
+    """Give the error of every step: on the host, or with its GPU work if that is further off."""
     old, new = (step_times(each)["start_ns"].dropna().to_numpy("int64") for each in (before, after))
     if len(old) < 2:
         return np.zeros(0)
-    return np.diff(new) / np.diff(old) - 1
+    errors = np.diff(new) / np.maximum(np.diff(old), 1) - 1
+    measured, replayed = (np.diff(bounds.times(time)) for time in times)
+    behind = replayed / np.maximum(measured, 1) - 1
+    if len(behind) != len(errors):
+        return errors
+    return np.where(np.abs(behind) > np.abs(errors), behind, errors)
 
 
 def _busy_correlation(before: pd.DataFrame, after: pd.DataFrame) -> float | None:
@@ -201,7 +185,7 @@ def _walked(events: pd.DataFrame, graph: ExecutionGraph, rank: int) -> dict[str,
     mine = np.flatnonzero(graph.point_rank == rank)
     time = graph.time_ns
     last = int(mine[np.argmax(time[mine])])
-    stops = [*step_points(events, graph), last]
+    stops = [*host_steps(events, graph, rank).first[1:].tolist(), last]
     begin = int(time[mine].min())
     walks = [
         _between(graph, stop, int(time[before]) if before is not None else begin)

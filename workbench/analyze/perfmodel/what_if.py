@@ -10,9 +10,10 @@ import pandas as pd
 
 from workbench._numbers import share_between
 from workbench.analyze._rows import Ints
+from workbench.analyze.perfmodel._step_bounds import StepBounds, step_bounds
 from workbench.analyze.perfmodel.change import Change, changed_weights
 from workbench.analyze.perfmodel.replay import replay
-from workbench.analyze.perfmodel.replay_fidelity import replay_fidelity, step_points
+from workbench.analyze.perfmodel.replay_fidelity import replay_fidelity
 from workbench.errors import PerformanceModelError
 from workbench.tables import REPLAY_FIDELITY, WHAT_IF, ExecutionGraph
 
@@ -64,11 +65,15 @@ def what_if(  # noqa: PLR0913 - the front door
 
     Notes
     -----
-    Every step is replayed as it was and as it would be. The prediction of a step is its
-    measured time x the ratio of the two, so that errors of the graph cancel where they do not
-    depend on the change. The interval is that of the change, for the mean step: percentiles of
-    sum(predicted) / sum(measured) over steps drawn anew. With one step there is none. Times
-    are scaled, the order of work stays: what a scheduler would do otherwise is not in it.
+    A step begins when the host is there and all GPU work that was launched before has ended, on
+    all ranks of the graph: the steps of a host that runs ahead of its GPU are not what training
+    takes. With fewer than two steps the whole counts, to the last end of any thread or stream.
+
+    Every step is replayed as it was and as it would be. The prediction is the measured time of
+    the mean step x sum(would be) / sum(was), so that errors of the graph cancel where they do
+    not depend on the change. The interval is that of the change: percentiles of this ratio over
+    steps drawn anew. With one step there is none. Times are scaled, the order of work stays:
+    what a scheduler would do otherwise is not in it.
     """
     share_between("level_share", level_share)
     if fidelity is None:
@@ -81,21 +86,22 @@ def what_if(  # noqa: PLR0913 - the front door
             "events (enable_cuda_sync_events) or allow less"
         )
         raise PerformanceModelError(msg)
-    stops = _stops(events, graph)
-    measured = np.diff(graph.time_ns[stops])
-    before = np.maximum(np.diff(replay(graph)[stops]), 1)
+    bounds = step_bounds(events, graph)
+    measured, before = _durations(bounds, graph.time_ns), _durations(bounds, replay(graph))
+    if len(bounds.number) > 1:
+        measured = bounds.durations()
     draws = np.random.default_rng(seed).integers(len(measured), size=(_DRAWS, len(measured)))
     rows = []
     for each in changes:
         asked = [each] if isinstance(each, Change) else list(each)
         weight, touched = changed_weights(events, graph, asked)
-        ratio = np.diff(replay(graph, weight_ns=weight)[stops]) / before
+        after = _durations(bounds, replay(graph, weight_ns=weight))
         rows.append(
             {
                 "question": "; ".join(change.question for change in asked),
                 "measured_ns": measured.mean(),
                 "replayed_ns": before.mean(),
-                **_interval(measured, measured * ratio, draws, level_share),
+                **_interval(measured.mean(), before, after, draws, level_share),
                 "changed_ns": int(graph.weight_ns[touched].sum()),
                 "step_count": len(measured),
                 "basis": "scaled",
@@ -116,19 +122,24 @@ def _doubts(changes: list[Change]) -> list[str]:
     return ["what binds a kernel was told from its name, and latencies stay"] if swapped else []
 
 
-def _stops(events: pd.DataFrame, graph: ExecutionGraph) -> Ints:
-    """Give the points between which steps lie: starts of ProfilerSteps, else first and last."""
-    first = events[events["rank"] == events["rank"].iloc[0]]
-    starts = step_points(first, graph, first=True)
-    if len(starts) >= 2:
-        return np.array(starts)
-    return np.array([0, int(np.argmax(graph.time_ns))])
+def _durations(bounds: StepBounds, time_ns: Ints) -> Ints:
+    """Give the time of every step; without two steps that of the whole, to its last end."""
+    if len(bounds.number) < 2:
+        return np.array([time_ns.max(initial=1)])
+    return np.diff(bounds.times(time_ns))
 
 
-def _interval(measured: Any, steps: Any, draws: Ints, level_share: float) -> dict[str, Any]:
+def _interval(
+    measured_ns: float, before: Ints, after: Ints, draws: Ints, level_share: float
+) -> dict[str, Any]:
+    """Scale the measured time of the mean step by the replays; both are of all steps drawn."""
     low, high = None, None
-    if len(steps) > 1:
-        ratios = steps[draws].sum(axis=1) / measured[draws].sum(axis=1)
+    if len(before) > 1:
+        ratios = after[draws].sum(axis=1) / np.maximum(before[draws].sum(axis=1), 1)
         tail = (1 - level_share) / 2
-        low, high = np.quantile(ratios, [tail, 1 - tail]) * measured.mean()
-    return {"predicted_ns": steps.mean(), "low_ns": low, "high_ns": high}
+        low, high = np.quantile(ratios, [tail, 1 - tail]) * measured_ns
+    return {
+        "predicted_ns": measured_ns * (after.sum() / max(before.sum(), 1)),
+        "low_ns": low,
+        "high_ns": high,
+    }
