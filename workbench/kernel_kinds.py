@@ -3,12 +3,17 @@
 The rules are data: ``kernel_kinds.csv`` beside this file, three columns. The first
 rule whose pattern is found in a name decides. Bring your own rules as a file of the
 same shape; they go before the shipped ones.
+
+A pattern that begins with ``words:`` is not searched in the name itself but among its
+words: in lower case, divided at every sign, digit and change of case, and joined by
+``_``. So ``words:lamb|layer_norm`` finds ``LAMBStage1Functor`` and
+``LayerNormForwardCUDAKernel``, and finds no ``lamb`` in a C++ ``lambda``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 
@@ -21,6 +26,11 @@ KINDS = ("compute", "communication", "memory", "other")
 UNCLASSIFIED = "default"
 SHIPPED_RULES = Path(__file__).with_name("kernel_kinds.csv")
 _COLUMNS = ["kind", "rule", "pattern"]
+_WORDS = "words:"
+_SIGNS = re.compile(r"[^A-Za-z0-9]+")
+_WORD_EDGES = re.compile(
+    r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])"
+)
 
 # Categories whose rows occupy the GPU. Annotations and synchronisation records span
 # or wait for such work but do none.
@@ -36,7 +46,8 @@ def read_rules(path: str | Path) -> pd.DataFrame:
     path
         File with the columns ``kind`` (compute, communication, memory or other),
         ``rule`` (a name for the rule) and ``pattern`` (a regular expression that is
-        searched in the kernel name). Order matters: the first match decides.
+        searched in the kernel name, or behind ``words:`` among its words, as the module
+        describes). Order matters: the first match decides.
 
     Returns
     -------
@@ -73,11 +84,29 @@ def _checked(rules: pd.DataFrame, place: str, *, first: int = 0) -> pd.DataFrame
             msg = f"{place}{number}: kind {kind!r} is not one of {KINDS}"
             raise LoadError(msg)
         try:
-            re.compile(pattern)
-        except (re.error, TypeError) as error:
+            _search(pattern)
+        except (re.error, TypeError, AttributeError) as error:
             msg = f"{place}{number}: {pattern!r} is not a regular expression: {error}"
             raise LoadError(msg) from None
     return rules[_COLUMNS]
+
+
+def _search(pattern: str) -> Callable[[str], object]:
+    """Return the search for a pattern: in names, or in names divided into words."""
+    if not pattern.startswith(_WORDS):
+        return re.compile(pattern).search
+    return re.compile(rf"(?<![^_])(?:{pattern.removeprefix(_WORDS)})(?![^_])").search
+
+
+def _in_words(name: str) -> str:
+    """Divide a name into words, in lower case and joined by ``_``.
+
+    Examples
+    --------
+    >>> _in_words("void cutlass::device_kernel<flash::FlashAttnFwdSm90>")
+    'void_cutlass_device_kernel_flash_flash_attn_fwd_sm_90_'
+    """
+    return _WORD_EDGES.sub("_", _SIGNS.sub("_", name)).lower()
 
 
 @cache
@@ -128,10 +157,12 @@ def classify(
     texts = [str(name) for name in names]
     kinds = np.full(len(texts), default, dtype=object)
     matched = np.full(len(texts), UNCLASSIFIED, dtype=object)
+    divided = [_in_words(text) for text in texts]
     open_positions = list(range(len(texts)))
     for kind, rule, pattern in _all_rules(rules).itertuples(index=False, name=None):
-        search = re.compile(pattern).search
-        hits = [position for position in open_positions if search(texts[position])]
+        search = _search(pattern)
+        searched = divided if pattern.startswith(_WORDS) else texts
+        hits = [position for position in open_positions if search(searched[position])]
         kinds[hits] = kind
         matched[hits] = rule
         if hits:
