@@ -21,6 +21,9 @@ USUAL = {
     "severity": "fatal",
     "other_codes": "",
     "line_count": 1,
+    "devices": "",
+    "ranks": "",
+    "rank_count": 0,
     "text": "",
     "source": "a.log",
     "assumed": "",
@@ -80,12 +83,11 @@ def test_a_pause_of_exactly_the_window_is_inside():
     "other",
     [
         {"node": "node2"},
-        {"device": "0000:9d:00"},
         {"clock": "own"},
         {"kind": "dcgm"},
     ],
 )
-def test_other_hosts_devices_clocks_and_reporters_are_other_incidents(other):
+def test_other_hosts_clocks_and_reporters_are_other_incidents(other):
     assert len(fold(lines((0, "13"), (1, "13", other)), window_s=300)) == 2
 
 
@@ -97,18 +99,120 @@ def test_without_a_host_the_file_takes_its_place():
 
 @pytest.mark.parametrize("name", ["code", "rank", "job", "node"])
 def test_other_reporters_fold_equal_events_only(name):
-    nccl = {"kind": "nccl", "device": None, "rank": 3, "job": "7"}
-    same = lines((0, "timeout", nccl), (1, "timeout", nccl))
+    spot = {"kind": "spot", "device": None, "rank": 3, "job": "7"}
+    same = lines((0, "remove", spot), (1, "remove", spot))
     assert fold(same, window_s=300)["line_count"].tolist() == [2]
-    other = nccl | {name: 4 if name == "rank" else "other"}
-    rows = lines((0, "timeout", nccl), (1, other.pop("code", "timeout"), other))
+    other = spot | {name: 4 if name == "rank" else "other"}
+    rows = lines((0, "remove", spot), (1, other.pop("code", "remove"), other))
     assert fold(rows, window_s=300)["line_count"].tolist() == [1, 1]
 
 
-def test_gpus_without_an_address_are_not_mixed():
-    nowhere = {"device": None}
-    rows = lines((0, "79", nowhere), (1, "13", nowhere), (2, "79", nowhere))
-    assert fold(rows, window_s=300)["line_count"].tolist() == [2, 1]
+@pytest.mark.parametrize("kind", ["xid", "sxid", "amdgpu", "dcgm", "kubernetes"])
+def test_all_devices_of_a_node_at_once_are_one_failure_of_the_node(kind):
+    buses = ["0f", "2d", "44", "5b", "89", "a8", "c0", "d8"]
+    each = [{"kind": kind, "device": f"0000:{bus}:00"} for bus in buses]
+    fell = [(n / 10, "79", row) for n, row in enumerate(each)]
+    (row,) = fold(lines(*fell), window_s=300).to_dict("records")
+    assert row["devices"] == ", ".join(f"0000:{bus}:00" for bus in buses)
+    assert (row["device"], row["line_count"]) == ("0000:0f:00", 8)
+
+
+def hang(ranks, second=0.0, **more):
+    nccl = {"kind": "nccl", "device": None, "node": None, "category": "unknown"} | more
+    untimed = {"clock": "none"} if second is None else {}
+    stamp = [None if second is None else second + rank / 100 for rank in ranks]
+    rows = zip(stamp, ranks, strict=True)
+    return [(at, "timeout", nccl | untimed | {"rank": rank}) for at, rank in rows]
+
+
+@pytest.mark.parametrize("second", [0.0, None], ids=["with a time", "without a time"])
+def test_a_hang_that_64_ranks_report_is_one_failure_of_the_job(second):
+    (row,) = fold(lines(*hang(range(64), second)), window_s=300).to_dict("records")
+    assert (row["rank"], row["ranks"], row["rank_count"]) == (0, "0-63", 64)
+    assert pd.isna(row["node"])
+    assert row["line_count"] == 64
+
+
+def test_what_a_rank_reports_again_later_is_another_hang():
+    twice = [*hang(range(8)), *hang(range(8), 4000)]
+    assert fold(lines(*twice), window_s=300)["rank_count"].tolist() == [8, 8]
+    untimed = [*hang(range(8), None), *hang(range(7), None)]
+    assert fold(lines(*untimed), window_s=300)["ranks"].tolist() == ["0-7", "0-6"]
+
+
+def test_a_file_for_each_rank_is_one_job_and_files_with_common_ranks_are_several():
+    alone = [hang([rank], source=f"a/{rank}/stderr.log")[0] for rank in range(16)]
+    other = [hang([rank], source=f"b/{rank}/stderr.log")[0] for rank in range(8)]
+    assert fold(lines(*alone), window_s=300)["ranks"].tolist() == ["0-15"]
+    assert sorted(fold(lines(*alone, *other), window_s=300)["rank_count"]) == [8, 16]
+    jobs = [*hang(range(8), source="1.out"), *hang(range(8), source="2.out")]
+    assert fold(lines(*jobs), window_s=300)["rank_count"].tolist() == [8, 8]
+    named = [*hang(range(8), job="1"), *hang(range(8, 16), job="2")]
+    assert len(fold(lines(*named), window_s=300)) == 2
+
+
+def test_the_host_of_a_hang_is_kept_only_where_it_is_at_fault():
+    waits = [{"node": f"node{n}", "device": str(n)} for n in range(4)]
+    rows = [hang([n], **waits[n])[0] for n in range(4)]
+    assert fold(lines(*rows), window_s=9)[["node", "device"]].isna().all(axis=None)
+    at_fault = hang([5], -1.0, node="node5", device="5", category="gpu memory")
+    (row,) = fold(lines(*at_fault, *rows), window_s=9).to_dict("records")
+    assert (row["node"], row["device"], row["rank_count"]) == ("node5", "5", 5)
+    one_host = [hang([n], node="node1")[0] for n in range(4)]
+    assert fold(lines(*one_host), window_s=9)["node"].tolist() == ["node1"]
+
+
+def test_warnings_of_the_host_that_never_end_tie_no_failures_together():
+    ecc = {"kind": "kernel", "device": None, "severity": "warning"}
+    rows = [(second, "ECC", ecc) for second in range(0, 4000, 100)]
+    folded = fold(lines((0, "79"), *rows, (3000, "79")), window_s=300)
+    assert sorted(folded["line_count"]) == [1, 1, 40]
+
+
+ALONE = {"kind": "amdgpu", "category": "follow-on"}
+
+
+def test_a_follow_on_with_nothing_before_it_is_a_failure_of_unknown_trigger():
+    (row,) = fold(lines((0, "reset", ALONE)), window_s=300).to_dict("records")
+    assert (row["category"], row["severity"]) == ("unknown", "fatal")
+    assert row["cause"].endswith("(trigger not in the log)")
+    cleaned = lines((0, "45", FOLLOW_ON))
+    assert fold(cleaned, window_s=300)[["category", "severity"]].to_numpy().tolist() == [
+        ["unknown", "unknown"]
+    ]
+    assert fold(cleaned, window_s=0)["category"].tolist() == ["follow-on"]
+
+
+@pytest.mark.parametrize(
+    ("before", "category"),
+    [
+        ({}, None),
+        ({"kind": "slurm", "device": None}, "follow-on"),
+        ({"kind": "slurm", "device": None, "category": "planned"}, "follow-on"),
+        ({"kind": "slurm", "device": None, "node": "node2"}, "unknown"),
+        ({"node": "node2"}, "unknown"),
+    ],
+)
+def test_a_follow_on_follows_what_came_before_it_on_its_node(before, category):
+    folded = fold(lines((0, "79", before), (100, "reset", ALONE)), window_s=300)
+    follows = folded[folded["code"] == "reset"]["category"].tolist()
+    assert follows == ([] if category is None else [category])
+
+
+def test_a_failure_after_the_window_explains_no_follow_on():
+    slurm = {"kind": "slurm", "device": None}
+    late = fold(lines((0, "79", slurm), (301, "reset", ALONE)), window_s=300)
+    assert late["category"].tolist() == ["gpu", "unknown"]
+    after = fold(lines((0, "reset", ALONE), (1, "NODE_FAIL", slurm)), window_s=300)
+    assert after["category"].tolist() == ["unknown", "gpu"]
+
+
+def test_a_follow_on_of_unknown_trigger_leads_no_failure_that_is_found_later():
+    rows = lines((0, "reset", ALONE), (100, "79", {"kind": "xid"}))
+    short = fold(rows, window_s=60)
+    assert short["category"].tolist() == ["unknown", "gpu"]
+    twice = fold(short, window_s=300)
+    assert twice[["code", "category"]].to_numpy().tolist() == [["79", "gpu"]]
 
 
 def test_rows_without_a_time_stay_alone_and_last():
@@ -157,15 +261,62 @@ BURSTS = st.lists(
 
 @FEW
 @given(BURSTS, st.sampled_from([0, 10, 60, 300, 1e9]))
-def test_no_line_is_lost_and_incidents_of_one_device_lie_apart(rows, window_s):
+def test_no_line_is_lost_and_incidents_of_one_node_lie_apart(rows, window_s):
     folded = fold(lines(*rows), window_s=window_s)
     assert folded["line_count"].sum() == len(rows)
     if window_s == 0:
         return
-    for _, group in folded.groupby(["node", "device"]):
+    for _, group in folded.groupby("node"):
         ordered = group.sort_values("start_ns")
         gaps = ordered["start_ns"].to_numpy()[1:] - ordered["end_ns"].to_numpy()[:-1]
         assert (gaps > window_s * SECOND).all()
+
+
+PLACES = st.one_of(
+    st.fixed_dictionaries(
+        {"kind": st.sampled_from(["xid", "amdgpu"]), "node": st.sampled_from(["a", "b"])}
+    ),
+    st.fixed_dictionaries(
+        {
+            "kind": st.just("nccl"),
+            "job": st.sampled_from(["1", "2"]),
+            "node": st.sampled_from(["a", "b"]),
+            "device": st.none(),
+            "category": st.just("unknown"),
+        }
+    ),
+)
+# In tens of seconds, so that a copy within the same ten lies inside every window or outside.
+FAILED = st.lists(st.tuples(st.integers(0, 200), PLACES), min_size=1, max_size=8)
+COPIES = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 999), st.integers(0, 9)), max_size=40)
+
+
+def counted_by_hand(rows, window_s):
+    """Link rows of one place two by two, and count what hangs together."""
+    groups = []
+    for second, place in rows:
+        key = place.get("job") or place["node"]
+        near = [g for g in groups if any(k == key and abs(s - second) <= window_s for s, k in g)]
+        groups = [g for g in groups if g not in near]
+        groups.append([(second, key), *(row for g in near for row in g)])
+    return len(groups)
+
+
+@FEW
+@given(FAILED, COPIES, st.sampled_from([60, 300]))
+def test_more_ranks_and_devices_never_change_the_number_of_failures(rows, copies, window_s):
+    """Every failure is told by any number of devices of its node or ranks of its job."""
+    rows = [(10 * ten, place) for ten, place in rows]
+    told = [(second, "79", place) for second, place in rows]
+    for which, late, member in copies:
+        second, place = rows[which % len(rows)]
+        is_job = place["kind"] == "nccl"
+        other = {"rank": member, "node": f"n{member}"} if is_job else {"device": f"dev{member}"}
+        told.append((second + late / 1000, "43", place | other))
+    once = fold(lines(*((s, "79", p) for s, p in rows)), window_s=window_s)
+    folded = fold(lines(*told), window_s=window_s)
+    assert len(folded) == len(once) == counted_by_hand(rows, window_s)
+    assert folded["line_count"].sum() == len(told)
 
 
 @FEW
@@ -180,7 +331,7 @@ def test_raw_lines_fold_like_lines_at_once(rows, window_s):
 @FEW
 @given(BURSTS, st.sampled_from([10, 60]), st.sampled_from([60, 300]))
 def test_folding_further_gives_the_same_spans(rows, short, long):
-    names = ["node", "device", "start_ns", "end_ns", "line_count"]
+    names = ["node", "devices", "start_ns", "end_ns", "line_count"]
     twice = fold(fold(lines(*rows), window_s=short), window_s=long)
     once = fold(lines(*rows), window_s=long)
     pd.testing.assert_frame_equal(

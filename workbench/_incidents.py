@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from workbench._follow_ons import FOLLOW_ON, KERNEL_KINDS, is_told_as_alone, with_lone_follow_ons
+from workbench._incident_keys import fold_keys, is_job_wide
+from workbench._incident_members import members
 from workbench.tables import FAILURES
 
 SECOND = 1_000_000_000
-# One fault of a GPU or switch is reported under many codes, so these fold across codes.
-_DEVICE_KINDS = ("xid", "sxid", "amdgpu")
-_FOLLOW_ON = "follow-on"
 # "GPU stopped processing" comes first if the job itself is at fault, and late if it suffers.
 _LATE = ("xid", "43")
 _WORST = ("fatal", "warning", "unknown", "info")
@@ -19,6 +19,9 @@ _NEVER_NS = 1 << 62
 
 def fold(failures: pd.DataFrame, *, window_s: float) -> pd.DataFrame:
     """Fold rows that follow each other within ``window_s`` into incidents.
+
+    All devices of a node, and all ranks of a job, are one incident. A follow-on with nothing
+    before it becomes a failure of unknown trigger.
 
     Parameters
     ----------
@@ -43,15 +46,42 @@ def fold(failures: pd.DataFrame, *, window_s: float) -> pd.DataFrame:
         return FAILURES.check(FAILURES.cast(rows))
     start, end = _nanoseconds(rows["start_ns"]), _nanoseconds(rows["end_ns"])
     end = np.where(rows["end_ns"].isna(), start, np.maximum(start, end))
-    key = _keys(rows)
+    key = fold_keys(rows)
     order = np.lexsort((rows["line"], pd.factorize(rows["source"])[0], start, key))
     rows, start, end, key = rows.iloc[order], start[order], end[order], key[order]
     # The latest end so far of the same key, up to the row before.
     reach = pd.Series(end).groupby(key).cummax().to_numpy()
     is_new = np.ones(len(rows), dtype=bool)
     is_new[1:] = (key[1:] != key[:-1]) | (start[1:] - reach[:-1] > window_ns)
-    is_new |= rows["start_ns"].isna().to_numpy() | (window_ns == 0)
-    return _incidents(rows.reset_index(drop=True), end, np.cumsum(is_new) - 1, is_new)
+    alone = rows["start_ns"].isna() & ~is_job_wide(rows)
+    is_new |= alone.to_numpy() | (window_ns == 0)
+    folded = _incidents(rows.reset_index(drop=True), end, np.cumsum(is_new) - 1, is_new)
+    return with_lone_follow_ons(folded, window_ns) if window_ns else folded
+
+
+def at_once(failures: pd.DataFrame, *, most: int, within_s: float) -> np.ndarray:
+    """Mark incidents of which more than ``most`` begin within some seconds.
+
+    Only those of one reporter are compared, and only those that count: several reporters tell
+    of one failure by design.
+    """
+    counted = ~failures["category"].isin(["planned", FOLLOW_ON]) & failures["severity"].ne("info")
+    counted &= failures["start_ns"].notna()
+    who = failures["kind"].where(~failures["kind"].isin(KERNEL_KINDS), "kernel")
+    crowded = np.zeros(len(failures), dtype=bool)
+    for _, rows in pd.DataFrame({"who": who, "clock": failures["clock"]})[counted].groupby(
+        ["who", "clock"]
+    ):
+        place = failures.index.get_indexer(rows.index)
+        start = _nanoseconds(failures["start_ns"])[place]
+        place, start = place[np.argsort(start, kind="stable")], np.sort(start)
+        until = np.searchsorted(start, start + round(within_s * SECOND), side="right")
+        begins = np.flatnonzero(until - np.arange(len(start)) > most)
+        change = np.zeros(len(start) + 1, dtype=np.int64)
+        np.add.at(change, begins, 1)
+        np.add.at(change, until[begins], -1)
+        crowded[place[np.cumsum(change[:-1]) > 0]] = True
+    return crowded
 
 
 def _window_ns(window_s: float) -> int:
@@ -65,27 +95,6 @@ def _window_ns(window_s: float) -> int:
 
 def _nanoseconds(times: pd.Series) -> np.ndarray:
     return times.fillna(0).to_numpy(dtype="int64")
-
-
-def _keys(rows: pd.DataFrame) -> np.ndarray:
-    """Give what may fold together one number: reporter, host or file, device and, mostly, code."""
-    is_device_kind = rows["kind"].isin(_DEVICE_KINDS)
-    across_codes = is_device_kind & rows["device"].notna()
-    is_anywhere = rows["node"].isna() | (rows["clock"] == "own")
-    parts = pd.DataFrame(
-        {
-            "kind": rows["kind"].mask(is_device_kind, "device").astype(object),
-            "clock": rows["clock"].astype(object),
-            "is_timed": rows["start_ns"].notna(),
-            "node": rows["node"].astype(object),
-            "source": rows["source"].astype(object).where(is_anywhere, None),
-            "device": rows["device"].astype(object),
-            "rank": rows["rank"].astype(object).mask(across_codes, None),
-            "code": rows["code"].astype(object).mask(across_codes, None),
-            "job": rows["job"].astype(object).mask(across_codes, None),
-        }
-    )
-    return parts.groupby(list(parts), dropna=False, sort=False).ngroup().to_numpy()
 
 
 def _incidents(
@@ -103,6 +112,7 @@ def _incidents(
         line_count=grouped["line_count"].sum().to_numpy(dtype="int64"),
         other_codes=_other_codes(rows, incident, lead),
         severity=[_WORST[code] for code in worst],
+        **members(rows, incident, lead),
     )
     by_time = np.lexsort((lead["line"], _nanoseconds(lead["start_ns"]), ~has_time))
     lead = lead.iloc[by_time].reset_index(drop=True)
@@ -113,7 +123,8 @@ def _incidents(
 def _leaders(rows: pd.DataFrame, incident: np.ndarray, is_first: np.ndarray) -> np.ndarray:
     """Find the row that leads each incident: the earliest that is no follow-on."""
     is_late = (rows["kind"] == _LATE[0]) & (rows["code"] == _LATE[1]) & ~is_first
-    follows = (rows["category"] == _FOLLOW_ON) | is_late
+    follows = (rows["category"] == FOLLOW_ON) | is_late
+    follows |= is_told_as_alone(rows)
     order = np.lexsort((np.arange(len(rows)), follows, incident))
     return order[np.flatnonzero(np.diff(incident[order], prepend=-1))]
 

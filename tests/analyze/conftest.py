@@ -105,7 +105,15 @@ def make_failures() -> Callable[..., pd.DataFrame]:
     """Make a table of failures from rows that state only what matters; ``day`` is its time."""
 
     def make(*rows: dict) -> pd.DataFrame:
-        usual = {"category": "gpu", "severity": "fatal", "line": 1, "line_count": 1}
+        usual = {
+            "category": "gpu",
+            "severity": "fatal",
+            "line": 1,
+            "line_count": 1,
+            "devices": "",
+            "ranks": "",
+            "rank_count": 0,
+        }
         usual |= dict.fromkeys(("kind", "cause", "other_codes", "text", "source", "assumed"), "")
         full = []
         for row in rows:

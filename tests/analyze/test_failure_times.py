@@ -22,7 +22,7 @@ def log(*rows):
         at = None if minute is None else round(minute * MINUTE)
         known = {"start_ns": at, "end_ns": at, "clock": "none" if at is None else "epoch",
                  "node": node, "kind": "xid", "cause": "fell off the bus", "category": "gpu",
-                 "severity": "fatal", "other_codes": "", "line_count": 1, "text": "",
+                 "severity": "fatal", "other_codes": "", "line_count": 1, "devices": "", "ranks": "", "rank_count": 0, "text": "",
                  "source": "log", "line": number + 1, "assumed": ""}  # fmt: skip
         full.append(known | (others[0] if others else {}))
     frame = pd.DataFrame(full).reindex(columns=list(FAILURES.columns))
@@ -34,7 +34,7 @@ def test_minutes_count_from_the_beginning_of_the_span_in_order():
     assert table["time_min"].tolist() == [20, 60]
     assert table["run"].eq(0).all()
     assert table["other_min"].eq(10).all()
-    assert table.attrs == {"left_out": {}, "horizon_min": 90}
+    assert table.attrs == {"left_out": {}, "horizon_min": 90, "doubts": []}
 
 
 def test_nodes_belong_to_replicas_in_equal_parts_and_in_order():

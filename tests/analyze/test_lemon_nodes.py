@@ -23,6 +23,7 @@ def log_of(counts):
     rows["node"] = node
     texts = ("kind", "cause", "other_codes", "text", "source", "assumed")
     rows = rows.assign(clock="none", category="gpu", severity="fatal", line=1, line_count=1)
+    rows = rows.assign(devices="", ranks="", rank_count=0)
     return FAILURES.cast(rows.assign(**dict.fromkeys(texts, "")))
 
 

@@ -22,7 +22,7 @@ def log():
     failures = failures.assign(
         node=np.repeat(names, count),
         start_ns=np.sort(draws.integers(0, 100 * DAY, count.sum())),
-        clock="epoch", category="gpu", severity="fatal", line=1, line_count=1,
+        clock="epoch", category="gpu", severity="fatal", line=1, line_count=1, rank_count=0, devices="", ranks="",
         **dict.fromkeys(texts, ""),
     )  # fmt: skip
     spans = pd.DataFrame({"node": names, "first_ns": 0, "last_ns": 100 * DAY, "gpu_count": 8})

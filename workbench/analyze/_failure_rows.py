@@ -10,12 +10,14 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
+from workbench._follow_ons import KERNEL_KINDS
+from workbench._incidents import at_once
 from workbench.errors import WorkbenchError
 from workbench.tables import FAILURES, Table
 
 LEFT_OUT = ("info", "planned", "follow-on")
 NS_PER_H = 3.6e12
-_OF_THE_KERNEL = ("xid", "sxid", "amdgpu")
+_MOST_AT_ONCE, _AT_ONCE_S = 3, 10.0
 
 
 class Clock(NamedTuple):
@@ -52,7 +54,7 @@ def counted(
 
 def reporters(kinds: pd.Series) -> pd.Series:
     """Give who reported: the kinds of errors that a kernel logs come from one."""
-    return kinds.where(~kinds.isin(_OF_THE_KERNEL), "kernel")
+    return kinds.where(~kinds.isin(KERNEL_KINDS), "kernel")
 
 
 def several_reporters(failures: pd.DataFrame) -> list[str]:
@@ -66,6 +68,25 @@ def several_reporters(failures: pd.DataFrame) -> list[str]:
     return [
         f"reported by several ({found}): one failure may be counted more than once; choose with "
         "analyze.reported_by"
+    ]
+
+
+def doubtful_counts(failures: pd.DataFrame) -> list[str]:
+    """Say why some failures that count may be fewer than their rows."""
+    return [*several_reporters(failures), *_many_at_once(failures)]
+
+
+def _many_at_once(failures: pd.DataFrame) -> list[str]:
+    """Doubt counts of incidents that begin within seconds, on whatever hosts and jobs."""
+    if not {"kind", "clock", "start_ns", "category", "severity"} <= set(failures):
+        return []
+    count = int(at_once(failures, most=_MOST_AT_ONCE, within_s=_AT_ONCE_S).sum())
+    if not count:
+        return []
+    return [
+        f"{count:,} of {len(failures):,} begin within {_AT_ONCE_S:g} s of "
+        f"{_MOST_AT_ONCE} or more others: one failure, of a switch or a power feed say, may be "
+        "counted more than once"
     ]
 
 

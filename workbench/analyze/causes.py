@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from workbench._numbers import share_between
-from workbench.analyze._failure_rows import LEFT_OUT, counted, needed, several_reporters
+from workbench.analyze._failure_rows import LEFT_OUT, counted, doubtful_counts, needed
 from workbench.errors import WorkbenchError
 from workbench.tables import CAUSE_COUNTS, CAUSE_SHARES, FAILURES
 
@@ -86,7 +86,7 @@ def cause_shares(
         cumulative_share=pd.array(np.minimum(count.cumsum() / whole, 1.0), dtype="Float64"),
     )
     table = CAUSE_SHARES.cast(table)
-    doubts = several_reporters(counted(failures, leave_out)[0]) if "kind" in failures else []
+    doubts = doubtful_counts(counted(failures, leave_out)[0]) if "kind" in failures else []
     table.attrs = {"left_out": left, "doubts": doubts, "confidence_share": confidence}
     return CAUSE_SHARES.check(table)
 

@@ -14,9 +14,9 @@ from workbench.analyze._failure_rows import (
     LEFT_OUT,
     NS_PER_H,
     counted,
+    doubtful_counts,
     needed,
     poisson_interval,
-    several_reporters,
     with_value,
 )
 from workbench.errors import WorkbenchError
@@ -124,7 +124,7 @@ def failure_rates(
     confidence = share_between("confidence_share", confidence_share)
     kept, left = counted(needed(failures, "node"), leave_out)
     watched, doubts = exposure_days(nodes, days)
-    doubts = [*doubts, *several_reporters(kept)]
+    doubts = [*doubts, *doubtful_counts(kept)]
     _refuse_longer_than(days, kept)
     by_node = counts_by_node(kept[kept["node"].notna()], watched)
     if isinstance(by, Mapping):

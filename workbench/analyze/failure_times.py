@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from workbench._numbers import not_negative, whole_number
-from workbench.analyze._failure_rows import reporters
+from workbench.analyze._failure_rows import doubtful_counts, reporters
 from workbench.errors import WorkbenchError
 from workbench.tables import FAILURE_TIMES, FAILURES, NODE_SPANS, RESTART_PHASES
 
@@ -106,7 +106,8 @@ def failure_times(  # noqa: PLR0913 - what a log does not say, by name
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.FAILURE_TIMES`, run 0. ``attrs["left_out"]`` counts rows
-        that were not taken, by reason; ``attrs["horizon_min"]`` is the length of the span.
+        that were not taken, by reason; ``attrs["horizon_min"]`` is the length of the span;
+        ``attrs["doubts"]`` lists why one failure may be replayed more than once.
 
     Raises
     ------
@@ -164,7 +165,11 @@ def failure_times(  # noqa: PLR0913 - what a log does not say, by name
     if replicas > 1 and (unknown := int(replica.isna().sum())):
         counts["have no known node: they stop everybody"] = unknown
     result = FAILURE_TIMES.cast(result)
-    result.attrs = {"left_out": counts, "horizon_min": (last - first) / _MINUTE_NS}
+    result.attrs = {
+        "left_out": counts,
+        "horizon_min": (last - first) / _MINUTE_NS,
+        "doubts": doubtful_counts(kept),
+    }
     return FAILURE_TIMES.check(result)
 
 

@@ -13,9 +13,10 @@ from workbench.tables import FAILURES, INCIDENT_COUNTS
 def incidents(failures: pd.DataFrame, *, window_s: float = 300.0) -> pd.DataFrame:
     """Fold the lines of each burst into one incident, by a window of one's choice.
 
-    A fault of a GPU is reported in tens of lines and under several codes. Lines on one device
-    of one host belong together as long as none follows the one before by more than the
-    window; what another reporter says folds only if it says the same.
+    A fault of a GPU is reported in tens of lines, under several codes and by its neighbours, a
+    hang by every rank. Lines of one host, and those of all ranks of a job, belong together as
+    long as none follows the one before by more than the window; what another reporter says
+    folds only if it says the same.
 
     Parameters
     ----------
@@ -28,8 +29,8 @@ def incidents(failures: pd.DataFrame, *, window_s: float = 300.0) -> pd.DataFram
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.FAILURES` in order of time; rows without a time are last
-        and never folded.
+        Table :data:`workbench.tables.FAILURES` in order of time; rows without a time are last,
+        and only those of ranks are folded.
 
     Raises
     ------
@@ -40,10 +41,13 @@ def incidents(failures: pd.DataFrame, *, window_s: float = 300.0) -> pd.DataFram
 
     Notes
     -----
-    Single linkage: sorted by host (or file), device and time, a new incident begins where
+    Single linkage: sorted by host (or job, or file) and time, a new incident begins where
     ``start - latest end so far > window``. The earliest line leads that is no follow-on: not
     Xid 45 (clean-up) or 154 (recovery action), and 43 (stopped processing) only if it is the
-    first. The severity is the worst of all lines.
+    first. The severity is the worst of all lines. A follow-on with nothing before it within
+    the window becomes a failure of unknown trigger. Files in which a job has no name are
+    those of one job if no rank is in two of them; ranks that report without a time are folded
+    until one of them repeats itself.
 
     Examples
     --------

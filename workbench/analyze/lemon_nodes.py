@@ -11,7 +11,7 @@ from scipy import stats
 
 from workbench._numbers import share_between
 from workbench.analyze._exposure import Nodes, counts_by_node, exposure_days
-from workbench.analyze._failure_rows import LEFT_OUT, counted, needed, several_reporters, with_value
+from workbench.analyze._failure_rows import LEFT_OUT, counted, doubtful_counts, needed, with_value
 from workbench.analyze.lemon_recall import Lemons, lemon_recall
 from workbench.tables import LEMON_NODES
 
@@ -88,7 +88,7 @@ def lemon_nodes(
     kept, left = counted(needed(failures, "node"), leave_out)
     kept = with_value(kept, "node", "no node", left)
     watched, doubts = exposure_days(nodes, days)
-    doubts = [*doubts, *several_reporters(kept)]
+    doubts = [*doubts, *doubtful_counts(kept)]
     counts = counts_by_node(kept, watched)
     count = counts.to_numpy(dtype="float64")
     exposure = watched.to_numpy(dtype="float64")

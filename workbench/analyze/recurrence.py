@@ -15,8 +15,8 @@ from workbench.analyze._failure_rows import (
     LEFT_OUT,
     NS_PER_H,
     counted,
+    doubtful_counts,
     needed,
-    several_reporters,
     timed,
     with_value,
 )
@@ -130,7 +130,7 @@ def recurrence(
             }
         )
     )
-    doubts = several_reporters(counted(failures, leave_out)[0])
+    doubts = doubtful_counts(counted(failures, leave_out)[0])
     table.attrs = {"left_out": seen.left_out, "doubts": doubts, "confidence_share": confidence}
     return RECURRENCE.check(table)
 
@@ -197,7 +197,7 @@ def failure_trend(
     }
     table = FAILURE_TREND.cast(pd.DataFrame([row]))
     table.attrs["left_out"] = seen.left_out
-    table.attrs["doubts"] = several_reporters(counted(failures, leave_out)[0])
+    table.attrs["doubts"] = doubtful_counts(counted(failures, leave_out)[0])
     return FAILURE_TREND.check(table)
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
+from workbench._follow_ons import is_told_as_alone
+from workbench._incidents import at_once
 from workbench.load._findings import Finding
 from workbench.load._log_file import SECOND, LogPart
 
@@ -13,6 +15,8 @@ _EARLIEST_NS = 946_684_800_000_000_000  # 2000-01-01
 _HALF_YEAR_NS = 182 * 86_400 * SECOND
 # Reporters of which every host or process writes its own log of one and the same failure.
 _SHARED, _SHARED_NS = ("nvrx", "torchft"), 600 * SECOND
+
+_MOST_AT_ONCE, _AT_ONCE_S = 3, 10.0
 
 
 def doubts(
@@ -34,6 +38,8 @@ def doubts(
         *_shared_boot(incidents),
         *_years_apart(incidents),
         *_one_failure_in_many_files(incidents),
+        *_many_at_once(incidents),
+        *_without_trigger(incidents),
         *_attempts_counted_anew(parts, timeline),
     ]
 
@@ -109,6 +115,22 @@ def _one_failure_in_many_files(incidents: pd.DataFrame) -> list[Finding]:
     is_other = found["source"].ne(found.groupby(both)["source"].shift())
     what = "failures that another file reports as well, minutes before; join the files of one job"
     return _by_file(found[is_close & is_other], what)
+
+
+def _many_at_once(incidents: pd.DataFrame) -> list[Finding]:
+    """Flag incidents of several hosts or jobs that begin within seconds."""
+    crowded = incidents[at_once(incidents, most=_MOST_AT_ONCE, within_s=_AT_ONCE_S)]
+    what = (
+        f"incidents within {_AT_ONCE_S:g} s of {_MOST_AT_ONCE} or more others; one failure, of a "
+        "switch or a power feed say, may be counted more than once"
+    )
+    return _by_file(crowded, what)
+
+
+def _without_trigger(incidents: pd.DataFrame) -> list[Finding]:
+    """Flag what a device or job does after a failure, where no failure goes before it."""
+    what = "follow-on messages with no failure before them; counted as failures of unknown trigger"
+    return _by_file(incidents[is_told_as_alone(incidents)], what)
 
 
 def _attempts_counted_anew(parts: Sequence[LogPart], timeline: pd.DataFrame) -> list[Finding]:

@@ -79,6 +79,7 @@ class ConsoleFormat(LogFormat, Protocol):
 def failure_rows(rows: Iterable[Mapping[str, Any]], source: str) -> pd.DataFrame:
     """Make table FAILURES of dicts with some of its columns; the rest is missing or usual."""
     usual = {"clock": "epoch", "other_codes": "", "line_count": 1, "text": "", "assumed": ""}
+    usual |= {"devices": "", "ranks": "", "rank_count": 0}  # known once lines are folded
     usual |= {"category": "unknown", "severity": "unknown", "source": source}
     return _table(FAILURES, rows, usual)
 

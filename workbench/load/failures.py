@@ -45,8 +45,8 @@ def failures(  # noqa: PLR0913 - the front door
     """Load what failed, when and where, from the logs a cluster writes anyway.
 
     Formats are recognised by content, never by name. One fault is reported in many lines;
-    lines that follow each other within ``window_s`` on one device are folded into one
-    incident, which is led by the first of them that is no consequence of another. What is
+    lines that follow each other within ``window_s`` on one host, or by any rank of one job, are
+    folded into one incident, which is led by the first of them that is no consequence of another. What is
     left out, repaired or assumed is counted in the quality table.
 
     Parameters

@@ -13,9 +13,9 @@ _TIME = "ns since the Unix epoch, or since the log began where `clock` is own"
 
 FAILURES = Table(
     "failures",
-    "One row per incident, in order of time; repeated and follow-on lines are folded into it. "
-    "The line that leads it gives everything but the times, the severity (the worst) and the "
-    "counts.",
+    "One row per incident, in order of time; repeated and follow-on lines are folded into it, "
+    "and so are those of all devices of a node and of all ranks of a job. The line that leads it "
+    "gives everything but the times, the severity (the worst), the lists and the counts.",
     {
         "start_ns": Column("Int64", f"first line of the incident; {_TIME}", nullable=True),
         "end_ns": Column("Int64", f"last line of the incident; {_TIME}", nullable=True),
@@ -23,11 +23,15 @@ FAILURES = Table(
             "str",
             "epoch (comparable with wall time), own (arbitrary zero) or none (no time recorded)",
         ),
-        "node": Column("str", "host", nullable=True),
+        "node": Column(
+            "str",
+            "host; missing where ranks of several hosts report and none says which is at fault",
+            nullable=True,
+        ),
         "device": Column(
             "str", "PCI address such as 0000:9b:00, GPU index, NIC or port", nullable=True
         ),
-        "rank": Column("Int32", "global rank", lower=0, nullable=True),
+        "rank": Column("Int32", "global rank, the first that reported", lower=0, nullable=True),
         "replica": Column("Int32", "data-parallel replica", lower=0, nullable=True),
         "job": Column("str", "job as its scheduler numbers it", nullable=True),
         "kind": Column(
@@ -40,11 +44,15 @@ FAILURES = Table(
         "category": Column(
             "str",
             "gpu, gpu memory, nvlink, network, host, storage, software, scheduler, planned, "
-            "follow-on (reported after another failure) or unknown",
+            "follow-on (reported after another failure; one with none before it is unknown) or "
+            "unknown",
         ),
         "severity": Column("str", "fatal (stops the job), warning, info, or unknown"),
         "action": Column("str", "what the reporter's manual asks for: reset GPU", nullable=True),
         "other_codes": Column("str", "further codes folded into the incident: 13, 43"),
+        "devices": Column("str", "all devices of the incident: 0000:1b:00, 0000:9b:00"),
+        "ranks": Column("str", "all ranks that reported it: 0-6, 8"),
+        "rank_count": Column("int64", "how many these are", lower=0),
         "line_count": Column("int64", "lines, or events counted by them, folded in", lower=1),
         "text": Column("str", "the line that leads it, shortened"),
         "source": Column("str", "file, or archive and member"),

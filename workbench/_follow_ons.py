@@ -1,0 +1,85 @@
+"""Follow-ons that nothing went before: failures of which the log does not hold the trigger."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import accumulate
+
+import numpy as np
+import pandas as pd
+
+FOLLOW_ON = "follow-on"
+UNKNOWN_TRIGGER = " (trigger not in the log)"
+KERNEL_KINDS = ("xid", "sxid", "amdgpu", "kernel")
+_FIELDS = ["kind", "node", "job", "source", "start_ns", "end_ns"]
+
+
+class _Place:
+    """When something failed at one place."""
+
+    def __init__(self) -> None:
+        self.spans: list[tuple[int, int]] = []
+        self.is_untimed = False
+        self._reach: list[int] = []
+
+    def had(self, start: int | None, window_ns: int) -> bool:
+        """Say whether a failure began before a time, and ended within the window before it."""
+        if start is None or self.is_untimed:
+            return True  # nothing tells which of them came first
+        if len(self._reach) != len(self.spans):
+            self.spans.sort()
+            self._reach = list(accumulate((last for _, last in self.spans), max))
+        before = bisect_right(self.spans, start, key=lambda span: span[0])
+        return before > 0 and self._reach[before - 1] >= start - window_ns
+
+
+def with_lone_follow_ons(folded: pd.DataFrame, window_ns: int) -> pd.DataFrame:
+    """Make follow-ons that nothing went before within the window failures of unknown trigger."""
+    follows = (folded["category"] == FOLLOW_ON).to_numpy(dtype=bool)
+    if not follows.any():
+        return folded
+    places: dict[tuple[str, str], _Place] = {}
+    for row in _rows(folded[~follows]):
+        for key in _keys(row, is_trigger=True):
+            place = places.setdefault(key, _Place())
+            if row["start_ns"] is None:
+                place.is_untimed = True
+            else:
+                place.spans.append((row["start_ns"], row["end_ns"] or row["start_ns"]))
+    alone = follows.copy()
+    alone[follows] = [
+        not any(
+            places[key].had(row["start_ns"], window_ns)
+            for key in _keys(row, is_trigger=False)
+            if key in places
+        )
+        for row in _rows(folded[follows])
+    ]
+    return folded.assign(
+        category=folded["category"].mask(alone, "unknown"),
+        cause=folded["cause"].mask(alone, folded["cause"] + UNKNOWN_TRIGGER),
+        # It is harmless only if it follows a failure that is counted by itself.
+        severity=folded["severity"].mask(alone & (folded["severity"] == "info"), "unknown"),
+    )
+
+
+def is_told_as_alone(folded: pd.DataFrame) -> np.ndarray:
+    """Say which incidents were made of follow-ons without a failure before them."""
+    return folded["cause"].str.endswith(UNKNOWN_TRIGGER).to_numpy(dtype=bool)
+
+
+def _rows(folded: pd.DataFrame) -> Iterator[dict]:
+    some = folded[_FIELDS].astype(object)
+    yield from some.where(some.notna(), None).to_dict("records")
+
+
+def _keys(row: dict, *, is_trigger: bool) -> Iterator[tuple[str, str]]:
+    """Name where one failure makes others: the node of a kernel, else also the job and its log."""
+    if row["node"] is not None:
+        yield "node", row["node"]
+    if not is_trigger and row["kind"] in KERNEL_KINDS and row["node"] is not None:
+        return
+    yield "source", row["source"]
+    if row["job"] is not None:
+        yield "job", row["job"]
