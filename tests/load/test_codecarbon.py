@@ -74,7 +74,7 @@ def test_the_last_row_of_a_run_counts_and_runs_may_overlap(power):
 def test_damaged_rows_are_counted_and_the_others_read(power):
     log = power(
         run(), run("never", run_id="b"), run(run_id="c", duration=-1),
-        run(run_id="d", gpu=("x", "nan")), run(run_id="e", gpu=(1, -2)), "2024-05-01T1",
+        run(run_id="d", gpu=("x", "nan")), run(run_id="e", gpu=(1, -2)), "2024-05-01T1\n",
     )  # fmt: skip
     found = told(log)
     assert watts(log, "a/gpu") == pytest.approx([200, 200])

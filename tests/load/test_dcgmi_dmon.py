@@ -15,7 +15,7 @@ def power(tmp_path):
 
     def read(lines, **said):
         path = tmp_path / "dmon.txt"
-        path.write_text("\n".join(lines))
+        path.write_text("\n".join([*lines, ""]))
         return load.power(path, progress=False, **said)
 
     return read

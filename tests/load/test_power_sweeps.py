@@ -138,7 +138,9 @@ def test_text_where_a_number_belongs_is_refused_with_its_line(sweeps):
 
 def test_a_row_that_is_cut_off_is_refused_with_its_line(sweeps):
     with pytest.raises(LoadError, match=r"mine\.csv, line 3: rows with more or fewer cells"):
-        sweeps("limit_w,power_w,time_s\n300,250,10\n200,1")
+        sweeps("limit_w,power_w,time_s\n300,250,10\n200,1\n")
+    with pytest.raises(LoadError, match=r"mine\.csv, line 3: a last line without a line end"):
+        sweeps("limit_w,power_w,time_s\n300,250,10\n200,150,1")
 
 
 def test_a_profile_that_is_cut_off_is_refused(sweeps):

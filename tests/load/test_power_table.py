@@ -236,7 +236,7 @@ def test_cells_without_number_are_missing_and_counted(read_table):
 def test_odd_lines_are_counted_and_the_others_keep_their_numbers(read_table):
     text = (
         "# written by hand\n\ntime,entity,power_w\n"
-        f"{START},a,1\n\n{START + 1},a\n{START + 2},a,3\nyesterday,a,4\n{START + 3},,5\n{START + 4},a,6"
+        f"{START},a,1\n\n{START + 1},a\n{START + 2},a,3\nyesterday,a,4\n{START + 3},,5\n{START + 4},a,6\n"
     )
     part = read_table(text)
     assert part.readings["line"].tolist() == [4, 7, 10]

@@ -57,7 +57,7 @@ def test_windows_inside_another_one_are_not_counted_again(power):
 
 def test_windows_that_cannot_be_are_counted_and_the_others_read(power):
     log = power(
-        HEADER + "0,a,1,nan\n2,b,1,-5\n4,c,0,1\n6,d,x,1\nsoon,e,1,1\n8,f,1,inf\n10,g,1,7\n12,h,1"
+        HEADER + "0,a,1,nan\n2,b,1,-5\n4,c,0,1\n6,d,x,1\nsoon,e,1,1\n8,f,1,inf\n10,g,1,7\n12,h,1\n"
     )
     found = told(log)
     assert log.power["power_w"].dropna().tolist() == [7, 7]

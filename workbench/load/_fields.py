@@ -1,4 +1,4 @@
-"""Whether the rows of a CSV file have as many fields as its header."""
+"""Whether a CSV file has rows as wide as its header, and a last one that is whole."""
 
 from __future__ import annotations
 

@@ -27,6 +27,7 @@ _ONE = "GPUs that no column names; taken for one, the only GPU that was asked"
 _SHARED = (
     "indices that several GPUs have: several hosts in one file? Told apart, as far as they can"
 )
+_LOST = "readings that GPUs lack which others of their host have: lost, damaged or cut"
 _BY_UUID = "indices that several GPUs have (several hosts in one file?); told apart by UUID"
 
 
@@ -91,7 +92,24 @@ def devices_of(
         row = int(kept.argmin())
         findings.add("left out", _UNKNOWN_DEVICE, int((~kept).sum()), f"line {lines[row]:,}")
     kept &= _boards(clean, key_of, codes, lines, findings)
+    _tell_of_lost(devices, codes[kept], findings)
     return Devices(devices, kept, codes[kept].astype(np.int32))
+
+
+def _tell_of_lost(devices: Sequence[Device], codes: np.ndarray, findings: Findings) -> None:
+    """Count the readings that GPUs have fewer than the others of their host."""
+    counts = np.bincount(codes, minlength=len(devices))
+    most: dict[str | None, int] = {}
+    for device, count in zip(devices, counts, strict=True):
+        most[device.node] = max(most.get(device.node, 0), int(count))
+    lacking = [
+        (most[device.node] - int(count), device.name)
+        for device, count in zip(devices, counts, strict=True)
+        if 0 < count < most[device.node]
+    ]
+    if lacking:
+        total = sum(count for count, _ in lacking)
+        findings.add("suspicious", _LOST, total, f"{max(lacking)[1]}: {max(lacking)[0]:,}")
 
 
 def _identity(keys: Sequence[Key], findings: Findings) -> int | None:

@@ -13,19 +13,43 @@ from workbench.load.archive import Source
 
 NOT_UTF8 = "bytes that are not UTF-8, shown as \N{REPLACEMENT CHARACTER}"
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+CUT_LINE = (
+    "a last line without a line end, which may be cut; it is left out (if it is whole, add a line "
+    "end)"
+)
 _LONGEST_BYTES = 1 << 16
+# No number and no word ends so: what follows could only be another cell.
+_CLOSING = b"}])|\"'"
 
 
-def text_lines(source: Source, findings: Findings) -> Iterator[tuple[int, str]]:
-    """Give number, from 1, and text of every line, and count what was damaged."""
+def may_be_cut(last: bytes) -> bool:
+    """Say whether a last line without a line end may go on: 4096 may have become 4."""
+    text = last.rstrip(b" \t\r\n")
+    return bool(text) and not last.endswith(b"\n") and text[-1:] not in _CLOSING
+
+
+def text_lines(
+    source: Source, findings: Findings, *, whole: bool = False
+) -> Iterator[tuple[int, str]]:
+    """Give number, from 1, and text of every line, and count what was damaged.
+
+    With ``whole`` a last line that may be cut is left out and told.
+    """
+    rest: list[bytes] | None = [] if whole else None
     with source.open() as stream:
-        for number, line in enumerate(chain.from_iterable(_lines(stream)), 1):
+        number = 0
+        for number, line in enumerate(chain.from_iterable(_lines(stream, rest=rest)), 1):
             raw = line.removesuffix(b"\r")
             try:
                 text = raw.decode()
             except UnicodeDecodeError:
                 text = repaired(raw, findings, f"line {number:,}")
             yield number, text.removeprefix("\ufeff") if number == 1 else text
+        for line in rest or ():
+            if may_be_cut(line):
+                findings.add("truncated", CUT_LINE, 1, f"line {number + 1:,}")
+            else:
+                yield number + 1, line.decode(errors="replace")
         tell_of_damage(stream, findings)
 
 
@@ -54,8 +78,7 @@ def whole_lines(source: Source, findings: Findings) -> Iterator[tuple[int, str]]
     rest: list[bytes] = []
     yield from _console(source, findings, rest)
     for raw in rest:
-        what = "a last line without an end, which may be cut"
-        findings.add("truncated", what, 1, raw[:60].decode("utf-8", "replace"))
+        findings.add("truncated", CUT_LINE, 1, raw[:60].decode("utf-8", "replace"))
 
 
 def _console(

@@ -88,7 +88,7 @@ def _rows(source: Source, findings: Findings) -> Iterator[tuple[int, list[str]]]
     """Give the line and the cells of every row that is neither blank nor a comment."""
     separator = ","
     is_first = True
-    for line, text in text_lines(source, findings):
+    for line, text in text_lines(source, findings, whole=True):
         if not text.strip():
             continue
         if text.lstrip().startswith("#"):

@@ -6,6 +6,7 @@ import io
 
 from workbench.load._findings import Findings
 from workbench.load._stream import Stream
+from workbench.load._text_lines import CUT_LINE, may_be_cut
 
 _NOT_UTF8 = r"bytes that are not UTF-8, shown like \xfc"
 _BLOCK_BYTES = 4 << 20
@@ -32,6 +33,8 @@ def _valid(raw: bytes, findings: Findings, number: int) -> bytes:
 
 class ValidUtf8(io.RawIOBase):
     """A stream of lines in which what is not UTF-8 is written out, and counted.
+
+    A last line that may be cut is left out and told.
 
     Parameters
     ----------
@@ -73,6 +76,9 @@ class ValidUtf8(io.RawIOBase):
             lines, self._cut = text[:end], text[end:]
         if not lines:
             lines, self._cut = self._cut, b""
+            if self._line > 1 and may_be_cut(lines):
+                self._findings.add("truncated", CUT_LINE, 1, f"line {self._line:,}")
+                return b""
         valid = _valid(lines, self._findings, self._line)
         self._line += lines.count(b"\n")
         return valid

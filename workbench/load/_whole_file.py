@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
@@ -14,11 +17,14 @@ from workbench.load._appearance import is_utf16
 from workbench.load._fields import refuse_longer_rows
 from workbench.load._guard import DAMAGE, unreadable
 from workbench.load._paths import shown
+from workbench.load._stream import is_packed
+from workbench.load._text_lines import CUT_LINE, may_be_cut
 from workbench.load.archive import Source
 
 _PARQUET_MAGIC = b"PAR1"
 _TABLE = "Parquet or CSV"
 _MARK = b"\xef\xbb\xbf"
+_TAIL_BYTES = 1 << 16
 
 
 def whole_file(path: str | Path) -> io.BytesIO:
@@ -119,3 +125,31 @@ def read_csv(path: str | Path, *, separator: str = ",", **options: Any) -> pd.Da
         return pd.read_csv(io.StringIO(text), sep=separator, skipinitialspace=True, **options)
     except DAMAGE as error:
         raise unreadable(shown(path), error, _TABLE) from error
+
+
+def without_cut_row(
+    frame: pd.DataFrame, path: Path, used: Collection[str]
+) -> tuple[pd.DataFrame, dict[str, int]]:
+    """Leave out the last row of a text file if a value in use may be cut, and say so.
+
+    A line without a line end may be cut in its last cell; cells before it are whole.
+    """
+    if len(frame) < 2 or not may_be_cut(_tail(path)):
+        return frame, {}
+    told = frame.iloc[-1].notna().to_numpy()
+    last = int(np.flatnonzero(told).max(initial=0))
+    if not set(used) & {str(name).strip() for name in frame.columns[last:]}:
+        return frame, {}
+    return frame.iloc[:-1], {CUT_LINE: 1}
+
+
+def _tail(path: Path) -> bytes:
+    """Return the last bytes of a file of lines, unpacked."""
+    with path.open("rb") as file:
+        head = file.read(16)
+        if head.startswith(_PARQUET_MAGIC):
+            return b""  # no lines, and it cannot be read without its end
+        if not is_packed(head):
+            file.seek(max(file.seek(0, os.SEEK_END) - _TAIL_BYTES, 0))
+            return file.read()
+    return whole_file(path).getvalue()[-_TAIL_BYTES:]

@@ -60,7 +60,7 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     """
     findings = Findings(source.label)
     log = _Log(findings, given.reading)
-    for line, text in text_lines(source, findings):
+    for line, text in text_lines(source, findings, whole=True):
         log.take(line, COLOURS.sub("", text))
     if not log.rows:
         msg = f"{source.label}: holds a header of dcgmi dmon and no row of a device"

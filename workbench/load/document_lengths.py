@@ -13,7 +13,7 @@ import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load._guard import reading
-from workbench.load._whole_file import read_csv, read_parquet, whole_text
+from workbench.load._whole_file import read_csv, read_parquet, whole_text, without_cut_row
 from workbench.tables import DOCUMENT_LENGTHS
 
 # Columns that hold the length of a document or of a prompt, in the order they are tried.
@@ -28,6 +28,8 @@ KNOWN_COLUMNS = (
 )
 _LONGEST = 1 << 40
 _SEPARATORS = (",", ";", "\t")
+# Lengths, the column they were read from, and what was left out of a cut file.
+_Lengths = tuple[pd.Series, str | None, dict[str, int]]
 
 
 def document_lengths(
@@ -50,6 +52,7 @@ def document_lengths(
     pandas.DataFrame
         Table :data:`workbench.tables.DOCUMENT_LENGTHS`: ``length_tokens``, in the order of
         the file. ``attrs["left_out"]`` counts lengths of 0, which hold nothing to train on,
+        and a length at the end of a last line without a line end, which may be cut;
         ``attrs["column"]`` names the column that was read.
 
     Raises
@@ -69,8 +72,9 @@ def document_lengths(
     >>> document_lengths([1024, 0, 2048]).attrs["left_out"]
     {'empty documents': 1}
     """
+    cut: dict[str, int] = {}
     if isinstance(source, str | Path):
-        values, name = _from_file(Path(source), column)
+        values, name, cut = _from_file(Path(source), column)
         origin = str(source)
     else:
         values, name = _from_memory(source, column), None
@@ -82,7 +86,7 @@ def document_lengths(
         raise LoadError(msg)
     table = pd.DataFrame({"length_tokens": kept})
     empty = len(numbers) - len(kept)
-    table.attrs["left_out"] = {"empty documents": empty} if empty else {}
+    table.attrs["left_out"] = ({"empty documents": empty} if empty else {}) | cut
     table.attrs["column"] = name
     return DOCUMENT_LENGTHS.check(table, origin)
 
@@ -117,38 +121,41 @@ def _whole(values: pd.Series, origin: str) -> np.ndarray:
     return numbers.astype(np.int64)
 
 
-def _from_file(path: Path, column: str | Sequence[str] | None) -> tuple[pd.Series, str | None]:
+def _from_file(path: Path, column: str | Sequence[str] | None) -> _Lengths:
     frame = read_parquet(path)
     if frame is not None:
-        return _column(frame, column, path)
+        return *_column(frame, column, path), {}
     text = whole_text(path)
     with reading(str(path), "lengths"):
         return _from_text(path, text, column)
 
 
-def _from_text(
-    path: Path, text: str, column: str | Sequence[str] | None
-) -> tuple[pd.Series, str | None]:
+def _from_text(path: Path, text: str, column: str | Sequence[str] | None) -> _Lengths:
     """Read text by its first line: a JSON list or lines, numbers, or a table with a header."""
+    cut: dict[str, int] = {}
     first = next((line.strip() for line in io.StringIO(text) if line.strip()), "")
     if not first:
         msg = f"{path}: is empty"
         raise LoadError(msg)
     if first.startswith("{"):
-        return _column(_json_frame(path, text, lines=True), column, path)
+        return *_column(_json_frame(path, text, lines=True), column, path), {}
     if first.startswith("["):
         content = _json_frame(path, text, lines=False)
         if isinstance(content, pd.DataFrame):
-            return _column(content, column, path)
+            return *_column(content, column, path), {}
     elif _is_number(first):
-        content = read_csv(path, header=None, names=["length"])["length"]
+        numbers = read_csv(path, header=None, names=["length"])
+        numbers, cut = without_cut_row(numbers, path, numbers.columns)
+        content = numbers["length"]
     else:
         separator = max(_SEPARATORS, key=first.count)
-        return _column(read_csv(path, separator=separator), column, path)
+        frame = read_csv(path, separator=separator)
+        frame, cut = without_cut_row(frame, path, _names(frame, column, path))
+        return *_column(frame, column, path), cut
     if column is not None:
         msg = f"{path}: column={column!r}, but the file is a plain list without columns"
         raise LoadError(msg)
-    return content, None
+    return content, None, cut
 
 
 def _is_number(text: str) -> bool:
@@ -174,9 +181,8 @@ def _json_frame(path: Path, text: str, *, lines: bool) -> Any:
     return pd.Series(content, dtype=None if content else "float64")
 
 
-def _column(
-    frame: pd.DataFrame, column: str | Sequence[str] | None, path: Path
-) -> tuple[pd.Series, str]:
+def _names(frame: pd.DataFrame, column: str | Sequence[str] | None, path: Path) -> list[str]:
+    """Return the columns that hold lengths, or say which there are."""
     known = [name for name in KNOWN_COLUMNS if name in frame][:1]
     asked: Any = column
     if not (asked is None or isinstance(asked, str | list | tuple)):
@@ -189,6 +195,13 @@ def _column(
     if missing := [name for name in names if name not in frame]:
         msg = f"{path}: no column {missing}; it has {list(frame.columns)}"
         raise LoadError(msg)
+    return names
+
+
+def _column(
+    frame: pd.DataFrame, column: str | Sequence[str] | None, path: Path
+) -> tuple[pd.Series, str]:
+    names = _names(frame, column, path)
     if len(names) == 1:
         return frame[names[0]], names[0]
     parts = [_whole(frame[name], f"{path}, column {name!r}") for name in names]

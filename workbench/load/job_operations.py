@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from workbench.errors import LoadError
 from workbench.load._guard import DAMAGE
 from workbench.load._paths import shown
-from workbench.load._whole_file import parquet_in, read_csv, read_parquet
+from workbench.load._whole_file import parquet_in, read_csv, read_parquet, without_cut_row
 from workbench.load.archive import Source
 from workbench.tables import JOB_OPERATIONS
 
@@ -66,8 +66,9 @@ def job_operations(
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.JOB_OPERATIONS`, by step, rank, stage and start.
-        ``attrs["left_out"]`` counts markers that are no operations (``first-op``), and rows
-        joined with those of another tensor-parallel rank. ``attrs["resolution_ns"]`` is
+        ``attrs["left_out"]`` counts markers that are no operations (``first-op``), rows
+        joined with those of another tensor-parallel rank, and a last line without a line
+        end, which may be cut. ``attrs["resolution_ns"]`` is
         what two starts must differ by to be told apart, if they are stored as floats.
 
     Raises
@@ -93,7 +94,8 @@ def job_operations(
     if time_unit not in _NS:
         msg = f"time_unit must be one of {list(_NS)}, not {time_unit!r}"
         raise LoadError(msg)
-    frame = _chosen(_read(Path(path)), names, columns or {}, path)
+    read, cut = _whole_rows(Path(path), names)
+    frame = _chosen(read, names, columns or {}, path)
     texts = _renamed(frame["operation"], operations or {}, path)
     marker = texts.eq("first-op")
     frame, texts = frame[~marker].reset_index(drop=True), texts[~marker].reset_index(drop=True)
@@ -123,6 +125,7 @@ def job_operations(
     table["operation"] = table["operation"].astype("category")
     table = JOB_OPERATIONS.cast(table[list(JOB_OPERATIONS.columns)]).reset_index(drop=True)
     left_out = {"first-op": int(marker.sum()), "rows of other tensor-parallel ranks": joined}
+    left_out |= cut
     table.attrs["left_out"] = {what: count for what, count in left_out.items() if count}
     if resolution:
         table.attrs["resolution_ns"] = resolution
@@ -218,6 +221,11 @@ def _one_per_group(table: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     )
     joined = joined.assign(dur_ns=joined["end_ns"] - joined["start_ns"]).reset_index()
     return joined.drop(columns="end_ns"), len(table) - len(joined)
+
+
+def _whole_rows(path: Path, names: Mapping[str, str]) -> tuple[pd.DataFrame, dict[str, int]]:
+    """Read a file without a last row that may be cut, which is counted."""
+    return without_cut_row(_read(path), path, names.values())
 
 
 def _read(path: Path) -> pd.DataFrame:

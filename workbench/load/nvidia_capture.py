@@ -86,7 +86,7 @@ def _sections(source: Source, findings: Findings) -> tuple[int | None, list[_Sec
     collected: int | None = None
     found: list[_Section] = []
     state, is_title = "", False
-    for number, line in text_lines(source, findings):
+    for number, line in text_lines(source, findings, whole=True):
         if line.strip() == _RULE:
             is_title = not is_title
         elif is_title and (title := _TITLE.fullmatch(line.strip())):

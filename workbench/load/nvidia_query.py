@@ -49,6 +49,9 @@ _ROLES = {
     ("Clocks Event Reasons Counters", "SW Power Capping"): "violation",
 }
 _CUT = "a snapshot that breaks off before its power"
+_GPU_LIKE = re.compile(r"GPU \S.*")
+_DAMAGED = "GPUs with a damaged address; told by their place in the snapshot where it is whole"
+_FEWER = "snapshots with fewer GPUs than they say are attached: cut, damaged or asked for a part"
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing
@@ -65,7 +68,8 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
         If stamps need a zone and none is given.
     """
     findings = Findings(source.label)
-    return part_of(snapshots(text_lines(source, findings), given, findings), given, findings)
+    lines = text_lines(source, findings, whole=True)
+    return part_of(snapshots(lines, given, findings), given, findings)
 
 
 def snapshots(lines: Iterable[tuple[int, str]], given: PowerGiven, findings: Findings) -> Table:
@@ -84,6 +88,14 @@ def snapshots(lines: Iterable[tuple[int, str]], given: PowerGiven, findings: Fin
         msg = f"{findings.source}: holds no power of a GPU with a stamp; log nvidia-smi -q -d POWER"
         raise NoPowerError(msg)
     findings.add("left out", _CUT, boards.cut_count, boards.cut_where)
+    findings.add("suspicious", _DAMAGED, boards.damaged_count, boards.damaged_where)
+    # Who asks for some of the GPUs (-i) gets them in every snapshot.
+    is_asked = len(boards.short) == boards.snapshot_count > 1 and len(set(boards.short)) == 1
+    findings.add("suspicious", _FEWER, 0 if is_asked else len(boards.short))
+    # A snapshot that lacks a GPU does not tell numbers, but the others know them.
+    known = {row["bus"]: row["index"] for row in boards.rows if row["bus"] and row["index"]}
+    for row in boards.rows:
+        row["index"] = row["index"] or known.get(row["bus"], "")
     return table_of(boards.rows, _METHODS[boards.rows[0]["column"]])
 
 
@@ -93,6 +105,10 @@ class _Boards:
     def __init__(self, given: PowerGiven) -> None:
         self.rows: list[dict[str, Any]] = []
         self.cut_count, self.cut_where = 0, ""
+        self.damaged_count, self.damaged_where = 0, ""
+        # How many GPUs are missing from each snapshot that lacks some.
+        self.short: list[int] = []
+        self.snapshot_count = 0
         part = "Module" if given.scope == "module" else "GPU"
         self._sections = (f"{part} Power Readings", *(["Power Readings"] if part == "GPU" else []))
         self._powers = _POWERS[given.reading]
@@ -106,8 +122,12 @@ class _Boards:
         if _MARK.decode() in line:
             self.close()
             return
-        if match := _GPU.fullmatch(line):
-            self._snapshot.append({"bus": match[1], "line": number, "reasons": -1})
+        if (match := _GPU.fullmatch(line)) or _GPU_LIKE.fullmatch(line):
+            bus = match[1] if match else ""
+            if not bus:
+                self.damaged_count += 1
+                self.damaged_where = self.damaged_where or f"line {number:,}: {line[:40]!r}"
+            self._snapshot.append({"bus": bus, "line": number, "reasons": -1})
             self._path = [line]
             return
         name, colon, value = line.partition(" : ")
@@ -124,6 +144,9 @@ class _Boards:
     def close(self) -> None:
         """End a snapshot."""
         is_all = self._attached == len(self._snapshot)
+        self.snapshot_count += bool(self._snapshot)
+        if self._snapshot and len(self._snapshot) < self._attached:
+            self.short.append(self._attached - len(self._snapshot))
         for place, board in enumerate(self._snapshot):
             names = [name for name in self._powers if name in board]
             power = next((n for n in names if not is_missing(board[n])), next(iter(names), None))

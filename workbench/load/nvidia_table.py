@@ -26,6 +26,7 @@ _POWER = re.compile(
     r"[^|]*\|\s*(?P<busy>\d+%|\S+).*"
 )
 _CUT = "GPUs of a table that breaks off before their power"
+_NO_HEAD = "powers of GPUs whose line with name and address is missing or damaged"
 _WHOLE = "powers in whole watts, as the table prints them; --query-gpu tells hundredths"
 # A script may print one table before what it is there for.
 _MOSTLY = 0.9
@@ -59,10 +60,11 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
         )
         raise NoPowerError(msg)
     boards = _Boards()
-    for number, line in text_lines(source, findings):
+    for number, line in text_lines(source, findings, whole=True):
         boards.see(number, line)
     boards.close()
     findings.add("left out", _CUT, boards.cut_count, boards.cut_where)
+    findings.add("left out", _NO_HEAD, boards.lone_count, boards.lone_where)
     return part_of(boards.table(source.label, findings), given, findings)
 
 
@@ -71,6 +73,7 @@ class _Boards:
 
     def __init__(self) -> None:
         self.cut_count, self.cut_where = 0, ""
+        self.lone_count, self.lone_where = 0, ""
         self._rows: list[dict[str, Any]] = []
         self._stamp = NOT_A_TIME
         self._is_used = False
@@ -91,7 +94,11 @@ class _Boards:
         elif match := _BOARD.fullmatch(line.rstrip()):
             self.close()
             self._begun = match.groupdict() | {"line": number, "reasons": -1}
-        elif self._begun is not None and (match := _POWER.fullmatch(line.rstrip())):
+        elif match := _POWER.fullmatch(line.rstrip()):
+            if self._begun is None:
+                self.lone_count += match["power"][:1].isdigit()
+                self.lone_where = self.lone_where or f"line {number:,}: {line[:40]!r}"
+                return
             cells = {name: text.strip() for name, text in match.groupdict().items()}
             self._rows.append(self._begun | cells | {"time": self._stamp})
             self._begun = None

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from workbench.errors import LoadError
-from workbench.load._whole_file import read_csv
+from workbench.load._whole_file import read_csv, without_cut_row
 from workbench.tables import ATTENTION_PROFILE, LINEAR_PROFILE, Table
 
 _NS_PER_MS = 1_000_000
@@ -36,7 +36,8 @@ def attention_profile(path: str | Path) -> pd.DataFrame:
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.ATTENTION_PROFILE`: ``length_tokens``,
-        ``tensor_parallel``, ``context_parallel``, ``dur_ns``.
+        ``tensor_parallel``, ``context_parallel``, ``dur_ns``. ``attrs["left_out"]`` counts a
+        last line without a line end, which may be cut.
 
     Raises
     ------
@@ -49,7 +50,7 @@ def attention_profile(path: str | Path) -> pd.DataFrame:
     -----
     Files differ in the number of heads they were taken with, which some do not record.
     """
-    frame = _read(path)
+    frame, left_out = _read(path)
     found = {
         name: next((each for each in names if each in frame), None)
         for name, names in _ATTENTION.items()
@@ -58,7 +59,7 @@ def attention_profile(path: str | Path) -> pd.DataFrame:
         msg = f"{path}: no column {missing}; it has {list(frame.columns)}"
         raise LoadError(msg)
     table = pd.DataFrame({name: frame[column] for name, column in found.items()})
-    return _checked(table, ATTENTION_PROFILE, path)
+    return _checked(table, ATTENTION_PROFILE, path, left_out)
 
 
 def linear_profile(path: str | Path, *, embedding_size: int | None = None) -> pd.DataFrame:
@@ -77,6 +78,7 @@ def linear_profile(path: str | Path, *, embedding_size: int | None = None) -> pd
     pandas.DataFrame
         Table :data:`workbench.tables.LINEAR_PROFILE`: ``token_count``, ``tensor_parallel``,
         ``dur_ns``, the sum over operators; the embedding is not part of a layer.
+        ``attrs["left_out"]`` as of :func:`attention_profile`.
 
     Raises
     ------
@@ -86,7 +88,7 @@ def linear_profile(path: str | Path, *, embedding_size: int | None = None) -> pd
         If a column is missing, the file holds several models and none is chosen, or a value
         is not a number above 0.
     """
-    frame = _read(path)
+    frame, left_out = _read(path)
     times = [
         name
         for name in map(str, frame)
@@ -116,18 +118,21 @@ def linear_profile(path: str | Path, *, embedding_size: int | None = None) -> pd
             "dur_ns": frame[times].apply(pd.to_numeric, errors="coerce").sum(axis=1, skipna=False),
         }
     )
-    return _checked(table, LINEAR_PROFILE, path)
+    return _checked(table, LINEAR_PROFILE, path, left_out)
 
 
-def _read(path: str | Path) -> pd.DataFrame:
+def _read(path: str | Path) -> tuple[pd.DataFrame, dict[str, int]]:
     frame = read_csv(path)
+    frame, left_out = without_cut_row(frame, Path(path), [str(name) for name in frame])
     if frame.empty:
         msg = f"{path}: holds no measurements"
         raise LoadError(msg)
-    return frame
+    return frame, left_out
 
 
-def _checked(table: pd.DataFrame, fits: Table, path: str | Path) -> pd.DataFrame:
+def _checked(
+    table: pd.DataFrame, fits: Table, path: str | Path, left_out: dict[str, int]
+) -> pd.DataFrame:
     for name, column in fits.columns.items():
         numbers = pd.to_numeric(table[name], errors="coerce").to_numpy(dtype=np.float64)
         whole = column.dtype == "int64"
@@ -142,4 +147,6 @@ def _checked(table: pd.DataFrame, fits: Table, path: str | Path) -> pd.DataFrame
             )
             raise LoadError(msg)
         table[name] = numbers * (_NS_PER_MS if name == "dur_ns" else 1)
-    return fits.check(fits.cast(table), str(path))
+    table = fits.cast(table)
+    table.attrs["left_out"] = left_out
+    return fits.check(table, str(path))
