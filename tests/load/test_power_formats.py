@@ -144,7 +144,9 @@ def test_cells_in_watts_make_a_table_of_power_in_a_folder(tmp_path):
 
 def test_a_log_of_steps_with_their_power_is_both(tmp_path):
     lines = [f"{1_700_000_000 + 10 * n},{n},10,2.5,600" for n in range(5)]
-    (tmp_path / "log.csv").write_text("timestamp,step,duration_s,loss,power_w\n" + "\n".join([*lines, ""]))
+    (tmp_path / "log.csv").write_text(
+        "timestamp,step,duration_s,loss,power_w\n" + "\n".join([*lines, ""])
+    )
     assert kinds_of(tmp_path) == {"job logs", "power logs"}
     told = load.fleet(tmp_path, progress=False)
     assert (len(told.job.steps), len(told.power.power)) == (5, 5)

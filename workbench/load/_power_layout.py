@@ -30,6 +30,7 @@ from workbench.load._power_names import PowerName, power_name, unit_factor, word
 from workbench.load._power_part import NoPowerError, PowerGiven
 from workbench.load._power_unnamed import (
     BARE,
+    NO_UNIT,
     SHARES,
     VALUES,
     Cell,
@@ -137,7 +138,8 @@ def layout(
         powers = _without_totals(powers, left_out)
         left_out += [(name, "a limit, no power that is drawn") for name in filter(is_limit, names)]
         left_out += [(name, BARE) for name in bare]
-    units = _with_units(in_their_cells(powers, kinds, given), given, label)
+    units, bare_powers = _with_units(in_their_cells(powers, kinds, given), given, label)
+    left_out += [(name, NO_UNIT) for name in bare_powers]
     return replace(found, powers=units, counters=tuple(counters), left_out=tuple(left_out))
 
 
@@ -303,15 +305,18 @@ def _bare(name: str) -> str:
 
 def _with_units(
     powers: Sequence[PowerColumn], given: PowerGiven, label: str
-) -> tuple[PowerColumn, ...]:
-    """Give every column its unit, or ask for it; GPUs without one are told by their size."""
+) -> tuple[tuple[PowerColumn, ...], list[str]]:
+    """Give every column its unit, or ask for it; GPUs without one are told by their size.
+
+    Beside powers that name their unit, those that do not are the second, and not taken.
+    """
     given_factor = None if given.unit is None else unit_factor(given.unit)
     with_units = [replace(p, factor=p.factor or given_factor) for p in powers]
     unknown = [p.name for p in with_units if p.factor is None and not p.is_mw and p.scope != "gpu"]
-    if unknown:
+    if unknown and len(unknown) == len(powers):
         msg = (
             f"{label}: columns {shown(unknown)} name no unit; pass unit= ('W', 'kW', 'MW' or "
             "'mW'), or name them like power_w"
         )
         raise LoadError(msg)
-    return tuple(with_units)
+    return tuple(power for power in with_units if power.name not in unknown), unknown

@@ -12,6 +12,11 @@ _SEPARATORS = re.compile(r"[^A-Za-z0-9]+")
 _IN_BRACKETS = re.compile(
     r"[\[(]\s*(milliwatts?|watts?|kilowatts?|megawatts?|[umk]?w)\s*[\])]\s*$", re.IGNORECASE
 )
+_WATT_HOURS = re.compile(
+    r"(kilo|mega|milli|k)?[\s_.-]*watts?[\s_.*\u00b7-]*h(?:(?:ou)?rs?)?(?![a-z])", re.IGNORECASE
+)
+_W_H = re.compile(r"(?<![A-Za-z])([kmM]?)[wW][\s_.*\u00b7-]+[hH](?![A-Za-z])")
+_PREFIXES = {"kilo": "k", "mega": "M", "milli": "m", "k": "k", "": ""}
 _POWER = {"power", "pwr", "watt", "watts", "wattage"}
 # Words that make a power something else: a limit, a share, a state, an energy.
 _NO_POWER = {
@@ -19,11 +24,25 @@ _NO_POWER = {
     *("util", "utilization", "utilisation", "percent", "pct", "share", "ratio", "factor"),
     *("state", "states", "mode", "profile", "management", "violation", "throttle", "reason"),
     *("reasons", "requested", "default", "enforced", "target", "setpoint", "energy", "hours"),
+    *("hour", "wh", "kwh", "mwh", "joule", "joules", "capacity", "headroom", "allocated"),
     *("supply", "cycle", "on", "off", "status", "constraint", "smoothing", "brake", "saving"),
 }
 _MEANS = {"mean", "average", "avg"}
 # Other statistics of a window, told apart from its mean.
-_STATISTICS = {"min", "max", "std", "stddev", "count", "size", "peak", "median"}
+# Limits by their short names: PL1 and PL2 of Intel, PPT of AMD.
+_SHORT_LIMIT = re.compile(r"pl\d|ppt\d?")
+_STATISTICS = {
+    "min",
+    "max",
+    "minimum",
+    "maximum",
+    "std",
+    "stddev",
+    "count",
+    "size",
+    "peak",
+    "median",
+}
 _QUANTILE = re.compile(r"(?:q|p)\d{1,2}")
 _INSTANT = {"instant", "instantaneous"}
 _GPU, _CPU, _MEMORY = {"gpu", "accelerator"}, {"cpu", "socket"}, {"dram", "memory", "mem", "ddr"}
@@ -72,7 +91,9 @@ def power_name(name: str) -> PowerName | None:
     words, factor, is_mw = _without_unit(name)
     has_unit = factor is not None or is_mw
     lowered = [word.lower() for word in words]
-    if set(lowered) & _NO_POWER or not (has_unit or set(lowered) & _POWER):
+    if set(lowered) & _NO_POWER or names_a_limit(lowered):
+        return None
+    if not (has_unit or set(lowered) & _POWER):
         return None
     statistic, method = _statistic(lowered), "unknown"
     if set(lowered) & _INSTANT:
@@ -81,6 +102,11 @@ def power_name(name: str) -> PowerName | None:
         method = "average"
     kept = [word for word in lowered if word not in _MEANS | _STATISTICS | _INSTANT]
     return PowerName(tuple(kept), factor, is_mw, method, scope_of(lowered), statistic)
+
+
+def names_a_limit(words: Iterable[str]) -> bool:
+    """Say whether one of some words in lower case is the short name of a limit."""
+    return any(map(_SHORT_LIMIT.fullmatch, words))
 
 
 def unit_factor(unit: str) -> float:
@@ -94,7 +120,15 @@ def words_of(name: str) -> list[str]:
 
 
 def ascii_unit(name: str) -> str:
-    """Write the micro of a unit as ``u``: ``power_µW`` as ``power_uW``."""
+    """Write the micro of a unit as ``u`` and watt-hours as ``Wh``: ``power_µW`` as ``power_uW``.
+
+    Examples
+    --------
+    >>> ascii_unit("Watt-Hour"), ascii_unit("kilowatt hours used"), ascii_unit("kW-h")
+    ('Wh', 'kWh used', 'kWh')
+    """
+    name = _WATT_HOURS.sub(lambda found: f" {_PREFIXES[(found[1] or '').lower()]}Wh", name)
+    name = _W_H.sub(r"\1Wh", name).strip()
     return name.replace("\N{MICRO SIGN}", "u").replace("\N{GREEK SMALL LETTER MU}", "u")
 
 

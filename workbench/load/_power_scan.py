@@ -25,6 +25,7 @@ from workbench.load._power_pieces import open_parquet, parquet_batches, parquet_
 from workbench.load._power_runs import Runs
 from workbench.load._power_things import Things
 from workbench.load._power_times import Clock, clock_of, is_exact, to_ns, unit_ns
+from workbench.load._power_unnamed import NO_UNIT
 from workbench.load._power_values import most_w
 
 SECOND = 1_000_000_000
@@ -140,6 +141,7 @@ def _layout(
         )
         raise LoadError(msg)
     unknown = [p.name for p in layout.powers if p.factor is None and not p.is_mw]
+    unknown += [name for name, why in layout.left_out if why == NO_UNIT]
     if unknown:
         msg = f"{label}: column {unknown[0]!r} names no unit; pass unit= ('W', 'kW', 'MW' or 'mW')"
         raise LoadError(msg)

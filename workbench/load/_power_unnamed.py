@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Literal
 
 from workbench.load._power_columns import NEVER, PowerColumn, PowerLayout, shown, wide_name
-from workbench.load._power_names import words_of
+from workbench.load._power_names import names_a_limit, words_of
 from workbench.load._power_part import NoPowerError, PowerGiven
 
 # Cells of names, of numbers with a unit of power such as "627.40 W", and nothing or 0 so far.
@@ -18,6 +18,7 @@ SHARES = ("measured_power_util", "production_power_util")
 _LIMITS = {"limit", "limits", "cap", "budget", "nameplate", "tdp", "rated", "target", "setpoint"}
 _LIMITS |= {"max", "min", "maximum", "minimum", "capacity", "headroom", "allocated", "available"}
 _LIMITS |= {"reserved", "remaining"}
+NO_UNIT = "it names no unit, as others do; pass unit= if it holds powers"
 BARE = "its cells name no unit, as those of others do; pass unit= if they are powers"
 
 
@@ -42,7 +43,8 @@ def in_their_cells(
 
 def is_limit(name: str) -> bool:
     """Say whether a name is that of a limit, not of what is drawn."""
-    return bool({word.lower() for word in words_of(name)} & _LIMITS)
+    words = {word.lower() for word in words_of(name)}
+    return bool(words & _LIMITS) or names_a_limit(words)
 
 
 def all_others(

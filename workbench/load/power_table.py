@@ -31,6 +31,7 @@ from workbench.load._power_pieces import (
 from workbench.load._power_table_states import STATE_COLUMNS, states_of
 from workbench.load._power_things import Things
 from workbench.load._power_times import Clock, clock_of, to_ns
+from workbench.load._power_unnamed import NO_UNIT
 from workbench.load._stream import plain_name
 from workbench.load.archive import Source
 from workbench.load.recorded_power import recorded, sensors_of
@@ -97,7 +98,7 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     findings = Findings(source.label)
     table = pieces_of(source, given, findings, wanted=[*STATE_COLUMNS, "count_inp", "size_inp"])
     for name, why in table.layout.left_out:
-        findings.add("set aside", f"column {name!r}: {why}")
+        findings.add("left out" if why == NO_UNIT else "set aside", f"column {name!r}: {why}")
     for column in table.layout.counters:
         if column.is_mw:
             what = "counters in mj, taken for millijoules, in which drivers of GPUs count"
