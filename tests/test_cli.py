@@ -119,7 +119,7 @@ def test_check_exits_with_0_for_a_clean_file(run, clean_trace):
     result = run("check", clean_trace)
     assert result.exit_code == 0, result.output
     path, *findings = result.stdout.splitlines()
-    assert path == f"{clean_trace}:"
+    assert path == f"{clean_trace}: traces"
     assert [line[:6] for line in findings].count("  read") == 1
 
 
@@ -132,7 +132,7 @@ def test_check_exits_with_1_for_findings(run, truncated_trace):
 def test_check_names_the_file_of_every_finding(run, clean_trace, truncated_trace):
     result = run("check", clean_trace.parent)
     heads = [line for line in result.stdout.splitlines() if line[0] not in " !"]
-    assert heads == [f"{clean_trace}:", f"{truncated_trace}:"]
+    assert heads == [f"{clean_trace}: traces", f"{truncated_trace}: traces"]
 
 
 def test_check_exits_with_2_for_what_cannot_be_read_but_reads_the_rest(run, clean_trace, no_trace):
@@ -167,7 +167,7 @@ def test_check_asks_for_the_zone_of_logs_without_one(run, power_log):
     result = run("check", power_log)
     assert result.exit_code == 2
     assert "gpu.csv, line 2: '2025/01/31 08:00:00.000' has no time zone" in result.stderr
-    assert "(here: --tz UTC)" in result.stderr
+    assert "pass --tz UTC, or the zone in which the host wrote it" in result.stderr
 
 
 def test_check_refuses_a_zone_that_is_none(run, power_log):
@@ -181,7 +181,7 @@ def test_check_takes_the_unit_of_columns_that_name_none(run, tmp_path):
     path.write_text("Time,10.0.0.1,10.0.0.2\n2023-05-15T00:00:00Z,1200,1300\n")
     asked = run("check", path)
     assert asked.exit_code == 2
-    assert "(here: --unit W)" in asked.stderr
+    assert "pass --unit ('W', 'kW', 'MW' or 'mW')" in asked.stderr
     result = run("check", "--unit", "W", path)
     assert result.exit_code == 0, result.output
     assert "2  readings (table of power)" in result.stdout

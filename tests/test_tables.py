@@ -132,7 +132,7 @@ def test_a_trace_lists_only_findings_that_need_a_look():
         }
     )
     shown = repr(trace(quality=quality)).splitlines()
-    assert "2 findings to look at" in shown[0]
+    assert "1 finding to look at" in shown[0]
     assert shown[1:] == ["  truncated: cut (3)"]
 
 

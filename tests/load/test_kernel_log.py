@@ -304,7 +304,7 @@ def test_lines_without_a_stamp_have_no_time_and_are_flagged(tmp_path):
             'line 2: .*Feb 23.* has no time zone; pass tz="UTC"',
         ),
         (f"2025-02-23 16:24:18 {FELL}", "line 2: .* has no time zone; pass tz="),
-        (f"Feb 23 16:24:18 gpu7 kernel: {FELL}", "line 2: .* has no year; pass year=2025, .*tz="),
+        (f"Feb 23 16:24:18 gpu7 kernel: {FELL}", "line 2: .* has no year; pass year=, .*tz="),
         (f"[ 1234.567890] {FELL}", r"line 2: .*1234.567890\]' has no date, .*pass boot_time="),
         (f"4,870,1234500000,-;{FELL}", "line 2: .* has no date, .*pass boot_time="),
     ],

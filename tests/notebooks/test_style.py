@@ -60,7 +60,8 @@ def test_the_data_can_be_chosen_and_the_first_cell_after_says_which(notebook):
     # Names of the user's own data, and of what their files do not say.
     given = [line.partition("#")[0].strip() for line in first.source.splitlines()]
     assert given[0] == "data = None"
-    assert set(given[1:]) <= {"tz = None", "year = None", "unit = None"}
+    said = {f"{name} = None" for name in ("tz", "year", "boot_time", "node", "unit")}
+    assert set(given[1:]) <= said
     assert ast.unparse(ast.parse(second.source).body[-1]) == "chosen"
 
 

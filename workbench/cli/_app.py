@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -29,7 +30,7 @@ class _CleanErrors(TyperGroup):
         try:
             return super().invoke(ctx)
         except (WorkbenchError, OSError) as error:
-            typer.echo(f"workbench: {error}", err=True)
+            typer.echo(f"workbench: {say(str(error))}", err=True)
             raise typer.Exit(IMPOSSIBLE) from None
 
 
@@ -43,6 +44,50 @@ def group(about: str) -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
+
+
+# Arguments of loaders that are options of the commands, and those that only Python has.
+_OPTIONS = ("tz", "year", "boot_time", "node", "unit")
+_ONLY_PYTHON = (
+    "period_s", "scope", "rank", "reading", "columns", "column", "operations", "time_unit", "tool",
+    "tokens_per_step",
+)  # fmt: skip
+_VALUE = r"""(?:"([^"]*)"|'([^']*)'|([\w.+:-]*\w))?"""
+_ARGUMENT = re.compile(rf"(?<![\w.-])({'|'.join(_OPTIONS)})={_VALUE}")
+_NAME = re.compile(rf"(?<![\w.-])(boot_time\b|(?:{'|'.join(_OPTIONS)})(?= must\b)|"
+                   rf"(?<=pass )(?:{'|'.join(_OPTIONS)})\b)(?!=)")  # fmt: skip
+_UNSAID = re.compile(rf"(?<![\w.-])({'|'.join(_ONLY_PYTHON)})=")
+
+
+def say(message: str) -> str:
+    """Put what a loader says to Python into the words of the command.
+
+    Loaders name their arguments; here they become the options of the command. Arguments that
+    no command has are said to be of Python.
+
+    Examples
+    --------
+    >>> say('a.log, line 3 has no time zone; pass tz="UTC", or the zone of the host')
+    'a.log, line 3 has no time zone; pass --tz UTC, or the zone of the host'
+    >>> say("holds no time; pass period_s=, the seconds")
+    'holds no time; pass period_s, the seconds (period_s: only in Python, as an argument of load)'
+    """
+    plain = _ARGUMENT.sub(_as_option, message)
+    plain = _NAME.sub(lambda found: f"--{found[1].replace('_', '-')}", plain)
+    lacking = dict.fromkeys(found[1] for found in _UNSAID.finditer(plain))
+    hint = f" ({' and '.join(lacking)}: only in Python, as an argument of load)" if lacking else ""
+    return _UNSAID.sub(_as_words, plain) + hint
+
+
+def _as_option(found: re.Match[str]) -> str:
+    value = found[2] or found[3] or found[4] or ""
+    shown = f'"{value}"' if " " in value else value
+    return f"--{found[1].replace('_', '-')}" + (f" {shown}" if value else "")
+
+
+def _as_words(found: re.Match[str]) -> str:
+    rest = found.string[found.end() : found.end() + 1]
+    return found[1] if rest in ("", " ", ",", ";", ".", ")") else f"{found[1]} "
 
 
 PowerUnit = Annotated[

@@ -9,13 +9,26 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workbench.cli._app import LOOK, PowerUnit
+from workbench.cli._app import LOOK
+from workbench.cli._reading import (
+    BootTime,
+    Node,
+    Unit,
+    Year,
+    Zone,
+    options_of,
+    plain_options,
+)
 from workbench.errors import WorkbenchError
 
+if TYPE_CHECKING:
+    from workbench.load.kinds import Told
+
+_LOOKED_AT_FILES = 200
 _FIRST = "00_start_here.ipynb"
 # JupyterLab otherwise asks for permission to fetch news, and looks for its own updates.
 _QUIET = Path(__file__).with_name("_jupyter")
@@ -23,32 +36,23 @@ _QUIET = Path(__file__).with_name("_jupyter")
 Data = Annotated[
     Path | None,
     typer.Option(
-        help="Your own data: a folder, file or archive with traces, power logs, failure logs or "
-        "injection results, or a file with the operations of a job; the best sets at hand by "
-        "default.",
+        help="Your own data: a folder, file or archive with traces, power logs, failure logs, "
+        "flight-recorder dumps, operations of a job, document lengths or injection results; the "
+        "best sets at hand by default.",
         exists=True,
         show_default=False,
     ),
 ]
 
-Zone = Annotated[
-    str | None,
-    typer.Option(
-        help="Time zone of stamps in your logs that have none, e.g. UTC or +01:00.",
-        show_default=False,
-    ),
-]
-Year = Annotated[
-    int | None,
-    typer.Option(help="Year of stamps that have none.", show_default=False),
-]
-
 
 def lab(
+    *,
     data: Data = None,
     tz: Zone = None,
     year: Year = None,
-    unit: PowerUnit = None,
+    boot_time: BootTime = None,
+    node: Node = None,
+    unit: Unit = None,
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Print the address instead of opening a browser.")
     ] = False,
@@ -67,16 +71,12 @@ def lab(
       workbench lab
       workbench lab --data runs/monday --no-browser
     """
-    folder = _copied(notebooks_folder(), Path("workbench-notebooks"))
-    if data is not None:
-        for notebook in _fitting(sorted(folder.glob("*.ipynb")), data):
-            told: dict[str, object] = {
-                "data": str(data.resolve()),
-                "tz": tz,
-                "year": year,
-                "unit": unit,
-            }
-            _point_at(notebook, told)
+    folder = notebooks_folder()
+    fitting = [] if data is None else _fitting(sorted(folder.glob("*.ipynb")), data)
+    options = plain_options(options_of(tz, year, boot_time, node, unit), data)
+    folder = _copied(folder, Path("workbench-notebooks"))
+    for notebook in fitting:
+        _point_at(folder / notebook.name, {"data": str(Path(data or "").resolve()), **options})
     command = [sys.executable, "-m", "jupyterlab", str(folder), f"--port={port}"]
     if (folder / _FIRST).is_file():
         command.append(f"--LabApp.default_url=/lab/tree/{_FIRST}")
@@ -99,7 +99,9 @@ def report(
     data: Data = None,
     tz: Zone = None,
     year: Year = None,
-    unit: PowerUnit = None,
+    boot_time: BootTime = None,
+    node: Node = None,
+    unit: Unit = None,
     out: Annotated[Path, typer.Option(help="Folder to write; made if need be.")] = Path("_report"),
     with_fidelity: Annotated[
         bool, typer.Option("--fidelity", help="Add a page with every claim, recomputed.")
@@ -108,9 +110,9 @@ def report(
     """Write the notebooks as an offline static site.
 
     The notebooks are run anew, and the path of the first page is printed. With --data they run
-    on your own data, and by default only those that take such data: traces, power logs, failure
-    logs, or a job recorded operation by operation (a Parquet or CSV file). The site needs no
-    network: it can be mailed as a folder or put on any web server.
+    on your own data, and by default only those that take such data; data that no notebook takes
+    is refused before anything runs. The site needs no network: it can be mailed as a folder or
+    put on any web server.
 
     \b
     Examples:
@@ -120,17 +122,19 @@ def report(
       workbench report --data var/log/kern.log --tz UTC --year 2026
       workbench report --data servers.csv --tz UTC --unit W
     """
+    named = [_at_hand(path) for path in notebooks or []]
+    pages = named or sorted(notebooks_folder().glob("[0-9]*.ipynb"))
+    if data is not None:
+        pages = _taking(named, data) if named else _fitting(pages, data)
+    options = plain_options(options_of(tz, year, boot_time, node, unit), data)
     from workbench import fidelity, share
 
-    pages = [_at_hand(path) for path in notebooks or []]
-    pages = pages or _fitting(sorted(notebooks_folder().glob("[0-9]*.ipynb")), data)
     with tempfile.TemporaryDirectory() as folder:
         if with_fidelity:
             page = Path(folder, "fidelity.ipynb")
             page.write_text(json.dumps(fidelity.notebook()), encoding="utf-8")
             pages = [*pages, page]
-        given = {"tz": tz, "year": year, "unit": unit}
-        typer.echo(share.report(pages, out=out, data=data, parameters=given))
+        typer.echo(share.report(pages, out=out, data=data, parameters=options))
 
 
 def publish(
@@ -203,23 +207,49 @@ def notebooks_folder() -> Path:
     raise WorkbenchError(msg)
 
 
-def _fitting(notebooks: list[Path], data: Path | None) -> list[Path]:
-    """Choose the notebooks that take data of this kind; all of them without data."""
-    if data is None:
-        return notebooks
-    from workbench.load.kinds import kinds_of
+def _fitting(notebooks: list[Path], data: Path) -> list[Path]:
+    """Choose the notebooks that take data of this kind.
 
-    wanted = kinds_of(data)
-    kinds = [
-        json.loads(path.read_text(encoding="utf-8")).get("metadata", {}).get("workbench", {})
-        for path in notebooks
-    ]
-    chosen = [
-        path
-        for path, kind in zip(notebooks, kinds, strict=True)
-        if kind.get("data", "traces") in wanted
-    ]
-    return chosen or notebooks
+    Raises
+    ------
+    WorkbenchError
+        If the data is of no known kind, or of one that no notebook takes; one line.
+    """
+    from workbench.load.kinds import unfit
+
+    found, taking = _takers(data)
+    if not found.names:
+        msg = f"{str(unfit(data, found)).splitlines()[0]}; see: workbench check {data}"
+        raise WorkbenchError(msg)
+    if chosen := [path for path in notebooks if path.stem in taking]:
+        return chosen
+    msg = (
+        f"{data}: holds {' and '.join(found.names)}, which no notebook shows by itself; add the "
+        "power logs, failure logs or traces of the job"
+    )
+    raise WorkbenchError(msg)
+
+
+def _taking(notebooks: list[Path], data: Path) -> list[Path]:
+    """Return the notebooks that were named, if each takes such data or is the user's own."""
+    from workbench.load.kinds import KINDS
+
+    found, taking = _takers(data)
+    shipped = {name for kind in KINDS for name in kind.notebooks}
+    if odd := [path.name for path in notebooks if path.stem in shipped - taking]:
+        there = f"holds {' and '.join(found.names)}" if found.names else "is of no known kind"
+        fit = f"; those that do: {', '.join(sorted(taking))}" if taking else ""
+        msg = f"{data}: {there}, which {' and '.join(odd)} cannot show{fit}"
+        raise WorkbenchError(msg)
+    return notebooks
+
+
+def _takers(data: Path) -> tuple[Told, set[str]]:
+    """Return what files are, and the names of the notebooks that take such files."""
+    from workbench.load.kinds import KINDS, told
+
+    found = told(data, most_files=_LOOKED_AT_FILES)
+    return found, {name for kind in KINDS if kind.name in found.names for name in kind.notebooks}
 
 
 def _at_hand(notebook: Path) -> Path:

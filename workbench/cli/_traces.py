@@ -8,27 +8,32 @@ from typing import Annotated, Any
 
 import typer
 
-from workbench.cli._app import IMPOSSIBLE, LOOK, Json, PowerUnit, print_json, records
+from workbench.cli._app import IMPOSSIBLE, LOOK, Json, print_json, records, say
+from workbench.cli._reading import BootTime, Node, Unit, Year, Zone, options_of
 from workbench.errors import WorkbenchError
 
 
 def check(
     files: Annotated[
         list[Path],
-        typer.Argument(help="Traces, power or failure logs, injection results: files, folders."),
+        typer.Argument(
+            help="Traces, logs of power, failures or a job, flight-recorder dumps, operations of "
+            "a job, lengths, injection results: files, folders, archives."
+        ),
     ],
-    tz: Annotated[
-        str | None,
-        typer.Option(help='Time zone of logs whose stamps have none, e.g. "UTC" or "+01:00".'),
-    ] = None,
-    unit: PowerUnit = None,
+    *,
+    tz: Zone = None,
+    year: Year = None,
+    boot_time: BootTime = None,
+    node: Node = None,
+    unit: Unit = None,
     as_json: Json = False,
 ) -> None:
     """Say what files hold and what is wrong with them.
 
-    All that had to be repaired, left out or assumed is counted, with its first place; what
-    needs a look is marked with "!". Exit code 0 if every file is clean, 1 if one has
-    findings that need a look, 2 if one cannot be read at all.
+    The kind of every file is named. All that had to be repaired, left out or assumed is
+    counted, with its first place; what needs a look is marked with "!". Exit code 0 if every
+    file is clean, 1 if one has findings that need a look, 2 if one cannot be read at all.
 
     \b
     Examples:
@@ -38,7 +43,8 @@ def check(
     """
     from workbench.tables import HARMLESS
 
-    results = [_checked(file, tz, unit) for file in files]
+    options = options_of(tz, year, boot_time, node, unit)
+    results = [_checked(file, options) for file in files]
     if as_json:
         print_json(results)
     else:
@@ -61,49 +67,55 @@ def convert(
       workbench convert runs/monday monday.parquet
     """
     from workbench import load
+    from workbench.load.kinds import told, unfit
 
     if target.suffix != ".parquet":
         msg = f"{target}: the target must end in .parquet"
         raise typer.BadParameter(msg)
+    if "traces" not in (files := told(source)).names:
+        raise unfit(source, files, ("traces",))
     trace = load.traces(source)
     load.write(trace, target)
     typer.echo(target)
     typer.echo(repr(trace), err=True)
 
 
-def _checked(file: Path, tz: str | None, unit: Any) -> dict[str, Any]:
-    """Give what is found in one file, or why it cannot be read."""
+def _checked(file: Path, options: dict[str, Any]) -> dict[str, Any]:
+    """Give the kinds of the files under a path and what is found in them, or why not."""
     from workbench import load
+    from workbench.load.kinds import told
 
     found, error = None, None
+    kinds: dict[str, list[str]] = {}
     try:
-        found = load.quality(file, tz=tz, unit=unit)
+        kinds = {label: sorted(names) for label, names in told(file).kinds.items()}
+        found = load.quality(file, **options)
     except (WorkbenchError, OSError) as problem:
-        error = _told(str(problem))
-    except ValueError as problem:
-        if tz is None and unit is None:
-            raise
-        hint = "--unit" if str(problem).startswith("unit ") else "--tz"
-        raise typer.BadParameter(str(problem), param_hint=hint) from None
-    return {"path": str(file), "error": error, "findings": records(found)}
-
-
-def _told(error: str) -> str:
-    """Say how to pass on the command line what a loader asks for."""
-    if "; pass tz=" in error:
-        return f"{error} (here: --tz UTC)"
-    return f"{error} (here: --unit W)" if "pass unit=" in error else error
+        error = say(str(problem))
+    return {"path": str(file), "error": error, "kinds": kinds, "findings": records(found)}
 
 
 def _print_findings(result: dict[str, Any], harmless: Collection[str]) -> None:
+    """Print the kind of every file, and below it what was found; equal findings once."""
+    from workbench.tables import folded_findings
+
     if result["error"]:
         typer.echo(f"workbench: {result['error']}", err=True)
         return
-    source = None
-    for row in result["findings"]:
-        if row["source"] != source:
-            source = row["source"]
-            typer.echo(f"{source}:")
-        mark = " " if row["finding"] in harmless else "!"
-        place = f" (first: {row['where']})" if row["where"] else ""
-        typer.echo(f"{mark} {row['finding']:<12}{row['count']:>12,}  {row['what']}{place}")
+    rows = folded_findings(result["findings"])
+    for source in dict.fromkeys([*(row["source"] for row in rows), *_unmentioned(result)]):
+        kinds = result["kinds"].get(source)
+        named = "" if kinds is None else f" {' and '.join(kinds) or 'not recognised'}"
+        typer.echo(f"{source}:{named}")
+        for row in rows:
+            if row["source"] == source:
+                mark = " " if row["finding"] in harmless else "!"
+                place = f" (first: {row['where']})" if row["where"] else ""
+                what = f"{say(row['what'])}{place}"
+                typer.echo(f"{mark} {row['finding']:<12}{row['count']:>12,}  {what}")
+
+
+def _unmentioned(result: dict[str, Any]) -> list[str]:
+    """Return the files that no finding is on; their kind is still told."""
+    sources = {row["source"] for row in result["findings"]}
+    return [label for label in result["kinds"] if label not in sources]

@@ -18,6 +18,7 @@ from workbench.load.iterations import iterations
 from workbench.load.job_log import job_log
 from workbench.load.job_operations import job_operations
 from workbench.load.kernel_times import collective_times, gemm_times
+from workbench.load.kinds import by_kind
 from workbench.load.operator_calls import operator_calls
 from workbench.load.operator_script import operator_replay, write_operator_benchmark
 from workbench.load.parquet import write
@@ -34,6 +35,7 @@ from workbench.load.traces import traces
 
 __all__ = [
     "attention_profile",
+    "by_kind",
     "cause_counts",
     "collective_times",
     "document_lengths",

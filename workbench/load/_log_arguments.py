@@ -84,7 +84,7 @@ def _boot(boot_time: str | datetime | pd.Timestamp, tz: str | None) -> pd.Timest
         except (ValueError, OverflowError):
             boot = None
     if boot is None or pd.isna(boot):
-        msg = f'boot_time must be a stamp like "2025-02-23 16:24:18+00:00"; got {boot_time!r}'
+        msg = f'boot_time must be a stamp like "YYYY-MM-DD hh:mm:ss+00:00"; got {boot_time!r}'
         raise ValueError(msg)
     if not _YEARS[0] <= boot.year <= _YEARS[1]:
         msg = f"boot_time must lie between {_YEARS[0]} and {_YEARS[1]}; got {boot_time!r}"

@@ -157,7 +157,7 @@ class Stamps:
                 number,
                 found[0],
                 "date, only the time since boot",
-                'boot_time="2025-02-23 16:24:18+00:00" (see `uptime --since`), or log with '
+                "boot_time=, when the host was booted (see `uptime --since`), or log with "
                 "`dmesg --time-format iso`",
             )
         groups = found.groupdict()
@@ -192,9 +192,7 @@ class Stamps:
 
     def _syslog(self, found: re.Match[str], number: int) -> tuple[int, str]:
         if self._year is None or self._given.year is None:
-            remedy = "year=2025, the year of the first line" + (
-                "" if self._zone else f", and {REMEDY}"
-            )
+            remedy = "year=, the year of the first line" + ("" if self._zone else f", and {REMEDY}")
             raise self._needs(number, found[0], "year", remedy)
         moment = self._date(self._year, found)
         if self._last is not None and (moment is None or self._last - moment > _HALF_YEAR):

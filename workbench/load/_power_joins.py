@@ -9,8 +9,6 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from workbench.load._findings import Finding
 from workbench.load._power_part import PowerPart
@@ -166,6 +164,10 @@ def _find_families(pieces: Sequence[_Piece]) -> None:
     is_same = (np.diff(times[order]) == 0) & (np.diff(numbers[order]) == 0)
     left, right = owner[order][:-1][is_same], owner[order][1:][is_same]
     shape = (len(pieces), len(pieces))
+    # Imported here: telling kinds of files apart needs no joins, and should take no second.
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     shared = coo_array((np.ones(len(left), dtype=np.int8), (left, right)), shape=shape)
     _, families = connected_components(shared, directed=False)
     for piece, family in zip(pieces, families.tolist(), strict=True):

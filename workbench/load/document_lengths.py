@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,9 @@ _LONGEST = 1 << 40
 _SEPARATORS = (",", ";", "\t")
 # Lengths, the column they were read from, and what was left out of a cut file.
 _Lengths = tuple[pd.Series, str | None, dict[str, int]]
+# A list, or at least two lines, of whole numbers; one number could be anything.
+_LIST = re.compile(rb"\[\s*\d{1,13}\s*[,\]]")
+_LINES = re.compile(rb"\d{1,13}[ \t]*(?:\r?\n\s*\d{1,13}[ \t]*){1,20}(?:\r?\n|\Z)")
 
 
 def document_lengths(
@@ -89,6 +93,27 @@ def document_lengths(
     table.attrs["left_out"] = ({"empty documents": empty} if empty else {}) | cut
     table.attrs["column"] = name
     return DOCUMENT_LENGTHS.check(table, origin)
+
+
+def looks_like_lengths(head: bytes, names: Sequence[str]) -> bool:
+    r"""Recognise a list or lines of whole numbers, or a column of a name that is known.
+
+    Parameters
+    ----------
+    head
+        First bytes of a file, unpacked.
+    names
+        Columns or fields of the file.
+
+    Examples
+    --------
+    >>> looks_like_lengths(b"512\n8192\n77\n", []), looks_like_lengths(b"512 W\n", [])
+    (True, False)
+    """
+    if set(names) & set(KNOWN_COLUMNS):
+        return True
+    text = head.removeprefix(b"\xef\xbb\xbf").strip()
+    return bool(_LIST.match(text) or _LINES.match(text))
 
 
 def _from_memory(source: Any, column: object) -> pd.Series:

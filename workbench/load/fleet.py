@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
-from workbench.load._findings import quality_frame
-from workbench.load._log_arguments import Hosts
+from workbench.load._log_arguments import BootTime, Hosts
 from workbench.load._power_part import Unit
-from workbench.load.failures import failures as load_failures
-from workbench.load.job_log import job_log
-from workbench.load.kinds import kinds_of
-from workbench.load.power import power as load_power
-from workbench.load.traces import traces as load_traces
+from workbench.load._same_job import same_job
+from workbench.load.kinds import Options, kind_named, told, unfit
+from workbench.load.quality import joined
 from workbench.tables import (
     FAILURES,
     LOGGED_SPANS,
@@ -44,6 +38,7 @@ def fleet(  # noqa: PLR0913 - the front door
     *,
     tz: str | None = None,
     year: int | None = None,
+    boot_time: BootTime = None,
     node: Hosts = None,
     scope: str | None = None,
     unit: Unit | None = None,
@@ -64,6 +59,8 @@ def fleet(  # noqa: PLR0913 - the front door
         default.
     year
         Year of stamps that have none.
+    boot_time
+        When the host was booted, for stamps that count seconds since then.
     node
         Host of power and failure logs that name none: as in :func:`load.failures`, a name, a
         dict from a part of the file name, or a pattern.
@@ -89,7 +86,8 @@ def fleet(  # noqa: PLR0913 - the front door
     FileNotFoundError
         If ``path`` does not exist.
     LoadError
-        If something that is recognised cannot be read, or needs ``tz``, ``year`` or ``unit``.
+        If nothing of the four is recognised, or something that is cannot be read, or needs
+        ``tz``, ``year``, ``boot_time`` or ``unit``.
 
     Examples
     --------
@@ -101,44 +99,29 @@ def fleet(  # noqa: PLR0913 - the front door
     if not Path(path).exists():
         msg = f"{path}: there is no such file or folder"
         raise FileNotFoundError(msg)
-    kinds = kinds_of(path, most_files=None)
-    shown: dict[str, Any] = {"progress": progress}
-    power = (
-        load_power(path, tz=tz, scope=scope, unit=unit, node=node, **shown)
-        if "power logs" in kinds
-        else _no_power()
-    )
-    job = _no_job() if "job logs" not in kinds else job_log(path, tz=tz, **shown)
-    told = _no_failures()
-    if "failure logs" in kinds:
-        told = load_failures(path, tz=tz, year=year, node=node, **shown)
-    ranks, of_traces = RANKS.empty(), QUALITY.empty()
-    if "traces" in kinds and with_traces:
-        trace = load_traces(path, **shown)
-        ranks, of_traces = trace.ranks, trace.quality
+    files = told(path)
+    wanted = [name for name in _KINDS.values() if name in files.names]
+    if not wanted:
+        raise unfit(path, files, tuple(_KINDS.values()))
+    if not with_traces:
+        wanted = [name for name in wanted if name != "traces"]
+    options = Options(tz, year, boot_time, node, unit, scope)
+    read: dict[str, Any] = {
+        name: kind_named(name).read(path, options, progress=progress) for name in wanted
+    }
     absent = [
         (str(path), "noted", NOT_THERE.format(name), 1, None)
         for name, kind in _KINDS.items()
-        if kind not in kinds
+        if kind not in files.names
     ]
-    found = [power.quality, job.quality, told.quality, of_traces, quality_frame(absent)]
-    return Fleet(power, job, told, ranks, _once(found))
-
-
-def _once(doors: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Leave out what one door passed over because another one read it.
-
-    What a door left out of a file that it did read stays: those are readings that are missing.
-    """
-    read_by = [set(door.loc[door["finding"] == "read", "source"]) for door in doors]
-    kept = []
-    for door, own in zip(doors, read_by, strict=True):
-        elsewhere = set().union(*read_by) - own
-        passed = door["finding"].isin(["left out", "set aside"]) & door["source"].isin(elsewhere)
-        kept.append(door[~passed])
-    parts = [each for each in kept if len(each)]
-    quality = pd.concat(parts, ignore_index=True) if parts else QUALITY.empty()
-    return QUALITY.check(QUALITY.cast(quality.drop_duplicates(ignore_index=True)))
+    frames = {name: loaded.quality for name, loaded in read.items()}
+    return Fleet(
+        read.get("power logs") or _no_power(),
+        read.get("job logs") or _no_job(),
+        read.get("failure logs") or _no_failures(),
+        read["traces"].ranks if "traces" in read else RANKS.empty(),
+        joined(frames, files, [*same_job(path, read), *absent]),
+    )
 
 
 def _no_power() -> PowerLog:

@@ -27,6 +27,8 @@ from workbench.tables import FlightRecording
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".zip")
 _NEVER = (".log", ".txt", ".md", ".csv", ".out", ".err", ".yaml", ".yml", ".py", ".ipynb", ".sh")
 _PICKLE_STARTS = (b"\x80", b"(", b"}", b"]")
+# Of the dump and of its entries, which may come first; two of them make a dump.
+_NAMES = (b"pg_config", b"pg_status", b"nccl_version", b"collective_seq_id", b"profiling_name")
 _UNREADABLE = "is no flight-recorder dump"
 
 
@@ -96,6 +98,13 @@ def flight_recorder(
     if not dumps:
         _raise_nothing(path, findings)
     return _assembled(owned(dumps, rank), findings)
+
+
+def looks_like_a_dump(head: bytes) -> bool:
+    """Recognise a dump by how it begins, and by names that stand in it."""
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    is_likely = text.startswith(b"{") or head.startswith(_PICKLE_STARTS)
+    return is_likely and sum(name in head for name in _NAMES) > 1
 
 
 def _assembled(ranks: Sequence[Owned], findings: list[Finding]) -> FlightRecording:

@@ -207,6 +207,11 @@ def is_exhaustive(source: Source, head: bytes) -> bool:
         return False
 
 
+def parquet_names(source: Source) -> list[str]:
+    """Return the columns of a Parquet file, wherever it lies."""
+    return list(_parquet_schema(source).names)
+
+
 def _parquet_schema(source: Source) -> pa.Schema:
     with _opened(source) as file:
         return file.schema_arrow

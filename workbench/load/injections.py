@@ -104,7 +104,7 @@ def injections(path: Paths, *, tool: str | None = None, progress: bool = True) -
 def looks_like_injections(source: Source, head: bytes) -> bool:
     """Say whether a file is one of injection results, by its first bytes."""
     head = head.removeprefix(BOM_UTF8)
-    return any(reader.role(head, source) for reader in FORMATS) or is_exhaustive(source, head)
+    return any(reader.role(head, source) for reader in FORMATS)
 
 
 def assembled(parts: Sequence[InjectionPart], passed_over: Sequence[Finding] = ()) -> Injections:

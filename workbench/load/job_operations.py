@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -158,7 +158,12 @@ def is_job_operations(path: str | Path) -> bool:
             names = {name.strip().strip('"') for name in head.split("\n", 1)[0].split(",")}
     except DAMAGE:
         return False
-    return 2 * len(names & set(COLUMNS.values())) > len(COLUMNS)
+    return names_operations(names)
+
+
+def names_operations(names: Iterable[str]) -> bool:
+    """Say whether columns of these names hold the operations of a job."""
+    return 2 * len(set(names) & set(COLUMNS.values())) > len(COLUMNS)
 
 
 def _chosen(

@@ -1,23 +1,213 @@
-"""What a path holds, told before anything is loaded."""
+"""The kinds of data there are: how each is recognised, what reads it, which notebooks show it.
+
+Whoever routes data by its kind (``workbench check``, ``report``, ``lab``, ``convert``, the fleet
+door, the notebooks) asks this table.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Set
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from workbench.errors import LoadError
-from workbench.load import _job_events, _job_megatron, _job_mllog, _job_table, prometheus_xid
-from workbench.load._log_formats import looks_like_a_log
-from workbench.load._power_formats import power_format_of
-from workbench.load._power_kind import is_power_log
-from workbench.load._wanted import FAILURE_LOGS, LOGS_AND_INJECTIONS
+from workbench.load import _kind_rules as rules
+from workbench.load._appearance import appearance
+from workbench.load._findings import Finding, listed
+from workbench.load._kind_rules import Sample
+from workbench.load._log_arguments import BootTime, Hosts, check_hosts, checked, host_of
+from workbench.load._paths import shown
+from workbench.load._power_part import Unit
+from workbench.load._wanted import LOGS_AND_INJECTIONS
 from workbench.load.archive import Source, survey
-from workbench.load.injections import looks_like_injections
-from workbench.load.job_operations import is_job_operations
-from workbench.load.traces import format_of
+from workbench.load.document_lengths import document_lengths
+from workbench.load.exhaustive_injections import exhaustive_injections
+from workbench.load.failures import failures
+from workbench.load.flight_recorder import flight_recorder
+from workbench.load.injections import injections
+from workbench.load.job_log import job_log
+from workbench.load.job_operations import job_operations
+from workbench.load.power import power
+from workbench.load.traces import traces
 
 _LOOKED_AT_FILES = 200
 _HEAD_BYTES = 1 << 16
+UNKNOWN = "is of no kind that is known here"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What files do not say and the caller does; None is not said.
+
+    Attributes
+    ----------
+    tz, year, boot_time, node, unit, scope
+        As in :func:`load.failures` and :func:`load.power`.
+    """
+
+    tz: str | None = None
+    year: int | None = None
+    boot_time: BootTime = None
+    node: Hosts = None
+    unit: Unit | None = None
+    scope: str | None = None
+
+    def check(self) -> None:
+        """Refuse what means nothing before anything is read; ValueError or TypeError."""
+        checked(self.tz, self.year, self.boot_time)
+        check_hosts(self.node)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of data.
+
+    Attributes
+    ----------
+    name
+        Plural, for messages.
+    recognise
+        Says of a file, and the kinds it was found to be already, whether it is of this one.
+    door
+        The function that reads it.
+    options
+        Fields of :class:`Options` that the function takes.
+    notebooks
+        Names of the notebooks that show it, without their ending; those that need nothing else.
+    excludes
+        Whether a file of this kind is of no other.
+    is_one_file
+        Whether the function reads one file, no folder and no archive.
+    """
+
+    name: str
+    recognise: Callable[[Sample, Set[str]], bool]
+    door: Callable[..., Any]
+    options: tuple[str, ...] = ()
+    notebooks: tuple[str, ...] = ()
+    excludes: bool = True
+    is_one_file: bool = False
+
+    def read(self, path: str | Path, options: Options, *, progress: bool = True) -> Any:
+        """Read a path with the function of this kind."""
+        said = asdict(options)
+        given = {name: said[name] for name in self.options}
+        return (
+            self.door(path, **given)
+            if self.is_one_file
+            else self.door(path, **given, progress=progress)
+        )
+
+
+_POWER_OPTIONS = ("tz", "node", "unit", "scope")
+_POWER_NOTEBOOKS = ("06_power", "07_fleet_timeline")
+_FAILURE_NOTEBOOKS = ("03_goodput_under_failures",)
+# In the order they are asked: a file of a kind that excludes others is not asked further.
+KINDS: tuple[Kind, ...] = (
+    Kind("exhaustive injections", rules.is_every_fault, exhaustive_injections, is_one_file=True),
+    Kind("injections", rules.is_injections, injections, notebooks=("04_pvf_fault_injection",)),
+    Kind(
+        "job operations", rules.is_operations, job_operations,
+        notebooks=("02_workload_imbalance",), is_one_file=True,
+    ),
+    Kind(
+        "power logs", rules.is_power, power, _POWER_OPTIONS, _POWER_NOTEBOOKS, excludes=False,
+    ),
+    Kind(
+        "traces", rules.is_trace, traces,
+        notebooks=("00_start_here", "01_traces", "05_performance_model"),
+    ),
+    Kind("flight-recorder dumps", rules.is_flight_dump, flight_recorder,
+         notebooks=_FAILURE_NOTEBOOKS),
+    Kind(
+        "failure logs", rules.is_failure_log, failures,
+        ("tz", "year", "boot_time", "node"), _FAILURE_NOTEBOOKS, excludes=False,
+    ),
+    # A notebook on a job log alone there is not; 06 and 07 lay it beside power.
+    Kind("job logs", rules.is_job_log, job_log, ("tz",), excludes=False),
+    Kind(
+        "document lengths", rules.is_lengths, document_lengths,
+        notebooks=("02_workload_imbalance",), is_one_file=True,
+    ),
+    Kind("power logs", rules.is_plain_power, power, _POWER_OPTIONS, _POWER_NOTEBOOKS),
+)  # fmt: skip
+NAMES = tuple(dict.fromkeys(kind.name for kind in KINDS))
+
+
+def kind_named(name: str) -> Kind:
+    """Return the row of the table for a name."""
+    return next(kind for kind in KINDS if kind.name == name)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the files under a path are.
+
+    Attributes
+    ----------
+    kinds
+        Names of the kinds by label of the file; none for a file that nobody knows.
+    sources
+        The files by label.
+    passed_over
+        Findings on files that were not looked at.
+    unknown
+        Findings on files of no known kind.
+    """
+
+    kinds: Mapping[str, frozenset[str]]
+    sources: Mapping[str, Source] = field(repr=False)
+    passed_over: list[Finding] = field(repr=False)
+    unknown: list[Finding] = field(repr=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The kinds that there are, in the order of the table."""
+        there = frozenset().union(*self.kinds.values())
+        return tuple(name for name in NAMES if name in there)
+
+
+def told(path: str | Path, *, most_files: int | None = None) -> Told:
+    """Say of every file under a path which kinds of data it holds.
+
+    Parameters
+    ----------
+    path
+        A file, folder or archive.
+    most_files
+        Files to look at, the first ones; None for all.
+
+    Returns
+    -------
+    Told
+        Kinds by file. Only the beginnings of files are looked at.
+
+    Raises
+    ------
+    FileNotFoundError
+        If ``path`` does not exist.
+    LoadError
+        If an archive, or a file that is named itself, cannot be opened.
+    """
+    found = survey(path, wanted=LOGS_AND_INJECTIONS)
+    kinds: dict[str, frozenset[str]] = {}
+    unknown: list[Finding] = []
+    for source in islice(found.sources, most_files):
+        is_named = not source.member and source.path == Path(path)
+        try:
+            sample = Sample(source, source.head(_HEAD_BYTES), is_named)
+            kinds[source.label] = _kinds(sample)
+        except LoadError as error:
+            why = str(error).removeprefix(f"{source.label}: ")
+            unknown.append((source.label, "left out", why, 1, None))
+            continue
+        if not kinds[source.label]:
+            row = (source.label, "left out", UNKNOWN, 1, appearance(sample.head))
+            unknown.append(row)
+    sources = {source.label: source for source in found.sources}
+    return Told(kinds, sources, [each.row for each in found.remarks], unknown)
 
 
 def kinds_of(path: str | Path, *, most_files: int | None = _LOOKED_AT_FILES) -> set[str]:
@@ -33,9 +223,7 @@ def kinds_of(path: str | Path, *, most_files: int | None = _LOOKED_AT_FILES) -> 
     Returns
     -------
     set of str
-        Of ``"job operations"``, ``"failure logs"``, ``"injections"``, ``"job logs"``,
-        ``"power logs"`` and ``"traces"``; the last alone if nothing is recognised, so that its
-        loader says why. Only the beginnings of files are looked at.
+        Names of :data:`KINDS`; empty if nothing is recognised.
 
     Examples
     --------
@@ -43,50 +231,88 @@ def kinds_of(path: str | Path, *, most_files: int | None = _LOOKED_AT_FILES) -> 
     >>> sorted(kinds_of(datasets.path("fleet-demo")))
     ['failure logs', 'job logs', 'power logs', 'traces']
     """
-    if is_job_operations(path):
-        return {"job operations"}
-    found: set[str] = set()
-    for source in islice(_sources(path), most_files):
-        try:
-            found |= _kinds(source, path)
-        except LoadError:
-            continue
-    return found or {"traces"}
-
-
-def _kinds(source: Source, path: str | Path) -> set[str]:
-    """Say what one file holds: nothing if nobody knows, two kinds if events of a job or metrics."""
-    head = source.head(_HEAD_BYTES)
-    if looks_like_injections(source, head):
-        return {"injections"}
-    if is_power_log(source, head):
-        # An exporter serves the last Xid beside the power.
-        found = {"power logs"}
-        found |= {"failure logs"} if prometheus_xid.looks_like(head, source.label) else set()
-        # One logger may write the steps of a job beside what they draw.
-        found |= {"job logs"} if _job_table.looks_like(head) else set()
-        return found
-    if _job_mllog.looks_like(head):
-        return {"job logs"}
-    if _is_met(source, path) and FAILURE_LOGS.refused(source.label, head):
-        return set()  # only looked at for the results it might have held
-    if format_of(source):
-        return {"traces"}
-    found = {"failure logs"} if looks_like_a_log(head, source.label) else set()
-    readers = (_job_events, _job_megatron, _job_table)
-    found |= {"job logs"} if any(each.looks_like(head) for each in readers) else set()
-    if not found and not _is_met(source, path) and power_format_of(head, source.label):
-        return {"power logs"}  # a table of numbers over time, given by name
-    return found
-
-
-def _is_met(source: Source, path: str | Path) -> bool:
-    """Say whether a file was met in a folder or archive, not named itself."""
-    return bool(source.member) or source.path != Path(path)
-
-
-def _sources(path: str | Path) -> list[Source]:
     try:
-        return survey(path, wanted=LOGS_AND_INJECTIONS).sources
+        return set(told(path, most_files=most_files).names)
     except LoadError:
-        return []
+        return set()
+
+
+def by_kind(path: str | Path | None, *names: str) -> dict[str, Path | None]:
+    """Give a page that takes several kinds of data a path for each of them.
+
+    Parameters
+    ----------
+    path
+        The user's own data; None if there is none.
+    *names
+        The kinds that the page takes.
+
+    Returns
+    -------
+    dict
+        By kind the path, None where it holds nothing of the kind; the file itself where the
+        loader of the kind reads no folder.
+
+    Raises
+    ------
+    FileNotFoundError
+        If ``path`` does not exist.
+    LoadError
+        If it holds none of the kinds, or several files of a kind that is read from one.
+
+    Examples
+    --------
+    >>> by_kind(None, "failure logs")
+    {'failure logs': None}
+    """
+    if path is None:
+        return dict.fromkeys(names)
+    place = Path(path).expanduser()
+    found = told(place, most_files=_LOOKED_AT_FILES)
+    if not set(names) & set(found.names):
+        raise unfit(place, found, names)
+    return {name: _place(place, found, kind_named(name)) for name in names}
+
+
+def _place(path: Path, found: Told, kind: Kind) -> Path | None:
+    """Return what the function of a kind is given: the path, or the only file it can read."""
+    if kind.name not in found.names:
+        return None
+    files = [found.sources[label] for label, kinds in found.kinds.items() if kind.name in kinds]
+    if not kind.is_one_file:
+        return path
+    if len(files) > 1 or files[0].member:
+        why = f"{len(files)} files of" if len(files) > 1 else "an archive with"
+        msg = f"{shown(path)}: {why} {kind.name}; name one file, unpacked"
+        raise LoadError(msg)
+    return files[0].path
+
+
+def hosts_by_file(path: str | Path, node: Hosts) -> dict[str, str]:
+    """Return the host of each file under a path as ``node`` tells it, by the label of the file."""
+    hosts = {label: host_of(label, node) for label in told(path).kinds}
+    return {label: host for label, host in hosts.items() if host is not None}
+
+
+def unfit(path: str | Path, found: Told, wanted: tuple[str, ...] = NAMES) -> LoadError:
+    """Make the error that says what was wanted and what there is."""
+    held = f"holds {' and '.join(found.names)}, but no {_either(wanted)}"
+    msg = f"{shown(path)}: {held if found.names else f'{UNKNOWN} ({_either(wanted)})'}"
+    rows = [*found.unknown, *found.passed_over]
+    if [row[0] for row in rows] == [shown(path)]:
+        return LoadError(f"{msg}; {rows[0][4] or rows[0][2]}")
+    return LoadError(f"{msg}{listed(rows)}")
+
+
+def _either(names: tuple[str, ...]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+def _kinds(sample: Sample) -> frozenset[str]:
+    found: set[str] = set()
+    for kind in KINDS:
+        if kind.recognise(sample, found):
+            found.add(kind.name)
+            if kind.excludes:
+                break
+    return frozenset(found)

@@ -190,7 +190,7 @@ class _Log:
         if match is None:
             return self._stamp_before(number, text.partition("ProcessGroupNCCL")[0])
         if self._year is None:
-            remedy = "year=, the year in which the log begins, e.g. year=2025"
+            remedy = "year=, the year in which the log begins"
             raise needs(what="year", label=self.label, line=number, text=text, remedy=remedy)
         zone = zone_for(self.given, label=self.label, line=number, text=text)
         month, day = divmod(int(match[1]), 100)

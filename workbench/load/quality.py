@@ -2,36 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from workbench.errors import LoadError
-from workbench.load._findings import quality_frame
+from workbench.load._findings import Finding, quality_frame
+from workbench.load._log_arguments import BootTime, Hosts
 from workbench.load._power_part import Unit
-from workbench.load.fleet import NOT_THERE, fleet
-from workbench.load.injections import injections
-from workbench.load.kinds import kinds_of
-from workbench.load.traces import traces
+from workbench.load._same_job import same_job
+from workbench.load.kinds import Kind, Options, Told, kind_named, told, unfit
+from workbench.tables import QUALITY
 
-_LOGS = {"failure logs", "job logs", "power logs"}
-_NOT_CHECKED = "logs beside the traces that cannot be read as they are"
+_NOT_CHECKED = "{} that cannot be read as they are"
+_PACKED = "is inside an archive, where only logs, traces and injections are read; unpack it"
 
 
-def quality(
-    path: str | Path, *, tz: str | None = None, unit: Unit | None = None, progress: bool = True
+def quality(  # noqa: PLR0913 - the front door
+    path: str | Path,
+    *,
+    tz: str | None = None,
+    year: int | None = None,
+    boot_time: BootTime = None,
+    node: Hosts = None,
+    unit: Unit | None = None,
+    progress: bool = True,
 ) -> pd.DataFrame:
-    """Read traces, logs or injection results and report on their state, not on their content.
+    """Read whatever is under a path and report on its state, not on its content.
 
-    Logs beside traces are checked, too; if they cannot be read (because ``tz`` is not given,
-    say), that is a finding.
+    Every kind of data in :data:`workbench.load.kinds.KINDS` is read by its own function. If
+    several kinds lie together and one cannot be read (because ``tz`` is not given, say), that
+    is a finding.
 
     Parameters
     ----------
     path
         A file, directory or archive.
     tz
-        Time zone of power and failure logs whose stamps have none.
+        Time zone of logs whose stamps have none.
+    year
+        Year of stamps that have none.
+    boot_time
+        When the host was booted, for stamps that count seconds since then.
+    node
+        Host of power and failure logs that name none, as in :func:`load.failures`.
     unit
         Unit of columns of power that name none, e.g. ``"W"``.
     progress
@@ -49,21 +65,73 @@ def quality(
     FileNotFoundError
         If ``path`` does not exist.
     LoadError
-        If nothing can be read, or a log needs ``tz`` or ``unit``; names file, place and remedy.
+        If nothing is recognised or can be read, or a log needs ``tz``, ``year``,
+        ``boot_time`` or ``unit``; names file, place and remedy.
     """
-    kinds = kinds_of(path)
-    if kinds == {"injections"}:
-        return injections(path, progress=progress).quality
-    if not kinds & _LOGS or kinds - _LOGS - {"traces"}:
-        return traces(path, progress=progress).quality
-    try:
-        found = fleet(path, tz=tz, unit=unit, progress=progress).quality
-    except LoadError as error:
-        if kinds <= _LOGS:
-            raise
-        of_logs = quality_frame([(str(path), "left out", f"{_NOT_CHECKED}: {error}", 1, None)])
-        return pd.concat([traces(path, progress=progress).quality, of_logs], ignore_index=True)
-    # A file of one kind lacks nothing because it is not of the others.
-    before, after = NOT_THERE.split("{}")
-    absent = found["what"].str.startswith(before) & found["what"].str.endswith(after)
-    return found[~absent].reset_index(drop=True)
+    files = told(path)
+    if not files.names:
+        raise unfit(path, files)
+    options = Options(tz, year, boot_time, node, unit)
+    read: dict[str, Any] = {}
+    frames: dict[str, pd.DataFrame] = {}
+    errors: list[LoadError] = []
+    for name in files.names:
+        try:
+            read[name], frames[name] = _read(kind_named(name), path, files, options, progress)
+        except LoadError as error:
+            errors.append(error)
+            row = (str(path), "left out", f"{_NOT_CHECKED.format(name)}: {error}", 1, None)
+            frames[name] = quality_frame([row])
+    if len(errors) == len(files.names):
+        raise errors[0]
+    return joined(frames, files, same_job(path, read))
+
+
+def joined(
+    frames: Mapping[str, pd.DataFrame], files: Told, more: Sequence[Finding] = ()
+) -> pd.DataFrame:
+    """Put the findings of several doors together, those of a file from whom it concerns.
+
+    A door says of every file that it did not take why not. That concerns nobody where another
+    door took it, and is said once where nobody did. What a door left out of a file that it did
+    take stays.
+    """
+    kept = []
+    for name, frame in frames.items():
+        is_passed = frame["finding"].isin(["left out", "set aside"])
+        others = {label for label, kinds in files.kinds.items() if name not in kinds}
+        others |= {row[0] for row in files.passed_over}
+        kept.append(frame[~(is_passed & frame["source"].isin(others))])
+    kept.append(quality_frame([*files.unknown, *files.passed_over, *more]))
+    parts = [frame for frame in kept if len(frame)]
+    if not parts:
+        return QUALITY.empty()
+    whole = pd.concat(parts, ignore_index=True).drop_duplicates(ignore_index=True)
+    return QUALITY.check(QUALITY.cast(whole))
+
+
+def _read(
+    kind: Kind, path: str | Path, files: Told, options: Options, progress: bool
+) -> tuple[Any, pd.DataFrame]:
+    """Read a kind of data; give what its function gave, and its findings."""
+    if not kind.is_one_file:
+        loaded = kind.read(path, options, progress=progress)
+        return loaded, loaded.quality
+    rows: list[Finding] = []
+    for label, kinds in files.kinds.items():
+        if kind.name in kinds and files.sources[label].member:
+            rows.append((label, "left out", _PACKED, 1, None))
+        elif kind.name in kinds:
+            table = kind.read(files.sources[label].path, options)
+            rows += _of_table(label, getattr(table, "sites", table), kind.name)
+    return None, quality_frame(rows)
+
+
+def _of_table(label: str, table: pd.DataFrame, name: str) -> list[Finding]:
+    """Make findings of what the loader of one table noted beside it."""
+    rows: list[Finding] = [(label, "read", name, len(table), None)]
+    left_out: Mapping[str, int] = table.attrs.get("left_out", {})
+    rows += [(label, "set aside", what, count, None) for what, count in left_out.items()]
+    if column := table.attrs.get("column"):
+        rows.append((label, "noted", f"taken from column {column!r}", 1, None))
+    return rows

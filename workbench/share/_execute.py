@@ -173,7 +173,7 @@ async def _run(client: Any, manager: Any, environment: Mapping[str, str]) -> Non
             await client.async_execute(env=dict(environment), stdout=words, stderr=words)
     finally:
         # nbclient has it run at the end of the process, when there is no kernel to stop.
-        atexit.unregister(client._cleanup_kernel)  # noqa: SLF001 - it has no name without
+        atexit.unregister(client._cleanup_kernel)
         if manager.has_kernel:
             await manager.shutdown_kernel(now=True)
 

@@ -281,6 +281,7 @@ from workbench.tables._traces import (
     SAYS_SYNTHETIC,
     STEPS,
     Trace,
+    folded_findings,
 )
 
 __all__ = [
@@ -328,5 +329,5 @@ __all__ = [
     "UNCLASSIFIED_KERNELS", "UTILIZATION", "WASTE_STATES", "WEIBULL", "WHAT_IF", "WORK_ENERGY",
     "Column", "ExecutionGraph", "ExhaustiveInjections", "FailureLog", "Fleet", "FlightRecording",
     "Injections", "JobLog", "Origin", "PowerLog", "Source", "Table", "TaskGraph", "Trace",
-    "as_source",
+    "as_source", "folded_findings",
 ]  # fmt: skip

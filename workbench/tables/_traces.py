@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import pandas as pd
 
@@ -219,8 +222,53 @@ class Trace:
         )
 
 
+def folded_findings(
+    rows: Sequence[Mapping[str, Any]], *, most_files: int = 3
+) -> list[dict[str, Any]]:
+    """Make one row of equal findings on many files.
+
+    Parameters
+    ----------
+    rows
+        Rows of the quality table.
+    most_files
+        Files with one finding that keep a row each; also how many are named of more.
+
+    Returns
+    -------
+    list of dict
+        Rows of the same columns: the files named in ``source``, their counts added up.
+
+    Examples
+    --------
+    >>> row = {"finding": "noted", "what": "no steps", "count": 2, "where": None}
+    >>> folded_findings([{"source": f"logs/{n}.txt", **row} for n in range(5)])[0]["source"]
+    '5 files with the same finding: logs/0.txt, 1.txt, 2.txt and 2 more'
+    """
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["finding"], row["what"]), []).append(row)
+    kept: list[dict[str, Any]] = []
+    for row in rows:
+        group = groups[row["finding"], row["what"]]
+        files = list(dict.fromkeys(str(each["source"]) for each in group))
+        if len(files) <= most_files:
+            kept.append(dict(row))
+        elif row is group[0]:
+            count = sum(each["count"] for each in group)
+            kept.append({**row, "source": _many(files, most_files), "count": count})
+    return kept
+
+
+def _many(files: Sequence[str], named: int) -> str:
+    """Name some of many files, with the folder of the first."""
+    shown = [files[0], *(re.split(r"[/\\!]", file)[-1] for file in files[1:named])]
+    more = f" and {len(files) - named:,} more"
+    return f"{len(files):,} files with the same finding: {', '.join(shown)}{more}"
+
+
 def flagged_text(quality: pd.DataFrame) -> str:
-    """Count the findings that need a look, and list the first kinds of them."""
+    """Count the findings that need a look, equal ones of many files once, and list the first."""
     flagged = quality[~quality["finding"].isin(HARMLESS)]
     kinds = (
         flagged.groupby(["finding", "what"], observed=True, sort=False)["count"].sum().reset_index()
@@ -230,5 +278,5 @@ def flagged_text(quality: pd.DataFrame) -> str:
         for row in kinds.head(_LISTED_FINDINGS).itertuples()
     ]
     listed += ["\n  ..."] * (len(kinds) > _LISTED_FINDINGS)
-    found = f"{len(flagged)} finding{'s' * (len(flagged) != 1)} to look at (see .quality)"
+    found = f"{len(kinds)} finding{'s' * (len(kinds) != 1)} to look at (see .quality)"
     return found + "".join(listed)

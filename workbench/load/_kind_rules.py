@@ -1,0 +1,125 @@
+"""By what the kinds of data are recognised: the first bytes of a file, and where it was met."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from workbench.load import _job_events, _job_megatron, _job_mllog, _job_table, prometheus_xid
+from workbench.load._log_formats import looks_like_a_log, looks_like_a_trace
+from workbench.load._power_formats import power_format_of
+from workbench.load._power_kind import is_power_log
+from workbench.load._text_tables import header_of, keys_of
+from workbench.load._wanted import FAILURE_LOGS, TRACES
+from workbench.load.archive import Source
+from workbench.load.document_lengths import looks_like_lengths
+from workbench.load.flight_recorder import looks_like_a_dump
+from workbench.load.injection_tables import is_exhaustive, parquet_names
+from workbench.load.injections import looks_like_injections
+from workbench.load.job_operations import names_operations
+from workbench.load.traces import format_of
+
+_JOB_READERS = (_job_events, _job_megatron, _job_table)
+_PARQUET = b"PAR1"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A file as it is seen before it is read.
+
+    Attributes
+    ----------
+    source
+        The file.
+    head
+        Its first bytes, unpacked.
+    is_named
+        Whether the caller named the file itself, rather than a folder or archive around it.
+    """
+
+    source: Source
+    head: bytes
+    is_named: bool
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Names of the columns of a table, or of the fields of the first record."""
+        if not self.head.startswith(_PARQUET):
+            return header_of(self.head) or keys_of(self.head)
+        try:
+            return parquet_names(self.source)
+        except (OSError, ValueError, pa.ArrowException):
+            return []
+
+    @cached_property
+    def is_document(self) -> bool:
+        """Whether a file that was only met is documentation or code by its name."""
+        return not self.is_named and bool(FAILURE_LOGS.refused(self.source.label, self.head))
+
+
+# Each rule is given the kinds that were recognised already; rows of kinds that exclude others
+# are asked first.
+def is_every_fault(sample: Sample, _found: Set[str]) -> bool:
+    """Recognise a file with every single-bit fault of a model."""
+    return is_exhaustive(sample.source, sample.head)
+
+
+def is_injections(sample: Sample, _found: Set[str]) -> bool:
+    """Recognise results of fault injection of any tool."""
+    return looks_like_injections(sample.source, sample.head)
+
+
+def is_operations(sample: Sample, _found: Set[str]) -> bool:
+    """Recognise the operations of a job, by the names of the columns."""
+    return names_operations(sample.names)
+
+
+def is_power(sample: Sample, _found: Set[str]) -> bool:
+    """Recognise power telemetry, for sure."""
+    return is_power_log(sample.source, sample.head)
+
+
+def is_trace(sample: Sample, found: Set[str]) -> bool:
+    """Recognise a profile or an execution trace."""
+    if found or _job_mllog.looks_like(sample.head):
+        return False
+    is_met = not sample.is_named and TRACES.refused(sample.source.label, sample.head)
+    return not is_met and bool(format_of(sample.source))
+
+
+def is_flight_dump(sample: Sample, found: Set[str]) -> bool:
+    """Recognise a dump of the flight recorder, pickled or JSON."""
+    return not found and not looks_like_a_trace(sample.head) and looks_like_a_dump(sample.head)
+
+
+def is_failure_log(sample: Sample, found: Set[str]) -> bool:
+    """Recognise a log of failures; an exporter serves the last Xid beside the power."""
+    if found:
+        return prometheus_xid.looks_like(sample.head, sample.source.label)
+    if sample.is_document or _job_mllog.looks_like(sample.head):
+        return False
+    return looks_like_a_log(sample.head, sample.source.label)
+
+
+def is_job_log(sample: Sample, found: Set[str]) -> bool:
+    """Recognise a log of steps; one logger may write them beside what they draw."""
+    if "power logs" in found:
+        return _job_table.looks_like(sample.head)
+    if _job_mllog.looks_like(sample.head):
+        return True
+    return not sample.is_document and any(each.looks_like(sample.head) for each in _JOB_READERS)
+
+
+def is_lengths(sample: Sample, found: Set[str]) -> bool:
+    """Recognise lengths of documents: numbers, or a column that is named so."""
+    is_data = sample.head.startswith(_PARQUET) or not sample.is_document
+    return not found and is_data and looks_like_lengths(sample.head, sample.names)
+
+
+def is_plain_power(sample: Sample, found: Set[str]) -> bool:
+    """Recognise a table of numbers over time, taken for power only if it is named itself."""
+    is_free = not found and sample.is_named
+    return is_free and power_format_of(sample.head, sample.source.label) is not None
