@@ -41,7 +41,8 @@ def read_job(source: Source, given: JobGiven) -> JobPart:
             log.take(entry)
     spans = span_rows(log.spans, source.label)
     steps = step_rows(log.whole_steps(given), findings)
-    return JobPart(steps, spans, findings, says_attempt=log.attempt > 1)
+    runs = int((spans["kind"].eq("run") & spans["end_ns"].notna()).sum())
+    return JobPart(steps, spans, findings, says_attempt=log.attempt > 1, benchmark_runs=runs)
 
 
 @dataclass

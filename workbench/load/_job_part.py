@@ -38,13 +38,15 @@ class JobGiven:
 class JobPart:
     """What one file holds: tables LOGGED_STEPS and LOGGED_SPANS, and findings.
 
-    ``says_attempt`` is whether the file itself numbers the runs of the job.
+    ``says_attempt`` is whether the file itself numbers the runs of the job;
+    ``benchmark_runs`` counts runs of a benchmark from its start to its end.
     """
 
     steps: pd.DataFrame
     spans: pd.DataFrame
     findings: Findings
     says_attempt: bool = True
+    benchmark_runs: int = 0
 
 
 def span_rows(rows: Iterable[Mapping[str, Any]], source: str) -> pd.DataFrame:

@@ -16,6 +16,10 @@ from workbench.tables import DEVICES, PROCESS_GROUPS, RANKS, Column, Table
 
 _LARGEST_RANK = (1 << 31) - 1
 
+# Ranks of one job run the same kernels, but for the ends of a pipeline.
+_LEAST_COMMON_SHARE = 0.25
+_BY_ITSELF = "of other models or runs? load each by itself"
+
 RankArgument = int | Mapping[str, int] | Sequence[int] | None
 
 
@@ -59,8 +63,8 @@ def number(parts: Sequence[RankTables], given: RankArgument) -> list[Numbered]:
     if unknown and numbered:
         msg = (
             f"{unknown[0].label}: neither the trace nor its name tells its rank, though other "
-            f"files tell theirs ({numbered[0].part.label}: {numbered[0].rank}). Pass "
-            "rank={'part of the file name': number, ...}"
+            f"files tell theirs ({numbered[0].part.label}: {numbered[0].rank}). Load it by itself "
+            "if it is of another job, or pass rank={'part of the file name': number, ...}"
         )
         raise LoadError(msg)
     numbered += [Numbered(at, "assumed", part) for at, part in enumerate(unknown)]
@@ -112,10 +116,12 @@ def _refuse_twins(numbered: Sequence[Numbered]) -> None:
     first: dict[int, Numbered] = {}
     for item in numbered:
         if (other := first.setdefault(item.rank, item)) is not item:
+            alone = _world_size(item.part) == 1 and _world_size(other.part) == 1
+            why = "; each says that it is the only one of its job" if alone else ""
             msg = (
                 f"two files are rank {item.rank}: {other.part.label} ({other.source}) and "
-                f"{item.part.label} ({item.source}). Load one time window at a time, or pass "
-                "rank={'part of the file name': number, ...}"
+                f"{item.part.label} ({item.source}){why}. Load one job and one time window at a "
+                "time, or pass rank={'part of the file name': number, ...}"
             )
             raise LoadError(msg)
 
@@ -157,10 +163,57 @@ def as_a_set(numbered: Sequence[Numbered]) -> list[Finding]:
         shown = ", ".join(lacking[:8]) + (", ..." if len(lacking) > 8 else "")
         what = f"ranks of {world:,} that are not loaded; waiting for them cannot be seen: {shown}"
         found.append((source, "suspicious", what, len(lacking), None))
+    found += [(source, "suspicious", what, len(numbered), None) for what in _apart(numbered)]
     if len({part.clock for _, _, part in numbered if len(part.events)}) > 1:
         what = "ranks on different clocks (see ranks.clock); times across ranks cannot be compared"
         found.append((source, "suspicious", what, 1, None))
     return found
+
+
+def _apart(numbered: Sequence[Numbered]) -> list[str]:
+    """Say why files that were read as ranks of one job may be of several; the surest sign first.
+
+    Ranks that the caller gave are believed.
+    """
+    parts = [item.part for item in numbered if item.source != "argument"]
+    if len(parts) < 2:
+        return []
+    sizes = {size for part in parts if (size := _world_size(part))}
+    if len(sizes) > 1:
+        told = " and ".join(f"{size:,}" for size in sorted(sizes))
+        return [
+            f"files of jobs of different sizes ({told} ranks), read as ranks of one; {_BY_ITSELF}"
+        ]
+    share = _least_in_common([_kernel_names(part) for part in parts])
+    if share is not None and share < _LEAST_COMMON_SHARE:
+        shown = f"{share:.0%} of the kernel names"
+        return [f"files with little in common ({shown}), read as ranks of one job; {_BY_ITSELF}"]
+    is_told = any(item.source in ("trace", "file name") for item in numbered)
+    if not is_told and not any(_has_collectives(part) for part in parts):
+        why = "no file tells a rank or holds a collective"
+        return [f"files that nothing ties together ({why}), read as ranks of one job; {_BY_ITSELF}"]
+    return []
+
+
+def _world_size(part: RankTables) -> int | None:
+    return to_integer(_distributed(part.metadata).get("world_size"))
+
+
+def _kernel_names(part: RankTables) -> set[str]:
+    return set(part.events.loc[part.events["kind"].notna(), "name"].unique())
+
+
+def _has_collectives(part: RankTables) -> bool:
+    return bool(part.events["kind"].eq("communication").any())
+
+
+def _least_in_common(names: Sequence[set[str]]) -> float | None:
+    """Return the smallest share of names that a file has in common with the largest one."""
+    filled = sorted((each for each in names if each), key=len)
+    if len(filled) < 2:
+        return None
+    *others, largest = filled
+    return min(len(each & largest) / len(each) for each in others)
 
 
 def devices_table(numbered: Sequence[Numbered]) -> pd.DataFrame:

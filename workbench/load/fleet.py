@@ -120,7 +120,7 @@ def fleet(  # noqa: PLR0913 - the front door
         read.get("job logs") or _no_job(),
         read.get("failure logs") or _no_failures(),
         read["traces"].ranks if "traces" in read else RANKS.empty(),
-        joined(frames, files, [*same_job(path, read), *absent]),
+        joined(frames, files, [*same_job(path, read, tz), *absent]),
     )
 
 

@@ -22,6 +22,10 @@ from workbench.tables import LOGGED_SPANS, LOGGED_STEPS, QUALITY, JobLog, Table
 
 _HEAD_BYTES = 1 << 16
 _UNKNOWN = "is no log of a job that is known here"
+_RUNS = (
+    "runs of a benchmark that ended (run_start to run_stop), read as attempts of one job; results "
+    "of several runs are not one job, load them one at a time"
+)
 _TOLERANCE_NS = 2_000_000
 
 
@@ -143,6 +147,8 @@ def _assembled(parts: Sequence[JobPart], findings: list[Finding]) -> JobLog:
             part.steps["attempt"] += last
             part.spans["attempt"] += last
         last = max([last, *part.steps["attempt"], *part.spans["attempt"]])
+    if (runs := sum(part.benchmark_runs for part in filled)) > 1:
+        findings.append((filled[0].findings.source, "suspicious", _RUNS, runs, None))
     steps = _together([part.steps for part in filled], LOGGED_STEPS)
     steps = steps.sort_values(["start_ns", "end_ns"], kind="stable", ignore_index=True)
     spans = _together([part.spans for part in filled], LOGGED_SPANS)

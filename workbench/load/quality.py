@@ -84,7 +84,7 @@ def quality(  # noqa: PLR0913 - the front door
             frames[name] = quality_frame([row])
     if len(errors) == len(files.names):
         raise errors[0]
-    return joined(frames, files, same_job(path, read))
+    return joined(frames, files, same_job(path, read, tz))
 
 
 def joined(

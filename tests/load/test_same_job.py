@@ -1,0 +1,204 @@
+"""Files that lie together are not always of one job: then the quality table says so."""
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.load.conftest import event, launched
+from workbench import cli, load
+from workbench.errors import LoadError
+from workbench.tables import folded_findings
+
+BEGIN = datetime(2026, 3, 2, 15, 0, tzinfo=UTC)
+
+
+def suspicious(quality):
+    return quality.loc[quality["finding"] == "suspicious", "what"].tolist()
+
+
+# --- ranks ----------------------------------------------------------------------------------
+
+
+def kernels(*names):
+    return [each for n, name in enumerate(names) for each in launched(n + 1, 100 * n, kernel=name)]
+
+
+RESNET = ("winograd", "bn_fw", "relu", "max_pool", "sgemm")
+GPT = ("flash_fwd", "ampere_bf16", "layer_norm", "gelu", "relu")
+
+
+@pytest.mark.parametrize(
+    ("files", "sign"),
+    [
+        ({"resnet.json": (RESNET, {}), "gpt.json": (GPT, {})}, r"little in common \(20% of"),
+        ({"a.json": (GPT, {}), "b.json": (GPT, {})}, "no file tells a rank or holds a collective"),
+        (
+            {
+                "a.json": (GPT, {"rank": 0, "world_size": 1}),
+                "b.json": (GPT, {"rank": 3, "world_size": 8}),
+            },
+            r"jobs of different sizes \(1 and 8 ranks\)",
+        ),
+    ],
+)
+def test_traces_of_several_jobs_are_not_silently_ranks_of_one(trace_file, files, sign):
+    paths = [
+        trace_file(kernels(*names), name=name, **({"distributedInfo": info} if info else {}))
+        for name, (names, info) in files.items()
+    ]
+    (what,) = (w for w in suspicious(load.traces(paths).quality) if "as ranks of one" in w)
+    assert load.traces(paths, rank=[0, 1]).quality["what"].ne(what).all(), "the caller is believed"
+    assert re.search(sign, what)
+    assert what.endswith("load each by itself")
+
+
+def test_ranks_that_do_the_same_work_are_one_job(trace_file):
+    work = kernels(*GPT, "ncclDevKernel_AllReduce_Sum")
+    last = kernels(*GPT[1:], "cross_entropy", "ncclDevKernel_AllReduce_Sum")
+    for told in ({}, {"world_size": 2}):
+        infos = [{"distributedInfo": {"rank": n, **told}} if told else {} for n in (0, 1)]
+        paths = [
+            trace_file(events, name=f"{n}{len(told)}.json", **info)
+            for n, (events, info) in enumerate(zip((work, last), infos, strict=True))
+        ]
+        assert suspicious(load.traces(paths).quality) == []
+
+
+def test_two_jobs_of_one_rank_each_are_told_apart(trace_file):
+    info = {"distributedInfo": {"rank": 0, "world_size": 1}}
+    paths = [trace_file([event("a", 1)], name=f"{n}.json", **info) for n in "ab"]
+    with pytest.raises(LoadError, match="the only one of its job"):
+        load.traces(paths)
+
+
+# --- runs of a benchmark --------------------------------------------------------------------
+
+
+def result(begin_ms):
+    marks = [("run_start", 0), ("block_start", 1), ("block_stop", 50), ("run_stop", 60)]
+    return "".join(
+        ":::MLLOG "
+        + json.dumps(
+            {
+                "time_ms": begin_ms + 1000 * at,
+                "event_type": "INTERVAL_START" if key.endswith("start") else "INTERVAL_END",
+                "key": key,
+                "value": None,
+                "metadata": {},
+            }
+        )
+        + "\n"
+        for key, at in marks
+    )
+
+
+def test_several_runs_of_a_benchmark_are_not_attempts_of_one_job(tmp_path):
+    begin_ms = int(BEGIN.timestamp() * 1000)
+    for run in range(3):
+        path = tmp_path / f"result_{run}.txt"
+        path.write_text(result(begin_ms + run * 600_000))
+        one = load.job_log(path, progress=False)
+        assert suspicious(one.quality) == []
+    job = load.job_log(tmp_path, progress=False)
+    (row,) = job.quality[job.quality["finding"] == "suspicious"].itertuples()
+    assert row.what.startswith("runs of a benchmark that ended")
+    assert row.count == 3
+
+
+# --- clocks ---------------------------------------------------------------------------------
+
+
+def write_job(folder, begin=BEGIN, minutes=50):
+    """Write a job log in seconds since 1970: its time is known."""
+    first = int(begin.timestamp())
+    rows = [f"{first + 60 * n},{first + 60 * n + 60},{n}" for n in range(minutes)]
+    (folder / "steps.csv").write_text("\n".join(["start,end,step", *rows, ""]))
+
+
+def write_power(folder, begin, minutes=60):
+    """Write what a host with local stamps recorded from five minutes before the job."""
+    stamps = (begin + timedelta(minutes=n) for n in range(-5, minutes - 5))
+    rows = [f"{at:%Y/%m/%d %H:%M:%S}.000, 0, 400.00 W" for at in stamps]
+    (folder / "gpu.csv").write_text("\n".join(["timestamp, index, power.draw [W]", *rows, ""]))
+
+
+@pytest.mark.parametrize(
+    ("zone", "said", "told"),
+    [
+        (-5.0, "UTC", ("5:00:00 earlier", "-05:00")),
+        (5.5, "UTC", ("5:30:00 later", "+05:30")),
+        (-8.0, "Europe/Berlin", ("9:00:00 earlier", "-08:00")),
+    ],
+)
+def test_a_log_in_another_zone_is_told_with_the_zone_that_fits(tmp_path, zone, said, told):
+    write_job(tmp_path)
+    write_power(tmp_path, BEGIN + timedelta(hours=zone))
+    when, right = told
+    for quality in (
+        load.fleet(tmp_path, tz=said, progress=False).quality,
+        load.quality(tmp_path, tz=said, progress=False),
+    ):
+        (what,) = suspicious(quality)
+        assert what.startswith(f"power logs are {when} than the job log: another zone?")
+        assert f'were read in {said}; pass tz="{right}"' in what
+    assert suspicious(load.fleet(tmp_path, tz=right, progress=False).quality) == []
+    result = CliRunner().invoke(cli.app, ["check", "--tz", said, str(tmp_path)])
+    assert result.exit_code == 1
+    assert f"pass --tz {right}" in result.stdout
+    fitting = CliRunner().invoke(cli.app, ["check", "--tz", right, str(tmp_path)])
+    assert "another zone" not in fitting.stdout
+
+
+def test_logs_of_one_time_or_of_part_of_it_are_left_alone(tmp_path):
+    write_job(tmp_path)
+    for begin, minutes in ((BEGIN, 60), (BEGIN + timedelta(minutes=30), 60), (BEGIN, 20)):
+        write_power(tmp_path, begin, minutes)
+        assert suspicious(load.fleet(tmp_path, tz="UTC", progress=False).quality) == []
+
+
+def test_a_log_that_fits_at_no_or_at_many_offsets_is_told_without_a_zone(tmp_path):
+    write_job(tmp_path)
+    write_power(tmp_path, BEGIN + timedelta(days=9))
+    (what,) = suspicious(load.fleet(tmp_path, tz="UTC", progress=False).quality)
+    assert "power logs and the job log share no time (215:05:00 between): of one job?" in what
+    write_power(tmp_path, BEGIN - timedelta(hours=6), minutes=240)
+    (what,) = suspicious(load.fleet(tmp_path, tz="UTC", progress=False).quality)
+    assert "power logs are 3:00:00 to 6:00:00 earlier than the job log: another zone?" in what
+
+
+XID = "gpu7 kernel: NVRM: Xid (PCI:0000:1b:00): 79, pid=1, GPU has fallen off the bus."
+
+
+def test_failures_of_another_zone_are_told_and_those_of_another_hour_are_not(tmp_path):
+    write_job(tmp_path)
+    local = BEGIN - timedelta(hours=7)
+    lines = [f"{local + timedelta(minutes=n):%Y-%m-%dT%H:%M:%S} {XID}" for n in (1, 20, 48)]
+    (tmp_path / "kern.log").write_text("\n".join([*lines, ""]))
+    (what,) = suspicious(load.fleet(tmp_path, tz="UTC", progress=False).quality)
+    assert what.startswith("failure logs are 7:00:00 earlier than the job log: another zone?")
+    assert 'pass tz="-07:00"' in what
+    (tmp_path / "kern.log").write_text(lines[0] + "\n")
+    assert suspicious(load.fleet(tmp_path, tz="UTC", progress=False).quality) == []
+
+
+# --- many files -----------------------------------------------------------------------------
+
+
+def test_equal_findings_of_many_files_are_one_line_and_keep_their_count(tmp_path):
+    for node in range(64):
+        (tmp_path / f"node{node:03d}").mkdir()
+        write_power(tmp_path / f"node{node:03d}", BEGIN, minutes=5)
+    quality = load.quality(tmp_path, tz="UTC", progress=False)
+    rows = quality.to_dict("records")
+    folded = folded_findings(rows)
+    assert len(rows) >= 64
+    assert len(folded) < 6
+    assert sum(row["count"] for row in folded) == sum(row["count"] for row in rows)
+    shown = CliRunner().invoke(cli.app, ["check", "--tz", "UTC", str(tmp_path)]).stdout
+    assert "64 files with the same finding: " in shown
+    assert "node000/gpu.csv" in shown
+    assert "and 61 more:" in shown
+    assert len(shown.splitlines()) < 12
