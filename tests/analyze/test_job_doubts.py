@@ -5,6 +5,8 @@ from importlib import import_module
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from workbench import analyze, load, plot
 from workbench.errors import WorkbenchError
@@ -216,3 +218,88 @@ def test_an_excess_of_nearly_nothing_has_no_shares():
     assert 1 < row["slowdown_ratio"] < 1.001
     shares = ["worst_workers_ratio", "last_stage_ratio", "communication_ratio", "pauses_ratio"]
     assert row[shares].isna().all()
+
+
+# --- times that cannot be right ---
+
+
+def scaled(operations, ratio):
+    times = {name: (operations[name] * ratio).astype("int64") for name in ("start_ns", "dur_ns")}
+    return operations.assign(**times)
+
+
+def usual_step_s(operations):
+    ends = (operations["start_ns"] + operations["dur_ns"]).groupby(operations["step"]).max()
+    return float((ends - operations["start_ns"].groupby(operations["step"]).min()).median()) / 1e9
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.floats(0.61, 599), st.sampled_from([1e3, 1e6]))
+def test_a_plausible_job_in_a_unit_too_large_is_always_doubted(healthy, step_s, ratio):
+    usual_s = usual_step_s(healthy)
+    plausible = scaled(healthy, step_s / usual_s)
+    assert not is_doubted(plausible, "read as a")
+    assert is_doubted(scaled(plausible, ratio), "read as a larger unit than they are")
+
+
+def test_the_doubt_names_the_unit_that_puts_it_right(healthy):
+    usual_s = usual_step_s(healthy)
+    in_ms = scaled(healthy, 46_800 / usual_s)
+    assert is_doubted(in_ms, "the usual step takes 13 h")
+    assert is_doubted(in_ms, "time_unit='ms' makes it 46.8 s")
+    assert is_doubted(scaled(in_ms, 1e-9), "read as a smaller unit than they are")
+
+
+def test_one_operation_out_of_all_proportion_is_named(healthy):
+    at = healthy.index[healthy["operation"] == "forward-compute"][40]
+    broken = healthy.copy()
+    broken.loc[at, "dur_ns"] = 10**15
+    row = broken.loc[at]
+    assert is_doubted(broken, "one operation takes most of all time: forward-compute in step "
+                      f"{row['step']} of data-parallel rank {row['dp_rank']}, stage {row['stage']} "
+                      "lasts 11.6 d")  # fmt: skip
+    assert not is_doubted(healthy, "most of all time")
+
+
+def test_a_start_that_jumps_is_named(healthy):
+    broken = healthy.copy()
+    broken.loc[broken.index[50], "start_ns"] += 10**15
+    assert is_doubted(broken, "spans 11.6 d from its first start to its last end")
+    assert not is_doubted(healthy, "spans")
+
+
+def test_computations_without_time_are_counted(healthy):
+    lost = healthy.copy()
+    lost.loc[lost.index[lost["operation"] == "backward-compute"][5:9], "dur_ns"] = 0
+    count = healthy["operation"].isin(["forward-compute", "backward-compute"]).sum()
+    assert is_doubted(lost, f"4 of {count:,} computations last exactly 0 ns")
+    assert not is_doubted(healthy, "exactly 0 ns")
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_a_zeroed_region_of_a_file_is_found_and_named(healthy, tmp_path, ending):
+    names = {
+        "operation": "optype", "sequence": "seq_id", "micro_batch": "mb_id", "chunk": "gmc",
+        "start_ns": "start_ts", "dur_ns": "duration",
+    }  # fmt: skip
+    file = healthy.rename(columns=names).reset_index(drop=True)
+    file["start_ts"] += 1_000
+
+    def loaded(frame):
+        path = tmp_path / f"job.{ending}"
+        frame.to_parquet(path) if ending == "parquet" else frame.to_csv(path, index=False)
+        return load.job_operations(path, time_unit="ns")
+
+    assert "doubts" not in loaded(file).attrs
+    file.loc[300:420, "duration"] = 0
+    table = loaded(file)
+    assert table.attrs["doubts"] == [
+        "121 durations are exactly 0 in rows 300 to 420: missing values, or a damaged file"
+    ]
+    assert is_doubted(table, "121 durations are exactly 0 in rows 300 to 420")
+    file.loc[600:700, ["start_ts", "duration"]] = 0
+    assert loaded(file).attrs["doubts"] == [
+        "222 durations are exactly 0 in 2 runs, the first in rows 300 to 420: missing values, or a "
+        "damaged file",
+        "101 starts are exactly 0 in rows 600 to 700: missing values, or a damaged file",
+    ]

@@ -110,7 +110,8 @@ def job(operations: pd.DataFrame) -> Job:
         ideal, computes, [key for key in outside if middle[at[key]] < first],
         [key for key in outside if middle[at[key]] >= first], unused,
     )  # fmt: skip
-    return replace(it, doubts=[*unused, *doubts_of(it, operations.attrs.get("resolution_ns", 0))])
+    doubts = doubts_of(it, operations.attrs.get("resolution_ns", 0))
+    return replace(it, doubts=[*operations.attrs.get("doubts", []), *unused, *doubts])
 
 
 def _times(table: pd.DataFrame, place: Grid) -> tuple[Floats, Floats]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from workbench.analyze._job_plausible import implausible
 from workbench.analyze._job_replay import (
     BACKWARD,
     COMMUNICATION,
@@ -32,6 +33,7 @@ def doubts_of(it: Job, resolution_ns: int = 0) -> list[str]:
     at = {key: row for row, key in enumerate(it.keys)}
     return [
         *_unknown(it.keys),
+        *implausible(it),
         *_overlapping(it.computes, at, it.start, it.end),
         *_apart(it, at, resolution_ns),
         *_absent(it),

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from workbench.errors import LoadError
 from workbench.load._guard import DAMAGE
+from workbench.load._job_zeros import zero_runs
 from workbench.load._paths import shown
 from workbench.load._whole_file import parquet_in, read_csv, read_parquet, without_cut_row
 from workbench.load.archive import Source
@@ -42,6 +43,7 @@ def job_operations(
     columns: Mapping[str, str] | None = None,
     operations: Mapping[str, str] | None = None,
     time_unit: str = "s",
+    zero_run_rows: int = 8,
 ) -> pd.DataFrame:
     """Read the operations of a job.
 
@@ -61,6 +63,8 @@ def job_operations(
     time_unit
         Unit of both time columns: ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``. Points in time and
         time spans (datetime64, timedelta64) know theirs and are converted exactly.
+    zero_run_rows
+        So many rows after each other with a duration, or a start, of exactly 0 are doubted.
 
     Returns
     -------
@@ -70,6 +74,8 @@ def job_operations(
         joined with those of another tensor-parallel rank, and a last line without a line
         end, which may be cut. ``attrs["resolution_ns"]`` is
         what two starts must differ by to be told apart, if they are stored as floats.
+        ``attrs["doubts"]`` says in words where runs of exact zeros are (rows of the file, the
+        first is 0); :func:`workbench.analyze.job_slowdown` repeats it.
 
     Raises
     ------
@@ -115,6 +121,7 @@ def job_operations(
             },
         }
     )
+    doubts = zero_runs(table, np.flatnonzero(~marker), zero_run_rows)
     resolution = _resolution(frame["start_ns"], table, path, _NS[time_unit])
     if "sequence" in table:
         table["sequence"] = _within_step(table)
@@ -127,8 +134,8 @@ def job_operations(
     left_out = {"first-op": int(marker.sum()), "rows of other tensor-parallel ranks": joined}
     left_out |= cut
     table.attrs["left_out"] = {what: count for what, count in left_out.items() if count}
-    if resolution:
-        table.attrs["resolution_ns"] = resolution
+    told = {"doubts": doubts, "resolution_ns": resolution}
+    table.attrs |= {name: value for name, value in told.items() if value}
     return JOB_OPERATIONS.check(table, str(path))
 
 
