@@ -344,7 +344,7 @@ def test_refuses_a_folder_whose_files_are_damaged(mlp, inputs, tmp_path):
     campaign(mlp, inputs, faults, settings=settings)
     (part,) = tmp_path.glob("outcomes-*.parquet")
     part.write_bytes(part.read_bytes()[:100])
-    with pytest.raises(InjectionError, match=r"outcomes-.* cannot be read .*; delete it, and"):
+    with pytest.raises(InjectionError, match=r"outcomes-.* cannot be used: .*; delete outcomes-"):
         campaign(mlp, inputs, faults, settings=settings)
     head = tmp_path / "campaign.json"
     head.write_text(json.dumps({**json.loads(head.read_text()), "format": 99}))
@@ -353,6 +353,92 @@ def test_refuses_a_folder_whose_files_are_damaged(mlp, inputs, tmp_path):
     head.write_text("{")
     with pytest.raises(InjectionError, match=r"campaign\.json is not the head of a campaign"):
         campaign(mlp, inputs, faults, settings=settings)
+
+
+def chunks_of(folder):
+    return {name: sorted(folder.glob(f"{name}-*")) for name in ("outcomes", "trials", "sums")}
+
+
+def without_sums(folder):
+    """Make the folder one of a version that wrote no check sums."""
+    for file in folder.glob("sums-*"):
+        file.unlink()
+    head = folder / "campaign.json"
+    told = json.loads(head.read_text())
+    del told["has_sums"]
+    head.write_text(json.dumps(told))
+
+
+@pytest.mark.parametrize("has_sums", [True, False])
+@pytest.mark.parametrize("name", ["outcomes", "trials"])
+def test_a_chunk_that_is_a_copy_of_another_is_refused(mlp, inputs, tmp_path, name, has_sums):
+    settings = replace(PLAIN, folder=tmp_path, keep_trials=True, chunk_size=20)
+    faults = uniform_faults(mlp, 60, seed=1)
+    campaign(mlp, inputs, faults, settings=settings)
+    if not has_sums:
+        without_sums(tmp_path)
+    first, second, _ = chunks_of(tmp_path)[name]
+    second.write_bytes(first.read_bytes())
+    with pytest.raises(InjectionError, match=r"outcomes-0000000020-0000000040\.parquet cannot be "):
+        campaign(mlp, inputs, faults, settings=settings)
+
+
+@pytest.mark.parametrize("has_sums", [True, False])
+def test_a_chunk_without_its_trials_is_refused_and_run_again_if_deleted(
+    mlp, inputs, tmp_path, has_sums
+):
+    settings = replace(PLAIN, folder=tmp_path, keep_trials=True, chunk_size=20)
+    faults = uniform_faults(mlp, 60, seed=1)
+    whole = campaign(mlp, inputs, faults, settings=settings)
+    if not has_sums:
+        without_sums(tmp_path)
+    chunks_of(tmp_path)["trials"][1].unlink()
+    with pytest.raises(InjectionError, match=r"missing.*; delete outcomes-.* is run again"):
+        campaign(mlp, inputs, faults, settings=settings)
+    chunks_of(tmp_path)["outcomes"][1].unlink()
+    same(campaign(mlp, inputs, faults, settings=settings), whole)
+
+
+def test_all_files_of_a_chunk_copied_from_another_are_refused(mlp, inputs, tmp_path):
+    settings = replace(PLAIN, folder=tmp_path, keep_trials=True, chunk_size=20)
+    faults = uniform_faults(mlp, 60, seed=1)
+    campaign(mlp, inputs, faults, settings=settings)
+    for first, second, _ in chunks_of(tmp_path).values():
+        second.write_bytes(first.read_bytes())
+    with pytest.raises(InjectionError, match=r"sums-.* is of another chunk"):
+        campaign(mlp, inputs, faults, settings=settings)
+
+
+def test_one_changed_count_of_a_chunk_is_refused(mlp, inputs, tmp_path):
+    settings = replace(PLAIN, folder=tmp_path, chunk_size=20)
+    faults = uniform_faults(mlp, 60, seed=1)
+    campaign(mlp, inputs, faults, settings=settings)
+    path = chunks_of(tmp_path)["outcomes"][1]
+    table = pd.read_parquet(path)
+    table.assign(sdc_count=table["sdc_count"] + 1).to_parquet(path)
+    with pytest.raises(InjectionError, match="is not the file that was written"):
+        campaign(mlp, inputs, faults, settings=settings)
+
+
+def test_a_folder_without_check_sums_is_taken_up_and_said_to_be_one(mlp, inputs, tmp_path):
+    settings = replace(PLAIN, folder=tmp_path, keep_trials=True, chunk_size=20)
+    faults = uniform_faults(mlp, 60, seed=1)
+    whole = campaign(mlp, inputs, faults, settings=settings)
+    assert not whole.quality["what"].str.contains("check sums").any()
+    without_sums(tmp_path)
+    again = campaign(mlp, inputs, faults, settings=settings)
+    same(again, whole)
+    told = again.quality[again.quality["what"].str.contains("without check sums")]
+    assert told[["finding", "count"]].to_numpy().tolist() == [["noted", 3]]
+
+
+def test_a_chunk_whose_writing_was_cut_short_is_run_again(mlp, inputs, tmp_path):
+    settings = replace(PLAIN, folder=tmp_path, chunk_size=20)
+    faults = uniform_faults(mlp, 60, seed=1)
+    whole = campaign(mlp, inputs, faults, settings=settings)
+    chunks_of(tmp_path)["sums"][1].unlink()
+    same(campaign(mlp, inputs, faults, settings=settings), whole)
+    assert len(chunks_of(tmp_path)["sums"]) == 3
 
 
 # --- what is refused ---

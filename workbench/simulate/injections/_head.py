@@ -118,10 +118,15 @@ def _fault_model(faults: pd.DataFrame) -> str:
     return "sbf" if _flip_count(faults) == 1 else "other"
 
 
-def quality(work: Work) -> pd.DataFrame:
+_UNPROVEN = "chunks without check sums, by an earlier version: only places and counts were checked"
+
+
+def quality(work: Work, unproven: int = 0) -> pd.DataFrame:
     """Say what one should know before using the outcomes."""
     idle = int(work.faults["param"].isna().sum())
     rows = [*work.notes, ("noted", f"judged by the engine {type(work.engine).__name__}", 1)]
+    if unproven:
+        rows.append(("noted", _UNPROVEN, unproven))
     if idle:
         rows.append(("noted", "experiments that hit nothing, as drawn by bit-error ratio", idle))
     frame = pd.DataFrame(rows, columns=["finding", "what", "count"]).assign(

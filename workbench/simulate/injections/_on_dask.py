@@ -64,7 +64,7 @@ def campaign_on_dask(
         msg = "a cluster needs Dask; pip install 'ai-infra-workbench[cluster]'"
         raise MissingExtraError(msg) from error
     work = prepared(model, inputs, faults, judge, settings)
-    kept = Checkpoint.of(settings, identity(work), lambda: work.chunk_size)
+    kept = Checkpoint.of(settings, identity(work), work.exp_ids, lambda: work.chunk_size)
     ranges = list(kept.ranges(len(work.exp_ids)))
     found = {each: part for each in ranges if (part := kept.read(*each)) is not None}
     alone = replace(settings, folder=None, progress=False)

@@ -56,10 +56,11 @@ def campaign(
     ------
     InjectionError
         If faults, inputs, judge or settings do not fit the model, the run without faults
-        is not the same twice, or the folder holds another campaign.
+        is not the same twice, the folder holds another campaign, or a chunk of it is not the
+        one that was written.
     """
     work = prepared(model, inputs, faults, judge, settings)
-    kept = Checkpoint.of(settings, identity(work), lambda: work.chunk_size)
+    kept = Checkpoint.of(settings, identity(work), work.exp_ids, lambda: work.chunk_size)
     parts = [*progress(
         _chunks(work, kept),
         total=-(-len(work.exp_ids) // kept.chunk_size),
@@ -94,7 +95,7 @@ def running(
         first, without being run again.
     """
     work = prepared(model, inputs, faults, judge, settings)
-    kept = Checkpoint.of(settings, identity(work), lambda: work.chunk_size)
+    kept = Checkpoint.of(settings, identity(work), work.exp_ids, lambda: work.chunk_size)
     for outcomes, _ in _chunks(work, kept):
         yield outcomes
 
@@ -124,5 +125,5 @@ def gathered(
         outcomes=OUTCOMES.check(outcomes),
         trials=TRIALS.check(trials),
         parameters=PARAMETERS.check(work.parameters.assign(campaign_id=work.name)),
-        quality=quality(work),
+        quality=quality(work, len(kept.unproven)),
     )
