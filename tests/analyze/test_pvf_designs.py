@@ -279,6 +279,6 @@ def test_a_truth_that_does_not_fit_together_is_refused(truth):
     with pytest.raises(InjectionError, match=r"the sites hit 'bot.0.bias'"):
         analyze.pvf(ExhaustiveInjections(truth.campaign, few, truth.sites), average="bits")
     some = ExhaustiveInjections(truth.campaign, truth.parameters, truth.sites.iloc[5:])
-    assert analyze.pvf(some, average="bits")["doubt"].iloc[0] == (
-        "5 bits of the parameters were not injected"
-    )
+    first = analyze.pvf(some, average="bits").iloc[0]
+    assert first["group"] == "255,995 of the 256,000 bits of embeddings"
+    assert first["bit_count"] == 255_995

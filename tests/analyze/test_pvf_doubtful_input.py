@@ -122,13 +122,15 @@ def test_a_place_told_by_layer_and_index_is_one_site(make_injections):
 
 
 def test_exposure_is_of_one_whole_model(make_injections):
+    rows = [each | {"bit": bit} for bit, each in enumerate(sites(10))]
+
     def campaign(**more):
-        return make_injections(*sites(10), parameters=[TOP], **more)
+        return make_injections(*rows, parameters=[TOP], **more)
 
     both = [campaign(), campaign(campaign_id="b", mitigation="clamp")]
     with pytest.raises(InjectionError, match="hold 6,400 bits, the model 3,200: they are no parts"):
         analyze.pvf_exposure(both, by="mitigation")
-    part = make_injections(*sites(10), parameters=[TOP, REST])
+    part = make_injections(*rows, parameters=[TOP, REST])
     with pytest.raises(InjectionError, match="hold 3,200 bits, the model 12,800: inject into"):
         analyze.pvf_exposure(part)
 
@@ -179,7 +181,7 @@ def test_due_of_some_experiments_stay_in_the_whole(make_injections):
 
 
 def test_weights_of_zero_are_named(make_injections):
-    with pytest.raises(InjectionError, match="all experiments of group 'top' have the weight 0"):
+    with pytest.raises(InjectionError, match="all experiments of group 'bit 30 of top' have the"):
         analyze.outcome_shares(make_injections(*sites(10, inclusion_weight=0.0)))
 
 

@@ -232,7 +232,7 @@ def test_close_decisions_are_the_ones_that_change(make_injections):
          "outcome": "sdc" if i < 5 and exp < 4 else "masked"}
         for exp in range(8) for i in range(20)
     ]  # fmt: skip
-    injections = make_injections(*(site(i, 0) for i in range(8)), trials=trials)
+    injections = make_injections(*(site(i, 0, bit=4 * i) for i in range(8)), trials=trials)
     table = PVF_BY_MARGIN.check(analyze.pvf_by_margin(injections, class_count=4))
     assert table["pvf"].tolist() == pytest.approx([0.5, 0, 0, 0])
     assert table["trial_count"].tolist() == [40] * 4

@@ -45,7 +45,7 @@ def test_pvf_by_flips_shows_one_component(title):
     campaigns = []
     for flips in (1, 8):
         places = [
-            {"component": "top", "layer": "top.0", "param": "top.0.weight", "elem": n, "bit": 30}
+            {"component": "top", "layer": "top.0", "param": "top.0.weight", "elem": n, "bit": 4 * n}
             for n in range(flips)
         ]
         row = {"flips": places, "component": "top", "dtype": "fp32"}
@@ -113,14 +113,14 @@ def live(everything, **options):
 
 def test_pvf_running_starts_with_what_is_known_and_then_shows_what_is_injected(truth, title):
     explorer = live(truth, truth=0.0087)
-    assert title(explorer).startswith("400 sites: ")
+    assert title(explorer).startswith("400 sites of top: ")
     explorer.inject.click()
     explorer.thread.join()
-    assert title(explorer).startswith("200 sites: ")
+    assert title(explorer).startswith("200 sites of top: ")
     assert "injected just now" in explorer.figure().layout.annotations[-1].text
     assert explorer.progress.value == "all of 200 sites"
     explorer.controls["wanted"].value = 0.5
-    assert title(explorer).startswith("200 sites: ")
+    assert title(explorer).startswith("200 sites of top: ")
 
 
 def test_pvf_running_says_what_to_pass_if_there_is_nothing_to_inject(truth, title):
@@ -129,7 +129,7 @@ def test_pvf_running_says_what_to_pass_if_there_is_nothing_to_inject(truth, titl
     explorer.inject.click()
     explorer.thread.join()
     assert "pass chunks" in explorer.message.value
-    assert title(explorer).startswith("400 sites: ")
+    assert title(explorer).startswith("400 sites of top: ")
 
 
 @pytest.mark.slow

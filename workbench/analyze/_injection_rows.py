@@ -84,7 +84,7 @@ def experiments(given: Given) -> pd.DataFrame:
     run = together(given, "outcomes")
     outcomes = _judged(run, campaign)
     faults = together(given, "faults")
-    hit = _by_experiment(_located(faults, together(given, "parameters")))
+    hit = _by_experiment(located(faults, together(given, "parameters")))
     table = outcomes.merge(hit, on=KEY, how="left", validate="one_to_one")
     known = campaign.set_index("campaign_id")
     flips = table["campaign_id"].map(known["flip_count"])
@@ -170,7 +170,7 @@ def _refuse(table: pd.DataFrame, bad: pd.Series, reason: str) -> None:
         raise InjectionError(msg)
 
 
-def _located(faults: pd.DataFrame, parameters: pd.DataFrame) -> pd.DataFrame:
+def located(faults: pd.DataFrame, parameters: pd.DataFrame) -> pd.DataFrame:
     """Fill in what the table of parameters knows about the tensor that was hit."""
     empty = [name for name in OF_PARAMETERS if faults[name].isna().any()]
     if not empty or parameters.empty:

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from workbench.analyze._pvf_drawn import drawn_cells
 from workbench.analyze._pvf_groups import Groups, groups, members, weights
+from workbench.analyze._pvf_parts import parts
 from workbench.analyze._pvf_result import finished
 from workbench.analyze._pvf_rules import OF_CAMPAIGN, Rules
 from workbench.analyze._truth_cells import cells, inputs_of
@@ -35,13 +37,13 @@ def exact_pvf(truth: ExhaustiveInjections, rules: Rules) -> pd.DataFrame:
     result = _numbers(table, found, share, inputs)
     if rules.average not in ("bits", "parameters") or rules.nan_policy == "ignore":
         result["design_effect_ratio"] = np.nan
-    missing = int(truth.parameters["bit_count"].sum()) - len(truth.sites)
-    doubt = [f"{missing:,} bits of the parameters were not injected"] if missing else []
-    doubts = [[*doubt] for _ in found.labels]
+    people = parts(drawn_cells(truth, table), found, table["campaign_id"], truth.campaign, rules)
+    result = result.assign(drawn_from=people.drawn_from)
+    doubts: list[list[str]] = [[] for _ in found.labels]
     for position in np.flatnonzero(np.isnan(share)):
         doubts[position].append("no output is left to judge")
     of_group = truth.campaign.iloc[np.zeros(len(found.labels), dtype=int)]
-    return finished(result, found, doubts, of_group, rules)
+    return finished(result, found._replace(labels=people.labels), doubts, of_group, rules)
 
 
 def _with_campaign(table: pd.DataFrame, campaign: pd.DataFrame, rules: Rules) -> pd.DataFrame:

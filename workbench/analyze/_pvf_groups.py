@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from workbench.analyze._injection_rows import OF_ONE_FLIP, SEVERAL, several_hit
-from workbench.analyze._pvf_rules import MEMBERS, OF_CAMPAIGN, Rules, bit_role, bit_width
+from workbench.analyze._pvf_rules import MEMBERS, Rules, bit_width
 from workbench.errors import InjectionError
 
 _NUMBERS = {"bit": "Int64", "flip_count": "Int64", "seed": "Int64", "input_count": "Int64"}
@@ -168,72 +168,6 @@ def _widths(table: pd.DataFrame) -> NDArray[np.float64]:
         )
         raise InjectionError(msg)
     return width[code]
-
-
-class Population(NamedTuple):
-    """What the parameters of the model say about each group."""
-
-    bit_count: NDArray[np.float64]
-    names: list[set[str]]
-    """Tensors or layers of each group, as averaged; empty for bits."""
-
-
-def population(
-    parameters: pd.DataFrame, campaign: pd.DataFrame, found: Groups, rules: Rules
-) -> Population:
-    """Look up every group among the parameters; missing where they do not tell."""
-    by = rules.by
-    unknown = Population(np.full(len(found.labels), np.nan), [set() for _ in found.labels])
-    if parameters.empty:
-        return unknown
-    known = campaign.set_index("campaign_id")
-    table = parameters.assign(
-        **{
-            name: parameters["campaign_id"].map(known[name])
-            for name in by
-            if name in OF_CAMPAIGN and name not in parameters
-        }
-    )
-    told = [name for name in by if name in _OF_POPULATION or name in OF_CAMPAIGN]
-    told = [name for name in told if name != "flip_count"]
-    column = MEMBERS.get(rules.average, "param")
-    home = dict(list(table.groupby(_texts(table, told), sort=False)))
-    bits, names = [], []
-    for position, key in enumerate(_texts(found.keys, told)):
-        part = home.get(key)
-        bits.append(np.nan if part is None else _bits(part, by, found.keys, position))
-        members_here = part is not None and rules.average in MEMBERS
-        names.append(set(part[column]) if members_here and part is not None else set())
-    return Population(np.array(bits, dtype=float), names)
-
-
-def _texts(frame: pd.DataFrame, columns: list[str]) -> NDArray[Any]:
-    """Give one text per row that tells the groups apart."""
-    texts = np.full(len(frame), "", dtype=object)
-    for name in columns:
-        values = frame[name].astype(object)
-        parts = ["\x1f" if pd.isna(value) else f"{value}\x1f" for value in values]
-        texts = texts + np.array(parts, dtype=object)
-    return texts
-
-
-def _bits(part: pd.DataFrame, by: tuple[str, ...], keys: pd.DataFrame, position: int) -> float:
-    """Count the bits of one group in one campaign; campaigns of a group share their model."""
-    if {"direction", "stratum"} & set(by):
-        return np.nan
-    part = part[part["campaign_id"] == part["campaign_id"].iloc[0]]
-    elements = part["element_count"].to_numpy(dtype=float)
-    width = part["bit_count"].to_numpy(dtype=float) / np.maximum(elements, 1)
-    chosen = width
-    if "bit_role" in by:
-        role = keys["bit_role"].iloc[position]
-        dtypes = zip(part["dtype"], width, strict=True)
-        chosen = np.array([sum(bit_role(d, b) == role for b in range(int(w))) for d, w in dtypes])
-    if "bit" in by:
-        bit = keys["bit"].iloc[position]
-        inside = width > (-1 if pd.isna(bit) else int(bit))
-        chosen = np.minimum(chosen, 1) * inside if not pd.isna(bit) else np.full(len(part), np.nan)
-    return float((elements * chosen).sum())
 
 
 def never_hit(names: set[str], hit: set[str], what: str) -> str:

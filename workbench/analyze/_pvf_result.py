@@ -20,6 +20,7 @@ def finished(
     text = pd.Series([""]).dtype
     result = result.assign(
         group=pd.Series(found.labels, dtype=text),
+        drawn_from=pd.Series(result["drawn_from"], dtype=text),
         level_share=rules.level_share,
         is_sure=[not each for each in doubts],
         doubt=pd.Series(["; ".join(each) for each in doubts], dtype=text),

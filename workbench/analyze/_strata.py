@@ -9,7 +9,9 @@ import numpy as np
 import pandas as pd
 
 from workbench.analyze._injection_rows import campaigns, experiments, together
-from workbench.analyze._pvf_groups import groups, population, with_columns
+from workbench.analyze._pvf_drawn import drawn_cells
+from workbench.analyze._pvf_groups import groups, with_columns
+from workbench.analyze._pvf_parts import component_names, parts, with_parts
 from workbench.analyze._pvf_rules import Rules, refuse_mixed, wrong_and_judged
 from workbench.analyze._truth_cells import cells, inputs_of
 from workbench.errors import InjectionError
@@ -21,7 +23,8 @@ def strata(
 ) -> pd.DataFrame:
     """Return one row per component and stratum.
 
-    Columns: ``component`` and those of ``by``, ``label`` (of ``by`` alone), ``site_count``,
+    Columns: ``component`` and those of ``by``, ``label`` (of ``by`` alone), ``part`` (the
+    component, or what was drawn from of it), ``site_count``,
     ``bit_count``, ``pvf``, ``spread`` (standard deviation of the sites' shares),
     ``event_share`` (of sites with any wrong output).
     """
@@ -41,7 +44,8 @@ def strata(
     if "stratum" in by:
         bits = np.bincount(found.code, table["weight"].to_numpy(), len(size))
     else:
-        bits = population(parameters, campaign, found, rules).bit_count
+        people = parts(drawn_cells(given, table), found, table["campaign_id"], campaign, rules)
+        bits = people.bit_count
     if np.isnan(bits).any():
         label = found.labels[int(np.isnan(bits).argmax())]
         msg = (
@@ -49,7 +53,12 @@ def strata(
             "weights and by='stratum'"
         )
         raise InjectionError(msg)
+    rules = Rules("bits", ("component",))
+    whole = with_parts(given, table, groups(table, rules.by, parameters), campaign, rules)
     return found.keys.assign(
+        part=found.keys["component"].map(
+            dict(zip(whole.keys["component"], whole.labels, strict=True))
+        ),
         label=groups(found.keys, by, parameters).labels_of_rows() if by else "all",
         site_count=size,
         bit_count=bits,
@@ -76,6 +85,7 @@ def _of_truth(
     mean = total("wrong_count") / size / inputs
     variance = np.maximum(total("square") / size / inputs**2 - mean**2, 0)
     return found.keys.assign(
+        part=found.keys["component"].map(component_names(truth)),
         label=groups(found.keys, by, truth.parameters).labels_of_rows() if by else "all",
         site_count=size.astype("int64"),
         bit_count=size,

@@ -14,6 +14,7 @@ from workbench.analyze._cluster_intervals import cluster_interval, estimates, wi
 from workbench.analyze._injection_rows import campaigns, experiments, joint, together
 from workbench.analyze._pvf_clusters import clusters
 from workbench.analyze._pvf_groups import groups, refuse_half_weighted, weights, with_columns
+from workbench.analyze._pvf_parts import with_parts
 from workbench.analyze._pvf_rules import Rules, refuse_mixed
 from workbench.errors import InjectionError
 from workbench.tables import DETECTED_SHARES, DETECTOR_TOLERANCE, DETECTOR_TRIALS, Injections
@@ -138,6 +139,7 @@ def detected_shares(
         found = groups(watched, columns, parameters)
         refuse_half_weighted(watched, found.code, found.labels)
         refuse_mixed(found.code, found.labels, watched["campaign_id"], campaign, rules)
+        found = with_parts(injections, watched, found, campaign, rules)
         part = _shares(watched, found.code, len(found.labels), (name, rules))
         parts.append(part.assign(group=found.labels, detector=name[len(_PREFIX) : -len(_SUFFIX)]))
     result = pd.concat(parts, ignore_index=True)

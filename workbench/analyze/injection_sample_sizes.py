@@ -69,7 +69,7 @@ def injection_sample_sizes(
     levels = [share_between("level_share", each) for each in _listed(level_share)]
     share_between("absolute_error", absolute_error)
     rows: list[dict[str, Any]] = []
-    parts = list(strata(pilot_or_truth, ("bit",)).groupby("component", sort=False))
+    parts = list(strata(pilot_or_truth, ("bit",)).groupby("part", sort=False))
     for share, (component, part) in itertools.product(levels, parts):
         known = _known(part)
         count = leveugle_count(known["bits"], error=absolute_error, level_share=share)

@@ -17,6 +17,7 @@ from workbench.analyze._cluster_intervals import (
     running_estimates,
     wilson_interval,
 )
+from workbench.analyze._pvf_parts import component_names
 from workbench.analyze._pvf_rules import rules_told
 from workbench.analyze._truth_cells import inputs_of, wrong_counts
 from workbench.errors import InjectionError
@@ -30,7 +31,7 @@ _AT_ONCE = 4_000_000
 class _Part(NamedTuple):
     """The faults of one component, by bit."""
 
-    name: str
+    label: str
     wrong: NDArray[Any]
     """Wrong inputs per site, the sites of a bit side by side."""
     start: NDArray[np.int64]
@@ -100,7 +101,7 @@ def interval_coverage(
         for (design, used), draw in designs.items():
             found = draw(part, sites, repeats, (inputs, used), rng)
             rows += [
-                {"group": part.name, "design": design, "site_count": sites, "input_count": used,
+                {"group": part.label, "design": design, "site_count": sites, "input_count": used,
                  "repeat_count": repeats, "truth": exact} | shared | each
                 for each in _covered(found, exact, sites * used, level_share)
             ]  # fmt: skip
@@ -121,14 +122,14 @@ def _parts(truth: ExhaustiveInjections, component: str | None = None) -> list[_P
     if component is not None and component not in names:
         msg = f"component={component!r} has no sites; there are {', '.join(names)}"
         raise InjectionError(msg)
-    wrong = wrong_counts(truth)
+    wrong, labels = wrong_counts(truth), component_names(truth)
     parts = []
     for name in names if component is None else [component]:
         inside = (of_code == name)[codes]
         mine, count = bits[inside], wrong[inside]
         order = np.argsort(mine, kind="stable")
         size = np.bincount(mine)
-        parts.append(_Part(str(name), count[order], np.append(0, np.cumsum(size))))
+        parts.append(_Part(labels[name], count[order], np.append(0, np.cumsum(size))))
     return parts
 
 
@@ -268,7 +269,7 @@ def interval_funnel(
         share = part.wrong[rng.integers(0, len(part.wrong), looks[-1])] / inputs
         table = _looks(share, np.array(looks), inputs, level_share)
         exact = float(part.wrong.mean()) / inputs
-        tables.append(table.assign(group=part.name, truth=exact))
+        tables.append(table.assign(group=part.label, truth=exact))
     result = pd.concat(tables, ignore_index=True).assign(**rules_told(truth.campaign.iloc[0]))
     return INTERVAL_FUNNEL.check(INTERVAL_FUNNEL.cast(result))
 

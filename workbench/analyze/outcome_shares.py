@@ -9,6 +9,7 @@ import pandas as pd
 
 from workbench.analyze._injection_rows import campaigns, experiments, together
 from workbench.analyze._pvf_groups import groups, refuse_half_weighted, weights, with_columns
+from workbench.analyze._pvf_parts import with_parts
 from workbench.analyze._pvf_rules import Rules, refuse_mixed
 from workbench.errors import InjectionError
 from workbench.tables import OUTCOME_SHARES, Injections
@@ -55,6 +56,7 @@ def outcome_shares(
     found = groups(table, columns, together(injections, "parameters"))
     refuse_mixed(found.code, found.labels, table["campaign_id"], campaign, rules)
     refuse_half_weighted(table, found.code, found.labels)
+    found = with_parts(injections, table, found, campaign, rules)
     weight, _ = weights(table, found.code, rules)
     proven = campaign.loc[campaign["masked_rule"] == "proven", "campaign_id"]
     is_split = ~table["campaign_id"].isin(proven).to_numpy(dtype=bool)

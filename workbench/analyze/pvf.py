@@ -18,16 +18,17 @@ from workbench.analyze._cluster_intervals import (
 )
 from workbench.analyze._injection_rows import campaigns, experiments, together
 from workbench.analyze._pvf_clusters import clusters
+from workbench.analyze._pvf_drawn import drawn_cells
 from workbench.analyze._pvf_exact import exact_pvf
 from workbench.analyze._pvf_groups import (
     Groups,
     groups,
     members,
     never_hit,
-    population,
     weights,
     with_columns,
 )
+from workbench.analyze._pvf_parts import parts
 from workbench.analyze._pvf_result import finished
 from workbench.analyze._pvf_rules import (
     MEMBERS,
@@ -129,8 +130,10 @@ def _estimated(injections: Injections | Sequence[Injections], rules: Rules) -> p
     columns = (found.code, member, weight, *counts)
     site = clusters(table[inside], *(each[inside] for each in columns))
     estimate = estimates(site, len(found.labels))
-    people = population(parameters, campaign, found, rules)
-    result = _intervals(estimate, table, found, counts, rules).assign(bit_count=people.bit_count)
+    people = parts(drawn_cells(injections, rows), found, table["campaign_id"], campaign, rules)
+    result = _intervals(estimate, table, found, counts, rules).assign(
+        bit_count=people.bit_count, drawn_from=people.drawn_from
+    )
     exact = _every_fault(result, table, found, campaign)
     ends = {name: result["pvf"].where(exact, result[name]) for name in ("low", "high")}
     result = result.assign(**ends, interval=result["interval"].where(~exact, EXACT))
@@ -145,7 +148,7 @@ def _estimated(injections: Injections | Sequence[Injections], rules: Rules) -> p
                 doubts[position].append(f"{left:,} experiments of the campaigns {what}")
     first = np.unique(found.code, return_index=True)[1]
     of_group = campaign.set_index("campaign_id").loc[table["campaign_id"].iloc[first]]
-    return finished(result, found, doubts, of_group, rules)
+    return finished(result, found._replace(labels=people.labels), doubts, of_group, rules)
 
 
 def _intervals(

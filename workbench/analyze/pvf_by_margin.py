@@ -13,6 +13,7 @@ from workbench.analyze._cluster_intervals import cluster_interval, estimates
 from workbench.analyze._injection_rows import KEY, campaigns, experiments, together
 from workbench.analyze._pvf_clusters import clusters
 from workbench.analyze._pvf_groups import groups, refuse_half_weighted, weights
+from workbench.analyze._pvf_parts import with_parts
 from workbench.analyze._pvf_rules import Rules, refuse_mixed
 from workbench.errors import InjectionError
 from workbench.tables import PVF_BY_MARGIN, Injections
@@ -77,6 +78,7 @@ def pvf_by_margin(
     found = groups(kept, columns, pd.DataFrame())
     refuse_mixed(found.code, found.labels, kept["campaign_id"], campaigns(injections), rules)
     refuse_half_weighted(kept, found.code, found.labels)
+    found = with_parts(injections, kept, found, campaigns(injections), rules)
     margin = kept["golden_margin"].to_numpy(dtype=float)
     edges = np.unique(np.quantile(margin, np.linspace(0, 1, classes + 1)))
     edges = edges if len(edges) > 1 else np.repeat(edges, 2)

@@ -13,6 +13,7 @@ from workbench._numbers import share_between
 from workbench.analyze._cluster_intervals import Clusters, cluster_interval, estimates
 from workbench.analyze._injection_rows import bundles, experiments, joint, together
 from workbench.analyze._pvf_groups import groups, refuse_half_weighted
+from workbench.analyze._pvf_parts import with_parts
 from workbench.analyze._pvf_rules import (
     SAME,
     NanPolicy,
@@ -73,7 +74,7 @@ def pvf_mitigation(
     share_between("level_share", level_share)
     given = bundles(mitigated)
     _refuse(base, given, Rules("bits", nan_policy=nan_policy))
-    plain = _sites(base, nan_policy)
+    plain, labels = _sites(base, nan_policy), _labels(base)
     tables = [_rows(plain, plain, _NONE, _golden(base), level_share)]
     for each in given:
         name = str(each.campaign["mitigation"].iloc[0])
@@ -81,10 +82,12 @@ def pvf_mitigation(
         if plain.index.intersection(with_it.index).empty:
             msg = f"the campaign with {name!r} injected none of the sites of the one without"
             raise InjectionError(msg)
+        _refuse_other_parts(labels, _labels(each), name)
         tables.append(_rows(plain, with_it, name, _golden(each), level_share))
     result = pd.concat(tables, ignore_index=True)
     order = pd.factorize(result["group"])[0]
     result = result.iloc[np.argsort(order, kind="stable")].reset_index(drop=True)
+    result["group"] = result["group"].map(labels)
     return PVF_MITIGATION.check(PVF_MITIGATION.cast(result))
 
 
@@ -107,6 +110,26 @@ def _refuse(base: Injections, mitigated: list[Injections], rules: Rules) -> None
                 f"{two[name]!r} instead of {one[name]!r}"
             )
             raise InjectionError(msg)
+
+
+def _labels(each: Injections) -> dict[str, str]:
+    """Name every component by the part of it that faults were drawn from."""
+    table, rules = experiments(each), Rules("bits", ("component",))
+    found = groups(table, rules.by, pd.DataFrame())
+    named = with_parts(each, table, found, each.campaign, rules)
+    return dict(zip(found.labels, named.labels, strict=True))
+
+
+def _refuse_other_parts(one: dict[str, str], two: dict[str, str], name: str) -> None:
+    """Refuse a mitigation that was tried on another part than what it is compared with."""
+    if off := [
+        component for component in one if two.get(component, one[component]) != one[component]
+    ]:
+        msg = (
+            f"the campaign with {name!r} was drawn from {two[off[0]]}, the one without from "
+            f"{one[off[0]]}; inject the same faults into both"
+        )
+        raise InjectionError(msg)
 
 
 def _golden(each: Injections) -> float:

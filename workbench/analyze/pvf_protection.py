@@ -8,16 +8,19 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 import numpy as np
 import pandas as pd
 
-from workbench.analyze._injection_rows import SEVERAL, campaigns, together
-from workbench.analyze._pvf_groups import refuse_half_weighted
+from workbench.analyze._injection_rows import SEVERAL, campaigns, experiments, together
+from workbench.analyze._pvf_drawn import drawn_cells
+from workbench.analyze._pvf_groups import groups, refuse_half_weighted
+from workbench.analyze._pvf_parts import parts
 from workbench.analyze._pvf_rules import Rules, bit_width, refuse_mixed
 from workbench.analyze._strata import site_shares
-from workbench.analyze._truth_cells import inputs_of, wrong_counts
+from workbench.analyze._truth_cells import cells, inputs_of, wrong_counts
 from workbench.errors import InjectionError
 from workbench.tables import PVF_PROTECTION, ExhaustiveInjections, Injections
 
 Unit: TypeAlias = Literal["elements", "bits", "tensors"]
 _POINTS = 200
+_CLOSE = 1e-9
 
 
 class _Units(NamedTuple):
@@ -58,8 +61,8 @@ def pvf_protection(
     Raises
     ------
     InjectionError
-        If experiments hit several places, the places or the parameters are not known, or
-        campaigns follow different rules.
+        If faults were drawn from some bits only, experiments hit several places, the places or
+        the parameters are not known, or campaigns follow different rules.
 
     Notes
     -----
@@ -81,16 +84,44 @@ def pvf_protection(
         msg = "the injections have no table of parameters: shares need to know what can be hit"
         raise InjectionError(msg)
     names = _components(table, parameters, component)
-    curves = []
+    labels = _drawn_tensors(injections, ("component",))
+    labels |= _drawn_tensors(injections, ()) if None in names else {}
+    curves: dict[str, pd.DataFrame] = {}
     for name in names:
         part = table if name is None else table[table["component"] == name]
-        people = parameters if name is None else parameters[parameters["component"] == name]
-        curve = _curve(_grouped(part, unit), people, unit, exact)
-        curves.append(curve.assign(group="all" if name is None else str(name)))
-    result = pd.concat(curves, ignore_index=True)
+        label, tensors = labels["all" if name is None else str(name)]
+        people = parameters[parameters["param"].isin(tensors)]
+        if label not in curves:
+            curve = _curve(_grouped(part, unit), people, unit, exact)
+            curves[label] = curve.assign(group=label)
+    result = pd.concat(curves.values(), ignore_index=True)
     ranked = "truth" if exact else "half of the sites, judged on the other half"
     result = result.assign(unit=unit, ranked_by=ranked)
     return PVF_PROTECTION.check(PVF_PROTECTION.cast(result))
+
+
+def _drawn_tensors(
+    given: Injections | Sequence[Injections] | ExhaustiveInjections, by: tuple[str, ...]
+) -> dict[str, tuple[str, set[str]]]:
+    """Give by group its name and its tensors; refuse one of which only some bits were drawn."""
+    if isinstance(given, ExhaustiveInjections):
+        campaign, people = given.campaign, given.parameters
+        table = cells(given).assign(campaign_id=campaign["campaign_id"].iloc[0])
+    else:
+        campaign, people = campaigns(given), together(given, "parameters")
+        table = experiments(given)
+    found = groups(table, by, people)
+    drawn = drawn_cells(given, table)
+    whole = parts(drawn, found, table["campaign_id"], campaign, Rules("tensors", by))
+    size = people.drop_duplicates("param").set_index("param")["bit_count"]
+    for label, names, bits in zip(whole.labels, whole.names, whole.bit_count, strict=True):
+        if not bits >= size.reindex(list(names)).sum() * (1 - _CLOSE):
+            msg = (
+                f"the faults were drawn from {label}: what protection removes needs faults in all "
+                "bits of what is protected; draw them without bits=..."
+            )
+            raise InjectionError(msg)
+    return dict(zip(found.labels, zip(whole.labels, whole.names, strict=True), strict=True))
 
 
 def _components(

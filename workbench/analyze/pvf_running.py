@@ -11,8 +11,11 @@ from workbench.analyze._cluster_intervals import (
     running_estimates,
     wilson_interval,
 )
-from workbench.analyze._injection_rows import campaigns
-from workbench.analyze._pvf_rules import rules_told
+from workbench.analyze._injection_rows import campaigns, together
+from workbench.analyze._pvf_drawn import drawn_cells
+from workbench.analyze._pvf_groups import groups
+from workbench.analyze._pvf_parts import parts
+from workbench.analyze._pvf_rules import Rules, rules_told
 from workbench.analyze._strata import site_shares
 from workbench.errors import InjectionError
 from workbench.tables import PVF_RUNNING, Injections
@@ -65,7 +68,7 @@ def pvf_running(
     step = whole_number("every", every, least=1)
     share_between("level_share", level_share)
     positive("relative_error", relative_error)
-    sites = site_shares(injections)
+    every = sites = site_shares(injections)
     if component is not None:
         sites = sites[sites["component"] == component]
     if sites.empty:
@@ -74,9 +77,13 @@ def pvf_running(
         raise InjectionError(msg)
     _refuse_unequal(sites)
     looks = _looks(sites, step, relative_error, level_share)
-    known = campaigns(injections).set_index("campaign_id")
+    by = Rules("bits", () if component is None else ("component",))
+    found = groups(sites, by.by, together(injections, "parameters"))
+    campaign, drawn = campaigns(injections), drawn_cells(injections, every)
+    label = parts(drawn, found, sites["campaign_id"], campaign, by).labels[0]
+    known = campaign.set_index("campaign_id")
     rules = rules_told(known.loc[sites["campaign_id"].iloc[0]])
-    return PVF_RUNNING.check(PVF_RUNNING.cast(looks.assign(**rules)))
+    return PVF_RUNNING.check(PVF_RUNNING.cast(looks.assign(group=label, **rules)))
 
 
 def _refuse_unequal(sites: pd.DataFrame) -> None:

@@ -70,6 +70,7 @@ def pvf_by_bit(
         **shared,
         due_count=pd.array([None] * len(missing), dtype="Int64"),
         interval="none",
+        drawn_from="",
         is_sure=False,
         doubt="never injected",
     )

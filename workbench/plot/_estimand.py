@@ -47,7 +47,7 @@ def estimand(table: pd.DataFrame) -> list[str]:
         Table that has ``average``, ``nan_policy``, ``criterion`` and ``fault_model``, and perhaps
         ``site_count`` and ``trial_count``.
     """
-    said = [_rule(table, name) for name in _WORDS]
+    said = [_drawn(table), *(_rule(table, name) for name in _WORDS)]
     if {"site_count", "trial_count"} <= set(table.columns):
         said.append(_inputs(table))
     return [words for words in said if words]
@@ -88,6 +88,14 @@ def _rule(table: pd.DataFrame, name: str) -> str:
     if not values or values[0] is None:
         return f"{name.replace('_', ' ')} not told"
     return _WORDS[name].get(values[0], f"{name.replace('_', ' ')}: {label(values[0], 40)}")
+
+
+def _drawn(table: pd.DataFrame) -> str:
+    """Say where groups are only a part of what they are called by."""
+    if "drawn_from" not in table or not (part := [x for x in table["drawn_from"].unique() if x]):
+        return ""
+    more = ", ..." if len(part) > _MOST else ""
+    return f"<b>faults drawn from {', '.join(label(x, 40) for x in part[:_MOST])}{more} only</b>"
 
 
 def _inputs(table: pd.DataFrame) -> str:

@@ -52,7 +52,7 @@ def pvf_by_flips(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
         msg = "'flip_count' is missing; group by it, as analyze.pvf_by_flips does"
         raise TableError(msg)
     rows = table.assign(
-        panel=_texts(table, "component", "all"),
+        panel=_panels(table),
         line=_texts(table, "dtype", "PVF"),
         due=numbers(table["due_count"]) / table["trial_count"].where(table["trial_count"] > 0),
     ).dropna(subset=["flip_count", "pvf"])
@@ -81,6 +81,13 @@ def pvf_by_flips(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     return finish(
         figure, claim=_claim(rows), source=source, synthetic=synthetic, note=" · ".join(notes)
     )
+
+
+def _panels(table: pd.DataFrame) -> pd.Series:
+    """Name the component, or the part of it that was drawn from."""
+    names = _texts(table, "component", "all")
+    part = table["drawn_from"].astype(object)
+    return names.where(part == "", part.astype(str) + " of " + names)
 
 
 def _texts(table: pd.DataFrame, column: str, otherwise: str) -> pd.Series:

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from workbench.plot._chances import PVF_TITLE, chance, chances, numbers
 from workbench.plot._estimand import estimand
 from workbench.plot._sampling import extremes
-from workbench.plot._text import plural
+from workbench.plot._text import label, plural
 from workbench.plot.style import COLOURS, finish, nothing
 from workbench.tables import PVF_RUNNING
 
@@ -124,6 +124,7 @@ def _range(rows: pd.DataFrame, truth: float | None) -> list[float]:
 def _claim(rows: pd.DataFrame) -> str:
     last = rows.iloc[-1]
     sites = plural(int(last["site_count"]), "site")
+    sites += "" if last["group"] == "all" else f" of {label(last['group'], 30)}"
     if last["pvf"] == 0:
         most = "" if pd.isna(last["high"]) else f": at most {chance(last['high'])}"
         return f"No wrong output in {sites} yet{most}"

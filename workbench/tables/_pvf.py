@@ -20,7 +20,16 @@ PVF = Table(
     "One row per group: the probability that a fault gives a wrong output. The columns grouped "
     "by stand before these.",
     {
-        "group": Column("str", "the group in words, e.g. top, bit 30"),
+        "group": Column(
+            "str",
+            "the group in words, e.g. top, bit 30; where faults were drawn from a part of it, "
+            "that part, e.g. bit 30 of top",
+        ),
+        "drawn_from": Column(
+            "str",
+            "that part, e.g. bit 30; part where it cannot be told; empty: all of the group was "
+            "drawn from, or nothing tells",
+        ),
         "pvf": Column("float64", "probability of a wrong output", 0, 1, nullable=True),
         "low": Column("float64", "its interval, sites as the sample", 0, 1, nullable=True),
         "high": Column("float64", "upper end", 0, 1, nullable=True),
@@ -45,7 +54,7 @@ PVF = Table(
         "design_effect_ratio": Column(
             "float64", "variance over that of independent trials", lower=0, nullable=True
         ),
-        "bit_count": Column("float64", "bits of the population", lower=0, nullable=True),
+        "bit_count": Column("float64", "bits that faults were drawn from", lower=0, nullable=True),
         "is_sure": Column("bool", "enough sites with events for the interval to hold"),
         "doubt": Column("str", "why not; empty if sure"),
         **_RULES,
@@ -105,6 +114,7 @@ PVF_RUNNING = Table(
     "pvf_running",
     "One row per look: the estimate as sites come in, and whether it was good enough to stop.",
     {
+        "group": Column("str", "component, or all; or the part of it that was drawn from"),
         "site_count": Column("int64", "sites so far", lower=1),
         "pvf": Column("float64", "estimate", 0, 1),
         "low": Column("float64", "its interval, sites as the sample", 0, 1, nullable=True),

@@ -58,7 +58,8 @@ def exhaustive(
     Returns
     -------
     ExhaustiveInjections
-        ``sites`` (:data:`workbench.tables.EXHAUSTIVE`), ``campaign`` and ``parameters``.
+        ``sites`` (:data:`workbench.tables.EXHAUSTIVE`), ``campaign`` and ``parameters``
+        (all of the model's, whatever ``where`` leaves out).
 
     Raises
     ------
@@ -90,10 +91,17 @@ def exhaustive(
     head["design"] = pd.Categorical(["exhaustive"])
     return ExhaustiveInjections(
         campaign=CAMPAIGN.check(CAMPAIGN.cast(head)),
-        parameters=PARAMETERS.check(
-            PARAMETERS.cast(population.assign(campaign_id=work.name)).reset_index(drop=True)
-        ),
+        parameters=_whole(work.parameters, population).assign(campaign_id=work.name),
         sites=_sites(parts),
+    )
+
+
+def _whole(model: pd.DataFrame, population: pd.DataFrame) -> pd.DataFrame:
+    """Give all parameters of the model, those injected into under the components chosen."""
+    names = dict(zip(population["param"], population["component"], strict=True))
+    own = zip(model["param"], model["component"], strict=True)
+    return PARAMETERS.cast(
+        model.assign(component=[names.get(param, component) for param, component in own])
     )
 
 
