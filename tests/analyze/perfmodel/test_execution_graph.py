@@ -62,6 +62,52 @@ def test_a_launch_that_takes_too_long_counts_as_the_usual_one(trace, graph_of, e
     assert "1 began later than a launch explains, 0.49 ms" in built(graph, "launch")["note"]
 
 
+def test_one_slow_launch_tells_nothing_of_the_others(trace, graph_of, edges_of):
+    trace.launch(0, (7_836, 10, 7))
+    for number in range(20):
+        trace.launch(100 + 3 * number, (7_846 + 10 * number, 10, 7))
+    events, graph = graph_of(trace)
+    assert {weight for *_, weight in edges_of(events, graph, "launch")} == {6}  # the rule's
+    assert "1 began later than a launch explains, 7.83 ms" in built(graph, "launch")["note"]
+    fidelity = analyze.replay_fidelity(events, graph).iloc[0]
+    assert fidelity["explained_share"] < 0.05
+    assert not fidelity["is_usable"]
+
+
+def test_the_usual_launch_is_that_of_launches_that_were_not_held_up(trace, graph_of, edges_of):
+    for number in range(9):
+        latency = 9 if number % 3 == 0 else 5_000
+        trace.launch(10_000 * number, (10_000 * number + latency, 10, 7))
+    events, graph = graph_of(trace)
+    assert {weight for *_, weight in edges_of(events, graph, "launch")} == {9}
+    few = analyze.GraphRules(fewest_launches=4)
+    _, graph = graph_of(trace, rules=few)
+    assert "usual launch latency 6.0 µs" in built(graph, "launch")["note"]
+
+
+@pytest.mark.parametrize("what", ["kernel", "copy", "graph"])
+def test_a_call_that_lasts_long_for_itself_launches_when_it_ends(trace, graph_of, edges_of, what):
+    for start in range(0, 500, 100):
+        trace.launch(start, (start + 26, 20, 7))
+    trace.launch(1_000, (112_026, 500, 7), dur=111_000, what=what)
+    trace.op(112_010, 50)
+    events, graph = graph_of(trace)
+    assert edges_of(events, graph, "launch")[-1][1:] == (f"{what} on 7 GPU start", 26)
+    assert analyze.replay(graph).tolist() == graph.time_ns.tolist()
+    half = analyze.what_if(events, graph, [analyze.Change(part="CPU", factor=0.5)]).iloc[0]
+    assert half["predicted_ns"] == pytest.approx(112_526_000 / 2 + 263_000, rel=0.001)
+
+
+def test_a_long_call_whose_work_began_meanwhile_launched_it_at_once(trace, graph_of, edges_of):
+    for start in range(0, 500, 100):
+        trace.launch(start, (start + 26, 20, 7))
+    trace.launch(1_000, (1_026, 20, 7), dur=111_000)
+    events, graph = graph_of(trace)
+    assert edges_of(events, graph, "launch")[-1] == (
+        "cudaLaunchKernel call", "kernel on 7 GPU start", 26,
+    )  # fmt: skip
+
+
 def test_work_follows_what_is_before_it_on_its_stream_only(trace, graph_of, edges_of):
     trace.launch(0, (10, 100, 7))
     trace.launch(3, (112, 50, 7))

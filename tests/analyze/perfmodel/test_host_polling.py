@@ -18,7 +18,7 @@ def polling(script, *, spin="gap", late=10, talk=500, steps=5):
         if spin == "operator":
             trace.op(now + 12, done - now - 12, "moe::spin")
         trace.op(done, 10, "aten::linear")
-        trace.launch(done + 2, (done + 8, 60, 7))
+        trace.launch(done + 2, (max(done + 8, now + 20 + talk), 60, 7))
         now = done + 60
     trace.op(now, 5)
     return trace.steps(*starts, now)

@@ -1,5 +1,7 @@
 """What changes do to small traces whose answer can be counted by hand."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -135,6 +137,74 @@ def test_predictions_are_refused_where_too_little_is_explained(make_events, scri
     found = analyze.what_if(events, graph, [Change(factor=0.5)], least_explained_share=0)
     assert found["explained_share"].iloc[0] < 0.2
     assert not analyze.replay_fidelity(events, graph)["is_usable"].any()
+
+
+@pytest.fixture
+def overlapped(make_events, script):
+    """Make steps of four kernels of 100 us; in some, each begins before the one before ends.
+
+    A replay that keeps the order of the stream cannot know that, though all has a cause.
+    """
+
+    def make(*overlaps, idle=0):
+        trace, now, starts = script(), 0, []
+        for overlap in overlaps:
+            starts.append(now)
+            trace.op(now, 60)
+            for kernel in range(4):
+                began = now + 20 + kernel * (100 - overlap)
+                trace.launch(now + 10 + 3 * kernel, (began, 100, 7))
+            done = now + 420 - 3 * overlap
+            trace.call("device", now + 70, done + 5 - now - 70)
+            now = done + 10 + idle
+        trace.op(now, 5)
+        return make_events(*trace.steps(*starts, now).rows)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("overlaps", "idle", "limit", "words"),
+    [
+        ((0, 0, 0, 0), 0, None, ""),
+        ((20, 20, 20, 20), 0, "most_error_ratio", r"the replayed time is \+1\d\.\d% off"),
+        ((0, 0, 33, 0, 0, 0, 0, 0), 0, "most_step_error_ratio", r"the worst step is \+\d\d"),
+        ((10, 10, 10, 10), 9_000, None, ""),
+    ],
+)
+def test_a_graph_is_usable_only_if_the_replay_is_near(overlapped, overlaps, idle, limit, words):
+    events = overlapped(*overlaps, idle=idle)
+    graph = analyze.execution_graph(events)
+    fidelity = analyze.replay_fidelity(events, graph).iloc[0]
+    assert fidelity["explained_share"] > 0.98
+    assert fidelity["is_usable"] == (limit is None)
+    if limit is None:
+        return
+    assert re.search(words, fidelity["doubt"])
+    with pytest.raises(PerformanceModelError, match=rf"rank 0: .*{words}.*GraphRules\(.*{limit}"):
+        analyze.what_if(events, graph, [Change(factor=0.5)])
+    names = ("most_error_ratio", "most_breakdown_error_ratio", "most_step_error_ratio")
+    rules = analyze.GraphRules(**dict.fromkeys(names, 0.5))
+    assert analyze.replay_fidelity(events, graph, rules=rules)["is_usable"].all()
+    assert len(analyze.what_if(events, graph, [Change(factor=0.5)], rules=rules)) == 1
+
+
+def test_parts_that_cancel_in_the_total_are_no_usable_graph(make_events, script):
+    trace, now = script(), 0
+    for _ in range(5):
+        trace.op(now, 10)
+        trace.launch(now + 2, (now + 10, 300, 7))
+        # Overlaps on its stream, so that it is replayed behind; the host waits for another one.
+        trace.launch(now + 5, (now + 160, 150, 7))
+        trace.rows[-1] |= {"kind": "communication", "name": "all-reduce"}
+        now += 900
+    trace.op(now, 10)
+    events = make_events(*trace.rows)
+    found = analyze.replay_fidelity(events, analyze.execution_graph(events)).iloc[0]
+    assert abs(found["error_ratio"]) < 0.01
+    assert found["breakdown_error_ratio"] > 0.1
+    assert not found["is_usable"]
+    assert "the parts of the GPU time are" in found["doubt"]
 
 
 def test_a_level_must_be_a_share(trained):

@@ -37,6 +37,8 @@ class Draft:
     points: CpuPoints
     rules: GraphRules
     without: frozenset[str]
+    lasting: NDArray[np.bool_]
+    """Per CPU row whether it is a call that launches when it ends."""
     steps: list[Step] = field(default_factory=list)
     _parts: list[tuple[Ints, Ints, Ints, int, bool]] = field(default_factory=list)
 
@@ -64,14 +66,20 @@ class Draft:
     def launch(self) -> Ints:
         """Point of the call that launched each piece of GPU work; -1 if none."""
         call = self.gpu.call
-        starts = np.append(self.points.starts, MISSING)
-        return np.where(call != MISSING, self.first + starts[call], MISSING)
+        place = np.where(self.lasting, self.points.ends, self.points.starts)
+        return np.where(call != MISSING, self.first + np.append(place, MISSING)[call], MISSING)
 
     @cached_property
     def call_start(self) -> Ints:
         """When the call began that launched each piece of GPU work; -1 if none [ns]."""
         call = self.gpu.call
         return np.append(self.cpu.start, MISSING)[call]
+
+    @cached_property
+    def issued(self) -> Ints:
+        """When each piece of GPU work was launched; -1 if nothing did [ns]."""
+        moment = np.where(self.lasting, self.cpu.end, self.cpu.start)
+        return np.append(moment, MISSING)[self.gpu.call]
 
     @cached_property
     def time(self) -> Ints:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
+from workbench.analyze._latency import usual_latency
 from workbench.analyze._rows import MISSING, Ints
 from workbench.analyze.perfmodel._draft import Draft
 from workbench.analyze.perfmodel._rank_rows import CpuRows, GpuRows
@@ -16,19 +18,24 @@ def launch_edges(draft: Draft) -> None:
     """Join launches to the GPU work that they start.
 
     Work that found its stream idle shows what a launch takes. Its own latency is kept unless
-    it is longer than ``longest_launch_ns``: then something else held it up, and the median is
-    taken.
+    it is longer than ``longest_launch_ns``: then something else held it up, and the median of
+    the others is taken. A call that lasts long for itself launches when it ends.
     """
     step, gpu, rules = draft.step("launch"), draft.gpu, draft.rules
     has_call = draft.launch != MISSING
     before_end = np.where(gpu.before != MISSING, gpu.end[gpu.before], _NEVER)
-    delay = gpu.start - draft.call_start
-    idle = has_call & (before_end < draft.call_start)
-    usual = int(np.median(delay[idle])) if idle.any() else rules.launch_ns
+    delay = gpu.start - draft.issued
+    idle = has_call & (before_end < draft.issued)
+    usual = usual_latency(
+        delay[idle],
+        fewest=rules.fewest_launches,
+        longest_ns=rules.longest_launch_ns,
+        default_ns=rules.launch_ns,
+    )
     step.notes.append(f"usual launch latency {usual / 1e3:.1f} µs, of {idle.sum():,} launches")
     weight = np.full(len(gpu.row), usual)
     if step.is_used:
-        bound = has_call & (before_end < draft.call_start + usual)
+        bound = has_call & (before_end < draft.issued + usual)
         kept = bound & (delay <= rules.longest_launch_ns)
         weight[kept] = delay[kept]
         if count := int((bound & ~kept).sum()):
@@ -82,14 +89,38 @@ def queue_limit(gpu: GpuRows, cpu: CpuRows, rules: GraphRules) -> int:
     """Find how many launches the driver takes before it makes the CPU wait; 0 if never seen."""
     has = np.flatnonzero(gpu.call != MISSING)
     call = gpu.call[has]
-    order = np.argsort(cpu.start[call], kind="stable")
-    begin = cpu.start[call][order]
-    depth = np.arange(len(has)) - np.searchsorted(np.sort(gpu.start[has]), begin)
-    took = (cpu.end - cpu.start)[call][order]
-    blocked = depth[took > rules.blocked_ns]
+    took = (cpu.end - cpu.start)[call]
+    blocked = _depths(gpu, cpu, has)[took > rules.blocked_ns]
     if len(blocked) <= rules.fewest_blocked or np.median(blocked) < rules.shortest_queue:
         return 0
     return int(np.median(blocked))
+
+
+def _depths(gpu: GpuRows, cpu: CpuRows, has: Ints) -> Ints:
+    """Give how many launches were waiting in the queue when each of some began."""
+    begin = cpu.start[gpu.call[has]]
+    order = np.argsort(begin, kind="stable")
+    depth = np.empty(len(has), dtype=np.int64)
+    depth[order] = np.arange(len(has)) - np.searchsorted(np.sort(gpu.start[has]), begin[order])
+    return depth
+
+
+def lasting_calls(gpu: GpuRows, cpu: CpuRows, limit: int, rules: GraphRules) -> NDArray[np.bool_]:
+    """Say which calls launch when they end, not when they begin.
+
+    They load a module or allocate memory first: none of their work began before, and the queue
+    had room for it.
+    """
+    has = np.flatnonzero(gpu.call != MISSING)
+    call = gpu.call[has]
+    late = gpu.start[has] >= cpu.end[call] - rules.jitter_ns
+    late &= (cpu.end - cpu.start)[call] > rules.blocked_ns
+    if limit:
+        late &= _depths(gpu, cpu, has) < limit
+    lasting = np.zeros(len(cpu.row), dtype=bool)
+    lasting[call[late]] = True
+    lasting[call[~late]] = False
+    return lasting
 
 
 def queue_edges(draft: Draft, limit: int) -> None:

@@ -29,12 +29,13 @@ def host_edges(draft: Draft) -> None:
     is_wait, is_gap = points.kind == WAIT_END, inside & (points.kind == START)
     # Where nothing else is to account for the time in a call, the call keeps all of it.
     is_launch = draft.cpu.what[points.cpu] < DEVICE_SYNC
-    usual = _usual(lag[is_wait & is_launch], rules.blocked_ns)
+    usual = _usual(lag[is_wait & is_launch & ~draft.lasting[points.cpu]], rules.blocked_ns)
     blocked = (
         lag if "queue limit" in draft.without else np.where(lag > rules.blocked_ns, usual, lag)
     )
     synced = lag if "synchronise" in draft.without else rules.sync_ns
     own = np.minimum(lag, np.where(is_launch, blocked, synced))
+    own = np.where(draft.lasting[points.cpu], lag, own)
     plain, waits = inside & ~is_gap & ~is_wait, inside & is_wait
     draft.add(number[plain] - 1, number[plain], lag[plain], "CPU")
     draft.add(number[waits] - 1, number[waits], own[waits], "call")

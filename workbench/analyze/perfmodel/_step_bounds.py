@@ -81,7 +81,7 @@ def step_bounds(events: pd.DataFrame, graph: ExecutionGraph, rank: int | None = 
     of_rank = [steps.chosen(number) for steps in of_rank]
     # Work of other ranks belongs to no step here, as that after the last one.
     begun = np.full(len(graph.gpu_start), len(number))
-    launched = launch_times(graph)[graph.gpu_start]
+    launched = launch_times(events, graph)[graph.gpu_start]
     for one, steps in zip(ranks, of_rank, strict=True):
         mine = graph.point_rank[graph.gpu_start] == one
         begun[mine] = np.searchsorted(steps.start, launched[mine], side="right")
@@ -118,13 +118,16 @@ def _points_beside(
     return points[np.argsort(graph.time_ns[points], kind="stable")]
 
 
-def launch_times(graph: ExecutionGraph) -> Ints:
-    """Give when each point came, of GPU work when it was launched [ns].
+def launch_times(events: pd.DataFrame, graph: ExecutionGraph) -> Ints:
+    """Give when each point came, of GPU work when the call began that launched it [ns].
 
     GPU work runs behind the host, so that it belongs to the step of its launch.
     """
     time = graph.time_ns.copy()
     launched = graph.edge_kind == EDGE_KINDS.index("launch")
-    time[graph.target[launched]] = graph.time_ns[graph.source[launched]]
+    call = graph.event[graph.source[launched]]
+    time[graph.target[launched]] = (
+        events["start_ns"].reindex(call, fill_value=0).to_numpy() - graph.origin_ns
+    )
     time[graph.gpu_start + 1] = time[graph.gpu_start]
     return time

@@ -16,6 +16,7 @@ from workbench.analyze.perfmodel._cpu_points import cpu_points
 from workbench.analyze.perfmodel._dark_time import dark_edges
 from workbench.analyze.perfmodel._draft import Draft, Step, build_table
 from workbench.analyze.perfmodel._gpu_edges import (
+    lasting_calls,
     launch_edges,
     queue_edges,
     queue_limit,
@@ -159,8 +160,10 @@ def _draft(rows: RankRows, without: frozenset[str], rules: GraphRules) -> Draft:
     waits = ((cpu.what > PLAIN) & (cpu.what <= EVENT_SYNC)) | blocking
     if limit:
         waits |= launching & (cpu.what != COPY)
+    lasting = lasting_calls(gpu, cpu, limit, rules)
+    waits |= lasting
     anchors = launching | np.isin(cpu.what, (STREAM_WAIT, EVENT_RECORD, GRAPH_LAUNCH))
-    draft = Draft(rows, cpu_points(cpu, anchors, waits), rules, without)
+    draft = Draft(rows, cpu_points(cpu, anchors, waits), rules, without, lasting)
     draft.step("GPU work")
     draft.add(draft.starts, draft.starts + 1, gpu.end - gpu.start, "GPU work")
     host_edges(draft)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from workbench._numbers import whole_number
+from workbench._numbers import not_negative, whole_number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,9 @@ class GraphRules:
     longest_gap_ns
         A longer time between two operators of a thread may be a wait for another thread.
     launch_ns
-        Launch latency where no launch found its stream idle.
+        Launch latency where too few launches found their stream idle.
+    fewest_launches
+        As many such launches tell what a launch usually takes.
     longest_launch_ns
         A longer launch latency has another cause than the launch.
     queued_ns
@@ -33,7 +35,8 @@ class GraphRules:
     stream_gap_ns
         Usual gap where none can be measured.
     blocked_ns
-        A launch call that takes longer may wait for room in the queue.
+        A launch call that takes longer may wait for room in the queue; if there was room, its
+        work is launched when the call ends, not when it begins.
     fewest_blocked
         As many such calls are no sign of a limit yet.
     shortest_queue
@@ -57,12 +60,20 @@ class GraphRules:
     polling_ns
         Time of the CPU that no call accounts for, longer than this, may have been spent asking
         whether communication is done if it ends at most this long before or after that does.
+    most_error_ratio
+        A graph whose replay is further off in time is not usable: of the whole window, or from
+        the first to the last GPU work.
+    most_breakdown_error_ratio
+        Nor is one whose parts of the GPU time are further off, summed, of the span.
+    most_step_error_ratio
+        Nor is one that is further off in its worst step.
     """
 
     sync_ns: int = 5_000
     blocked_launch_ns: int = 60_000
     longest_gap_ns: int = 200_000
     launch_ns: int = 6_000
+    fewest_launches: int = 3
     longest_launch_ns: int = 100_000
     queued_ns: int = 20_000
     longest_stream_gap_ns: int = 50_000
@@ -79,7 +90,13 @@ class GraphRules:
     blocking_copy_ns: int = 30_000
     least_dark_ns: int = 50_000
     polling_ns: int = 40_000
+    most_error_ratio: float = 0.05
+    most_breakdown_error_ratio: float = 0.05
+    most_step_error_ratio: float = 0.1
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            whole_number(field.name, getattr(self, field.name), least=0)
+            if field.name.endswith(("_ns", "_blocked", "_queue", "_call", "_launches")):
+                whole_number(field.name, getattr(self, field.name), least=0)
+            else:
+                not_negative(field.name, getattr(self, field.name))

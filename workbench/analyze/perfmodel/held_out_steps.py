@@ -50,7 +50,7 @@ def held_out_steps(events: pd.DataFrame, graph: ExecutionGraph) -> pd.DataFrame:
     bounds = _bounds(events, graph)
     time = graph.time_ns
     starts = bounds.of_rank[0].start
-    step = np.searchsorted(starts, launch_times(graph)[graph.target], side="right")
+    step = np.searchsorted(starts, launch_times(events, graph)[graph.target], side="right")
     place = _places(events, graph, step)
     varying = np.isin(graph.edge_kind, [EDGE_KINDS.index(kind) for kind in _VARYING])
     weight = graph.weight_ns.astype(float)

@@ -27,10 +27,20 @@ _PARTS = (
     "idle_ns",
 )
 _BIN_NS = 1_000_000
+# Limits of GraphRules, the errors they are about, and what these are of.
+_LIMITS = (
+    ("most_error_ratio", ("error_ratio", "span_error_ratio"), "the replayed time is"),
+    ("most_breakdown_error_ratio", ("breakdown_error_ratio",), "the parts of the GPU time are"),
+    ("most_step_error_ratio", ("step_error_max_ratio",), "the worst step is"),
+)
 
 
 def replay_fidelity(
-    events: pd.DataFrame, graph: ExecutionGraph, *, least_explained_share: float = 0.9
+    events: pd.DataFrame,
+    graph: ExecutionGraph,
+    *,
+    least_explained_share: float = 0.9,
+    rules: GraphRules | None = None,
 ) -> pd.DataFrame:
     """Compare a replay with the trace it comes from, rank by rank.
 
@@ -45,6 +55,9 @@ def replay_fidelity(
         From :func:`execution_graph`.
     least_explained_share
         Below it, ``is_usable`` is false and predictions are refused.
+    rules
+        With the errors from which on it is false, too: ``most_error_ratio``,
+        ``most_breakdown_error_ratio`` and ``most_step_error_ratio``.
 
     Returns
     -------
@@ -60,8 +73,11 @@ def replay_fidelity(
     over the measured span. Busy correlation: of the busy time per ms. Explained share: walking
     back from the start of every step to that of the one before, and from the last event, along
     what each moment waited for, 1 - (time without a cause) / window. Calls that block have no
-    cause if the step was left out that would give them one.
+    cause if the step was left out that would give them one. A graph is usable if enough is
+    explained and the replay is near enough in all three: the time of the whole and of the GPU
+    work, the parts of it, and the worst step.
     """
+    rules = rules or GraphRules()
     time = replay(graph)
     moved = replayed_events(events, graph, time)
     rows = []
@@ -75,10 +91,12 @@ def replay_fidelity(
     table = pd.DataFrame(rows)
     kinds = graph.build.set_index("step")
     table["left_out_count"] = int(kinds["left_out_count"].sum())
-    table["is_usable"] = table["explained_share"] >= least_explained_share
+    records = table.to_dict("records")
+    failed = [limits_failed(row, least_explained_share, rules) for row in records]
+    table["is_usable"] = [not each for each in failed]
     table["doubt"] = [
-        "; ".join([*_doubts(row, least_explained_share), *graph.doubts])
-        for row in table.to_dict("records")
+        "; ".join([*words.values(), *_doubts(row), *graph.doubts])
+        for words, row in zip(failed, records, strict=True)
     ]
     return REPLAY_FIDELITY.check(REPLAY_FIDELITY.cast(table))
 
@@ -230,13 +248,24 @@ def _longest_call(graph: ExecutionGraph) -> int:
     return rules.blocked_launch_ns if not used["queue limit"] else 1 << 62
 
 
-def _doubts(row: Mapping[Any, Any], least: float) -> list[str]:
-    doubts = []
+def limits_failed(row: Mapping[Any, Any], least: float, rules: GraphRules) -> dict[str, str]:
+    """Say by which limits a graph is not usable, in words: the name of the limit, and why."""
+    failed = {}
     if row["explained_share"] < least:
-        doubts.append(
+        failed["least_explained_share"] = (
             f"{1 - row['explained_share']:.0%} of the time has no known cause "
             f"(at most {1 - least:.0%})"
         )
+    for name, columns, what in _LIMITS:
+        errors = [row[column] for column in columns if not pd.isna(row[column])]
+        worst = max(errors, key=abs, default=0.0)
+        if abs(worst) > getattr(rules, name):
+            failed[name] = f"{what} {worst:+.1%} off (at most {getattr(rules, name):.0%})"
+    return failed
+
+
+def _doubts(row: Mapping[Any, Any]) -> list[str]:
+    doubts = []
     if row["dark_ns"]:
         doubts.append(f"{row['dark_ns'] / 1e6:.1f} ms of GPU work were not recorded")
     if row["step_count"] < 2:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,9 @@ from workbench._numbers import share_between
 from workbench.analyze._rows import Ints
 from workbench.analyze.perfmodel._step_bounds import StepBounds, step_bounds
 from workbench.analyze.perfmodel.change import Change, changed_weights
+from workbench.analyze.perfmodel.graph_rules import GraphRules
 from workbench.analyze.perfmodel.replay import replay
-from workbench.analyze.perfmodel.replay_fidelity import replay_fidelity
+from workbench.analyze.perfmodel.replay_fidelity import limits_failed, replay_fidelity
 from workbench.errors import PerformanceModelError
 from workbench.tables import REPLAY_FIDELITY, WHAT_IF, ExecutionGraph
 
@@ -27,6 +28,7 @@ def what_if(  # noqa: PLR0913 - the front door
     *,
     fidelity: pd.DataFrame | None = None,
     least_explained_share: float = 0.9,
+    rules: GraphRules | None = None,
     level_share: float = 0.95,
     seed: int = 0,
 ) -> pd.DataFrame:
@@ -43,7 +45,10 @@ def what_if(  # noqa: PLR0913 - the front door
     fidelity
         Table :data:`workbench.tables.REPLAY_FIDELITY` of this graph; computed if not given.
     least_explained_share
-        Predictions are refused where less of the time has a known cause; 0 allows all.
+        Predictions are refused where less of the time has a known cause; 0 allows all, whatever
+        its errors.
+    rules
+        With the errors from which on predictions are refused, as for :func:`replay_fidelity`.
     level_share
         Confidence of the interval.
     seed
@@ -57,7 +62,8 @@ def what_if(  # noqa: PLR0913 - the front door
     Raises
     ------
     PerformanceModelError
-        If too little of the time is explained, or a change chooses nothing.
+        If too little of the time is explained, the replay is too far off, or a change chooses
+        nothing.
 
     See Also
     --------
@@ -76,16 +82,14 @@ def what_if(  # noqa: PLR0913 - the front door
     what a scheduler would do otherwise is not in it.
     """
     share_between("level_share", level_share)
+    rules = rules or GraphRules()
     if fidelity is None:
-        fidelity = replay_fidelity(events, graph, least_explained_share=least_explained_share)
-    worst = REPLAY_FIDELITY.check(fidelity).nsmallest(1, "explained_share").iloc[0]
-    if worst["explained_share"] < least_explained_share:
-        msg = (
-            f"rank {worst['rank']}: only {worst['explained_share']:.1%} of the time has a known "
-            f"cause, less than least_explained_share={least_explained_share:g}; record cuda_sync "
-            "events (enable_cuda_sync_events) or allow less"
+        fidelity = replay_fidelity(
+            events, graph, least_explained_share=least_explained_share, rules=rules
         )
-        raise PerformanceModelError(msg)
+    worst = REPLAY_FIDELITY.check(fidelity).nsmallest(1, "explained_share").iloc[0]
+    if least_explained_share > 0:
+        _refuse(fidelity, least_explained_share, rules)
     bounds = step_bounds(events, graph)
     measured, before = _durations(bounds, graph.time_ns), _durations(bounds, replay(graph))
     if len(bounds.number) > 1:
@@ -114,6 +118,32 @@ def what_if(  # noqa: PLR0913 - the front door
     for name in ("measured_ns", "replayed_ns", "predicted_ns", "low_ns", "high_ns"):
         table[name] = table[name].astype("Float64").round()
     return WHAT_IF.check(WHAT_IF.cast(table))
+
+
+def _refuse(fidelity: pd.DataFrame, least: float, rules: GraphRules) -> None:
+    """Refuse predictions from a graph that is not usable, the least explained rank first."""
+    for row in fidelity.sort_values("explained_share", kind="stable").to_dict("records"):
+        failed = limits_failed(row, least, rules)
+        if not failed:
+            continue
+        share = row["explained_share"]
+        if "least_explained_share" in failed:
+            failed["least_explained_share"] = (
+                f"only {share:.1%} of the time has a known cause, less than "
+                f"least_explained_share={least:g}"
+            )
+        msg = (
+            f"rank {row['rank']}: {'; '.join(failed.values())}; record cuda_sync events "
+            f"(enable_cuda_sync_events) or allow more by {', '.join(_allowing(failed))}"
+        )
+        raise PerformanceModelError(msg)
+
+
+def _allowing(failed: Iterable[str]) -> list[str]:
+    """Name the arguments that would allow what failed."""
+    ratios = [name for name in failed if name != "least_explained_share"]
+    own = ["least_explained_share"] if "least_explained_share" in failed else []
+    return [*own, *([f"rules=GraphRules({'=..., '.join(ratios)}=...)"] if ratios else [])]
 
 
 def _doubts(changes: list[Change]) -> list[str]:
