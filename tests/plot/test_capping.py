@@ -118,6 +118,6 @@ def test_blame_is_a_bar_of_steps(build):
          "blamed_share": 0.4},
     ]  # fmt: skip
     figure = plot.capping_blame(build(CAPPING_BLAME, rows))
-    assert title(figure) == "b was held back most in 6 steps, 60 % of all capped ones"
+    assert title(figure) == "In doubt: b was held back most in 6 steps, 60 % of all capped ones"
     assert [list(trace.x) for trace in figure.data] == [[6, 4], [0, 6]]
     assert "<b>in doubt: too few</b>" in notes(figure)

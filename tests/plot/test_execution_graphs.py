@@ -36,7 +36,9 @@ def test_a_replay_states_its_error_and_what_has_a_cause(build, said):
     rows = [fits(-0.003, 0.997, step_error_max_ratio=0.005, doubt="fewer than two steps")]
     figure = plot.replay_fidelity(build(REPLAY_FIDELITY, rows))
     title, note = said(figure)
-    assert title == "The replay is 0.3 % short; 99.7 % of the time has a cause"
+    fit = "The replay is 0.3 % short; 99.7 % of the time has a cause"
+    assert title == f"{fit}; predictions are in doubt"
+    assert said(plot.replay_fidelity(build(REPLAY_FIDELITY, [rows[0] | {"doubt": ""}])))[0] == fit
     assert note == "unsure: fewer than two steps"
     shown = {trace.name: trace.text[0].strip() for trace in figure.data if len(trace.x)}
     assert shown["whole trace"] == "−0.3 %"
@@ -49,7 +51,7 @@ def test_several_replays_are_ordered_by_what_they_leave_unexplained(build, said)
     figure = plot.replay_fidelity(build(REPLAY_FIDELITY, rows))
     assert list(figure.layout.yaxis.ticktext) == ["rank 1", "rank 0"]
     assert said(figure)[0] == (
-        "The worst of 2 replays is 2.0 % off; the least explained has a cause for 80 % of the time"
+        "1 of 2 graphs is refused: replayed 2.0 % off, 80 % of the time has a cause"
     )
     poor = next(trace for trace in figure.data if trace.name.startswith("too little"))
     assert (list(poor.x), list(poor.y)) == ([80], [0])
@@ -184,7 +186,7 @@ def test_a_question_that_was_asked_is_what_the_title_is_about(build, said):
     rows = [answer("compute x0.5", 60), answer("compute x2", 150, doubt="too little is explained")]
     figure = plot.what_if(build(WHAT_IF, rows), asked="compute x2")
     title, note = said(figure)
-    assert title == "compute x2: a step takes 150 ms instead of 100 ms, 0.67 × as fast"
+    assert title == "In doubt: compute x2: a step takes 150 ms instead of 100 ms, 0.67 × as fast"
     assert "unsure: too little is explained" in note
     assert figure.layout.yaxis.ticktext[1] == "<b>compute x2</b>"
     assert [trace.name for trace in figure.data][:2] == ["predicted", "predicted, unsure"]

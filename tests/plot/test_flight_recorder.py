@@ -68,8 +68,8 @@ def test_the_verdict_says_how_sure_it_is(rows, said, build):
 
 
 def test_without_a_free_rank_the_circle_is_stated(build):
-    rows = [{"rank": 0, "waits_for": 1, "why": "not called"}]
-    rows.append({"rank": 1, "waits_for": 0, "why": "not called"})
+    rows = [{"rank": 0, "waits_for": 1, "why": "not called", "is_sure": True}]
+    rows.append({"rank": 1, "waits_for": 0, "why": "not called", "is_sure": True})
     figure = plot.flight_waits(build(FLIGHT_WAITS, rows))
     assert title(figure) == "2 ranks wait for each other: nobody is waited for and free"
 

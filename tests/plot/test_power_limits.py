@@ -48,7 +48,7 @@ def test_several_curves_are_summed_up_as_a_range(curve):
 def test_without_power_only_speed_is_drawn_and_guesses_have_open_marks():
     table = analyze.extended_curve(analyze.published_curve(), 960)
     figure = plot.power_curve(table)
-    assert title(figure) == "At 1,000 W, GB200 training keeps 95 % of its speed"
+    assert title(figure) == "In doubt: At 1,000 W, GB200 training keeps 95 % of its speed"
     assert "yaxis2" not in figure.layout.to_plotly_json()
     assert list(figure.data[0].marker.symbol) == ["circle-open", "circle", "circle"]
     assert "nobody measured there" in notes(figure)
@@ -74,8 +74,8 @@ def knee(**more):
 def test_knees_are_marked_as_shares_of_the_largest_limit(build):
     rows = [knee(), knee(gpu="G2", speed_loss_ratio=-0.04, saving_ratio=0.1, doubt="noise")]
     figure = plot.power_knees(build(POWER_KNEES, rows))
-    assert (
-        title(figure) == "Least energy at 50 % to 50 % of the largest limit: it saves 10 % to 30 %"
+    assert title(figure) == (
+        "In doubt: Least energy at 50 % to 50 % of the largest limit: it saves 10 % to 30 %"
     )
     assert list(figure.data[0].x) == [0.5, 0.5]
     assert list(figure.layout.yaxis.ticktext) == ["G1 net", "G2 net *"]
@@ -91,7 +91,7 @@ def test_one_row_of_knees_is_told_in_words(build):
     faster = plot.power_knees(build(POWER_KNEES, [knee(speed_loss_ratio=-0.04)]))
     assert title(faster).endswith("and gains 4.0 % speed")
     bare = plot.power_knees(analyze.power_knees(analyze.published_curve()))
-    assert title(bare) == "GB200 training keeps 95 % of its speed down to 1,000 W"
+    assert title(bare) == "In doubt: GB200 training keeps 95 % of its speed down to 1,000 W"
 
 
 @pytest.mark.oracle
@@ -100,7 +100,7 @@ def test_the_published_site_is_drawn_with_published_gains_over_it():
     table = analyze.provisioning(more, **SITE)
     figure = plot.provisioning(table, published=analyze.published_gains())
     assert title(figure) == (
-        "1,000 W feeds 110,526 GPUs that do 9.0 % more together than at 1,200 W; extrapolated, "
+        "In doubt: 1,000 W feeds 110,526 GPUs that do 9.0 % more together than at 1,200 W; extrapolated, "
         "960 W would do 11 % more together"
     )
     known, guessed, gain, guessed_gain, published = figure.data

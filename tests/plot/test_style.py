@@ -1,9 +1,12 @@
 """One meaning, one colour; every figure says where its data comes from."""
 
+import json
+
 import plotly.graph_objects as go
 import pytest
 
 from workbench.plot import style
+from workbench.tables import Source
 
 OKABE_ITO = {
     "#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7",
@@ -40,7 +43,21 @@ def test_finish_states_claim_source_and_note():
     assert figure.layout.title.subtitle.text == "2 of 3"
     assert texts(figure) == ["Source: a &lt;b&gt; trace"]
     assert figure.layout.meta == {"claim": "Rank 7 is late", "source": "a <b> trace",
-                                  "synthetic": False}  # fmt: skip
+                                  "origin": "", "synthetic": False}  # fmt: skip
+
+
+def test_finish_keeps_whose_data_a_figure_shows():
+    figure = style.finish(bars(), claim="late", source=Source("run 1", "own"))
+    assert (figure.layout.meta["source"], figure.layout.meta["origin"]) == ("run 1", "own")
+    assert json.loads(figure.to_json())["layout"]["meta"]["origin"] == "own"
+
+
+def test_a_doubt_begins_the_title_once():
+    doubtful = style.finish(bars(), claim="7 is late", source="", note="<b>clocks are off</b>")
+    assert doubtful.layout.title.text == "In doubt: 7 is late"
+    assert doubtful.layout.meta["claim"] == "In doubt: 7 is late"
+    told = style.finish(bars(), claim="What 7 did is in doubt", source="", is_doubtful=True)
+    assert told.layout.title.text == "What 7 did is in doubt"
 
 
 def test_generated_data_is_labelled_above_and_below():

@@ -1,4 +1,4 @@
-"""What an analysis of failures says about its result: what was left out, what is doubtful."""
+"""What an analysis says about its result: what was left out, what is doubtful."""
 
 from __future__ import annotations
 
@@ -23,6 +23,19 @@ def reservations(table: pd.DataFrame) -> list[str]:
         said.append(f"{others:,} for other reasons")
     notes = [f"not counted: {', '.join(said)}"] if said else []
     return notes + [f"<b>{label(doubt, 200)}</b>" for doubt in table.attrs.get("doubts", [])]
+
+
+def is_doubtful(rows: pd.DataFrame) -> bool:
+    """Say whether at least half of the rows that a title rests on are in doubt.
+
+    That stands in one of the columns ``is_sure``, ``is_usable`` and ``doubt``.
+    """
+    bad = pd.Series(data=False, index=rows.index)
+    for column in {"is_sure", "is_usable"} & {*rows.columns}:
+        bad |= ~rows[column].fillna(value=True).astype(bool)
+    if "doubt" in rows and "is_sure" not in rows:
+        bad |= rows["doubt"].fillna("").astype(str) != ""
+    return bool(len(bad)) and bool(bad.mean() >= 0.5)
 
 
 def span(low: float, high: float) -> str:

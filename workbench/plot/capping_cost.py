@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._said import is_doubtful
 from workbench.plot._text import digits, label, percent, plural
 from workbench.plot.style import colour, fill, finish, left_margin, nothing
 from workbench.tables import CAPPING_BLAME, CAPPING_COST
@@ -177,4 +178,7 @@ def capping_blame(blame: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     notes = [f"<b>in doubt: {label(first['doubt'], 200)}</b>"] if first["doubt"] else []
     if len(blame) > len(shown):
         notes.append(f"{plural(len(blame) - len(shown), 'device')} left out")
-    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=" · ".join(notes))
+    return finish(
+        figure, claim=claim, source=source, synthetic=synthetic, note=" · ".join(notes),
+        is_doubtful=is_doubtful(shown.head(1)),
+    )  # fmt: skip

@@ -99,6 +99,11 @@ def _claim(known: pd.DataFrame, names: pd.Index) -> str:
     if residuals.empty:
         return f"The clocks of {len(known):,} ranks are {duration(apart)} apart, from too few ends"
     agree = 2 * int(residuals.iloc[:2].sum())
+    if apart <= agree and not known["is_sure"].any():
+        return (
+            f"Whether the clocks of {len(known):,} ranks agree is not sure; they are "
+            f"{duration(apart)} apart"
+        )
     if apart <= agree:
         return (
             f"The clocks of {len(known):,} ranks agree as far as can be told: {duration(apart)} "

@@ -34,8 +34,8 @@ def failure_rates(rates: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     Returns
     -------
     plotly.graph_objects.Figure
-        One dot per group with whiskers, the highest on top. The title states the rate and the
-        mean time between failures.
+        One dot per group with whiskers, the highest on top. The title states the
+        failures counted, the rate with its interval, and the mean time between failures.
     """
     FAILURE_RATES.check(rates)
     if rates.empty:
@@ -89,9 +89,15 @@ def failure_rates(rates: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
 
 def _claim(drawn: pd.DataFrame) -> str:
     first = drawn.iloc[0]
-    rate = f"{digits(first['per_1000_node_days'])} failures per 1,000 node-days"
+    low, high = first["low_per_1000_node_days"], first["high_per_1000_node_days"]
+    rate = f"{digits(first['per_1000_node_days'])} failures per 1,000 node-days "
+    rate += f"({between(low, high)})"
+    # A rate of few failures in little time reads like one of many in years without its count.
+    seen = f"{int(first['failure_count']):,} in {digits(first['exposure_node_days'])} node-days"
     if len(drawn) > 1:
-        return f"{label(first['group'], 40)} fails most often: {rate}"
+        is_apart = low > drawn["high_per_1000_node_days"].iloc[1]
+        most = "fails most often" if is_apart else "fails most often, perhaps by chance"
+        return f"{label(first['group'], 30)} {most}: {seen}, {rate}"
     if pd.isna(first["mtbf_h"]):
         most = digits(first["high_per_1000_node_days"])
         return (
@@ -99,7 +105,7 @@ def _claim(drawn: pd.DataFrame) -> str:
             "per 1,000"
         )
     nodes = plural(int(first["node_count"]), "node")
-    return f"{nodes} fail every {digits(float(first['mtbf_h']))} h: {rate}"
+    return f"{nodes} fail every {digits(float(first['mtbf_h']))} h: {seen}, {rate}"
 
 
 def _hover(row: Mapping[Hashable, Any]) -> str:

@@ -6,6 +6,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._flight_words import named
+from workbench.plot._said import is_doubtful
 from workbench.plot._text import plural
 from workbench.plot.style import fill, finish, left_margin, nothing
 from workbench.tables import FLIGHT_WAITS
@@ -85,6 +86,7 @@ def flight_waits(waits: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
         source=source,
         synthetic=synthetic,
         note=f"{plural(left_out, 'further rank')} that is waited for left out" if left_out else "",
+        is_doubtful=is_doubtful(waits),
     )
 
 

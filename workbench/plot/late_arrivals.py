@@ -56,7 +56,7 @@ def late_arrivals(
     if waited.empty:
         return nothing(
             "; ".join(notes) or "No collective was found in which a rank waited for another one.",
-            claim="No late arrivals to show",
+            claim="Who came late cannot be told" if left_out else "No late arrivals to show",
             source=source,
             synthetic=synthetic,
         )
@@ -69,6 +69,9 @@ def late_arrivals(
         f"Rank {totals.index[0]} makes the others wait {duration(totals.iloc[0])}, "
         f"{percent(kinds.max() / totals.iloc[0])} of it because {_SAID[main]}"
     )
+    unsure_ns = int(late_arrivals["wait_ns"].sum() - sure["wait_ns"].sum())
+    if unsure_ns > totals.iloc[0]:
+        claim += f"; for whom they wait {duration(unsure_ns)} more is not sure"
     notes = [*_why(worst, main), *notes]
     return finish(figure, claim=claim, source=source, synthetic=synthetic, note=" · ".join(notes))
 

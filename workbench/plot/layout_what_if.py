@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._said import is_doubtful
 from workbench.plot._text import digits, duration, label, percent, plural, safe, short, time_unit
 from workbench.plot.style import colour, fill, finish, left_margin, nothing
 from workbench.tables import LAYOUT_WHAT_IF
@@ -90,6 +91,7 @@ def layout_what_if(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     return finish(
         figure, claim=_claim(rows), source=source, synthetic=synthetic,
         note=" · ".join(_notes(table, shown, measured)),
+        is_doubtful=is_doubtful(rows[rows["fits"]].head(1)),
     )  # fmt: skip
 
 

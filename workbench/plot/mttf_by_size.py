@@ -71,7 +71,7 @@ def mttf_by_size(sizes: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     notes += [f"{plural(unfailed, 'size')} without a failure left out"] if unfailed else []
     notes += reservations(sizes)
     return finish(
-        figure, claim=_claim(known), source=source, synthetic=synthetic, note=" · ".join(notes)
+        figure, claim=_claim(known), source=source, synthetic=synthetic, note=" · ".join(notes),
     )  # fmt: skip
 
 
@@ -142,7 +142,10 @@ def _claim(known: pd.DataFrame) -> str:
     part = measured if len(measured) else known
     sizes, rates = part["gpu_count"], part["per_1000_node_days"].astype("float64")
     if len(part) == 1:
-        return f"Jobs of {int(sizes.iloc[0]):,} GPUs fail every {digits(part['mttf_h'].iloc[0])} h"
+        one = part.iloc[0]
+        words = f"Jobs of {int(sizes.iloc[0]):,} GPUs fail every {digits(one['mttf_h'])} h"
+        is_known = pd.notna(one["low_mttf_h"]) and pd.notna(one["high_mttf_h"])
+        return f"{words} ({between(one['low_mttf_h'], one['high_mttf_h'])})" if is_known else words
     return (
         f"From {int(sizes.min()):,} to {int(sizes.max()):,} GPUs jobs have "
         f"{between(float(rates.min()), float(rates.max()))} failures per 1,000 node-days"

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._said import is_doubtful
 from workbench.plot._text import digits, duration, label
 from workbench.plot.style import finish, nothing
 from workbench.tables import PLAN
@@ -91,8 +92,9 @@ def parallelism_plan(plan: pd.DataFrame, *, source: str = "", synthetic: bool = 
         )
     figure.update_layout(height=max(_CELL_PX * len(pipelines), 180))
     return finish(
-        figure, claim=_claim(ordered), source=source, synthetic=synthetic, note=_note(plan, best)
-    )
+        figure, claim=_claim(ordered), source=source, synthetic=synthetic, note=_note(plan, best),
+        is_doubtful=is_doubtful(ordered.head(1)),
+    )  # fmt: skip
 
 
 def _cell(row: dict[Hashable, Any]) -> str:

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._said import is_doubtful
 from workbench.plot._text import digits, duration, label, percent, plural, safe, time_unit
 from workbench.plot.style import fill, finish, ink, left_margin, nothing
 from workbench.tables import SCHEDULE_COMPARISON, SCHEDULE_TIMES
@@ -196,7 +197,10 @@ def schedule_comparison(
         note += f" · {plural(doubtful, 'schedule')} with a doubt, see the table"
     if len(rows) > len(shown):
         note += f" · the fastest {len(shown)} of {len(rows):,}"
-    return finish(figure, claim=_fastest(rows), source=source, synthetic=synthetic, note=note)
+    return finish(
+        figure, claim=_fastest(rows), source=source, synthetic=synthetic, note=note,
+        is_doubtful=is_doubtful(rows.head(1)),
+    )  # fmt: skip
 
 
 def _fastest(rows: pd.DataFrame) -> str:

@@ -7,6 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from workbench.plot._said import is_doubtful
 from workbench.plot._sampling import extremes
 from workbench.plot._text import label, percent, plural
 from workbench.plot.style import MAX_LINES, distinct, finish, left_margin, nothing
@@ -69,7 +70,7 @@ def power_curve(curve: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     figure.update_layout(height=220 * len(columns))
     return finish(
         figure, claim=_curve_claim(curve), source=source, synthetic=synthetic,
-        note=" · ".join(_curve_notes(curve, len(names))),
+        note=" · ".join(_curve_notes(curve, len(names))), is_doubtful=is_doubtful(curve),
     )  # fmt: skip
 
 
@@ -81,7 +82,7 @@ def _curve_notes(curve: pd.DataFrame, curve_count: int) -> list[str]:
     if curve_count > MAX_LINES:
         notes.append(f"{plural(curve_count - MAX_LINES, 'curve')} left out")
     if curve["is_extrapolated"].any():
-        notes.append("<b>open marks: nobody measured there</b>")
+        notes.append("open marks: nobody measured there")
     if in_doubt := int(((curve["doubt"] != "") & ~curve["is_extrapolated"]).sum()):
         notes.append(f"{plural(in_doubt, 'point')} in doubt (see the table)")
     return notes
@@ -218,7 +219,7 @@ def power_knees(knees: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
         notes.append("* in doubt (see the table)")
     return finish(
         figure, claim=_knees_claim(knees), source=source, synthetic=synthetic,
-        note=" · ".join(notes),
+        note=" · ".join(notes), is_doubtful=is_doubtful(knees),
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from workbench.plot._said import is_doubtful
 from workbench.plot._sampling import extremes
 from workbench.plot._text import label, percent, plural
 from workbench.plot.power_curve import SYMBOLS
@@ -77,8 +78,9 @@ def provisioning(
     if laid_over:
         notes.append("whiskers: what rounds to the published numbers")
     return finish(
-        figure, claim=_claim(table), source=source, synthetic=synthetic, note=" · ".join(notes)
-    )
+        figure, claim=_claim(table), source=source, synthetic=synthetic, note=" · ".join(notes),
+        is_doubtful=is_doubtful(_best(_known(table))),
+    )  # fmt: skip
 
 
 def _lines(own: pd.DataFrame, column: str, at: int, is_one_of_many: bool) -> list[go.Scatter]:
@@ -155,8 +157,7 @@ def _watts(limits: Any) -> str:
 
 def _claim(table: pd.DataFrame) -> str:
     """Name the best known limit and what it gains; a guess comes second, as one."""
-    known = table[~table["is_extrapolated"]]
-    best = _best(known if len(known) else table)
+    best = _best(_known(table))
     if len(best) > 1:
         low, high = best["gain_ratio"].min(), best["gain_ratio"].max()
         return (
@@ -173,6 +174,12 @@ def _claim(table: pd.DataFrame) -> str:
     if guess["is_extrapolated"]:
         claim += f"; extrapolated, {guess['limit_w']:,.4g} W would do {_more(guess)}"
     return claim
+
+
+def _known(table: pd.DataFrame) -> pd.DataFrame:
+    """Give what was measured or published, or everything if nothing was."""
+    known = table[~table["is_extrapolated"]]
+    return known if len(known) else table
 
 
 def _best(table: pd.DataFrame) -> pd.DataFrame:

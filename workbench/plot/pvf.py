@@ -156,12 +156,14 @@ def _claim(ordered: pd.DataFrame) -> str:
     second = known.iloc[1]
     rival, next_most = label(second["group"], 24), chance(second["pvf"])
     if most == next_most:
-        return f"{name} and {rival} are highest: {most} of faulty inferences go wrong in each"
+        return (
+            f"{name} and {rival} are highest: {most} of faulty inferences go wrong in each{unsure}"
+        )
     highest = f"Highest: {name}, {most} of faulty inferences go wrong; next {rival}, {next_most}"
     if pd.isna(first["low"]) or pd.isna(second["high"]):
         return f"{highest}, not known whether by chance"
     if first["low"] <= second["high"]:
-        return f"{highest}; their intervals overlap"
+        return f"{highest}; their intervals overlap{unsure and ', not sure'}"
     return f"{highest}{unsure}"
 
 

@@ -11,6 +11,7 @@ from workbench._number_types import NUMBER_TYPES
 from workbench.errors import TableError
 from workbench.plot._chances import chance, numbers, row_with
 from workbench.plot._estimand import estimand
+from workbench.plot._said import is_doubtful
 from workbench.plot._text import label, plural, safe, short
 from workbench.plot.style import COLOURS, finish, left_margin, nothing
 from workbench.tables import PVF
@@ -76,7 +77,10 @@ def pvf_by_bit(
     hidden = parts.nunique() - len(kept)
     notes = [*estimand(table), *([f"{plural(hidden, 'part')} left out"] if hidden else [])]
     claim = _claim(rows, parts)
-    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=" · ".join(notes))
+    return finish(
+        figure, claim=claim, source=source, synthetic=synthetic, note=" · ".join(notes),
+        is_doubtful=is_doubtful(rows[rows["pvf"] > 0].nlargest(1, "pvf")),
+    )  # fmt: skip
 
 
 def _parts(rows: pd.DataFrame) -> pd.Series:

@@ -12,6 +12,7 @@ from workbench.errors import TableError
 from workbench.plot._chances import Chances, axis_of, chance, numbers
 from workbench.plot._estimand import coverage, estimand
 from workbench.plot._panels import panels
+from workbench.plot._said import is_doubtful
 from workbench.plot._sampling import extremes
 from workbench.plot._text import label, plural
 from workbench.plot.style import distinct, finish, nothing
@@ -79,8 +80,9 @@ def pvf_by_flips(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     notes = [*estimand(rows), *coverage(rows)]
     notes += [f"{plural(hidden, 'component or type')} left out"] if hidden else []
     return finish(
-        figure, claim=_claim(rows), source=source, synthetic=synthetic, note=" · ".join(notes)
-    )
+        figure, claim=_claim(rows), source=source, synthetic=synthetic, note=" · ".join(notes),
+        is_doubtful=is_doubtful(rows[rows["pvf"] > 0].nlargest(1, "pvf")),
+    )  # fmt: skip
 
 
 def _panels(table: pd.DataFrame) -> pd.Series:

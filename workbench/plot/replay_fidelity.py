@@ -9,6 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._panels import panels
+from workbench.plot._said import is_doubtful
 from workbench.plot._text import digits, label, percent, plural, safe, short
 from workbench.plot.style import colour, finish, left_margin, nothing
 from workbench.tables import GRAPH_ABLATION, REPLAY_FIDELITY
@@ -139,7 +140,7 @@ def graph_ablation(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
         notes.append(f"{plural(hidden, 'row')} left out")
     return finish(
         figure, claim=_matters(rows, whole, error), source=source, synthetic=synthetic,
-        note=" · ".join(notes),
+        note=" · ".join(notes), is_doubtful=is_doubtful(table[table["without"] == ""]),
     )  # fmt: skip
 
 
@@ -203,14 +204,19 @@ def _fits(rows: pd.DataFrame) -> str:
     explained = safe(percent(float(rows["explained_share"].min())))
     error = float(rows["error"].max())
     size = safe(percent(error))
+    if refused := int((~rows["is_usable"]).sum()):
+        whose = f"{refused:,} of {len(rows):,} graphs" if len(rows) > 1 else "The graph"
+        verb = "is" if refused == 1 else "are"
+        return f"{whose} {verb} refused: replayed {size} off, {explained} of the time has a cause"
+    doubt = "; predictions are in doubt" if (rows["doubt"] != "").any() else ""
     if len(rows) > 1:
         return (
             f"The worst of {len(rows):,} replays is {size} off; the least explained has a cause "
-            f"for {explained} of the time"
+            f"for {explained} of the time{doubt}"
         )
     way = "short" if rows["error_ratio"].iloc[0] < 0 else "long"
     fits = f"is {size} {way}" if error else "takes exactly as long as measured"
-    return f"The replay {fits}; {explained} of the time has a cause"
+    return f"The replay {fits}; {explained} of the time has a cause{doubt}"
 
 
 def _matters(rows: pd.DataFrame, whole: pd.DataFrame, error: str) -> str:

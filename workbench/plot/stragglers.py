@@ -250,7 +250,7 @@ def _verdict_note(row: pd.Series, verdict: str) -> str:
         f"{plural(int(row['step_count']), 'step')} of {plural(int(row['worker_count']), 'worker')}"
     )
     parts = [
-        f"<b>{label(verdict)}</b>: {_ADVICE[verdict]}" if verdict in _ADVICE else label(verdict),
+        f"{label(verdict)}: {_ADVICE[verdict]}" if verdict in _ADVICE else label(verdict),
         counted,
         *([] if pd.isna(r) else [f"forward and backward of a micro-batch: r = {r:.2f}{inside}"]),
         *([] if pd.isna(row["note"]) else [label(row["note"], 300)]),

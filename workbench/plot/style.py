@@ -145,7 +145,13 @@ def nothing(reason: str, *, claim: str, source: str = "", synthetic: bool = Fals
 
 
 def finish(
-    figure: go.Figure, *, claim: str, source: str, synthetic: bool = False, note: str = ""
+    figure: go.Figure,
+    *,
+    claim: str,
+    source: str,
+    synthetic: bool = False,
+    note: str = "",
+    is_doubtful: bool = False,
 ) -> go.Figure:
     """Give a figure its title, its source line and the common look.
 
@@ -164,7 +170,11 @@ def finish(
     synthetic
         Whether the data was generated; then the figure says so above and below.
     note
-        A second, smaller line under the title, e.g. what was left out.
+        A second, smaller line under the title, e.g. what was left out. Bold are doubts.
+    is_doubtful
+        Whether what the claim rests on is in doubt, as it also is if the note has a bold
+        part; then the claim begins with that, because a title is read, listed and copied
+        without the line under it.
 
     Returns
     -------
@@ -172,6 +182,8 @@ def finish(
         The same figure. ``layout.meta`` repeats claim, source, its origin and synthetic as
         data, for whoever lists what the figures of a page say.
     """
+    is_said = "in doubt" in claim
+    claim = f"In doubt: {claim}" if (is_doubtful or "<b>" in note) and not is_said else claim
     title = wrapped(claim, _TITLE_WIDTH)
     notes = [*(["<b>SYNTHETIC DATA</b>"] if synthetic else []), *([note] if note else [])]
     subtitle = wrapped(" · ".join(notes), _NOTE_WIDTH)

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._said import is_doubtful
 from workbench.plot._text import duration, label, percent, plural, safe, short, time_unit
 from workbench.plot.style import colour, fill, finish, left_margin, nothing
 from workbench.tables import WHAT_IF
@@ -92,6 +93,7 @@ def what_if(
     return finish(
         figure, claim=_claim(shown, asked), source=source, synthetic=synthetic,
         note=" · ".join(_notes(rows, shown, measured)),
+        is_doubtful=is_doubtful(_named(shown, asked)),
     )  # fmt: skip
 
 
@@ -143,13 +145,18 @@ def _notes(rows: pd.DataFrame, shown: pd.DataFrame, measured: float) -> list[str
     return notes
 
 
+def _named(rows: pd.DataFrame, asked: str) -> pd.DataFrame:
+    """Give the row that the title is about: the one asked for, else the first."""
+    mine = rows[rows["question"] == asked]
+    return (mine if len(mine) else rows).head(1)
+
+
 def _claim(rows: pd.DataFrame, asked: str) -> str:
-    mine = rows[rows["question"] == asked] if asked else rows
-    best = (mine if len(mine) else rows).iloc[0]
+    best = _named(rows, asked).iloc[0]
     what = "the whole" if int(best["step_count"]) == 1 else "a step"
     times = f"{duration(best['predicted_ns'])} instead of {duration(best['measured_ns'])}"
     name, factor = label(best["question"], 44), float(best["speedup_ratio"])
-    if asked and len(mine):
+    if asked and best["question"] == asked:
         return f"{name}: {what} takes {times}, {factor:.2f} × as fast"
     if factor <= 1:
         return f"Nothing that was asked makes {what} shorter; {name}: {times}"
