@@ -226,7 +226,7 @@ def test_what_is_no_log_is_set_aside_and_what_is_unknown_left_out(tmp_path):
         ("a.log.gz", gzip.compress(b"", mtime=0), "is empty or holds nothing readable"),
         ("a.log", b"\n \n\n", "it holds nothing but blanks"),
         ("a.log", "kern  :warn  : x\n".encode("utf-16-le") * 9, "is UTF-16, no log is; convert it"),
-        ("a.log", b"\x28\xb5\x2f\xfd" + b"1" * 99, "packed with zstd, which cannot be read"),
+        ("a.log", b"\x28\xb5\x2f\xfd" + b"1" * 99, "the zstd data are damaged"),
     ],
 )  # fmt: skip
 def test_a_file_that_cannot_be_a_log_is_refused_with_the_reason(tmp_path, name, content, message):

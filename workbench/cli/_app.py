@@ -14,6 +14,7 @@ from workbench.errors import WorkbenchError
 if TYPE_CHECKING:
     import pandas as pd
 
+_LINE_BREAK = "\n"
 LOOK = 1
 IMPOSSIBLE = 2
 
@@ -30,7 +31,7 @@ class _CleanErrors(TyperGroup):
         try:
             return super().invoke(ctx)
         except (WorkbenchError, OSError) as error:
-            typer.echo(f"workbench: {say(str(error))}", err=True)
+            tell(say(str(error)))
             raise typer.Exit(IMPOSSIBLE) from None
 
 
@@ -103,6 +104,21 @@ def records(frame: pd.DataFrame | None) -> list[dict[str, Any]]:
         return []
     rows: list[dict[str, Any]] = json.loads(frame.to_json(orient="records", double_precision=15))
     return rows
+
+
+def plain(text: object, *, kept: str = "") -> str:
+    """Write what a terminal might obey as code: names of files may hold anything."""
+    return "".join(
+        c
+        if c.isprintable() or c in kept
+        else c.encode("unicode_escape", "surrogatepass").decode("ascii")
+        for c in str(text)
+    )
+
+
+def tell(message: str) -> None:
+    """Print a message of the workbench, which may have several lines, on stderr."""
+    typer.echo(f"workbench: {plain(message, kept=_LINE_BREAK)}", err=True)
 
 
 def print_json(value: object) -> None:

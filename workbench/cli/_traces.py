@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from workbench.cli._app import IMPOSSIBLE, LOOK, Json, print_json, records, say
+from workbench.cli._app import IMPOSSIBLE, LOOK, Json, plain, print_json, records, say, tell
 from workbench.cli._reading import BootTime, Node, Unit, Year, Zone, options_of
 from workbench.errors import WorkbenchError
 
@@ -76,7 +76,7 @@ def convert(
         raise unfit(source, files, ("traces",))
     trace = load.traces(source)
     load.write(trace, target)
-    typer.echo(target)
+    typer.echo(plain(target))
     typer.echo(repr(trace), err=True)
 
 
@@ -100,18 +100,18 @@ def _print_findings(result: dict[str, Any], harmless: Collection[str]) -> None:
     from workbench.tables import folded_findings
 
     if result["error"]:
-        typer.echo(f"workbench: {result['error']}", err=True)
+        tell(result["error"])
         return
     rows = folded_findings(result["findings"])
     for source in dict.fromkeys([*(row["source"] for row in rows), *_unmentioned(result)]):
         kinds = result["kinds"].get(source)
         named = "" if kinds is None else f" {' and '.join(kinds) or 'not recognised'}"
-        typer.echo(f"{source}:{named}")
+        typer.echo(f"{plain(source)}:{named}")
         for row in rows:
             if row["source"] == source:
                 mark = " " if row["finding"] in harmless else "!"
                 place = f" (first: {row['where']})" if row["where"] else ""
-                what = f"{say(row['what'])}{place}"
+                what = plain(f"{say(row['what'])}{place}")
                 typer.echo(f"{mark} {row['finding']:<12}{row['count']:>12,}  {what}")
 
 

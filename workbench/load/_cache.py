@@ -12,11 +12,12 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
+from workbench._writing import write_whole
 from workbench.kernel_kinds import SHIPPED_RULES
 from workbench.load._findings import quality_frame
 from workbench.load._kineto_rank import RankTables, quality_of
 from workbench.load.archive import Source
-from workbench.load.parquet import pack_frame, read_events, unpack_frame, write_events, write_whole
+from workbench.load.parquet import pack_frame, read_events, unpack_frame, write_events
 from workbench.tables import EVENTS, QUALITY, STEPS
 
 # Part of every key: raise it whenever the same bytes would give other tables.

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from workbench._writing import write_whole
 from workbench.errors import LoadError
 from workbench.load import _chakra_rows as rows
 from workbench.load import _chakra_schema as schema
 from workbench.load import _chakra_simulation as simulation
 from workbench.load._findings import Findings, listed
 from workbench.load._graph import NodeRow, on_cycles
-from workbench.load.parquet import write_whole
 from workbench.tables import DEPENDENCIES, NODES, PROCESS_GROUPS, Trace
 
 _VERSION = b"0.0.4"

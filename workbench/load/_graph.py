@@ -16,10 +16,11 @@ import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load._findings import Finding, Findings, quality_frame
+from workbench.load._guard import Dropped, guarded
 from workbench.load._json_events import to_ns
 from workbench.load._rank_names import RankArgument, given_ranks
 from workbench.load._stream import Stream
-from workbench.load.archive import Remark, Source, Survey, streams, survey
+from workbench.load.archive import Source, Survey, streams, survey
 from workbench.tables import (
     DEPENDENCIES,
     DEVICES,
@@ -134,9 +135,16 @@ def read_all(stream: Stream, findings: Findings) -> bytes:
 def load(path: Inputs, read: Callable[[Source, Stream], RankGraph], given: RankArgument) -> Trace:
     """Read every source under ``path`` with ``read`` and put the ranks together."""
     found = gather(path)
+    dropped, graphs = Dropped(), []
     with without_collector():
-        graphs = [read(source, stream) for source, stream in streams(found.sources)]
-    return assemble(graphs, found.remarks, given)
+        for source, stream in streams(found.sources, dropped):
+            with dropped.trying(source.label):
+                graphs.append(read(source, stream))
+    if not graphs:
+        dropped.raise_if_all()
+    remarks = [*(each.row for each in found.remarks), *dropped.rows]
+    with guarded(graphs[0].label):
+        return assemble(graphs, remarks, given)
 
 
 def gather(path: Inputs) -> Survey:
@@ -150,7 +158,7 @@ def gather(path: Inputs) -> Survey:
     return survey([entry.path if isinstance(entry, Source) else entry for entry in given])
 
 
-def assemble(graphs: Sequence[RankGraph], remarks: Sequence[Remark], given: RankArgument) -> Trace:
+def assemble(graphs: Sequence[RankGraph], remarks: Sequence[Finding], given: RankArgument) -> Trace:
     """Put the ranks together.
 
     Raises
@@ -323,12 +331,12 @@ def _never_ready(node: IntArray, needs: IntArray, count: int) -> set[int]:
     return {number for number, left in enumerate(waiting) if left}
 
 
-def _quality(ranked: Sequence[Ranked], remarks: Sequence[Remark]) -> pd.DataFrame:
+def _quality(ranked: Sequence[Ranked], remarks: Sequence[Finding]) -> pd.DataFrame:
     rows: list[Finding] = []
     for entry in ranked:
         found = entry.graph.findings.frame().itertuples(index=False, name=None)
         rows += [(*row[:4], None if pd.isna(row[4]) else row[4]) for row in found]
-    rows += [remark.row for remark in remarks]
+    rows += remarks
     return quality_frame(rows)
 
 

@@ -16,6 +16,8 @@ import pyarrow as pa
 
 from workbench.errors import LoadError, WorkbenchError
 from workbench.load._appearance import printable
+from workbench.load._findings import Finding, listed
+from workbench.load._stream import DamagedError
 
 # What libraries and plain code raise for content that nobody foresaw.
 DAMAGE = (
@@ -39,14 +41,14 @@ def unreadable(label: str, error: BaseException, kind: str = "") -> Exception:
         return error if isinstance(error, Exception) else LoadError(str(error))
     reason = printable(" ".join(str(error).split())[:_SHOWN_CHARS]) or "no reason given"
     form = f" as {kind}" if kind else ""
-    return LoadError(
+    return DamagedError(
         f"{label}: cannot be read{form} ({type(error).__name__}: {reason}); it is damaged or "
         "holds something else: get the file again"
     )
 
 
 @contextmanager
-def reading(label: str, kind: str = "") -> Iterator[None]:
+def guarded(label: str, kind: str = "") -> Iterator[None]:
     """Turn whatever a library raises while ``label`` is read into a LoadError that names it."""
     try:
         yield
@@ -62,3 +64,56 @@ def asks_for_argument(error: Exception) -> bool:
     The file is whole, so leaving it out would be wrong.
     """
     return _ASKS.search(str(error)) is not None
+
+
+class Dropped:
+    """Files of a set that cannot be read: left out and told, as long as others can be.
+
+    A file whose reader asks for an argument is whole, so that is still raised.
+    """
+
+    def __init__(self) -> None:
+        self._errors: list[tuple[str, Exception]] = []
+
+    @contextmanager
+    def trying(self, label: str) -> Iterator[None]:
+        """Read one file inside; if that fails it is dropped, and what follows inside is not done.
+
+        Raises
+        ------
+        LoadError
+            If the reader asks for an argument.
+        """
+        try:
+            with guarded(label):
+                yield
+        except (WorkbenchError, OSError) as error:
+            if asks_for_argument(error):
+                raise
+            self._errors.append((label, error))
+
+    @property
+    def rows(self) -> list[Finding]:
+        """What was dropped, as rows of the quality table."""
+        return [
+            (label, "left out", _without(label, str(error)), 1, None)
+            for label, error in self._errors
+        ]
+
+    def raise_if_all(self) -> None:
+        """Raise what was met, if anything was, because nothing else is left.
+
+        Raises
+        ------
+        WorkbenchError, OSError
+            The error of a single file, or a LoadError that lists those of several.
+        """
+        if len(self._errors) == 1:
+            raise self._errors[0][1]
+        if self._errors:
+            msg = f"none of {len(self._errors):,} files can be read{listed(self.rows)}"
+            raise LoadError(msg) from self._errors[0][1]
+
+
+def _without(label: str, message: str) -> str:
+    return message.removeprefix(label).lstrip(":, ")

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from workbench._writing import write_whole
 from workbench.load import injection_tables
 from workbench.load._injection_part import TABLES
 from workbench.load.exhaustive_injections import VERSION, in_order
 from workbench.load.injection_tables import EXHAUSTIVE_METADATA
-from workbench.load.parquet import write_whole
 from workbench.tables import CAMPAIGN, EXHAUSTIVE, PARAMETERS, ExhaustiveInjections, Injections
 
 Format = Literal["parquet", "csv"]

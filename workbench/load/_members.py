@@ -165,8 +165,15 @@ class _TarReader(io.RawIOBase):
         if isinstance(self._raw, Stream):
             self._raw.skip(step)
         else:
-            self._raw.seek(step, io.SEEK_CUR)
+            self._skip(step)
         return self.tell()
+
+    def _skip(self, step: int) -> None:
+        try:
+            self._raw.seek(step, io.SEEK_CUR)
+        except (OSError, OverflowError) as error:
+            msg = f"a header claims {step:,} bytes"
+            raise tarfile.ReadError(msg) from error
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is None or not 0 <= size <= _MAX_HEADER_BYTES:

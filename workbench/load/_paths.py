@@ -6,12 +6,22 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from workbench.load._appearance import printable
+
 Paths = str | Path | Iterable[str | Path]
 
 
 def shown(path: str | Path) -> str:
-    """Return a path as text that can be printed and stored: names may be any bytes."""
-    return os.fsencode(path).decode(errors="replace")
+    """Return a path as text that can be printed and stored: names may be any bytes.
+
+    Line breaks and the commands of a terminal are written as code.
+    """
+    return printable(os.fsencode(path).decode(errors="replace"))
+
+
+def shown_all(path: Paths) -> str:
+    """Return what a caller gave as text, for messages."""
+    return ", ".join(shown(entry) for entry in given_paths(path)) or "an empty list"
 
 
 def given_paths(path: object) -> list[str | Path]:

@@ -382,5 +382,9 @@ def flat(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _texts(values: list[Any]) -> pa.Array:
-    return pa.array([None if v is None else v if isinstance(v, str) else json.dumps(v)
-                     for v in values], pa.string())  # fmt: skip
+    texts = [None if v is None else v if isinstance(v, str) else json.dumps(v) for v in values]
+    try:
+        return pa.array(texts, pa.string())
+    except UnicodeEncodeError:  # JSON can hold half characters
+        whole = [t if t is None else t.encode("utf-8", "backslashreplace").decode() for t in texts]
+        return pa.array(whole, pa.string())

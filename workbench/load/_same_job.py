@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
 from workbench.load._findings import Finding
+from workbench.load._paths import Paths, shown_all
 from workbench.load._zones import zone_of
 
 _QUARTER_S = 900
@@ -39,7 +39,7 @@ class _Span(NamedTuple):
         return self.last_s - self.first_s
 
 
-def same_job(path: str | Path, read: Mapping[str, Any], tz: str | None) -> list[Finding]:
+def same_job(path: Paths, read: Mapping[str, Any], tz: str | None) -> list[Finding]:
     """Give findings on logs of power and of failures that miss the time of the job.
 
     Parameters
@@ -61,7 +61,7 @@ def same_job(path: str | Path, read: Mapping[str, Any], tz: str | None) -> list[
         return []
     others = (_power_span(read.get("power logs")), _failure_span(read.get("failure logs")))
     texts = (_told(other, job, tz) for other in others if other is not None)
-    return [(str(path), "suspicious", text, 1, None) for text in texts if text]
+    return [(shown_all(path), "suspicious", text, 1, None) for text in texts if text]
 
 
 def _told(other: _Span, job: _Span, tz: str | None) -> str:

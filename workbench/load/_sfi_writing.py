@@ -9,9 +9,9 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from workbench._writing import write_whole
 from workbench.errors import InjectionError
 from workbench.load._sfi_runs import param_of
-from workbench.load.parquet import write_whole
 from workbench.load.sfi_advanced_models import LIST
 from workbench.tables import FAULTS, OUTCOMES, Injections
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import struct
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,10 @@ _ALWAYS_ALLOWED_BYTES = 1 << 30
 _GZIP_HEADER_CRC, _GZIP_EXTRA, _GZIP_NAME, _GZIP_COMMENT = 2, 4, 8, 16
 # Archives that nothing here can open.
 _FOREIGN = {b"7z\xbc\xaf\x27\x1c": "7z", b"Rar!\x1a\x07": "rar"}
+
+
+class DamagedError(LoadError):
+    """The bytes of a file are not those that were written, whatever they were meant to say."""
 
 
 @dataclass
@@ -180,7 +185,7 @@ class Stream(io.BufferedIOBase):
                 "more than a trace of its packed size. If you trust it, unpack it yourself, or "
                 "list it with workbench.load.archive.sources(..., expansion_limit=None)"
             )
-            raise LoadError(msg)
+            raise DamagedError(msg)
 
 
 def plain_name(name: str) -> str:
@@ -286,6 +291,9 @@ def unpacked(blocks: Iterator[bytes], health: Health, *, label: str) -> Iterator
     if packing := foreign_packing(feed.head(6)):
         msg = f"{label}: packed with {packing}, which cannot be read; unpack it or use gzip"
         raise LoadError(msg)
+    # Programs that add a mark without looking leave several; readers know one.
+    while feed.head(2 * len(BOM_UTF8)).startswith(2 * BOM_UTF8):
+        feed.drop(len(BOM_UTF8))
     return feed
 
 

@@ -17,6 +17,7 @@ CUT_LINE = (
     "a last line without a line end, which may be cut; it is left out (if it is whole, add a line "
     "end)"
 )
+_NO_END = "a last line without an end, which may be cut"
 _LONGEST_BYTES = 1 << 16
 # No number and no word ends so: what follows could only be another cell.
 _CLOSING = b"}])|\"'"
@@ -29,27 +30,28 @@ def may_be_cut(last: bytes) -> bool:
 
 
 def text_lines(
-    source: Source, findings: Findings, *, whole: bool = False
+    source: Source, findings: Findings, *, whole: bool = False, tells_cut: bool = False
 ) -> Iterator[tuple[int, str]]:
     """Give number, from 1, and text of every line, and count what was damaged.
 
-    With ``whole`` a last line that may be cut is left out and told.
+    With ``whole`` a last line that may be cut is left out and told, with ``tells_cut`` told.
     """
-    rest: list[bytes] | None = [] if whole else None
+    rest: list[bytes] = []
     with source.open() as stream:
         number = 0
-        for number, line in enumerate(chain.from_iterable(_lines(stream, rest=rest)), 1):
+        lines = chain(chain.from_iterable(_lines(stream, rest=rest)), rest)
+        for number, line in enumerate(lines, 1):
+            if rest and whole and may_be_cut(line):
+                findings.add("truncated", CUT_LINE, 1, f"line {number:,}")
+                break
             raw = line.removesuffix(b"\r")
             try:
                 text = raw.decode()
             except UnicodeDecodeError:
                 text = repaired(raw, findings, f"line {number:,}")
-            yield number, text.removeprefix("\ufeff") if number == 1 else text
-        for line in rest or ():
-            if may_be_cut(line):
-                findings.add("truncated", CUT_LINE, 1, f"line {number + 1:,}")
-            else:
-                yield number + 1, line.decode(errors="replace")
+            yield number, text.lstrip("\ufeff") if number == 1 else text
+        if rest and tells_cut:
+            findings.add("truncated", _NO_END, 1, f"line {number:,}")
         tell_of_damage(stream, findings)
 
 

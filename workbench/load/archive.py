@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NoReturn
 
 from workbench.errors import LoadError
 from workbench.load._findings import Finding, listed
+from workbench.load._guard import Dropped
 from workbench.load._members import HEAD_BYTES, Kind, Place, archive_kind, members
 from workbench.load._packings import HEAD_BYTES as PACKED_HEAD_BYTES
 from workbench.load._paths import Paths, given_paths, shown
 from workbench.load._stream import (
     GZIP_MAGIC,
+    DamagedError,
     Feed,
     Health,
     Stream,
@@ -193,7 +196,9 @@ def survey(
     return found
 
 
-def streams(wanted: Iterable[Source]) -> Iterator[tuple[Source, Stream]]:
+def streams(
+    wanted: Iterable[Source], dropped: Dropped | None = None
+) -> Iterator[tuple[Source, Stream]]:
     """Open one source after the other; members of one tar.gz in a single pass.
 
     Opening the last member of a tar.gz by itself unpacks all that is before it.
@@ -203,30 +208,50 @@ def streams(wanted: Iterable[Source]) -> Iterator[tuple[Source, Stream]]:
     ----------
     wanted
         What to open. Each stream is closed when the next one is asked for.
+    dropped
+        Where sources are kept that cannot be opened; without it that is raised.
 
     Yields
     ------
     tuple of Source and Stream
         In the order given.
     """
-    outer: Stream | None = None
-    outer_path = None
+    walk = _Walk()
     try:
         for source in wanted:
-            place = source.place
-            if place is None or place.layer != "gzip":
-                with source.open() as stream:
+            with nullcontext() if dropped is None else dropped.trying(source.label):
+                stream = walk.opened(source)
+                try:
                     yield source, stream
-                continue
-            if outer is None or outer_path != source.path or outer.tell() > place.start:
-                if outer is not None:
-                    outer.close()
-                outer, outer_path = _outer(source), source.path
-            outer.skip(place.start - outer.tell())
-            yield source, _checked(_inner(source, outer, owns=False))
+                finally:
+                    stream.close()
     finally:
-        if outer is not None:
-            outer.close()
+        walk.close()
+
+
+class _Walk:
+    """Opens sources in order, going through an archive that is packed as a whole only once."""
+
+    def __init__(self) -> None:
+        self._outer: Stream | None = None
+        self._path: Path | None = None
+
+    def opened(self, source: Source) -> Stream:
+        place = source.place
+        if place is None or place.layer != "gzip":
+            return source.open()
+        outer = self._outer
+        if outer is None or self._path != source.path or outer.tell() > place.start:
+            self.close()
+            outer = self._outer = _outer(source)
+            self._path = source.path
+        outer.skip(place.start - outer.tell())
+        return _checked(_inner(source, outer, owns=False))
+
+    def close(self) -> None:
+        if self._outer is not None:
+            self._outer.close()
+        self._outer = None
 
 
 def _stream(source: Source) -> Stream:
@@ -272,7 +297,8 @@ def _inner(source: Source, outer: Stream, *, owns: bool = True) -> Stream:
             allowed_bytes=allowed_bytes(length, source.expansion_limit),
         )
     except BaseException:
-        outer.close()
+        if owns:
+            outer.close()
         raise
 
 
@@ -283,7 +309,7 @@ def _checked(stream: Stream) -> Stream:
             return stream
         notes = "".join(f"; {note}" for note in stream.notes)
         msg = f"{stream.name}: is empty or holds nothing readable{notes}; get the file again"
-        raise LoadError(msg)
+        raise DamagedError(msg)
     except BaseException:
         stream.close()
         raise

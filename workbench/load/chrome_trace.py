@@ -11,9 +11,9 @@ from typing import Any, BinaryIO
 
 import pandas as pd
 
+from workbench._writing import write_whole
 from workbench.errors import LoadError
 from workbench.load._kineto_rank import COLUMNS
-from workbench.load.parquet import write_whole
 from workbench.tables import EVENTS
 
 # Columns that are arguments of an event, and how Kineto spells them today.

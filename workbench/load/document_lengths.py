@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from workbench.errors import LoadError
-from workbench.load._guard import reading
+from workbench.load._guard import guarded
 from workbench.load._whole_file import read_csv, read_parquet, whole_text, without_cut_row
 from workbench.tables import DOCUMENT_LENGTHS
 
@@ -83,7 +83,8 @@ def document_lengths(
     else:
         values, name = _from_memory(source, column), None
         origin = "the lengths given"
-    numbers = _whole(values, origin)
+    with guarded(origin, "lengths"):
+        numbers = _whole(values, origin)
     kept = numbers[numbers > 0]
     if not len(kept):
         msg = f"{origin}: no document is longer than 0 tokens"
@@ -151,7 +152,7 @@ def _from_file(path: Path, column: str | Sequence[str] | None) -> _Lengths:
     if frame is not None:
         return *_column(frame, column, path), {}
     text = whole_text(path)
-    with reading(str(path), "lengths"):
+    with guarded(str(path), "lengths"):
         return _from_text(path, text, column)
 
 

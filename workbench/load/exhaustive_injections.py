@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from workbench.errors import LoadError
-from workbench.load._guard import reading
+from workbench.load._guard import guarded
 from workbench.load._injection_columns import Cells, converted
 from workbench.load._paths import shown
 from workbench.load._whole_file import parquet_in
@@ -47,7 +47,7 @@ def exhaustive_injections(path: str | Path) -> ExhaustiveInjections:
         If the file is no such Parquet file, is damaged or of a later version, holds a site
         twice, or counts more wrong outputs at a site than there are inputs.
     """
-    with reading(shown(path), "Parquet"):
+    with guarded(shown(path), "Parquet"):
         content = parquet_in(path)
         if content is None:
             msg = f"{shown(path)}: cannot be read as Parquet; get the file again"

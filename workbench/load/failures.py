@@ -15,11 +15,12 @@ from workbench.errors import LoadError
 from workbench.load._appearance import appearance, is_utf16
 from workbench.load._doubts import doubts
 from workbench.load._findings import Finding, listed, quality_frame
+from workbench.load._guard import Dropped, guarded
 from workbench.load._log_arguments import BootTime, Hosts, check_hosts, checked, host_of
 from workbench.load._log_file import LogFormat, LogPart
 from workbench.load._log_formats import FORMATS, readers_of
 from workbench.load._node_spans import node_spans
-from workbench.load._paths import Paths, given_paths, shown
+from workbench.load._paths import Paths, shown_all
 from workbench.load._power_kind import is_power_log
 from workbench.load._repeats import without_repeated_states, without_repeats
 from workbench.load._wanted import FAILURE_LOGS
@@ -104,40 +105,53 @@ def failures(  # noqa: PLR0913 - the front door
     fold(FAILURES.empty(), window_s=window_s)  # a bad window is refused before minutes of reading
     found = survey(path, wanted=FAILURE_LOGS)
     passed_over = [each.row for each in found.remarks]
-    known, unknown = _recognised(found.sources)
+    dropped = Dropped()
+    known, unknown = _recognised(found.sources, dropped)
     if not known:
-        _raise_unknown(path, [*passed_over, *unknown])
+        _raise_unknown(path, [*passed_over, *unknown], dropped)
     total = sum(source.size_bytes for source, _ in known)
     parts = []
     with progress_bar(total=total, unit="B", label="loading logs", enabled=progress) as bar:
         for source, reader in known:
-            part = reader.read(source, replace(given, node=host_of(source.label, node)))
-            parts.append(replace(part, format_name=reader.NAME))
+            host = host_of(source.label, node)
+            with dropped.trying(source.label):
+                part = reader.read(source, replace(given, node=host))
+                parts.append(replace(part, format_name=reader.NAME))
             bar.update(source.size_bytes)
-    return _assembled(parts, [*passed_over, *unknown], window_s)
+    if not parts:
+        dropped.raise_if_all()
+    with guarded(shown_all(path)):
+        return _assembled(parts, [*passed_over, *unknown, *dropped.rows], window_s)
 
 
 def _recognised(
-    sources: Sequence[Source],
+    sources: Sequence[Source], dropped: Dropped
 ) -> tuple[list[tuple[Source, LogFormat]], list[Finding]]:
     """Find the format of each file; those of none become findings."""
     known: list[tuple[Source, LogFormat]] = []
     unknown: list[Finding] = []
     for source in sources:
-        head = source.head(_HEAD_BYTES).removeprefix(BOM_UTF8)
-        if is_utf16(head):
-            what = "is UTF-16, no log is; convert it: iconv -f UTF-16 -t UTF-8"
-            unknown.append((source.label, "left out", what, 1, None))
-            continue
-        readers, misses_xids = readers_of(source, head)
-        known += [(source, reader) for reader in readers]
-        if misses_xids:
-            unknown.append((source.label, "left out", _PRINTED, 1, None))
-        elif not readers and is_power_log(source, head):
-            unknown.append((source.label, "set aside", _POWER, 1, None))
-        elif not readers:
-            unknown.append((source.label, "left out", _UNKNOWN, 1, appearance(head)))
+        with dropped.trying(source.label):
+            _recognise(source, known, unknown)
     return known, unknown
+
+
+def _recognise(
+    source: Source, known: list[tuple[Source, LogFormat]], unknown: list[Finding]
+) -> None:
+    head = source.head(_HEAD_BYTES).removeprefix(BOM_UTF8)
+    if is_utf16(head):
+        what = "is UTF-16, no log is; convert it: iconv -f UTF-16 -t UTF-8"
+        unknown.append((source.label, "left out", what, 1, None))
+        return
+    readers, misses_xids = readers_of(source, head)
+    known += [(source, reader) for reader in readers]
+    if misses_xids:
+        unknown.append((source.label, "left out", _PRINTED, 1, None))
+    elif not readers and is_power_log(source, head):
+        unknown.append((source.label, "set aside", _POWER, 1, None))
+    elif not readers:
+        unknown.append((source.label, "left out", _UNKNOWN, 1, appearance(head)))
 
 
 def _assembled(
@@ -183,11 +197,12 @@ def _folded(lines: pd.DataFrame, incidents: pd.DataFrame, window_s: float) -> li
     return [(str(source), "noted", what, count, None) for source, count in left.items() if count]
 
 
-def _raise_unknown(path: Paths, findings: Sequence[Finding]) -> NoReturn:
-    paths = ", ".join(shown(entry) for entry in given_paths(path))
+def _raise_unknown(path: Paths, findings: Sequence[Finding], dropped: Dropped) -> NoReturn:
+    if not findings:
+        dropped.raise_if_all()
     names = ", ".join(sorted(each.NAME for each in FORMATS))
     msg = (
-        f"{paths}: nothing here is a failure log that can be read. Known are: {names}."
-        f"{listed(findings)}"
+        f"{shown_all(path)}: nothing here is a failure log that can be read. Known are: {names}."
+        f"{listed([*findings, *dropped.rows])}"
     )
     raise LoadError(msg)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.load._log_arguments import BootTime, Hosts
+from workbench.load._paths import Paths, given_paths, shown, shown_all
 from workbench.load._power_part import Unit
 from workbench.load._same_job import same_job
 from workbench.load.kinds import Options, kind_named, told, unfit
@@ -34,7 +35,7 @@ _KINDS |= {"failure logs": "failure logs", "traces": "traces"}
 
 
 def fleet(  # noqa: PLR0913 - the front door
-    path: str | Path,
+    path: Paths,
     *,
     tz: str | None = None,
     year: int | None = None,
@@ -53,7 +54,7 @@ def fleet(  # noqa: PLR0913 - the front door
     Parameters
     ----------
     path
-        A folder (searched to any depth), an archive or a file.
+        A folder (searched to any depth), an archive, a file or a list of these.
     tz
         Time zone of stamps that have none: a name or an offset (``"+01:00"``). There is no
         default.
@@ -96,9 +97,10 @@ def fleet(  # noqa: PLR0913 - the front door
     >>> len(log.job.steps), len(log.failures.failures), len(log.power.power), len(log.ranks)
     (128, 1, 0, 0)
     """
-    if not Path(path).exists():
-        msg = f"{path}: there is no such file or folder"
-        raise FileNotFoundError(msg)
+    for entry in given_paths(path):
+        if not Path(entry).exists():
+            msg = f"{shown(entry)}: there is no such file or folder"
+            raise FileNotFoundError(msg)
     files = told(path)
     wanted = [name for name in _KINDS.values() if name in files.names]
     if not wanted:
@@ -110,7 +112,7 @@ def fleet(  # noqa: PLR0913 - the front door
         name: kind_named(name).read(path, options, progress=progress) for name in wanted
     }
     absent = [
-        (str(path), "noted", NOT_THERE.format(name), 1, None)
+        (shown_all(path), "noted", NOT_THERE.format(name), 1, None)
         for name, kind in _KINDS.items()
         if kind not in files.names
     ]

@@ -17,14 +17,15 @@ from workbench.load._findings import Finding, listed, quality_frame
 from workbench.load._flight_dump import Dump, is_dump, parse
 from workbench.load._flight_ranks import Owned, owned
 from workbench.load._flight_tables import entries_table, groups_of, ranks_table, status_table
+from workbench.load._guard import guarded
 from workbench.load._members import archive_kind, members
-from workbench.load._paths import Paths, given_paths, shown
+from workbench.load._paths import Paths, given_paths, shown, shown_all
 from workbench.load._rank_names import RankArgument
 from workbench.load._safe_pickle import LARGEST_BYTES, PickleError, plain_values
+from workbench.load._wanted import ARCHIVE_SUFFIXES
 from workbench.load.archive import EXPANSION_LIMIT, Source
 from workbench.tables import FlightRecording
 
-_ARCHIVES = (".tar", ".tar.gz", ".tgz", ".zip")
 _NEVER = (".log", ".txt", ".md", ".csv", ".out", ".err", ".yaml", ".yml", ".py", ".ipynb", ".sh")
 _PICKLE_STARTS = (b"\x80", b"(", b"}", b"]")
 # Of the dump and of its entries, which may come first; two of them make a dump.
@@ -89,15 +90,17 @@ def flight_recorder(
     with progress_bar(total=total, unit="B", label="loading dumps", enabled=progress) as bar:
         for source, is_named in sources:
             try:
-                dumps.append(_read(source))
-            except LoadError as error:
+                with guarded(source.label):
+                    dumps.append(_read(source))
+            except (LoadError, OSError) as error:
                 if is_named and len(sources) == 1:
                     raise
                 _pass_over(source, error, findings)
             bar.update(source.size_bytes)
     if not dumps:
         _raise_nothing(path, findings)
-    return _assembled(owned(dumps, rank), findings)
+    with guarded(shown_all(path)):
+        return _assembled(owned(dumps, rank), findings)
 
 
 def looks_like_a_dump(head: bytes) -> bool:
@@ -161,7 +164,11 @@ def _implausible(file: Path) -> str:
 def _opened(file: Path, findings: list[Finding]) -> Iterator[Source]:
     """Give the file, or what an archive of this name holds."""
     whole = Source(shown(file), file, size_bytes=file.stat().st_size)
-    kind = archive_kind(file, EXPANSION_LIMIT) if file.name.lower().endswith(_ARCHIVES) else None
+    kind = (
+        archive_kind(file, EXPANSION_LIMIT)
+        if file.name.lower().endswith(ARCHIVE_SUFFIXES)
+        else None
+    )
     if kind is None:
         yield whole
         return
@@ -227,7 +234,7 @@ def _json(raw: bytes) -> Any:
         raise PickleError(msg) from error
 
 
-def _pass_over(source: Source, error: LoadError, findings: list[Finding]) -> None:
+def _pass_over(source: Source, error: Exception, findings: list[Finding]) -> None:
     what = str(error).removeprefix(f"{source.label}: ")
     finding = "set aside" if what.startswith(_UNREADABLE) else "left out"
     findings.append((source.label, finding, what, 1, None))

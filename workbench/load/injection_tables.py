@@ -22,6 +22,7 @@ from workbench.load._injection_part import (
     folder,
     note_columns,
 )
+from workbench.load._stream import DamagedError
 from workbench.load.archive import Source
 from workbench.tables import Column
 
@@ -187,7 +188,7 @@ def _parquet(source: Source, findings: Findings) -> tuple[pa.Table, dict[str, li
             table = file.read()
     except (pa.ArrowException, OSError) as error:
         msg = f"{source.label}: cannot be read as Parquet ({str(error)[:200]}); get it again"
-        raise LoadError(msg) from None
+        raise DamagedError(msg) from None
     raw = (table.schema.metadata or {}).get(METADATA)
     header = _loaded(raw, source) if raw else {}
     if header and header.get("version") != VERSION:

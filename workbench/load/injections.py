@@ -13,6 +13,7 @@ from workbench._progress import progress as progress_bar
 from workbench.errors import LoadError
 from workbench.load._appearance import appearance, is_utf16
 from workbench.load._findings import Finding, Findings, listed, quality_frame
+from workbench.load._guard import Dropped, guarded
 from workbench.load._injection_checks import check_part
 from workbench.load._injection_formats import FORMATS
 from workbench.load._injection_part import (
@@ -22,7 +23,8 @@ from workbench.load._injection_part import (
     InjectionPart,
     stacked,
 )
-from workbench.load._paths import Paths, given_paths, shown
+from workbench.load._paths import Paths, shown_all
+from workbench.load._stream import DamagedError
 from workbench.load._wanted import INJECTIONS
 from workbench.load.archive import Source, survey
 from workbench.load.injection_tables import is_exhaustive
@@ -87,18 +89,47 @@ def injections(path: Paths, *, tool: str | None = None, progress: bool = True) -
     formats = _of_tool(tool)
     found = survey(path, wanted=INJECTIONS)
     passed_over = [each.row for each in found.remarks]
-    known = _recognised(found.sources, formats)
+    dropped = Dropped()
+    known = _recognised(found.sources, formats, dropped)
     if not known.files:
-        _raise_unknown(path, [*passed_over, *known.unknown], formats)
+        if not (passed_over or known.unknown):
+            dropped.raise_if_all()
+        _raise_unknown(path, [*passed_over, *known.unknown, *dropped.rows], formats)
     parts: list[InjectionPart] = []
     total = sum(file.source.size_bytes for _, files in known.files.values() for file in files)
     with progress_bar(total=total, unit="B", label="loading injections", enabled=progress) as bar:
         for reader, files in known.files.values():
-            for part in reader.read(files):
+            for part in _read(reader, files, dropped):
                 check_part(part)
                 parts.append(part)
             bar.update(sum(file.source.size_bytes for file in files))
-    return assembled(parts, [*passed_over, *known.unknown])
+    if not parts:
+        dropped.raise_if_all()
+    with guarded(shown_all(path)):
+        return assembled(parts, [*passed_over, *known.unknown, *dropped.rows])
+
+
+def _read(
+    reader: InjectionFormat, files: Sequence[InjectionFile], dropped: Dropped
+) -> list[InjectionPart]:
+    """Read the files of one format; those that are damaged are dropped, and the others are kept.
+
+    Some belong together, so without one the others may be of no use: then its error is raised.
+    """
+    left, first = list(files), None
+    while left:
+        try:
+            with guarded(", ".join(file.source.label for file in left[:1])):
+                return reader.read(left)
+        except LoadError as error:
+            first = first or error
+            bad = [file for file in left if str(error).startswith(file.source.label)]
+            if not isinstance(error, DamagedError) or len(bad) != 1 or len(files) == 1:
+                raise first from None
+            with dropped.trying(bad[0].source.label):
+                raise
+            left.remove(bad[0])
+    return []
 
 
 def looks_like_injections(source: Source, head: bytes) -> bool:
@@ -132,12 +163,18 @@ def _of_tool(tool: str | None) -> list[InjectionFormat]:
     return chosen
 
 
-def _recognised(sources: Sequence[Source], formats: Sequence[InjectionFormat]) -> _Found:
+def _recognised(
+    sources: Sequence[Source], formats: Sequence[InjectionFormat], dropped: Dropped
+) -> _Found:
     """Find format and role of each file; those of none become findings."""
     files: dict[str, tuple[InjectionFormat, list[InjectionFile]]] = {}
     unknown: list[Finding] = []
     for source in sources:
-        head = source.head(HEAD_BYTES).removeprefix(BOM_UTF8)
+        head: bytes | None = None
+        with dropped.trying(source.label):
+            head = source.head(HEAD_BYTES).removeprefix(BOM_UTF8)
+        if head is None:
+            continue
         if is_utf16(head):
             what = "is UTF-16, no such results are; convert it: iconv -f UTF-16 -t UTF-8"
             unknown.append((source.label, "left out", what, 1, None))
@@ -184,7 +221,7 @@ def _together(frames: Sequence[pd.DataFrame], table: Table) -> pd.DataFrame:
 def _raise_unknown(
     path: Paths, findings: Sequence[Finding], formats: Sequence[InjectionFormat]
 ) -> NoReturn:
-    paths = ", ".join(shown(entry) for entry in given_paths(path))
+    paths = shown_all(path)
     names = ", ".join(each.NAME for each in formats)
     msg = (
         f"{paths}: nothing here holds injection results that can be read. Known are: {names}; "

@@ -13,9 +13,10 @@ from workbench.errors import LoadError
 from workbench.load import _job_events, _job_megatron, _job_mllog, _job_table
 from workbench.load._appearance import appearance
 from workbench.load._findings import Finding, listed, quality_frame
+from workbench.load._guard import Dropped, guarded
 from workbench.load._job_part import JobGiven, JobPart
 from workbench.load._log_arguments import checked
-from workbench.load._paths import Paths, given_paths, shown
+from workbench.load._paths import Paths, shown_all
 from workbench.load._wanted import FAILURE_LOGS
 from workbench.load.archive import Source, survey
 from workbench.tables import LOGGED_SPANS, LOGGED_STEPS, QUALITY, JobLog, Table
@@ -94,15 +95,20 @@ def job_log(
     found = survey(path, wanted=FAILURE_LOGS)
     findings = [each.row for each in found.remarks]
     parts: list[JobPart] = []
+    dropped = Dropped()
     total = sum(source.size_bytes for source in found.sources)
     with progress_bar(total=total, unit="B", label="loading logs", enabled=progress) as bar:
         for source in found.sources:
-            part = _read(source, given, findings)
-            parts += [part] if part else []
+            with dropped.trying(source.label):
+                part = _read(source, given, findings)
+                parts += [part] if part else []
             bar.update(source.size_bytes)
     if not any(len(part.steps) or len(part.spans) for part in parts):
-        _raise_unknown(path, parts, findings)
-    return _assembled(parts, findings)
+        if not findings and not parts:
+            dropped.raise_if_all()
+        _raise_unknown(path, parts, [*findings, *dropped.rows])
+    with guarded(shown_all(path)):
+        return _assembled(parts, [*findings, *dropped.rows])
 
 
 def _given(
@@ -181,7 +187,7 @@ def _together(frames: Sequence[pd.DataFrame], table: Table) -> pd.DataFrame:
 
 
 def _raise_unknown(path: Paths, parts: Sequence[JobPart], findings: Sequence[Finding]) -> NoReturn:
-    paths = ", ".join(shown(entry) for entry in given_paths(path))
+    paths = shown_all(path)
     read = [tuple(row) for part in parts for row in part.findings.frame().itertuples(index=False)]
     told = [(each[0], each[1], each[2], each[3], None) for each in read if each[1] != "read"]
     msg = (

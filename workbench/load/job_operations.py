@@ -131,8 +131,7 @@ def job_operations(
         table["sequence"] = table.groupby([*_WORKER, "operation"]).cumcount()
     table["operation"] = table["operation"].astype("category")
     table = JOB_OPERATIONS.cast(table[list(JOB_OPERATIONS.columns)]).reset_index(drop=True)
-    left_out = {"first-op": int(marker.sum()), "rows of other tensor-parallel ranks": joined}
-    left_out |= cut
+    left_out = {"first-op": int(marker.sum()), "rows of other tensor-parallel ranks": joined} | cut
     table.attrs["left_out"] = {what: count for what, count in left_out.items() if count}
     told = {"doubts": doubts, "resolution_ns": resolution}
     table.attrs |= {name: value for name, value in told.items() if value}

@@ -18,7 +18,7 @@ from workbench.load._appearance import appearance
 from workbench.load._findings import Finding, listed
 from workbench.load._kind_rules import Sample
 from workbench.load._log_arguments import BootTime, Hosts, check_hosts, checked, host_of
-from workbench.load._paths import shown
+from workbench.load._paths import Paths, given_paths, shown, shown_all
 from workbench.load._power_part import Unit
 from workbench.load._wanted import LOGS_AND_INJECTIONS
 from workbench.load.archive import Source, survey
@@ -90,7 +90,7 @@ class Kind:
     excludes: bool = True
     is_one_file: bool = False
 
-    def read(self, path: str | Path, options: Options, *, progress: bool = True) -> Any:
+    def read(self, path: Paths, options: Options, *, progress: bool = True) -> Any:
         """Read a path with the function of this kind."""
         said = asdict(options)
         given = {name: said[name] for name in self.options}
@@ -169,7 +169,7 @@ class Told:
         return tuple(name for name in NAMES if name in there)
 
 
-def told(path: str | Path, *, most_files: int | None = None) -> Told:
+def told(path: Paths, *, most_files: int | None = None) -> Told:
     """Say of every file under a path which kinds of data it holds.
 
     Parameters
@@ -192,10 +192,11 @@ def told(path: str | Path, *, most_files: int | None = None) -> Told:
         If an archive, or a file that is named itself, cannot be opened.
     """
     found = survey(path, wanted=LOGS_AND_INJECTIONS)
+    named = {Path(entry) for entry in given_paths(path)}
     kinds: dict[str, frozenset[str]] = {}
     unknown: list[Finding] = []
     for source in islice(found.sources, most_files):
-        is_named = not source.member and source.path == Path(path)
+        is_named = not source.member and source.path in named
         try:
             sample = Sample(source, source.head(_HEAD_BYTES), is_named)
             kinds[source.label] = _kinds(sample)
@@ -294,12 +295,12 @@ def hosts_by_file(path: str | Path, node: Hosts) -> dict[str, str]:
     return {label: host for label, host in hosts.items() if host is not None}
 
 
-def unfit(path: str | Path, found: Told, wanted: tuple[str, ...] = NAMES) -> LoadError:
+def unfit(path: Paths, found: Told, wanted: tuple[str, ...] = NAMES) -> LoadError:
     """Make the error that says what was wanted and what there is."""
     held = f"holds {' and '.join(found.names)}, but no {_either(wanted)}"
-    msg = f"{shown(path)}: {held if found.names else f'{UNKNOWN} ({_either(wanted)})'}"
+    msg = f"{shown_all(path)}: {held if found.names else f'{UNKNOWN} ({_either(wanted)})'}"
     rows = [*found.unknown, *found.passed_over]
-    if [row[0] for row in rows] == [shown(path)]:
+    if [row[0] for row in rows] == [shown_all(path)]:
         return LoadError(f"{msg}; {rows[0][4] or rows[0][2]}")
     return LoadError(f"{msg}{listed(rows)}")
 

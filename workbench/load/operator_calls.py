@@ -16,8 +16,9 @@ from workbench.load import _et_nodes as nodes_of
 from workbench.load import _operator_schemas as schemas
 from workbench.load import _operator_values as values_of
 from workbench.load._et_json import read_nodes
-from workbench.load._findings import Findings
+from workbench.load._findings import Findings, quality_frame
 from workbench.load._graph import RankGraph, gather, read_all, with_ranks, without_collector
+from workbench.load._guard import Dropped
 from workbench.load._json_events import to_integer
 from workbench.load._rank_names import RankArgument
 from workbench.load.archive import Source, streams
@@ -98,12 +99,15 @@ def operator_calls(
     ----------
     Mystique, arXiv 2301.04122, section 4.2; facebookresearch/param: et_replay.
     """
-    found = gather(path)
+    found, dropped = gather(path), Dropped()
     read: list[tuple[RankGraph, list[_Call]]] = []
     with without_collector():
-        for source, stream in streams(found.sources):
-            data = read_all(stream, findings := Findings(source.label))
-            read.append(_read(data, source, findings))
+        for source, stream in streams(found.sources, dropped):
+            with dropped.trying(source.label):
+                data = read_all(stream, findings := Findings(source.label))
+                read.append(_read(data, source, findings))
+    if not read:
+        dropped.raise_if_all()
     calls = {id(graph): made for graph, made in read}
     frames = []
     for entry in with_ranks([graph for graph, _ in read], rank):
@@ -118,9 +122,10 @@ def operator_calls(
         )
         raise LoadError(msg)
     table = OPERATOR_CALLS.cast(pd.concat(frames, ignore_index=True))
-    table.attrs["quality"] = pd.concat(
-        [graph.findings.frame() for graph, _ in read], ignore_index=True
-    ).to_dict("records")
+    quality = [graph.findings.frame() for graph, _ in read] + [quality_frame(dropped.rows)]
+    table.attrs["quality"] = [
+        row for frame in quality if len(frame) for row in frame.to_dict("records")
+    ]
     return OPERATOR_CALLS.check(table)
 
 

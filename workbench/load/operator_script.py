@@ -11,11 +11,11 @@ from typing import Any
 
 import pandas as pd
 
+from workbench._writing import write_whole
 from workbench.errors import LoadError
 from workbench.load import _operator_schemas as schemas
 from workbench.load._paths import shown
 from workbench.load._whole_file import whole_text
-from workbench.load.parquet import write_whole
 from workbench.tables import OPERATOR_CALLS, OPERATOR_REPLAY
 
 _TEMPLATE = Path(__file__).with_name("_operator_script.txt")

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import io
 import json
-import os
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from functools import partial
@@ -21,6 +18,7 @@ import pyarrow.parquet as pq
 from pandas.arrays import IntegerArray
 
 from workbench import tables
+from workbench._writing import write_whole
 from workbench.errors import LoadError
 from workbench.kernel_kinds import KINDS
 from workbench.tables import Table, Trace
@@ -196,20 +194,6 @@ def all_missing(rows: int, dtype: str) -> IntegerArray:
     if dtype == "Int32":
         return IntegerArray(np.zeros(rows, np.int32), mask)
     return IntegerArray(np.zeros(rows, np.int64), mask)
-
-
-def write_whole(path: Path, write_to: Any) -> None:
-    """Write a file beside ``path`` and put it in place when it is complete."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            write_to(file)
-        Path(name).replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(name).unlink()
-        raise
 
 
 def pack_frame(frame: pd.DataFrame) -> str:

@@ -11,9 +11,10 @@ from workbench._progress import progress as progress_bar
 from workbench.errors import LoadError
 from workbench.load._appearance import appearance, is_utf16
 from workbench.load._findings import Finding, listed
+from workbench.load._guard import Dropped, guarded
 from workbench.load._log_arguments import Hosts, check_hosts, checked, host_of
 from workbench.load._log_formats import looks_like_a_log, looks_like_a_trace
-from workbench.load._paths import Paths, given_paths, shown
+from workbench.load._paths import Paths, shown_all
 from workbench.load._power_assembly import assembled
 from workbench.load._power_formats import FORMATS, power_format_of
 from workbench.load._power_part import (
@@ -121,46 +122,64 @@ def power(  # noqa: PLR0913 - the front door
     check_hosts(node)
     found = survey(path, wanted=POWER_LOGS)
     passed_over = [each.row for each in found.remarks]
-    known, unknown = _recognised(found.sources)
+    dropped = Dropped()
+    known, unknown = _recognised(found.sources, dropped)
     passed_over += unknown
     parts: list[PowerPart] = []
     total = sum(source.size_bytes for source, _ in known)
     with progress_bar(total=total, unit="B", label="loading power", enabled=progress) as bar:
         for source, reader in known:
-            try:
-                part = reader.read_power(source, replace(given, node=host_of(source.label, node)))
-            except NoPowerError as error:
-                what = str(error).removeprefix(f"{source.label}: ")
-                kind = "set aside" if isinstance(error, BesidePowerError) else "left out"
-                passed_over.append((source.label, kind, what, 1, None))
-                continue
-            part.format_name = part.format_name or reader.NAME
-            parts.append(part)
+            host = host_of(source.label, node)
+            with dropped.trying(source.label):
+                parts += _read(source, reader, replace(given, node=host), passed_over)
             bar.update(source.size_bytes)
     if not parts:
-        _raise_unknown(path, passed_over)
-    return assembled(parts, passed_over)
+        _raise_unknown(path, passed_over, dropped)
+    with guarded(shown_all(path)):
+        return assembled(parts, [*passed_over, *dropped.rows])
+
+
+def _read(
+    source: Source, reader: PowerFormat, given: PowerGiven, passed_over: list[Finding]
+) -> list[PowerPart]:
+    """Read one file; one that holds no power is passed over."""
+    try:
+        part = reader.read_power(source, given)
+    except NoPowerError as error:
+        what = str(error).removeprefix(f"{source.label}: ")
+        kind = "set aside" if isinstance(error, BesidePowerError) else "left out"
+        passed_over.append((source.label, kind, what, 1, None))
+        return []
+    part.format_name = part.format_name or reader.NAME
+    return [part]
 
 
 def _recognised(
-    sources: Sequence[Source],
+    sources: Sequence[Source], dropped: Dropped
 ) -> tuple[list[tuple[Source, PowerFormat]], list[Finding]]:
     """Find the format of each file; those of none become findings."""
     known: list[tuple[Source, PowerFormat]] = []
     unknown: list[Finding] = []
     for source in sources:
-        head = source.head(_HEAD_BYTES).removeprefix(BOM_UTF8)
-        if is_utf16(head):
-            unknown.append((source.label, "left out", _UTF16, 1, None))
-        elif reader := power_format_of(head, source.label):
-            known.append((source, reader))
-        elif looks_like_a_trace(head):
-            unknown.append((source.label, "set aside", _TRACE, 1, None))
-        elif looks_like_a_log(head, source.label):
-            unknown.append((source.label, "set aside", _FAILURES, 1, None))
-        else:
-            unknown.append((source.label, "left out", _UNKNOWN, 1, appearance(head)))
+        with dropped.trying(source.label):
+            _recognise(source, known, unknown)
     return known, unknown
+
+
+def _recognise(
+    source: Source, known: list[tuple[Source, PowerFormat]], unknown: list[Finding]
+) -> None:
+    head = source.head(_HEAD_BYTES).removeprefix(BOM_UTF8)
+    if is_utf16(head):
+        unknown.append((source.label, "left out", _UTF16, 1, None))
+    elif reader := power_format_of(head, source.label):
+        known.append((source, reader))
+    elif looks_like_a_trace(head):
+        unknown.append((source.label, "set aside", _TRACE, 1, None))
+    elif looks_like_a_log(head, source.label):
+        unknown.append((source.label, "set aside", _FAILURES, 1, None))
+    else:
+        unknown.append((source.label, "left out", _UNKNOWN, 1, appearance(head)))
 
 
 def _checked(given: PowerGiven) -> PowerGiven:
@@ -181,11 +200,12 @@ def _checked(given: PowerGiven) -> PowerGiven:
     return replace(given, tz=checked(given.tz, None, None).tz)
 
 
-def _raise_unknown(path: Paths, findings: Sequence[Finding]) -> NoReturn:
-    paths = ", ".join(shown(entry) for entry in given_paths(path))
+def _raise_unknown(path: Paths, findings: Sequence[Finding], dropped: Dropped) -> NoReturn:
+    if not findings:
+        dropped.raise_if_all()
     names = ", ".join(sorted({each.NAME for each in FORMATS}))
     msg = (
-        f"{paths}: nothing here is power telemetry that can be read. Known are: {names}."
-        f"{listed(findings)}"
+        f"{shown_all(path)}: nothing here is power telemetry that can be read. Known are: {names}."
+        f"{listed([*findings, *dropped.rows])}"
     )
     raise LoadError(msg)

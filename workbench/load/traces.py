@@ -10,13 +10,15 @@ from pathlib import Path
 import pandas as pd
 
 from workbench._progress import progress as progress_bar
-from workbench.errors import LoadError
+from workbench.errors import LoadError, WorkbenchError
 from workbench.kernel_kinds import read_rules
 from workbench.load import _cache, chakra, execution_trace, parquet
 from workbench.load import kineto as kineto_format
-from workbench.load._findings import listed, quality_frame
+from workbench.load._appearance import is_utf16
+from workbench.load._findings import Finding, listed, quality_frame
+from workbench.load._guard import Dropped, guarded
 from workbench.load._kineto_rank import RankTables, concat, quality_of
-from workbench.load._paths import Paths
+from workbench.load._paths import Paths, shown_all
 from workbench.load._ranks import (
     Numbered,
     RankArgument,
@@ -26,7 +28,7 @@ from workbench.load._ranks import (
     number,
     ranks_table,
 )
-from workbench.load.archive import Remark, Source, streams, survey
+from workbench.load.archive import Source, Survey, streams, survey
 from workbench.load.kineto import EngineName, kineto
 from workbench.tables import DEPENDENCIES, EVENTS, NODES, RANKS, STEPS, Trace
 
@@ -35,6 +37,7 @@ _GRAPHS = {"chakra": chakra.chakra, "execution trace": execution_trace.execution
 # Starting worker processes takes seconds; smaller sets are read sooner without.
 _PARALLEL_FROM_BYTES = 128 << 20
 _LONG_HEAD_BYTES = 4 << 20
+_UTF16 = "is UTF-16, no trace is; convert it: iconv -f UTF-16 -t UTF-8"
 
 
 def traces(  # noqa: PLR0913 - the front door
@@ -89,38 +92,54 @@ def traces(  # noqa: PLR0913 - the front door
     FileNotFoundError
         If ``path`` does not exist.
     LoadError
-        If nothing under ``path`` is a known trace, a file is damaged beyond repair
-        (names the byte), formats are mixed, or two files claim one rank.
+        If nothing under ``path`` is a known trace that can be read (names the byte of a
+        single one), formats are mixed, or two files claim one rank. Of several files those
+        that are damaged beyond repair are left out, with a finding in ``quality``.
     """
     if isinstance(args, str):
         msg = f"args must list names, e.g. args=({args!r},); got the text {args!r}"
         raise TypeError(msg)
-    found = survey(path)
-    formats = [(format_of(source), source) for source in found.sources]
-    known = [(name, source) for name, source in formats if name]
-    remarks = list(found.remarks)
-    remarks += [
-        Remark(source.label, "left out", "is in no format that is known here")
-        for name, source in formats
-        if not name
-    ]
-    if not known:
-        _raise_unknown(path, remarks)
+    found, dropped = survey(path), Dropped()
     own_rules = read_rules(rules) if isinstance(rules, str | Path) else rules
-    by_format = {name: [source for of, source in known if of == name] for name, _ in known}
-    if len(by_format) > 1 and ("parquet" in by_format or len(by_format.keys() - {"kineto"}) > 1):
-        _raise_mixed(by_format)
+    by_format, findings = _by_format(path, found, dropped)
     loaded = []
     if "kineto" in by_format:
-        parts = _read_all(by_format["kineto"], args, own_rules, engine, cache, progress)
-        loaded.append(assemble(number(parts, rank), parts))
+        reader = _Reader(tuple(args), own_rules, engine, None if cache is None else Path(cache))
+        if parts := _read_all(by_format["kineto"], reader, dropped, progress):
+            with guarded(shown_all(path)):
+                loaded.append(assemble(number(parts, rank), parts))
     if "parquet" in by_format:
         loaded.append(_one_parquet(by_format["parquet"]))
-    for name, load_graph in _GRAPHS.items():
-        if name in by_format:
-            loaded.append(load_graph(by_format[name], rank=None if loaded else rank))
+    for name in [name for name in _GRAPHS if name in by_format]:
+        with dropped.trying(shown_all(path)):
+            loaded.append(_GRAPHS[name](by_format[name], rank=None if loaded else rank))
+    if not loaded:
+        dropped.raise_if_all()
     trace = loaded[0] if len(loaded) == 1 else _joined(*loaded)
-    return _with_remarks(trace, remarks)
+    return _with_findings(trace, [*findings, *dropped.rows])
+
+
+def _by_format(
+    path: Paths, found: Survey, dropped: Dropped
+) -> tuple[dict[str, list[Source]], list[Finding]]:
+    """Sort what was found by format; give findings of what is in none, or refuse the mixture."""
+    findings = [each.row for each in found.remarks]
+    by_format: dict[str, list[Source]] = {}
+    for source in found.sources:
+        with dropped.trying(source.label):
+            if name := format_of(source):
+                by_format.setdefault(name, []).append(source)
+            else:
+                is_wide = is_utf16(source.head())
+                what = _UTF16 if is_wide else "is in no format that is known here"
+                findings.append((source.label, "left out", what, 1, None))
+    if not by_format:
+        if not findings:
+            dropped.raise_if_all()
+        _raise_unknown(path, [*findings, *dropped.rows])
+    if len(by_format) > 1 and ("parquet" in by_format or len(by_format.keys() - {"kineto"}) > 1):
+        _raise_mixed(by_format)
+    return by_format, findings
 
 
 def assemble(numbered: Sequence[Numbered], parts: Sequence[RankTables]) -> Trace:
@@ -176,23 +195,17 @@ def format_of(source: Source) -> str:
 
 
 def _read_all(
-    wanted: Sequence[Source],
-    args: Sequence[str],
-    rules: pd.DataFrame | None,
-    engine: EngineName,
-    cache: str | Path | None,
-    progress: bool,
+    wanted: Sequence[Source], reader: _Reader, dropped: Dropped, progress: bool
 ) -> list[RankTables]:
     total = sum(source.size_bytes for source in wanted)
-    reader = _Reader(tuple(args), rules, engine, None if cache is None else Path(cache))
     workers = min(len(wanted), os.cpu_count() or 1)
     one_pass = any(source.place is not None for source in wanted)
     with progress_bar(total=total, unit="B", label="loading traces", enabled=progress) as bar:
         if workers > 1 and total >= _PARALLEL_FROM_BYTES and not one_pass:
-            return list(_in_processes(reader, wanted, workers, bar.update))
+            return list(_in_processes(reader, wanted, workers, bar.update, dropped))
         parts = []
-        for source, stream in streams(wanted):
-            with stream:
+        for source, stream in streams(wanted, dropped):
+            with dropped.trying(source.label), stream:
                 parts.append(reader.read(source, stream, bar.update))
         return parts
 
@@ -222,20 +235,33 @@ class _Reader:
             return parse()
         return _cache.get_or_store(self.cache, source, (self.args, self.rules), parse)
 
+    def read_or_error(self, source: Source) -> RankTables | Exception:
+        """Read one source; an error must not end the process that reads others."""
+        try:
+            with guarded(source.label):
+                return self.read(source)
+        except (WorkbenchError, OSError) as error:
+            return error
+
 
 def _in_processes(
     reader: _Reader,
     wanted: Sequence[Source],
     workers: int,
     advance: Callable[[int], object],
+    dropped: Dropped,
 ) -> Iterator[RankTables]:
     from joblib import Parallel, delayed
 
     parallel = Parallel(n_jobs=workers, return_as="generator")
-    done = parallel(delayed(reader.read)(source) for source in wanted)
+    done = parallel(delayed(reader.read_or_error)(source) for source in wanted)
     for source, part in zip(wanted, done, strict=True):
         advance(source.size_bytes)
-        yield part
+        if isinstance(part, RankTables):
+            yield part
+            continue
+        with dropped.trying(source.label):
+            raise part
 
 
 def _one_parquet(wanted: Sequence[Source]) -> Trace:
@@ -246,21 +272,22 @@ def _one_parquet(wanted: Sequence[Source]) -> Trace:
     if source.place is not None:
         msg = f"{source.label}: Parquet inside an archive cannot be mapped; unpack it first"
         raise LoadError(msg)
-    return parquet.parquet(source.path)
+    with guarded(source.label):
+        return parquet.parquet(source.path)
 
 
-def _with_remarks(trace: Trace, remarks: Sequence[Remark]) -> Trace:
-    if not remarks:
+def _with_findings(trace: Trace, findings: Sequence[Finding]) -> Trace:
+    if not findings:
         return trace
-    more = quality_frame([each.row for each in remarks])
+    more = quality_frame(findings)
     return replace(trace, quality=quality_of([trace.quality, more]))
 
 
-def _raise_unknown(path: Paths, remarks: Sequence[Remark]) -> None:
+def _raise_unknown(path: Paths, findings: Sequence[Finding]) -> None:
     msg = (
-        f"{path}: nothing here is a trace that can be read. Known are Kineto JSON, PyTorch "
-        f"execution traces, Chakra ET and the workbench's own Parquet."
-        f"{listed([each.row for each in remarks])}"
+        f"{shown_all(path)}: nothing here is a trace that can be read. Known are Kineto JSON, "
+        f"PyTorch execution traces, Chakra ET and the workbench's own Parquet."
+        f"{listed(findings)}"
     )
     raise LoadError(msg)
 

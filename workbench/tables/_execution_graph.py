@@ -108,7 +108,9 @@ _FIDELITY = {
     "point_count": Column("int64", "points of the rank", lower=0),
     "edge_count": Column("int64", "edges that lead to them", lower=0),
     "left_out_count": Column("int64", "edges of all ranks that times contradict", lower=0),
-    "is_usable": Column("bool", "enough is explained, and the replay near enough, to predict from it"),
+    "is_usable": Column(
+        "bool", "enough is explained, and the replay near enough, to predict from it"
+    ),
     "doubt": Column("str", "why predictions are unsure; empty if nothing speaks against them"),
 }
 REPLAY_FIDELITY = Table(

@@ -51,6 +51,19 @@ class Column:
         return str(values.dtype) == self.dtype
 
 
+def _as(values: pd.Series, dtype: Any) -> pd.Series:
+    r"""Convert a column; half characters, which no table can hold, are written like \ud800."""
+    try:
+        return values.astype(dtype)
+    except UnicodeEncodeError:
+        return values.map(_without_halves).astype(dtype)
+
+
+def _without_halves(value: object) -> object:
+    is_text = isinstance(value, str)
+    return value.encode("utf-8", "backslashreplace").decode() if is_text else value  # type: ignore[attr-defined]
+
+
 @dataclass(frozen=True)
 class Table:
     """A named set of columns, in the order they are shown."""
@@ -100,7 +113,7 @@ class Table:
         text = pd.Series([""]).dtype
         return pd.DataFrame(
             {
-                name: frame[name].astype(text if d == "str" else d)
+                name: _as(frame[name], text if d == "str" else d)
                 for name, d in dtypes.items()
                 if name in frame or not self.columns[name].optional
             }
