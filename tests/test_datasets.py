@@ -218,6 +218,14 @@ def test_wrong_bytes_are_refused_and_not_kept(tiny, server):
     assert left_behind(tiny) == []
 
 
+def test_a_server_that_sends_more_than_the_catalogue_says_is_cut_off(tiny, server):
+    server.files["/o/r/a.json"] = b"x" * (50 << 20)
+    with pytest.raises(DatasetError, match="sends more than the catalogue says"):
+        datasets.fetch("tiny", base_url=server.url, retries=2)
+    assert left_behind(tiny) == []
+    assert server.asked.count("/o/r/a.json") == 1
+
+
 def test_a_connection_that_breaks_off_leaves_nothing(tiny, server):
     server.promise = 1_000
     with pytest.raises(DatasetError, match="tiny: "):
@@ -227,7 +235,7 @@ def test_a_connection_that_breaks_off_leaves_nothing(tiny, server):
 
 def test_an_interrupt_leaves_nothing_half_written(tiny, monkeypatch):
     def interrupted(_url, output, _pooch):
-        Path(output).write_bytes(CONTENT["a.json"][:7])
+        output.write(CONTENT["a.json"][:7])
         raise KeyboardInterrupt
 
     monkeypatch.setattr(pooch, "HTTPDownloader", lambda **_options: interrupted)

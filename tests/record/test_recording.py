@@ -388,3 +388,65 @@ def test_a_stop_reaches_the_command_once_and_the_recording_is_complete(tmp_path,
     assert about(folder)["signals"] == [stop.name]
     assert about(folder)["exit_code"] == 9
     assert not [path.name for path in folder.iterdir() if path.name.startswith(".")]
+
+
+def _full(*_arguments, **_options):
+    raise OSError(28, "No space left on device")
+
+
+def test_a_full_disk_is_told_with_what_was_lost_and_check_repeats_it(nvml, tmp_path, monkeypatch):
+    monkeypatch.setattr(_files.pq, "write_table", _full)
+    done = record(["sleep", "0.2"], tmp_path / "run", period_s=0.05)
+    assert done.reading_count == 0
+    assert done.lost_count >= 4
+    assert "No space left" in done.error
+    said = about(tmp_path / "run")
+    assert (said["reading_count"], said["lost_count"]) == (0, done.lost_count)
+    result = CliRunner().invoke(cli.app, ["check", str(tmp_path / "run")])
+    assert result.exit_code == 2
+    assert "No space left" in result.output
+    assert f"{done.lost_count} readings are lost" in result.output
+
+
+def test_a_disk_that_fills_up_later_keeps_the_parts_before_and_check_exits_with_1(
+    nvml, tmp_path, monkeypatch
+):
+    left = iter([_files.pq.write_table])
+
+    def filling_up(*arguments, **options):
+        next(left, _full)(*arguments, **options)
+
+    monkeypatch.setattr(_files.pq, "write_table", filling_up)
+    monkeypatch.setattr(recording, "_PART_ROWS", 4)
+    done = record(["sleep", "0.4"], tmp_path / "run", period_s=0.05)
+    assert done.reading_count == len(rows_of(tmp_path / "run")) == 4
+    assert done.lost_count > 0
+    result = CliRunner().invoke(cli.app, ["check", str(tmp_path / "run")])
+    assert result.exit_code == 1
+    assert "! left out" in result.output
+    assert "the recording ended early" in result.output
+
+
+def test_an_end_that_could_not_be_written_is_told_by_check(nvml, tmp_path, monkeypatch):
+    monkeypatch.setattr(recording, "_finished", lambda *_: "recording.json: No space left")
+    record(QUICK, tmp_path / "run")
+    result = CliRunner().invoke(cli.app, ["check", str(tmp_path / "run")])
+    assert result.exit_code == 1
+    assert "the end of the recording was never written" in result.output
+
+
+def test_the_command_says_what_a_full_disk_lost(nvml, tmp_path, monkeypatch):
+    monkeypatch.setattr(_files.pq, "write_table", _full)
+    result = CliRunner().invoke(cli.app, ["record", "--out", str(tmp_path / "run"), "--", *QUICK])
+    assert result.exit_code == 1
+    assert "0 readings" in result.output
+    assert "readings are lost" in result.output
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    order = []
+    sync, replace = os.fsync, Path.replace
+    monkeypatch.setattr(os, "fsync", lambda handle: (order.append("sync"), sync(handle))[1])
+    monkeypatch.setattr(Path, "replace", lambda a, b: (order.append("name"), replace(a, b))[1])
+    _files.write_whole(tmp_path / "a", lambda file: file.write(b"x"))
+    assert order == ["sync", "name", "sync"]

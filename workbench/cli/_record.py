@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from workbench.cli._app import LOOK
+from workbench.cli._app import LOOK, plain, tell
 
 
 def record(
@@ -29,11 +29,10 @@ def record(
 
     done = run_and_record(command, out, period_s=period_s)
     for what in done.missing:
-        typer.echo(f"workbench: not sampled: {what}", err=True)
+        tell(f"not sampled: {what}")
     sampled = ", ".join(done.entities) or "nothing (the command ran all the same)"
-    typer.echo(
-        f"workbench: {done.reading_count:,} readings of {sampled} in {done.folder}", err=True
-    )
+    tell(f"{done.reading_count:,} readings of {sampled} in {plain(done.folder)}")
     if done.error:
-        typer.echo(f"workbench: sampling ended early: {done.error}", err=True)
+        lost = f"; {done.lost_count:,} readings are lost" if done.lost_count else ""
+        tell(f"sampling ended early: {done.error}{lost}")
     raise typer.Exit(done.exit_code or (LOOK if done.error else 0))

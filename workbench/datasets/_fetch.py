@@ -133,7 +133,7 @@ def _download(name: str, folder: Path, row: dict[Any, Any], url: str, retries: i
     try:
         (folder / row["file"]).parent.mkdir(parents=True, exist_ok=True)
         with _quiet(pooch):
-            store.fetch(row["file"], downloader=pooch.HTTPDownloader(timeout=30))
+            store.fetch(row["file"], downloader=_Capped(int(row["bytes"])))
     except ValueError as error:
         msg = f"{name}: {url} sent a file that does not match its checksum: {error}"
         raise DatasetError(msg) from error
@@ -145,6 +145,37 @@ def _download(name: str, folder: Path, row: dict[Any, Any], url: str, retries: i
             f"<folder>/{name}/ and set {MIRROR_ENV}=<folder>"
         )
         raise DatasetError(msg) from error
+
+
+class _Capped:
+    """Downloads a file, and stops where it is larger than the catalogue says."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._left_bytes = most_bytes
+
+    def __call__(self, url: str, output_file: str, store: Any) -> None:
+        """Write what a server sends, as pooch asks for it."""
+        import pooch
+
+        left = self._left_bytes
+        with Path(output_file).open("wb") as file:
+            pooch.HTTPDownloader(timeout=30)(url, _Limited(file, left, url), store)
+
+
+class _Limited:
+    """A file that takes no more than it should."""
+
+    def __init__(self, file: Any, left_bytes: int, url: str) -> None:
+        self._file, self._left_bytes, self._url = file, left_bytes, url
+        self.flush = file.flush
+
+    def write(self, block: bytes) -> int:
+        """Write a block; a server that sends too much could fill the disk."""
+        self._left_bytes -= len(block)
+        if self._left_bytes < 0:
+            msg = f"{self._url} sends more than the catalogue says of the file; nothing is kept"
+            raise DatasetError(msg)
+        return int(self._file.write(block))
 
 
 @contextlib.contextmanager

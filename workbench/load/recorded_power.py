@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 
 from workbench.errors import LoadError
 from workbench.load._findings import Findings
-from workbench.load._power_part import BesidePowerError, PowerGiven, PowerPart
+from workbench.load._json_events import to_integer
+from workbench.load._power_part import BesidePowerError, NoPowerError, PowerGiven, PowerPart
 from workbench.load.archive import Source
 
 NAME = "recording of the workbench"
@@ -34,10 +35,17 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:  # noqa: ARG001 
     """Say what the recorder could not sample; the readings are in the parts beside it."""
     with source.open() as stream:
         text = stream.read(_LONGEST_JSON)
+    about: Any = None
     try:
-        missing = json.loads(text).get("missing", [])
+        about = json.loads(text)
+        missing, error = about.get("missing", []), about.get("error", "")
     except (ValueError, RecursionError, AttributeError):
-        missing = []
+        missing, error = [], "this file is damaged, so it does not say how the recording ended"
+    if error:
+        lost = to_integer(about.get("lost_count")) if isinstance(about, dict) else None
+        also = f"; {lost:,} readings are lost" if lost else ""
+        msg = f"{source.label}: the recording ended early: {str(error)[:300]}{also}"
+        raise NoPowerError(msg)
     reasons = [str(reason)[:200] for reason in missing] if isinstance(missing, list) else []
     not_sampled = "; ".join(reasons) or "nothing"
     msg = f"{source.label}: about the recording beside it; not sampled: {not_sampled}"

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from workbench._writing import write_whole
 from workbench.record._sampler import Values
 
 KEY = b"workbench.recording"
@@ -49,6 +48,7 @@ class Writer:
         self._columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
         self.part_count = 0
         self.row_count = 0
+        self.written_count = 0
 
     def add(self, time_ns: int, rows: Sequence[tuple[str, Values]]) -> None:
         """Keep the readings of one moment."""
@@ -73,6 +73,7 @@ class Writer:
         path = self._folder / f"power_{self.part_count + 1:04d}.parquet"
         write_whole(path, lambda file: pq.write_table(table, file, compression="zstd"))
         self.part_count += 1
+        self.written_count += table.num_rows
         self._columns = {name: [] for name in SCHEMA.names}
 
 
@@ -80,17 +81,3 @@ def write_about(folder: Path, about: Mapping[str, Any]) -> None:
     """Write what is known of the recording, for people and for loaders."""
     text = json.dumps({"workbench_recording": VERSION, **about}, indent=2) + "\n"
     write_whole(folder / ABOUT, lambda file: file.write(text.encode()))
-
-
-def write_whole(path: Path, write_to: Callable[[IO[bytes]], object]) -> None:
-    """Write a file beside ``path`` and put it in place when it is complete."""
-    unfinished = path.with_name(f".{path.name}-{os.getpid()}")
-    try:
-        # As any file that the user makes: who may read it is the user's umask's to say.
-        with unfinished.open("wb") as file:
-            write_to(file)
-        unfinished.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            unfinished.unlink()
-        raise

@@ -27,6 +27,7 @@ _PART_ROWS = 60_000
 _PART_S = 60.0
 _SAMPLERS: tuple[Callable[[str], Sampler], ...] = (nvml_sampler, amd_sampler, rapl_sampler)
 _LONGEST_PERIOD_S = 3600.0
+_NO_END = "the end of the recording was never written: it was killed, or the disk was full"
 
 
 @dataclass(frozen=True)
@@ -40,13 +41,15 @@ class Recording:
     exit_code
         Of the command, as a shell gives it.
     reading_count
-        Rows written.
+        Rows that are in complete files.
     entities
         What was sampled.
     missing
         What could not be, in words.
     error
         Why sampling ended before the command did; empty if it did not.
+    lost_count
+        Rows that were read and could not be written.
     """
 
     folder: Path
@@ -55,6 +58,7 @@ class Recording:
     entities: tuple[str, ...]
     missing: tuple[str, ...]
     error: str = ""
+    lost_count: int = 0
 
 
 def record(command: Sequence[str], out: str | Path, *, period_s: float = 0.1) -> Recording:
@@ -100,7 +104,8 @@ def record(command: Sequence[str], out: str | Path, *, period_s: float = 0.1) ->
     folder = _checked(command, Path(out), period_s)
     samplers, missing = _found(socket.gethostname().split(".")[0] or "host")
     about = _about(command, samplers, missing, period_s)
-    about["start_ns"] = time.time_ns()
+    # True until the end is written over it, which a full disk or a kill may prevent.
+    about |= {"start_ns": time.time_ns(), "error": _NO_END}
     with _child.stops_passed_on() as stops:
         try:
             _claim(folder, about)  # says what runs, if this process is killed
@@ -117,7 +122,8 @@ def record(command: Sequence[str], out: str | Path, *, period_s: float = 0.1) ->
             "end_ns": time.time_ns(),
             "exit_code": code,
             "signals": stops.names,
-            "reading_count": writer.row_count,
+            "reading_count": writer.written_count,
+            "lost_count": writer.row_count - writer.written_count,
             "late_count": loop.late_count,
             "clock_steps": loop.clock_steps,
             "error": loop.error,
@@ -125,7 +131,10 @@ def record(command: Sequence[str], out: str | Path, *, period_s: float = 0.1) ->
         unfinished = _finished(folder, about)
     entities = tuple(sensor["entity"] for sensor in about["sensors"])
     error = loop.error or unfinished
-    return Recording(folder, code, writer.row_count, entities, tuple(missing), error)
+    lost = writer.row_count - writer.written_count
+    return Recording(
+        folder, code, writer.written_count, entities, tuple(missing), error, lost_count=lost
+    )
 
 
 def _run(command: Sequence[str], loop: Loop, stops: _child.Stops, folder: Path) -> int:

@@ -7,12 +7,12 @@ import difflib
 import math
 import os
 import re
-import shutil
-import tempfile
+import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from workbench._writing import write_whole
 from workbench.errors import PublishError
 from workbench.share import _execute, _normalise, _snapshot
 from workbench.share.bundle import PLOTLY_MIME, SVG_MIME, key_of
@@ -131,15 +131,13 @@ def _written(notebook: Any) -> str:
 
 def _replace(path: Path, text: str) -> None:
     """Write a file so that it is either the old one or the new one, never half of it."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        shutil.copymode(path, name)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    mode = stat.S_IMODE(path.stat().st_mode)
+
+    def write_to(file: IO[bytes]) -> None:
+        file.write(text.encode())
+        os.fchmod(file.fileno(), mode)
+
+    write_whole(path, write_to)
 
 
 def _pretend(_figure: dict[str, Any]) -> str:
