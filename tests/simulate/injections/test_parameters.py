@@ -3,7 +3,14 @@
 import pytest
 
 from workbench.errors import InjectionError
-from workbench.simulate.injections import parameters, stored_as
+from workbench.simulate.injections import (
+    activations,
+    exhaustive,
+    parameters,
+    range_detector,
+    stored_as,
+    uniform_faults,
+)
 from workbench.tables import PARAMETERS
 
 
@@ -79,3 +86,24 @@ def test_refuses_integers_that_are_no_bytes(torch_here):
 def test_refuses_patterns_that_match_nothing(mlp):
     with pytest.raises(InjectionError, match=r"components: \['tpo\.\*'\] match no parameter"):
         parameters(mlp, components={"tpo.*": "top"})
+
+
+@pytest.mark.parametrize("how", ["whole", "part", "in place"])
+def test_compiled_models_are_refused_whatever_is_asked_of_them(how, mlp, torch_here):
+    inputs = torch_here.zeros(2, mlp[0].in_features)
+    if how == "whole":
+        model = torch_here.compile(mlp, backend="eager")
+    elif how == "part":
+        model = torch_here.nn.Sequential(torch_here.compile(mlp, backend="eager"))
+    else:
+        model = mlp
+        model.compile(backend="eager")
+    for ask in (
+        lambda: parameters(model),
+        lambda: activations(model, inputs),
+        lambda: range_detector(model, inputs),
+        lambda: exhaustive(model, inputs),
+        lambda: uniform_faults(model, 5, seed=1),
+    ):
+        with pytest.raises(InjectionError, match=r"compiled with torch\.compile"):
+            ask()

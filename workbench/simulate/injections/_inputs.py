@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.errors import InjectionError
-from workbench.simulate.injections._torch import torch
+from workbench.simulate.injections._torch import refuse_compiled, torch
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +73,7 @@ def refuse_other_device(model: Any, calls: tuple[Batch, ...]) -> None:
 @contextmanager
 def at_rest(model: Any) -> Iterator[None]:
     """Put the model into evaluation mode without gradients, and back as it was."""
+    refuse_compiled(model)
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:

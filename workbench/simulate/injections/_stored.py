@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from workbench.errors import InjectionError
 from workbench.simulate.injections._bits import LAYOUTS, Layout, layout_of
-from workbench.simulate.injections._torch import torch
+from workbench.simulate.injections._torch import refuse_compiled, torch
 
 StoredType = Literal["fp16", "bf16", "int8"]
 _ATTRIBUTE = "stored_types"
@@ -115,6 +115,7 @@ def _stored(parameter: Any, dtype: StoredType) -> Stored:
 
 def storage(model: Any, names: Iterable[str] | None = None) -> dict[str, Stored]:
     """Say how every parameter is stored, by name; tied ones once."""
+    refuse_compiled(model)
     given = getattr(model, _ATTRIBUTE, {})
     if lazy := [n for n, p in model.named_parameters() if torch().nn.parameter.is_lazy(p)]:
         msg = f"parameter {lazy[0]!r} has no shape yet; run the model once on a batch"
