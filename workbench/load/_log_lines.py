@@ -33,10 +33,14 @@ class Lines:
         Where to read.
     needles
         Byte strings; a line that holds one is a hit.
+    in_any_case
+        Byte strings in lower case; a line that holds one, in any case, is a hit, too.
     """
 
-    def __init__(self, stream: Stream, needles: Sequence[bytes]) -> None:
-        self._stream, self._needles = stream, needles
+    def __init__(
+        self, stream: Stream, needles: Sequence[bytes], in_any_case: Sequence[bytes] = ()
+    ) -> None:
+        self._stream, self._needles, self._in_any_case = stream, needles, in_any_case
         self.count = 0
         self.long_count = 0
 
@@ -52,22 +56,25 @@ class Lines:
 
     def _found(self, block: bytes) -> Iterator[Line]:
         starts = {0}
-        for needle in self._needles:
-            at = block.find(needle)
-            while at >= 0:
-                starts.add(block.rfind(b"\n", 0, at) + 1)
-                end = block.find(b"\n", at)
-                at = block.find(needle, end) if end >= 0 else -1
+        starts.update(_line_starts(block, self._needles))
+        if self._in_any_case:
+            starts.update(_line_starts(block.lower(), self._in_any_case))
         number, before = self.count + 1, 0
         for start in sorted(starts):
             number += block.count(b"\n", before, start)
             before = start
             end = block.find(b"\n", start)
             text = block[start : end if end >= 0 else len(block)]
-            is_hit = start > 0 or any(needle in text for needle in self._needles)
+            is_hit = start > 0 or self._holds(text)
             yield Line(number, text, is_hit)
         is_whole = block.endswith(b"\n")
         self.count = number - 1 + block.count(b"\n", before) + (not is_whole)
+
+    def _holds(self, text: bytes) -> bool:
+        if any(needle in text for needle in self._needles):
+            return True
+        lower = text.lower()
+        return any(needle in lower for needle in self._in_any_case)
 
     def _blocks(self) -> Iterator[bytes]:
         """Give blocks of whole lines; of a line that is too long, its beginning only."""
@@ -91,11 +98,23 @@ class Lines:
             yield rest
 
 
-def report_reading(findings: Findings, lines: Lines, stream: Stream, row_count: int) -> None:
+def _line_starts(block: bytes, needles: Sequence[bytes]) -> Iterator[int]:
+    """Give where lines begin that hold one of some byte strings."""
+    for needle in needles:
+        at = block.find(needle)
+        while at >= 0:
+            yield block.rfind(b"\n", 0, at) + 1
+            end = block.find(b"\n", at)
+            at = block.find(needle, end) if end >= 0 else -1
+
+
+def report_reading(
+    findings: Findings, lines: Lines, stream: Stream, *, rows: int, unknown: int
+) -> None:
     """Note how many lines were read, what they held, and what damage the stream met."""
     findings.add("read", "lines", lines.count)
-    findings.add("read", "lines that report a failure", row_count)
-    findings.add("set aside", "lines that report none", lines.count - row_count)
+    findings.add("read", "lines that report a failure", rows)
+    findings.add("set aside", "lines that report none", lines.count - rows - unknown)
     what = f"lines longer than {LONGEST_LINE_BYTES:,} bytes; their rest"
     findings.add("left out", what, lines.long_count)
     is_cut = stream.truncated_at is not None

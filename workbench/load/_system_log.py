@@ -8,6 +8,7 @@ from typing import Any
 
 from workbench.errors import LoadError
 from workbench.load._findings import Findings
+from workbench.load._kernel_messages import ERROR_NEEDLES, is_unknown_error
 from workbench.load._log_clock import Watched
 from workbench.load._log_file import Given, LogPart, failure_rows, shortened, timeline_rows
 from workbench.load._log_lines import Line, Lines, report_reading
@@ -17,13 +18,19 @@ from workbench.load.archive import Source
 
 _BOOT = re.compile(r"^-- (?:Re)?[Bb]oot\b|\] Linux version \d")
 _LINES_OF_ONE_MESSAGE = 3
+_SHOWN_CHARS = 160
+UNKNOWN = "lines that speak of an error and that no rule knows; not counted as failures"
 
 # Returns columns of table FAILURES for a message and its line number, or {} if it is none.
 Recognise = Callable[[str, int, Findings], dict[str, Any]]
 
 
 def read_system_log(
-    source: Source, given: Given, needles: Sequence[bytes], recognise: Recognise
+    source: Source,
+    given: Given,
+    needles: Sequence[bytes],
+    recognise: Recognise,
+    in_any_case: Sequence[bytes] = ERROR_NEEDLES,
 ) -> LogPart:
     """Read one log of the kernel or a daemon.
 
@@ -37,6 +44,8 @@ def read_system_log(
         Byte strings of which every line that matters holds one.
     recognise
         Says what such a line reports.
+    in_any_case
+        Further ones, in lower case; by default those of lines that speak of an error.
 
     Raises
     ------
@@ -45,9 +54,11 @@ def read_system_log(
     """
     log = _Log(source.label, given, recognise)
     with source.open() as stream:
-        lines = Lines(stream, needles)
+        lines = Lines(stream, needles, in_any_case)
         failures = failure_rows(log.rows(lines), source.label)
-        report_reading(log.findings, lines, stream, len(failures))
+        report_reading(
+            log.findings, lines, stream, rows=len(failures), unknown=log.findings.count(UNKNOWN)
+        )
     log.report()
     return LogPart(
         failures=failures,
@@ -70,6 +81,7 @@ class _Log:
         self._before: tuple[int, Said] = (0, Said(None, None, ""))
         self._reported: set[tuple[str, str | None]] = set()
         self._repeated: dict[tuple[str, str | None], tuple[int, int]] = {}
+        self._echo_line = 0
 
     def rows(self, lines: Lines) -> Iterator[dict[str, Any]]:
         """Give the failures among some lines, in their order."""
@@ -97,6 +109,8 @@ class _Log:
                     "line": line.number,
                     "assumed": said.assumed,
                 }
+            elif line.is_hit:
+                self._doubt(said.message if text.startswith("{") else text, line.number)
 
     def report(self) -> None:
         """Note what was odd about the clock."""
@@ -138,8 +152,15 @@ class _Log:
             key = (found["code"], found["device"])
             count, first = self._repeated.get(key, (0, line.number))
             self._repeated[key] = (count + 1, first)
+            self._echo_line = line.number
             return {}
         return found
+
+    def _doubt(self, text: str, number: int) -> None:
+        """Count a line that no rule knows if it speaks of an error."""
+        if number != self._echo_line and is_unknown_error(text):
+            where = f"line {number:,}: {shortened(text)[:_SHOWN_CHARS]}"
+            self.findings.add("suspicious", UNKNOWN, 1, where)
 
     def _note(self, text: str, said: Said, number: int) -> None:
         where = f"line {number:,}"

@@ -47,8 +47,8 @@ def failures(  # noqa: PLR0913 - the front door
 
     Formats are recognised by content, never by name. One fault is reported in many lines;
     lines that follow each other within ``window_s`` on one host, or by any rank of one job, are
-    folded into one incident, which is led by the first of them that is no consequence of another. What is
-    left out, repaired or assumed is counted in the quality table.
+    folded into one incident, which is led by the first of them that is no consequence of
+    another. What is left out, repaired or assumed is counted in the quality table.
 
     Parameters
     ----------

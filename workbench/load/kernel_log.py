@@ -1,4 +1,4 @@
-"""Kernel logs: errors of NVIDIA GPUs (Xid), of NVSwitches (SXid) and of AMD GPUs.
+"""Kernel logs: errors of GPUs (Xid, amdgpu), NVSwitches (SXid), hosts, networks and disks.
 
 Read as ``dmesg`` prints them (seconds since boot, ``-T``, ``--time-format iso``, ``--decode``,
 ``--raw``), as ``journalctl`` does (short, precise, iso, full, unix, monotonic, json), as
@@ -18,10 +18,17 @@ NVIDIA, *Fabric Manager User Guide*, appendix D: form and severity of SXid lines
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from workbench.load._findings import Findings
+from workbench.load._kernel_messages import (
+    RECOVERED,
+    kernel_message,
+    needles,
+    without_recovered,
+)
 from workbench.load._log_file import Given, LogPart
 from workbench.load._log_stamps import has_stamp
 from workbench.load._system_log import read_system_log
@@ -63,6 +70,9 @@ _SXID_TEXT = re.compile(r"(?P<severity>Fatal|Non-fatal), (?:Link -?\d+ )?(?P<cau
 _AMD_ERRORS = re.compile(r"\b(?P<count>\d{1,12}|no) (?:new )?uncorrectable hardware errors")
 _AMD_RING = re.compile(r"ring (?P<ring>\S+) timeout, signaled seq")
 _LINES_OF_ONE_MESSAGE = 3
+_RECOVERED = re.compile(r"recovery action changed from .{1,60} to 0x0 \(None\)")
+_BOOT = (b"linux version ",)
+_BOOTED = re.compile(r"(?:^|\] )Linux version \d")
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - one signature for all formats
@@ -86,14 +96,18 @@ def read(source: Source, given: Given) -> LogPart:
         If a line that reports a failure has a stamp without date, year or zone, and the
         caller gave none.
     """
-    return read_system_log(source, given, _NEEDLES, _Kernel().failure)
+    part = read_system_log(source, given, _NEEDLES, _Kernel().failure, needles() + _BOOT)
+    return replace(part, failures=without_recovered(part.failures, part.findings))
 
 
 class _Kernel:
-    """Recognises what the kernel says of a GPU; one message may go over several lines."""
+    """Recognises what the kernel says; one message may go over several lines."""
 
     def __init__(self) -> None:
         self._named = (0, "")
+        self._is_booted = False
+        self._links_up: set[str | None] = set()
+        self._failed: set[tuple[str | None, str | None]] = set()
 
     def failure(self, text: str, number: int, findings: Findings) -> dict[str, Any]:
         """Recognise what a line reports; {} if it reports no failure."""
@@ -104,14 +118,27 @@ class _Kernel:
             return _nvidia(found)
         if "off the bus" in text or "The NVIDIA GPU" in text:
             return self._off_the_bus(text, number)
-        if "amdgpu" in text:
-            return _amd(text)
+        if "amdgpu" in text and (found_amd := _amd(text)):
+            return found_amd
         if "workbench: SYNTHETIC" in text:
             findings.add("noted", SAYS_SYNTHETIC)
         elif "NVRM: Xid" in text:
             what = "a line about an Xid whose form is not known"
             findings.add("left out", what, 1, f"line {number:,}")
-        return {}
+        return self._of_host(text)
+
+    def _of_host(self, text: str) -> dict[str, Any]:
+        """Recognise what is no matter of a GPU; a link that was never up is no failure."""
+        self._is_booted = self._is_booted or bool(_BOOTED.search(text))
+        row = kernel_message(text)
+        key = (row.get("code"), row.get("device"))
+        if row.get("kind") == RECOVERED:
+            self._links_up.add(row["device"])
+            return row if key in self._failed else {}
+        if key[0] == "link down" and self._is_booted and key[1] not in self._links_up:
+            return {}  # ports without a cable are down from the boot on
+        self._failed.add(key)
+        return row
 
     def _off_the_bus(self, text: str, number: int) -> dict[str, Any]:
         """Read the forms that give no number, one of which goes over three lines."""
@@ -128,6 +155,8 @@ class _Kernel:
 def _nvidia(found: re.Match[str]) -> dict[str, Any]:
     code, text = found["code"], found["text"] or ""
     if found["kind"] == "Xid":
+        if code == "154" and _RECOVERED.search(text):
+            return {}
         row = _xid(code, found["device"])
         if row.get("category") == "nvlink" and (link := _NVLINK5.search(text)):
             cause = f"{row['cause']}: {link['unit']}"

@@ -36,8 +36,9 @@ FAILURES = Table(
         "job": Column("str", "job as its scheduler numbers it", nullable=True),
         "kind": Column(
             "str",
-            "who reported it: xid, sxid, amdgpu, slurm, torchelastic, nccl, nvrx, torchft, "
-            "goodput, kubernetes, dcgm, spot or megatron",
+            "who reported it: xid, sxid, amdgpu, kernel (of its host, network or disks), slurm, "
+            "slurmstepd, torchelastic, nccl, nvrx, torchft, goodput, kubernetes, dcgm, spot or "
+            "megatron",
         ),
         "code": Column("str", "code of that reporter: 79, NODE_FAIL, ...", nullable=True),
         "cause": Column("str", "what failed, in words: GPU has fallen off the bus"),
