@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.analyze.power_rows import every_s, readings
@@ -45,6 +45,7 @@ def by_brute_force(series):
     return at(inside), change
 
 
+@settings(max_examples=25)
 @given(hosts_of)
 def test_dips_peaks_and_ramps_of_hosts_without_a_common_clock_are_not_blunted(hosts):
     power, series = of_hosts(hosts)

@@ -9,7 +9,11 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from workbench._numbers import is_finite
-from workbench.analyze._power_scopes import refuse_double_counting
+from workbench.analyze._power_scopes import (
+    refuse_double_counting,
+    refuse_metered_twice,
+    tracks_of,
+)
 from workbench.analyze._power_signal import known_up_to, signal
 from workbench.errors import WorkbenchError
 from workbench.tables import POWER
@@ -70,6 +74,8 @@ class EnergyCurves:
         # Without readings nothing is covered; that is an answer, too.
         self.signal = signal(power, longest_gap_periods=longest_gap_periods) if len(power) else None
         names = [] if self.signal is None else self.signal.names.tolist()
+        if self.signal is not None:
+            refuse_metered_twice(tracks_of(self.signal))
         self.names = [str(name) for name in refuse_double_counting(pd.Index(names), None)]
 
     def between(self, start_ns: ArrayLike, end_ns: ArrayLike) -> Known:

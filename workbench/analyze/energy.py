@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import NamedTuple
+
 import numpy as np
 import pandas as pd
 
+from workbench.analyze import intervals
 from workbench.analyze._power_scopes import refuse_double_counting
 from workbench.analyze._power_signal import (
     EnergyMethod,
@@ -32,8 +36,10 @@ def energy(
     """Integrate power over a window of time, never across a gap.
 
     Time between two readings is known if they are near enough; the rest of the window is
-    unknown and told beside the energy. So the energy is a lower bound where the share that is
-    covered is below 1, and the mean is that of the covered time.
+    unknown and told beside the energy. So the energy is an interval where the share that is
+    covered is below 1: from ``energy_j``, what is known, to ``highest_j``; with ``bridged_j``
+    added, gaps between readings are crossed by straight lines. The mean is that of the covered
+    time.
 
     Parameters
     ----------
@@ -87,14 +93,30 @@ def energy(
     readings = signal(power, longest_gap_periods=longest_gap_periods)
     start, end = window(readings.earliest_ns, readings.latest_ns, start_ns, end_ns)
     energy_j, covered_s = integrated(readings, (start, end), method)
+    own = np.diff(owners(readings), prepend=-1) == 0
+    whole_j, _ = integrated(replace(readings, joined=own), (start, end), method)
     return energy_rows(
         readings,
         method=method,
         window_ns=(start, end),
-        energy_j=energy_j,
-        covered_s=covered_s,
+        known=Known(energy_j, covered_s, np.maximum(whole_j - energy_j, 0), _highest_w(readings)),
         reset_count=np.zeros(len(readings.names), dtype=np.int64),
     )
+
+
+class Known(NamedTuple):
+    """What is known of each entity in a window, and what bounds the rest."""
+
+    energy_j: Numbers
+    covered_s: Numbers
+    bridged_j: Numbers
+    highest_w: Numbers
+
+
+def _highest_w(readings: Signal) -> Numbers:
+    """Give the highest reading of each entity; missing if it has none."""
+    powers = pd.Series(readings.power_w).groupby(owners(readings)).max()
+    return powers.reindex(range(len(readings.names))).to_numpy(dtype=np.float64)
 
 
 def integrated(
@@ -129,14 +151,22 @@ def energy_rows(
     *,
     method: str,
     window_ns: tuple[int, int],
-    energy_j: Numbers,
-    covered_s: Numbers,
+    known: Known,
     reset_count: Times,
 ) -> pd.DataFrame:
     """Make the table of energies from what was integrated."""
     start, end = window_ns
-    covered = np.clip(covered_s, 0, (end - start) / _NS)
-    drawn = np.where(covered > 0, np.maximum(energy_j, 0), np.nan)
+    covered = np.clip(known.covered_s, 0, (end - start) / _NS)
+    unknown = (end - start) / _NS - covered
+    drawn = np.where(covered > 0, np.maximum(known.energy_j, 0), np.nan)
+    first, last = readings.first[:-1], readings.first[1:]
+    has_any = last > first
+    ends = [
+        pd.array(np.where(has_any, np.clip(stamp, start, end), 0), dtype="Int64")
+        for stamp in (_at(readings.time_ns, first), _at(readings.time_ns, last - 1))
+    ]
+    for stamps in ends:
+        stamps[~has_any] = pd.NA
     inside = owners(readings)[(readings.time_ns >= start) & (readings.time_ns <= end)]
     table = pd.DataFrame(
         {
@@ -145,21 +175,34 @@ def energy_rows(
             "start_ns": start,
             "end_ns": end,
             "energy_j": drawn,
+            "bridged_j": np.where(has_any, known.bridged_j, np.nan),
+            "highest_j": np.nan_to_num(drawn)
+            + np.where(unknown > 0, unknown * known.highest_w, np.where(has_any, 0, np.nan)),
             "mean_w": drawn / np.where(covered > 0, covered, 1),
             "covered_share": covered / ((end - start) / _NS),
-            "unknown_s": (end - start) / _NS - covered,
+            "unknown_s": unknown,
             "reading_count": np.bincount(inside, minlength=len(readings.names)),
             "reset_count": reset_count,
+            "first_ns": ends[0],
+            "last_ns": ends[1],
         }
     )
     return ENERGY.check(ENERGY.cast(table))
 
 
+def _at(time_ns: Times, place: Times) -> Times:
+    """Give the stamps at some places; any where there is none."""
+    if not len(time_ns):
+        return np.zeros(len(place), dtype=np.int64)
+    return time_ns[np.clip(place, 0, len(time_ns) - 1)]
+
+
 def energy_total(energy: pd.DataFrame, *, entities: pd.DataFrame | None = None) -> pd.DataFrame:
     """Sum the energy of many entities, with the share of their time that is known.
 
-    What is not covered is not made up: the sum is a lower bound where ``covered_share`` is
-    below 1. A GPU and the node around it must not be summed; ``entities`` chooses.
+    What is not covered is not made up: the sum is the lower end of an interval where
+    ``covered_share`` is below 1, and ``highest_j`` its upper one. A GPU and the node around it
+    must not be summed, nor the AC and the DC meter of one host; ``entities`` chooses.
 
     Parameters
     ----------
@@ -209,10 +252,22 @@ def energy_total(energy: pd.DataFrame, *, entities: pd.DataFrame | None = None) 
     covered_s = float((window_s - chosen["unknown_s"]).clip(lower=0).sum())
     row = kind | {
         "energy_j": chosen["energy_j"].sum(min_count=1),
-        "mean_w": chosen["mean_w"].sum(min_count=1),
+        "bridged_j": chosen["bridged_j"].sum(min_count=1),
+        "highest_j": chosen["highest_j"].sum(min_count=len(expected)),
+        "mean_w": _mean_w(chosen),
         "covered_share": min(covered_s / (window_s * len(expected)), 1.0),
         "unknown_s": max(window_s * len(expected) - covered_s, 0.0),
         "entity_count": int(chosen["energy_j"].notna().sum()),
         "expected_count": len(expected),
     }
     return ENERGY_TOTAL.check(ENERGY_TOTAL.cast(pd.DataFrame([row])))
+
+
+def _mean_w(energy: pd.DataFrame) -> float:
+    """Weigh the mean of each entity by the time that it was metered, of that of any."""
+    known = energy[energy["mean_w"].notna() & energy["first_ns"].notna()]
+    first, last = (known[name].to_numpy(dtype=np.int64) for name in ("first_ns", "last_ns"))
+    any_ns = intervals.measure(first, last)
+    if any_ns == 0:
+        return float("nan")
+    return float((known["mean_w"].to_numpy() * (last - first)).sum() / any_ns)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from workbench.analyze._power_signal import Numbers, Signal, owners, readings_of
-from workbench.analyze.energy import energy_rows, integrated, window
+from workbench.analyze.energy import Known, energy_rows, integrated, window
 from workbench.tables import POWER_COUNTERS
 
 _NS = 1e9
@@ -43,7 +43,7 @@ def energy_from_counter(
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.ENERGY`, one row per entity, with ``method`` counter and
-        the resets in ``reset_count``.
+        the resets in ``reset_count``. ``highest_j`` is missing where time is unknown.
 
     Raises
     ------
@@ -78,8 +78,13 @@ def energy_from_counter(
         readings,
         method="counter",
         window_ns=(start, end),
-        energy_j=energy_j,
-        covered_s=covered_s,
+        # A counter counts across gaps; what a reset lost, nobody knows.
+        known=Known(
+            energy_j,
+            covered_s,
+            np.zeros(len(readings.names)),
+            np.full(len(readings.names), np.nan),
+        ),
         reset_count=np.bincount(owners(readings)[resets], minlength=len(readings.names)),
     )
 

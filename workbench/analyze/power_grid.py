@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench.analyze._power_scopes import refuse_double_counting
+from workbench.analyze._power_scopes import refuse_double_counting, refuse_metered_twice
 from workbench.analyze._power_signal import Numbers, Signal, Times, known_up_to, signal
 from workbench.analyze.energy import window
 from workbench.errors import WorkbenchError
@@ -205,6 +205,7 @@ def power_totals(
     if entities is not None:
         grid = grid[grid["entity"].isin(expected)]
     times, wide = by_entity(grid)
+    _refuse_one_feed(grid, times, wide)
     power_w, count = np.nansum(wide, axis=0), (~np.isnan(wide)).sum(axis=0)
     share = count / len(expected)
     known = (share >= least_covered_share - _SLACK) & (count > 0)
@@ -220,6 +221,15 @@ def power_totals(
     if "meter_period_s" in grid:
         table["meter_period_s"] = grid["meter_period_s"].max()
     return POWER_TOTALS.check(POWER_TOTALS.cast(table))
+
+
+def _refuse_one_feed(grid: pd.DataFrame, times: Times, wide: Numbers) -> None:
+    """Refuse cells of two meters that bear one name and read one feed."""
+    names = map(str, grid["entity"].to_numpy()[:: len(times)])
+    known = ~np.isnan(wide)
+    refuse_metered_twice(
+        {name: (times[here], row[here]) for name, row, here in zip(names, wide, known, strict=True)}
+    )
 
 
 def by_entity(grid: pd.DataFrame, column: str = "power_w") -> tuple[Times, Numbers]:

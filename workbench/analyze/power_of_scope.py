@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 import pandas as pd
 
+from workbench.analyze._power_scopes import BESIDE, refuse_metered_twice, tracks_of
+from workbench.analyze._power_signal import signal
 from workbench.errors import WorkbenchError
 from workbench.tables import POWER, POWER_ENTITIES
 
@@ -13,7 +18,7 @@ _ORDER = (*_IN_HOSTS, "rack", "pdu", "row", "facility")
 
 
 def power_of_scope(
-    power: pd.DataFrame, entities: pd.DataFrame, *, scope: str | None = None
+    power: pd.DataFrame, entities: pd.DataFrame, *, scope: str | Sequence[str] | None = None
 ) -> pd.DataFrame:
     """Keep the readings of one scope, so that nothing is summed twice.
 
@@ -29,19 +34,23 @@ def power_of_scope(
     scope
         Scope to keep; if None, the first there is of whole nodes (AC, DC, not told), modules
         and GPUs, among those that meter the most hosts, or else of what feeds several nodes.
+        Several that lie beside each other are kept together: ``("cpu", "gpu", "memory")`` are
+        parts of a node that add up.
 
     Returns
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.POWER`: ``time_ns``, ``entity``, ``power_w``.
+        A meter that never reads is expected, and has a row without power.
         ``attrs["scope"]`` names the scope, ``attrs["left_out"]`` counts the entities of others.
         Without any entity the table is empty.
 
     Raises
     ------
     WorkbenchError
-        If there are entities, but none of that scope has readings on wall time. Estimates and
-        meters with a clock of their own cannot be laid beside a job log.
+        If there are entities, but none of that scope has readings on wall time (estimates and
+        meters with a clock of their own cannot be laid beside a job log), several scopes may
+        hold each other, or two meters of that scope read one host, e.g. AC and DC.
 
     Examples
     --------
@@ -57,19 +66,47 @@ def power_of_scope(
     ordered = [name for name in (*_ORDER, *sorted(scopes)) if name in scopes]
     hosts = {name: _host_count(timed[timed["scope"] == name]) for name in _IN_HOSTS}
     most = [name for name in ordered if hosts.get(name, 0) == max(hosts.values())]
-    wanted = scope if scope is not None else next(iter(most or ordered), None)
-    if wanted not in scopes:
+    wanted = _several(scope) or [*(most or ordered)][:1]
+    if not wanted or not set(wanted) <= set(scopes):
         found = entities["scope"].value_counts(sort=False).to_dict()
         words = ", ".join(f"{count} {name}" for name, count in found.items()) or "none at all"
         what = "no power readings" if scope is None else f"no power readings of scope {scope!r}"
         msg = f"{what} on wall time; found {words}"
         raise WorkbenchError(msg)
-    names = timed.loc[timed["scope"] == wanted, "entity"]
-    kept = power[power["entity"].isin(names)].reset_index(drop=True)
-    kept = kept.assign(entity=kept["entity"].cat.remove_unused_categories())
+    is_silent = (entities["reading_count"] == 0) & (entities["clock"] == "epoch")
+    expected = entities[(entities["entity"].isin(timed["entity"]) | is_silent)]
+    names = expected.loc[expected["scope"].isin(wanted), "entity"]
+    kept = _with_silent(power[power["entity"].isin(names)], names)
+    refuse_metered_twice(tracks_of(signal(kept, longest_gap_periods=3.0)))
     others = entities.loc[~entities["entity"].isin(names), "scope"].value_counts(sort=False)
-    kept.attrs = {"scope": wanted, "left_out": {str(k): int(v) for k, v in others.items()}}
+    kept.attrs = {
+        "scope": " + ".join(wanted),
+        "left_out": {str(k): int(v) for k, v in others.items()},
+    }
     return POWER.check(kept)
+
+
+def _several(scope: str | Sequence[str] | None) -> list[str]:
+    """Give the scopes that were asked for; refuse those of which one may hold another."""
+    if scope is None:
+        return []
+    wanted = [scope] if isinstance(scope, str) else list(dict.fromkeys(scope))
+    if len(wanted) > 1 and not any(set(wanted) <= beside for beside in BESIDE):
+        sets = " or ".join(str(tuple(sorted(beside))) for beside in BESIDE)
+        msg = f"scopes {wanted} may hold each other, and do not add up; these do: {sets}"
+        raise WorkbenchError(msg)
+    return wanted
+
+
+def _with_silent(power: pd.DataFrame, names: pd.Series) -> pd.DataFrame:
+    """Give a meter without any row one without power, so that it is expected in every sum."""
+    power = power.assign(entity=power["entity"].cat.set_categories(names))
+    silent = names[~names.isin(power["entity"].unique())]
+    if power.empty or silent.empty:
+        return power.reset_index(drop=True)
+    rows = pd.DataFrame({"time_ns": power["time_ns"].min(), "entity": silent, "power_w": np.nan})
+    rows = rows.astype({"entity": power["entity"].dtype})
+    return pd.concat([power, rows], ignore_index=True)
 
 
 def _host_count(entities: pd.DataFrame) -> int:

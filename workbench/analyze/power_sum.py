@@ -40,7 +40,8 @@ def power_sum(power: pd.DataFrame, *, period_s: float | None = None) -> pd.DataF
     pandas.DataFrame
         Table :data:`workbench.tables.POWER_TOTALS`: ``time_ns``, ``power_w``, ``entity_count``,
         ``expected_count``, ``covered_share``, ``meter_period_s``. A cell that any meter does not
-        cover has no power. Without readings it is empty.
+        cover has no power; one that never reads is expected, and not in the sum. Without
+        readings it is empty.
 
     Raises
     ------
@@ -91,11 +92,14 @@ def _summed(readings: Signal, period_s: float) -> pd.DataFrame:
         unknown = is_unknown(share, _LEAST_COVERED_SHARE)
         power_w += np.where(unknown, 0.0, mean).sum(axis=0)
         count += (~unknown).sum(axis=0)
+    # A sum without a meter that comes and goes looks like a dip; without one that never reads,
+    # it is too low everywhere, and ``covered_share`` says so.
+    reading = max(int((np.diff(readings.first) > 0).sum()), 1)
     has_period = ~np.isnan(readings.period_s)
     table = pd.DataFrame(
         {
             "time_ns": edges[:-1],
-            "power_w": np.where(count == expected, power_w, np.nan),
+            "power_w": np.where(count == reading, power_w, np.nan),
             "entity_count": count,
             "expected_count": expected,
             "covered_share": count / expected,

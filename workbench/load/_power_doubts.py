@@ -9,6 +9,7 @@ from hashlib import blake2b
 import numpy as np
 import pandas as pd
 
+from workbench._metered_twice import read_alike, sides_of_one
 from workbench.load._findings import Finding
 from workbench.load._power_part import PowerPart
 from workbench.load._power_rhythm import is_before_any_clock
@@ -31,6 +32,10 @@ _NESTED = (
     ("switchboard",),
     ("msb",),
     ("utility", "facility"),
+)
+_TWICE = (
+    "entities that bear one name and rise and fall together: the AC and the DC side of one host? "
+    "their sum counts it twice"
 )
 _STUCK_COUNT = 100
 _IDLE_RATIO = 1.2
@@ -60,7 +65,19 @@ def doubts(
         *_by_file(entities[entities["clock"].eq("own")], "noted", _OWN),
         *_odd_clocks(entities),
         *_stuck(readings, entities),
+        *_twice(readings, entities),
     ]
+
+
+def _twice(readings: Rows, entities: pd.DataFrame) -> Iterator[Finding]:
+    """Flag hosts of which two meters read one feed."""
+    tracks = {}
+    for name, some in readings.slices():
+        known = ~np.isnan(readings.numbers[some])
+        tracks[name] = (readings.time_ns[some][known], readings.numbers[some][known])
+    if pair := read_alike(tracks) or sides_of_one(tracks):
+        source = entities.set_index("entity").loc[pair[1], "source"]
+        yield str(source), "suspicious", _TWICE, 1, f"{pair[0]}, {pair[1]}"
 
 
 def _copies(

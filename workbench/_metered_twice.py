@@ -1,0 +1,77 @@
+"""Meters that read one feed twice: the AC and the DC side of a host, told apart by their files."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Stamps in ns and powers in W of one entity, in order of time, none missing.
+Track = tuple[NDArray[np.int64], NDArray[np.float64]]
+
+_FILE = re.compile(r" \(.*\)$")
+_SIDE = re.compile(r"(?<![A-Za-z])([AaDd][Cc])(?![A-Za-z])")
+# A supply loses about 5 %, more when idle; two hosts of one job are less alike than this.
+_LEAST_CORRELATION = 0.98
+_RATIO_SPREAD = 0.05
+_MOST_RATIO = 1.5
+_LEAST_READINGS = 5
+_STILL_SHARE = 1e-3
+
+
+def sides_of_one(names: Iterable[str]) -> tuple[str, str] | None:
+    """Give two names of which one says AC and the other DC of the same thing; None without."""
+    for group in _groups(names):
+        by_side: dict[str, str] = {}
+        for name in group:
+            said = {side.lower() for side in _SIDE.findall(name)}
+            if len(said) == 1:
+                by_side.setdefault(said.pop(), name)
+        if len(by_side) == 2:
+            return by_side["ac"], by_side["dc"]
+    return None
+
+
+def read_alike(tracks: Mapping[str, Track]) -> tuple[str, str] | None:
+    """Give two entities that bear one name and rise and fall together; None if there are none.
+
+    Names that differ in the file they are from, or in AC and DC, are one name.
+    """
+    for group in _groups(tracks):
+        for place, name in enumerate(group):
+            for other in group[:place]:
+                if _is_one_feed(tracks[other], tracks[name]):
+                    return other, name
+    return None
+
+
+def _groups(names: Iterable[str]) -> Iterator[list[str]]:
+    """Give the names of each thing that has several."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        found[_SIDE.sub("", _FILE.sub("", name))].append(name)
+    return (group for group in found.values() if len(group) > 1)
+
+
+def _is_one_feed(one: Track, other: Track) -> bool:
+    """Say whether two series are in a constant ratio wherever both were read."""
+    (time, power), (other_time, other_power) = one, other
+    if len(time) < _LEAST_READINGS or len(other_time) < _LEAST_READINGS:
+        return False
+    inside = (time >= other_time[0]) & (time <= other_time[-1]) & (power > 0)
+    if inside.sum() < max(_LEAST_READINGS, min(len(time), len(other_time)) // 2):
+        return False
+    own = power[inside]
+    beside = np.interp(time[inside] - time[0], other_time - time[0], other_power)
+    if min(np.ptp(own) / own.mean(), np.ptp(beside)) <= _STILL_SHARE:
+        return False
+    ratio = beside / own
+    usual = float(np.median(ratio))
+    return bool(
+        1 / _MOST_RATIO <= usual <= _MOST_RATIO
+        and ratio.std() <= _RATIO_SPREAD * usual
+        and np.corrcoef(own, beside)[0, 1] >= _LEAST_CORRELATION
+    )
