@@ -251,6 +251,20 @@ def test_a_folder_of_many_kinds_is_told_file_by_file(run, tmp_path):
     ]
 
 
+@pytest.mark.parametrize(
+    ("header", "kinds"),
+    [
+        ("id,length", {"document lengths"}),
+        ("seq_len,batch,heads,time_ms", set()),
+        ("arrived_at,num_prefill_tokens,num_decode_tokens,priority,user", {"document lengths"}),
+    ],
+)
+def test_a_column_that_measurements_have_too_makes_no_lengths(tmp_path, header, kinds):
+    row = ",".join(str(n) for n in range(header.count(",") + 1))
+    write(tmp_path, "table.csv", f"{header}\n{row}\n")
+    assert kinds_of(tmp_path) == kinds
+
+
 def test_a_page_on_several_kinds_gets_a_path_for_each_that_is_there(tmp_path):
     lengths = write(tmp_path, *SAMPLES["lengths"][:2])
     write(tmp_path, *SAMPLES["trace"][:2])

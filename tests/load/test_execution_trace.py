@@ -305,7 +305,9 @@ def test_the_argument_goes_before_all_else_and_contradiction_is_told(load):
 def test_no_rank_at_all_is_an_assumption(load):
     trace = load(content([listed_node(2)]))
     assert trace.ranks.loc[0, ["rank", "rank_source"]].tolist() == [0, "assumed"]
-    assert "rank 0: neither the trace nor its name tells one" in findings(trace, "assumed")
+    assert "rank by the order of the files; neither the trace nor its name tells one" in findings(
+        trace, "assumed"
+    )
 
 
 def test_two_files_of_one_rank_are_refused_by_name(tmp_path):

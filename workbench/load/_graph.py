@@ -18,7 +18,7 @@ from workbench.errors import LoadError
 from workbench.load._findings import Finding, Findings, quality_frame
 from workbench.load._guard import Dropped, guarded
 from workbench.load._json_events import to_ns
-from workbench.load._rank_names import RankArgument, given_ranks
+from workbench.load._rank_names import NO_RANK_TOLD, RankArgument, given_ranks
 from workbench.load._stream import Stream
 from workbench.load.archive import Source, Survey, streams, survey
 from workbench.tables import (
@@ -200,13 +200,12 @@ def with_ranks(graphs: Sequence[RankGraph], given: RankArgument) -> list[Ranked]
     if unknown and ranked:
         msg = (
             f"{unknown[0].label}: neither the trace nor its name tells its rank, though other "
-            f"files tell theirs ({ranked[0].graph.label}: {ranked[0].rank}). Pass "
-            "rank={'part of the file name': number, ...}"
+            f"files tell theirs ({ranked[0].graph.label}: {ranked[0].rank}). Load it by "
+            "itself if it is of another job, or pass rank={'part of the file name': number, ...}"
         )
         raise LoadError(msg)
     for number, graph in enumerate(unknown):
-        what = f"rank {number}: neither the trace nor its name tells one"
-        graph.findings.add("assumed", what)
+        graph.findings.add("assumed", NO_RANK_TOLD, 1, f"rank {number}")
         ranked.append(Ranked(graph, number, "assumed"))
     _refuse_twins(ranked)
     return sorted(ranked, key=lambda entry: entry.rank)

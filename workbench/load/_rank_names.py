@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from workbench.errors import LoadError
 
+# One text for all ranks, so that many files make one finding.
+NO_RANK_TOLD = "rank by the order of the files; neither the trace nor its name tells one"
+
 RankArgument = int | Mapping[str, int] | Sequence[int] | None
 
 # Whole numbers only, and not the digits of a date or process id that follow.

@@ -27,6 +27,8 @@ KNOWN_COLUMNS = (
     "num_tokens",
     "seq_len",
 )
+_COMMON_COLUMNS = {"length", "num_tokens", "seq_len"}
+_MOST_COLUMNS = 3
 _LONGEST = 1 << 40
 _SEPARATORS = (",", ";", "\t")
 # Lengths, the column they were read from, and what was left out of a cut file.
@@ -111,7 +113,9 @@ def looks_like_lengths(head: bytes, names: Sequence[str]) -> bool:
     >>> looks_like_lengths(b"512\n8192\n77\n", []), looks_like_lengths(b"512 W\n", [])
     (True, False)
     """
-    if set(names) & set(KNOWN_COLUMNS):
+    found = set(names) & set(KNOWN_COLUMNS)
+    # Measurements of kernels have columns of these names, too, but many others beside them.
+    if found - _COMMON_COLUMNS or (found and len(names) <= _MOST_COLUMNS):
         return True
     text = head.removeprefix(b"\xef\xbb\xbf").strip()
     return bool(_LIST.match(text) or _LINES.match(text))

@@ -19,6 +19,7 @@ from workbench.load._findings import Finding, listed, quality_frame
 from workbench.load._guard import Dropped, guarded
 from workbench.load._kineto_rank import RankTables, concat, quality_of
 from workbench.load._paths import Paths, shown_all
+from workbench.load._rank_names import NO_RANK_TOLD
 from workbench.load._ranks import (
     Numbered,
     RankArgument,
@@ -155,7 +156,7 @@ def assemble(numbered: Sequence[Numbered], parts: Sequence[RankTables]) -> Trace
     events = concat([part.events for _, _, part in numbered], [*EVENTS.columns, *extras])
     steps = [part.steps for _, _, part in numbered if len(part.steps)]
     assumed = [
-        (part.label, "assumed", f"rank {rank}: neither the trace nor its name tells one", 1, None)
+        (part.label, "assumed", NO_RANK_TOLD, 1, f"rank {rank}")
         for rank, source, part in numbered
         if source == "assumed"
     ]
