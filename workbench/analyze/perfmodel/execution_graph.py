@@ -108,8 +108,11 @@ def execution_graph(
     do, are left out, those first that point back in time.
 
     A gap of the CPU in which communication runs, and that ends as it ends, may be a host that
-    polls. Such gaps are counted in ``build``; where they are a tenth of the critical path the
-    graph is in doubt, and unreliable where they are most of it and the GPU is busy as long.
+    polls: all time in it that the GPU is busy. Such gaps are counted in ``build``; where they are
+    a tenth of the critical path the graph is in doubt, and unreliable where they are most of it
+    and the GPU is busy as long. It is unreliable as well where the GPU is busy for more than
+    ``co_critical_busy_share`` of the window while gaps of any kind are more than
+    ``co_critical_gap_share`` of the critical path.
 
     References
     ----------

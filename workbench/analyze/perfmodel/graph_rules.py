@@ -60,6 +60,11 @@ class GraphRules:
     polling_ns
         Time of the CPU that no call accounts for, longer than this, may have been spent asking
         whether communication is done if it ends at most this long before or after that does.
+    co_critical_busy_share
+        Where the GPU is busy for more of the window than this...
+    co_critical_gap_share
+        ... and more of the critical path than this is time of the CPU that no row accounts for,
+        what-ifs are unreliable: the host may poll for the GPU, or be as late as it is by chance.
     most_error_ratio
         A graph whose replay is further off in time is not usable: of the whole window, or from
         the first to the last GPU work.
@@ -89,7 +94,9 @@ class GraphRules:
     draining_ns: int = 150_000
     blocking_copy_ns: int = 30_000
     least_dark_ns: int = 50_000
-    polling_ns: int = 40_000
+    polling_ns: int = 100_000
+    co_critical_busy_share: float = 0.9
+    co_critical_gap_share: float = 0.3
     most_error_ratio: float = 0.05
     most_breakdown_error_ratio: float = 0.05
     most_step_error_ratio: float = 0.1
