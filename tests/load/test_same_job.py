@@ -108,6 +108,29 @@ def test_several_runs_of_a_benchmark_are_not_attempts_of_one_job(tmp_path):
     assert row.count == 3
 
 
+def power_of_run(folder, begin_ms, nodes=2):
+    folder.mkdir(parents=True)
+    for node in range(nodes):
+        record = {"namespace": "", "event_type": "POINT_IN_TIME", "key": "power_reading"}
+        lines = (
+            f":::MLLOG {json.dumps({**record, 'time_ms': begin_ms + 1000 * n, 'value': 400 + n % 7 + node})}"
+            for n in range(30)
+        )
+        (folder / f"node_{node}.txt").write_text("\n".join(lines))
+
+
+def test_power_of_several_runs_of_a_benchmark_is_not_of_one_job(tmp_path):
+    begin_ms = int(BEGIN.timestamp() * 1000)
+    power_of_run(tmp_path / "result_0", begin_ms)
+    assert suspicious(load.power(tmp_path, progress=False).quality) == []
+    power_of_run(tmp_path / "result_1", begin_ms + 600_000)
+    power_of_run(tmp_path / "result_2", begin_ms + 1_200_000)
+    quality = load.power(tmp_path, progress=False).quality
+    (row,) = quality[quality["what"].str.contains("several runs")].itertuples()
+    assert (row.finding, row.count) == ("suspicious", 3)
+    assert "node_0.txt" in row.what
+
+
 # --- clocks ---------------------------------------------------------------------------------
 
 

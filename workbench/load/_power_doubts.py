@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 
 from workbench._metered_twice import read_alike, sides_of_one
+from workbench.load import mlperf_power, ptdaemon
 from workbench.load._findings import Finding
 from workbench.load._power_part import PowerPart
 from workbench.load._power_rhythm import is_before_any_clock
@@ -37,6 +39,13 @@ _TWICE = (
     "entities that bear one name and rise and fall together: the AC and the DC side of one host? "
     "their sum counts it twice"
 )
+
+
+_RUNS = (
+    "folders of a benchmark with files of the same names at other times ({}): several runs, whose "
+    "power and energy are not of one job; load one run at a time"
+)
+_BENCHMARKS = (mlperf_power.NAME, ptdaemon.NAME)
 _STUCK_COUNT = 100
 _IDLE_RATIO = 1.2
 
@@ -61,6 +70,7 @@ def doubts(
     """
     return [
         *_copies(parts, names, tables),
+        *_benchmark_runs(parts, tables),
         *_mixed(entities),
         *_by_file(entities[entities["clock"].eq("own")], "noted", _OWN),
         *_odd_clocks(entities),
@@ -78,6 +88,29 @@ def _twice(readings: Rows, entities: pd.DataFrame) -> Iterator[Finding]:
     if pair := read_alike(tracks) or sides_of_one(tracks):
         source = entities.set_index("entity").loc[pair[1], "source"]
         yield str(source), "suspicious", _TWICE, 1, f"{pair[0]}, {pair[1]}"
+
+
+def _benchmark_runs(parts: Sequence[PowerPart], tables: Sequence[Rows]) -> Iterator[Finding]:
+    """Find folders that hold the same meters one after another: a benchmark that ran again."""
+    spans: dict[str, tuple[int, int]] = {}
+    names: dict[str, set[str]] = {}
+    for part, table in zip(parts, tables, strict=True):
+        has_own_clock = any(known.get("clock") == "own" for known in part.entities.values())
+        if part.format_name not in _BENCHMARKS or has_own_clock or not len(table.time_ns):
+            continue
+        folder, _, name = part.findings.source.replace("!", "/").rpartition("/")
+        first, last = spans.get(folder, (int(table.time_ns.min()), int(table.time_ns.max())))
+        spans[folder] = (min(first, int(table.time_ns.min())), max(last, int(table.time_ns.max())))
+        names.setdefault(folder, set()).add(name)
+    in_turn = sorted(spans, key=lambda folder: spans[folder])
+    again = [
+        later
+        for earlier, later in pairwise(in_turn)
+        if names[earlier] & names[later] and spans[earlier][1] < spans[later][0]
+    ]
+    if again:
+        shared = min(names[again[0]] & names[in_turn[0]] or names[again[0]])
+        yield again[0], "suspicious", _RUNS.format(shared), len(again) + 1, None
 
 
 def _copies(

@@ -17,7 +17,7 @@ _KERNEL_LINE = "Kernel is running over TCP without encryption"
 _BAR = re.compile(r"\d%\|[^|]*\|")
 _ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]{6,}")
 _KEPT_IN_CELLS = {"jupyter", "slideshow", "tags"}
-_KEPT_IN_NOTEBOOK = {"authors", "title", "workbench"}
+_KEPT_IN_NOTEBOOK = {"authors", "title"}
 _KERNELSPEC = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 
 
