@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from workbench import cli, load, share
 from workbench.cli import _notebooks
-from workbench.cli._app import _OPTIONS, say
+from workbench.cli._app import _ONLY_PYTHON, _OPTIONS, say
 from workbench.errors import LoadError
 from workbench.load.kinds import KINDS, NAMES, by_kind, kinds_of
 
@@ -195,6 +195,15 @@ def test_advice_is_in_the_words_of_the_door_that_was_used(run, tmp_path, sample,
 )  # fmt: skip
 def test_arguments_of_python_become_options(python, command):
     assert say(python) == command
+
+
+def test_every_argument_of_every_door_has_words_on_the_command_line():
+    for kind in KINDS:
+        named = set(inspect.signature(kind.door).parameters) - {"path", "source", "progress"}
+        assert named <= {*_OPTIONS, *_ONLY_PYTHON}, kind.name
+        assert set(kind.options) <= named
+        for name in named:
+            assert f"{name}=" not in say(f"it lacks something; pass {name}='x', or mend it")
 
 
 @pytest.mark.parametrize(
