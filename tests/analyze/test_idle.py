@@ -1,5 +1,8 @@
 """Idle time: a peer's numbers, the sum that must come out, then each cause by hand."""
 
+import math
+import statistics
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -73,28 +76,63 @@ def traced(calls):
 
 def expected_causes(events, device, gap_ns):
     """Go through the work of a GPU one by one, as slowly as it can be said."""
-    work = events[events["kind"].notna() & (events["device"] == device)]
-    total, reach = {}, None
-    for row in work.itertuples():
-        if reach is not None and row.start_ns > reach:
-            for cause, time in _one_gap(events, row, reach, gap_ns):
-                total[cause] = total.get(cause, 0) + time
-        end = row.start_ns + row.dur_ns
-        reach = end if reach is None else max(reach, end)
+    total = {}
+    gaps = list(_gaps(events, device))
+    delays = [until - ended for since, until, _, launched, ended in gaps if since < launched]
+    delays = [delay for delay in delays if 0 <= delay <= 100 * US]
+    usual = int(statistics.median(delays)) if len(delays) >= 3 else 6 * US
+    for since, until, kind, launched, ended in gaps:
+        for cause, time in _one_gap(since, until, kind, (launched, ended), usual, gap_ns):
+            total[cause] = total.get(cause, 0) + time
     return {cause: time for cause, time in total.items() if time}
 
 
-def _one_gap(events, row, since, gap_ns):
-    until = row.start_ns
-    launch = None if row.launch is None or row.launch != row.launch else row.launch
-    launched = None if launch is None else events.loc[int(launch), "start_ns"]
-    if launched is None or launched > until:
+def _gaps(events, device):
+    """Give start and end of each gap, and kind and launch of the work that ends it."""
+    work = events[events["kind"].notna() & (events["device"] == device)]
+    reach = None
+    for row in work.itertuples():
+        if reach is not None and row.start_ns > reach:
+            launched, ended = math.inf, math.inf
+            if row.launch is not None and row.launch == row.launch:
+                call = events.loc[int(row.launch)]
+                launched, ended = call["start_ns"], call["start_ns"] + call["dur_ns"]
+            # What no call launched, and what began before its call, tells nothing of launches.
+            known = launched <= row.start_ns
+            yield reach, row.start_ns, row.kind, *((launched, ended) if known else (-1, None))
+        end = row.start_ns + row.dur_ns
+        reach = end if reach is None else max(reach, end)
+
+
+def _one_gap(since, until, kind, call, usual, gap_ns):
+    launched, ended = call
+    if ended is None:
         return [("unknown", until - since)]
-    if launched > since:
-        return [("host late", launched - since), ("launch overhead", until - launched)]
-    if until - since < gap_ns:
-        return [("kernel gap", until - since)]
-    return [("sync wait" if row.kind == "communication" else "dark", until - since)]
+    parts = []
+    if launched > since or (ended - since >= gap_ns and ended <= until):
+        begun = max(launched, since)
+        arrived = min(ended + usual, until)
+        arrived = until if until - arrived < gap_ns else arrived
+        parts = [("host late", begun - since), ("launch overhead", arrived - begun)]
+        since = arrived
+    rest = "sync wait" if kind == "communication" else "dark"
+    return [*parts, ("kernel gap" if until - since < gap_ns else rest, until - since)]
+
+
+@settings(max_examples=60)
+@given(st.lists(call, min_size=1, max_size=12), st.sampled_from([1, 7, 20]))
+def test_every_gap_of_long_and_short_launches_has_its_cause(make_events, calls, scale):
+    rows = traced(calls)
+    for row in rows:
+        row["start_ns"] *= scale * US
+        is_call = "kind" not in row
+        row["dur_ns"] *= US * (scale if is_call else 1)
+    events = make_events(*rows)
+    plain = events.assign(launch=events["launch"].astype("object").where(events["launch"].notna()))
+    table = analyze.idle_time(events)
+    for device in {c["device"] for c in calls}:
+        mine = table[table["device"] == device].groupby("cause", observed=True)["idle_ns"].sum()
+        assert mine.to_dict() == expected_causes(plain, device, 30 * US)
 
 
 @settings(max_examples=40)
@@ -158,6 +196,57 @@ def test_a_late_host_is_told_apart_by_what_it_did(make_events):
         ("host late", "untraced"): 3,
         ("launch overhead", ""): 3,
     }
+
+
+def launched_often(last_start, *, dur=5, work=None, **more):
+    """Make launches that take 8 us after a call of 5 us, and one whose work is late."""
+    rows = [kernel(-100, -90)]
+    for number in range(8):
+        at = 200 * number
+        call = {"dur_ns": 5 * US} | more
+        rows += [launch(number, at, **call), kernel(at + 13, at + 20, launch=number)]
+    rows += [launch(99, 2_000, dur_ns=dur * US, **more)]
+    return [*rows, kernel(last_start, last_start + 10, launch=99, **(work or {}))]
+
+
+def test_time_long_after_a_launch_is_dark_and_no_launch_overhead(make_events):
+    late = causes(analyze.idle_time(make_events(*launched_often(465_013))))
+    assert late["launch overhead", ""] == 9 * 13
+    assert late["dark", ""] == 463_000
+    little = causes(analyze.idle_time(make_events(*launched_often(2_013 + 29))))
+    assert little["launch overhead", ""] == 9 * 13 + 29
+    assert ("dark", "") not in little
+    again = analyze.idle_time(make_events(*launched_often(465_013)), kernel_gap_ns=500_000 * US)
+    assert causes(again)["launch overhead", ""] == 9 * 13 + 463_000
+
+
+def test_work_that_waits_after_its_launch_is_no_launch_overhead_either(make_events):
+    rows = launched_often(465_013, work={"kind": "communication"})
+    assert causes(analyze.idle_time(make_events(*rows)))["sync wait", "collective"] == 463_000
+
+
+def test_a_launch_call_that_lasts_is_launch_overhead_to_its_end(make_events):
+    rows = launched_often(113_008, dur=111_000)
+    found = causes(analyze.idle_time(make_events(*rows)))
+    assert found["launch overhead", ""] == 8 * 13 + 111_008
+    rows = [*rows, kernel(1_900, 2_500, stream=9)]  # the call began while other work ran
+    assert causes(analyze.idle_time(make_events(*rows)))["launch overhead", ""] == 8 * 13 + 110_508
+
+
+def test_holes_beside_work_of_a_cuda_graph_are_said_to_be_of_one(make_events):
+    rows = [
+        kernel(0, 5),
+        launch(1, 10, name="cudaGraphLaunch"),
+        launch(2, 12),
+        kernel(14, 20, launch=1),
+        kernel(63_020, 63_030, launch=1),
+        kernel(126_030, 126_040, launch=2),
+        launch(3, 130_000),
+        kernel(130_004, 130_010, launch=3),
+    ]
+    found = causes(analyze.idle_time(make_events(*rows)))
+    assert found["dark", "CUDA graph"] == 126_000
+    assert ("dark", "") not in found
 
 
 @pytest.mark.parametrize(

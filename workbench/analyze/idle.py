@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from workbench.analyze._host import ACTIVITIES, time_by_activity
+from workbench.analyze._latency import usual_latency
 from workbench.analyze._rows import (
     MISSING,
     Groups,
@@ -42,15 +45,22 @@ DETAILS = (
     "launch recorded after the work began",
     "collective",
     "stream wait",
+    "CUDA graph",
 )
-_NO_LAUNCH, _LATE_LAUNCH, _COLLECTIVE, _STREAM_WAIT = range(len(ACTIVITIES), len(DETAILS))
+_NO_LAUNCH, _LATE_LAUNCH, _COLLECTIVE, _STREAM_WAIT, _GRAPH = range(len(ACTIVITIES), len(DETAILS))
 
 
 _COLUMNS = ("name", "category", "process", "thread", "stream", "launch")
 
 
 def idle_time(
-    events: pd.DataFrame, *, method: Method = "device", kernel_gap_ns: int = 30_000
+    events: pd.DataFrame,
+    *,
+    method: Method = "device",
+    kernel_gap_ns: int = 30_000,
+    launch_ns: int = 6_000,
+    fewest_launches: int = 3,
+    longest_launch_ns: int = 100_000,
 ) -> pd.DataFrame:
     """Split the idle time of each GPU, or of each stream, by its cause.
 
@@ -68,6 +78,12 @@ def idle_time(
     kernel_gap_ns
         A gap shorter than this, before work that was launched in time, is the usual
         distance between two kernels [ns].
+    launch_ns
+        What a launch usually takes after its call, where too few launches tell [ns].
+    fewest_launches
+        As many launches of a GPU that had nothing to run tell what a launch usually takes.
+    longest_launch_ns
+        A launch that takes longer after its call was held up by something else [ns].
 
     Returns
     -------
@@ -88,14 +104,21 @@ def idle_time(
     For a gap from g0 to g1 and the launch call of the work that starts at g1, begun at l:
 
     * no launch in the trace, or l > g1 (clocks disagree): *unknown*;
-    * g0 < l: *host late* until l, *launch overhead* from l on; ``detail`` says what the
-      launching thread did until l: a blocking call, another runtime call, an operator,
-      Python, or nothing that was traced;
+    * g0 < l: *host late* until l, *launch overhead* from l until the call has ended and the
+      usual time of a launch has passed; ``detail`` says what the launching thread did until
+      l: a blocking call, another runtime call, an operator, Python, or nothing that was
+      traced. What is left counts as below, if it is ``kernel_gap_ns`` or more; else it is
+      launch overhead, too;
     * l ≤ g0 and the gap is shorter than ``kernel_gap_ns``: *kernel gap*;
     * l ≤ g0 and the stream had been told to wait for another one, or the work is a
       collective: *sync wait*;
     * otherwise *dark*: work was ready and did not run. Typical for kernels that the
-      profiler missed, such as those of CUDA graphs.
+      profiler missed, such as those of CUDA graphs; ``detail`` says so where the work before
+      or after the gap was launched by one.
+
+    The usual time of a launch is the median from the end of the call to the start of the
+    work, over gaps with g0 < l. A call that goes on for ``kernel_gap_ns`` or more after g0 is
+    launch overhead as well, if the work began when it ended.
 
     Per stream: *host wait* if g0 < l, else *kernel wait* if the gap is shorter than
     ``kernel_gap_ns``, else *other*; *unknown* without a launch.
@@ -116,7 +139,8 @@ def idle_time(
     if method == "stream":
         causes = _stream_causes(gaps, kernel_gap_ns)
     else:
-        causes = _device_causes(events, work, gaps, kernel_gap_ns)
+        latency = (fewest_launches, longest_launch_ns, launch_ns)
+        causes = _device_causes(events, work, gaps, kernel_gap_ns, latency)
     return IDLE_TIME.check(_summary(causes, places, work, method))
 
 
@@ -125,6 +149,8 @@ class Gaps(NamedTuple):
 
     place: Ints
     """Number of the GPU or stream."""
+    previous: Ints
+    """The work that began last before the gap, as a position in the GPU work."""
     following: Ints
     """The work that ended the gap, as a position in the GPU work."""
     start: Ints
@@ -132,6 +158,7 @@ class Gaps(NamedTuple):
     launch: Ints
     """The call that launched that work, as a position in the events table; -1 if none."""
     launch_start: Ints
+    launch_end: Ints
 
 
 class Cause(NamedTuple):
@@ -152,13 +179,16 @@ def _gaps(events: pd.DataFrame, work: Work, places: Groups) -> Gaps:
     gap = np.flatnonzero((place[1:] == place[:-1]) & (start[1:] > before))
     following = order[gap + 1]
     launch = launches_of(events, work.row[following])
+    begun = events["start_ns"].to_numpy()[launch]
     return Gaps(
         place=place[gap],
+        previous=order[gap],
         following=following,
         start=before[gap],
         end=start[gap + 1],
         launch=launch,
-        launch_start=events["start_ns"].to_numpy()[launch],
+        launch_start=begun,
+        launch_end=begun + events["dur_ns"].to_numpy()[launch],
     )
 
 
@@ -174,29 +204,69 @@ def _stream_causes(gaps: Gaps, kernel_gap_ns: int) -> list[Cause]:
     return [Cause(gaps.place, cause, np.where(unlaunched, _NO_LAUNCH, MISSING), time)]
 
 
-def _device_causes(events: pd.DataFrame, work: Work, gaps: Gaps, kernel_gap_ns: int) -> list[Cause]:
+def _device_causes(
+    events: pd.DataFrame,
+    work: Work,
+    gaps: Gaps,
+    kernel_gap_ns: int,
+    latency: tuple[int, int, int],
+) -> list[Cause]:
     host, overhead, kernel, sync, dark, unknown = range(len(CAUSES["device"]))
     unlaunched = gaps.launch == MISSING
     skewed = ~unlaunched & (gaps.launch_start > gaps.end)
-    late = np.flatnonzero(~unlaunched & ~skewed & (gaps.launch_start > gaps.start))
+    launched = np.maximum(gaps.launch_start, gaps.start)
+    is_late, arrived = _on_its_way(gaps, ~unlaunched & ~skewed, kernel_gap_ns, latency)
+    late = np.flatnonzero(is_late)
+    time = gaps.end - np.where(is_late, arrived, gaps.start)
     waited = _waited_for(events, work, gaps)
-    time = gaps.end - gaps.start
     cause = np.select(
         [unlaunched | skewed, time < kernel_gap_ns, waited != MISSING],
         [unknown, kernel, sync],
         dark,
     )
+    in_graph = _of_graph(events, work, gaps.previous) | _of_graph(events, work, gaps.following)
     detail = np.select(
-        [unlaunched, skewed, cause == sync], [_NO_LAUNCH, _LATE_LAUNCH, waited], MISSING
+        [unlaunched, skewed, cause == sync, (cause == dark) & in_graph],
+        [_NO_LAUNCH, _LATE_LAUNCH, waited, _GRAPH],
+        MISSING,
     )
-    rest = np.delete(np.arange(len(time)), late)
-    place, launched = gaps.place[late], gaps.launch_start[late]
-    by_activity = time_by_activity(events, gaps.launch[late], gaps.start[late], launched)
+    place, begun = gaps.place[late], launched[late]
+    by_activity = time_by_activity(events, gaps.launch[late], gaps.start[late], begun)
     return [
-        Cause(gaps.place[rest], cause[rest], detail[rest], time[rest]),
+        Cause(gaps.place, cause, detail, time),
         *(Cause(place, host, number, times) for number, times in enumerate(by_activity.T)),
-        Cause(place, overhead, MISSING, gaps.end[late] - launched),
+        Cause(place, overhead, MISSING, arrived[late] - begun),
     ]
+
+
+def _on_its_way(
+    gaps: Gaps, is_known: NDArray[np.bool_], kernel_gap_ns: int, latency: tuple[int, int, int]
+) -> tuple[NDArray[np.bool_], Ints]:
+    """Say in which gaps the launch that ends them was on its way, and until when."""
+    fewest, longest_ns, default_ns = latency
+    late = is_known & (gaps.launch_start > gaps.start)
+    delay = gaps.end - gaps.launch_end
+    usual = np.full(len(delay), default_ns)
+    # Gaps are in order of their GPU.
+    bounds = np.flatnonzero(np.diff(gaps.place, prepend=MISSING, append=np.iinfo(np.int64).max))
+    for first, last in pairwise(bounds.tolist()):
+        here = slice(first, last)
+        usual[here] = usual_latency(
+            delay[here][late[here]], fewest=fewest, longest_ns=longest_ns, default_ns=default_ns
+        )
+    until = np.minimum(gaps.launch_end + usual, gaps.end)
+    until = np.where(gaps.end - until < kernel_gap_ns, gaps.end, until)
+    lasts = is_known & (gaps.launch_end - gaps.start >= max(kernel_gap_ns, 1))
+    lasts &= gaps.end >= gaps.launch_end
+    return late | lasts, until
+
+
+def _of_graph(events: pd.DataFrame, work: Work, which: Ints) -> NDArray[np.bool_]:
+    """Say which work was launched by a CUDA graph."""
+    names = events["name"].cat.categories.astype("str")
+    is_graph = np.append(np.asarray(names.str.contains("GraphLaunch"), dtype=bool), False)
+    launch = launches_of(events, work.row[which])
+    return is_graph[np.where(launch == MISSING, MISSING, codes(events["name"])[launch])]
 
 
 def _waited_for(events: pd.DataFrame, work: Work, gaps: Gaps) -> Ints:

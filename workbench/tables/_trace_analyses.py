@@ -84,7 +84,7 @@ IDLE_TIME = Table(
         "detail": Column(
             "str",
             "what the cause is made of: what the launching thread did while it was late, what "
-            "was waited for, why nothing is known",
+            "was waited for, why nothing is known, or that work of a CUDA graph is missing",
             nullable=True,
         ),
         "gap_count": Column("int64", "gaps that this cause has a part in", lower=0),

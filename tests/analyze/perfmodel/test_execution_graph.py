@@ -295,6 +295,50 @@ def test_a_wait_for_a_graph_whose_work_is_missing_is_dark_time(trace, graph_of, 
     assert "of GPU work were not recorded" in fidelity["doubt"].iloc[0]
 
 
+@pytest.mark.parametrize("how", ["before", "inside", "next", "sync"])
+def test_holes_of_a_graph_whose_work_was_recorded_in_part_are_dark_time(trace, graph_of, how):
+    now, starts = 0, []
+    for _ in range(4):
+        starts.append(now)
+        trace.op(now, 40)
+        trace.launch(now + 5, (now + 12, 30, 7))
+        work = [(now + 70 + 1_001 * kernel, 1_000, 7) for kernel in range(3)]
+        end = now + 3_072 + 63_000
+        if how == "before":
+            work = [(start + 63_000, dur, stream) for start, dur, stream in work]
+        if how == "inside":
+            work.append((end, 1_000, 7))
+        trace.launch(now + 50, work, dur=15, what="graph")
+        if how == "next":
+            trace.launch(now + 80, (end, 1_000, 7))
+        end += 1_000 * (how in {"inside", "next"})
+        trace.call("device", now + 100, end + 5 - now - 100)
+        now = end + 30
+    trace.steps(*starts, now)
+    events, graph = graph_of(trace)
+    found = analyze.replay_fidelity(events, graph).iloc[0]
+    assert found["dark_ns"] == pytest.approx(4 * 63_000_000, rel=0.01)
+    assert abs(found["error_ratio"]) < 0.001
+    assert "252." in found["doubt"]
+    assert "profile a run without CUDA graphs" in found["doubt"]
+    assert "4 holes in graphs of which only some work" in built(graph, "CUDA graphs")["note"]
+    half = analyze.what_if(events, graph, [analyze.Change(factor=0.5)]).iloc[0]
+    assert half["predicted_ns"] > 63_000_000
+    assert "were not recorded" in half["doubt"]
+    _, without = graph_of(trace, without=["CUDA graphs"])
+    with pytest.raises(PerformanceModelError, match="; profile a run without CUDA graphs"):
+        analyze.what_if(events, without, [analyze.Change(factor=0.5)])
+
+
+def test_idle_time_that_has_a_cause_is_no_hole_of_a_graph(trace, graph_of):
+    trace.launch(0, [(10, 50, 7), (62, 50, 7)], what="graph")
+    trace.launch(900, (907, 50, 7))  # the host was late
+    trace.launch(1_000, (1_010, 500, 8))
+    trace.launch(1_020, [(1_513, 50, 7)], what="graph")  # waited for the other stream
+    _, graph = graph_of(trace)
+    assert "dark GPU time" not in set(graph.edges["kind"])
+
+
 def test_an_unknown_step_is_named(trace, graph_of):
     trace.launch(0, (10, 20, 7))
     with pytest.raises(PerformanceModelError, match="'launches': there is no such step"):

@@ -27,6 +27,7 @@ _PARTS = (
     "idle_ns",
 )
 _BIN_NS = 1_000_000
+WITHOUT_GRAPHS = "profile a run without CUDA graphs (no reduce-overhead, enforce_eager)"
 # Limits of GraphRules, the errors they are about, and what these are of.
 _LIMITS = (
     ("most_error_ratio", ("error_ratio", "span_error_ratio"), "the replayed time is"),
@@ -260,14 +261,19 @@ def limits_failed(row: Mapping[Any, Any], least: float, rules: GraphRules) -> di
         errors = [row[column] for column in columns if not pd.isna(row[column])]
         worst = max(errors, key=abs, default=0.0)
         if abs(worst) > getattr(rules, name):
-            failed[name] = f"{what} {worst:+.1%} off (at most {getattr(rules, name):.0%})"
+            size = f"{worst:+.1%}" if name == "most_error_ratio" else f"{worst:.1%}"
+            failed[name] = f"{what} {size} off (at most {getattr(rules, name):.0%})"
     return failed
 
 
 def _doubts(row: Mapping[Any, Any]) -> list[str]:
     doubts = []
     if row["dark_ns"]:
-        doubts.append(f"{row['dark_ns'] / 1e6:.1f} ms of GPU work were not recorded")
+        doubts.append(
+            f"{row['dark_ns'] / 1e6:.1f} ms of GPU work were not recorded, "
+            f"{row['dark_ns'] / max(row['window_ns'], 1):.0%} of the window; they are of CUDA "
+            f"graphs and keep their time: {WITHOUT_GRAPHS}"
+        )
     if row["step_count"] < 2:
         doubts.append("fewer than two steps: nothing shows how much they vary")
     return doubts

@@ -14,7 +14,11 @@ from workbench.analyze.perfmodel._step_bounds import StepBounds, step_bounds
 from workbench.analyze.perfmodel.change import Change, changed_weights
 from workbench.analyze.perfmodel.graph_rules import GraphRules
 from workbench.analyze.perfmodel.replay import replay
-from workbench.analyze.perfmodel.replay_fidelity import limits_failed, replay_fidelity
+from workbench.analyze.perfmodel.replay_fidelity import (
+    WITHOUT_GRAPHS,
+    limits_failed,
+    replay_fidelity,
+)
 from workbench.errors import PerformanceModelError
 from workbench.tables import REPLAY_FIDELITY, WHAT_IF, ExecutionGraph
 
@@ -89,7 +93,7 @@ def what_if(  # noqa: PLR0913 - the front door
         )
     worst = REPLAY_FIDELITY.check(fidelity).nsmallest(1, "explained_share").iloc[0]
     if least_explained_share > 0:
-        _refuse(fidelity, least_explained_share, rules)
+        _refuse(events, fidelity, least_explained_share, rules)
     bounds = step_bounds(events, graph)
     measured, before = _durations(bounds, graph.time_ns), _durations(bounds, replay(graph))
     if len(bounds.number) > 1:
@@ -120,7 +124,7 @@ def what_if(  # noqa: PLR0913 - the front door
     return WHAT_IF.check(WHAT_IF.cast(table))
 
 
-def _refuse(fidelity: pd.DataFrame, least: float, rules: GraphRules) -> None:
+def _refuse(events: pd.DataFrame, fidelity: pd.DataFrame, least: float, rules: GraphRules) -> None:
     """Refuse predictions from a graph that is not usable, the least explained rank first."""
     for row in fidelity.sort_values("explained_share", kind="stable").to_dict("records"):
         failed = limits_failed(row, least, rules)
@@ -133,10 +137,21 @@ def _refuse(fidelity: pd.DataFrame, least: float, rules: GraphRules) -> None:
                 f"least_explained_share={least:g}"
             )
         msg = (
-            f"rank {row['rank']}: {'; '.join(failed.values())}; record cuda_sync events "
-            f"(enable_cuda_sync_events) or allow more by {', '.join(_allowing(failed))}"
+            f"rank {row['rank']}: {'; '.join(failed.values())}; {_advice(events)}"
+            f"or allow more by {', '.join(_allowing(failed))}"
         )
         raise PerformanceModelError(msg)
+
+
+def _advice(events: pd.DataFrame) -> str:
+    """Say what of the recording may help; nothing where it has all of it."""
+    names, categories = (events[name].cat.categories for name in ("name", "category"))
+    advice = ""
+    if any("GraphLaunch" in str(name) for name in names):
+        advice += f"{WITHOUT_GRAPHS}, "
+    if "cuda_sync" not in categories:
+        advice += "record cuda_sync events (enable_cuda_sync_events), "
+    return advice
 
 
 def _allowing(failed: Iterable[str]) -> list[str]:
