@@ -52,7 +52,7 @@ def test_pvf_by_flips_shows_one_component(title):
         rows = [row | {"sdc_count": flips * (1 + n % 5)} for n in range(40)]
         campaigns.append(injected(*rows, campaign_id=f"f{flips}", flip_count=flips))
     explorer = explore.pvf_by_flips(campaigns)
-    assert title(explorer) == "top, fp32: 3 % go wrong at 1 flip, 24 % at 8"
+    assert title(explorer) == "In doubt: top, fp32: 3 % go wrong at 1 flip, 24 % at 8"
     explorer.controls["component"].value = "top"
     assert explorer.message.value == ""
 

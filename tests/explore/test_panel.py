@@ -6,6 +6,7 @@ import pytest
 
 from workbench.errors import WorkbenchError
 from workbench.explore import Explorer
+from workbench.explore._controls import slider
 from workbench.explore._panel import PLOTLY_MIME
 
 
@@ -89,3 +90,32 @@ def test_all_parts_are_children_so_that_publishing_finds_the_figure(explorer):
     row, message, out = explorer.children
     assert list(row.children) == list(explorer.controls.values())
     assert (message, out) == (explorer.message, explorer.out)
+
+
+def track_px(control):
+    """Give what is left of a slider for its track, where letters are 7 px wide."""
+    values = max(map(len, getattr(control, "_options_labels", ["1,000,000"])))
+    shown = min(max(7 * values, 72), 148)
+    return int(control.layout.width.removesuffix("px")) - 7 * len(control.description) - shown
+
+
+@pytest.mark.parametrize("words", ["GPUs", "store: time constant [s], 0 = none", "m" * 60])
+@pytest.mark.parametrize("value", ["5", "131,072 of 200,000 GPUs"])
+def test_a_slider_keeps_a_track_that_can_be_aimed_at_whatever_its_words(words, value):
+    control = slider(words, [("1", 1), (value, 2)], 2)
+    Explorer(lambda n: picture(freq=n, kind="line"), n=control)
+    assert track_px(control) >= 160 + 40  # and the room that the widget leaves around it
+    assert control.layout.flex == "0 0 auto"
+
+
+def test_a_width_that_was_given_does_not_take_the_track_of_a_slider():
+    control = widgets.IntSlider(2, 1, 6, description="time between failures [min]")
+    control.layout.width = "120px"
+    Explorer(lambda n: picture(freq=n, kind="line"), n=control)
+    assert track_px(control) >= 160
+
+
+def test_names_are_not_on_a_slider():
+    control = slider("component", [("top", 1), ("bottom", 2)], 1)
+    with pytest.raises(TypeError, match="'component' offers names, which have no order; use a Dr"):
+        Explorer(lambda n: picture(freq=n, kind="line"), n=control)

@@ -6,7 +6,7 @@ from workbench import analyze, explore
 def test_moves_from_one_plan_to_another(title):
     explorer = explore.parallelism_plan(analyze.assumed_model(), source="assumed", synthetic=True)
     assert explorer.message.value == ""
-    assert title(explorer).startswith("TP")
+    assert title(explorer).startswith("In doubt: TP")
     assert "SYNTHETIC DATA" in explorer.figure().layout.title.subtitle.text
     before = title(explorer)
     explorer.controls["kind"].value = "A100"

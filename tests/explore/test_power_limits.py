@@ -37,7 +37,9 @@ def check_controls(explorer):
 @pytest.mark.oracle
 def test_provisioning_starts_at_the_published_site():
     explorer = explore.provisioning()
-    assert explorer.title().startswith("1,000 W feeds 80,464 GPUs that do 9.0 % more together")
+    assert explorer.title().startswith(
+        "In doubt: 1,000 W feeds 80,464 GPUs that do 9.0 % more together"
+    )
     guessed = explorer.draw(**explorer.values()).data[1]
     assert dict(zip(guessed.x, guessed.y, strict=True))[960] == pytest.approx(83_000, rel=0.002)
     values = explorer.values()

@@ -19,6 +19,10 @@ __all__ = ["PLOTLY_MIME", "Explorer", "static_html"]
 
 PLOTLY_MIME = "application/vnd.plotly.v1+json"
 
+# A slider of ipywidgets is as wide as told, and its track gets what label and value leave.
+_TRACK_PX, _LETTER_PX, _AROUND_PX = 160, 8, 56
+_VALUE_PX = (72, 148)  # what JupyterLab gives the value beside the track
+
 
 class Explorer(widgets.VBox):  # type: ignore[misc]
     """Controls above a figure that is drawn anew whenever one of them changes.
@@ -115,11 +119,26 @@ class Explorer(widgets.VBox):  # type: ignore[misc]
 def _fit(control: widgets.ValueWidget) -> None:
     """Let a control be as wide as its label and choices; ipywidgets would cut or wrap them."""
     control.layout.margin = "2px 18px 2px 2px"
-    if control.layout.width is None and not control.has_trait("readout"):
+    if control.has_trait("readout"):
+        control.layout.width = f"{_slider_px(control)}px"
+        control.layout.flex = "0 0 auto"  # else a narrow page takes it all from the track
+    elif control.layout.width is None:
         control.layout.width = "max-content"
     for trait, width in (("description_width", "initial"), ("button_width", "auto")):
         if control.style.has_trait(trait):
             setattr(control.style, trait, width)
+
+
+def _slider_px(control: widgets.ValueWidget) -> int:
+    """Give the width of a slider whose track is long enough to be aimed at."""
+    values = getattr(control, "_options_labels", None) or ["1,000,000"]
+    if not any(any(map(str.isdigit, words)) for words in values):
+        msg = f"{control.description!r} offers names, which have no order; use a Dropdown"
+        raise TypeError(msg)
+    ends = 2 if isinstance(control, widgets.SelectionRangeSlider) else 1
+    least, most = _VALUE_PX
+    value = min(max(ends * _LETTER_PX * max(map(len, values)), least), most)
+    return _TRACK_PX + _LETTER_PX * len(control.description) + value + _AROUND_PX
 
 
 def chosen(control: widgets.ValueWidget) -> str:

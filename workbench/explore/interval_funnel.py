@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+import ipywidgets as widgets
 import pandas as pd
 import plotly.graph_objects as go
 
@@ -51,7 +52,9 @@ def interval_funnel(
 
     return Explorer(
         draw,
-        component=slider("component", [(each, each) for each in components], components[-1]),
+        component=widgets.Dropdown(
+            options=components, value=components[-1], description="component"
+        ),
         sites=slider("sites injected", [(f"{each:,}", each) for each in counts], 6 * _STEP),
         seed=numbers("seed", (1, 2), 1),
     )

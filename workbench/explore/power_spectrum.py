@@ -5,12 +5,13 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import Any
 
+import ipywidgets as widgets
 import pandas as pd
 import plotly.graph_objects as go
 
 from workbench import analyze, plot
 from workbench.analyze import GridSpec
-from workbench.explore._controls import numbers, slider
+from workbench.explore._controls import numbers
 from workbench.explore._panel import Explorer
 
 _UNKNOWN = -1.0
@@ -62,7 +63,9 @@ def power_spectrum(
         low=numbers("band from [Hz]", (0.05, 0.1, 0.2), start.band_low_hz or 0.0),
         high=numbers("band to [Hz]", (0.25, 1, 3, 20), start.band_high_hz or 0.0),
         cap=numbers("at most [%]", (10, 20, 30, 50), 100 * (start.band_share or 0.0)),
-        averaging=slider("sensor averages over", list(_SENSORS), _UNKNOWN),
+        averaging=widgets.Dropdown(
+            options=_SENSORS, value=_UNKNOWN, description="sensor averages over"
+        ),
     )
 
 

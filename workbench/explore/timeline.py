@@ -66,5 +66,4 @@ def _window_choice(trace: Trace, *, parts: int = 200) -> widgets.SelectionRangeS
         index=(0, len(cuts) - 1),
         description="window [ms]",
         continuous_update=False,
-        layout={"width": "560px"},
     )

@@ -93,7 +93,7 @@ def parallelism_plan(plan: pd.DataFrame, *, source: str = "", synthetic: bool = 
     figure.update_layout(height=max(_CELL_PX * len(pipelines), 180))
     return finish(
         figure, claim=_claim(ordered), source=source, synthetic=synthetic, note=_note(plan, best),
-        is_doubtful=is_doubtful(ordered.head(1)),
+        is_doubtful=is_doubtful(ordered[ordered["fits"]].head(1)),
     )  # fmt: skip
 
 
