@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN = .venv/bin
 PUBLISHED_WITH = --data-set kineto-dlrm-8rank --data-set kineto-hta --data-set stragglers-bytedance --data-set lengths-documents --data-set failures-spot --data-set flight-recorder --data-set power-mlperf-gpt3-512gpu --data-set power-zeus-sweeps
 
-.PHONY: help lab test check report publish bench lock
+.PHONY: help lab test check fuzz report publish bench lock
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:[^#]*##/\t/'
 
@@ -23,6 +23,10 @@ check: .venv/ready-to-test  ## format, lint, types, layers, spelling: seconds
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
+
+COUNT ?= 100000
+fuzz: .venv/ready-to-test  ## load damaged copies of every file at hand (COUNT=100000)
+	$(BIN)/python -m tests.fuzz --workers $$(nproc) --count $(COUNT)
 
 report: .venv/ready  ## write the notebooks as an offline site to _report/
 	$(BIN)/workbench report --out _report

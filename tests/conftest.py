@@ -182,3 +182,11 @@ def write_flight_dumps(tmp_path):
         return folder
 
     return write
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the counts of the fuzz loop, wherever it ran."""
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            if name == "fuzz":
+                terminalreporter.write_line(f"fuzz: {value}")

@@ -1,7 +1,9 @@
 """Damaged Kineto files: what is whole is kept, what is mended is counted, the rest is named."""
 
+import contextlib
 import gzip
 import json
+import time
 
 import pytest
 
@@ -195,3 +197,11 @@ def test_numbers_too_long_for_any_parser_are_an_error_with_a_place(trace_file, e
         return
     with pytest.raises(LoadError, match=r"long\.json: .* at byte"):
         load.traces(path, engine=engine)
+
+
+def test_a_run_of_blanks_between_events_costs_no_time(trace_file, engine):
+    rows = f'[{{"ph":"X","name":"a","ts":1,"dur":1}}{" " * 400_000}\n "x", {{"ph":"X","ts":2}}]'
+    began = time.process_time()
+    with contextlib.suppress(LoadError):
+        load.traces(trace_file(rows), engine=engine)
+    assert time.process_time() - began < 10

@@ -12,7 +12,8 @@ from workbench.load._json_events import decoder
 from workbench.load._status import ARRAY_END, BLOCK_FULL, NEED_MORE, NO_EVENT, ODD
 
 _SLICE_BYTES = 1 << 18
-_NEXT_EVENT = re.compile(r'\}\s*,?\s*\{\s*"(?:ph|name|cat|pid|tid|ts|args|id|dur)"\s*:')
+# Spaces are taken for good: a run of them would be tried anew from each of its bytes.
+_NEXT_EVENT = re.compile(r'\}\s*+,?+\s*+\{\s*+"(?:ph|name|cat|pid|tid|ts|args|id|dur)"\s*:')
 _BEHIND = re.compile(rb"[\s,\]]*")
 _BETWEEN = re.compile(r"[ \t\r\n]*(,?)[ \t\r\n]*")
 

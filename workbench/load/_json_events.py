@@ -19,8 +19,8 @@ _REPAIR_BUDGET = 4 << 20
 _STRING = r'"(?:[^"\\]|\\.)*"'
 # A number of more characters or bits is none that a file means.
 _LONGEST_NUMBER, _MOST_BITS = 1024, 128
-_EVENT_END = re.compile(rb"\}\s*(?:,\s*(?=\{)|(?=\{\s*\")|,?\s*(?=\])|\Z)")
-_NEXT_EVENT = re.compile(rb'[,\]]?\s*\{\s*"(?:ph|name|cat|pid|tid|ts|args|id|dur|s|bp)"\s*:')
+_EVENT_END = re.compile(rb"\}\s*+(?:,\s*+(?=\{)|(?=\{\s*+\")|,?+\s*+(?=\])|\Z)")
+_NEXT_EVENT = re.compile(rb'[,\]]?+\s*+\{\s*+"(?:ph|name|cat|pid|tid|ts|args|id|dur|s|bp)"\s*:')
 _BAD_ESCAPE = re.compile(r'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _TOKENS = re.compile(
     rf"({_STRING})|,(\s*[}}\]])|(-?\b(?:nan|inf|infinity)\b(?:\(\w*\))?)", re.IGNORECASE | re.DOTALL

@@ -10,6 +10,7 @@ import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load import _plain_table as plain
+from workbench.load._floats import as_floats
 from workbench.tables import QUALITY, Table
 
 # Names of columns with times, and nanoseconds in one of their unit.
@@ -18,7 +19,7 @@ _TIMES = {"dur_ns": 1.0, "time_us": 1e3, "latency": 1e6, "latency_ms": 1e6, "lat
 
 def positive_ns(values: pd.Series, per_unit: float, path: Path) -> pd.Series:
     """Give times as whole nanoseconds; what is not above 0 is named with its row."""
-    numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    numbers = as_floats(values)
     bad = ~(np.isfinite(numbers) & (np.rint(numbers * per_unit) >= 1))
     if bad.any():
         row = int(np.flatnonzero(bad)[0])

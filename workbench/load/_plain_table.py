@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from workbench.errors import LoadError
+from workbench.load._floats import as_floats
 from workbench.load._whole_file import parquet_in, read_csv, read_parquet
 
 _EXACT = 1 << 53  # above this a float holds no odd numbers
@@ -103,7 +104,7 @@ def whole(values: pd.Series, path: Path, *, least: int = 0) -> pd.Series:
 
 
 def _plain(values: pd.Series) -> np.ndarray:
-    return pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    return as_floats(values)
 
 
 def _refuse(values: pd.Series, good: np.ndarray, path: Path, expected: str) -> None:

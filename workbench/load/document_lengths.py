@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from workbench.errors import LoadError
+from workbench.load._floats import as_floats
 from workbench.load._guard import guarded
 from workbench.load._whole_file import read_csv, read_parquet, whole_text, without_cut_row
 from workbench.tables import DOCUMENT_LENGTHS
@@ -137,7 +138,7 @@ def _whole(values: pd.Series, origin: str) -> np.ndarray:
     if odd or (values.dtype == object and any(isinstance(value, bool) for value in values)):
         msg = f"{origin}: {values.dtype} values are no lengths (truth values, times or complex)"
         raise LoadError(msg)
-    numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    numbers = as_floats(values)
     with np.errstate(invalid="ignore"):
         good = (numbers >= 0) & (numbers == np.floor(numbers)) & (numbers < _LONGEST)
     if not good.all():

@@ -10,6 +10,7 @@ import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load import _plain_table
+from workbench.load._floats import as_floats
 from workbench.tables import CONFIGURATIONS, ITERATIONS
 
 _NS_PER_MS = 1_000_000
@@ -123,7 +124,7 @@ def _table(frame: pd.DataFrame, path: Path, given: dict[str, Any]) -> pd.DataFra
 
 
 def _numbers(frame: pd.DataFrame, name: str, path: Path) -> np.ndarray:
-    values = pd.to_numeric(frame[name], errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    values = as_floats(frame[name])
     _refuse(frame, name, path, good=np.isfinite(values) & (values > 0), need="a number above 0")
     return values
 

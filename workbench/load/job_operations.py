@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from workbench.errors import LoadError
+from workbench.load._floats import as_floats
 from workbench.load._guard import DAMAGE
 from workbench.load._job_zeros import zero_runs
 from workbench.load._paths import shown
@@ -276,7 +277,7 @@ def _times(values: pd.Series, name: str, path: str | Path, per_unit: int) -> pd.
         if np.abs(whole).max(initial=0) < (1 << 62) // per_unit:
             _refuse(values, (whole < 0) & (name == "dur_ns"), name, path, "a finite time from 0")
             return pd.Series(whole * per_unit)
-    numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    numbers = as_floats(values)
     good = np.isfinite(numbers) & (np.abs(numbers) < (1 << 62) / per_unit)
     if name == "dur_ns":
         good &= numbers >= 0

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from workbench.errors import LoadError
+from workbench.load._floats import as_floats
 from workbench.load._whole_file import read_csv, without_cut_row
 from workbench.tables import ATTENTION_PROFILE, LINEAR_PROFILE, Table
 
@@ -134,7 +135,7 @@ def _checked(
     table: pd.DataFrame, fits: Table, path: str | Path, left_out: dict[str, int]
 ) -> pd.DataFrame:
     for name, column in fits.columns.items():
-        numbers = pd.to_numeric(table[name], errors="coerce").to_numpy(dtype=np.float64)
+        numbers = as_floats(table[name])
         whole = column.dtype == "int64"
         good = np.isfinite(numbers) & (numbers > 0)
         bad = ~(good & (numbers == np.floor(numbers)) if whole else good)

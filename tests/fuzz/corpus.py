@@ -1,0 +1,177 @@
+"""Every bundled and shared file, or its beginning, and the public function that loads it."""
+
+import gzip
+import io
+import re
+import tarfile
+from collections.abc import Callable
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from workbench import datasets, load
+from workbench.tables import HARMLESS
+
+LARGEST_BYTES = 32 << 10
+LARGEST_BINARY_BYTES = 200 << 10
+_EVENT = re.compile(rb"\},\s*\{")
+
+
+class Door(NamedTuple):
+    """A public loader, what its result adds up to, and whether a line without an end is told.
+
+    Logs are copied while they are written, and a last line without an end is nothing odd there.
+    """
+
+    load: Callable[[Path], Any]
+    totals: Callable[[Any], dict[str, float]]
+    tells: bool = True
+
+
+class Seed(NamedTuple):
+    """A whole file to damage."""
+
+    name: str
+    data: bytes
+    door: str
+
+
+def _sums(frame: pd.DataFrame) -> dict[str, float]:
+    numbers = frame.select_dtypes("number").sum(min_count=0).astype("float64")
+    return {"rows": float(len(frame)), **{str(name): float(v) for name, v in numbers.items()}}
+
+
+def _of(names: tuple[str, ...]) -> Callable[[Any], dict[str, float]]:
+    """Add up columns of tables, given as ``table.column``; ``table.`` counts rows."""
+
+    def totals(bundle: Any) -> dict[str, float]:
+        found = {}
+        for name in names:
+            table, _, column = name.partition(".")
+            frame = getattr(bundle, table)
+            value = float(frame[column].astype("float64").sum()) if column else float(len(frame))
+            found[name] = value
+        return found
+
+    return totals
+
+
+_TRACE = _of(("events.", "events.dur_ns", "nodes.", "dependencies."))
+_POWER = _of(("power.", "power.power_w", "counters."))
+_FAILURES = _of(("failures.line_count", "timeline."))
+_INJECTIONS = _of(("outcomes.", "outcomes.sdc_count", "faults.", "trials."))
+DOORS = {
+    "traces": Door(lambda path: load.traces(path, progress=False), _TRACE),
+    "power": Door(
+        lambda path: load.power(
+            path, tz="UTC", unit="W", scope="gpu", period_s=1.0, node="n1", progress=False
+        ),
+        _POWER,
+        tells=False,
+    ),
+    "failures": Door(
+        lambda path: load.failures(
+            path, tz="UTC", year=2025, boot_time="2025-01-01T00:00Z", node="n1", progress=False
+        ),
+        _FAILURES,
+        tells=False,
+    ),
+    "job_log": Door(
+        lambda path: load.job_log(path, tz="UTC", progress=False), _of(("steps.", "spans."))
+    ),
+    "flight_recorder": Door(
+        lambda path: load.flight_recorder(path, rank=0, progress=False),
+        _of(("entries.", "groups.", "status.")),
+    ),
+    "injections": Door(lambda path: load.injections(path, progress=False), _INJECTIONS),
+    "exhaustive": Door(load.exhaustive_injections, _of(("sites.", "sites.sdc_count"))),
+    "operator_calls": Door(load.operator_calls, _sums),
+    "slurm_records": Door(load.slurm_records, lambda frame: {"rows": float(len(frame))}),
+    # Tables of one's own: they keep no findings, and a last line may have no end.
+    "lengths": Door(load.document_lengths, _sums, tells=False),
+    "job": Door(load.job_operations, _sums, tells=False),
+    "sweeps": Door(load.power_sweeps, _sums, tells=False),
+    "iterations": Door(load.iterations, _sums, tells=False),
+    "linear": Door(lambda path: load.linear_profile(path, embedding_size=4096), _sums, tells=False),
+    "attention": Door(load.attention_profile, _sums, tells=False),
+    "collectives": Door(
+        lambda path: load.collective_times(path, gpus=["H100"]), _sums, tells=False
+    ),
+    "reuse": Door(load.reuse_histogram, _sums, tells=False),
+    "topology": Door(load.power_topology, lambda frame: {"rows": float(len(frame))}, tells=False),
+    "causes": Door(load.cause_counts, _sums, tells=False),
+}
+
+# The first pattern that fits a file says who loads it; files of none are no input.
+_DOORS = (
+    ("fleet-demo/traces/*", "traces"), ("fleet-demo/power/*", "power"),
+    ("fleet-demo/failures/*", "failures"), ("fleet-demo/steps.jsonl", "job_log"),
+    ("failures-demo/synthetic_sacct.txt", "slurm_records"), ("failures-demo/synthetic_*", "failures"),
+    ("hang-demo/synthetic_*", "flight_recorder"), ("imbalance-demo/*lengths*", "lengths"),
+    ("imbalance-demo/*job.parquet", "job"), ("pvf-truth/*.parquet", "exhaustive"),
+    ("pvf-demo/sfi/*", "injections"), ("published/power_trees.csv", "topology"),
+    ("published/*incidents*", "causes"), ("failures-kmsg/*", "failures"),
+    ("failures-slurm/*", "slurm_records"), ("failures-spot/*", "failures"),
+    ("flight-recorder/*", "flight_recorder"), ("iterations-vtrain/*", "iterations"),
+    ("kineto-*/*_et.*", "operator_calls"), ("kineto-*", "traces"), ("chakra-et/*", "traces"),
+    ("astra-sim-inputs/*.et", "traces"), ("lengths-*", "lengths"), ("power-zeus-sweeps/*", "sweeps"),
+    ("power-*", "power"), ("profiles-h100-llama2/mlp.csv", "linear"),
+    ("profiles-*/*attn*", "attention"), ("profiles-*", "collectives"),
+    ("dlrm-locality/*", "reuse"), ("stragglers-bytedance/*", "job"),
+)  # fmt: skip
+
+
+def seeds() -> list[Seed]:
+    """List what every file at hand begins with, where its loader takes it."""
+    found = []
+    for name in datasets.describe().query("place != 'not at hand'")["dataset"]:
+        folder = datasets.path(name)
+        for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+            label = f"{name}/{file.relative_to(folder)}"
+            door = next((door for pattern, door in _DOORS if fnmatch(label, pattern)), None)
+            if door and file.suffix != ".md" and "LICENSE" not in file.name:
+                parts = _beginnings(file)
+                found += [Seed(f"{label}{'#' * at}", data, door) for at, data in enumerate(parts)]
+    return found
+
+
+def _beginnings(file: Path) -> list[bytes]:
+    """Give the content, unpacked and of large text the beginning."""
+    raw = file.read_bytes()
+    if raw[:2] == b"\x1f\x8b":
+        with gzip.open(file) as stream:
+            raw = stream.read(1 << 20)
+    if raw[257:262] == b"ustar":
+        with tarfile.open(fileobj=io.BytesIO(gzip.decompress(file.read_bytes()))) as archive:
+            members = [member for member in archive if member.isfile()][:2]
+            return [_sliced(archive.extractfile(each).read()) for each in members]  # type: ignore[union-attr]
+    is_text = b"\0" not in raw[:4096] and not raw.startswith((b"PAR1", b"\x80"))
+    if is_text:
+        return [_sliced(raw)]
+    return [raw] if 0 < len(raw) <= LARGEST_BINARY_BYTES else []
+
+
+def _sliced(raw: bytes) -> bytes:
+    """Keep whole lines of a text, or whole events of a document."""
+    if len(raw) <= LARGEST_BYTES:
+        return raw
+    head = raw[:LARGEST_BYTES]
+    if raw.lstrip()[:1] == b"{" and b"traceEvents" in head:
+        ends = [match.start() + 1 for match in _EVENT.finditer(head)]
+        return head[: ends[-1]] + b"]}" if ends else head
+    end = head.rfind(b"\n") + 1
+    return head[:end] if end else head
+
+
+def flagged(result: Any) -> dict[tuple[str, str], int]:
+    """Count the findings that need a look."""
+    quality = getattr(result, "quality", None)
+    if quality is None:
+        quality = pd.DataFrame(result.attrs.get("quality", []))
+    if not len(quality):
+        return {}
+    quality = quality[~quality["finding"].isin(HARMLESS)]
+    keys = zip(quality["finding"].astype(str), quality["what"].astype(str), strict=True)
+    return dict(zip(keys, quality["count"].astype(int), strict=True))
