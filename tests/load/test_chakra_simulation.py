@@ -58,8 +58,9 @@ def written(tmp_path, nodes, edges=(), **options):
     return load.write_chakra(tables, tmp_path / "job", **options)
 
 
-def graph_of(trace):
-    graph = analyze.execution_graph(trace.events)
+def graph_of(trace, *, is_joined=False):
+    matched = analyze.collectives(trace.events) if is_joined else None
+    graph = analyze.execution_graph(trace.events, collectives=matched)
     tasks = analyze.graph_tasks(trace.events, graph)
     return graph, analyze.chakra_nodes(trace.events, tasks.tasks, tasks.edges)
 
@@ -119,7 +120,7 @@ def test_sizes_are_those_of_the_tensors_that_one_rank_puts_in(
 @pytest.mark.oracle
 def test_the_demo_has_each_communication_kernel_once_with_its_bytes(fleet_demo, tmp_path):
     trace = load.traces(fleet_demo, progress=False)
-    graph, tables = graph_of(trace)
+    graph, tables = graph_of(trace, is_joined=True)
     files = load.write_chakra(tables, tmp_path / "job", process_groups=trace.process_groups)
     kernels = trace.events[(trace.events["kind"] == "communication").to_numpy()]
     operation = {
@@ -140,8 +141,10 @@ def test_the_demo_has_each_communication_kernel_once_with_its_bytes(fleet_demo, 
 
 
 @pytest.mark.oracle
-def test_a_real_job_of_8_ranks_takes_as_long_as_its_replay(dlrm, tmp_path):
-    graph, tables = graph_of(load.traces(dlrm, progress=False))
+@pytest.mark.parametrize("is_joined", [False, True], ids=["ranks alone", "ranks joined"])
+def test_a_real_job_of_8_ranks_takes_as_long_as_its_replay(dlrm, tmp_path, is_joined):
+    graph, tables = graph_of(load.traces(dlrm, progress=False), is_joined=is_joined)
+    assert (tables[1].attrs["left_out"]["edges between ranks"] > 0) == is_joined
     files = load.write_chakra(tables, tmp_path / "job")
     ends = simulate(files)
     # ASTRA-sim itself took 20.909 ms for this job.

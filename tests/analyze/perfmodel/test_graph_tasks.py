@@ -53,6 +53,20 @@ def test_real_graphs_survive_as_tasks_and_as_chakra_files(real_events, dataset, 
     assert read.nodes["dur_ns"].sum() == found.tasks["dur_ns"].sum()
 
 
+@pytest.mark.slow
+@pytest.mark.oracle
+def test_ranks_wait_for_each_other_in_tasks_as_they_do_in_the_graph(dlrm, fleet_demo):
+    for path in (dlrm, fleet_demo):
+        events = load.traces(path, progress=False).events
+        graph = analyze.execution_graph(events, collectives=analyze.collectives(events))
+        found = analyze.graph_tasks(events, graph)
+        assert analyze.replay(analyze.task_graph(found)).max() == analyze.replay(graph).max()
+        kernels = events.index[(events["kind"] == "communication").to_numpy()]
+        work = found.tasks[found.tasks["stream"].notna()]
+        assert set(kernels) <= set(work["event"])
+        assert work["event"].is_unique
+
+
 def test_tasks_without_times_or_in_a_circle_are_refused(make_events, script):
     trace = script()
     trace.op(0, 60).launch(10, (20, 100, 7))

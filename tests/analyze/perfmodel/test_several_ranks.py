@@ -1,5 +1,7 @@
 """Ranks that wait for each other in collectives."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -60,6 +62,23 @@ def test_a_slow_rank_delays_the_others_only_through_collectives(make_events, scr
         after = ends(events, graph, analyze.replay(graph, weight_ns=weight))
         assert after[1][-1] > before[1][-1]
         assert (after[0][-1] > before[0][-1]) is moves
+
+
+def test_a_slow_rank_delays_the_others_as_tasks_too(make_events, script):
+    events = make_events(*two_ranks(script))
+    graph = joined(events)
+    found = analyze.graph_tasks(events, graph)
+    assert analyze.replay(analyze.task_graph(found)).max() == analyze.replay(graph).max()
+    is_cpu = (found.tasks["category"] == "CPU") & (found.tasks["rank"] == 1)
+    tasks = found.tasks.assign(dur_ns=found.tasks["dur_ns"] + 1_000_000 * is_cpu)
+    later = analyze.task_graph(replace(found, tasks=tasks))
+    is_late = (later.point_rank == 0) & (analyze.replay(later) > 1_000_000)
+    assert is_late.any()
+    nodes, needed = analyze.chakra_nodes(events, found.tasks, found.edges)
+    collectives = nodes[nodes["type"] == "COMM_COLL_NODE"]
+    assert collectives["dur_ns"].tolist() == [130_000, 50_000, 40_000, 50_000]
+    assert set(collectives["node"]) <= set(needed["node"])
+    assert needed.attrs["left_out"]["edges between ranks"] > 0
 
 
 def test_a_faster_collective_is_faster_on_every_rank(make_events, script):

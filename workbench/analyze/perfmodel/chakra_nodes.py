@@ -36,7 +36,7 @@ def chakra_nodes(
     -------
     tuple of pandas.DataFrame
         Tables :data:`workbench.tables.NODES` and :data:`workbench.tables.DEPENDENCIES`, one
-        node per task with the task's number as id. ``attrs["left_out"]`` of the second
+        node per task of a rank with the task's number as id. ``attrs["left_out"]`` of the second
         counts edges between ranks: a Chakra trace is of one rank, and simulators join ranks
         by their collectives.
 
@@ -50,9 +50,9 @@ def chakra_nodes(
     Kernels that communicate become ``COMM_COLL_NODE`` (``COMM_SEND_NODE``,
     ``COMM_RECV_NODE``) with operation, process group, and the bytes that the rank puts in, as
     Chakra counts them; other work, CPU segments and lags (a launch latency, a gap between
-    kernels) become ``COMP_NODE``. Communication of unknown kind stays
-    ``COMP_NODE``: its measured time is all that is known. Every edge becomes a data
-    dependency, the only kind that Chakra's first feeder obeys.
+    kernels) become ``COMP_NODE``. Communication of unknown kind stays ``COMP_NODE``: its
+    measured time, with its wait for other ranks, is all that is known. Every edge becomes a
+    data dependency, the only kind that Chakra's first feeder obeys.
 
     References
     ----------
@@ -64,13 +64,17 @@ def chakra_nodes(
     position = events.index.get_indexer(pd.Index(tasks["event"].fillna(-1).astype("int64")))
     position[tasks["event"].isna().to_numpy()] = -1
     _refuse(tasks, task_edges, position)
-    nodes = _nodes(events, tasks, position)
+    # Where ranks meet, simulators join them by the collectives themselves.
+    is_meeting = (tasks["event"].isna() & (tasks["category"] == "collective")).to_numpy()
+    nodes = _nodes(events, tasks[~is_meeting], position[~is_meeting])
     rank = tasks.set_index("task")["rank"]
     src, dst = rank.loc[task_edges["src"]].to_numpy(), rank.loc[task_edges["dst"]].to_numpy()
-    inside = task_edges[src == dst]
+    at_meeting = task_edges[["src", "dst"]].isin(set(tasks["task"][is_meeting])).any(axis=1)
+    is_inside = (src == dst) & ~at_meeting.to_numpy()
+    inside = task_edges[is_inside]
     frame = pd.DataFrame(
         {
-            "rank": dst[src == dst],
+            "rank": dst[is_inside],
             "node": inside["dst"].to_numpy(),
             "needs": inside["src"].to_numpy(),
             "edge": pd.Categorical(["data"] * len(inside), categories=["data", "control"]),
@@ -121,6 +125,12 @@ def _nodes(events: pd.DataFrame, tasks: pd.DataFrame, position: np.ndarray) -> p
     size = pd.Series(-1, index=range(len(tasks)), dtype="int64")
     put_in = input_sizes(events, row, number)
     size[known] = np.where(is_communication[known], put_in, taken(events["size_bytes"], row))
+    start, duration = (tasks[name].reset_index(drop=True) for name in ("start_ns", "dur_ns"))
+    if is_communication.any():
+        # Waiting for other ranks is not the task's own time, but nobody else has it here.
+        measured = events.iloc[position[is_communication]]
+        start[is_communication] = measured["start_ns"].to_numpy()
+        duration[is_communication] = measured["dur_ns"].to_numpy()
     frame = pd.DataFrame(
         {
             "rank": tasks["rank"].to_numpy(),
@@ -128,8 +138,8 @@ def _nodes(events: pd.DataFrame, tasks: pd.DataFrame, position: np.ndarray) -> p
             "name": tasks["name"].astype(str).to_numpy(),
             "type": types,
             "parent": pd.array([pd.NA] * len(tasks), dtype="Int64"),
-            "start_ns": tasks["start_ns"].reset_index(drop=True),
-            "dur_ns": tasks["dur_ns"].reset_index(drop=True),
+            "start_ns": start,
+            "dur_ns": duration,
             "record_function": pd.array([pd.NA] * len(tasks), dtype="Int64"),
             "collective": collective.where(collective.notna(), None),
             "group": group.where(is_communication, None),

@@ -20,7 +20,9 @@ from workbench.tables import (
     TaskGraph,
 )
 
-_WORK, _CPU, _GAP, _CALL = (EDGE_KINDS.index(kind) for kind in ("GPU work", "CPU", "gap", "call"))
+_LANES = tuple(EDGE_KINDS.index(kind) for kind in ("GPU work", "CPU", "gap", "call"))
+_WORK, _CPU, *_ = _LANES
+_READY = POINT_KINDS.index("collective ready")
 
 
 def graph_tasks(events: pd.DataFrame, graph: ExecutionGraph) -> TaskGraph:
@@ -45,42 +47,72 @@ def graph_tasks(events: pd.DataFrame, graph: ExecutionGraph) -> TaskGraph:
     -----
     An edge from point u to point v becomes one from the task that ends at u to the one that
     begins at v; its own time (a launch latency, a gap between kernels) becomes a task where it
-    is longer than 0, since tasks alone have times.
+    is longer than 0, since tasks alone have times. In a graph with matched collectives, each of
+    them is also a task without time, ``collective ready``, that waits for all its ranks.
     """
     checked(events, "rank", "name", "category", "stream", "thread")
     kind = graph.edge_kind
-    is_task = (graph.weight_ns > 0) | np.isin(kind, (_WORK, _CPU, _GAP, _CALL))
-    edge = np.flatnonzero(is_task)
+    on_lane = np.isin(kind, _LANES)
+    # The transfer of a matched collective is the work of its kernel, and begins when all are there.
+    is_transfer = graph.point_kind[graph.source] == _READY
+    edge = np.flatnonzero((graph.weight_ns > 0) | on_lane | is_transfer)
     number = np.full(len(kind), MISSING)
     number[edge] = np.arange(len(edge))
-    on_lane = np.isin(kind, (_WORK, _CPU, _GAP, _CALL))
     ending, beginning = _at_points(graph, number, on_lane)
-    rows = events.reindex(graph.event[np.where(kind == _WORK, graph.source, graph.target)[edge]])
-    names = np.where(
-        np.isin(kind[edge], (_WORK, _CPU)), rows["name"].astype(str), _words(kind[edge])
-    )
-    stream = rows["stream"].array.copy()
-    is_work = kind[edge] == _WORK
+    beginning[graph.target[is_transfer] - 1] = number[is_transfer]
+    ready = np.flatnonzero(graph.point_kind == _READY)
+    ending[ready] = len(edge) + np.arange(len(ready))
+    is_work = (kind[edge] == _WORK) | is_transfer[edge]
+    label = graph.event[np.where(kind == _WORK, graph.source, graph.target)[edge]]
+    rows = events.reindex(label)
+    names = np.where(is_work | (kind[edge] == _CPU), rows["name"].astype(str), _words(kind[edge]))
+    categories = np.where(is_work, rows["category"].astype(str), _words(kind[edge]))
     table = pd.DataFrame(
         {
             "task": np.arange(len(edge)),
             "rank": np.maximum(graph.point_rank[graph.target[edge]], 0),
             "event": pd.array(rows.index.to_numpy(), dtype="Int64"),
-            "name": pd.Categorical(names),
-            "category": pd.Categorical(
-                np.where(is_work, rows["category"].astype(str), _words(kind[edge]))
-            ),
+            "name": names,
+            "category": categories,
             "start_ns": pd.array(
                 graph.time_ns[graph.source[edge]] + graph.origin_ns, dtype="Int64"
             ),
             "dur_ns": pd.array(graph.weight_ns[edge], dtype="Int64"),
-            "stream": pd.array(stream, dtype="Int64"),
-            "thread": pd.Categorical(rows["thread"].astype("object").where(~is_work, None)),
+            "stream": rows["stream"].mask(~is_work).array,
+            "thread": rows["thread"].astype("object").mask(is_work, None).array,
         }
     )
-    table.loc[~is_work, "stream"] = pd.NA
-    frame = _edges_between(graph, number, on_lane, ending, beginning)
+    table = pd.concat([table, _meetings(graph, ready, len(edge))], ignore_index=True)
+    between = _edges_between(graph, number, on_lane, ending, beginning)
+    frame = _with_meetings(between, number[is_transfer], ending[graph.source[is_transfer]])
     return TaskGraph(TASKS.check(TASKS.cast(table)), frame, doubts=tuple(graph.doubts))
+
+
+def _meetings(graph: ExecutionGraph, ready: Ints, first: int) -> pd.DataFrame:
+    """Make one task without time per matched collective, which waits for all its ranks."""
+    there = np.flatnonzero(graph.point_kind[graph.target] == _READY)
+    rank = np.zeros(len(graph.time_ns), dtype=np.int32)
+    rank[graph.target[there[::-1]]] = graph.point_rank[graph.source[there[::-1]]]
+    return pd.DataFrame(
+        {
+            "task": first + np.arange(len(ready)),
+            "rank": rank[ready],
+            "name": "collective ready",
+            "category": "collective",
+            "start_ns": pd.array(graph.time_ns[ready] + graph.origin_ns, dtype="Int64"),
+            "dur_ns": pd.array(np.zeros(len(ready)), dtype="Int64"),
+        }
+    ).reindex(columns=list(TASKS.columns))
+
+
+def _with_meetings(edges: pd.DataFrame, transfer: Ints, meeting: Ints) -> pd.DataFrame:
+    """Let what a transfer waits for on its own rank hold up its other ranks too."""
+    place = pd.Index(transfer).get_indexer(pd.Index(edges["dst"]))
+    arriving = edges[(place >= 0) & ~edges["src"].isin(meeting)]
+    place = place[arriving.index]
+    there = arriving.assign(dst=meeting[place], kind="collective")
+    both = pd.concat([edges, there]).drop_duplicates(["src", "dst"], ignore_index=True)
+    return TASK_EDGES.check(TASK_EDGES.cast(both))
 
 
 def _words(kind: NDArray[np.int8]) -> NDArray[np.object_]:
