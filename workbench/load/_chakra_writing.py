@@ -96,10 +96,13 @@ def write_chakra(
     without a size or of a kind that they do not model (reduce, gather, scatter, barrier), and
     at sends and receives without a partner: these become ``COMP_NODE`` of their measured
     time. Simulators know process groups by a number above 0: names that are such a number
-    stay, others get one. Times are
-    rounded to microseconds. What the schema cannot hold (nanoseconds, callers, a recorded
-    0) is in the attribute ``workbench_row``. Callers are not written as control edges, as
-    other converters do: a caller ends last.
+    stay, others get one. Times are rounded to microseconds. What the schema cannot hold
+    (nanoseconds, callers, a recorded 0, names of groups) is in the attribute
+    ``workbench_row``. Callers are not written as control edges, as other converters do: a
+    caller ends last.
+
+    ASTRA-sim gives each rank one CPU and one stream of computation: traces of several busy
+    threads or streams take longer there than they did.
 
     References
     ----------

@@ -13,7 +13,7 @@ ARCHIVE_SUFFIXES = (
     *(f".tar{packing}" for packing in PACKED_SUFFIXES),
 )
 _TRACE_SUFFIXES = (".json", ".et", ".parquet", ".tmp")
-_NO_TRACE_SUFFIXES = (".ipynb", ".jsonl")
+_NO_TRACE_SUFFIXES = (".ipynb", ".jsonl", ".comm_groups.json")
 _NO_LOG_SUFFIXES = (".ipynb", ".py", ".md", ".html", ".png", ".svg", ".pdf", ".parquet")
 _NO_POWER_SUFFIXES = tuple(suffix for suffix in _NO_LOG_SUFFIXES if suffix != ".parquet")
 # Pickles, arrays and weights beside results; nothing of them is opened.
