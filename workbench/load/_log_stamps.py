@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+from workbench.load._line_prefix import without_prefix
 from workbench.load._log_file import SECOND, Given, needs
 from workbench.load._zones import REMEDY, no_zone, zone_of
 
@@ -57,9 +58,17 @@ _FORMS: dict[str, re.Pattern[str]] = {
     "syslog": re.compile(
         rf"{_DECODED}(?P<month>[A-Z][a-z]{{2}})\s+(?P<day>\d{{1,2}}) (?P<clock>{_CLOCK}){_ANY_HOST}"
     ),
+    "talos": re.compile(
+        r"\w{2,10}:\s+\w{3,8}: \[(?P<date>\d{4}-\d\d-\d\d)T"
+        rf"(?P<clock>{_CLOCK})(?P<zone>Z|[+-]\d\d:\d\d)\]: "
+    ),
     "kmsg": re.compile(r"\d+,\d+,(?P<uptime_us>\d{1,15}),[-c+][^;]*;"),
     "unix": re.compile(rf"(?P<unix>[12]?\d{{9}}\.\d{{1,9}}){_HOST}"),
 }
+# What a line begins with, for telling what collectors put before it.
+BEGINNING = re.compile(
+    "|".join(re.sub(r"\?P<\w+>", "?:", form.pattern) for form in _FORMS.values())
+)
 _OF_DRIVER = re.compile(r"NVRM|nvidia-nvswitch\d+")
 _MONTH = re.compile(r"\b[A-Z][a-z]{2}(?=\s+\d{1,2} \d\d:)")
 _JOURNAL_STAMP = re.compile(r"[0-9]{1,15}|[1-8][0-9]{15}")
@@ -83,11 +92,12 @@ class Said(NamedTuple):
 
 def has_stamp(line: str) -> bool:
     """Tell whether a line begins like one of a system log that the kernel may write to."""
+    line = without_prefix(line, BEGINNING).rest
     for name, form in _FORMS.items():
         found = form.match(line)
         if found is None or name == "fabric":
             continue
-        if name in ("uptime", "ctime", "full", "kmsg") or found["host"]:
+        if name in ("uptime", "ctime", "full", "kmsg", "talos") or found["host"]:
             return True
         # Without a host, only dmesg's own spelling is unmistakable.
         if name == "iso" and ("," in found["clock"] or line.startswith("kern")) and found["zone"]:
@@ -116,6 +126,7 @@ class Stamps:
             "fabric": self._ctime,
             "full": self._iso,
             "iso": self._iso,
+            "talos": self._iso,
             "rfc5424": self._iso,
             "syslog": self._syslog,
             "unix": lambda found, _line: (_decimal_ns(found["unix"]), ""),

@@ -9,10 +9,11 @@ from typing import Any
 from workbench.errors import LoadError
 from workbench.load._findings import Findings
 from workbench.load._kernel_messages import ERROR_NEEDLES, is_unknown_error
+from workbench.load._line_prefix import OF_CONTAINER, Prefix, without_prefix
 from workbench.load._log_clock import Watched
 from workbench.load._log_file import Given, LogPart, failure_rows, shortened, timeline_rows
 from workbench.load._log_lines import Line, Lines, report_reading
-from workbench.load._log_stamps import Said, Stamps
+from workbench.load._log_stamps import BEGINNING, Said, Stamps
 from workbench.load._text_lines import COLOURS
 from workbench.load.archive import Source
 
@@ -77,7 +78,9 @@ class _Log:
         self.watched = Watched()
         self._given = given
         self._recognise = recognise
-        self._stamps = Stamps(given, label)
+        self._label = label
+        # Of every host its own: each has its own year, boot and clock changes.
+        self._stamps: dict[str, Stamps] = {}
         self._before: tuple[int, Said] = (0, Said(None, None, ""))
         self._reported: set[tuple[str, str | None]] = set()
         self._repeated: dict[tuple[str, str | None], tuple[int, int]] = {}
@@ -88,9 +91,11 @@ class _Log:
         for line in lines:
             text = line.text.decode(errors="replace").strip("\r\0")
             text = COLOURS.sub("", text) if "\x1b" in text else text
+            prefix = without_prefix(text.strip(), BEGINNING)
+            stamps = self._stamps.setdefault(prefix.key, Stamps(self._given, self._label))
             if line.is_hit and _BOOT.search(text):
-                self._stamps.boot()
-            said, refusal = self._said(text.strip(), line.number)
+                stamps.boot()
+            said, refusal = _said(stamps, prefix, line.number)
             said = self._continued(said, text, line)
             host = said.host or self._given.node
             found = self._failure(said, line)
@@ -114,11 +119,12 @@ class _Log:
 
     def report(self) -> None:
         """Note what was odd about the clock."""
-        findings, stamps = self.findings, self._stamps
+        findings, stamps = self.findings, list(self._stamps.values())
         self.watched.report(findings)
-        findings.add("noted", "New Year is passed; the year is counted up", stamps.new_year_count)
+        what = "New Year is passed; the year is counted up"
+        findings.add("noted", what, sum(each.new_year_count for each in stamps))
         what = "stamps without a year leap ahead by half a year; is the log in order?"
-        findings.add("suspicious", what, stamps.leap_count)
+        findings.add("suspicious", what, sum(each.leap_count for each in stamps))
         for key, (count, number) in self._repeated.items():
             is_told = key in self._reported
             what = "lines in which another program repeats the kernel"
@@ -126,16 +132,9 @@ class _Log:
             finding = "set aside" if is_told else "suspicious"
             findings.add(finding, what, count, f"line {number:,}")
         what = "local times in an hour that a clock change repeats or skips; pass a fixed offset"
-        findings.add("suspicious", what, stamps.clock_change_count)
+        findings.add("suspicious", what, sum(each.clock_change_count for each in stamps))
         what = "lines of a second boot, whose time is not known; their time is missing"
-        findings.add("suspicious", what, stamps.second_boot_count)
-
-    def _said(self, text: str, number: int) -> tuple[Said, LoadError | None]:
-        """Take a line apart, or say what is missing for it."""
-        try:
-            return self._stamps.read(text, number), None
-        except LoadError as refusal:
-            return Said(None, None, text), refusal
+        findings.add("suspicious", what, sum(each.second_boot_count for each in stamps))
 
     def _continued(self, said: Said, text: str, line: Line) -> Said:
         """Give an indented line without a stamp those of the line that it goes on from."""
@@ -164,8 +163,23 @@ class _Log:
 
     def _note(self, text: str, said: Said, number: int) -> None:
         where = f"line {number:,}"
-        if said.time_ns is None and not self._stamps.second_boot_count:
+        if said.time_ns is None and not any(s.second_boot_count for s in self._stamps.values()):
             self.findings.add("suspicious", "no time stamp; the time is missing", 1, where)
         if "\ufffd" in text:
             what = "bytes that are no UTF-8"
             self.findings.add("repaired", what, text.count("\ufffd"), where)
+
+
+def _said(stamps: Stamps, prefix: Prefix, number: int) -> tuple[Said, LoadError | None]:
+    """Take a line apart, or say what is missing for it."""
+    refusal = None
+    try:
+        said = stamps.read(prefix.rest, number)
+    except LoadError as error:
+        said, refusal = Said(None, None, prefix.rest), error
+    host = said.host or prefix.host
+    if said.time_ns is None and prefix.time_ns is not None:
+        # When the container wrote the line, where that says nothing, or not enough, of itself.
+        taken = said._replace(time_ns=prefix.time_ns, host=host, assumed=OF_CONTAINER)
+        return taken, None
+    return said._replace(host=host), refusal

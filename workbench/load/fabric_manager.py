@@ -11,7 +11,9 @@ import re
 from typing import Any
 
 from workbench.load._findings import Findings
+from workbench.load._line_prefix import without_prefix
 from workbench.load._log_file import Given, LogPart
+from workbench.load._log_stamps import BEGINNING
 from workbench.load._system_log import read_system_log
 from workbench.load._xid_codes import pci_address, sxid_meaning
 from workbench.load.archive import Source
@@ -28,7 +30,7 @@ _ERROR = re.compile(
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - one signature for all formats
     """Tell whether one of the first lines begins like this log's."""
     lines = head.decode(errors="replace").splitlines()
-    return any(_STAMP.match(line) for line in lines)
+    return any(_STAMP.match(without_prefix(line, BEGINNING).rest) for line in lines)
 
 
 def read(source: Source, given: Given) -> LogPart:

@@ -9,6 +9,7 @@ from typing import Any
 
 from workbench.load._error_categories import category_of_error
 from workbench.load._findings import Findings
+from workbench.load._line_prefix import OF_CONTAINER, Prefix, without_prefix
 from workbench.load._log_file import Given, LogPart, failure_rows, needs, one_line, timeline_rows
 from workbench.load._stamps import iso_ns, local_ns
 from workbench.load._text_lines import console_lines
@@ -46,6 +47,10 @@ _STAMP_BEFORE = re.compile(
 _ASYNC = re.compile(
     r"NET/IB ?: (?:(\S{1,100}:\d+) )?Got (?:non-fatal )?async (fatal )?event ?: "
     r"([^()]{1,200}?)\s*(?:\((\d+)\))?\s*$"
+)
+# What a line begins with, for telling what collectors put before it.
+_BEGINNING = re.compile(
+    r"\[rank\d|\[?[EWFI]\d{3,4} \d\d:|\[[EWFI] ProcessGroup|\[\d{4}-|\S+:\d+:\d+ "
 )
 _COMPLETION = re.compile(r"Got completion from peer (\S+) with (?:error |status=)(\d{1,4})")
 _NO_CONNECTION = re.compile(
@@ -113,6 +118,7 @@ class _Log:
     # Rows of timeouts by rank and number of the collective: the watchdog repeats itself.
     _works: dict[tuple[int | None, str], dict[str, Any]] = field(default_factory=dict)
     _unsaid: dict[int | None, dict[str, Any]] = field(default_factory=dict)
+    _prefix: Prefix = field(default=Prefix("", None, None, ""))
     _year: int | None = None
     _month: int | None = None
 
@@ -167,9 +173,10 @@ class _Log:
         self.rows.append(row | said | self._stamp_before(number, before))
 
     def _row(self, number: int, text: str, rank: int | None) -> dict[str, Any]:
+        self._prefix = without_prefix(text, _BEGINNING)
         return {
             "kind": "nccl", "category": "unknown", "severity": "fatal", "line_count": 1,
-            "node": self.given.node, "line": number, "text": one_line(text),
+            "node": self._prefix.host or self.given.node, "line": number, "text": one_line(text),
             "rank": rank if rank is None or rank < _LARGEST_RANK else None,
         }  # fmt: skip
 
@@ -187,8 +194,11 @@ class _Log:
         self._month = month
 
     def _glog_time(self, match: re.Match[str] | None, number: int, text: str) -> dict[str, Any]:
+        taken_ns = self._prefix.time_ns
         if match is None:
             return self._stamp_before(number, text.partition("ProcessGroupNCCL")[0])
+        if taken_ns is not None and (self._year is None or self.given.tz is None):
+            return {"start_ns": taken_ns, "end_ns": taken_ns, "assumed": OF_CONTAINER}
         if self._year is None:
             remedy = "year=, the year in which the log begins"
             raise needs(what="year", label=self.label, line=number, text=text, remedy=remedy)
