@@ -13,9 +13,11 @@ from workbench.load import (
     megatron,
     ml_goodput,
     nccl_log,
+    nccl_ras,
     nvrx,
     prometheus_xid,
     slurm,
+    slurm_output,
     spot,
     torchelastic,
     torchft,
@@ -30,7 +32,9 @@ _FILES: tuple[LogFormat, ...] = (
     fabric_manager, slurm, spot, ml_goodput, goodput_events, kubernetes_events, prometheus_xid,
     torchft,
 )  # fmt: skip
-_CONSOLE: tuple[ConsoleFormat, ...] = (megatron, torchelastic, nvrx, nccl_log)
+_CONSOLE: tuple[ConsoleFormat, ...] = (
+    megatron, torchelastic, nvrx, nccl_log, nccl_ras, slurm_output,
+)  # fmt: skip
 FORMATS: tuple[LogFormat, ...] = (*_FILES, *_CONSOLE, kernel_log)
 _KERNEL_HEAD = re.compile(
     rb"kern|NVRM|amdgpu|Linux version|^\[ *\d+\.\d{6}\]|^\[\w{3} \w{3} ", re.MULTILINE
