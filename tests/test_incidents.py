@@ -169,6 +169,13 @@ def test_warnings_of_the_host_that_never_end_tie_no_failures_together():
     assert sorted(folded["line_count"]) == [1, 1, 40]
 
 
+def test_a_process_that_crashes_beside_a_gpu_does_not_lead():
+    crash = {"kind": "kernel", "device": None, "category": "software"}
+    assert shown(fold(lines((0, "segfault", crash), (1, "13")), window_s=300)) == [
+        ["13", "segfault", 2]
+    ]
+
+
 ALONE = {"kind": "amdgpu", "category": "follow-on"}
 
 

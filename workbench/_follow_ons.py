@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -69,12 +70,12 @@ def is_told_as_alone(folded: pd.DataFrame) -> np.ndarray:
     return folded["cause"].str.endswith(UNKNOWN_TRIGGER).to_numpy(dtype=bool)
 
 
-def _rows(folded: pd.DataFrame) -> Iterator[dict]:
+def _rows(folded: pd.DataFrame) -> Iterator[dict[str, Any]]:
     some = folded[_FIELDS].astype(object)
     yield from some.where(some.notna(), None).to_dict("records")
 
 
-def _keys(row: dict, *, is_trigger: bool) -> Iterator[tuple[str, str]]:
+def _keys(row: dict[str, Any], *, is_trigger: bool) -> Iterator[tuple[str, str]]:
     """Name where one failure makes others: the node of a kernel, else also the job and its log."""
     if row["node"] is not None:
         yield "node", row["node"]

@@ -84,18 +84,18 @@ def _runs_of_files(sources: pd.Series, members: pd.Series) -> dict[str, int]:
     No rank is in two files of one job that ran once; files of two jobs have ranks in common.
     Of several jobs that a file may belong to, the one with the most similar name is taken.
     """
-    told = members.groupby(sources, sort=True).agg(lambda names: frozenset(names) - {""})
+    told = [(str(name), {*some} - {""}) for name, some in members.groupby(sources, sort=True)]
     runs: list[tuple[set[str], list[str]]] = []
     number_of: dict[str, int] = {}
-    for source, names in told.items():
+    for source, names in told:
         fits = [n for n, (taken, _) in enumerate(runs) if names and taken.isdisjoint(names)]
-        best = max(fits, key=lambda n: _alike(str(source), runs[n][1]), default=len(runs))
+        best = max(fits, key=lambda n: _alike(source, runs[n][1]), default=len(runs))
         if best == len(runs):
             # A file that names no rank is a job by itself: nothing can be disjoint from it.
             runs.append((set(names) or {"*"}, []))
         runs[best][0].update(names)
-        runs[best][1].append(str(source))
-        number_of[str(source)] = best + 1
+        runs[best][1].append(source)
+        number_of[source] = best + 1
     return number_of
 
 

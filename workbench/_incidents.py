@@ -123,6 +123,8 @@ def _incidents(
 def _leaders(rows: pd.DataFrame, incident: np.ndarray, is_first: np.ndarray) -> np.ndarray:
     """Find the row that leads each incident: the earliest that is no follow-on."""
     is_late = (rows["kind"] == _LATE[0]) & (rows["code"] == _LATE[1]) & ~is_first
+    # Processes crash because of a GPU more often than the other way round.
+    is_late |= (rows["kind"] == "kernel") & (rows["category"] == "software")
     follows = (rows["category"] == FOLLOW_ON) | is_late
     follows |= is_told_as_alone(rows)
     order = np.lexsort((np.arange(len(rows)), follows, incident))

@@ -48,6 +48,13 @@ def test_the_public_log_with_xid_119_holds_one_incident_at_300_s_and_three_at_60
 
 
 @pytest.mark.oracle
+def test_the_public_log_of_a_job_that_crashes_in_the_collective_library_is_not_clean(real_data):
+    path = real_data("failures-kmsg") / "dmesg.decode.iso.log"
+    (row,) = load.failures(path, node="gpu7").failures.to_dict("records")
+    assert (row["code"], row["category"], row["line_count"]) == ("segfault", "software", 2)
+
+
+@pytest.mark.oracle
 def test_the_public_fabric_manager_log_holds_one_error_of_a_switch(real_data):
     path = real_data("failures-kmsg") / "fabricmanager.log"
     (row,) = load.failures(path, tz="UTC", node="gpu7").failures.to_dict("records")

@@ -9,6 +9,7 @@ from typing import Any
 
 from workbench.load._error_categories import category_of_error
 from workbench.load._findings import Findings
+from workbench.load._kernel_messages import is_unknown_error
 from workbench.load._line_prefix import OF_CONTAINER, Prefix, without_prefix
 from workbench.load._log_file import Given, LogPart, failure_rows, needs, one_line, timeline_rows
 from workbench.load._stamps import iso_ns, local_ns
@@ -160,8 +161,11 @@ class _Log:
         before, _, message = text.partition("NCCL WARN ")
         said = _meaning(message)
         if said is None:
+            is_error = is_unknown_error(message)
             what = "NCCL warnings that tell of no failure known here"
-            self.findings.add("set aside", what, 1, f"line {number:,}")
+            what += "; they speak of an error" if is_error else ""
+            finding = "suspicious" if is_error else "set aside"
+            self.findings.add(finding, what, 1, f"line {number:,}: {one_line(message)[:120]}")
             return
         head, own = _WARN_HEAD.search(before[-_HEAD_LENGTH:]), _OWN_RANK.search(before)
         row = self._row(number, text, int(own[1]) if own else None)
