@@ -87,17 +87,23 @@ def pvf(
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.PVF`, one row per group, the columns of ``by`` in front.
+        Where faults were drawn from a part of a group only (some bits, some layers),
+        ``group`` and ``bit_count`` are those of that part, and ``drawn_from`` names it.
 
     Raises
     ------
     InjectionError
         If a rule does not exist or the tool cannot tell what it needs, if groups by bit hold
-        experiments of several flips, or a group mixes campaigns that follow different rules.
+        experiments of several flips, or a group mixes campaigns that follow different rules or
+        were drawn from parts of it that overlap.
     WorkbenchError
         If level_share is not between 0 and 1.
 
     Notes
     -----
+    What was drawn from is what the weights add up to, of the bits and tensors that were hit;
+    without weights, bits and tensors that chance would hardly have missed were left out.
+
     Faults are weighted by the bits they stand for (``inclusion_weight``):
     PVF = sum(w wrong) / sum(w judged), with the variance of that ratio over sites within strata
     and the interval of Korn and Graubard. It covers 94.5 to 96.4 % where a symmetric t interval

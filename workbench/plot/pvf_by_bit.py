@@ -89,7 +89,10 @@ def _parts(rows: pd.DataFrame) -> pd.Series:
     if not by:
         return pd.Series("all", index=rows.index)
     words = rows[by].astype(object).where(rows[by].notna(), "not told").astype(str)
-    return words.agg(", ".join, axis=1)
+    names = words.agg(", ".join, axis=1)
+    drawn = rows["drawn_from"].astype(object).replace("", np.nan).groupby(names)
+    part = drawn.transform("first").where(drawn.transform("nunique") <= 1, "part")
+    return names.where(part.isna(), part.astype(str) + " of " + names)
 
 
 def _matrix(
@@ -200,7 +203,8 @@ def _claim(rows: pd.DataFrame, parts: pd.Series) -> str:
     if known.empty:
         return f"No bit gave a wrong output in {plural(parts.nunique(), 'part')} of the model"
     worst = row_with(known, "pvf")
-    where = f" of {label(parts.to_dict()[worst.name], 30)}" if parts.nunique() > 1 else ""
+    is_named = parts.nunique() > 1 or worst["drawn_from"] != ""
+    where = f" of {label(parts.to_dict()[worst.name], 30)}" if is_named else ""
     silent = rows.groupby("bit")["pvf"].max()
     none = int((silent == 0).sum())
     said = f"; {plural(none, 'bit')} never {'does' if none == 1 else 'do'} harm" if none else ""
