@@ -9,6 +9,7 @@ from workbench.load.document_lengths import document_lengths
 from workbench.load.embedding_tables import embedding_tables
 from workbench.load.exhaustive_injections import exhaustive_injections
 from workbench.load.expert_loads import expert_loads
+from workbench.load.failure_table import failure_table
 from workbench.load.failures import failures
 from workbench.load.fleet import fleet
 from workbench.load.flight_recorder import flight_recorder
@@ -19,6 +20,7 @@ from workbench.load.job_log import job_log
 from workbench.load.job_operations import job_operations
 from workbench.load.kernel_times import collective_times, gemm_times
 from workbench.load.kinds import by_kind
+from workbench.load.lifetimes import lifetimes
 from workbench.load.operator_calls import operator_calls
 from workbench.load.operator_script import operator_replay, write_operator_benchmark
 from workbench.load.parquet import write
@@ -42,6 +44,7 @@ __all__ = [
     "embedding_tables",
     "exhaustive_injections",
     "expert_loads",
+    "failure_table",
     "failures",
     "fleet",
     "flight_recorder",
@@ -51,6 +54,7 @@ __all__ = [
     "iterations",
     "job_log",
     "job_operations",
+    "lifetimes",
     "linear_profile",
     "operator_calls",
     "operator_replay",

@@ -94,12 +94,13 @@ def numbers(values: pd.Series, path: Path, *, least: float = 0) -> pd.Series:
     return pd.Series(plain)
 
 
-def whole(values: pd.Series, path: Path, *, least: int = 0) -> pd.Series:
+def whole(values: pd.Series, path: Path, *, least: int = 0, most: int = _EXACT - 1) -> pd.Series:
     """Return a column as whole numbers from ``least``, or name the first that is none."""
     plain = _plain(values)
     with np.errstate(invalid="ignore"):
-        good = (plain >= least) & (plain == np.floor(plain)) & (plain < _EXACT)
-    _refuse(values, good, path, f"a whole number from {least}")
+        good = (plain >= least) & (plain == np.floor(plain)) & (plain <= most)
+    to = "" if most == _EXACT - 1 else f" to {most:,}"
+    _refuse(values, good, path, f"a whole number from {least}{to}")
     return pd.Series(plain.astype(np.int64))
 
 

@@ -26,6 +26,7 @@ from workbench.load._power_counter_columns import (
     has_counter,
     with_clear_units,
 )
+from workbench.load._power_named import named
 from workbench.load._power_names import PowerName, power_name, unit_factor, words_of
 from workbench.load._power_part import NoPowerError, PowerGiven
 from workbench.load._power_unnamed import (
@@ -105,6 +106,8 @@ def layout(
     LoadError
         If the unit of powers is not told.
     """
+    if given.columns is not None:
+        return named(layout, names, given, label, cells=cells)
     kinds = cells or {}
     texts = {name for name, kind in kinds.items() if kind == "text"}
     by_lower = {name.strip().lower(): name for name in names}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -34,6 +35,8 @@ class PowerGiven:
         instantaneous one; None takes ``power.draw`` and its like.
     period_s
         Time between readings of files that hold no time at all.
+    columns
+        Names of the columns of a plain table, by what they are.
     """
 
     tz: str | None = None
@@ -42,6 +45,7 @@ class PowerGiven:
     unit: Unit | None = None
     reading: Reading | None = None
     period_s: float | None = None
+    columns: Mapping[str, str] | None = None
 
 
 class NoPowerError(LoadError):

@@ -121,7 +121,7 @@ def failures(  # noqa: PLR0913 - the front door
     if not parts:
         dropped.raise_if_all()
     with guarded(shown_all(path)):
-        return _assembled(parts, [*passed_over, *unknown, *dropped.rows], window_s)
+        return assembled(parts, [*passed_over, *unknown, *dropped.rows], window_s)
 
 
 def _recognised(
@@ -154,9 +154,10 @@ def _recognise(
         unknown.append((source.label, "left out", _UNKNOWN, 1, appearance(head)))
 
 
-def _assembled(
+def assembled(
     parts: Sequence[LogPart], passed_over: Sequence[Finding], window_s: float
 ) -> FailureLog:
+    """Put the lines of several files together, folded into incidents."""
     lines = _together([part.failures for part in parts], FAILURES)
     lines, repeats = without_repeats(lines)
     incidents = fold(lines, window_s=window_s)

@@ -1,4 +1,4 @@
-"""Results of any tool that keeps them in a CSV file, by the names its columns have there."""
+"""Results of any tool that keeps them in CSV or JSON lines, by the names of its columns."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from workbench.load._findings import Findings
 from workbench.load._injection_checks import check_part
 from workbench.load._injection_columns import Cells, converted
 from workbench.load._injection_csv import text_table
+from workbench.load._injection_json import is_json_lines, json_table
 from workbench.load._injection_part import (
     InjectionPart,
     filled,
@@ -63,21 +64,21 @@ def injection_records(
     campaign: Mapping[str, Any] | None = None,
     outcomes: Mapping[str, str] | None = None,
 ) -> Injections:
-    """Load results from a CSV file whose columns you name: PyTorchFI, MRFI, BinFI, your own.
+    """Load results from a CSV file or JSON lines whose columns you name: PyTorchFI, your own.
 
-    Every row is an experiment, with counts or a measure of quality; or, if ``outcome``, or
-    ``golden`` and ``faulty``, are named, one input of an experiment.
+    Every row, or line, is an experiment, with counts or a measure of quality; or, if
+    ``outcome``, or ``golden`` and ``faulty``, are named, one input of an experiment.
 
     Parameters
     ----------
     path
-        The file; gzip is fine.
+        The file, CSV or one JSON object per line; gzip is fine.
     columns
-        Names in the file, by name in the tables :data:`workbench.tables.FAULTS`, ``OUTCOMES``
-        and ``TRIALS``: ``{"exp_id": "run", "layer": "layer", "bit": "bit", "sdc_count":
-        "mismatches"}``. Further for rows of single inputs: ``golden`` and ``faulty``
-        decisions, the right one (``label``), and ``is_due`` (output not finite). Bits count
-        from the least significant.
+        Names in the file (of a value in an object inside a line: ``outer.inner``), by name in
+        the tables :data:`workbench.tables.FAULTS`, ``OUTCOMES`` and ``TRIALS``: ``{"exp_id":
+        "run", "layer": "layer", "bit": "bit", "sdc_count": "mismatches"}``. Further for rows of
+        single inputs: ``golden`` and ``faulty`` decisions, the right one (``label``), and
+        ``is_due`` (output not finite). Bits count from the least significant.
     campaign
         What is known of the campaign, by columns of :data:`workbench.tables.CAMPAIGN`:
         ``{"tool": "PyTorchFI", "model_name": "resnet18", "dtype": "fp32"}``.
@@ -107,7 +108,8 @@ def injection_records(
     _check_names(columns, head, outcomes or {})
     source = _only(path)
     findings = Findings(source.label)
-    table = text_table(source, findings)
+    read = json_table if is_json_lines(source) else text_table
+    table = read(source, findings)
     if missing := [name for name in columns.values() if name not in table.column_names]:
         msg = (
             f"{source.label}: no column {missing}; it has {table.column_names[:20]}. "
@@ -162,7 +164,7 @@ def _check_values(campaign: Mapping[str, Any]) -> None:
 def _only(path: str | Path) -> Source:
     found = survey(path, wanted=INJECTIONS).sources
     if len(found) != 1:
-        msg = f"{path}: holds {len(found)} files; load.injection_records reads one CSV file"
+        msg = f"{path}: holds {len(found)} files; load.injection_records reads one file"
         raise LoadError(msg)
     return found[0]
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from codecs import BOM_UTF8
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NoReturn, get_args
 
 from workbench._progress import progress as progress_bar
 from workbench.errors import LoadError
+from workbench.load import power_table
 from workbench.load._appearance import appearance, is_utf16
 from workbench.load._findings import Finding, listed
 from workbench.load._guard import Dropped, guarded
@@ -17,6 +18,7 @@ from workbench.load._log_formats import looks_like_a_log, looks_like_a_trace
 from workbench.load._paths import Paths, shown_all
 from workbench.load._power_assembly import assembled
 from workbench.load._power_formats import FORMATS, power_format_of
+from workbench.load._power_named import check_columns
 from workbench.load._power_part import (
     BesidePowerError,
     NoPowerError,
@@ -46,6 +48,7 @@ def power(  # noqa: PLR0913 - the front door
     unit: Unit | None = None,
     reading: Reading | None = None,
     period_s: float | None = None,
+    columns: Mapping[str, str] | None = None,
     progress: bool = True,
 ) -> PowerLog:
     """Load who drew how much power and when, from whatever a site records.
@@ -77,6 +80,11 @@ def power(  # noqa: PLR0913 - the front door
     period_s
         Time between readings of files without any time, such as those of ``nvidia-smi dmon``
         (its ``-d``). They get a clock of their own. There is no default.
+    columns
+        Names in your own tables (CSV, JSON lines, Parquet), by what they are: ``{"time":
+        "when", "node": "host", "power_w": "draw"}``. Only these are read. ``time`` and one of
+        ``power_w``, ``power_kw``, ``power`` (its unit is ``unit``) and ``energy_j`` (a counter)
+        are needed; ``node``, ``gpu`` and ``entity`` say whose a row is.
     progress
         Whether to show a progress bar if loading takes more than a second.
 
@@ -94,7 +102,8 @@ def power(  # noqa: PLR0913 - the front door
     FileNotFoundError
         If ``path`` does not exist.
     LoadError
-        If nothing under ``path`` is power telemetry of a known format, or a file needs ``tz``,
+        If nothing under ``path`` is power telemetry of a known format, a file lacks one of
+        ``columns``, or needs ``tz``,
         ``unit``, ``scope`` or ``period_s`` and none is given (names file, line and argument).
     ValueError
         If an argument is no zone, scope, unit, reading or period.
@@ -118,12 +127,13 @@ def power(  # noqa: PLR0913 - the front door
     >>> log.entities[["entity", "scope", "period_s", "limit_w"]].head(2).values.tolist()
     [['node001/gpu0', 'gpu', 0.5, 700.0], ['node001/gpu1', 'gpu', 0.5, 700.0]]
     """
-    given = _checked(PowerGiven(tz, None, scope, unit, reading, period_s))
+    given = _checked(PowerGiven(tz, None, scope, unit, reading, period_s, columns))
     check_hosts(node)
     found = survey(path, wanted=POWER_LOGS)
     passed_over = [each.row for each in found.remarks]
     dropped = Dropped()
-    known, unknown = _recognised(found.sources, dropped)
+    named = power_table if columns is not None else None
+    known, unknown = _recognised(found.sources, dropped, named)
     passed_over += unknown
     parts: list[PowerPart] = []
     total = sum(source.size_bytes for source, _ in known)
@@ -155,31 +165,37 @@ def _read(
 
 
 def _recognised(
-    sources: Sequence[Source], dropped: Dropped
+    sources: Sequence[Source], dropped: Dropped, named: PowerFormat | None
 ) -> tuple[list[tuple[Source, PowerFormat]], list[Finding]]:
-    """Find the format of each file; those of none become findings."""
+    """Find the format of each file; those of none become findings.
+
+    Files whose columns the caller names are tables.
+    """
     known: list[tuple[Source, PowerFormat]] = []
     unknown: list[Finding] = []
     for source in sources:
         with dropped.trying(source.label):
-            _recognise(source, known, unknown)
+            if format_ := _recognise(source, named, unknown):
+                known.append((source, format_))
     return known, unknown
 
 
 def _recognise(
-    source: Source, known: list[tuple[Source, PowerFormat]], unknown: list[Finding]
-) -> None:
+    source: Source, named: PowerFormat | None, unknown: list[Finding]
+) -> PowerFormat | None:
     head = source.head(_HEAD_BYTES).removeprefix(BOM_UTF8)
     if is_utf16(head):
         unknown.append((source.label, "left out", _UTF16, 1, None))
-    elif reader := power_format_of(head, source.label):
-        known.append((source, reader))
-    elif looks_like_a_trace(head):
+        return None
+    if reader := named or power_format_of(head, source.label):
+        return reader
+    if looks_like_a_trace(head):
         unknown.append((source.label, "set aside", _TRACE, 1, None))
     elif looks_like_a_log(head, source.label):
         unknown.append((source.label, "set aside", _FAILURES, 1, None))
     else:
         unknown.append((source.label, "left out", _UNKNOWN, 1, appearance(head)))
+    return None
 
 
 def _checked(given: PowerGiven) -> PowerGiven:
@@ -197,6 +213,7 @@ def _checked(given: PowerGiven) -> PowerGiven:
     if period is not None and not (is_number and 1e-6 <= float(period) <= 1e6):  # type: ignore[arg-type]
         msg = f"period_s must be a time in seconds such as 1 or 0.1; got {period!r}"
         raise ValueError(msg)
+    check_columns(given)
     return replace(given, tz=checked(given.tz, None, None).tz)
 
 

@@ -48,7 +48,9 @@ class Column:
             return bool(pd.api.types.is_string_dtype(values.dtype)) or (
                 values.dtype == object and values.empty
             )
-        return str(values.dtype) == self.dtype
+        # Integers without a missing value are often plain: nothing is lost where they may lack.
+        plain = self.dtype.lower() if self.dtype.startswith("Int") else self.dtype
+        return str(values.dtype) in (self.dtype, plain)
 
 
 def _as(values: pd.Series, dtype: Any) -> pd.Series:
