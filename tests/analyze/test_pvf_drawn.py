@@ -113,6 +113,8 @@ TOP_0 = ["top.0.weight", "top.0.bias"]
         (TOP_0, None, (), ["top.0"]),
         (None, [30], (), ["bit 30 of the model"]),
         (None, [30], "bit_role", ["bit 30 of exp"]),
+        (None, [30], "tool", ["workbench, bit 30"]),
+        (None, [30], "stratum", ["stratum not known, bit 30"]),
         (TOP_0, [30], "bit", ["bit 30 of top.0"]),
         (None, [30], ("component", "bit"), ["bottom, bit 30", "top, bit 30"]),
         (None, [30], ("component", "direction"), ["bit 30 of bottom, direction not known",
@@ -209,6 +211,20 @@ def test_strata_of_elements_add_up_to_the_whole(make_injections):
         make_injections(*rows, parameters=people, design="stratified"), average="bits"
     )
     assert table[["group", "bit_count"]].to_numpy().tolist() == [["top", 3200.0]]
+
+
+def test_draws_that_tell_components_only_are_matched_by_their_weights(make_injections):
+    shape = {"layer": "x", "dtype": "fp32", "element_count": 100, "bit_count": 3200}
+    people = [shape | {"component": name, "param": f"{name}.0"} for name in ("top", "bottom")]
+    people[1] |= {"element_count": 300, "bit_count": 9600}
+
+    def label(bits):
+        rows = [{"component": "top", "inclusion_weight": bits / 20, "sdc_count": 1}] * 20
+        table = analyze.pvf(make_injections(*rows, parameters=people), average="bits")
+        return table["group"].tolist()
+
+    assert label(3200) == ["top"]
+    assert label(100) == ["part of top"]
 
 
 def test_bundles_stay_as_they_are(shipped):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from workbench.analyze._job_replay import COMPUTES, Floats, Job
+from workbench.analyze._job_replay import COMPUTES, Job
 
 # Steps of real jobs take a tenth of a second to minutes.
 _LONGEST_STEP_S, _SHORTEST_STEP_S = 600.0, 1e-3
@@ -62,7 +63,7 @@ def _dominating(it: Job) -> list[str]:
     ]
 
 
-def _counted(is_odd: Floats) -> str:
+def _counted(is_odd: NDArray[np.bool_]) -> str:
     count = int(is_odd.sum())
     return "one operation takes" if count == 1 else f"{count:,} operations take"
 

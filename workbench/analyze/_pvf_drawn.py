@@ -141,6 +141,7 @@ class _Regions:
         alike = (*_PLACE, "tensor", "bit_role")
         self._code = {name: pd.factorize(cells[name], use_na_sentinel=False)[0] for name in alike}
         self._code["bit"] = self._bit
+        self._component = cells["component"].astype(str).to_numpy(dtype=object)
 
     def of(self, faults: pd.DataFrame) -> Flags | None:
         """Give the cells that one draw was made from, or None if that cannot be told."""
@@ -149,7 +150,7 @@ class _Regions:
         used = faults[faults["is_judged"] & faults["tensor"].isin(self._tensor)]
         hit, count = self._hit(used), len(used.drop_duplicates(["tensor", "elem", "bit"]))
         if not hit.any():
-            return None if is_weighed else np.ones(len(self._bit), dtype=bool)
+            return self._without_places(faults, weight if is_weighed else None)
         masks = {mask.tobytes(): mask for mask in self._candidates(hit)}.values()
         likely = [mask for mask in masks if self._is_likely(mask, hit, count)]
         likely.sort(key=lambda mask: -float(self._elements[mask].sum()))
@@ -160,6 +161,19 @@ class _Regions:
         sizes = [float(self._elements[mask].sum()) for mask in likely]
         chosen = _by_weight(sizes, weight, is_complete=self._is_complete)
         return None if chosen is None else likely[chosen]
+
+    def _without_places(
+        self, faults: pd.DataFrame, weight: NDArray[np.float64] | None
+    ) -> Flags | None:
+        """Give the cells of a draw that tells its components at most."""
+        every = np.ones(len(self._bit), dtype=bool)
+        if weight is None:
+            return every
+        hit = set(faults["component"].dropna().astype(str))
+        masks = [every, np.isin(self._component, list(hit))]
+        sizes = [float(self._elements[mask].sum()) for mask in masks]
+        chosen = _by_weight(sizes, weight, is_complete=self._is_complete)
+        return None if chosen is None else masks[chosen]
 
     def _hit(self, faults: pd.DataFrame) -> Flags:
         """Flag the cells that were hit; a value that replaces an element hits all its bits."""

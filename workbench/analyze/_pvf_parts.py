@@ -212,6 +212,8 @@ def _label(label: str, words: Words, by: tuple[str, ...]) -> str:
         return label
     if not by:
         return str(words) if words.tensors else f"{words} of the model"
+    if not {*_PLACES, "param", "kind", "bit", "bit_role"} & set(by):
+        return f"{label}, {words}"
     if words.tensors and not {*_PLACES, "param", "kind"} & set(by):
         return " of ".join(filter(None, (words.bits, label, words.tensors)))
     return f"{words} of {label}"
