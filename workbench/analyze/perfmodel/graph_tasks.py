@@ -100,7 +100,7 @@ def _meetings(graph: ExecutionGraph, ready: Ints, first: int) -> pd.DataFrame:
             "name": "collective ready",
             "category": "collective",
             "start_ns": pd.array(graph.time_ns[ready] + graph.origin_ns, dtype="Int64"),
-            "dur_ns": pd.array(np.zeros(len(ready)), dtype="Int64"),
+            "dur_ns": pd.array(np.zeros(len(ready), dtype=np.int64), dtype="Int64"),
         }
     ).reindex(columns=list(TASKS.columns))
 
