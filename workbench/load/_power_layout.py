@@ -125,8 +125,7 @@ def layout(
         return PowerLayout(time, (replace(total, is_entity=True),), is_cluster=True)
     found = _with_identity(time, by_lower, given)
     powers, left_out = _powers([name for name in names if name != time], found, given)
-    powers = _by_source(powers, by_lower)
-    counters: list[PowerColumn] = []
+    powers, counters = _by_source(powers, by_lower), list[PowerColumn]()
     if with_counters:
         numbers = [name for name in names if name not in texts]
         is_named = has_counter(names)
