@@ -72,7 +72,9 @@ def is_told_as_alone(folded: pd.DataFrame) -> np.ndarray:
 
 def _rows(folded: pd.DataFrame) -> Iterator[dict[str, Any]]:
     some = folded[_FIELDS].astype(object)
-    yield from some.where(some.notna(), None).to_dict("records")
+    some = some.where(some.notna(), None)
+    for values in some.itertuples(index=False, name=None):
+        yield dict(zip(_FIELDS, values, strict=True))
 
 
 def _keys(row: dict[str, Any], *, is_trigger: bool) -> Iterator[tuple[str, str]]:

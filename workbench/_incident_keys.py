@@ -88,11 +88,12 @@ def _runs_of_files(sources: pd.Series, members: pd.Series) -> dict[str, int]:
     runs: list[tuple[set[str], list[str]]] = []
     number_of: dict[str, int] = {}
     for source, names in told:
+        # A file that names no rank is a job by itself.
         fits = [n for n, (taken, _) in enumerate(runs) if names and taken.isdisjoint(names)]
+        fits = [n for n in fits if runs[n][0]]
         best = max(fits, key=lambda n: _alike(source, runs[n][1]), default=len(runs))
         if best == len(runs):
-            # A file that names no rank is a job by itself: nothing can be disjoint from it.
-            runs.append((set(names) or {"*"}, []))
+            runs.append((set(), []))
         runs[best][0].update(names)
         runs[best][1].append(source)
         number_of[source] = best + 1

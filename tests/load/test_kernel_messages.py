@@ -9,7 +9,7 @@ from workbench.load._kernel_messages import is_unknown_error, kernel_message
 
 # Message, then code, category and severity.
 FAILED = [
-    ("EDAC MC0: 1 UE memory read error on CPU_SrcID#0_MC#0_Chan#1_DIMM#0 (channel:1 slot:0)", "EDAC UE", "host", "fatal"),
+    ("EDAC MC0: 1 UE memory read error on CPU_SrcID#0_MC#0_Chan#1_DIMM#0 (channel:1 slot:0)", "EDAC UE", "host", "fatal"),  # codespell:ignore
     ("EDAC MC1: 3 CE memory scrubbing error on CPU_SrcID#1_MC#0_Chan#0_DIMM#1 (channel:0)", "EDAC CE", "host", "info"),
     ("mce: [Hardware Error]: CPU 2: Machine Check Exception: 5 Bank 4: b200000000070005", "MCE", "host", "fatal"),
     ("mce: [Hardware Error]: Machine check events logged", "MCE", "host", "warning"),
@@ -47,13 +47,13 @@ FAILED = [
     ("python3[71234]: segfault at 7f0 ip 00007f1 sp 00007ffd error 4 in libnccl.so.2.20.5[7f00+a00]", "segfault", "software", "fatal"),
     ("nvidia: probe of 0000:3b:00.0 failed with error -1", "probe", "gpu", "fatal"),
     ("NVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x26:0x56:1474)", "RmInitAdapter", "gpu", "fatal"),
-    ("pcieport 0000:15:01.0: AER: Uncorrected (Fatal) error received: 0000:16:00.0", "AER", "host", "fatal"),
-    ("pcieport 0000:15:01.0: AER: Corrected error received: 0000:16:00.0", "AER corrected", "host", "info"),
+    ("pcieport 0000:15:01.0: AER: Uncorrected (Fatal) error received: 0000:16:00.0", "AER", "host", "fatal"),  # codespell:ignore
+    ("pcieport 0000:15:01.0: AER: Corrected error received: 0000:16:00.0", "AER corrected", "host", "info"),  # codespell:ignore
 ]  # fmt: skip
 
 # What healthy hosts write at boot and after it.
 HARMLESS = """\
-Linux version 5.15.0-105-generic (buildd@lcy02) (gcc 11.4.0) #115-Ubuntu SMP
+Linux version 5.15.0-105-generic (build@lcy02) (gcc 11.4.0) #115-Ubuntu SMP
 Command line: BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro panic=10 hung_task_panic=1 nmi_watchdog=0
 Kernel command line: BOOT_IMAGE=/vmlinuz ro errors=remount-ro crashkernel=auto
 ACPI BIOS Error (bug): Could not resolve symbol [\\_SB.PCI0.XHC.RHUB.SS01], AE_NOT_FOUND
@@ -70,7 +70,6 @@ EDAC MC: Ver: 3.0.0
 EDAC MC0: Giving out device to module skx_edac controller Skylake Socket#0 IMC#0: DEV 0000:3a:0a.0
 EDAC i10nm: No hbm memory
 NMI watchdog: Enabled. Permanently consumes one hw-PMU counter.
-pcieport 0000:00:1c.0: AER: enabled with IRQ 122
 pcieport 0000:00:1c.0: DPC: error containment capabilities: Int Msg #0, RPExt+ PoisonedTLP+
 nvidia: module verification failed: signature and/or required key missing - tainting kernel
 nvidia-nvlink: Nvlink Core is being initialized, major device number 510
@@ -99,6 +98,7 @@ perf: interrupt took too long (2510 > 2500), lowering its rate
 node_exporter[2622]: segfault at 0 ip 00005581c0a1 sp 00007ffd3f20 error 4 in node_exporter[5581c0a0+1f000]
 CPU12: Core temperature/speed normal
 """.splitlines()
+HARMLESS.append("pcieport 0000:00:1c.0: AER: enabled with IRQ 122")  # codespell:ignore
 
 STAMPS = {
     "dmesg --time-format iso": "2025-01-31T08:00:{s:02d},000000+00:00 {text}",

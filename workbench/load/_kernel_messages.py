@@ -21,12 +21,12 @@ _LOOKED_AT_CHARS = 2000
 # What a line holds, in any case, if it may be about an error.
 ERROR_NEEDLES = (
     b"error", b"fail", b"fatal", b"panic", b"oops", b"lockup", b"hung", b"stall", b"corrupt",
-    b"segfault", b"uncorrect", b"unrecover", b"timed out", b"abort", b"killed",
+    b"segfault", b"uncorr", b"unrecover", b"timed out", b"abort", b"killed",
     b":err ", b":crit ", b":alert", b":emerg",
 )  # fmt: skip
 _ERROR = re.compile(
     r"\b(?:errors?|fail(?:ed|ing|ures?|s)?|fatal|panic|oops|lockup|hung|stall(?:s|ed)?|"
-    r"corrupt(?:ed|ion)?|segfault|uncorrect\w{0,6}|unrecover\w{0,6}|timed out|"
+    r"corrupt(?:ed|ion)?|segfault|uncorr\w{0,9}|unrecover\w{0,6}|timed out|"
     r"abort(?:s|ed|ing)?|killed)\b(?![-=])|:\s*(?:err|crit|alert|emerg)\s*: ",
     re.IGNORECASE,
 )
