@@ -71,7 +71,7 @@ def read(source: Source, given: Given) -> LogPart:
 def _row(what: str, number: int, given: Given, problems: dict[str, Any]) -> dict[str, Any]:
     unknown = (f"{what.lower()}, as RAS reports it", "unknown", "fatal")
     cause, category, severity = _MEANINGS.get(what, unknown)
-    row = {"kind": "nccl", "code": f"RAS {what}", "cause": cause, "clock": "none"}
+    row: dict[str, Any] = {"kind": "nccl", "code": f"RAS {what}", "cause": cause, "clock": "none"}
     category = "follow-on" if "DEAD" in problems else category
     row |= {"category": category, "severity": severity, "node": given.node, "line": number}
     return row | {"line_count": 1, "text": "", "hosts": set()}
