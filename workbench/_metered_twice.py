@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 Track = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 _FILE = re.compile(r" \(.*\)$")
-_SIDE = re.compile(r"(?<![A-Za-z])([AaDd][Cc])(?![A-Za-z])")
+_SIDE = re.compile(r"(?<![a-z])(ac|dc)(?![a-z])", re.IGNORECASE)
 # A supply loses about 5 %, more when idle; two hosts of one job are less alike than this.
 _LEAST_CORRELATION = 0.98
 _RATIO_SPREAD = 0.05

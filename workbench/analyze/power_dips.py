@@ -40,7 +40,9 @@ def power_dips(
     window_s
         Window of the median, in s.
     least_s
-        Shorter dips are left out, and shorter returns to usual power do not end a dip, in s.
+        Shorter dips are left out, and shorter returns to usual power do not end a dip, in s. A
+        dip is as long as straight lines between readings are low; one that is shorter than the
+        time between readings may be missed altogether.
 
     Returns
     -------
