@@ -116,7 +116,8 @@ class Known(NamedTuple):
 def _highest_w(readings: Signal) -> Numbers:
     """Give the highest reading of each entity; missing if it has none."""
     powers = pd.Series(readings.power_w).groupby(owners(readings)).max()
-    return powers.reindex(range(len(readings.names))).to_numpy(dtype=np.float64)
+    highest: Numbers = np.asarray(powers.reindex(range(len(readings.names))), dtype=np.float64)
+    return highest
 
 
 def integrated(

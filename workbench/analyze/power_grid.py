@@ -146,7 +146,9 @@ def cells_of(energy_j: Numbers, covered_ns: Times, width_ns: int) -> tuple[Numbe
 
 def is_unknown(covered_share: Numbers, least_covered_share: float) -> NDArray[np.bool_]:
     """Say of which cells readings cover too little."""
-    return (covered_share < least_covered_share - _SLACK) | (covered_share == 0)
+    least = max(least_covered_share - _SLACK, np.nextafter(0, 1))
+    unknown: NDArray[np.bool_] = covered_share < least
+    return unknown
 
 
 def power_totals(
