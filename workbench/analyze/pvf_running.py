@@ -68,7 +68,7 @@ def pvf_running(
     step = whole_number("every", every, least=1)
     share_between("level_share", level_share)
     positive("relative_error", relative_error)
-    every = sites = site_shares(injections)
+    judged = sites = site_shares(injections)
     if component is not None:
         sites = sites[sites["component"] == component]
     if sites.empty:
@@ -79,7 +79,7 @@ def pvf_running(
     looks = _looks(sites, step, relative_error, level_share)
     by = Rules("bits", () if component is None else ("component",))
     found = groups(sites, by.by, together(injections, "parameters"))
-    campaign, drawn = campaigns(injections), drawn_cells(injections, every)
+    campaign, drawn = campaigns(injections), drawn_cells(injections, judged)
     label = parts(drawn, found, sites["campaign_id"], campaign, by).labels[0]
     known = campaign.set_index("campaign_id")
     rules = rules_told(known.loc[sites["campaign_id"].iloc[0]])
