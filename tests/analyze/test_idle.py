@@ -79,8 +79,7 @@ def expected_causes(events, device, gap_ns):
     total = {}
     gaps = list(_gaps(events, device))
     delays = [until - ended for since, until, _, launched, ended in gaps if since < launched]
-    delays = [delay for delay in delays if 0 <= delay <= 100 * US]
-    usual = int(statistics.median(delays)) if len(delays) >= 3 else 6 * US
+    usual = min(max(int(statistics.median(delays)), 0), 100 * US) if len(delays) > 2 else 6 * US
     for since, until, kind, launched, ended in gaps:
         for cause, time in _one_gap(since, until, kind, (launched, ended), usual, gap_ns):
             total[cause] = total.get(cause, 0) + time

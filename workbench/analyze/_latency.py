@@ -8,10 +8,11 @@ from workbench.analyze._rows import Ints
 
 
 def usual_latency(delay: Ints, *, fewest: int, longest_ns: int, default_ns: int) -> int:
-    """Give the median of some delays [ns].
+    """Give the median of some delays, at most `longest_ns` [ns].
 
-    Longer ones than `longest_ns` have another cause than the launch, and fewer than `fewest`
-    tell nothing: then it is `default_ns`.
+    Fewer than `fewest` tell nothing: then it is `default_ns`. A longer median is that of work
+    which something else than its launch held up.
     """
-    told = delay[(delay >= 0) & (delay <= longest_ns)]
-    return int(np.median(told)) if len(told) >= max(fewest, 1) else default_ns
+    if len(delay) < max(fewest, 1):
+        return default_ns
+    return min(max(int(np.median(delay)), 0), longest_ns)

@@ -83,7 +83,7 @@ def idle_time(
     fewest_launches
         As many launches of a GPU that had nothing to run tell what a launch usually takes.
     longest_launch_ns
-        A launch that takes longer after its call was held up by something else [ns].
+        A launch that takes longer after its call is not usual [ns].
 
     Returns
     -------

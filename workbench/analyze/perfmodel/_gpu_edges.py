@@ -18,8 +18,8 @@ def launch_edges(draft: Draft) -> None:
     """Join launches to the GPU work that they start.
 
     Work that found its stream idle shows what a launch takes. Its own latency is kept unless
-    it is longer than ``longest_launch_ns``: then something else held it up, and the median of
-    the others is taken. A call that lasts long for itself launches when it ends.
+    it is longer than ``longest_launch_ns``: then something else held it up, and the median
+    is taken, if it is not longer itself. A call that lasts long for itself launches when it ends.
     """
     step, gpu, rules = draft.step("launch"), draft.gpu, draft.rules
     has_call = draft.launch != MISSING

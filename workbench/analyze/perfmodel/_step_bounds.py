@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from workbench.analyze._rows import MISSING, Ints, step_numbers
 from workbench.tables import EDGE_KINDS, ExecutionGraph
@@ -44,7 +45,7 @@ class StepBounds(NamedTuple):
     of_rank: list[HostSteps]
     begun: Ints
     """For each piece of GPU work how many steps had begun when it was launched."""
-    work_end: Ints
+    work_end: NDArray[np.integer[Any]]
     """Point where each piece of GPU work ends."""
     measured_ns: Ints
 
