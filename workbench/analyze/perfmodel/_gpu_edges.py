@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from workbench.analyze._latency import usual_latency
 from workbench.analyze._rows import MISSING, Ints
 from workbench.analyze.perfmodel._draft import Draft
-from workbench.analyze.perfmodel._rank_rows import CpuRows, GpuRows
+from workbench.analyze.perfmodel._rank_rows import COPY, CpuRows, GpuRows
 from workbench.analyze.perfmodel.graph_rules import GraphRules
 
 _NEVER = np.iinfo(np.int64).min
@@ -109,12 +109,12 @@ def lasting_calls(gpu: GpuRows, cpu: CpuRows, limit: int, rules: GraphRules) -> 
     """Say which calls launch when they end, not when they begin.
 
     They load a module or allocate memory first: none of their work began before, and the queue
-    had room for it.
+    had room for it. A call to copy may wait for its stream meanwhile, so that it is none.
     """
     has = np.flatnonzero(gpu.call != MISSING)
     call = gpu.call[has]
     late = gpu.start[has] >= cpu.end[call] - rules.jitter_ns
-    late &= (cpu.end - cpu.start)[call] > rules.blocked_ns
+    late &= ((cpu.end - cpu.start)[call] > rules.blocked_ns) & (cpu.what[call] != COPY)
     if limit:
         late &= _depths(gpu, cpu, has) < limit
     lasting = np.zeros(len(cpu.row), dtype=bool)

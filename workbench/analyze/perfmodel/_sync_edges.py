@@ -71,9 +71,7 @@ def sync_edges(draft: Draft) -> None:
     device = np.flatnonzero(waits & (cpu.what == DEVICE_SYNC))
     for queue in every:
         _wait(draft, queue.last_before(cpu.start[device]), device)
-    copies = np.flatnonzero(
-        np.isin(gpu.call, np.flatnonzero(waits & (cpu.what == COPY) & ~draft.lasting))
-    )
+    copies = np.flatnonzero(np.isin(gpu.call, np.flatnonzero(waits & (cpu.what == COPY))))
     _wait(draft, copies, gpu.call[copies])
     narrow = np.flatnonzero(waits & np.isin(cpu.what, (STREAM_SYNC, EVENT_SYNC)))
     told = np.array([_told_stream(draft.rows, call) for call in narrow.tolist()], dtype=np.int64)
