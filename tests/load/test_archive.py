@@ -14,13 +14,11 @@ import tarfile
 import zipfile
 import zlib
 
-import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench import load
 from workbench.errors import LoadError
 from workbench.load import _stream
 from workbench.load.archive import sources, streams, survey
@@ -569,43 +567,3 @@ def test_a_bomb_in_any_packing_is_refused(ending, tmp_path, monkeypatch):
 
 def test_a_text_that_begins_like_bzip2_is_text(tmp_path):
     assert read(sources(write(tmp_path / "a.json", b"BZh9 is a name"))[0]) == b"BZh9 is a name"
-
-
-READERS = {
-    "lengths.csv": (b"length\n5\n6\n", load.document_lengths),
-    "lengths.json": (b"[5, 6]", load.document_lengths),
-    "tables.csv": (
-        b"table,row_count,dim_count,pooling_ratio,element_bytes\na,9,4,1,4\n",
-        load.embedding_tables,
-    ),
-    "causes.csv": (b"cause,failure_count\nGPU,3\n", load.cause_counts),
-    "attention.csv": (b"L,cp,tp,duration_per_doc\n1024,1,1,0.5\n", load.attention_profile),
-    "loads.csv": (b"layer,expert,load_count\n0,0,1\n0,1,2\n", load.expert_loads),
-    "tree.csv": (b"entity,parent\na,\nb,a\n", load.power_topology),
-    "tree.json": (b'[{"entity": "a", "parent": null}]', load.power_topology),
-    "op.csv": (
-        b"op,ngpu,dtype,size_bytes,t_us_out\nall_reduce,8,half,1024,10\n",
-        lambda path: load.collective_times(path, gpus=["H100"]),
-    ),
-    "job.csv": (
-        b"dp_rank,stage,step,optype,start_ts,duration,seq_id,mb_id,gmc\n"
-        b"0,0,1,forward-compute,0,1,0,0,0\n",
-        load.job_operations,
-    ),
-}
-
-
-@pytest.mark.parametrize("ending", PACK)
-@pytest.mark.parametrize("name", READERS)
-def test_readers_of_one_file_open_every_packing_and_tell_of_a_cut(name, ending, tmp_path):
-    content, read_it = READERS[name]
-    plain = read_it(write(tmp_path / name, content))
-    packed = PACK[ending](content)
-    path = write(tmp_path / f"{name}.{ending}", packed)
-    pd.testing.assert_frame_equal(
-        read_it(path).drop(columns="source", errors="ignore"),
-        plain.drop(columns="source", errors="ignore"),
-    )
-    for keep in (len(packed) - 1, len(packed) - 9, len(packed) // 2, 12, 3):
-        with pytest.raises(LoadError, match=rf"{name}\.{ending}"):
-            read_it(write(path, packed[:keep]))

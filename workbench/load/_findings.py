@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import pandas as pd
 
@@ -11,6 +13,20 @@ from workbench.tables import QUALITY
 # Source, finding, what, count and where, as in the quality table.
 Finding = tuple[str, str, str, int, str | None]
 _LISTED = 8
+
+
+@dataclass(frozen=True)
+class Remark:
+    """Something about the input that belongs into the quality table."""
+
+    source: str
+    finding: Literal["set aside", "left out", "truncated"]
+    what: str
+
+    @property
+    def row(self) -> Finding:
+        """It as a row of the quality table."""
+        return self.source, self.finding, self.what, 1, None
 
 
 class Findings:

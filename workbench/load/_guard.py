@@ -17,7 +17,7 @@ import pyarrow as pa
 from workbench.errors import LoadError, WorkbenchError
 from workbench.load._appearance import printable
 from workbench.load._findings import Finding, listed
-from workbench.load._stream import DamagedError
+from workbench.load._packings import DamagedError
 
 # What libraries and plain code raise for content that nobody foresaw.
 DAMAGE = (

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from workbench.load._findings import Findings
-from workbench.load._stream import plain_name
+from workbench.load._packings import plain_name
 from workbench.load.archive import Source
 from workbench.tables import CAMPAIGN, FAULTS, OUTCOME_NAMES, OUTCOMES, PARAMETERS, TRIALS, Table
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import struct
 import tarfile
 import zipfile
@@ -13,10 +14,11 @@ from typing import BinaryIO, Literal
 
 from workbench.errors import LoadError
 from workbench.load._appearance import printable
-from workbench.load._stream import Feed, Health, Stream, inflate, is_packed, open_file
+from workbench.load._stream import GZIP_MAGIC, Feed, Health, Stream, inflate, is_packed, open_file
 
 HEAD_BYTES = 512
 _MAX_HEADER_BYTES = 1 << 20
+TYPICAL_EXPANSION = 12
 _ZIP_MAGICS = (b"PK\x03\x04", b"PK\x05\x06")
 _ZIP_LOCAL_HEADER_BYTES = 30
 # What the standard library raises on purpose or by accident for damaged headers.
@@ -246,3 +248,23 @@ def _unsafe(name: str) -> str:
     if parts[0] == "" or ":" in parts[0] or ".." in parts:
         return "has a path that leads out of the archive"
     return ""
+
+
+def unusable(file: Path) -> str:
+    """Say why a path cannot hold a trace at all; '' if it can."""
+    if not file.is_file():
+        return "is not a regular file"
+    return "" if file.stat().st_size else "is empty; get the file again"
+
+
+def unpacked_size(file: Path) -> int:
+    """Return the size of the content; for gzip the size it states, or an estimate."""
+    size = file.stat().st_size
+    with file.open("rb") as packed:
+        head = packed.read(HEAD_BYTES)
+        if not head.startswith(GZIP_MAGIC):
+            return size * (TYPICAL_EXPANSION if is_packed(head) else 1)
+        packed.seek(-min(4, size), os.SEEK_END)
+        stated = int.from_bytes(packed.read(4), "little")
+    # The stated size counts modulo 2**32, and of the last gzip member only.
+    return stated if size <= stated <= size * 1032 else size * TYPICAL_EXPANSION

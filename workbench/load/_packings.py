@@ -8,11 +8,28 @@ import lzma
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from workbench.errors import LoadError
+
+# Archives that nothing here can open.
+_FOREIGN = {b"7z\xbc\xaf\x27\x1c": "7z", b"Rar!\x1a\x07": "rar"}
 _BLOCK_BYTES = 1 << 20
+# Endings of names that say that a file is packed; what it is, its first bytes say.
+PACKED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".zstd", ".lz4")
 # Bytes that are given to a decoder at once: those of one step are lost where it stumbles.
 _STEP_BYTES = 1 << 12
 # Headers may claim any size of dictionary; `xz -9` takes 65 MiB.
 _MOST_MEMORY_BYTES = 1 << 28
+
+
+class DamagedError(LoadError):
+    """The bytes of a file are not those that were written, whatever they were meant to say."""
+
+
+def plain_name(name: str) -> str:
+    """Return the name of a file without the endings of its packings."""
+    while name.lower().endswith(PACKED_SUFFIXES):
+        name = name.rpartition(".")[0]
+    return name
 
 
 class Packed(Protocol):
@@ -132,3 +149,8 @@ def unpacker_of(head: bytes) -> Unpack | None:
         # A text may begin with these letters, but not with the mark of a block behind them.
         return _BZIP2_UNPACK if any(mark.startswith(head[4:10]) for mark in _BZIP2_BLOCKS) else None
     return next((unpack for magic, unpack in _UNPACKERS if head.startswith(magic)), None)
+
+
+def foreign_packing(head: bytes) -> str:
+    """Name the packing that ``head`` belongs to if it is known but cannot be read, else ''."""
+    return next((name for magic, name in _FOREIGN.items() if head.startswith(magic)), "")

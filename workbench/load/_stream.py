@@ -12,22 +12,14 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from workbench.errors import LoadError
-from workbench.load._packings import HEAD_BYTES, unpacker_of
+from workbench.load._packings import HEAD_BYTES, DamagedError, foreign_packing, unpacker_of
 
-# Endings of names that say that a file is packed; what it is, its first bytes say.
-PACKED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".zstd", ".lz4")
 GZIP_MAGIC = b"\x1f\x8b\x08"
 BLOCK_BYTES = 1 << 20
 _INPUT_BYTES = 1 << 20
 _LOOK_BYTES = 1 << 16
 _ALWAYS_ALLOWED_BYTES = 1 << 30
 _GZIP_HEADER_CRC, _GZIP_EXTRA, _GZIP_NAME, _GZIP_COMMENT = 2, 4, 8, 16
-# Archives that nothing here can open.
-_FOREIGN = {b"7z\xbc\xaf\x27\x1c": "7z", b"Rar!\x1a\x07": "rar"}
-
-
-class DamagedError(LoadError):
-    """The bytes of a file are not those that were written, whatever they were meant to say."""
 
 
 @dataclass
@@ -188,13 +180,6 @@ class Stream(io.BufferedIOBase):
             raise DamagedError(msg)
 
 
-def plain_name(name: str) -> str:
-    """Return the name of a file without the endings of its packings."""
-    while name.lower().endswith(PACKED_SUFFIXES):
-        name = name.rpartition(".")[0]
-    return name
-
-
 def allowed_bytes(packed_bytes: int, expansion_limit: float | None) -> float | None:
     """Return how much content ``packed_bytes`` may unpack to before it counts as a bomb."""
     if expansion_limit is None:
@@ -278,8 +263,7 @@ class Feed:
 def unpacked(blocks: Iterator[bytes], health: Health, *, label: str) -> Iterator[bytes]:
     """Unpack ``blocks`` if they start like a packing; pass them on as they are otherwise.
 
-    Files that were packed twice exist (a download that packed again), so two
-    layers are taken off.
+    Files that were packed twice exist (a download that packed again): two layers are taken off.
     """
     feed = Feed(blocks)
     for _layer in range(2):
@@ -291,20 +275,14 @@ def unpacked(blocks: Iterator[bytes], health: Health, *, label: str) -> Iterator
     if packing := foreign_packing(feed.head(6)):
         msg = f"{label}: packed with {packing}, which cannot be read; unpack it or use gzip"
         raise LoadError(msg)
-    # Programs that add a mark without looking leave several; readers know one.
-    while feed.head(2 * len(BOM_UTF8)).startswith(2 * BOM_UTF8):
-        feed.drop(len(BOM_UTF8))
+    while feed.head(6) == 2 * BOM_UTF8:  # readers know one mark; some programs leave several
+        feed.drop(3)
     return feed
 
 
 def is_packed(head: bytes) -> bool:
     """Say whether data that begin with ``head`` are in a packing that can be read."""
     return head.startswith(GZIP_MAGIC) or unpacker_of(head) is not None
-
-
-def foreign_packing(head: bytes) -> str:
-    """Name the packing that ``head`` belongs to if it is known but cannot be read, else ''."""
-    return next((name for magic, name in _FOREIGN.items() if head.startswith(magic)), "")
 
 
 def gunzip(feed: Feed, health: Health) -> Iterator[bytes]:

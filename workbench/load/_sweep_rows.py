@@ -9,7 +9,7 @@ import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load._findings import Findings
-from workbench.load._stream import plain_name
+from workbench.load._packings import plain_name
 from workbench.load._text_tables import csv_table, header_of, json_table, keys_of
 from workbench.load.archive import Source
 from workbench.load.zeus import ENERGY, LIMIT, WINDOW

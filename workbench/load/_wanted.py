@@ -6,7 +6,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from workbench.load._stream import PACKED_SUFFIXES, is_packed, plain_name
+from workbench.load._packings import PACKED_SUFFIXES, plain_name
+from workbench.load._stream import (
+    is_packed,
+)
 
 ARCHIVE_SUFFIXES = (
     *(".tar", ".tgz", ".tbz2", ".txz", ".tzst", ".zip"),

@@ -15,14 +15,21 @@ from pathlib import Path
 from typing import Literal, NoReturn
 
 from workbench.errors import LoadError
-from workbench.load._findings import Finding, listed
+from workbench.load._findings import Remark, listed
 from workbench.load._guard import Dropped
-from workbench.load._members import HEAD_BYTES, Kind, Place, archive_kind, members
-from workbench.load._packings import HEAD_BYTES as PACKED_HEAD_BYTES
-from workbench.load._paths import Paths, given_paths, shown
+from workbench.load._members import (
+    HEAD_BYTES,
+    TYPICAL_EXPANSION,
+    Kind,
+    Place,
+    archive_kind,
+    members,
+    unpacked_size,
+    unusable,
+)
+from workbench.load._packings import DamagedError
+from workbench.load._paths import Paths, given_paths, shown, shown_all
 from workbench.load._stream import (
-    GZIP_MAGIC,
-    DamagedError,
     Feed,
     Health,
     Stream,
@@ -46,7 +53,6 @@ from workbench.load._wanted import (
 
 EXPANSION_LIMIT = 200.0
 _HEAD_BYTES = 4096
-_TYPICAL_EXPANSION = 12
 
 
 @dataclass(frozen=True)
@@ -88,20 +94,6 @@ class Source:
         """Return the first unpacked bytes, by which formats are recognised."""
         with self.open() as stream:
             return stream.read(size_bytes)
-
-
-@dataclass(frozen=True)
-class Remark:
-    """Something about the input that belongs into the quality table."""
-
-    source: str
-    finding: Literal["set aside", "left out", "truncated"]
-    what: str
-
-    @property
-    def row(self) -> Finding:
-        """It as a row of the quality table."""
-        return self.source, self.finding, self.what, 1, None
 
 
 @dataclass(frozen=True)
@@ -339,7 +331,7 @@ def _add(found: Survey, file: Path, *, is_named: bool, expansion_limit: float | 
     """Add one file, or the members of one archive; only what is named itself may raise."""
     source = Source(shown(file), file, expansion_limit=expansion_limit)
     try:
-        reason = _unusable(file) or ("" if is_named else _implausible(found, source))
+        reason = unusable(file) or ("" if is_named else _implausible(found, source))
         if not reason:
             _add_usable(found, source, is_named=is_named)
     except (LoadError, OSError) as error:
@@ -358,7 +350,7 @@ def _add_usable(found: Survey, source: Source, *, is_named: bool) -> None:
     if may_be_archive and (kind := archive_kind(source.path, source.expansion_limit)):
         _add_members(found, source, kind)
     else:
-        found.sources.append(replace(source, size_bytes=_unpacked_size(source.path)))
+        found.sources.append(replace(source, size_bytes=unpacked_size(source.path)))
 
 
 def _add_members(found: Survey, archive: Source, kind: Kind) -> None:
@@ -377,7 +369,7 @@ def _add_members(found: Survey, archive: Source, kind: Kind) -> None:
         elif member.place is not None:
             if member.name in latest:
                 found.pass_over(label, REPLACED)
-            growth = _TYPICAL_EXPANSION if is_packed(member.head) else 1
+            growth = TYPICAL_EXPANSION if is_packed(member.head) else 1
             latest[member.name] = replace(
                 archive,
                 label=label,
@@ -388,13 +380,6 @@ def _add_members(found: Survey, archive: Source, kind: Kind) -> None:
     found.sources.extend(latest.values())
 
 
-def _unusable(file: Path) -> str:
-    """Say why a path cannot hold a trace at all; '' if it can."""
-    if not file.is_file():
-        return "is not a regular file"
-    return "" if file.stat().st_size else "is empty; get the file again"
-
-
 def _implausible(found: Survey, source: Source) -> str:
     """Say why a file met in a directory is not taken; '' if it may be."""
     name = source.path.name
@@ -403,20 +388,7 @@ def _implausible(found: Survey, source: Source) -> str:
     return found.wanted.refused(name, source.head(HEAD_BYTES))
 
 
-def _unpacked_size(file: Path) -> int:
-    """Return the size of the content; for gzip the size it states, or an estimate."""
-    size = file.stat().st_size
-    with file.open("rb") as packed:
-        head = packed.read(PACKED_HEAD_BYTES)
-        if not head.startswith(GZIP_MAGIC):
-            return size * (_TYPICAL_EXPANSION if is_packed(head) else 1)
-        packed.seek(-min(4, size), os.SEEK_END)
-        stated = int.from_bytes(packed.read(4), "little")
-    # The stated size counts modulo 2**32, and of the last gzip member only.
-    return stated if size <= stated <= size * 1032 else size * _TYPICAL_EXPANSION
-
-
 def _raise_nothing_found(given: list[str | Path], found: Survey) -> NoReturn:
-    paths = ", ".join(shown(item) for item in given) or "an empty list"
-    msg = f"{paths}: no {found.wanted.noun} found{listed([each.row for each in found.remarks])}"
+    why = listed([each.row for each in found.remarks])
+    msg = f"{shown_all(given)}: no {found.wanted.noun} found{why}"
     raise LoadError(msg)

@@ -22,7 +22,7 @@ from workbench.load._injection_part import (
     folder,
     note_columns,
 )
-from workbench.load._stream import DamagedError
+from workbench.load._packings import DamagedError
 from workbench.load.archive import Source
 from workbench.tables import Column
 

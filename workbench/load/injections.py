@@ -23,8 +23,8 @@ from workbench.load._injection_part import (
     InjectionPart,
     stacked,
 )
+from workbench.load._packings import DamagedError
 from workbench.load._paths import Paths, shown_all
-from workbench.load._stream import DamagedError
 from workbench.load._wanted import INJECTIONS
 from workbench.load.archive import Source, survey
 from workbench.load.injection_tables import is_exhaustive

@@ -26,13 +26,17 @@ import pandas as pd
 
 from workbench.load._findings import Findings
 from workbench.load._mllog import MARK, Entry, entry_of, number_of
+from workbench.load._packings import plain_name
 from workbench.load._power_part import (
     BesidePowerError,
     NoPowerError,
     PowerGiven,
     PowerPart,
 )
-from workbench.load._stream import BLOCK_BYTES, Stream, plain_name
+from workbench.load._stream import (
+    BLOCK_BYTES,
+    Stream,
+)
 from workbench.load._text_lines import repaired, tell_of_damage
 from workbench.load.archive import Source
 from workbench.tables import SAYS_SYNTHETIC

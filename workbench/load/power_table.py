@@ -11,6 +11,7 @@ import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load._findings import Findings
+from workbench.load._packings import plain_name
 from workbench.load._power_cells import Watts, has_unit, plain
 from workbench.load._power_columns import PowerLayout
 from workbench.load._power_counter_columns import falls_too_often
@@ -32,7 +33,6 @@ from workbench.load._power_table_states import STATE_COLUMNS, states_of
 from workbench.load._power_things import Things
 from workbench.load._power_times import Clock, clock_of, to_ns
 from workbench.load._power_unnamed import NO_UNIT
-from workbench.load._stream import plain_name
 from workbench.load.archive import Source
 from workbench.load.recorded_power import recorded, sensors_of
 

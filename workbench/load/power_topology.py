@@ -12,7 +12,7 @@ import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load import _plain_table as plain
-from workbench.load._stream import plain_name
+from workbench.load._packings import plain_name
 from workbench.load._whole_file import whole_text
 from workbench.tables import POWER_TOPOLOGY
 
