@@ -7,10 +7,9 @@ import os
 import secrets
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
 
 
-def write_whole(path: Path, write_to: Callable[[IO[bytes]], object]) -> None:
+def write_whole(path: Path, write_to: Callable[..., object]) -> None:
     """Write a file beside ``path`` and put it in place when it is complete and on the disk.
 
     Without waiting for the disk, a name can outlive a crash that its content did not; some

@@ -90,7 +90,11 @@ class Dropped:
         except (WorkbenchError, OSError) as error:
             if asks_for_argument(error):
                 raise
-            self._errors.append((label, error))
+            self.add(label, error)
+
+    def add(self, label: str, error: Exception) -> None:
+        """Drop a file because of an error."""
+        self._errors.append((label, error))
 
     @property
     def rows(self) -> list[Finding]:

@@ -16,8 +16,8 @@ from workbench.errors import LoadError
 from workbench.load._appearance import is_utf16
 from workbench.load._fields import refuse_longer_rows
 from workbench.load._guard import DAMAGE, unreadable
+from workbench.load._packings import is_packed
 from workbench.load._paths import shown
-from workbench.load._stream import is_packed
 from workbench.load._text_lines import CUT_LINE, may_be_cut
 from workbench.load.archive import Source
 
@@ -103,9 +103,10 @@ def read_parquet(path: str | Path) -> pd.DataFrame | None:
         with pq.ParquetFile(
             content, memory_map=isinstance(content, Path), page_checksum_verification=True
         ) as file:
-            return file.read().to_pandas()
+            frame: pd.DataFrame = file.read().to_pandas()
     except DAMAGE as error:
         raise unreadable(shown(path), error, _TABLE) from error
+    return frame
 
 
 def read_csv(path: str | Path, *, separator: str = ",", **options: Any) -> pd.DataFrame:
@@ -122,9 +123,12 @@ def read_csv(path: str | Path, *, separator: str = ",", **options: Any) -> pd.Da
     try:
         if options.get("header", 0) == 0:
             refuse_longer_rows(text, Path(path), separator=separator)
-        return pd.read_csv(io.StringIO(text), sep=separator, skipinitialspace=True, **options)
+        frame: pd.DataFrame = pd.read_csv(
+            io.StringIO(text), sep=separator, skipinitialspace=True, **options
+        )
     except DAMAGE as error:
         raise unreadable(shown(path), error, _TABLE) from error
+    return frame
 
 
 def without_cut_row(

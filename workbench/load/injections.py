@@ -126,9 +126,8 @@ def _read(
             bad = [file for file in left if str(error).startswith(file.source.label)]
             if not isinstance(error, DamagedError) or len(bad) != 1 or len(files) == 1:
                 raise first from None
-            with dropped.trying(bad[0].source.label):
-                raise
             left.remove(bad[0])
+            dropped.add(bad[0].source.label, error)
     return []
 
 
@@ -169,24 +168,26 @@ def _recognised(
     """Find format and role of each file; those of none become findings."""
     files: dict[str, tuple[InjectionFormat, list[InjectionFile]]] = {}
     unknown: list[Finding] = []
+    found = _Found(files, unknown)
     for source in sources:
-        head: bytes | None = None
         with dropped.trying(source.label):
-            head = source.head(HEAD_BYTES).removeprefix(BOM_UTF8)
-        if head is None:
-            continue
-        if is_utf16(head):
-            what = "is UTF-16, no such results are; convert it: iconv -f UTF-16 -t UTF-8"
-            unknown.append((source.label, "left out", what, 1, None))
-            continue
-        for reader in formats:
-            if role := reader.role(head, source):
-                files.setdefault(reader.NAME, (reader, []))[1].append(InjectionFile(source, role))
-                break
-        else:
-            what = _EXHAUSTIVE if is_exhaustive(source, head) else _UNKNOWN
-            unknown.append((source.label, "left out", what, 1, appearance(head)))
-    return _Found(files, unknown)
+            _recognise(source, formats, found)
+    return found
+
+
+def _recognise(source: Source, formats: Sequence[InjectionFormat], found: _Found) -> None:
+    head = source.head(HEAD_BYTES).removeprefix(BOM_UTF8)
+    if is_utf16(head):
+        what = "is UTF-16, no such results are; convert it: iconv -f UTF-16 -t UTF-8"
+        found.unknown.append((source.label, "left out", what, 1, None))
+        return
+    for reader in formats:
+        if role := reader.role(head, source):
+            files = found.files.setdefault(reader.NAME, (reader, []))[1]
+            files.append(InjectionFile(source, role))
+            return
+    what = _EXHAUSTIVE if is_exhaustive(source, head) else _UNKNOWN
+    found.unknown.append((source.label, "left out", what, 1, appearance(head)))
 
 
 def _rename(part: InjectionPart, seen: set[str]) -> None:
