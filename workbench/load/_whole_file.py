@@ -16,8 +16,8 @@ from workbench.errors import LoadError
 from workbench.load._appearance import is_utf16
 from workbench.load._fields import refuse_longer_rows
 from workbench.load._guard import DAMAGE, unreadable
-from workbench.load._packings import is_packed
 from workbench.load._paths import shown
+from workbench.load._stream import is_packed
 from workbench.load._text_lines import CUT_LINE, may_be_cut
 from workbench.load.archive import Source
 
