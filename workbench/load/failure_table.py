@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -81,14 +82,15 @@ def failure_table(
         raise LoadError(msg)
     names = {**COLUMNS, **(columns or {})}
     findings = Findings(str(path))
-    unread = [str(name) for name in file if name not in {names[each] for each in frame}]
+    unread = [str(name) for name in file if name not in {names[str(column)] for column in frame}]
     if unread:
         findings.add("noted", "columns that are not read", len(unread), ", ".join(unread)[:200])
     return _log(_rows(frame, names, place, zone, findings), place, findings, window_s)
 
 
 def _log(rows: pd.DataFrame, path: Path, findings: Findings, window_s: float) -> FailureLog:
-    failures = failure_rows(rows.to_dict("records"), str(path))
+    records: list[dict[str, Any]] = rows.to_dict("records")  # type: ignore[assignment]
+    failures = failure_rows(records, str(path))
     part = LogPart(failures, timeline_rows([], str(path)), findings, format_name=_NAME)
     return assembled([part], [], window_s)
 
