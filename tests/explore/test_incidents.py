@@ -14,11 +14,11 @@ def log(real_data):
 @pytest.mark.oracle
 def test_the_window_decides_how_many_incidents_there_are(log, title):
     explorer = explore.incidents(log, source="gpud")
-    assert title(explorer).startswith("2 incidents within 4 days")
+    assert title(explorer).startswith("3 incidents within 38 days")
     explorer.controls["window_s"].value = 60
-    assert title(explorer).startswith("4 incidents within 4 days")
+    assert title(explorer).startswith("5 incidents within 38 days")
     explorer.controls["window_s"].value = 0
-    assert title(explorer).startswith("6 incidents within 4 days")
+    assert title(explorer).startswith("8 incidents within 38 days")
     assert "gpud" in str(explorer.figure().layout.annotations)
 
 
@@ -32,7 +32,7 @@ def test_the_other_view_counts_by_window(log, title):
     explorer = explore.incidents(log)
     explorer.controls["view"].value = "counts"
     assert (
-        title(explorer) == "6 incidents if no line is folded, 2 with pauses of up to 30 min inside"
+        title(explorer) == "8 incidents if no line is folded, 3 with pauses of up to 30 min inside"
     )
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from workbench import load
 from workbench.errors import LoadError
+from workbench.load._text_lines import CUT_LINE
 from workbench.tables import LOGGED_SPANS, LOGGED_STEPS, SAYS_SYNTHETIC
 
 RESULT = "result_5848-240517221859825376616_2.txt"
@@ -290,7 +291,8 @@ def test_bad_cells_cost_their_step_only_and_are_counted(log):
     found = told(job)
     assert found["left out", "cells of 'step' that are no whole numbers from 0"] == 1
     assert found["left out", "cells of 'step_time_s' that are no durations from 0"] == 2
-    assert found["left out", "rows with more or fewer cells than the header"] == 2
+    assert found["left out", "rows with more or fewer cells than the header"] == 1
+    assert found["truncated", CUT_LINE] == 1
     assert found["left out", "steps whose start or end is not known"] == 4
     assert found["left out", "steps without a number"] == 1
 

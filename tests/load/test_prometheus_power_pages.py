@@ -147,8 +147,8 @@ def test_lines_that_are_no_sample_are_left_out_with_their_place(tmp_path):
 def test_a_last_line_without_an_end_is_left_out_for_its_number_may_be_cut(tmp_path):
     part = read(prometheus_power, tmp_path, PAGE[:-1])
     assert [watts for *_, watts in readings(part)] == [312.4]
-    assert count_of(part, "a last line without an end") == 1
-    assert count_of(read(prometheus_power, tmp_path, PAGE), "without an end") == 0
+    assert count_of(part, "a last line without a line end") == 1
+    assert count_of(read(prometheus_power, tmp_path, PAGE), "without a line end") == 0
 
 
 @pytest.mark.parametrize("time", ["-5", "0", "99999999999999999999", "1.2.3"])

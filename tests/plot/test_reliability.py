@@ -101,7 +101,9 @@ def test_rates_say_the_time_between_failures_or_the_highest_rate(log):
 
 
 def test_lemons_never_come_without_what_so_short_a_log_finds(log):
-    rows = [{"start_ns": at} for at in range(9)] + [{"node": f"n{at}"} for at in range(1, 90)]
+    hour = 3_600_000_000_000
+    rows = [{"start_ns": at * hour} for at in range(9)]
+    rows += [{"node": f"n{at}", "start_ns": at * hour} for at in range(1, 90)]
     failures, nodes = log(*rows)
     figure = plot.lemon_nodes(analyze.lemon_nodes(failures, nodes=nodes))
     assert title(figure).startswith("1 of 200 nodes fails too often to be chance; 30 days find")
