@@ -7,17 +7,19 @@ import re
 import resource
 import subprocess
 import sys
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from workbench import cli, load, share
+from workbench import analyze, cli, datasets, load, plot, share
 from workbench.cli import _notebooks
 from workbench.cli._app import _ONLY_PYTHON, _OPTIONS, say
 from workbench.errors import LoadError
-from workbench.load.kinds import KINDS, NAMES, by_kind, kinds_of
+from workbench.load.kinds import KINDS, NAMES, by_kind, kind_named, kinds_of
 
 KERNEL = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 10, "dur": 5}
 TRACE = {
@@ -76,6 +78,13 @@ SAMPLES = {
                              {"power logs"}, ["06", "07"]),
     "trace": ("rank0.json", json.dumps(TRACE), [], {"traces"}, ["00", "01", "05"]),
     "MLPerf result": ("result_0.txt", MLLOG, [], {"job logs"}, []),
+    # A cause may be the line of a kernel log; the names of the columns count.
+    "failure table": ("failures.csv", f'time,node,cause\n2025-01-31 08:00,gpu7,"{XID}"\n',
+                      ["--tz", "UTC"], {"failure tables"}, ["03"]),
+    "lifetimes": ("lives.csv", "node,lifetime_h,is_failure\na,12.5,true\nb,40,false\n", [],
+                  {"lifetimes"}, []),
+    "records": ("faults.jsonl", '{"exp_id": 0, "layer": "fc", "bit": 30, "input_count": 9, '
+                '"sdc_count": 4}\n', [], {"injection records"}, []),
 }  # fmt: skip
 PYTHON = re.compile(r"\b(?:tz|year|boot_time|node|unit)=")
 EXAMPLE_DATE = re.compile(r"\b(?:19|20)\d\d-\d\d-\d\d|--year \d|year=\d")
@@ -165,6 +174,7 @@ def test_check_report_and_lab_share_the_options_that_say_what_files_do_not():
         ("old kernel log", "--year"),
         ("dmesg", "--boot-time"),
         ("power", "--tz"),
+        ("failure table", "--tz"),
         ("power without a unit", "--unit"),
     ],
 )
@@ -272,6 +282,78 @@ def test_a_column_that_measurements_have_too_makes_no_lengths(tmp_path, header, 
     row = ",".join(str(n) for n in range(header.count(",") + 1))
     write(tmp_path, "table.csv", f"{header}\n{row}\n")
     assert kinds_of(tmp_path) == kinds
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", "when,host,cause\n2025-01-31,gpu7,lost\n"),
+        ("a.csv", "time,cause\n2025-01-31,lost\n"),
+        ("a.csv", "time;node;cause\n2025-01-31;gpu7;lost\n"),
+        ("a.csv", "node,lifetime,is_failure\na,12.5,true\n"),
+        ("a.jsonl", '{"time": "2025-01-31", "node": "gpu7", "cause": "lost"}\n'),
+        ("a.jsonl", '{"exp_id": 0, "layer": "fc", "bit": 30}\n'),
+        ("a.jsonl", '{"time": 1, "outcome": "ok"}\n'),
+    ],
+)
+def test_a_table_is_known_only_by_all_the_names_that_its_reader_needs(tmp_path, name, content):
+    path = write(tmp_path, name, content)
+    assert kinds_of(path) == set()
+    with pytest.raises(LoadError) as error:
+        load.quality(path, progress=False)
+    is_table = name.endswith(".csv")
+    assert ("load.failure_table and load.lifetimes take" in str(error.value)) == is_table
+
+
+def test_names_of_columns_tell_the_same_in_parquet(tmp_path):
+    lives = pd.DataFrame({"lifetime_h": [12.5, 40.0], "is_failure": [True, False]})
+    lives.to_parquet(tmp_path / "lives.parquet")
+    rows = {"time": pd.to_datetime(["2025-01-31"], utc=True), "node": ["a"], "cause": ["lost"]}
+    pd.DataFrame(rows).to_parquet(tmp_path / "failed.parquet")
+    pd.DataFrame({"a": ["x"], "b": ["y"]}).to_parquet(tmp_path / "other.parquet")
+    assert kinds_of(tmp_path) == {"lifetimes", "failure tables"}
+    assert kinds_of(tmp_path / "other.parquet") == set()
+    counts = load.quality(tmp_path, progress=False).set_index("what")["count"]
+    assert (counts["lifetimes"], counts["rows"]) == (2, 1)
+
+
+def test_a_table_of_failures_beside_power_is_not_passed_over_without_a_word(tmp_path):
+    write(tmp_path, *SAMPLES["power"][:2])
+    table = write(tmp_path, *SAMPLES["failure table"][:2])
+    quality = load.fleet(tmp_path, tz="UTC", progress=False).quality
+    (said,) = quality.loc[quality["source"].eq(str(table)), "what"]
+    assert "load.failure_table" in said
+
+
+def test_check_says_what_is_doubtful_in_a_recorded_job(run, tmp_path):
+    rows = [f"0,0,0,forward-compute,{n},{n},0,{n}.0,{0 if 5 <= n < 14 else 1}" for n in range(30)]
+    path = write(tmp_path, "job.csv", "\n".join([OPERATIONS.splitlines()[0], *rows, ""]))
+    result = run("check", path)
+    assert result.exit_code == 1
+    assert "! suspicious             1  9 durations are exactly 0 in rows 5 to 13" in result.stdout
+    path.write_text(path.read_text() + "0,0,0,forward-compute,30,30,0,30.0,1")
+    assert "! truncated              1  a last line without a line end" in run("check", path).stdout
+
+
+def test_what_no_notebook_shows_is_shown_by_functions_that_there_are(run, tmp_path):
+    truth = datasets.path("pvf-truth") / "dlrm.parquet"
+    result = run("report", "--data", truth, "--out", tmp_path / "site")
+    assert result.exit_code == 2
+    assert "analyze.pvf(load.exhaustive_injections(path), " in result.stderr
+    assert "power logs" not in result.stderr
+    for kind in KINDS:
+        assert kind.notebooks or kind.advice, kind.name
+        for module, name in re.findall(r"\b(load|analyze|plot|explore)\.(\w+)", kind.advice):
+            assert hasattr(import_module(f"workbench.{module}"), name), kind.advice
+
+
+@pytest.mark.parametrize("sample", ["lifetimes", "records"])
+def test_the_call_that_is_advised_draws_a_figure(tmp_path, sample):
+    name, content, _, (kind,), _ = SAMPLES[sample]
+    call = re.search(r"plot\..*\)", kind_named(kind).advice)[0].replace("...", "'here'")
+    names = {"plot": plot, "analyze": analyze, "load": load}
+    figure = eval(call, names | {"path": write(tmp_path, name, content)})
+    assert figure.to_plotly_json()["data"]
 
 
 def test_a_page_on_several_kinds_gets_a_path_for_each_that_is_there(tmp_path):

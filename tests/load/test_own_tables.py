@@ -104,6 +104,18 @@ def test_reports_of_one_fault_are_one_incident(file):
     assert len(load.failure_table(file(one), columns=NAMED, tz="UTC", window_s=0).failures) == 3
 
 
+def test_a_last_row_that_may_be_cut_is_left_out_and_told(tmp_path):
+    path = tmp_path / "own.csv"
+    path.write_text("time,node,cause\n2026-01-02T03:00Z,a,GPU lost\n2026-01-03T03:00Z,b,GP")
+    log = load.failure_table(path)
+    assert log.failures["cause"].tolist() == ["GPU lost"]
+    assert log.quality.query("finding == 'truncated'")["count"].tolist() == [1]
+    path.write_text("node,is_failure,lifetime_h\na,true,100\nb,true,12")
+    table = load.lifetimes(path)
+    assert table["lifetime_h"].tolist() == [100.0]
+    assert list(table.attrs["left_out"].values()) == [1]
+
+
 # --- lifetimes ---
 
 LIVES = pd.DataFrame(
@@ -269,3 +281,21 @@ def test_plain_integers_do_where_missing_ones_are_allowed(file):
     for dtype in ("int32", "float64", "uint64", "object"):
         with pytest.raises(Exception, match="'start_ns' has dtype"):
             FAILURES.check(plain.astype({"start_ns": dtype}))
+
+
+def test_injection_records_under_the_names_of_the_tables_need_no_columns(tmp_path):
+    path = tmp_path / "own.jsonl"
+    row = {"exp_id": 0, "layer": "fc", "bit": 30, "input_count": 9, "sdc_count": 4, "colour": "red"}
+    path.write_text(json.dumps(row) + "\n")
+    bare = load.injection_records(path)
+    named = load.injection_records(path, columns={name: name for name in row if name != "colour"})
+    pd.testing.assert_frame_equal(bare.outcomes, named.outcomes)
+    pd.testing.assert_frame_equal(bare.faults, named.faults)
+    assert any("colour" in str(where) for where in bare.quality["where"])
+    path.write_text(json.dumps({"exp_id": 0, "bit": 30}) + "\n")
+    with pytest.raises(LoadError, match="no column is named as a result"):
+        load.injection_records(path)
+    both = {"exp_id": 0, "outcome": "sdc", "golden": "1", "faulty": "2"}
+    path.write_text(json.dumps(both) + "\n")
+    with pytest.raises(LoadError, match="is to be believed"):
+        load.injection_records(path)

@@ -36,9 +36,9 @@ _QUIET = Path(__file__).with_name("_jupyter")
 Data = Annotated[
     Path | None,
     typer.Option(
-        help="Your own data: a folder, file or archive with traces, power logs, failure logs, "
-        "flight-recorder dumps, operations of a job, document lengths or injection results; the "
-        "best sets at hand by default.",
+        help="Your own data: a folder, file or archive with traces, power logs, failure logs "
+        "or tables, flight-recorder dumps, operations of a job, document lengths or injection "
+        "results; the best sets at hand by default.",
         exists=True,
         show_default=False,
     ),
@@ -215,7 +215,7 @@ def _fitting(notebooks: list[Path], data: Path) -> list[Path]:
     WorkbenchError
         If the data is of no known kind, or of one that no notebook takes; one line.
     """
-    from workbench.load.kinds import unfit
+    from workbench.load.kinds import kind_named, unfit
 
     found, taking = _takers(data)
     if not found.names:
@@ -223,10 +223,9 @@ def _fitting(notebooks: list[Path], data: Path) -> list[Path]:
         raise WorkbenchError(msg)
     if chosen := [path for path in notebooks if path.stem in taking]:
         return chosen
-    msg = (
-        f"{data}: holds {' and '.join(found.names)}, which no notebook shows by itself; add the "
-        "power logs, failure logs or traces of the job"
-    )
+    ways = "; ".join(kind_named(name).advice for name in found.names)
+    held = " and ".join(found.names)
+    msg = f"{data}: holds {held}, which no notebook shows by itself; {ways}"
     raise WorkbenchError(msg)
 
 

@@ -8,18 +8,29 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from workbench.load import _job_events, _job_megatron, _job_mllog, _job_table, prometheus_xid
+from workbench.load import (
+    _job_events,
+    _job_megatron,
+    _job_mllog,
+    _job_table,
+    parquet,
+    prometheus_xid,
+)
 from workbench.load._log_formats import looks_like_a_log, looks_like_a_trace
 from workbench.load._power_formats import power_format_of
 from workbench.load._power_kind import is_power_log
+from workbench.load._power_layout import time_column
 from workbench.load._text_tables import header_of, keys_of
 from workbench.load._wanted import FAILURE_LOGS, TRACES
 from workbench.load.archive import Source
 from workbench.load.document_lengths import looks_like_lengths
+from workbench.load.failure_table import names_failures
 from workbench.load.flight_recorder import looks_like_a_dump
-from workbench.load.injection_tables import is_exhaustive, parquet_names
+from workbench.load.injection_records import names_records
+from workbench.load.injection_tables import is_exhaustive, parquet_schema
 from workbench.load.injections import looks_like_injections
 from workbench.load.job_operations import names_operations
+from workbench.load.lifetimes import names_lifetimes
 from workbench.load.traces import format_of
 
 _JOB_READERS = (_job_events, _job_megatron, _job_table)
@@ -49,10 +60,35 @@ class Sample:
         """Names of the columns of a table, or of the fields of the first record."""
         if not self.head.startswith(_PARQUET):
             return header_of(self.head) or keys_of(self.head)
+        return [] if self.schema is None else list(self.schema.names)
+
+    @cached_property
+    def schema(self) -> pa.Schema | None:
+        """The columns of a Parquet file; None for other files and damaged ones."""
+        if not self.head.startswith(_PARQUET):
+            return None
         try:
-            return parquet_names(self.source)
+            return parquet_schema(self.source)
         except (OSError, ValueError, pa.ArrowException):
-            return []
+            return None
+
+    @cached_property
+    def columns(self) -> set[str]:
+        """Names of the columns of a Parquet file, or of a CSV file with commas."""
+        if self.head.startswith(_PARQUET):
+            return set(self.names)
+        first = self.head.split(b"\n", 1)[0]
+        is_csv = b"," in first and not first.startswith(b"#")
+        return set(header_of(self.head)) if is_csv else set()
+
+    @cached_property
+    def is_table(self) -> bool:
+        """Whether it is Parquet, or the first two lines are rows of as many cells."""
+        if self.head.startswith(_PARQUET):
+            return bool(self.names)
+        header, _, rest = self.head.lstrip().partition(b"\n")
+        cells = len(header_of(header))
+        return cells > 1 and len(header_of(rest)) == cells
 
     @cached_property
     def is_document(self) -> bool:
@@ -72,6 +108,22 @@ def is_injections(sample: Sample, _found: Set[str]) -> bool:
     return looks_like_injections(sample.source, sample.head)
 
 
+def is_injection_records(sample: Sample, _found: Set[str]) -> bool:
+    """Recognise JSON lines of injections whose fields are named as in the package's tables."""
+    names = keys_of(sample.head) if sample.head.lstrip().startswith(b"{") else []
+    return not sample.is_document and names_records(names)
+
+
+def is_failure_table(sample: Sample, found: Set[str]) -> bool:
+    """Recognise failures in a table whose columns are named as in the package's own."""
+    return not found and _is_data(sample) and names_failures(sample.columns)
+
+
+def is_lifetimes(sample: Sample, found: Set[str]) -> bool:
+    """Recognise lifetimes in a table whose columns are named as in the package's own."""
+    return not found and _is_data(sample) and names_lifetimes(sample.columns)
+
+
 def is_operations(sample: Sample, _found: Set[str]) -> bool:
     """Recognise the operations of a job, by the names of the columns."""
     return names_operations(sample.names)
@@ -86,6 +138,8 @@ def is_trace(sample: Sample, found: Set[str]) -> bool:
     """Recognise a profile or an execution trace."""
     if found or _job_mllog.looks_like(sample.head):
         return False
+    if sample.schema is not None:
+        return parquet.is_trace(sample.schema)
     is_met = not sample.is_named and TRACES.refused(sample.source.label, sample.head)
     return not is_met and bool(format_of(sample.source))
 
@@ -115,11 +169,17 @@ def is_job_log(sample: Sample, found: Set[str]) -> bool:
 
 def is_lengths(sample: Sample, found: Set[str]) -> bool:
     """Recognise lengths of documents: numbers, or a column that is named so."""
-    is_data = sample.head.startswith(_PARQUET) or not sample.is_document
-    return not found and is_data and looks_like_lengths(sample.head, sample.names)
+    return not found and _is_data(sample) and looks_like_lengths(sample.head, sample.names)
 
 
 def is_plain_power(sample: Sample, found: Set[str]) -> bool:
     """Recognise a table of numbers over time, taken for power only if it is named itself."""
     is_free = not found and sample.is_named
+    if sample.schema is not None:
+        return is_free and time_column(sample.names) is not None
     return is_free and power_format_of(sample.head, sample.source.label) is not None
+
+
+def _is_data(sample: Sample) -> bool:
+    """Say whether a file is no documentation; Parquet never is."""
+    return sample.head.startswith(_PARQUET) or not sample.is_document

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from workbench.load._findings import Findings
 from workbench.load._log_arguments import checked
 from workbench.load._log_file import LogPart, failure_rows, timeline_rows
 from workbench.load._power_times import clock_of, to_ns
+from workbench.load._whole_file import without_cut_row
 from workbench.load.failures import assembled
 from workbench.tables import FAILURES, FailureLog
 
@@ -74,7 +75,7 @@ def failure_table(
     zone = checked(tz, None, None).tz
     fold(FAILURES.empty(), window_s=window_s)
     place = Path(path)
-    file = plain.read(place)
+    file, cut = without_cut_row(plain.read(place), place, {**COLUMNS, **(columns or {})}.values())
     optional = tuple(name for name in COLUMNS if name not in _NEEDED)
     frame = plain.renamed(file, place, names=COLUMNS, columns=columns, optional=optional)
     if frame.empty:
@@ -85,7 +86,17 @@ def failure_table(
     unread = [str(name) for name in file if name not in {names[str(column)] for column in frame}]
     if unread:
         findings.add("noted", "columns that are not read", len(unread), ", ".join(unread)[:200])
+    findings.add("read", "rows", len(frame))
+    for what, count in cut.items():
+        findings.add("truncated", what, count)
     return _log(_rows(frame, names, place, zone, findings), place, findings, window_s)
+
+
+def names_failures(names: Iterable[str]) -> bool:
+    """Say whether columns of these names hold failures that need no ``columns``."""
+    there = set(names) & set(COLUMNS)
+    # Alone, a time and a cause may be of anything.
+    return {"time", "cause"} < there
 
 
 def _log(rows: pd.DataFrame, path: Path, findings: Findings, window_s: float) -> FailureLog:

@@ -32,6 +32,7 @@ from workbench.tables import (
 NOT_THERE = "no {} in what was given"
 _KINDS = {"power telemetry": "power logs", "job log": "job logs"}
 _KINDS |= {"failure logs": "failure logs", "traces": "traces"}
+_TABLE = "is a table of failures, which load.failure_table reads by itself; not among the failures"
 
 
 def fleet(  # noqa: PLR0913 - the front door
@@ -116,13 +117,18 @@ def fleet(  # noqa: PLR0913 - the front door
         for name, kind in _KINDS.items()
         if kind not in files.names
     ]
+    apart = [
+        (label, "left out", _TABLE, 1, None)
+        for label, kinds in files.kinds.items()
+        if "failure tables" in kinds
+    ]
     frames = {name: loaded.quality for name, loaded in read.items()}
     return Fleet(
         read.get("power logs") or _no_power(),
         read.get("job logs") or _no_job(),
         read.get("failure logs") or _no_failures(),
         read["traces"].ranks if "traces" in read else RANKS.empty(),
-        joined(frames, files, [*same_job(path, read, tz), *absent]),
+        joined(frames, files, [*same_job(path, read, tz), *absent, *apart]),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,7 @@ _RESULTS = ("sdc_count", "due_count", "masked_count", "benign_count", "metric_va
 def injection_records(
     path: str | Path,
     *,
-    columns: Mapping[str, str],
+    columns: Mapping[str, str] | None = None,
     campaign: Mapping[str, Any] | None = None,
     outcomes: Mapping[str, str] | None = None,
 ) -> Injections:
@@ -78,7 +78,8 @@ def injection_records(
         the tables :data:`workbench.tables.FAULTS`, ``OUTCOMES`` and ``TRIALS``: ``{"exp_id":
         "run", "layer": "layer", "bit": "bit", "sdc_count": "mismatches"}``. Further for rows of
         single inputs: ``golden`` and ``faulty`` decisions, the right one (``label``), and
-        ``is_due`` (output not finite). Bits count from the least significant.
+        ``is_due`` (output not finite). Bits count from the least significant. By default
+        every column that is named as in the tables is read.
     campaign
         What is known of the campaign, by columns of :data:`workbench.tables.CAMPAIGN`:
         ``{"tool": "PyTorchFI", "model_name": "resnet18", "dtype": "fp32"}``.
@@ -105,11 +106,15 @@ def injection_records(
     ``masked_count`` and ``benign_count`` are missing. Without ``is_due`` so is ``due_count``.
     """
     head = {"tool": "unknown", **(campaign or {})}
-    _check_names(columns, head, outcomes or {})
+    if columns is not None:
+        _check_names(columns, head, outcomes or {})
     source = _only(path)
     findings = Findings(source.label)
     read = json_table if is_json_lines(source) else text_table
     table = read(source, findings)
+    if columns is None:
+        columns = _own_names(table.column_names, source)
+        _check_names(columns, head, outcomes or {})
     if missing := [name for name in columns.values() if name not in table.column_names]:
         msg = (
             f"{source.label}: no column {missing}; it has {table.column_names[:20]}. "
@@ -125,6 +130,32 @@ def injection_records(
     part.findings.append(findings)
     check_part(part)
     return assembled([part])
+
+
+def names_records(names: Iterable[str]) -> bool:
+    """Say whether fields of these names hold injections that need no ``columns``."""
+    there = set(names)
+    has_result = bool(there & {*_RESULTS, "outcome"}) or {"golden", "faulty"} <= there
+    return has_result and bool(there & {"exp_id", "bit"})
+
+
+def _own_names(names: Sequence[str], source: Source) -> dict[str, str]:
+    """Take the columns that are named as in the tables."""
+    if not names_records(names):
+        msg = (
+            f"{source.label}: no column is named as a result and its experiment are in the "
+            f"tables; it has {list(names)[:20]}. Say which is which with columns={{...}}"
+        )
+        raise LoadError(msg)
+    if "outcome" in names and {"golden", "faulty"} & set(names):
+        msg = (
+            f"{source.label}: has a column outcome and decisions (golden, faulty); say which is "
+            "to be believed with columns={...}"
+        )
+        raise LoadError(msg)
+    # One decision alone is compared with nothing.
+    alone = set() if {"golden", "faulty"} <= set(names) else {"golden", "faulty"}
+    return {name: name for name in names if name in _KNOWN and name not in alone}
 
 
 def _check_names(

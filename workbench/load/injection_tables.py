@@ -51,7 +51,7 @@ def role(head: bytes, source: Source) -> str:
     """Say which table a file holds, by the names of its columns."""
     if head.startswith(_MAGIC):
         try:
-            names = _parquet_schema(source).names
+            names = parquet_schema(source).names
         except (pa.ArrowException, OSError):
             return ""
     elif head.lstrip()[:1] == b"{":
@@ -203,17 +203,13 @@ def is_exhaustive(source: Source, head: bytes) -> bool:
     if not head.startswith(_MAGIC):
         return False
     try:
-        return EXHAUSTIVE_METADATA in (_parquet_schema(source).metadata or {})
+        return EXHAUSTIVE_METADATA in (parquet_schema(source).metadata or {})
     except (pa.ArrowException, OSError):
         return False
 
 
-def parquet_names(source: Source) -> list[str]:
-    """Return the columns of a Parquet file, wherever it lies."""
-    return list(_parquet_schema(source).names)
-
-
-def _parquet_schema(source: Source) -> pa.Schema:
+def parquet_schema(source: Source) -> pa.Schema:
+    """Return the columns of a Parquet file, and what is noted beside them, wherever it lies."""
     with _opened(source) as file:
         return file.schema_arrow
 

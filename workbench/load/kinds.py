@@ -24,17 +24,24 @@ from workbench.load._wanted import LOGS_AND_INJECTIONS
 from workbench.load.archive import Source, survey
 from workbench.load.document_lengths import document_lengths
 from workbench.load.exhaustive_injections import exhaustive_injections
+from workbench.load.failure_table import failure_table
 from workbench.load.failures import failures
 from workbench.load.flight_recorder import flight_recorder
+from workbench.load.injection_records import injection_records
 from workbench.load.injections import injections
 from workbench.load.job_log import job_log
 from workbench.load.job_operations import job_operations
+from workbench.load.lifetimes import lifetimes
 from workbench.load.power import power
 from workbench.load.traces import traces
 
 _LOOKED_AT_FILES = 200
 _HEAD_BYTES = 1 << 16
 UNKNOWN = "is of no kind that is known here"
+_OWN_TABLE = (
+    "a table under names of its own is read in Python: load.power, load.failure_table and "
+    "load.lifetimes take the names as columns"
+)
 
 
 @dataclass(frozen=True)
@@ -80,6 +87,8 @@ class Kind:
         Whether a file of this kind is of no other.
     is_one_file
         Whether the function reads one file, no folder and no archive.
+    advice
+        How to see it, for a kind that no notebook shows by itself.
     """
 
     name: str
@@ -89,6 +98,7 @@ class Kind:
     notebooks: tuple[str, ...] = ()
     excludes: bool = True
     is_one_file: bool = False
+    advice: str = ""
 
     def read(self, path: Paths, options: Options, *, progress: bool = True) -> Any:
         """Read a path with the function of this kind."""
@@ -106,14 +116,29 @@ _POWER_NOTEBOOKS = ("06_power", "07_fleet_timeline")
 _FAILURE_NOTEBOOKS = ("03_goodput_under_failures",)
 # In the order they are asked: a file of a kind that excludes others is not asked further.
 KINDS: tuple[Kind, ...] = (
-    Kind("exhaustive injections", rules.is_every_fault, exhaustive_injections, is_one_file=True),
+    Kind(
+        "exhaustive injections", rules.is_every_fault, exhaustive_injections, is_one_file=True,
+        advice="in Python, plot.pvf(analyze.pvf(load.exhaustive_injections(path), average='bits'), "
+        "source=...) does, and explore.pvf_by_bit",
+    ),
     Kind("injections", rules.is_injections, injections, notebooks=("04_pvf_fault_injection",)),
+    Kind(
+        "injection records", rules.is_injection_records, injection_records, is_one_file=True,
+        advice="in Python, plot.pvf(analyze.pvf(load.injection_records(path), average='bits'), "
+        "source=...) does",
+    ),
     Kind(
         "job operations", rules.is_operations, job_operations,
         notebooks=("02_workload_imbalance",), is_one_file=True,
     ),
     Kind(
         "power logs", rules.is_power, power, _POWER_OPTIONS, _POWER_NOTEBOOKS, excludes=False,
+    ),
+    Kind("failure tables", rules.is_failure_table, failure_table, ("tz",), _FAILURE_NOTEBOOKS,
+         is_one_file=True),
+    Kind(
+        "lifetimes", rules.is_lifetimes, lifetimes, is_one_file=True,
+        advice="in Python, plot.survival(analyze.survival(load.lifetimes(path)), source=...) does",
     ),
     Kind(
         "traces", rules.is_trace, traces,
@@ -126,7 +151,10 @@ KINDS: tuple[Kind, ...] = (
         ("tz", "year", "boot_time", "node"), _FAILURE_NOTEBOOKS, excludes=False,
     ),
     # A notebook on a job log alone there is not; 06 and 07 lay it beside power.
-    Kind("job logs", rules.is_job_log, job_log, ("tz",), excludes=False),
+    Kind(
+        "job logs", rules.is_job_log, job_log, ("tz",), excludes=False,
+        advice="add the power logs, failure logs or traces of the job",
+    ),
     Kind(
         "document lengths", rules.is_lengths, document_lengths,
         notebooks=("02_workload_imbalance",), is_one_file=True,
@@ -205,8 +233,8 @@ def told(path: Paths, *, most_files: int | None = None) -> Told:
             unknown.append((source.label, "left out", why, 1, None))
             continue
         if not kinds[source.label]:
-            row = (source.label, "left out", UNKNOWN, 1, appearance(sample.head))
-            unknown.append(row)
+            what = f"{UNKNOWN}; {_OWN_TABLE}" if sample.is_table else UNKNOWN
+            unknown.append((source.label, "left out", what, 1, appearance(sample.head)))
     sources = {source.label: source for source in found.sources}
     return Told(kinds, sources, [each.row for each in found.remarks], unknown)
 
@@ -301,7 +329,8 @@ def unfit(path: Paths, found: Told, wanted: tuple[str, ...] = NAMES) -> LoadErro
     msg = f"{shown_all(path)}: {held if found.names else f'{UNKNOWN} ({_either(wanted)})'}"
     rows = [*found.unknown, *found.passed_over]
     if [row[0] for row in rows] == [shown_all(path)]:
-        return LoadError(f"{msg}; {rows[0][4] or rows[0][2]}")
+        why = rows[0][4] or rows[0][2]
+        return LoadError(f"{msg}; {why}{rows[0][2].removeprefix(UNKNOWN) if rows[0][4] else ''}")
     return LoadError(f"{msg}{listed(rows)}")
 
 

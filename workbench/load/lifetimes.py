@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
@@ -12,6 +12,7 @@ import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load import _plain_table as plain
+from workbench.load._whole_file import without_cut_row
 from workbench.tables import LIFETIMES
 
 LifeUnit: TypeAlias = Literal["s", "min", "h", "d"]
@@ -47,7 +48,8 @@ def lifetimes(
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.LIFETIMES`, in the order of the file: ``node``, ``group``
-        (``all`` without a column), ``lifetime_h`` and ``is_failure``.
+        (``all`` without a column), ``lifetime_h`` and ``is_failure``. ``attrs["left_out"]``
+        counts a last line without a line end, which may be cut.
 
     Raises
     ------
@@ -59,12 +61,12 @@ def lifetimes(
     """
     place = Path(path)
     names = {name: name for name in LIFETIMES.columns}
-    file = plain.read(place)
+    there = {**names, **(columns or {})}
+    file, cut = without_cut_row(plain.read(place), place, there.values())
     frame = plain.renamed(file, place, names=names, columns=columns, optional=("node", "group"))
     if frame.empty:
         msg = f"{path}: has no rows"
         raise LoadError(msg)
-    there = {**names, **(columns or {})}
     table = pd.DataFrame(
         {
             "node": _texts(frame, "node", None),
@@ -73,7 +75,14 @@ def lifetimes(
             "is_failure": _answers(frame["is_failure"], there["is_failure"], place),
         }
     )
-    return LIFETIMES.check(LIFETIMES.cast(table), str(path))
+    lives = LIFETIMES.cast(table)
+    lives.attrs["left_out"] = cut
+    return LIFETIMES.check(lives, str(path))
+
+
+def names_lifetimes(names: Iterable[str]) -> bool:
+    """Say whether columns of these names hold lifetimes that need no ``columns``."""
+    return {"lifetime_h", "is_failure"} <= set(names)
 
 
 def _texts(frame: pd.DataFrame, name: str, missing: str | None) -> pd.Series:

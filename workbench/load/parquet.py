@@ -35,6 +35,11 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - same shape fo
     return head.startswith(_MAGIC)
 
 
+def is_trace(schema: pa.Schema) -> bool:
+    """Say whether a Parquet file is one that :func:`write` stored, not just any table."""
+    return _KEY in (schema.metadata or {})
+
+
 def parquet(path: str | Path) -> Trace:
     """Read a trace set that :func:`write` stored.
 

@@ -13,8 +13,9 @@ from workbench.load._findings import Finding, quality_frame
 from workbench.load._log_arguments import BootTime, Hosts
 from workbench.load._power_part import Unit
 from workbench.load._same_job import same_job
+from workbench.load._text_lines import CUT_LINE
 from workbench.load.kinds import Kind, Options, Told, kind_named, told, unfit
-from workbench.tables import QUALITY
+from workbench.tables import QUALITY, FailureLog, Injections
 
 _NOT_CHECKED = "{} that cannot be read as they are"
 _PACKED = "is inside an archive, where only logs, traces and injections are read; unpack it"
@@ -122,16 +123,27 @@ def _read(
         if kind.name in kinds and files.sources[label].member:
             rows.append((label, "left out", _PACKED, 1, None))
         elif kind.name in kinds:
-            table = kind.read(files.sources[label].path, options)
-            rows += _of_table(label, getattr(table, "sites", table), kind.name)
+            rows += _noted(label, kind.read(files.sources[label].path, options), kind.name)
     return None, quality_frame(rows)
+
+
+def _noted(label: str, loaded: Any, name: str) -> list[Finding]:
+    """Give the findings of what was read of one file."""
+    if isinstance(loaded, FailureLog | Injections):
+        found = loaded.quality.drop(columns="source")
+        return [(label, *row) for row in found.itertuples(index=False, name=None)]
+    return _of_table(label, getattr(loaded, "sites", loaded), name)
 
 
 def _of_table(label: str, table: pd.DataFrame, name: str) -> list[Finding]:
     """Make findings of what the loader of one table noted beside it."""
     rows: list[Finding] = [(label, "read", name, len(table), None)]
     left_out: Mapping[str, int] = table.attrs.get("left_out", {})
-    rows += [(label, "set aside", what, count, None) for what, count in left_out.items()]
+    rows += [
+        (label, "truncated" if what == CUT_LINE else "set aside", what, count, None)
+        for what, count in left_out.items()
+    ]
+    rows += [(label, "suspicious", doubt, 1, None) for doubt in table.attrs.get("doubts", ())]
     if column := table.attrs.get("column"):
         rows.append((label, "noted", f"taken from column {column!r}", 1, None))
     return rows
