@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from workbench.load._findings import Findings
 from workbench.load._stream import Stream
+from workbench.load._text_lines import tell_of_no_end
 
 # Longer lines are no log's; what follows in them is passed over.
 LONGEST_LINE_BYTES = 1 << 20
@@ -43,6 +44,8 @@ class Lines:
         self._stream, self._needles, self._in_any_case = stream, needles, in_any_case
         self.count = 0
         self.long_count = 0
+        # The last line, if it has no end.
+        self.rest = b""
 
     def __iter__(self) -> Iterator[Line]:
         """Walk through the stream, once."""
@@ -95,6 +98,7 @@ class Lines:
             if whole:
                 yield whole
         if rest:
+            self.rest = rest
             yield rest
 
 
@@ -117,6 +121,7 @@ def report_reading(
     findings.add("set aside", "lines that report none", lines.count - rows - unknown)
     what = f"lines longer than {LONGEST_LINE_BYTES:,} bytes; their rest"
     findings.add("left out", what, lines.long_count)
+    tell_of_no_end(lines.rest, stream, findings, f"line {lines.count:,}")
     is_cut = stream.truncated_at is not None
     for number, note in enumerate(stream.notes):
         finding = "truncated" if is_cut and number == len(stream.notes) - 1 else "repaired"

@@ -37,7 +37,7 @@ from workbench.load._stream import (
     BLOCK_BYTES,
     Stream,
 )
-from workbench.load._text_lines import repaired, tell_of_damage
+from workbench.load._text_lines import repaired, tell_of_damage, tell_of_no_end
 from workbench.load.archive import Source
 from workbench.tables import SAYS_SYNTHETIC
 
@@ -79,7 +79,7 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     """
     log = _Log(Findings(source.label))
     with source.open() as stream:
-        for first_line, block in _blocks(stream):
+        for first_line, block in _blocks(stream, log.findings):
             log.take(first_line, block)
         tell_of_damage(stream, log.findings)
     return log.part(_stem(source), given)
@@ -243,8 +243,11 @@ def _facts(owner: _Owner, stem: str, given: PowerGiven, efficiency: float | None
     return facts
 
 
-def _blocks(stream: Stream) -> Iterator[tuple[int, bytes]]:
-    """Give whole lines, many at a time, and the number of the first; all end in a newline."""
+def _blocks(stream: Stream, findings: Findings) -> Iterator[tuple[int, bytes]]:
+    """Give whole lines, many at a time, and the number of the first; all end in a newline.
+
+    A last one without an end is given one; it is told where it may have been an entry.
+    """
     begun: list[bytes] = []
     line = 1
     while block := stream.read(BLOCK_BYTES):
@@ -257,6 +260,8 @@ def _blocks(stream: Stream) -> Iterator[tuple[int, bytes]]:
         line += whole.count(b"\n")
         begun = [rest]
     if last := b"".join(begun):
+        if MARK.encode() not in last:  # of entries their JSON tells
+            tell_of_no_end(last, stream, findings, f"line {line:,}")
         yield line, last + b"\n"
 
 

@@ -50,7 +50,7 @@ def read(source: Source, given: Given) -> LogPart:
     """
     findings = Findings(source.label)
     pattern = _pattern(source.head()) or _CHANGE
-    found = _matches(text_lines(source, findings, tells_cut=True), pattern, findings)
+    found = _matches(text_lines(source, findings), pattern, findings)
     if pattern is _COUNT:
         return _by_count(found, given, findings)
     return _by_node(found, findings)
