@@ -10,11 +10,17 @@ import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load._kernel_rows import finished, numbers_of, one_or_column, positive_ns, time_of
-from workbench.load._whole_file import read_csv, read_parquet
+from workbench.load._whole_file import read_csv, read_parquet, without_cut_row
 from workbench.tables import COLLECTIVE_TIMES
 
 _OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce")
 _ELEMENT_BYTES = {"half": 2, "fp16": 2, "float16": 2, "bfloat16": 2, "float": 4, "int8": 1}
+# Columns that the readers of this file take, of any of the formats.
+_USED = re.compile(
+    r"op|ngpu|dtype|size_bytes|t_us_out|gpu_type|world_size|nelem|latency\(ms\)|collective|"
+    r"num_workers|size|devices_per_node|time_stats\.\w+\.mean|size\(B\)|type|time\(ns\)|"
+    r"rank_count|node_count|gpu|dur_ns|time_us|latency_ms"
+)
 # DistCA's latencies have two decimals of a millisecond.
 _COARSE_NS, _COARSE_STEPS = 10_000, 20
 
@@ -31,18 +37,22 @@ def read_collectives(
         msg = f"{path}: no times of collectives are known with columns {sorted(columns)[:20]}; "
         msg += f"known are {known}"
         raise LoadError(msg)
+    raw, left_out = without_cut_row(raw, path, [name for name in columns if _USED.fullmatch(name)])
     frame = reader(raw, path)
     if "gpu" not in frame:
         frame["gpu"] = one_or_column(raw, "gpu", gpus, path)
     coarse = int((frame["dur_ns"] < _COARSE_NS * _COARSE_STEPS).sum()) if reader is _distca else 0
-    findings = [("noted", "times are rounded to 10 µs, which is much of a short one", coarse)]
+    findings = [("truncated", what, count) for what, count in left_out.items()]
+    if coarse:
+        what = "times are rounded to 10 µs, which is much of a short one"
+        findings.append(("noted", what, coarse))
     frame = frame.assign(source=path.name)
     return finished(
         frame,
         COLLECTIVE_TIMES,
         dtypes=dtypes,
         origin=str(path),
-        findings=findings if coarse else (),
+        findings=findings,
     )
 
 

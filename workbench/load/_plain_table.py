@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import csv
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,15 @@ import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load._floats import as_floats
-from workbench.load._whole_file import parquet_in, read_csv, read_parquet
+from workbench.load._text_lines import REST, may_be_cut
+from workbench.load._whole_file import (
+    MEND,
+    last_line,
+    parquet_in,
+    read_csv,
+    read_parquet,
+    whole_file,
+)
 
 _EXACT = 1 << 53  # above this a float holds no odd numbers
 
@@ -51,6 +60,7 @@ def renamed(
     names: Mapping[str, str],
     columns: Mapping[str, str] | None,
     optional: tuple[str, ...] = (),
+    has_lines: bool = True,
 ) -> pd.DataFrame:
     """Pick the columns of a table by their names in the file.
 
@@ -66,6 +76,13 @@ def renamed(
         Names that differ in this file, by name in the table.
     optional
         Columns that may be absent, unless ``columns`` names them.
+    has_lines
+        Whether the file holds a row per line, if it is no Parquet file.
+
+    Raises
+    ------
+    LoadError
+        If a needed column is absent, or a name is wrong, or :func:`refuse_cut_row` does.
     """
     if unknown := sorted(set(columns or {}) - set(names)):
         msg = f"columns= names {unknown}, which the table does not have; it has {list(names)}"
@@ -84,7 +101,38 @@ def renamed(
         )
         raise LoadError(msg)
     kept = {name: there for name, there in found.items() if name not in absent}
+    if has_lines:
+        refuse_cut_row(frame, path, kept.values())
     return frame[list(kept.values())].set_axis(list(kept), axis="columns")
+
+
+def refuse_cut_row(frame: pd.DataFrame, path: Path, used: Iterable[str]) -> None:
+    """Raise if the last row of a CSV file has no line end, and a value in use may be cut or lost.
+
+    Such tables are small, and every row of them matters. A number may be cut, and cells behind
+    the last one may be lost; a text that is the last cell of a whole row is kept.
+    """
+    last = last_line(path)
+    cells = _cells(last)
+    if not last or not set(used) & set(frame.columns[len(cells) - 1 :]):
+        return
+    is_text = bool(cells[-1].strip()) and np.isnan(as_floats(pd.Series(cells[-1:]))[0])
+    if len(cells) < frame.shape[1] or (may_be_cut(last) and not is_text):
+        number = whole_file(path).getvalue().count(b"\n") + 1
+        msg = f"{path}, line {number:,}: the last row has no line end, so it may be cut; {MEND}"
+        raise LoadError(msg)
+
+
+def _cells(line: bytes) -> list[str]:
+    try:
+        return next(csv.reader([line.decode(errors="replace")]), [""])
+    except csv.Error:  # a cell of more than 128 KiB
+        return [""]
+
+
+def left_out(path: Path) -> dict[str, int]:
+    """Say for ``attrs["left_out"]`` whether more may have followed in a file."""
+    return {REST: 1} if last_line(path) else {}
 
 
 def numbers(values: pd.Series, path: Path, *, least: float = 0) -> pd.Series:

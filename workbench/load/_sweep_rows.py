@@ -30,11 +30,11 @@ def rows_of(source: Source, head: bytes) -> pd.DataFrame | None:
     header, keys, stem = header_of(head), keys_of(head), _stem(source)
     rows: pd.DataFrame | None
     if set(_ZEUS) <= set(header):
-        rows = _of_trace(_Cells(csv_table(source, findings), source.label), stem)
+        rows = _of_trace(_table(source, findings), stem)
     elif set(WINDOW) <= set(header):
-        rows = _of_windows(_Cells(csv_table(source, findings), source.label), stem)
+        rows = _of_windows(_table(source, findings), stem)
     elif "limit_w" in header and {"power_w", "energy_j", "time_s"} & set(header):
-        rows = _of_own(_Cells(csv_table(source, findings), source.label), stem)
+        rows = _of_own(_table(source, findings), stem)
     elif set(_PROFILE) <= set(keys) or "measurements" in keys:
         rows = _of_profile(source, findings, stem)
     else:
@@ -67,6 +67,12 @@ class _Cells:
         if name in self.raw:
             return self.raw[name]
         return pd.Series(None, index=self.raw.index, dtype=pd.Series([""]).dtype)
+
+
+def _table(source: Source, findings: Findings) -> _Cells:
+    raw = csv_table(source, findings)
+    _refuse_damage(findings)  # a header that is cut leaves no column to look at
+    return _Cells(raw, source.label)
 
 
 def _of_trace(cells: _Cells, stem: str) -> pd.DataFrame:

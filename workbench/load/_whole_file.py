@@ -18,13 +18,14 @@ from workbench.load._fields import refuse_longer_rows
 from workbench.load._guard import DAMAGE, unreadable
 from workbench.load._paths import shown
 from workbench.load._stream import is_packed
-from workbench.load._text_lines import CUT_LINE, may_be_cut
+from workbench.load._text_lines import CUT_LINE, REST, may_be_cut
 from workbench.load.archive import Source
 
 _PARQUET_MAGIC = b"PAR1"
 _TABLE = "Parquet or CSV"
 _MARK = b"\xef\xbb\xbf"
 _TAIL_BYTES = 1 << 16
+MEND = "get the file again, or add a line end if the row is whole"
 
 
 def whole_file(path: str | Path) -> io.BytesIO:
@@ -136,15 +137,35 @@ def without_cut_row(
 ) -> tuple[pd.DataFrame, dict[str, int]]:
     """Leave out the last row of a text file if a value in use may be cut, and say so.
 
-    A line without a line end may be cut in its last cell; cells before it are whole.
+    A line without a line end may be cut in its last cell; cells before it are whole. That more
+    may have followed is said in any case.
+
+    Raises
+    ------
+    LoadError
+        If no row would be left.
     """
-    if len(frame) < 2 or not may_be_cut(_tail(path)):
+    last = last_line(path)
+    if not last:
         return frame, {}
-    told = frame.iloc[-1].notna().to_numpy()
-    last = int(np.flatnonzero(told).max(initial=0))
-    if not set(used) & {str(name).strip() for name in frame.columns[last:]}:
-        return frame, {}
+    told = frame.iloc[-1].notna().to_numpy() if len(frame) else np.zeros(1)
+    cell = int(np.flatnonzero(told).max(initial=0))
+    is_used = set(used) & {str(name).strip() for name in frame.columns[cell:]}
+    if not len(frame) or not is_used or not may_be_cut(last):
+        return frame, {REST: 1}
+    if len(frame) == 1:
+        msg = f"{path}: its only row has no line end, so it may be cut; {MEND}"
+        raise LoadError(msg)
     return frame.iloc[:-1], {CUT_LINE: 1}
+
+
+def last_line(path: Path) -> bytes:
+    """Return the last line of a text file if it has no line end; empty if it has one."""
+    tail = _tail(path)
+    # Line ends of old Macs are carriage returns alone.
+    ends = b"\n" if b"\n" in tail else (b"\n", b"\r")
+    is_open = bool(tail.strip()) and not tail.endswith(ends)
+    return tail.rsplit(b"\n", 1)[-1].strip() if is_open else b""
 
 
 def _tail(path: Path) -> bytes:

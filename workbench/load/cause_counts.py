@@ -65,7 +65,9 @@ def cause_counts(path: str | Path, *, columns: Mapping[str, str] | None = None) 
             "printed_share": _printed(found, path),
         }
     )
-    return CAUSE_COUNTS.check(CAUSE_COUNTS.cast(table), str(path))
+    table = CAUSE_COUNTS.cast(table)
+    table.attrs["left_out"] = plain.left_out(path)
+    return CAUSE_COUNTS.check(table, str(path))
 
 
 def _refuse_unnamed(causes: pd.Series, path: Path) -> None:

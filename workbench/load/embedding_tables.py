@@ -67,7 +67,9 @@ def embedding_tables(
             },
         }
     )
-    return EMBEDDING_TABLES.check(EMBEDDING_TABLES.cast(table), str(path))
+    table = EMBEDDING_TABLES.cast(table)
+    table.attrs["left_out"] = plain.left_out(path)
+    return EMBEDDING_TABLES.check(table, str(path))
 
 
 def _texts(values: pd.Series, path: Path) -> pd.Series:

@@ -65,12 +65,12 @@ def expert_loads(
         table, filled = _filled(
             _long(plain.renamed(frame, path, names=_NAMES, columns=columns), path), path
         )
-    elif plain.is_csv(path) and not _has_header(frame, path, header):
-        table = _unrolled(plain.lines(path), path)
     else:
-        table = _unrolled(*_experts(frame, path))
+        plain.refuse_cut_row(frame, path, frame.columns)
+        is_bare = plain.is_csv(path) and not _has_header(frame, path, header)
+        table = _unrolled(plain.lines(path), path) if is_bare else _unrolled(*_experts(frame, path))
     table = EXPERT_LOADS.cast(table).sort_values(["layer", "expert"], ignore_index=True)
-    table.attrs["filled_count"] = filled
+    table.attrs = {"filled_count": filled, "left_out": plain.left_out(path)}
     return EXPERT_LOADS.check(table, str(path))
 
 

@@ -77,7 +77,9 @@ def failure_table(
     place = Path(path)
     file, cut = without_cut_row(plain.read(place), place, {**COLUMNS, **(columns or {})}.values())
     optional = tuple(name for name in COLUMNS if name not in _NEEDED)
-    frame = plain.renamed(file, place, names=COLUMNS, columns=columns, optional=optional)
+    frame = plain.renamed(
+        file, place, names=COLUMNS, columns=columns, optional=optional, has_lines=False
+    )
     if frame.empty:
         msg = f"{path}: has no rows"
         raise LoadError(msg)
@@ -87,7 +89,7 @@ def failure_table(
     if unread:
         findings.add("noted", "columns that are not read", len(unread), ", ".join(unread)[:200])
     findings.add("read", "rows", len(frame))
-    for what, count in cut.items():
+    for what, count in (cut or plain.left_out(place)).items():
         findings.add("truncated", what, count)
     return _log(_rows(frame, names, place, zone, findings), place, findings, window_s)
 

@@ -11,6 +11,7 @@ import pandas as pd
 from workbench.errors import LoadError
 from workbench.load import _plain_table
 from workbench.load._floats import as_floats
+from workbench.load._whole_file import without_cut_row
 from workbench.tables import CONFIGURATIONS, ITERATIONS
 
 _NS_PER_MS = 1_000_000
@@ -64,7 +65,8 @@ def iterations(
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.ITERATIONS`, in the order of the file.
+        Table :data:`workbench.tables.ITERATIONS`, in the order of the file. ``attrs["left_out"]``
+        counts a last row without a line end, whose last number may be cut.
 
     Raises
     ------
@@ -92,12 +94,15 @@ def iterations(
         msg = f"{path}: no column {missing}; it has {list(frame.columns)}"
         raise LoadError(msg)
     given: dict[str, Any] = {"gpu": gpu, "recompute": recompute, "vocabulary_count": vocabulary}
+    frame, left_out = without_cut_row(frame, path, [*CONFIGURATIONS.columns, *_TIME])
     table = _table(frame, path, given)
     table["source"] = [f"{path.name}, line {line}" for line in range(2, len(table) + 2)]
     table["doubt"] = _doubts(table)
     if table.empty:
         return ITERATIONS.empty()
-    return ITERATIONS.check(ITERATIONS.cast(table), origin=str(path))
+    table = ITERATIONS.cast(table)
+    table.attrs["left_out"] = left_out
+    return ITERATIONS.check(table, origin=str(path))
 
 
 def _table(frame: pd.DataFrame, path: Path, given: dict[str, Any]) -> pd.DataFrame:

@@ -181,6 +181,7 @@ def _chosen(gpus: Sequence[str]) -> list[tuple[str, Path]]:
 
 def _own_gemms(path: Path, *, gpus: Sequence[str], dtypes: Sequence[str] | None) -> pd.DataFrame:
     raw = plain.read(path)
+    plain.refuse_cut_row(raw, path, raw.columns)
     table: dict[str, Any] = {}
     for name, names in _GEMM_NAMES.items():
         column = next((each for each in names if each in raw), None)
@@ -196,4 +197,10 @@ def _own_gemms(path: Path, *, gpus: Sequence[str], dtypes: Sequence[str] | None)
         raw[known[0]].astype(str).to_numpy() if known else one_or_column(raw, "dtype", kept, path)
     )
     frame = pd.DataFrame(table).assign(source=path.name)
-    return finished(frame, GEMM_TIMES, dtypes=dtypes if known else None, origin=str(path))
+    return finished(
+        frame,
+        GEMM_TIMES,
+        dtypes=dtypes if known else None,
+        origin=str(path),
+        findings=[("truncated", what, n) for what, n in plain.left_out(path).items()],
+    )

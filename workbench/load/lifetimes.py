@@ -63,7 +63,9 @@ def lifetimes(
     names = {name: name for name in LIFETIMES.columns}
     there = {**names, **(columns or {})}
     file, cut = without_cut_row(plain.read(place), place, there.values())
-    frame = plain.renamed(file, place, names=names, columns=columns, optional=("node", "group"))
+    frame = plain.renamed(
+        file, place, names=names, columns=columns, optional=("node", "group"), has_lines=False
+    )
     if frame.empty:
         msg = f"{path}: has no rows"
         raise LoadError(msg)
@@ -76,7 +78,7 @@ def lifetimes(
         }
     )
     lives = LIFETIMES.cast(table)
-    lives.attrs["left_out"] = cut
+    lives.attrs["left_out"] = cut or plain.left_out(place)
     return LIFETIMES.check(lives, str(path))
 
 

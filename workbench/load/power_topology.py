@@ -64,9 +64,14 @@ def power_topology(path: str | Path) -> pd.DataFrame:
     ['utility', 'msb', 'switchboard', 'panel', 'rack']
     """
     path = Path(path)
-    rows = _records(path) if plain_name(path.name).lower().endswith(".json") else plain.read(path)
+    is_json = plain_name(path.name).lower().endswith(".json")
+    rows = _records(path) if is_json else plain.read(path)
     rows = rows.rename(columns=lambda name: str(name).strip())
-    named = plain.renamed(rows, path, names={"entity": "entity", "parent": "parent"}, columns=None)
+    if not is_json:
+        read = [name for name in rows if name == "level" or name.lower().startswith(_POWERS)]
+        plain.refuse_cut_row(rows, path, read)
+    names = {"entity": "entity", "parent": "parent"}
+    named = plain.renamed(rows, path, names=names, columns=None, has_lines=not is_json)
     lines = np.arange(len(rows)) + (2 if plain.is_csv(path) else 1)
     place = "line" if plain.is_csv(path) else "row"
     entity, parent = _names(named["entity"]), _names(named["parent"])
@@ -81,6 +86,7 @@ def power_topology(path: str | Path) -> pd.DataFrame:
         table[f"{name}_w"] = _watts(rows, name, check)
     order = _parents_first(check, entity, parent)
     found = POWER_TOPOLOGY.cast(table.iloc[order].reset_index(drop=True))
+    found.attrs["left_out"] = {} if is_json else plain.left_out(path)
     return POWER_TOPOLOGY.check(found, str(path))
 
 
@@ -109,6 +115,11 @@ def _records(path: Path) -> pd.DataFrame:
     text = whole_text(path)
     try:
         value: Any = json.loads(text)
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = error.object[error.start].encode("unicode_escape").decode()
+        msg = f"{path}: holds {half}, which is half a character; write the other half beside it"
+        raise LoadError(msg) from None
     except (ValueError, RecursionError) as error:
         msg = f"{path}: cannot be read as JSON ({str(error)[:100]})"
         raise LoadError(msg) from None

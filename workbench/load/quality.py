@@ -11,9 +11,10 @@ import pandas as pd
 from workbench.errors import LoadError
 from workbench.load._findings import Finding, quality_frame
 from workbench.load._log_arguments import BootTime, Hosts
+from workbench.load._paths import Paths, given_paths, shown_all
 from workbench.load._power_part import Unit
 from workbench.load._same_job import same_job
-from workbench.load._text_lines import CUT_LINE
+from workbench.load._text_lines import CUT_LINE, REST
 from workbench.load.kinds import Kind, Options, Told, kind_named, told, unfit
 from workbench.tables import QUALITY, FailureLog, Injections
 
@@ -22,7 +23,7 @@ _PACKED = "is inside an archive, where only logs, traces and injections are read
 
 
 def quality(  # noqa: PLR0913 - the front door
-    path: str | Path,
+    path: Paths,
     *,
     tz: str | None = None,
     year: int | None = None,
@@ -40,7 +41,7 @@ def quality(  # noqa: PLR0913 - the front door
     Parameters
     ----------
     path
-        A file, directory or archive.
+        A file, directory or archive, or a list of these.
     tz
         Time zone of logs whose stamps have none.
     year
@@ -69,6 +70,7 @@ def quality(  # noqa: PLR0913 - the front door
         If nothing is recognised or can be read, or a log needs ``tz``, ``year``,
         ``boot_time`` or ``unit``; names file, place and remedy.
     """
+    path = path if isinstance(path, str | Path) else given_paths(path)
     files = told(path)
     if not files.names:
         raise unfit(path, files)
@@ -81,7 +83,7 @@ def quality(  # noqa: PLR0913 - the front door
             read[name], frames[name] = _read(kind_named(name), path, files, options, progress)
         except LoadError as error:
             errors.append(error)
-            row = (str(path), "left out", f"{_NOT_CHECKED.format(name)}: {error}", 1, None)
+            row = (shown_all(path), "left out", f"{_NOT_CHECKED.format(name)}: {error}", 1, None)
             frames[name] = quality_frame([row])
     if len(errors) == len(files.names):
         raise errors[0]
@@ -112,7 +114,7 @@ def joined(
 
 
 def _read(
-    kind: Kind, path: str | Path, files: Told, options: Options, progress: bool
+    kind: Kind, path: Paths, files: Told, options: Options, progress: bool
 ) -> tuple[Any, pd.DataFrame]:
     """Read a kind of data; give what its function gave, and its findings."""
     if not kind.is_one_file:
@@ -139,10 +141,9 @@ def _of_table(label: str, table: pd.DataFrame, name: str) -> list[Finding]:
     """Make findings of what the loader of one table noted beside it."""
     rows: list[Finding] = [(label, "read", name, len(table), None)]
     left_out: Mapping[str, int] = table.attrs.get("left_out", {})
-    rows += [
-        (label, "truncated" if what == CUT_LINE else "set aside", what, count, None)
-        for what, count in left_out.items()
-    ]
+    for what, count in left_out.items():
+        finding = "truncated" if what in (CUT_LINE, REST) else "set aside"
+        rows.append((label, finding, what, count, None))
     rows += [(label, "suspicious", doubt, 1, None) for doubt in table.attrs.get("doubts", ())]
     if column := table.attrs.get("column"):
         rows.append((label, "noted", f"taken from column {column!r}", 1, None))
