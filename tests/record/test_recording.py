@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import resource
 import signal
 import subprocess
 import sys
@@ -433,6 +434,36 @@ def test_an_end_that_could_not_be_written_is_told_by_check(nvml, tmp_path, monke
     result = CliRunner().invoke(cli.app, ["check", str(tmp_path / "run")])
     assert result.exit_code == 1
     assert "the end of the recording was never written" in result.output
+
+
+@pytest.fixture
+def small_files():
+    """Let the system refuse to write more than some bytes into a file, as a full disk does."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    heard = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    signal.signal(signal.SIGXFSZ, heard)
+
+
+def test_what_the_system_refuses_to_write_is_told_by_record_and_again_by_check(
+    nvml, tmp_path, small_files
+):
+    record(QUICK, tmp_path / "whole")
+    part, said = (tmp_path / "whole" / n for n in ("power_0001.parquet", "recording.json"))
+    assert said.stat().st_size + 1000 < part.stat().st_size
+    folder = tmp_path / "run"
+    small_files(said.stat().st_size + 1000)
+    first = CliRunner().invoke(cli.app, ["record", "--out", str(folder), "--", *QUICK])
+    assert first.exit_code == 1
+    assert "File too large" in first.output
+    assert sorted(path.name for path in folder.iterdir()) == ["recording.json"]
+    again = CliRunner().invoke(cli.app, ["check", str(folder)])
+    assert again.exit_code == 2
+    lost = about(folder)["lost_count"]
+    assert f"the recording ended early: {about(folder)['error']}; {lost} readings are lost" in (
+        " ".join(again.output.split())
+    )
 
 
 def test_the_command_says_what_a_full_disk_lost(nvml, tmp_path, monkeypatch):
