@@ -20,14 +20,10 @@ _EVENT = re.compile(rb"\},\s*\{")
 
 
 class Door(NamedTuple):
-    """A public loader, what its result adds up to, and whether a line without an end is told.
-
-    Logs are copied while they are written, and a last line without an end is nothing odd there.
-    """
+    """A public loader, and what its result adds up to."""
 
     load: Callable[[Path], Any]
     totals: Callable[[Any], dict[str, float]]
-    tells: bool = True
 
 
 class Seed(NamedTuple):
@@ -69,14 +65,12 @@ DOORS = {
             path, tz="UTC", unit="W", scope="gpu", period_s=1.0, node="n1", progress=False
         ),
         _POWER,
-        tells=False,
     ),
     "failures": Door(
         lambda path: load.failures(
             path, tz="UTC", year=2025, boot_time="2025-01-01T00:00Z", node="n1", progress=False
         ),
         _FAILURES,
-        tells=False,
     ),
     "job_log": Door(
         lambda path: load.job_log(path, tz="UTC", progress=False), _of(("steps.", "spans."))
@@ -89,19 +83,17 @@ DOORS = {
     "exhaustive": Door(load.exhaustive_injections, _of(("sites.", "sites.sdc_count"))),
     "operator_calls": Door(load.operator_calls, _sums),
     "slurm_records": Door(load.slurm_records, lambda frame: {"rows": float(len(frame))}),
-    # Tables of one's own: they keep no findings, and a last line may have no end.
-    "lengths": Door(load.document_lengths, _sums, tells=False),
-    "job": Door(load.job_operations, _sums, tells=False),
-    "sweeps": Door(load.power_sweeps, _sums, tells=False),
-    "iterations": Door(load.iterations, _sums, tells=False),
-    "linear": Door(lambda path: load.linear_profile(path, embedding_size=4096), _sums, tells=False),
-    "attention": Door(load.attention_profile, _sums, tells=False),
-    "collectives": Door(
-        lambda path: load.collective_times(path, gpus=["H100"]), _sums, tells=False
-    ),
-    "reuse": Door(load.reuse_histogram, _sums, tells=False),
-    "topology": Door(load.power_topology, lambda frame: {"rows": float(len(frame))}, tells=False),
-    "causes": Door(load.cause_counts, _sums, tells=False),
+    # Tables of one's own, which note what they left out beside the table.
+    "lengths": Door(load.document_lengths, _sums),
+    "job": Door(load.job_operations, _sums),
+    "sweeps": Door(load.power_sweeps, _sums),
+    "iterations": Door(load.iterations, _sums),
+    "linear": Door(lambda path: load.linear_profile(path, embedding_size=4096), _sums),
+    "attention": Door(load.attention_profile, _sums),
+    "collectives": Door(lambda path: load.collective_times(path, gpus=["H100"]), _sums),
+    "reuse": Door(load.reuse_histogram, _sums),
+    "topology": Door(load.power_topology, lambda frame: {"rows": float(len(frame))}),
+    "causes": Door(load.cause_counts, _sums),
 }
 
 # The first pattern that fits a file says who loads it; files of none are no input.
@@ -166,12 +158,15 @@ def _sliced(raw: bytes) -> bytes:
 
 
 def flagged(result: Any) -> dict[tuple[str, str], int]:
-    """Count the findings that need a look."""
+    """Count the findings that need a look, and what a table without findings left out."""
+    table = getattr(result, "sites", result)
+    left_out = getattr(table, "attrs", {}).get("left_out", {})
+    told = {("left out", str(what)): int(count) for what, count in left_out.items()}
     quality = getattr(result, "quality", None)
     if quality is None:
-        quality = pd.DataFrame(result.attrs.get("quality", []))
-    if not len(quality):
-        return {}
-    quality = quality[~quality["finding"].isin(HARMLESS)]
-    keys = zip(quality["finding"].astype(str), quality["what"].astype(str), strict=True)
-    return dict(zip(keys, quality["count"].astype(int), strict=True))
+        quality = pd.DataFrame(getattr(table, "attrs", {}).get("quality", []))
+    if len(quality):
+        quality = quality[~quality["finding"].isin(HARMLESS)]
+        keys = zip(quality["finding"].astype(str), quality["what"].astype(str), strict=True)
+        told |= dict(zip(keys, quality["count"].astype(int), strict=True))
+    return told

@@ -221,8 +221,9 @@ def mutated(rng: Random, data: bytes, *, is_json: bool) -> Mutation:
     made = data
     for name in names:
         made = PLAIN[name](rng, made) if made else made
-    # A cut is told by brackets that are not closed, or a line without an end.
-    is_told = names == ["cut"] and (
-        is_json or (data.endswith(b"\n") and bool(made) and not made.endswith(b"\n"))
-    )
+    # A cut is told by brackets that are not closed, or by a line without an end, unless it closes
+    # brackets or quotes and lacks its end alone: such a line is whole.
+    is_open = bool(made) and not made.endswith(b"\n")
+    is_whole = made[-1:] in (b"}", b"]", b'"') and data[len(made) : len(made) + 1] in b"\r\n"
+    is_told = names == ["cut"] and (is_json or (data.endswith(b"\n") and is_open and not is_whole))
     return Mutation(" + ".join(names), made, "", is_told)

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from tests.fuzz import trial
-from tests.fuzz.corpus import DOORS, Door, Seed
+from tests.fuzz.corpus import DOORS, Door, Seed, flagged
 from tests.fuzz.mutations import PLAIN, mutated
 from workbench.errors import LoadError
 
@@ -91,3 +91,20 @@ def test_a_loss_that_a_line_without_an_end_tells_is_a_defect_if_nothing_says_so(
     outcome = judged(lambda path: Silent(path.stat().st_size), cuts[0])
     assert outcome.kind == "! changed, untold"
     assert outcome.detail.startswith("rows: ")
+
+
+def test_what_a_table_left_out_counts_as_told():
+    table = pd.DataFrame({"length_tokens": [1]})
+    assert flagged(table) == {}
+    table.attrs["left_out"] = {"a last line": 1}
+    assert flagged(table) == {("left out", "a last line"): 1}
+
+
+def test_a_cut_is_to_be_told_unless_the_line_is_whole():
+    text = b'{"a": 1}\n' * 20
+    made = [mutated(Random(number), text, is_json=False) for number in range(4000)]
+    told = {damage.data[-8:]: damage.is_told for damage in made if damage.name == "cut"}
+    assert told.pop(b'{"a": 1}') is False
+    assert {last for last, is_told in told.items() if not is_told} == {
+        last for last in told if last.endswith(b"\n") or not last
+    }

@@ -106,7 +106,7 @@ def _judged(result: Any, whole: Before, seed: Seed, mutation: Mutation) -> tuple
         # What is cut already tells no more if it is cut again.
         was_cut = any(finding == "truncated" for finding, _ in whole.findings)
         is_torn = mutation.name.startswith("torn")
-        is_defect = mutation.is_told and (is_torn or (door.tells and not was_cut))
+        is_defect = mutation.is_told and (is_torn or not was_cut)
         return "! changed, untold" if is_defect else "loaded, changed", "; ".join(changed)
     return ("loaded, told" if is_told else "loaded, unchanged"), ""
 
