@@ -68,10 +68,16 @@ def power_topology(path: str | Path) -> pd.DataFrame:
     rows = _records(path) if is_json else plain.read(path)
     rows = rows.rename(columns=lambda name: str(name).strip())
     if not is_json:
-        read = [name for name in rows if name == "level" or name.lower().startswith(_POWERS)]
+        names = [str(name) for name in rows]
+        read = [name for name in names if name == "level" or name.lower().startswith(_POWERS)]
         plain.refuse_cut_row(rows, path, read)
-    names = {"entity": "entity", "parent": "parent"}
-    named = plain.renamed(rows, path, names=names, columns=None, has_lines=not is_json)
+    named = plain.renamed(
+        rows,
+        path,
+        names={"entity": "entity", "parent": "parent"},
+        columns=None,
+        has_lines=not is_json,
+    )
     lines = np.arange(len(rows)) + (2 if plain.is_csv(path) else 1)
     place = "line" if plain.is_csv(path) else "row"
     entity, parent = _names(named["entity"]), _names(named["parent"])
