@@ -89,7 +89,7 @@ def experiments(given: Given) -> pd.DataFrame:
     known = campaign.set_index("campaign_id")
     flips = table["campaign_id"].map(known["flip_count"])
     table["flip_count"] = table["flip_count"].astype("Int64").fillna(flips.astype("Int64"))
-    table["dtype"] = table["dtype"].fillna(table["campaign_id"].map(known["dtype"]).astype(object))
+    table["dtype"] = _filled(table["dtype"], table["campaign_id"].map(known["dtype"]))
     # An experiment whose places are not known is a site of its own.
     site = table["site"].to_numpy(dtype="int64", na_value=-1)
     own = site.max(initial=0) + 1 + np.arange(len(table))
@@ -178,8 +178,13 @@ def located(faults: pd.DataFrame, parameters: pd.DataFrame) -> pd.DataFrame:
     known = parameters.drop_duplicates(["campaign_id", "param"]).set_index(["campaign_id", "param"])
     keys = pd.MultiIndex.from_arrays([faults["campaign_id"], faults["param"].astype(object)])
     more = known[empty].reindex(keys).set_axis(faults.index)
-    filled = {name: faults[name].astype(object).fillna(more[name].astype(object)) for name in empty}
-    return faults.assign(**filled)
+    return faults.assign(**{name: _filled(faults[name], more[name]) for name in empty})
+
+
+def _filled(values: pd.Series, others: pd.Series) -> pd.Series:
+    """Take the others where a value is missing, as objects: pandas 2 would guess a dtype."""
+    there = np.where(values.notna(), values.astype(object), others.astype(object))
+    return pd.Series(there, index=values.index, dtype=object)
 
 
 def _by_experiment(faults: pd.DataFrame) -> pd.DataFrame:

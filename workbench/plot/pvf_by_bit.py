@@ -90,8 +90,10 @@ def _parts(rows: pd.DataFrame) -> pd.Series:
         return pd.Series("all", index=rows.index)
     words = rows[by].astype(object).where(rows[by].notna(), "not told").astype(str)
     names = words.agg(", ".join, axis=1)
-    drawn = rows["drawn_from"].astype(object).replace("", np.nan).groupby(names)
-    part = drawn.transform("first").where(drawn.transform("nunique") <= 1, "part")
+    told = np.where(rows["drawn_from"] == "", None, rows["drawn_from"].astype(object))
+    drawn = pd.Series(told, index=rows.index, dtype=object).groupby(names)
+    one = np.where(drawn.transform("nunique") <= 1, drawn.transform("first"), "part")
+    part = pd.Series(one, index=rows.index, dtype=object)
     return names.where(part.isna(), part.astype(str) + " of " + names)
 
 

@@ -82,7 +82,9 @@ def graph_tasks(events: pd.DataFrame, graph: ExecutionGraph) -> TaskGraph:
             "thread": rows["thread"].astype("object").mask(is_work, None).array,
         }
     )
-    table = pd.concat([table, _meetings(graph, ready, len(edge))], ignore_index=True)
+    if len(ready):  # pandas 2 warns of empty frames, and of columns that are missing throughout
+        table = pd.concat([table, _meetings(graph, ready, len(edge))], ignore_index=True)
+    table = table.reindex(columns=list(TASKS.columns))
     between = _edges_between(graph, number, on_lane, ending, beginning)
     frame = _with_meetings(between, number[is_transfer], ending[graph.source[is_transfer]])
     return TaskGraph(TASKS.check(TASKS.cast(table)), frame, doubts=tuple(graph.doubts))
@@ -102,7 +104,7 @@ def _meetings(graph: ExecutionGraph, ready: Ints, first: int) -> pd.DataFrame:
             "start_ns": pd.array(graph.time_ns[ready] + graph.origin_ns, dtype="Int64"),
             "dur_ns": pd.array(np.zeros(len(ready), dtype=np.int64), dtype="Int64"),
         }
-    ).reindex(columns=list(TASKS.columns))
+    )
 
 
 def _with_meetings(edges: pd.DataFrame, transfer: Ints, meeting: Ints) -> pd.DataFrame:
@@ -110,8 +112,9 @@ def _with_meetings(edges: pd.DataFrame, transfer: Ints, meeting: Ints) -> pd.Dat
     place = pd.Index(transfer).get_indexer(pd.Index(edges["dst"]))
     arriving = edges[(place >= 0) & ~edges["src"].isin(meeting)]
     place = place[arriving.index]
-    there = arriving.assign(dst=meeting[place], kind="collective")
-    both = pd.concat([edges, there]).drop_duplicates(["src", "dst"], ignore_index=True)
+    parts = [edges, arriving.assign(dst=meeting[place], kind="collective")]
+    both = pd.concat([part for part in parts if len(part)] or parts[:1])
+    both = both.drop_duplicates(["src", "dst"], ignore_index=True)
     return TASK_EDGES.check(TASK_EDGES.cast(both))
 
 
