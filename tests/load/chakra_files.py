@@ -50,7 +50,8 @@ def public_classes():
     return {n: message_factory.GetMessageClass(find(f"ChakraProtoMsg.{n}")) for n in SCHEMA}
 
 
-def varint(data, at):
+def read_varint(data, at):
+    """Decode a number; give it and where the next thing begins."""
     number = shift = 0
     while True:
         number |= (data[at] & 127) << shift
@@ -59,18 +60,20 @@ def varint(data, at):
             return number, at
 
 
-def messages(path):
-    data, at, found = path.read_bytes(), 0, []
+def split(data):
+    """Give the delimited messages of a file."""
+    at = 0
     while at < len(data):
-        length, at = varint(data, at)
-        found.append(data[at : at + length])
+        length, at = read_varint(data, at)
+        yield data[at : at + length]
         at += length
-    return found
 
 
 def nodes_of(path):
     """Read the nodes of a file."""
-    return [public_classes()["Node"].FromString(message) for message in messages(path)[1:]]
+    return [
+        public_classes()["Node"].FromString(message) for message in [*split(path.read_bytes())][1:]
+    ]
 
 
 def attributes_of(node):

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.load.chakra_files import read_varint, split
 from workbench import tables
 from workbench.errors import LoadError
 from workbench.load import execution_trace
@@ -52,23 +53,6 @@ def packed(*numbers):
 
 def delimited(*messages):
     return b"".join(varint(len(message)) + message for message in messages)
-
-
-def read_varint(data, at):
-    number = shift = 0
-    while True:
-        number |= (data[at] & 127) << shift
-        at, shift = at + 1, shift + 7
-        if data[at - 1] < 128:
-            return number, at
-
-
-def split(data):
-    at = 0
-    while at < len(data):
-        length, at = read_varint(data, at)
-        yield data[at : at + length]
-        at += length
 
 
 def decode(message):

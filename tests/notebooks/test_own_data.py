@@ -3,17 +3,16 @@
 import ast
 import copy
 import re
-from pathlib import Path
 
 import nbformat
 import pytest
 
+from tests.notebooks.conftest import NOTEBOOKS
 from tests.notebooks.own_data import MAKERS
 from workbench.errors import WorkbenchError
 from workbench.load.kinds import KINDS
 from workbench.share import _prose
 
-NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
 _WORDS = (
     "two three four five six seven eight nine ten dozen hundred thousand million half halves third "
     "thirds quarter quarters fifths sixths tenth tenths twentieth twice thrice double doubled"
@@ -48,16 +47,6 @@ METHOD = {
     ),
     "07_fleet_timeline": ("the time between two readings", "longer than two seconds"),
 }
-
-
-@pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)
-def path(request):
-    return request.param
-
-
-@pytest.fixture
-def notebook(path):
-    return nbformat.read(path, as_version=4)
 
 
 def sections(notebook):

@@ -2,26 +2,12 @@
 
 import base64
 import re
-from pathlib import Path
 
 import nbformat
 import numpy as np
-import pytest
 
 from workbench.share import _normalise
 from workbench.share.bundle import PLOTLY_MIME, SVG_MIME, key_of
-
-NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
-
-
-@pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)
-def path(request):
-    return request.param
-
-
-@pytest.fixture
-def notebook(path):
-    return nbformat.read(path, as_version=4)
 
 
 def outputs_of(notebook):

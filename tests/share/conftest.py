@@ -1,5 +1,9 @@
 """Small notebooks and the browser for the tests of pages."""
 
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -68,3 +72,40 @@ def write_notebook() -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def interrupted(tmp_path: Path) -> Callable[[str], tuple[int, str]]:
+    """Give a function that runs a program until its kernel works, then presses Ctrl-C.
+
+    The notebooks of the program hold the cell ``waiting``. Returned are the process id of the kernel,
+    and what the program printed on stderr.
+    """
+
+    def run(program: str) -> tuple[int, str]:
+        mark = tmp_path / "pid"
+        # A shell that starts something in the background makes it ignore Ctrl-C.
+        heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        started = subprocess.Popen(
+            [sys.executable, "-c", heeding + program], stderr=subprocess.PIPE, text=True
+        )
+        deadline = time.monotonic() + 90
+        while not (mark.exists() and mark.read_text()):
+            assert time.monotonic() < deadline, "no notebook started"
+            assert started.poll() is None, started.stderr.read() if started.stderr else ""
+            time.sleep(0.05)
+        started.send_signal(signal.SIGINT)
+        _, errors = started.communicate(timeout=60)
+        return int(mark.read_text()), errors
+
+    return run
+
+
+@pytest.fixture
+def waiting(tmp_path: Path) -> str:
+    """Give a cell that writes the process id of its kernel to ``pid``, and waits."""
+    mark = str(tmp_path / "pid")
+    return (
+        f"import os, pathlib, time\npathlib.Path({mark!r}).write_text(str(os.getpid()))\n"
+        "time.sleep(300)"
+    )

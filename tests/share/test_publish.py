@@ -5,10 +5,7 @@ import copy
 import json
 import os
 import re
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import nbformat
@@ -195,30 +192,15 @@ def test_parameters_need_a_place_and_plain_values(tmp_path, write_notebook):
         share.publish(path, parameters={"data": object()})
 
 
-def test_ctrl_c_stops_the_kernel_and_leaves_the_file(tmp_path, write_notebook):
-    mark = tmp_path / "pid"
-    source = (
-        f"import os, pathlib, time\npathlib.Path({str(mark)!r}).write_text(str(os.getpid()))\n"
-        "time.sleep(300)"
-    )
-    path = write_notebook(tmp_path / "long.ipynb", source)
+def test_ctrl_c_stops_the_kernel_and_leaves_the_file(
+    tmp_path, write_notebook, waiting, interrupted
+):
+    path = write_notebook(tmp_path / "long.ipynb", waiting)
     before = path.read_bytes()
-    # A shell that starts something in the background makes it, and all it starts, ignore Ctrl-C.
-    program = (
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        f"from workbench import share; share.publish({str(path)!r})"
-    )
-    run = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 90
-    while not (mark.exists() and mark.read_text()):
-        assert time.monotonic() < deadline, "the notebook did not start"
-        assert run.poll() is None, run.stderr.read()
-        time.sleep(0.1)
-    run.send_signal(signal.SIGINT)
-    _, errors = run.communicate(timeout=60)
+    kernel, errors = interrupted(f"from workbench import share; share.publish({str(path)!r})")
     assert "KeyboardInterrupt" in errors
     assert "Task was destroyed" not in errors
-    assert not _is_alive(int(mark.read_text()))
+    assert not _is_alive(kernel)
     assert path.read_bytes() == before
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["long.ipynb", "pid"]
 

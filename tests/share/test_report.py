@@ -4,10 +4,8 @@ import html
 import json
 import re
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import nbformat
@@ -380,27 +378,12 @@ def test_a_notebook_that_shows_nothing_for_its_failures_leaves_the_earlier_repor
 
 
 def test_ctrl_c_ends_a_report_of_several_notebooks_with_no_traceback_but_its_own(
-    tmp_path, write_notebook
+    tmp_path, write_notebook, waiting, interrupted
 ):
-    mark = tmp_path / "pid"
-    source = (
-        f"import os, pathlib, time\npathlib.Path({str(mark)!r}).write_text(str(os.getpid()))\n"
-        "time.sleep(300)"
-    )
-    paths = [str(write_notebook(tmp_path / f"{name}.ipynb", source)) for name in "abc"]
-    program = (
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        f"from workbench import share; share.report({paths!r}, out={str(tmp_path / 'site')!r})"
-    )
-    run = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 90
-    while not (mark.exists() and mark.read_text()):
-        assert time.monotonic() < deadline, "no notebook started"
-        assert run.poll() is None, run.stderr.read()
-        time.sleep(0.05)
     # The first kernel works, the second may still be starting, the third waits for its turn.
-    run.send_signal(signal.SIGINT)
-    _, errors = run.communicate(timeout=60)
+    paths = [str(write_notebook(tmp_path / f"{name}.ipynb", waiting)) for name in "abc"]
+    site = str(tmp_path / "site")
+    _, errors = interrupted(f"from workbench import share; share.report({paths!r}, out={site!r})")
     assert errors.rstrip().endswith("KeyboardInterrupt")
     assert errors.count("Traceback") == 1
     assert "never awaited" not in errors

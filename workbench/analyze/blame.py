@@ -1,4 +1,4 @@
-"""Blame: who made whom wait, in all, and by step or process group."""
+"""Straggler attribution: the waiting in collectives, by the rank that arrived last."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PAIR = ["blamed_rank", "rank"]
 def blame(
     waits: pd.DataFrame, *, complete_only: bool = True, sure_only: bool = True
 ) -> pd.DataFrame:
-    """Add up who made whom wait, and for how long, most waiting first.
+    """Add up how long ranks waited, by the rank they waited for, most waiting first.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def blame(
 def blame_by(
     waits: pd.DataFrame, by: By, *, complete_only: bool = True, sure_only: bool = True
 ) -> pd.DataFrame:
-    """Add up who made whom wait in every step, in every process group, or in both.
+    """Add up how long ranks waited for which rank, by step, by process group, or by both.
 
     A rank that is slow for good is blamed in every step, one that was late once in one;
     a rank that is blamed in one group only is slow in what leads to that group's

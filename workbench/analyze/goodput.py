@@ -19,7 +19,7 @@ Convention: TypeAlias = Literal["interval", "poisson", "renewal"]
 PRODUCTIVE, DEGRADED = "productive", "degraded capacity"
 LOST, WRITING, REJOIN = "lost work", "checkpoint", "re-join stall"
 STRAGGLER = "straggler"
-NOBODY, EVERYBODY, HIT = "nobody", "all GPUs", "hit replica"
+NOBODY, EVERYBODY, HIT = "nobody", "all GPUs", "failed replica"
 # Shares of one case: state, scope, share of GPU time.
 Shares: TypeAlias = list[tuple[str, str, float]]
 

@@ -113,7 +113,7 @@ def goodput_ladder(
         How failures are counted; ``"interval"`` or ``"poisson"``.
     printed
         Published shares to show beside a change, by its name: ``"all GPUs restart"``, ``"only
-        the hit replica restarts"``, ``"all replicas stall"``, ``"and again at re-join"``,
+        the failed replica restarts"``, ``"all replicas stall"``, ``"and again at re-join"``,
         ``"checkpoints are written"``.
 
     Returns
@@ -139,7 +139,7 @@ def goodput_ladder(
     plain = {"checkpoint_interval_min": None, "checkpoint_write_min": 0.0}
     rungs = {
         "all GPUs restart": replace(job.synchronous(), stall_min=0.0, **plain),  # type: ignore[arg-type]
-        "only the hit replica restarts": replace(job, stall_min=0.0, rejoin_min=0.0, **plain),  # type: ignore[arg-type]
+        "only the failed replica restarts": replace(job, stall_min=0.0, rejoin_min=0.0, **plain),  # type: ignore[arg-type]
         "all replicas stall": replace(job, rejoin_min=0.0, **plain),  # type: ignore[arg-type]
     }
     if job.rejoin_min:

@@ -122,7 +122,7 @@ def collective_waits(
 
 
 def blame(blame: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
-    """Show who made whom wait as a matrix, in milliseconds.
+    """Show how long each rank waited for which as a matrix, in milliseconds.
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ from workbench.plot.style import colour, finish, nothing
 from workbench.tables import GOODPUT_AT_SCALE
 
 _LINES = (
-    ("replica_share", "only the hit replica restarts", "productive", "solid", "circle"),
+    ("replica_share", "only the failed replica restarts", "productive", "solid", "circle"),
     ("synchronous_share", "all GPUs restart", "more", "dash", "square"),
 )
 

@@ -90,12 +90,9 @@ def _parts(rows: pd.DataFrame) -> pd.Series:
         return pd.Series("all", index=rows.index)
     words = rows[by].astype(object).where(rows[by].notna(), "not told").astype(str)
     names = words.agg(", ".join, axis=1)
-    told = rows["drawn_from"].to_numpy(dtype=object, copy=True)
-    told[rows["drawn_from"].eq("").to_numpy(dtype=bool)] = None
-    drawn = pd.Series(told, index=rows.index, dtype=object).groupby(names)
-    one = np.where(drawn.transform("nunique") <= 1, drawn.transform("first"), "part")
-    part = pd.Series(one, index=rows.index, dtype=object)
-    return names.where(part.isna(), part.astype(str) + " of " + names)
+    drawn = rows["drawn_from"].astype(object).groupby(names)
+    part = drawn.transform("first").where(drawn.transform("nunique") == 1, "part")
+    return names.where(part == "", part + " of " + names)
 
 
 def _matrix(

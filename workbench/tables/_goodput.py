@@ -63,7 +63,7 @@ GOODPUT = Table(
             "productive, lost work, checkpoint, straggler, waiting for a spare, a phase of the "
             "restart, global stall or its phases, re-join stall, degraded capacity",
         ),
-        "scope": Column("str", "whom it stops: nobody, all GPUs, hit replica"),
+        "scope": Column("str", "whom it stops: nobody, all GPUs, failed replica"),
         "gpu_time_share": Column("float64", _SHARE, lower=0, upper=1),
         "low_share": Column(
             "float64", "lower end of its 95 % interval; missing if exact", 0, 1, nullable=True
@@ -80,7 +80,7 @@ GOODPUT_RUNS = Table(
         "run": Column("int32", "simulated history, or 0 for a log", lower=0),
         "failure_count": Column("int64", "failures that struck within the run", lower=0),
         "state": Column("str", "as in `goodput`"),
-        "scope": Column("str", "whom it stops: nobody, all GPUs, hit replica"),
+        "scope": Column("str", "whom it stops: nobody, all GPUs, failed replica"),
         "gpu_time_share": Column("float64", _SHARE, lower=0, upper=1),
     },
 )
@@ -147,7 +147,7 @@ GOODPUT_AT_SCALE = Table(
             1,
             nullable=True,
         ),
-        "replica_share": Column("float64", "only the hit replica restarts", 0, 1, nullable=True),
+        "replica_share": Column("float64", "only the failed replica restarts", 0, 1, nullable=True),
         "convention": Column("str", "interval or poisson"),
     },
 )

@@ -11,15 +11,18 @@ import pandas as pd
 from workbench import datasets
 from workbench.analyze.perfmodel._closed_form import Constants, parts
 from workbench.analyze.perfmodel._columns import columns
-from workbench.analyze.perfmodel.layout import LAYOUT_COLUMNS, Layout, configurations
+from workbench.analyze.perfmodel.layout import (
+    COUNTS,
+    LAYOUT_COLUMNS,
+    Layout,
+    configurations,
+)
 from workbench.analyze.perfmodel.model_shape import model_shape
 from workbench.tables import ITERATIONS
 
 _FILE = "iteration_megatron_bridge.csv"
 # Their recipes: fused attention, sequence parallelism; states are sharded over the replicas.
 _RECIPE: dict[str, Any] = {"sequence_parallel": True, "flash_attention": True}
-_PRINTED = {ours: column for ours, column in LAYOUT_COLUMNS.items() if column.endswith(
-    ("_parallel", "_count", "_tokens")) and not column.startswith("has_")}  # fmt: skip
 
 
 @cache
@@ -32,7 +35,7 @@ def public_iterations() -> pd.DataFrame:
     printed = pd.read_csv(datasets.path("published") / _FILE)
     jobs = []
     for row in printed.to_dict("records"):
-        sizes: dict[str, Any] = {ours: int(row[column]) for ours, column in _PRINTED.items()}
+        sizes: dict[str, Any] = {name: int(row[LAYOUT_COLUMNS[name]]) for name in COUNTS}
         layout = Layout(**sizes, sharding=row["sharding"], **_RECIPE)
         jobs.append(configurations(model_shape(row["model"]), layout, gpu=row["gpu"]))
     table = pd.concat(jobs, ignore_index=True)

@@ -14,7 +14,7 @@ from workbench.tables import CONFIGURATIONS
 
 Recompute = Literal["none", "selective", "full"]
 Sharding = Literal["none", "zero1", "fsdp", "hsdp"]
-_COUNTS = (
+COUNTS = (
     "tensor", "pipeline", "data", "context", "expert", "chunks", "micro_batch", "global_batch",
     "sequence",
 )  # fmt: skip
@@ -87,7 +87,7 @@ class Layout:
     def __post_init__(self) -> None:
         wrong = [
             f"{name} must be a whole number from 1, not {value!r}"
-            for name in _COUNTS
+            for name in COUNTS
             if isinstance(value := getattr(self, name), bool)
             or not isinstance(value, int)
             or value < 1
