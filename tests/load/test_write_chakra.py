@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
-from tests.load.chakra_files import messages, public_classes
+from tests.load.chakra_files import public_classes, split
 from workbench import load
 from workbench.errors import LoadError
 from workbench.tables import DEPENDENCIES, NODES
@@ -24,7 +24,7 @@ def public():
 
 def feed(path, public):
     """Work a file off as ETFeeder does: nodes whose data dependencies are done, lowest id first."""
-    header, *rest = messages(path)
+    header, *rest = split(path.read_bytes())
     public["GlobalMetadata"].FromString(header)
     nodes = {node.id: node for node in map(public["Node"].FromString, rest)}
     assert len(nodes) == len(rest)
@@ -146,7 +146,7 @@ def test_a_collective_is_one_for_chakra_too(again, public):
         ]
     )
     file, _ = again(nodes, edges)
-    made = [public["Node"].FromString(message) for message in messages(file)[1:]]
+    made = [public["Node"].FromString(message) for message in [*split(file.read_bytes())][1:]]
     attributes = [{a.name: a for a in node.attr} for node in made]
     assert [node.type for node in made] == [7, 4, 4, 4]
     assert attributes[0]["comm_type"].int64_val == 6

@@ -68,9 +68,7 @@ def cause_shares(shares: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     )
     note = " · ".join([*interval(shares), *_differences(shares), *_rest(shares, drawn)])
     note = " · ".join([note, *reservations(shares)])
-    return finish(
-        figure, claim=_claim(shares), source=source, synthetic=synthetic, note=note,
-    )  # fmt: skip
+    return finish(figure, claim=_claim(shares), source=source, synthetic=synthetic, note=note)
 
 
 def _bars(drawn: pd.DataFrame) -> go.Bar:

@@ -71,7 +71,7 @@ def mttf_by_size(sizes: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     notes += [f"{plural(unfailed, 'size')} without a failure left out"] if unfailed else []
     notes += reservations(sizes)
     return finish(
-        figure, claim=_claim(known), source=source, synthetic=synthetic, note=" · ".join(notes),
+        figure, claim=_claim(known), source=source, synthetic=synthetic, note=" · ".join(notes)
     )  # fmt: skip
 
 
