@@ -95,6 +95,24 @@ def test_rows_without_a_time_are_counted_and_ends_before_starts_refused(file):
         load.failure_table(file(ended), columns=NAMED | {"end": "till"}, tz="UTC")
 
 
+def test_jobs_of_eight_digits_stay_apart_where_a_cell_made_their_column_floats(tmp_path):
+    path = tmp_path / "own.parquet"
+    FAILED.assign(job=[12345678, 12345679, None]).to_parquet(path)
+    jobs = load.failure_table(path, columns=NAMED, tz="UTC").failures["job"]
+    assert jobs.dropna().tolist() == ["12345678", "12345679"]
+    lives = pd.DataFrame({"node": [12345678, None], "lifetime_h": [1, 2], "is_failure": [1, 0]})
+    lives.to_parquet(path)
+    assert load.lifetimes(path)["node"].dropna().tolist() == ["12345678"]
+
+
+@pytest.mark.parametrize("ends", [["2026-01-02 03:30:00", None, None], [None] * 3])
+def test_a_failure_without_an_end_is_no_row_without_a_time(file, ends):
+    log = load.failure_table(file(FAILED.assign(end=ends)), columns=NAMED, tz="UTC")
+    lasting = (log.failures["end_ns"] - log.failures["start_ns"]) / 60e9
+    assert lasting.tolist() == [30 if end else 0 for end in ends]
+    assert set(log.quality["finding"]) == {"noted", "read"}
+
+
 def test_reports_of_one_fault_are_one_incident(file):
     close = FAILED.assign(
         when=["2026-01-02 03:00:00", "2026-01-02 03:01:00", "2026-01-02 03:02:00"]

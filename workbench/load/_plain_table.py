@@ -152,6 +152,13 @@ def whole(values: pd.Series, path: Path, *, least: int = 0, most: int = _EXACT -
     return pd.Series(plain.astype(np.int64))
 
 
+def texts(values: pd.Series) -> pd.Series:
+    """Return cells as text, None where they are empty; 79 that a lacking cell made 79.0 is 79."""
+    plain = (int(v) if isinstance(v, float) and v.is_integer() else v for v in values)
+    cells = pd.Series([str(value).strip() for value in plain], dtype=object)
+    return cells.where(values.notna().to_numpy() & (cells != "").to_numpy(), None)
+
+
 def _plain(values: pd.Series) -> np.ndarray:
     return as_floats(values)
 

@@ -119,14 +119,15 @@ def _rows(
     line = np.arange(1, len(frame) + 1) + plain.is_csv(path)
     start, is_local = _times(frame["time"], names["time"], path, zone, (line, findings))
     rows = pd.DataFrame({"line": line, "start_ns": start, "end_ns": start, "kind": "table"})
-    if "end" in frame:
-        end, _ = _times(frame["end"], names["end"], path, zone, (line, findings))
-        rows["end_ns"] = end.fillna(start)
+    # A failure that nobody ended has no end, and is no row without a time.
+    if "end" in frame and (told := frame["end"].notna().to_numpy()).any():
+        end, _ = _times(frame.loc[told, "end"], names["end"], path, zone, (line[told], findings))
+        rows["end_ns"] = end.set_axis(rows.index[told]).reindex(rows.index).fillna(start)
         _refuse_early(rows, names["end"], path)
     rows["assumed"] = np.where(is_local, f"tz={zone}" if zone else "", "")
     for name in _TEXTS:
         if name in frame:
-            rows[name] = _texts(frame[name])
+            rows[name] = plain.texts(frame[name])
     for name in ("rank", "replica"):
         if name in frame:
             told = frame[name].notna().to_numpy()
@@ -175,16 +176,6 @@ def _refuse_early(rows: pd.DataFrame, name: str, path: Path) -> None:
             f"first in line {row['line']:,}"
         )
         raise LoadError(msg)
-
-
-def _texts(values: pd.Series) -> pd.Series:
-    """Write cells as text; a code that a lacking cell made 79.0 is 79 again."""
-    texts = values.astype(object).where(values.notna(), None)
-    is_float = pd.api.types.is_float_dtype(values.dtype)
-    written = [
-        None if text is None else f"{text:g}" if is_float else str(text).strip() for text in texts
-    ]
-    return pd.Series([text or None for text in written], dtype=object)
 
 
 def _with_cause(rows: pd.DataFrame, path: Path) -> pd.DataFrame:

@@ -90,10 +90,8 @@ def names_lifetimes(names: Iterable[str]) -> bool:
 def _texts(frame: pd.DataFrame, name: str, missing: str | None) -> pd.Series:
     if name not in frame:
         return pd.Series([missing] * len(frame), dtype=object)
-    values = frame[name].reset_index(drop=True)
-    return values.astype(object).where(values.notna(), missing).map(
-        lambda value: None if value is None else str(value)
-    )  # fmt: skip
+    texts = plain.texts(frame[name])
+    return texts.where(texts.notna(), missing)
 
 
 def _hours(values: pd.Series, name: str, path: Path, time_unit: LifeUnit | None) -> pd.Series:
