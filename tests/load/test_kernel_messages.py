@@ -198,6 +198,31 @@ def test_a_link_that_is_back_at_once_is_set_aside_and_one_that_stays_down_is_a_f
     assert loaded(tmp_path, booted, form).failures["line"].tolist() == [4]
 
 
+def test_a_boot_or_a_link_of_one_host_says_nothing_of_another(tmp_path):
+    port = "mlx5_core 0000:17:00.0 ens1f0np0: Link"
+    xid = "NVRM: Xid (PCI:0000:9b:00): 79, GPU has fallen off the bus."
+    told = [
+        ("a", "kernel", "Linux version 5.15.0 (gcc)"),
+        ("b", "kernel", f"{port} down"),  # up since before the log begins
+        ("a", "kernel", f"{port} down"),  # no cable since the boot
+        ("b", "kernel", xid),
+        ("b", "collector[7]", f"kernel: {xid}"),
+        ("a", "collector[7]", f"kernel: {xid}"),  # the kernel of a said nothing of it
+    ]
+    path = tmp_path / "merged.log"
+    path.write_text(
+        "".join(
+            f"2025-01-31T{n:02}:00:00+00:00 {host} {program}: {text}\n"
+            for n, (host, program, text) in enumerate(told)
+        )
+    )
+    log = load.failures(path)
+    assert log.failures[["node", "code"]].to_numpy().tolist() == [["b", "link down"], ["b", "79"]]
+    repeats = log.quality[log.quality["what"].str.contains("repeats the kernel")]
+    assert repeats["finding"].tolist() == ["set aside", "suspicious"]
+    assert repeats["where"].tolist() == ["line 5", "line 6"]
+
+
 def test_errors_of_a_host_and_its_gpus_at_once_are_one_failure(tmp_path):
     form = STAMPS["journalctl -o short-iso"]
     path = tmp_path / "kern.log"

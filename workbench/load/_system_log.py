@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -24,13 +25,14 @@ UNKNOWN = "lines that speak of an error and that no rule knows; not counted as f
 
 # Returns columns of table FAILURES for a message and its line number, or {} if it is none.
 Recognise = Callable[[str, int, Findings], dict[str, Any]]
+_Event = tuple[str | None, str, str | None]  # host, code and device
 
 
 def read_system_log(
     source: Source,
     given: Given,
     needles: Sequence[bytes],
-    recognise: Recognise,
+    recogniser: Callable[[], Recognise],
     in_any_case: Sequence[bytes] = ERROR_NEEDLES,
 ) -> LogPart:
     """Read one log of the kernel or a daemon.
@@ -43,8 +45,8 @@ def read_system_log(
         What the caller said.
     needles
         Byte strings of which every line that matters holds one.
-    recognise
-        Says what such a line reports.
+    recogniser
+        Makes, for each host, what says of such a line what it reports.
     in_any_case
         Further ones, in lower case; by default those of lines that speak of an error.
 
@@ -53,7 +55,7 @@ def read_system_log(
     LoadError
         If the stamp of a line that reports a failure needs what the caller did not give.
     """
-    log = _Log(source.label, given, recognise)
+    log = _Log(source.label, given, recogniser)
     with source.open() as stream:
         lines = Lines(stream, needles, in_any_case)
         failures = failure_rows(log.rows(lines), source.label)
@@ -73,17 +75,18 @@ def read_system_log(
 class _Log:
     """Reads the lines of one file that matter."""
 
-    def __init__(self, label: str, given: Given, recognise: Recognise) -> None:
+    def __init__(self, label: str, given: Given, recogniser: Callable[[], Recognise]) -> None:
         self.findings = Findings(label)
         self.watched = Watched()
         self._given = given
-        self._recognise = recognise
         self._label = label
+        # A boot or a link of one host says nothing of the others.
+        self._recognise: defaultdict[str | None, Recognise] = defaultdict(recogniser)
         # Of every host its own: each has its own year, boot and clock changes.
         self._stamps: dict[str, Stamps] = {}
         self._before: tuple[int, Said] = (0, Said(None, None, ""))
-        self._reported: set[tuple[str, str | None]] = set()
-        self._repeated: dict[tuple[str, str | None], tuple[int, int]] = {}
+        self._reported: set[_Event] = set()
+        self._repeated: dict[_Event, tuple[int, int]] = {}
         self._echo_line = 0
 
     def rows(self, lines: Lines) -> Iterator[dict[str, Any]]:
@@ -103,7 +106,7 @@ class _Log:
                 raise refusal
             self.watched.see(host, said.time_ns, line.number)
             if found:
-                self._reported.add((found["code"], found["device"]))
+                self._reported.add((said.host, found["code"], found["device"]))
                 self._note(text, said, line.number)
                 yield found | {
                     "start_ns": said.time_ns,
@@ -146,9 +149,11 @@ class _Log:
         return said
 
     def _failure(self, said: Said, line: Line) -> dict[str, Any]:
-        found = self._recognise(said.message, line.number, self.findings) if line.is_hit else {}
+        if not line.is_hit:
+            return {}
+        found = self._recognise[said.host](said.message, line.number, self.findings)
         if found and said.is_echo:
-            key = (found["code"], found["device"])
+            key = (said.host, found["code"], found["device"])
             count, first = self._repeated.get(key, (0, line.number))
             self._repeated[key] = (count + 1, first)
             self._echo_line = line.number

@@ -41,7 +41,7 @@ def read(source: Source, given: Given) -> LogPart:
     LoadError
         If it holds an error and the caller gave no zone: its stamps are local times.
     """
-    return read_system_log(source, given, _NEEDLES, _failure)
+    return read_system_log(source, given, _NEEDLES, lambda: _failure)
 
 
 def _failure(text: str, _line: int, _findings: Findings) -> dict[str, Any]:

@@ -96,12 +96,12 @@ def read(source: Source, given: Given) -> LogPart:
         If a line that reports a failure has a stamp without date, year or zone, and the
         caller gave none.
     """
-    part = read_system_log(source, given, _NEEDLES, _Kernel().failure, needles() + _BOOT)
+    part = read_system_log(source, given, _NEEDLES, lambda: _Kernel().failure, needles() + _BOOT)
     return replace(part, failures=without_recovered(part.failures, part.findings))
 
 
 class _Kernel:
-    """Recognises what the kernel says; one message may go over several lines."""
+    """Recognises what the kernel of one host says; one message may go over several lines."""
 
     def __init__(self) -> None:
         self._named = (0, "")

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from workbench import analyze, load
@@ -525,3 +525,62 @@ def test_every_prediction_says_how_far_off_its_kind_was():
 def test_a_fitted_model_tells_what_its_held_out_rows_showed(fitted, many):
     (told,) = set(fitted.predict(many)["error_class"])
     assert told.startswith("fitted: 90% of the rows held out were within")
+
+
+def sharing_ranks(held, per_node):
+    """Count the ranks that hold the same as rank 0, in all and in its node."""
+    same = [rank for rank, what in enumerate(held) if what == held[0]]
+    return len(same), sum(rank < per_node for rank in same)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    tensor=st.sampled_from([1, 2, 4]),
+    context=st.sampled_from([1, 2, 4]),
+    data=st.sampled_from([1, 2, 4, 8]),
+    expert=st.sampled_from([1, 2, 4, 8, 16]),
+    sharding=st.sampled_from(["none", "zero1", "fsdp", "hsdp"]),
+)
+def test_memory_is_that_of_ranks_told_apart_one_by_one(tensor, context, data, expert, sharding):
+    """Megatron-LM orders ranks tensor, context, data; those of experts tensor, expert, data."""
+    count = tensor * context * data
+    assume(count % expert == 0 and (context * data % expert == 0 or data % expert))
+    shape = replace(MIXTRAL, experts=16, tied=True)
+    table = jobs(
+        shape, tensor=tensor, context=context, data=data, expert=expert, sharding=sharding,
+        global_batch=64,
+    )  # fmt: skip
+    need = analyze.memory_need(table).iloc[0]
+    width = 1 if data % expert else tensor
+    of_rank = {
+        "shared": [rank % tensor for rank in range(count)],
+        "experts": [(rank % width, rank // width % expert) for rank in range(count)],
+    }
+    attention = 2 * shape.hidden * shape.head_width * (shape.heads + shape.kv_heads)
+    layer = {
+        "shared": (attention + 2 * shape.hidden) / tensor,
+        "experts": 16 // expert * 3 * shape.hidden * shape.ffn / width,
+    }
+    by_hand = np.zeros(3)
+    for name, held in of_rank.items():
+        every, in_node = sharing_ranks(held, per_node=8)
+        shards = {"none": 1, "zero1": every, "fsdp": every, "hsdp": in_node}[sharding]
+        whole = 1 if sharding == "zero1" else shards
+        size = shape.layers * layer[name]
+        if name == "shared":
+            size += shape.vocabulary * shape.hidden / tensor
+        one_layer = 2 * layer[name] if whole > 1 else 0
+        by_hand += [2 * size / whole + one_layer, 4 * size / whole, 12 * size / shards]
+    told = need[["parameters_bytes", "gradients_bytes", "optimizer_bytes"]].tolist()
+    assert told == pytest.approx(by_hand.tolist(), rel=1e-9)
+
+
+def test_gradients_of_ranks_that_share_sequences_are_summed():
+    # By hand, one replica on two ranks: a ring sends every gradient of 4 bytes once and back.
+    table = jobs(GPT, context=2, global_batch=8)
+    (data_ns,) = analyze.assumed_model().predict(table)["data_ns"]
+    attention = 2 * GPT.hidden * GPT.head_width * (GPT.heads + GPT.kv_heads)
+    layer = attention + 2 * GPT.hidden * GPT.ffn + 2 * GPT.hidden
+    held = GPT.layers * layer + GPT.vocabulary * GPT.hidden
+    width = 0.4 * 1e9 * analyze.gpu_type("H100").node_gb_per_s
+    assert data_ns / 1e9 == pytest.approx(2 * 4 * held / 2 / width, rel=1e-6)

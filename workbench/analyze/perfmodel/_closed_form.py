@@ -97,13 +97,8 @@ def _link(c: Columns, k: Constants, ranks: Array, stride: Array | float = 1.0) -
 
 def _slower(c: Columns, ranks: Array, stride: Array | float, node: Array, network: Array) -> Array:
     """Within a node its links; beyond, a ring leaves the node by the adapters of all its ranks."""
-    local = _local(c, ranks, stride)
+    local = c.in_node(ranks, stride)
     return np.asarray(np.where(ranks <= local, node, np.minimum(node, local * network)))
-
-
-def _local(c: Columns, ranks: Array, stride: Array | float) -> Array:
-    """Count the ranks of a group that share a node."""
-    return np.asarray(np.clip(c.per_node // stride, 1, ranks))
 
 
 def _layer(c: Columns, k: Constants) -> tuple[Array, Array, Array, Array, Array]:
@@ -154,8 +149,7 @@ def _groups(c: Columns) -> tuple[tuple[Array, Array, Array], ...]:
     """Give parameters that a rank holds, their replicas, and how far those are apart."""
     shared = c.stage_layers * c.shared_layer_parameters + c.vocabulary * c.h / c.t
     experts = c.stage_layers * c.expert_layer_parameters
-    apart = np.where(c.is_routed, c.expert_span, c.t * c.c)
-    return (shared, c.d, c.t * c.c), (experts, c.expert_d, apart)
+    return (shared, c.replicas, c.t), (experts, c.expert_replicas, c.expert_span)
 
 
 def _data(c: Columns, k: Constants) -> Array:
@@ -164,7 +158,7 @@ def _data(c: Columns, k: Constants) -> Array:
 
 def _gradients(c: Columns, k: Constants, held: Array, replicas: Array, stride: Array) -> Array:
     turns = (replicas - 1) / replicas
-    in_node = _local(c, replicas, stride)
+    in_node = c.in_node(replicas, stride)
     width = _slower(c, replicas, stride, k.data_share * c.node, k.data_share * c.network)
     reduce = 2 * 4 * held * turns
     scatter = (4 + 2) * held * turns  # gradients of 4 bytes, then weights of 2
@@ -178,8 +172,5 @@ def _gradients(c: Columns, k: Constants, held: Array, replicas: Array, stride: A
 
 
 def _optimizer(c: Columns, k: Constants) -> Array:
-    held = np.zeros_like(c.h)
-    for parameters, replicas, stride in _groups(c):
-        in_node = np.where(c.sharding == "hsdp", _local(c, replicas, stride), replicas)
-        held += parameters / np.where(c.sharding == "none", 1, in_node)
+    held = sum(parameters / c.shards(*group) for parameters, *group in _groups(c))
     return np.asarray(20 * held / (k.optimizer_share * c.memory))

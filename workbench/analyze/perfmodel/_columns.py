@@ -103,14 +103,31 @@ class Columns:
         return np.where(self.is_folded, 1, self.t)
 
     @property
-    def expert_d(self) -> Array:
-        """Replicas of an expert."""
-        return np.where(self.is_folded, self.t * self.c * self.d, self.d) / self.e
+    def replicas(self) -> Array:
+        """Ranks that hold the same parameters besides experts, every ``t``-th rank.
+
+        Ranks that share sequences hold the same parameters, like data-parallel ones.
+        """
+        return self.c * self.d
 
     @property
     def expert_span(self) -> Array:
-        """Neighbouring ranks among which the tokens of a layer are exchanged."""
-        return np.where(self.is_folded, self.e, self.t * self.c * self.e)
+        """Neighbouring ranks that hold every expert once and exchange the tokens of a layer."""
+        return self.e * self.expert_t
+
+    @property
+    def expert_replicas(self) -> Array:
+        """Ranks that hold the same experts, every ``expert_span``-th rank."""
+        return self.t * self.replicas / self.expert_span
+
+    def in_node(self, ranks: Array, stride: Array | float) -> Array:
+        """Count the ranks of a group of every ``stride``-th one that share a node."""
+        return np.asarray(np.clip(self.per_node // stride, 1, ranks))
+
+    def shards(self, replicas: Array, stride: Array) -> Array:
+        """Count the ranks that share the optimizer's states of such replicas."""
+        in_node = np.where(self.sharding == "hsdp", self.in_node(replicas, stride), replicas)
+        return np.where(self.sharding == "none", 1, in_node)
 
     @property
     def shared_layer_parameters(self) -> Array:

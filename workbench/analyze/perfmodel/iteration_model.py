@@ -196,7 +196,8 @@ def iteration_model(
 
     A stage has L/p layers; rounds m = B/(d b). Iteration: ``m`` stages and heads, a bubble of
     ``(p - 1)/v`` stages, ``2 (v m + p - 2)`` exchanges of ``2 T h / t`` bytes between stages,
-    gradients over ``data_share``, 20 bytes per parameter over ``optimizer_share`` of memory,
+    gradients of all ranks that hold the same parameters (context-parallel ones, too) over
+    ``data_share``, 20 bytes per parameter over ``optimizer_share`` of memory,
     and ``fixed_s``. The logarithms of the twelve are fitted by soft-L1 least squares on the
     logarithm of the time, each drawn weakly towards what is assumed without data, no share
     beyond 1. Sharding and selective recomputation follow the same constants. Attention and the

@@ -41,9 +41,12 @@ def memory_need(
     -----
     Per parameter 2 bytes of weights, 4 of gradients, 12 of main weights and moments; ``zero1``
     divides the last by the replicas, ``fsdp`` all of them but for one layer at a time,
-    ``hsdp`` by the replicas of a node. Activations per layer and micro-batch, in bytes:
-    ``s b h (10 + (8 + 4 k f/h)/t + 5 a s/(h t))`` with feed-forward width f and k experts per
-    token, the 10 divided by t with sequence parallelism, the last term absent with selective
+    ``hsdp`` by the replicas of a node. Context-parallel ranks hold the same parameters and
+    count as replicas; of an expert there are ``t c d / (e t_e)``, of which ``t_e`` share its
+    matrices: t, or 1 where the data-parallel ranks do not divide by e. Activations per layer
+    and micro-batch, in bytes: ``s b h (10 + (8 + 4 k f/h)/t + 5 a s/(h t))`` with feed-forward
+    width f and k experts per token, the 10 divided by t with sequence parallelism, the last
+    term absent with selective
     recomputation or flash attention; ``2 s b h`` with full recomputation. The first stage
     holds min(m, p) micro-batches, 1 + (p - 1)/(p v) times p if interleaved.
 
@@ -70,23 +73,22 @@ def total_bytes(c: Columns) -> Array:
 
 def _states(c: Columns) -> tuple[Array, Array, Array]:
     embedding = c.vocabulary * c.h * np.where((c.p == 1) & (c.tied == 0), 2, 1)
-    shared = _held_states(c, c.shared_layer_parameters, c.d, embedding / c.t)
+    shared = _held_states(c, c.shared_layer_parameters, embedding / c.t, c.shards(c.replicas, c.t))
     # Of an expert there are fewer replicas, so fewer ranks to share its states.
-    experts = _held_states(c, c.expert_layer_parameters, c.expert_d)
+    of_experts = c.shards(c.expert_replicas, c.expert_span)
+    experts = _held_states(c, c.expert_layer_parameters, 0.0, of_experts)
     weights, gradients, optimizer = (a + b for a, b in zip(shared, experts, strict=True))
     return weights, gradients, optimizer
 
 
 def _held_states(
-    c: Columns, layer: Array, replicas: Array, besides: Array | float = 0.0
+    c: Columns, layer: Array, besides: Array | float, shards: Array
 ) -> tuple[Array, Array, Array]:
-    """Give bytes of weights, gradients and optimizer of parameters with so many replicas."""
+    """Give bytes of weights, gradients and optimizer of parameters shared by so many ranks."""
     held = c.stage_layers * layer + besides
-    in_node = np.clip(c.per_node // (c.t * c.c), 1, replicas)
-    shards = np.where(c.sharding == "fsdp", replicas, np.where(c.sharding == "hsdp", in_node, 1))
-    gathered = np.where(shards > 1, 2 * layer, 0)
-    states = np.where(c.sharding == "zero1", replicas, shards)
-    return 2 * held / shards + gathered, 4 * held / shards, 12 * held / states
+    whole = np.where(c.sharding == "zero1", 1, shards)
+    gathered = np.where(whole > 1, 2 * layer, 0)
+    return 2 * held / whole + gathered, 4 * held / whole, 12 * held / shards
 
 
 def _activations(c: Columns) -> Array:
