@@ -31,8 +31,8 @@ from benchmarks._enlarge import enlarge
 from benchmarks._measure import machine
 from benchmarks._table import Row, markdown
 from workbench import analyze, datasets, load
-from workbench.analyze.perfmodel._longest_path import LongestPath
-from workbench.analyze.perfmodel.change import changed_weights
+from workbench.analyze._perfmodel.replays.change import changed_weights
+from workbench.analyze._perfmodel.timing.longest_path import LongestPath
 
 RESULTS = Path(__file__).with_name("results")
 RANKS, STREAMS = 64, 3

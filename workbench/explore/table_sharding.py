@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from workbench import analyze, plot
 from workbench.analyze import ShardingAssumptions
-from workbench.analyze.table_sharding import BalanceBy, Planner, Scheme
+from workbench.analyze._imbalance.table_sharding import BalanceBy, Planner, Scheme
 from workbench.explore._panel import Explorer
 from workbench.tables import EMBEDDING_TABLES
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from workbench import analyze, load
-from workbench.analyze.perfmodel._error_classes import public_iterations
+from workbench.analyze._perfmodel.layouts.error_classes import public_iterations
 from workbench.fidelity._configurations import printed_iterations, printed_layout
 from workbench.fidelity._printed_jobs import (
     after_one_row_of_each,

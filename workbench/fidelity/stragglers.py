@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from workbench import analyze, load
-from workbench.analyze.stragglers import Part
+from workbench.analyze._imbalance.jobs.stragglers import Part
 from workbench.fidelity._published import published
 from workbench.fidelity._registry import Reading, claim
 

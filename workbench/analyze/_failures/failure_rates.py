@@ -1,0 +1,250 @@
+"""How often something fails: failures per node-day, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from workbench._numbers import positive, share_between, whole_number
+from workbench.analyze._failures.exposure import Nodes, counts_by_node, exposure_days
+from workbench.analyze._failures.failure_rows import (
+    LEFT_OUT,
+    NS_PER_H,
+    counted,
+    doubtful_counts,
+    needed,
+    poisson_interval,
+    with_value,
+)
+from workbench.errors import WorkbenchError
+from workbench.tables import FAILURE_RATES
+
+_CONFIDENCE = 0.95
+_COLUMNS = ("cause", "category", "severity", "kind")
+
+
+def failure_rate(failure_count: int, *, node_count: int, days: float) -> pd.DataFrame:
+    """Say how often nodes fail, from a count and the time they were watched.
+
+    Parameters
+    ----------
+    failure_count
+        Failures of all nodes together; 0 is an answer, too.
+    node_count
+        Nodes watched.
+    days
+        How long each of them was watched.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.FAILURE_RATES`, one row: the rate per 1,000 node-days and
+        the mean time between failures of all nodes, with exact 95 % intervals.
+
+    Raises
+    ------
+    WorkbenchError
+        If an argument is out of range.
+
+    Notes
+    -----
+    With n failures in T node-days the rate is n / T, between χ²(0.025; 2n) / 2T and
+    χ²(0.975; 2n + 2) / 2T; its lower end is 0 where nothing failed. MTBF = days / n.
+
+    References
+    ----------
+    F. Garwood, Biometrika 28 (1936), 437. Numbers of Llama 3: arXiv:2407.21783, section 3.3.4.
+
+    Examples
+    --------
+    >>> rate = failure_rate(419, node_count=2048, days=54).iloc[0]
+    >>> round(float(rate["per_1000_node_days"]), 2), round(float(rate["mtbf_h"]), 3)
+    (3.79, 3.093)
+    """
+    count = whole_number("failure_count", failure_count, least=0)
+    nodes = whole_number("node_count", node_count, least=1)
+    watched = pd.Series({"all": positive("days", days) * nodes})
+    table = _table(pd.Series({"all": count}), watched, pd.Series({"all": nodes}), _CONFIDENCE)
+    table.attrs["confidence_share"] = _CONFIDENCE
+    return table
+
+
+def failure_rates(
+    failures: pd.DataFrame,
+    *,
+    nodes: Nodes,
+    days: float | None = None,
+    by: str | Mapping[str, str] | None = None,
+    leave_out: Sequence[str] = LEFT_OUT,
+    confidence_share: float = _CONFIDENCE,
+) -> pd.DataFrame:
+    """Say how often nodes fail, all together, by cause, or by group of nodes.
+
+    A rate needs what it is divided by: how many nodes were watched for how long. It is
+    never guessed from the failures, because nodes that never failed leave no trace there.
+
+    Parameters
+    ----------
+    failures
+        Table :data:`workbench.tables.FAILURES`.
+    nodes
+        All nodes watched, failed or not: how many, their names, or table
+        :data:`workbench.tables.NODE_SPANS`.
+    days
+        How long each was watched. May be left out for a table of nodes, whose spans are
+        taken then.
+    by
+        Column that tells failures apart (cause, category, severity, kind), each over all
+        nodes; or the group of each node, e.g. its rack, each over its own nodes.
+    leave_out
+        Severities and categories that are no failures to count; ``attrs["left_out"]`` says
+        how many.
+    confidence_share
+        Confidence of the interval.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.FAILURE_RATES`, the highest rate first. ``attrs["doubts"]``
+        lists what speaks against the exposure.
+
+    Raises
+    ------
+    WorkbenchError
+        If the exposure cannot be known, is not positive, or is shorter than the time that
+        the failures span; if a failed node is not among ``nodes``, or has no group.
+
+    Notes
+    -----
+    As for :func:`failure_rate`.
+    """
+    confidence = share_between("confidence_share", confidence_share)
+    kept, left = counted(needed(failures, "node"), leave_out)
+    watched, doubts = exposure_days(nodes, days)
+    doubts = [*doubts, *doubtful_counts(kept)]
+    _refuse_longer_than(days, kept)
+    by_node = counts_by_node(kept[kept["node"].notna()], watched)
+    if isinstance(by, Mapping):
+        with_value(kept, "node", "no node", left)
+        counts, watched, size = _by_group(by_node, watched, by)
+    else:
+        counts, watched, size = _by_column(kept, watched, by)
+    table = _table(counts, watched, size, confidence).sort_values(
+        "per_1000_node_days", ascending=False, kind="stable", ignore_index=True
+    )
+    table.attrs = {"left_out": left, "doubts": doubts, "confidence_share": confidence}
+    return table
+
+
+def _by_column(
+    kept: pd.DataFrame, watched: pd.Series, by: str | None
+) -> tuple[pd.Series, pd.Series, pd.Series]:
+    if by is not None and by not in _COLUMNS:
+        msg = f"by={by!r}: failures are told apart by {_COLUMNS}, or by a mapping of node to group"
+        raise WorkbenchError(msg)
+    if by is None:
+        counts = pd.Series({"all": len(kept)})
+    else:
+        counts = needed(kept, by)[by].astype(str).value_counts().sort_index()
+    total, size = float(watched.sum()), len(watched)
+    return counts, pd.Series(total, index=counts.index), pd.Series(size, index=counts.index)
+
+
+def _by_group(
+    by_node: pd.Series, watched: pd.Series, groups: Mapping[str, str]
+) -> tuple[pd.Series, pd.Series, pd.Series]:
+    named = watched.set_axis(by_node.index)
+    group = pd.Series([groups.get(str(node)) for node in by_node.index], index=by_node.index)
+    if group.isna().any():
+        msg = (
+            f"by= has no group for {int(group.isna().sum()):,} of {len(group):,} nodes, e.g. "
+            f"{str(group.index[group.isna()][0])!r}"
+        )
+        raise WorkbenchError(msg)
+    keys = group.astype(str).to_numpy()
+    return by_node.groupby(keys).sum(), named.groupby(keys).sum(), named.groupby(keys).size()
+
+
+def _refuse_longer_than(days: float | None, failures: pd.DataFrame) -> None:
+    """Refuse an observation that is shorter than the time between its first and last failure."""
+    if days is None or not {"start_ns", "clock"} <= set(failures):
+        return
+    times = failures.loc[failures["clock"] == "epoch", "start_ns"].dropna()
+    span = float(times.max() - times.min()) / NS_PER_H / 24 if len(times) else 0.0
+    if span > days:
+        msg = f"the failures span {span:.4g} days, but days={days:g}; one of the two is wrong"
+        raise WorkbenchError(msg)
+
+
+def _table(
+    counts: pd.Series, node_days: pd.Series, nodes: pd.Series, confidence: float
+) -> pd.DataFrame:
+    """Work out rates; ``node_days`` and ``nodes`` are by group like the counts."""
+    count = counts.to_numpy(dtype="int64")
+    exposure = node_days.reindex(counts.index).to_numpy(dtype="float64")
+    size = nodes.reindex(counts.index).to_numpy(dtype="int64")
+    low, high = poisson_interval(count, confidence)
+    hours = 24 * exposure / np.maximum(size, 1)
+    failed = np.where(count > 0, count, np.nan)
+    table = pd.DataFrame(
+        {
+            "group": counts.index.astype(str),
+            "failure_count": count,
+            "node_count": size,
+            "exposure_node_days": exposure,
+            "per_1000_node_days": 1000 * count / exposure,
+            "low_per_1000_node_days": 1000 * low / exposure,
+            "high_per_1000_node_days": 1000 * high / exposure,
+            "mtbf_h": pd.array(hours / failed, dtype="Float64"),
+            "low_mtbf_h": hours / high,
+            "high_mtbf_h": pd.array(hours / np.where(low > 0, low, np.nan), dtype="Float64"),
+        }
+    )
+    return FAILURE_RATES.check(FAILURE_RATES.cast(table))
+
+
+def standby_nodes(node_count: int, fail_share: float, *, quantile_share: float = 0.99) -> int:
+    """Say how many standby nodes are enough for the failures of one period.
+
+    Parameters
+    ----------
+    node_count
+        Nodes at work.
+    fail_share
+        Probability that a node fails within the period it takes to replace one.
+    quantile_share
+        In what share of the periods the standby nodes are to be enough.
+
+    Returns
+    -------
+    int
+        The smallest number that is.
+
+    Raises
+    ------
+    WorkbenchError
+        If an argument is out of range.
+
+    Notes
+    -----
+    Quantile of the binomial distribution; nodes fail independently. Failures of a switch or
+    a rack take several nodes at once, and then it is not enough.
+
+    References
+    ----------
+    ByteRobust, arXiv:2509.16293: 4 for 1,024.
+
+    Examples
+    --------
+    >>> standby_nodes(1024, 0.001)
+    4
+    """
+    nodes = whole_number("node_count", node_count, least=1)
+    if not 0 <= fail_share <= 1:
+        msg = f"fail_share must be from 0 to 1, not {fail_share!r}"
+        raise WorkbenchError(msg)
+    quantile = share_between("quantile_share", quantile_share)
+    return int(stats.binom.ppf(quantile, nodes, fail_share))

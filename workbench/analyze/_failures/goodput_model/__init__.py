@@ -1,0 +1,1 @@
+"""Goodput: the model, its replay, checkpoints and spare nodes."""

@@ -1,0 +1,254 @@
+"""How often to save: the best checkpoint interval, and where a well-known formula fails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from scipy import optimize
+
+from workbench._numbers import not_negative, positive
+from workbench.analyze._failures.goodput_model.fault_tolerance import FaultTolerance
+from workbench.analyze._failures.goodput_model.goodput import (
+    LOST,
+    PRODUCTIVE,
+    WRITING,
+    productive_share,
+    shares_of,
+)
+from workbench.errors import WorkbenchError
+from workbench.tables import CHECKPOINT_CURVE, CHECKPOINT_OPTIMUM, EXPECTED_ETTR
+
+_DAY_MIN = 1440.0
+
+
+def checkpoint_curve(
+    checkpoint_interval_min: Sequence[float] | ArrayLike,
+    *,
+    failure_interval_min: float,
+    recovery_min: float,
+    write_min: float,
+) -> pd.DataFrame:
+    """Divide the time of a synchronous job by how often it saves.
+
+    Short intervals pay with writing, long ones with work done again.
+
+    Parameters
+    ----------
+    checkpoint_interval_min
+        Useful minutes between checkpoints, one or several.
+    failure_interval_min
+        Mean time between failures of the job, in minutes; failures are a Poisson process.
+    recovery_min
+        From the failure until the job trains again, in minutes.
+    write_min
+        How long writing a checkpoint stops the job, in minutes.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.CHECKPOINT_CURVE`: ``checkpoint_interval_min``,
+        ``productive_share``, ``lost_work_share``, ``checkpoint_share``, ``recovery_share``,
+        ``first_order_ratio``.
+
+    Raises
+    ------
+    WorkbenchError
+        If an interval or the time between failures is not above 0, or another number is
+        negative.
+
+    Notes
+    -----
+    Exact is ``tau / (M exp(D/M) (exp((tau + w)/M) - 1))``; the first-order formula is
+    ``(1 - (D + tau/2)/M) / (1 + w/tau)``.
+
+    References
+    ----------
+    J. T. Daly, FGCS 22 (2006) 303; first order: arXiv:2410.21680.
+
+    Examples
+    --------
+    >>> curve = checkpoint_curve(
+    ...     [19], failure_interval_min=180, recovery_min=5, write_min=1
+    ... )
+    >>> round(float(curve["productive_share"].iloc[0]), 4)
+    0.8736
+    """
+    intervals = np.atleast_1d(np.asarray(checkpoint_interval_min, dtype=np.float64))
+    rows = []
+    for interval in intervals.tolist():
+        job = FaultTolerance(
+            recovery_min=recovery_min,
+            replicas=1,
+            checkpoint_interval_min=positive("checkpoint_interval_min", interval),
+            checkpoint_write_min=write_min,
+        )
+        states = shares_of(job, failure_interval_min, "poisson")
+        share = {state: min(max(each, 0.0), 1.0) for state, _, each in states}
+        loss = (recovery_min + interval / 2) / failure_interval_min
+        rows.append(
+            {
+                "checkpoint_interval_min": interval,
+                "productive_share": share[PRODUCTIVE],
+                "lost_work_share": share.get(LOST, 0.0),
+                "checkpoint_share": share.get(WRITING, 0.0),
+                "recovery_share": share.get("recovery", 0.0),
+                "first_order_ratio": (1 - loss) / (1 + write_min / interval),
+            }
+        )
+    table = pd.DataFrame(rows, columns=list(CHECKPOINT_CURVE.columns), dtype="float64")
+    return CHECKPOINT_CURVE.check(table)
+
+
+def checkpoint_optimum(
+    *, failure_interval_min: float, recovery_min: float, write_min: float
+) -> pd.DataFrame:
+    """Find the best time between checkpoints by Young, by Daly, and numerically.
+
+    Parameters
+    ----------
+    failure_interval_min
+        Mean time between failures of the job, in minutes.
+    recovery_min
+        From the failure until the job trains again, in minutes. It does not move the optimum.
+    write_min
+        How long writing a checkpoint stops the job, in minutes.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.CHECKPOINT_OPTIMUM`: ``method``,
+        ``checkpoint_interval_min``, ``productive_share``.
+
+    Raises
+    ------
+    WorkbenchError
+        If writing takes no time (then there is no optimum: save all the time), or a number is
+        out of range.
+
+    Notes
+    -----
+    Young: ``sqrt(2 w M)``. Daly, with ``x = sqrt(w / (2 M))``: ``sqrt(2 w M) (1 + x/3 +
+    x**2/9) - w`` for ``w < 2 M``, else ``M``. Numeric: the maximum of the exact share, where
+    ``(1 - tau/M) exp((tau + w)/M) = 1``.
+
+    References
+    ----------
+    J. W. Young, CACM 17 (1974) 530; J. T. Daly, FGCS 22 (2006) 303.
+
+    Examples
+    --------
+    >>> best = checkpoint_optimum(failure_interval_min=180, recovery_min=5, write_min=1)
+    >>> best["checkpoint_interval_min"].round(2).tolist()
+    [18.97, 18.31, 18.31]
+    """
+    mean = positive("failure_interval_min", failure_interval_min)
+    write = positive("write_min", write_min)
+    not_negative("recovery_min", recovery_min)
+    young = np.sqrt(2 * write * mean)
+    small = np.sqrt(write / (2 * mean))
+    daly = young * (1 + small / 3 + small**2 / 9) - write if write < 2 * mean else mean
+    # The derivative changes its sign once between 0 and M; very long writes push it against M.
+    numeric = mean
+    if write < 30 * mean:
+        numeric = optimize.brentq(
+            lambda work: np.log1p(-work / mean) + (work + write) / mean, 0.0, mean * (1 - 1e-15)
+        )
+    found = {"Young": float(young), "Daly": float(daly), "numeric": float(numeric)}
+    curve = checkpoint_curve(
+        list(found.values()), failure_interval_min=mean, recovery_min=recovery_min, write_min=write
+    )
+    table = curve[["checkpoint_interval_min", "productive_share"]].copy()
+    table.insert(0, "method", pd.Series(list(found)))
+    return CHECKPOINT_OPTIMUM.check(table)
+
+
+def expected_ettr(
+    gpu_counts: Sequence[int] | ArrayLike,
+    *,
+    failures_per_1000_node_days: float,
+    restart_min: float,
+    checkpoint_interval_min: float,
+    write_min: float = 0.0,
+    gpus_per_node: int = 8,
+) -> pd.DataFrame:
+    """Give the effective training time by the first-order formula, and say where it fails.
+
+    The formula is right while few failures strike per restart and checkpoint interval. Beyond
+    that it falls below 0, where the exact share is small but positive.
+
+    Parameters
+    ----------
+    gpu_counts
+        GPUs of the job, one or several.
+    failures_per_1000_node_days
+        Failure rate.
+    restart_min
+        From the failure until the job trains again, in minutes.
+    checkpoint_interval_min
+        Useful time between checkpoints, in minutes.
+    write_min
+        How long writing one stops the job, in minutes.
+    gpus_per_node
+        GPUs of a node.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.EXPECTED_ETTR`: ``gpu_count``, ``failure_interval_min``,
+        ``first_order_ratio``, ``exact_share``, ``loss_ratio``, ``verdict``.
+
+    Raises
+    ------
+    WorkbenchError
+        If a number is out of range.
+
+    Notes
+    -----
+    ``(1 - N r (u0 + dt/2)) / (1 + w/dt)`` with nodes N, rate r, restart u0, interval dt and
+    write time w. "doubtful" from a loss ``N r (u0 + dt/2)`` of 0.2, "invalid" from 1.
+
+    References
+    ----------
+    Meta RSC, arXiv:2410.21680, expected ETTR.
+
+    Examples
+    --------
+    >>> table = expected_ettr(
+    ...     [98_304], failures_per_1000_node_days=6.5, restart_min=10, checkpoint_interval_min=60
+    ... )
+    >>> table["verdict"].tolist(), table["first_order_ratio"].round(2).tolist()
+    (['invalid'], [-1.22])
+    """
+    rate = positive("failures_per_1000_node_days", failures_per_1000_node_days)
+    interval = positive("checkpoint_interval_min", checkpoint_interval_min)
+    counts = np.atleast_1d(np.asarray(gpu_counts, dtype=np.float64))
+    if not len(counts) or not (np.isfinite(counts) & (counts >= 1)).all():
+        msg = f"gpu_counts must be numbers from 1, not {np.asarray(gpu_counts).tolist()}"
+        raise WorkbenchError(msg)
+    nodes = counts / positive("gpus_per_node", gpus_per_node)
+    mean = _DAY_MIN * 1000 / (nodes * rate)
+    loss = (not_negative("restart_min", restart_min) + interval / 2) / mean
+    job = FaultTolerance(
+        recovery_min=restart_min,
+        replicas=1,
+        checkpoint_interval_min=interval,
+        checkpoint_write_min=write_min,
+    )
+    exact = [
+        productive_share(job, failure_interval_min=each, convention="poisson")
+        for each in mean.tolist()
+    ]
+    table = pd.DataFrame(
+        {
+            "gpu_count": counts.astype(np.int64),
+            "failure_interval_min": mean,
+            "first_order_ratio": (1 - loss) / (1 + write_min / interval),
+            "exact_share": np.asarray(exact, dtype=np.float64),
+            "loss_ratio": loss,
+            "verdict": np.select([loss >= 1, loss >= 0.2], ["invalid", "doubtful"], "valid"),
+        }
+    )
+    return EXPECTED_ETTR.check(EXPECTED_ETTR.cast(table))

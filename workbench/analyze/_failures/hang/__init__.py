@@ -1,0 +1,1 @@
+"""Hangs: where every rank stands, and whom the others wait for."""

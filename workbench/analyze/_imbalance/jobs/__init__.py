@@ -1,0 +1,1 @@
+"""Jobs recorded operation by operation: replayed, changed and predicted."""

@@ -1,0 +1,320 @@
+"""What stragglers cost a job: replay it as if equal operations took equal time."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from workbench.analyze._imbalance.jobs.arranged import job
+from workbench.analyze._imbalance.jobs.causes import correlations, longest, share_of, slow_workers
+from workbench.analyze._imbalance.jobs.completeness import complete_steps
+from workbench.analyze._imbalance.jobs.doubts import doubts_of_replay
+from workbench.analyze._imbalance.jobs.replay import COMMUNICATION, Floats, Job
+from workbench.tables import JOB_SLOWDOWN, JOB_SLOWDOWN_BY, JOB_STEPS
+
+Part: TypeAlias = Literal["worker", "stage", "dp_rank", "operation"]
+Incomplete: TypeAlias = Literal["raise", "leave out"]
+Mask: TypeAlias = NDArray[np.bool_]
+
+_BOUNDING: tuple[Part, Part] = ("dp_rank", "stage")
+# Cells of one replay of many ranks side by side; more are replayed in parts.
+_MOST_CELLS = 20_000_000
+
+
+def job_slowdown(
+    operations: pd.DataFrame,
+    *,
+    worst_share: float = 0.03,
+    straggling_from: float = 1.1,
+    explained_from: float = 0.5,
+    correlated_from: float = 0.9,
+    incomplete: Incomplete = "raise",
+) -> pd.DataFrame:
+    """Measure how much slower a job is than with equal operations, and say why.
+
+    Parameters
+    ----------
+    operations
+        Table :data:`workbench.tables.JOB_OPERATIONS`.
+    worst_share
+        Share of the workers that count as the worst ones, rounded up, and of the
+        computations that count as pauses.
+    straggling_from
+        Slowdown from which a job counts as straggling.
+    explained_from
+        Share of the excess from which a cause explains it.
+    correlated_from
+        Correlation of forward and backward from which micro-batches differ in length.
+    incomplete
+        What to do with steps that were not recorded whole: ``"raise"``, or ``"leave out"``
+        as :func:`complete_steps` does; the note then says what was.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.JOB_SLOWDOWN`, one row.
+
+    Raises
+    ------
+    WorkbenchError
+        If operations are missing or doubled, or the pipeline cannot be put together.
+    ValueError
+        If ``incomplete`` is neither of these.
+
+    Notes
+    -----
+    Replay: a computation begins when the one before it on its stage is over and its input
+    has arrived; a transfer begins when both ends are ready and the one before it of its
+    kind is over; a collective begins with its last member. T takes own durations, without
+    the waiting for peers and without launch delays; T_ideal takes for every computation
+    (and the optimizer) the mean of its kind, for everything else the median. S = T /
+    T_ideal, waste = 1 - 1 / S. M_W and M_S = (T - T') / (T - T_ideal), T' with the worst
+    workers, or the last stage, made ideal; the shares of communication and of pauses
+    likewise. They do not add up to 1, and one may exceed it.
+
+    The verdict is the first that holds: worker (M_W, or slow workers), sequence lengths
+    (correlation within ranks), last stage (M_S), communication, pauses. Slow workers are
+    those whose median computation takes ``straggling_from`` times the median of their
+    stage: all stages of a slow host, or a few workers, of which M_W counts too few. They
+    are looked at before the correlation: a slow worker makes forward and backward long
+    together, as long documents do. Both correlations are those of the first stage; the
+    published one takes durations as they are, that within ranks divides them by the median
+    of their rank first, so that a slow host does not correlate. A job has no M_S if it has
+    one stage, and shares are missing where the excess is below 0.1 % of T_ideal. With one
+    rank, the last stage is a stage, not a worker. A garbage collection between computations
+    delays the next one; its ideal is 0, and it counts as a pause. The worst workers are those
+    with the largest S_w of :func:`job_slowdown_by`; the paper takes a bound of it instead.
+
+    What equal operations share costs no slowdown here: a network that is slow for all, or
+    a slow worker's part in the mean. Of a worker that is r times as slow as its n - 1
+    equals, the ideal takes 1 + (r - 1) / n.
+
+    References
+    ----------
+    arXiv:2505.05713. Communication and pauses are measured like its M_W and M_S, but are
+    not in it.
+    """
+    if incomplete not in get_args(Incomplete):
+        msg = f"incomplete must be one of {get_args(Incomplete)}, not {incomplete!r}"
+        raise ValueError(msg)
+    if incomplete == "leave out":
+        operations = complete_steps(operations)
+    it = job(operations)
+    own, ideal = it.replay(it.own).mean(), it.replay(it.ideal).mean()
+    by_worker = _by(it, "worker")
+    masks = {
+        "worst_workers_ratio": _worst_workers(it, by_worker, worst_share),
+        "slow_workers_ratio": slow_workers(it, straggling_from),
+        "last_stage_ratio": _of_stage(it, it.stages[-1]) if len(it.stages) > 1 else None,
+        "communication_ratio": _of_kinds(it, COMMUNICATION),
+        "pauses_ratio": longest(it, worst_share),
+    }
+    raw, within = correlations(it)
+    row = {
+        "step_count": len(it.steps),
+        "worker_count": len(by_worker),
+        "actual_ns": it.actual.mean(),
+        "replay_ns": own,
+        "ideal_ns": ideal,
+        "slowdown_ratio": own / ideal,
+        "waste_ratio": 1 - ideal / own,
+        "delay_ratio": 1 - own / it.actual.mean(),
+        "forward_backward_correlation": raw,
+        "within_rank_correlation": within,
+        "note": _note(operations, it, 1 - own / it.actual.mean()),
+    }
+    row |= {
+        name: None if mask is None else share_of(own - _without(it, mask), own, ideal)
+        for name, mask in masks.items()
+    }
+    stage = ("last stage", "last_stage_ratio", explained_from)
+    limits = (
+        *([] if not _is_last_stage(it, by_worker) else [stage]),
+        ("worker", "worst_workers_ratio", explained_from),
+        ("worker", "slow_workers_ratio", explained_from),
+        ("sequence lengths", "within_rank_correlation", correlated_from),
+        stage,
+        ("communication", "communication_ratio", explained_from),
+        ("pauses", "pauses_ratio", explained_from),
+    )
+    reasons = [name for name, column, limit in limits if _at_least(row[column], limit)]
+    row["verdict"] = [*reasons, "other"][0] if own / ideal >= straggling_from else "no straggler"
+    return JOB_SLOWDOWN.check(JOB_SLOWDOWN.cast(pd.DataFrame([row])))
+
+
+def job_slowdown_by(operations: pd.DataFrame, part: Part) -> pd.DataFrame:
+    """Measure the slowdown that each part of a job would cause by itself.
+
+    Parameters
+    ----------
+    operations
+        Table :data:`workbench.tables.JOB_OPERATIONS`.
+    part
+        ``"worker"`` (data-parallel rank and stage), ``"stage"``, ``"dp_rank"`` or
+        ``"operation"``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.JOB_SLOWDOWN_BY`, the worst part first:
+        ``dp_rank``, ``stage``, ``operation`` (missing where the part is any of them),
+        ``slowdown_ratio`` and, for workers, ``bound_ratio``.
+
+    Raises
+    ------
+    WorkbenchError
+        As :func:`job_slowdown`.
+    ValueError
+        If ``part`` is none of these.
+
+    Notes
+    -----
+    All operations take their ideal duration but those of the part, which keep their own;
+    the slowdown is that replay over T_ideal (S_w, S_t of the paper). The paper replays
+    ranks and stages only and takes S_w = min(S of its rank, S of its stage), which is
+    ``bound_ratio``; here every worker is replayed. The two rank workers alike where a few
+    are slow, and differently where slowness moves about: then a rank is slow on all its
+    stages, and the bound says so of each of them. Beside one rank with own durations all
+    others are alike, so one replay of two lanes per rank, itself and any other, serves
+    them all.
+
+    References
+    ----------
+    arXiv:2505.05713.
+    """
+    if part not in get_args(Part):
+        msg = f"part must be one of {get_args(Part)}, not {part!r}"
+        raise ValueError(msg)
+    it = job(operations)
+    table = _by(it, part)
+    if part == "worker":
+        rank, stage = (_by(it, each).set_index(each)["slowdown_ratio"] for each in _BOUNDING)
+        bounds = np.minimum(
+            rank.loc[table["dp_rank"]].to_numpy(), stage.loc[table["stage"]].to_numpy()
+        )
+        table["bound_ratio"] = pd.array(bounds, dtype="Float64")
+    return JOB_SLOWDOWN_BY.check(table)
+
+
+def job_steps(operations: pd.DataFrame) -> pd.DataFrame:
+    """Measure every step of a job: as recorded, replayed, and with equal operations.
+
+    Parameters
+    ----------
+    operations
+        Table :data:`workbench.tables.JOB_OPERATIONS`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.JOB_STEPS`, by step: ``step``, ``actual_ns``,
+        ``replay_ns``, ``ideal_ns``, ``slowdown_ratio`` and ``delay_ratio``.
+
+    Raises
+    ------
+    WorkbenchError
+        As :func:`job_slowdown`.
+
+    Notes
+    -----
+    T and T_ideal of :func:`job_slowdown`, step by step. T_ideal is the same for all, as the
+    ideal durations are those of the whole job.
+    """
+    it = job(operations)
+    own, ideal, actual = it.replay(it.own), it.replay(it.ideal), it.actual
+    table = pd.DataFrame(
+        {
+            "step": it.steps,
+            "actual_ns": actual,
+            "replay_ns": own,
+            "ideal_ns": ideal,
+            "slowdown_ratio": own / ideal,
+            "delay_ratio": 1 - own / actual,
+        }
+    )
+    return JOB_STEPS.check(JOB_STEPS.cast(table))
+
+
+def _by(it: Job, part: Part) -> pd.DataFrame:
+    """Replay every part of a job with own durations beside ideal ones, the worst first."""
+    ideal = it.replay(it.ideal).mean()
+    rows: list[tuple[int | None, int | None, str | None, float]] = []
+    if part == "operation":
+        kinds = sorted({key.operation for key in it.keys})
+        rows = [(None, None, kind, _kept(it, _of_kinds(it, {kind}))) for kind in kinds]
+    elif part == "stage":
+        rows = [(None, stage, None, _kept(it, _of_stage(it, stage))) for stage in it.stages]
+    else:
+        for stage in it.stages if part == "worker" else [None]:
+            each = _rank_by_rank(it, stage)
+            rows += [
+                (rank, stage, None, float(ns))
+                for rank, ns in zip(it.dp_ranks.tolist(), each, strict=True)
+            ]
+    table = pd.DataFrame(rows, columns=["dp_rank", "stage", "operation", "slowdown_ratio"])
+    table = table.assign(slowdown_ratio=table["slowdown_ratio"] / ideal, bound_ratio=None)
+    table = table.sort_values("slowdown_ratio", ascending=False, kind="stable", ignore_index=True)
+    return JOB_SLOWDOWN_BY.cast(table)
+
+
+def _rank_by_rank(it: Job, stage: int | None) -> Floats:
+    """Return the mean step if one rank (on one stage) kept its own durations, for each rank."""
+    mixed = np.where(_of_stage(it, stage), it.own, it.ideal)
+    rows, steps, ranks = mixed.shape
+    if ranks == 1:
+        return np.array([it.replay(mixed).mean()])
+    size = max(1, _MOST_CELLS // (2 * rows * steps))
+    means = []
+    for first in range(0, ranks, size):
+        some = slice(first, first + size)
+        # Two lanes: the rank itself, and any other one, which is ideal.
+        lanes = np.stack([mixed[:, :, some], it.ideal[:, :, some]], axis=-1).reshape(rows, -1, 2)
+        means.append(it.replay(lanes).reshape(steps, -1).mean(axis=0))
+    return np.concatenate(means)
+
+
+def _kept(it: Job, mask: Mask) -> float:
+    return float(it.replay(np.where(mask, it.own, it.ideal)).mean())
+
+
+def _without(it: Job, mask: Mask) -> float:
+    return float(it.replay(np.where(mask, it.ideal, it.own)).mean())
+
+
+def _is_last_stage(it: Job, by_worker: pd.DataFrame) -> bool:
+    """Say if the worst worker is the last stage of the only rank: both are the same thing."""
+    return len(it.dp_ranks) == 1 and int(by_worker["stage"].iloc[0]) == it.stages[-1]
+
+
+def _at_least(value: object, limit: float) -> bool:
+    return isinstance(value, float) and value >= limit
+
+
+def _of_stage(it: Job, stage: int | None) -> Mask:
+    mine = [stage is None or key.stage == stage for key in it.keys]
+    return np.array(mine)[:, None, None]
+
+
+def _of_kinds(it: Job, kinds: frozenset[str] | set[str]) -> Mask:
+    return np.array([key.operation in kinds for key in it.keys])[:, None, None]
+
+
+def _worst_workers(it: Job, by_worker: pd.DataFrame, share: float) -> Mask | None:
+    count = max(1, int(np.ceil(share * len(by_worker))))
+    if count >= len(by_worker):
+        # All of the job explains all of it.
+        return None
+    worst = by_worker.nlargest(count, "slowdown_ratio")
+    workers = np.zeros(it.own.shape, dtype=bool)
+    for rank, stage in zip(worst["dp_rank"], worst["stage"], strict=True):
+        workers |= (it.dp_ranks == int(rank))[None, None, :] & _of_stage(it, int(stage))
+    return workers
+
+
+def _note(operations: pd.DataFrame, it: Job, delay_ratio: float) -> str | None:
+    left_out = operations.attrs.get("left_out", {})
+    parts = [f"left out: {count:,} {reason}" for reason, count in left_out.items()]
+    return "; ".join([*parts, *it.doubts, *doubts_of_replay(delay_ratio)]) or None

@@ -1,0 +1,226 @@
+"""Rows of unequal popularity over memory units: how unequal the work is, and what helps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from workbench._numbers import whole_number
+from workbench.analyze._imbalance import row_placement as placed
+from workbench.analyze._imbalance.row_placement import Classes, Floats
+from workbench.errors import WorkbenchError
+from workbench.tables import REUSE_HISTOGRAM, ROW_POPULARITY, ROW_SHARDING
+
+_ROUNDING = 1e-6
+
+
+def row_popularity(histogram: pd.DataFrame) -> pd.DataFrame:
+    """Turn a histogram of reuse into the popularity of rows.
+
+    A bin of the histogram becomes one class of rows that are equally popular. That keeps
+    the look-ups of every bin; what is lost is how popularity varies inside a bin, by at
+    most a factor of 2.
+
+    Parameters
+    ----------
+    histogram
+        Table :data:`workbench.tables.REUSE_HISTOGRAM` of one batch.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.ROW_POPULARITY`: ``row_count``, ``lookup_share``, most
+        popular first.
+
+    Raises
+    ------
+    WorkbenchError
+        If the histogram is of no batch or of several, or has no look-ups.
+
+    Notes
+    -----
+    A bin (a, b] with look-ups q has q / u rows, where u is the look-ups per row that the
+    two shares of the bin give, held inside the bin; shares are printed with three digits,
+    so a bin with a row share of 0 takes the geometric mean of its ends. The open bin is
+    taken to end at twice its start: it may hold rows that are more popular still.
+    """
+    REUSE_HISTOGRAM.check(histogram)
+    names = histogram["batch"].unique().tolist()
+    if len(names) != 1:
+        msg = f"one batch is needed, these are {len(names)}: {names[:3]}; pick one by its name"
+        raise WorkbenchError(msg)
+    bins = histogram[histogram["lookup_share"] > 0].sort_values("above_count", ascending=False)
+    if bins.empty:
+        msg = f"the histogram of {names[0]!r} has no look-ups"
+        raise WorkbenchError(msg)
+    above = bins["above_count"].to_numpy(dtype=np.float64)
+    upto = bins["upto_count"].to_numpy(dtype=np.float64, na_value=np.nan)
+    upto = np.where(np.isnan(upto), 2 * above, upto)
+    # The share of each bin is printed rounded, and so is their sum.
+    share = bins["lookup_share"].to_numpy() / bins["lookup_share"].sum()
+    lookups = share * bins["lookup_count"].to_numpy()
+    rows = bins["row_share"].to_numpy() * bins["unique_count"].to_numpy()
+    middle = np.sqrt(np.maximum(above, 1) * upto)
+    per_row = np.divide(lookups, rows, out=middle, where=rows > 0)
+    count = np.rint(lookups / np.clip(per_row, np.maximum(above, 1), upto))
+    table = pd.DataFrame(
+        {"row_count": np.maximum(count, 1).astype(np.int64), "lookup_share": share}
+    )
+    return ROW_POPULARITY.check(table)
+
+
+def row_sharding(
+    popularity: pd.DataFrame,
+    *,
+    units: int,
+    hot_rows: int | Sequence[int] = 0,
+    copies: int = 0,
+    lpt_rows: int = 20_000,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Spread rows over memory units in four ways, and see how busy the busiest unit is.
+
+    A row lies on one unit, so a unit has at least the look-ups of its most popular row:
+    where that is more than a unit's share, no placement helps. Treating the most popular
+    rows apart does.
+
+    Parameters
+    ----------
+    popularity
+        Table :data:`workbench.tables.ROW_POPULARITY`.
+    units
+        Memory units, e.g. the DPUs of a memory that computes, or GPUs.
+    hot_rows
+        The most popular rows, treated apart; several numbers to compare.
+    copies
+        Units that hold each hot row, its look-ups split between them; 0: hot rows are
+        served by a cache outside the units.
+    lpt_rows
+        Rows that LPT places one by one; the others are dealt out in turn. More come closer
+        to the bound and take longer; there should be many per unit. Of hot rows as many are
+        copied one by one; the others fill up the least loaded units.
+    seed
+        Seed of the random placement.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.ROW_SHARDING`, four placements per number of hot rows.
+
+    Raises
+    ------
+    WorkbenchError
+        If shares do not add up to 1, a number is not possible, or a cache takes all
+        look-ups.
+
+    Notes
+    -----
+    Placements: contiguous (blocks of equally many rows, most popular first: ids that follow
+    popularity), random, round-robin by popularity, LPT (largest first to the least loaded).
+    Hot copies go first, each on the least loaded units; the other rows stay where they would
+    be without, except under LPT. With D units, r copies, shares p_1 >= p_2 >= ... and h hot
+    rows, the bound on max / mean is D p_1 for h = 0, D max(p_1 / r, p_(h+1)) with copies,
+    D p_(h+1) / (1 - p_1 - ... - p_h) with a cache; never below 1.
+
+    References
+    ----------
+    UpDLRM, arXiv:2406.13941 (uniform, non-uniform and cache-aware partitions).
+
+    Examples
+    --------
+    >>> two = pd.DataFrame({"row_count": [1, 4], "lookup_share": [0.5, 0.5]})
+    >>> row_sharding(two, units=2)["max_to_mean_ratio"].round(2).tolist()[-1]
+    1.0
+    """
+    classes = _classes(popularity)
+    count = int(classes.rows.sum())
+    units = whole_number("units", units, least=1)
+    copies = whole_number("copies", copies, least=0)
+    lpt_rows = whole_number("lpt_rows", lpt_rows, least=0)
+    seed = whole_number("seed", seed, least=0)
+    several = isinstance(hot_rows, Iterable) and not isinstance(hot_rows, str)
+    sizes: Any = hot_rows if several else [hot_rows]
+    hot = sorted({whole_number("hot_rows", size, least=0) for size in sizes})
+    _check(hot, count, units=units, copies=copies)
+    whole = classes.total()
+    segments = _segments(classes, [*hot, count])
+    fixed = _fixed_loads(segments, hot, count, units, np.random.default_rng(seed))
+    rows: list[dict[str, Any]] = []
+    for number, size in enumerate(hot):
+        head, rest = classes.cut(size)
+        if not copies and not rest.total() > 0:
+            msg = (
+                f"a cache of hot_rows={size:,} rows takes all look-ups and leaves nothing to "
+                "balance; treat fewer rows apart, or give them copies"
+            )
+            raise WorkbenchError(msg)
+        apart = placed.copied(head, copies, units, lpt_rows) if copies else np.zeros(units)
+        loads = {name: sum(parts[number:], apart) for name, parts in fixed.items()}
+        loads["LPT"] = placed.largest_first(rest, apart, lpt_rows)
+        mean = (rest.total() + (head.total() if copies else 0.0)) / units
+        single = max(rest.share[0], classes.share[0] / copies if copies and size else 0.0)
+        facts = {
+            "unit_count": units,
+            "row_count": count,
+            "top_row_share": classes.share[0] / whole,
+            "hot_row_count": size,
+            "hot_share": min(head.total() / whole, 1.0),
+            "copy_count": copies,
+            "bound_ratio": max(single / mean, 1.0),
+        }
+        rows += [
+            {"placement": name, **facts, "max_to_mean_ratio": max(load.max() / mean, 1.0)}
+            for name, load in loads.items()
+        ]
+    return ROW_SHARDING.check(ROW_SHARDING.cast(pd.DataFrame(rows)))
+
+
+def _segments(classes: Classes, borders: list[int]) -> list[Classes]:
+    """Cut the rows at some borders, leaving out those before the first."""
+    _, rest = classes.cut(borders[0])
+    segments = []
+    for before, border in pairwise(borders):
+        segment, rest = rest.cut(border - before)
+        segments.append(segment)
+    return segments
+
+
+def _fixed_loads(
+    segments: list[Classes], hot: list[int], count: int, units: int, rng: np.random.Generator
+) -> dict[str, list[Floats]]:
+    """Load the units with each segment, by placements that do not look at the other rows."""
+    together = list(zip(segments, hot, strict=True))
+    return {
+        "contiguous": [placed.contiguous(each, at, count, units) for each, at in together],
+        "random": [placed.random(each, units, rng) for each in segments],
+        "round-robin": [placed.round_robin(each, at, units) for each, at in together],
+    }
+
+
+def _classes(popularity: pd.DataFrame) -> Classes:
+    ROW_POPULARITY.check(popularity)
+    rows = popularity["row_count"].to_numpy()
+    shares = popularity["lookup_share"].to_numpy()
+    total = shares.sum()
+    if abs(total - 1) > _ROUNDING:
+        msg = f"the shares of the rows add up to {total:.6g}, not to 1; divide by their sum"
+        raise WorkbenchError(msg)
+    each = shares / rows
+    order = np.argsort(-each, kind="stable")
+    return Classes(rows[order], each[order])
+
+
+def _check(hot: list[int], count: int, *, units: int, copies: int) -> None:
+    if not hot or hot[-1] >= count:
+        msg = f"hot_rows must be from 0 to {count - 1:,}, one less than there are rows, not {hot}"
+        raise WorkbenchError(msg)
+    if units > count:
+        msg = f"{units:,} units for {count:,} rows: some would have none; use fewer units"
+        raise WorkbenchError(msg)
+    if copies > units:
+        msg = f"{copies:,} copies need as many units, there are {units:,}"
+        raise WorkbenchError(msg)

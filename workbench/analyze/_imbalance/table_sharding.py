@@ -1,0 +1,349 @@
+"""Embedding tables on ranks: which shard goes where, what it costs, how well it balances."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple, TypeAlias, get_args
+
+import numpy as np
+import pandas as pd
+
+from workbench._numbers import whole_number
+from workbench.analyze._imbalance.shard_costs import (
+    Floats,
+    Ints,
+    Pieces,
+    ShardingAssumptions,
+    costs,
+    host_row_costs,
+    memory,
+    row_costs,
+)
+from workbench.analyze._imbalance.shard_placement import PLANNERS, Loads, NoRoomError
+from workbench.errors import WorkbenchError
+from workbench.tables import EMBEDDING_TABLES, SHARD_BALANCE, TABLE_SHARDING
+
+Planner: TypeAlias = Literal["greedy", "in order", "round-robin", "random"]
+BalanceBy: TypeAlias = Literal["perf", "size", "dim", "lookup"]
+Scheme: TypeAlias = Literal["table", "column", "auto-column", "row", "table-row"]
+
+_MOST_BYTES = 1 << 62
+_DEFAULT = ShardingAssumptions()
+_SEED = 0
+
+
+class _Tables(NamedTuple):
+    """The columns of the embedding tables that costs depend on."""
+
+    names: list[str]
+    rows: Ints
+    dims: Ints
+    pooling: Floats
+    element: Ints
+
+
+class _Plan(NamedTuple):
+    """Shards with their costs, before they have a rank."""
+
+    pieces: Pieces
+    lookup: Floats
+    communication: Floats
+    width: int
+    """Ranks that a group of shards takes."""
+
+
+def table_sharding(
+    tables: pd.DataFrame,
+    *,
+    ranks: int,
+    planner: Planner = "greedy",
+    balance_by: BalanceBy = "perf",
+    scheme: Scheme = "table",
+    assumptions: ShardingAssumptions = _DEFAULT,
+) -> pd.DataFrame:
+    """Place embedding tables on ranks, and estimate what every shard costs per step.
+
+    A step waits for the slowest rank, so the largest sum over a rank is what counts. A
+    table that costs more than the mean rank cannot be balanced unless it is cut.
+
+    Parameters
+    ----------
+    tables
+        Table :data:`workbench.tables.EMBEDDING_TABLES`.
+    ranks
+        GPUs of the job.
+    planner
+        ``"greedy"``: largest first, each to the least loaded rank that has room (also known
+        as LPT); ``"in order"``: the same in the order of the tables; ``"round-robin"``:
+        dealt out in turn; ``"random"``: anywhere, seed 0. The last two go on to the next
+        rank with room.
+    balance_by
+        What the first two planners call load: ``"perf"`` (estimated time), ``"size"``
+        (bytes), ``"dim"`` (columns) or ``"lookup"`` (columns times look-ups per sample).
+    scheme
+        ``"table"``: tables stay whole; ``"column"``: all are cut by columns, as far as
+        ``least_dim_count`` allows; ``"auto-column"``: columns are halved until no shard costs
+        more than ``split_ratio`` times the mean rank; ``"row"``: rows over all ranks;
+        ``"table-row"``: rows over the ranks of one host.
+    assumptions
+        Batch, bandwidths and memory: :class:`workbench.analyze.ShardingAssumptions`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.TABLE_SHARDING`, one row per shard, by table and place in
+        it. Ranks without a shard have no row.
+
+    Raises
+    ------
+    TableError
+        If ``tables`` is no table of embedding tables.
+    WorkbenchError
+        If a table does not fit (the message names it, and what it lacks), a name occurs
+        twice, or an option is not possible.
+
+    Notes
+    -----
+    Costs are those of torchrec's planner for pooled, unweighted tables in GPU memory
+    (kernel "fused"). With n = batch x ranks samples, pooling L, dimension d, element bytes e,
+    HBM bandwidth b and link bandwidth c (between hosts as soon as there are two):
+
+    * table, column: forward = (8 n L + n L max(d, 32) e + n d e) / b, times 1.15 for d < 128
+      and 1.75 for d < 64; look-up = 3 forward; communication = 2 n d e / c;
+    * row: L is shared out, no penalty; look-up = 3 forward + 2.455 n d e / b;
+    * table-row: the same on one host, communication inside at the intra-host bandwidth plus
+      (ranks per host / ranks) of it between hosts.
+
+    Indices, gradients of dense parts and prefetching are not part of it. Own choices: memory
+    is that of the weights alone; a shard of rows has look-ups in proportion to its rows
+    (torchrec shares them out equally, the same where rows divide evenly); the rule of
+    ``"auto-column"``.
+
+    References
+    ----------
+    torchrec 1.9.2, ``distributed/planner``: ``shard_estimators.py`` (costs),
+    ``constants.py``, ``partitioners.py`` (greedy).
+    """
+    ranks = whole_number("ranks", ranks, least=1)
+    given = _checked(tables)
+    _check_choice("planner", planner, tuple(PLANNERS))
+    _check_choice("balance_by", balance_by, get_args(BalanceBy))
+    _check_choice("scheme", scheme, get_args(Scheme))
+    plan = _CUTS[scheme](given, ranks, assumptions)
+    bytes_ = memory(plan.pieces, given.element)
+    weight = {
+        "perf": plan.lookup + plan.communication,
+        "size": bytes_.astype(np.float64),
+        "dim": plan.pieces.dims.astype(np.float64),
+        "lookup": plan.pieces.dims * given.pooling[plan.pieces.table] * plan.pieces.share,
+    }[balance_by]
+    first = np.unique(plan.pieces.group, return_index=True)[1]
+    loads = Loads(weight[first], bytes_[first], ranks // plan.width, assumptions.memory_bytes)
+    try:
+        place = PLANNERS[planner](loads, _SEED)
+    except NoRoomError as error:
+        shard = int(first[error.position])
+        raise _no_room(given, plan.pieces, shard, int(bytes_[shard]), error.room) from None
+    rank = place[plan.pieces.group] * plan.width + plan.pieces.offset
+    return _presented(given, plan, rank, bytes_, scheme, ranks)
+
+
+def shard_balance(shards: pd.DataFrame) -> pd.DataFrame:
+    """Add up what the shards of every rank cost.
+
+    Parameters
+    ----------
+    shards
+        Table :data:`workbench.tables.TABLE_SHARDING` of one job.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.SHARD_BALANCE`: ``rank``, ``lookup_ms``,
+        ``communication_ms``, ``perf_ms``, ``memory_bytes``, ``shard_count``; ranks without a
+        shard have 0. Hand one of its columns to :func:`load_imbalance`.
+
+    Raises
+    ------
+    WorkbenchError
+        If the shards are of jobs of different size, or a rank does not exist.
+    """
+    TABLE_SHARDING.check(shards)
+    if shards.empty:
+        return SHARD_BALANCE.empty()
+    sizes = shards["world_size"].unique().tolist()
+    count, highest = sizes[0], int(shards["rank"].max())
+    if len(sizes) > 1 or highest >= count:
+        msg = f"shards of one job are needed; these are of {sizes} ranks, the highest is {highest}"
+        raise WorkbenchError(msg)
+    rank = shards["rank"].to_numpy()
+    table = pd.DataFrame({"rank": np.arange(count, dtype=np.int32)})
+    for name in ("lookup_ms", "communication_ms"):
+        table[name] = np.bincount(rank, weights=shards[name].to_numpy(), minlength=count)
+    table["perf_ms"] = table["lookup_ms"] + table["communication_ms"]
+    # By groups, not by bincount: its sums are floats and would round many bytes.
+    summed = shards.groupby("rank")["memory_bytes"].sum()
+    table["memory_bytes"] = summed.reindex(range(count), fill_value=0).to_numpy(dtype=np.int64)
+    table["shard_count"] = np.bincount(rank, minlength=count).astype(np.int64)
+    return SHARD_BALANCE.check(table)
+
+
+def _whole(given: _Tables, ranks: int, using: ShardingAssumptions) -> _Plan:
+    return _by_columns(given, np.ones(len(given.names), dtype=np.int64), ranks, using)
+
+
+def _all_columns(given: _Tables, ranks: int, using: ShardingAssumptions) -> _Plan:
+    parts = np.maximum(given.dims // using.least_dim_count, 1)
+    return _by_columns(given, parts, ranks, using)
+
+
+def _auto_columns(given: _Tables, ranks: int, using: ShardingAssumptions) -> _Plan:
+    """Halve the columns of a table until none of its shards costs too much."""
+    if not given.names:
+        return _whole(given, ranks, using)
+    parts = np.ones(len(given.names), dtype=np.int64)
+    plan = _by_columns(given, parts, ranks, using)
+    most = using.split_ratio * (plan.lookup + plan.communication).sum() / ranks
+    while True:
+        first = np.unique(plan.pieces.table, return_index=True)[1]
+        perf = np.maximum.reduceat(plan.lookup + plan.communication, first)
+        large = (perf > most) & (given.dims // (2 * parts) >= using.least_dim_count)
+        if not large.any():
+            return plan
+        parts = np.where(large, 2 * parts, parts)
+        plan = _by_columns(given, parts, ranks, using)
+
+
+def _by_columns(given: _Tables, parts: Ints, ranks: int, using: ShardingAssumptions) -> _Plan:
+    table, number = _numbered(parts)
+    start = number * given.dims[table] // parts[table]
+    end = (number + 1) * given.dims[table] // parts[table]
+    count = len(table)
+    pieces = Pieces(
+        table=table,
+        first_row=np.zeros(count, dtype=np.int64),
+        rows=given.rows[table],
+        first_dim=start,
+        dims=end - start,
+        share=np.ones(count),
+        group=np.arange(count),
+        offset=np.zeros(count, dtype=np.int64),
+    )
+    time = costs(pieces, given.pooling, given.element, ranks=ranks, using=using)
+    return _Plan(pieces, *time, width=1)
+
+
+def _rows(given: _Tables, ranks: int, using: ShardingAssumptions) -> _Plan:
+    pieces = _by_rows(given, ranks)
+    time = row_costs(pieces, given.pooling, given.element, ranks=ranks, using=using)
+    return _Plan(pieces, *time, width=ranks)
+
+
+def _host_rows(given: _Tables, ranks: int, using: ShardingAssumptions) -> _Plan:
+    width = min(ranks, using.ranks_per_host)
+    if ranks % width:
+        msg = f"{ranks} ranks do not fill hosts of {width}; table-row needs whole hosts"
+        raise WorkbenchError(msg)
+    pieces = _by_rows(given, width)
+    time = host_row_costs(pieces, given.pooling, given.element, ranks=ranks, using=using)
+    return _Plan(pieces, *time, width=width)
+
+
+def _by_rows(given: _Tables, width: int) -> Pieces:
+    """Cut the rows of every table into as many blocks as there are ranks, or rows."""
+    block = -(-given.rows // width)
+    table, number = _numbered(-(-given.rows // block))
+    start = number * block[table]
+    rows = np.minimum(block[table], given.rows[table] - start)
+    return Pieces(
+        table=table,
+        first_row=start,
+        rows=rows,
+        first_dim=np.zeros(len(table), dtype=np.int64),
+        dims=given.dims[table],
+        share=rows / given.rows[table],
+        group=table,
+        offset=number,
+    )
+
+
+_CUTS: dict[str, Callable[[_Tables, int, ShardingAssumptions], _Plan]] = {
+    "table": _whole,
+    "column": _all_columns,
+    "auto-column": _auto_columns,
+    "row": _rows,
+    "table-row": _host_rows,
+}
+
+
+def _numbered(parts: Ints) -> tuple[Ints, Ints]:
+    """Give table and number in the table of every part."""
+    table = np.repeat(np.arange(len(parts)), parts)
+    first = np.cumsum(parts) - parts
+    return table, np.arange(len(table)) - first[table]
+
+
+def _checked(tables: pd.DataFrame) -> _Tables:
+    EMBEDDING_TABLES.check(tables)
+    twice = tables["table"].duplicated()
+    if twice.any():
+        name = tables.loc[twice, "table"].iloc[0]
+        msg = f"{int(twice.sum()):,} names of tables occur twice, e.g. {name!r}; rename one"
+        raise WorkbenchError(msg)
+    given = _Tables(
+        names=tables["table"].tolist(),
+        rows=tables["row_count"].to_numpy(),
+        dims=tables["dim_count"].to_numpy(),
+        pooling=tables["pooling_ratio"].to_numpy(),
+        element=tables["element_bytes"].to_numpy(),
+    )
+    size = given.rows.astype(np.float64) * given.dims * given.element
+    bad = ~np.isfinite(given.pooling) | (size >= _MOST_BYTES)
+    if bad.any():
+        name = given.names[int(np.flatnonzero(bad)[0])]
+        msg = f"table {name!r} has a size or a pooling_ratio that cannot be"
+        raise WorkbenchError(msg)
+    return given
+
+
+def _check_choice(what: str, choice: str, known: tuple[str, ...]) -> None:
+    if choice not in known:
+        msg = f"{what} must be one of {known}, not {choice!r}"
+        raise WorkbenchError(msg)
+
+
+def _no_room(given: _Tables, pieces: Pieces, shard: int, needed: int, room: int) -> WorkbenchError:
+    table = int(pieces.table[shard])
+    part = "" if pieces.dims[shard] == given.dims[table] else f" ({pieces.dims[shard]} columns)"
+    gib = 1 << 30
+    return WorkbenchError(
+        f"table {given.names[table]!r}{part} needs {needed / gib:.3g} GiB per rank, but the rank "
+        f"with most room has {room / gib:.3g} GiB left: {(needed - room) / gib:.3g} GiB too "
+        "little. Use more ranks, another scheme, or raise memory_gib in the assumptions"
+    )
+
+
+def _presented(
+    given: _Tables, plan: _Plan, rank: Ints, bytes_: Ints, scheme: str, ranks: int
+) -> pd.DataFrame:
+    pieces = plan.pieces
+    names = pd.Series(given.names, dtype=pd.Series([""]).dtype)
+    cut = "column" if scheme in ("column", "auto-column") else scheme
+    whole = (pieces.rows == given.rows[pieces.table]) & (pieces.dims == given.dims[pieces.table])
+    shards = pd.DataFrame(
+        {
+            "table": names.iloc[pieces.table].to_numpy(),
+            "rank": rank.astype(np.int32),
+            "world_size": np.full(len(rank), ranks, dtype=np.int32),
+            "scheme": np.where(whole & (cut == "column"), "table", cut),
+            "first_row": pieces.first_row,
+            "row_count": pieces.rows,
+            "first_dim": pieces.first_dim,
+            "dim_count": pieces.dims,
+            "memory_bytes": bytes_,
+            "lookup_ms": plan.lookup,
+            "communication_ms": plan.communication,
+            "perf_ms": plan.lookup + plan.communication,
+        }
+    )
+    return TABLE_SHARDING.check(TABLE_SHARDING.cast(shards))

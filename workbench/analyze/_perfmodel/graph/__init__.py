@@ -1,0 +1,1 @@
+"""Execution graphs: points, edges and the rules they follow."""

@@ -1,0 +1,259 @@
+"""The execution graph of a trace: what had to wait for what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from workbench.analyze._lib.rows import MISSING, Ints, checked, gpu_work, required
+from workbench.analyze._perfmodel.graph.circles import EDGE_ARRAYS, without_circles
+from workbench.analyze._perfmodel.graph.collective_edges import with_collectives
+from workbench.analyze._perfmodel.graph.cpu_points import cpu_points
+from workbench.analyze._perfmodel.graph.dark_time import dark_edges
+from workbench.analyze._perfmodel.graph.doubts import rank_doubts, step_doubts
+from workbench.analyze._perfmodel.graph.draft import Draft, Step, build_table
+from workbench.analyze._perfmodel.graph.gpu_edges import (
+    lasting_calls,
+    launch_edges,
+    queue_edges,
+    queue_limit,
+    stream_edges,
+)
+from workbench.analyze._perfmodel.graph.host_edges import host_edges
+from workbench.analyze._perfmodel.graph.host_polling import polling_doubts
+from workbench.analyze._perfmodel.graph.rank_rows import (
+    COPY,
+    EVENT_RECORD,
+    EVENT_SYNC,
+    GRAPH_LAUNCH,
+    PLAIN,
+    STREAM_WAIT,
+    RankRows,
+    rank_rows,
+)
+from workbench.analyze._perfmodel.graph.rules import GraphRules
+from workbench.analyze._perfmodel.graph.stream_waits import residual_edges, stream_waits
+from workbench.analyze._perfmodel.graph.sync_edges import sync_edges
+from workbench.analyze._perfmodel.timing.replay import keep_path
+from workbench.errors import PerformanceModelError
+from workbench.tables import COLLECTIVES, GRAPH_BUILD, POINT_KINDS, ExecutionGraph
+
+GRAPH_STEPS = (
+    "inter-thread",
+    "gaps",
+    "launch",
+    "stream order",
+    "queue limit",
+    "synchronise",
+    "inter-stream",
+    "CUDA graphs",
+    "residual",
+)
+_COLUMNS = ("category", "process", "thread", "correlation")
+
+
+def execution_graph(
+    events: pd.DataFrame,
+    *,
+    collectives: pd.DataFrame | None = None,
+    without: Iterable[str] = (),
+    rules: GraphRules | None = None,
+) -> ExecutionGraph:
+    """Build the graph of what had to wait for what.
+
+    Points are the starts and ends of GPU work and the moments on the CPU that something
+    depends on; edges say that a point is not before another one plus a weight. Weights are
+    measured: the time of the work itself, of the CPU between two calls, of a launch.
+
+    Parameters
+    ----------
+    events
+        Table :data:`workbench.tables.EVENTS`, of one rank or several. Several ranks must be on
+        one clock (:func:`workbench.analyze.on_one_clock`).
+    collectives
+        Table :data:`workbench.tables.COLLECTIVES` of these events. With it, ranks wait for each
+        other in the collectives that were matched; without it each rank stands for itself, and
+        its communication keeps its measured time.
+    without
+        Steps to leave out, of :data:`workbench.analyze.GRAPH_STEPS`, to see what they are
+        worth.
+    rules
+        Times and counts from which the steps conclude.
+
+    Returns
+    -------
+    workbench.tables.ExecutionGraph
+        The graph. ``build`` tells of every step how many edges it read, guessed and left out.
+
+    Raises
+    ------
+    WorkbenchError
+        If there is no GPU work.
+    PerformanceModelError
+        If a step to leave out is unknown, row labels occur twice, or the ranks of the
+        collectives were not measured on one clock.
+
+    Notes
+    -----
+    Steps: the CPU along each thread, gaps included; *inter-thread* waits for what another
+    thread ended in a long gap; *launch* with its latency; *stream order*; the *queue limit* of
+    the driver (launches wait for room); what calls *synchronise* with; *inter-stream* waits,
+    read from ``cuda_sync`` records or guessed; *CUDA graphs*, whose work hangs on one launch or
+    was not recorded at all; and *residual*: work that began late, just as other work ended.
+    Last, edges that make points wait for each other in a *circle*, as wrong records and clocks
+    do, are left out, those first that point back in time.
+
+    A gap of the CPU in which communication runs, and that ends as it ends, may be a host that
+    polls: all time in it that the GPU is busy. Such gaps are counted in ``build``; where they are
+    a tenth of the critical path the graph is in doubt, and unreliable where they are most of it
+    and the GPU is busy as long. It is unreliable as well where the GPU is busy for more than
+    ``co_critical_busy_share`` of the window while gaps of any kind are more than
+    ``co_critical_gap_share`` of the critical path.
+
+    References
+    ----------
+    Lumos, arXiv:2504.09307, section 3 (kinds of dependencies). The other steps are not in it.
+    """
+    checked(events, "rank", "start_ns", "dur_ns", "name", *_COLUMNS)
+    _labelled(events)
+    left_out = frozenset([without] if isinstance(without, str) else without)
+    if unknown := sorted(left_out - set(GRAPH_STEPS)):
+        msg = f"without={unknown[0]!r}: there is no such step, only {', '.join(GRAPH_STEPS)}"
+        raise PerformanceModelError(msg)
+    work = required(gpu_work(events), events, "execution graph")
+    rules = rules or GraphRules()
+    steps: list[Step] = []
+    parts: list[dict[str, Any]] = []
+    doubts = step_doubts(events)
+    for rank in np.unique(work.rank).tolist():
+        rows = rank_rows(events, rank, left_out)
+        draft = _draft(rows, left_out, rules)
+        steps += draft.steps
+        parts.append(_arrays(draft, rank))
+        doubts += [f"rank {rank}: {doubt}" for doubt in rank_doubts(events, rows, rules)]
+    graph = _joined(parts, events)
+    if collectives is not None:
+        steps.append(Step("collectives", is_used=True))
+        matched = COLLECTIVES.check(collectives)
+        graph, found = with_collectives(graph, matched, steps[-1], rules.jitter_ns)
+        doubts += found
+    return _finished(graph, events, steps, doubts, rules)
+
+
+def _labelled(events: pd.DataFrame) -> None:
+    """Refuse row labels by which no event could be found again."""
+    if events.index.dtype.kind not in "iu" or not events.index.is_unique:
+        msg = (
+            "the row labels of the events must be whole numbers, each once: after concat or a "
+            "change of the index, load the ranks together (load.traces takes several files)"
+        )
+        raise PerformanceModelError(msg)
+
+
+def _draft(rows: RankRows, without: frozenset[str], rules: GraphRules) -> Draft:
+    gpu, cpu = rows.gpu, rows.cpu
+    launching = np.zeros(len(cpu.row), dtype=bool)
+    launching[gpu.call[gpu.call != MISSING]] = True
+    limit = queue_limit(gpu, cpu, rules)
+    blocking = (cpu.what == COPY) & launching & (cpu.end - cpu.start > rules.blocking_copy_ns)
+    waits = ((cpu.what > PLAIN) & (cpu.what <= EVENT_SYNC)) | blocking
+    if limit:
+        waits |= launching & (cpu.what != COPY)
+    lasting = lasting_calls(gpu, cpu, limit, rules)
+    waits |= lasting
+    anchors = launching | np.isin(cpu.what, (STREAM_WAIT, EVENT_RECORD, GRAPH_LAUNCH))
+    draft = Draft(rows, cpu_points(cpu, anchors, waits), rules, without, lasting)
+    draft.step("GPU work")
+    draft.add(draft.starts, draft.starts + 1, gpu.end - gpu.start, "GPU work")
+    host_edges(draft)
+    launch_edges(draft)
+    stream_edges(draft)
+    queue_edges(draft, limit)
+    sync_edges(draft)
+    stream_waits(draft)
+    dark_edges(draft)
+    residual_edges(draft)
+    return draft
+
+
+def _arrays(draft: Draft, rank: int) -> dict[str, Any]:
+    """Give the points and edges of a rank; its point 0 is the common start."""
+    gpu, points = draft.gpu, draft.points
+    pair = [POINT_KINDS.index("GPU start"), POINT_KINDS.index("GPU end")]
+    return {
+        "time_ns": draft.time,
+        "point_rank": np.append(-1, np.full(len(draft.time) - 1, rank)),
+        "point_kind": np.concatenate([[0], np.tile(pair, len(gpu.row)), points.kind]),
+        "event": np.concatenate([[MISSING], np.repeat(gpu.row, 2), draft.cpu.row[points.cpu]]),
+        "thread": np.concatenate([np.full(draft.first, MISSING), points.thread]),
+        "gpu_start": draft.starts,
+        "origin_ns": draft.rows.origin_ns,
+        **draft.edges(),
+    }
+
+
+def _joined(parts: list[dict[str, Any]], events: pd.DataFrame) -> ExecutionGraph:
+    """Put ranks beside each other, with one start and one clock."""
+    origin = min(part["origin_ns"] for part in parts)
+    offsets = np.cumsum([0, *(len(part["time_ns"]) - 1 for part in parts)])
+    threads = np.cumsum([0, *(int(part["thread"].max(initial=0)) + 1 for part in parts)])
+
+    def moved(part: dict[str, Any], name: str, offset: int) -> Ints:
+        return np.where(part[name] == 0, 0, part[name] + offset)
+
+    def points(name: str) -> Ints:
+        first = parts[0][name][:1]
+        return np.concatenate([first, *(part[name][1:] for part in parts)])
+
+    for part, thread in zip(parts, threads, strict=False):
+        shift = part["origin_ns"] - origin
+        part["time_ns"] = part["time_ns"] + shift
+        part["time_ns"][0] = 0
+        part["weight_ns"] = part["weight_ns"] + np.where(part["source"] == 0, shift, 0)
+        part["thread"] = np.where(part["thread"] >= 0, part["thread"] + thread, MISSING)
+    arrays: dict[str, Any] = {
+        name: np.concatenate(
+            [moved(part, name, at) for part, at in zip(parts, offsets, strict=False)]
+        ).astype(np.int32)
+        for name in ("source", "target", "gpu_start")
+    }
+    for name in ("weight_ns", "edge_kind", "is_inferred"):
+        arrays[name] = np.concatenate([part[name] for part in parts])
+    label = np.append(events.index.to_numpy(dtype=np.int64), MISSING)
+    return ExecutionGraph(
+        time_ns=points("time_ns"),
+        point_rank=points("point_rank").astype(np.int32),
+        point_kind=points("point_kind").astype(np.int8),
+        event=label[points("event")],
+        thread=points("thread").astype(np.int32),
+        origin_ns=origin,
+        build=GRAPH_BUILD.empty(),
+        **arrays,
+    )
+
+
+def _finished(
+    graph: ExecutionGraph,
+    events: pd.DataFrame,
+    steps: list[Step],
+    doubts: list[str],
+    rules: GraphRules,
+) -> ExecutionGraph:
+    """Leave out what contradicts itself, and keep the order that was found on the way."""
+    step = Step("circles", is_used=True)
+    arrays = {name: getattr(graph, name) for name in EDGE_ARRAYS}
+    arrays, path = without_circles(arrays, graph.time_ns, events["name"], graph.event, step)
+    if step.left_out:
+        doubts = [*doubts, f"{step.left_out:,} edges were left out as they contradict others"]
+    graph = replace(graph, **arrays)
+    keep_path(graph, path)
+    gaps = next(each for each in [*steps, step] if each.name in {"gaps", "circles"})
+    doubts = [*doubts, *polling_doubts(graph, events, rules, gaps)]
+    build = build_table([*steps, step])
+    graph = replace(graph, build=build, doubts=tuple(dict.fromkeys(doubts)))
+    keep_path(graph, path)
+    return graph

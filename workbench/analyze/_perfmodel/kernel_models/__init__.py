@@ -1,0 +1,1 @@
+"""Models of the time of kernels and collectives."""

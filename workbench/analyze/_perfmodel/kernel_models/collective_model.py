@@ -1,0 +1,351 @@
+"""Times of collectives of any size, from those that were measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from workbench.analyze._lib.operations import bus_factor
+from workbench.analyze._perfmodel.kernel_models.lines import LEAST_SIZES, Floats, Lines, fit_lines
+from workbench.analyze._perfmodel.kernel_models.nccl_tuning import MODELLED, expected_seconds
+from workbench.errors import PerformanceModelError
+from workbench.tables import COLLECTIVE_MODEL, COLLECTIVE_TIMES, PREDICTED_TIMES
+
+KEY = ["gpu", "collective", "rank_count", "node_count"]
+_OUTSIDE = "beyond the measured sizes: the outer line goes on"
+_MODELLED = (
+    "not measured on these ranks: NCCL's own latencies and the peak of the slowest link; the "
+    "interval is half to twice, by convention"
+)
+_MODELLED_WIDTH = 2.0
+Key = tuple[str, str, int, int]
+
+
+@dataclass(frozen=True)
+class _Part:
+    lines: Lines
+    measured: pd.Series
+    width_log: float
+    widest_log: float
+
+
+@dataclass(frozen=True)
+class CollectiveModel:
+    """Three lines by GPU, collective, ranks and nodes; made by :func:`collective_model`."""
+
+    coverage_share: float
+    _parts: Mapping[Key, _Part]
+
+    def predict(self, calls: pd.DataFrame) -> pd.DataFrame:
+        """Predict times; the same as :func:`predicted_collective_times`."""
+        return predicted_collective_times(self, calls)
+
+
+def collective_model(times: pd.DataFrame, *, coverage_share: float = 0.9) -> CollectiveModel:
+    """Fit the time of collectives by size: the lowest of three lines.
+
+    Parameters
+    ----------
+    times
+        Table :data:`workbench.tables.COLLECTIVE_TIMES`. Each GPU, collective and number of
+        ranks and nodes is fitted alone; element types are not told apart, since the time
+        depends on bytes.
+    coverage_share
+        Share of new sizes that the interval should hold, above 0 and below 1.
+
+    Returns
+    -------
+    CollectiveModel
+        Its ``predict`` takes a frame with ``gpu``, ``collective``, ``rank_count``,
+        ``node_count`` and ``size_bytes``.
+
+    Raises
+    ------
+    PerformanceModelError
+        If there is nothing to fit, or fewer than seven sizes of a kind.
+
+    Notes
+    -----
+    ``T = min over i of (a_i + S / b_i)``, one line for each of NCCL's protocols LL, LL128 and
+    Simple; soft-L1 of the log ratio. The interval is the quantile of ``|log ratio|`` over sizes
+    left out one at a time. The size is that of nccl-tests.
+
+    References
+    ----------
+    Hockney: The communication challenge for MPP, Parallel Computing 20, 1994 (one line).
+    """
+    _check_coverage(times, coverage_share)
+    parts: dict[Key, _Part] = {}
+    for key, size, seconds in _kinds(times):
+        error = np.abs(np.log(_left_out(size, seconds) / seconds))
+        rank = min(np.ceil((len(error) + 1) * coverage_share) / len(error), 1.0)
+        parts[key] = _Part(
+            fit_lines(size, seconds),
+            pd.Series(seconds, index=size.astype(np.int64)),
+            float(np.quantile(error, rank, method="higher")),
+            float(error.max()),
+        )
+    return CollectiveModel(coverage_share, MappingProxyType(parts))
+
+
+def predicted_collective_times(model: CollectiveModel, calls: pd.DataFrame) -> pd.DataFrame:
+    """Predict the times of collectives, with interval and basis.
+
+    Parameters
+    ----------
+    model
+        What :func:`collective_model` returns.
+    calls
+        Frame with ``gpu``, ``collective``, ``rank_count``, ``node_count``, ``size_bytes``;
+        other columns are kept.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.PREDICTED_TIMES` beside the columns of ``calls``. Where
+        the kind was not fitted, e.g. across nodes, basis is ``modelled`` and the time follows
+        from NCCL's own latencies; ``analytic_ns`` is that of the lines or of that model.
+
+    Raises
+    ------
+    PerformanceModelError
+        If a column is missing, a number makes no sense, or the collective was neither measured
+        nor is an all-reduce, all-gather or reduce-scatter.
+
+    Notes
+    -----
+    Not measured: rings and trees with NCCL's latencies over the bandwidth of the link, or of
+    the adapters of a node across nodes. NVLS, rails and congestion are not in it.
+
+    References
+    ----------
+    NVIDIA/nccl, ``src/graph/tuning.cc``.
+    """
+    _check_calls(calls)
+    kept = calls.drop(
+        columns=[name for name in PREDICTED_TIMES.columns if name != "gpu"], errors="ignore"
+    ).reset_index(drop=True)
+    found = [
+        _predicted(model, _key(values), rows)
+        for values, rows in kept.groupby(KEY, sort=False, observed=True)
+    ]
+    if not found:
+        return pd.concat([kept.drop(columns="gpu"), PREDICTED_TIMES.empty()], axis=1)
+    result = pd.concat([kept, pd.concat(found).sort_index()], axis=1)
+    return PREDICTED_TIMES.check(result)
+
+
+def collective_times(times: pd.DataFrame) -> pd.DataFrame:
+    """Put the three fitted lines and the bus bandwidth beside every measured collective.
+
+    Parameters
+    ----------
+    times
+        Table :data:`workbench.tables.COLLECTIVE_TIMES`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.COLLECTIVE_MODEL`, one row per kind and size; repeats and
+        element types count as their median.
+
+    Raises
+    ------
+    PerformanceModelError
+        If there are fewer than seven sizes of a kind.
+
+    Notes
+    -----
+    ``held_out_ns`` comes from lines fitted to all other sizes, also for the smallest and the
+    largest, which are extrapolated. Bus bandwidth is size / time, times 2 (n - 1) / n for
+    all-reduce, (n - 1) / n for all-gather, reduce-scatter and all-to-all, 1 otherwise.
+
+    References
+    ----------
+    NVIDIA/nccl-tests, ``doc/PERFORMANCE.md``.
+    """
+    COLLECTIVE_TIMES.check(times)
+    if times.empty:
+        return COLLECTIVE_MODEL.empty()
+    found = [_beside(key, size, seconds) for key, size, seconds in _kinds(times)]
+    return COLLECTIVE_MODEL.check(COLLECTIVE_MODEL.cast(pd.concat(found, ignore_index=True)))
+
+
+def bus_bandwidth(collective: str, *, rank_count: int, size_bytes: float, dur_ns: float) -> float:
+    """Give the bus bandwidth of a collective: what its busiest link carries [10^9 bytes/s].
+
+    Parameters
+    ----------
+    collective
+        Name as in :data:`workbench.tables.COLLECTIVE_TIMES`, e.g. ``"all-reduce"``.
+    rank_count
+        Ranks that take part.
+    size_bytes
+        Size as nccl-tests counts it.
+    dur_ns
+        Time in nanoseconds.
+
+    Returns
+    -------
+    float
+        10^9 bytes per second.
+
+    Raises
+    ------
+    PerformanceModelError
+        If the collective has no agreed factor, or a number makes no sense.
+
+    Examples
+    --------
+    >>> bus_bandwidth("all-reduce", rank_count=8, size_bytes=1e9, dur_ns=5e6)
+    350.0
+    """
+    factor = bus_factor(collective, rank_count)
+    if factor is None or rank_count < 2 or size_bytes < 0 or dur_ns <= 0:
+        msg = (
+            f"no bus bandwidth of {collective!r} with {rank_count} ranks, {size_bytes} bytes and "
+            f"{dur_ns} ns; a known collective, 2 ranks and a time above 0 are needed"
+        )
+        raise PerformanceModelError(msg)
+    return size_bytes / dur_ns * factor
+
+
+def _kinds(times: pd.DataFrame) -> list[tuple[Key, Floats, Floats]]:
+    """Give sizes and median seconds of every kind of collective."""
+    found: list[tuple[Key, Floats, Floats]] = []
+    for values, rows in times.groupby(KEY, sort=True, observed=True):
+        key = _key(values)
+        median = rows.groupby("size_bytes")["dur_ns"].median()
+        if len(median) < LEAST_SIZES:
+            msg = (
+                f"{key[1]} of {key[2]} ranks on {key[0]}: {len(median)} sizes are too few for "
+                f"three lines; {LEAST_SIZES} are needed"
+            )
+            raise PerformanceModelError(msg)
+        size = median.index.to_numpy(dtype=np.float64)
+        found.append((key, size, median.to_numpy(dtype=np.float64) / 1e9))
+    return found
+
+
+def _key(values: Any) -> Key:
+    gpu, name, ranks, nodes = values
+    return str(gpu), str(name), int(ranks), int(nodes)
+
+
+def _left_out(size: Floats, seconds: Floats) -> Floats:
+    """Predict every size by lines fitted to the others."""
+    predicted = np.empty_like(seconds)
+    for out in range(len(size)):
+        kept = np.arange(len(size)) != out
+        predicted[out] = fit_lines(size[kept], seconds[kept]).seconds(size[out : out + 1])[0]
+    return predicted
+
+
+def _beside(key: Key, size: Floats, seconds: Floats) -> pd.DataFrame:
+    lines = fit_lines(size, seconds)
+    line = lines.line(size)
+    factor = bus_factor(key[1], key[2]) or 1.0
+    enough = len(size) > LEAST_SIZES
+    return pd.DataFrame(
+        {
+            **dict(zip(KEY, key, strict=True)),
+            "size_bytes": size,
+            "dur_ns": np.rint(seconds * 1e9),
+            "bus_gb_per_s": size / seconds * factor / 1e9,
+            "modelled_ns": lines.seconds(size) * 1e9,
+            "held_out_ns": _left_out(size, seconds) * 1e9 if enough else None,
+            "line": line + 1,
+            "latency_ns": lines.latency_s[line] * 1e9,
+            "line_gb_per_s": lines.bytes_per_s[line] / 1e9,
+        }
+    )
+
+
+def _predicted(model: CollectiveModel, key: Key, rows: pd.DataFrame) -> pd.DataFrame:
+    part = model._parts.get(key)
+    size = rows["size_bytes"].to_numpy(dtype=np.float64)
+    if part is None:
+        return _modelled(key, size, rows.index)
+    analytic = part.lines.seconds(size)
+    known = part.measured.reindex(size.astype(np.int64)).to_numpy(dtype=np.float64)
+    is_known = ~np.isnan(known)
+    inside = (size >= part.measured.index.min()) & (size <= part.measured.index.max())
+    width = np.exp(np.where(inside, part.width_log, max(part.widest_log, np.log(1.5))))
+    return _framed(
+        np.where(is_known, known, analytic),
+        analytic,
+        width,
+        basis=np.where(is_known, "measured", np.where(inside, "fitted", "extrapolated")),
+        doubt=np.where(inside, "", _OUTSIDE),
+        index=rows.index,
+    )
+
+
+def _modelled(key: Key, size: Floats, index: pd.Index) -> pd.DataFrame:
+    gpu, name, ranks, nodes = key
+    if name not in MODELLED:
+        msg = (
+            f"{name} of {ranks} ranks on {nodes} nodes of {gpu} was not measured, and only "
+            f"{list(MODELLED)} are modelled without; load times of it"
+        )
+        raise PerformanceModelError(msg)
+    seconds = np.array([expected_seconds(gpu, name, ranks, nodes, each) for each in size])
+    width = np.full(len(size), _MODELLED_WIDTH)
+    basis, doubt = np.full(len(size), "modelled"), np.full(len(size), _MODELLED)
+    return _framed(seconds, seconds, width, basis=basis, doubt=doubt, index=index)
+
+
+def _framed(
+    seconds: Floats,
+    analytic: Floats,
+    width: Floats,
+    *,
+    basis: NDArray[np.str_],
+    doubt: NDArray[np.str_],
+    index: pd.Index,
+) -> pd.DataFrame:
+    columns = {
+        "dur_ns": seconds,
+        "low_ns": seconds / width,
+        "high_ns": seconds * width,
+        "analytic_ns": analytic,
+    }
+    whole = {
+        name: np.maximum(np.rint(values * 1e9), 1).astype(np.int64)
+        for name, values in columns.items()
+    }
+    return pd.DataFrame({**whole, "basis": basis, "doubt": doubt}, index=index)
+
+
+def _check_coverage(times: pd.DataFrame, coverage_share: float) -> None:
+    COLLECTIVE_TIMES.check(times)
+    if not 0 < coverage_share < 1:
+        msg = f"coverage_share is {coverage_share}; it must be above 0 and below 1, e.g. 0.9"
+        raise PerformanceModelError(msg)
+    if times.empty:
+        msg = "no measured collectives to fit; load some with load.collective_times()"
+        raise PerformanceModelError(msg)
+
+
+def _check_calls(calls: pd.DataFrame) -> None:
+    needed = [*KEY, "size_bytes"]
+    if missing := [name for name in needed if name not in calls]:
+        msg = f"calls lack {missing}; a collective is told by {needed}"
+        raise PerformanceModelError(msg)
+    for name, least in (("rank_count", 2), ("node_count", 1), ("size_bytes", 1)):
+        numbers = pd.to_numeric(calls[name], errors="coerce").to_numpy(dtype=np.float64)
+        bad = ~(np.isfinite(numbers) & (numbers >= least) & (numbers == np.floor(numbers)))
+        if bad.any():
+            row = int(np.flatnonzero(bad)[0])
+            value = calls[name].iloc[[row]].tolist()[0]
+            msg = f"{name} is {value!r} in row {row}; it must be a whole number from {least}"
+            raise PerformanceModelError(msg)
+    if (calls["node_count"] > calls["rank_count"]).any():
+        msg = "a call has more nodes than ranks; node_count counts nodes with a rank on them"
+        raise PerformanceModelError(msg)

@@ -1,0 +1,1 @@
+"""Models of an iteration by layout, shape and kind of GPU."""

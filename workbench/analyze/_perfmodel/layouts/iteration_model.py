@@ -1,0 +1,397 @@
+"""A model of iteration times: the closed form fitted to measured ones, trees on what it leaves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from workbench._numbers import share_between
+from workbench.analyze._perfmodel.layouts.closed_form import PARTS, SPREAD, TOP, Constants, parts
+from workbench.analyze._perfmodel.layouts.columns import Array, Columns, columns
+from workbench.analyze._perfmodel.layouts.error_classes import error_class
+from workbench.analyze._perfmodel.layouts.gpu_type import GpuType
+from workbench.analyze._perfmodel.layouts.hull import Hull
+from workbench.analyze._perfmodel.layouts.memory_need import total_bytes
+from workbench.analyze._perfmodel.layouts.model_flops import flops
+from workbench.analyze._perfmodel.layouts.residual import features, has_trees, trees
+from workbench.errors import PerformanceModelError
+from workbench.tables import CONFIGURATIONS, ITERATIONS, PREDICTED_ITERATIONS
+
+Residual = Literal["auto", "trees", "none"]
+Mask = npt.NDArray[np.bool_]
+_LEAST_ROWS = 12
+_SOFT = 0.05  # beyond 5 % a row counts less than by its square
+_PULL = 0.03  # how much a constant's distance from the assumed one weighs against a row
+_CALIBRATION_SHARE = 0.2
+_REACH = 7.0  # no constant moves further than by e to this
+
+
+@dataclass(frozen=True)
+class IterationModel:
+    """What :func:`iteration_model`, :func:`assumed_model` and :func:`calibrated_to` return.
+
+    Attributes
+    ----------
+    constants
+        The constants of the closed form.
+    doubt
+        What speaks against every prediction of this model; empty if nothing does.
+    coverage_share
+        Share of new rows that the intervals are made to hold.
+    """
+
+    constants: Constants
+    doubt: str = ""
+    coverage_share: float = 0.9
+    _trees: Any = field(default=None, repr=False)
+    _hull: Hull | None = field(default=None, repr=False)
+    _half_width: float = math.nan  # of the interval, as a logarithm
+    _half_width_outside: float = math.nan
+
+    def predict(
+        self, configurations: pd.DataFrame, *, gpus: Mapping[str, GpuType] | None = None
+    ) -> pd.DataFrame:
+        """Predict iteration times, their parts, utilization and memory.
+
+        Parameters
+        ----------
+        configurations
+            Table :data:`workbench.tables.CONFIGURATIONS`.
+        gpus
+            Kinds of GPUs by name that the package does not know, or knows otherwise.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Table :data:`workbench.tables.PREDICTED_ITERATIONS`, one row per configuration.
+            The parts add up to ``analytic_ns``. Rows outside what was measured say so in
+            ``doubt`` and have wider intervals.
+        """
+        c = columns(configurations, gpus)
+        if configurations.empty:
+            return PREDICTED_ITERATIONS.empty()
+        each = _whole_ns(parts(c, self.constants))
+        analytic = np.sum(list(each.values()), axis=0)
+        outside = self._outside(configurations)
+        learned = np.exp(self._trees.predict(features(c))) if self._trees is not None else 1.0
+        predicted = analytic * learned
+        model, hardware = flops(c, causal=False)
+        budget = c.n * c.peak * predicted / 1e9
+        memory = total_bytes(c)
+        classes = {routed: self._error_class(routed) for routed in set(c.is_routed.tolist())}
+        table = configurations[list(CONFIGURATIONS.columns)].assign(
+            dur_ns=np.rint(predicted).astype(np.int64),
+            **self._interval(predicted, outside),
+            analytic_ns=analytic,
+            mfu_share=np.minimum(model / budget, 1),
+            hfu_share=np.minimum(hardware / budget, 1),
+            memory_bytes=np.rint(memory).astype(np.int64),
+            fits=memory <= c.capacity,
+            doubt=["; ".join(filter(None, [self.doubt, *words])) for words in outside],
+            error_class=[classes[routed] for routed in c.is_routed.tolist()],
+            **{f"{name}_ns": values for name, values in each.items()},
+            **self._bases(configurations),
+        )
+        return PREDICTED_ITERATIONS.check(PREDICTED_ITERATIONS.cast(table).reset_index(drop=True))
+
+    def _error_class(self, is_routed: bool) -> str:
+        """Say how far off such predictions were where the truth is known."""
+        if math.isfinite(self._half_width):
+            width = math.expm1(self._half_width)
+            return f"fitted: {self.coverage_share:.0%} of the rows held out were within {width:.0%}"
+        public = error_class(Constants(), is_routed=is_routed)
+        return public if self._hull is None else f"{self.doubt}; before that: {public}"
+
+    def _outside(self, configurations: pd.DataFrame) -> list[list[str]]:
+        if self._hull is None:
+            return [[] for _ in range(len(configurations))]
+        return self._hull.outside(configurations)
+
+    def _interval(self, predicted: Array, outside: list[list[str]]) -> dict[str, Any]:
+        if not math.isfinite(self._half_width):
+            unknown = pd.Series(pd.NA, index=range(len(predicted)), dtype="Int64")
+            return {"low_ns": unknown.to_numpy(), "high_ns": unknown.to_numpy()}
+        far = np.array([bool(words) for words in outside])
+        width = np.where(far, self._half_width_outside, self._half_width)
+        ends = {"low_ns": predicted * np.exp(-width), "high_ns": predicted * np.exp(width)}
+        return {name: np.rint(values).astype(np.int64) for name, values in ends.items()}
+
+    def _bases(self, configurations: pd.DataFrame) -> dict[str, Any]:
+        hull = self._hull
+        modelled = ["modelled"] * len(configurations)
+        return {
+            f"{part}_basis": modelled if hull is None else hull.bases(part, configurations)
+            for part in PARTS
+        }
+
+
+def iteration_model(
+    measured: pd.DataFrame,
+    *,
+    residual: Residual = "auto",
+    coverage_share: float = 0.9,
+    groups: str | None = None,
+    gpus: Mapping[str, GpuType] | None = None,
+) -> IterationModel:
+    """Fit a model of iteration times to measured ones.
+
+    Physics first, learning on what it leaves: a closed form with twelve constants, then trees
+    on the logarithm of measured over predicted.
+
+    Parameters
+    ----------
+    measured
+        Table :data:`workbench.tables.ITERATIONS`; at least 12 rows.
+    residual
+        ``"trees"`` needs scikit-learn (the extra ``train``), ``"none"`` is the closed form
+        alone, ``"auto"`` takes trees where they are installed and says in ``doubt`` if not.
+    coverage_share
+        Share of new rows that the intervals shall hold.
+    groups
+        Column whose equal values stay together when rows are set apart for the intervals.
+    gpus
+        Kinds of GPUs by name that the package does not know, or knows otherwise.
+
+    Returns
+    -------
+    IterationModel
+        Has ``predict(configurations)``.
+
+    Raises
+    ------
+    PerformanceModelError
+        If there are too few rows, a row contradicts itself (its ``doubt`` names more than a
+        repetition), or ``groups`` is no column.
+    MissingExtraError
+        If ``residual="trees"`` and scikit-learn is not installed.
+
+    Notes
+    -----
+    Per layer and micro-batch of T = b s / c tokens, on t ranks:
+
+    * work ``(3 + [full]) (2 T P + 4 T s q) / t`` FLOPs over
+      ``peak x matrix_share / (1 + half_width t/h) / (1 + half_tokens/T)``; flash attention
+      halves the scores' work, which is causal, and computes them again: half a pass more;
+    * element-wise traffic ``(5 + 2 [full]) ((18 h + 4 f) T + 5 b a s^2) / t`` bytes over
+      ``memory_share`` of the memory's bandwidth: forward writes and reads what it stores,
+      backward reads it, writes and reads its gradient; flash attention stores no scores;
+    * all-reduces, ``4 + 2 [full]`` of ``2 (t-1)/t x 2 T h`` bytes over ``node_share`` of the
+      links in a node; a ring over several leaves each by the adapters of all its ranks there,
+      ``network_share`` of them, if these are slower;
+    * with experts, the feed-forward products at ``expert_share`` of that share, for the
+      narrower of hidden and expert width and for the rows that one expert gets; copies of
+      tokens sorted and back, ``16 k h T / t`` bytes; four exchanges of ``2 k T h / t`` bytes
+      per token and expert, nothing of it hidden: over the links of a node, or, beyond, once to
+      each other node that has one of its experts, whichever is slower; launches of
+      ``launch_s + routing_s``;
+    * with context parallelism, keys and values are gathered in every pass and their
+      gradients scattered, nothing of it hidden; a ring that hides it is not modelled;
+    * the root of the squares of their sum and ``launch_s``, as launches overlap GPU work.
+
+    A stage has L/p layers; rounds m = B/(d b). Iteration: ``m`` stages and heads, a bubble of
+    ``(p - 1)/v`` stages, ``2 (v m + p - 2)`` exchanges of ``2 T h / t`` bytes between stages,
+    gradients of all ranks that hold the same parameters (context-parallel ones, too) over
+    ``data_share``, 20 bytes per parameter over ``optimizer_share`` of memory,
+    and ``fixed_s``. The logarithms of the twelve are fitted by soft-L1 least squares on the
+    logarithm of the time, each drawn weakly towards what is assumed without data, no share
+    beyond 1. Sharding and selective recomputation follow the same constants. Attention and the
+    output layer run at the 16-bit peak of the GPU type. ``error_class`` tells how far off such
+    predictions were on the public jobs of ``published/iteration_megatron_bridge.csv``; the two
+    constants of experts were chosen with some of these rows in sight.
+
+    The interval is split-conformal: a fifth of the rows, always the same, is predicted by a
+    model of the others; their errors' quantile is its half-width. It holds for rows like the
+    measured ones; outside them the largest of these errors is taken, without any promise.
+
+    References
+    ----------
+    arXiv:2104.04473, sections 2.2 and 4.1; arXiv:2205.05198, section 4; arXiv:2307.08691,
+    section 4.1 (flash attention); arXiv:1604.04173 (split conformal).
+    """
+    _check(measured, groups)
+    share_between("coverage_share", coverage_share)
+    grow = residual == "trees" or (residual == "auto" and has_trees())
+    constants, learned = _fit(measured, gpus, grow=grow)
+    inner, outer = _split(measured, groups)
+    scores, analytic = _scores(measured[inner], measured[outer], gpus, grow=grow)
+    rank = math.ceil((len(scores) + 1) * coverage_share)
+    enough = 0 < rank <= len(scores)
+    doubts = [] if grow or residual == "none" else ["without scikit-learn: closed form only"]
+    doubts += [] if enough else ["too few rows for an interval"]
+    return IterationModel(
+        constants,
+        doubt="; ".join(doubts),
+        coverage_share=coverage_share,
+        _trees=learned,
+        _hull=Hull.around(measured),
+        _half_width=float(np.sort(scores)[rank - 1]) if enough else math.nan,
+        _half_width_outside=float(max(scores.max(), analytic.max())) if enough else math.nan,
+    )
+
+
+def assumed_model() -> IterationModel:
+    """Give the closed form with constants that are assumed, not fitted.
+
+    Returns
+    -------
+    IterationModel
+        Predicts without any measurement, without intervals, and says so in ``doubt``; a
+        point to calibrate from where nothing alike was measured.
+    """
+    return IterationModel(Constants(), doubt="constants assumed, not fitted")
+
+
+def calibrated_to(
+    model: IterationModel,
+    measured: pd.DataFrame,
+    *,
+    gpus: Mapping[str, GpuType] | None = None,
+) -> IterationModel:
+    """Move a model to other hardware or software by what was measured there.
+
+    Every constant stays as near to the model's as the given rows allow; the trees are
+    dropped, as they belong to the rows they were grown on.
+
+    Parameters
+    ----------
+    model
+        Model to start from; :func:`assumed_model` where the software differs.
+    measured
+        Table :data:`workbench.tables.ITERATIONS`; one row is enough. Columns named as the
+        parts of a prediction (``compute_ns``, ...) are matched, too, if there are any.
+    gpus
+        Kinds of GPUs by name that the package does not know, or knows otherwise.
+
+    Returns
+    -------
+    IterationModel
+        Without intervals: few points tell no spread.
+
+    Raises
+    ------
+    PerformanceModelError
+        If there is no row, a row contradicts itself, or the rows are not explained to
+        within 5 %.
+
+    Notes
+    -----
+    Minimises the squares of the logarithms of predicted over measured, and of how far each
+    constant moves against how well it is known (a factor of e^0.3 for the share of the peak,
+    up to e^2 for launches), which weighs 3 % per such step.
+    """
+    ITERATIONS.check(measured)
+    if measured.empty:
+        msg = "there is no row to calibrate to; pass at least one measured iteration"
+        raise PerformanceModelError(msg)
+    _refuse_contradictions(measured)
+    constants = _constants(measured, gpus, start=model.constants)
+    seconds = measured["dur_ns"].to_numpy(dtype=np.float64) / 1e9
+    left = np.abs(np.log(_seconds(columns(measured, gpus), constants) / seconds))
+    if left.mean() > _SOFT:
+        msg = (
+            f"the closed form cannot explain {measured['source'].iloc[int(left.argmax())]}: it "
+            f"is {np.expm1(left.max()):.0%} off after calibration; check GPU type, batch, layout"
+        )
+        raise PerformanceModelError(msg)
+    return IterationModel(
+        constants,
+        doubt=f"calibrated on {len(measured)} row{'s' if len(measured) > 1 else ''} only",
+        coverage_share=model.coverage_share,
+        _hull=model._hull.with_kinds(measured) if model._hull else Hull.around(measured),
+    )
+
+
+def _check(measured: pd.DataFrame, groups: str | None) -> None:
+    ITERATIONS.check(measured)
+    if len(measured) < _LEAST_ROWS:
+        msg = (
+            f"{len(measured)} measured rows are too few to fit twelve constants; at least "
+            f"{_LEAST_ROWS} are needed, or calibrated_to(assumed_model(), rows)"
+        )
+        raise PerformanceModelError(msg)
+    if groups is not None and groups not in measured:
+        msg = f"groups={groups!r} is no column of the table; it has {list(measured.columns)}"
+        raise PerformanceModelError(msg)
+    _refuse_contradictions(measured)
+
+
+def _refuse_contradictions(measured: pd.DataFrame) -> None:
+    wrong = measured["doubt"].str.contains("is not the number|does not divide by DP", regex=True)
+    if wrong.any():
+        first = measured[wrong].iloc[0]
+        msg = (
+            f"{int(wrong.sum())} rows contradict themselves, the first is {first['source']}: "
+            f"{first['doubt']}; leave them out with measured[measured['doubt'] == '']"
+        )
+        raise PerformanceModelError(msg)
+
+
+def _seconds(c: Columns, constants: Constants) -> Array:
+    return np.asarray(np.sum(list(parts(c, constants).values()), axis=0), dtype=np.float64)
+
+
+def _fit(
+    measured: pd.DataFrame, gpus: Mapping[str, GpuType] | None, *, grow: bool
+) -> tuple[Constants, Any]:
+    constants = _constants(measured, gpus, start=Constants())
+    if not grow:
+        return constants, None
+    c = columns(measured, gpus)
+    logarithms = np.log(measured["dur_ns"].to_numpy(dtype=np.float64) / 1e9)
+    return constants, trees(c, logarithms - np.log(_seconds(c, constants)))
+
+
+def _constants(
+    measured: pd.DataFrame, gpus: Mapping[str, GpuType] | None, *, start: Constants
+) -> Constants:
+    """Fit them, each drawn towards where it starts."""
+    from scipy.optimize import least_squares
+
+    c = columns(measured, gpus)
+    logarithms = np.log(measured["dur_ns"].to_numpy(dtype=np.float64) / 1e9)
+    origin = start.logarithms()
+    known = {
+        name: np.log(measured[f"{name}_ns"].to_numpy(dtype=np.float64) / 1e9)
+        for name in PARTS
+        if f"{name}_ns" in measured
+    }
+
+    def errors(vector: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        each = parts(c, Constants.from_logarithms(vector))
+        missed = [np.log(np.sum(list(each.values()), axis=0)) - logarithms]
+        missed += [np.log(each[name]) - truth for name, truth in known.items()]
+        return np.concatenate([*missed, _PULL * (vector - origin) / SPREAD])
+
+    bounds = (origin - _REACH, np.clip(TOP, origin, origin + _REACH))
+    found = least_squares(errors, origin, loss="soft_l1", f_scale=_SOFT, bounds=bounds)
+    return Constants.from_logarithms(found.x)
+
+
+def _split(measured: pd.DataFrame, groups: str | None) -> tuple[Mask, Mask]:
+    """Set a fifth apart, whole groups, the same for the same rows; give two masks."""
+    labels = np.arange(len(measured)) if groups is None else pd.factorize(measured[groups])[0]
+    order = np.random.default_rng(0).permutation(int(labels.max()) + 1)
+    apart = np.isin(labels, order[: max(round(_CALIBRATION_SHARE * len(order)), 1)])
+    return ~apart, apart
+
+
+def _scores(
+    inner: pd.DataFrame, outer: pd.DataFrame, gpus: Mapping[str, GpuType] | None, *, grow: bool
+) -> tuple[Array, Array]:
+    if inner.empty:
+        return np.zeros(0), np.zeros(0)
+    constants, learned = _fit(inner, gpus, grow=grow)
+    c = columns(outer, gpus)
+    left = np.log(outer["dur_ns"].to_numpy(dtype=np.float64) / 1e9 / _seconds(c, constants))
+    told = learned.predict(features(c)) if learned is not None else 0.0
+    return np.abs(left - told), np.abs(left)
+
+
+def _whole_ns(each: dict[str, Array]) -> dict[str, npt.NDArray[np.int64]]:
+    return {name: np.rint(1e9 * values).astype(np.int64) for name, values in each.items()}

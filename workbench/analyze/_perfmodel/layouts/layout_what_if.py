@@ -1,0 +1,230 @@
+"""What the steps of a trace would take in another layout, on other GPUs, in another model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from workbench._numbers import share_between
+from workbench.analyze._perfmodel.layouts.columns import Array, columns
+from workbench.analyze._perfmodel.layouts.gpu_type import GpuType
+from workbench.analyze._perfmodel.layouts.iteration_model import IterationModel, assumed_model
+from workbench.analyze._perfmodel.layouts.layout_rows import differences, possible
+from workbench.analyze._perfmodel.layouts.layout_scaling import PARTS, Forecast, Scaled, scaled
+from workbench.analyze._perfmodel.layouts.model_flops import flops
+from workbench.errors import PerformanceModelError
+from workbench.tables import CONFIGURATIONS, LAYOUT_WHAT_IF, STEP_BREAKDOWN
+
+_FAR = 0.25  # from which on the closed form's own error on the trace is told
+
+
+def layout_what_if(
+    steps: pd.DataFrame,
+    now: pd.DataFrame,
+    wanted: pd.DataFrame,
+    *,
+    model: IterationModel | None = None,
+    gpus: Mapping[str, GpuType] | None = None,
+    level_share: float = 0.8,
+) -> pd.DataFrame:
+    """Ask the steps of a trace what they would take in other configurations.
+
+    The trace says how long things take, the closed form how they change: every part of every
+    step is scaled by the ratio of the closed form, so that what the closed form has wrong in
+    both configurations cancels.
+
+    Parameters
+    ----------
+    steps
+        Table :data:`workbench.tables.STEP_BREAKDOWN`, measured or replayed. The ranks of a step
+        are averaged; ranks without steps count only if no rank has any.
+    now
+        Table :data:`workbench.tables.CONFIGURATIONS` with one row: the configuration of the
+        trace.
+    wanted
+        The same with the configurations asked for.
+    model
+        Gives the closed form; from :func:`assumed_model` if None. One from
+        :func:`calibrated_to` or :func:`iteration_model` is better.
+    gpus
+        Kinds of GPUs by name that the package does not know, or knows otherwise.
+    level_share
+        Share of further steps that the interval shall hold.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.LAYOUT_WHAT_IF`, one row per configuration asked for, in
+        their order. compute + communication + bubble + other + idle = dur, exactly.
+
+    Raises
+    ------
+    PerformanceModelError
+        If there is no step, ``now`` is not one row, or a configuration does not multiply out or
+        divide; the message names the row and every reason.
+
+    See Also
+    --------
+    what_if : Changes of kernels, ranks and the host, replayed.
+    IterationModel.predict : The same configurations without a trace.
+
+    Notes
+    -----
+    With the closed form's parts, now and then:
+
+    * compute and other GPU work: by ``(compute + optimizer)`` then / now;
+    * bubble: of the waiting time (idle, exposed communication) ``bubble / (compute +
+      optimizer)`` of compute, scaled by the bubbles; without a pipeline in the trace the same
+      share of compute then;
+    * communication: by the sum of those of tensor, context, expert, pipeline and data that the
+      trace has; the others are added from the closed form, exposed. The hidden share stays,
+      as far as compute can hide it;
+    * idle: its launches, a share as in the closed form, by layers x micro-batches; the rest
+      stays. Launches that shorter GPU work no longer hides are added.
+
+    A learned residual of the model is left aside: it knows totals, no parts. ``dur_ns`` is the
+    median of the steps, the parts are those of the step in the middle. The interval has the
+    positions k / (n + 1) of n steps in order, so it needs ``(n - 1) / (n + 1) >=
+    level_share``. It tells how much steps vary, nothing of how far the ratios may be off.
+    """
+    STEP_BREAKDOWN.check(steps)
+    share_between("level_share", level_share)
+    _check(steps, now, wanted)
+    if wanted.empty:
+        return LAYOUT_WHAT_IF.empty()
+    model = model or assumed_model()
+    before, after = (model.predict(each, gpus=gpus) for each in (now, wanted))
+    each = _one_per_step(steps)
+    found = scaled(
+        each, *(Forecast.of(table, model.constants.fixed_s) for table in (before, after))
+    )
+    measured = float(np.median(each["dur_ns"]))
+    few = "" if _is_enough(len(each), level_share) else _too_few(len(each), level_share)
+    dur, parts = _middle(found)
+    c = columns(wanted, gpus)
+    budget = c.n * c.peak * dur / 1e9
+    shares = [np.minimum(count / budget, 1) for count in flops(c, causal=False)]
+    tokens = (now["global_batch_count"] * now["sequence_tokens"]).iloc[0]
+    table = after[[*CONFIGURATIONS.columns, "memory_bytes", "fits"]].assign(
+        change=differences(now, wanted),
+        measured_ns=round(measured),
+        dur_ns=dur,
+        **_interval(found.total, level_share),
+        step_count=len(each),
+        throughput_ratio=c.gb * c.s / tokens * measured / dur,
+        **parts,
+        mfu_share=shares[0],
+        hfu_share=shares[1],
+        **{f"{name}_basis": words for name, words in found.bases.items()},
+        doubt=[
+            "; ".join(filter(None, [few, words]))
+            for words in _doubts(each, steps["rank"].nunique(), before, after, found)
+        ],
+    )
+    return LAYOUT_WHAT_IF.check(LAYOUT_WHAT_IF.cast(table).reset_index(drop=True))
+
+
+def _check(steps: pd.DataFrame, now: pd.DataFrame, wanted: pd.DataFrame) -> None:
+    if steps.empty:
+        msg = "there is no step to scale; pass what analyze.step_breakdown(events) gives"
+        raise PerformanceModelError(msg)
+    for table, words in ((now, "now"), (wanted, "wanted")):
+        CONFIGURATIONS.check(table)
+        possible(table, words)
+    if len(now) != 1:
+        msg = f"now has {len(now)} rows; a trace has one configuration, give its row"
+        raise PerformanceModelError(msg)
+
+
+def _one_per_step(steps: pd.DataFrame) -> pd.DataFrame:
+    """Average the ranks of a step; whole traces count only where no rank has steps."""
+    if steps["step"].notna().any():
+        steps = steps[steps["step"].notna()]
+    number = steps["step"].fillna(-1).to_numpy(dtype=np.int64)
+    times = [name for name in STEP_BREAKDOWN.columns if name.endswith("_ns")]
+    return steps[times].groupby(number).mean()
+
+
+def _middle(found: Scaled) -> tuple[Any, dict[str, Any]]:
+    """Give the median step as whole ns, in parts that add up to it."""
+    total = found.total
+    order = np.argsort(total, axis=1, kind="stable")
+    count = total.shape[1]
+    middle = order[:, (count - 1) // 2 : count // 2 + 1]
+
+    def of(values: Array) -> Array:
+        return np.asarray(np.take_along_axis(values, middle, axis=1).mean(axis=1))
+
+    ends = np.rint(np.cumsum([of(found.parts[name]) for name in PARTS], axis=0)).astype(np.int64)
+    each = np.diff(ends, axis=0, prepend=0)
+    parts = {f"{name}_ns": values for name, values in zip(PARTS, each, strict=True)}
+    hidden = np.minimum(np.rint(of(found.overlap)).astype(np.int64), parts["compute_ns"])
+    return np.maximum(ends[-1], 1), {**parts, "overlap_ns": hidden}
+
+
+def _interval(total: Array, level_share: float) -> dict[str, Any]:
+    if not _is_enough(total.shape[1], level_share):
+        unknown = pd.array([pd.NA] * len(total), dtype="Int64")
+        return {"low_ns": unknown, "high_ns": unknown}
+    tail = (1 - level_share) / 2
+    low, high = np.quantile(total, [tail, 1 - tail], axis=1, method="weibull")
+    return {"low_ns": np.rint(low).astype(np.int64), "high_ns": np.rint(high).astype(np.int64)}
+
+
+def _is_enough(count: int, level_share: float) -> bool:
+    return (count - 1) / (count + 1) >= level_share - 1e-12
+
+
+def _too_few(count: int, level_share: float) -> str:
+    words = "1 step is" if count == 1 else f"{count} steps are"
+    return f"{words} too few for an interval that holds {level_share:.0%} of them"
+
+
+def _doubts(
+    each: pd.DataFrame,
+    ranks: int,
+    before: pd.DataFrame,
+    after: pd.DataFrame,
+    found: Scaled,
+) -> list[str]:
+    """Say of every configuration what the trace cannot tell of it."""
+    common = _doubts_of_the_trace(each, ranks, before.iloc[0], found)
+    one = before.iloc[0]
+    doubts = []
+    for row, then in enumerate(after.to_dict("records")):
+        new = ", ".join(name for name, flags in found.added.items() if flags[row])
+        own = {
+            f"{then['gpu_count']:,} GPUs, the trace has {one['gpu_count']:,}": (
+                then["gpu_count"] != one["gpu_count"]
+            ),
+            f"GPU {then['gpu']}, the trace is of {one['gpu']}": then["gpu"] != one["gpu"],
+            "no pipeline in the trace: its bubble is modelled": (
+                found.bases["bubble"][row] == "modelled"
+            ),
+            f"communication not in the trace is modelled, not hidden: {new}": bool(new),
+            str(then["doubt"]): bool(then["doubt"]),
+        }
+        doubts.append("; ".join([*common, *(words for words, holds in own.items() if holds)]))
+    return doubts
+
+
+def _doubts_of_the_trace(
+    each: pd.DataFrame, ranks: int, one: pd.Series, found: Scaled
+) -> list[str]:
+    off = float(one["dur_ns"] / each["dur_ns"].median() - 1)
+    talks = bool((each["exposed_communication_ns"] + each["overlap_ns"]).any())
+    silent = not any(one[f"{kind}_ns"] for kind in found.added)
+    lone = "trace has one rank only: " if ranks == 1 else ""
+    rules = {
+        f"the model alone takes {abs(off):.0%} {'more' if off > 0 else 'less'} than the trace": (
+            abs(off) > _FAR
+        ),
+        f"{lone}the bubble is told from other waiting by the closed form": one["bubble_ns"] > 0,
+        "the layout of the trace has no communication, the trace has some: it stays": (
+            talks and silent
+        ),
+    }
+    return [words for words, holds in rules.items() if holds]

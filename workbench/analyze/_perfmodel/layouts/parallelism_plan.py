@@ -1,0 +1,135 @@
+"""Which ways there are to spread a model over GPUs, and how long an iteration takes in each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import pandas as pd
+
+from workbench._numbers import whole_number
+from workbench.analyze._perfmodel.layouts.gpu_type import GpuType, gpu_type
+from workbench.analyze._perfmodel.layouts.iteration_model import IterationModel
+from workbench.analyze._perfmodel.layouts.layout import Layout, configurations
+from workbench.analyze._perfmodel.layouts.model_shape import ModelShape
+from workbench.errors import PerformanceModelError
+from workbench.tables import PLAN
+
+_MICRO_BATCHES = (1, 2, 4, 8, 16)
+_MOST_ROWS = 20_000
+
+
+def parallelism_plan(
+    shape: ModelShape,
+    gpu_count: int,
+    *,
+    model: IterationModel,
+    like: Layout,
+    gpu: str | GpuType = "H100",
+    vary: Iterable[str] = (),
+) -> pd.DataFrame:
+    """Predict every way to spread a model over a number of GPUs.
+
+    Tensor, pipeline and data parallelism and the micro-batch are tried in all sizes that
+    multiply to the GPUs and divide heads, layers and batch; TP stays within a node.
+
+    Parameters
+    ----------
+    shape
+        The model to train.
+    gpu_count
+        GPUs to spread it over.
+    model
+        Model of iteration times, from :func:`iteration_model` or :func:`calibrated_to`.
+    like
+        Global batch, sequence, recomputation, sharding and the rest; its TP, PP, DP and
+        micro-batch are replaced.
+    gpu
+        Kind of GPU, by name or as one.
+    vary
+        ``"context"`` and ``"expert"`` are tried in powers of two, too, if named; else they
+        are as in ``like``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.PLAN`: fastest that fits first, those that do not fit
+        at the end.
+
+    Raises
+    ------
+    PerformanceModelError
+        If nothing divides, or ``vary`` names something else.
+
+    Notes
+    -----
+    Whether it fits is memory without libraries and fragments; see :func:`memory_need`.
+    """
+    count = whole_number("gpu_count", gpu_count, least=1)
+    varied = set(vary)
+    if unknown := sorted(varied - {"context", "expert"}):
+        msg = f"vary names {unknown}; it can name 'context' and 'expert'"
+        raise PerformanceModelError(msg)
+    kind = gpu_type(gpu) if isinstance(gpu, str) else gpu
+    layouts = _layouts(shape, count, like, kind, varied)
+    if not layouts:
+        msg = (
+            f"no TP x PP x DP of {count} GPUs divides {shape.heads} heads, {shape.layers} layers "
+            f"and a batch of {like.global_batch}; try a number of GPUs with more factors of two, "
+            "or another batch"
+        )
+        raise PerformanceModelError(msg)
+    gpus: Mapping[str, GpuType] = {kind.name: kind}
+    table = model.predict(configurations(shape, layouts, gpu=kind.name), gpus=gpus)
+    table = table.assign(_not=~table["fits"]).sort_values(["_not", "dur_ns"], kind="stable")
+    table = table.drop(columns="_not").reset_index(drop=True)
+    table["is_best"] = (table.index == 0) & table["fits"]
+    return PLAN.check(table)
+
+
+def _layouts(
+    shape: ModelShape, count: int, like: Layout, kind: GpuType, varied: set[str]
+) -> list[Layout]:
+    contexts = _powers(count) if "context" in varied else [like.context]
+    found = []
+    for tensor in _divisors(count, most=kind.gpus_per_node):
+        for context in contexts:
+            if count % (tensor * context) or like.sequence % context:
+                continue
+            left = count // (tensor * context)
+            for pipeline in _divisors(left, most=shape.layers):
+                if shape.layers % pipeline == 0:
+                    base = (tensor, context, pipeline, left // pipeline)
+                    found += _cut(shape, like, base, varied)
+    if len(found) > _MOST_ROWS:
+        msg = f"{len(found):,} layouts are too many to predict; vary less"
+        raise PerformanceModelError(msg)
+    return found
+
+
+def _cut(
+    shape: ModelShape, like: Layout, sizes: tuple[int, int, int, int], varied: set[str]
+) -> list[Layout]:
+    tensor, context, pipeline, data = sizes
+    apart = tensor * context * data
+    experts = _powers(apart) if "expert" in varied else [like.expert]
+    chunks = like.chunks if pipeline > 1 and shape.layers % (pipeline * like.chunks) == 0 else 1
+    each = [
+        replace(
+            like, tensor=tensor, context=context, pipeline=pipeline, data=data,
+            expert=expert, chunks=chunks, micro_batch=size,
+        )
+        for expert in experts
+        if data % expert == 0 or apart % expert == 0
+        for size in _MICRO_BATCHES
+        if like.global_batch % (data * size) == 0
+    ]  # fmt: skip
+    return [layout for layout in each if not layout.misfits(shape)]
+
+
+def _divisors(number: int, *, most: int) -> list[int]:
+    return [each for each in range(1, min(number, most) + 1) if number % each == 0]
+
+
+def _powers(most: int) -> list[int]:
+    return [1 << power for power in range(most.bit_length()) if 1 << power <= most]

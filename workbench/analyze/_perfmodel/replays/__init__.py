@@ -1,0 +1,1 @@
+"""Questions put to a replay: what if, critical path, fidelity."""

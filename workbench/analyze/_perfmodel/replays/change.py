@@ -1,0 +1,257 @@
+"""What could be otherwise: GPU work, the CPU, a rank, made faster, slower or taken away."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from workbench.analyze._lib.nesting import nest
+from workbench.analyze._lib.rows import MISSING, Ints, codes, gpu_work
+from workbench.analyze._perfmodel.kernel_models.scaled_times import scaled_kernel_times
+from workbench.errors import PerformanceModelError
+from workbench.kernel_kinds import KINDS
+from workbench.tables import EDGE_KINDS, ExecutionGraph
+
+Part: TypeAlias = Literal["GPU", "CPU"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """Ask a trace what would be if something took another time.
+
+    What is given narrows the choice; all of it must hold. Nothing given means all of the part.
+
+    Parameters
+    ----------
+    factor
+        Time it takes, of the measured time: .5 is twice as fast, 0 is removed or perfectly
+        hidden, 1.1 is ten per cent slower.
+    part
+        ``"GPU"``: kernels, copies, sets; ``"CPU"``: operators, calls and the gaps between them.
+    name
+        Regular expression for the name of the GPU work.
+    kind
+        compute, communication, memory or other; GPU work only.
+    operator
+        Regular expression for the name of the CPU operator that launched it.
+    stream
+        Stream it runs on.
+    rank
+        Rank it runs on.
+    from_gpu
+        GPU that the trace was recorded on, as :func:`workbench.analyze.hardware` calls it.
+    to_gpu
+        GPU to run the chosen work on; every kernel is scaled by what binds it, as
+        :func:`workbench.analyze.scaled_kernel_times` tells from its name.
+    is_fused
+        The chosen work of each run of neighbours on a stream becomes one: one launch, no gaps.
+
+    Raises
+    ------
+    PerformanceModelError
+        If the factor is negative or not finite, a pattern cannot be read, or a choice does not
+        fit the part.
+
+    See Also
+    --------
+    layout_what_if : Another parallelism, batch, model or number of GPUs.
+
+    Examples
+    --------
+    >>> Change(factor=0.5, kind="communication").question
+    'communication x0.5'
+    """
+
+    factor: float = 1.0
+    part: Part = "GPU"
+    name: str | None = None
+    kind: str | None = None
+    operator: str | None = None
+    stream: int | None = None
+    rank: int | None = None
+    from_gpu: str | None = None
+    to_gpu: str | None = None
+    is_fused: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.factor < np.inf:
+            msg = f"factor={self.factor!r}: give the share of the time that is left, 0 or more"
+            raise PerformanceModelError(msg)
+        if self.part not in get_args(Part):
+            msg = f"part={self.part!r} must be one of {', '.join(get_args(Part))}"
+            raise PerformanceModelError(msg)
+        if self.kind is not None and self.kind not in KINDS:
+            msg = f"kind={self.kind!r} must be one of {', '.join(KINDS)}"
+            raise PerformanceModelError(msg)
+        for field in ("name", "operator"):
+            pattern = getattr(self, field)
+            try:
+                re.compile(pattern or "")
+            except re.error as error:
+                msg = f"{field}={pattern!r} is no regular expression: {error}"
+                raise PerformanceModelError(msg) from error
+        if (self.from_gpu is None) != (self.to_gpu is None):
+            msg = "from_gpu and to_gpu belong together: the GPU of the trace, and another one"
+            raise PerformanceModelError(msg)
+        narrow = (
+            self.to_gpu,
+            self.name,
+            self.kind,
+            self.operator,
+            self.stream,
+            self.is_fused or None,
+        )
+        if self.part == "CPU" and any(each is not None for each in narrow):
+            msg = (
+                "name, kind, operator, stream, GPUs and is_fused choose GPU work; a CPU has a rank "
+                "only"
+            )
+            raise PerformanceModelError(msg)
+
+    @property
+    def question(self) -> str:
+        """The change in words."""
+        said = [
+            self.kind or ("" if self.name or self.operator else self.part),
+            self.name or "",
+            f"of {self.operator}" if self.operator else "",
+            f"on stream {self.stream}" if self.stream is not None else "",
+            f"on rank {self.rank}" if self.rank is not None else "",
+        ]
+        how = ["fused"] * self.is_fused
+        how += [f"on {self.to_gpu} instead of {self.from_gpu}"] if self.to_gpu else []
+        if self.factor != 1 or not how:
+            how.append("removed" if self.factor == 0 else f"x{self.factor:g}")
+        return " ".join([*filter(None, said), *how])
+
+
+def changed_weights(
+    events: pd.DataFrame, graph: ExecutionGraph, changes: list[Change]
+) -> tuple[Ints, NDArray[np.bool_]]:
+    """Give the weights of a graph with the changes made, and which edges they touch.
+
+    Raises
+    ------
+    PerformanceModelError
+        If a change chooses nothing.
+    """
+    weight = graph.weight_ns.astype(float)
+    touched = np.zeros(len(weight), dtype=bool)
+    for change in changes:
+        edges = _cpu_edges(graph, change) if change.part == "CPU" else None
+        if edges is None:
+            work = chosen_work(events, graph, change)
+            edges = _work_edges(graph, work)
+            if change.is_fused:
+                _fuse(events, graph, work, weight)
+        if not edges.any():
+            msg = f"nothing in the trace is '{change.question}'; look at the names in its events"
+            raise PerformanceModelError(msg)
+        weight[edges] *= change.factor
+        if change.from_gpu and change.to_gpu:
+            weight[edges] *= _ratios(events, graph, change.from_gpu, change.to_gpu)[edges]
+        touched |= edges
+    return np.rint(weight).astype(np.int64), touched
+
+
+def chosen_work(events: pd.DataFrame, graph: ExecutionGraph, change: Change) -> NDArray[np.bool_]:
+    """Say which pieces of GPU work of a graph a change is about."""
+    row = events.index.get_indexer(pd.Index(graph.event[graph.gpu_start]))
+    chosen = np.ones(len(row), dtype=bool)
+    if change.rank is not None:
+        chosen &= graph.point_rank[graph.gpu_start] == change.rank
+    if change.stream is not None:
+        stream = events["stream"].array.take(row).to_numpy(dtype="int64", na_value=MISSING)
+        chosen &= stream == change.stream
+    if change.kind is not None:
+        kinds = [str(kind) for kind in events["kind"].cat.categories]
+        code = kinds.index(change.kind) if change.kind in kinds else -2
+        chosen &= codes(events["kind"])[row] == code
+    if change.name is not None:
+        chosen &= _matches(events["name"], change.name)[codes(events["name"])[row]]
+    if change.operator is not None:
+        chosen &= _launched_by(events, row, change.operator)
+    return chosen
+
+
+def _matches(column: pd.Series, pattern: str) -> NDArray[np.bool_]:
+    """Say of every category whether it matches; the last entry stands for missing."""
+    names = [bool(re.search(pattern, str(each))) for each in column.cat.categories]
+    return np.array([*names, False])
+
+
+def _launched_by(events: pd.DataFrame, row: Ints, pattern: str) -> NDArray[np.bool_]:
+    """Say which GPU work was launched inside an operator of that name, at any depth."""
+    work = gpu_work(events)
+    found = nest(events, work)
+    fits = _matches(events["name"], pattern)[codes(events["name"])[found.row]]
+    # Operators are by thread and start: a parent comes before its children.
+    for place in np.flatnonzero(found.parent != MISSING):
+        fits[place] |= fits[found.parent[place]]
+    by_row = np.zeros(len(events), dtype=bool)
+    by_row[work.row] = np.append(fits, False)[found.starter]
+    return by_row[row]
+
+
+def _work_edges(graph: ExecutionGraph, work: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Choose the edges whose weight is the time of some GPU work."""
+    begins, ends = np.zeros((2, len(graph.time_ns)), dtype=bool)
+    begins[graph.gpu_start[work]] = True
+    ends[graph.gpu_start[work] + 1] = True
+    kind = graph.edge_kind
+    own = (kind == EDGE_KINDS.index("GPU work")) | (kind == EDGE_KINDS.index("shared GPU"))
+    transfer = (kind == EDGE_KINDS.index("collective")) & ends[graph.target]
+    chosen: NDArray[np.bool_] = (own & begins[graph.source]) | transfer
+    return chosen
+
+
+def _ratios(
+    events: pd.DataFrame, graph: ExecutionGraph, from_gpu: str, to_gpu: str
+) -> NDArray[np.float64]:
+    """Give, for every edge that lasts as long as some work, the ratio of its times on two GPUs."""
+    rows = events.reindex(graph.event[graph.gpu_start])
+    kernels = pd.DataFrame({name: rows[name].array for name in ("name", "kind", "dur_ns")})
+    scaled = scaled_kernel_times(kernels, from_gpu, to_gpu)
+    of_point = np.ones(len(graph.time_ns) + 1)
+    of_point[graph.gpu_start] = scaled["time_ratio"]
+    is_transfer = graph.edge_kind == EDGE_KINDS.index("collective")
+    return of_point[np.where(is_transfer, graph.target - 1, graph.source)]
+
+
+def _cpu_edges(graph: ExecutionGraph, change: Change) -> NDArray[np.bool_]:
+    kinds = [EDGE_KINDS.index(kind) for kind in ("CPU", "gap", "call", "inter-thread")]
+    chosen = np.isin(graph.edge_kind, kinds)
+    # The time before the first row of a thread is a gap as well.
+    begins = graph.edge_kind == EDGE_KINDS.index("trace start")
+    chosen |= begins & (graph.thread[graph.target] >= 0)
+    if change.rank is not None:
+        chosen &= graph.point_rank[graph.target] == change.rank
+    return chosen
+
+
+def _fuse(
+    events: pd.DataFrame,
+    graph: ExecutionGraph,
+    work: NDArray[np.bool_],
+    weight: NDArray[np.float64],
+) -> None:
+    """Take away gaps and launches between neighbours of the chosen work, in place."""
+    is_chosen = np.zeros(len(graph.time_ns) + 1, dtype=bool)
+    is_chosen[graph.gpu_start[work]] = True
+    in_order = graph.edge_kind == EDGE_KINDS.index("stream order")
+    joined = in_order & is_chosen[graph.source - 1] & is_chosen[graph.target]
+    weight[joined] = 0
+    later = np.zeros(len(graph.time_ns), dtype=bool)
+    later[graph.target[joined]] = True
+    launch = (graph.edge_kind == EDGE_KINDS.index("launch")) & later[graph.target]
+    call = np.unique(graph.source[launch])
+    cost = events["dur_ns"].reindex(graph.event[call]).fillna(0).to_numpy()
+    saved = np.zeros(len(graph.time_ns))
+    saved[call] = cost
+    host = np.isin(graph.edge_kind, [EDGE_KINDS.index(kind) for kind in ("CPU", "call")])
+    weight[host] = np.maximum(weight[host] - saved[graph.source[host]], 0)

@@ -1,0 +1,279 @@
+"""How well a replay fits what was measured, and how much of it the graph explains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from workbench.analyze._lib.intervals import measure_within, union
+from workbench.analyze._lib.rows import MISSING, Ints, gpu_work, step_numbers
+from workbench.analyze._perfmodel.graph.execution_graph import GRAPH_STEPS, execution_graph
+from workbench.analyze._perfmodel.graph.rules import GraphRules
+from workbench.analyze._perfmodel.replays.step_bounds import StepBounds, host_steps, step_bounds
+from workbench.analyze._perfmodel.timing.replay import binding_edges, replay, replayed_events
+from workbench.analyze._traces.breakdown import time_breakdown
+from workbench.analyze._traces.steps import step_times
+from workbench.tables import EDGE_KINDS, GRAPH_ABLATION, REPLAY_FIDELITY, ExecutionGraph
+
+_PARTS = (
+    "compute_ns",
+    "overlap_ns",
+    "exposed_communication_ns",
+    "exposed_memory_ns",
+    "exposed_other_ns",
+    "idle_ns",
+)
+_BIN_NS = 1_000_000
+WITHOUT_GRAPHS = "profile a run without CUDA graphs (no reduce-overhead, enforce_eager)"
+# Limits of GraphRules, the errors they are about, and what these are of.
+_LIMITS = (
+    ("most_error_ratio", ("error_ratio", "span_error_ratio"), "the replayed time is"),
+    ("most_breakdown_error_ratio", ("breakdown_error_ratio",), "the parts of the GPU time are"),
+    ("most_step_error_ratio", ("step_error_max_ratio",), "the worst step is"),
+)
+
+
+def replay_fidelity(
+    events: pd.DataFrame,
+    graph: ExecutionGraph,
+    *,
+    least_explained_share: float = 0.9,
+    rules: GraphRules | None = None,
+) -> pd.DataFrame:
+    """Compare a replay with the trace it comes from, rank by rank.
+
+    A good total proves little: errors cancel, and a graph that kept every delay as it was would
+    have none. So the parts are compared, too, and the share of the time that has a cause.
+
+    Parameters
+    ----------
+    events
+        Table :data:`workbench.tables.EVENTS` that the graph was built from.
+    graph
+        From :func:`execution_graph`.
+    least_explained_share
+        Below it, ``is_usable`` is false and predictions are refused.
+    rules
+        With the errors from which on it is false, too: ``most_error_ratio``,
+        ``most_breakdown_error_ratio`` and ``most_step_error_ratio``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.REPLAY_FIDELITY`, one row per rank.
+
+    Notes
+    -----
+    Errors are predicted / measured - 1, of the whole window, of the span of GPU work, and of
+    the time from each ProfilerStep to the next: on the host, or as :func:`what_if` measures
+    steps if that is further off. Breakdown error: the sum of the absolute
+    differences of compute, overlap, exposed communication, memory and other, and idle time,
+    over the measured span. Busy correlation: of the busy time per ms. Explained share: walking
+    back from the start of every step to that of the one before, and from the last event, along
+    what each moment waited for, 1 - (time without a cause) / window. Calls that block have no
+    cause if the step was left out that would give them one. A graph is usable if enough is
+    explained and the replay is near enough in all three: the time of the whole and of the GPU
+    work, the parts of it, and the worst step.
+    """
+    rules = rules or GraphRules()
+    time = replay(graph)
+    moved = replayed_events(events, graph, time)
+    rows = []
+    for rank in np.unique(graph.point_rank[graph.point_rank >= 0]).tolist():
+        mine = events["rank"].to_numpy() == rank
+        before, after = events[mine], moved[mine]
+        steps = _step_errors(before, after, step_bounds(before, graph, rank), (graph.time_ns, time))
+        rows.append(
+            {"rank": rank, **_compared(before, after, steps), **_walked(before, graph, rank)}
+        )
+    table = pd.DataFrame(rows)
+    kinds = graph.build.set_index("step")
+    table["left_out_count"] = int(kinds["left_out_count"].sum())
+    records = table.to_dict("records")
+    failed = [limits_failed(row, least_explained_share, rules) for row in records]
+    table["is_usable"] = [not each for each in failed]
+    table["doubt"] = [
+        "; ".join([*words.values(), *_doubts(row), *graph.doubts])
+        for words, row in zip(failed, records, strict=True)
+    ]
+    return REPLAY_FIDELITY.check(REPLAY_FIDELITY.cast(table))
+
+
+def graph_ablation(
+    events: pd.DataFrame,
+    *,
+    without: Iterable[str | Sequence[str]] = (
+        *GRAPH_STEPS,
+        ("inter-stream", "residual"),
+    ),
+    rules: GraphRules | None = None,
+) -> pd.DataFrame:
+    """Build the graph again without one step or several, to see what each is worth.
+
+    Parameters
+    ----------
+    events
+        Table :data:`workbench.tables.EVENTS`.
+    without
+        Steps to leave out, one case after the other; a case can be several steps.
+    rules
+        As for :func:`execution_graph`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.GRAPH_ABLATION`: ``without`` (empty for the whole graph)
+        and the columns of :data:`workbench.tables.REPLAY_FIDELITY`.
+    """
+    cases = [(), *((each,) if isinstance(each, str) else tuple(each) for each in without)]
+    parts = []
+    for case in cases:
+        graph = execution_graph(events, without=case, rules=rules)
+        parts.append(replay_fidelity(events, graph).assign(without=", ".join(case)))
+    table = pd.concat(parts, ignore_index=True)
+    return GRAPH_ABLATION.check(GRAPH_ABLATION.cast(table))
+
+
+def _compared(before: pd.DataFrame, after: pd.DataFrame, steps: np.ndarray) -> dict[str, Any]:
+    window, new_window = (_window(each) for each in (before, after))
+    old, new = (time_breakdown(each).iloc[0] for each in (before, after))
+    span = int(old["span_ns"])
+    error = sum(abs(int(old[name]) - int(new[name])) for name in _PARTS) / max(span, 1)
+    return {
+        "window_ns": window,
+        "replayed_ns": new_window,
+        "error_ratio": new_window / max(window, 1) - 1,
+        "span_error_ratio": int(new["span_ns"]) / max(span, 1) - 1,
+        "step_count": len(steps) + 1 if len(steps) else len(step_times(before)),
+        "step_error_mean_ratio": np.abs(steps).mean() if len(steps) else None,
+        "step_error_max_ratio": np.abs(steps).max() if len(steps) else None,
+        "breakdown_error_ratio": error,
+        "busy_correlation": _busy_correlation(before, after),
+    }
+
+
+def _window(events: pd.DataFrame) -> int:
+    """Give the time from the first to the last GPU work or CPU row [ns]."""
+    names = events["category"].astype(str)
+    on_cpu = names.str.endswith(("_runtime", "_driver")) | (names == "cpu_op")
+    used = (events["kind"].notna() | on_cpu).to_numpy() & (step_numbers(events) == MISSING)
+    start = events["start_ns"].to_numpy()[used]
+    end = start + events["dur_ns"].to_numpy()[used]
+    return int(end.max() - start.min())
+
+
+def _step_errors(
+    before: pd.DataFrame, after: pd.DataFrame, bounds: StepBounds, times: tuple[Ints, Ints]
+) -> np.ndarray:
+    """Give the error of every step: on the host, or with its GPU work if that is further off."""
+    old, new = (step_times(each)["start_ns"].dropna().to_numpy("int64") for each in (before, after))
+    if len(old) < 2:
+        return np.zeros(0)
+    errors = np.diff(new) / np.maximum(np.diff(old), 1) - 1
+    measured, replayed = (np.diff(bounds.times(time)) for time in times)
+    behind = replayed / np.maximum(measured, 1) - 1
+    if len(behind) != len(errors):
+        return errors
+    return np.where(np.abs(behind) > np.abs(errors), behind, errors)
+
+
+def _busy_correlation(before: pd.DataFrame, after: pd.DataFrame) -> float | None:
+    """Correlate the busy time of both per millisecond."""
+    works = [gpu_work(each) for each in (before, after)]
+    first = min(int(work.start.min()) for work in works)
+    last = max(int(work.end.max()) for work in works)
+    edges = np.arange(first, last + _BIN_NS, _BIN_NS)
+    if len(edges) < 4:
+        return None
+    curves = [_busy(work.start, work.end, edges) for work in works]
+    if min(curve.std() for curve in curves) == 0:
+        return None
+    return float(np.corrcoef(curves[0], curves[1])[0, 1])
+
+
+def _busy(start: Ints, end: Ints, edges: Ints) -> np.ndarray:
+    starts, ends = union(start, end)
+    return np.asarray(measure_within(starts, ends, edges[:-1], edges[1:]), dtype=float)
+
+
+def _walked(events: pd.DataFrame, graph: ExecutionGraph, rank: int) -> dict[str, Any]:
+    """Walk back from every step's start, and the last point, along what it waited for."""
+    mine = np.flatnonzero(graph.point_rank == rank)
+    time = graph.time_ns
+    last = int(mine[np.argmax(time[mine])])
+    stops = [*host_steps(events, graph, rank).first[1:].tolist(), last]
+    begin = int(time[mine].min())
+    walks = [
+        _between(graph, stop, int(time[before]) if before is not None else begin)
+        for before, stop in zip([None, *stops], stops, strict=False)
+    ]
+    path = np.concatenate(walks)
+    window = int(time[last]) - begin
+    late = time[graph.target[path]] - time[graph.source[path]]
+    blocked = (graph.edge_kind[path] == EDGE_KINDS.index("call")) & (
+        graph.weight_ns[path] > _longest_call(graph)
+    )
+    residual = np.where(blocked, late, np.maximum(late - graph.weight_ns[path], 0))
+    unexplained = min(int(residual.sum()), window)
+
+    def spent(chosen: np.ndarray) -> int:
+        return int(graph.weight_ns[path][chosen].sum())
+
+    kind = graph.edge_kind[path]
+    return {
+        "explained_share": 1 - unexplained / max(window, 1),
+        "unexplained_ns": unexplained,
+        "gap_share": min(spent(kind == EDGE_KINDS.index("gap")) / max(window, 1), 1.0),
+        "inferred_share": min(spent(graph.is_inferred[path]) / max(window, 1), 1.0),
+        "dark_ns": spent(kind == EDGE_KINDS.index("dark GPU time")),
+        "point_count": len(mine),
+        "edge_count": int((graph.point_rank[graph.target] == rank).sum()),
+    }
+
+
+def _between(graph: ExecutionGraph, last: int, begin: int) -> Ints:
+    """Give the part of the path to a point that lies after a moment."""
+    path = binding_edges(graph, graph.time_ns, last, begin=begin)
+    return path[graph.time_ns[graph.target[path]] > begin]
+
+
+def _longest_call(graph: ExecutionGraph) -> int:
+    """Give the longest time of a call on the CPU that needs no cause [ns]."""
+    used = graph.build.set_index("step")["is_used"]
+    rules = GraphRules()
+    if not used["synchronise"]:
+        return rules.sync_ns
+    return rules.blocked_launch_ns if not used["queue limit"] else 1 << 62
+
+
+def limits_failed(row: Mapping[Any, Any], least: float, rules: GraphRules) -> dict[str, str]:
+    """Say by which limits a graph is not usable, in words: the name of the limit, and why."""
+    failed = {}
+    if row["explained_share"] < least:
+        failed["least_explained_share"] = (
+            f"{1 - row['explained_share']:.0%} of the time has no known cause "
+            f"(at most {1 - least:.0%})"
+        )
+    for name, columns, what in _LIMITS:
+        errors = [row[column] for column in columns if not pd.isna(row[column])]
+        worst = max(errors, key=abs, default=0.0)
+        if abs(worst) > getattr(rules, name):
+            size = f"{worst:+.1%}" if name == "most_error_ratio" else f"{worst:.1%}"
+            failed[name] = f"{what} {size} off (at most {getattr(rules, name):.0%})"
+    return failed
+
+
+def _doubts(row: Mapping[Any, Any]) -> list[str]:
+    doubts = []
+    if row["dark_ns"]:
+        doubts.append(
+            f"{row['dark_ns'] / 1e6:.1f} ms of GPU work were not recorded, "
+            f"{row['dark_ns'] / max(row['window_ns'], 1):.0%} of the window; they are of CUDA "
+            f"graphs and keep their time: {WITHOUT_GRAPHS}"
+        )
+    if row["step_count"] < 2:
+        doubts.append("fewer than two steps: nothing shows how much they vary")
+    return doubts

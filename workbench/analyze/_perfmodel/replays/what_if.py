@@ -1,0 +1,190 @@
+"""How long a step would take if something were otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from workbench._numbers import share_between
+from workbench.analyze._lib.rows import Ints
+from workbench.analyze._perfmodel.graph.rules import GraphRules
+from workbench.analyze._perfmodel.replays.change import Change, changed_weights
+from workbench.analyze._perfmodel.replays.fidelity import (
+    WITHOUT_GRAPHS,
+    limits_failed,
+    replay_fidelity,
+)
+from workbench.analyze._perfmodel.replays.step_bounds import StepBounds, step_bounds
+from workbench.analyze._perfmodel.timing.replay import replay
+from workbench.errors import PerformanceModelError
+from workbench.tables import REPLAY_FIDELITY, WHAT_IF, ExecutionGraph
+
+_DRAWS = 2000
+
+
+def what_if(  # noqa: PLR0913 - the front door
+    events: pd.DataFrame,
+    graph: ExecutionGraph,
+    changes: Sequence[Change | Sequence[Change]],
+    *,
+    fidelity: pd.DataFrame | None = None,
+    least_explained_share: float = 0.9,
+    rules: GraphRules | None = None,
+    level_share: float = 0.95,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Replay a trace with other times, and say what a step would take.
+
+    Parameters
+    ----------
+    events
+        Table :data:`workbench.tables.EVENTS` that the graph was built from.
+    graph
+        From :func:`execution_graph`.
+    changes
+        Questions; one that is a list makes all its changes at once.
+    fidelity
+        Table :data:`workbench.tables.REPLAY_FIDELITY` of this graph; computed if not given.
+    least_explained_share
+        Predictions are refused where less of the time has a known cause; 0 allows all, whatever
+        its errors.
+    rules
+        With the errors from which on predictions are refused, as for :func:`replay_fidelity`.
+    level_share
+        Confidence of the interval.
+    seed
+        Of the bootstrap.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.WHAT_IF`, one row per question.
+
+    Raises
+    ------
+    PerformanceModelError
+        If too little of the time is explained, the replay is too far off, or a change chooses
+        nothing.
+
+    See Also
+    --------
+    layout_what_if : Another parallelism, batch, model or number of GPUs.
+
+    Notes
+    -----
+    A step begins when the host is there and all GPU work that was launched before has ended, on
+    all ranks of the graph: the steps of a host that runs ahead of its GPU are not what training
+    takes. With fewer than two steps the whole counts, to the last end of any thread or stream.
+
+    Every step is replayed as it was and as it would be. The prediction is the measured time of
+    the mean step x sum(would be) / sum(was), so that errors of the graph cancel where they do
+    not depend on the change. The interval is that of the change: percentiles of this ratio over
+    steps drawn anew. With one step there is none. Times are scaled, the order of work stays:
+    what a scheduler would do otherwise is not in it.
+    """
+    share_between("level_share", level_share)
+    rules = rules or GraphRules()
+    if fidelity is None:
+        fidelity = replay_fidelity(
+            events, graph, least_explained_share=least_explained_share, rules=rules
+        )
+    worst = REPLAY_FIDELITY.check(fidelity).nsmallest(1, "explained_share").iloc[0]
+    if least_explained_share > 0:
+        _refuse(events, fidelity, least_explained_share, rules)
+    bounds = step_bounds(events, graph)
+    measured, before = _durations(bounds, graph.time_ns), _durations(bounds, replay(graph))
+    if len(bounds.number) > 1:
+        measured = bounds.durations()
+    draws = np.random.default_rng(seed).integers(len(measured), size=(_DRAWS, len(measured)))
+    rows = []
+    for each in changes:
+        asked = [each] if isinstance(each, Change) else list(each)
+        weight, touched = changed_weights(events, graph, asked)
+        after = _durations(bounds, replay(graph, weight_ns=weight))
+        rows.append(
+            {
+                "question": "; ".join(change.question for change in asked),
+                "measured_ns": measured.mean(),
+                "replayed_ns": before.mean(),
+                **_interval(measured.mean(), before, after, draws, level_share),
+                "changed_ns": int(graph.weight_ns[touched].sum()),
+                "step_count": len(measured),
+                "basis": "scaled",
+                "explained_share": worst["explained_share"],
+                "doubt": "; ".join(sorted({*fidelity["doubt"], *_doubts(asked)} - {""})),
+            }
+        )
+    table = pd.DataFrame(rows, columns=list(WHAT_IF.columns))
+    table["speedup_ratio"] = table["measured_ns"] / table["predicted_ns"].clip(lower=1)
+    for name in ("measured_ns", "replayed_ns", "predicted_ns", "low_ns", "high_ns"):
+        table[name] = table[name].astype("Float64").round()
+    return WHAT_IF.check(WHAT_IF.cast(table))
+
+
+def _refuse(events: pd.DataFrame, fidelity: pd.DataFrame, least: float, rules: GraphRules) -> None:
+    """Refuse predictions from a graph that is not usable, the least explained rank first."""
+    for row in fidelity.sort_values("explained_share", kind="stable").to_dict("records"):
+        failed = limits_failed(row, least, rules)
+        if not failed:
+            continue
+        share = row["explained_share"]
+        if "least_explained_share" in failed:
+            failed["least_explained_share"] = (
+                f"only {share:.1%} of the time has a known cause, less than "
+                f"least_explained_share={least:g}"
+            )
+        msg = (
+            f"rank {row['rank']}: {'; '.join(failed.values())}; {_advice(events)}"
+            f"or allow more by {', '.join(_allowing(failed))}"
+        )
+        raise PerformanceModelError(msg)
+
+
+def _advice(events: pd.DataFrame) -> str:
+    """Say what of the recording may help; nothing where it has all of it."""
+    names, categories = (events[name].cat.categories for name in ("name", "category"))
+    advice = ""
+    if any("GraphLaunch" in str(name) for name in names):
+        advice += f"{WITHOUT_GRAPHS}, "
+    if "cuda_sync" not in categories:
+        advice += "record cuda_sync events (enable_cuda_sync_events), "
+    return advice
+
+
+def _allowing(failed: Iterable[str]) -> list[str]:
+    """Name the arguments that would allow what failed."""
+    ratios = [name for name in failed if name != "least_explained_share"]
+    own = ["least_explained_share"] if "least_explained_share" in failed else []
+    return [*own, *([f"rules=GraphRules({'=..., '.join(ratios)}=...)"] if ratios else [])]
+
+
+def _doubts(changes: list[Change]) -> list[str]:
+    """Say what is unsure about changes as such."""
+    swapped = [change for change in changes if change.to_gpu]
+    return ["what binds a kernel was told from its name, and latencies stay"] if swapped else []
+
+
+def _durations(bounds: StepBounds, time_ns: Ints) -> Ints:
+    """Give the time of every step; without two steps that of the whole, to its last end."""
+    if len(bounds.number) < 2:
+        return np.array([time_ns.max(initial=1)])
+    return np.diff(bounds.times(time_ns))
+
+
+def _interval(
+    measured_ns: float, before: Ints, after: Ints, draws: Ints, level_share: float
+) -> dict[str, Any]:
+    """Scale the measured time of the mean step by the replays; both are of all steps drawn."""
+    low, high = None, None
+    if len(before) > 1:
+        ratios = after[draws].sum(axis=1) / np.maximum(before[draws].sum(axis=1), 1)
+        tail = (1 - level_share) / 2
+        low, high = np.quantile(ratios, [tail, 1 - tail]) * measured_ns
+    return {
+        "predicted_ns": measured_ns * (after.sum() / max(before.sum(), 1)),
+        "low_ns": low,
+        "high_ns": high,
+    }

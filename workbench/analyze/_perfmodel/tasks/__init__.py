@@ -1,0 +1,1 @@
+"""Graphs of tasks: execution traces, Chakra nodes and measured times."""

@@ -1,0 +1,1 @@
+"""When every point of a graph comes: longest paths and replay."""

@@ -1,0 +1,233 @@
+"""When devices were held back by power, and for how much of their time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from workbench._numbers import in_range, positive, whole_number
+from workbench.analyze._power.capping_evidence import (
+    AT_LIMIT,
+    POWER_BRAKE,
+    POWER_CAP,
+    REASONS,
+    judged_readings,
+)
+from workbench.tables import CAPPED_SHARE, CAPPING_EVENTS
+
+_SECOND = 1e9
+
+
+def capping_events(
+    power: pd.DataFrame,
+    states: pd.DataFrame,
+    *,
+    limit_share: float = 0.97,
+    least_reading_count: int = 3,
+    longest_gap_periods: float = 3.0,
+    least_load_share: float = 0.5,
+) -> pd.DataFrame:
+    """Find the stretches in which each device was held back by power.
+
+    Telemetry differs in what it records, so each device is judged by the best evidence it has:
+    the clock event reasons, else a counter of time held back, else power that stays at its
+    limit. The last is a hint only: a GPU may happen to draw just its limit. A device without
+    any of them has no events, which says nothing about capping; ask
+    :func:`workbench.analyze.capped_share` what is known.
+
+    Parameters
+    ----------
+    power
+        Table :data:`workbench.tables.POWER`.
+    states
+        Table :data:`workbench.tables.POWER_STATES`.
+    limit_share
+        Where neither reasons nor counter exist: share of the limit from which power counts as
+        capped.
+    least_reading_count
+        Also there: how many readings in a row it takes.
+    longest_gap_periods
+        A pause longer than so many median periods of the device ends an event.
+    least_load_share
+        Uncapped clocks are compared only where power is at least this share of the power when
+        capped, so that an idle device is no measure.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.CAPPING_EVENTS`, in order of start.
+
+    Raises
+    ------
+    TableError
+        If a frame is not the table it should be.
+    WorkbenchError
+        If an option makes no sense.
+
+    Notes
+    -----
+    An event is a maximal run of capped readings without a pause. Each reading stands for the
+    time halfway to its neighbours (a counter for the time since the reading before), so both
+    ends are uncertain by half a period. Reasons: software power cap 0x4, hardware power
+    brake 0x80.
+
+    References
+    ----------
+    NVML API, ``nvmlClocksEventReasons``.
+
+    Examples
+    --------
+    >>> from workbench.tables import POWER, POWER_STATES
+    >>> len(capping_events(POWER.empty(), POWER_STATES.empty()))
+    0
+    """
+    _check(limit_share, least_reading_count, longest_gap_periods)
+    in_range("least_load_share", least_load_share, least=0, most=1)
+    readings, names = judged_readings(
+        power, states, limit_share=limit_share, longest_gap_periods=longest_gap_periods
+    )
+    events = _found(readings, least_reading_count, least_load_share)
+    if events.empty:
+        return CAPPING_EVENTS.empty()
+    events = events.assign(entity=names[events["entity"].to_numpy()])
+    events = events.sort_values(["start_ns", "entity"], ignore_index=True)
+    return CAPPING_EVENTS.check(CAPPING_EVENTS.cast(events))
+
+
+def _check(limit_share: float, least_reading_count: int, longest_gap_periods: float) -> None:
+    in_range("limit_share", limit_share, least=0, most=1, strictly=True)
+    whole_number("least_reading_count", least_reading_count, least=1)
+    positive("longest_gap_periods", longest_gap_periods)
+
+
+def _found(
+    readings: pd.DataFrame, least_reading_count: int, least_load_share: float
+) -> pd.DataFrame:
+    """Make the events of judged readings; entities are places in their names."""
+    runs = _runs(readings, least_reading_count)
+    events = _events(runs)
+    clocks = _uncapped_clocks(readings, events, least_load_share)
+    events["uncapped_clock_mhz"] = events["entity"].map(clocks).astype("float64")
+    events["clock_loss_ratio"] = 1 - events["clock_mhz"] / events["uncapped_clock_mhz"]
+    return events
+
+
+def _runs(readings: pd.DataFrame, least_reading_count: int) -> pd.DataFrame:
+    """Keep the capped readings, numbered by the run they are in."""
+    known = readings[readings["is_known"]]
+    starts = (
+        known["after_gap"]
+        | (known["entity"] != known["entity"].shift())
+        | (known["is_capped"] != known["is_capped"].shift())
+    )
+    capped = known.assign(run=starts.cumsum())[known["is_capped"]]
+    counts = capped.groupby("run")["run"].transform("size")
+    # Power at its limit for a moment is no capping.
+    return capped[(capped["evidence"] != AT_LIMIT) | (counts >= least_reading_count)]
+
+
+def _events(runs: pd.DataFrame) -> pd.DataFrame:
+    """Make one row of each run."""
+    by_run = runs.groupby("run", sort=True)
+    masks = runs["reasons"].fillna(0).astype("int64")
+    brake, cap = (
+        ((masks & bit) > 0).groupby(runs["run"]).any() for bit in (POWER_BRAKE, POWER_CAP)
+    )
+    events = by_run.agg(
+        entity=("entity", "first"),
+        start_ns=("from_ns", "min"),
+        end_ns=("to_ns", "max"),
+        evidence=("evidence", "first"),
+        reading_count=("time_ns", "size"),
+        limit_w=("limit_w", "median"),
+        power_w=("power_w", "median"),
+        clock_mhz=("clock_mhz", "median"),
+        period_ns=("period_ns", "first"),
+        is_cut_before=("after_gap", "first"),
+        is_cut_after=("before_gap", "last"),
+    )
+    told = events["evidence"] == REASONS
+    words = np.select(
+        [told & brake & cap, told & brake, told],
+        ["power cap and power brake", "power brake", "power cap"],
+        default="not told",
+    )
+    held = runs["held_back_ns"].where(runs["held_back_ns"] >= 0)
+    return events.assign(
+        duration_s=(events["end_ns"] - events["start_ns"]) / _SECOND,
+        uncertain_s=events["period_ns"] / 2 / _SECOND,
+        reason=words,
+        power_to_limit_ratio=events["power_w"] / events["limit_w"].where(events["limit_w"] > 0),
+        held_back_s=held.groupby(runs["run"]).sum(min_count=1) / _SECOND,
+        is_cut=events["is_cut_before"] | events["is_cut_after"],
+    )
+
+
+def _uncapped_clocks(
+    readings: pd.DataFrame, events: pd.DataFrame, least_load_share: float
+) -> pd.Series:
+    """Give the median clock of each device under load while it was not capped."""
+    needed = least_load_share * events.groupby("entity")["power_w"].median()
+    free = readings[readings["is_known"] & ~readings["is_capped"]]
+    least = free["entity"].map(needed).astype("float64")
+    # Where no power is known, load cannot be told, and every uncapped clock counts.
+    loaded = free[(free["power_w"] >= least) | least.isna()]
+    clocks: pd.Series = loaded.groupby("entity")["clock_mhz"].median()
+    return clocks
+
+
+def capped_share(
+    power: pd.DataFrame,
+    states: pd.DataFrame,
+    *,
+    limit_share: float = 0.97,
+    least_reading_count: int = 3,
+    longest_gap_periods: float = 3.0,
+) -> pd.DataFrame:
+    """Tell of each device how much of its time was capped, and how much is known at all.
+
+    No event can mean that nothing was capped or that nothing tells. Here every device has a row,
+    with its evidence and how much of the time that evidence covers.
+
+    Parameters
+    ----------
+    power, states, limit_share, least_reading_count, longest_gap_periods
+        As for :func:`workbench.analyze.capping_events`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.CAPPED_SHARE`, in order of the names.
+
+    Raises
+    ------
+    TableError
+        If a frame is not the table it should be.
+    WorkbenchError
+        If an option makes no sense.
+    """
+    _check(limit_share, least_reading_count, longest_gap_periods)
+    readings, names = judged_readings(
+        power, states, limit_share=limit_share, longest_gap_periods=longest_gap_periods
+    )
+    if readings.empty:
+        return CAPPED_SHARE.empty()
+    events = _found(readings, least_reading_count, 0.0)
+    span = readings["time_ns"].max() - readings["time_ns"].min() + readings["period_ns"].median()
+    stands_for = (readings["to_ns"] - readings["from_ns"]).groupby(readings["entity"])
+    known = stands_for.sum() / _SECOND
+    by_event = events.groupby("entity")["duration_s"].agg(["size", "sum"])
+    by_event = by_event.reindex(known.index, fill_value=0)
+    table = pd.DataFrame(
+        {
+            "evidence": readings.groupby("entity")["evidence"].first(),
+            "event_count": by_event["size"].astype("int64"),
+            "capped_s": by_event["sum"].astype("float64"),
+            "known_s": known,
+            # Both are sums of the same cells, up to rounding.
+            "capped_share": (by_event["sum"] / known.where(known > 0)).clip(upper=1),
+            "covered_share": (known / (span / _SECOND)).clip(upper=1) if span > 0 else 0.0,
+        }
+    )
+    table["entity"] = names[table.index.to_numpy()]
+    return CAPPED_SHARE.check(CAPPED_SHARE.cast(table.reset_index(drop=True)))

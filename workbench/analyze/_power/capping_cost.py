@@ -1,0 +1,199 @@
+"""What power capping cost a job in time, with the reasons to doubt the number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from workbench._numbers import share_between
+from workbench.analyze._power.capped_steps import CAPPED, UNCAPPED, capped_steps
+from workbench.analyze._power.capping_evidence import AT_LIMIT
+from workbench.tables import CAPPING_COST
+
+_RESAMPLES, _NEIGHBOURS = 2_000, 5
+_FEWEST_CAPPED, _FEWEST_UNCAPPED = 5, 10
+# Sides that differ by more than this share of a step, or the cost by half of itself, are named.
+_NOISE, _DISAGREES = 0.02, 0.5
+_Times = NDArray[np.float64]
+
+
+def capping_cost(
+    events: pd.DataFrame,
+    steps: pd.DataFrame,
+    *,
+    first_step_count: int = 1,
+    longest_step_ratio: float = 2.0,
+    confidence_share: float = 0.95,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Sum what capped steps took beyond steps that were not capped.
+
+    A synchronous step is as slow as its slowest GPU, so one capped device can slow all. But
+    whatever else slowed the same steps is in the sum as well. So the cost is given twice,
+    against all uncapped steps of the attempt and against the nearest ones, with an interval,
+    and with a doubt wherever the two disagree or the comparison is thin. A cost with a doubt is
+    no finding yet.
+
+    Parameters
+    ----------
+    events
+        Table :data:`workbench.tables.CAPPING_EVENTS`, on the clock of the steps.
+    steps
+        Table :data:`workbench.tables.LOGGED_STEPS` of one job.
+    first_step_count
+        Steps left out at the start of each attempt (warm-up, compilation).
+    longest_step_ratio
+        Steps longer than so many medians of their like (capped or not) are left out: they
+        held an evaluation or a checkpoint.
+    confidence_share
+        Share of the bootstrap interval.
+    seed
+        Seed of the bootstrap.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.CAPPING_COST`, one row per attempt.
+
+    Raises
+    ------
+    TableError
+        If a frame is not the table it should be.
+    WorkbenchError
+        If steps overlap each other, or an option makes no sense.
+
+    Notes
+    -----
+    ``cost = sum over capped steps of (duration - median of uncapped steps)``. A step is capped
+    if it shares time with an event, uncapped if it does not even with the uncertainty of the
+    event's ends. The local cost compares each stretch of capped steps with the 5 nearest
+    uncapped steps on either side, and takes the slower side. The interval is that of a moving
+    block bootstrap of both groups (2,000 resamples, blocks of the cube root of their size), as
+    steps that follow each other are alike.
+
+    References
+    ----------
+    Künsch: The jackknife and the bootstrap for general stationary observations, Annals of
+    Statistics 17 (3), 1989.
+
+    Examples
+    --------
+    >>> from workbench.tables import CAPPING_EVENTS, LOGGED_STEPS
+    >>> len(capping_cost(CAPPING_EVENTS.empty(), LOGGED_STEPS.empty()))
+    0
+    """
+    share_between("confidence_share", confidence_share)
+    rows = capped_steps(
+        events, steps, first_step_count=first_step_count, longest_step_ratio=longest_step_ratio
+    )
+    if rows.empty:
+        return CAPPING_COST.empty()
+    misses = len(events) > 0 and not (rows["state"] == CAPPED).any()
+    general = ["no event overlaps any step: are both on one clock?"] if misses else []
+    if (events["evidence"] == AT_LIMIT).any():
+        general.append("capping was inferred from power at its limit")
+    rng = np.random.default_rng(seed)
+    found = [
+        {"attempt": attempt} | _cost(own.reset_index(drop=True), general, confidence_share, rng)
+        for attempt, own in rows.groupby("attempt", sort=True)
+    ]
+    return CAPPING_COST.check(CAPPING_COST.cast(pd.DataFrame(found)))
+
+
+def _cost(
+    own: pd.DataFrame, general: list[str], confidence_share: float, rng: np.random.Generator
+) -> dict[str, Any]:
+    """Work out the row of one attempt."""
+    kept = own[own["is_kept"]].reset_index(drop=True)
+    capped, free = (
+        kept.loc[kept["state"] == state, "dur_s"].to_numpy() for state in (CAPPED, UNCAPPED)
+    )
+    row: dict[str, Any] = {
+        "capped_step_count": len(capped),
+        "uncapped_step_count": len(free),
+        "left_out_step_count": len(own) - len(capped) - len(free),
+        "capped_median_s": np.median(capped) if len(capped) else np.nan,
+        "uncapped_median_s": np.median(free) if len(free) else np.nan,
+    }
+    missing = dict.fromkeys(("cost_s", "low_cost_s", "high_cost_s", "local_cost_s", "cost_ratio"))
+    if not len(capped):
+        nothing = dict.fromkeys(missing, 0.0)
+        return row | nothing | {"doubt": "; ".join(general)}
+    if not len(free):
+        return row | missing | {"doubt": "; ".join([*general, "no uncapped step to compare with"])}
+    cost = float(np.sum(capped - np.median(free)))
+    low, high = _interval(capped, free, confidence_share, rng)
+    sides = _sides(kept)
+    local = float(sum(np.sum(stretch - max(around)) for stretch, *around in sides))
+    row |= {"cost_s": cost, "low_cost_s": low, "high_cost_s": high, "local_cost_s": local}
+    row["cost_ratio"] = cost / float(kept["dur_s"].sum())
+    doubts = [*general, *_thin(capped, free), *_confounded(sides, cost, local, high - low)]
+    return row | {"doubt": "; ".join(doubts)}
+
+
+def _interval(
+    capped: _Times, free: _Times, confidence_share: float, rng: np.random.Generator
+) -> tuple[float, float]:
+    """Give the bootstrap interval of the cost; one step alone has none."""
+    if min(len(capped), len(free)) < 2:
+        return float("nan"), float("nan")
+    sums = _resampled(capped, rng).sum(axis=1)
+    medians = np.median(_resampled(free, rng), axis=1)
+    outside = (1 - confidence_share) / 2
+    low, high = np.quantile(sums - len(capped) * medians, (outside, 1 - outside))
+    return float(low), float(high)
+
+
+def _resampled(values: _Times, rng: np.random.Generator) -> _Times:
+    """Draw resamples made of blocks of neighbours."""
+    count = len(values)
+    length = max(1, round(count ** (1 / 3)))
+    starts = rng.integers(0, count - length + 1, size=(_RESAMPLES, -(-count // length)))
+    places = (starts[:, :, None] + np.arange(length)).reshape(_RESAMPLES, -1)[:, :count]
+    return values[places]
+
+
+def _sides(kept: pd.DataFrame) -> list[tuple[Any, ...]]:
+    """Give each stretch of capped steps with the medians of the uncapped steps around it."""
+    is_capped = (kept["state"] == CAPPED).to_numpy()
+    durations = kept["dur_s"].to_numpy()
+    free = np.flatnonzero((kept["state"] == UNCAPPED).to_numpy())
+    edges = np.flatnonzero(np.diff(np.r_[False, is_capped, False].astype(np.int8)))
+    found: list[tuple[Any, ...]] = []
+    for first, last in edges.reshape(-1, 2):
+        before, after = free[free < first][-_NEIGHBOURS:], free[free >= last][:_NEIGHBOURS]
+        around = [float(np.median(durations[side])) for side in (before, after) if len(side)]
+        found.append((durations[first:last], *around))
+    return found
+
+
+def _thin(capped: _Times, free: _Times) -> list[str]:
+    """Say where there are too few steps."""
+    doubts = []
+    if len(capped) < _FEWEST_CAPPED:
+        doubts.append(f"too few capped steps: {len(capped)}, {_FEWEST_CAPPED} or more are wanted")
+    if len(free) < _FEWEST_UNCAPPED:
+        doubts.append(f"too few uncapped steps: {len(free)}, {_FEWEST_UNCAPPED} or more are wanted")
+    return doubts
+
+
+def _confounded(sides: list[tuple[Any, ...]], cost: float, local: float, width: float) -> list[str]:
+    """Say what speaks for another cause in the same steps."""
+    doubts = []
+    apart = [max(around) / min(around) - 1 for _, *around in sides if len(around) == 2]
+    if len(apart) < len(sides):
+        doubts.append("uncapped steps on one side only: a drift cannot be told from capping")
+    if apart and max(apart) > _NOISE:
+        doubts.append(
+            f"uncapped steps before and after the capping differ by {100 * max(apart):.0f} %: "
+            "something else changed as well"
+        )
+    most = max(abs(cost), abs(local))
+    if abs(cost - local) > max(_DISAGREES * most, width / 2):
+        doubts.append(
+            f"against the nearest uncapped steps the cost is {local:.3g} s, not {cost:.3g} s"
+        )
+    return doubts

@@ -1,0 +1,274 @@
+"""Energy of metered things in a window of time, with what is not known beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from workbench.analyze._lib import intervals
+from workbench.analyze._lib.power_scopes import refuse_double_counting
+from workbench.analyze._lib.power_signal import (
+    EnergyMethod,
+    Numbers,
+    Signal,
+    Times,
+    known_up_to,
+    owners,
+    signal,
+)
+from workbench.errors import WorkbenchError
+from workbench.tables import ENERGY, ENERGY_TOTAL
+
+_NS = 1e9
+
+
+def energy(
+    power: pd.DataFrame,
+    *,
+    method: EnergyMethod = "trapezoid",
+    start_ns: int | None = None,
+    end_ns: int | None = None,
+    longest_gap_periods: float = 3.0,
+) -> pd.DataFrame:
+    """Integrate power over a window of time, never across a gap.
+
+    Time between two readings is known if they are near enough; the rest of the window is
+    unknown and told beside the energy. So the energy is an interval where the share that is
+    covered is below 1: from ``energy_j``, what is known, to ``highest_j``; with ``bridged_j``
+    added, gaps between readings are crossed by straight lines. The mean is that of the covered
+    time.
+
+    Parameters
+    ----------
+    power
+        Table :data:`workbench.tables.POWER`. A reading without power is a gap, unless the
+        readings on both sides of it are near enough.
+    method
+        ``"trapezoid"`` draws straight lines between readings. ``"mlperf"`` lets each reading
+        stand for the time since the one before, as the rules of MLPerf Training do.
+    start_ns, end_ns
+        The window, ns on the clock of the readings; by default from the first reading of any
+        entity to the last of any, the same for all. A segment that an edge cuts counts in part.
+    longest_gap_periods
+        Longest time between two readings that counts as known, in median periods of the
+        entity.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.ENERGY`, one row per entity.
+
+    Raises
+    ------
+    TableError
+        If ``power`` is not that table.
+    ValueError
+        If the table or the window is empty, or an option is out of its range.
+
+    Notes
+    -----
+    Of readings ``p[i]`` at ``t[i]`` with ``dt[i] = t[i] - t[i-1]``, over those with
+    ``dt[i] <= longest_gap_periods * median(dt)``: trapezoid
+    ``sum (p[i-1] + p[i]) / 2 * dt[i]``, mlperf ``sum p[i] * dt[i]``.
+
+    References
+    ----------
+    MLCommons, training_policies, power_measurement.adoc (right rectangle).
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> readings = pd.DataFrame(
+    ...     {"time_ns": [0, 10**9, 2 * 10**9], "entity": ["gpu0"] * 3, "power_w": [100, 300, 300.0]}
+    ... ).astype({"entity": "category"})
+    >>> energy(readings)["energy_j"].item(), energy(readings, method="mlperf")["energy_j"].item()
+    (500.0, 600.0)
+    """
+    if method not in ("trapezoid", "mlperf"):
+        msg = f"method is {method!r}, but only 'trapezoid' and 'mlperf' integrate power"
+        raise ValueError(msg)
+    readings = signal(power, longest_gap_periods=longest_gap_periods)
+    start, end = window(readings.earliest_ns, readings.latest_ns, start_ns, end_ns)
+    energy_j, covered_s = integrated(readings, (start, end), method)
+    own = np.diff(owners(readings), prepend=-1) == 0
+    whole_j, _ = integrated(replace(readings, joined=own), (start, end), method)
+    return energy_rows(
+        readings,
+        method=method,
+        window_ns=(start, end),
+        known=Known(energy_j, covered_s, np.maximum(whole_j - energy_j, 0), _highest_w(readings)),
+        reset_count=np.zeros(len(readings.names), dtype=np.int64),
+    )
+
+
+class Known(NamedTuple):
+    """What is known of each entity in a window, and what bounds the rest."""
+
+    energy_j: Numbers
+    covered_s: Numbers
+    bridged_j: Numbers
+    highest_w: Numbers
+
+
+def _highest_w(readings: Signal) -> Numbers:
+    """Give the highest reading of each entity; missing if it has none."""
+    powers = pd.Series(readings.power_w).groupby(owners(readings)).max()
+    highest: Numbers = np.asarray(powers.reindex(range(len(readings.names))), dtype=np.float64)
+    return highest
+
+
+def integrated(
+    readings: Signal, window_ns: tuple[int, int], method: EnergyMethod
+) -> tuple[Numbers, Numbers]:
+    """Give the energy in J and the covered time in s of each entity in a window."""
+    at = np.array(window_ns, dtype=np.int64)
+    parts = [
+        (np.diff(energy_j)[:, 0], np.diff(covered_ns)[:, 0] / _NS)
+        for _, energy_j, covered_ns in known_up_to(readings, at, method=method)
+    ]
+    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+
+
+def window(
+    earliest_ns: int, latest_ns: int, start_ns: int | None, end_ns: int | None
+) -> tuple[int, int]:
+    """Give the window as asked for, or that of the readings; refuse an empty one."""
+    start = earliest_ns if start_ns is None else int(start_ns)
+    end = latest_ns if end_ns is None else int(end_ns)
+    if end <= start:
+        msg = (
+            f"the window from {start} ns to {end} ns is empty; the readings reach from "
+            f"{earliest_ns} ns to {latest_ns} ns"
+        )
+        raise ValueError(msg)
+    return start, end
+
+
+def energy_rows(
+    readings: Signal,
+    *,
+    method: str,
+    window_ns: tuple[int, int],
+    known: Known,
+    reset_count: Times,
+) -> pd.DataFrame:
+    """Make the table of energies from what was integrated."""
+    start, end = window_ns
+    covered = np.clip(known.covered_s, 0, (end - start) / _NS)
+    unknown = (end - start) / _NS - covered
+    drawn = np.where(covered > 0, np.maximum(known.energy_j, 0), np.nan)
+    first, last = readings.first[:-1], readings.first[1:]
+    has_any = last > first
+    ends = [
+        pd.array(np.where(has_any, np.clip(stamp, start, end), 0), dtype="Int64")
+        for stamp in (_at(readings.time_ns, first), _at(readings.time_ns, last - 1))
+    ]
+    for stamps in ends:
+        stamps[~has_any] = pd.NA
+    inside = owners(readings)[(readings.time_ns >= start) & (readings.time_ns <= end)]
+    table = pd.DataFrame(
+        {
+            "entity": readings.names.to_numpy(),
+            "method": method,
+            "start_ns": start,
+            "end_ns": end,
+            "energy_j": drawn,
+            "bridged_j": np.where(has_any, known.bridged_j, np.nan),
+            "highest_j": np.nan_to_num(drawn)
+            + np.where(unknown > 0, unknown * known.highest_w, np.where(has_any, 0, np.nan)),
+            "mean_w": drawn / np.where(covered > 0, covered, 1),
+            "covered_share": covered / ((end - start) / _NS),
+            "unknown_s": unknown,
+            "reading_count": np.bincount(inside, minlength=len(readings.names)),
+            "reset_count": reset_count,
+            "first_ns": ends[0],
+            "last_ns": ends[1],
+        }
+    )
+    return ENERGY.check(ENERGY.cast(table))
+
+
+def _at(time_ns: Times, place: Times) -> Times:
+    """Give the stamps at some places; any where there is none."""
+    if not len(time_ns):
+        return np.zeros(len(place), dtype=np.int64)
+    return time_ns[np.clip(place, 0, len(time_ns) - 1)]
+
+
+def energy_total(energy: pd.DataFrame, *, entities: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Sum the energy of many entities, with the share of their time that is known.
+
+    What is not covered is not made up: the sum is the lower end of an interval where
+    ``covered_share`` is below 1, and ``highest_j`` its upper one. A GPU and the node around it
+    must not be summed, nor the AC and the DC meter of one host; ``entities`` chooses.
+
+    Parameters
+    ----------
+    energy
+        Table :data:`workbench.tables.ENERGY` of one window and one method.
+    entities
+        Rows of table :data:`workbench.tables.POWER_ENTITIES` to sum, e.g.
+        ``entities[entities.scope == "node_ac"]``; those without an energy count as expected
+        and unknown. By default all of ``energy``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.ENERGY_TOTAL`, one row.
+
+    Raises
+    ------
+    TableError
+        If an input is not its table.
+    WorkbenchError
+        If windows or methods differ, nothing is to be summed, or one entity holds another.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> readings = pd.DataFrame(
+    ...     {"time_ns": [0, 10**9] * 2, "entity": list("aabb"), "power_w": [100.0, 300, 50, 50]}
+    ... ).astype({"entity": "category"})
+    >>> energy_total(energy(readings))[["energy_j", "entity_count"]].values.tolist()
+    [[250.0, 2.0]]
+    """
+    ENERGY.check(energy)
+    expected = refuse_double_counting(energy["entity"], entities)
+    chosen = energy[energy["entity"].isin(expected)]
+    if chosen.empty:
+        msg = "there is no energy to sum; none of the entities has a row"
+        raise WorkbenchError(msg)
+    kinds = chosen[["method", "start_ns", "end_ns"]].drop_duplicates()
+    if len(kinds) > 1 or chosen["entity"].duplicated().any():
+        msg = (
+            "energies of different windows or methods, or of one entity twice, do not add up; "
+            f"the first differ in:\n{kinds.head(3).to_string(index=False)}"
+        )
+        raise WorkbenchError(msg)
+    (kind,) = kinds.to_dict("records")
+    window_s = (kind["end_ns"] - kind["start_ns"]) / _NS
+    covered_s = float((window_s - chosen["unknown_s"]).clip(lower=0).sum())
+    row = kind | {
+        "energy_j": chosen["energy_j"].sum(min_count=1),
+        "bridged_j": chosen["bridged_j"].sum(min_count=1),
+        "highest_j": chosen["highest_j"].sum(min_count=len(expected)),
+        "mean_w": _mean_w(chosen),
+        "covered_share": min(covered_s / (window_s * len(expected)), 1.0),
+        "unknown_s": max(window_s * len(expected) - covered_s, 0.0),
+        "entity_count": int(chosen["energy_j"].notna().sum()),
+        "expected_count": len(expected),
+    }
+    return ENERGY_TOTAL.check(ENERGY_TOTAL.cast(pd.DataFrame([row])))
+
+
+def _mean_w(energy: pd.DataFrame) -> float:
+    """Weigh the mean of each entity by the time that it was metered, of that of any."""
+    known = energy[energy["mean_w"].notna() & energy["first_ns"].notna()]
+    first, last = (known[name].to_numpy(dtype=np.int64) for name in ("first_ns", "last_ns"))
+    any_ns = intervals.measure(first, last)
+    if any_ns == 0:
+        return float("nan")
+    return float((known["mean_w"].to_numpy() * (last - first)).sum() / any_ns)

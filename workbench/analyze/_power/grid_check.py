@@ -1,0 +1,201 @@
+"""Whether power stays within what a grid allows, and whether the meter could tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from workbench._numbers import not_negative, share_between
+from workbench.analyze._power.band_shares import periodogram
+from workbench.analyze._power.grid_spec import GridSpec
+from workbench.analyze._power.ramps import ramps_of
+from workbench.analyze._power.series import Series, at_meter_pace, longest_stretch, uniform
+from workbench.analyze._power.spectrum import half_power_hz
+from workbench.errors import WorkbenchError
+from workbench.tables import GRID_CHECK
+
+_LEAST_CELLS = 16
+
+
+def grid_check(
+    totals: pd.DataFrame,
+    spec: GridSpec,
+    *,
+    site_w: float | None = None,
+    averaging_s: float | None = None,
+    least_covered_share: float = 0.99,
+) -> pd.DataFrame:
+    """Compare power with every requirement of a grid: pass, fail, or unknown.
+
+    A meter that is too slow shows too little movement, never too much. So what it shows can
+    prove a violation, but compliance only where it could have shown one: a requirement on what
+    it cannot see is ``unknown``, not passed.
+
+    Parameters
+    ----------
+    totals
+        Table :data:`workbench.tables.POWER_TOTALS`.
+    spec
+        What is allowed; see :func:`grid_spec`.
+    site_w
+        Rating of what the totals meter. Limits in watts of a specification for a site of
+        another rating are scaled in proportion; it is needed for those.
+    averaging_s
+        Time each reading is the mean of; None counts as at most one cell.
+    least_covered_share
+        With less of the time known, nothing is passed: the worst may lie in a gap.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.GRID_CHECK`, one row per requirement.
+
+    Raises
+    ------
+    WorkbenchError
+        If the specification is for a site and ``site_w`` is not given, an option is out of its
+        range, or the totals are not uniform.
+
+    Notes
+    -----
+    A ramp over a window passes only if the window is at least two cells, and twice the time
+    between readings and the averaging time: a step shows in full across two. A range passes
+    only if its averaging is at least a cell and the time between readings. A band passes only
+    if it ends below Nyquist and below ``0.443 / averaging_s``; if more than the cap lies in the
+    visible part it fails, which takes for granted that not much moves above the band.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> cells = pd.DataFrame({"time_ns": np.arange(512) * 1_000_000_000})
+    >>> cells = cells.assign(power_w=9 + np.sin(np.arange(512) * np.pi / 40), entity_count=1)
+    >>> cells = cells.assign(expected_count=1, covered_share=1.0)
+    >>> band = GridSpec("band", band_low_hz=0.1, band_high_hz=20, band_share=0.2)
+    >>> grid_check(cells, band)["verdict"].tolist()
+    ['unknown']
+    """
+    if averaging_s is not None:
+        not_negative("averaging_s", averaging_s)
+    if least_covered_share != 1:
+        share_between("least_covered_share", least_covered_share)
+    series = uniform(totals)
+    rows = list(checked(series, _for_site(spec, site_w, series), averaging_s, least_covered_share))
+    table = pd.DataFrame(rows, columns=list(GRID_CHECK.columns))
+    return GRID_CHECK.check(GRID_CHECK.cast(table))
+
+
+def _for_site(spec: GridSpec, site_w: float | None, series: Series) -> GridSpec:
+    """Scale limits in watts to the rating of what is metered."""
+    if spec.site_w is None:
+        return spec
+    if site_w is None:
+        peak = float(np.nanmax(series.power_w))
+        msg = (
+            f"specification {spec.name!r} is for a site of {spec.site_w / 1e6:g} MW; give site_w, "
+            f"the rating of what the totals meter (their peak is {peak / 1e6:.4g} MW), and its "
+            "limits are scaled"
+        )
+        raise WorkbenchError(msg)
+    return spec.scaled_to(site_w)
+
+
+def checked(
+    series: Series, spec: GridSpec, averaging_s: float | None, least_covered_share: float
+) -> Iterator[dict[str, Any]]:
+    """Give a row per requirement."""
+    resolved_s = max(series.resolved_s, averaging_s or 0.0)
+    for row in (*_ramps(series, spec, resolved_s), *_range(series, spec, resolved_s)):
+        yield _judged(row, spec, least_covered_share)
+    if spec.band_share is not None:
+        yield _judged(_band(series, spec, averaging_s), spec, least_covered_share)
+
+
+def _ramps(series: Series, spec: GridSpec, resolved_s: float) -> Iterator[dict[str, Any]]:
+    limits = {"up": spec.ramp_up_w_per_s, "down": spec.ramp_down_w_per_s}
+    if spec.ramp_window_s is None:
+        return
+    window = spec.ramp_window_s
+    # A change over a long window is also the mean of shorter ones, so it can prove too much.
+    found = ramps_of(series, max(window, series.resolved_s))
+    seen = window >= 2 * resolved_s * (1 - 1e-9)
+    why = f"largest change over {found[0]['measured_s']:g} s"
+    if not seen:
+        why += f"; {resolved_s:g} s of averaging show ramps over {window:g} s in part"
+    for row in found:
+        limit = limits[row["direction"]]
+        if limit is not None:
+            yield {
+                "requirement": f"ramp {row['direction']} over {window:g} s",
+                "limit": limit, "measured": row["ramp_w_per_s"], "unit": "W/s",
+                "visible_share": 1.0 if seen else min(window / (2 * resolved_s), 1.0),
+                "covered_share": row["covered_share"],
+                "why": row["note"] if np.isnan(row["change_w"]) else why,
+            }  # fmt: skip
+
+
+def _range(series: Series, spec: GridSpec, resolved_s: float) -> Iterator[dict[str, Any]]:
+    if spec.range_w is None or spec.range_window_s is None:
+        return
+    window = spec.range_window_s
+    cells = max(round(window / series.period_s), 1)
+    power = pd.Series(series.power_w).rolling(cells).mean().dropna()
+    seen = window >= resolved_s * (1 - 1e-9)
+    why = f"largest - smallest mean of {cells * series.period_s:g} s"
+    if not seen:
+        why += f"; shorter extremes than {resolved_s:g} s are averaged away"
+    yield {
+        "requirement": "range of instants" if window == 0 else f"range of means of {window:g} s",
+        "limit": spec.range_w,
+        "measured": float(power.max() - power.min()) if len(power) else np.nan,
+        "unit": "W",
+        "visible_share": 1.0 if seen else window / resolved_s,
+        "covered_share": series.known_share,
+        "why": why,
+    }
+
+
+def _band(series: Series, spec: GridSpec, averaging_s: float | None) -> dict[str, Any]:
+    low, high = float(spec.band_low_hz or 0), float(spec.band_high_hz or 0)
+    nyquist = series.nyquist_hz
+    top = min(high, nyquist, half_power_hz(averaging_s or 0.0))
+    visible = max(top - low, 0.0) / (high - low)
+    row = {
+        "requirement": f"energy in {low:g}-{high:g} Hz", "limit": spec.band_share, "unit": "share",
+        "low_hz": low, "high_hz": high, "visible_share": min(visible, 1.0),
+        "measured": np.nan, "covered_share": series.known_share,
+    }  # fmt: skip
+    if low >= nyquist:
+        return row | {"why": f"the band is above Nyquist ({nyquist:g} Hz): nothing of it is seen"}
+    known = longest_stretch(at_meter_pace(series), longest_gap_cells=2, least_cells=1)
+    if len(known.power_w) < _LEAST_CELLS:
+        return row | {"why": f"fewer than {_LEAST_CELLS} cells without a gap", "visible_share": 0.0}
+    found = periodogram(series, longest_gap_cells=2)
+    why = "share of the energy at 0 < f <= Nyquist"
+    if visible < 1:
+        cause = "Nyquist" if top == nyquist else "the sensor's averaging"
+        why = f"{visible:.1%} of the band is visible: {cause} ends it at {top:.3g} Hz"
+    return row | {
+        "measured": found.share(low, min(high, nyquist)), "why": why,
+        "covered_share": found.covered_share,
+    }  # fmt: skip
+
+
+def _judged(row: dict[str, Any], spec: GridSpec, least_covered_share: float) -> dict[str, Any]:
+    """Give the verdict: what is seen can fail; it passes only if all could be seen."""
+    measured, limit = row["measured"], row["limit"]
+    verdict = "unknown"
+    why = row["why"]
+    if measured > limit * (1 + 1e-9):
+        verdict = "fail"
+    elif not np.isnan(measured) and row["visible_share"] >= 1 - 1e-9:
+        verdict = "pass"
+        if row["covered_share"] < least_covered_share:
+            verdict = "unknown"
+            why += f"; only {row['covered_share']:.1%} of the time is known"
+    return {
+        "low_hz": np.nan, "high_hz": np.nan, **row,
+        "spec": spec.name, "margin": limit - measured, "verdict": verdict, "why": why,
+    }  # fmt: skip

@@ -1,0 +1,278 @@
+"""What protection buys: the most harmful parameters first, and which bits and parts matter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+
+import numpy as np
+import pandas as pd
+
+from workbench.analyze._pvf.drawn import drawn_cells
+from workbench.analyze._pvf.groups import groups, refuse_half_weighted
+from workbench.analyze._pvf.injection_rows import SEVERAL, campaigns, experiments, together
+from workbench.analyze._pvf.parts import parts
+from workbench.analyze._pvf.rules import Rules, bit_width, refuse_mixed
+from workbench.analyze._pvf.strata import site_shares
+from workbench.analyze._pvf.truth_cells import cells, inputs_of, wrong_counts
+from workbench.errors import InjectionError
+from workbench.tables import PVF_PROTECTION, ExhaustiveInjections, Injections
+
+Unit: TypeAlias = Literal["elements", "bits", "tensors"]
+_POINTS = 200
+_CLOSE = 1e-9
+
+
+class _Units(NamedTuple):
+    """What can be protected in one group."""
+
+    name: Any
+    size: Any
+    """What protecting it costs: elements, or bits."""
+    rank: Any
+    """Wrong outputs expected, by which it is ranked."""
+    judge: Any
+    """Wrong outputs expected, that are removed."""
+
+
+def pvf_protection(
+    injections: Injections | Sequence[Injections] | ExhaustiveInjections,
+    *,
+    unit: Unit = "elements",
+    component: str | None = None,
+) -> pd.DataFrame:
+    """Say what share of the expected wrong outputs goes if the worst is protected first.
+
+    Parameters
+    ----------
+    injections
+        Every fault of a model, or a campaign of single flips.
+    unit
+        What is protected as a whole: ``"elements"``, ``"bits"`` (one place in all elements) or
+        ``"tensors"``.
+    component
+        Part of the model; all of them together and each by itself if left out.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.PVF_PROTECTION`, at most 202 rows per group.
+
+    Raises
+    ------
+    InjectionError
+        If faults were drawn from some bits only, experiments hit several places, the places or
+        the parameters are not known, or campaigns follow different rules.
+
+    Notes
+    -----
+    Ranked by wrong outputs per bit protected. A sample that both ranks and judges overstates what
+    protection buys, as chance ranks high what chance made bad. So a random half of the
+    sites ranks and the other judges, and the other way round; the curve is the mean of both.
+    Units without an event in the half that ranks come last, in no order: a straight line.
+    Sampled single elements therefore tell little; use the truth, or bits and tensors.
+    """
+    if unit not in get_args(Unit):
+        msg = f"unit={unit!r} is not one of {', '.join(map(repr, get_args(Unit)))}"
+        raise InjectionError(msg)
+    exact = isinstance(injections, ExhaustiveInjections)
+    if isinstance(injections, ExhaustiveInjections):
+        table, parameters = _truth_units(injections, unit), injections.parameters
+    else:
+        table, parameters = _sampled_units(injections, unit), together(injections, "parameters")
+    if parameters.empty:
+        msg = "the injections have no table of parameters: shares need to know what can be hit"
+        raise InjectionError(msg)
+    names = _components(table, parameters, component)
+    labels = _drawn_tensors(injections, ("component",))
+    labels |= _drawn_tensors(injections, ()) if None in names else {}
+    curves: dict[str, pd.DataFrame] = {}
+    for name in names:
+        part = table if name is None else table[table["component"] == name]
+        label, tensors = labels["all" if name is None else str(name)]
+        people = parameters[parameters["param"].isin(tensors)]
+        if label not in curves:
+            curve = _curve(_grouped(part, unit), people, unit, exact)
+            curves[label] = curve.assign(group=label)
+    result = pd.concat(curves.values(), ignore_index=True)
+    ranked = "truth" if exact else "half of the sites, judged on the other half"
+    result = result.assign(unit=unit, ranked_by=ranked)
+    return PVF_PROTECTION.check(PVF_PROTECTION.cast(result))
+
+
+def _drawn_tensors(
+    given: Injections | Sequence[Injections] | ExhaustiveInjections, by: tuple[str, ...]
+) -> dict[str, tuple[str, set[str]]]:
+    """Give by group its name and its tensors; refuse one of which only some bits were drawn."""
+    if isinstance(given, ExhaustiveInjections):
+        campaign, people = given.campaign, given.parameters
+        table = cells(given).assign(campaign_id=campaign["campaign_id"].iloc[0])
+    else:
+        campaign, people = campaigns(given), together(given, "parameters")
+        table = experiments(given)
+    found = groups(table, by, people)
+    drawn = drawn_cells(given, table)
+    whole = parts(drawn, found, table["campaign_id"], campaign, Rules("tensors", by))
+    size = people.drop_duplicates("param").set_index("param")["bit_count"]
+    for label, names, bits in zip(whole.labels, whole.names, whole.bit_count, strict=True):
+        if not bits >= size.reindex(list(names)).sum() * (1 - _CLOSE):
+            msg = (
+                f"the faults were drawn from {label}: what protection removes needs faults in all "
+                "bits of what is protected; draw them without bits=..."
+            )
+            raise InjectionError(msg)
+    return dict(zip(found.labels, zip(whole.labels, whole.names, strict=True), strict=True))
+
+
+def _components(
+    table: pd.DataFrame, parameters: pd.DataFrame, component: str | None
+) -> list[str | None]:
+    """List the groups: all together (None) and each part, or the one asked for."""
+    hit = set(table["component"])
+    if component is None:
+        known = dict.fromkeys([*parameters["component"], *sorted(hit)])
+        return [None, *(name for name in known if name in hit)]
+    if component not in hit:
+        msg = f"component={component!r} was not hit; there are {', '.join(sorted(hit))}"
+        raise InjectionError(msg)
+    return [component]
+
+
+def _truth_units(truth: ExhaustiveInjections, unit: Unit) -> pd.DataFrame:
+    """Sum up the wrong outputs of each unit and component; both halves are the truth."""
+    inputs_of(truth)
+    wrong = wrong_counts(truth)
+    hit = np.flatnonzero(wrong)
+    sites = truth.sites.iloc[hit]
+    param = sites["param"].cat
+    home = truth.parameters.drop_duplicates("param").set_index("param")["component"]
+    column = {"elements": "elem", "bits": "bit", "tensors": "bit"}[unit]
+    inside = sites[column].to_numpy(dtype=np.int64)
+    if unit == "tensors":
+        inside = np.zeros(len(inside), dtype=np.int64)
+    width = int(inside.max(initial=0)) + 1
+    code, home_of = np.unique(param.codes.to_numpy().astype(np.int64) * width + inside,
+                              return_inverse=True)  # fmt: skip
+    names = np.asarray(param.categories, dtype=object)[code // width]
+    total = np.bincount(home_of, wrong[hit], len(code))
+    table = pd.DataFrame({"param": names, "place": code % width, "one": total, "two": total})
+    return table.assign(component=table["param"].map(home.astype(object)))
+
+
+def _sampled_units(injections: Injections | Sequence[Injections], unit: Unit) -> pd.DataFrame:
+    """Sum up the wrong outputs of each unit by half of the sites."""
+    column = {"elements": "elem", "bits": "bit", "tensors": "param"}[unit]
+    sites = site_shares(injections, ("bit", "param"))
+    if column == "elem":
+        faults = together(injections, "faults")
+        one_each = faults.drop_duplicates(["campaign_id", "exp_id"])
+        places = one_each.set_index(["campaign_id", "exp_id"])["elem"]
+        own = pd.MultiIndex.from_frame(sites[["campaign_id", "exp_id"]])
+        sites["elem"] = places.reindex(own).to_numpy(dtype=object)
+    unknown = sites[column].isna() | sites["component"].isna() | (sites["component"] == SEVERAL)
+    if unknown.any():
+        row = sites[unknown].iloc[0]
+        msg = (
+            f"unit={unit!r}: the place that experiment {row['exp_id']} of campaign "
+            f"{row['campaign_id']!r} hit is not known"
+        )
+        raise InjectionError(msg)
+    nobody = np.zeros(len(sites), dtype=np.int64)
+    rules = Rules("bits")
+    refuse_mixed(nobody, ["all"], sites["campaign_id"], campaigns(injections), rules)
+    refuse_half_weighted(sites, nobody, ["all"])
+    weight = sites["weight"].fillna(1.0)
+    worth = sites["share"] * weight
+    # By chance, always the same: every second one could be every second bit.
+    odd = np.random.default_rng(0).permutation(len(sites)) % 2 == 1
+    place = sites["param"].map(lambda _: 0) if unit == "tensors" else sites[column].astype("int64")
+    table = pd.DataFrame(
+        {"param": sites["param"], "place": place, "component": sites["component"],
+         "one": np.where(odd, worth, 0.0), "two": np.where(odd, 0.0, worth)}
+    )  # fmt: skip
+    keys = ["component", "param", "place"]
+    return table.groupby(keys, sort=False, as_index=False)[["one", "two"]].sum()
+
+
+def _grouped(table: pd.DataFrame, unit: Unit) -> pd.DataFrame:
+    """Put the units of one group together: a bit place is one in all its tensors."""
+    if unit != "bits":
+        return table
+    return table.groupby("place", as_index=False)[["one", "two"]].sum()
+
+
+def _curve(table: pd.DataFrame, parameters: pd.DataFrame, unit: Unit, exact: bool) -> pd.DataFrame:
+    """Work out the curve of one group; the mean of both ways round for a sample."""
+    size = _sizes(table, parameters, unit)
+    total = _total(parameters, unit, table)
+    names = _names(table, unit)
+    one, two = (table[name].to_numpy(dtype=float) for name in ("one", "two"))
+    first = _steps(_Units(names, size, one, two), total)
+    if exact:
+        return first
+    second = _steps(_Units(names, size, two, one), total)
+    return _mean(first, second)
+
+
+def _sizes(table: pd.DataFrame, parameters: pd.DataFrame, unit: Unit) -> Any:
+    known = parameters.drop_duplicates("param").set_index("param")
+    if unit == "tensors":
+        return known["bit_count"].reindex(table["param"]).fillna(1).to_numpy(dtype=float)
+    if unit == "elements" or parameters.empty:
+        return np.ones(len(table))
+    width = known["dtype"].map(bit_width).to_numpy(dtype=float)
+    elements = known["element_count"].to_numpy(dtype=float)
+    return np.array([elements[width > bit].sum() for bit in table["place"]], dtype=float)
+
+
+def _total(parameters: pd.DataFrame, unit: Unit, table: pd.DataFrame) -> tuple[int, float]:
+    """Give how many units there are, and their size."""
+    known = parameters.drop_duplicates("param")
+    if known.empty:
+        return len(table), float(len(table))
+    if unit == "elements":
+        return int(known["element_count"].sum()), float(known["element_count"].sum())
+    bits = float(known["bit_count"].sum())
+    if unit == "tensors":
+        return len(known), bits
+    return int(known["dtype"].map(bit_width).max()), bits
+
+
+def _names(table: pd.DataFrame, unit: Unit) -> Any:
+    if unit == "bits":
+        return np.array([f"bit {bit}" for bit in table["place"]], dtype=object)
+    names = table["param"].astype(str).to_numpy(dtype=object)
+    if unit == "elements":
+        return names + np.array([f" [{elem}]" for elem in table["place"]], dtype=object)
+    return names
+
+
+def _steps(units: _Units, total: tuple[int, float]) -> pd.DataFrame:
+    """Protect unit after unit, the one with most wrong outputs per bit first."""
+    count, size = total
+    order = np.argsort(-units.rank / units.size, kind="stable")
+    order = order[units.rank[order] > 0]
+    whole = units.judge.sum()
+    removed = np.cumsum(units.judge[order]) / whole if whole > 0 else np.zeros(len(order))
+    shown = np.unique(np.geomspace(1, max(len(order), 1), _POINTS).astype(int)) - 1
+    shown = shown[shown < len(order)]
+    last = list(units.name[order][shown])
+    return pd.DataFrame(
+        {
+            "protected_count": [0, *(shown + 1), count],
+            "protected_share": [0.0, *(np.cumsum(units.size[order])[shown] / size), 1.0],
+            "removed_share": [0.0, *removed[shown], 1.0 if whole > 0 else 0.0],
+            "last": pd.Series([None, *last, None], dtype=object),
+        }
+    ).assign(
+        protected_share=lambda t: t["protected_share"].clip(0, 1),
+        removed_share=lambda t: t["removed_share"].clip(0, 1),
+    )
+
+
+def _mean(one: pd.DataFrame, two: pd.DataFrame) -> pd.DataFrame:
+    """Average two curves over the share protected."""
+    curve = one if len(one) >= len(two) else two
+    at = curve["protected_share"].to_numpy()
+    both = [np.interp(at, each["protected_share"], each["removed_share"]) for each in (one, two)]
+    return curve.assign(removed_share=np.clip((both[0] + both[1]) / 2, 0, 1))

@@ -1,0 +1,158 @@
+"""What changed from one trace to another."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+import pandas as pd
+
+from workbench.analyze._lib.rows import (
+    MISSING,
+    Ints,
+    checked,
+    codes,
+    grouped,
+    labelled,
+    nullable,
+    shares,
+)
+from workbench.tables import TRACE_DIFF
+
+By: TypeAlias = Literal["name", "category", "step"]
+
+CHANGES = ("both", "added", "removed")
+
+
+def trace_diff(
+    events_a: pd.DataFrame, events_b: pd.DataFrame, *, by: By = "name", short_names: bool = False
+) -> pd.DataFrame:
+    """Compare how often things happened in two traces, and how long they took.
+
+    Traces rarely cover the same number of steps, so compare the durations per step;
+    the totals are there to be checked.
+
+    Parameters
+    ----------
+    events_a
+        Table :data:`workbench.tables.EVENTS` to start from.
+    events_b
+        Table :data:`workbench.tables.EVENTS` to compare with it.
+    by
+        ``"name"``: by category and name. ``"category"``: by category. ``"step"``: by
+        category and step, where the first step of one trace is set beside the first of the
+        other whatever their numbers; rows outside every step are one row without a step.
+    short_names
+        Compare names without template arguments and parameter lists, which differ
+        between versions of a library.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.TRACE_DIFF`, largest change of duration first.
+
+    Raises
+    ------
+    ValueError
+        If ``by`` is none of the three.
+
+    Notes
+    -----
+    Durations are summed over rows and ranks. Rows inside one another (operators inside
+    operators) count each, so only sums of GPU work and of runtime calls are times that
+    were spent. Per step means: divided by the number of pairs of rank and step, and with
+    ``by="step"`` by the number of ranks that have the step.
+    """
+    if by not in get_args(By):
+        msg = f"by must be one of {get_args(By)}, not {by!r}"
+        raise ValueError(msg)
+    a, b = (_sums(events, by, short_names=short_names) for events in (events_a, events_b))
+    both = a.merge(b, on=list(a.index.names), how="outer", suffixes=("_a", "_b"))
+    both = both.fillna(0).astype("int64")
+    both = both.reset_index()
+    a_steps, b_steps = (
+        _step_counts(events, both["step"].to_numpy()) for events in (events_a, events_b)
+    )
+    table = pd.DataFrame(
+        {
+            "category": both["category"].astype("category"),
+            "name": both["name"].mask(both["name"] == "").astype("category"),
+            "step": nullable(both["step"].to_numpy(), "Int32"),
+            "change": _changes(both),
+            "a_count": both["count_a"],
+            "b_count": both["count_b"],
+            "difference_count": both["count_b"] - both["count_a"],
+            "a_total_ns": both["total_a"],
+            "b_total_ns": both["total_b"],
+            "difference_ns": both["total_b"] - both["total_a"],
+            "total_ratio": shares(both["total_b"], both["total_a"]),
+            "a_per_step_ns": shares(both["total_a"], a_steps),
+            "b_per_step_ns": shares(both["total_b"], b_steps),
+        }
+    )
+    order = np.argsort(-table["difference_ns"].abs().to_numpy(), kind="stable")
+    return TRACE_DIFF.check(table.iloc[order].reset_index(drop=True))
+
+
+def short_name(name: str) -> str:
+    """Return a name without template arguments, parameters, return type and step number.
+
+    Examples
+    --------
+    >>> short_name("void at::native::add_kernel<float, Tuple<int>>(float*, int)")
+    'at::native::add_kernel'
+    """
+    short, before = name, ""
+    while short != before:
+        before = short
+        short = re.sub(r"<[^<>]*>|\([^()]*\)", "", short)
+    short = re.sub(r"^(?:void|static|\s)+\s|#\d+$", "", short).strip()
+    return short or name
+
+
+def _sums(events: pd.DataFrame, by: By, *, short_names: bool) -> pd.DataFrame:
+    """Count rows and add up durations, by texts that mean the same in any trace."""
+    checked(events, "rank", "dur_ns", "name", "category", "step")
+    everything = np.full(len(events), MISSING)
+    name = codes(events["name"]).astype(np.int64) if by == "name" else everything
+    step = _positions(events) if by == "step" else everything
+    groups = grouped(codes(events["category"]).astype(np.int64), name, step)
+    category, name, step = groups.keys
+    names = [str(text) for text in events["name"].cat.categories]
+    if short_names:
+        names = [short_name(text) for text in names]
+    categories = [str(text) for text in events["category"].cat.categories]
+    sums = pd.DataFrame(
+        {
+            "category": np.array([*categories, ""], dtype=object)[category],
+            "name": np.array([*names, ""], dtype=object)[name],
+            "step": step,
+            "count": groups.sizes(),
+            "total": groups.total(events["dur_ns"].to_numpy()),
+        }
+    )
+    return sums.groupby(["category", "name", "step"]).sum()
+
+
+def _positions(events: pd.DataFrame) -> Ints:
+    """Give each row the position of its step among the steps of the trace, -1 if it has none."""
+    step = events["step"].to_numpy(dtype="int64", na_value=MISSING)
+    steps = np.unique(step[step != MISSING])
+    return np.where(step == MISSING, MISSING, np.searchsorted(steps, step))
+
+
+def _step_counts(events: pd.DataFrame, position: Ints) -> Ints:
+    """Count the ranks that have the step at each position, or all pairs of rank and step."""
+    step = _positions(events)
+    pairs = grouped(events["rank"].to_numpy()[step != MISSING].astype(np.int64), step[step >= 0])
+    per_step = np.bincount(pairs.keys[1], minlength=int(position.max(initial=0)) + 1)
+    is_one_step = (position != MISSING).any()
+    return np.where(
+        position == MISSING, 0 if is_one_step else len(pairs.bounds), per_step[position]
+    )
+
+
+def _changes(both: pd.DataFrame) -> pd.Categorical:
+    change = np.select([both["count_a"] == 0, both["count_b"] == 0], [1, 2], 0)
+    return labelled(change, CHANGES)

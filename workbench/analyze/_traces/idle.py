@@ -1,0 +1,334 @@
+"""Why GPUs and streams had nothing to run."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Literal, NamedTuple, TypeAlias, get_args
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from workbench.analyze._lib.intervals import running_end
+from workbench.analyze._lib.latency import usual_latency
+from workbench.analyze._lib.rows import (
+    MISSING,
+    Groups,
+    Ints,
+    Work,
+    code_of,
+    codes,
+    gpu_work,
+    grouped,
+    in_order,
+    labelled,
+    launches_of,
+    nullable,
+    required,
+    shares,
+    taken,
+    texts,
+)
+from workbench.analyze._traces.host import ACTIVITIES, time_by_activity
+from workbench.kernel_kinds import KINDS
+from workbench.tables import IDLE_TIME
+
+Method: TypeAlias = Literal["device", "stream"]
+
+CAUSES = {
+    "device": ("host late", "launch overhead", "kernel gap", "sync wait", "dark", "unknown"),
+    "stream": ("host wait", "kernel wait", "other", "unknown"),
+}
+DETAILS = (
+    *ACTIVITIES,
+    "no launch recorded",
+    "launch recorded after the work began",
+    "collective",
+    "stream wait",
+    "CUDA graph",
+)
+_NO_LAUNCH, _LATE_LAUNCH, _COLLECTIVE, _STREAM_WAIT, _GRAPH = range(len(ACTIVITIES), len(DETAILS))
+
+
+_COLUMNS = ("name", "category", "process", "thread", "stream", "launch")
+
+
+def idle_time(
+    events: pd.DataFrame,
+    *,
+    method: Method = "device",
+    kernel_gap_ns: int = 30_000,
+    launch_ns: int = 6_000,
+    fewest_launches: int = 3,
+    longest_launch_ns: int = 100_000,
+) -> pd.DataFrame:
+    """Split the idle time of each GPU, or of each stream, by its cause.
+
+    A gap ends when the next work begins, so the cause is what kept that work from
+    beginning earlier: it had not been launched yet, or it had and waited.
+
+    Parameters
+    ----------
+    events
+        Table :data:`workbench.tables.EVENTS`.
+    method
+        ``"device"``: gaps in which no stream of a GPU works. ``"stream"``: gaps of each
+        stream by itself, with the rule of HolisticTraceAnalysis; a stream that is parked
+        while another works counts as idle there.
+    kernel_gap_ns
+        A gap shorter than this, before work that was launched in time, is the usual
+        distance between two kernels [ns].
+    launch_ns
+        What a launch usually takes after its call, where too few launches tell [ns].
+    fewest_launches
+        As many launches of a GPU that had nothing to run tell what a launch usually takes.
+    longest_launch_ns
+        A launch that takes longer after its call is not usual [ns].
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.IDLE_TIME`, one row per rank, GPU (or stream), cause
+        and detail that occurred. The idle times of a GPU add up to its span minus its
+        busy time.
+
+    Raises
+    ------
+    WorkbenchError
+        If no rank has GPU work, or ``launch`` points to rows that launch nothing.
+    ValueError
+        If ``method`` is neither device nor stream.
+
+    Notes
+    -----
+    For a gap from g0 to g1 and the launch call of the work that starts at g1, begun at l:
+
+    * no launch in the trace, or l > g1 (clocks disagree): *unknown*;
+    * g0 < l: *host late* until l, *launch overhead* from l until the call has ended and the
+      usual time of a launch has passed; ``detail`` says what the launching thread did until
+      l: a blocking call, another runtime call, an operator, Python, or nothing that was
+      traced. What is left counts as below, if it is ``kernel_gap_ns`` or more; else it is
+      launch overhead, too;
+    * l ≤ g0 and the gap is shorter than ``kernel_gap_ns``: *kernel gap*;
+    * l ≤ g0 and the stream had been told to wait for another one, or the work is a
+      collective: *sync wait*;
+    * otherwise *dark*: work was ready and did not run. Typical for kernels that the
+      profiler missed, such as those of CUDA graphs; ``detail`` says so where the work before
+      or after the gap was launched by one.
+
+    The usual time of a launch is the median from the end of the call to the start of the
+    work, over gaps with g0 < l. A call that goes on for ``kernel_gap_ns`` or more after g0 is
+    launch overhead as well, if the work began when it ended.
+
+    Per stream: *host wait* if g0 < l, else *kernel wait* if the gap is shorter than
+    ``kernel_gap_ns``, else *other*; *unknown* without a launch.
+
+    References
+    ----------
+    Per-stream rule: facebookresearch/HolisticTraceAnalysis,
+    ``hta/analyzers/breakdown_analysis.py`` (host wait, kernel wait, other).
+    """
+    if method not in get_args(Method):
+        msg = f"method must be one of {get_args(Method)}, not {method!r}"
+        raise ValueError(msg)
+    work = required(gpu_work(events, *_COLUMNS), events, "idle time")
+    stream = taken(events["stream"], work.row)
+    queue = stream if method == "stream" else np.full(len(stream), MISSING)
+    places = grouped(work.rank, work.device, queue)
+    gaps = _gaps(events, work, places)
+    if method == "stream":
+        causes = _stream_causes(gaps, kernel_gap_ns)
+    else:
+        latency = (fewest_launches, longest_launch_ns, launch_ns)
+        causes = _device_causes(events, work, gaps, kernel_gap_ns, latency)
+    return IDLE_TIME.check(_summary(causes, places, work, method))
+
+
+class Gaps(NamedTuple):
+    """Idle times of GPUs or streams, each with the work that ended it."""
+
+    place: Ints
+    """Number of the GPU or stream."""
+    previous: Ints
+    """The work that began last before the gap, as a position in the GPU work."""
+    following: Ints
+    """The work that ended the gap, as a position in the GPU work."""
+    start: Ints
+    end: Ints
+    launch: Ints
+    """The call that launched that work, as a position in the events table; -1 if none."""
+    launch_start: Ints
+    launch_end: Ints
+
+
+class Cause(NamedTuple):
+    """A number of idle times with what caused them: each its own, or all the same."""
+
+    place: Ints
+    cause: Ints | int
+    detail: Ints | int
+    time: Ints
+
+
+def _gaps(events: pd.DataFrame, work: Work, places: Groups) -> Gaps:
+    order = in_order(places.number, work.start)
+    if order is None:
+        order = np.arange(len(work.row))
+    place, start = places.number[order], work.start[order]
+    before = running_end(work.end[order], place)[:-1]
+    gap = np.flatnonzero((place[1:] == place[:-1]) & (start[1:] > before))
+    following = order[gap + 1]
+    launch = launches_of(events, work.row[following])
+    begun = events["start_ns"].to_numpy()[launch]
+    return Gaps(
+        place=place[gap],
+        previous=order[gap],
+        following=following,
+        start=before[gap],
+        end=start[gap + 1],
+        launch=launch,
+        launch_start=begun,
+        launch_end=begun + events["dur_ns"].to_numpy()[launch],
+    )
+
+
+def _stream_causes(gaps: Gaps, kernel_gap_ns: int) -> list[Cause]:
+    host, kernel, other, unknown = range(len(CAUSES["stream"]))
+    unlaunched = gaps.launch == MISSING
+    time = gaps.end - gaps.start
+    cause = np.select(
+        [unlaunched, gaps.launch_start > gaps.start, time < kernel_gap_ns],
+        [unknown, host, kernel],
+        other,
+    )
+    return [Cause(gaps.place, cause, np.where(unlaunched, _NO_LAUNCH, MISSING), time)]
+
+
+def _device_causes(
+    events: pd.DataFrame,
+    work: Work,
+    gaps: Gaps,
+    kernel_gap_ns: int,
+    latency: tuple[int, int, int],
+) -> list[Cause]:
+    host, overhead, kernel, sync, dark, unknown = range(len(CAUSES["device"]))
+    unlaunched = gaps.launch == MISSING
+    skewed = ~unlaunched & (gaps.launch_start > gaps.end)
+    launched = np.maximum(gaps.launch_start, gaps.start)
+    is_late, arrived = _on_its_way(gaps, ~unlaunched & ~skewed, kernel_gap_ns, latency)
+    late = np.flatnonzero(is_late)
+    time = gaps.end - np.where(is_late, arrived, gaps.start)
+    waited = _waited_for(events, work, gaps)
+    cause = np.select(
+        [unlaunched | skewed, time < kernel_gap_ns, waited != MISSING],
+        [unknown, kernel, sync],
+        dark,
+    )
+    in_graph = _of_graph(events, work, gaps.previous) | _of_graph(events, work, gaps.following)
+    detail = np.select(
+        [unlaunched, skewed, cause == sync, (cause == dark) & in_graph],
+        [_NO_LAUNCH, _LATE_LAUNCH, waited, _GRAPH],
+        MISSING,
+    )
+    place, begun = gaps.place[late], launched[late]
+    by_activity = time_by_activity(events, gaps.launch[late], gaps.start[late], begun)
+    return [
+        Cause(gaps.place, cause, detail, time),
+        *(Cause(place, host, number, times) for number, times in enumerate(by_activity.T)),
+        Cause(place, overhead, MISSING, arrived[late] - begun),
+    ]
+
+
+def _on_its_way(
+    gaps: Gaps, is_known: NDArray[np.bool_], kernel_gap_ns: int, latency: tuple[int, int, int]
+) -> tuple[NDArray[np.bool_], Ints]:
+    """Say in which gaps the launch that ends them was on its way, and until when."""
+    fewest, longest_ns, default_ns = latency
+    late = is_known & (gaps.launch_start > gaps.start)
+    delay = gaps.end - gaps.launch_end
+    usual = np.full(len(delay), default_ns)
+    # Gaps are in order of their GPU.
+    bounds = np.flatnonzero(np.diff(gaps.place, prepend=MISSING, append=np.iinfo(np.int64).max))
+    for first, last in pairwise(bounds.tolist()):
+        here = slice(first, last)
+        usual[here] = usual_latency(
+            delay[here][late[here]], fewest=fewest, longest_ns=longest_ns, default_ns=default_ns
+        )
+    until = np.minimum(gaps.launch_end + usual, gaps.end)
+    until = np.where(gaps.end - until < kernel_gap_ns, gaps.end, until)
+    lasts = is_known & (gaps.launch_end - gaps.start >= max(kernel_gap_ns, 1))
+    lasts &= gaps.end >= gaps.launch_end
+    return late | lasts, until
+
+
+def _of_graph(events: pd.DataFrame, work: Work, which: Ints) -> NDArray[np.bool_]:
+    """Say which work was launched by a CUDA graph."""
+    names = events["name"].cat.categories.astype("str")
+    is_graph = np.append(np.asarray(names.str.contains("GraphLaunch"), dtype=bool), False)
+    launch = launches_of(events, work.row[which])
+    return is_graph[np.where(launch == MISSING, MISSING, codes(events["name"])[launch])]
+
+
+def _waited_for(events: pd.DataFrame, work: Work, gaps: Gaps) -> Ints:
+    """Say what the work after each gap had to wait for, as far as the trace knows.
+
+    A wait for another stream is queued like work: it counts if the host issued it after
+    it launched the previous work on that stream and before it launched this one.
+    """
+    waited = np.full(len(gaps.place), MISSING)
+    is_wait = codes(events["category"]) == code_of(events["category"], "cuda_sync")
+    is_wait &= codes(events["name"]) == code_of(events["name"], "Stream Wait Event")
+    waits = events.loc[is_wait, ["rank", "stream", "start_ns"]].dropna()
+    if len(waits):
+        stream = taken(events["stream"], work.row)
+        earliest = _launch_of_previous(events, work, stream, gaps.following)
+        rank, stream = work.rank[gaps.following], stream[gaps.following]
+        for (its_rank, its_stream), issued in waits.groupby(["rank", "stream"])["start_ns"]:
+            here = (rank == its_rank) & (stream == its_stream)
+            times = np.sort(issued.to_numpy())
+            by_launch = np.searchsorted(times, gaps.launch_start[here], side="right")
+            by_previous = np.searchsorted(times, earliest[here], side="right")
+            waited[here] = np.where(by_launch > by_previous, _STREAM_WAIT, MISSING)
+    waited[work.kind[gaps.following] == KINDS.index("communication")] = _COLLECTIVE
+    return waited
+
+
+def _launch_of_previous(events: pd.DataFrame, work: Work, stream: Ints, which: Ints) -> Ints:
+    """Return when the work before some work on the same stream was launched [ns]."""
+    order = np.lexsort((work.start, stream, work.device, work.rank))
+    queue = grouped(work.rank, work.device, stream).number[order]
+    previous = np.full(len(order), MISSING)
+    same = queue[1:] == queue[:-1]
+    previous[order[1:][same]] = order[:-1][same]
+    ahead = previous[which]
+    launch = launches_of(events, work.row[ahead])
+    known = (ahead != MISSING) & (launch != MISSING)
+    long_ago = np.iinfo(np.int64).min
+    return np.where(known, events["start_ns"].to_numpy()[launch], long_ago)
+
+
+def _summary(causes: list[Cause], places: Groups, work: Work, method: Method) -> pd.DataFrame:
+    """Add up the idle times by place, cause and detail."""
+    shape = (len(places.bounds), len(CAUSES[method]), len(DETAILS) + 1)
+    idle, count = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+    for piece in causes:
+        bucket = (piece.place * shape[1] + piece.cause) * shape[2] + piece.detail + 1
+        some = np.flatnonzero(piece.time)
+        np.add.at(idle.reshape(-1), bucket[some], piece.time[some])
+        count += np.bincount(bucket[some], minlength=count.size).reshape(shape)
+    place, cause, detail = np.nonzero(idle)
+    rank, device, stream = (key[place] for key in places.keys)
+    span = places.largest(work.end) - places.smallest(work.start)
+    table = pd.DataFrame(
+        {
+            "rank": rank.astype("int32"),
+            "device": nullable(device, "Int32"),
+            "stream": nullable(stream, "Int64"),
+            "cause": labelled(cause, CAUSES[method]),
+            "detail": texts(detail - 1, DETAILS),
+            "gap_count": count[place, cause, detail],
+            "idle_ns": idle[place, cause, detail],
+            "idle_share": shares(idle[place, cause, detail], span[place]),
+        }
+    )
+    return table[list(IDLE_TIME.columns)]

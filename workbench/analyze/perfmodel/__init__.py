@@ -1,1 +1,0 @@
-"""Predictions from execution graphs, kernel times and configurations."""
