@@ -7,17 +7,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.plot import (
-    graph_rows,
-    injection_rows,
-    limit_rows,
-    power_energy_rows,
-    power_scale_rows,
-    power_swing_rows,
-    trace_rows,
-    work_rows,
-)
 from tests.plot.conftest import HOSTILE
+from tests.plot.fleet import work_rows
+from tests.plot.perfmodel import graph_rows
+from tests.plot.power import energy_rows as power_energy_rows
+from tests.plot.power import limit_rows
+from tests.plot.power import scale_rows as power_scale_rows
+from tests.plot.power import swing_rows as power_swing_rows
+from tests.plot.pvf import injection_rows
+from tests.plot.traces import trace_rows
 from workbench import plot, tables
 from workbench.errors import TableError
 

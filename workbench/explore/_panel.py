@@ -13,7 +13,7 @@ import plotly.io as pio
 
 from workbench.errors import WorkbenchError
 from workbench.explore._static import static_html
-from workbench.plot.style import nothing
+from workbench.plot._style.style import nothing
 
 __all__ = ["PLOTLY_MIME", "Explorer", "static_html"]
 

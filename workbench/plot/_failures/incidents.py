@@ -1,0 +1,278 @@
+"""Incidents: what failed when and where, and how their number depends on the window."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from workbench.plot._style.style import colour, fill, finish, left_margin, nothing
+from workbench.plot._style.text import label, plural
+from workbench.tables import FAILURES, INCIDENT_COUNTS
+
+_SYMBOLS = {
+    "gpu": "circle",
+    "gpu memory": "square",
+    "nvlink": "diamond",
+    "network": "triangle-up",
+    "host": "star",
+    "storage": "triangle-down",
+    "software": "cross",
+    "scheduler": "hexagon",
+    "planned": "triangle-right",
+    "follow-on": "x-thin-open",
+    "unknown": "circle-open",
+}
+_MOST_MARKS, _MOST_WINDOWS = 4_000, 24
+_SECOND = 1_000_000_000
+_SPANS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
+
+
+def incidents(
+    failures: pd.DataFrame, *, top: int = 16, source: str = "", synthetic: bool = False
+) -> go.Figure:
+    """Show when each host had which kind of incident.
+
+    Parameters
+    ----------
+    failures
+        Table :data:`workbench.tables.FAILURES`, folded.
+    top
+        Hosts to show, those with most incidents; the others share one row.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One row per host (per device where there is one host only), one mark per incident,
+        one trace per category; larger marks fold more lines. Marks that would cover each
+        other are drawn as one. The title counts incidents and names the most frequent cause.
+
+    Raises
+    ------
+    ValueError
+        If ``top`` is below 1.
+    """
+    FAILURES.check(failures)
+    if top < 1:
+        msg = f"top must be 1 or more; got {top!r}"
+        raise ValueError(msg)
+    shown, notes = _on_one_clock(failures)
+    if shown.empty:
+        why = "; ".join(notes) or "The logs that were read report no failure."
+        return nothing(why, claim="No incidents to show", source=source, synthetic=synthetic)
+    names, rows = _rows(shown, top)
+    figure = go.Figure()
+    for category in shown["category"].value_counts().index:
+        _add(figure, shown, rows, len(names), str(category))
+    figure.update_xaxes(**_time_axis(shown))
+    figure.update_yaxes(
+        title="host" if shown["node"].nunique() > 1 else "device",
+        tickvals=list(range(len(names))),
+        ticktext=[label(name, 36) for name in names],
+        range=[len(names) - 0.4, -0.6],
+    )
+    figure.update_layout(
+        hovermode="closest",
+        height=max(120, 26 * len(names) + 30),
+        margin={"l": 24 + left_margin([name[:36] for name in names])},
+    )
+    notes = ["larger marks fold more lines", *notes]
+    return finish(
+        figure, claim=_claim(shown), source=source, synthetic=synthetic, note=" · ".join(notes)
+    )
+
+
+def _on_one_clock(failures: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Keep the incidents of one kind of clock; say what is left out."""
+    timed = failures[failures["start_ns"].notna()]
+    clock = "epoch" if (timed["clock"] == "epoch").any() else "own"
+    shown = timed[timed["clock"] == clock].reset_index(drop=True)
+    notes = []
+    if without := len(failures) - len(timed):
+        notes.append(f"{plural(without, 'incident')} without a time left out")
+    if other := len(timed) - len(shown):
+        notes.append(f"{plural(other, 'incident')} on a clock of their own left out")
+    return shown, notes
+
+
+def _rows(shown: pd.DataFrame, top: int) -> tuple[list[str], np.ndarray]:
+    """Name the rows of the figure, and give the row of each incident."""
+    place = shown["node"] if shown["node"].nunique() > 1 else shown["device"]
+    place = place.fillna("not told").astype(object)
+    counts = place.value_counts()
+    kept = counts.index[:top] if len(counts) > top + 1 else counts.index
+    names = [str(name) for name in kept]
+    rows = place.map({name: row for row, name in enumerate(kept)})
+    if len(counts) > len(kept):
+        names.append(f"{len(counts) - len(kept):,} others")
+    return names, rows.fillna(len(kept)).to_numpy(dtype=np.int64)
+
+
+def _add(
+    figure: go.Figure, shown: pd.DataFrame, rows: np.ndarray, row_count: int, category: str
+) -> None:
+    """Add the marks of one category."""
+    mine = (shown["category"] == category).to_numpy()
+    marks = shown[mine].assign(row=rows[mine])
+    bins = max(_MOST_MARKS // row_count, 1)
+    start = marks["start_ns"].to_numpy(dtype=np.int64)
+    first, last = int(shown["start_ns"].min()), int(shown["start_ns"].max())
+    # Floats are exact enough to tell which marks would cover each other.
+    place = (start - first) / max(last - first, 1) * (bins - 1)
+    marks = marks.assign(
+        place=np.floor(place) if len(marks) > _MOST_MARKS else np.arange(len(marks))
+    )
+    grouped = marks.groupby(["row", "place"], sort=True)
+    one = grouped.first()
+    lines, count = grouped["line_count"].sum().to_numpy(), grouped.size().to_numpy()
+    figure.add_scatter(
+        x=_times(one["start_ns"], shown),
+        y=one.index.get_level_values("row").to_numpy(),
+        mode="markers",
+        name=label(category, 24),
+        marker={
+            "color": colour(_known(category)),
+            "symbol": _SYMBOLS.get(category, "asterisk-open"),
+            "opacity": 0.9,
+            "size": np.clip(9 + 4 * np.log10(lines), 9, 26),
+            "line": {"width": 1.5 if "open" in _SYMBOLS.get(category, "open") else 0.5},
+        },
+        hovertext=[
+            _hover(row, int(many), int(folded))
+            for row, many, folded in zip(one.to_dict("records"), count, lines, strict=True)
+        ],
+        hovertemplate="%{hovertext}<br>%{x}<extra></extra>",
+    )
+
+
+def _known(category: str) -> str:
+    return category if category in _SYMBOLS else "unknown"
+
+
+def _times(start: pd.Series, shown: pd.DataFrame) -> Any:
+    """Give times as the axis has them: dates, or hours of the log's own clock."""
+    if shown["clock"].iloc[0] == "epoch":
+        return pd.to_datetime(start.to_numpy(dtype=np.int64)).to_numpy()
+    return start.to_numpy(dtype=np.int64) / (3_600 * _SECOND)
+
+
+def _time_axis(shown: pd.DataFrame) -> dict[str, Any]:
+    if shown["clock"].iloc[0] == "epoch":
+        return {"title": "time [UTC]", "type": "date"}
+    return {"title": "time since the log began [h]"}
+
+
+def _hover(row: Mapping[Hashable, Any], incident_count: int, line_count: int) -> str:
+    """Tell of one mark what it stands for."""
+    code = "" if pd.isna(row["code"]) else f"{row['code']} "
+    where = " ".join(str(row[name]) for name in ("node", "device") if not pd.isna(row[name]))
+    also = f", also {label(row['other_codes'])}" if row["other_codes"] else ""
+    said = [f"{plural(incident_count, 'incident')}, the first:"] if incident_count > 1 else []
+    said += [f"<b>{label(code + row['cause'], 60)}</b>", label(where or "host not told", 60)]
+    said += [f"{plural(line_count, 'line')}{also}", label(row["text"], 90)]
+    return "<br>".join(each for each in said if each)
+
+
+def _claim(shown: pd.DataFrame) -> str:
+    """Count the incidents, and name the most frequent cause."""
+    causes = shown["cause"].value_counts()
+    cause, most = label(causes.index[0], 60), int(causes.iloc[0])
+    if len(shown) == 1:
+        where = shown["node"].iloc[0]
+        return f"1 incident: {cause}" + ("" if pd.isna(where) else f", on {label(where, 30)}")
+    reach = int(shown["start_ns"].max()) - int(shown["start_ns"].min())
+    counted = f"{plural(len(shown), 'incident')} within {_span(reach)}"
+    if most == len(shown):
+        return f"{counted}, all of them: {cause}"
+    return f"{counted}; most frequent, with {most:,}: {cause}"
+
+
+def _span(nanoseconds: int) -> str:
+    """Write a time span in one unit, rounded up."""
+    seconds = max(nanoseconds / _SECOND, 1)
+    unit, noun = next((u, n) for u, n in _SPANS if seconds > 2 * u or u == 1)
+    return plural(int(np.ceil(seconds / unit)), noun)
+
+
+def incident_counts(
+    incident_counts: pd.DataFrame, *, source: str = "", synthetic: bool = False
+) -> go.Figure:
+    """Show how the number of incidents depends on the longest pause inside one.
+
+    Parameters
+    ----------
+    incident_counts
+        Table :data:`workbench.tables.INCIDENT_COUNTS`.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One column per window, stacked by category. The title compares the shortest window
+        with the longest.
+    """
+    INCIDENT_COUNTS.check(incident_counts)
+    if incident_counts.empty:
+        return nothing(
+            "The logs that were read report no failure.",
+            claim="No incidents to count",
+            source=source,
+            synthetic=synthetic,
+        )
+    totals = incident_counts.groupby("window_s")["incident_count"].sum().sort_index()
+    kept = totals.index
+    if len(kept) > _MOST_WINDOWS:
+        kept = kept[np.linspace(0, len(kept) - 1, _MOST_WINDOWS).round().astype(int)]
+    drawn = incident_counts[incident_counts["window_s"].isin(kept)]
+    names = [_window(window) for window in kept]
+    figure = go.Figure()
+    by_category = drawn.groupby("category")["incident_count"].sum().sort_values(ascending=False)
+    for category in by_category.index[: len(_SYMBOLS)]:
+        mine = drawn[drawn["category"] == category].groupby("window_s")["incident_count"].sum()
+        figure.add_bar(
+            x=names,
+            y=mine.reindex(kept, fill_value=0).to_numpy(),
+            name=label(category, 24),
+            marker=fill(_known(str(category)), bars=len(kept) * len(by_category)),
+            hovertemplate="%{y:,} incidents at %{x}<extra>%{fullData.name}</extra>",
+        )
+    figure.update_layout(barmode="stack", hovermode="closest")
+    figure.update_xaxes(title="longest pause inside an incident", type="category")
+    figure.update_yaxes(title="incidents [count]", rangemode="tozero")
+    left_out = len(totals) - len(kept)
+    note = f"{plural(left_out, 'window')} left out" if left_out else ""
+    return finish(figure, claim=_counted(totals), source=source, synthetic=synthetic, note=note)
+
+
+def _counted(totals: pd.Series) -> str:
+    first, last = plural(int(totals.iloc[0]), "incident"), f"{int(totals.iloc[-1]):,}"
+    if len(totals) == 1:
+        return f"{first} at a window of {_window(totals.index[0])}"
+    if totals.iloc[0] == totals.iloc[-1]:
+        reach = f"{_window(totals.index[0])} to {_window(totals.index[-1])}"
+        return f"{first}, whatever the window from {reach}"
+    return (
+        f"{first} {_without_folding(totals.index[0])}, {last} with pauses of up to "
+        f"{_window(totals.index[-1])} inside"
+    )
+
+
+def _without_folding(window_s: float) -> str:
+    return "if no line is folded" if window_s == 0 else f"with pauses of up to {_window(window_s)}"
+
+
+def _window(window_s: float) -> str:
+    """Write a window as it is chosen: 0, 300 s, 30 min."""
+    if window_s == 0:
+        return "0"
+    return f"{window_s / 60:g} min" if window_s >= 600 and window_s % 60 == 0 else f"{window_s:g} s"

@@ -1,0 +1,278 @@
+"""One step of a job as a Gantt chart, and its micro-batches as a scatter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from workbench.plot._style.sampling import MAX_POINTS, extremes
+from workbench.plot._style.style import COLOURS, fill, finish, left_margin, nothing
+from workbench.plot._style.text import duration, label, percent, plural, time_unit
+from workbench.tables import JOB_MICRO_BATCHES, JOB_SCHEDULE
+
+_MOST_STAGES, _LANE_PX, _MOST_NUMBERED = 16, 34, 600
+# Real steps are replayed within 3 %.
+_REPLAY_LIMIT = 0.05
+_WORDS = {"recorded": "recorded", "actual": "replayed", "ideal": "all equal"}
+_SPANS = {"recorded": "as recorded", "actual": "replayed", "ideal": "if all were equal"}
+
+
+def job_schedule(
+    schedule: pd.DataFrame,
+    *,
+    versions: Sequence[str] = ("actual", "ideal"),
+    source: str = "",
+    synthetic: bool = False,
+) -> go.Figure:
+    """Show one step of one data-parallel rank: what each stage did when, and if all were equal.
+
+    Parameters
+    ----------
+    schedule
+        Table :data:`workbench.tables.JOB_SCHEDULE`.
+    versions
+        Which versions to draw below each other: any of ``"recorded"``, ``"actual"`` and
+        ``"ideal"``. Recorded sends and receives include waiting.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        A lane per version and stage on one time axis: forward and backward passes with the
+        number of their micro-batch, transfers in a thin line below them, idle time where
+        nothing is drawn over the grey. The title states both ends.
+    """
+    JOB_SCHEDULE.check(schedule)
+    table = schedule[schedule["version"].isin(versions)]
+    if table.empty:
+        return nothing(
+            f"The table has no operations of the versions {', '.join(map(label, versions))}; pass "
+            "what analyze.job_schedule returns.",
+            claim="No step to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    first = table.iloc[0]
+    table = table[(table["step"] == first["step"]) & (table["dp_rank"] == first["dp_rank"])]
+    drawn = [name for name in versions if (table["version"] == name).any()]
+    stages = _stages(table)
+    lanes = {(name, stage): at for at, (name, stage) in enumerate(_lanes(drawn, stages))}
+    table = table[table["stage"].isin(stages)]
+    ends = (table["start_ns"] + table["dur_ns"]).groupby(table["version"].astype(str)).max()
+    per_unit, unit = time_unit(ends.max())
+    figure = go.Figure(_idle(lanes, ends, per_unit))
+    for kind, mine in table.groupby(_kinds(table), sort=False, observed=True):
+        _add_kind(figure, str(kind), mine, lanes, (per_unit, unit))
+    _lay_out(figure, lanes, f"time since the step began [{unit}]")
+    spans = " and ".join(f"{duration(ends[name])} {_SPANS[name]}" for name in drawn)
+    claim = f"Step {first['step']} of rank {first['dp_rank']} takes {spans}"
+    notes = ["numbers: micro-batches", *_left_out(schedule, table, stages)]
+    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=" · ".join(notes))
+
+
+def job_micro_batches(
+    micro_batches: pd.DataFrame,
+    *,
+    correlation: float | None = None,
+    max_points: int = 1_500,
+    source: str = "",
+    synthetic: bool = False,
+) -> go.Figure:
+    """Show the backward pass of every micro-batch over its forward pass.
+
+    Parameters
+    ----------
+    micro_batches
+        Table :data:`workbench.tables.JOB_MICRO_BATCHES`.
+    correlation
+        ``forward_backward_correlation`` of :func:`workbench.analyze.job_slowdown`, to be
+        printed in the title.
+    max_points
+        Dots to draw at most; the longest and shortest passes always stay.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One dot per micro-batch; those of the rank that computes longest have a symbol of
+        their own, because one slow worker makes both passes long as well.
+    """
+    JOB_MICRO_BATCHES.check(micro_batches)
+    if micro_batches.empty:
+        return nothing(
+            "No micro-batch has both a forward and a backward pass on this stage.",
+            claim="No micro-batches to compare",
+            source=source,
+            synthetic=synthetic,
+        )
+    whole = micro_batches["forward_ns"] + micro_batches["backward_ns"]
+    worst = whole.groupby(micro_batches["dp_rank"]).sum().idxmax()
+    is_worst = micro_batches["dp_rank"] == worst
+    per_unit, unit = time_unit(micro_batches[["forward_ns", "backward_ns"]].to_numpy().max())
+    figure = go.Figure()
+    for name, symbol, meaning, mine in (
+        ("other ranks", "circle-open", "communication", micro_batches[~is_worst]),
+        (f"rank {worst}, which computes longest", "diamond", "wait", micro_batches[is_worst]),
+    ):
+        if len(mine):
+            kept = mine.sort_values("forward_ns", kind="stable")
+            kept = kept.iloc[extremes(kept["backward_ns"].to_numpy(), max_points // 2)]
+            _add_batches(figure, name, (symbol, COLOURS[meaning]), kept, (per_unit, unit))
+    stage = micro_batches["stage"].iloc[0]
+    figure.update_layout(hovermode="closest", height=360)
+    figure.update_xaxes(title=f"forward pass on stage {stage} [{unit}]")
+    figure.update_yaxes(title=f"its backward pass [{unit}]")
+    low, high = micro_batches["forward_ns"].min(), micro_batches["forward_ns"].max()
+    claim = f"Forward passes take {duration(low)} to {duration(high)}"
+    if correlation is not None and not pd.isna(correlation):
+        claim += f"; their backward passes follow with r = {correlation:.2f}"
+    ranks = micro_batches["dp_rank"].nunique()
+    drawn = sum(len(trace.x) for trace in figure.data)
+    note = f"micro-batches of {plural(ranks, 'rank')}: {len(micro_batches):,}"
+    if drawn < len(micro_batches):
+        note += f", of which {drawn:,} are drawn, the longest and shortest among them"
+    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
+
+
+def _lanes(versions: Sequence[str], stages: Sequence[int]) -> list[tuple[str, int]]:
+    return [(version, stage) for version in versions for stage in stages]
+
+
+def _stages(table: pd.DataFrame) -> list[int]:
+    """Choose the stages to draw: all of few, else the first and the last ones."""
+    stages = sorted({int(stage) for stage in table["stage"]})
+    half = _MOST_STAGES // 2
+    return stages if len(stages) <= _MOST_STAGES else [*stages[:half], *stages[-half:]]
+
+
+def _kinds(table: pd.DataFrame) -> pd.Series:
+    """Sort operations into what is told apart in the picture."""
+    names = table["operation"].astype(str)
+    kinds = np.select(
+        [
+            names.eq("forward-compute"),
+            names.eq("backward-compute"),
+            names.str.contains(r"-send|-recv|gather|scatter|reduce|clip", regex=True),
+        ],
+        ["forward", "backward", "transfer"],
+        "other",
+    )
+    return pd.Series(kinds, index=table.index)
+
+
+def _idle(lanes: dict[tuple[str, int], int], ends: pd.Series, per_unit: int) -> go.Bar:
+    """Draw the whole step behind each lane; what stays to be seen of it is idle."""
+    return go.Bar(
+        orientation="h",
+        x=[ends[version] / per_unit for version, _ in lanes],
+        y=list(lanes.values()),
+        width=0.8,
+        name="idle",
+        marker=fill("idle"),
+        hoverinfo="skip",
+    )
+
+
+def _add_kind(
+    figure: go.Figure,
+    kind: str,
+    table: pd.DataFrame,
+    lanes: dict[tuple[str, int], int],
+    unit: tuple[int, str],
+) -> None:
+    """Add the operations of one kind; of very many the longest."""
+    if len(table) > MAX_POINTS:
+        table = table.nlargest(MAX_POINTS, "dur_ns")
+    places = zip(table["version"].astype(str), table["stage"].astype("int64"), strict=True)
+    lane = np.array([lanes[place] for place in places], dtype=np.float64)
+    thin = kind == "transfer"
+    numbered = not thin and kind != "other" and len(table) <= _MOST_NUMBERED
+    batches = ["" if pd.isna(batch) else str(batch) for batch in table["micro_batch"]]
+    figure.add_bar(
+        orientation="h",
+        base=table["start_ns"].to_numpy() / unit[0],
+        x=table["dur_ns"].to_numpy() / unit[0],
+        y=lane + (0.31 if thin else -0.08),
+        width=0.18 if thin else 0.6,
+        name=kind,
+        marker=fill(kind) | {"line": {"width": 0.5, "color": "#FFFFFF"}},
+        text=batches if numbered else None,
+        textposition="inside",
+        insidetextanchor="middle",
+        textangle=0,
+        insidetextfont={"size": 10},
+        hovertext=[
+            f"{label(name, 60)}{f' of micro-batch {batch}' if batch else ''}<br>{duration(ns)}"
+            for name, batch, ns in zip(table["operation"], batches, table["dur_ns"], strict=True)
+        ],
+        hovertemplate="%{hovertext} from %{base:.4~g} " + unit[1] + "<extra></extra>",
+    )
+
+
+def _lay_out(figure: go.Figure, lanes: dict[tuple[str, int], int], title: str) -> None:
+    ticks = [f"{_WORDS[version]}, stage {stage}" for version, stage in lanes]
+    figure.update_layout(
+        barmode="overlay",
+        height=max(len(lanes) * _LANE_PX, 120),
+        margin_l=left_margin(ticks),
+        hovermode="closest",
+        uniformtext={"mode": "hide", "minsize": 8},
+    )
+    figure.update_xaxes(title=title)
+    figure.update_yaxes(
+        tickvals=list(lanes.values()),
+        ticktext=ticks,
+        range=[len(lanes) - 0.5, -0.5],
+        showgrid=False,
+    )
+    versions = [version for version, _ in lanes]
+    for at in range(1, len(versions)):
+        if versions[at] != versions[at - 1]:
+            figure.add_hline(y=at - 0.5, line={"color": COLOURS["dark"], "width": 1})
+
+
+def _left_out(schedule: pd.DataFrame, table: pd.DataFrame, stages: Sequence[int]) -> list[str]:
+    """Say what the picture does not show."""
+    hidden = schedule["stage"].nunique() - len(stages)
+    recorded = schedule[schedule["version"] == "recorded"]
+    ends = (recorded["start_ns"] + recorded["dur_ns"]).max()
+    notes = [] if recorded.empty else [f"recorded: {duration(ends)}"]
+    error = schedule.attrs.get("replay_error_ratio", 0.0)
+    if abs(error) > _REPLAY_LIMIT:
+        notes.append(f"the replay is {percent(abs(error))} {'longer' if error > 0 else 'shorter'}")
+    notes += [f"{hidden:,} stages in the middle left out"] if hidden > 0 else []
+    counts = _kinds(table).value_counts()
+    cut = int((counts - MAX_POINTS).clip(lower=0).sum())
+    return [*notes, f"{cut:,} short operations left out"] if cut else notes
+
+
+def _add_batches(
+    figure: go.Figure,
+    name: str,
+    look: tuple[str, str],
+    table: pd.DataFrame,
+    unit: tuple[int, str],
+) -> None:
+    figure.add_scatter(
+        mode="markers",
+        x=table["forward_ns"].to_numpy() / unit[0],
+        y=table["backward_ns"].to_numpy() / unit[0],
+        name=name,
+        marker={"symbol": look[0], "color": look[1], "size": 6, "opacity": 0.6},
+        hovertext=[
+            f"step {step}, rank {rank}, micro-batch {batch}"
+            for step, rank, batch in zip(
+                table["step"], table["dp_rank"], table["micro_batch"], strict=True
+            )
+        ],
+        hovertemplate="%{hovertext}<br>%{x:.4~g} and %{y:.4~g} " + unit[1] + "<extra></extra>",
+    )

@@ -1,0 +1,359 @@
+"""Packing: how uneven micro-batches are, which way of packing helps, what waits in queues."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from workbench.plot._style.sampling import extremes
+from workbench.plot._style.style import COLOURS, fill, finish, left_margin, nothing
+from workbench.plot._style.text import digits, label, percent, plural, safe
+from workbench.tables import MICRO_BATCHES, PACKING_BALANCE, PACKING_QUEUES, TUNED_PACKING
+
+_MOST_BATCHES, _MOST_PLANS, _MOST_COLUMNS = 40, 24, 2_000
+# Above this share of attention that was never packed, a plan is no fair comparison.
+_MOST_LEFT = 0.05
+_ROW_PX = 30
+
+
+def micro_batches(
+    micro_batches: pd.DataFrame,
+    *,
+    first_batch: int | None = None,
+    batch_count: int = 12,
+    source: str = "",
+    synthetic: bool = False,
+) -> go.Figure:
+    """Show the work of every micro-batch of some global batches.
+
+    Parameters
+    ----------
+    micro_batches
+        Table :data:`workbench.tables.MICRO_BATCHES`.
+    first_batch
+        Global batch to begin with; by default the middle of the table, where queues are full.
+    batch_count
+        Global batches to show, at most 40.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One column per micro-batch, linear work below attention, in units of the mean of its
+        batch. The title states the worst one shown.
+    """
+    MICRO_BATCHES.check(micro_batches)
+    if micro_batches.empty:
+        return nothing(
+            "The table has no micro-batches; analyze.packing makes them from document lengths.",
+            claim="No micro-batches to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    batches = np.sort(micro_batches["batch"].unique())
+    count = max(min(batch_count, _MOST_BATCHES, len(batches)), 1)
+    first = (len(batches) - count) // 2
+    if first_batch is not None:
+        first = min(int(np.searchsorted(batches, first_batch)), len(batches) - count)
+    chosen = batches[first : first + count]
+    # A thousand columns cannot be told apart: show the micro-batches of fewer batches.
+    sizes = micro_batches["batch"].value_counts()
+    chosen = chosen[: max(1, _MOST_COLUMNS // int(sizes.max()))]
+    rows = micro_batches[micro_batches["batch"].isin(chosen)].reset_index(drop=True)
+    work = rows["linear_cost"] + rows["attention_cost"]
+    mean = work.groupby(rows["batch"]).transform("mean").replace(0, 1)
+    worst, whole = float((work / mean).max()), len(rows)
+    if whole > _MOST_COLUMNS:
+        kept = np.sort(extremes(work.to_numpy(), _MOST_COLUMNS))
+        rows, mean = rows.iloc[kept].reset_index(drop=True), mean.iloc[kept].reset_index(drop=True)
+    place = np.arange(len(rows)) + 0.8 * np.searchsorted(chosen, rows["batch"])
+    hover = [
+        f"batch {batch}, micro-batch {number}: {plural(documents, 'document')}, {tokens:,} tokens, "
+        f"the longest {longest:,}"
+        for batch, number, documents, tokens, longest in zip(
+            *(rows[name].tolist() for name in MICRO_BATCHES.columns if not name.endswith("cost")),
+            strict=True,
+        )
+    ]
+    figure = go.Figure()
+    for meaning in ("linear", "attention"):
+        figure.add_bar(
+            x=place,
+            y=rows[f"{meaning}_cost"] / mean,
+            name=meaning if meaning == "attention" else "everything else",
+            marker=fill(meaning, bars=len(rows)),
+            hovertext=hover,
+            hovertemplate="%{hovertext}<br>" + meaning + ": %{y:.2f} of the mean<extra></extra>",
+        )
+    figure.update_layout(barmode="stack", bargap=0.08)
+    figure.add_hline(y=1, line={"color": COLOURS["neutral"], "width": 1, "dash": "dash"})
+    middles = pd.Series(place).groupby(rows["batch"]).mean()
+    figure.update_xaxes(
+        title="global batch; one column per micro-batch",
+        tickvals=middles.tolist(),
+        ticktext=[str(batch) for batch in middles.index],
+        showgrid=False,
+    )
+    figure.update_yaxes(title="work [mean of the batch = 1]", rangemode="tozero")
+    claim = f"The heaviest micro-batch has {worst:.2f} times the mean work of its batch"
+    note = f"{len(rows):,} of {whole:,} micro-batches are drawn" if len(rows) < whole else ""
+    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
+
+
+def packing_balance(
+    balance: pd.DataFrame, *, source: str = "", synthetic: bool = False
+) -> go.Figure:
+    """Compare ways of packing by how uneven they leave the work.
+
+    Parameters
+    ----------
+    balance
+        Table :data:`workbench.tables.PACKING_BALANCE`.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Per plan the mean over batches, the 95th percentile, and delay and memory in words.
+        The title states the most even plan.
+    """
+    PACKING_BALANCE.check(balance)
+    if balance.empty:
+        return nothing(
+            "The table has no plans; analyze.packing_balance compares results of analyze.packing.",
+            claim="No packings to compare",
+            source=source,
+            synthetic=synthetic,
+        )
+    rows = balance.head(_MOST_PLANS)
+    place = np.arange(len(rows))
+    words = [
+        f" {ratio:.2f}"
+        + ("" if stable else "  overflows")
+        + (f"  {percent(left)} of attention left out" if left > _MOST_LEFT else "")
+        for ratio, stable, left in zip(
+            *(rows[name] for name in ("imbalance_ratio", "is_stable", "left_square_share")),
+            strict=True,
+        )
+    ]
+    hover = [
+        f"{label(name, 90)}<br>{delay:.2f} batches late, memory {memory:.2f} of the context, "
+        f"{percent(left)} never packed" + (f"<br>{safe(note)}" if note else "")
+        for name, delay, memory, left, note in zip(
+            *(
+                rows[name]
+                for name in ("plan", "delay_batches", "memory_ratio", "left_share", "note")
+            ),
+            strict=True,
+        )
+    ]
+    figure = go.Figure()
+    figure.add_bar(
+        orientation="h",
+        x=rows["imbalance_ratio"],
+        y=place,
+        name="mean over batches",
+        marker=fill("attention", bars=len(rows)),
+        text=words,
+        textposition="outside",
+        cliponaxis=False,
+        hovertext=hover,
+        hovertemplate="%{hovertext}<extra></extra>",
+    )
+    figure.add_scatter(
+        mode="markers",
+        x=rows["imbalance_p95_ratio"],
+        y=place,
+        name="95 % of batches are below",
+        marker={"symbol": "line-ns-open", "size": 14, "line": {"width": 2}, "color": "#000000"},
+        hovertemplate="95 % of batches below %{x:.2f}<extra></extra>",
+    )
+    ticks = [label(name, 52) for name in rows["plan"]]
+    figure.update_layout(
+        height=max(len(rows), 2) * _ROW_PX, margin_l=left_margin(ticks), bargap=0.3
+    )
+    most = float(max(rows["imbalance_p95_ratio"].max(), rows["imbalance_ratio"].max()))
+    figure.update_xaxes(
+        title="work of the heaviest micro-batch [mean of its batch = 1]",
+        range=[1, 1 + 1.18 * max(most - 1, 0.05)],
+    )
+    figure.update_yaxes(
+        tickvals=place.tolist(), ticktext=ticks, range=[len(rows) - 0.5, -0.5], showgrid=False
+    )
+    claim = _most_even(rows)
+    left_out = len(balance) - len(rows)
+    notes = [f"{plural(left_out, 'plan')} not shown"] if left_out else []
+    unfair = int((~_is_fair(rows)).sum())
+    if unfair:
+        notes.append(f"{plural(unfair, 'plan')} with documents that are never packed not compared")
+    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=" · ".join(notes))
+
+
+def _is_fair(rows: pd.DataFrame) -> pd.Series:
+    """Say which plans pack nearly everything, and go on doing so."""
+    return rows["is_stable"] & (rows["left_square_share"] <= _MOST_LEFT)
+
+
+def _most_even(rows: pd.DataFrame) -> str:
+    fair = rows[_is_fair(rows)]
+    if fair.empty:
+        return "No plan packs all documents: delay grows for ever, or documents wait to the end"
+    best, first = fair.iloc[int(fair["imbalance_ratio"].to_numpy().argmin())], rows.iloc[0]
+    if len(rows) == 1 or best.equals(first):
+        name = label(best["plan"], 52)
+        return f"{name[:1].upper()}{name[1:]}: {best['imbalance_ratio']:.2f} times the mean work"
+    return (
+        f"Packing with {label(best['plan'], 52)}: {best['imbalance_ratio']:.2f} times the mean "
+        f"work instead of {first['imbalance_ratio']:.2f}, tokens "
+        f"{_batches(best['delay_batches'])} late"
+    )
+
+
+def packing_queues(queues: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show whether more documents arrive in the delay queues than can leave them.
+
+    Parameters
+    ----------
+    queues
+        Table :data:`workbench.tables.PACKING_QUEUES`.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Arrivals over possible departures per queue; from 1 a queue grows for ever.
+    """
+    PACKING_QUEUES.check(queues)
+    if queues.empty:
+        return nothing(
+            "This way of packing lets no document wait.",
+            claim="No queues to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    rows = queues.head(_MOST_PLANS)
+    ticks = [
+        f"from {start:,}" + ("" if pd.isna(end) else f" to {end:,}")
+        for start, end in zip(rows["from_tokens"], rows["to_tokens"], strict=True)
+    ]
+    figure = go.Figure()
+    for meaning, stable in (("allowed", True), ("limit", False)):
+        mine = np.flatnonzero(rows["is_stable"].to_numpy() == stable)
+        if not len(mine):
+            continue
+        part = rows.iloc[mine]
+        figure.add_bar(
+            orientation="h",
+            x=part["arrival_ratio"],
+            y=mine,
+            name="empties" if stable else "grows for ever",
+            marker=fill(meaning) | ({} if stable else {"pattern": {"shape": "x"}}),
+            text=[
+                f" {digits(ratio)}, at most {count:,} waiting"
+                for ratio, count in zip(
+                    part["arrival_ratio"], part["most_waiting_count"], strict=True
+                )
+            ],
+            textposition="outside",
+            cliponaxis=False,
+            hovertemplate="%{x:.3f} of what can leave<extra></extra>",
+        )
+    figure.add_vline(x=1, line={"color": COLOURS["limit"], "width": 2, "dash": "dash"})
+    figure.update_layout(height=max(len(rows), 2) * 34, margin_l=left_margin(ticks), bargap=0.3)
+    figure.update_xaxes(
+        title="documents that arrive per batch [those that can leave = 1]",
+        range=[0, 1.5 * max(1.0, float(rows["arrival_ratio"].max()))],
+    )
+    figure.update_yaxes(
+        tickvals=list(range(len(rows))),
+        ticktext=ticks,
+        range=[len(rows) - 0.5, -0.5],
+        showgrid=False,
+    )
+    full = int((~rows["is_stable"]).sum())
+    claim = (
+        f"{plural(full, 'queue')} of {len(rows)} receive more than can leave: delay grows for ever"
+        if full
+        else f"Every queue empties; the fullest gets {percent(float(rows['arrival_ratio'].max()))} "
+        "of what can leave"
+    )
+    return finish(figure, claim=claim, source=source, synthetic=synthetic)
+
+
+def packing_tuning(
+    candidates: pd.DataFrame, *, source: str = "", synthetic: bool = False
+) -> go.Figure:
+    """Show the choices of queues by delay and imbalance.
+
+    Parameters
+    ----------
+    candidates
+        Table :data:`workbench.tables.TUNED_PACKING`.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One mark per choice; those that are not allowed look different. The best has its name.
+    """
+    TUNED_PACKING.check(candidates)
+    if candidates.empty:
+        return nothing(
+            "The table has no choices; analyze.packing_tuning tries them.",
+            claim="No choices of queues to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    rows = candidates.head(5_000)
+    figure = go.Figure()
+    for meaning, allowed in (("allowed", True), ("not allowed", False)):
+        part = rows[rows["is_allowed"] == allowed]
+        if part.empty:
+            continue
+        figure.add_scatter(
+            mode="markers",
+            x=part["delay_batches"],
+            y=part["imbalance_ratio"],
+            name=meaning,
+            marker={
+                "symbol": "circle" if allowed else "x-thin-open",
+                "size": 9,
+                "color": COLOURS["allowed" if allowed else "neutral"],
+            },
+            hovertext=[
+                f"queues {label(queues, 60)}<br>{safe(note)}"
+                for queues, note in zip(part["queues"], part["note"], strict=True)
+            ],
+            hovertemplate="%{hovertext}<br>%{x:.2f} batches late, imbalance %{y:.3f}"
+            "<extra></extra>",
+        )
+    latest = max(float(rows["delay_batches"].max()), 0.1)
+    figure.update_xaxes(
+        title="mean delay of a token [batches]", range=[-0.03 * latest, 1.05 * latest]
+    )
+    figure.update_yaxes(title="work of the heaviest micro-batch [mean = 1]")
+    best = rows.iloc[0]
+    claim = (
+        f"Best allowed: queues from {label(best['queues'], 40)}, {best['imbalance_ratio']:.3f} "
+        f"times the mean work, tokens {_batches(best['delay_batches'])} late"
+        if best["is_allowed"]
+        else "No choice is allowed: every one is unstable or too late"
+    )
+    return finish(figure, claim=claim, source=source, synthetic=synthetic)
+
+
+def _batches(value: float) -> str:
+    return f"{value:.2f} batches"

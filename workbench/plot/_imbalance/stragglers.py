@@ -1,0 +1,353 @@
+"""What stragglers cost a job: the verdict, the parts that cause it, and every step."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from workbench.plot._style.sampling import extremes
+from workbench.plot._style.style import COLOURS, distinct, fill, finish, left_margin, nothing
+from workbench.plot._style.text import digits, duration, label, percent, plural, time_unit
+from workbench.tables import JOB_SLOWDOWN, JOB_SLOWDOWN_BY, JOB_STEPS
+
+_ROW_PX = 30
+_MOST_RANKS, _MOST_STAGES, _MOST_NUMBERED, _MOST_BARS = 60, 40, 16, 40
+# Column of the table: what its row of the picture is called.
+_CHANGES = {
+    "worst_workers_ratio": "worst workers as the others (M_W)",
+    "slow_workers_ratio": "all slow workers as the others",
+    "last_stage_ratio": "last stage as the others (M_S)",
+    "communication_ratio": "all communication equal",
+    "pauses_ratio": "the few longest computations equal",
+}
+# What to write if the share is missing although there is an excess.
+_LACKING = {
+    "worst_workers_ratio": "there is one worker only",
+    "slow_workers_ratio": "there are none",
+    "last_stage_ratio": "there is one stage only",
+}
+_VERDICTS = {
+    "no straggler": "nothing to gain from equal operations",
+    "worker": "a few workers are slow",
+    "sequence lengths": "micro-batches differ in length",
+    "last stage": "the last stage has more to do",
+    "communication": "single transfers or collectives are slow",
+    "pauses": "single computations are interrupted",
+    "other": "no single cause explains it",
+}
+_ADVICE = {
+    "no straggler": "look at launch delays and at what all operations share",
+    "worker": "see the map of workers; test and replace those hosts",
+    "sequence lengths": "balance the work, not the tokens, of micro-batches",
+    "last stage": "give it fewer layers: the loss layer counts",
+    "communication": "see slowdown by operation; look for flapping links",
+    "pauses": "see slowdown by operation; plan garbage collection for all ranks at once",
+    "other": "see slowdown by operation and the schedule of the worst step",
+}
+
+
+def job_slowdown(slowdown: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show the verdict on a job: its step as it is, and with one cause after the other gone.
+
+    Parameters
+    ----------
+    slowdown
+        Table :data:`workbench.tables.JOB_SLOWDOWN`; of several rows the first is shown.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Bars of the mean step: the part that equal operations need, the excess and launch
+        delays. The title states the slowdown and the verdict, the line below what to do.
+    """
+    JOB_SLOWDOWN.check(slowdown)
+    if slowdown.empty:
+        return nothing(
+            "The table has no job; pass what analyze.job_slowdown returns.",
+            claim="No job to judge",
+            source=source,
+            synthetic=synthetic,
+        )
+    row = slowdown.iloc[0]
+    names, ends, words = _changed(row)
+    ideal, excess, delay = _parts(row, ends)
+    per_unit, unit = time_unit(max(row["actual_ns"], row["replay_ns"]))
+    figure = go.Figure()
+    for name, meaning, part in (
+        ("with equal operations", "compute", ideal),
+        ("excess", "wait", excess),
+        ("launch delays", "other", delay),
+    ):
+        figure.add_bar(
+            orientation="h",
+            x=part / per_unit,
+            y=list(range(len(names))),
+            name=name,
+            marker=fill(meaning),
+            hovertext=[f"{each}<br>{duration(ns)}" for each, ns in zip(names, part, strict=True)],
+            hovertemplate="%{hovertext}<extra>" + name + "</extra>",
+        )
+    _write_beside(figure, ends / per_unit, words)
+    figure.update_layout(
+        barmode="stack", bargap=0.3, height=len(names) * _ROW_PX, margin_l=left_margin(names)
+    )
+    longest = float(np.max(ends)) / per_unit
+    figure.update_xaxes(title=f"mean step [{unit}]", range=[0, 1.5 * longest or 1])
+    figure.update_yaxes(
+        tickvals=list(range(len(names))),
+        ticktext=names,
+        range=[len(names) - 0.5, -0.5],
+        showgrid=False,
+    )
+    verdict = str(row["verdict"])
+    claim = (
+        f"The job is {digits(row['slowdown_ratio'])} × as slow as with equal operations: "
+        f"{_VERDICTS.get(verdict, label(verdict))}"
+    )
+    return finish(
+        figure, claim=claim, source=source, synthetic=synthetic, note=_verdict_note(row, verdict)
+    )
+
+
+def job_slowdown_by(parts: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show how slow each part alone makes the job: a map of workers, or bars.
+
+    Parameters
+    ----------
+    parts
+        Table :data:`workbench.tables.JOB_SLOWDOWN_BY`.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Workers: data-parallel ranks beside each other, stages below each other; of many
+        ranks the worst, and the others as one column. Other parts: bars, the worst first.
+        The title names the worst part.
+    """
+    JOB_SLOWDOWN_BY.check(parts)
+    if parts.empty:
+        return nothing(
+            "The table has no parts; pass what analyze.job_slowdown_by returns.",
+            claim="No parts of a job to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    table = parts.sort_values("slowdown_ratio", ascending=False, kind="stable")
+    worst, usual = table.iloc[0], table["slowdown_ratio"].median()
+    claim = (
+        f"{_part_name(worst).capitalize()} alone makes the job {digits(worst['slowdown_ratio'])} × "
+        f"as slow; the median of {len(table):,} parts, {digits(usual)} ×"
+    )
+    if table[["dp_rank", "stage"]].notna().all(axis=None):
+        figure, note = _map(table)
+    else:
+        figure, note = _bars(table)
+    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
+
+
+def job_steps(steps: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show every step: as recorded, replayed, and with equal operations.
+
+    Parameters
+    ----------
+    steps
+        Table :data:`workbench.tables.JOB_STEPS`.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Three lines over the steps, sorted by the replayed time. The title states the range
+        of slowdowns.
+    """
+    JOB_STEPS.check(steps)
+    if steps.empty:
+        return nothing(
+            "The table has no steps; pass what analyze.job_steps returns.",
+            claim="No steps to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    table = steps.sort_values("replay_ns", kind="stable", ignore_index=True)
+    kept = extremes(table["replay_ns"].to_numpy())
+    per_unit, unit = time_unit(table[["actual_ns", "replay_ns"]].to_numpy().max())
+    figure = go.Figure()
+    columns = {"recorded": "actual_ns", "replayed": "replay_ns", "equal operations": "ideal_ns"}
+    for position, (name, column) in enumerate(columns.items()):
+        figure.add_scatter(
+            x=(kept + 1) / len(table) * 100,
+            y=table[column].to_numpy()[kept] / per_unit,
+            name=name,
+            mode="lines" if len(table) > 1 else "markers",
+            line=distinct(position),
+            marker={"symbol": ("circle", "diamond", "square")[position], "color": "#333333"},
+            hovertext=[f"step {step}" for step in table["step"].to_numpy()[kept]],
+            hovertemplate="%{hovertext}: %{y:.4~g} " + unit + "<extra>" + name + "</extra>",
+        )
+    figure.update_xaxes(title="steps that take at most so long [%]")
+    figure.update_yaxes(title=f"time of the step [{unit}]", rangemode="tozero")
+    low, middle, high = table["slowdown_ratio"].quantile([0, 0.5, 1]).map(digits)
+    claim = f"Steps are {low} to {high} × as slow as with equal operations, half above {middle} ×"
+    note = f"{plural(len(table), 'step')}, each line at the same step"
+    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
+
+
+def _changed(row: pd.Series) -> tuple[list[str], np.ndarray, list[str]]:
+    """List the changes, the step after each, and what to write beside it."""
+    own, excess = row["replay_ns"], row["replay_ns"] - row["ideal_ns"]
+    shares = [row[column] for column in _CHANGES]
+    known = [0.0 if pd.isna(share) else float(share) for share in shares]
+    without = "without launch delays (T)" if own <= row["actual_ns"] else "replayed (T)"
+    names = ["recorded", without, *_CHANGES.values(), "everything equal"]
+    changed = [own - share * excess for share in known]
+    ends = np.array([row["actual_ns"], own, *changed, row["ideal_ns"]], dtype=np.float64)
+    nothing_known = all(map(pd.isna, shares))
+    gone = [
+        f"{share:.2f} of the excess gone"
+        if not pd.isna(share)
+        else "nothing to explain"
+        if nothing_known
+        else _LACKING.get(column, "not known")
+        for column, share in zip(_CHANGES, shares, strict=True)
+    ]
+    saved = f"{percent(max(float(row['waste_ratio']), 0))} of T gone"
+    words = [duration(ends[0]), f"{duration(own)}, S = {digits(row['slowdown_ratio'])}"]
+    return names, np.maximum(ends, 0), [*words, *gone, f"{duration(row['ideal_ns'])}, {saved}"]
+
+
+def _parts(row: pd.Series, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cut each bar into what equal operations need, the excess, and launch delays."""
+    ideal = np.minimum(ends, row["ideal_ns"])
+    delay = np.zeros_like(ends)
+    delay[0] = max(ends[0] - row["replay_ns"], 0)
+    return ideal, np.maximum(ends - ideal - delay, 0), delay
+
+
+def _write_beside(figure: go.Figure, ends: np.ndarray, words: list[str]) -> None:
+    for place, (end, text) in enumerate(zip(ends, words, strict=True)):
+        figure.add_annotation(
+            x=float(end), y=place, text=text, showarrow=False, xanchor="left", xshift=6
+        )
+
+
+def _verdict_note(row: pd.Series, verdict: str) -> str:
+    r = row["forward_backward_correlation"]
+    within = row["within_rank_correlation"]
+    inside = "" if pd.isna(within) else f", within ranks {within:.2f}"
+    counted = (
+        f"{plural(int(row['step_count']), 'step')} of {plural(int(row['worker_count']), 'worker')}"
+    )
+    parts = [
+        f"{label(verdict)}: {_ADVICE[verdict]}" if verdict in _ADVICE else label(verdict),
+        counted,
+        *([] if pd.isna(r) else [f"forward and backward of a micro-batch: r = {r:.2f}{inside}"]),
+        *([] if pd.isna(row["note"]) else [label(row["note"], 300)]),
+    ]
+    return " · ".join(parts)
+
+
+def _part_name(row: pd.Series) -> str:
+    """Name a part in words; names from the file are made safe."""
+    words = [] if pd.isna(row["operation"]) else [label(row["operation"], 40)]
+    words += [] if pd.isna(row["dp_rank"]) else [f"rank {row['dp_rank']}"]
+    words += [] if pd.isna(row["stage"]) else [f"stage {row['stage']}"]
+    return " on ".join(words) or "the job"
+
+
+def _map(table: pd.DataFrame) -> tuple[go.Figure, str]:
+    """Draw stages (rows) and ranks (columns) as a heat map; the worst ones of many."""
+    both = table.astype({"dp_rank": "int64", "stage": "int64"})
+    both = both.drop_duplicates(["dp_rank", "stage"])
+    ranks, stages = both["dp_rank"].drop_duplicates(), both["stage"].drop_duplicates()
+    kept = {"dp_rank": list(ranks[:_MOST_RANKS]), "stage": sorted(stages[:_MOST_STAGES])}
+    if len(ranks) <= _MOST_RANKS:
+        kept["dp_rank"].sort()
+    shown = both[both["stage"].isin(kept["stage"])]
+    square = shown.pivot_table(index="stage", columns="dp_rank", values="slowdown_ratio")
+    others = square.drop(columns=kept["dp_rank"])
+    square = square[kept["dp_rank"]]
+    columns = [str(rank) for rank in square]
+    if others.shape[1]:
+        square = square.assign(others=others.max(axis="columns"))
+        columns.append("others")
+    values = square.to_numpy(dtype=np.float64)
+    few = len(columns) <= _MOST_NUMBERED
+    figure = go.Figure(
+        go.Heatmap(
+            z=values,
+            zmin=1,
+            zmax=max(float(np.nanmax(values)), 1.01),
+            colorscale=[[0, "#FFFFFF"], [1, COLOURS["wait"]]],
+            texttemplate="%{z:.2f}" if few else None,
+            xgap=1,
+            ygap=1,
+            colorbar={"title": "S [×]", "thickness": 12, "outlinewidth": 0, "ticks": ""},
+            customdata=[[[stage, name] for name in columns] for stage in square.index],
+            hovertemplate="stage %{customdata[0]}, rank %{customdata[1]}: %{z:.3f} ×"
+            "<extra></extra>",
+        )
+    )
+    figure.update_layout(height=max(28 * len(square), 120), margin_l=70)
+    for axis, title, ticks in (
+        (figure.layout.xaxis, "data-parallel rank", columns),
+        (figure.layout.yaxis, "stage", [str(stage) for stage in square.index]),
+    ):
+        every = -(-len(ticks) // 32)
+        places = list(range(0, len(ticks), every))
+        places += [len(ticks) - 1] * (ticks[-1] == "others" and places[-1] != len(ticks) - 1)
+        axis.update(title=title, tickvals=places, showgrid=False)
+        axis.update(ticktext=[ticks[place] for place in places])
+    figure.update_xaxes(title="data-parallel rank [colour: slowdown if it alone were slow]")
+    figure.update_yaxes(range=[len(square) - 0.5, -0.5])
+    hidden = others.shape[1]
+    note = f"the worst {len(kept['dp_rank'])} ranks, worst first; of {hidden:,} others the worst"
+    return figure, note if hidden else ""
+
+
+def _bars(table: pd.DataFrame) -> tuple[go.Figure, str]:
+    """Draw the excess of each part as a bar, the worst first."""
+    shown = table.iloc[:_MOST_BARS]
+    names = [_part_name(row) for _, row in shown.iterrows()]
+    excess = 100 * (shown["slowdown_ratio"].to_numpy() - 1)
+    figure = go.Figure(
+        go.Bar(
+            orientation="h",
+            x=excess,
+            y=list(range(len(names))),
+            marker=fill("wait"),
+            text=[f" {ratio:.3f} × " for ratio in shown["slowdown_ratio"]],
+            textposition="outside",
+            cliponaxis=False,
+            hovertext=names,
+            hovertemplate="%{hovertext}: %{x:.3~g} %<extra></extra>",
+        )
+    )
+    low, high = float(excess.min()), float(excess.max())
+    room = 0.16 * (max(high, 0) - min(low, 0)) or 1.0
+    figure.update_layout(
+        height=max(len(names), 3) * 26, bargap=0.3, margin_l=left_margin(names), hovermode="closest"
+    )
+    figure.update_xaxes(
+        title="step longer than ideal if only this part kept its durations [%]",
+        range=[low - room if low < -0.005 * room else 0, max(high, 0) + room],
+    )
+    figure.update_yaxes(
+        tickvals=list(range(len(names))),
+        ticktext=names,
+        range=[len(names) - 0.5, -0.5],
+        showgrid=False,
+    )
+    hidden = len(table) - len(shown)
+    return figure, f"{hidden:,} parts with less left out" if hidden else ""

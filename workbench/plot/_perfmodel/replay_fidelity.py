@@ -1,0 +1,237 @@
+"""How well a replay fits its trace, and what each step of building the graph is worth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from workbench.plot._style.panels import panels
+from workbench.plot._style.said import is_doubtful
+from workbench.plot._style.style import colour, finish, left_margin, nothing
+from workbench.plot._style.text import digits, label, percent, plural, safe, short
+from workbench.tables import GRAPH_ABLATION, REPLAY_FIDELITY
+
+_ERRORS = (
+    ("whole trace", "error_ratio", "gpu work", "circle"),
+    ("steps, on average", "step_error_mean_ratio", "transfer", "diamond"),
+    ("worst step", "step_error_max_ratio", "attention", "diamond-open"),
+    ("busy and idle times", "breakdown_error_ratio", "memory", "square-open"),
+)
+_MOST_ROWS, _MOST_NUMBERED, _ROW_PX, _NUMBERED_PX = 24, 10, 30, 68
+_EXPLAINED = "time that has a cause [%]"
+
+
+def replay_fidelity(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show the errors of a replay, and how much of the time it explains.
+
+    Parameters
+    ----------
+    table
+        Table :data:`workbench.tables.REPLAY_FIDELITY`; of several traces, put together with a
+        column ``trace`` that names them.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One row per rank or trace, the worst on top: four errors on the left, the explained
+        share on the right. The title states the error of the whole and that share.
+    """
+    REPLAY_FIDELITY.check(table)
+    if table.empty:
+        return nothing(
+            "The table has no ranks; pass what analyze.replay_fidelity returns.",
+            claim="No replay to compare",
+            source=source,
+            synthetic=synthetic,
+        )
+    rows = table.assign(words=_places(table), error=table["error_ratio"].abs())
+    rows = rows.iloc[np.lexsort((-rows["error"].round(4), rows["explained_share"].round(4)))]
+    shown = rows.head(_MOST_ROWS).reset_index(drop=True)
+    is_numbered = len(shown) <= _MOST_NUMBERED
+    row_px = _NUMBERED_PX if is_numbered else _ROW_PX
+    figure = panels(["error of the replay", "explained"], height_px=max(len(shown) * row_px, 90))
+    for at, (words, column, meaning, symbol) in enumerate(_ERRORS):
+        known = np.flatnonzero(shown[column].notna())
+        values = 100 * shown[column].to_numpy(dtype=np.float64, na_value=np.nan)[known]
+        figure.add_scatter(
+            mode="markers+text" if is_numbered else "markers",
+            x=np.abs(values), y=known + 0.21 * (at - 1.5), row=1, col=1, name=words,
+            marker=_marker(meaning, symbol), cliponaxis=False,
+            text=[f"{_signed(value) if at == 0 else _number(value)}" for value in values],
+            textposition="middle right", textfont={"size": 11},
+            hovertext=[f"{label(shown['words'][row], 80)}: {words}" for row in known],
+            hovertemplate="%{hovertext}, %{x:.3~g} %<extra></extra>",
+        )  # fmt: skip
+    _add_explained(figure, shown, shown["is_usable"].to_numpy())
+    _axes(figure, list(shown["words"]), "replayed against measured [%]")
+    doubts = [f"unsure: {safe(each)}" for each in sorted({*rows["doubt"]} - {""})[:2]]
+    hidden = len(rows) - len(shown)
+    notes = doubts + [f"{plural(hidden, 'better row')} left out"] * (hidden > 0)
+    return finish(
+        figure, claim=_fits(rows), source=source, synthetic=synthetic, note=" · ".join(notes)
+    )
+
+
+def graph_ablation(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show what the replay loses without each step of building its graph.
+
+    Parameters
+    ----------
+    table
+        Table :data:`workbench.tables.GRAPH_ABLATION`; of several ranks the worst counts.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One row per step left out, the most important on top: the error of the worst ProfilerStep,
+        or of the whole trace if there are none, and the explained share; lines stand for the
+        whole graph. The title names the steps that matter most.
+    """
+    GRAPH_ABLATION.check(table)
+    column = "step_error_max_ratio"
+    error = "largest error of a step"
+    if table[column].isna().any():
+        column, error = "error_ratio", "error of the whole trace"
+    worst = table.assign(error=table[column].abs().astype("float64")).groupby("without", sort=False)
+    rows = worst.agg({"error": "max", "explained_share": "min", "is_usable": "all"}).reset_index()
+    whole, rows = rows[rows["without"] == ""], rows[rows["without"] != ""]
+    if rows.empty:
+        return nothing(
+            "No step was left out; pass what analyze.graph_ablation returns.",
+            claim="No steps to compare",
+            source=source,
+            synthetic=synthetic,
+        )
+    lost = np.maximum(rows["error"].to_numpy(), 1 - rows["explained_share"].to_numpy())
+    rows = rows.iloc[np.argsort(-lost, kind="stable")]
+    shown = rows.head(_MOST_ROWS).reset_index(drop=True)
+    figure = panels([error, "explained"], height_px=max(len(shown) * _ROW_PX, 90))
+    figure.add_scatter(
+        mode="markers+text", x=100 * shown["error"], y=shown.index.to_numpy(), row=1, col=1,
+        name=error, showlegend=False, marker=_marker("attention", "diamond"), cliponaxis=False,
+        text=[_number(100 * value) for value in shown["error"]],
+        textposition="middle right", textfont={"size": 11},
+        hovertext=[label(words, 120) for words in shown["without"]],
+        hovertemplate="without %{hovertext}: %{x:.3~g} %<extra></extra>",
+    )  # fmt: skip
+    _add_explained(figure, shown, shown["is_usable"].to_numpy())
+    names = [f"without {words.replace(', ', ' and ')}" for words in shown["without"]]
+    _axes(figure, names, "replayed against measured [%]")
+    notes = []
+    if len(whole):
+        line = {"color": colour("neutral"), "width": 1.5, "dash": "dash"}
+        for col, name in enumerate(("error", "explained_share"), start=1):
+            figure.add_vline(x=100 * float(whole[name].iloc[0]), line=line, row=1, col=col)
+        notes.append("dashed: the whole graph")
+    if (count := table["rank"].nunique()) > 1:
+        notes.append(f"the worst of {plural(count, 'rank')}")
+    if hidden := len(rows) - len(shown):
+        notes.append(f"{plural(hidden, 'row')} left out")
+    return finish(
+        figure, claim=_matters(rows, whole, error), source=source, synthetic=synthetic,
+        note=" · ".join(notes), is_doubtful=is_doubtful(table[table["without"] == ""]),
+    )  # fmt: skip
+
+
+def _marker(meaning: str, symbol: str) -> dict[str, Any]:
+    shade = colour(meaning)
+    return {"symbol": symbol, "size": 10, "color": shade, "line": {"width": 2, "color": shade}}
+
+
+def _add_explained(figure: go.Figure, rows: pd.DataFrame, usable: np.ndarray) -> None:
+    """Add the explained shares on the right, apart where too little is explained."""
+    low = 100 * min(float(rows["explained_share"].min()), 0.98)
+    for is_good, meaning, symbol, words in (
+        (True, "allowed", "circle", "explained"),
+        (False, "limit", "x", "too little explained to predict"),
+    ):
+        at = np.flatnonzero(usable == is_good)
+        if len(at):
+            values = 100 * rows["explained_share"].to_numpy()[at]
+            figure.add_scatter(
+                mode="markers+text", x=values, y=at, row=1, col=2, name=words,
+                marker=_marker(meaning, symbol), cliponaxis=False,
+                text=[f" {safe(percent(value / 100))} " for value in values],
+                textposition="middle left", textfont={"size": 11},
+                hovertemplate="%{x:.4~g} %<extra></extra>",
+            )  # fmt: skip
+    room = 0.35 * (100 - low)
+    figure.update_xaxes(title=_EXPLAINED, range=[low - room, 100 + 0.1 * room], col=2)
+
+
+def _axes(figure: go.Figure, names: list[str], title: str) -> None:
+    ticks = [short(name, 40) for name in names]
+    values = [np.max(trace.x, initial=0) for trace in figure.data if trace.xaxis in (None, "x")]
+    most = max(values) or 1
+    figure.update_xaxes(title=title, range=[-0.05 * most, 1.3 * most], col=1)
+    figure.update_yaxes(
+        tickvals=list(range(len(ticks))), ticktext=[safe(tick) for tick in ticks],
+        range=[len(ticks) - 0.4, -0.6], showgrid=False,
+    )  # fmt: skip
+    figure.update_layout(margin_l=left_margin(ticks), hovermode="closest")
+
+
+def _places(table: pd.DataFrame) -> list[str]:
+    ranks = [f"rank {rank}" for rank in table["rank"]]
+    if "trace" not in table:
+        return ranks
+    if table["trace"].is_unique:
+        return [str(trace) for trace in table["trace"]]
+    return [f"{trace}, {rank}" for trace, rank in zip(table["trace"], ranks, strict=True)]
+
+
+def _number(percent_value: float) -> str:
+    return f" {digits(percent_value)} % "
+
+
+def _signed(percent_value: float) -> str:
+    sign = "+" if percent_value > 0 else "−" if percent_value < 0 else ""
+    return f" {sign}{digits(abs(percent_value))} % "
+
+
+def _fits(rows: pd.DataFrame) -> str:
+    explained = safe(percent(float(rows["explained_share"].min())))
+    error = float(rows["error"].max())
+    size = safe(percent(error))
+    if refused := int((~rows["is_usable"]).sum()):
+        whose = f"{refused:,} of {len(rows):,} graphs" if len(rows) > 1 else "The graph"
+        verb = "is" if refused == 1 else "are"
+        return f"{whose} {verb} refused: replayed {size} off, {explained} of the time has a cause"
+    doubt = "; predictions are in doubt" if (rows["doubt"] != "").any() else ""
+    if len(rows) > 1:
+        return (
+            f"The worst of {len(rows):,} replays is {size} off; the least explained has a cause "
+            f"for {explained} of the time{doubt}"
+        )
+    way = "short" if rows["error_ratio"].iloc[0] < 0 else "long"
+    fits = f"is {size} {way}" if error else "takes exactly as long as measured"
+    return f"The replay {fits}; {explained} of the time has a cause{doubt}"
+
+
+def _matters(rows: pd.DataFrame, whole: pd.DataFrame, error: str) -> str:
+    # One step alone, if there is one: which of several it was would stay open.
+    single = rows[~rows["without"].str.contains(", ")]
+    rows = single if len(single) else rows
+    top = rows.nlargest(1, "error").iloc[0]
+    dark = rows.nsmallest(1, "explained_share").iloc[0]
+    grows = f"to {safe(percent(top['error']))}"
+    if len(whole):
+        grows = f"from {safe(percent(float(whole['error'].iloc[0])))} {grows}"
+    if len(whole) and top["error"] <= whole["error"].iloc[0]:
+        claim = f"No step alone lessens the {error}"
+    else:
+        claim = f"Without {label(top['without'], 24)} the {error} grows {grows}"
+    unexplained = safe(percent(1 - float(dark["explained_share"])))
+    where = "" if dark["without"] == top["without"] else f"without {label(dark['without'], 24)} "
+    return f"{claim}; {where}{unexplained} of the time has no cause"

@@ -1,0 +1,160 @@
+"""When devices were held back by power."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from workbench.plot._style.style import fill, finish, left_margin, nothing
+from workbench.plot._style.text import digits, label, plural
+from workbench.tables import CAPPING_EVENTS
+
+_MOST_BARS = 4_000
+# Later than 1973 in ns since the epoch; what is earlier counts from a zero of its own.
+_EPOCH_NS = 10**17
+_LOOKS = {
+    "power cap": "capped",
+    "power brake": "power brake",
+    "power cap and power brake": "cap and brake",
+    "not told": "capping likely",
+}
+
+
+def capping_events(
+    events: pd.DataFrame, *, top: int = 24, source: str = "", synthetic: bool = False
+) -> go.Figure:
+    """Show when each device was held back by power, with its clock and limit.
+
+    Parameters
+    ----------
+    events
+        Table :data:`workbench.tables.CAPPING_EVENTS`.
+    top
+        Devices to show, those that were held back longest.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        A row per device, a bar per event, by what tells of it. The title names the device that
+        was held back longest.
+
+    Raises
+    ------
+    ValueError
+        If ``top`` is below 1.
+    """
+    CAPPING_EVENTS.check(events)
+    if top < 1:
+        msg = f"top must be 1 or more; got {top!r}"
+        raise ValueError(msg)
+    if events.empty:
+        return nothing(
+            "No reading tells of capping; analyze.capped_share says how much is known at all.",
+            claim="No capping to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    totals = events.groupby("entity")["duration_s"].sum().sort_values(ascending=False)
+    kept = list(totals.index[:top])
+    shown = events[events["entity"].isin(kept)]
+    drawn = shown.nlargest(_MOST_BARS, "duration_s", keep="first").sort_values("start_ns")
+    figure = go.Figure()
+    is_epoch = bool(events["start_ns"].min() > _EPOCH_NS)
+    for reason in dict.fromkeys(drawn["reason"]):
+        _add(figure, drawn[drawn["reason"] == reason], kept, str(reason), is_epoch)
+    ticks = [label(name, 36) for name in kept]
+    figure.update_xaxes(
+        **({"title": "time [UTC]", "type": "date"} if is_epoch else {"title": "time [s]"})
+    )
+    figure.update_yaxes(
+        title="device", tickvals=list(range(len(kept))), ticktext=ticks,
+        range=[len(kept) - 0.4, -0.6],
+    )  # fmt: skip
+    figure.update_layout(
+        barmode="overlay", hovermode="closest", height=max(130, 28 * len(kept) + 30),
+        uniformtext={"minsize": 9, "mode": "hide"},
+        margin={"l": 24 + left_margin([name[:36] for name in kept])},
+    )  # fmt: skip
+    return finish(
+        figure, claim=_events_claim(events, totals), source=source, synthetic=synthetic,
+        note=" · ".join(_events_notes(events, len(totals) - len(kept), len(shown) - len(drawn))),
+    )  # fmt: skip
+
+
+def _add(
+    figure: go.Figure, mine: pd.DataFrame, kept: list[str], reason: str, is_epoch: bool
+) -> None:
+    """Add the bars of one reason."""
+    place = {name: at for at, name in enumerate(kept)}
+    start = mine["start_ns"].to_numpy(dtype=np.int64)
+    length = (mine["end_ns"] - mine["start_ns"]).to_numpy(dtype=np.float64)
+    # A date axis takes lengths in ms.
+    base: Any = pd.to_datetime(start).to_numpy() if is_epoch else start / 1e9
+    look = _LOOKS.get(reason, "capping likely")
+    told = [
+        _told(clock, limit) for clock, limit in zip(mine["clock_mhz"], mine["limit_w"], strict=True)
+    ]
+    figure.add_bar(
+        orientation="h",
+        base=base,
+        x=length / (1e6 if is_epoch else 1e9),
+        y=mine["entity"].map(place),
+        width=0.7,
+        name=look if reason == "not told" else label(reason, 30),
+        marker=fill(look),
+        text=[words if len(mine) <= 12 else "" for words in told],
+        textposition="inside",
+        insidetextanchor="start",
+        hovertext=[
+            f"{words}<br>{digits(seconds)} s, {plural(int(count), 'reading')}"
+            for words, seconds, count in zip(
+                told, mine["duration_s"], mine["reading_count"], strict=True
+            )
+        ],
+        hovertemplate="%{hovertext}<br>%{base}<extra>%{fullData.name}</extra>",
+    )
+
+
+def _told(clock_mhz: float, limit_w: float) -> str:
+    """Say clock and limit of an event, as far as known."""
+    said = [f"{clock_mhz:,.0f} MHz"] if clock_mhz > 0 else []
+    said += [f"limit {limit_w:,.0f} W"] if limit_w > 0 else []
+    return ", ".join(said) or "no clock or limit known"
+
+
+def _events_claim(events: pd.DataFrame, totals: pd.Series) -> str:
+    """Name the device that was held back longest."""
+    first = str(totals.index[0])
+    mine = events[events["entity"] == first]
+    likely = " (likely)" if (mine["evidence"] == "power at limit").all() else ""
+    claim = (
+        f"{label(first, 40)} was held back{likely} for {digits(float(totals.iloc[0]))} s in "
+        f"{'one stretch' if len(mine) == 1 else f'{len(mine):,} stretches'}"
+    )
+    told = mine.dropna(subset=["clock_mhz", "uncapped_clock_mhz"])
+    if len(told):
+        clock, free = (told[name].median() for name in ("clock_mhz", "uncapped_clock_mhz"))
+        claim += f", at {clock:,.0f} instead of {free:,.0f} MHz"
+    others = len(totals) - 1
+    return claim + (f"; {plural(others, 'other')} less long" if others else "")
+
+
+def _events_notes(events: pd.DataFrame, left_out: int, bars_left_out: int) -> list[str]:
+    """Say by what capping is known, and what is not drawn."""
+    evidence = ", ".join(label(each, 30) for each in dict.fromkeys(events["evidence"]))
+    notes = [f"known by: {evidence}"]
+    blur = float(events["uncertain_s"].max())
+    if blur > 0:
+        notes.append(f"ends are uncertain by {digits(blur)} s")
+    if left_out:
+        notes.append(f"{plural(left_out, 'device')} left out")
+    if bars_left_out:
+        notes.append(f"the {bars_left_out:,} shortest events left out")
+    return notes

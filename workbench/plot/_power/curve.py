@@ -1,0 +1,253 @@
+"""Speed and energy of a job against its power limit, and the limits that stand out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from workbench.plot._style.said import is_doubtful
+from workbench.plot._style.sampling import extremes
+from workbench.plot._style.style import MAX_LINES, distinct, finish, left_margin, nothing
+from workbench.plot._style.text import label, percent, plural
+from workbench.tables import POWER_CURVE, POWER_KNEES
+
+SYMBOLS = (
+    "circle", "square", "diamond", "triangle-up", "triangle-down", "star", "cross", "hexagon",
+    "triangle-left", "triangle-right", "pentagon", "x",
+)  # fmt: skip
+_CURVE = ["gpu", "job", "configuration"]
+_MOST_ROWS = 24
+_KNEES = (
+    ("least_energy_limit_w", "least energy"),
+    ("edp_limit_w", "least energy x time"),
+    ("knee_limit_w", "the curve bends most"),
+)
+
+
+def power_curve(curve: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show what a power limit does to the speed and to the energy of the same work.
+
+    Parameters
+    ----------
+    curve
+        Table :data:`workbench.tables.POWER_CURVE`, best of few curves (``per="job"``).
+    source
+        Where the numbers come from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Two panels over one axis of limits, a line per curve; what was not measured or
+        published has open marks. The title states what least energy saves and costs.
+    """
+    POWER_CURVE.check(curve)
+    if curve.empty:
+        return nothing(
+            "The table has no curves; analyze.power_curve makes them from sweeps over limits.",
+            claim="No power limits to compare",
+            source=source,
+            synthetic=synthetic,
+        )
+    names = list(dict.fromkeys(zip(*(curve[name] for name in _CURVE), strict=True)))
+    has_energy = bool(curve["energy_ratio"].notna().any())
+    columns = ["speed_ratio", "energy_ratio"] if has_energy else ["speed_ratio"]
+    figure = make_subplots(rows=len(columns), cols=1, shared_xaxes=True, vertical_spacing=0.06)
+    for at, name in enumerate(names[:MAX_LINES]):
+        own = curve[(curve[_CURVE] == list(name)).all(axis=1)].sort_values("limit_w")
+        words = label(_words(own.iloc[0], len(names) > 1), 40)
+        for row, column in enumerate(columns, start=1):
+            if own[column].notna().any():
+                figure.add_trace(_line(own, column, at, words), row=row, col=1)
+    figure.add_hline(y=1, line={"color": "#595959", "width": 1, "dash": "dot"}, row="all", col=1)
+    figure.update_yaxes(tickformat=".0%", rangemode="tozero")
+    for row, title in enumerate(("speed [%]", "energy of the work [%]")[: len(columns)], start=1):
+        figure.update_yaxes(title=title, row=row, col=1)
+    figure.update_xaxes(title="power limit of a GPU [W]", tickformat=",", row=len(columns), col=1)
+    figure.update_layout(height=220 * len(columns))
+    return finish(
+        figure, claim=_curve_claim(curve), source=source, synthetic=synthetic,
+        note=" · ".join(_curve_notes(curve, len(names))), is_doubtful=is_doubtful(curve),
+    )  # fmt: skip
+
+
+def _curve_notes(curve: pd.DataFrame, curve_count: int) -> list[str]:
+    """Say what is compared, what is left out, and what is in doubt."""
+    notes = ["against the largest limit of each"]
+    if not curve["energy_ratio"].notna().any():
+        notes.append("no power is known, so no energy")
+    if curve_count > MAX_LINES:
+        notes.append(f"{plural(curve_count - MAX_LINES, 'curve')} left out")
+    if curve["is_extrapolated"].any():
+        notes.append("open marks: nobody measured there")
+    if in_doubt := int(((curve["doubt"] != "") & ~curve["is_extrapolated"]).sum()):
+        notes.append(f"{plural(in_doubt, 'point')} in doubt (see the table)")
+    return notes
+
+
+def _words(row: pd.Series, is_one_of_many: bool) -> str:
+    """Name a curve; the configuration only where it tells curves apart."""
+    setting = f", {row['configuration']}" if is_one_of_many and row["configuration"] else ""
+    return f"{row['gpu']} {row['job']}{setting}"
+
+
+def _line(own: pd.DataFrame, column: str, at: int, words: str) -> go.Scatter:
+    """Draw one curve in one panel."""
+    own = own.iloc[extremes(own[column].to_numpy(dtype=np.float64))]
+    symbol = SYMBOLS[at % len(SYMBOLS)]
+    known = own["basis"].isin(["measured", "published"])
+    return go.Scatter(
+        x=own["limit_w"],
+        y=own[column],
+        mode="lines+markers",
+        name=words,
+        legendgroup=str(at),
+        showlegend=column == "speed_ratio",
+        line={**distinct(at), "width": 2},
+        marker={
+            "color": distinct(at)["color"],
+            "symbol": [symbol if each else f"{symbol}-open" for each in known],
+            "size": 8,
+        },
+        customdata=own["basis"].map(label),
+        hovertemplate="%{x:,.4g} W: %{y:.1%}, %{customdata}<extra></extra>",
+    )
+
+
+def _curve_claim(curve: pd.DataFrame) -> str:
+    """Say what least energy saves, or what the smallest known limit keeps."""
+    known = curve[~curve["is_extrapolated"]]
+    energies = known.dropna(subset=["energy_ratio"])
+    if energies.empty:
+        least = (known if len(known) else curve).sort_values("limit_w").iloc[0]
+        return (
+            f"At {least['limit_w']:,.4g} W, {label(_words(least, False), 50)} keeps "
+            f"{percent(least['speed_ratio'])} of its speed"
+        )
+    best = energies.loc[energies.groupby(_CURVE, sort=False)["energy_ratio"].idxmin()]
+    if len(best) > 1:
+        low, high = best["saving_ratio"].min(), best["saving_ratio"].max()
+        return (
+            f"The right limit saves {percent(low)} to {percent(high)} of the energy of "
+            f"{plural(len(best), 'curve')}"
+        )
+    one = best.iloc[0]
+    return (
+        f"{label(_words(one, False), 50)}: {one['limit_w']:,.4g} W saves "
+        f"{percent(one['saving_ratio'])} of the energy and {_speed(1 - one['speed_ratio'])}"
+    )
+
+
+def _speed(loss: float) -> str:
+    """Say what happens to the speed."""
+    return f"costs {percent(loss)} of the speed" if loss >= 0 else f"gains {percent(-loss)} speed"
+
+
+def power_knees(knees: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show the limits that stand out for each GPU and job, as shares of the largest limit.
+
+    Parameters
+    ----------
+    knees
+        Table :data:`workbench.tables.POWER_KNEES`.
+    source
+        Where the numbers come from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        A row per GPU and job, a mark per rule; what least energy saves and costs stands at the
+        right. Rows in doubt are starred. The title states the range.
+    """
+    POWER_KNEES.check(knees)
+    if knees.empty:
+        return nothing(
+            "The table has no curves; analyze.power_knees finds their limits.",
+            claim="No power curves to look at",
+            source=source,
+            synthetic=synthetic,
+        )
+    shown = knees.iloc[:_MOST_ROWS].reset_index(drop=True)
+    figure = go.Figure()
+    kept = f"keeps {percent(shown['kept_speed_share'].iloc[0])} of the speed"
+    for at, (column, words) in enumerate([*_KNEES, ("kept_speed_limit_w", kept)]):
+        known = shown[shown[column].notna()]
+        if known.empty:
+            continue
+        figure.add_scatter(
+            x=known[column] / known["largest_limit_w"],
+            # Marks of one row stand above each other, so that none hides another.
+            y=known.index + (at - len(_KNEES) / 2) * 0.22,
+            mode="markers",
+            name=words,
+            marker={
+                "color": distinct(at)["color"], "symbol": SYMBOLS[at], "size": 8,
+                "line": {"width": 1, "color": "#FFFFFF"},
+            },
+            customdata=known[column],
+            hovertemplate="%{customdata:,.4g} W, %{x:.0%} of the largest limit<extra></extra>",
+        )  # fmt: skip
+    for at, row in enumerate(shown.to_dict("records")):
+        if pd.notna(row["saving_ratio"]):
+            figure.add_annotation(
+                text=f"-{percent(row['saving_ratio'])} energy, {_signed(-row['speed_loss_ratio'])}",
+                x=1.03, y=at, xanchor="left", showarrow=False, font={"size": 11},
+            )  # fmt: skip
+    ticks = [
+        label(f"{row.gpu} {row.job}{' *' * bool(row.doubt)}", 34) for row in shown.itertuples()
+    ]
+    figure.update_xaxes(
+        title="limit, as a share of the largest [%]", tickformat=".0%", range=[0, 1.32],
+        tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1],
+    )  # fmt: skip
+    figure.update_yaxes(
+        tickvals=list(shown.index), ticktext=ticks, range=[len(shown) - 0.4, -0.6], title="",
+        showgrid=False,
+    )  # fmt: skip
+    figure.update_layout(
+        height=max(130, 30 * len(shown) + 30), margin_l=left_margin(ticks), hovermode="closest"
+    )
+    notes = ["at the right: least energy against the largest limit"]
+    if len(knees) > len(shown):
+        notes.append(f"{plural(len(knees) - len(shown), 'row')} left out")
+    if (shown["doubt"] != "").any():
+        notes.append("* in doubt (see the table)")
+    return finish(
+        figure, claim=_knees_claim(knees), source=source, synthetic=synthetic,
+        note=" · ".join(notes), is_doubtful=is_doubtful(knees),
+    )  # fmt: skip
+
+
+def _names(knees: pd.DataFrame) -> list[str]:
+    return [f"{gpu} {job}" for gpu, job in zip(knees["gpu"], knees["job"], strict=True)]
+
+
+def _signed(change: float) -> str:
+    return f"{'+' if change > 0 else '-'}{percent(abs(change))} speed"
+
+
+def _knees_claim(knees: pd.DataFrame) -> str:
+    """Say how far the limit of least energy lies below the largest, and what it saves."""
+    known = knees.dropna(subset=["least_energy_limit_w"])
+    if known.empty:
+        least = knees.iloc[0]
+        return (
+            f"{label(_names(knees)[0], 50)} keeps {percent(least['kept_speed_share'])} of its "
+            f"speed down to {least['kept_speed_limit_w']:,.4g} W"
+        )
+    if len(known) == 1:
+        one = known.iloc[0]
+        return (
+            f"{label(_names(known)[0], 50)}: {one['least_energy_limit_w']:,.4g} W saves "
+            f"{percent(one['saving_ratio'])} of the energy and {_speed(one['speed_loss_ratio'])}"
+        )
+    share = known["least_energy_limit_w"] / known["largest_limit_w"]
+    return (
+        f"Least energy at {percent(share.min())} to {percent(share.max())} of the largest limit: "
+        f"it saves {percent(known['saving_ratio'].min())} to {percent(known['saving_ratio'].max())}"
+    )

@@ -1,0 +1,165 @@
+"""The power of many meters together over time, with what the job was doing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from workbench.plot._power.views import View, choose_zoom, mark_spans, mark_steps, shaded
+from workbench.plot._style.panels import panels
+from workbench.plot._style.power_text import amount, power_unit, seconds, time_axis
+from workbench.plot._style.sampling import MAX_POINTS, extremes
+from workbench.plot._style.style import colour, finish, nothing
+from workbench.plot._style.text import plural
+from workbench.tables import LOGGED_SPANS, LOGGED_STEPS, POWER_TOTALS
+
+_HEIGHT_PX = 300
+# A series that is not so much longer than the zoom needs no second panel.
+_WORTH_ZOOMING = 2.0
+
+
+def power_totals(
+    totals: pd.DataFrame,
+    spans: pd.DataFrame | None = None,
+    steps: pd.DataFrame | None = None,
+    *,
+    zoom_s: float = 120.0,
+    source: str = "",
+    synthetic: bool = False,
+) -> go.Figure:
+    """Show power over time: all of it, and beside it a stretch in which steps can be seen.
+
+    Parameters
+    ----------
+    totals
+        Table :data:`workbench.tables.POWER_TOTALS`.
+    spans
+        Table :data:`workbench.tables.LOGGED_SPANS` of the job; evaluations, checkpoints and the
+        like are shaded and labelled. Kinds that take more than half of the time, such as
+        ``run`` and ``training``, are not.
+    steps
+        Table :data:`workbench.tables.LOGGED_STEPS`; their starts are ticks at the foot, where
+        they can be told apart.
+    zoom_s
+        Length of the second panel, in s: around one of the shaded spans near the middle, or
+        else the middle of what is known.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One panel, or two if the series is longer than twice ``zoom_s``. Peaks and dips are
+        never lost, and cells that lack meters are gaps. The title states mean, peak and swing.
+
+    Raises
+    ------
+    TableError
+        If an input is not its table.
+    ValueError
+        If ``zoom_s`` is not a positive time.
+    """
+    POWER_TOTALS.check(totals)
+    spans = LOGGED_SPANS.empty() if spans is None else LOGGED_SPANS.check(spans)
+    steps = LOGGED_STEPS.empty() if steps is None else LOGGED_STEPS.check(steps)
+    if not zoom_s > 0:
+        msg = f"zoom_s must be a time above 0, in s; got {zoom_s!r}"
+        raise ValueError(msg)
+    if not totals["power_w"].notna().any():
+        return nothing(
+            _why_nothing(totals), claim="No power to show", source=source, synthetic=synthetic
+        )
+    whole = (int(totals["time_ns"].iloc[0]), int(totals["time_ns"].iloc[-1]) + _cell_ns(totals))
+    spans = shaded(spans, whole)
+    known_ns = totals.loc[totals["power_w"].notna(), "time_ns"].to_numpy()
+    unit_ns, title = time_axis(*whole)
+    stretches = [whole]
+    if whole[1] - whole[0] > _WORTH_ZOOMING * zoom_s * 1e9:
+        stretches.append(choose_zoom(whole, spans, known_ns, round(zoom_s * 1e9)))
+    views = [View(*each, whole[0], unit_ns, column) for column, each in enumerate(stretches, 1)]
+    names = [seconds((view.end_ns - view.start_ns) / 1e9) for view in views]
+    names = [names[0], f"{names[-1]} of it, enlarged"] if len(views) > 1 else [""]
+    figure = panels(names, height_px=_HEIGHT_PX, shared_y=False)
+    scale, unit = power_unit(float(totals["power_w"].max()))
+    for view in views:
+        foot = _draw(figure, totals, view, scale=scale, unit=unit)
+        mark_spans(figure, spans, view)
+        mark_steps(figure, steps, view, foot=foot)
+    figure.update_xaxes(title=title)
+    figure.update_yaxes(tickformat=",.4~g")
+    figure.update_layout(yaxis_title=f"power [{unit}]")
+    figure.update_layout(hovermode="closest")
+    return finish(
+        figure, claim=_claim(totals), source=source, synthetic=synthetic, note=_note(totals)
+    )
+
+
+def _why_nothing(totals: pd.DataFrame) -> str:
+    if totals.empty:
+        return "The table has no cells; analyze.power_totals makes them."
+    return (
+        "No cell has a sum, because some meters have no readings. Lower the least_covered_share "
+        "of analyze.power_totals to see the sum of those that have."
+    )
+
+
+def _cell_ns(totals: pd.DataFrame) -> int:
+    time = totals["time_ns"].to_numpy()
+    return int(np.diff(time).min()) if len(time) > 1 else 10**9
+
+
+def _draw(figure: go.Figure, totals: pd.DataFrame, view: View, *, scale: float, unit: str) -> float:
+    """Draw the power of one stretch; give the height of its foot, where ticks go."""
+    cell_ns = _cell_ns(totals)
+    time = totals["time_ns"].to_numpy()
+    shown = totals[(time > view.start_ns - cell_ns) & (time < view.end_ns)]
+    power = shown["power_w"].to_numpy() / scale
+    keep = extremes(power, MAX_POINTS // 2)
+    starts = shown["time_ns"].to_numpy()[keep]
+    is_whole = view.column == 1
+    figure.add_scatter(
+        # Both ends of every cell, so that one between two gaps has a width.
+        x=view.at(np.column_stack([starts, starts + cell_ns]).ravel()), y=np.repeat(power[keep], 2),
+        mode="lines", name="power", showlegend=is_whole,
+        line={"color": colour("gpu work"), "width": 1 if is_whole else 2},
+        hovertemplate="%{y:,.4~g} " + unit + "<extra></extra>",
+        row=1, col=view.column,
+    )  # fmt: skip
+    known = power[~np.isnan(power)]
+    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
+    reach = max(high - low, 0.02 * high, 1e-9)
+    # The whole time is drawn from 0, so that a swing looks as large as it is.
+    foot, top = (0.0, 1.2 * high or 1.0) if is_whole else (low - 0.12 * reach, high + 0.3 * reach)
+    ends = [float(view.at(view.start_ns)), float(view.at(view.end_ns))]
+    figure.update_xaxes(range=ends, row=1, col=view.column)
+    figure.update_yaxes(range=[foot, top], row=1, col=view.column)
+    return foot + 0.03 * (top - foot)
+
+
+def _note(totals: pd.DataFrame) -> str:
+    """Say how long the cells are, and how many of them lack meters."""
+    said = [f"means of {seconds(_cell_ns(totals) / 1e9)}"] if len(totals) > 1 else []
+    if blank := int(totals["power_w"].isna().sum()):
+        said.append(f"{blank:,} of {plural(len(totals), 'cell')} blank, because meters lack there")
+    partial = totals["power_w"].notna() & (totals["entity_count"] < totals["expected_count"])
+    if partial.any():
+        said.append(f"<b>{plural(int(partial.sum()), 'cell')} without some of the meters</b>")
+    return " · ".join(said)
+
+
+def _claim(totals: pd.DataFrame) -> str:
+    """State mean, peak and swing."""
+    power = totals["power_w"].dropna()
+    low, high = power.quantile([0.01, 0.99])
+    expected = int(totals["expected_count"].max())
+    who = "The meter shows" if expected == 1 else f"{expected:,} meters together show"
+    return (
+        f"{who} {amount(power.mean())} on average and {amount(power.max())} at most; power "
+        f"swings by {amount(high - low)} ({100 * (high - low) / power.mean():.0f} % of the mean, "
+        "p1 to p99)"
+        if power.mean() > 0
+        else f"{who} no power"
+    )

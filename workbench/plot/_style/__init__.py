@@ -1,0 +1,1 @@
+"""What every figure shares: colours, words, bars, lanes and sampling."""

@@ -1,0 +1,226 @@
+"""Bars that several figures share: stacks that add up, and the largest of many by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from workbench.plot._style.sampling import extremes
+from workbench.plot._style.style import area, fill, ink, left_margin
+from workbench.plot._style.text import duration, percent, safe, short, time_unit
+
+_MOST_BARS = 60  # more become one stepped area, which a browser draws as fast as one bar
+_MOST_LABELLED = 16
+_MOST_TICKS = 36
+_BAR_PX = 26
+
+
+def stacked(
+    labels: Sequence[str], parts: Mapping[str, NDArray[Any]], *, title: str
+) -> tuple[go.Figure, str]:
+    """Stack times on each other, one column per label.
+
+    Parameters
+    ----------
+    labels
+        What stands under each column; safe text, ``"5<br>rank 0"`` for two lines.
+    parts
+        Meaning to times in ns, one per column, from the bottom up.
+    title
+        What the labels are.
+
+    Returns
+    -------
+    tuple of plotly.graph_objects.Figure and str
+        The figure without title, and a note if columns had to be left out.
+    """
+    heights = np.stack([np.asarray(part, dtype=np.float64) for part in parts.values()])
+    keep = extremes(heights.sum(axis=0))
+    heights, shown = heights[:, keep], [labels[position] for position in keep]
+    total = heights.sum(axis=0)
+    unit = time_unit(total.max(initial=0))
+    draw = _column if len(keep) <= _MOST_BARS else _area
+    figure = go.Figure(
+        [draw(name, part, total, shown, unit) for name, part in zip(parts, heights, strict=True)]
+    )
+    ticks = _ticks(shown)
+    figure.update_layout(
+        barmode="stack",
+        bargap=max(0.15, 1 - 0.14 * len(keep)),
+        uniformtext={"mode": "hide", "minsize": 9},
+        margin_b=100 if any("<br>" in shown[tick] for tick in ticks) else 84,
+    )
+    figure.update_xaxes(
+        title=title,
+        tickvals=ticks,
+        ticktext=[shown[tick] for tick in ticks],
+        range=[-0.5, len(keep) - 0.5],
+        showgrid=False,
+    )
+    figure.update_yaxes(title=f"time [{unit[1]}]", rangemode="tozero")
+    left_out = len(labels) - len(keep)
+    note = f"{left_out:,} of {len(labels):,} columns left out, never the highest or lowest"
+    return figure, note if left_out else ""
+
+
+def grouped_labels(labels: Sequence[str], groups: Sequence[str]) -> list[str]:
+    """Write the group below a label wherever it differs from that of the label before."""
+    return [
+        f"{text}<br>{group}" if group != before else text
+        for text, group, before in zip(labels, groups, ["", *groups], strict=False)
+    ]
+
+
+def largest(table: pd.DataFrame, value: str, *, top: int, sums: Sequence[str]) -> pd.DataFrame:
+    """Keep the rows of a table with the ``top`` largest values and add up the rest in one row.
+
+    The added row comes last, has the label -1, and lacks whatever is not among
+    ``value`` and ``sums``. A single row too many is kept as it is.
+    """
+    ordered = table.sort_values(value, ascending=False, kind="stable", ignore_index=True)
+    head, tail = ordered.iloc[:top], ordered.iloc[top:]
+    if len(tail) <= 1:
+        return ordered
+    added = [value, *sums]
+    rest = pd.DataFrame({name: [tail[name].sum()] for name in added}, index=[-1])
+    rest = rest.astype({name: tail[name].dtype for name in added})
+    return pd.concat([head, rest.reindex(columns=[*added])])
+
+
+def by_name(
+    names: Sequence[str],
+    values: NDArray[Any],
+    *,
+    meanings: Sequence[str],
+    hover: Sequence[str],
+    title: str,
+) -> go.Figure:
+    """Draw one horizontal bar per name, the first on top, one trace per meaning.
+
+    Parameters
+    ----------
+    names
+        Full names as the trace has them; shortened beside the axis, full on hover.
+    values
+        Length of the bars in ns; may be negative.
+    meanings
+        What each bar stands for: its colour and its entry in the legend.
+    hover
+        More lines for each hover text; safe text.
+    title
+        What the values are; the unit is added.
+    """
+    per_unit, unit = time_unit(np.abs(values).max(initial=0))
+    ticks = [short(name) for name in names]
+    figure = go.Figure()
+    for meaning in dict.fromkeys(meanings):
+        rows = [row for row, each in enumerate(meanings) if each == meaning]
+        figure.add_bar(
+            orientation="h",
+            x=np.asarray(values, dtype=np.float64)[rows] / per_unit,
+            y=rows,
+            name=meaning,
+            marker=fill(meaning, bars=len(names)),
+            text=[f" {duration(values[row])} " for row in rows],
+            textposition="outside",
+            cliponaxis=False,
+            hovertext=[f"{full_name(names[row])}<br>{hover[row]}" for row in rows],
+            hovertemplate="%{hovertext}<extra>" + meaning + "</extra>",
+        )
+    figure.update_layout(
+        bargap=0.25,
+        height=max(len(ticks), 2) * _BAR_PX,
+        margin_l=left_margin(ticks),
+        hovermode="closest",
+    )
+    figure.update_xaxes(title=f"{title} [{unit}]", range=_with_room(values / per_unit))
+    figure.update_yaxes(
+        # Numbers, because two long names may read the same once shortened.
+        tickvals=list(range(len(ticks))),
+        ticktext=[safe(tick) for tick in ticks],
+        range=[len(ticks) - 0.5, -0.5],
+        showgrid=False,
+    )
+    return figure
+
+
+def _with_room(values: NDArray[np.float64]) -> list[float]:
+    """Return an axis range from 0 that leaves room for the numbers at the ends of bars."""
+    low, high = min(values.min(initial=0), 0), max(values.max(initial=0), 0)
+    room = 0.14 * (high - low) or 1.0
+    return [float(low - room) if low < 0 else 0.0, float(high + room) if high > 0 else 0.0]
+
+
+def full_name(name: object) -> str:
+    """Write a name in full for a hover text, on as many lines as it needs."""
+    text = str(name)
+    lines = [text[start : start + 90] for start in range(0, len(text), 90)]
+    return "<br>".join(safe(line) for line in lines) or "(no name)"
+
+
+def _column(
+    name: str,
+    height: NDArray[np.float64],
+    total: NDArray[np.float64],
+    labels: Sequence[str],
+    unit: tuple[int, str],
+) -> go.Bar:
+    """Draw one part of every column as bars, with its share written inside if few."""
+    share = np.divide(height, total, out=np.zeros_like(height), where=total > 0)
+    few = len(labels) <= _MOST_LABELLED
+    marker = fill(name, bars=len(labels))
+    return go.Bar(
+        x=np.arange(len(labels)),
+        y=height / unit[0],
+        name=name,
+        marker=marker,
+        text=[percent(part) if part >= 0.05 else "" for part in share] if few else None,
+        textposition="inside",
+        insidetextanchor="middle",
+        textangle=0,
+        insidetextfont={"color": ink(marker["color"]), "size": 12},
+        hovertext=[
+            f"{column.replace('<br>', ', ')}: {duration(ns)}, {percent(part)}"
+            for column, ns, part in zip(labels, height, share, strict=True)
+        ],
+        hovertemplate="%{hovertext}<extra>" + name + "</extra>",
+    )
+
+
+def _area(
+    name: str,
+    height: NDArray[np.float64],
+    total: NDArray[np.float64],
+    labels: Sequence[str],
+    unit: tuple[int, str],
+) -> go.Scatter:
+    """Draw one part of every column as one stepped area on top of those before."""
+    share = np.divide(height, total, out=np.zeros_like(height), where=total > 0)
+    return go.Scatter(
+        x=np.arange(len(labels)),
+        y=height / unit[0],
+        name=name,
+        mode="lines",
+        stackgroup="one",
+        line={"shape": "hvh", "width": 0},
+        **area(name),
+        text=[column.replace("<br>", ", ") for column in labels],
+        customdata=share,
+        hovertemplate="%{text}: %{y:.4~g} " + unit[1] + ", %{customdata:.1%}"
+        "<extra>" + name + "</extra>",
+    )
+
+
+def _ticks(labels: Sequence[str]) -> list[int]:
+    """Choose the columns to label: all of few, else those that start a group and every n-th."""
+    if len(labels) <= _MOST_TICKS:
+        return list(range(len(labels)))
+    groups = [position for position, text in enumerate(labels) if "<br>" in text]
+    if 1 < len(groups) <= _MOST_TICKS:
+        return groups
+    return list(range(0, len(labels), -(-len(labels) // _MOST_TICKS)))

@@ -1,0 +1,316 @@
+"""Collectives: how fast they move data, who waits in them, and for whom."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from workbench.plot._style.bars import stacked
+from workbench.plot._style.dots import log_ticks
+from workbench.plot._style.sampling import extremes
+from workbench.plot._style.style import COLOURS, distinct, finish, nothing
+from workbench.plot._style.text import digits, duration, label, percent, plural, size
+from workbench.plot._traces.left_out import unknown_kernels
+from workbench.tables import BLAME, COLLECTIVE_WAITS, COLLECTIVES
+
+_SHAPES = ("circle", "diamond", "square", "triangle-up", "star", "hexagon", "triangle-down")
+_FILLS = {"high": "", "medium": "-open"}  # anything less is open with a dot
+_MOST_ROWS, _MOST_COLUMNS, _MOST_NUMBERED = 12, 400, 16
+_OTHERS = "others"
+_NEGLIGIBLE = 0.01  # share of all waiting
+
+
+def collectives(
+    collectives: pd.DataFrame, *, source: str = "", synthetic: bool = False
+) -> go.Figure:
+    """Show the bus bandwidth of every matched collective against its size.
+
+    Parameters
+    ----------
+    collectives
+        Table :data:`workbench.tables.COLLECTIVES`.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One trace per operation and confidence of the match, both axes logarithmic, one
+        dot per collective. The title states the fastest.
+    """
+    COLLECTIVES.check(collectives)
+    matched = collectives[collectives["collective"].notna()].drop_duplicates("collective")
+    drawn = matched[
+        (matched["bus_gb_per_s"].fillna(0) > 0) & (matched["size_bytes"].fillna(0) > 0)
+    ].astype({"bus_gb_per_s": "float64", "size_bytes": "float64"})
+    if drawn.empty:
+        return nothing(
+            _why_no_bandwidth(collectives, matched),
+            claim="No bus bandwidth to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    figure = go.Figure()
+    operations = drawn["operation"].value_counts()
+    places = {name: at for at, name in enumerate(operations[operations > 0].index)}
+    for (operation, confidence), mine in drawn.groupby(["operation", "confidence"], observed=True):
+        name = f"{label(operation, 30)} ({label(confidence, 10)})"
+        _add_bandwidth(figure, mine, name=name, position=places[operation])
+    sizes = log_ticks(drawn["size_bytes"].to_numpy())
+    sizes["ticktext"] = [size(tick) for tick in sizes["tickvals"]]
+    figure.update_xaxes(title="size [bytes], logarithmic", type="log", **sizes)
+    speeds = log_ticks(drawn["bus_gb_per_s"].to_numpy())
+    figure.update_yaxes(title="bus bandwidth [GB/s], logarithmic", type="log", **speeds)
+    figure.update_layout(hovermode="closest")
+    best = drawn.sort_values("bus_gb_per_s").iloc[-1]
+    claim = (
+        f"{plural(len(drawn), 'collective')}: the fastest, {label(best['operation'], 30)} of "
+        f"{size(best['size_bytes'])}, reaches {digits(best['bus_gb_per_s'])} GB/s on the bus"
+    )
+    unsized = len(matched) - len(drawn)
+    notes = ["in brackets: confidence that the ranks' kernels were matched rightly"]
+    notes += [f"{unsized:,} without a size left out"] if unsized else []
+    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=" · ".join(notes))
+
+
+def collective_waits(
+    waits: pd.DataFrame, *, source: str = "", synthetic: bool = False
+) -> go.Figure:
+    """Show, per rank, how long it waited in collectives and how long it moved data.
+
+    Parameters
+    ----------
+    waits
+        Table :data:`workbench.tables.COLLECTIVE_WAITS`.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Stacks of transfer and wait, one per rank. The title names the rank that the
+        others waited for longest.
+    """
+    COLLECTIVE_WAITS.check(waits)
+    if waits.empty:
+        return nothing(
+            _why_no_waits(waits),
+            claim="No waiting in collectives to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    per_rank = waits.groupby("rank")[["transfer_ns", "wait_ns"]].sum()
+    figure, note = stacked(
+        [str(rank) for rank in per_rank.index],
+        {"transfer": per_rank["transfer_ns"].to_numpy(), "wait": per_rank["wait_ns"].to_numpy()},
+        title="rank",
+    )
+    figure.update_yaxes(title=figure.layout.yaxis.title.text.replace("time", "time in collectives"))
+    notes = [note, *_doubts(waits), *unknown_kernels(waits, "left_out")]
+    return finish(
+        figure,
+        claim=_waits_claim(waits),
+        source=source,
+        synthetic=synthetic,
+        note=" · ".join(filter(None, notes)),
+    )
+
+
+def blame(blame: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show how long each rank waited for which as a matrix, in milliseconds.
+
+    Parameters
+    ----------
+    blame
+        Table :data:`workbench.tables.BLAME`.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Rows are the ranks that came last, worst first, columns those that waited. With
+        many ranks the worst are shown and the others added up. The title names the
+        worst.
+    """
+    BLAME.check(blame)
+    whole = int(blame["wait_ns"].sum())
+    left_out = [
+        f"{plural(count, 'collective')} left out: {reason}"
+        for reason, count in blame.attrs.get("left_out", {}).items()
+    ]
+    left_out += unknown_kernels(blame, "kernels_left_out")
+    if not whole:
+        return nothing(
+            "; ".join(left_out) or "No rank waited for another one.",
+            claim="Nobody can be blamed" if left_out else "Nobody to blame",
+            source=source,
+            synthetic=synthetic,
+        )
+    table = _matrix(blame)
+    figure = _heat(table)
+    totals = blame.groupby("blamed_rank")["wait_ns"].sum()
+    claim = (
+        f"Rank {totals.idxmax()} makes the others wait {duration(totals.max())}, "
+        f"{percent(totals.max() / whole)} of all waiting"
+    )
+    note = " · ".join(left_out)
+    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
+
+
+def _add_bandwidth(figure: go.Figure, drawn: pd.DataFrame, *, name: str, position: int) -> None:
+    """Add the dots of one operation and confidence."""
+    drawn = drawn.sort_values("size_bytes", kind="stable")
+    drawn = drawn.iloc[extremes(drawn["bus_gb_per_s"].to_numpy())]
+    confidence = str(drawn["confidence"].iloc[0])
+    figure.add_scatter(
+        x=drawn["size_bytes"].to_numpy(),
+        y=drawn["bus_gb_per_s"].to_numpy(),
+        name=name,
+        mode="markers",
+        marker={
+            "color": distinct(position)["color"],
+            "symbol": _SHAPES[position % len(_SHAPES)] + _FILLS.get(confidence, "-open-dot"),
+            "size": 9,
+            "opacity": 0.75,
+        },
+        hovertext=[
+            f"collective {number} in group {label(group, 80)}<br>{size(moved)} in {duration(ns)}"
+            for number, group, moved, ns in zip(
+                drawn["collective"],
+                drawn["group"],
+                drawn["size_bytes"],
+                drawn["transfer_min_ns"],
+                strict=True,
+            )
+        ],
+        hovertemplate="%{hovertext}<br>%{y:.3~g} GB/s",
+    )
+
+
+def _why_no_bandwidth(collectives: pd.DataFrame, matched: pd.DataFrame) -> str:
+    if collectives.empty:
+        return "The trace has no communication kernels."
+    if matched.empty:
+        first = collectives["note"].dropna()
+        why = f": {label(first.iloc[0], 200)}" if len(first) else ""
+        return f"None of the {plural(len(collectives), 'communication kernel')} was matched{why}."
+    return (
+        f"None of the {plural(len(matched), 'matched collective')} records its size, so no "
+        "bandwidth follows from its duration. PyTorch 2.4 and later record sizes."
+    )
+
+
+def _why_no_waits(waits: pd.DataFrame) -> str:
+    """Say why nothing is known of any collective."""
+    reasons = waits.attrs.get("left_out", {})
+    if not reasons:
+        return "No collective was found on more than one rank, so nobody can be seen waiting."
+    why, _ = max(reasons.items(), key=lambda reason: reason[1])
+    kernels = plural(sum(reasons.values()), "communication kernel")
+    return f"Of {kernels} it is not known who waited, mostly because: {label(why, 200)}."
+
+
+def _waits_claim(waits: pd.DataFrame) -> str:
+    """Name the rank that was waited for longest, unless nobody waited or it is not sure."""
+    sure = waits[waits["is_sure"]]
+    whole = int(waits["wait_ns"].sum())
+    last = waits.drop_duplicates("collective")
+    if 2 * sure["wait_ns"].sum() < whole:
+        return (
+            "Who waits for whom cannot be told: it is not sure who was last in "
+            f"{(~last['is_sure']).sum():,} of {plural(len(last), 'collective')}"
+        )
+    if not whole:
+        some = "All" if waits["is_complete"].fillna(value=True).all() else "The loaded"
+        return f"{some} ranks enter their collectives at the same time"
+    blamed = waits.groupby("blamed_rank")["wait_ns"].sum()
+    worst = blamed.idxmax()
+    return (
+        f"Rank {worst} enters last in {(last['blamed_rank'] == worst).sum():,} of "
+        f"{plural(len(last), 'collective')}: the others wait {duration(blamed.max())} for it, "
+        f"{percent(blamed.max() / whole)} of all waiting"
+    )
+
+
+def _doubts(waits: pd.DataFrame) -> list[str]:
+    """Say what is doubtful: the match of kernels, the clocks, ranks that are not loaded."""
+    each = waits.drop_duplicates("collective")
+    unsure = waits.loc[~waits["is_sure"], "wait_ns"].sum()
+    matters = bool(unsure >= _NEGLIGIBLE * waits["wait_ns"].sum())
+    incomplete = ~each["is_complete"].fillna(value=True).astype(bool)
+    doubts = {
+        "matched by their order alone, as the trace records no more": each["confidence"] == "low",
+        "whose ranks end about as far apart as they start, or start closer than clocks agree: "
+        "who was last is not sure": (~each["is_sure"] & matters),
+        "with ranks missing, so that waits are lower bounds": incomplete,
+    }
+    return [
+        f"{'all' if rows.all() else f'{rows.sum():,} of'} {len(each):,} collectives {doubt}"
+        for doubt, rows in doubts.items()
+        if rows.any()
+    ]
+
+
+def _matrix(blame: pd.DataFrame) -> pd.DataFrame:
+    """Arrange waiting as blamed rank (worst first) by waiting rank, small ones added up."""
+    names = {}
+    for column, most in (("blamed_rank", _MOST_ROWS), ("rank", _MOST_COLUMNS)):
+        totals = blame.groupby(column)["wait_ns"].sum().sort_values(ascending=False, kind="stable")
+        kept = totals.index if len(totals) <= most else totals.index[: most - 1]
+        order = list(kept) if column == "blamed_rank" else sorted(kept)
+        names[column] = [str(rank) for rank in order] + [_OTHERS] * (len(totals) > len(kept))
+    labels = {
+        column: blame[column].astype(str).where(blame[column].astype(str).isin(kept), _OTHERS)
+        for column, kept in names.items()
+    }
+    table = blame.assign(**labels).pivot_table(
+        index="blamed_rank", columns="rank", values="wait_ns", aggfunc="sum"
+    )
+    return table.reindex(index=names["blamed_rank"], columns=names["rank"])
+
+
+def _heat(table: pd.DataFrame) -> go.Figure:
+    """Draw a matrix of ns as a heat map in ms, with the numbers in its cells if they fit."""
+    milliseconds = table.to_numpy(dtype=np.float64) / 1e6
+    text = [["" if np.isnan(ms) else digits(ms) for ms in row] for row in milliseconds]
+    many = table.shape[1] > _MOST_NUMBERED
+    figure = go.Figure(
+        go.Heatmap(
+            z=milliseconds,
+            x=list(range(table.shape[1])),
+            y=list(range(table.shape[0])),
+            zmin=0,
+            colorscale=[[0, "#FFFFFF"], [1, COLOURS["wait"]]],
+            text=None if many else text,
+            texttemplate=None if many else "%{text}",
+            xgap=1,
+            ygap=1,
+            colorbar={"title": "wait [ms]", "thickness": 12, "outlinewidth": 0, "ticks": ""},
+            customdata=[[[row, column] for column in table.columns] for row in table.index],
+            hovertemplate="rank %{customdata[1]} waits %{z:,.4~g} ms for rank %{customdata[0]}"
+            "<extra></extra>",
+        )
+    )
+    figure.update_layout(height=max(26 * table.shape[0], 150), margin_l=90)
+    figure.update_xaxes(title="rank that waits", showgrid=False, **_ticks(list(table.columns)))
+    figure.update_yaxes(
+        title="rank that comes last",
+        range=[table.shape[0] - 0.5, -0.5],
+        showgrid=False,
+        **_ticks(list(table.index)),
+    )
+    return figure
+
+
+def _ticks(labels: list[str]) -> dict[str, list[str] | list[int]]:
+    every = -(-len(labels) // 32)
+    positions = list(range(0, len(labels), every))
+    return {"tickvals": positions, "ticktext": [labels[position] for position in positions]}

@@ -1,0 +1,198 @@
+"""Which kernels, kinds of work and operators take the GPU time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from workbench.plot._style.bars import by_name, largest
+from workbench.plot._style.style import finish, nothing
+from workbench.plot._style.text import duration, label, percent, plural, safe
+from workbench.tables import KERNEL_KINDS, KERNELS, OPERATORS
+
+
+def kernels(
+    kernels: pd.DataFrame, *, top: int = 12, source: str = "", synthetic: bool = False
+) -> go.Figure:
+    """Show the GPU work that takes most time, by name, with the rest in one bar.
+
+    Parameters
+    ----------
+    kernels
+        Table :data:`workbench.tables.KERNELS`; ranks and steps are added up.
+    top
+        Names to show.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Horizontal bars, one trace per kind; full names on hover. The title states
+        the share of the largest name and of all that are shown.
+    """
+    KERNELS.check(kernels)
+    summed = kernels.groupby(["name", "kind"], observed=True, as_index=False)[
+        ["total_ns", "kernel_count"]
+    ].sum()
+    whole = int(summed["total_ns"].sum())
+    if not whole:
+        return nothing(
+            "No GPU work was recorded.",
+            claim="No kernels to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    drawn = largest(summed, "total_ns", top=top, sums=["kernel_count"])
+    hover = [
+        f"{percent(total / whole)} of the GPU work, {count:,} times"
+        for total, count in zip(drawn["total_ns"], drawn["kernel_count"], strict=True)
+    ]
+    figure = by_name(
+        _names(drawn["name"], others=len(summed) - top),
+        drawn["total_ns"].to_numpy(),
+        meanings=drawn["kind"].astype("object").fillna("all others").tolist(),
+        hover=hover,
+        title="summed duration",
+    )
+    first = drawn.iloc[0]
+    claim = f"{label(first['name'], 48)} takes {percent(first['total_ns'] / whole)} of the GPU work"
+    if len(summed) > len(drawn):
+        share = percent(summed["total_ns"].nlargest(top).sum() / whole)
+        claim += f"; {top} of {len(summed):,} names take {share}"
+    return finish(figure, claim=claim, source=source, synthetic=synthetic)
+
+
+def kernel_kinds(kinds: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show what the GPU work is for, and how much of it no rule recognises.
+
+    Parameters
+    ----------
+    kinds
+        Table :data:`workbench.tables.KERNEL_KINDS`; ranks are added up.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One bar per kind and rule, largest first; what no rule recognised is a trace
+        of its own. The title states the unclassified share.
+    """
+    KERNEL_KINDS.check(kinds)
+    keys = ["kind", "rule", "is_unclassified"]
+    drawn = (
+        kinds.groupby(keys, observed=True, as_index=False)[["total_ns", "kernel_count"]]
+        .sum()
+        .sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
+    )
+    whole = int(drawn["total_ns"].sum())
+    if not whole:
+        return nothing(
+            "No GPU work was recorded.",
+            claim="No kinds of GPU work to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    is_unknown = drawn["is_unclassified"].to_numpy()
+    kind = drawn["kind"].astype("object")
+    figure = by_name(
+        [
+            f"{kind}, by no rule" if unknown else f"{kind}, by rule '{rule}'"
+            for kind, rule, unknown in drawn[keys].itertuples(index=False, name=None)
+        ],
+        drawn["total_ns"].to_numpy(),
+        meanings=np.where(is_unknown, "unclassified", kind).tolist(),
+        hover=[
+            f"{percent(total / whole)} of the GPU work, {plural(count, 'run')}"
+            for total, count in zip(drawn["total_ns"], drawn["kernel_count"], strict=True)
+        ],
+        title="summed duration",
+    )
+    by_kind = drawn.groupby(kind)["total_ns"].sum()
+    unknown = drawn.loc[is_unknown, "total_ns"].sum() / whole
+    claim = (
+        f"{percent(by_kind.max() / whole)} of the GPU work is {safe(by_kind.idxmax())}; "
+        f"{percent(unknown)} matched no rule"
+    )
+    return finish(figure, claim=claim, source=source, synthetic=synthetic)
+
+
+def operators(
+    operators: pd.DataFrame, *, top: int = 12, source: str = "", synthetic: bool = False
+) -> go.Figure:
+    """Show the operators that start most GPU work, or cost most host time without a GPU.
+
+    Parameters
+    ----------
+    operators
+        Table :data:`workbench.tables.OPERATORS`; ranks are added up.
+    top
+        Names to show.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Horizontal bars of each operator's own GPU work (own host time if no operator
+        has any). The title names the largest.
+    """
+    OPERATORS.check(operators)
+    named = operators.assign(
+        name=operators["name"].astype("object").fillna("(no operator found)").astype(str)
+    )
+    columns = ["gpu_self_ns", "self_ns", "op_count", "kernel_count"]
+    summed = named.groupby("name", as_index=False)[columns].sum()
+    value, meaning = ("gpu_self_ns", "gpu work") if summed["gpu_self_ns"].any() else (
+        "self_ns", "host",
+    )  # fmt: skip
+    whole = int(summed[value].sum())
+    if not whole:
+        return nothing(
+            "The trace has no CPU operators; record it with ProfilerActivity.CPU.",
+            claim="No operators to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    drawn = largest(summed, value, top=top, sums=[c for c in columns if c != value])
+    what = "GPU work" if value == "gpu_self_ns" else "host time"
+    figure = by_name(
+        _names(drawn["name"], others=len(summed) - top),
+        drawn[value].to_numpy(),
+        meanings=["all others" if row == -1 else meaning for row in drawn.index],
+        hover=[
+            _operator_hover(row, share=row[value] / whole, what=what)
+            for row in drawn.to_dict("records")
+        ],
+        title=f"{what} of its own",
+    )
+    figure.update_layout(showlegend=False)
+    first = drawn.iloc[0]
+    claim = f"{label(first['name'], 48)} accounts for {percent(first[value] / whole)} of the {what}"
+    if len(summed) > len(drawn):
+        share = percent(summed[value].nlargest(top).sum() / whole)
+        claim += f"; {top} of {len(summed):,} operators for {share}"
+    return finish(figure, claim=claim, source=source, synthetic=synthetic)
+
+
+def _names(names: pd.Series, *, others: int) -> list[str]:
+    words = f"all others ({plural(others, 'name')})"
+    return [words if row == -1 else str(name) for row, name in names.items()]
+
+
+def _operator_hover(row: dict[Any, Any], *, share: float, what: str) -> str:
+    return (
+        f"{percent(share)} of the {what}<br>"
+        f"{plural(int(row['op_count']), 'call')}, host time of its own {duration(row['self_ns'])}"
+        f"<br>started {plural(int(row['kernel_count']), 'kernel')}, {duration(row['gpu_self_ns'])}"
+    )

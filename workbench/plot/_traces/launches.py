@@ -1,0 +1,237 @@
+"""How GPU work gets started: launch calls, queues of launches, memory copies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from workbench.plot._style.dots import dots
+from workbench.plot._style.sampling import extremes
+from workbench.plot._style.style import colour, distinct, finish, nothing
+from workbench.plot._style.text import digits, duration, label, percent, plural, size
+from workbench.tables import COPY_BANDWIDTH, LAUNCHES, QUEUE_LENGTH
+
+_MOST_QUEUES = 6  # overlapping steps, of which an eye follows few
+
+
+def launches(
+    launches: pd.DataFrame, *, top: int = 10, source: str = "", synthetic: bool = False
+) -> go.Figure:
+    """Show how long calls that start GPU work take, and how long the work then waits.
+
+    Parameters
+    ----------
+    launches
+        Table :data:`workbench.tables.LAUNCHES`.
+    top
+        Call names to show, those that start most GPU work first.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One dot per rank, call name and measure on a logarithmic axis in µs; the title
+        states the median latency of the most frequent call.
+    """
+    LAUNCHES.check(launches)
+    known = launches[launches["name"].notna() & (launches["call_count"] > 0)]
+    started = known.groupby("name", observed=True)[["kernel_count", "call_count"]].sum()
+    order = started.sort_values(["kernel_count", "call_count"], ascending=False).index[:top]
+    if not len(order):
+        return nothing(
+            "The trace has no calls that start GPU work.",
+            claim="No launches to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    drawn = known[known["name"].isin(order)].reset_index(drop=True)
+    figure = dots(
+        [str(name) for name in order],
+        {
+            words: drawn[column].to_numpy(dtype=np.float64, na_value=np.nan) / 1_000
+            for words, column in {
+                "the call on the host (mean)": "host_mean_ns",
+                "until the work begins, stream idle (median)": "latency_median_ns",
+                "until it begins, stream busy (median)": "queue_median_ns",
+            }.items()
+        },
+        rows=order.get_indexer(pd.Index(drawn["name"])),
+        hover=[
+            f"rank {rank}: {plural(calls, 'call')}, {plural(kernels, 'kernel')}"
+            for rank, calls, kernels in zip(
+                drawn["rank"], drawn["call_count"], drawn["kernel_count"], strict=True
+            )
+        ],
+        title="duration [µs], logarithmic; one dot per rank",
+    )
+    lost = int(launches.loc[launches["name"].isna(), "kernel_count"].sum())
+    share = percent(lost / max(int(launches["kernel_count"].sum()), 1))
+    return finish(
+        figure,
+        claim=_launch_claim(drawn[drawn["name"] == order[0]], started.loc[order[0]], started),
+        source=source,
+        synthetic=synthetic,
+        note=f"{share} of the GPU work has no launch in the trace" if lost else "",
+    )
+
+
+def queue_length(queue: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show how many launches wait on each stream over time, and where callers were blocked.
+
+    Parameters
+    ----------
+    queue
+        Table :data:`workbench.tables.QUEUE_LENGTH`.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One stepped line per stream, those with the longest queues if there are many,
+        thinned without losing a peak; crosses where a call was blocked. The title
+        names the longest queue.
+    """
+    QUEUE_LENGTH.check(queue)
+    if queue.empty:
+        return nothing(
+            "No GPU work could be joined to the call that launched it.",
+            claim="No queue to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    keys = ["rank", "device", "stream"]
+    peaks = queue.groupby(keys, dropna=False)["queue_count"].max().sort_values(ascending=False)
+    first = int(queue["time_ns"].min())
+    by_stream = queue.groupby(keys, dropna=False)
+    figure = go.Figure()
+    shown = peaks.index[:_MOST_QUEUES]
+    for position, key in enumerate(shown):
+        mine = queue.loc[by_stream.groups[key]]
+        figure.add_scatter(**_line(mine, position=position, name=_stream(key), first_ns=first))
+    rows = np.concatenate([by_stream.groups[key] for key in shown])
+    blocked = queue.loc[np.sort(rows)].query("blocked_ns > 0")
+    if len(blocked):
+        figure.add_scatter(**_crosses(blocked, first_ns=first))
+    figure.update_xaxes(title="time since the first launch [ms]")
+    figure.update_yaxes(title="launches waiting", rangemode="tozero")
+    claim = f"The queue of {_stream(peaks.index[0])} reaches {plural(int(peaks.iloc[0]), 'launch')}"
+    claim = claim.replace("launchs", "launches")
+    lost = int(queue["blocked_ns"].sum())
+    claim += f"; full queues block callers for {duration(lost)}" if lost else ""
+    hidden = len(peaks) - _MOST_QUEUES
+    note = f"the {_MOST_QUEUES} longest queues of {len(peaks):,}" if hidden > 0 else ""
+    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
+
+
+def copy_bandwidth(
+    bandwidth: pd.DataFrame, *, source: str = "", synthetic: bool = False
+) -> go.Figure:
+    """Show how fast memory was copied, by direction.
+
+    Parameters
+    ----------
+    bandwidth
+        Table :data:`workbench.tables.COPY_BANDWIDTH`.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Mean and peak as dots, one per rank and GPU, on a logarithmic axis in GB/s; the
+        title states the mean of the direction that moved most.
+    """
+    COPY_BANDWIDTH.check(bandwidth)
+    drawn = bandwidth[bandwidth["mean_gb_per_s"].fillna(0) > 0].reset_index(drop=True)
+    if drawn.empty:
+        return nothing(
+            f"{plural(int(bandwidth['copy_count'].sum()), 'copy').replace('copys', 'copies')} "
+            "in the trace, none with a size and a duration.",
+            claim="No copy bandwidth to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    sums = drawn.groupby("direction", observed=True)[["size_bytes", "busy_ns", "copy_count"]].sum()
+    sums = sums.sort_values("size_bytes", ascending=False)
+    figure = dots(
+        [str(name) for name in sums.index],
+        {
+            "mean while copying": drawn["mean_gb_per_s"].to_numpy(dtype=np.float64),
+            "peak": drawn["peak_gb_per_s"].to_numpy(dtype=np.float64, na_value=np.nan),
+        },
+        rows=sums.index.get_indexer(pd.Index(drawn["direction"])),
+        hover=[
+            f"rank {rank}, GPU {device}: {count:,} copies, {size(float(moved))}"
+            for rank, device, count, moved in zip(
+                drawn["rank"],
+                drawn["device"],
+                drawn["copy_count"],
+                drawn["size_bytes"],
+                strict=True,
+            )
+        ],
+        title="bandwidth [GB/s], logarithmic; one dot per rank and GPU",
+    )
+    top = sums.iloc[0]
+    moved, gb_per_s = float(top["size_bytes"]), float(top["size_bytes"]) / float(top["busy_ns"])
+    claim = (
+        f"{label(sums.index[0], 40)} moves most, {size(moved)} in "
+        f"{int(top['copy_count']):,} pieces, at {digits(gb_per_s)} GB/s"
+    )
+    unsized = int(bandwidth["unsized_count"].sum())
+    note = f"{unsized:,} copies without a size are left out" if unsized else ""
+    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
+
+
+def _launch_claim(rows: pd.DataFrame, first: pd.Series, started: pd.DataFrame) -> str:
+    share = percent(first["kernel_count"] / max(started["kernel_count"].sum(), 1))
+    claim = f"{label(first.name, 40)} starts {share} of the GPU work"
+    medians = rows["latency_median_ns"].dropna()
+    if medians.empty:
+        return claim
+    low, high = duration(medians.min()), duration(medians.max())
+    span = low if low == high else f"{low} to {high}"
+    return f"{claim}; on an idle stream it begins after {span}"
+
+
+def _line(queue: pd.DataFrame, *, position: int, name: str, first_ns: int) -> dict[str, Any]:
+    """Describe the queue of one stream as a stepped line."""
+    drawn = queue.iloc[extremes(queue["queue_count"].to_numpy())]
+    return {
+        "x": ((drawn["time_ns"] - first_ns) / 1e6).to_numpy(),
+        "y": drawn["queue_count"].to_numpy(),
+        "name": name,
+        "mode": "lines",
+        "line": {"shape": "hv", "width": 1.5, **distinct(position)},
+        "hovertemplate": "%{y:,} waiting at %{x:.4~g} ms",
+    }
+
+
+def _crosses(blocked: pd.DataFrame, *, first_ns: int) -> dict[str, Any]:
+    """Describe the launches that found their queue full as crosses."""
+    drawn = blocked.iloc[extremes(blocked["blocked_ns"].to_numpy())]
+    return {
+        "x": ((drawn["time_ns"] - first_ns) / 1e6).to_numpy(),
+        "y": drawn["queue_count"].to_numpy(),
+        "name": "caller blocked",
+        "mode": "markers",
+        "marker": {"symbol": "x", "size": 7, "color": colour("limit")},
+        "hovertext": [f"blocked for {duration(ns)}" for ns in drawn["blocked_ns"]],
+        "hovertemplate": "%{hovertext}",
+    }
+
+
+def _stream(key: tuple[object, ...]) -> str:
+    rank, _, stream = key
+    return f"rank {rank} stream {'?' if pd.isna(stream) else stream}"  # type: ignore[call-overload]
