@@ -28,7 +28,7 @@ from benchmarks._measure import machine, one_thread
 from benchmarks._table import RESULTS, Row, publish
 from workbench.simulate import injections
 from workbench.simulate.injections._torch import torch
-from workbench.simulate.injections.fast_engine import FastEngine
+from workbench.simulate.injections.engines.fast_engine import FastEngine
 
 PEER = "PyTorchFI 0.6.0"
 PEER_FOLDER = Path(__file__).resolve().parents[1] / ".venv-pytorchfi"

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from workbench import analyze, load, plot
 from workbench.errors import WorkbenchError
-from workbench.simulate import _pipeline_engine as engine
+from workbench.simulate._imbalance import pipeline_engine as engine
 from workbench.tables import JOB_OPERATIONS
 
 SHAPE = (8, 4, 8, 6)
 # The function hides its module of the same name.
-DRAW = import_module("workbench.simulate.pipeline_job")._durations
+DRAW = import_module("workbench.simulate._imbalance.pipeline_job")._durations
 
 
 def recorded(change=lambda durations, size: None, causes=None, shape=SHAPE):

@@ -1,0 +1,318 @@
+"""One history of a job on nodes that fail: what struck when, and what the job did then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from workbench.simulate._failures.bursts import (
+    BUSES,
+    FAULTS,
+    MINUTE,
+    REMAPPED,
+    SECOND,
+    Fault,
+    Said,
+    burst,
+)
+from workbench.simulate._failures.times import FailureProcess, failure_times
+
+START_NS = int(datetime(2026, 1, 12, 8, tzinfo=UTC).timestamp()) * SECOND
+STEP_NS, STEPS_BETWEEN_SAVES = 20 * SECOND, 360
+_DAY_NS = 24 * 60 * MINUTE
+# Some of them strike while the node is under repair.
+_LEMON_FAILURE_SHARE = 0.3
+# Means in minutes; all are lognormal.
+_RECOVERY = {
+    "detection": 4.0,
+    "allocation": 3.0,
+    "NCCL init": 1.5,
+    "checkpoint load": 4.0,
+    "first step": 1.5,
+}
+_SPREAD = 0.5
+_LEAST_DETECTION_MIN, _MOST_DETECTION_MIN = 1.0, 10.0
+_LEAST_REPAIR_MIN, _MEAN_REPAIR_MIN = 60.0, 420.0
+_REMAPS_PER_NODE_DAY = 0.005
+# Two bursts of one device are this far apart, so that nobody takes them for one.
+_APART_NS = 20 * MINUTE
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The nodes of the job, its spares, and how often all of them fail."""
+
+    seed: int
+    node_count: int
+    days: float
+    failure_interval_min: float
+    lemon_count: int
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """All hosts by name; the spares come last."""
+        total = self.node_count + max(2, self.node_count // 16)
+        width = max(3, len(str(total)))
+        return tuple(f"node{number:0{width}d}" for number in range(1, total + 1))
+
+    @property
+    def end_ns(self) -> int:
+        """When the job is to end."""
+        return START_NS + int(self.days * _DAY_NS)
+
+    def lemons(self) -> tuple[str, ...]:
+        """Hosts that fail far more often; the job has them from its beginning."""
+        order = np.argsort(self.random(1).random(self.node_count), kind="stable")
+        return tuple(sorted(self.nodes[place] for place in order[: self.lemon_count]))
+
+    def random(self, *stream: int) -> np.random.Generator:
+        """Give a stream of its own to everything that is drawn."""
+        return np.random.default_rng([self.seed, *stream])
+
+
+@dataclass(frozen=True)
+class Strike:
+    """A node fails; how long the job would need to go on, and the node to be well again."""
+
+    number: int
+    at_ns: int
+    node: str
+    detection_ns: int
+    allocation_ns: int
+    startup_ns: int
+    repair_ns: int
+
+
+@dataclass(frozen=True)
+class Incident:
+    """What struck, and what the kernel said of it."""
+
+    fault: Fault
+    at_ns: int
+    node: str
+    device: str
+    lines: tuple[Said, ...]
+
+    @property
+    def end_ns(self) -> int:
+        """Time of its last line."""
+        return self.at_ns + max((line.after_ns for line in self.lines), default=0)
+
+
+@dataclass
+class Attempt:
+    """One run of the job, from its nodes to what stopped it."""
+
+    number: int
+    nodes: tuple[str, ...]
+    submit_ns: int
+    ready_ns: int
+    running_ns: int
+    first_step: int
+    last_step: int = 0
+    saved_step: int = 0
+    stopped_ns: int = 0  # when it failed, or was done
+    end_ns: int = 0  # when that was noticed
+    spare: str | None = None
+    incident: Incident | None = None
+    saves: list[tuple[int, int | None, int]] = field(default_factory=list)  # start, end, step
+
+
+@dataclass
+class History:
+    """Everything that happened, in order of time."""
+
+    cluster: Cluster
+    incidents: list[Incident]
+    attempts: list[Attempt]
+    repairs: list[tuple[str, int, int]]  # node, from, until
+
+
+def history(cluster: Cluster) -> History:
+    """Let nodes fail and the job go on, to the end."""
+    job = _Job(cluster)
+    for strike in _strikes(cluster):
+        job.hit(strike)
+    job.finish()
+    incidents = [*job.incidents, *_remaps(cluster, job)]
+    incidents.sort(key=lambda incident: (incident.at_ns, incident.node))
+    return History(cluster, incidents, job.attempts, job.repairs)
+
+
+def _strikes(cluster: Cluster) -> Iterator[Strike]:
+    lemons, nodes = cluster.lemons(), cluster.nodes
+    process = FailureProcess(
+        failure_interval_min=cluster.failure_interval_min,
+        node_count=len(nodes),
+        lemon_share=len(lemons) / len(nodes),
+        lemon_failure_share=_LEMON_FAILURE_SHARE if lemons else 0.0,
+        repair_min=_MEAN_REPAIR_MIN,
+    )
+    horizon = cluster.days * 24 * 60
+    drawn = failure_times(
+        process,
+        horizon_min=horizon,
+        seed=cluster.seed,
+        runs=1,
+        replicas=1,
+        recovery_min=_RECOVERY,
+        recovery_spread=_SPREAD,
+    )
+    # The process numbers lemons last.
+    named = [*(node for node in nodes if node not in lemons), *lemons]
+    for number, row in enumerate(drawn[drawn["time_min"] < horizon].to_dict("records")):
+        yield _strike(number, row, named)
+
+
+def _strike(number: int, row: Mapping[Any, Any], named: list[str]) -> Strike:
+    detection = min(max(row["detection_min"], _LEAST_DETECTION_MIN), _MOST_DETECTION_MIN)
+    startup = row["init_min"] + row["load_min"] + row["first_step_min"]
+    return Strike(
+        number,
+        at_ns=START_NS + _whole(row["time_min"]),
+        node=named[int(row["node"])],
+        detection_ns=_whole(detection),
+        allocation_ns=_whole(row["allocation_min"]),
+        startup_ns=_whole(startup),
+        repair_ns=_whole(_LEAST_REPAIR_MIN + row["repair_min"]),
+    )
+
+
+def _whole(minutes: float) -> int:
+    """Turn minutes into ns, whole microseconds: what logs can write."""
+    return round(minutes * 60_000_000) * 1000
+
+
+class _Job:
+    """Follows the job and its cluster from strike to strike."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.incidents: list[Incident] = []
+        self.attempts: list[Attempt] = []
+        self.repairs: list[tuple[str, int, int]] = []
+        self._cluster = cluster
+        self._lemons = cluster.lemons()
+        self._well_again: dict[str, int] = {}
+        self._last_line: dict[tuple[str, str], int] = {}
+        first = cluster.nodes[: cluster.node_count]
+        running = START_NS + 8 * MINUTE
+        self._attempt = Attempt(1, first, START_NS - 2 * MINUTE, START_NS, running, first_step=0)
+        self._stopped_by: Strike | None = None
+
+    def hit(self, strike: Strike) -> None:
+        """Let a node fail, unless it is under repair or waits for its replacement."""
+        self._go_on(strike.at_ns)
+        is_member = strike.node in self._attempt.nodes
+        is_out = self._well_again.get(strike.node, 0) > strike.at_ns
+        if is_out or (is_member and self._stopped_by):
+            return
+        incident = self._incident(strike, is_busy=is_member)
+        self.incidents.append(incident)
+        if incident.fault.is_drained:
+            self._well_again[strike.node] = strike.at_ns + strike.repair_ns
+            self.repairs.append((strike.node, strike.at_ns, self._well_again[strike.node]))
+        if is_member:
+            self._stop(strike, incident)
+
+    def finish(self) -> None:
+        """Run to the end, or an hour more if the last failure was just before it."""
+        self._go_on(None)
+        end = max(self._cluster.end_ns, self._attempt.running_ns + 60 * MINUTE)
+        self._attempt.stopped_ns = self._attempt.end_ns = end // SECOND * SECOND
+        self._work()
+        self.attempts.append(self._attempt)
+
+    def _incident(self, strike: Strike, *, is_busy: bool) -> Incident:
+        random = self._cluster.random(2, strike.number)
+        is_lemon = strike.node in self._lemons
+        fault = _drawn(random.random(), is_hardware=is_lemon or not is_busy)
+        slot = int(random.random() * len(BUSES))
+        if is_lemon:  # It is always the same GPU.
+            slot = int(self._cluster.random(3, self._lemons.index(strike.node)).random() * 8)
+        device = self._quiet_device(strike, slot)
+        lines = burst(fault, device, is_busy=is_busy, random=random)
+        incident = Incident(fault, strike.at_ns, strike.node, device, lines)
+        self._last_line[strike.node, device] = incident.end_ns
+        return incident
+
+    def _quiet_device(self, strike: Strike, slot: int) -> str:
+        devices = [f"0000:{bus}:00" for bus in BUSES[slot:] + BUSES[:slot]]
+        last = [self._last_line.get((strike.node, device), 0) for device in devices]
+        quiet = [
+            device
+            for device, at in zip(devices, last, strict=True)
+            if at < strike.at_ns - _APART_NS
+        ]
+        return quiet[0] if quiet else devices[int(np.argmin(last))]
+
+    def _stop(self, strike: Strike, incident: Incident) -> None:
+        self._attempt.stopped_ns = strike.at_ns
+        self._attempt.end_ns = strike.at_ns + strike.detection_ns
+        self._attempt.incident = incident
+        self._work()
+        self.attempts.append(self._attempt)
+        self._stopped_by = strike
+
+    def _work(self) -> None:
+        """Count the steps of the attempt, and save them every two hours of work."""
+        attempt = self._attempt
+        random = self._cluster.random(4, attempt.number)
+        at, step = attempt.running_ns, attempt.first_step
+        attempt.saved_step = step
+        while (start := at + STEPS_BETWEEN_SAVES * STEP_NS) <= attempt.stopped_ns:
+            step += STEPS_BETWEEN_SAVES
+            at = start + _whole(0.5 + random.random())
+            is_done = at <= attempt.stopped_ns
+            attempt.saves.append((start, at if is_done else None, step))
+            if is_done:
+                attempt.saved_step = step
+        attempt.last_step = step + max(0, (attempt.stopped_ns - at) // STEP_NS)
+
+    def _go_on(self, now: int | None) -> None:
+        """Begin the next attempt if its nodes are there by now (None: whenever that is)."""
+        strike, before = self._stopped_by, self._attempt
+        if strike is None or before.incident is None:
+            return
+        ready, spare = before.end_ns + strike.allocation_ns, None
+        if before.incident.fault.is_drained:
+            ready, spare = self._spare(strike.node, ready)
+        if now is not None and ready > now:
+            return
+        nodes = tuple(sorted(spare if spare and n == strike.node else n for n in before.nodes))
+        running, step = ready + strike.startup_ns, before.saved_step
+        self._attempt = Attempt(
+            before.number + 1, nodes, before.end_ns, ready, running, step, spare=spare
+        )
+        self._stopped_by = None
+
+    def _spare(self, lost: str, ready: int) -> tuple[int, str]:
+        """Find the first host that is well and not of the job, waiting for one if need be."""
+        others = [n for n in self._cluster.nodes if n == lost or n not in self._attempt.nodes]
+        ready = max(ready, min(self._well_again.get(node, 0) for node in others))
+        return ready, next(node for node in others if self._well_again.get(node, 0) <= ready)
+
+
+def _drawn(share: float, *, is_hardware: bool) -> Fault:
+    """Draw a fault; where no process runs, and on lemons, it is one of a GPU itself."""
+    faults = [f for f in FAULTS if not is_hardware or (f.code and f.is_drained)]
+    weights = np.cumsum([fault.weight for fault in faults])
+    return faults[int(np.searchsorted(weights, share * weights[-1], side="right"))]
+
+
+def _remaps(cluster: Cluster, job: _Job) -> list[Incident]:
+    """Let healthy GPUs remap rows of memory now and then, which stops nothing."""
+    random = cluster.random(5)
+    failed = {incident.node for incident in job.incidents}
+    healthy = [node for node in cluster.nodes if node not in failed]
+    found = []
+    for node in healthy:
+        if random.random() < _REMAPS_PER_NODE_DAY * cluster.days:
+            at = START_NS + _whole(random.random() * cluster.days * 24 * 60)
+            device = f"0000:{BUSES[int(random.random() * len(BUSES))]}:00"
+            lines = burst(REMAPPED, device, is_busy=False, random=random)
+            found.append(Incident(REMAPPED, at, node, device, lines))
+    return found

@@ -1,0 +1,245 @@
+"""Write what the profiler of one rank would have written: a Kineto trace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from workbench.simulate._fleet import facts
+from workbench.simulate._fleet.engine import CALL_NS, EVENT_NS, RETURN_NS, Step
+from workbench.simulate._fleet.history import History
+from workbench.simulate._fleet.program import COMPUTE_STREAM, JOB_STREAM, NODE_STREAM, Op
+from workbench.simulate._fleet.rows import Place, Rows, Span
+
+_STREAMS = (COMPUTE_STREAM, JOB_STREAM, NODE_STREAM)
+_STREAM_SYNC_THREAD = 1_000_000  # the profiler adds it to the stream of a "Stream Sync" row
+_CALLBACKS = {  # runtime calls and their ids in CUPTI
+    "cudaLaunchKernel": 211,
+    "cudaLaunchKernelExC": 430,
+    "cudaMemcpyAsync": 41,
+    "cudaStreamSynchronize": 131,
+    "cudaEventRecord": 135,
+    "cudaStreamWaitEvent": 147,
+}
+_PHASES = {
+    "data": "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
+    "forward": "## forward ##",
+    "backward": "## backward ##",
+    "optimizer": "Optimizer.step#AdamW.step",
+}
+
+
+def trace_text(history: History, rank: int) -> str:
+    """Give the Kineto trace of one rank as JSON text."""
+    writer = _RankTrace(history, rank)
+    for step in history.traced:
+        writer.add_step(step)
+    return writer.text()
+
+
+class _RankTrace:
+    """Turns the operations of one rank into rows."""
+
+    def __init__(self, history: History, rank: int) -> None:
+        self._job, self._program, self._rank = history.job, history.program, rank
+        self._device = rank % self._job.gpus_per_node
+        self._pid = 41_000 + 37 * rank
+        self._autograd = self._pid + 412
+        self._end = int(history.traced[-1].end[rank]) + 60_000
+        self._rows = Rows(int(history.traced[0].start[rank]) - 40_000)
+        self._events = 0
+        self._signalled: dict[str, tuple[int, int, int]] = {}
+        self._sequence: dict[str, int] = {}
+        self._name_everything()
+
+    def add_step(self, step: Step) -> None:
+        """Add the rows of one step."""
+        groups = [op.group for op in self._program]
+        self._sequence = {group: step.number * groups.count(group) for group in ("job", "node")}
+        self._add_annotations(step)
+        add = {
+            "kernel": self._add_kernel,
+            "copy": self._add_copy,
+            "collective": self._add_collective,
+            "join": self._add_join,
+            "sync": self._add_sync,
+        }
+        columns = ("host_start", "call_start", "call_end", "host_end", "gpu_start", "gpu_end")
+        times = {name: getattr(step, name)[:, self._rank].tolist() for name in columns}
+        for index, op in enumerate(self._program):
+            if op.kind in add:
+                add[op.kind](op, {name: column[index] for name, column in times.items()})
+
+    def text(self) -> str:
+        """Give the finished trace."""
+        self._rows.close(self._end)
+        head = {
+            "schemaVersion": 1,
+            "deviceProperties": facts.devices(self._job.gpus_per_node),
+            "cupti_version": 26,
+            "cuda_runtime_version": 12080,
+            "cuda_driver_version": 12080,
+            "distributedInfo": facts.distributed(self._job, self._rank),
+            "synthetic": True,
+            "synthetic_note": "made by workbench.simulate.fleet; not measured on any machine",
+            "synthetic_seed": self._job.seed,
+            "displayTimeUnit": "ms",
+            "baseTimeNanoseconds": self._rows.base_ns,
+        }
+        name = f"synthetic_rank_{self._rank}.pt.trace.json"
+        return self._rows.text(head, {"traceName": name})
+
+    # --- operations -----------------------------------------------------------------------
+
+    def _add_kernel(self, op: Op, at: Mapping[str, int]) -> None:
+        external = self._add_calls(op, at)
+        name = "cudaLaunchKernelExC" if op.gpu_name.startswith("nvjet") else "cudaLaunchKernel"
+        self._add_runtime(op, name, (at["call_start"], at["call_end"]), external)
+        self._add_gpu("kernel", op, at, {"External id": external, **facts.shape(op)})
+
+    def _add_copy(self, op: Op, at: Mapping[str, int]) -> None:
+        external = self._add_calls(op, at)
+        self._add_runtime(op, "cudaMemcpyAsync", (at["call_start"], at["call_end"]), external)
+        speed = op.size_bytes / (at["gpu_end"] - at["gpu_start"])
+        args = {
+            "External id": external,
+            "bytes": op.size_bytes,
+            "memory bandwidth (GB/s)": speed,
+        }
+        self._add_gpu("gpu_memcpy", op, at, args)
+
+    def _add_collective(self, op: Op, at: Mapping[str, int]) -> None:
+        """Add a collective: let its stream wait for compute, launch it, signal its end."""
+        self._sequence[op.group] += 1
+        about = facts.collective(self._job, op, self._rank, self._sequence[op.group])
+        external = self._add_calls(op, at, about)
+        call, back = at["call_start"], at["call_end"]
+        span = (call - 2 * EVENT_NS - 600, back + EVENT_NS)
+        marked = self._rows.add_op("user_annotation", op.annotation, self._thread(op), span)
+        ready = self._add_record(op, call - 2 * EVENT_NS, COMPUTE_STREAM, external)
+        self._add_wait(op, call - EVENT_NS, op.stream, ready)
+        self._add_runtime(op, "cudaLaunchKernelExC", (call, back), external)
+        self._add_gpu("kernel", op, at, {"External id": external, **facts.shape(op), **about})
+        self._mark_gpu(op.annotation, op.stream, (at["gpu_start"], at["gpu_end"]), marked)
+        self._signalled[op.event] = self._add_record(op, back + 50, op.stream, external)
+
+    def _add_join(self, op: Op, at: Mapping[str, int]) -> None:
+        self._add_wait(op, at["call_start"], COMPUTE_STREAM, self._signalled[op.event])
+
+    def _add_sync(self, op: Op, at: Mapping[str, int]) -> None:
+        external = self._add_calls(op, at)
+        start, end = at["call_start"], at["call_end"]
+        self._add_runtime(op, "cudaStreamSynchronize", (start, end), external)
+        args = {
+            "External id": external,
+            "cuda_sync_kind": "Stream Sync",
+            "stream": COMPUTE_STREAM,
+            "correlation": self._rows.correlation,
+            "device": self._device,
+            "context": 1,
+        }
+        place = (self._device, COMPUTE_STREAM + _STREAM_SYNC_THREAD)
+        self._rows.add("cuda_sync", "Stream Sync", place, (start + 700, end - 400), args)
+
+    # --- rows -----------------------------------------------------------------------------
+
+    def _add_calls(
+        self, op: Op, at: Mapping[str, int], about: Mapping[str, Any] | None = None
+    ) -> int:
+        """Add the nested CPU ops; give the external id of the innermost."""
+        external = 0
+        for depth, name in enumerate(op.calls):
+            span = (at["host_start"] + depth * CALL_NS, at["host_end"] - depth * RETURN_NS)
+            known = about if name == "record_param_comms" else None
+            external = self._rows.add_op("cpu_op", name, self._thread(op), span, known)
+        return external
+
+    def _add_runtime(self, op: Op, name: str, span: Span, external: int | None) -> None:
+        self._rows.correlation += 1
+        args = {"cbid": _CALLBACKS[name], "correlation": self._rows.correlation}
+        if external is not None:
+            args = {"External id": external, **args}
+        self._rows.add("cuda_runtime", name, self._thread(op), span, args)
+        if name.startswith(("cudaLaunch", "cudaMemcpy")):
+            self._rows.add_flow("s", self._thread(op), span[0])
+
+    def _add_gpu(
+        self, category: str, op: Op, at: Mapping[str, int], args: Mapping[str, Any]
+    ) -> None:
+        """Add work on the GPU and the arrow that leads to it."""
+        ids = {"device": self._device, "context": 1, "stream": op.stream}
+        ids["correlation"] = self._rows.correlation
+        place, span = (self._device, op.stream), (at["gpu_start"], at["gpu_end"])
+        self._rows.add(category, op.gpu_name, place, span, {**args, **ids})
+        self._rows.add_flow("f", place, span[0])
+
+    def _add_record(self, op: Op, start: int, stream: int, external: int) -> tuple[int, int, int]:
+        """Add a cudaEventRecord; give its correlation id, stream and event id."""
+        self._add_runtime(op, "cudaEventRecord", (start, start + EVENT_NS - 200), external)
+        self._events += 1
+        return self._rows.correlation, stream, 16 + self._events % 64
+
+    def _add_wait(self, op: Op, start: int, stream: int, event: tuple[int, int, int]) -> None:
+        """Add a cudaStreamWaitEvent and the row that says what is waited for."""
+        self._add_runtime(op, "cudaStreamWaitEvent", (start, start + EVENT_NS - 200), None)
+        args = {
+            "cuda_sync_kind": "Stream Wait Event",
+            "wait_on_stream": event[1],
+            "wait_on_cuda_event_record_corr_id": event[0],
+            "wait_on_cuda_event_id": event[2],
+            "stream": stream,
+            "correlation": self._rows.correlation,
+            "device": self._device,
+            "context": 1,
+        }
+        span = (start + 200, start + EVENT_NS - 400)
+        self._rows.add("cuda_sync", "Stream Wait Event", (self._device, stream), span, args)
+
+    # --- annotations and names ------------------------------------------------------------
+
+    def _add_annotations(self, step: Step) -> None:
+        """Add the step and its phases, on the CPU and as spans over their GPU work."""
+        span = (int(step.start[self._rank]), int(step.end[self._rank]))
+        name, place = f"ProfilerStep#{step.number}", (self._pid, self._pid)
+        marked = self._rows.add_op("user_annotation", name, place, span)
+        for stream in _STREAMS:
+            inside = [
+                i for i, op in enumerate(self._program) if op.gpu_name and op.stream == stream
+            ]
+            self._mark_gpu(name, stream, self._gpu_span(step, inside), marked)
+        for phase, name in _PHASES.items():
+            ops = [(i, op) for i, op in enumerate(self._program) if op.phase == phase]
+            rows = [i for i, _ in ops]
+            span = (
+                int(step.host_start[rows, self._rank].min()),
+                int(step.host_end[rows, self._rank].max()),
+            )
+            marked = self._rows.add_op("user_annotation", name, place, span)
+            inside = [i for i, op in ops if op.gpu_name and op.stream == COMPUTE_STREAM]
+            if inside:
+                self._mark_gpu(name, COMPUTE_STREAM, self._gpu_span(step, inside), marked)
+
+    def _gpu_span(self, step: Step, rows: list[int]) -> Span:
+        starts, ends = step.gpu_start[rows, self._rank], step.gpu_end[rows, self._rank]
+        return int(starts.min()), int(ends.max())
+
+    def _mark_gpu(self, name: str, stream: int, span: Span, external: int) -> None:
+        """Repeat an annotation over its GPU work, 1 ns early and 2 ns long as Kineto does."""
+        wide = (span[0] - 1, span[1] + 1)
+        place = (self._device, stream)
+        self._rows.add("gpu_user_annotation", name, place, wide, {"External id": external})
+
+    def _name_everything(self) -> None:
+        for process, label in ((self._pid, "CPU"), (self._device, f"GPU {self._device}")):
+            order = self._pid if label == "CPU" else 16_777_216 + self._device
+            self._rows.add_name((process, 0), "process_name", "name", "python3.12")
+            self._rows.add_name((process, 0), "process_labels", "labels", label)
+            self._rows.add_name((process, 0), "process_sort_index", "sort_index", order)
+        for thread in (self._pid, self._autograd):
+            name = f"thread {thread} (python3.12)"
+            self._rows.add_name((self._pid, thread), "thread_name", "name", name)
+        for stream in _STREAMS:
+            self._rows.add_name((self._device, stream), "thread_name", "name", f"stream {stream} ")
+
+    def _thread(self, op: Op) -> Place:
+        return self._pid, self._autograd if op.is_backward else self._pid

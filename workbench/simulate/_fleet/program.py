@@ -1,0 +1,311 @@
+"""One training step as a list of operations: a small mixture-of-experts model under FSDP.
+
+Parameters are gathered and gradients scattered over the whole job; tokens go to
+their experts and back inside each node. All ranks run the same list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from workbench.simulate._fleet.plan import MILLISECOND, Cluster
+
+COMPUTE_STREAM = 7
+JOB_STREAM = 20
+NODE_STREAM = 24
+
+_TOKENS, _WIDTH, _EXPERT_WIDTH, _EXPERTS_PER_TOKEN, _LAYERS = 8192, 4096, 14336, 2, 6
+_LAYER_WEIGHTS = 268_435_456
+_VOCABULARY = 32_000
+_FLOP_PER_NS = 550_000.0
+_HBM_BYTES_PER_NS = 2_600.0
+
+_NORM = (
+    "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<c10::BFloat16, float>"
+    "(int, float, c10::BFloat16 const*, c10::BFloat16 const*, c10::BFloat16 const*, float*, "
+    "float*, c10::BFloat16*)"
+)
+_ADD = (
+    "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add"
+    "<c10::BFloat16>, std::array<char*, 3ul> >(int, at::native::CUDAFunctor_add"
+    "<c10::BFloat16>, std::array<char*, 3ul>)"
+)
+_SILU = (
+    "void at::native::vectorized_elementwise_kernel<4, at::native::silu_kernel(at::"
+    "TensorIteratorBase&)::{lambda(c10::BFloat16)#1}, std::array<char*, 2ul> >(int, "
+    "std::array<char*, 2ul>)"
+)
+_SOFTMAX = (
+    "void (anonymous namespace)::softmax_warp_forward<float, float, float, 3, false, false>"
+    "(float*, float const*, int, int, int)"
+)
+_GROUPED = (
+    "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cutlass::gemm::"
+    "GroupProblemShape<cute::tuple<int, int, int> > > >(Params)"
+)
+_ADAM = (
+    "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::"
+    "(anonymous namespace)::FusedOptimizerTensorListMetadata<4>, at::native::(anonymous "
+    "namespace)::FusedAdamMathFunctor<float, 4, (at::native::ADAM_MODE)1> >"
+)
+_NORM_OF_GRADIENTS = (
+    "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::"
+    "(anonymous namespace)::TensorListMetadata<1>, at::native::(anonymous namespace)::"
+    "LpNormFunctor<float, (at::native::NormType)1, float, 1, 1, 0> >"
+)
+_EMBEDDING = (
+    "void at::native::(anonymous namespace)::vectorized_gather_kernel<16, long>(char*, char*, "
+    "long*, int, long, long, long, long, bool)"
+)
+_LOSS = (
+    "void (anonymous namespace)::cunn_SoftMaxForward<8, float, float, float, (anonymous "
+    "namespace)::LogSoftMaxForwardEpilogue>(float*, float const*, int)"
+)
+
+
+@dataclass(frozen=True)
+class Op:
+    """One thing the host does in a step, and what the GPU does for it."""
+
+    kind: str  # host, kernel, copy, collective, join or sync
+    calls: tuple[str, ...] = ()  # CPU ops, outermost first
+    phase: str = "forward"
+    gpu_name: str = ""
+    gpu_ns: int = 0
+    host_ns: int = 0
+    stream: int = COMPUTE_STREAM
+    size_bytes: int = 0
+    collective: str = ""
+    annotation: str = ""
+    group: str = ""  # job or node
+    event: str = ""  # what a collective signals when it ends, and what a join waits for
+    in_count: int = 0
+    out_count: int = 0
+    dtype: str = ""
+
+    @property
+    def is_backward(self) -> bool:
+        """Whether PyTorch issues it from the thread that walks the graph backwards."""
+        return self.phase == "backward"
+
+
+_COLLECTIVE = Op("collective", stream=JOB_STREAM, group="job", dtype="BFloat16")
+_PYTHON = Op("host", phase="", host_ns=180_000)  # untraced Python between two phases
+
+
+def training_step(cluster: Cluster, ranks: int, gpus_per_node: int) -> list[Op]:
+    """Give the operations of one step in the order in which the host issues them."""
+    net = _Network(cluster, ranks, gpus_per_node)
+    last = _LAYERS - 1
+    ops = [*_data(cluster), net.gather("forward", 0)]
+    ops += [_kernel("forward", "aten::embedding", _EMBEDDING, _memory_ns(2 * _TOKENS * _WIDTH))]
+    for layer in range(_LAYERS):
+        ops += [net.gather("forward", layer + 1)] if layer < last else []
+        ops += [_join(f"forward weights {layer}", "forward"), *_layer_forward(net)]
+    ops += [*_loss(), _PYTHON, *_loss_backward()]
+    for layer in reversed(range(_LAYERS)):
+        ops += [net.gather("backward", layer - 1)] if layer > 0 else []
+        ops += [_join(f"backward weights {layer}", "backward")] if layer < last else []
+        ops += [*_layer_backward(net), net.scatter()]
+    return [*ops, _PYTHON, _join("gradients", "optimizer"), *_update(net), *_log()]
+
+
+@dataclass(frozen=True)
+class _Network:
+    """Collectives with the time that moving their data takes."""
+
+    cluster: Cluster
+    ranks: int
+    gpus_per_node: int
+
+    def gather(self, phase: str, layer: int) -> Op:
+        """Collect the weights of a layer from all ranks, ahead of their use."""
+        count = _LAYER_WEIGHTS // self.ranks
+        return replace(
+            _COLLECTIVE,
+            calls=("c10d::_allgather_base_", "record_param_comms"),
+            phase=phase,
+            event=f"{phase} weights {layer}",
+            gpu_name="ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+            collective="_allgather_base",
+            annotation="nccl:_all_gather_base",
+            in_count=count,
+            out_count=count * self.ranks,
+            gpu_ns=self._job_ns(2 * count * self.ranks, rounds=1),
+        )
+
+    def scatter(self) -> Op:
+        """Sum the gradients of a layer, each rank keeping its part."""
+        count = _LAYER_WEIGHTS // self.ranks
+        return replace(
+            _COLLECTIVE,
+            calls=("c10d::_reduce_scatter_base_", "record_param_comms"),
+            phase="backward",
+            event="gradients",
+            gpu_name="ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL"
+            "(ncclDevKernelArgsStorage<4096ul>)",
+            collective="_reduce_scatter_base",
+            annotation="nccl:_reduce_scatter_base",
+            in_count=count * self.ranks,
+            out_count=count,
+            gpu_ns=self._job_ns(2 * count * self.ranks, rounds=1),
+        )
+
+    def exchange(self, phase: str) -> Op:
+        """Send tokens to the experts of the node, or their results back."""
+        count = _TOKENS * _EXPERTS_PER_TOKEN * _WIDTH
+        share = (self.gpus_per_node - 1) / self.gpus_per_node
+        transfer = 2 * count * share / self.cluster.node_bus_bytes_per_s * 1e9
+        return replace(
+            _COLLECTIVE,
+            group="node",
+            stream=NODE_STREAM,
+            calls=("c10d::alltoall_base_", "record_param_comms"),
+            phase=phase,
+            event="tokens",
+            gpu_name="ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)",
+            collective="all_to_all",
+            annotation="nccl:all_to_all",
+            in_count=count,
+            out_count=count,
+            gpu_ns=int(transfer) + 12_000,
+        )
+
+    def total(self) -> Op:
+        """Add up one number over all ranks: the norm of the gradients."""
+        return replace(
+            _COLLECTIVE,
+            calls=("c10d::allreduce_", "record_param_comms"),
+            phase="optimizer",
+            event="norm",
+            gpu_name="ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+            collective="allreduce",
+            annotation="nccl:all_reduce",
+            dtype="Float",
+            in_count=1,
+            out_count=1,
+            gpu_ns=self._job_ns(4, rounds=2),
+        )
+
+    def _job_ns(self, size_bytes: int, rounds: int) -> int:
+        share = rounds * (self.ranks - 1) / self.ranks
+        return int(size_bytes * share / self.cluster.job_bus_bytes_per_s * 1e9) + 24_000
+
+
+def _data(cluster: Cluster) -> Iterator[Op]:
+    """Wait for the loader's next batch and copy it to the GPU."""
+    yield Op("host", phase="data", host_ns=6 * MILLISECOND)
+    for size_bytes in (8 * _TOKENS, 8 * _TOKENS, 2 * 3072 * _WIDTH * 2):
+        yield Op(
+            "copy",
+            ("aten::to", "aten::_to_copy", "aten::copy_"),
+            phase="",
+            gpu_name="Memcpy HtoD (Pinned -> Device)",
+            gpu_ns=1_200 + int(size_bytes / cluster.host_copy_bytes_per_s * 1e9),
+            size_bytes=size_bytes,
+        )
+
+
+def _layer_forward(net: _Network) -> Iterator[Op]:
+    phase = "forward"
+    yield _kernel(phase, "aten::native_layer_norm", _NORM, _memory_ns(4 * _TOKENS * _WIDTH))
+    yield _matmul(phase, _WIDTH, 3 * _WIDTH)
+    yield _attention(phase)
+    yield _matmul(phase, _WIDTH, _WIDTH)
+    yield _kernel(phase, "aten::add", _ADD, _memory_ns(6 * _TOKENS * _WIDTH))
+    yield _matmul(phase, _WIDTH, 64)
+    yield _kernel(phase, "aten::softmax", _SOFTMAX, 21_000)
+    yield from _exchanged(net, phase)
+    yield from _experts(phase)
+    yield from _exchanged(net, phase)
+    yield _kernel(phase, "aten::add", _ADD, _memory_ns(6 * _TOKENS * _WIDTH))
+
+
+def _layer_backward(net: _Network) -> Iterator[Op]:
+    """Give the layer's operations backwards, each about twice: for inputs and for weights."""
+    phase = "backward"
+    for op in reversed(list(_layer_forward(net))):
+        if op.kind == "collective":
+            yield from _exchanged(net, phase)
+        elif op.kind == "kernel":
+            name = op.gpu_name.replace("flash_fwd", "flash_bwd").replace("Forward", "Backward")
+            grad = _backward_calls(op.calls)
+            times = 2 if "mm" in op.calls[-1] else 1
+            gpu_ns = op.gpu_ns if times == 2 else op.gpu_ns * 2
+            yield from [replace(op, calls=grad, phase=phase, gpu_name=name, gpu_ns=gpu_ns)] * times
+
+
+def _experts(phase: str) -> Iterator[Op]:
+    tokens = _TOKENS * _EXPERTS_PER_TOKEN
+    for width in (_EXPERT_WIDTH, -_EXPERT_WIDTH):
+        gpu_ns = int(2 * tokens * _WIDTH * _EXPERT_WIDTH / _FLOP_PER_NS)
+        yield _kernel(phase, "aten::_grouped_mm", _GROUPED, gpu_ns)
+        if width > 0:
+            yield _kernel(phase, "aten::silu", _SILU, _memory_ns(4 * tokens * width))
+
+
+def _loss() -> Iterator[Op]:
+    yield _matmul("forward", _WIDTH, _VOCABULARY)
+    yield _kernel("forward", "aten::cross_entropy_loss", _LOSS, _memory_ns(8 * _TOKENS * 32_000))
+
+
+def _loss_backward() -> Iterator[Op]:
+    head = _matmul("backward", _WIDTH, _VOCABULARY)
+    yield from [replace(head, calls=_backward_calls(head.calls))] * 2
+
+
+def _update(net: _Network) -> Iterator[Op]:
+    part_bytes = 4 * _LAYERS * _LAYER_WEIGHTS // net.ranks
+    phase = "optimizer"
+    yield _kernel(phase, "aten::_foreach_norm", _NORM_OF_GRADIENTS, _memory_ns(part_bytes))
+    yield net.total()
+    yield _join("norm", phase)
+    for _ in range(_LAYERS):
+        gpu_ns = _memory_ns(7 * part_bytes // _LAYERS)
+        yield _kernel(phase, "aten::_fused_adamw_", _ADAM, gpu_ns)
+
+
+def _log() -> Iterator[Op]:
+    """Read the loss, which makes the host wait for the GPU."""
+    calls = ("aten::item", "aten::_local_scalar_dense")
+    name = "Memcpy DtoH (Device -> Pinned)"
+    yield Op("copy", calls, phase="", gpu_name=name, gpu_ns=1_900, size_bytes=4)
+    yield Op("sync", calls, phase="")
+
+
+def _exchanged(net: _Network, phase: str) -> Iterator[Op]:
+    yield net.exchange(phase)
+    yield _join("tokens", phase)
+
+
+def _kernel(phase: str, call: str, gpu_name: str, gpu_ns: int) -> Op:
+    return Op("kernel", (call,), phase=phase, gpu_name=gpu_name, gpu_ns=gpu_ns)
+
+
+def _matmul(phase: str, inner: int, outer: int) -> Op:
+    gpu_ns = max(9_000, int(2 * _TOKENS * inner * outer / _FLOP_PER_NS))
+    op = _kernel(phase, "", "nvjet_tst_128x256_64x4_2x1_v_bz_TNT", gpu_ns)
+    return replace(op, calls=("aten::linear", "aten::mm"))
+
+
+def _attention(phase: str) -> Op:
+    gpu_ns = int(2 * _TOKENS * _TOKENS / 2 * _WIDTH / (0.6 * _FLOP_PER_NS))
+    name = "void flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4> >"
+    calls = ("aten::scaled_dot_product_attention", "aten::_flash_attention_forward")
+    return replace(_kernel(phase, "", name, gpu_ns), calls=calls)
+
+
+def _join(event: str, phase: str) -> Op:
+    """Make the compute stream wait for a collective."""
+    return Op("join", phase=phase, event=event)
+
+
+def _backward_calls(calls: tuple[str, ...]) -> tuple[str, ...]:
+    stem = calls[-1].removeprefix("aten::").strip("_")
+    node = "".join(part.capitalize() for part in stem.split("_")) + "Backward0"
+    return (f"autograd::engine::evaluate_function: {node}", node, calls[-1])
+
+
+def _memory_ns(size_bytes: int) -> int:
+    return 2_000 + int(size_bytes / _HBM_BYTES_PER_NS)

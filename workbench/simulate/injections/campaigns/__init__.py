@@ -1,0 +1,1 @@
+"""Campaigns: what is injected, how it runs, what is kept."""

@@ -1,0 +1,330 @@
+"""A campaign made ready: the golden run, the changes, the engine; and its chunks."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from workbench.errors import InjectionError
+from workbench.simulate.injections._inputs import (
+    at_rest,
+    batches,
+    golden_outputs,
+    refuse_other_device,
+)
+from workbench.simulate.injections._judge import Golden, Judge
+from workbench.simulate.injections._torch import torch
+from workbench.simulate.injections.campaigns.settings import CampaignSettings
+from workbench.simulate.injections.campaigns.trials import MetricDrop, Trials
+from workbench.simulate.injections.designs.activations import activations_hit
+from workbench.simulate.injections.designs.changes import Changes, Counts
+from workbench.simulate.injections.designs.combine import unchecked_changes
+from workbench.simulate.injections.designs.parameters import parameters
+from workbench.simulate.injections.designs.verify import is_output, refuse_other_weights, verified
+from workbench.simulate.injections.engines.fast_engine import FastEngine
+from workbench.simulate.injections.engines.flip_and_run import FlipAndRun, largest
+from workbench.simulate.injections.protections.detectors import Alarms
+from workbench.tables import OUTCOMES, PARAMETERS, TRIALS
+
+# What is lost at most when a campaign is killed, and how long one may look how fast it is.
+_CHUNK_S = 30.0
+_PROBE_S = 0.3
+_COUNTED = ("masked", "benign", "sdc", "due", "beneficial")
+
+
+@dataclass(eq=False)
+class Work:
+    """Everything that stays the same from the first chunk to the last."""
+
+    model: Any
+    inputs: Any
+    judge: Judge
+    settings: CampaignSettings
+    faults: pd.DataFrame
+    parameters: pd.DataFrame
+    golden: Golden
+    changes: Changes
+    engine: FlipAndRun | FastEngine
+    alarms: Alarms
+    golden_metric: float | None
+    notes: list[tuple[str, str, int]] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The campaign's name."""
+        return self.settings.name or type(self.model).__name__
+
+    @property
+    def chunk_size(self) -> int:
+        """Experiments per chunk: as given, or about half a minute of work."""
+        if self.settings.chunk_size is not None:
+            return self.settings.chunk_size
+        most = self.engine.chunk_most
+        if self.settings.folder is None and len(self.exp_ids) <= most:
+            return most
+        return max(1, min(most, int(_CHUNK_S / self._time_s())))
+
+    def _time_s(self) -> float:
+        """Measure what an experiment takes, on a few spread over the campaign."""
+        spent, count = 0.0, len(self.exp_ids)
+        for sample in (1, 10, 100):
+            wanted = np.linspace(0, count - 1, min(sample, count)).astype(np.int64)
+            part = self.changes.only(np.unique(wanted))
+            # What takes long can be the engine looking at a parameter for the first time.
+            for _ in range(2):
+                spent = self._probed(part)
+                if spent < _PROBE_S:
+                    break
+            if spent >= _PROBE_S or sample >= count:
+                break
+        return max(spent / part.experiment_count, 1e-9)
+
+    def _probed(self, part: Changes) -> float:
+        begun = time.perf_counter()
+        with self.in_place():
+            self.engine.counts(part)
+            self.alarms.take()
+        return time.perf_counter() - begun
+
+    @cached_property
+    def exp_ids(self) -> Any:
+        """The experiments, in the order they are run."""
+        return np.unique(self.faults["exp_id"].to_numpy())
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Have protections and detectors on the model, and the model at rest."""
+        with _protected_model(self.model, self.settings), self.alarms.attached():
+            yield
+
+    def chunk(self, start: int, stop: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Run some experiments: table OUTCOMES, and table TRIALS if it is wanted."""
+        part = self.changes.part(start, stop)
+        begun = time.perf_counter()
+        with self.in_place():
+            if needs_every_run(self.judge, self.settings):
+                columns, trials = self._watched(part, start)
+            else:
+                columns, trials = _columns(self.engine.counts(part), len(self.golden)), []
+        spent = (time.perf_counter() - begun) / max(stop - start, 1)
+        frame = pd.DataFrame({"metric_name": None, "metric_value": None} | columns).assign(
+            campaign_id=self.name, exp_id=self.exp_ids[start:stop], time_s=spent, error=None
+        )
+        if self.golden.is_right is None:
+            frame["beneficial_count"] = pd.NA
+        names = [name for name in frame if name not in OUTCOMES.columns]
+        outcomes = pd.concat(
+            [OUTCOMES.cast(frame.reindex(columns=list(OUTCOMES.columns))),
+             frame[names].astype("Int64")], axis=1
+        )  # fmt: skip
+        found = pd.concat(trials, ignore_index=True) if trials else TRIALS.empty()
+        return OUTCOMES.check(outcomes), TRIALS.check(TRIALS.cast(found))
+
+    def _watched(self, part: Changes, start: int) -> tuple[dict[str, Any], list[pd.DataFrame]]:
+        """Run experiments one by one, looking at each."""
+        assert isinstance(self.engine, FlipAndRun)
+        metric, labels = self.settings.metric, self.settings.labels
+        drop = MetricDrop(self.judge, self.golden_metric)
+        trials = Trials(self.golden, self.name) if self.settings.keep_trials else None
+        rows, kept = [], []
+        for run in self.engine.runs(part):
+            value = None
+            if metric is not None and run.outputs is not None:
+                value = _measured(metric, run.outputs, labels)
+            row = drop.row(run, value) if self.judge.criterion == "metric_drop" else trial_row(run)
+            alarms = {f"detected_{name}_count": n for name, n in self.alarms.take().items()}
+            rows.append(row | alarms | {"metric_name": metric_name(metric), "metric_value": value})
+            if trials is not None:
+                kept.append(trials.rows(run, int(self.exp_ids[start + run.experiment])))
+        columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else {})}
+        return columns, kept
+
+
+def _measured(metric: Any, outputs: Any, labels: Any) -> float | None:
+    """Give the quality of outputs; None where a metric takes none that are not finite."""
+    try:
+        return float(metric(outputs, labels))
+    except (ValueError, ArithmeticError):
+        if bool(torch().isfinite(outputs).all()):
+            raise
+        return None
+
+
+def trial_row(run: Any) -> dict[str, Any]:
+    """Count how the inputs of one run ended."""
+    codes = run.codes.cpu().numpy()
+    ended = np.bincount(codes, minlength=len(_COUNTED) - 1).tolist()
+    ended.append(int(run.is_beneficial.sum()))
+    counts = {f"{name}_count": n for name, n in zip(_COUNTED, ended, strict=True)}
+    return {"input_count": len(codes), **counts, "max_abs_delta": largest(run.delta)}
+
+
+def _columns(counts: Counts, input_count: int) -> dict[str, Any]:
+    """Give the columns of table OUTCOMES that an engine's counts fill."""
+    columns = {f"{name}_count": getattr(counts, name) for name in _COUNTED}
+    return {"input_count": input_count, **columns, "max_abs_delta": counts.max_abs_delta}
+
+
+def metric_name(metric: Any) -> str | None:
+    """Give the name of a metric function."""
+    return None if metric is None else str(getattr(metric, "__name__", type(metric).__name__))
+
+
+@contextmanager
+def _protected_model(model: Any, settings: CampaignSettings) -> Iterator[None]:
+    with ExitStack() as undo, at_rest(model):
+        for each in settings.mitigations:
+            undo.callback(each.attach(model))
+        yield
+
+
+def prepared(
+    model: Any, inputs: Any, faults: pd.DataFrame, judge: Judge, settings: CampaignSettings
+) -> Work:
+    """Check everything, run without faults, and choose the engine."""
+    _refuse_types(model, faults, judge)
+    population = parameters(model)
+    calls = batches(inputs)
+    refuse_other_device(model, calls)
+    named = faults.get("param", pd.Series()).dropna().unique()
+    hits = [str(name) for name in named if is_output(name)]
+    if hits:
+        found = activations_hit(model, inputs, hits)
+        population = pd.concat([population, found], ignore_index=True)
+    faults = verified(model, faults, population if hits else None)
+    if faults.empty:
+        msg = "faults: the table has no rows; there is nothing to inject"
+        raise InjectionError(msg)
+    refuse_other_weights(model, faults)
+    alarms = Alarms(model, settings.detectors)
+    notes: list[tuple[str, str, int]] = []
+    with _protected_model(model, settings), alarms.attached():
+        outputs = golden_outputs(model, calls)
+        golden = judge.golden(outputs, settings.labels)
+        _refuse_labels(judge, settings, len(golden))
+        notes += _false_alarms(model, calls, alarms)
+    changes = unchecked_changes(model, faults)
+    for each in settings.mitigations:
+        changes = each.hardened(changes)
+    is_plain = bool(hits) or needs_every_run(judge, settings)
+    is_plain |= any(each.needs_the_model_to_run for each in settings.mitigations)
+    with at_rest(model):
+        engine = _engine(model, inputs, golden, settings, is_plain=is_plain, alarms=alarms)
+    return Work(
+        model, inputs, judge, settings, faults, _as_hit(population, faults), golden, changes,
+        engine, alarms, _golden_metric(golden, settings), notes,
+    )  # fmt: skip
+
+
+def _refuse_types(model: Any, faults: Any, judge: Any) -> None:
+    """Name the argument that is something else; they are easily swapped."""
+    for name, value, wanted in (
+        ("model", model, torch().nn.Module),
+        ("faults", faults, pd.DataFrame),
+        ("judge", judge, Judge),
+    ):
+        if not isinstance(value, wanted):
+            msg = f"{name} must be a {wanted.__name__}, not a {type(value).__name__}"
+            raise InjectionError(msg)
+
+
+def _refuse_labels(judge: Judge, settings: CampaignSettings, count: int) -> None:
+    labels = settings.labels
+    if labels is not None and hasattr(labels, "__len__") and len(labels) != count:
+        msg = f"labels: {len(labels)} are given for {count} inputs"
+        raise InjectionError(msg)
+    if judge.criterion == "metric_drop" and settings.metric is None:
+        msg = "metric: criterion 'metric_drop' needs a function of (outputs, labels)"
+        raise InjectionError(msg)
+
+
+def _golden_metric(golden: Golden, settings: CampaignSettings) -> float | None:
+    """Give the quality without faults: the metric asked for, or the share of right answers."""
+    if settings.metric is not None:
+        value = settings.metric(golden.outputs, settings.labels)
+        try:
+            is_number = math.isfinite(float(value))
+        except (TypeError, ValueError):
+            is_number = False
+        if not is_number:
+            msg = f"metric: gives {value!r} for the run without faults; one finite number is needed"
+            raise InjectionError(msg)
+        return float(value)
+    return None if golden.is_right is None else float(golden.is_right.double().mean())
+
+
+def _false_alarms(model: Any, calls: Any, alarms: Alarms) -> list[tuple[str, str, int]]:
+    """Count the alarms of a run without faults."""
+    for batch in calls:
+        alarms(batch, model(*batch.args, **batch.kwargs))
+    return [
+        ("noted", f"detector {name!r}: inputs with an alarm in the run without faults", count)
+        for name, count in alarms.take().items()
+    ]
+
+
+def _as_hit(population: pd.DataFrame, faults: pd.DataFrame) -> pd.DataFrame:
+    """Give the parameters with the components under which the faults were drawn."""
+    drawn = faults.dropna(subset=["param", "component"]).drop_duplicates("param")
+    names = dict(zip(drawn["param"].astype(str), drawn["component"].astype(str), strict=True))
+    own = zip(population["param"], population["component"], strict=True)
+    return PARAMETERS.cast(
+        population.assign(component=[names.get(param, component) for param, component in own])
+    )
+
+
+def needs_every_run(judge: Judge, settings: CampaignSettings) -> bool:
+    """Say whether every run must be looked at, not only counted."""
+    return bool(
+        settings.keep_trials
+        or settings.detectors
+        or settings.metric is not None
+        or judge.criterion == "metric_drop"
+    )
+
+
+def _engine(
+    model: Any,
+    inputs: Any,
+    golden: Golden,
+    settings: CampaignSettings,
+    *,
+    is_plain: bool,
+    alarms: Alarms,
+) -> FlipAndRun | FastEngine:
+    """Choose the engine; ``is_plain`` where only the plain one can do it."""
+    wanted = settings.engine
+    if wanted == "fast" and is_plain:
+        msg = (
+            "engine: 'fast' judges faults in parameters without running the model, so it gives no "
+            "trials, metrics, detectors, activation faults or clips; use 'flip_and_run' or 'auto'"
+        )
+        raise InjectionError(msg)
+    if wanted != "flip_and_run" and not is_plain:
+        try:
+            return FastEngine(model, _arguments(inputs), golden)
+        except InjectionError:
+            if wanted == "fast":
+                raise
+    watch = alarms if settings.detectors else None
+    return FlipAndRun(model, inputs, golden, watch=watch)
+
+
+def _arguments(inputs: Any) -> tuple[Any, ...]:
+    """Give the arguments of the model, for an engine that takes one batch."""
+    calls = batches(inputs)
+    if len(calls) > 1 or calls[0].kwargs:
+        msg = (
+            "engine: 'fast' takes one batch of unnamed arguments; join the batches, or use "
+            "'flip_and_run'"
+        )
+        raise InjectionError(msg)
+    return calls[0].args

@@ -1,0 +1,1 @@
+"""Designs: which bits are hit, and what becomes of them."""

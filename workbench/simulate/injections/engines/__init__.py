@@ -1,0 +1,1 @@
+"""Engines: faulty runs, each as short as it can be."""

@@ -1,0 +1,231 @@
+"""The fast engine: the counts of flip and run, without running what a fault cannot change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from workbench.errors import InjectionError
+from workbench.simulate.injections._inputs import at_rest
+from workbench.simulate.injections._judge import Golden
+from workbench.simulate.injections._torch import torch
+from workbench.simulate.injections.designs.bits import as_integers, as_masks
+from workbench.simulate.injections.designs.changes import Changes, Counts, Ints
+from workbench.simulate.injections.engines.flip_and_run import CRASHES
+from workbench.simulate.injections.engines.graph import program
+from workbench.simulate.injections.engines.interaction import dot_shortcut
+from workbench.simulate.injections.engines.looked_up import TableSites, table_sites
+from workbench.simulate.injections.engines.reexecution import Reexecution, changed
+from workbench.simulate.injections.engines.row_folding import RowFolding
+from workbench.simulate.injections.engines.tally import Ended, Outcomes, Tally, ended
+from workbench.simulate.injections.engines.units import UnitSites, Workplace, unit_sites
+
+
+class FastEngine:
+    """Judges experiments on all inputs, each as fast as its place in the model allows.
+
+    Single faults in linear, convolution and embedding layers are worked out for many
+    experiments at once, and only for inputs whose decision they could change; all other
+    faults, and every decision too close for that, are run exactly: from the corrupted layer
+    on, on all inputs in one batch. Decisions are those of flipping in place and running the
+    model. Parameters are changed in place and given back, also if interrupted. Faults in
+    activations are for :class:`FlipAndRun`.
+
+    Parameters
+    ----------
+    model
+        A ``torch.nn.Module`` in evaluation mode.
+    inputs
+        Its arguments, tensors with one row per input.
+    golden
+        The judge's view of the fault-free outputs of these inputs.
+    rows_per_chunk
+        Rows of the batches in which experiments are run together.
+    is_pruned
+        Whether changes too small to change any decision are left out; the counts are the
+        same without, only slower.
+
+    Attributes
+    ----------
+    masked_rule
+        ``proven``: of the faults worked out fast, only inputs that they cannot reach count
+        as masked; those left out as too small count as benign.
+    chunk_most
+        Experiments that a campaign gives it at once, at most.
+    rerun_count
+        Experiments so far that were run exactly because a decision was too close.
+    """
+
+    masked_rule = "proven"
+    chunk_most: ClassVar = 20_000
+
+    def __init__(
+        self,
+        model: Any,
+        inputs: tuple[Any, ...],
+        golden: Golden,
+        *,
+        rows_per_chunk: int = 8192,
+        is_pruned: bool = True,
+    ) -> None:
+        self.model, self.inputs, self.golden = model, tuple(inputs), golden
+        self.rerun_count = 0
+        self._places: dict[str, UnitSites | TableSites | None] = {}
+        with at_rest(self.model):
+            found = program(model, self.inputs, golden.outputs)
+            self._runs = Reexecution(model, self.inputs, found)
+            self._work: Workplace | None = None
+            if found is not None and self._is_plain():
+                folding = RowFolding(found, self.inputs)
+                work = Workplace(found, folding, golden, dot_shortcut(found, folding))
+                work.rows_per_chunk, work.is_pruned = rows_per_chunk, is_pruned
+                self._work = work
+
+    def _is_plain(self) -> bool:
+        """Say whether bounds hold: float32 on a CPU, no hooks, decisions by their margin."""
+        judge = self.golden.judge
+        tensors = [*self.model.parameters(), *self.model.buffers(), self.golden.outputs]
+        numbers = [each for each in tensors if each.dtype.is_floating_point]
+        hooked = any(
+            each._forward_hooks or each._forward_pre_hooks for each in self.model.modules()
+        )
+        return (
+            judge.criterion in {"argmax", "threshold"}
+            and judge.mask_tolerance == 0
+            and not hooked
+            and all(each.dtype == torch().float32 for each in numbers)
+            and all(each.device.type == "cpu" for each in tensors)
+        )
+
+    def is_fast(self, param: str) -> bool:
+        """Say whether single faults in a parameter are worked out many at once."""
+        with at_rest(self.model):
+            return self._place(param) is not None
+
+    def counts(self, changes: Changes) -> Counts:
+        """Inject every experiment by itself and count how the inputs end."""
+        outcomes = Outcomes(changes.experiment_count, len(self.golden))
+        bounds = np.searchsorted(changes.experiment, np.arange(changes.experiment_count + 1))
+        entries = np.diff(bounds)
+        exact = entries > 1
+        alone = np.flatnonzero(entries == 1)
+        first = bounds[alone]
+        with at_rest(self.model):
+            for number, target in enumerate(changes.targets):
+                mine = alone[changes.target[first] == number]
+                if len(mine) and self._place(target) is None:
+                    exact[mine] = True
+                elif len(mine):
+                    at = torch().from_numpy(bounds[mine])
+                    elems = torch().from_numpy(changes.elem[bounds[mine]].astype(np.int64))
+                    tally = self._tallied(target, elems, changes.after[at])
+                    outcomes.take(mine, tally)
+                    exact[mine] = tally.unsure.numpy()
+                    self.rerun_count += int(tally.unsure.sum())
+            for place in np.flatnonzero(exact):
+                part = slice(int(bounds[place]), int(bounds[place + 1]))
+                outcomes.put(int(place), self._run(changes, part))
+        return outcomes.counts()
+
+    def _tallied(self, param: str, elems: Any, after: Any) -> Tally:
+        """Work out single faults of one parameter."""
+        tally = Tally(len(elems))
+        place = self._place(param)
+        if place is None:
+            tally.unsure[:] = True
+            return tally
+        place.run(param.rpartition(".")[2], elems, after.to(torch().float32), tally)
+        return tally
+
+    def _place(self, param: str) -> UnitSites | TableSites | None:
+        """Give the fast way for a parameter, None if it has none."""
+        if param not in self._places:
+            self._places[param] = None
+            if self._work is not None:
+                self._places[param] = self._found(self._work, param)
+        return self._places[param]
+
+    def _found(self, work: Workplace, param: str) -> UnitSites | TableSites | None:
+        tensor = self._runs.tensor(param)
+        sources = work.program.sources(tensor)
+        layer, _, kind = param.rpartition(".")
+        nodes = [node for node in sources if node.op == "call_module"]
+        if len(sources) != 1 or not nodes or self._runs.way(param) != "graph":
+            return None
+        (node,) = nodes
+        module = work.program.modules[node.target]
+        if kind not in {"weight", "bias"} or getattr(module, kind, None) is not tensor:
+            return None
+        for other in ("weight", "bias"):
+            twin = f"{layer}.{other}"
+            if other != kind and isinstance(self._places.get(twin), UnitSites):
+                return self._places[twin]
+        if node not in work.program.needed or not self._runs.tensor(param).is_contiguous():
+            return None
+        return unit_sites(work, node) or table_sites(work, node)
+
+    def _run(self, changes: Changes, entries: slice) -> Ended:
+        """Run one experiment exactly."""
+        hit = np.unique(changes.target[entries])
+        names = [changes.targets[number] for number in hit]
+        for name in names:
+            self._runs.way(name)
+        with ExitStack() as stack:
+            for name in names:
+                hits = _entries(changes, entries, name)
+                stack.enter_context(changed(self._runs.tensor(name), *hits))
+            return self._judged(lambda: self._runs.outputs(names))
+
+    def _judged(self, run: Callable[[], Any]) -> Ended:
+        """Count the outcomes of one run; a crash is a detected error of all inputs."""
+        try:
+            outputs = run()
+        except (torch().OutOfMemoryError, InjectionError):
+            raise
+        except CRASHES:
+            return Ended(0, 0, len(self.golden), 0, np.nan)
+        return ended(self.golden, outputs)
+
+    def exhausted(self, param: str, bits: list[int]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Inject every one of some bits of a parameter; give SDC and DUE [elements x bits]."""
+        tensor = self._runs.tensor(param).detach()
+        values = tensor.reshape(-1)
+        masks = as_masks(np.left_shift(np.int64(1), np.asarray(bits, dtype=np.int64)), values)
+        shape = (len(values), len(bits))
+        sdc, due = np.zeros((2, *shape), dtype=np.int32)
+        with at_rest(self.model):
+            size = max(1, (1 << 19) // len(bits))
+            for first in range(0, len(values), size):
+                elems = torch().arange(first, min(len(values), first + size))
+                after = (as_integers(values[elems])[:, None] ^ masks).view(values.dtype).flatten()
+                elems = elems.repeat_interleave(len(bits))
+                part = slice(first, first + size)
+                sdc[part], due[part] = (
+                    each.reshape(-1, len(bits)) for each in self._all(param, elems, after)
+                )
+        return sdc, due
+
+    def _all(self, param: str, elems: Any, after: Any) -> tuple[Ints, Ints]:
+        tally = self._tallied(param, elems, after)
+        sdc, due = tally.sdc.numpy(), tally.due.numpy()
+        if self._place(param) is not None:
+            self.rerun_count += int(tally.unsure.sum())
+        tensor = self._runs.tensor(param)
+        self._runs.way(param)
+        for site in np.flatnonzero(tally.unsure.numpy()):
+            one = slice(int(site), int(site) + 1)
+            with changed(tensor, elems[one], after[one]):
+                found = self._judged(lambda: self._runs.outputs([param]))
+            sdc[site], due[site] = found.sdc, found.due
+        return sdc, due
+
+
+def _entries(changes: Changes, entries: slice, name: str) -> tuple[Any, Any]:
+    """Give elements and new values of one parameter in one experiment."""
+    mine = np.flatnonzero(changes.target[entries] == changes.targets.index(name)) + entries.start
+    elems = torch().from_numpy(changes.elem[mine].astype(np.int64))
+    return elems, changes.after[torch().from_numpy(mine)]

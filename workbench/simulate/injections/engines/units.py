@@ -1,0 +1,268 @@
+"""Faults in linear and convolution layers: one column or channel changes, by a known amount."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workbench.simulate.injections._judge import Golden
+from workbench.simulate.injections._torch import torch
+from workbench.simulate.injections.engines.amplitudes import layer_magnitude, slope
+from workbench.simulate.injections.engines.bounds import Bounds, bounds
+from workbench.simulate.injections.engines.graph import Program
+from workbench.simulate.injections.engines.interaction import DotShortcut
+from workbench.simulate.injections.engines.row_folding import RowFolding
+from workbench.simulate.injections.engines.tally import Tally, judge_pairs
+
+_ENTRIES = 1_000_000
+_SMALLEST = 1e-30
+_POOLS = {"MaxPool2d", "AvgPool2d"}
+
+
+class Workplace:
+    """What every fast way needs: the model as a program, its rows, the measure, sizes."""
+
+    def __init__(
+        self, program: Program, folding: RowFolding, golden: Golden, shortcut: DotShortcut | None
+    ) -> None:
+        self.program, self.folding, self.golden = program, folding, golden
+        self.shortcut = shortcut
+        self.rows_per_chunk = 8192
+        self.is_pruned = True
+
+
+class UnitSites:
+    """Single faults in the weight or bias of one Linear or Conv2d.
+
+    Notes
+    -----
+    A weight [o, i] changes only unit o of the layer: ``y' = y[:, o] + delta x[:, i]``, a bias
+    by ``delta``. Activations and pools that follow are run on that unit alone. Where the
+    next layer is linear, its output changes by ``(a' - a) W[:, o]``; where it is a dot
+    product, by the slopes of that. Only pairs of site and input that could bridge the margin
+    go on, as rows of one batch.
+    """
+
+    def __init__(self, place: Workplace, node: Any) -> None:
+        program = place.program
+        self.place, self.node = place, node
+        self.module = program.modules[node.target]
+        self._chain = _chain(place, node)
+        self.end = self._chain[-1] if self._chain else node
+        self._x = program.golden[node.args[0]]
+        self._is_linear = type(self.module) is torch().nn.Linear
+        self._y = _by_unit(program.golden[node])
+        self._a = _by_unit(program.golden[self.end])
+        passes = place.shortcut is not None and place.shortcut.passes(self.end)
+        self._shortcut = place.shortcut if passes else None
+        found = bounds(
+            program,
+            place.golden,
+            self.end,
+            (node, layer_magnitude(self.module, self._x)),
+            self._shortcut,
+        )
+        if found is None:
+            msg = "no bounds are known for what follows"
+            raise LookupError(msg)
+        self.bounds: Bounds = found
+        self._steepness = 1.0
+        for each in self._chain:
+            self._steepness *= slope(program, each) or 1.0
+        self._next = self._next_linear()
+        self._see()
+
+    def _see(self) -> None:
+        """Lay out the inputs of the layer so that each weight finds what it multiplies."""
+        if self._is_linear:
+            self._seen = self._x.T.contiguous()
+            self._reached = self._seen.abs()
+        else:
+            self._seen = _windows(self.module, self._x, self._y.shape[2:])
+            largest = [channel.abs().amax((-1, -2)) for channel in self._seen]
+            self._reached = torch().stack(largest).flatten(0, 2)
+
+    def _next_linear(self) -> Any:
+        """Give the linear layer that alone reads the units, if there is one."""
+        users = self.place.program.users(self.end)
+        if not self._is_linear or len(users) != 1 or self.end is self.place.program.output:
+            return None
+        (user,) = users
+        is_linear = user.op == "call_module" and len(user.args) == 1 and not user.kwargs
+        if not is_linear or user.args[0] is not self.end:
+            return None
+        module = self.place.program.modules[user.target]
+        return user if type(module) is torch().nn.Linear else None
+
+    def _limits(self, *, is_bias: bool) -> Any:
+        """Give per element the change below which no decision changes for sure."""
+        reach = (self.bounds.reach * self._steepness).clamp_min(_SMALLEST)
+        units, room = len(self._y), self.bounds.room
+        if is_bias:
+            return (room / reach).amin(1).expand(units)
+        reached = self._reached.clamp_min(_SMALLEST)
+        if reach.shape[1] == 1:
+            return ((room / reached).amin(1)[None] / reach).flatten()
+        return torch().cat([(room / each / reached).amin(1) for each in reach])
+
+    def run(self, kind: str, elems: Any, after: Any, tally: Tally) -> None:
+        """Inject single changes into ``"weight"`` or ``"bias"`` and count what comes of them."""
+        is_bias = kind == "bias"
+        values = (self.module.bias if is_bias else self.module.weight).detach().reshape(-1)
+        delta = after - values[elems]
+        tally.touched += self._reached_inputs(elems, after, delta, is_bias=is_bias)
+        sites = torch().arange(len(elems))
+        if self.place.is_pruned:
+            limits = self._limits(is_bias=is_bias)
+            sites = torch().nonzero(~(delta.abs() < limits[elems])).flatten()
+        fan = 1 if is_bias else self.module.weight[0].numel()
+        size = max(1, _ENTRIES // max(1, self._y[0].numel()))
+        for part in sites.split(size):
+            unit = elems[part] // fan
+            inside = None if is_bias else elems[part] % fan
+            self._judge(part, unit, self._moved(unit, inside, delta[part]), tally)
+
+    def _reached_inputs(self, elems: Any, after: Any, delta: Any, *, is_bias: bool) -> Any:
+        """Count the inputs that a change can reach at all: 0 x a finite weight stays 0."""
+        count = torch().full((len(elems),), len(self.place.golden))
+        if not is_bias:
+            seen = (self._reached != 0).sum(1)
+            seen = seen[elems % len(seen)]
+            count = torch().where(torch().isfinite(after), seen, count)
+        return torch().where(delta == 0, 0, count)
+
+    def _moved(self, unit: Any, inside: Any, delta: Any) -> Any:
+        """Give the changed units [sites x inputs (x height x width)] after the activations."""
+        shape = (-1,) + (1,) * (self._y.ndim - 1)
+        delta = delta.view(shape)
+        if inside is None:
+            moved = self._y[unit] + delta
+        elif self._is_linear:
+            moved = torch().addcmul(self._y[unit], self._seen[inside], delta)
+        else:
+            _, high, wide = self.module.weight.shape[1:]
+            places = inside // (high * wide), inside // wide % high, inside % wide
+            moved = self._y[unit] + self._seen[places] * delta
+        return self._through_chain(moved)
+
+    def _through_chain(self, moved: Any) -> Any:
+        if not self._chain:
+            return moved
+        program, shape = self.place.program, moved.shape
+        if not self._is_linear:
+            moved = moved.flatten(0, 1).unsqueeze(1)
+        for node in self._chain:
+            value = moved
+            moved = program.value(node, lambda _: value)  # noqa: B023
+        return moved if self._is_linear else moved.squeeze(1).unflatten(0, shape[:2])
+
+    def _judge(self, part: Any, unit: Any, moved: Any, tally: Tally) -> None:
+        golden, limits = self._a[unit], self.bounds
+        change = (moved - golden).abs()
+        if not self._is_linear:
+            change = change.flatten(2).amax(2)
+        reach = limits.reach[unit]
+        if self.place.is_pruned:
+            site, row = torch().where(~(change * reach < limits.room))
+        else:
+            site, row = torch().where(torch().ones_like(change, dtype=torch().bool))
+        if not len(site):
+            return
+        change, which = change[site, row], unit[site]
+        value = moved[site, row]
+        from_golden = golden[site, row]
+        huge = limits.is_huge(change, which, row)
+        if self._shortcut is None and self._is_linear:
+            # What is not finite already stays so; convolutions may leave padding out, which
+            # would be Inf x 0 here.
+            huge &= torch().isfinite(change)
+
+        def built(span: slice) -> Any:
+            return self._outputs(value[span], from_golden[span], which[span], row[span])
+
+        judge_pairs(
+            self.place.golden,
+            (part[site], row),
+            built,
+            limits.closeness(self.place.golden, (which, row), change, huge),
+            tally,
+            rows_per_chunk=self.place.rows_per_chunk,
+        )
+
+    def _outputs(self, value: Any, golden: Any, unit: Any, rows: Any) -> Any:
+        """Run the rest of the model on rows in which one unit changed."""
+        folding = self.place.folding
+        if self._shortcut is not None and self.end is self._shortcut.nodes[0]:
+            entered = self._shortcut.component(0, value - golden, unit, rows)
+            return folding.run(self._shortcut.entry, entered, rows)
+        if self._next is not None:
+            start, weight = self._next, self.place.program.modules[self._next.target].weight
+            whole = folding.golden(start, rows) + (value - golden)[:, None] * weight.T[unit]
+        else:
+            start = self.end
+            whole = folding.golden(start, rows)
+            whole[torch().arange(len(rows)), unit] = value
+        if self._shortcut is None:
+            return folding.run(start, whole, rows)
+        vector = folding.run(start, whole, rows, until=self._shortcut.nodes[0])
+        entered = self._shortcut.through(0, vector, rows)
+        return folding.run(self._shortcut.entry, entered, rows)
+
+
+def unit_sites(place: Workplace, node: Any) -> UnitSites | None:
+    """Give the fast way for a layer, or None where it does not hold."""
+    program, module = place.program, place.program.modules[node.target]
+    x = node.args[0] if len(node.args) == 1 and not node.kwargs else None
+    if x is None or place.folding.factor.get(x) != 1 or place.folding.factor.get(node) != 1:
+        return None
+    shape = program.golden[x].ndim
+    if type(module) is torch().nn.Linear:
+        fits = shape == 2
+    elif type(module) is torch().nn.Conv2d:
+        fits = shape == 4 and module.groups == 1 and module.padding_mode == "zeros"
+        fits = fits and not isinstance(module.padding, str)
+    else:
+        fits = False
+    if not fits or not place.folding.foldable(node):
+        return None
+    try:
+        return UnitSites(place, node)
+    except LookupError:
+        return None
+
+
+def _by_unit(value: Any) -> Any:
+    """Give a value with its columns or channels first."""
+    return value.transpose(0, 1).contiguous()
+
+
+def _chain(place: Workplace, node: Any) -> list[Any]:
+    """Give the activations and pools that follow a layer and act on each unit by itself."""
+    program, found = place.program, []
+    while node is not program.output:
+        users = program.users(node)
+        if len(users) != 1 or len(users[0].all_input_nodes) != 1:
+            break
+        (user,) = users
+        is_pool = user.op == "call_module" and (
+            type(program.modules[user.target]).__name__ in _POOLS
+            and program.golden[node].ndim == 4
+            and len(user.args) == 1
+        )
+        if not is_pool and slope(program, user) is None:
+            break
+        found.append(user)
+        node = user
+    return found
+
+
+def _windows(module: Any, x: Any, size: Any) -> Any:
+    """Give [channels x height x width of the kernel x inputs x output] views of the input."""
+    up, left = module.padding
+    x = torch().nn.functional.pad(x, (left, left, up, up)).contiguous()
+    inputs, channels, down, along = x.stride()
+    (high, wide), (far, broad) = module.kernel_size, module.dilation
+    step_down, step_along = module.stride
+    return x.as_strided(
+        (x.shape[1], high, wide, x.shape[0], *size),
+        (channels, far * down, broad * along, inputs, step_down * down, step_along * along),
+    )

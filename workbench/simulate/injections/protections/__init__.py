@@ -1,0 +1,1 @@
+"""Protections and detectors: what stands between a fault and the output."""
