@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from workbench.load import power_table
-from workbench.load._power_part import PowerGiven
-from workbench.load.archive import sources
+from workbench.load._files.archive import sources
+from workbench.load._power.formats.table import reader as power_table
+from workbench.load._power.part import PowerGiven
 
 
 def event(name, ts, dur=1, *, cat="cpu_op", ph="X", pid=1, tid=1, **args):

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from workbench import datasets, load
 from workbench.cli import app
 from workbench.errors import LoadError
-from workbench.load import _stream
+from workbench.load._files import stream as _stream
 from workbench.tables import HARMLESS
 
 SMI = "timestamp, index, power.draw [W]\n" + "".join(
@@ -254,7 +254,7 @@ def test_lengths_of_400_digits_are_our_error(value, tmp_path):
 
 
 def test_nothing_that_a_library_raises_for_content_passes_the_guard():
-    from workbench.load._guard import guarded
+    from workbench.load._files.guard import guarded
 
     for error in (
         UnicodeEncodeError("utf-8", "\ud800", 0, 1, "no"), OverflowError("big"), RecursionError(),

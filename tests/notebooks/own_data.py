@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from workbench import load, simulate
-from workbench.load.job_operations import COLUMNS
+from workbench.load._imbalance.job_operations import COLUMNS
 
 
 def trace(folder):

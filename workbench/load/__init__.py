@@ -1,39 +1,51 @@
 """Read files into tables: one module per format behind a few front doors."""
 
-from workbench.load._chakra_writing import write_chakra
-from workbench.load._injection_writing import write_exhaustive, write_injections
-from workbench.load._sfi_writing import write_sfi_fault_list, write_sfi_summary
-from workbench.load.cause_counts import cause_counts
-from workbench.load.chrome_trace import write_chrome_trace
-from workbench.load.document_lengths import document_lengths
-from workbench.load.embedding_tables import embedding_tables
-from workbench.load.exhaustive_injections import exhaustive_injections
-from workbench.load.expert_loads import expert_loads
-from workbench.load.failure_table import failure_table
-from workbench.load.failures import failures
-from workbench.load.fleet import fleet
-from workbench.load.flight_recorder import flight_recorder
-from workbench.load.injection_records import injection_records
-from workbench.load.injections import injections
-from workbench.load.iterations import iterations
-from workbench.load.job_log import job_log
-from workbench.load.job_operations import job_operations
-from workbench.load.kernel_times import collective_times, gemm_times
+from workbench.load._failures import (
+    cause_counts,
+    failure_table,
+    failures,
+    flight_recorder,
+    lifetimes,
+    slurm_records,
+)
+from workbench.load._files.parquet import write
+from workbench.load._fleet import fleet, job_log
+from workbench.load._imbalance import (
+    attention_profile,
+    document_lengths,
+    embedding_tables,
+    expert_loads,
+    job_operations,
+    linear_profile,
+    reuse_histogram,
+)
+from workbench.load._perfmodel import collective_times, gemm_times, iterations
+from workbench.load._power import (
+    power,
+    power_fleet_total,
+    power_rollup,
+    power_sweeps,
+    power_topology,
+)
+from workbench.load._pvf import (
+    exhaustive_injections,
+    injection_records,
+    injections,
+    write_exhaustive,
+    write_injections,
+    write_sfi_fault_list,
+    write_sfi_summary,
+)
+from workbench.load._traces import (
+    operator_calls,
+    operator_replay,
+    traces,
+    write_chakra,
+    write_chrome_trace,
+    write_operator_benchmark,
+)
 from workbench.load.kinds import by_kind
-from workbench.load.lifetimes import lifetimes
-from workbench.load.operator_calls import operator_calls
-from workbench.load.operator_script import operator_replay, write_operator_benchmark
-from workbench.load.parquet import write
-from workbench.load.power import power
-from workbench.load.power_fleet_total import power_fleet_total
-from workbench.load.power_rollup import power_rollup
-from workbench.load.power_sweeps import power_sweeps
-from workbench.load.power_topology import power_topology
-from workbench.load.profiles import attention_profile, linear_profile
 from workbench.load.quality import quality
-from workbench.load.reuse_histogram import reuse_histogram
-from workbench.load.slurm_records import slurm_records
-from workbench.load.traces import traces
 
 __all__ = [
     "attention_profile",

@@ -14,26 +14,26 @@ from typing import Any
 
 from workbench.errors import LoadError
 from workbench.load import _kind_rules as rules
-from workbench.load._appearance import appearance
-from workbench.load._findings import Finding, listed
-from workbench.load._kind_rules import Sample
-from workbench.load._log_arguments import BootTime, Hosts, check_hosts, checked, host_of
-from workbench.load._paths import Paths, given_paths, shown, shown_all
-from workbench.load._power_part import Unit
-from workbench.load._wanted import LOGS_AND_INJECTIONS
-from workbench.load.archive import Source, survey
-from workbench.load.document_lengths import document_lengths
-from workbench.load.exhaustive_injections import exhaustive_injections
-from workbench.load.failure_table import failure_table
-from workbench.load.failures import failures
-from workbench.load.flight_recorder import flight_recorder
-from workbench.load.injection_records import injection_records
-from workbench.load.injections import injections
-from workbench.load.job_log import job_log
-from workbench.load.job_operations import job_operations
-from workbench.load.lifetimes import lifetimes
-from workbench.load.power import power
-from workbench.load.traces import traces
+from workbench.load._failures.flight_dumps.reader import flight_recorder
+from workbench.load._failures.formats.failure_table import failure_table
+from workbench.load._failures.lifetimes import lifetimes
+from workbench.load._failures.reader import failures
+from workbench.load._files.appearance import appearance
+from workbench.load._files.archive import Source, survey
+from workbench.load._files.arguments import BootTime, Hosts, check_hosts, checked, host_of
+from workbench.load._files.findings import Finding, listed
+from workbench.load._files.paths import Paths, given_paths, shown, shown_all
+from workbench.load._files.wanted import LOGS_AND_INJECTIONS
+from workbench.load._fleet.job_log import job_log
+from workbench.load._imbalance.document_lengths import document_lengths
+from workbench.load._imbalance.job_operations import job_operations
+from workbench.load._power.part import Unit
+from workbench.load._power.reader import power
+from workbench.load._pvf.exhaustive import exhaustive_injections
+from workbench.load._pvf.reader import injections
+from workbench.load._pvf.records import injection_records
+from workbench.load._traces.reader import traces
+from workbench.load.kind_rules import Sample
 
 _LOOKED_AT_FILES = 200
 _HEAD_BYTES = 1 << 16

@@ -1,0 +1,160 @@
+"""The two parsers give the same tables, whatever the bytes; and nothing but LoadError is raised."""
+
+import json
+import random
+
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from workbench import load
+from workbench.errors import LoadError
+from workbench.load._files.archive import sources
+from workbench.load._traces.kineto import _engine_compiled
+from workbench.load._traces.kineto.reader import kineto
+
+NASTY = [
+    "a", "aten::add", "C:\\Temp\\x.py(3): f", "é中\U0001f600", 'q"uote', "\\", "\\\\", '},{"ph":"X"',
+    "\n\t", "", " ", "x" * 7, "x" * 8, "x" * 9, "y" * 300, '"' * 8, "\\" * 7 + "z", "],", "traceEvents",
+    "void cutlass<{1,2}, [3]>", "\u2028", "\x7f", "null", "NaN", "ncclDevKernel", "ProfilerStep#3", "stream 7",
+]  # fmt: skip
+texts = st.one_of(st.sampled_from(NASTY), st.text(max_size=20))
+integers = st.one_of(st.integers(-10, 10), st.integers(-(2**63), 2**64), st.integers(0, 10**30))
+numbers = st.one_of(integers, st.floats(allow_nan=False, allow_infinity=False))
+values = st.recursive(
+    st.one_of(st.none(), st.booleans(), numbers, texts),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(texts, inner, max_size=3)),
+    max_leaves=6,
+)
+times = st.one_of(
+    st.integers(0, 2**52), st.decimals(0, 10**15, places=3).map(float), st.floats(0, 1e12), values
+)
+keys = st.sampled_from(
+    [
+        "stream",
+        "correlation",
+        "External id",
+        "device",
+        "bytes",
+        "dtype",
+        "Collective name",
+        "Input Dims",
+        "Seq",
+    ]
+)
+events = st.fixed_dictionaries(
+    {"ph": st.sampled_from("XXXXXiMsfBEC")},
+    optional={
+        "cat": st.one_of(
+            st.sampled_from(["kernel", "cpu_op", "cuda_runtime", "gpu_memcpy", "cuda_sync"]),
+            texts,
+            st.none(),
+        ),
+        "name": texts,
+        "pid": st.one_of(st.integers(-5, 10**9), texts),
+        "tid": st.one_of(st.integers(-5, 10**9), texts),
+        "ts": times,
+        "dur": times,
+        "id": st.integers(),
+        "bp": st.just("e"),
+        "args": st.one_of(st.dictionaries(st.one_of(keys, texts), values, max_size=6), values),
+        "zzz": values,
+    },
+)
+spacings = st.sampled_from(
+    [(", ", ": ", None), (",", ":", None), (",", ": ", 2), (" , ", " : ", 11)]
+)
+quick = settings(
+    max_examples=60, deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)  # fmt: skip
+
+
+def outcome(path, engine):
+    try:
+        (source,) = sources(path)
+        return kineto(source, engine=engine, args=("Input Dims",))
+    except LoadError as error:
+        return str(error)
+
+
+def assert_alike(path):
+    slow, fast = outcome(path, "python"), outcome(path, "compiled")
+    assert type(slow) is type(fast), (slow, fast)
+    if not isinstance(slow, str):
+        pd.testing.assert_frame_equal(slow.events, fast.events)
+        assert slow.metadata == fast.metadata
+    return slow, fast
+
+
+@quick
+@given(st.lists(events, max_size=12), spacings, st.booleans(), st.data())
+def test_any_valid_file_gives_the_same_tables(tmp_path, rows, spacing, ascii_only, data):
+    comma, colon, indent = spacing
+    text = json.dumps(rows, separators=(comma, colon), indent=indent, ensure_ascii=ascii_only)
+    key = data.draw(st.sampled_from(["before", "after"]))
+    other = f'"distributedInfo": {{"world_size": 2}}, "{key}": {json.dumps(data.draw(values))}'
+    path = tmp_path / "t.json"
+    body = (
+        f'{{{other}, "traceEvents": {text}}}'
+        if key == "before"
+        else f'{{"traceEvents": {text}, {other}}}'
+    )
+    path.write_bytes(body.encode("utf-8", "surrogatepass"))
+    slow, fast = assert_alike(path)
+    assert not isinstance(slow, str), slow
+    pd.testing.assert_frame_equal(slow.quality, fast.quality)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_flipped_cut_and_inserted_bytes_never_crash_a_parser(tmp_path, seed):
+    chance = random.Random(seed)
+    rows = [
+        {"ph": "X", "cat": "kernel", "name": chance.choice(NASTY), "pid": 0, "tid": 7, "ts": i * 1.5,
+         "dur": 1, "args": {"stream": 7, "correlation": i, "grid": [1, 2], "x": {"y": chance.choice(NASTY)}}}
+        for i in range(30)
+    ]  # fmt: skip
+    raw = bytearray(json.dumps({"traceEvents": rows, "distributedInfo": {"rank": 0}}).encode())
+    for _ in range(chance.randint(1, 4)):
+        at = chance.randrange(len(raw))
+        what = chance.random()
+        if what < 0.4:
+            raw[at] = chance.choice(b'"\\{}[],:\0\n\xff 0x')
+        elif what < 0.7:
+            del raw[at : at + chance.randint(1, 40)]
+        else:
+            raw[at:at] = bytes(chance.choices(b'"\\{}[],:\0\n\xff0', k=chance.randint(1, 5)))
+    path = tmp_path / "t.json"
+    path.write_bytes(raw)
+    for engine in ("python", "compiled"):
+        assert outcome(path, engine) is not None
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("name", ["kineto-hta", "kineto-h100", "kineto-dlrm-8rank"])
+def test_real_files_give_the_same_tables(real_data, name):
+    for path in sorted(real_data(name).rglob("*.gz")):
+        if "_et." in path.name or path.stat().st_size > 150_000:
+            continue
+        slow, fast = load.traces(path, engine="python"), load.traces(path, engine="compiled")
+        for table in slow.__dataclass_fields__:
+            pd.testing.assert_frame_equal(getattr(slow, table), getattr(fast, table))
+
+
+def test_room_for_texts_grows_as_needed(trace_file, monkeypatch):
+    monkeypatch.setattr(_engine_compiled, "_FIRST_TEXTS", 4)
+    monkeypatch.setattr(_engine_compiled, "_FIRST_BYTES", 128)
+    rows = [
+        {
+            "ph": "X",
+            "cat": "cpu_op",
+            "name": f"op {i}" * (i % 40),
+            "pid": i,
+            "tid": None,
+            "ts": i,
+            "dur": 1,
+        }
+        for i in range(2000)
+    ]
+    assert_alike(trace_file(rows))

@@ -1,0 +1,97 @@
+"""How many failures each cause explains, as somebody counted or printed them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from workbench.errors import LoadError
+from workbench.load._files import plain_table as plain
+from workbench.tables import CAUSE_COUNTS
+
+_NAMES = {name: name for name in CAUSE_COUNTS.columns}
+
+
+def cause_counts(path: str | Path, *, columns: Mapping[str, str] | None = None) -> pd.DataFrame:
+    """Read a table of causes and counts, such as papers print.
+
+    Parameters
+    ----------
+    path
+        A CSV file (by its ending) or a Parquet file with columns ``cause`` and
+        ``failure_count``, perhaps ``category`` and ``printed_share`` (a fraction, not per
+        cent). Others are ignored. ``datasets.path("published")`` has some.
+    columns
+        Names that differ in the file, by name in the table: ``{"failure_count": "count"}``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.CAUSE_COUNTS`: ``cause``, ``category``,
+        ``failure_count``, ``printed_share``, in the order of the file.
+
+    Raises
+    ------
+    FileNotFoundError
+        If ``path`` does not exist.
+    LoadError
+        If a column is missing, a count is no whole number, a printed share is not
+        between 0 and 1, or a cause has no name or occurs twice.
+
+    Examples
+    --------
+    >>> from workbench import datasets
+    >>> causes = cause_counts(datasets.path("published") / "causes_llama3.csv")
+    >>> int(causes["failure_count"].sum())
+    419
+    """
+    path = Path(path)
+    found = plain.renamed(
+        plain.read(path),
+        path,
+        names=_NAMES,
+        columns=columns,
+        optional=("category", "printed_share"),
+    )
+    causes = found["cause"].astype(object).where(found["cause"].notna(), "").astype(str).str.strip()
+    _refuse_unnamed(causes, path)
+    table = pd.DataFrame(
+        {
+            "cause": causes,
+            "category": found.get("category", pd.Series(pd.NA, index=found.index)),
+            "failure_count": plain.whole(found["failure_count"], path),
+            "printed_share": _printed(found, path),
+        }
+    )
+    table = CAUSE_COUNTS.cast(table)
+    table.attrs["left_out"] = plain.left_out(path)
+    return CAUSE_COUNTS.check(table, str(path))
+
+
+def _refuse_unnamed(causes: pd.Series, path: Path) -> None:
+    bad = (causes == "") | causes.duplicated()
+    if bad.any():
+        row = int(bad.to_numpy().argmax())
+        what = f"{causes[row]!r} occurs again" if causes[row] else "no cause is named"
+        msg = f"{path}: row {row:,}: {what}; every cause has one row"
+        raise LoadError(msg)
+
+
+def _printed(found: pd.DataFrame, path: Path) -> pd.Series:
+    """Return the printed shares; an empty cell is one that was not printed."""
+    shares = pd.Series(pd.NA, index=found.index, dtype="Float64")
+    if "printed_share" not in found:
+        return shares
+    given = found["printed_share"].dropna()
+    values = plain.numbers(given.reset_index(drop=True), path)
+    if (values > 1).any():
+        row = given.index[int((values > 1).to_numpy().argmax())]
+        msg = (
+            f"{path}: row {row:,}: printed_share is {given[row]}, which is above 1; write 30.1 % "
+            "as 0.301"
+        )
+        raise LoadError(msg)
+    shares[given.index] = values.to_numpy()
+    return shares

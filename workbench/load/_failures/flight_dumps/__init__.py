@@ -1,0 +1,1 @@
+"""Dumps of the NCCL flight recorder."""

@@ -1,0 +1,315 @@
+"""One flight-recorder dump: what it says of its groups, their status and its operations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from workbench.errors import LoadError
+from workbench.load._failures.flight_dumps.unfolded import UnfoldedError, refuse_endless
+from workbench.load._files.findings import Findings
+from workbench.load._files.json_events import to_integer
+from workbench.tables import SAYS_SYNTHETIC
+
+_STATES = ("scheduled", "started", "completed")
+_KNOWN_KEYS = {
+    "version", "nccl_version", "comm_lib_version", "pg_config", "pg_status", "entries", "rank",
+    "host_name", "synthetic",
+}  # fmt: skip
+_DUMP_KEYS = {"entries", "pg_config", "pg_status"}
+_PEERS = re.compile(r"(send|recv) (\d+)(?:->|<-)(\d+)")
+_TORCH = re.compile(r"(?:^|/)torch/")
+_TEXT_LIMIT = 300
+_MOST_SIZES = 10_000
+_MOST_BITS = 128
+_MOST_MEMBERS = 1 << 22
+# The recorder keeps TORCH_NCCL_TRACE_BUFFER_SIZE operations: 2,000 unless somebody asked for more.
+MOST_ENTRIES = 200_000
+MOST_VALUES = 20_000_000
+
+GroupKey = tuple[str, tuple[int, ...] | None]
+
+
+@dataclass
+class Dump:
+    """The content of one file, before it is known whose it is."""
+
+    label: str
+    version: str | None
+    nccl_version: str | None
+    groups: dict[str, tuple[str | None, tuple[int, ...]]]
+    status: dict[str, dict[str, int | None]]
+    entries: list[dict[str, Any]]
+    findings: Findings = field(repr=False)
+
+    @property
+    def own_ranks(self) -> set[int]:
+        """Ranks that belong to all of its groups; a rank records those it is a member of."""
+        members = [set(ranks) for _, ranks in self.groups.values() if ranks]
+        return set.intersection(*members) if members else set()
+
+
+def is_dump(content: object) -> bool:
+    """Say whether some content has the keys of a dump; without operations JSON has no entries."""
+    return isinstance(content, Mapping) and "version" in content and bool(_DUMP_KEYS & set(content))
+
+
+def parse(content: Mapping[str, Any], label: str) -> Dump:
+    """Read the content of one dump; what cannot be read is missing and counted.
+
+    Raises
+    ------
+    LoadError
+        If it holds more than any recorder keeps.
+    """
+    _refuse_floods(content, label)
+    findings = Findings(label)
+    groups = _groups(content.get("pg_config"), findings)
+    findings.add("noted", SAYS_SYNTHETIC, int(content.get("synthetic") is True))
+    others = sorted(_shown(key)[:40] for key in content if key not in _KNOWN_KEYS)
+    if others:
+        findings.add("set aside", f"further parts of the dump: {', '.join(others[:8])}")
+    return Dump(
+        label=label,
+        version=_text(content.get("version")),
+        nccl_version=_text(content.get("nccl_version", content.get("comm_lib_version"))),
+        groups=groups,
+        status=_status(content.get("pg_status"), findings),
+        entries=_entries(content.get("entries"), groups, findings),
+        findings=findings,
+    )
+
+
+def _refuse_floods(content: Mapping[str, Any], label: str) -> None:
+    entries = content.get("entries")
+    reason = ""
+    if isinstance(entries, list | tuple) and len(entries) > MOST_ENTRIES:
+        reason = f"holds {len(entries):,} operations, more than the {MOST_ENTRIES:,} that are read"
+    else:
+        try:
+            refuse_endless(content, most=MOST_VALUES)
+        except UnfoldedError as error:
+            reason = str(error)
+    if reason:
+        msg = f"{label}: the dump {reason}; no recorder writes that, leave the file out"
+        raise LoadError(msg)
+
+
+def _groups(config: object, findings: Findings) -> dict[str, tuple[str | None, tuple[int, ...]]]:
+    found = {}
+    for key, each in config.items() if isinstance(config, Mapping) else ():
+        members = _members(each.get("ranks") if isinstance(each, Mapping) else None)
+        if members is None:
+            findings.add("left out", "groups whose members cannot be read", where=_shown(key))
+            continue
+        name = _text(each.get("name")) or _shown(key)
+        found[name] = (_text(each.get("desc")), members)
+    return found
+
+
+def _members(ranks: object) -> tuple[int, ...] | None:
+    """Read members; the recorder writes them as a text ``[0, 1]``."""
+    if isinstance(ranks, str):
+        inside = ranks.strip().removeprefix("[").removesuffix("]")
+        if inside.count(",") >= _MOST_MEMBERS:
+            return None
+        ranks = inside.split(",") if inside.strip() else []
+    if not isinstance(ranks, list | tuple) or len(ranks) > _MOST_MEMBERS:
+        return None
+    numbers = [to_integer(rank) for rank in ranks]
+    if any(number is None or not 0 <= number < 1 << 31 for number in numbers):
+        return None
+    return tuple(dict.fromkeys(number for number in numbers if number is not None))
+
+
+def _status(status: object, findings: Findings) -> dict[str, dict[str, int | None]]:
+    found = {}
+    for key, each in status.items() if isinstance(status, Mapping) else ():
+        if not isinstance(each, Mapping):
+            findings.add("left out", "states of groups that cannot be read", where=_shown(key))
+            continue
+        found[_shown(key)] = {
+            # The recorder writes -1 where nothing was seen.
+            name: _natural(each.get(f"{name}_collective"))
+            for name in ("last_enqueued", "last_started", "last_completed")
+        }
+    return found
+
+
+def _entries(
+    entries: object, groups: Mapping[str, tuple[str | None, tuple[int, ...]]], findings: Findings
+) -> list[dict[str, Any]]:
+    if entries is None:
+        return []
+    if not isinstance(entries, list | tuple):
+        findings.add("left out", "operations, which are not a list")
+        return []
+    rows = []
+    for place, entry in enumerate(entries):
+        if not isinstance(entry, Mapping) or not isinstance(entry.get("profiling_name"), str):
+            findings.add("left out", "operations without a name", where=f"operation {place}")
+            continue
+        rows.append(_entry(entry, place, groups, findings))
+    rows.sort(key=lambda row: row["record"])
+    _share_batch_states(rows)
+    _close_batches(rows, findings)
+    return rows
+
+
+def _entry(
+    entry: Mapping[str, Any],
+    place: int,
+    groups: Mapping[str, tuple[str | None, tuple[int, ...]]],
+    findings: Findings,
+) -> dict[str, Any]:
+    group, description = _group_of(entry)
+    operation = entry["profiling_name"].split(":", 1)[-1][:_TEXT_LIMIT]
+    peers = _PEERS.match(operation)
+    is_p2p = peers is not None or entry.get("is_p2p") is True
+    record = _natural(entry.get("record_id"))
+    state = entry.get("state")
+    if state not in _STATES:
+        findings.add("suspicious", "operations in an unknown state", where=f"operation {place}")
+        state = "unknown"
+    row = {
+        "group": group,
+        "description": description,
+        "local_group": _text(entry.get("pg_id")),
+        "record": place if record is None else record,
+        "seq": _natural(entry.get("collective_seq_id", entry.get("seq_id"))),
+        "p2p_seq": _natural(entry.get("p2p_seq_id")),
+        "op": _natural(entry.get("op_id")),
+        "operation": operation.split(" ")[0],
+        "kind": "p2p" if is_p2p else "collective",
+        "peer": _peer(peers, groups.get(group or ""), findings) if peers else None,
+        "state": state,
+        "created_ns": _time(entry.get("time_created_ns")),
+        "started_ns": _time(entry.get("time_discovered_started_ns")),
+        "completed_ns": _time(entry.get("time_discovered_completed_ns")),
+        "timeout_ms": _natural(entry.get("timeout_ms")),
+        "retired": entry["retired"] if isinstance(entry.get("retired"), bool) else None,
+        "frame": _frame(entry.get("frames")),
+    }
+    if row["operation"] == "coalesced":
+        row["kind"] = "coalesced"
+    for side, key in (("in", "input"), ("out", "output")):
+        row[f"{side}_sizes"], row[f"{side}_count"] = _sizes(entry.get(f"{key}_sizes"))
+        row[f"{side}_dtypes"] = _joined(entry.get(f"{key}_dtypes"))
+    return row
+
+
+def _group_of(entry: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """Read the group; recorders before 2.4 write a name, or a number alone."""
+    group = entry.get("process_group")
+    if isinstance(group, list | tuple) and group:
+        return _text(group[0]), _text(group[1]) if len(group) > 1 else None
+    name = group if group is not None else entry.get("pg_name", entry.get("pg_id"))
+    return _text(name), None
+
+
+def _peer(
+    match: re.Match[str],
+    group: tuple[str | None, tuple[int, ...]] | None,
+    findings: Findings,
+) -> int | None:
+    """Return the global rank of the other side; the name counts inside the group."""
+    other = int(match[3]) if len(match[3]) < 10 else -1
+    if group is None or not 0 <= other < len(group[1]):
+        findings.add("suspicious", "sends and receives whose peer is in no known group")
+        return None
+    return group[1][other]
+
+
+def _share_batch_states(rows: list[dict[str, Any]]) -> None:
+    """Give the members of a batch the state of the batch; only that one is watched."""
+    batches = {
+        (row["group"], row["seq"], row["p2p_seq"]): row
+        for row in rows
+        if row["kind"] == "coalesced"
+    }
+    for row in rows if batches else ():
+        batch = batches.get((row["group"], row["seq"], row["p2p_seq"]))
+        if batch is not None and row is not batch and row["record"] < batch["record"]:
+            for name in ("state", "started_ns", "completed_ns"):
+                row[name] = batch[name]
+
+
+def _close_batches(rows: list[dict[str, Any]], findings: Findings) -> None:
+    """Take batches for completed whose stand-in is missing from a dump of pending work.
+
+    Such a dump leaves out what has completed, but nobody watches the members of a batch, so
+    they stay in it for good. Only they share a number among sends and receives.
+    """
+    if any(row["state"] == "completed" for row in rows):
+        return
+    batches: dict[tuple[object, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["kind"] != "collective" and row["p2p_seq"] is not None:
+            batches.setdefault((row["group"], row["seq"], row["p2p_seq"]), []).append(row)
+    for batch in batches.values():
+        if len(batch) > 1 and all(row["kind"] == "p2p" for row in batch):
+            findings.add(
+                "assumed", "batches of sends and receives completed: not listed as pending"
+            )
+            for row in batch:
+                row["state"] = "completed"
+
+
+def _sizes(value: object) -> tuple[str, int | None]:
+    """Write shapes as text, and count their elements."""
+    shapes = []
+    for shape in value if isinstance(value, list | tuple) else ():
+        numbers = [_natural(size) for size in shape] if isinstance(shape, list | tuple) else [None]
+        if any(number is None for number in numbers):
+            return "", None
+        shapes.append([number for number in numbers if number is not None])
+    if sum(map(len, shapes)) > _MOST_SIZES:
+        return "", None
+    count = sum(prod(shape) for shape in shapes)
+    text = ";".join("x".join(map(str, shape)) for shape in shapes)[:_TEXT_LIMIT]
+    return text, count if shapes and count < 1 << 63 else None
+
+
+def _joined(value: object) -> str:
+    parts: Iterable[object] = value if isinstance(value, list | tuple) else ()
+    return ";".join(str(part) for part in parts if isinstance(part, str))[:_TEXT_LIMIT]
+
+
+def _frame(frames: object) -> str | None:
+    """Write the innermost frame that is the user's own, else the innermost."""
+    found = []
+    for frame in frames if isinstance(frames, list | tuple) else ():
+        if isinstance(frame, Mapping) and isinstance(frame.get("filename"), str):
+            name, file = _shown(frame.get("name"))[:80], frame["filename"][-160:]
+            found.append(f"{name} ({file}:{_natural(frame.get('line'))})")
+            if not _TORCH.search(file):
+                return found[-1]
+    return found[0] if found else None
+
+
+def _natural(value: object) -> int | None:
+    # Nearly all are small integers; the general reader takes a microsecond and more.
+    if type(value) is int and 0 <= value < 1 << 62:
+        return value
+    number = to_integer(value) if isinstance(value, int | str) else None
+    return number if number is not None and number >= 0 else None
+
+
+def _time(value: object) -> int | None:
+    """Read a time; the JSON recorder writes 0 for none."""
+    return _natural(value) or None
+
+
+def _text(value: object) -> str | None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return None if value.bit_length() > _MOST_BITS else str(value)
+    return value[:_TEXT_LIMIT] if isinstance(value, str) else None
+
+
+def _shown(value: object) -> str:
+    """Write a name; the text of a container could be endless."""
+    text = _text(value)
+    return type(value).__name__ if text is None else text

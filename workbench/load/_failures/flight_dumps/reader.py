@@ -1,0 +1,287 @@
+"""Dumps of the NCCL flight recorder: one file per rank, written when a job hangs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from workbench._progress import progress as progress_bar
+from workbench.errors import LoadError
+from workbench.load._failures.flight_dumps.dump import Dump, is_dump, parse
+from workbench.load._failures.flight_dumps.ranks import Owned, owned
+from workbench.load._failures.flight_dumps.safe_pickle import (
+    LARGEST_BYTES,
+    PickleError,
+    plain_values,
+)
+from workbench.load._failures.flight_dumps.tables import (
+    entries_table,
+    groups_of,
+    ranks_table,
+    status_table,
+)
+from workbench.load._files.archive import EXPANSION_LIMIT, Source
+from workbench.load._files.findings import Finding, listed, quality_frame
+from workbench.load._files.guard import guarded
+from workbench.load._files.members import archive_kind, members
+from workbench.load._files.paths import Paths, given_paths, shown, shown_all
+from workbench.load._files.rank_names import RankArgument
+from workbench.load._files.wanted import ARCHIVE_SUFFIXES
+from workbench.tables import FlightRecording
+
+_NEVER = (".log", ".txt", ".md", ".csv", ".out", ".err", ".yaml", ".yml", ".py", ".ipynb", ".sh")
+_PICKLE_STARTS = (b"\x80", b"(", b"}", b"]")
+# Of the dump and of its entries, which may come first; two of them make a dump.
+_NAMES = (b"pg_config", b"pg_status", b"nccl_version", b"collective_seq_id", b"profiling_name")
+_UNREADABLE = "is no flight-recorder dump"
+
+
+def flight_recorder(
+    path: Paths, *, rank: RankArgument = None, progress: bool = True
+) -> FlightRecording:
+    """Load the flight-recorder dumps of one job, pickled or JSON, without running anything.
+
+    PyTorch keeps the last collectives of every rank in memory and writes them to one file
+    per rank when its watchdog gives up (``TORCH_NCCL_DUMP_ON_TIMEOUT``,
+    ``TORCH_FR_DUMP_TEMP_FILE``). The files are pickles; they are read by instructions
+    that can make lists, dicts, texts and numbers, and nothing else.
+
+    Parameters
+    ----------
+    path
+        A dump, a folder, an archive (``.tar``, ``.tar.gz``, ``.zip``) or a list of these.
+    rank
+        Ranks where the files do not tell them: one number for one file, a list in order
+        of the files, or a dict from a part of the file name to the number.
+    progress
+        Whether to show a progress bar if loading takes more than a second.
+
+    Returns
+    -------
+    FlightRecording
+        ``ranks`` (:data:`workbench.tables.FLIGHT_RANKS`), ``groups``
+        (:data:`workbench.tables.FLIGHT_GROUPS`), ``status``
+        (:data:`workbench.tables.FLIGHT_STATUS`), ``entries``
+        (:data:`workbench.tables.FLIGHT_ENTRIES`) and ``quality``, which lists ranks that
+        left no dump and files that could not be read.
+
+    Raises
+    ------
+    FileNotFoundError
+        If ``path`` does not exist.
+    LoadError
+        If nothing under ``path`` is a dump that can be read, a file named itself cannot,
+        two files are of one rank, or a rank is told by nothing.
+
+    Notes
+    -----
+    The rank is the argument's, else the file name's (``nccl_trace_rank_3``, ``_dump_3``,
+    ``nccl_trace_host-12_rank_7``), else the only rank that is a member of all groups of the
+    dump. Status is kept per ``pg_id`` and members per group name; entries name both. For
+    a rank without entries both lists are in the order in which groups were made, which is
+    used where they are equally long and no entry of any rank speaks against it.
+
+    References
+    ----------
+    PyTorch, ``torch/csrc/distributed/c10d/FlightRecorderDetail.hpp`` (fields) and
+    ``torch/distributed/flight_recorder`` (its analyser).
+    """
+    findings: list[Finding] = []
+    sources = list(_sources(path, findings))
+    dumps: list[Dump] = []
+    total = sum(source.size_bytes for source, _ in sources)
+    with progress_bar(total=total, unit="B", label="loading dumps", enabled=progress) as bar:
+        for source, is_named in sources:
+            try:
+                with guarded(source.label):
+                    dumps.append(_read(source))
+            except (LoadError, OSError) as error:
+                if is_named and len(sources) == 1:
+                    raise
+                _pass_over(source, error, findings)
+            bar.update(source.size_bytes)
+    if not dumps:
+        _raise_nothing(path, findings)
+    with guarded(shown_all(path)):
+        return _assembled(owned(dumps, rank), findings)
+
+
+def looks_like_a_dump(head: bytes) -> bool:
+    """Recognise a dump by how it begins, and by names that stand in it."""
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    is_likely = text.startswith(b"{") or head.startswith(_PICKLE_STARTS)
+    return is_likely and sum(name in head for name in _NAMES) > 1
+
+
+def _assembled(ranks: Sequence[Owned], findings: list[Finding]) -> FlightRecording:
+    groups, name_of = groups_of(ranks)
+    status = status_table(ranks, name_of)
+    findings += _of_the_set(ranks, groups, status)
+    parts = [each.dump.findings.frame() for each in ranks]
+    quality = quality_frame(findings)
+    filled = [part for part in (quality, *parts) if len(part)]
+    if filled:
+        whole = pd.concat(filled, ignore_index=True)
+        quality = whole.astype({"finding": "category"})
+    return FlightRecording(
+        ranks=ranks_table(ranks),
+        groups=groups,
+        status=status,
+        entries=entries_table(ranks, name_of),
+        quality=quality,
+    )
+
+
+def _sources(path: Paths, findings: list[Finding]) -> Iterator[tuple[Source, bool]]:
+    """Give every file that may be a dump, and whether the caller named it."""
+    seen: set[str] = set()
+    for entry in map(Path, given_paths(path)):
+        if not entry.exists():
+            msg = f"{shown(entry)}: there is no such file or directory"
+            raise FileNotFoundError(msg)
+        for file, is_named in [(entry, True)] if entry.is_file() else _below(entry):
+            real = os.path.realpath(file)
+            if real in seen:
+                findings.append((shown(file), "set aside", "was given before", 1, None))
+            elif reason := "" if is_named else _implausible(file):
+                findings.append((shown(file), "set aside", reason, 1, None))
+            else:
+                yield from ((source, is_named) for source in _opened(file, findings))
+            seen.add(real)
+
+
+def _below(folder: Path) -> Iterator[tuple[Path, bool]]:
+    for parent, subfolders, names in os.walk(folder):
+        subfolders.sort()
+        yield from ((Path(parent, name), False) for name in sorted(names))
+
+
+def _implausible(file: Path) -> str:
+    if file.name.startswith("."):
+        return "is a hidden file"
+    if not file.is_file():
+        return "is not a regular file"
+    return _UNREADABLE if file.name.lower().endswith(_NEVER) else ""
+
+
+def _opened(file: Path, findings: list[Finding]) -> Iterator[Source]:
+    """Give the file, or what an archive of this name holds."""
+    whole = Source(shown(file), file, size_bytes=file.stat().st_size)
+    kind = (
+        archive_kind(file, EXPANSION_LIMIT)
+        if file.name.lower().endswith(ARCHIVE_SUFFIXES)
+        else None
+    )
+    if kind is None:
+        yield whole
+        return
+    for member in members(file, kind, EXPANSION_LIMIT):
+        label = f"{whole.label}!{shown(member.name)}"
+        if member.refusal or member.place is None:
+            if member.refusal:
+                findings.append((label, "left out", member.refusal, 1, None))
+        elif reason := _implausible_name(member.name):
+            findings.append((label, "set aside", reason, 1, None))
+        else:
+            yield Source(label, file, member.name, member.size_bytes, place=member.place)
+
+
+def _implausible_name(name: str) -> str:
+    base = name.rsplit("/", 1)[-1].lower()
+    if base.startswith(".") or name.startswith("__MACOSX/"):
+        return "is a hidden file"
+    return _UNREADABLE if base.endswith(_NEVER) else ""
+
+
+def _read(source: Source) -> Dump:
+    """Read one dump, pickled or JSON."""
+    with source.open() as stream:
+        raw = stream.read(LARGEST_BYTES + 1)
+        cut = stream.truncated_at is not None
+    start = raw.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    reader: Callable[[bytes], Any] | None = None
+    if start == b"{":
+        reader = _json
+    elif raw.startswith(_PICKLE_STARTS):
+        reader = plain_values
+    if reader is None:
+        msg = f"{source.label}: {_UNREADABLE}: neither a pickle nor JSON"
+        raise LoadError(msg)
+    try:
+        content = reader(raw)
+    except PickleError as error:
+        also = "; the file was cut off when it was packed" if cut else ""
+        msg = f"{source.label}: the dump {error}{also}; get the file again, or leave it out"
+        raise LoadError(msg) from error
+    if not is_dump(content):
+        kind = f"a dict with {_names(content)}" if isinstance(content, Mapping) else "no dict"
+        msg = (
+            f"{source.label}: {_UNREADABLE}: it holds {kind}; a dump is a dict with 'version', "
+            "'pg_config', 'pg_status' and 'entries'"
+        )
+        raise LoadError(msg)
+    return parse(content, source.label)
+
+
+def _names(content: Mapping[Any, Any]) -> str:
+    keys = list(islice(content, 5))
+    names = [repr(key[:30]) if isinstance(key, str) else type(key).__name__ for key in keys]
+    return ", ".join(names) or "no keys"
+
+
+def _json(raw: bytes) -> Any:
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        msg = f"is not valid JSON ({str(error)[:120]})"
+        raise PickleError(msg) from error
+
+
+def _pass_over(source: Source, error: Exception, findings: list[Finding]) -> None:
+    what = str(error).removeprefix(f"{source.label}: ")
+    finding = "set aside" if what.startswith(_UNREADABLE) else "left out"
+    findings.append((source.label, finding, what, 1, None))
+
+
+def _raise_nothing(path: Paths, findings: Sequence[Finding]) -> None:
+    where = ", ".join(shown(item) for item in given_paths(path)) or "an empty list"
+    msg = (
+        f"{where}: no flight-recorder dump that can be read; they are named like "
+        f"nccl_trace_rank_0 or _dump_0{listed(findings)}"
+    )
+    raise LoadError(msg)
+
+
+def _of_the_set(
+    ranks: Sequence[Owned], groups: pd.DataFrame, status: pd.DataFrame
+) -> list[Finding]:
+    """Say what is known of the dumps together only."""
+    found: list[Finding] = []
+    have = {each.rank for each in ranks}
+    label = ranks[0].dump.label
+    every = {int(rank) for text in groups["members"] for rank in str(text).split(",") if rank}
+    if lacking := sorted(every - have):
+        names = ", ".join(map(str, lacking[:16])) + (", ..." if len(lacking) > 16 else "")
+        what = f"members of groups that left no dump; where they are is not known: rank {names}"
+        found.append((label, "suspicious", what, len(lacking), None))
+    by_order = status.loc[status["joined_by"] == "order", "rank"].nunique()
+    if by_order:
+        what = "ranks without entries: their status is joined to groups by the order of both"
+        found.append((label, "noted", what, int(by_order), None))
+    if unjoined := int((status["joined_by"] == "none").sum()):
+        what = "states of groups that no entry names; it is not known which group they are of"
+        found.append((label, "noted", what, unjoined, None))
+    if unrecorded := int((~groups["is_recorded"]).sum()):
+        what = "groups without a list of members: taken to be the ranks that used them"
+        found.append((label, "assumed", what, unrecorded, None))
+    versions = {each.dump.version for each in ranks}
+    if len(versions) > 1:
+        what = f"different versions of the recorder: {', '.join(sorted(map(str, versions)))}"
+        found.append((label, "suspicious", what, len(versions), None))
+    return found

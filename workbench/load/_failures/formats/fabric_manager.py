@@ -1,0 +1,55 @@
+"""Logs of NVIDIA's fabric manager: errors of NVSwitches.
+
+References
+----------
+NVIDIA, *Fabric Manager User Guide*, appendix D: NVSwitch errors by number.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from workbench.load._failures.formats._log_stamps import BEGINNING
+from workbench.load._failures.formats.system_log import read_system_log
+from workbench.load._failures.line_prefix import without_prefix
+from workbench.load._files.archive import Source
+from workbench.load._files.findings import Findings
+from workbench.load._files.log_file import Given, LogPart
+from workbench.load._files.xid_codes import pci_address, sxid_meaning
+
+NAME = "fabric manager log"
+_NEEDLES = (b"detected NVSwitch ",)
+_STAMP = re.compile(r"\[[A-Z][a-z]{2} \d\d \d{4} \d\d:\d\d:\d\d\] \[[A-Z]+\] \[tid \d+\]")
+_ERROR = re.compile(
+    r"detected NVSwitch (?P<severity>non-fatal|fatal) error (?P<code>\d{1,6})(?!\d)"
+    r"(?:.* pci bus id (?P<device>[0-9A-Fa-f:.]{5,40}))?"
+)
+
+
+def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - one signature for all formats
+    """Tell whether one of the first lines begins like this log's."""
+    lines = head.decode(errors="replace").splitlines()
+    return any(_STAMP.match(without_prefix(line, BEGINNING).rest) for line in lines)
+
+
+def read(source: Source, given: Given) -> LogPart:
+    """Read one log of a fabric manager.
+
+    Raises
+    ------
+    LoadError
+        If it holds an error and the caller gave no zone: its stamps are local times.
+    """
+    return read_system_log(source, given, _NEEDLES, lambda: _failure)
+
+
+def _failure(text: str, _line: int, _findings: Findings) -> dict[str, Any]:
+    error = _ERROR.search(text)
+    if error is None:
+        return {}
+    row: dict[str, Any] = {"kind": "sxid", "code": error["code"], "category": "nvlink"}
+    row |= sxid_meaning(error["code"])
+    row["device"] = pci_address(error["device"]) if error["device"] else None
+    row["severity"] = "fatal" if error["severity"] == "fatal" else "warning"
+    return row

@@ -1,0 +1,207 @@
+"""Goodput logs: what a training job did, one JSON event per line."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from workbench.load._failures.formats.goodput_lines import Event, events_of, is_event
+from workbench.load._files.archive import Source
+from workbench.load._files.findings import Findings
+from workbench.load._files.log_file import Given, LogPart, failure_rows, timeline_rows
+from workbench.load._files.text_lines import text_lines
+from workbench.tables import SAYS_SYNTHETIC
+
+NAME = "goodput events"
+_TEXT_LENGTH = 200
+# Event -> the state it begins, and the states it may end.
+_BEGINS = {
+    "start": ("starting", {""}),
+    "running": ("running", {"starting", "joining"}),
+    "checkpoint_start": ("checkpoint", {"running"}),
+    "checkpoint_end": ("running", {"checkpoint"}),
+    "interrupt": ("detecting", {"starting", "running", "checkpoint", "joining"}),
+    "detected": ("allocating", {"detecting"}),
+    "nodes_ready": ("joining", {"allocating"}),
+    "end": ("ended", {"starting", "running", "checkpoint", "detecting", "allocating", "joining"}),
+}
+# What tells the state whatever came before; the others mean nothing out of order.
+_PLAIN = frozenset({"start", "running", "interrupt", "end"})
+
+
+def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing
+    """Recognise the first line that is no comment as an event with a time."""
+    lines = head.decode(errors="replace").removeprefix("\ufeff").split("\n")
+    plain = (line for line in lines if line.strip() and not line.lstrip().startswith("#"))
+    return is_event(next(plain, ""))
+
+
+def read(source: Source, given: Given) -> LogPart:
+    """Read the states of each job, and a failure for each interruption.
+
+    Events follow each other in a strict order: start, running, any number of checkpoints
+    (checkpoint_start, checkpoint_end), interrupt, detected, nodes_ready, running, ... end. A
+    job whose start is not followed by running runs from its start. An event that cannot
+    follow is counted; running, interrupt, start and end tell the state all the same, others
+    are left out.
+
+    Raises
+    ------
+    LoadError
+        If times are numbers of no known unit, or local and ``given.tz`` is None.
+
+    References
+    ----------
+    The format of inigogonzalezgarcia/12-gpu-goodput-mtbi, docs/event-log.md, and the bundled
+    demo job's, which adds steps.
+    """
+    findings = Findings(source.label)
+    events = events_of(text_lines(source, findings), given, findings)
+    findings.add("read", "events", len(events))
+    synthetic = sum(1 for event in events if event.rest.get("synthetic") is True)
+    findings.add("noted", SAYS_SYNTHETIC, synthetic)
+    jobs: dict[str | None, list[Event]] = {}
+    for event in events:
+        jobs.setdefault(event.job, []).append(event)
+    failures: list[dict[str, Any]] = []
+    spans: list[dict[str, Any]] = []
+    for own in jobs.values():
+        story = _Story(own, given, findings)
+        failures += story.failures
+        spans += story.spans
+    failures.sort(key=lambda row: row["start_ns"])
+    spans.sort(key=lambda row: (row["start_ns"], row["line"]))
+    label = source.label
+    return LogPart(failure_rows(failures, label), timeline_rows(spans, label), findings)
+
+
+class _Story:
+    """Follows one job from event to event."""
+
+    def __init__(self, events: list[Event], given: Given, findings: Findings) -> None:
+        self.failures: list[dict[str, Any]] = []
+        self.spans: list[dict[str, Any]] = []
+        self._findings = findings
+        self._zone = f"tz={given.tz}"
+        self._state, self._attempt = "", 1
+        self._size: dict[str, Any] = {}
+        self._nodes: list[str] = []
+        self._lost_node: str | None = None
+        for event, following in zip(events, [*events[1:], None], strict=True):
+            self._take(event, following)
+        if self._state != "ended":
+            what = "jobs whose log does not reach their end"
+            findings.add("noted", what, 1, f"after line {events[-1].line:,}")
+
+    def _take(self, event: Event, following: Event | None) -> None:
+        if event.name == "step":
+            self._step(event)
+            return
+        state, may_end = _BEGINS[event.name]
+        if self._state not in may_end and not (event.name == "start" and self._state == "ended"):
+            self._complain(event)
+            if event.name not in _PLAIN:
+                return
+        self._close(event)
+        if event.name == "start":
+            self._begin(event)
+            # A job that never says when it runs, runs from its start.
+            says = following is not None and following.name == "running"
+            state = state if says else "running"
+        if event.name in ("start", "running", "nodes_ready"):
+            self._renew(event)
+        if event.name == "interrupt":
+            self._interrupt(event)
+        if event.name == "running":
+            self._recover(event)
+        self._open(event, state)
+
+    def _complain(self, event: Event) -> None:
+        after = f"after {self._state!r}" if self._state else "at the beginning"
+        what = f"event {event.name!r} {after}, where it cannot be"
+        finding = "suspicious" if event.name in _PLAIN else "left out"
+        self._findings.add(finding, what, 1, f"line {event.line:,}")
+
+    def _step(self, event: Event) -> None:
+        step = _whole(event.rest.get("step"))
+        if self._state not in ("running", "checkpoint"):
+            self._complain_step(event, "while the job does not run")
+        elif self._state == "checkpoint":
+            self._complain_step(event, "during a checkpoint, which did not block them")
+        elif step is not None:
+            span = self.spans[-1]
+            span["first_step"] = step if span.get("_begun") is None else span["first_step"]
+            span |= {"last_step": step, "_begun": True}
+
+    def _complain_step(self, event: Event, when: str) -> None:
+        self._findings.add("suspicious", f"steps {when}", 1, f"line {event.line:,}")
+
+    def _close(self, event: Event) -> None:
+        if self._state and self._state != "ended":
+            self.spans[-1]["end_ns"] = event.at_ns
+            if event.name == "interrupt":
+                self.spans[-1]["outcome"] = str(event.rest.get("cause") or "interrupted")
+
+    def _open(self, event: Event, state: str) -> None:
+        self._state = state
+        step = _whole(event.rest.get("step"))
+        row = {"start_ns": event.at_ns, "end_ns": None, "job": event.job, "state": state}
+        row |= {"attempt": self._attempt, "first_step": step, "line": event.line, **self._size}
+        if state in ("checkpoint", "ended"):
+            row["last_step"] = step
+        if state == "ended":
+            row["end_ns"] = event.at_ns
+        if self._nodes:
+            row |= {"nodes": ",".join(self._nodes)}
+        if event.name == "checkpoint_end":
+            # The step of a checkpoint is the last one before it.
+            row["first_step"] = None
+        self.spans.append(row)
+
+    def _begin(self, event: Event) -> None:
+        """Take the size of the job from its start."""
+        if self._state == "ended":
+            self._attempt += 1
+        nodes = event.rest.get("nodes")
+        self._nodes = [str(node) for node in nodes] if isinstance(nodes, list) else []
+        count = len(self._nodes) or _whole(nodes)
+        each = _whole(event.rest.get("gpus_per_node"))
+        gpus = _whole(event.rest.get("gpus")) or _whole(event.rest.get("ranks"))
+        if gpus is None and each is not None and count:
+            gpus = count * each
+        self._size = {"node_count": count, "gpu_count": gpus}
+
+    def _renew(self, event: Event) -> None:
+        """Count the attempt, and put the spare in the place of the node that was lost."""
+        said = _whole(event.rest.get("attempt"))
+        if said:
+            self._attempt = max(said, 1)
+        elif event.name == "nodes_ready":
+            self._attempt += 1
+        spare = event.rest.get("spare")
+        if event.name == "nodes_ready" and isinstance(spare, str) and self._lost_node:
+            self._nodes = [spare if each == self._lost_node else each for each in self._nodes]
+
+    def _interrupt(self, event: Event) -> None:
+        cause = str(event.rest.get("cause") or "unknown")
+        node = event.rest.get("node")
+        self._lost_node = None if node is None else str(node)
+        xid = re.search(r"xid[ _-]?(\d{1,3})\b", cause, re.IGNORECASE)
+        row = {"start_ns": event.at_ns, "end_ns": event.at_ns, "job": event.job}
+        row |= {"node": self._lost_node, "kind": "goodput", "severity": "fatal"}
+        row |= {"code": xid[1] if xid else None, "cause": cause, "line": event.line}
+        row |= {"text": event.text[:_TEXT_LENGTH]}
+        row |= {"assumed": self._zone if event.is_local else "", "_open": True}
+        self.failures.append(row)
+
+    def _recover(self, event: Event) -> None:
+        """Interruptions last until the job runs again."""
+        for row in self.failures:
+            if row.pop("_open", False):
+                row["end_ns"] = event.at_ns
+
+
+def _whole(value: object) -> int | None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value < 2**31 else None

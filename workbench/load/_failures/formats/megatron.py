@@ -1,0 +1,272 @@
+"""Logs of Megatron-LM and its relatives: one line per some iterations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median_low
+from typing import Any
+
+import pandas as pd
+
+from workbench.load._files.archive import Source
+from workbench.load._files.findings import Findings
+from workbench.load._files.local_times import utc_ns
+from workbench.load._files.log_file import SECOND, Given, LogPart, failure_rows, timeline_rows
+from workbench.load._files.text_lines import text_lines
+
+NAME = "Megatron log"
+_TEXT_LENGTH = 200
+SIGNATURES = (
+    b"elapsed time per iteration (",
+    b" arguments ------",
+    b"[before the start of training step]",
+)
+_WORDS = ("iteration", "world size", "seq_length")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_ITERATION = re.compile(r"\biteration\s+(\d{1,15})\s*/\s*(\d{1,15})\s*\|")
+_ELAPSED = re.compile(r"elapsed time per iteration \((s|ms)\):\s*(\d{1,12}(?:\.\d+)?)")
+_SKIPPED = re.compile(r"number of skipped iterations:\s*(\d{1,9})")
+_NAN = re.compile(r"number of nan iterations:\s*(\d{1,9})")
+_LOADED = re.compile(r"successfully loaded checkpoint from .* at iteration\s+(\d{1,15})")
+_BATCH = re.compile(r"global batch size:\s*(\d{1,12})")
+_SEQUENCE = re.compile(r"\bseq_length \.+ (\d{1,9})\b")
+_WORLD = re.compile(r"using world size:?\s*(\d{1,9})")
+_STAMP = re.compile(
+    r"(\d{4})-?(\d\d)-?(\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d+))?\s?(Z|[+-]\d\d:?\d\d)?"
+)
+
+
+@dataclass
+class Line:
+    """One line on the progress of training."""
+
+    number: int
+    text: str
+    step: int
+    each_ns: int | None
+    stamp: str
+    resumed_from: int | None
+    sample_count: int | None = None
+    at_ns: int | None = None
+
+
+@dataclass
+class _Run:
+    """Lines whose iterations rise: training without a rollback."""
+
+    lines: list[Line]
+    interval: int = 1
+    start_ns: int | None = None
+    end_ns: int | None = None
+
+    @property
+    def done_before(self) -> int:
+        """Iterations that were complete when the run began."""
+        first = self.lines[0]
+        known = first.resumed_from
+        return max(first.step - self.interval, 0) if known is None else known
+
+
+@dataclass
+class Log:
+    """What the lines tell besides the iterations."""
+
+    lines: list[Line] = field(default_factory=list)
+    gpu_count: int | None = None
+    sequence_tokens: int | None = None
+
+
+def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing
+    """Recognise a line on an iteration, or the list of arguments before the first one."""
+    return any(mark in head for mark in SIGNATURES)
+
+
+def read(source: Source, given: Given) -> LogPart:
+    """Read the runs between rollbacks, and a failure for each rollback.
+
+    Training that goes back to an earlier iteration was restarted from a checkpoint: the
+    iterations since then are lost. A restart that loses less than the interval between two
+    lines cannot be seen, unless the log names the checkpoint.
+
+    Without stamps, durations are those of the iterations alone, on a clock of its own, and
+    rollbacks have no time.
+
+    Raises
+    ------
+    LoadError
+        If stamps are local and ``given.tz`` is None.
+    """
+    findings = Findings(source.label)
+    log, is_stamped = log_of(source, given, findings)
+    runs = _runs(log.lines, findings)
+    _time(runs, findings, is_stamped=is_stamped)
+    clock = "epoch" if is_stamped else "own"
+    spans = [_span(run, number, clock) for number, run in enumerate(runs, 1)]
+    spans = [span | {"gpu_count": log.gpu_count} for span in spans]
+    pairs = list(pairwise(runs))
+    if is_stamped:
+        spans += [_gap(*pair, number) for number, pair in enumerate(pairs, 2)]
+        spans.sort(key=lambda span: (span["start_ns"], span["line"]))
+    assumed = f"tz={given.tz}" if is_stamped and not _has_zone(log.lines[0].stamp) else ""
+    losses = [_rollback(*pair, is_stamped=is_stamped) | {"assumed": assumed} for pair in pairs]
+    label = source.label
+    return LogPart(failure_rows(losses, label), timeline_rows(spans, label), findings)
+
+
+def log_of(source: Source, given: Given, findings: Findings) -> tuple[Log, bool]:
+    """Give the lines on the progress of training, and whether all of them have a time.
+
+    Raises
+    ------
+    LoadError
+        If stamps are local and ``given.tz`` is None.
+    """
+    log = _log(text_lines(source, findings), findings)
+    findings.add("read", "lines on iterations", len(log.lines))
+    return log, _place(log.lines, given, findings)
+
+
+def _log(lines: Iterable[tuple[int, str]], findings: Findings) -> Log:
+    log = Log()
+    last, loaded = "", None
+    for number, raw in lines:
+        if not any(word in raw for word in _WORDS):
+            continue
+        text = _COLOUR.sub("", raw)
+        if match := _ITERATION.search(text):
+            _count_odd(text, number, findings)
+            if text[match.start() :] == last:
+                findings.add("set aside", "lines written twice", 1, f"line {number:,}")
+                continue
+            last = text[match.start() :]
+            log.lines.append(_line(number, text, match, loaded))
+            loaded = None
+        elif match := _LOADED.search(text):
+            loaded = int(match[1])
+        elif match := _WORLD.search(text):
+            log.gpu_count = int(match[1])
+        elif match := _SEQUENCE.search(text):
+            log.sequence_tokens = int(match[1])
+    return log
+
+
+def _line(number: int, text: str, match: re.Match[str], loaded: int | None) -> Line:
+    elapsed = _ELAPSED.search(text, match.end())
+    unit = 1 if elapsed and elapsed[1] == "s" else 1000
+    each = round(float(elapsed[2]) * SECOND / unit) if elapsed else None
+    stamps = list(_STAMP.finditer(text, 0, match.start()))
+    stamp = ""
+    if stamps:
+        year, month, day, clock, fraction, zone = stamps[-1].groups()
+        stamp = f"{year}-{month}-{day} {clock}{f'.{fraction}' if fraction else ''}{zone or ''}"
+    shown = " ".join(text.split())[:_TEXT_LENGTH]
+    batch = _BATCH.search(text, match.end())
+    samples = int(batch[1]) if batch else None
+    return Line(number, shown, int(match[1]), each, stamp, loaded, samples)
+
+
+def _count_odd(text: str, number: int, findings: Findings) -> None:
+    for pattern, what in ((_SKIPPED, "iterations skipped"), (_NAN, "iterations with NaN")):
+        if match := pattern.search(text):
+            findings.add("noted", what, int(match[1]), f"line {number:,}")
+
+
+def _has_zone(stamp: str) -> bool:
+    return re.search(r"(Z|[+-]\d\d:?\d\d)$", stamp[10:]) is not None
+
+
+def _place(lines: list[Line], given: Given, findings: Findings) -> bool:
+    """Give lines their times; False where not every line has one."""
+    if not lines or not any(line.stamp for line in lines):
+        return False
+    stamps = pd.Series([line.stamp for line in lines])
+    numbers = pd.Series([line.number for line in lines])
+    times = utc_ns(stamps, numbers, given.tz, findings).ns
+    missing = int(times.isna().sum())
+    if missing:
+        what = "lines without a usable stamp, so that no stamp is used"
+        findings.add("suspicious", what, missing)
+        return False
+    back = (times.diff() < -SECOND).fillna(value=False)
+    where = f"line {numbers[back].iloc[0]:,}" if back.any() else None
+    what = "stamps that jump back: several logs in one? the step back is counted as a rollback"
+    findings.add("suspicious", what, int(back.sum()), where)
+    for line, at in zip(lines, times.tolist(), strict=True):
+        line.at_ns = int(at)
+    return True
+
+
+def _runs(lines: list[Line], findings: Findings) -> list[_Run]:
+    """Split at each line whose iteration is not beyond that of the line before."""
+    runs: list[_Run] = []
+    for line in lines:
+        last = runs[-1].lines[-1] if runs else None
+        went_back = last is not None and (
+            line.step <= last.step
+            or (line.resumed_from is not None and line.resumed_from < last.step)
+        )
+        if last is None or went_back:
+            runs.append(_Run([]))
+        runs[-1].lines.append(line)
+    steps = [_steps(run) for run in runs]
+    usual = median_low([step for each in steps for step in each] or [1])
+    for run, each in zip(runs, steps, strict=True):
+        run.interval = median_low(each) if each else usual
+        holes = [step - run.interval for step in each if step > run.interval]
+        what = "iterations without a line; their time is missing"
+        findings.add("suspicious", what, sum(holes), f"after line {run.lines[0].number:,}")
+        unknown = run.interval > 1 and run.lines[0].resumed_from is None
+        what = f"the first line of a run taken as {run.interval:,} iterations, like the others"
+        findings.add("assumed", what, int(unknown), f"line {run.lines[0].number:,}")
+    return runs
+
+
+def _steps(run: _Run) -> list[int]:
+    return [after.step - before.step for before, after in pairwise(run.lines)]
+
+
+def _time(runs: list[_Run], findings: Findings, *, is_stamped: bool) -> None:
+    """Set start and end of each run: by stamps, or by adding up the iterations."""
+    now = 0
+    for run in runs:
+        untimed = [line for line in run.lines if line.each_ns is None]
+        what = "lines without the time of an iteration"
+        findings.add(
+            "left out", what, len(untimed), f"line {untimed[0].number:,}" if untimed else ""
+        )
+        counts = [run.lines[0].step - run.done_before, *_steps(run)]
+        limits = [counts[0], *(min(count, run.interval) for count in counts[1:])]
+        spent = [(line.each_ns or 0) * n for line, n in zip(run.lines, limits, strict=True)]
+        first, last = run.lines[0].at_ns, run.lines[-1].at_ns
+        if is_stamped and first is not None and last is not None:
+            run.start_ns, run.end_ns = first - spent[0], max(last, first - spent[0])
+        else:
+            run.start_ns, now = now, now + sum(spent)
+            run.end_ns = now
+
+
+def _span(run: _Run, number: int, clock: str) -> dict[str, Any]:
+    row: dict[str, Any] = {"start_ns": run.start_ns, "end_ns": run.end_ns, "clock": clock}
+    row |= {"attempt": number, "state": "running", "line": run.lines[0].number}
+    return row | {"first_step": run.done_before + 1, "last_step": run.lines[-1].step}
+
+
+def _gap(before: _Run, after: _Run, number: int) -> dict[str, Any]:
+    """Return what lies between two runs: nothing was logged."""
+    start, end = before.end_ns or 0, after.start_ns or 0
+    row: dict[str, Any] = {"start_ns": min(start, end), "end_ns": end, "clock": "epoch"}
+    return row | {"attempt": number, "state": "down", "line": after.lines[0].number}
+
+
+def _rollback(before: _Run, after: _Run, *, is_stamped: bool) -> dict[str, Any]:
+    last, first = before.lines[-1], after.lines[0]
+    lost = last.step - after.done_before
+    row: dict[str, Any] = {"clock": "none"}
+    if is_stamped:
+        row = {"clock": "epoch", "start_ns": last.at_ns, "end_ns": first.at_ns}
+    row |= {"kind": "megatron", "severity": "fatal", "line": first.number}
+    row["cause"] = f"rolled back from iteration {last.step:,} to {after.done_before:,}"
+    return row | {"text": f"{lost:,} iterations lost; {first.text}"[:_TEXT_LENGTH]}

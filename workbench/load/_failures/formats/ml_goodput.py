@@ -1,0 +1,173 @@
+"""Progress of jobs as ml-goodput-measurement records it: entries of Cloud Logging."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+from operator import attrgetter
+from typing import Any
+
+from workbench.load._failures.formats.goodput_runs import Entry, Run, layers, runs_of
+from workbench.load._files.archive import Source
+from workbench.load._files.findings import Findings
+from workbench.load._files.json_records import json_documents, records
+from workbench.load._files.log_file import SECOND, Given, LogPart, failure_rows, timeline_rows
+from workbench.load._files.stamps import epoch_ns, iso_ns
+
+NAME = "ml-goodput-measurement"
+
+_STEP, _STEP_COUNT = "step_start_time", "step_count"
+_CUSTOM = "custom_badput_event"
+# Field of an entry: what begins or ends with it.
+_FIELDS = {
+    "job_start_time": ("job", True),
+    "job_end_time": ("job", False),
+    "tpu_init_start_time": ("starting", True),
+    "tpu_init_end_time": ("starting", False),
+    "training_prep_start_time": ("loading", True),
+    "training_prep_end_time": ("loading", False),
+    "data_loading_start_time": ("data loading", True),
+    "data_loading_end_time": ("data loading", False),
+    f"{_CUSTOM}_start_time": ("custom", True),
+    f"{_CUSTOM}_end_time": ("custom", False),
+    _STEP: ("step", True),
+}
+_MARKS = [f'"{name}"'.encode() for name in _FIELDS]
+_LONGEST_NAME = 60
+_MOST_STEPS = 1 << 53
+_LATE_S = 900
+_SHIFTED = (
+    "recorded times differ by a quarter of an hour or more from those of Cloud Logging; "
+    "old versions shift them by the zone of the host"
+)
+
+
+def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - names say nothing
+    """Recognise entries by their fields."""
+    is_json = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
+    return is_json and b'"job_name"' in head and any(mark in head for mark in _MARKS)
+
+
+def read(source: Source, given: Given) -> LogPart:
+    """Read entries: one per line, a list, or a Cloud Logging export with ``jsonPayload``.
+
+    A run of a job begins with ``job_start_time``, with the initialisation of the TPUs after
+    steps, or with a step whose number was seen before. A run that another one follows without
+    ``job_end_time`` between them was disrupted: one failure, from the last sign of life to the
+    first of the next run.
+
+    Spans may be nested, so every instant belongs to the span that began last: rows of one
+    run never overlap, and their lengths add up to that of the run. ``running`` is the time
+    from the first step on that nothing else covers; the last step of a disrupted run ends with
+    its last entry, as nobody recorded more, and what follows is ``down``.
+
+    References
+    ----------
+    AI-Hypercomputer/ml-goodput-measurement: src/goodput.py (``GoodputRecorder``).
+    """
+    del given  # entries name everything themselves
+    findings = Findings(source.label)
+    entries: dict[str | None, list[Entry]] = {}
+    for line, document in json_documents(source, findings):
+        for number, record in records(line, document, findings):
+            for job, entry in _entries(record, number, findings):
+                entries.setdefault(job, []).append(entry)
+    failures: list[dict[str, Any]] = []
+    timeline: list[dict[str, Any]] = []
+    for job, found in entries.items():
+        runs = runs_of(sorted(_once(found, findings), key=attrgetter("time_ns")))
+        failures += _failures(job, runs)
+        timeline += _timeline(job, runs, findings)
+    return LogPart(
+        failure_rows(failures, source.label), timeline_rows(timeline, source.label), findings
+    )
+
+
+def _entries(
+    record: Mapping[str, Any], line: int, findings: Findings
+) -> Iterator[tuple[str | None, Entry]]:
+    """Give the times of one record; of Cloud Logging, those of its payload."""
+    payload = record.get("jsonPayload", record.get("json_payload", record))
+    known = [name for name in _FIELDS if isinstance(payload, dict) and name in payload]
+    if not known:
+        findings.add("set aside", "records without a time of a job or step", 1, f"line {line:,}")
+        return
+    job = payload.get("job_name")
+    for name in known:
+        kind, begins = _FIELDS[name]
+        time_ns = epoch_ns(payload[name])
+        step = _step(payload.get(_STEP_COUNT)) if kind == "step" else None
+        if time_ns is None or (kind == "step" and step is None):
+            what = (
+                "times that are no seconds since 1970"
+                if time_ns is None
+                else "steps without number"
+            )
+            findings.add("left out", what, 1, f"line {line:,}")
+            continue
+        if kind == "custom":
+            kind = str(payload.get(f"{_CUSTOM}_type") or "custom")[:_LONGEST_NAME]
+        written = iso_ns(record.get("timestamp"))
+        if written is not None and abs(written - time_ns) >= _LATE_S * SECOND:
+            findings.add("suspicious", _SHIFTED, 1, f"line {line:,}")
+        yield (job if isinstance(job, str) else None), Entry(time_ns, kind, begins, step, line)
+
+
+def _step(value: object) -> int | None:
+    if isinstance(value, str) and value.strip().isdecimal() and len(value) < 20:
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value) if abs(value) < _MOST_STEPS else None
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_number and 0 <= value < _MOST_STEPS else None  # type: ignore[operator, return-value]
+
+
+def _once(entries: list[Entry], findings: Findings) -> list[Entry]:
+    """Leave out what was exported twice."""
+    kept = list({entry[:4]: entry for entry in reversed(entries)}.values())[::-1]
+    findings.add("set aside", "entries that are there more than once", len(entries) - len(kept))
+    return kept
+
+
+def _failures(job: str | None, runs: list[Run]) -> Iterator[dict[str, Any]]:
+    last_step: int | None = None
+    for before, after in pairwise(runs):
+        last_step = before.last_step if before.last_step is not None else last_step
+        goes_back = None not in (last_step, after.first_step) and after.first_step <= last_step  # type: ignore[operator]
+        if before.is_ended and not goes_back:
+            continue
+        if goes_back:
+            cause = f"went back from step {last_step} to {after.first_step}"
+        elif last_step is None:
+            cause = "restarted before the first step"
+        else:
+            cause = f"restarted after step {last_step}"
+        yield {
+            "start_ns": before.end_ns,
+            "end_ns": after.start_ns,
+            "job": job,
+            "kind": "goodput",
+            "code": "end" if before.is_ended else "disruption",
+            "cause": f"ended in order, {cause}" if before.is_ended else cause,
+            "category": "planned" if before.is_ended else "unknown",
+            "severity": "info" if before.is_ended else "fatal",
+            "text": cause,
+            "line": after.line,
+        }
+
+
+def _timeline(job: str | None, runs: list[Run], findings: Findings) -> Iterable[dict[str, Any]]:
+    for number, run in enumerate(runs, start=1):
+        usual = {"job": job, "attempt": number}
+        for span in layers(run, findings):
+            yield usual | {
+                "start_ns": span.start_ns,
+                "end_ns": span.end_ns,
+                "state": span.state,
+                "first_step": span.first_step,
+                "last_step": span.last_step,
+                "line": span.line,
+            }
+        if number < len(runs) and not run.is_ended and runs[number].start_ns > run.end_ns:
+            times = {"start_ns": run.end_ns, "end_ns": runs[number].start_ns}
+            yield usual | times | {"state": "down", "line": runs[number].line}

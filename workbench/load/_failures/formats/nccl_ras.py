@@ -1,0 +1,85 @@
+"""Reports of NCCL's RAS subsystem, as ``ncclras`` prints them: what is wrong with a job now."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from workbench.load._files.archive import Source
+from workbench.load._files.findings import Findings
+from workbench.load._files.log_file import Given, LogPart, failure_rows, one_line, timeline_rows
+from workbench.load._files.text_lines import console_lines
+
+NAME = "NCCL RAS report"
+# Of its own, not of the log of a job.
+SIGNATURES = (b"Communicators... (",)
+
+_SECTION = re.compile(r"^\s*(Errors|Warnings|Job summary|Communicators\.\.\.)")
+_PROBLEM = re.compile(r"^\s*(?:#\d+-\d+ \([0-9a-f]+\) )?(?P<what>[A-Z]{4,20})\s*$")
+_PROCESS = re.compile(r"Process \d+ on node (?P<node>\S{1,255})")
+# What each word means: cause, category, severity. Collectives outpace each other by a little
+# in healthy jobs, too.
+_MEANINGS = {
+    "DEAD": ("processes of the job are dead", "unknown", "fatal"),
+    "INCOMPLETE": ("processes of the job do not answer", "unknown", "fatal"),
+    "MISMATCH": ("ranks of a communicator are at different collectives", "unknown", "warning"),
+    "TIMEOUT": ("processes did not answer in time", "unknown", "warning"),
+    "ABORT": ("a communicator was aborted", "unknown", "fatal"),
+    "ERROR": ("a communicator reports an error", "unknown", "fatal"),
+}
+
+
+def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - one signature for all formats
+    """Recognise a report by its headings."""
+    return SIGNATURES[0] in head and (b"Job summary" in head or b"Errors" in head)
+
+
+def read(source: Source, given: Given) -> LogPart:
+    """Read any number of reports on one job, one after the other.
+
+    Each word of them is one row, however many processes and communicators it names and however
+    often it is reported; what else is wrong follows from processes that are dead. Reports have
+    no time.
+
+    References
+    ----------
+    NVIDIA, *NCCL User Guide*, RAS.
+    """
+    findings = Findings(source.label)
+    rows: list[dict[str, Any]] = []
+    problems: dict[str, dict[str, Any]] = {}
+    section, current = "", None
+    for number, text in console_lines(source, findings):
+        if found := _SECTION.match(text):
+            section, current = found[1], None
+        elif section in ("Errors", "Warnings") and (found := _PROBLEM.match(text)):
+            current = problems.get(found["what"])
+            if current is None:
+                current = problems[found["what"]] = _row(found["what"], number, given, problems)
+                rows.append(current)
+            else:
+                current["line_count"] += 1
+        elif current is not None:
+            _detail(current, text)
+    for row in rows:
+        # Several hosts are at fault: none of them is "the" host.
+        hosts = row.pop("hosts")
+        row["node"] = next(iter(hosts)) if len(hosts) == 1 else given.node
+    return LogPart(failure_rows(rows, source.label), timeline_rows([], source.label), findings)
+
+
+def _row(what: str, number: int, given: Given, problems: dict[str, Any]) -> dict[str, Any]:
+    unknown = (f"{what.lower()}, as RAS reports it", "unknown", "fatal")
+    cause, category, severity = _MEANINGS.get(what, unknown)
+    row: dict[str, Any] = {"kind": "nccl", "code": f"RAS {what}", "cause": cause, "clock": "none"}
+    category = "follow-on" if "DEAD" in problems else category
+    row |= {"category": category, "severity": severity, "node": given.node, "line": number}
+    return row | {"line_count": 1, "text": "", "hosts": set()}
+
+
+def _detail(row: dict[str, Any], text: str) -> None:
+    """Take what a line says of a problem: its words, and the processes that it names."""
+    if text.strip() and len(row["text"]) < 200:
+        row["text"] = one_line(f"{row['text']} {text}")
+    if found := _PROCESS.search(text):
+        row["hosts"].add(found["node"])

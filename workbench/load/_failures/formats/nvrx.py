@@ -1,0 +1,248 @@
+"""Restarts as NVIDIA's resiliency extension logs them: events of a cycle, and cycle files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from workbench.errors import LoadError
+from workbench.load._failures.hostlist import hosts
+from workbench.load._files.archive import Source
+from workbench.load._files.findings import Findings
+from workbench.load._files.json_records import json_documents, records
+from workbench.load._files.log_file import Given, LogPart, failure_rows, one_line, timeline_rows
+from workbench.load._files.stamps import iso_ns
+from workbench.load._files.text_lines import console_lines
+
+NAME = "NVRx"
+# What a log with events contains somewhere, perhaps not at its beginning.
+SIGNATURES = (b" Event: failure_detected Node: ", b" Event: rendezvous_started Node: ")
+
+_EVENT = re.compile(
+    r"- Cycle: (\d{1,9}|Unknown) Event: (\w{1,60}) Node: (\S{1,255}) Rank: (\S{1,12}) "
+    r"Time: (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?) UTC"
+)
+_CYCLE_FILE = re.compile(r"cycle_info\.[^/]+\.\d+\.\d+(\.(gz|bz2|xz|zstd?|lz4))?$")
+# node_desc of the agent is host_pid_localrank.
+_DESCRIPTION = re.compile(r"_\d+_\d+$")
+
+# The events of a restart in order, and what the job does until the event.
+_UNTIL = {
+    "failure_detected": "running",
+    "worker_terminated": "terminating",
+    "rendezvous_started": "down",
+    "health_check_completed": "health check",
+    "rendezvous_completed": "joining",
+    "worker_start_started": "starting",
+    "worker_start_completed": "starting",
+}
+_BESIDE = {"attribution_get_started", "attribution_get_completed", "node_excluded"}
+_BESIDE |= {"await_round_started", "await_round_completed"}
+_LAST = "worker_start_completed"
+_IN_TIME = attrgetter("time_ns", "line")
+_NEXT_ATTEMPT = "cycles are counted anew in every attempt of the scheduler (attempt_index above 0)"
+
+
+class _Event(NamedTuple):
+    time_ns: int
+    cycle: int
+    name: str
+    node: str | None
+    line: int
+    text: str
+
+
+def looks_like(head: bytes, label: str) -> bool:
+    """Recognise events in the beginning of a log, or a cycle file."""
+    if _EVENT.search(head.decode("utf-8", "replace")):
+        return True
+    if head.lstrip()[:1] != b"{":
+        return False
+    if b'"cycle_start_time"' in head:
+        return b'"cycle_log_file"' in head or b'"active_nodes"' in head
+    return bool(_CYCLE_FILE.search(label)) and b'"job_id"' in head
+
+
+def read(source: Source, given: Given) -> LogPart:
+    """Read a log with lines ``- Cycle: N Event: ... Time: ... UTC``, or a ``cycle_info`` file.
+
+    Every failure opens a cycle; the events after it are its recovery. Agents of many nodes
+    report: the first report of a cycle is the failure, later ones are follow-on. The phases
+    are those of the whole job: each lasts until the last node that came back has passed it, so
+    together they last from the first report to the last worker's start, which is what NVRx
+    calls total_restart_time. ``running`` begins when the workers are started: their own
+    start-up (loading a checkpoint, first step) is in it.
+
+    References
+    ----------
+    nvidia-resiliency-ext: shared_utils/profiling.py, fault_tolerance/cycle_info_writer.py.
+    """
+    findings = Findings(source.label)
+    head = source.head()
+    if head.lstrip()[:1] == b"{" and (b'"cycle_' in head or b'"job_id"' in head):
+        return _cycle_file(source, findings)
+    events = _events(source, findings)
+    cycles: dict[int, list[_Event]] = {}
+    for event in sorted(events, key=_IN_TIME):
+        cycles.setdefault(event.cycle, []).append(event)
+    nodes = {event.node: None for event in events if event.node}
+    return LogPart(
+        failure_rows(_failures(cycles, given), source.label),
+        timeline_rows(_timeline(cycles, findings), source.label),
+        findings,
+        nodes,
+    )
+
+
+def _events(source: Source, findings: Findings) -> list[_Event]:
+    # A summary prints every event again.
+    found: dict[tuple[int, str, str | None], _Event] = {}
+    for number, text in console_lines(source, findings):
+        if " Event: " not in text or (match := _EVENT.search(text)) is None:
+            continue
+        cycle, name, node, _group_rank, stamp = match.groups()
+        time_ns = iso_ns(f"{stamp} UTC")
+        if time_ns is None or cycle == "Unknown":
+            what = "events without a cycle" if time_ns else "events whose time is none"
+            findings.add("left out", what, 1, f"line {number:,}")
+            continue
+        host = None if node in ("unknown", "None") else _DESCRIPTION.sub("", node)
+        event = _Event(time_ns, int(cycle), name, host, number, one_line(match[0]))
+        if name in _UNTIL:
+            found.setdefault((time_ns, name, node), event)
+        else:
+            what = f"events {name}" if name in _BESIDE else "events of unknown names"
+            findings.add("set aside", what, 1, f"line {number:,}")
+    return list(found.values())
+
+
+def _failures(cycles: Mapping[int, list[_Event]], given: Given) -> Iterable[dict[str, Any]]:
+    for cycle, events in cycles.items():
+        reports = [event for event in events if event.name == "failure_detected"]
+        for event in reports:
+            is_first = event is reports[0]
+            yield {
+                "start_ns": event.time_ns,
+                "end_ns": event.time_ns,
+                "node": event.node or given.node,
+                "kind": "nvrx",
+                "code": "failure_detected",
+                "cause": f"worker failure (cycle {cycle})",
+                "category": "unknown" if is_first else "follow-on",
+                "severity": "fatal",
+                "text": event.text,
+                "line": event.line,
+            }
+
+
+def _timeline(cycles: Mapping[int, list[_Event]], findings: Findings) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    ended: int | None = None
+    for cycle, events in sorted(cycles.items(), key=lambda item: item[1][0].time_ns):
+        passed = _passed(events, findings)
+        if ended is not None and passed[0].name == "failure_detected":
+            rows[-1]["end_ns"] = passed[0].time_ns
+        ended = None
+        attempt = cycle + 1
+        for before, after in pairwise(passed):
+            rows.append(_span(attempt, _UNTIL[after.name], before, after.time_ns))
+        if passed[-1].name == _LAST:
+            ended = passed[-1].time_ns
+            rows.append(_span(attempt, "running", passed[-1], None))
+    return rows
+
+
+def _passed(events: list[_Event], findings: Findings) -> list[_Event]:
+    """Return when the job passed each event of a cycle: the first, then the last of each kind."""
+    back = {event.node: event.time_ns for event in events if event.name == _LAST}
+    if back:
+        # A spare node looks on, and may begin to join again and again.
+        others = [event for event in events if event.time_ns > back.get(event.node, -1)]
+        findings.add("set aside", "events of nodes that did not come back in a cycle", len(others))
+        events = [event for event in events if event.time_ns <= back.get(event.node, -1)]
+    order = list(_UNTIL)
+    first = events[0]
+    passed = [first]
+    for name in order[order.index(first.name) + 1 :]:
+        times = [event for event in events if event.name == name]
+        if times:
+            latest = max(times, key=_IN_TIME)
+            is_late = latest.time_ns >= passed[-1].time_ns
+            passed.append(latest if is_late else passed[-1]._replace(name=name))
+    return passed
+
+
+def _span(attempt: int, state: str, begin: _Event, end_ns: int | None) -> dict[str, Any]:
+    span = {"start_ns": begin.time_ns, "end_ns": end_ns, "state": state}
+    return span | {"attempt": attempt, "line": begin.line}
+
+
+def _cycle_file(source: Source, findings: Findings) -> LogPart:
+    rows: list[dict[str, Any]] = []
+    nodes: dict[str, int | None] = {}
+    for line, document in json_documents(source, findings):
+        for number, record in records(line, document, findings):
+            row = _row_of_cycle(record, number, findings)
+            if row is None:
+                findings.add("left out", "records without cycle_start_time", 1, f"line {number:,}")
+                continue
+            rows.append(row)
+            spare = _hosts(record, "standby_nodes", number, findings)
+            nodes |= dict.fromkeys([*(row["nodes"] or "").split(","), *spare])
+    nodes.pop("", None)
+    return LogPart(
+        failure_rows([], source.label), timeline_rows(rows, source.label), findings, nodes
+    )
+
+
+def _row_of_cycle(
+    record: Mapping[str, Any], line: int, findings: Findings
+) -> dict[str, Any] | None:
+    start_ns = iso_ns(record.get("cycle_start_time"))
+    if start_ns is None:
+        return None
+    # Written by protobuf, which leaves out numbers that are 0.
+    cycle, attempt = (_count(record.get(name, 0)) for name in ("cycle_number", "attempt_index"))
+    if attempt:
+        findings.add("noted", _NEXT_ATTEMPT)
+    if cycle is None:
+        findings.add(
+            "suspicious", "cycle numbers that are none (left without)", 1, f"line {line:,}"
+        )
+    stated = record.get("cycle_end_time")
+    end_ns = iso_ns(stated)
+    if stated and (end_ns is None or end_ns < start_ns):
+        what = "ends of cycles that are no time, or before the start (left without an end)"
+        findings.add("suspicious", what, 1, f"line {line:,}")
+        end_ns = None
+    active = _hosts(record, "active_nodes", line, findings)
+    job = record.get("job_id")
+    return {
+        "start_ns": start_ns,
+        "end_ns": end_ns,
+        "job": str(job)[:255] if isinstance(job, str | int) and job != "" else None,
+        "attempt": None if cycle is None else cycle + 1,
+        "state": "running",
+        "node_count": len(active) or None,
+        "nodes": ",".join(active) or None,
+        "line": line,
+    }
+
+
+def _hosts(record: Mapping[str, Any], name: str, line: int, findings: Findings) -> tuple[str, ...]:
+    try:
+        return hosts(str(record.get(name) or ""))
+    except LoadError:
+        findings.add("left out", f"{name} that is no list of hosts", 1, f"line {line:,}")
+        return ()
+
+
+def _count(value: object) -> int | None:
+    if isinstance(value, str) and value.isdecimal() and len(value) < 10:
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 30:
+        return value
+    return None

@@ -1,0 +1,97 @@
+"""Which readers a failure log is for, told by its content."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from workbench.load._failures.formats import (
+    fabric_manager,
+    goodput_events,
+    kernel_log,
+    kubernetes_events,
+    megatron,
+    ml_goodput,
+    nccl_log,
+    nccl_ras,
+    nvrx,
+    prometheus_xid,
+    slurm_output,
+    spot,
+    torchelastic,
+    torchft,
+)
+from workbench.load._failures.formats.slurm import reader as slurm
+from workbench.load._files.archive import Source
+from workbench.load._files.log_file import ConsoleFormat, LogFormat
+from workbench.load._files.stream import BLOCK_BYTES
+
+# Files that hold one thing, in the order they are asked; then lines that many programs may
+# have written into one console log.
+_FILES: tuple[LogFormat, ...] = (
+    fabric_manager, slurm, spot, ml_goodput, goodput_events, kubernetes_events, prometheus_xid,
+    torchft,
+)  # fmt: skip
+_CONSOLE: tuple[ConsoleFormat, ...] = (
+    megatron, torchelastic, nvrx, nccl_log, nccl_ras, slurm_output,
+)  # fmt: skip
+FORMATS: tuple[LogFormat, ...] = (*_FILES, *_CONSOLE, kernel_log)
+_KERNEL_HEAD = re.compile(
+    rb"kern|NVRM|amdgpu|Linux version|^\[ *\d+\.\d{6}\]|^\[\w{3} \w{3} ", re.MULTILINE
+)
+_KERNEL_MARKS = (b"NVRM: Xid (", b": SXid (PCI:")
+# Profiles are large, and no log; nobody should search them to their end.
+_TRACE_HEAD = re.compile(rb'"traceEvents"|"schemaVersion"|"deviceProperties"|\APAR1')
+
+
+def looks_like_a_trace(head: bytes) -> bool:
+    """Say whether the first bytes of a file are those of a profile."""
+    return bool(_TRACE_HEAD.search(head))
+
+
+def looks_like_a_log(head: bytes, label: str) -> bool:
+    """Say whether the first bytes of a file are those of a log that can be read."""
+    return not _TRACE_HEAD.search(head) and any(f.looks_like(head, label) for f in FORMATS)
+
+
+def readers_of(source: Source, head: bytes) -> tuple[list[LogFormat], bool]:
+    """Give the readers that a file is for, none if nobody knows it; say if they miss an Xid.
+
+    A console log holds what several programs wrote, often gigabytes after its beginning: its
+    lines are looked for in the whole file. A job may have printed the kernel's lines, too,
+    which nobody reads there.
+    """
+    if _TRACE_HEAD.search(head):
+        return [], False
+    for each in _FILES:
+        if each.looks_like(head, source.label):
+            return [each], False
+    is_system_log = kernel_log.looks_like(head, source.label)
+    found: list[LogFormat] = [f for f in _CONSOLE if f.looks_like(head, source.label)]
+    if not (is_system_log and _KERNEL_HEAD.search(head)) and b"\0" not in head:
+        missing: dict[LogFormat, Sequence[bytes]] = {
+            each: each.SIGNATURES for each in _CONSOLE if each not in found
+        }
+        if not is_system_log:
+            missing[kernel_log] = _KERNEL_MARKS
+        found += _mentioned(source, missing)
+    readers: list[LogFormat] = [each for each in _CONSOLE if each in found]
+    readers += [kernel_log] if is_system_log else []
+    return readers, kernel_log in found
+
+
+def _mentioned(source: Source, marks_of: Mapping[LogFormat, Sequence[bytes]]) -> list[LogFormat]:
+    """Give the formats of which a line stands somewhere in a file."""
+    wanted = dict(marks_of)
+    overlap = max((len(mark) for marks in wanted.values() for mark in marks), default=1) - 1
+    found: list[LogFormat] = []
+    before = b""
+    with source.open() as stream:
+        while wanted and (block := stream.read(BLOCK_BYTES)):
+            text = before + block
+            hits = [each for each, marks in wanted.items() if any(mark in text for mark in marks)]
+            for each in hits:
+                del wanted[each]
+            found += hits
+            before = text[-overlap:]
+    return found

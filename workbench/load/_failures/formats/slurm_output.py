@@ -1,0 +1,155 @@
+"""Ends of jobs as Slurm writes them into their output: ``slurmstepd: error: *** JOB 7 ...``."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from workbench.load._failures.formats.slurm.states import FAILURE_STATES
+from workbench.load._files.archive import Source
+from workbench.load._files.findings import Findings
+from workbench.load._files.log_file import Given, LogPart, failure_rows, one_line, timeline_rows
+from workbench.load._files.stamps import iso_ns
+from workbench.load._files.text_lines import console_lines
+from workbench.load._files.zones import zone_for
+
+NAME = "Slurm job output"
+# What such an output contains somewhere, often at its end.
+SIGNATURES = (
+    b" CANCELLED AT ",
+    b"oom-kill event",
+    b"oom_kill event",
+    b"srun: error: ",
+    b"slurmstepd: error: ",
+)
+
+_MARKS = tuple(mark.decode() for mark in SIGNATURES)
+
+# slurmstepd, slurmd and srun write the same words; ON names the first host of the step.
+_CANCELLED = re.compile(
+    r"\*\*\* (?:JOB|STEP|REBOOT|Het[A-Za-z]{1,12}) (?:StepId=)?(?P<job>\d{1,12})"
+    r"(?:[.+_]\S{1,60})?(?: ON (?P<node>\S{1,255}))? CANCELLED AT "
+    r"(?P<stamp>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)"
+    r"(?: DUE [Tt][Oo] (?P<why>[^*,]{1,80}?)\s*(?:,[^*]{0,120})?)?\s*\*\*\*"
+)
+_MEMORY = re.compile(
+    r"[Dd]etected \d{1,9} oom[-_]kill event(?:\(s\)|s)? in "
+    r"(?:step |StepId=|step=|job )?(?P<job>\d{1,12})"
+)
+_TASK = re.compile(
+    r"srun: error: (?P<node>[\w.-]{1,255}): tasks? [\d,-]{1,200}: (?P<why>Out Of Memory|Bus error"
+    r"|Segmentation fault|Illegal instruction)"
+)
+_NODE = re.compile(r"srun: error: Node failure on (?P<node>\S{1,255})")
+_TASKS = {
+    "Out Of Memory": ("OUT_OF_MEMORY", "out of host memory", "software"),
+    "Bus error": ("SIGBUS", "ended by SIGBUS", "unknown"),
+    "Segmentation fault": ("SIGSEGV", "ended by SIGSEGV", "software"),
+    "Illegal instruction": ("SIGILL", "ended by SIGILL", "software"),
+}
+_WHY = (
+    ("TIME LIMIT", "TIMEOUT"),
+    ("NODE FAIL", "NODE_FAIL"),
+    ("PREEMPT", "PREEMPTED"),
+    ("OOM", "OUT_OF_MEMORY"),
+    ("MEMORY", "OUT_OF_MEMORY"),
+    ("DEADLINE", "DEADLINE"),
+    ("REQUEUE", "REQUEUED"),
+)
+_OF_FILE = re.compile(r"slurm-(\d{1,12})(?:_\d+)?(?:\.\w+)?\.(?:out|err)")
+
+
+def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - one signature for all formats
+    """Recognise an output whose beginning already holds such a line."""
+    return any(pattern.search(head.decode(errors="replace")) for pattern in (_CANCELLED, _MEMORY))
+
+
+def read(source: Source, given: Given) -> LogPart:
+    """Read the output of a job.
+
+    Slurm says of a job and of each of its steps that it ended: that is one failure. Of a job
+    that was cancelled without a reason somebody wanted it so.
+
+    Raises
+    ------
+    LoadError
+        If a line says when the job ended and the caller gave no zone: it is local time.
+
+    References
+    ----------
+    Slurm: src/slurmd/slurmstepd/req.c and src/plugins/task/cgroup/task_cgroup_memory.c.
+    """
+    findings = Findings(source.label)
+    named = _OF_FILE.search(source.label)
+    rows: list[dict[str, Any]] = []
+    for number, text in console_lines(source, findings):
+        if not any(mark in text for mark in _MARKS):
+            continue
+        row = _failure(text, given, source.label, number, findings)
+        if row is not None:
+            row = {"job": named[1] if named else None, "node": given.node} | row
+            _put(rows, row | {"text": one_line(text), "line": number, "line_count": 1})
+    failures = failure_rows(rows, source.label)
+    nodes = {row["node"]: None for row in rows if row.get("node")}
+    return LogPart(failures, timeline_rows([], source.label), findings, nodes)
+
+
+def _put(rows: list[dict[str, Any]], row: dict[str, Any]) -> None:
+    """Append a row, or fill in what one of the same job and end left out."""
+    for known in rows:
+        if known["code"] == row["code"] and (known["job"] or row["job"]) == (
+            row["job"] or known["job"]
+        ):
+            known["line_count"] += 1
+            if known.get("start_ns") is None and row.get("start_ns") is not None:
+                known |= {name: row[name] for name in ("start_ns", "end_ns", "clock", "assumed")}
+            known |= {name: row[name] for name in ("job", "node") if known[name] is None}
+            return
+    rows.append(row)
+
+
+def _failure(
+    text: str, given: Given, label: str, number: int, findings: Findings
+) -> dict[str, Any] | None:
+    if found := _CANCELLED.search(text):
+        return _cancelled(found, given, label, number, findings)
+    usual = {"kind": "slurmstepd", "severity": "fatal", "clock": "none"}
+    if found := _MEMORY.search(text):
+        return usual | _of_state("OUT_OF_MEMORY") | {"job": found["job"]}
+    if found := _TASK.search(text):
+        code, cause, category = _TASKS[found["why"]]
+        return usual | {"code": code, "cause": cause, "category": category, "node": found["node"]}
+    if found := _NODE.search(text):
+        return usual | _of_state("NODE_FAIL") | {"node": found["node"]}
+    if "srun: error: " in text or "slurmstepd: error: " in text:
+        what = "errors of Slurm that no rule knows; not counted as failures"
+        findings.add("suspicious", what, 1, f"line {number:,}: {one_line(text)[:160]}")
+    return None
+
+
+def _cancelled(
+    found: re.Match[str], given: Given, label: str, number: int, findings: Findings
+) -> dict[str, Any]:
+    why = (found["why"] or "").upper()
+    state = next((code for word, code in _WHY if word in why), "CANCELLED")
+    zone = zone_for(given, label=label, line=number, text=found[0])
+    time_ns = iso_ns(found["stamp"], zone)
+    row: dict[str, Any] = {"kind": "slurmstepd", "job": found["job"], **_of_state(state)}
+    if why and state == "CANCELLED":
+        row |= {"cause": f"cancelled: {why.lower()}", "category": "unknown", "severity": "fatal"}
+    if time_ns is None:
+        what = "stamps that are no time, or ambiguous at a clock change (left without a time)"
+        findings.add("suspicious", what, 1, f"line {number:,}")
+    clock = "none" if time_ns is None else "epoch"
+    row |= {"start_ns": time_ns, "end_ns": time_ns, "clock": clock, "assumed": f"tz={given.tz}"}
+    return row | ({"node": found["node"]} if found["node"] else {})
+
+
+def _of_state(state: str) -> dict[str, Any]:
+    meaning = FAILURE_STATES[state]
+    return {
+        "code": state,
+        "cause": meaning.cause,
+        "category": meaning.category,
+        "severity": meaning.severity,
+    }

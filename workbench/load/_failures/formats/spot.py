@@ -1,0 +1,140 @@
+"""Traces of spot instances: nodes that come and go, or how many there are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pandas as pd
+
+from workbench.load._files.archive import Source
+from workbench.load._files.findings import Findings
+from workbench.load._files.local_times import utc_ns
+from workbench.load._files.log_file import Given, LogPart, failure_rows, timeline_rows
+from workbench.load._files.text_lines import text_lines
+
+NAME = "spot trace"
+_MS = 1_000_000
+_FIRST_LINES = 3
+_CHANGE = re.compile(r"(\d{1,15}),\s*(add|remove),\s*([^\s,][^,]*?)\s*")
+_COUNT = re.compile(r"(\d{4}-\d\d-\d\d),\s*(\d\d:\d\d(?::\d\d(?:\.\d+)?)?),\s*(\d{1,9})\s*")
+_TAKEN: dict[str, Any] = {"kind": "spot", "code": "remove", "cause": "spot instance taken back"}
+_TAKEN |= {"category": "scheduler", "severity": "fatal"}
+
+
+def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing
+    """Recognise ``480000,add,node1`` or ``2021-12-11, 11:15:50, 54`` in the first lines."""
+    return _pattern(head) is not None
+
+
+def _pattern(head: bytes) -> re.Pattern[str] | None:
+    lines = head.decode(errors="replace").removeprefix("\ufeff").split("\n")[:_FIRST_LINES]
+    for pattern in (_CHANGE, _COUNT):
+        if any(pattern.fullmatch(line.rstrip("\r")) for line in lines):
+            return pattern
+    return None
+
+
+def read(source: Source, given: Given) -> LogPart:
+    """Read a trace of named nodes (times in ms, on a clock of its own) or of their number.
+
+    Where only the number is known, a fall by *k* is one row of *k* events
+    (``line_count``) without a node. A file joined of several, whose times jump back, is
+    read piece by piece: what happened between two pieces is not known, and not counted.
+
+    Raises
+    ------
+    LoadError
+        If the trace has local times and ``given.tz`` is None.
+    """
+    findings = Findings(source.label)
+    pattern = _pattern(source.head()) or _CHANGE
+    found = _matches(text_lines(source, findings), pattern, findings)
+    if pattern is _COUNT:
+        return _by_count(found, given, findings)
+    return _by_node(found, findings)
+
+
+def _matches(
+    lines: Iterable[tuple[int, str]], pattern: re.Pattern[str], findings: Findings
+) -> Iterator[tuple[int, re.Match[str]]]:
+    for number, text in lines:
+        if match := pattern.fullmatch(text):
+            yield number, match
+        elif text.strip():
+            where = f"line {number:,}: {text[:40]}"
+            findings.add("left out", "lines that are not like the others", 1, where)
+
+
+def _by_node(found: Iterator[tuple[int, re.Match[str]]], findings: Findings) -> LogPart:
+    taken: list[dict[str, Any]] = []
+    spans: list[dict[str, Any]] = []
+    alive: dict[str, dict[str, Any]] = {}
+    times: dict[str, int] = {}
+    latest = 0
+    for line, (stamp, what, node) in ((line, match.groups()) for line, match in found):
+        at = int(stamp) * _MS
+        if at < latest:
+            text = "times that jump back, within a trace of nodes"
+            findings.add("suspicious", text, 1, f"line {line:,}")
+        latest = max(at, latest)
+        if (what == "add") == (node in alive):
+            text = "nodes added twice" if what == "add" else "nodes removed that were not there"
+            findings.add("suspicious", text, 1, f"line {line:,}: {node}")
+        if what == "add" and node not in alive:
+            times[node] = times.get(node, 0) + 1
+            row = {"start_ns": at, "end_ns": None, "attempt": times[node], "nodes": node}
+            spans.append(row | {"line": line, "state": "running", "node_count": 1, "clock": "own"})
+            alive[node] = spans[-1]
+        elif what == "remove":
+            if span := alive.pop(node, None):
+                span |= {"end_ns": at, "outcome": "taken back"}
+            row = {"start_ns": at, "end_ns": at, "clock": "own", "node": node, "line": line}
+            taken.append(_TAKEN | row | {"text": f"{stamp},{what},{node}"})
+    findings.add("read", "changes", len(taken) + len(spans))
+    label = findings.source
+    by_time = sorted(spans, key=lambda row: row["start_ns"])
+    taken.sort(key=lambda row: row["start_ns"])
+    return LogPart(failure_rows(taken, label), timeline_rows(by_time, label), findings)
+
+
+def _by_count(
+    found: Iterator[tuple[int, re.Match[str]]], given: Given, findings: Findings
+) -> LogPart:
+    rows = [(line, f"{m[1]} {m[2]}", int(m[3])) for line, m in found]
+    frame = pd.DataFrame(rows, columns=["line", "stamp", "nodes"])
+    frame["at"] = utc_ns(frame["stamp"], frame["line"], given.tz, findings).ns
+    frame = frame[frame["at"].notna()].reset_index(drop=True)
+    back = (frame["at"].diff() < 0).fillna(value=False)
+    if back.any():
+        first = int(frame.loc[back, "line"].iloc[0])
+        text = "times that jump back, where files were joined; read piece by piece"
+        findings.add("suspicious", text, int(back.sum()), f"line {first:,}")
+    frame["piece"] = back.astype("int64").cumsum() + 1
+    findings.add("read", "counts", len(frame))
+    label = findings.source
+    fell = -frame.groupby("piece")["nodes"].diff().fillna(0).astype("int64")
+    falls = frame.assign(fell=fell)[fell > 0].sort_values(["at", "line"])
+    taken = [
+        _TAKEN
+        | {"start_ns": row["at"], "end_ns": row["at"], "line_count": row["fell"]}
+        | {"text": f"{row['stamp']}, {row['nodes']}: {row['fell']} fewer", "line": row["line"]}
+        | {"assumed": f"tz={given.tz}"}
+        for row in falls.to_dict("records")
+    ]
+    return LogPart(failure_rows(taken, label), timeline_rows(_spans(frame), label), findings)
+
+
+def _spans(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Give the times over which the count stayed the same; each piece ends at its last stamp."""
+    before = frame.groupby("piece")["nodes"].shift()
+    starts = frame[before.isna() | (before != frame["nodes"])]
+    ends = starts.groupby("piece")["at"].shift(-1)
+    ends = ends.fillna(starts["piece"].map(frame.groupby("piece")["at"].last()))
+    spans = starts.assign(end=ends).sort_values(["at", "line"])
+    return [
+        {"start_ns": row["at"], "end_ns": row["end"], "attempt": row["piece"]}
+        | {"state": "running", "node_count": row["nodes"], "line": row["line"]}
+        for row in spans.to_dict("records")
+    ]

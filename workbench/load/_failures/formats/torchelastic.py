@@ -1,0 +1,247 @@
+"""Failures as ``torchrun`` reports them: error files, and the block it prints at the end."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from workbench.errors import LoadError
+from workbench.load._failures.error_categories import (
+    category_of_error,
+    category_of_signal,
+    signal_name,
+)
+from workbench.load._files.archive import Source
+from workbench.load._files.findings import Findings
+from workbench.load._files.json_records import json_documents
+from workbench.load._files.log_file import Given, LogPart, failure_rows, one_line, timeline_rows
+from workbench.load._files.stamps import epoch_ns, iso_ns
+from workbench.load._files.text_lines import console_lines
+from workbench.load._files.zones import zone_for
+
+NAME = "torchelastic"
+# What a console log that holds the block contains somewhere, rarely at its beginning.
+SIGNATURES = (b"Root Cause (first observed failure)", b"ChildFailedError")
+
+_ERROR_FILE = re.compile(rb'\s*\{\s*"message"\s*:\s*\{\s*"message"\s*:')
+_PLAIN_ERROR = re.compile(rb'\s*\{\s*"message"\s*:\s*"')
+_ERROR_FILE_NAME = re.compile(r"(error|reply)[\w.-]*\.json(\.(gz|bz2|xz|zstd?|lz4))?$")
+
+# What collectors put before each line: a stamp (kubectl, container runtimes, notebooks), and
+# the task: that of srun, torchrun, kubectl --prefix, mpirun, Ray, docker compose or pdsh.
+_TASK = re.compile(
+    r"^(?:\d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?"
+    r"|[\d.]{1,12}s\t\d+\t)?"
+    r"\s*(\d+: |\[[a-z][\w./-]{0,200}\]:? ?|\[\d+,\d+\]<std\w{3}>: ?|\([^()]{1,100}\) "
+    r"|[\w.-]{1,100} +\| |(?!(?:time|host|rank|exitcode|error_file|traceback|msg):)"
+    r"[a-z][\w.-]{0,100}: (?=  |\[\d+\]:|={10}|-{10}|Root Cause|Failures:))?"
+)
+_ROOT = re.compile(r"Root Cause(?: \(first observed failure\))?:\s*$")
+_OTHERS = re.compile(r"(?:Other )?Failures:\s*$")
+_ENTRY = re.compile(r"\[(\d+)\]:\s*$")
+_FIELD = re.compile(r"^\s*(time|host|rank|exitcode|error_file|traceback)\s*: ?\s*(.*)$")
+_RULE = re.compile(r"^\s*([=*])\1{9,}\s*$")
+_DASHES = re.compile(r"^\s*-{10,}\s*$")
+_EXCEPTION = re.compile(
+    r"^\s*((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning))\b(:.*)?$"
+)
+_RANK = re.compile(r"(\d+)")
+_EXIT = re.compile(r"(-?\d+)")
+_NO_TRACEBACK = "no traceback recorded; decorate main() with torch's @record"
+_LARGEST_RANK = 1 << 31
+
+
+def looks_like(head: bytes, label: str) -> bool:
+    """Recognise an error file, or a console log whose beginning holds the block."""
+    if _ERROR_FILE.match(head) or any(each in head for each in SIGNATURES):
+        return True
+    # {"message": "..."} alone could be anything, so the name has to say it too.
+    return bool(_PLAIN_ERROR.match(head) and _ERROR_FILE_NAME.search(label))
+
+
+def read(source: Source, given: Given) -> LogPart:
+    """Read an error file or a console log.
+
+    The global rank is in the block only; an error file does not know it. The stamp of the
+    block is local time of the agent's host, that of an error file seconds since the epoch.
+
+    References
+    ----------
+    torch.distributed.elastic.multiprocessing.errors (``ErrorHandler``, ``ChildFailedError``).
+    """
+    findings = Findings(source.label)
+    head = source.head()
+    rows: list[dict[str, Any]] = []
+    if head.lstrip()[:1] == b"{" and not any(each in head for each in SIGNATURES):
+        rows = _error_file(source, given, findings)
+    if not rows:
+        # A console log may begin with JSON, too: many print their configuration first.
+        console = Findings(source.label)
+        rows = _console(source, given, console)
+        _refuse_nothing(rows, head, findings)
+        findings = console
+    return LogPart(failure_rows(rows, source.label), timeline_rows([], source.label), findings)
+
+
+def _refuse_nothing(rows: list[dict[str, Any]], head: bytes, findings: Findings) -> None:
+    """Raise if what looks like an error file holds no error."""
+    if rows or not (_ERROR_FILE.match(head) or _PLAIN_ERROR.match(head)):
+        return
+    found = findings.frame()
+    what = found.loc[found["finding"] != "read", "what"].tolist()
+    msg = (
+        f"{findings.source}: holds no error of torchelastic ({'; '.join(what) or 'no JSON'}); "
+        'it writes one object like {"message": {"message": ..., "extraInfo": ...}}'
+    )
+    raise LoadError(msg)
+
+
+def _error_file(source: Source, given: Given, findings: Findings) -> list[dict[str, Any]]:
+    rows = []
+    for line, document in json_documents(source, findings):
+        row = _row_of_document(document, findings)
+        if row is None:
+            findings.add("set aside", "JSON without a message of an error", 1, f"line {line:,}")
+            continue
+        rows.append(row | {"node": given.node, "line": line})
+    return rows
+
+
+def _row_of_document(document: Any, findings: Findings) -> dict[str, Any] | None:
+    message = document.get("message") if isinstance(document, dict) else None
+    extra: Any = document.get("extraInfo") if isinstance(document, dict) else None
+    code: Any = None
+    if isinstance(message, dict):
+        extra, code = message.get("extraInfo", extra), message.get("errorCode")
+        message = message.get("message")
+    if not isinstance(message, str):
+        return None
+    stamp = extra.get("timestamp") if isinstance(extra, dict) else None
+    start_ns = epoch_ns(stamp)
+    if stamp is not None and start_ns is None:
+        findings.add("suspicious", "times that are no seconds since 1970 (left without a time)")
+    row: dict[str, Any] = {"start_ns": start_ns, "end_ns": start_ns}
+    if start_ns is None:
+        row["clock"] = "none"
+    exit_code = code if isinstance(code, int) and not isinstance(code, bool) and code else None
+    return row | _blame(message, exit_code) | {"text": one_line(message)}
+
+
+def _blame(message: str, exit_code: int | None) -> dict[str, Any]:
+    """Say what failed, of an exception's text and (if known) the exit code."""
+    first = next((line.strip() for line in message.splitlines() if line.strip()), "")
+    code = None if exit_code is None else str(exit_code)
+    usual = {"kind": "torchelastic", "code": code, "severity": "fatal"}
+    if first and first != "<NONE>":
+        return usual | {"cause": one_line(first), "category": category_of_error(message[:4096])}
+    return usual | _of_exit_code(exit_code)
+
+
+def _of_exit_code(exit_code: int | None) -> dict[str, Any]:
+    if exit_code is None:
+        return {"cause": "unknown", "category": "unknown"}
+    number = -exit_code if exit_code < 0 else exit_code - 128
+    if exit_code < 0 or 0 < number <= 64:
+        name = signal_name(number)
+        return {"cause": f"ended by {name}", "category": category_of_signal(name)}
+    return {"cause": f"exit code {exit_code} ({_NO_TRACEBACK})", "category": "unknown"}
+
+
+@dataclass
+class _Entry:
+    """One ``[n]:`` of a block, under construction."""
+
+    line: int
+    is_root: bool
+    fields: dict[str, str] = field(default_factory=dict)
+    exception: str = ""
+
+
+@dataclass
+class _Block:
+    """What is known of the block that one task prints; tasks may print at the same time."""
+
+    section: str = ""
+    entry: _Entry | None = None
+
+    def feed(self, number: int, text: str) -> _Entry | None:
+        """Take a line; return an entry that begins with it."""
+        if _ROOT.search(text) or _OTHERS.search(text):
+            self.section, self.entry = "root" if _ROOT.search(text) else "others", None
+        elif not self.section or _DASHES.match(text):
+            self.entry = None
+        elif _RULE.match(text):
+            self.section, self.entry = "", None
+        elif _ENTRY.search(text):
+            self.entry = _Entry(number, self.section == "root")
+            return self.entry
+        elif self.entry is not None:
+            self._fill(self.entry, text)
+        return None
+
+    def _fill(self, entry: _Entry, text: str) -> None:
+        if (match := _FIELD.match(text)) and match[1] not in entry.fields:
+            entry.fields[match[1]] = match[2].strip()
+        elif "traceback" in entry.fields and (match := _EXCEPTION.match(text)):
+            # The last exception of a traceback is the one that ended the process.
+            entry.exception = text.strip()
+
+
+def _console(source: Source, given: Given, findings: Findings) -> list[dict[str, Any]]:
+    blocks: dict[str, _Block] = {}
+    entries: list[_Entry] = []
+    for number, text in console_lines(source, findings):
+        before: re.Match[str] = _TASK.match(text)  # type: ignore[assignment]
+        block = blocks.setdefault((before[1] or "").strip(), _Block())
+        if entry := block.feed(number, text[len(before[0].rstrip(" ")) :]):
+            entries.append(entry)
+    rows = []
+    for entry in entries:
+        if not {"rank", "exitcode"} & entry.fields.keys():
+            findings.add(
+                "left out", "entries without rank and exit code", 1, f"line {entry.line:,}"
+            )
+            continue
+        rows.append(_row_of_entry(entry, source.label, given, findings))
+    return rows
+
+
+def _row_of_entry(entry: _Entry, label: str, given: Given, findings: Findings) -> dict[str, Any]:
+    fields = entry.fields
+    exit_match = _EXIT.match(fields.get("exitcode", ""))
+    exit_code = int(exit_match[1][:12]) if exit_match else None
+    traceback = fields.get("traceback", "")
+    message = entry.exception
+    if (
+        not message
+        and traceback
+        and not traceback.startswith(("To enable", "Signal", "Traceback", "<"))
+    ):
+        message = traceback
+    rank = _RANK.match(fields.get("rank", ""))
+    row = _blame(message, exit_code) | _time_of(entry, label, given, findings)
+    if not entry.is_root:
+        row["category"] = "follow-on"
+    said = [
+        f"{name} {fields[name]}" for name in ("rank", "exitcode", "error_file") if name in fields
+    ]
+    return row | {
+        "node": fields.get("host") or given.node,
+        "rank": int(rank[1]) if rank and int(rank[1][:12]) < _LARGEST_RANK else None,
+        "text": one_line(", ".join([*said, message or traceback])),
+        "line": entry.line,
+    }
+
+
+def _time_of(entry: _Entry, label: str, given: Given, findings: Findings) -> dict[str, Any]:
+    stamp = entry.fields.get("time", "")
+    if not stamp or stamp.startswith("<"):
+        return {"clock": "none"}
+    zone = zone_for(given, label=label, line=entry.line, text=f"time: {stamp}")
+    start_ns = iso_ns(stamp, zone)
+    if start_ns is None:
+        what = "stamps that are no time, or ambiguous at a clock change (left without a time)"
+        findings.add("suspicious", what, 1, f"line {entry.line:,}")
+        return {"clock": "none"}
+    return {"start_ns": start_ns, "end_ns": start_ns, "assumed": f"tz={given.tz}"}

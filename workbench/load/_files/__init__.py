@@ -1,0 +1,1 @@
+"""What every reader shares: archives, streams, times, tables and findings."""

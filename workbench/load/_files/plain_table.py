@@ -1,0 +1,173 @@
+"""Tables that people keep in CSV or Parquet files: columns found by name, numbers checked."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from workbench.errors import LoadError
+from workbench.load._files.floats import as_floats
+from workbench.load._files.text_lines import REST, may_be_cut
+from workbench.load._files.whole_file import (
+    MEND,
+    last_line,
+    parquet_in,
+    read_csv,
+    read_parquet,
+    whole_file,
+)
+
+_EXACT = 1 << 53  # above this a float holds no odd numbers
+
+
+def read(path: Path) -> pd.DataFrame:
+    """Read a CSV file or a Parquet file, whatever its columns.
+
+    What a CSV file holds stays text, so that a name such as 007 keeps its zeros.
+    """
+    frame = read_parquet(path)
+    if frame is None:
+        return headed(lines(path))
+    # What pandas kept as an index is a column to everybody else.
+    counts = isinstance(frame.index, pd.RangeIndex) and frame.index.name is None
+    return frame if counts else frame.reset_index(names=[n or "" for n in frame.index.names])
+
+
+def is_csv(path: Path) -> bool:
+    """Say whether a file is CSV, that is, not Parquet."""
+    return parquet_in(path) is None
+
+
+def lines(path: Path) -> pd.DataFrame:
+    """Read a CSV file as text, the first line like any other; empty cells are missing."""
+    return read_csv(path, header=None, dtype=str, keep_default_na=False, na_values=[""])
+
+
+def headed(lines: pd.DataFrame) -> pd.DataFrame:
+    """Take the first line as the names of the columns."""
+    names = lines.iloc[0].fillna("").astype(str).str.strip().tolist()
+    return lines.iloc[1:].set_axis(names, axis="columns").reset_index(drop=True)
+
+
+def renamed(
+    frame: pd.DataFrame,
+    path: Path,
+    *,
+    names: Mapping[str, str],
+    columns: Mapping[str, str] | None,
+    optional: tuple[str, ...] = (),
+    has_lines: bool = True,
+) -> pd.DataFrame:
+    """Pick the columns of a table by their names in the file.
+
+    Parameters
+    ----------
+    frame
+        What the file holds.
+    path
+        Where it was read, for messages.
+    names
+        Usual names in the file, by name in the table.
+    columns
+        Names that differ in this file, by name in the table.
+    optional
+        Columns that may be absent, unless ``columns`` names them.
+    has_lines
+        Whether the file holds a row per line, if it is no Parquet file.
+
+    Raises
+    ------
+    LoadError
+        If a needed column is absent, or a name is wrong, or :func:`refuse_cut_row` does.
+    """
+    if unknown := sorted(set(columns or {}) - set(names)):
+        msg = f"columns= names {unknown}, which the table does not have; it has {list(names)}"
+        raise LoadError(msg)
+    if frame.columns.has_duplicates:
+        twice = sorted({str(name) for name in frame.columns[frame.columns.duplicated()]})
+        msg = f"{path}: columns {twice} occur twice; rename one of each"
+        raise LoadError(msg)
+    found = {**names, **(columns or {})}
+    absent = {name: there for name, there in found.items() if there not in frame}
+    needed = set(absent) - set(optional) | set(absent) & set(columns or {})
+    if missing := [absent[name] for name in names if name in needed]:
+        msg = (
+            f"{path}: no column {missing}; it has {[str(name) for name in frame.columns][:20]}. "
+            "Say which is which with columns={...}"
+        )
+        raise LoadError(msg)
+    kept = {name: there for name, there in found.items() if name not in absent}
+    if has_lines:
+        refuse_cut_row(frame, path, kept.values())
+    return frame[list(kept.values())].set_axis(list(kept), axis="columns")
+
+
+def refuse_cut_row(frame: pd.DataFrame, path: Path, used: Iterable[str]) -> None:
+    """Raise if the last row of a CSV file has no line end, and a value in use may be cut or lost.
+
+    Such tables are small, and every row of them matters. A number may be cut, and cells behind
+    the last one may be lost; a text that is the last cell of a whole row is kept.
+    """
+    last = last_line(path)
+    cells = _cells(last)
+    if not last or not set(used) & set(frame.columns[len(cells) - 1 :]):
+        return
+    is_text = bool(cells[-1].strip()) and np.isnan(as_floats(pd.Series(cells[-1:]))[0])
+    if len(cells) < frame.shape[1] or (may_be_cut(last) and not is_text):
+        number = whole_file(path).getvalue().count(b"\n") + 1
+        msg = f"{path}, line {number:,}: the last row has no line end, so it may be cut; {MEND}"
+        raise LoadError(msg)
+
+
+def _cells(line: bytes) -> list[str]:
+    try:
+        return next(csv.reader([line.decode(errors="replace")]), [""])
+    except csv.Error:  # a cell of more than 128 KiB
+        return [""]
+
+
+def left_out(path: Path) -> dict[str, int]:
+    """Say for ``attrs["left_out"]`` whether more may have followed in a file."""
+    return {REST: 1} if last_line(path) else {}
+
+
+def numbers(values: pd.Series, path: Path, *, least: float = 0) -> pd.Series:
+    """Return a column as finite floats from ``least``, or name the first that is none."""
+    plain = _plain(values)
+    _refuse(values, np.isfinite(plain) & (plain >= least), path, f"a finite number from {least:g}")
+    return pd.Series(plain)
+
+
+def whole(values: pd.Series, path: Path, *, least: int = 0, most: int = _EXACT - 1) -> pd.Series:
+    """Return a column as whole numbers from ``least``, or name the first that is none."""
+    plain = _plain(values)
+    with np.errstate(invalid="ignore"):
+        good = (plain >= least) & (plain == np.floor(plain)) & (plain <= most)
+    to = "" if most == _EXACT - 1 else f" to {most:,}"
+    _refuse(values, good, path, f"a whole number from {least}{to}")
+    return pd.Series(plain.astype(np.int64))
+
+
+def texts(values: pd.Series) -> pd.Series:
+    """Return cells as text, None where they are empty; 79 that a lacking cell made 79.0 is 79."""
+    plain = (int(v) if isinstance(v, float) and v.is_integer() else v for v in values)
+    cells = pd.Series([str(value).strip() for value in plain], dtype=object)
+    return cells.where(values.notna().to_numpy() & (cells != "").to_numpy(), None)
+
+
+def _plain(values: pd.Series) -> np.ndarray:
+    return as_floats(values)
+
+
+def _refuse(values: pd.Series, good: np.ndarray, path: Path, expected: str) -> None:
+    if not good.all():
+        row = int(np.flatnonzero(~good)[0])
+        msg = (
+            f"{path}: column for {str(values.name)!r}: {int((~good).sum()):,} values are not "
+            f"{expected}, the first is {values.iloc[[row]].tolist()[0]!r} in row {row:,}"
+        )
+        raise LoadError(msg)

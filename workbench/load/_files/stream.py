@@ -1,0 +1,400 @@
+"""Bytes of one trace file as a stream: unpacked on the way, honest about damage."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from codecs import BOM_UTF8
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from workbench.errors import LoadError
+from workbench.load._files.packings import HEAD_BYTES, DamagedError, foreign_packing, unpacker_of
+
+GZIP_MAGIC = b"\x1f\x8b\x08"
+BLOCK_BYTES = 1 << 20
+_INPUT_BYTES = 1 << 20
+_LOOK_BYTES = 1 << 16
+_ALWAYS_ALLOWED_BYTES = 1 << 30
+_GZIP_HEADER_CRC, _GZIP_EXTRA, _GZIP_NAME, _GZIP_COMMENT = 2, 4, 8, 16
+
+
+@dataclass
+class Health:
+    """What went wrong while bytes were read: filled in as the stream goes."""
+
+    is_cut: bool = False
+    is_wrong: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    def cut(self, note: str) -> None:
+        """Record that the rest of the content is missing."""
+        self.is_cut = True
+        self.notes.append(note)
+
+    def wrong(self, note: str) -> None:
+        """Record that what was read is not what was packed."""
+        self.is_wrong = True
+        self.notes.append(note)
+
+
+class Closable(Protocol):
+    """Anything that can be closed."""
+
+    def close(self) -> None:
+        """Release what is held."""
+
+
+class Stream(io.BufferedIOBase):
+    """Unpacked bytes of one file or archive member, read from front to back.
+
+    ``readinto`` fills the buffer unless the content ends. Damage never raises:
+    what is readable is given, then the stream ends, and ``truncated_at`` and
+    ``notes`` say where and why.
+
+    Parameters
+    ----------
+    blocks
+        The unpacked content, in pieces.
+    label
+        Name for error messages.
+    health
+        Filled in by whatever makes ``blocks``.
+    file
+        Closed together with the stream.
+    allowed_bytes
+        More content than this is refused as a decompression bomb; None allows
+        any amount.
+    """
+
+    def __init__(
+        self,
+        blocks: Iterator[bytes | memoryview],
+        *,
+        label: str,
+        health: Health,
+        file: Closable | None = None,
+        allowed_bytes: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.name = label
+        self._blocks = blocks
+        self._health = health
+        self._file = file
+        self._allowed_bytes = allowed_bytes
+        self._rest = memoryview(b"")
+        self._given_bytes = 0
+        self._ended = False
+
+    @property
+    def truncated_at(self) -> int | None:
+        """Number of readable bytes if the content is cut off, known once the end is reached."""
+        return self._given_bytes if self._health.is_cut and self._ended else None
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether what was read so far lacks something, or is not what was packed."""
+        return self._health.is_cut or self._health.is_wrong
+
+    @property
+    def notes(self) -> list[str]:
+        """Everything unusual that was met so far, in words."""
+        return list(self._health.notes)
+
+    def readable(self) -> bool:
+        """Return True: streams are for reading."""
+        return True
+
+    def tell(self) -> int:
+        """Return the number of bytes given so far."""
+        return self._given_bytes
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        """Fill ``buffer`` and return how many bytes were written; fewer only at the end."""
+        target = memoryview(buffer).cast("B")
+        done = 0
+        while done < len(target) and self._has_rest():
+            piece = self._take(len(target) - done)
+            target[done : done + len(piece)] = piece
+            done += len(piece)
+        return done
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Return up to ``size`` bytes, or everything left if it is negative or None."""
+        pieces = []
+        left = -1 if size is None else size
+        while left != 0 and self._has_rest():
+            piece = self._take(left if left > 0 else len(self._rest))
+            pieces.append(bytes(piece))
+            left -= len(piece) if left > 0 else 0
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def read1(self, size: int = -1, /) -> bytes:
+        """Return up to ``size`` bytes from the block at hand."""
+        return bytes(self._take(size if size >= 0 else BLOCK_BYTES)) if self._has_rest() else b""
+
+    def peek(self) -> bytes:
+        """Return the bytes at hand without moving on; empty only at the end."""
+        return bytes(self._rest) if self._has_rest() else b""
+
+    def skip(self, size_bytes: int) -> int:
+        """Move on by ``size_bytes`` and return how far it went."""
+        done = 0
+        while done < size_bytes and self._has_rest():
+            done += len(self._take(size_bytes - done))
+        return done
+
+    def close(self) -> None:
+        """Release the file."""
+        self._rest = memoryview(b"")
+        self._blocks = iter(())
+        self._ended = True
+        if self._file is not None:
+            self._file.close()
+        super().close()
+
+    def _take(self, size: int) -> memoryview:
+        piece, self._rest = self._rest[:size], self._rest[size:]
+        self._given_bytes += len(piece)
+        return piece
+
+    def _has_rest(self) -> bool:
+        while not self._rest and not self._ended:
+            block = next(self._blocks, None)
+            self._ended = block is None
+            self._rest = memoryview(block or b"")
+            self._guard()
+        return bool(self._rest)
+
+    def _guard(self) -> None:
+        seen = self._given_bytes + len(self._rest)
+        if self._allowed_bytes is not None and seen > self._allowed_bytes:
+            msg = (
+                f"{self.name}: unpacks to more than {self._allowed_bytes / 2**30:.1f} GiB, far "
+                "more than a trace of its packed size. If you trust it, unpack it yourself, or "
+                "list it with workbench.load._files.archive.sources(..., expansion_limit=None)"
+            )
+            raise DamagedError(msg)
+
+
+def allowed_bytes(packed_bytes: int, expansion_limit: float | None) -> float | None:
+    """Return how much content ``packed_bytes`` may unpack to before it counts as a bomb."""
+    if expansion_limit is None:
+        return None
+    return max(_ALWAYS_ALLOWED_BYTES, packed_bytes * expansion_limit)
+
+
+def open_file(path: Path, label: str, expansion_limit: float | None) -> Stream:
+    """Open a whole file, unpacked if it is packed."""
+    health = Health()
+    file = path.open("rb", buffering=0)
+    try:
+        return Stream(
+            unpacked(file_blocks(file, 0, None, health), health, label=label),
+            label=label,
+            health=health,
+            file=file,
+            allowed_bytes=allowed_bytes(path.stat().st_size, expansion_limit),
+        )
+    except BaseException:
+        file.close()
+        raise
+
+
+def file_blocks(file: BinaryIO, start: int, length: int | None, health: Health) -> Iterator[bytes]:
+    """Give ``length`` bytes of ``file`` from ``start`` on (None: up to the end)."""
+    file.seek(start)
+    left = length
+    while left is None or left > 0:
+        block = file.read(_INPUT_BYTES if left is None else min(left, _INPUT_BYTES))
+        if not block:
+            if left:
+                health.cut(f"the file ends {left:,} bytes too early")
+            return
+        left = None if left is None else left - len(block)
+        yield block
+
+
+def stream_blocks(stream: Stream, length: int, health: Health) -> Iterator[bytes]:
+    """Give the next ``length`` bytes of another stream."""
+    left = length
+    while left > 0:
+        block = stream.read(min(left, BLOCK_BYTES))
+        if not block:
+            health.cut(f"the archive ends {left:,} bytes too early")
+            return
+        left -= len(block)
+        yield block
+
+
+class Feed:
+    """Packed blocks that can be looked at ahead and partly put back."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks = blocks
+        self._held = b""
+        self._at = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        held, self._held, self._at = self._held[self._at :], b"", 0
+        return held or next(self._blocks)
+
+    def put_back(self, data: bytes) -> None:
+        """Give ``data`` again before anything else."""
+        self._held, self._at = data + self._held[self._at :], 0
+
+    def head(self, size_bytes: int) -> bytes:
+        """Return the next bytes, fewer only at the end, without moving on."""
+        while len(self._held) - self._at < size_bytes and (block := next(self._blocks, b"")):
+            self._held, self._at = self._held[self._at :] + block, 0
+        return self._held[self._at : self._at + size_bytes]
+
+    def drop(self, size_bytes: int) -> None:
+        """Move on by ``size_bytes``."""
+        self._at += len(self.head(size_bytes))
+
+
+def unpacked(blocks: Iterator[bytes], health: Health, *, label: str) -> Iterator[bytes]:
+    """Unpack ``blocks`` if they start like a packing; pass them on as they are otherwise.
+
+    Files that were packed twice exist (a download that packed again): two layers are taken off.
+    """
+    feed = Feed(blocks)
+    for _layer in range(2):
+        head = feed.head(HEAD_BYTES)
+        unpack = gunzip if head.startswith(GZIP_MAGIC) else unpacker_of(head)
+        if unpack is None:
+            break
+        feed = Feed(unpack(feed, health))
+    if packing := foreign_packing(feed.head(6)):
+        msg = f"{label}: packed with {packing}, which cannot be read; unpack it or use gzip"
+        raise LoadError(msg)
+    while feed.head(6) == 2 * BOM_UTF8:  # readers know one mark; some programs leave several
+        feed.drop(3)
+    return feed
+
+
+def is_packed(head: bytes) -> bool:
+    """Say whether data that begin with ``head`` are in a packing that can be read."""
+    return head.startswith(GZIP_MAGIC) or unpacker_of(head) is not None
+
+
+def gunzip(feed: Feed, health: Health) -> Iterator[bytes]:
+    """Unpack gzip data of one or more members; NUL padding and a foreign tail are noted."""
+    while True:
+        try:
+            _skip_gzip_header(feed)
+        except EOFError:
+            health.cut("the gzip data end inside a header")
+            return
+        summary = yield from inflate(feed, health)
+        if health.is_cut:
+            return
+        trailer = feed.head(8)
+        feed.drop(8)
+        if trailer != struct.pack("<II", summary.crc, summary.size_bytes & 0xFFFFFFFF):
+            health.wrong("a gzip checksum does not match: the content may be damaged")
+        if not _goes_on(feed, health):
+            return
+
+
+def _goes_on(feed: Feed, health: Health) -> bool:
+    """Tell whether another gzip member follows; note what else does."""
+    padding = 0
+    while (rest := feed.head(_LOOK_BYTES)).startswith(b"\0"):
+        nuls = len(rest) - len(rest.lstrip(b"\0"))
+        padding += nuls
+        feed.drop(nuls)
+    if padding:
+        health.notes.append(f"{padding:,} NUL bytes of padding after gzip data were ignored")
+    if not rest or rest.startswith(GZIP_MAGIC):
+        return bool(rest)
+    ignored = sum(len(block) for block in feed)
+    health.notes.append(f"{ignored:,} bytes after the end of the gzip data were ignored")
+    return False
+
+
+def _skip_gzip_header(feed: Feed) -> None:
+    """Move past a gzip header (RFC 1952, section 2.3); EOFError if it is incomplete."""
+    flags = _need(feed, 10)[3]
+    feed.drop(10)
+    if flags & _GZIP_EXTRA:
+        feed.drop(2 + int.from_bytes(_need(feed, 2), "little"))
+    for flag in (_GZIP_NAME, _GZIP_COMMENT):
+        while flags & flag:
+            text = _need(feed, 1) and feed.head(_LOOK_BYTES)
+            feed.drop(text.find(b"\0") + 1 or len(text))
+            if b"\0" in text:
+                break
+    if flags & _GZIP_HEADER_CRC:
+        feed.drop(2)
+
+
+def _need(feed: Feed, size_bytes: int) -> bytes:
+    if len(data := feed.head(size_bytes)) < size_bytes:
+        raise EOFError
+    return data
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What was unpacked: to compare with what the file says of itself."""
+
+    crc: int
+    size_bytes: int
+
+
+def inflate(feed: Feed, health: Health) -> Generator[bytes, None, Summary]:
+    """Unpack one raw deflate stream and leave ``feed`` behind its last byte."""
+    engine = zlib.decompressobj(-zlib.MAX_WBITS)
+    crc = size = packed = 0
+    while not engine.eof:
+        data = engine.unconsumed_tail or next(feed, b"")
+        safe = engine.copy()
+        try:
+            plain = engine.decompress(data, BLOCK_BYTES) if data else engine.flush()
+        except zlib.error as error:
+            yield from _salvage(safe, data)
+            health.cut(f"the packed data are damaged near packed byte {packed:,} ({error})")
+            break
+        packed += len(data) - len(engine.unconsumed_tail) - len(engine.unused_data)
+        crc, size = zlib.crc32(plain, crc), size + len(plain)
+        if plain:
+            yield plain
+        if not data and not engine.eof:
+            health.cut(f"the packed data end in the middle, after {packed:,} packed bytes")
+            break
+    feed.put_back(engine.unused_data)
+    return Summary(crc, size)
+
+
+def checked(blocks: Iterator[bytes], health: Health, crc: int) -> Iterator[bytes]:
+    """Pass on the content of a zip member and compare its checksum at the end."""
+    seen = 0
+    for block in blocks:
+        seen = zlib.crc32(block, seen)
+        yield block
+    if not health.is_cut and seen != crc:
+        health.wrong("the zip checksum does not match: the content may be damaged")
+
+
+def _salvage(engine: zlib._Decompress, data: bytes) -> Iterator[bytes]:
+    """Give what can be unpacked of ``data``, of which some byte is wrong."""
+    step = len(data)
+    while data and step:
+        safe = engine.copy()
+        try:
+            plain = engine.decompress(data[:step], BLOCK_BYTES)
+        except zlib.error:
+            engine = safe
+            step //= 2
+            continue
+        data = engine.unconsumed_tail + data[step:]
+        if plain:
+            yield plain

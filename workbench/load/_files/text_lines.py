@@ -1,0 +1,153 @@
+"""Lines of a log as numbered text: whole, or as a console wrote them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from itertools import chain
+
+from workbench.load._files.archive import Source
+from workbench.load._files.findings import Findings
+from workbench.load._files.stream import BLOCK_BYTES, Stream
+
+NOT_UTF8 = "bytes that are not UTF-8, shown as \N{REPLACEMENT CHARACTER}"
+COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+CUT_LINE = (
+    "a last line without a line end, which may be cut; it is left out (if it is whole, add a line "
+    "end)"
+)
+REST = "the rest, if there is one, of a file that ends without a line end"
+NO_END = "a last line without an end, which may be cut"
+_LONGEST_BYTES = 1 << 16
+# No number and no word ends so: what follows could only be another cell.
+_CLOSING = b"}])|\"'"
+# What a line begins with that holds JSON, perhaps a list, or an object behind MLPerf's mark.
+_JSON_BEGINS = (b"{", b"[{", b"[ {", b":::")
+
+
+def may_be_cut(last: bytes) -> bool:
+    """Say whether a last line without a line end may go on: 4096 may have become 4."""
+    text = last.rstrip(b" \t\r\n")
+    return bool(text) and not last.endswith(b"\n") and text[-1:] not in _CLOSING
+
+
+def tell_of_no_end(last: bytes, stream: Stream, findings: Findings, where: str) -> None:
+    """Note that the last line of a log, which is kept, has no line end, unless it closes JSON.
+
+    A log that was copied while it was written, or a disk that was full, ends so: what came after
+    is not in the file, and the line may say less than it did. Where a packing is cut, that is
+    told.
+    """
+    text = last.strip(b" \t\r\n")
+    is_open = bool(text) and stream.truncated_at is None and not _closes_json(text)
+    findings.add("truncated", NO_END, int(is_open), where)
+
+
+def _closes_json(text: bytes) -> bool:
+    is_balanced = text.startswith(_JSON_BEGINS) and text.count(b"{") == text.count(b"}")
+    return text.endswith((b"}", b"]")) and (is_balanced or not text.strip(b"]}, \t"))
+
+
+def text_lines(
+    source: Source, findings: Findings, *, whole: bool = False
+) -> Iterator[tuple[int, str]]:
+    """Give number, from 1, and text of every line, and count what was damaged.
+
+    A last line without an end is told; with ``whole`` one that may be cut is left out, too.
+    """
+    rest: list[bytes] = []
+    with source.open() as stream:
+        number = 0
+        lines = chain(chain.from_iterable(_lines(stream, rest=rest)), rest)
+        for number, line in enumerate(lines, 1):
+            if rest and whole and may_be_cut(line):
+                findings.add("truncated", CUT_LINE, 1, f"line {number:,}")
+                break
+            raw = line.removesuffix(b"\r")
+            try:
+                text = raw.decode()
+            except UnicodeDecodeError:
+                text = repaired(raw, findings, f"line {number:,}")
+            yield number, text.lstrip("\ufeff") if number == 1 else text
+        if rest and not whole:
+            tell_of_no_end(rest[0], stream, findings, f"line {number:,}")
+        tell_of_damage(stream, findings)
+
+
+def repaired(raw: bytes, findings: Findings, where: str) -> str:
+    """Decode what is not UTF-8, and count the bytes that are replaced."""
+    text = raw.decode(errors="replace")
+    bad = text.count("\ufffd") - raw.count("\ufffd".encode())
+    findings.add("repaired", NOT_UTF8, bad, where)
+    return text
+
+
+def console_lines(source: Source, findings: Findings) -> Iterator[tuple[int, str]]:
+    """Give number, from 1, and text of every line without colours.
+
+    Programs may have written binary noise to a console: of endless lines only the beginning is
+    given, and what is not UTF-8 is no finding. A last line without an end is given and told.
+    """
+    yield from _console(source, findings, [], keeps_rest=True)
+
+
+def whole_lines(source: Source, findings: Findings) -> Iterator[tuple[int, str]]:
+    """Give lines as :func:`console_lines`, without a last one that has no end.
+
+    Where the last thing in a line is a number, a cut leaves another one.
+    """
+    rest: list[bytes] = []
+    yield from _console(source, findings, rest, keeps_rest=False)
+    for raw in rest:
+        findings.add("truncated", CUT_LINE, 1, raw[:60].decode("utf-8", "replace"))
+
+
+def _console(
+    source: Source, findings: Findings, rest: list[bytes], *, keeps_rest: bool
+) -> Iterator[tuple[int, str]]:
+    with source.open() as stream:
+        number = 0
+        blocks = _lines(stream, _LONGEST_BYTES, rest=rest)
+        for lines in chain(blocks, [rest] if keeps_rest else []):
+            longer = sum(len(line) > _LONGEST_BYTES for line in lines)
+            findings.add("left out", "the rest of lines longer than 64 KiB", longer)
+            for raw in lines:
+                number += 1
+                text = raw[:_LONGEST_BYTES].decode("utf-8", "replace").rstrip("\r")
+                yield number, COLOURS.sub("", text) if "\x1b" in text else text
+        findings.add("read", "lines", number)
+        if keeps_rest and rest and len(rest[0]) <= _LONGEST_BYTES:
+            tell_of_no_end(rest[0], stream, findings, f"line {number:,}")
+        tell_of_damage(stream, findings)
+
+
+def tell_of_damage(stream: Stream, findings: Findings) -> None:
+    """Note what was met while a stream was read to its end."""
+    where = None if stream.truncated_at is None else f"byte {stream.truncated_at:,}"
+    finding = "suspicious" if where is None else "truncated"
+    for note in stream.notes:
+        findings.add(finding, note, 1, where)
+
+
+def _lines(
+    stream: Stream, longest: float = math.inf, *, rest: list[bytes]
+) -> Iterator[list[bytes]]:
+    """Give the lines that end in each block; of longer ones the beginning, still too long.
+
+    They are split at newlines only: texts may hold other separators of lines. A last line
+    without an end goes to ``rest``.
+    """
+    begun: list[bytes] = []
+    length = 0
+    while block := stream.read(BLOCK_BYTES):
+        first, *lines = block.split(b"\n")
+        # A file without line ends must not be gathered in memory.
+        if length <= longest:
+            begun.append(first)
+            length += len(first)
+        if lines:
+            yield [b"".join(begun), *lines[:-1]]
+            begun, length = [lines[-1]], len(lines[-1])
+    if length:
+        rest.append(b"".join(begun))

@@ -1,0 +1,95 @@
+"""What a file may hold, told by its name and first bytes before anybody reads it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from workbench.load._files.packings import PACKED_SUFFIXES, plain_name
+from workbench.load._files.stream import (
+    is_packed,
+)
+
+ARCHIVE_SUFFIXES = (
+    *(".tar", ".tgz", ".tbz2", ".txz", ".tzst", ".zip"),
+    *(f".tar{packing}" for packing in PACKED_SUFFIXES),
+)
+_TRACE_SUFFIXES = (".json", ".et", ".parquet", ".tmp")
+_NO_TRACE_SUFFIXES = (".ipynb", ".jsonl", ".comm_groups.json")
+_NO_LOG_SUFFIXES = (".ipynb", ".py", ".md", ".html", ".png", ".svg", ".pdf", ".parquet")
+_NO_POWER_SUFFIXES = tuple(suffix for suffix in _NO_LOG_SUFFIXES if suffix != ".parquet")
+# Pickles, arrays and weights beside results; nothing of them is opened.
+_NO_RESULT_SUFFIXES = (
+    *(".ipynb", ".py", ".md", ".html", ".png", ".svg", ".pdf", ".yml", ".yaml", ".log", ".sh"),
+    *(".bin", ".pkl", ".pickle", ".npy", ".npz", ".pt", ".pth"),
+)
+_NO_LOG_NAMES = ("license", "licence", "copying", "readme", "readme.txt", "truth.csv")
+_TRACE_START = re.compile(rb'(\xef\xbb\xbf)?\s*(\{\s*["}]|\[\s*[{\]])|PAR1')
+
+_HIDDEN, _OTHER = "is a hidden file", "does not look like a trace"
+_NO_LOG = "is documentation or data, no log"
+_NO_RESULT = "is code, documentation, a pickle or an array, no table of results"
+GIVEN_BEFORE, REPLACED = "was given before", "is replaced by a later member of the same name"
+# Reasons to pass a file over that need nobody's attention.
+HARMLESS_REASONS = (_HIDDEN, _OTHER, _NO_LOG, _NO_RESULT, GIVEN_BEFORE, REPLACED)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which files of a folder or archive a loader takes.
+
+    Attributes
+    ----------
+    noun
+        What is looked for, for messages.
+    refusal
+        Says by name (in lower case, without folders) and first bytes why a file is none of
+        these; '' if it may be one.
+    """
+
+    noun: str
+    refusal: Callable[[str, bytes], str]
+
+    def refused(self, name: str, head: bytes) -> str:
+        """Say why a file of this name that begins like this is passed over; '' if it is not."""
+        base = name.rsplit("/", 1)[-1].lower()
+        if base.startswith(".") or name.startswith("__MACOSX/"):
+            return _HIDDEN
+        if not head:
+            return "is empty; get the file again"
+        if base.endswith(ARCHIVE_SUFFIXES):
+            return "is an archive inside an archive; unpack the outer one first"
+        return self.refusal(base, head)
+
+
+def _no_trace(base: str, head: bytes) -> str:
+    if base.endswith(_NO_TRACE_SUFFIXES):
+        return _OTHER
+    is_likely = plain_name(base).endswith(_TRACE_SUFFIXES)
+    return "" if is_likely or is_packed(head) or _TRACE_START.match(head) else _OTHER
+
+
+def _no_log(base: str, _head: bytes) -> str:
+    return _NO_LOG if base in _NO_LOG_NAMES or base.endswith(_NO_LOG_SUFFIXES) else ""
+
+
+def _no_result(base: str, _head: bytes) -> str:
+    is_none = base in _NO_LOG_NAMES or base.endswith(_NO_RESULT_SUFFIXES)
+    return _NO_RESULT if is_none else ""
+
+
+def _no_power(base: str, _head: bytes) -> str:
+    is_none = base in _NO_LOG_NAMES or base.endswith(_NO_POWER_SUFFIXES)
+    return _NO_LOG if is_none else ""
+
+
+def _neither(base: str, head: bytes) -> str:
+    return _no_log(base, head) and _no_result(base, head)
+
+
+TRACES = Wanted("trace file", _no_trace)
+FAILURE_LOGS = Wanted("failure log", _no_log)
+INJECTIONS = Wanted("injection result", _no_result)
+POWER_LOGS = Wanted("power log", _no_power)
+LOGS_AND_INJECTIONS = Wanted("trace, log, dump or table of a known kind", _neither)

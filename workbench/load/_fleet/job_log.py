@@ -1,0 +1,201 @@
+"""The front door for logs of one training job: its steps, and the stretches that have a name."""
+
+from __future__ import annotations
+
+from codecs import BOM_UTF8
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+import pandas as pd
+
+from workbench._progress import progress as progress_bar
+from workbench.errors import LoadError
+from workbench.load._files.appearance import appearance
+from workbench.load._files.archive import Source, survey
+from workbench.load._files.arguments import checked
+from workbench.load._files.findings import Finding, listed, quality_frame
+from workbench.load._files.guard import Dropped, guarded
+from workbench.load._files.paths import Paths, shown_all
+from workbench.load._files.wanted import FAILURE_LOGS
+from workbench.load._fleet import job_events as _job_events
+from workbench.load._fleet import job_megatron as _job_megatron
+from workbench.load._fleet import job_mllog as _job_mllog
+from workbench.load._fleet import job_table as _job_table
+from workbench.load._fleet.job_part import JobGiven, JobPart
+from workbench.tables import LOGGED_SPANS, LOGGED_STEPS, QUALITY, JobLog, Table
+
+_HEAD_BYTES = 1 << 16
+_UNKNOWN = "is no log of a job that is known here"
+_RUNS = (
+    "runs of a benchmark that ended (run_start to run_stop), read as attempts of one job; results "
+    "of several runs are not one job, load them one at a time"
+)
+_TOLERANCE_NS = 2_000_000
+
+
+def job_log(
+    path: Paths,
+    *,
+    tz: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    tokens_per_step: int | None = None,
+    progress: bool = True,
+) -> JobLog:
+    """Load when each training step began and ended, and what happened in between.
+
+    Steps are what power and energy are laid beside: joules per step, per token, and what was
+    drawn while nothing was learnt. Known are results of MLPerf Training (MLLOG), logs of
+    Megatron-LM, JSON events of a training script (``start``, ``step``, ``checkpoint_start``,
+    ``interrupt``, ...), and tables of steps, CSV or JSON objects. Formats are recognised by
+    content, never by name.
+
+    Parameters
+    ----------
+    path
+        A file, a folder (searched to any depth), an archive or a list of these; gzip is fine.
+    tz
+        Time zone of stamps that have none: a name or an offset (``"+01:00"``). There is no
+        default.
+    columns
+        Names of columns in a table of your own, where they are not found or not the right
+        ones: from ``step``, ``attempt``, ``start``, ``end``, ``duration_s``, ``duration_ms``,
+        ``tokens``, ``samples`` to the name in the file.
+    tokens_per_step
+        Tokens of one step, all ranks, where the log does not say.
+    progress
+        Whether to show a progress bar if loading takes more than a second.
+
+    Returns
+    -------
+    JobLog
+        ``steps`` (:data:`workbench.tables.LOGGED_STEPS`), ``spans``
+        (:data:`workbench.tables.LOGGED_SPANS`) and ``quality``
+        (:data:`workbench.tables.QUALITY`).
+
+    Raises
+    ------
+    FileNotFoundError
+        If ``path`` does not exist.
+    LoadError
+        If nothing under ``path`` is the log of a job, a stamp needs ``tz``, or a column is
+        missing or does not say its unit (names file, column and remedy).
+    ValueError
+        If an argument is no zone or no number of tokens.
+
+    Notes
+    -----
+    A log says when a step ended and how long it took: ``start = end - duration``. Where it
+    gives no duration, a step begins where the one before it ended, which counts pauses in.
+
+    Examples
+    --------
+    >>> from workbench import datasets
+    >>> log = job_log(datasets.path("fleet-demo") / "steps.jsonl")
+    >>> log.spans[["kind", "attempt"]].values.tolist()[:3]
+    [['run', 1], ['initialisation', 1], ['checkpoint', 1]]
+    """
+    given = _given(tz, columns, tokens_per_step)
+    found = survey(path, wanted=FAILURE_LOGS)
+    findings = [each.row for each in found.remarks]
+    parts: list[JobPart] = []
+    dropped = Dropped()
+    total = sum(source.size_bytes for source in found.sources)
+    with progress_bar(total=total, unit="B", label="loading logs", enabled=progress) as bar:
+        for source in found.sources:
+            with dropped.trying(source.label):
+                part = _read(source, given, findings)
+                parts += [part] if part else []
+            bar.update(source.size_bytes)
+    if not any(len(part.steps) or len(part.spans) for part in parts):
+        if not findings and not parts:
+            dropped.raise_if_all()
+        _raise_unknown(path, parts, [*findings, *dropped.rows])
+    with guarded(shown_all(path)):
+        return _assembled(parts, [*findings, *dropped.rows])
+
+
+def _given(
+    tz: str | None, columns: Mapping[str, str] | None, tokens_per_step: int | None
+) -> JobGiven:
+    zone = checked(tz, None, None).tz
+    _job_table.check_columns(dict(columns or {}))
+    tokens: object = tokens_per_step
+    is_whole = isinstance(tokens, int) and not isinstance(tokens, bool)
+    if tokens_per_step is not None and (not is_whole or tokens_per_step < 1):
+        msg = f"tokens_per_step must be a whole number from 1, not {tokens_per_step!r}"
+        raise ValueError(msg)
+    return JobGiven(zone, dict(columns or {}), tokens_per_step)
+
+
+def _read(source: Source, given: JobGiven, findings: list[Finding]) -> JobPart | None:
+    """Read one file if its beginning is that of a log; else say so."""
+    head = source.head(_HEAD_BYTES).removeprefix(BOM_UTF8)
+    if given.columns and _job_table.looks_like(head, dict(given.columns)):
+        return _job_table.read_job(source, given)
+    if _job_mllog.looks_like(head):
+        return _job_mllog.read_job(source, given)
+    if _job_events.looks_like(head):
+        return _job_events.read_job(source, given)
+    if _job_megatron.looks_like(head):
+        return _job_megatron.read_job(source, given)
+    if _job_table.looks_like(head):
+        return _job_table.read_job(source, given)
+    findings.append((source.label, "set aside", _UNKNOWN, 1, appearance(head)))
+    return None
+
+
+def _assembled(parts: Sequence[JobPart], findings: list[Finding]) -> JobLog:
+    """Put the files together: runs that no file numbers are numbered in order of time."""
+    filled = [part for part in parts if len(part.steps) or len(part.spans)]
+    filled.sort(key=_first_ns)
+    last = 0
+    for part in filled:
+        if last and not part.says_attempt:
+            what = "runs that the file does not number; counted on from those of other files"
+            findings.append((part.findings.source, "assumed", what, 1, None))
+            part.steps["attempt"] += last
+            part.spans["attempt"] += last
+        last = max([last, *part.steps["attempt"], *part.spans["attempt"]])
+    if (runs := sum(part.benchmark_runs for part in filled)) > 1:
+        findings.append((filled[0].findings.source, "suspicious", _RUNS, runs, None))
+    steps = _together([part.steps for part in filled], LOGGED_STEPS)
+    steps = steps.sort_values(["start_ns", "end_ns"], kind="stable", ignore_index=True)
+    spans = _together([part.spans for part in filled], LOGGED_SPANS)
+    spans = spans.sort_values(["start_ns", "line"], kind="stable", ignore_index=True)
+    quality = [part.findings.frame() for part in parts] + [quality_frame(findings)]
+    return JobLog(
+        steps=LOGGED_STEPS.check(steps),
+        spans=LOGGED_SPANS.check(_after_steps(spans, steps)),
+        quality=_together(quality, QUALITY),
+    )
+
+
+def _first_ns(part: JobPart) -> int:
+    return int(pd.concat([part.steps["start_ns"], part.spans["start_ns"]]).min())
+
+
+def _after_steps(spans: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
+    """Fill in after which step each span began."""
+    ends = steps.sort_values("end_ns", kind="stable")
+    at = ends["end_ns"].searchsorted(spans["start_ns"].to_numpy() + _TOLERANCE_NS, "right") - 1
+    before = ends["step"].astype("Int64").reset_index(drop=True).reindex(at)
+    return spans.assign(step=before.array)
+
+
+def _together(frames: Sequence[pd.DataFrame], table: Table) -> pd.DataFrame:
+    filled = [frame for frame in frames if len(frame)]
+    if not filled:
+        return table.empty()
+    return table.check(table.cast(pd.concat(filled, ignore_index=True)))
+
+
+def _raise_unknown(path: Paths, parts: Sequence[JobPart], findings: Sequence[Finding]) -> NoReturn:
+    paths = shown_all(path)
+    read = [tuple(row) for part in parts for row in part.findings.frame().itertuples(index=False)]
+    told = [(each[0], each[1], each[2], each[3], None) for each in read if each[1] != "read"]
+    msg = (
+        f"{paths}: no step and no span of a job found. Known are MLLOG lines of MLPerf Training, "
+        "logs of Megatron, JSON events and tables with a column for the step and one for its "
+        f"time; name columns of your own with columns=.{listed([*findings, *told])}"
+    )
+    raise LoadError(msg)

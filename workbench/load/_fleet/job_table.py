@@ -1,0 +1,193 @@
+"""A table of training steps that somebody keeps: CSV, or JSON objects, columns found by name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from workbench.errors import LoadError
+from workbench.load._files.archive import Source
+from workbench.load._files.findings import Findings
+from workbench.load._files.local_times import utc_ns
+from workbench.load._files.text_tables import csv_table, header_of, json_table, keys_of
+from workbench.load._fleet.job_columns import NAMES, columns_of, factor_ns, meaning_of, plain
+from workbench.load._fleet.job_part import JobGiven, JobPart, span_rows, whole_steps
+from workbench.tables import SAYS_SYNTHETIC
+
+NAME = "table of steps"
+_UNITS = ("duration_s", "duration_ms", "duration_us", "duration_ns")
+_MEANT = (*NAMES, *_UNITS)
+# Columns whose stamps may be of the beginning of a step as well as of its end.
+_EITHER = ("time", "timestamp", "_timestamp", "ts", "datetime", "wall_time", "date")
+# Numbers that can only be times since 1970 in one unit: the years 2001 to 2096.
+_FIRST, _LAST = 1e9, 4e9
+_SCALES = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
+
+
+def looks_like(head: bytes, columns: dict[str, str] | None = None) -> bool:
+    """Recognise a header, or a first object, with a stamp, and a step or its duration in a unit."""
+    names = header_of(head) or keys_of(head)
+    if columns:
+        return bool(names) and set(columns.values()) <= set(names)
+    found = columns_of(names)
+    has_time = bool({"start", "end"} & set(found))
+    return has_time and ("step" in found or bool(found.get("duration", ("", ""))[1]))
+
+
+def read_job(source: Source, given: JobGiven) -> JobPart:
+    """Read a row per step.
+
+    Raises
+    ------
+    LoadError
+        If a column is missing or its unit is not known, stamps have no zone and none is
+        given, or numbers can be no times.
+    """
+    findings = Findings(source.label)
+    is_json = not header_of(source.head(1 << 16))
+    raw = (json_table if is_json else csv_table)(source, findings)
+    found = _found(raw, given, source.label)
+    steps = _Cells(raw, findings, "record" if is_json else "line")
+    table = pd.DataFrame({"line": raw.index.to_numpy()}, index=raw.index)
+    for name, kind in (("step", "step"), ("attempt", "attempt"), ("token_count", "tokens")):
+        table[name] = steps.whole(found.get(kind))
+    table["sample_count"] = steps.whole(found.get("samples"))
+    if given.tokens_per_step is not None:
+        table["token_count"] = table["token_count"].fillna(given.tokens_per_step)
+    for name in ("start", "end"):
+        table[f"{name}_ns"] = steps.stamps(found.get(name), given.tz)
+    table["dur_ns"] = steps.durations(found.get("duration"))
+    if "synthetic" in raw:
+        says = raw["synthetic"].str.lower().isin(["true", "1", "yes"])
+        findings.add("noted", SAYS_SYNTHETIC, int(says.sum()))
+    _tell_of_ends(found, given, findings)
+    if len(table) and "attempt" in found:
+        table["attempt"] = table["attempt"] + max(0, 1 - int(table["attempt"].min()))
+    says_attempt = "attempt" in found
+    return JobPart(whole_steps(table, findings), span_rows([], ""), findings, says_attempt)
+
+
+def _found(raw: pd.DataFrame, given: JobGiven, label: str) -> dict[str, tuple[str, str]]:
+    """Return name and unit of the column for each meaning: as the caller says, or by name."""
+    found = columns_of(map(str, raw.columns))
+    for meant, name in given.columns.items():
+        if name not in raw:
+            msg = f"{label}: columns= names {name!r}, which it has not; it has {_few(raw)}"
+            raise LoadError(msg)
+        kind, _, unit = meant.partition("_")
+        found[kind] = (name, unit or (meaning_of(name)[1] if kind != "duration" else ""))
+        if kind == "duration" and not unit:
+            found[kind] = (name, meaning_of(name)[1])
+    if not {"start", "end"} & set(found):
+        msg = (
+            f"{label}: no column with the time of a step; it has {_few(raw)}. Say which it is "
+            'with columns={"end": "..."} or columns={"start": "..."}'
+        )
+        raise LoadError(msg)
+    name, unit = found.get("duration", ("", "s"))
+    if not unit:
+        msg = (
+            f"{label}: column {name!r} does not say its unit; pass "
+            f'columns={{"duration_s": {name!r}}} or columns={{"duration_ms": {name!r}}}'
+        )
+        raise LoadError(msg)
+    return found
+
+
+def check_columns(columns: dict[str, str]) -> None:
+    """Refuse names of columns that no step has."""
+    if unknown := sorted(set(columns) - set(_MEANT)):
+        msg = f"columns= names {unknown}, which no step has; known are {list(_MEANT)}"
+        raise LoadError(msg)
+
+
+def _tell_of_ends(found: dict[str, tuple[str, str]], given: JobGiven, findings: Findings) -> None:
+    name = found.get("end", ("", ""))[0]
+    if name and "end" not in given.columns and "start" not in found and plain(name) in _EITHER:
+        what = f'stamps of column {name!r} taken as the ends of steps; columns={{"start": ...}}'
+        findings.add("assumed", f"{what} says otherwise")
+
+
+def _few(raw: pd.DataFrame) -> list[str]:
+    return [str(name) for name in raw.columns][:20]
+
+
+class _Cells:
+    """Reads columns of text as numbers and stamps; what is none is missing, and counted."""
+
+    def __init__(self, raw: pd.DataFrame, findings: Findings, noun: str) -> None:
+        self._raw, self._findings, self._noun = raw, findings, noun
+
+    def whole(self, column: tuple[str, str] | None) -> pd.Series:
+        """Read whole numbers from 0."""
+        if column is None:
+            return pd.Series(pd.NA, index=self._raw.index, dtype="Int64")
+        values = self._numbers(column[0])
+        with np.errstate(invalid="ignore"):
+            good = (values >= 0) & (values % 1 == 0) & (values < 1 << 53)
+        self._count(column[0], ~good & self._raw[column[0]].notna(), "whole numbers from 0")
+        return values.where(good).astype("Int64")
+
+    def durations(self, column: tuple[str, str] | None) -> pd.Series:
+        """Read durations as ns."""
+        if column is None:
+            return pd.Series(pd.NA, index=self._raw.index, dtype="Int64")
+        values = self._numbers(column[0]) * factor_ns(column[1])
+        good = values.between(0, 1 << 62)
+        self._count(column[0], ~good & self._raw[column[0]].notna(), "durations from 0")
+        return values.where(good).round().astype("Int64")
+
+    def stamps(self, column: tuple[str, str] | None, tz: str | None) -> pd.Series:
+        """Read instants: numbers since 1970, or ISO 8601."""
+        if column is None:
+            return pd.Series(pd.NA, index=self._raw.index, dtype="Int64")
+        texts = self._raw[column[0]].fillna("").str.strip()
+        is_number = texts.str.fullmatch(_NUMBER)
+        lines = pd.Series(self._raw.index.to_numpy(), index=self._raw.index)
+        written = utc_ns(texts[~is_number], lines[~is_number], tz, self._findings)
+        numbers = self._since_1970(column, texts[is_number])
+        both: pd.Series = pd.concat([written.ns.astype("Int64"), numbers]).reindex(texts.index)
+        return both
+
+    def _since_1970(self, column: tuple[str, str], texts: pd.Series) -> pd.Series:
+        """Read numbers of the one unit in which all of them are times of our days."""
+        values = texts.astype("float64")
+        if values.empty:
+            return pd.Series(dtype="Int64")
+        name, stated = column
+        usual = float(values.median())
+        units = [u for u, s in _SCALES.items() if _FIRST <= usual / s < _LAST]
+        if not units or (stated and stated not in units):
+            said = f", in {stated}" if stated else ""
+            msg = (
+                f"{self._findings.source}: column {name!r} holds {usual:.15g}{said}, which is "
+                "no time since 1970; write stamps as ISO 8601 or as s, ms, us or ns since 1970"
+            )
+            raise LoadError(msg)
+        scale = _SCALES[units[0]]
+        finding = "noted" if stated else "assumed"
+        what = f"numbers of column {name!r} taken as {units[0]} since 1970"
+        self._findings.add(finding, what if stated else f"{what}, by their size", len(values))
+        good = (values / scale).between(_FIRST, _LAST)
+        self._count(name, (~good).reindex(self._raw.index, fill_value=False), "times like the rest")
+        # Digits beyond what a float holds are kept: whole and fraction are read apart.
+        parts = texts[good].str.extract(r"^\+?(\d+)(?:\.(\d*))?$")
+        whole = pd.to_numeric(parts[0]).astype("Int64")
+        digits = parts[1].fillna("").str.slice(0, 9).str.pad(9, "right", "0")
+        fraction = digits.astype("int64") // scale
+        exact = whole * (1_000_000_000 // scale) + fraction
+        rough = (values[good] * (1e9 / scale)).round().astype("Int64")
+        return exact.fillna(rough)
+
+    def _numbers(self, name: str) -> pd.Series:
+        return pd.to_numeric(self._raw[name], errors="coerce").astype("float64")
+
+    def _count(self, name: str, bad: pd.Series, what: str) -> None:
+        if bad.any():
+            first = bad.index[bad.to_numpy(dtype=bool)][0]
+            text = str(self._raw[name][first])[:40]
+            where = f"{self._noun} {int(first):,}: {text}"
+            self._findings.add(
+                "left out", f"cells of {name!r} that are no {what}", int(bad.sum()), where
+            )

@@ -1,0 +1,145 @@
+"""The front door for all that a folder tells about one job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from workbench.load._files.arguments import BootTime, Hosts
+from workbench.load._files.paths import Paths, given_paths, shown, shown_all
+from workbench.load._fleet.same_job import same_job
+from workbench.load._power.part import Unit
+from workbench.load.kinds import Options, kind_named, told, unfit
+from workbench.load.quality import joined
+from workbench.tables import (
+    FAILURES,
+    LOGGED_SPANS,
+    LOGGED_STEPS,
+    NODE_SPANS,
+    POWER,
+    POWER_COUNTERS,
+    POWER_ENTITIES,
+    POWER_STATES,
+    QUALITY,
+    RANKS,
+    TIMELINE,
+    FailureLog,
+    Fleet,
+    JobLog,
+    PowerLog,
+)
+
+NOT_THERE = "no {} in what was given"
+_KINDS = {"power telemetry": "power logs", "job log": "job logs"}
+_KINDS |= {"failure logs": "failure logs", "traces": "traces"}
+_TABLE = "is a table of failures, which load.failure_table reads by itself; not among the failures"
+
+
+def fleet(  # noqa: PLR0913 - the front door
+    path: Paths,
+    *,
+    tz: str | None = None,
+    year: int | None = None,
+    boot_time: BootTime = None,
+    node: Hosts = None,
+    scope: str | None = None,
+    unit: Unit | None = None,
+    with_traces: bool = True,
+    progress: bool = True,
+) -> Fleet:
+    """Load power, job log, failures and traces of one job, whichever of them there are.
+
+    What is recognised is loaded as its own front door loads it, and an error there is an error
+    here; what is not there is an empty table, so that what can be said without it is.
+
+    Parameters
+    ----------
+    path
+        A folder (searched to any depth), an archive, a file or a list of these.
+    tz
+        Time zone of stamps that have none: a name or an offset (``"+01:00"``). There is no
+        default.
+    year
+        Year of stamps that have none.
+    boot_time
+        When the host was booted, for stamps that count seconds since then.
+    node
+        Host of power and failure logs that name none: as in :func:`load.failures`, a name, a
+        dict from a part of the file name, or a pattern.
+    scope
+        Where readings are metered whose file does not say, e.g. ``"node_ac"``.
+    unit
+        Unit of columns of power that name none, e.g. ``"W"``.
+    with_traces
+        Whether traces are read; of them only the time is kept that each rank covers.
+    progress
+        Whether to show progress bars if loading takes more than a second.
+
+    Returns
+    -------
+    Fleet
+        ``power`` (:class:`workbench.tables.PowerLog`), ``job``
+        (:class:`workbench.tables.JobLog`), ``failures``
+        (:class:`workbench.tables.FailureLog`), ``ranks`` (:data:`workbench.tables.RANKS`), and
+        ``quality`` (:data:`workbench.tables.QUALITY`), which names what was not there.
+
+    Raises
+    ------
+    FileNotFoundError
+        If ``path`` does not exist.
+    LoadError
+        If nothing of the four is recognised, or something that is cannot be read, or needs
+        ``tz``, ``year``, ``boot_time`` or ``unit``.
+
+    Examples
+    --------
+    >>> from workbench import datasets
+    >>> log = fleet(datasets.path("fleet-demo") / "steps.jsonl", tz="UTC", progress=False)
+    >>> len(log.job.steps), len(log.failures.failures), len(log.power.power), len(log.ranks)
+    (128, 1, 0, 0)
+    """
+    for entry in given_paths(path):
+        if not Path(entry).exists():
+            msg = f"{shown(entry)}: there is no such file or folder"
+            raise FileNotFoundError(msg)
+    files = told(path)
+    wanted = [name for name in _KINDS.values() if name in files.names]
+    if not wanted:
+        raise unfit(path, files, tuple(_KINDS.values()))
+    if not with_traces:
+        wanted = [name for name in wanted if name != "traces"]
+    options = Options(tz, year, boot_time, node, unit, scope)
+    read: dict[str, Any] = {
+        name: kind_named(name).read(path, options, progress=progress) for name in wanted
+    }
+    absent = [
+        (shown_all(path), "noted", NOT_THERE.format(name), 1, None)
+        for name, kind in _KINDS.items()
+        if kind not in files.names
+    ]
+    apart = [
+        (label, "left out", _TABLE, 1, None)
+        for label, kinds in files.kinds.items()
+        if "failure tables" in kinds
+    ]
+    frames = {name: loaded.quality for name, loaded in read.items()}
+    return Fleet(
+        read.get("power logs") or _no_power(),
+        read.get("job logs") or _no_job(),
+        read.get("failure logs") or _no_failures(),
+        read["traces"].ranks if "traces" in read else RANKS.empty(),
+        joined(frames, files, [*same_job(path, read, tz), *absent, *apart]),
+    )
+
+
+def _no_power() -> PowerLog:
+    tables = (POWER, POWER_ENTITIES, POWER_STATES, POWER_COUNTERS, QUALITY)
+    return PowerLog(*(table.empty() for table in tables))
+
+
+def _no_job() -> JobLog:
+    return JobLog(LOGGED_STEPS.empty(), LOGGED_SPANS.empty(), QUALITY.empty())
+
+
+def _no_failures() -> FailureLog:
+    return FailureLog(*(table.empty() for table in (FAILURES, TIMELINE, NODE_SPANS, QUALITY)))

@@ -1,0 +1,169 @@
+"""Whether the logs that lie together can be of one job, by the time that they cover.
+
+A log whose local stamps were read in the wrong zone is off by a whole number of quarter hours, so
+the zone can often be told from the times alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from workbench.load._files.findings import Finding
+from workbench.load._files.paths import Paths, shown_all
+from workbench.load._files.zones import zone_of
+
+_QUARTER_S = 900
+_WIDEST_H = 26  # from UTC-12 to UTC+14
+_FIRST_ZONE_H, _LAST_ZONE_H = -12, 14
+# A log that overlaps by less is looked at, if moved by some quarter hours it would fit closely.
+_LEAST_SHARE = 0.75
+_CLOSE_SHARE, _CLOSE_S = 0.05, 60
+_SLACK_S = 120  # recorders are started and stopped by hand
+_SECOND = 1_000_000_000
+
+
+class _Span(NamedTuple):
+    """From when to when logs of one kind tell anything, s since 1970."""
+
+    name: str
+    first_s: float
+    last_s: float
+    is_local: bool | None  # None if that is not known
+
+    @property
+    def length_s(self) -> float:
+        return self.last_s - self.first_s
+
+
+def same_job(path: Paths, read: Mapping[str, Any], tz: str | None) -> list[Finding]:
+    """Give findings on logs of power and of failures that miss the time of the job.
+
+    Parameters
+    ----------
+    path
+        Where the logs lie.
+    read
+        What was loaded, by kind.
+    tz
+        Zone that the caller gave for local stamps.
+
+    Returns
+    -------
+    list
+        Rows of the quality table; none where a kind is missing or has no time.
+    """
+    job = _job_span(read.get("job logs"))
+    if job is None:
+        return []
+    others = (_power_span(read.get("power logs")), _failure_span(read.get("failure logs")))
+    texts = (_told(other, job, tz) for other in others if other is not None)
+    return [(shown_all(path), "suspicious", text, 1, None) for text in texts if text]
+
+
+def _told(other: _Span, job: _Span, tz: str | None) -> str:
+    """Say that a log misses the time of the job, and by which zone it would not; '' if it fits."""
+    share = _overlap_s(other, job) / max(min(other.length_s, job.length_s), 1)
+    if share >= _LEAST_SHARE or (share > 0 and other.name == "failure logs"):
+        return ""
+    shifts = _shifts(other, job, is_close=share > 0)
+    whole = [shift for shift in shifts if shift % 3600 == 0]
+    best = shifts if len(shifts) == 1 else whole if len(whole) == 1 else []
+    if best:
+        (shift_s,) = best
+        when = f"{_clock(shift_s)} {'earlier' if shift_s > 0 else 'later'} than the job log"
+        return f"{other.name} are {when}: another zone? {_remedy(other, job, shift_s, tz)}"
+    if share > 0 or other.name == "failure logs":
+        return ""
+    if shifts:
+        ends = f"{_clock(min(shifts, key=abs))} to {_clock(max(shifts, key=abs))}"
+        when = "earlier" if shifts[0] > 0 else "later"
+        return f"{other.name} are {ends} {when} than the job log: another zone? pass tz="
+    gap_s = max(job.first_s - other.last_s, other.first_s - job.last_s)
+    return f"{other.name} and the job log share no time ({_clock(gap_s)} between): of one job?"
+
+
+def _shifts(other: _Span, job: _Span, *, is_close: bool) -> list[int]:
+    """Return by how many s a log must be moved to cover the time of the job, or to lie in it.
+
+    Only whole quarter hours, as zones differ by. ``is_close`` asks for the same time.
+    """
+    close_s = max(_CLOSE_SHARE * job.length_s, _CLOSE_S)
+    found = []
+    most = _WIDEST_H * 4
+    for shift in (quarter * _QUARTER_S for quarter in range(-most, most + 1) if quarter):
+        before, after = job.first_s - other.first_s - shift, other.last_s + shift - job.last_s
+        is_inside = min(before, after) >= -_SLACK_S or max(before, after) <= _SLACK_S
+        if is_inside and (not is_close or max(abs(before), abs(after)) <= close_s):
+            found.append(shift)
+    return found
+
+
+def _remedy(other: _Span, job: _Span, shift_s: int, tz: str | None) -> str:
+    """Say with which argument the times would fit."""
+    # The zone that was given applies to whichever of them has local stamps.
+    wrong, moved_s = (job, -shift_s) if other.is_local is False and tz else (other, shift_s)
+    is_stated = tz is None or wrong.is_local is False
+    zone = None if is_stated or tz is None else _zone(tz, wrong.first_s, moved_s)
+    if zone is None:
+        return "Their stamps state the zone, so a clock was wrong; load them by themselves"
+    only = "" if job.is_local is False or wrong is job else ", for files of this zone only"
+    return f'Stamps of the {wrong.name} were read in {tz}; pass tz="{zone}"{only}'
+
+
+def _zone(tz: str, at_s: float, moved_s: int) -> str | None:
+    """Return the offset of the zone in which local times are later by so much; None if none is."""
+    offset = zone_of(tz).utcoffset(datetime.fromtimestamp(at_s, tz=UTC).replace(tzinfo=None))
+    seconds = int((offset or timedelta()).total_seconds()) - moved_s
+    if not _FIRST_ZONE_H * 3600 <= seconds <= _LAST_ZONE_H * 3600:
+        return None
+    hours, rest = divmod(abs(seconds) // 60, 60)
+    return f"{'-' if seconds < 0 else '+'}{hours:02d}:{rest:02d}"
+
+
+def _clock(seconds: float) -> str:
+    whole = abs(round(seconds))
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def _overlap_s(one: _Span, other: _Span) -> float:
+    return max(min(one.last_s, other.last_s) - max(one.first_s, other.first_s), 0)
+
+
+def _job_span(job: Any) -> _Span | None:
+    if job is None:
+        return None
+    return _span("job log", [job.steps, job.spans], "start_ns", "end_ns", None)
+
+
+def _power_span(power: Any) -> _Span | None:
+    if power is None:
+        return None
+    timed = power.entities[power.entities["clock"] == "epoch"]
+    is_local = bool(timed["assumed"].str.contains("tz=", regex=False).any())
+    return _span("power logs", [timed], "first_ns", "last_ns", is_local)
+
+
+def _failure_span(log: Any) -> _Span | None:
+    if log is None:
+        return None
+    timed = log.nodes[log.nodes["clock"] == "epoch"]
+    is_local = bool(log.failures["assumed"].str.contains("tz=", regex=False).any())
+    span = _span("failure logs", [timed], "first_ns", "last_ns", is_local)
+    # A lone failure may well be from before the job.
+    return span if span is not None and span.length_s > 0 else None
+
+
+def _span(
+    name: str, frames: list[pd.DataFrame], first: str, last: str, is_local: bool | None
+) -> _Span | None:
+    starts = [frame[first].dropna() for frame in frames if frame[first].notna().any()]
+    if not starts:
+        return None
+    ends = [frame[last].dropna() for frame in frames if frame[last].notna().any()]
+    first_s = min(int(values.min()) for values in starts) / _SECOND
+    last_s = max(int(values.max()) for values in [*starts, *ends]) / _SECOND
+    return _Span(name, first_s, last_s, is_local)

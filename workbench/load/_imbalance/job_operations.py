@@ -1,0 +1,326 @@
+"""Jobs recorded operation by operation: one Parquet or CSV file per job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+
+from workbench.errors import LoadError
+from workbench.load._files.archive import Source
+from workbench.load._files.floats import as_floats
+from workbench.load._files.guard import DAMAGE
+from workbench.load._files.paths import shown
+from workbench.load._files.whole_file import parquet_in, read_csv, read_parquet, without_cut_row
+from workbench.load._imbalance.job_zeros import zero_runs
+from workbench.tables import JOB_OPERATIONS
+
+# Name in the table -> name in the files of ByteDance-Seed/StragglerAnalysis.
+COLUMNS: Mapping[str, str] = {
+    "step": "step",
+    "dp_rank": "dp_rank",
+    "stage": "stage",
+    "operation": "optype",
+    "sequence": "seq_id",
+    "micro_batch": "mb_id",
+    "chunk": "gmc",
+    "start_ns": "start_ts",
+    "dur_ns": "duration",
+}
+# Read where named: rows of the ranks of one tensor-parallel group become one.
+_TENSOR = "tp_rank"
+_WORKER = ("step", "dp_rank", "stage")
+_COMPUTES = ("forward-compute", "backward-compute")
+_HEAD_BYTES = 1 << 16
+_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+
+
+def job_operations(
+    path: str | Path,
+    *,
+    columns: Mapping[str, str] | None = None,
+    operations: Mapping[str, str] | None = None,
+    time_unit: str = "s",
+    zero_run_rows: int = 8,
+) -> pd.DataFrame:
+    """Read the operations of a job.
+
+    Parameters
+    ----------
+    path
+        A Parquet file, or a CSV file (by its ending).
+    columns
+        Names in the file, by name in the table, where they differ from those of
+        ByteDance-Seed/StragglerAnalysis: ``{"operation": "op", "dp_rank": "dp"}``. Without
+        interleaved chunks, ``{"chunk": "stage"}`` reads the stage as chunk. ``"tp_rank"``
+        names the tensor-parallel rank, if each has rows of its own: one row per group is
+        kept, from the earliest start to the latest end.
+    operations
+        Names in the table, by name in the file, where they differ: ``{"fwd":
+        "forward-compute", "allreduce_grads": "grads-reduce-scatter"}``.
+    time_unit
+        Unit of both time columns: ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``. Points in time and
+        time spans (datetime64, timedelta64) know theirs and are converted exactly.
+    zero_run_rows
+        So many rows after each other with a duration, or a start, of exactly 0 are doubted.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.JOB_OPERATIONS`, by step, rank, stage and start.
+        ``attrs["left_out"]`` counts markers that are no operations (``first-op``), rows
+        joined with those of another tensor-parallel rank, and a last line without a line
+        end, which may be cut. ``attrs["resolution_ns"]`` is
+        what two starts must differ by to be told apart, if they are stored as floats.
+        ``attrs["doubts"]`` says in words where runs of exact zeros are (rows of the file, the
+        first is 0); :func:`workbench.analyze.job_slowdown` repeats it.
+
+    Raises
+    ------
+    FileNotFoundError
+        If ``path`` does not exist.
+    LoadError
+        If the file or a column cannot be read; names the column and the first bad row. Also
+        if starts are stored too coarsely to be told apart.
+
+    Notes
+    -----
+    ``sequence`` (``seq_id``) may lack: it is the order of the starts among equal operations
+    of a worker in a step. Where most do not count from 0, because they count over the job or
+    over different operations, they are counted again, in the same order. Times stored as
+    float32 seconds keep about seven digits; what they lost is lost. Starts coarser than the
+    mean duration of the computations, such as float32 seconds since 1970, are refused.
+    """
+    names = {**COLUMNS, **(columns or {})}
+    if unknown := sorted(set(names) - {*COLUMNS, _TENSOR}):
+        msg = f"columns= names {unknown}, which the table does not have; it has {list(COLUMNS)}"
+        raise LoadError(msg)
+    if time_unit not in _NS:
+        msg = f"time_unit must be one of {list(_NS)}, not {time_unit!r}"
+        raise LoadError(msg)
+    read, cut = _whole_rows(Path(path), names)
+    frame = _chosen(read, names, columns or {}, path)
+    texts = _renamed(frame["operation"], operations or {}, path)
+    marker = texts.eq("first-op")
+    frame, texts = frame[~marker].reset_index(drop=True), texts[~marker].reset_index(drop=True)
+    computes = texts.isin(_COMPUTES)
+    whole = [name for name in ("step", "dp_rank", "stage", "sequence", _TENSOR) if name in frame]
+    table = pd.DataFrame(
+        {
+            "operation": texts,
+            **{
+                name: _times(frame[name], name, path, _NS[time_unit])
+                for name in ("start_ns", "dur_ns")
+            },
+            **{name: _integers(frame[name], name, path) for name in whole},
+            **{
+                name: _integers(frame[name].where(computes), name, path, may_lack=True)
+                for name in ("micro_batch", "chunk")
+            },
+        }
+    )
+    doubts = zero_runs(table, np.flatnonzero(~marker), zero_run_rows)
+    resolution = _resolution(frame["start_ns"], table, path, _NS[time_unit])
+    if "sequence" in table:
+        table["sequence"] = _within_step(table)
+    table, joined = _one_per_group(table)
+    table = table.sort_values([*_WORKER, "start_ns"], kind="stable")
+    if "sequence" not in table:
+        table["sequence"] = table.groupby([*_WORKER, "operation"]).cumcount()
+    table["operation"] = table["operation"].astype("category")
+    table = JOB_OPERATIONS.cast(table[list(JOB_OPERATIONS.columns)]).reset_index(drop=True)
+    left_out = {"first-op": int(marker.sum()), "rows of other tensor-parallel ranks": joined} | cut
+    table.attrs["left_out"] = {what: count for what, count in left_out.items() if count}
+    told = {"doubts": doubts, "resolution_ns": resolution}
+    table.attrs |= {name: value for name, value in told.items() if value}
+    return JOB_OPERATIONS.check(table, str(path))
+
+
+def is_job_operations(path: str | Path) -> bool:
+    """Say whether a file holds the operations of a job, by the names of its columns.
+
+    Parameters
+    ----------
+    path
+        Any file or folder.
+
+    Returns
+    -------
+    bool
+        True for a Parquet or CSV file that has most columns of
+        ByteDance-Seed/StragglerAnalysis. Other names are read with ``columns=``, but not
+        recognised.
+    """
+    place = Path(path)
+    if not place.is_file():
+        return False
+    try:
+        if (content := parquet_in(place)) is not None:
+            names = set(pq.read_schema(content).names)
+        else:
+            head = Source(shown(place), place).head(_HEAD_BYTES).decode("utf-8-sig", "replace")
+            names = {name.strip().strip('"') for name in head.split("\n", 1)[0].split(",")}
+    except DAMAGE:
+        return False
+    return names_operations(names)
+
+
+def names_operations(names: Iterable[str]) -> bool:
+    """Say whether columns of these names hold the operations of a job."""
+    return 2 * len(set(names) & set(COLUMNS.values())) > len(COLUMNS)
+
+
+def _chosen(
+    frame: pd.DataFrame, names: Mapping[str, str], said: Mapping[str, str], path: str | Path
+) -> pd.DataFrame:
+    """Take the columns of the table out of a file; the order of equal operations may lack."""
+    wanted = dict(names)
+    if "sequence" not in said and wanted["sequence"] not in frame:
+        del wanted["sequence"]
+    if doubled := sorted({name for name in wanted.values() if list(frame).count(name) > 1}):
+        msg = f"{path}: columns {doubled} are there twice; rename or drop all but one of each"
+        raise LoadError(msg)
+    if missing := [name for name in wanted.values() if name not in frame]:
+        msg = (
+            f"{path}: no column {missing}; it has {list(frame.columns)}. "
+            "Say which is which with columns={...}; without interleaved chunks, "
+            "columns={'chunk': <the column of the stage>}"
+        )
+        raise LoadError(msg)
+    return frame[list(wanted.values())].set_axis(list(wanted), axis="columns")
+
+
+def _renamed(values: pd.Series, operations: Mapping[str, str], path: str | Path) -> pd.Series:
+    texts = values.astype(str).str.strip()
+    if absent := sorted(set(operations) - set(texts.unique())):
+        msg = f"{path}: operations= names {absent}, which the file does not have"
+        raise LoadError(msg)
+    return texts.replace(dict(operations))
+
+
+def _resolution(starts: pd.Series, table: pd.DataFrame, path: str | Path, per_unit: int) -> int:
+    """Return how far apart two starts must be to differ; refuse if computations are shorter."""
+    if not pd.api.types.is_float_dtype(starts.dtype) or table.empty:
+        return 0
+    largest = np.abs(starts.to_numpy()).max()
+    resolution = int(np.ceil(float(np.spacing(largest)) * per_unit))
+    computes = table.loc[table["operation"].isin(_COMPUTES), "dur_ns"]
+    if len(computes) and 0 < computes.mean() < resolution:
+        msg = (
+            f"{path}: starts up to {largest:,.6g} are stored as {starts.dtype}, in steps of "
+            f"{resolution:,} ns, but computations take {computes.mean():,.0f} ns; store them from "
+            "the beginning of the step, or as float64 or integers"
+        )
+        raise LoadError(msg)
+    return resolution
+
+
+def _one_per_group(table: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+    """Join the rows of a tensor-parallel group: from the earliest start to the latest end."""
+    if _TENSOR not in table:
+        return table, 0
+    keys = [*_WORKER, "operation", "micro_batch", "chunk", "sequence"]
+    if "sequence" not in table:
+        own = table.sort_values("start_ns", kind="stable")
+        order = own.groupby([*_WORKER, "operation", _TENSOR]).cumcount()
+        table = table.assign(sequence=order)
+    ends = table.assign(end_ns=table["start_ns"] + table["dur_ns"])
+    joined = ends.groupby(keys, dropna=False, sort=False).agg(
+        start_ns=("start_ns", "min"), end_ns=("end_ns", "max")
+    )
+    joined = joined.assign(dur_ns=joined["end_ns"] - joined["start_ns"]).reset_index()
+    return joined.drop(columns="end_ns"), len(table) - len(joined)
+
+
+def _whole_rows(path: Path, names: Mapping[str, str]) -> tuple[pd.DataFrame, dict[str, int]]:
+    """Read a file without a last row that may be cut, which is counted."""
+    return without_cut_row(_read(path), path, names.values())
+
+
+def _read(path: Path) -> pd.DataFrame:
+    frame = read_parquet(path)
+    if frame is None:
+        return _read_csv(path)
+    return frame.rename(columns=lambda name: str(name).strip())
+
+
+def _read_csv(path: Path) -> pd.DataFrame:
+    """Read a CSV file under the names that stand in it; pandas would number doubled ones."""
+    names = read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False)
+    frame = read_csv(path)
+    if frame.shape[1] != names.shape[1] or not isinstance(frame.index, pd.RangeIndex):
+        msg = (
+            f"{path}: its rows have more fields than the first line has names "
+            f"({names.shape[1]}); which is which cannot be known"
+        )
+        raise LoadError(msg)
+    return frame.set_axis([name.strip() for name in names.iloc[0]], axis="columns")
+
+
+def _within_step(table: pd.DataFrame) -> pd.Series:
+    """Count equal operations of a worker within a step, where the file counts otherwise."""
+    equal = table.groupby([*_WORKER, "operation"])["sequence"]
+    if 2 * (equal.min() > 0).sum() < equal.ngroups:
+        return table["sequence"]
+    # What has one number stays one, so that doubled rows can still be told.
+    return equal.rank(method="dense").sub(1).astype("Int64")
+
+
+def _times(values: pd.Series, name: str, path: str | Path, per_unit: int) -> pd.Series:
+    if values.dtype.kind in "mM":
+        return _exact_times(values, name, path)
+    if pd.api.types.is_integer_dtype(values.dtype) and not values.isna().any():
+        whole = values.to_numpy(dtype=np.int64)
+        if np.abs(whole).max(initial=0) < (1 << 62) // per_unit:
+            _refuse(values, (whole < 0) & (name == "dur_ns"), name, path, "a finite time from 0")
+            return pd.Series(whole * per_unit)
+    numbers = as_floats(values)
+    good = np.isfinite(numbers) & (np.abs(numbers) < (1 << 62) / per_unit)
+    if name == "dur_ns":
+        good &= numbers >= 0
+    _refuse(values, ~good, name, path, "a finite time" + " from 0" * (name == "dur_ns"))
+    return pd.Series(np.rint(numbers * per_unit).astype(np.int64))
+
+
+def _exact_times(values: pd.Series, name: str, path: str | Path) -> pd.Series:
+    """Convert points in time, since 1970, and time spans to ns; they know their unit."""
+    is_point = values.dtype.kind == "M"
+    if is_point and name == "dur_ns":
+        msg = f"{path}: column for {name!r} holds points in time ({values.dtype}), no durations"
+        raise LoadError(msg)
+    expected = "a finite time" + " from 0" * (name == "dur_ns")
+    _refuse(values, values.isna().to_numpy(), name, path, expected)
+    if is_point and values.dt.tz is not None:
+        values = values.dt.tz_convert(None)
+    whole: pd.Series = values.dt.as_unit("ns").astype("int64").reset_index(drop=True)
+    _refuse(values, (whole < 0).to_numpy() & (name == "dur_ns"), name, path, expected)
+    return whole
+
+
+def _integers(
+    values: pd.Series, name: str, path: str | Path, *, may_lack: bool = False
+) -> pd.Series:
+    # Steps may be of any size that a float64 keeps exactly; the others are int32.
+    most = (1 << 53) - 1 if name == "step" else (1 << 31) - 1
+    numbers = pd.to_numeric(values, errors="coerce")
+    lacking = values.isna().to_numpy() if may_lack else np.zeros(len(values), dtype=bool)
+    plain = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
+    with np.errstate(invalid="ignore"):
+        good = (plain >= 0) & (plain == np.floor(plain)) & (plain <= most)
+    _refuse(values, ~(good | lacking), name, path, f"a whole number from 0 to {most:,}")
+    return pd.Series(plain).astype("Int64")
+
+
+def _refuse(values: pd.Series, bad: np.ndarray, name: str, path: str | Path, expected: str) -> None:
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        value = values.iloc[row]
+        plain = value.item() if isinstance(value, np.generic) else value
+        msg = (
+            f"{path}: column for {name!r}: {int(bad.sum()):,} values are not {expected}, "
+            f"the first is {plain!r} in row {row:,}"
+        )
+        raise LoadError(msg)

@@ -1,0 +1,321 @@
+"""The power of a whole fleet per second, out of core."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from workbench._moments import of_values
+from workbench.errors import LoadError
+from workbench.load._files.paths import Paths
+from workbench.load._power.extent import extent
+from workbench.load._power.formats.table.things import Things
+from workbench.load._power.part import Unit
+from workbench.load._power.runs import Runs
+from workbench.load._power.scan import (
+    Columns,
+    Part,
+    Readings,
+    Seen,
+    over_parts,
+    parts_of,
+    period_of,
+    readings_of,
+)
+from workbench.tables import POWER_TOTALS
+
+_MOST_CELLS = 20_000_000
+_DENSE = 16
+_GRID_CELLS = 16_000_000
+_NONE = np.iinfo(np.int64).min
+
+
+def power_fleet_total(  # noqa: PLR0913 - the file says little, and the sum must be told
+    paths: Paths,
+    *,
+    period_s: float = 1.0,
+    least_covered_share: float = 1.0,
+    columns: Columns | None = None,
+    unit: Unit | None = None,
+    tz: str | None = None,
+    progress: bool = True,
+) -> pd.DataFrame:
+    """Add up the power of all entities per cell of time, of files too large for memory.
+
+    Of every entity the mean of its readings in the cell is taken, then all are added. An entity
+    without a reading in a cell is not known there: the cell says of how many it is the sum, and
+    is missing if these are too few. Choose ``period_s`` no shorter than the time between
+    readings.
+
+    Parameters
+    ----------
+    paths
+        Parquet files, or folders that are searched for them to any depth. All have the same
+        columns: a time, a name (``entity``, or ``node`` and ``gpu``), a power.
+    period_s
+        Length of a cell, in s. Cells begin at multiples of it since 1970.
+    least_covered_share
+        Share of the entities that a cell must know, from 0 to 1; the power of others is missing.
+    columns
+        Names that do not tell: ``{"time": ..., "entity": ..., "power": ...}``. Two columns may
+        name the entity (host and GPU), and several hold powers, each of a thing of its own.
+    unit
+        Unit of powers whose column names none.
+    tz
+        Time zone of stamps that have none.
+    progress
+        Whether to show a progress bar if loading takes more than a second.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.POWER_TOTALS`: ``time_ns``, ``power_w``, ``entity_count``,
+        ``expected_count``, ``covered_share``, ``meter_period_s`` (missing: a cell holds readings
+        themselves); a row for every cell from the first reading to the last.
+        ``attrs["missing_count"]`` counts rows of the files without time, name or power, and
+        powers that are none.
+
+    Raises
+    ------
+    FileNotFoundError
+        If a path does not exist.
+    LoadError
+        If there is no Parquet file, one is damaged or has other columns than the first, a unit
+        or time zone is needed and not given, or the powers are of several scopes.
+    ValueError
+        If ``period_s`` is no period or ``least_covered_share`` no share.
+
+    Notes
+    -----
+    ``power[c] = sum over e of mean of p_e[t] for t in c``. The files are read once if no entity
+    has two readings in a cell; else once more, some cells at a time.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> readings = pd.DataFrame({"time_ms": [1_700_000_000_000] * 3, "gpu": [0, 1, 1]})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     readings.assign(power_w=[500.0, 600, 700]).to_parquet(f"{folder}/hour.parquet")
+    ...     totals = power_fleet_total(folder)
+    >>> totals[["power_w", "entity_count"]].values.tolist()
+    [[1150.0, 2.0]]
+    """
+    period_ns = period_of(period_s)
+    if not 0 <= least_covered_share <= 1:
+        msg = f"least_covered_share must be from 0 to 1; got {least_covered_share!r}"
+        raise ValueError(msg)
+    parts = parts_of(paths, columns=columns, unit=unit, tz=tz)
+
+    fleet = _Fleet(Things(parts[0].layout))
+
+    def work(part: Part, go_on: Callable[[], None]) -> _Sums:
+        sums = _Sums()
+        for readings in readings_of(part, period_ns, fleet.things, sums.seen, go_on):
+            sums.add(readings)
+        return sums
+
+    found = over_parts(parts, work, label="adding up power", progress=progress)
+    spans = [fleet.add(sums) for sums in found]
+    if fleet.is_repeated():
+        fleet.watts, fleet.counts = _means(parts, spans, fleet, period_ns, progress)
+    return _table(fleet, period_ns, least_covered_share)
+
+
+@dataclass
+class _Series:
+    """Numbers per cell, over as many cells as needed."""
+
+    first: int = 0
+    numbers: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+    def add(self, first: int, values: np.ndarray) -> None:
+        """Add numbers from a cell on."""
+        if not len(self.numbers):
+            self.first, self.numbers = first, values.astype(np.float64)
+            return
+        before = max(self.first - first, 0)
+        after = max(first + len(values) - self.first - len(self.numbers), 0)
+        if before or after:
+            if len(self.numbers) + before + after > _MOST_CELLS:
+                _refuse_span(len(self.numbers) + before + after)
+            # Some room beyond, so that a series that grows is not copied every time.
+            room = min(len(self.numbers), 1 << 16) if after else 0
+            self.numbers = np.pad(self.numbers, (before, after + room))
+            self.first -= before
+        start = first - self.first
+        self.numbers[start : start + len(values)] += values
+
+
+def _refuse_span(count: int) -> None:
+    msg = (
+        f"the times span {count:,} cells, more than {_MOST_CELLS:,}; pass a longer period_s, or "
+        "leave out files whose clock is wrong"
+    )
+    raise LoadError(msg)
+
+
+@dataclass
+class _Sums:
+    """What one part adds to the fleet, and in which cells each of its entities was seen."""
+
+    seen: Seen = field(default_factory=Seen)
+    watts: _Series = field(default_factory=_Series)
+    counts: _Series = field(default_factory=_Series)
+    first: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    last: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    is_repeated: bool = False
+
+    def add(self, readings: Readings) -> None:
+        """Add some readings."""
+        cells = readings.cells
+        if not len(cells):
+            return
+        start, end = int(cells.min()), int(cells.max())
+        if end - start >= _MOST_CELLS:
+            _refuse_span(end - start + 1)
+        self._see(readings.runs, cells, start, end)
+        inside = cells - start
+        self.watts.add(start, np.bincount(inside, weights=readings.watts))
+        self.counts.add(start, np.bincount(inside))
+
+    def _see(self, runs: Runs, cells: np.ndarray, start: int, end: int) -> None:
+        """Note the first and last cell of each entity, and whether one has two readings."""
+        present, first, last, is_repeated = extent(runs, cells, start, end)
+        width = int(present.max()) + 1
+        if width > len(self.first):
+            more = (0, max(width, 2 * len(self.first)) - len(self.first))
+            self.first = np.pad(self.first, more, constant_values=_NONE)
+            self.last = np.pad(self.last, more, constant_values=_NONE)
+        known = self.last[present]
+        self.is_repeated |= is_repeated or bool((known >= first).any())
+        is_new = known == _NONE
+        self.first[present] = np.where(is_new, first, np.minimum(self.first[present], first))
+        self.last[present] = np.maximum(known, last)
+
+
+class _Fleet:
+    """The sums of all parts."""
+
+    def __init__(self, things: Things) -> None:
+        self.things = things
+        self.watts, self.counts = _Series(), _Series()
+        self.missing_count = 0
+        self._is_repeated = False
+        self._spans: list[np.ndarray] = []
+
+    def add(self, sums: _Sums) -> tuple[int, int]:
+        """Add one part; return its first and last cell."""
+        self.missing_count += sums.seen.missing_count
+        self._is_repeated |= sums.is_repeated
+        used = np.flatnonzero(sums.first != _NONE)
+        if not len(used):
+            return 0, -1
+        self._spans.append(np.c_[used, sums.first[used], sums.last[used]])
+        for mine, other in ((self.watts, sums.watts), (self.counts, sums.counts)):
+            mine.add(other.first, other.numbers)
+        return int(sums.first[used].min()), int(sums.last[used].max())
+
+    def is_repeated(self) -> bool:
+        """Say whether an entity may have two readings in one cell."""
+        if self._is_repeated or not self._spans:
+            return self._is_repeated
+        spans = np.concatenate(self._spans)
+        self._spans = [spans]
+        spans = spans[np.lexsort((spans[:, 1], spans[:, 0]))]
+        same = spans[1:, 0] == spans[:-1, 0]
+        return bool((same & (spans[1:, 1] <= spans[:-1, 2])).any())
+
+
+def _means(
+    parts: Sequence[Part],
+    spans: Sequence[tuple[int, int]],
+    fleet: _Fleet,
+    period_ns: int,
+    progress: bool,
+) -> tuple[_Series, _Series]:
+    """Add up the means of entities that have several readings in a cell, window by window."""
+    width = max(_GRID_CELLS // max(len(fleet.things.names), 1), 1)
+    watts, counts = _Series(), _Series()
+    for start in _windows(spans, width):
+        inside = [part for part, (first, last) in zip(parts, spans, strict=True)
+                  if first < start + width and last >= start]  # fmt: skip
+        sums = np.zeros((len(fleet.things.names), width))
+        times = np.zeros((len(fleet.things.names), width), dtype=np.int32)
+
+        window = _Window(start, sums, times)
+
+        def work(part: Part, go_on: Callable[[], None], window: _Window = window) -> None:
+            for readings in readings_of(part, period_ns, fleet.things, Seen(), go_on):
+                window.add(readings)
+
+        for _ in over_parts(inside, work, label="averaging power", progress=progress):
+            pass
+        known = times > 0
+        mean = np.divide(sums, times, out=sums, where=known)
+        watts.add(start, mean.sum(axis=0))
+        counts.add(start, known.sum(axis=0))
+    return watts, counts
+
+
+def _windows(spans: Sequence[tuple[int, int]], width: int) -> Iterator[int]:
+    """Give the first cells of windows that hold all spans, leaving out what holds none."""
+    at = None
+    for first, last in sorted(span for span in spans if span[1] >= span[0]):
+        start = first if at is None else max(at, first)
+        while start <= last:
+            yield start
+            start += width
+            at = start
+
+
+@dataclass
+class _Window:
+    """Sums and counts of the readings of each entity in some cells; threads add to them."""
+
+    start: int
+    sums: np.ndarray
+    times: np.ndarray
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, readings: Readings) -> None:
+        """Add the readings that are in the window."""
+        width = self.sums.shape[1]
+        cells = readings.cells - self.start
+        inside = (cells >= 0) & (cells < width)
+        key = readings.runs.per_row[inside].astype(np.int64) * width + cells[inside]
+        found = of_values(key, readings.watts[inside])
+        place = np.divmod(found.key, width)
+        with self.lock:
+            # Keys are all different, so none is lost.
+            self.sums[place] += found.mean * found.count
+            self.times[place] += found.count.astype(np.int32)
+
+
+def _table(fleet: _Fleet, period_ns: int, least_covered_share: float) -> pd.DataFrame:
+    counts = np.round(fleet.counts.numbers).astype(np.int64)
+    known = np.flatnonzero(counts)
+    if not len(known):
+        msg = "the files hold no reading with a time, a name and a power"
+        raise LoadError(msg)
+    cells = slice(known[0], known[-1] + 1)
+    counts, expected = counts[cells], len(fleet.things.names)
+    watts = np.zeros(len(counts))
+    mine = fleet.watts.numbers[max(known[0] + fleet.counts.first - fleet.watts.first, 0) :]
+    watts[: min(len(mine), len(watts))] = mine[: len(watts)]
+    share = counts / expected
+    table = pd.DataFrame(
+        {
+            "time_ns": (np.arange(len(counts)) + fleet.counts.first + known[0]) * period_ns,
+            "power_w": np.where((counts > 0) & (share >= least_covered_share), watts, np.nan),
+            "entity_count": counts,
+            "expected_count": np.full(len(counts), expected, dtype=np.int64),
+            "covered_share": share,
+            "meter_period_s": np.nan,
+        }
+    )
+    table.attrs = {"missing_count": fleet.missing_count}
+    return POWER_TOTALS.check(table)

@@ -1,0 +1,1 @@
+"""Formats: one file, or one folder, per tool or log."""

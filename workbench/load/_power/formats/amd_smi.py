@@ -1,0 +1,318 @@
+"""Power of AMD's GPUs as amd-smi and rocm-smi print it, as CSV or JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from workbench.load._files.archive import Source
+from workbench.load._files.findings import Findings
+from workbench.load._power.formats.prometheus.metrics import PREFERRED
+from workbench.load._power.formats.repeated_tables import (
+    Chunk,
+    Numbers,
+    Objects,
+    chunks_of,
+    possible,
+)
+from workbench.load._power.part import PowerGiven, PowerPart
+from workbench.load._power.samples import (
+    NO_TIME,
+    STATE_COLUMNS,
+    Floats,
+    Integers,
+    Rows,
+    described,
+    part_of,
+    plain_name,
+    settled,
+    states_frame,
+)
+from workbench.load._power.stamps import Stamps, paged_documents
+
+NAME = "amd-smi or rocm-smi"
+
+_HOW = (
+    "Log with 'amd-smi metric --power --energy --watch 1 --csv --file power.csv', which writes "
+    "the time, or put the output of 'date -u +%FT%TZ' before every snapshot"
+)
+# Where amd-smi and rocm-smi keep what: path of JSON or column of CSV, in lower case.
+_ROLES = {
+    "power": r"(?:power/)?(?:socket_power|current_socket_power|power_usage)"
+    r"|current socket graphics package power \(w\)",
+    "average": r"(?:power/|gpu_metrics/)?average_socket_power"
+    r"|average graphics package power \(w\)",
+    "energy": r"(?:energy/)?total_energy_consumption",
+    "micro": r"accumulated energy \(uj\)",
+    "counts": r"(?:energy/)?energy_accumulator",
+    "resolution": r"(?:energy/)?counter_resolution",
+    "limit": r"limit/socket_power(?:_limit)?|(?:power/)?power_cap"
+    r"|max graphics package power \(w\)",
+    "clock": r"clock/gfx_0/clk|gfx_clk|gfx_clock|gfx_0_clk",
+    "busy": r"(?:usage/)?gfx_activity|gfx|gfx_util|gpu use \(%\)",
+    "temperature": r"(?:temperature/)?hotspot|hotspot_temperature"
+    r"|temperature \(sensor junction\) \(c\)",
+    "time": r"timestamp|time|date",
+    "gpu": r"gpu|device|gpu_id|gpu_index|card",
+    "slice": r"xcp|partition_id",
+    "model": r"card series|market_name|(?:asic|board)/(?:market_name|product_name)",
+}
+_ROLE_OF = re.compile("|".join(f"(?P<{role}>{form})" for role, form in _ROLES.items()))
+_UNITS = {"busy": "%", "micro": "uj", "resolution": "uj"}
+_JOULES_PER_COUNT = 15.3e-6
+_POWERS = frozenset({"power", "average", "energy", "micro", "counts"})
+_ENERGIES = ("energy", "micro", "counts")
+_STATES = frozenset({"limit", "clock", "busy", "temperature"})
+_METHODS = {"average": "average", "power": "instant"}
+_KNOWN = re.compile(
+    rb"socket_power|package power \(w\)|\bgpu,(?:xcp,)?power_usage|accumulated energy \(uj\)"
+    rb'|"power_usage"|"total_energy_consumption"|\bgpu,total_energy_consumption',
+    re.IGNORECASE,
+)
+_TABLE = re.compile(rb"^(?:timestamp|device|gpu) *,", re.MULTILINE | re.IGNORECASE)
+_JSON = re.compile(rb"^[ \t]*[\[{]", re.MULTILINE)
+_HEAD_BYTES = 1 << 16
+_SECOND = "dies whose power the other die of their module reports (N/A by design)"
+_SLICE = "partitions of a GPU, which repeat its power; taken once"
+_NO_POWER = "rows of tables without power"
+_OTHER = "JSON objects without a GPU"
+_CARD = re.compile(r"(?:card|gpu)?(\d{1,4})", re.IGNORECASE)
+_DEEPEST = 6
+
+
+@dataclass
+class _Tables:
+    """The tables of a file under construction."""
+
+    given: PowerGiven
+    readings: Rows = field(default_factory=lambda: Rows("power_w"))
+    counters: Rows = field(default_factory=lambda: Rows("energy_j"))
+    states: Rows = field(default_factory=lambda: Rows(*STATE_COLUMNS))
+    entities: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def know(self, gpu: str, kind: str, model: object) -> str:
+        """Note what is known of a GPU, and return its name."""
+        name = f"{self.given.node}/gpu{gpu}" if self.given.node else f"gpu{gpu}"
+        if name not in self.entities:
+            self.entities[name] = {
+                "scope": "gpu", "method": _METHODS.get(kind, "unknown"), "unit": "W",
+                "node": self.given.node, "device": gpu, "model": None,
+            }  # fmt: skip
+        if isinstance(model, str) and self.entities[name]["model"] is None:
+            self.entities[name]["model"] = plain_name(model)
+        return name
+
+    def kind(self, roles: Container[str]) -> str:
+        """Return which power is taken where these are given."""
+        return next((kind for kind in PREFERRED[self.given.reading] if kind in roles), "")
+
+
+def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - content decides
+    """Recognise the names of AMD's power readings in a table or in JSON."""
+    return bool(_KNOWN.search(head) and (_TABLE.search(head) or _JSON.search(head)))
+
+
+def read_power(source: Source, given: PowerGiven) -> PowerPart:
+    """Read snapshots of ``amd-smi metric``, ``amd-smi monitor`` and ``rocm-smi``.
+
+    The package of an MI250 has two dies, and the first reports the power of both; the second
+    says ``N/A (Secondary die)``, so its readings are not lost. Of partitions the first is
+    taken. Energy is in J; a raw counter counts 15.3 uJ, unless the file says another
+    resolution.
+
+    Raises
+    ------
+    LoadError
+        If a stamp is local and ``given.tz`` is not set, or snapshots without a time follow each
+        other and ``given.period_s`` is not set.
+
+    References
+    ----------
+    ROCm: amd-smi CLI, amdsmi_get_energy_count; rocm_smi.py.
+    """
+    findings = Findings(source.label)
+    stamps = Stamps(source.label, given, findings)
+    tables = _Tables(given)
+    is_table = _TABLE.search(source.head(_HEAD_BYTES))
+    (_read_table if is_table else _read_json)(source, tables, stamps, findings)
+    frames = [tables.readings.frame(), tables.counters.frame(), states_frame(tables.states)]
+    frames, clock = settled(frames, findings, _HOW, given)
+    return part_of(frames, described(tables.entities, clock, stamps.assumed), findings)
+
+
+def _read_table(source: Source, tables: _Tables, stamps: Stamps, findings: Findings) -> None:
+    numbers = Numbers(findings)
+    for chunk in chunks_of(source, _header, stamps, findings):
+        where = f"line {chunk.lines[0]:,}"
+        if not _POWERS & set(chunk.cells):
+            findings.add("set aside", _NO_POWER, len(chunk.lines), where)
+            continue
+        gpus = _mapped(_gpu, chunk.cells["gpu"])
+        is_gpu = gpus != None  # noqa: E711 - of each row
+        findings.add("left out", _OTHER, int((~is_gpu).sum()), where)
+        kept = is_gpu & ~_is_repeated(chunk, findings)
+        _add_chunk(chunk.take(kept), gpus[kept], tables, (stamps, numbers))
+
+
+def _is_repeated(chunk: Chunk, findings: Findings) -> npt.NDArray[np.bool_]:
+    """Say which rows are of a second die, or of a partition of a GPU."""
+    is_die = np.zeros(len(chunk.lines), dtype=bool)
+    for role in ("power", "average"):
+        if role in chunk.cells:
+            is_die |= _mapped(_is_second, chunk.cells[role]).astype(bool)
+    is_slice = np.zeros(len(chunk.lines), dtype=bool)
+    if "slice" in chunk.cells:
+        is_slice = _mapped(_is_slice, chunk.cells["slice"]).astype(bool)
+    findings.add("noted", _SECOND, int(is_die.sum()), f"line {chunk.lines[0]:,}")
+    findings.add("noted", _SLICE, int(is_slice.sum()), f"line {chunk.lines[0]:,}")
+    return is_die | is_slice
+
+
+def _add_chunk(
+    chunk: Chunk, gpus: Objects, tables: _Tables, reading: tuple[Stamps, Numbers]
+) -> None:
+    stamps, numbers = reading
+    kind = tables.kind(chunk.cells)
+    codes, unique = pd.factorize(gpus)
+    models = chunk.cells.get("model")
+    first = np.unique(codes, return_index=True)[1]
+    names = [
+        tables.know(gpu, kind, None if models is None else models[at])
+        for gpu, at in zip(unique, first, strict=True)
+    ]
+    where = (names, codes, chunk.times(stamps, gpus), chunk.lines)
+    if kind:
+        tables.readings.add_table(*where, [chunk.numbers(kind, numbers)])
+    if role := next((role for role in _ENERGIES if role in chunk.cells), ""):
+        counted = chunk.numbers(role, numbers, _UNITS.get(role, ""))
+        if role == "counts":
+            resolution = chunk.numbers("resolution", numbers, "uj")
+            counted = counted * np.where(np.isnan(resolution), _JOULES_PER_COUNT, resolution)
+        tables.counters.add_table(*where, [counted])
+    if _STATES & set(chunk.cells):
+        states = {role: chunk.numbers(role, numbers, _UNITS.get(role, "")) for role in _STATES}
+        _add_states(where, states, tables)
+
+
+def _add_states(
+    where: tuple[Sequence[str], Integers, Integers, Integers],
+    states: Mapping[str, Floats],
+    tables: _Tables,
+) -> None:
+    names, codes, time_ns, lines = where
+    values = [
+        possible(states["limit"]),
+        possible(states["clock"]),
+        possible(states["busy"], most=1),
+        states["temperature"],
+    ]
+    some = ~np.isnan(values).all(axis=0)
+    empty = np.full(int(some.sum()), np.nan)
+    columns = [*(each[some] for each in values), empty, empty]
+    tables.states.add_table(names, codes[some], time_ns[some], lines[some], columns)
+    for code, name in enumerate(names):
+        known = values[0][codes == code]
+        known = known[~np.isnan(known)]
+        if len(known):
+            tables.entities[name]["limit_w"] = float(known[-1])
+
+
+def _mapped(function: Callable[[str], object], texts: Objects) -> Objects:
+    codes, unique = pd.factorize(texts, use_na_sentinel=False)
+    found = np.empty(len(unique), dtype=object)
+    found[:] = [function(text) for text in unique]
+    return found[codes]
+
+
+def _header(cells: Sequence[str]) -> Mapping[str, int] | None:
+    """Return what the columns are, if these are the names of columns."""
+    named = [(role, at) for at, cell in enumerate(cells) if (role := _role(cell))]
+    roles = dict(reversed(named))
+    is_header = "gpu" in roles and not any(cell.replace(".", "").isdecimal() for cell in cells)
+    return roles if is_header and len(cells) > 1 else None
+
+
+def _role(name: str) -> str | None:
+    match = _ROLE_OF.fullmatch(name.strip().lower())
+    return match.lastgroup if match else None
+
+
+def _read_json(source: Source, tables: _Tables, stamps: Stamps, findings: Findings) -> None:
+    # Objects with the same fields are rows of one table.
+    rows: dict[tuple[str, ...], list[tuple[Any, ...]]] = {}
+    for line, document, page in paged_documents(source, stamps, findings):
+        found = False
+        for gpu, each, outer in _gpus(document):
+            flat = dict(_flat(each))
+            if _POWERS & set(flat):
+                found = True
+                time = flat.pop("time", outer)
+                time_ns = page.time_ns(gpu) if time is None else stamps.ns(time, line)
+                time_ns = NO_TIME if time_ns is None else time_ns
+                row = (line, gpu, time_ns, *map(_plain, flat.values()))
+                rows.setdefault(tuple(flat), []).append(row)
+        findings.add("set aside", _OTHER, int(not found), f"line {line:,}")
+    for roles, some in rows.items():
+        lines, gpus, times, *columns = (
+            np.array(each, dtype=object) for each in zip(*some, strict=True)
+        )
+        whole = (lines.astype(np.int64), np.arange(len(lines)), times.astype(np.int64))
+        chunk = Chunk(whole[0], dict(zip(roles, columns, strict=True)), *whole[1:])
+        kept = ~_is_repeated(chunk, findings)
+        _add_chunk(chunk.take(kept), gpus[kept], tables, (stamps, Numbers(findings)))
+
+
+def _plain(value: Any) -> str:
+    """Return a value as the text that a table would hold."""
+    is_plain = isinstance(value, str | int | float) and not isinstance(value, bool)
+    return "" if value is None else str(value) if is_plain else repr(value)[:40]
+
+
+def _gpus(document: Any) -> Iterator[tuple[str, dict[str, Any], Any]]:
+    """Give number and object of every GPU of a document, and a time that is that of all."""
+    outer = document.get("timestamp") if isinstance(document, dict) else None
+    if isinstance(document, dict) and isinstance(document.get("gpu_data"), list):
+        document = document["gpu_data"]
+    if isinstance(document, dict) and "gpu" not in document:
+        for name, each in document.items():
+            if isinstance(each, dict) and (match := _CARD.fullmatch(str(name))):
+                yield str(int(match[1])), each, outer
+        return
+    for each in document if isinstance(document, list) else [document]:
+        gpu = _gpu(each.get("gpu")) if isinstance(each, dict) else None
+        if gpu is not None:
+            yield gpu, each, outer
+
+
+def _flat(each: Mapping[str, Any], path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Give role and value of what an object holds; a value may carry its unit."""
+    for key, value in each.items():
+        inner = f"{path}{str(key).strip().lower()}"
+        role = _role(inner)
+        if isinstance(value, dict) and "value" not in value and depth < _DEEPEST:
+            yield from _flat(value, f"{inner}/", depth + 1)
+        elif role and isinstance(value, dict):
+            unit = value.get("unit")
+            is_plain = isinstance(value["value"], int | float) and isinstance(unit, str)
+            yield role, f"{value['value']} {unit}" if is_plain else value["value"]
+        elif role:
+            yield role, value
+
+
+def _is_second(text: str) -> bool:
+    return "secondary die" in text.lower()
+
+
+def _is_slice(text: str) -> bool:
+    return text.strip().lower() not in ("0", "n/a", "")
+
+
+def _gpu(value: object) -> str | None:
+    match = _CARD.fullmatch(str(value).strip()) if isinstance(value, str | int) else None
+    return str(int(match[1])) if match else None

@@ -1,0 +1,169 @@
+"""NVIDIA DPS: what ``dpsctl check metrics`` prints of nodes, their GPUs and CPUs, as JSON.
+
+Notes
+-----
+The command prints no time. One that was added beside ``nodes`` is read, e.g. by
+``dpsctl check metrics | jq -c --arg time "$(date -u +%FT%TZ)" '{$time} + .'``.
+
+References
+----------
+NVIDIA, *Domain Power Service*: dpsctl check metrics.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from workbench.errors import LoadError
+from workbench.load._files.archive import Source
+from workbench.load._files.findings import Findings
+from workbench.load._files.json_records import json_documents, records
+from workbench.load._files.local_times import utc_ns
+from workbench.load._files.mllog import number_of
+from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart
+
+NAME = "DPS metrics"
+_HEAD = re.compile(rb'"nodes"\s*:\s*\[')
+_TIMES = ("time", "timestamp", "ts", "date")
+_JOULES = {"joules": 1.0, "j": 1.0, "millijoules": 1e-3, "mj": 1e-3, "kilojoules": 1e3}
+_JOULES |= {"watthours": 3600.0, "wh": 3600.0, "kilowatthours": 3.6e6, "kwh": 3.6e6}
+_SECOND = 1_000_000_000
+
+
+def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing
+    """Recognise a list of nodes with the power they use."""
+    return bool(_HEAD.search(head)) and b'"power_usage"' in head
+
+
+def read_power(source: Source, given: PowerGiven) -> PowerPart:
+    """Read every poll of every node and of what is in it.
+
+    Where a node is metered the metrics do not say: its scope is that of the caller, else
+    unknown. The power of a node holds that of its GPUs and CPUs.
+
+    Raises
+    ------
+    LoadError
+        If a poll has no time, and there is no ``given.period_s``, or its time needs a zone.
+    """
+    log = _Log(Findings(source.label))
+    for line, document in json_documents(source, log.findings):
+        for number, record in records(line, document, log.findings):
+            log.take(number, record)
+    if not log.rows:
+        msg = f"{source.label}: holds no node with a power"
+        raise NoPowerError(msg)
+    table = pd.DataFrame(log.rows)
+    clock = _place(table, given, log.findings)
+    table = table[table["time_ns"].notna()].reset_index(drop=True)
+    table["time_ns"] = table["time_ns"].astype("int64")
+    return _part(table, log.findings, given, clock)
+
+
+@dataclass
+class _Log:
+    findings: Findings
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    polls: int = 0
+
+    def take(self, line: int, record: Mapping[str, Any]) -> None:
+        """Take note of one poll."""
+        nodes = record.get("nodes")
+        if not isinstance(nodes, list):
+            self.findings.add("set aside", "JSON without nodes", 1, f"record {line:,}")
+            return
+        stamp = next((record[name] for name in _TIMES if record.get(name) is not None), "")
+        for node in nodes:
+            if not isinstance(node, dict) or not isinstance(node.get("name"), str):
+                self.findings.add("left out", "nodes without a name", 1, f"record {line:,}")
+                continue
+            for row in self._of_node(node, line):
+                self.rows.append({**row, "stamp": str(stamp), "poll": self.polls, "line": line})
+        self.polls += 1
+
+    def _of_node(self, node: Mapping[str, Any], line: int) -> Iterator[dict[str, Any]]:
+        name = node["name"]
+        yield self._row(node, line) | {"entity": name, "node": name, "scope": "", "device": None}
+        for scope, parts in (("gpu", node.get("gpus")), ("cpu", node.get("cpus"))):
+            for part in parts if isinstance(parts, list) else []:
+                if not isinstance(part, dict) or not isinstance(part.get("id"), str | int):
+                    what = f"{scope.upper()}s without an id"
+                    self.findings.add("left out", what, 1, f"record {line:,}: {name}")
+                    continue
+                known = {"entity": f"{name}/{scope}{part['id']}", "node": name, "scope": scope}
+                yield self._row(part, line) | known | {"device": str(part["id"])}
+
+    def _row(self, part: Mapping[str, Any], line: int) -> dict[str, Any]:
+        row = {
+            "power_w": self._number(part, "power_usage", line),
+            "limit_w": self._number(part, "set_limit", line),
+            "temperature_c": self._number(part, "temperature_celsius", line),
+            "energy_j": None,
+        }
+        energy = self._number(part, "energy_usage", line)
+        if energy is not None:
+            unit = str(part.get("energy_usage_unit", ""))
+            factor = _JOULES.get(re.sub(r"[\s_-]", "", unit.lower()))
+            what = f"energies in {unit[:20]!r}, which is no known unit"
+            self.findings.add("left out", what, int(factor is None), f"record {line:,}")
+            row["energy_j"] = None if factor is None else energy * factor
+        return row
+
+    def _number(self, part: Mapping[str, Any], name: str, line: int) -> float | None:
+        value = number_of(part.get(name))
+        if value is None and part.get(name) is not None:
+            where = f"record {line:,}: {str(part[name])[:40]}"
+            self.findings.add("left out", f"{name} that is no number", 1, where)
+        return value
+
+
+def _place(table: pd.DataFrame, given: PowerGiven, findings: Findings) -> str:
+    """Give rows their times: as written, or a period apart on a clock of their own."""
+    if not table["stamp"].eq("").any():
+        table["time_ns"] = utc_ns(table["stamp"], table["line"], given.tz, findings).ns
+        return "epoch"
+    if given.period_s is not None and table["stamp"].eq("").all():
+        polls = table["poll"] * round(given.period_s * _SECOND)
+        table["time_ns"] = polls.astype("Int64")
+        return "own"
+    line = int(table.loc[table["stamp"].eq(""), "line"].iloc[0])
+    msg = (
+        f"{findings.source}, record {line:,}: metrics of dpsctl hold no time; pass period_s=, the "
+        "time between polls in s, or add it: dpsctl check metrics | "
+        "jq -c --arg time \"$(date -u +%FT%TZ)\" '{$time} + .'"
+    )
+    raise LoadError(msg)
+
+
+def _part(table: pd.DataFrame, findings: Findings, given: PowerGiven, clock: str) -> PowerPart:
+    scope = given.scope or "unknown"
+    said = [f"period_s={given.period_s:g}"] if clock == "own" and given.period_s else []
+    said += [f"tz={given.tz}"] if clock == "epoch" and given.tz else []
+    entities: dict[str, dict[str, Any]] = {}
+    for row in table.drop_duplicates("entity").itertuples(index=False):
+        told = [*said, *([f"scope={given.scope}"] if not row.scope and given.scope else [])]
+        entities[str(row.entity)] = {
+            "scope": row.scope or scope, "method": "unknown", "node": row.node, "clock": clock,
+            "device": row.device, "assumed": ", ".join(told), "unit": "W",
+        }  # fmt: skip
+    numbers = ["power_w", "limit_w", "temperature_c", "energy_j"]
+    table[numbers] = table[numbers].astype("float64")
+    limits = table.dropna(subset="limit_w").groupby("entity")["limit_w"].last()
+    for name, limit in limits[limits > 0].items():
+        entities[str(name)]["limit_w"] = float(limit)
+    common = ["time_ns", "entity", "line"]
+    states = table.dropna(subset=["limit_w", "temperature_c"], how="all")
+    states = states.assign(limit_w=states["limit_w"].where(states["limit_w"] >= 0))
+    counters = table.dropna(subset="energy_j")
+    return PowerPart(
+        table[[*common, "power_w"]],
+        entities,
+        findings,
+        counters[[*common, "energy_j"]] if len(counters) else None,
+        states[[*common, "limit_w", "temperature_c"]] if len(states) else None,
+    )

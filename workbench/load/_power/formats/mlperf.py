@@ -1,0 +1,271 @@
+"""Power logs of MLPerf Training submissions: one file of MLLOG lines per node and switch.
+
+Notes
+-----
+A file does not say whether its node is metered before or after the power supply; only a
+conversion efficiency below one tells that it is before (AC). The power of a switch may be one
+estimate, its maximum, whose stamp has nothing to do with the run: it is given on a clock of its
+own.
+
+References
+----------
+MLCommons, *MLPerf Training: Power Measurement Rules* (training_policies,
+power_measurement.adoc). Tschand et al., *MLPerf Power*, arXiv:2410.12032.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from workbench.load._files.archive import Source
+from workbench.load._files.findings import Findings
+from workbench.load._files.mllog import MARK, Entry, entry_of, number_of
+from workbench.load._files.packings import plain_name
+from workbench.load._files.stream import (
+    BLOCK_BYTES,
+    Stream,
+)
+from workbench.load._files.text_lines import repaired, tell_of_damage, tell_of_no_end
+from workbench.load._power.part import (
+    BesidePowerError,
+    NoPowerError,
+    PowerGiven,
+    PowerPart,
+)
+from workbench.tables import SAYS_SYNTHETIC
+
+NAME = "MLPerf power log"
+_MILLISECOND = 1_000_000
+_HEAD = re.compile(rb":::(?:MLLOG|SYSJSON|DLPAL)|^Total Power Usage: ", re.MULTILINE)
+_TOTAL = re.compile(r"Total Power Usage: \S+ \S+")
+# As the logger writes readings; every other line is read as JSON by itself.
+_REGULAR = re.compile(
+    rb'^ *(?:\d{1,7}: *)?:::MLLOG \{"namespace": "[^"\\\n]*", "time_ms": (\d{10,12}|1\d{12}), '
+    rb'"event_type": "POINT_IN_TIME", "key": "power_reading", "value": (\d{1,15}(?:\.\d{1,17})?), '
+    rb'"metadata": (""|null|\{[^{}\n]*\})\}\r?$',
+    re.MULTILINE,
+)
+_TAKEN = b"\0"
+_MARKS = ("power_measurement_start", "power_measurement_stop")
+_NAMES = ("node", "node_id", "switch_id")
+_SWITCH = re.compile(r"sw(?:itch)?[_-]?\d*", re.IGNORECASE)
+
+
+def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing
+    """Recognise a line of MLPerf's logger, or the total that lies beside the power logs.
+
+    The log of the run itself is one, too; it holds no power, and the findings say so.
+    """
+    return bool(_HEAD.search(head))
+
+
+def read_power(source: Source, given: PowerGiven) -> PowerPart:
+    """Read the readings of one node or switch.
+
+    The node is the one that the lines name, else the one that the caller names, else the name
+    of the file.
+
+    Raises
+    ------
+    NoPowerError
+        If nothing in it is a reading of power.
+    """
+    log = _Log(Findings(source.label))
+    with source.open() as stream:
+        for first_line, block in _blocks(stream, log.findings):
+            log.take(first_line, block)
+        tell_of_damage(stream, log.findings)
+    return log.part(_stem(source), given)
+
+
+class _Owner(NamedTuple):
+    """What was metered, as far as a line says."""
+
+    name: str
+    is_switch: bool
+    is_estimate: bool
+
+
+@dataclass
+class _Log:
+    """What the lines of one file say."""
+
+    findings: Findings
+    times: list[Any] = field(default_factory=list)
+    watts: list[Any] = field(default_factory=list)
+    lines: list[Any] = field(default_factory=list)
+    codes: list[Any] = field(default_factory=list)
+    owners: dict[_Owner, int] = field(default_factory=dict)
+    efficiency: float | None = None
+    total: str = ""
+    others: int = 0
+
+    def take(self, first_line: int, block: bytes) -> None:
+        """Read whole lines: regular ones all at once, others one by one."""
+        found = _REGULAR.findall(block)
+        numbers = np.arange(first_line, first_line + block.count(b"\n"))
+        if len(found) != len(numbers):
+            lines = _REGULAR.sub(_TAKEN, block).split(b"\n")[:-1]
+            is_taken = np.array([line == _TAKEN for line in lines])
+            if is_taken.sum() != len(found):  # a damaged file may hold the sign itself
+                found, lines = [], block.split(b"\n")[:-1]
+                is_taken = np.zeros(len(lines), dtype=bool)
+            for at in np.flatnonzero(~is_taken).tolist():
+                self._take_line(first_line + at, lines[at])
+            numbers = numbers[is_taken]
+        if found:
+            self._take_regular(found, numbers)
+
+    def _take_regular(self, found: Sequence[tuple[bytes, bytes, bytes]], numbers: Any) -> None:
+        times, watts, metadata = zip(*found, strict=True)
+        owner_of = {}
+        for text in dict.fromkeys(metadata):
+            try:
+                said = json.loads(text)
+            except ValueError:
+                said = {}
+            owner_of[text] = self._owner(said, count=metadata.count(text))
+        self.times.append(np.array(times, dtype="S13").astype(np.int64) * _MILLISECOND)
+        self.watts.append(np.array(watts, dtype="S34").astype(np.float64))
+        self.lines.append(numbers)
+        self.codes.append(np.array([owner_of[text] for text in metadata], dtype=np.int32))
+
+    def _take_line(self, number: int, raw: bytes) -> None:
+        where = f"line {number:,}"
+        try:
+            text = raw.decode()
+        except UnicodeDecodeError:
+            text = repaired(raw, self.findings, where)
+        entry = entry_of(number, text, self.findings)
+        if entry is not None:
+            self._take_entry(entry)
+        elif total := _TOTAL.search(text):
+            self.total = total[0]
+        elif MARK not in text and text.strip():
+            what = "lines that are none of MLPerf's logger"
+            self.findings.add("set aside", what, 1, where)
+
+    def _take_entry(self, entry: Entry) -> None:
+        where = f"line {entry.line:,}"
+        is_estimate = entry.key == "interconnect_power_est"
+        if entry.key == "conversion_eff":
+            self.efficiency = number_of(entry.value)
+            self.findings.add("noted", f"conversion efficiency {entry.value!r}", 1, where)
+        elif entry.key == "power_reading" or is_estimate:
+            value = number_of(entry.value)
+            what = "readings that are no number; they are missing"
+            self.findings.add("left out", what, int(value is None), where)
+            self.times.append([entry.time_ns])
+            self.watts.append([np.nan if value is None else value])
+            self.lines.append([entry.line])
+            self.codes.append([self._owner(entry.metadata, is_estimate=is_estimate)])
+        elif entry.key not in _MARKS:
+            self.others += 1
+            self.findings.add("set aside", "lines on other things than power", 1, where)
+
+    def _owner(self, said: object, *, count: int = 1, is_estimate: bool = False) -> int:
+        """Return the number of what was metered, as the metadata name it."""
+        known = said if isinstance(said, dict) else {}
+        self.findings.add("noted", SAYS_SYNTHETIC, count * (known.get("synthetic") is True))
+        names = [str(known[name]) for name in _NAMES if isinstance(known.get(name), str | int)]
+        owner = _Owner(names[0] if names else "", "switch_id" in known or is_estimate, is_estimate)
+        return self.owners.setdefault(owner, len(self.owners))
+
+    def part(self, stem: str, given: PowerGiven) -> PowerPart:
+        """Put the readings together, and say what is known of what was metered."""
+        if not self.lines:
+            raise self._nothing()
+        facts = [_facts(owner, stem, given, self.efficiency) for owner in self.owners]
+        entities: dict[str, dict[str, Any]] = {}
+        names: list[str] = []
+        for each in facts:
+            name = each.pop("name")
+            names.append(name if name not in entities else f"{name} {each['method']}")
+            entities[names[-1]] = each
+        kinds = {"time_ns": np.int64, "power_w": np.float64, "line": np.int64, "code": np.int64}
+        parts = (self.times, self.watts, self.lines, self.codes)
+        readings = pd.DataFrame(
+            {
+                name: np.concatenate([*arrays, np.array([], kind)]).astype(kind)
+                for (name, kind), arrays in zip(kinds.items(), parts, strict=True)
+            }
+        ).sort_values("line", kind="stable", ignore_index=True)
+        categories = pd.Index(names, dtype=pd.Series([""]).dtype)
+        codes = readings.pop("code").to_numpy()
+        entity = pd.Categorical.from_codes(codes, categories=categories)
+        readings.insert(1, "entity", pd.Series(entity))
+        self._tell(readings, entities)
+        return PowerPart(readings, entities, self.findings)
+
+    def _nothing(self) -> NoPowerError:
+        label = self.findings.source
+        if self.total:
+            return BesidePowerError(f"{label}: what the submitter worked out: {self.total}")
+        if self.others:
+            msg = f"{label}: the log of a run, without power; load.job_log reads its steps"
+            return BesidePowerError(msg)
+        return NoPowerError(f"{label}: no line of MLPerf's logger in it is a reading of power")
+
+    def _tell(self, readings: pd.DataFrame, entities: dict[str, dict[str, Any]]) -> None:
+        scopes = readings["entity"].map({name: each["scope"] for name, each in entities.items()})
+        what = 'readings that do not say whether they are AC or DC; scope="node_ac" would'
+        self.findings.add("noted", what, int((scopes == "unknown").sum()))
+        clocks = readings["entity"].map({n: each.get("clock") for n, each in entities.items()})
+        what = "estimates, on a clock of their own: their stamps are not those of the run"
+        self.findings.add("noted", what, int((clocks == "own").sum()))
+        is_low = self.efficiency is not None and 0 < self.efficiency < 1
+        what = "readings before the power supply (AC); the efficiency is not applied"
+        self.findings.add("noted", what, is_low * len(readings))
+
+
+def _facts(owner: _Owner, stem: str, given: PowerGiven, efficiency: float | None) -> dict[str, Any]:
+    """Say of one thing that was metered what the file, its name and the caller say."""
+    is_switch = owner.is_switch or (not owner.name and bool(_SWITCH.fullmatch(stem)))
+    said_node = given.node if not owner.name and not is_switch else None
+    name = owner.name or said_node or stem
+    facts: dict[str, Any] = {"name": name, "node": None if is_switch else name}
+    facts["unit"] = "W"
+    facts["method"] = "estimate" if owner.is_estimate else "meter"
+    facts["clock"] = "own" if owner.is_estimate else "epoch"
+    is_before_supply = efficiency is not None and 0 < efficiency < 1
+    scope = "switch" if is_switch else given.scope
+    facts["scope"] = scope or ("node_ac" if is_before_supply else "unknown")
+    assumed = [f"node={said_node}"] if said_node else []
+    assumed += [f"scope={given.scope}"] if given.scope and not is_switch else []
+    facts["assumed"] = ", ".join(assumed)
+    return facts
+
+
+def _blocks(stream: Stream, findings: Findings) -> Iterator[tuple[int, bytes]]:
+    """Give whole lines, many at a time, and the number of the first; all end in a newline.
+
+    A last one without an end is given one; it is told where it may have been an entry.
+    """
+    begun: list[bytes] = []
+    line = 1
+    while block := stream.read(BLOCK_BYTES):
+        head, newline, rest = block.rpartition(b"\n")
+        if not newline:
+            begun.append(rest)
+            continue
+        whole = b"".join([*begun, head, newline])
+        yield line, whole
+        line += whole.count(b"\n")
+        begun = [rest]
+    if last := b"".join(begun):
+        if MARK.encode() not in last:  # of entries their JSON tells
+            tell_of_no_end(last, stream, findings, f"line {line:,}")
+        yield line, last + b"\n"
+
+
+def _stem(source: Source) -> str:
+    """Return the name of the file without folders and ending."""
+    name = re.split(r"[/!]", source.member or source.path.name)[-1]
+    return plain_name(name).rsplit(".", 1)[0] or name

@@ -1,0 +1,175 @@
+"""Captures of many ``nvidia-smi`` commands in one file, as nvidia_gpu_exporter collects them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pandas as pd
+
+from workbench.load._files.archive import Source
+from workbench.load._files.findings import Findings
+from workbench.load._files.text_lines import text_lines
+from workbench.load._power.formats.nvidia import query as nvidia_query
+from workbench.load._power.formats.nvidia.dmon import DmonReader
+from workbench.load._power.formats.nvidia.part import part_of
+from workbench.load._power.formats.nvidia.polls import QueryReader
+from workbench.load._power.formats.nvidia.rows import Table
+from workbench.load._power.formats.nvidia.stamps import free_ns
+from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart
+from workbench.load._power.rows import SECOND
+
+NAME = "nvidia-smi capture of nvidia_gpu_exporter"
+_RULE = "#" * 80
+_TITLE = re.compile(r"# (\w+) :: (.+)")
+_COMMAND = re.compile(r"# \$ (nvidia-smi .*)")
+_COLLECTED = re.compile(r"collected_at:\s*(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)Z\s*")
+_STAMP = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}")
+_PERIOD = re.compile(r"(?:-d|--delay)[ =]?(\d+)")
+_DMON_PERIOD_S = 1.0
+_QUARTER_NS = 900 * SECOND
+_ZONE = "time zone of the stamps, told by the time of the capture"
+_SECTIONS = "sections of commands that tell no power"
+_NOTHING = "sections whose power could not be read"
+
+
+def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing
+    """Recognise the title of a capture in its first lines."""
+    return b"nvidia_gpu_exporter GPU capture" in head[:1000]
+
+
+@dataclass
+class _Section:
+    """The output of one command."""
+
+    state: str
+    command: str
+    lines: list[tuple[int, str]]
+
+    @property
+    def block(self) -> bytes:
+        return "".join(f"{line}\n" for _, line in self.lines).encode()
+
+
+def read_power(source: Source, given: PowerGiven) -> PowerPart:
+    """Read the powers that the commands of a capture printed, idle and under load.
+
+    ``--query-gpu`` and ``-q`` are readings of the same GPUs at their own times. What ``dmon``
+    printed has no time; its rows become entities of their own, on a clock that begins at 0.
+    The time at which the capture was collected, in UTC, tells the zone if the caller does not.
+    """
+    findings = Findings(source.label)
+    collected, sections = _sections(source, findings)
+    if given.tz is None and (zone := _zone(collected, sections)):
+        given = replace(given, tz=zone)
+        findings.add("noted", _ZONE, 1, f"tz={zone}")
+    parts = []
+    for section in sections:
+        read = _reader(section)
+        if read is None:
+            findings.add("set aside", _SECTIONS, 1, section.command[:60])
+            continue
+        try:
+            parts.append(read(section, given, findings))
+        except NoPowerError as error:
+            findings.add("noted", _NOTHING, 1, str(error).removeprefix(f"{source.label}: "))
+    if not parts:
+        msg = f"{source.label}: none of its {len(sections)} sections holds a power"
+        raise NoPowerError(msg)
+    return _merged(parts, findings)
+
+
+def _sections(source: Source, findings: Findings) -> tuple[int | None, list[_Section]]:
+    """Split a capture at its rules; return when it was collected, in ns, and what it holds."""
+    collected: int | None = None
+    found: list[_Section] = []
+    state, is_title = "", False
+    for number, line in text_lines(source, findings, whole=True):
+        if line.strip() == _RULE:
+            is_title = not is_title
+        elif is_title and (title := _TITLE.fullmatch(line.strip())):
+            state = title[1]
+            found.append(_Section(state, "", []))
+        elif is_title and found and (command := _COMMAND.fullmatch(line.strip())):
+            found[-1].command = command[1].strip()
+        elif not is_title and found:
+            found[-1].lines.append((number, line))
+        elif match := _COLLECTED.fullmatch(line):
+            collected = free_ns(match[1])
+    return collected, found
+
+
+def _zone(collected: int | None, sections: list[_Section]) -> str | None:
+    """Return the offset of the host, from the first stamp and the time of the capture in UTC."""
+    if collected is None:
+        return None
+    for section in sections:
+        if not section.command.startswith("nvidia-smi --query-gpu="):
+            continue
+        for _, line in section.lines:
+            if stamp := _STAMP.match(line):
+                ahead = free_ns(stamp[0]) - collected
+                quarters = round(ahead / _QUARTER_NS)
+                # The first table is printed in the minutes after the capture began.
+                if abs(ahead - quarters * _QUARTER_NS) > _QUARTER_NS // 3 or abs(quarters) > 56:
+                    return None
+                sign = "-" if quarters < 0 else "+"
+                hours, part = divmod(abs(quarters), 4)
+                return f"{sign}{hours:02}:{part * 15:02}"
+    return None
+
+
+_Read = Callable[[_Section, PowerGiven, Findings], PowerPart]
+
+
+def _reader(section: _Section) -> _Read | None:
+    """Choose who reads the output of a command."""
+    command = section.command.removeprefix("nvidia-smi").strip()
+    if command.startswith("--query-gpu="):
+        return _read_query
+    if command == "-q":
+        return _read_snapshot
+    return _read_dmon if command.split()[:1] == ["dmon"] else None
+
+
+def _read_query(section: _Section, given: PowerGiven, findings: Findings) -> PowerPart:
+    reader = QueryReader(given, findings)
+    reader.read(section.lines[0][0] if section.lines else 1, section.block)
+    return part_of(reader.finished(), given, findings)
+
+
+def _read_snapshot(section: _Section, given: PowerGiven, findings: Findings) -> PowerPart:
+    return part_of(nvidia_query.snapshots(section.lines, given, findings), given, findings)
+
+
+def _read_dmon(section: _Section, given: PowerGiven, findings: Findings) -> PowerPart:
+    told = _PERIOD.search(section.command)
+    period_s = float(told[1]) if told else _DMON_PERIOD_S
+    reader = DmonReader(given, findings)
+    reader.read(section.lines[0][0] if section.lines else 1, section.block)
+    table: Table = reader.finished()
+    known = replace(given, period_s=period_s)
+    return part_of(table, known, findings, f" (dmon, {section.state})")
+
+
+def _merged(parts: list[PowerPart], findings: Findings) -> PowerPart:
+    """Put the sections of one capture together."""
+    entities: dict[str, dict[str, Any]] = {}
+    for part in parts:
+        for name, facts in part.entities.items():
+            known = entities.setdefault(name, facts)
+            known.update({key: facts[key] for key in facts if known.get(key) is None})
+    readings = pd.concat([_as_text(part.readings) for part in parts], ignore_index=True)
+    states = [_as_text(part.states) for part in parts if part.states is not None]
+    return PowerPart(
+        readings,
+        entities,
+        findings,
+        states=pd.concat(states, ignore_index=True) if states else None,
+    )
+
+
+def _as_text(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.assign(entity=frame["entity"].astype(str))

@@ -1,0 +1,134 @@
+"""Logs of ``nvidia-smi --query-gpu=... --format=csv``, however they were asked and kept."""
+
+from __future__ import annotations
+
+import re
+
+from workbench.load._files.archive import Source
+from workbench.load._files.findings import Findings
+from workbench.load._files.text_lines import tell_of_damage
+from workbench.load._power.formats.nvidia.blocks import blocks_of
+from workbench.load._power.formats.nvidia.columns import Columns, columns_of
+from workbench.load._power.formats.nvidia.header import guessed_header, lacks_header
+from workbench.load._power.formats.nvidia.part import part_of
+from workbench.load._power.formats.nvidia.rows import RowReader, Table
+from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart
+
+NAME = "nvidia-smi --query-gpu CSV"
+_MARK = b"power.draw"
+_HEADER = re.compile(
+    rb'^[^\n]*\bpower\.draw[\w.]*\s*(?:\[\w*\])?\s*"?\s*(?:[,;\t\r\n]|\Z)', re.MULTILINE
+)
+_ASK = "log with --query-gpu=timestamp,index,power.draw,enforced.power.limit --format=csv"
+
+
+def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing
+    """Recognise a header that names ``power.draw`` among other columns, or rows without one."""
+    if b"nvidia_gpu_exporter GPU capture" in head[:1000]:
+        return False  # it prints the names of all columns long before its tables
+    match = _HEADER.search(head)
+    if match is None or match[0].lstrip().startswith((b"#", b"{")):
+        return lacks_header(head)
+    return True
+
+
+def read_power(source: Source, given: PowerGiven) -> PowerPart:
+    """Read the log of one host; a header inside the file starts a table anew.
+
+    ``method`` is told by the column (``power.draw.instant``, ``power.draw.average``); of plain
+    ``power.draw`` only the name of the product tells it: the mean of the last second from
+    Ampere on, the instant before.
+
+    Raises
+    ------
+    LoadError
+        If stamps need a zone and none is given, or the zone cannot have had them.
+    """
+    findings = Findings(source.label)
+    reader = QueryReader(given, findings)
+    with source.open() as stream:
+        for number, block in blocks_of(stream, findings):
+            reader.read(number, block)
+        tell_of_damage(stream, findings)
+    return part_of(reader.finished(), given, findings)
+
+
+class QueryReader:
+    """Reads the lines of a file, or of a section of one, under the headers that stand in it."""
+
+    def __init__(self, given: PowerGiven, findings: Findings) -> None:
+        self._given, self._findings = given, findings
+        self._rows = RowReader(given, findings)
+        self._is_begun = False
+        self._refusal = "holds no header of nvidia-smi that names power.draw"
+
+    def read(self, number: int, block: bytes) -> None:
+        """Read whole lines; ``number`` is that of the first."""
+        if not self._is_begun and _MARK not in block:
+            self._begin_without_header(block)
+        start = 0
+        while start < len(block):
+            at = block.find(_MARK, start)
+            line_start = len(block) if at < 0 else max(block.rfind(b"\n", start, at) + 1, start)
+            if line_start > start:
+                self._rows.read(number, block[start:line_start])
+                number += block.count(b"\n", start, line_start)
+            if at < 0:
+                return
+            end = block.find(b"\n", at) + 1 or len(block)
+            self._begin(block[line_start:end].decode(errors="replace"), number)
+            start, number = end, number + 1
+
+    def finished(self) -> Table:
+        """Return what was read.
+
+        Raises
+        ------
+        NoPowerError
+            If no header was met that names a power that is wanted.
+        """
+        if not self._is_begun:
+            msg = f"{self._findings.source}: {self._refusal}; {_ASK}"
+            raise NoPowerError(msg)
+        return self._rows.table
+
+    def _begin(self, line: str, number: int) -> None:
+        columns = columns_of(line, self._given)
+        refusal = _refusal(columns, self._given)
+        if columns is None or refusal:
+            self._refusal = refusal if not self._is_begun else self._refusal
+            what = "headers whose table is not read"
+            self._findings.add("left out", what, 1, f"line {number:,}: {refusal}")
+            self._rows.skip()
+            return
+        self._is_begun = True
+        if "time" not in columns.at:
+            self._rows.table.clock = "none"
+        self._rows.use(columns)
+
+    def _begin_without_header(self, block: bytes) -> None:
+        header = guessed_header(block)
+        columns = columns_of(header, self._given) if header else None
+        if columns is None or "power" not in columns.at:
+            self._refusal = (
+                "has no header, and its cells do not tell which column is power.draw; write the "
+                "line that nvidia-smi --query-gpu prints without noheader at its beginning"
+            )
+            return
+        self._is_begun = True
+        what = "columns of a table without header, told by their cells"
+        self._findings.add("assumed", what, len(columns.names), header.replace('"', ""))
+        self._rows.use(columns)
+
+
+def _refusal(columns: Columns | None, given: PowerGiven) -> str:
+    """Say why the table under a header is not read; '' if it is."""
+    if columns is None:
+        return "holds no table of nvidia-smi with a column power.draw"
+    if "power" not in columns.at:
+        found = ", ".join(columns.other_powers)
+        kind = "module " if given.scope == "module" else ""
+        return f"has no {kind}column for reading={given.reading!r}, only {found}"
+    if "time" not in columns.at and not {"index", "uuid", "bus", "serial"} & {*columns.at}:
+        return f"tells neither time nor GPU, only {', '.join(columns.names[:8])}"
+    return ""

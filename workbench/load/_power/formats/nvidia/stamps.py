@@ -1,0 +1,172 @@
+"""Stamps of ``nvidia-smi``, which name no zone: read, and placed by the order of the lines."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, tzinfo
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from workbench.errors import LoadError
+from workbench.load._power.rows import SECOND
+
+EXAMPLE = "2025/01/31 08:00:00.000"
+NOT_A_TIME = np.iinfo(np.int64).min
+_LENGTH = len(EXAMPLE)
+_MINUTE_LENGTH = len("2025/01/31 08:00")
+_DIGITS = [0, 1, 2, 3, 5, 6, 8, 9, 11, 12, 14, 15]
+_SECOND_DIGITS = [17, 18, 20, 21, 22]
+_SIGNS = {4: b"/-", 7: b"/-", 10: b" T", 13: b":"}
+_FREE = re.compile(
+    r"(\d{4})[/-]?(\d\d)[/-]?(\d\d)[ T]+(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9})\d*)?", re.ASCII
+)
+_QUARTER_NS = 900 * SECOND
+# Rows of one poll overtake each other by less than this, and a clock that is set back jumps.
+_JUMP_NS = 60 * SECOND
+# Two rows that are nearer belong to one side of the change.
+_NEAR_NS = 1_800 * SECOND
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - local times of the host
+_FIRST_YEAR, _LAST_YEAR = 1971, 2200
+
+
+def local_ns(cells: pa.Array) -> np.ndarray:
+    """Read local stamps as ns since 1970 of the host's own calendar; ``NOT_A_TIME`` if none."""
+    cells = pc.utf8_trim(cells, ' \t"')
+    result = np.full(len(cells), NOT_A_TIME, dtype=np.int64)
+    usual = pc.equal(pc.binary_length(cells), _LENGTH).to_numpy(zero_copy_only=False)
+    some = cells if usual.all() else cells.filter(pa.array(usual))
+    result[usual] = _usual_ns(some)
+    for row in np.flatnonzero(result == NOT_A_TIME):
+        result[row] = free_ns(cells[int(row)].as_py())
+    return result
+
+
+def free_ns(text: str) -> int:
+    """Read one local stamp in any of the forms that people and tools make of it."""
+    match = _FREE.fullmatch(text.strip()) if len(text) < 64 else None
+    if match is None:
+        return NOT_A_TIME
+    *fields, fraction = match.groups()
+    try:
+        moment = datetime(*map(int, fields))  # type: ignore[arg-type] # noqa: DTZ001
+    except ValueError:
+        return NOT_A_TIME
+    if not _FIRST_YEAR <= moment.year < _LAST_YEAR:
+        return NOT_A_TIME
+    since = moment - _EPOCH
+    whole = since.days * 86_400 + since.seconds
+    return whole * SECOND + int((fraction or "").ljust(9, "0"))
+
+
+def _usual_ns(cells: pa.Array) -> np.ndarray:
+    """Read stamps of the usual length, many at once."""
+    count = len(cells)
+    if not count:
+        return np.empty(0, np.int64)
+    offsets = np.frombuffer(cells.buffers()[1], np.int32)[cells.offset : cells.offset + 1]
+    raw = np.frombuffer(cells.buffers()[2], np.uint8)
+    raw = raw[offsets[0] : offsets[0] + count * _LENGTH].reshape(count, _LENGTH)
+    is_new = np.ones(count, dtype=bool)
+    minutes = np.ascontiguousarray(raw[:, :_MINUTE_LENGTH]).view(np.uint64)
+    is_new[1:] = (minutes[1:] != minutes[:-1]).any(axis=1)
+    by_minute = _minutes_ns(raw[is_new])[np.cumsum(is_new) - 1]
+    digits = (raw[:, _SECOND_DIGITS] - np.uint8(ord("0"))).astype(np.int32)
+    good = (digits <= 9).all(axis=1) & (digits[:, 0] < 6) & (by_minute != NOT_A_TIME)
+    good &= (raw[:, 16] == ord(":")) & (raw[:, 19] == ord("."))
+    milli = _number(digits, 0, 5).astype(np.int64)
+    found: np.ndarray = np.where(good, by_minute + milli * 1_000_000, NOT_A_TIME)
+    return found
+
+
+def _minutes_ns(raw: np.ndarray) -> np.ndarray:
+    """Read year to minute of stamps of the usual form."""
+    digits = raw[:, _DIGITS].astype(np.int64) - ord("0")
+    good = ((digits >= 0) & (digits <= 9)).all(axis=1)
+    for at, signs in _SIGNS.items():
+        good &= np.isin(raw[:, at], np.frombuffer(signs, np.uint8))
+    year, month, day, hour, minute = (
+        _number(digits, start, end) for start, end in ((0, 4), (4, 6), (6, 8), (8, 10), (10, 12))
+    )
+    good &= (year >= _FIRST_YEAR) & (year < _LAST_YEAR) & (month >= 1) & (month <= 12) & (day >= 1)
+    good &= (hour < 24) & (minute < 60)
+    months = np.where(good, (year - 1970) * 12 + month - 1, 0)
+    starts = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+    ends = (months + 1).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+    days = starts + day - 1
+    good &= days < ends
+    whole = (days * 24 + hour) * 60 + minute
+    found: np.ndarray = np.where(good, whole * 60 * SECOND, NOT_A_TIME)
+    return found
+
+
+def _number(digits: np.ndarray, start: int, end: int) -> np.ndarray:
+    value = digits[:, start]
+    for place in range(start + 1, end):
+        value = value * 10 + digits[:, place]
+    return value
+
+
+def utc_ns(local: np.ndarray, lines: np.ndarray, zone: tzinfo, label: str) -> np.ndarray:
+    """Turn local times, in the order they were written, into ns since the Unix epoch.
+
+    In the hour that a clock change repeats, the order tells which of the two is meant.
+
+    Raises
+    ------
+    LoadError
+        If a stamp cannot exist in the zone, or nothing tells which of two hours it is in.
+    """
+    if zone is UTC or not len(local):
+        return local
+    quarters, code = np.unique(local // _QUARTER_NS, return_inverse=True)
+    moments = [_EPOCH + timedelta(seconds=int(q) * 900) for q in quarters]
+    early = np.array([_offset_ns(each, zone, 0) for each in moments])
+    late = np.array([_offset_ns(each, zone, 1) for each in moments])
+    is_gap = (early < late)[code]
+    if is_gap.any():
+        row = int(is_gap.argmax())
+        raise _impossible(local[row], lines[row], zone, label, "does not exist")
+    result: np.ndarray = local - early[code]
+    is_twice = (early > late)[code]
+    row = _decide(result, local, is_twice, (early - late)[code])
+    if row >= 0:
+        raise _impossible(local[row], lines[row], zone, label, "is there twice")
+    return result
+
+
+def _offset_ns(moment: datetime, zone: tzinfo, fold: int) -> int:
+    offset = moment.replace(tzinfo=zone, fold=fold).utcoffset() or timedelta(0)
+    return int(offset.total_seconds()) * SECOND
+
+
+def _decide(
+    result: np.ndarray, local: np.ndarray, is_twice: np.ndarray, shift_ns: np.ndarray
+) -> int:
+    """Say of each stretch inside a repeated hour whether it is the first or the second one.
+
+    Returns the first row of which nothing tells, -1 if there is none.
+    """
+    edges = np.flatnonzero(np.diff(is_twice.astype(np.int8), prepend=0, append=0))
+    for start, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        back = start + 1 + np.flatnonzero(np.diff(local[start:end]) < -_JUMP_NS)
+        follows = start > 0 and 0 <= local[start] - local[start - 1] < _NEAR_NS
+        leads = end < len(local) and 0 <= local[end] - local[end - 1] < _NEAR_NS
+        if len(back) == 1:
+            second = int(back[0])
+        elif not len(back) and follows != leads:
+            second = end if follows else start
+        else:
+            return int(start)
+        result[second:end] += shift_ns[second:end]
+    return -1
+
+
+def _impossible(local: int, line: int, zone: tzinfo, label: str, what: str) -> LoadError:
+    moment = _EPOCH + timedelta(microseconds=int(local) // 1_000)
+    text = moment.isoformat(" ", "milliseconds")
+    return LoadError(
+        f"{label}, line {int(line):,}: {text} {what} in {zone} (clock change); pass the offset "
+        'that the host had, such as tz="+02:00", or the zone it really keeps'
+    )

@@ -1,0 +1,1 @@
+"""Power as Prometheus keeps it and exporters serve it."""

@@ -1,0 +1,1 @@
+"""Power as Redfish tells it."""

@@ -1,0 +1,175 @@
+"""Tables that tools print again and again: headers repeat, other lines stand between."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from workbench.load._files.archive import Source
+from workbench.load._files.findings import Findings
+from workbench.load._files.text_lines import whole_lines
+from workbench.load._power.samples import NO_TIME, Floats, Integers
+from workbench.load._power.stamps import Stamps, stamp_line
+
+# Roles of columns, as a header names them; None for a line that is no header.
+HeaderOf = Callable[[Sequence[str]], "Mapping[str, int] | None"]
+
+Objects = npt.NDArray[np.object_]
+
+_CHUNK_ROWS = 1 << 16
+_NUMBER = re.compile(r"([-+]?\d+(?:\.\d*)?(?:e[-+]?\d{1,3})?) *([a-zµ%°/]*)", re.IGNORECASE)
+_ABSENT = frozenset(
+    {"", "-", "n/a", "[n/a]", "none", "null", "nan", "unknown", "unsupported", "not supported",
+     "[not supported]"}
+)  # fmt: skip
+_FACTORS = {
+    "": 1.0, "w": 1.0, "mw": 1e-3, "kw": 1e3, "uw": 1e-6, "µw": 1e-6,
+    "j": 1.0, "mj": 1e-3, "kj": 1e3, "uj": 1e-6, "µj": 1e-6, "kwh": 3.6e6,
+    "mhz": 1.0, "ghz": 1e3, "khz": 1e-3, "hz": 1e-6, "%": 0.01, "c": 1.0, "°c": 1.0,
+}  # fmt: skip
+_NO_NUMBER = "cells that are no number; they are missing"
+_SHORT = "lines with more or fewer cells than their header"
+_REPEATED = "headers that repeat"
+_OTHER = "lines outside of a table"
+
+
+@dataclass
+class Chunk:
+    """Rows of one table: their lines, the cells of each role, and the stamp before them."""
+
+    lines: Integers
+    cells: dict[str, Objects]
+    page: Integers
+    page_ns: Integers
+
+    def numbers(self, role: str, numbers: Numbers, unit: str = "") -> Floats:
+        """Return a role as numbers, missing if the table has no such column."""
+        if role not in self.cells:
+            return np.full(len(self.lines), np.nan)
+        codes, texts = pd.factorize(self.cells[role], use_na_sentinel=False)
+        known = [numbers.read(text, unit) for text in texts]
+        for code, (text, value) in enumerate(zip(texts, known, strict=True)):
+            if value is None and not is_absent(text):
+                rows = codes == code
+                numbers.tell(text, int(self.lines[rows][0]), int(rows.sum()))
+        plain = np.array([np.nan if value is None else value for value in known], np.float64)
+        return plain[codes]
+
+    def times(self, stamps: Stamps, names: Objects) -> Integers:
+        """Return when each row was read, by its own stamp or that of its snapshot."""
+        if "time" not in self.cells:
+            # The stamp before a snapshot holds for one reading of each thing.
+            again = pd.DataFrame({"page": self.page, "name": names}).duplicated().to_numpy()
+            return np.where(again, NO_TIME, self.page_ns)
+        codes, texts = pd.factorize(self.cells["time"], use_na_sentinel=False)
+        first = self.lines[np.unique(codes, return_index=True)[1]] if len(codes) else codes
+        known = [stamps.ns(text, int(line)) for text, line in zip(texts, first, strict=True)]
+        plain = np.array([NO_TIME if each is None else each for each in known], np.int64)
+        return plain[codes]
+
+    def take(self, kept: npt.NDArray[np.bool_]) -> Chunk:
+        """Return some of the rows."""
+        cells = {role: texts[kept] for role, texts in self.cells.items()}
+        return Chunk(self.lines[kept], cells, self.page[kept], self.page_ns[kept])
+
+
+def cells_of(text: str) -> list[str]:
+    """Split a line of a table; quotes hold cells with commas together."""
+    if '"' in text:
+        try:
+            return [cell.strip() for cell in next(csv.reader([text], skipinitialspace=True), [])]
+        except csv.Error:
+            pass
+    return [cell.strip() for cell in text.split(",")]
+
+
+def chunks_of(
+    source: Source,
+    header_of: HeaderOf,
+    stamps: Stamps,
+    findings: Findings,
+    *,
+    usual: tuple[Mapping[str, int], int] | None = None,
+) -> Iterator[Chunk]:
+    """Give the rows of all tables of a file; ``usual`` are roles and width without a header."""
+    roles, width = usual or ({}, 0)
+    page, page_ns, headers = 0, NO_TIME, 0
+    rows: list[tuple[Any, ...]] = []
+    for number, text in whole_lines(source, findings):
+        if (stamp := stamp_line(text)) is not None:
+            page, page_ns = page + 1, stamps.ns(stamp, number) or NO_TIME
+            continue
+        cells = cells_of(text)
+        # No name of a column begins with a digit, and nearly every row has a cell that does.
+        is_row = any(cell[:1].isdecimal() for cell in cells)
+        found = None if is_row else header_of(cells)
+        if found is not None or len(rows) >= _CHUNK_ROWS:
+            yield from _chunk(rows, roles)
+            rows = []
+        if found is not None:
+            roles, width, headers = found, len(cells), headers + 1
+        elif roles and len(cells) == width:
+            rows.append((number, page, page_ns, *(cells[at] for at in roles.values())))
+        elif roles and len(cells) > 1:
+            findings.add("left out", _SHORT, 1, f"line {number:,}: {text[:60]}")
+        else:
+            findings.add("set aside", _OTHER, int(bool(text.strip())), f"line {number:,}")
+    yield from _chunk(rows, roles)
+    findings.add("noted", _REPEATED, max(headers - 1, 0))
+
+
+def _chunk(rows: Sequence[tuple[Any, ...]], roles: Mapping[str, int]) -> Iterator[Chunk]:
+    if rows:
+        lines, page, page_ns, *columns = zip(*rows, strict=True)
+        whole = (np.array(each, np.int64) for each in (lines, page, page_ns))
+        cells = [np.array(column, dtype=object) for column in columns]
+        line_array, page_array, page_ns_array = whole
+        named = dict(zip(roles, cells, strict=True))
+        yield Chunk(line_array, named, page_array, page_ns_array)
+
+
+def is_absent(cell: object) -> bool:
+    """Say whether a cell says that there is nothing."""
+    return isinstance(cell, str) and cell.strip().lower() in _ABSENT
+
+
+class Numbers:
+    """Numbers of cells in W, J, MHz, shares or degrees, whatever unit the cells name."""
+
+    def __init__(self, findings: Findings) -> None:
+        self.findings = findings
+
+    def told(self, cell: object, line: int, unit: str = "") -> float | None:
+        """Return the number of a cell; None if it has none, which is counted if it should."""
+        value = self.read(cell, unit)
+        if value is None and cell is not None and not is_absent(cell):
+            self.tell(cell, line)
+        return value
+
+    def read(self, cell: object, unit: str = "") -> float | None:
+        """Return the number of a cell, None if it has none; ``unit`` is that of bare numbers."""
+        if not isinstance(cell, str | int | float) or isinstance(cell, bool):
+            return None
+        match = _NUMBER.fullmatch(str(cell).strip())
+        factor = _FACTORS.get((match[2] or unit).lower()) if match else None
+        if match is None or factor is None:
+            return None
+        value = float(match[1]) * factor
+        return value if abs(value) < math.inf else None
+
+    def tell(self, cell: object, line: int, count: int = 1) -> None:
+        """Count cells that are no number."""
+        self.findings.add("left out", _NO_NUMBER, count, f"line {line:,}: {str(cell)[:40]!r}")
+
+
+def possible(values: Floats, most: float = math.inf) -> Floats:
+    """Return what can be a limit, clock or load; the rest is missing."""
+    return np.where((values >= 0) & (values <= most), values, np.nan)

@@ -1,0 +1,1 @@
+"""Tables of power that people keep themselves."""

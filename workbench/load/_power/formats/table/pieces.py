@@ -1,0 +1,395 @@
+"""Tables of power telemetry in pieces: Parquet by row groups, text by blocks."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from workbench.errors import LoadError
+from workbench.load._files.archive import Source
+from workbench.load._files.findings import Findings
+from workbench.load._files.stream import is_packed
+from workbench.load._files.text_lines import tell_of_damage, text_lines
+from workbench.load._files.utf8 import ValidUtf8
+from workbench.load._power.formats.table.cells import (
+    has_unit,
+    is_absent,
+    is_number,
+    refuse_other_types,
+)
+from workbench.load._power.formats.table.columns import PowerLayout
+from workbench.load._power.formats.table.layout import layout
+from workbench.load._power.formats.table.unnamed import Cell
+from workbench.load._power.part import PowerGiven
+
+PARQUET_MAGIC = b"PAR1"
+# Small enough for the cache of a core, large enough that threads seldom wait for each other.
+BATCH_ROWS = 1 << 18
+_BLOCK_BYTES = 4 << 20
+_HEAD_BYTES = 1 << 16
+_SAMPLE_ROWS = 20
+_JSON_ROWS = 50_000
+_MOST_COLUMNS = 200_000
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some rows of a table: its columns by name, and the line of each row."""
+
+    columns: dict[str, pa.Array]
+    lines: np.ndarray
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """A table: its layout and names, and its rows piece by piece."""
+
+    layout: PowerLayout
+    names: list[str]
+    pieces: Iterator[Piece]
+
+
+def pieces_of(
+    source: Source, given: PowerGiven, findings: Findings, wanted: Sequence[str] = ()
+) -> Pieces:
+    """Open a table: Parquet, JSON lines, or text with a separator.
+
+    ``wanted`` are columns that are taken as well, in lower case, if there are such.
+    """
+    head = source.head(_HEAD_BYTES)
+    if head.startswith(PARQUET_MAGIC):
+        return _parquet(source, given, findings, wanted)
+    text = decoded(head)
+    if text.lstrip().startswith("{"):
+        return _json_lines(source, given, findings, wanted)
+    return _separated(source, text, given, findings, wanted)
+
+
+def decoded(head: bytes) -> str:
+    """Return the beginning of a file as text."""
+    return head.decode("utf-8", "replace").removeprefix("\ufeff")
+
+
+def header_of(text: str) -> tuple[int, str, list[str]]:
+    """Return how many lines are before the header, the separator and the names."""
+    lines = text.split("\n")
+    skipped = 0
+    while skipped < len(lines) - 1 and (not lines[skipped].strip() or lines[skipped][0] == "#"):
+        skipped += 1
+    line = lines[skipped].rstrip("\r")
+    separator = max(("\t", ";", ",", "|"), key=line.count)
+    names = next(iter(_cells([line], separator)), [])
+    return skipped, separator, [name.strip() for name in names]
+
+
+def flat_names(text: str) -> list[str]:
+    """Return the names of the first line if it is a JSON object, else none."""
+    line = text.lstrip().split("\n", 1)[0]
+    try:
+        record = json.loads(line) if line.startswith("{") else None
+    except (ValueError, RecursionError):
+        return []
+    return list(flat(record)) if isinstance(record, dict) else []
+
+
+def sample_of(text: str, skipped: int, separator: str, count: int) -> list[list[str]]:
+    """Return the cells of the first whole rows after the header."""
+    lines = text.split("\n")[skipped + 1 : -1] or text.split("\n")[skipped + 1 :]
+    return [row for row in _cells(lines[:_SAMPLE_ROWS], separator) if len(row) == count]
+
+
+def _cells(lines: list[str], separator: str) -> list[list[str]]:
+    try:
+        return list(csv.reader(lines, delimiter=separator, skipinitialspace=True))
+    except csv.Error:
+        return []
+
+
+def open_parquet(path: Path | io.BytesIO, label: str, names: Sequence[str] = ()) -> pq.ParquetFile:
+    """Open a Parquet file, or say why it cannot be read; ``names`` are columns of names."""
+    try:
+        return pq.ParquetFile(
+            path,
+            memory_map=isinstance(path, Path),
+            page_checksum_verification=True,
+            read_dictionary=list(names),
+        )
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise unreadable(label, error) from None
+
+
+def unreadable(label: str, error: Exception) -> LoadError:
+    """Make the error for a Parquet file that breaks off or is damaged."""
+    reason = " ".join(str(error).split())[:200]
+    return LoadError(f"{label}: cannot be read as Parquet ({reason}); copy it again")
+
+
+def parquet_layout(
+    schema: pa.Schema, given: PowerGiven, label: str, *, with_counters: bool = False
+) -> PowerLayout:
+    """Say what the columns of a Parquet file are."""
+    names = list(schema.names)
+    refuse_twice(names, label)
+    stamps = [f.name for f in schema if pa.types.is_timestamp(f.type)]
+    cells: dict[str, Cell] = {f.name: "text" for f in schema if not is_number(f.type)}
+    time = stamps[0] if len(stamps) == 1 else None
+    found = layout(names, given, label, time=time, cells=cells, with_counters=with_counters)
+    numbers = [column.name for column in (*found.powers, *found.counters)]
+    refuse_other_types(schema, numbers, label)
+    for name in found.identity:
+        if pa.types.is_nested(schema.field(name).type):
+            msg = f"{label}: column {name!r} holds {schema.field(name).type}, no names"
+            raise LoadError(msg)
+    return found
+
+
+def refuse_twice(names: Sequence[str], label: str) -> None:
+    """Raise if two columns share a name, or there are absurdly many."""
+    if len(set(names)) < len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})[:5]
+        msg = f"{label}: columns {twice} occur twice; rename one of each"
+        raise LoadError(msg)
+    if len(names) > _MOST_COLUMNS:
+        msg = f"{label}: has {len(names):,} columns, more than any fleet; is it a table?"
+        raise LoadError(msg)
+
+
+def parquet_batches(
+    file: pq.ParquetFile, names: list[str], label: str, groups: list[int] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Give the rows of some columns, in order, and tell of damage as of a LoadError."""
+    try:
+        yield from file.iter_batches(
+            batch_size=BATCH_ROWS, columns=names, use_threads=False, row_groups=groups
+        )
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise unreadable(label, error) from None
+
+
+def _parquet(
+    source: Source, given: PowerGiven, findings: Findings, wanted: Sequence[str]
+) -> Pieces:
+    file = open_parquet(random_access(source), source.label)
+    found = parquet_layout(file.schema_arrow, given, source.label, with_counters=True)
+    names = list(file.schema_arrow.names)
+    taken = _taken(found, names, wanted)
+
+    def pieces() -> Iterator[Piece]:
+        row = 0
+        with file:
+            for batch in parquet_batches(file, taken, source.label):
+                lines = np.arange(row + 1, row + 1 + len(batch), dtype=np.int64)
+                yield Piece(dict(zip(batch.schema.names, batch.columns, strict=True)), lines)
+                row += len(batch)
+        findings.add("read", "rows", row)
+
+    return Pieces(found, names, pieces())
+
+
+def random_access(source: Source) -> Path | io.BytesIO:
+    """Return the file itself, or its content if it is packed."""
+    if source.place is None:
+        with source.path.open("rb") as file:
+            if not is_packed(file.read(_HEAD_BYTES)):
+                return source.path
+    with source.open() as stream:
+        return io.BytesIO(stream.read())
+
+
+def _taken(found: PowerLayout, names: Sequence[str], wanted: Sequence[str]) -> list[str]:
+    numbers = (column.name for column in (*found.powers, *found.counters))
+    needed = {found.time, *found.identity, *numbers}
+    return [name for name in names if name in needed or name.strip().lower() in wanted]
+
+
+def _separated(
+    source: Source, text: str, given: PowerGiven, findings: Findings, wanted: Sequence[str]
+) -> Pieces:
+    skipped, separator, names = header_of(text)
+    refuse_twice(names, source.label)
+    sample = sample_of(text, skipped, separator, len(names))
+    cells = _cells_of(dict(zip(names, zip(*sample, strict=True), strict=False)))
+    found = layout(names, given, source.label, cells=cells, with_counters=True)
+    taken = _taken(found, names, wanted)
+    blocks = _blocks(source, names, (skipped, separator), taken, findings)
+    return Pieces(found, names, blocks)
+
+
+def _cells_of(columns: Mapping[str, Sequence[str]]) -> dict[str, Cell]:
+    """Say of a few rows which columns hold names, and which numbers with a unit."""
+    found: dict[str, Cell] = {}
+    for name, cells in columns.items():
+        if any(map(has_unit, cells)):
+            found[name] = "unit"
+        elif all(is_absent(cell) or not cell.strip("0. ") for cell in cells):
+            found[name] = "blank"
+        elif not any(map(_may_be_number, cells)):
+            found[name] = "text"
+    return found
+
+
+def _may_be_number(cell: str) -> bool:
+    try:
+        float(cell.strip().split(" ")[0])
+    except ValueError:
+        return False
+    return True
+
+
+def _blocks(
+    source: Source, names: list[str], form: tuple[int, str], taken: list[str], findings: Findings
+) -> Iterator[Piece]:
+    skipped, separator = form
+    bad: list[int] = []
+    swallowed = 0
+
+    def other_width(row: Any) -> str:
+        nonlocal swallowed
+        bad.append(int(row.number or 0))
+        swallowed += str(row.text).count("\n")
+        return "skip"
+
+    read = pacsv.ReadOptions(
+        use_threads=False, block_size=_BLOCK_BYTES, skip_rows=skipped + 1, column_names=names
+    )
+    parse = pacsv.ParseOptions(
+        delimiter=separator, invalid_row_handler=other_width, ignore_empty_lines=False
+    )
+    convert = pacsv.ConvertOptions(
+        include_columns=taken, column_types=dict.fromkeys(taken, pa.string()),
+        strings_can_be_null=False,
+    )  # fmt: skip
+    rows = 0
+    with source.open() as stream:
+        # One bad byte must not cost the file.
+        text = ValidUtf8(stream, findings)
+        try:
+            with pacsv.open_csv(pa.PythonFile(text, "r"), read, parse, convert) as reader:
+                for whole in reader:
+                    lines = _lines(len(whole), rows, skipped + 2, bad)
+                    rows += len(whole)
+                    batch, lines = _without_blank(whole, lines)
+                    yield Piece(dict(zip(batch.schema.names, batch.columns, strict=True)), lines)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise _no_table(source.label, error, rows) from None
+        tell_of_damage(stream, findings)
+    what = "rows with another number of cells than the header"
+    if bad:
+        findings.add("left out", what, len(bad), f"line {bad[0]:,}" if bad[0] else None)
+    what = "lines that a quote without its end has swallowed; mend it and load again"
+    findings.add("truncated", what, swallowed, f"line {bad[0]:,}" if bad and bad[0] else None)
+    findings.add("read", "rows", rows)
+
+
+def _without_blank(batch: pa.RecordBatch, lines: np.ndarray) -> tuple[pa.RecordBatch, np.ndarray]:
+    """Leave out the empty lines of a file."""
+    blank = np.ones(len(batch), dtype=bool)
+    for column in batch.columns:
+        blank &= pc.equal(column, "").to_numpy(zero_copy_only=False)
+        if not blank.any():
+            return batch, lines
+    return batch.filter(pa.array(~blank)), lines[~blank]
+
+
+def _lines(count: int, before: int, first: int, bad: list[int]) -> np.ndarray:
+    """Return the lines of rows; those of another width are lines, too."""
+    lines = np.arange(before, before + count, dtype=np.int64)
+    if bad and all(bad):
+        left_out = np.array(bad) - first - np.arange(len(bad))
+        lines = lines + np.searchsorted(left_out, lines, side="right")
+    return lines + first
+
+
+def _no_table(label: str, error: Exception, rows: int) -> LoadError:
+    if isinstance(error, LoadError):
+        return error
+    reason = " ".join(str(error).split())[:160]
+    if "Empty CSV" in reason:
+        return LoadError(f"{label}: holds a header and no rows; get the file again")
+    return LoadError(f"{label}: cannot be read as a table after row {rows:,} ({reason})")
+
+
+def _json_lines(
+    source: Source, given: PowerGiven, findings: Findings, wanted: Sequence[str]
+) -> Pieces:
+    records = _records(source, findings)
+    first = list(islice(records, _JSON_ROWS))
+    if not first:
+        msg = f"{source.label}: holds no JSON object in one line"
+        raise LoadError(msg)
+    names = list(dict.fromkeys(name for _, record in first for name in record))
+    refuse_twice(names, source.label)
+    some = [
+        {name: "" if value is None else str(value) for name, value in record.items()}
+        for _, record in first[:_SAMPLE_ROWS]
+    ]
+    cells = _cells_of({name: [record.get(name, "") for record in some] for name in names})
+    found = layout(names, given, source.label, cells=cells, with_counters=True)
+    taken = _taken(found, names, wanted)
+
+    def pieces() -> Iterator[Piece]:
+        some, rows = first, 0
+        while some:
+            columns = {name: _texts([r.get(name) for _, r in some]) for name in taken}
+            yield Piece(columns, np.array([line for line, _ in some], dtype=np.int64))
+            rows += len(some)
+            some = list(islice(records, _JSON_ROWS))
+        findings.add("read", "rows", rows)
+
+    return Pieces(found, names, pieces())
+
+
+def _records(source: Source, findings: Findings) -> Iterator[tuple[int, dict[str, Any]]]:
+    for line, text in text_lines(source, findings):
+        if not text.strip():
+            continue
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            value = None
+        if isinstance(value, dict):
+            yield line, flat(value)
+        else:
+            findings.add("left out", "lines that are no JSON object", 1, f"line {line:,}")
+
+
+def flat(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of an object and of the objects in it, by their own names.
+
+    A name that several objects use is told by theirs, and so are those in an object that is one
+    of several by its name: ``{"gpu0": {"power_w": 5}}`` gives ``gpu0_power_w``.
+    """
+    inside = [value for value in record.values() if isinstance(value, dict)]
+    uses = Counter(str(key) for value in inside for key in value)
+    plain: dict[str, Any] = {}
+    for name, value in record.items():
+        if not isinstance(value, dict):
+            plain[str(name)] = value
+            continue
+        is_one_of = str(name)[-1:].isdigit()
+        for key, each in value.items():
+            is_shared = is_one_of or uses[str(key)] > 1 or str(key) in record
+            plain[f"{name}_{key}" if is_shared else str(key)] = each
+    return plain
+
+
+def _texts(values: list[Any]) -> pa.Array:
+    texts = [None if v is None else v if isinstance(v, str) else json.dumps(v) for v in values]
+    try:
+        return pa.array(texts, pa.string())
+    except UnicodeEncodeError:  # JSON can hold half characters
+        whole = [t if t is None else t.encode("utf-8", "backslashreplace").decode() for t in texts]
+        return pa.array(whole, pa.string())

@@ -1,0 +1,283 @@
+"""Tables of power that people keep themselves: long or wide, CSV, JSON lines or Parquet."""
+
+from __future__ import annotations
+
+import json
+from pathlib import PurePosixPath
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from workbench.errors import LoadError
+from workbench.load._files.archive import Source
+from workbench.load._files.findings import Findings
+from workbench.load._files.packings import plain_name
+from workbench.load._power.formats.table.cells import Watts, has_unit, plain
+from workbench.load._power.formats.table.columns import PowerLayout
+from workbench.load._power.formats.table.counter_columns import falls_too_often
+from workbench.load._power.formats.table.layout import has_value, tells_power, time_column
+from workbench.load._power.formats.table.pieces import (
+    PARQUET_MAGIC,
+    Piece,
+    Pieces,
+    decoded,
+    flat,
+    header_of,
+    open_parquet,
+    pieces_of,
+    random_access,
+    sample_of,
+)
+from workbench.load._power.formats.table.recorded import recorded, sensors_of
+from workbench.load._power.formats.table.states import STATE_COLUMNS, states_of
+from workbench.load._power.formats.table.things import Things
+from workbench.load._power.formats.table.times import Clock, clock_of, to_ns
+from workbench.load._power.formats.table.unnamed import NO_UNIT
+from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart
+
+NAME = "table of power"
+_TORN = "names that go over lines: a quote is not closed, and the rows inside are lost"
+_NO_COUNTER = "energies that fall often or never move, as no counter does"
+_PARTIAL = "sums over fewer nodes than there are (count_inp below size_inp); the power is too low"
+
+
+def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing
+    """Recognise a table by its columns: a time, and powers or numbers only; any Parquet."""
+    if head.startswith(PARQUET_MAGIC):
+        return True
+    text = decoded(head)
+    if text.lstrip().startswith("{"):
+        return _is_json(text.lstrip().split("\n", 1)[0])
+    skipped, separator, names = header_of(text)
+    time = time_column(names)
+    if time is None or len(names) < 2 or len(set(names)) < len(names):
+        return False
+    if tells_power(names) or has_value(names):
+        return True
+    rows = sample_of(text, skipped, separator, len(names))
+    if any(has_unit(cell) for row in rows for cell in row):
+        return True
+    others = [place for place, name in enumerate(names) if name != time]
+    return bool(rows) and all(_is_number_or_empty(row[place]) for row in rows for place in others)
+
+
+def _is_json(line: str) -> bool:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    names = list(flat(record)) if isinstance(record, dict) else []
+    return tells_power(names)
+
+
+def _is_number_or_empty(cell: str) -> bool:
+    try:
+        float(cell.strip() or "0")
+    except ValueError:
+        return has_unit(cell)
+    return True
+
+
+def read_power(source: Source, given: PowerGiven) -> PowerPart:
+    """Read a whole table.
+
+    A long table has a row per reading: a time, names of what was metered, a power. A wide one
+    has a column per thing. Units stand in the names of the columns; times have a zone, or count
+    since 1970, or need ``given.tz``. Columns such as ``energy_j`` are counters of energy, if they
+    count.
+
+    Raises
+    ------
+    LoadError
+        If there is no time or power, a unit or a time zone is needed and not given, or the file
+        is damaged.
+    """
+    if (part := _recorded(source, given)) is not None:
+        return part
+    findings = Findings(source.label)
+    table = pieces_of(source, given, findings, wanted=[*STATE_COLUMNS, "count_inp", "size_inp"])
+    for name, why in table.layout.left_out:
+        findings.add("left out" if why == NO_UNIT else "set aside", f"column {name!r}: {why}")
+    for column in table.layout.counters:
+        if column.is_mw:
+            what = "counters in mj, taken for millijoules, in which drivers of GPUs count"
+            findings.add("assumed", what, 1, column.name)
+    reader = _Reader(table, given, findings, source.label)
+    for piece in table.pieces:
+        reader.add(piece)
+    return reader.part()
+
+
+def _recorded(source: Source, given: PowerGiven) -> PowerPart | None:
+    """Read a part of a recording; None if the file is another table."""
+    if not source.head().startswith(PARQUET_MAGIC):
+        return None
+    with open_parquet(random_access(source), source.label) as file:
+        sensors = sensors_of(file.schema_arrow.metadata, source.label)
+        return None if sensors is None else recorded(file, sensors, source, given)
+
+
+class _Reader:
+    """Gathers the readings of one file piece by piece."""
+
+    def __init__(self, table: Pieces, given: PowerGiven, findings: Findings, label: str) -> None:
+        self._layout: PowerLayout = table.layout
+        self._given, self._findings, self._label = given, findings, label
+        self._stem = _stem(label)
+        self._things = Things(table.layout, given.node)
+        self._watts = [Watts(column) for column in table.layout.powers]
+        self._joules = [Watts(column) for column in table.layout.counters]
+        self._columns = (*self._watts, *self._joules)
+        self._clock: Clock | None = None
+        self._is_local = False
+        self._readings: list[dict[str, Any]] = []
+        self._counted: list[dict[str, Any]] = []
+        self._states: list[pd.DataFrame] = []
+
+    def add(self, piece: Piece) -> None:
+        """Take the readings of some rows."""
+        layout, findings = self._layout, self._findings
+        times = plain(piece.columns[layout.time])
+        if self._clock is None:
+            if times.null_count == len(times):
+                findings.add("left out", "rows without a time", len(times))
+                return
+            self._clock = clock_of(times, layout.time, self._given.tz, self._label)
+            if self._clock.said:
+                findings.add("assumed", self._clock.said)
+        found = to_ns(times, self._clock, piece.lines, findings)
+        self._is_local |= bool(found.is_local.any())
+        is_timed = found.ns.notna().to_numpy()
+        ns = found.ns.fillna(0).to_numpy(dtype=np.int64)
+        identity = [piece.columns[name] for name in layout.identity]
+        self._note_partial(piece)
+        for column in self._columns:
+            runs = self._things.codes(identity, column.column, self._stem, len(ns))
+            codes = runs.per_row
+            keep = is_timed & self._named(codes, column, piece.lines)
+            values = column.of(plain(piece.columns[column.column.name]), piece.lines, findings)
+            row = {"time_ns": ns[keep], "code": codes[keep], "line": piece.lines[keep]}
+            if column in self._joules:
+                self._counted.append(row | {"energy_j": values[keep]})
+            else:
+                self._readings.append(row | {"power_w": values[keep]})
+        is_whole = not self._columns[0].column.part and len(self._watts) <= 1
+        if is_whole and self._things.names:
+            states = states_of(piece.columns, piece.lines, findings)
+            if states is not None:
+                states = states.assign(time_ns=ns, code=codes, line=piece.lines)
+                self._states.append(states[keep])
+
+    def _named(self, codes: np.ndarray, column: Watts, lines: np.ndarray) -> np.ndarray:
+        """Say which rows name a thing; what several columns lack is told of the first."""
+        is_named: np.ndarray = codes >= 0
+        if not is_named.all() and column is self._columns[0]:
+            first = int(lines[int((~is_named).argmax())])
+            what = "rows that do not name what was metered"
+            self._findings.add("left out", what, int((~is_named).sum()), f"line {first:,}")
+        return is_named
+
+    def _note_partial(self, piece: Piece) -> None:
+        if not self._layout.is_cluster:
+            return
+        known = {name.strip().lower(): plain(cells) for name, cells in piece.columns.items()}
+        count, size = (
+            pd.to_numeric(known[name].to_pandas(), errors="coerce")
+            for name in ("count_inp", "size_inp")
+        )
+        is_partial = (count < size).to_numpy()
+        if is_partial.any():
+            least = float((count / size).min())
+            where = f"{least:.1%} of the nodes at worst"
+            self._findings.add("suspicious", _PARTIAL, int(is_partial.sum()), where)
+
+    def part(self) -> PowerPart:
+        """Return what was gathered."""
+        gathered = (*self._readings, *self._counted)
+        if not any(len(some["code"]) for some in gathered):
+            msg = f"{self._label}: holds no row with a time and a name; is it the right file?"
+            raise LoadError(msg)
+        names = pd.Index(self._things.names, dtype=pd.Series([""]).dtype)
+        torn = [name for name in self._things.names if r"\n" in name]
+        self._findings.add("suspicious", _TORN, len(torn), torn[0][:60] if torn else None)
+        return PowerPart(
+            _frame(self._readings, "power_w", names),
+            self._entities(),
+            self._findings,
+            counters=self._counters(names),
+            states=self._all_states(names),
+        )
+
+    def _counters(self, names: pd.Index) -> pd.DataFrame | None:
+        """Return what counts energy; refuse, or set aside beside powers, what does not count."""
+        if not self._counted:
+            return None
+        counters = _frame(self._counted, "energy_j", names)
+        codes = counters["entity"].cat.codes.to_numpy()
+        if not falls_too_often(
+            codes, counters["time_ns"].to_numpy(), counters["energy_j"].to_numpy()
+        ):
+            return counters
+        shown = ", ".join(repr(joules.column.name) for joules in self._joules[:3])
+        if self._readings:
+            self._findings.add("set aside", f"column {shown}: {_NO_COUNTER}")
+            return None
+        msg = (
+            f"{self._label}: column {shown}: {_NO_COUNTER}; if it holds the energy of each "
+            "interval, divide by the interval and save as power_w"
+        )
+        raise NoPowerError(msg)
+
+    def _all_states(self, names: pd.Index) -> pd.DataFrame | None:
+        if not self._states:
+            return None
+        states = pd.concat(self._states, ignore_index=True)
+        entity = pd.Categorical.from_codes(states["code"].to_numpy(), categories=names)
+        return states.drop(columns="code").assign(entity=entity)
+
+    def _entities(self) -> dict[str, dict[str, Any]]:
+        clock = self._clock or Clock()
+        said = {"clock": clock.kind}
+        by_caller = [f"tz={self._given.tz}"] * self._is_local
+        by_caller += sorted({watts.assumed for watts in self._watts})
+        by_caller += [f"node={self._given.node}"] * bool(self._uses_node())
+        by_caller += [f"scope={self._given.scope}"] * bool(self._uses_scope())
+        by_caller += [f"unit={self._given.unit}"] * bool(self._given.unit)
+        assumed = ", ".join(dict.fromkeys(each for each in by_caller if each))
+        together = {}
+        for name, facts in zip(self._things.names, self._things.facts, strict=True):
+            own = ", ".join(each for each in (facts.get("assumed", ""), assumed) if each)
+            together[name] = facts | said | {"assumed": own}
+        return together
+
+    def _uses_scope(self) -> bool:
+        named = {column.scope for column in self._layout.powers}
+        return self._given.scope in named and self._layout.scope == "unknown"
+
+    def _uses_node(self) -> bool:
+        layout = self._layout
+        return self._given.node is not None and layout.node is None and layout.entity is None
+
+
+def _frame(gathered: list[dict[str, Any]], value: str, names: pd.Index) -> pd.DataFrame:
+    """Join what was gathered piece by piece."""
+    kinds = {"time_ns": np.int64, "code": np.int32, value: np.float64, "line": np.int64}
+    columns = {
+        name: np.concatenate([some[name] for some in gathered]) if gathered else np.empty(0, kind)
+        for name, kind in kinds.items()
+    }
+    entity = pd.Categorical.from_codes(columns["code"], categories=names)
+    return pd.DataFrame(
+        {"time_ns": columns["time_ns"], "entity": entity, value: columns[value]}
+        | {"line": columns["line"]},
+        copy=False,
+    )
+
+
+def _stem(label: str) -> str:
+    """Return the name of a file without folders and endings."""
+    name = plain_name(PurePosixPath(label.replace("\\", "/").replace("!", "/")).name)
+    for ending in (".csv", ".tsv", ".txt", ".parquet", ".jsonl", ".ndjson", ".json"):
+        name = name.removesuffix(ending)
+    return name or "all"

@@ -1,0 +1,140 @@
+"""Whose readings the rows of a table hold: columns of names as codes of entities."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from workbench.load._files.appearance import printable
+from workbench.load._power.formats.table.columns import PowerColumn, PowerLayout
+from workbench.load._power.runs import Runs, changes, coded, grouped
+
+_GPU = re.compile(r"(.+)/gpu(\d+)|gpu(\d+)")
+_FEW = 1 << 17
+_NAME_CHARS = 300
+# Rows per run from which it pays to look at runs instead of rows.
+_LONG_RUN = 8
+_UNKNOWN = -2
+_NO_CODES = np.zeros(0, dtype=np.int32)
+_NUMBER = re.compile(r"(?:gpu[ _-]?)?(\d+)(?:\.0)?", re.IGNORECASE)
+
+
+class Things:
+    """Gives the same code to the same names, throughout the files of one layout.
+
+    Several threads may ask at once.
+    """
+
+    def __init__(self, layout: PowerLayout, node: str | None = None) -> None:
+        self._layout = layout
+        self._node = node
+        self._lock = threading.Lock()
+        self._codes: dict[tuple[str, ...], int] = {}
+        self._by_name: dict[str, int] = {}
+        self._tables: dict[str, tuple[int, np.ndarray]] = {}
+        self.names: list[str] = []
+        self.facts: list[dict[str, Any]] = []
+
+    def codes(self, identity: list[pa.Array], column: PowerColumn, stem: str, rows: int) -> Runs:
+        """Return the codes of rows; -1 where a name is missing.
+
+        ``stem`` is the name of the file, for rows that name nothing.
+        """
+        if not identity:
+            code = self._code((stem, column.part), (), column, stem)
+            return Runs(np.zeros(min(rows, 1), np.int64), np.full(min(rows, 1), code), rows)
+        raw = [coded(each) for each in identity]
+        begins = changes([numbers for numbers, _ in raw])
+        starts = begins if len(begins) * _LONG_RUN <= rows else None
+        if starts is None and len(raw) == 1 and raw[0][1] is None:
+            return Runs(None, self._by_table(raw[0][0], column), rows)
+        some = [(each if starts is None else each[starts], texts) for each, texts in raw]
+        inside, who = grouped(some)
+        known = [self._code((column.part, *each), each, column, stem) for each in who]
+        return Runs(starts, np.array(known, dtype=np.int32)[inside], rows)
+
+    def _by_table(self, numbers: np.ndarray, column: PowerColumn) -> np.ndarray:
+        """Return the codes of whole numbers that change from row to row."""
+        low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
+        if high - low >= _FEW:
+            inside, names = grouped([(numbers, None)])
+            known = [self._code((column.part, *each), each, column, "") for each in names]
+            spread: np.ndarray = np.array(known, dtype=np.int32)[inside]
+            return spread
+        first, table = self._tables.get(column.name, (0, _NO_CODES))
+        if low < first or high >= first + len(table):
+            first = low
+            table = np.full(high - low + 1, _UNKNOWN, dtype=np.int32)
+        codes: np.ndarray = table[numbers - first]
+        if len(codes) and codes.min() == _UNKNOWN:
+            table = table.copy()
+            for number in np.unique(numbers[codes == _UNKNOWN]).tolist():
+                who = (str(number),)
+                table[number - first] = self._code((column.part, *who), who, column, "")
+            codes = table[numbers - first]
+            self._tables[column.name] = (first, table)
+        return codes
+
+    def _code(
+        self, key: tuple[str, ...], who: tuple[str, ...], column: PowerColumn, stem: str
+    ) -> int:
+        if (known := self._codes.get(key)) is not None:
+            return known
+        if "" in who:
+            return -1
+        name, facts = self._named(who, column, stem)
+        name = _kept(name)
+        facts = {key: _kept(fact) if isinstance(fact, str) else fact for key, fact in facts.items()}
+        with self._lock:
+            code = self._by_name.setdefault(name, len(self.names))
+            if code == len(self.names):
+                self.names.append(name)
+                self.facts.append(facts)
+            self._codes[key] = code
+        return code
+
+    def _named(
+        self, who: tuple[str, ...], column: PowerColumn, stem: str
+    ) -> tuple[str, dict[str, Any]]:
+        layout = self._layout
+        facts: dict[str, Any] = {"scope": column.scope, "method": column.method}
+        facts |= {"unit": "W"} if column.factor is not None else {}
+        if layout.entity is not None:
+            name = f"{who[0]}/{column.part}" if column.part else who[0]
+            return name, facts | _of_gpu(name, column.scope)
+        values = dict(zip(layout.identity, who, strict=True))
+        node = values.get(layout.node or "") or self._node
+        device = values.get(layout.device or "")
+        if device and not layout.is_uuid and (number := _NUMBER.fullmatch(device)):
+            device = f"gpu{int(number[1])}"
+        part = column.part if not device or not column.part else f"{device} {column.part}"
+        last = part or device or ""
+        if node is None and not last:
+            return stem, facts | {"assumed": "entity named after the file"}
+        if column.is_entity and "/" in last:
+            return last, facts | _of_gpu(last, column.scope)
+        name = "/".join(each for each in (node, last) if each)
+        if column.is_entity and column.scope.startswith("node"):
+            return last, facts | {"node": last}
+        return name, facts | {"node": node, "device": last or None}
+
+
+def _of_gpu(name: str, scope: str) -> dict[str, Any]:
+    """Tell host and GPU by a name of this package's own form."""
+    match = _GPU.fullmatch(name)
+    if match is None or scope not in ("unknown", "gpu"):
+        return {}
+    return {"scope": "gpu", "node": match[1], "device": f"gpu{match[2] or match[3]}"}
+
+
+def _kept(name: str) -> str:
+    """Return a name as it can be shown: printable, and none too long; others stay others."""
+    name = printable(name)
+    if len(name) <= _NAME_CHARS:
+        return name
+    return f"{name[: _NAME_CHARS // 2]}… {hashlib.sha256(name.encode()).hexdigest()[:12]}"

@@ -1,0 +1,116 @@
+"""Windows of the ZeusMonitor: the energy that each GPU used between two points of a program.
+
+References
+----------
+You, Chung, Chowdhury: *Zeus*, NSDI 2023; ml-energy/zeus, ``ZeusMonitor(log_file=...)``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pandas as pd
+
+from workbench.load._files.archive import Source
+from workbench.load._files.findings import Findings
+from workbench.load._files.text_tables import csv_table, header_of
+from workbench.load._power.formats.windows import readings_of
+from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart
+
+NAME = "Zeus windows"
+WINDOW = ("start_time", "window_name", "elapsed_time")
+ENERGY = re.compile(r"((gpu|cpu|dram)(\d+))_energy")
+LIMIT = re.compile(r"__GlobalPowerLimitOptimizer_(\d+(?:\.\d+)?)")
+_SCOPES = {"gpu": "gpu", "cpu": "cpu", "dram": "memory"}
+_SECOND = 1_000_000_000
+# Times since 1970 are beyond this; a clock that counts from the start of a machine is not.
+_EPOCH_S, _LAST_S = 1e9, 4e9
+
+
+def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says nothing
+    """Recognise the header: a window, its time, and the energy of at least one device."""
+    names = header_of(head)
+    return set(WINDOW) <= set(names) and any(map(ENERGY.fullmatch, names))
+
+
+def read_power(source: Source, given: PowerGiven) -> PowerPart:
+    """Read the mean power of each window, and its energy as a counter.
+
+    Zeus may stamp windows with a clock that counts from the start of the machine; such files
+    are on a clock of their own. The limit that a window of its optimiser names is a state.
+    """
+    findings = Findings(source.label)
+    raw = csv_table(source, findings)
+    windows, clock = _windows(raw, given, findings)
+    if windows.empty:
+        msg = f"{source.label}: holds a header and no window with a time"
+        raise NoPowerError(msg)
+    readings, counters, taken = readings_of(windows, findings)
+    facts: dict[str, Any] = {"method": "average", "clock": clock, "node": given.node, "unit": "W"}
+    facts["assumed"] = f"node={given.node}" if given.node else ""
+    entities = {
+        name: {**facts, "scope": scope, "device": device}
+        for name, scope, device in windows[["entity", "scope", "device"]]
+        .drop_duplicates()
+        .itertuples(index=False)
+    }
+    states = _states(taken)
+    return PowerPart(readings, entities, findings, counters, states)
+
+
+def _windows(raw: pd.DataFrame, given: PowerGiven, findings: Findings) -> tuple[pd.DataFrame, str]:
+    """Give a row per window and device, and the clock they are on."""
+    start_s, spent_s = (_numbers(raw, name, findings) for name in ("start_time", "elapsed_time"))
+    is_timed = start_s.between(0, _LAST_S) & spent_s.between(0, 1e9)
+    if (~is_timed).any():
+        where = f"line {int(raw.index[~is_timed][0]):,}"
+        findings.add("left out", "windows without a usable time", int((~is_timed).sum()), where)
+    raw, start_s, spent_s = raw[is_timed], start_s[is_timed], spent_s[is_timed]
+    clock = "epoch" if len(raw) and start_s.median() >= _EPOCH_S else "own"
+    start_ns = (start_s * _SECOND).round().astype("int64")
+    end_ns = start_ns + (spent_s * _SECOND).round().astype("int64")
+    limit = raw["window_name"].str.extract(rf"^{LIMIT.pattern}$")[0].astype("float64")
+    times = {"start_ns": start_ns, "end_ns": end_ns, "line": raw.index}
+    parts = [
+        pd.DataFrame(
+            {
+                **times,
+                "entity": f"{given.node}/{device[1]}" if given.node else device[1],
+                "scope": _SCOPES[device[2]],
+                "device": device[3],
+                "energy_j": _energies(raw, device[0], findings),
+                "limit_w": limit if device[2] == "gpu" else float("nan"),
+            }
+        )
+        for device in filter(None, map(ENERGY.fullmatch, map(str, raw.columns)))
+    ]
+    return pd.concat(parts, ignore_index=True), clock
+
+
+def _energies(raw: pd.DataFrame, name: str, findings: Findings) -> pd.Series:
+    energy = _numbers(raw, name, findings)
+    bad = (energy < 0) | (energy == float("inf"))
+    if bad.any():
+        where = f"line {int(raw.index[bad][0]):,}: {raw[name][bad].iloc[0]}"
+        findings.add("left out", f"energies of {name} that can be none", int(bad.sum()), where)
+    return energy.mask(bad)
+
+
+def _numbers(raw: pd.DataFrame, name: str, findings: Findings) -> pd.Series:
+    values = pd.to_numeric(raw[name], errors="coerce").astype("float64")
+    bad = values.isna() & raw[name].notna()
+    if bad.any():
+        where = f"line {int(raw.index[bad][0]):,}: {raw[name][bad].iloc[0][:40]}"
+        findings.add("left out", f"cells of {name} that are no number", int(bad.sum()), where)
+    return values
+
+
+def _states(taken: pd.DataFrame) -> pd.DataFrame | None:
+    """Give the limit of each window that names one, at its start and at its end."""
+    limited = taken[taken["limit_w"].notna()]
+    if limited.empty:
+        return None
+    ends = [limited.assign(time_ns=limited[name]) for name in ("start_ns", "end_ns")]
+    both = pd.concat(ends).sort_values(["entity", "time_ns"], kind="stable", ignore_index=True)
+    return both[["time_ns", "entity", "limit_w", "line"]]

@@ -1,0 +1,228 @@
+"""The front door for power telemetry: any file, list, folder or archive of any known format."""
+
+from __future__ import annotations
+
+from codecs import BOM_UTF8
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NoReturn, get_args
+
+from workbench._progress import progress as progress_bar
+from workbench.errors import LoadError
+from workbench.load._failures.formats.registry import looks_like_a_log, looks_like_a_trace
+from workbench.load._files.appearance import appearance, is_utf16
+from workbench.load._files.archive import Source, survey
+from workbench.load._files.arguments import Hosts, check_hosts, checked, host_of
+from workbench.load._files.findings import Finding, listed
+from workbench.load._files.guard import Dropped, guarded
+from workbench.load._files.paths import Paths, shown_all
+from workbench.load._files.wanted import POWER_LOGS
+from workbench.load._power.assembly import assembled
+from workbench.load._power.formats.registry import FORMATS, power_format_of
+from workbench.load._power.formats.table import reader as power_table
+from workbench.load._power.formats.table.named import check_columns
+from workbench.load._power.part import (
+    BesidePowerError,
+    NoPowerError,
+    PowerFormat,
+    PowerGiven,
+    PowerPart,
+    Reading,
+    Unit,
+)
+from workbench.tables import SCOPES, PowerLog
+
+_HEAD_BYTES = 1 << 16
+_UNKNOWN = "is in no format of power telemetry that is known here"
+_TRACE = "is a trace; load it with load.traces"
+_FAILURES = "is a failure log; load it with load.failures"
+_UTF16 = "is UTF-16, no power log is; convert it: iconv -f UTF-16 -t UTF-8"
+
+
+def power(  # noqa: PLR0913 - the front door
+    path: Paths,
+    *,
+    tz: str | None = None,
+    node: Hosts = None,
+    scope: str | None = None,
+    unit: Unit | None = None,
+    reading: Reading | None = None,
+    period_s: float | None = None,
+    columns: Mapping[str, str] | None = None,
+    progress: bool = True,
+) -> PowerLog:
+    """Load who drew how much power and when, from whatever a site records.
+
+    Formats are recognised by content, never by name. Every reading stays what it was: nothing
+    is interpolated, filled or averaged. What cannot be a power becomes a missing reading; a
+    stamp that several readings share keeps one of them; all of it is counted in the quality
+    table, with file and line of the first.
+
+    Parameters
+    ----------
+    path
+        A file, a folder (searched to any depth), an archive or a list of these; gzip is fine.
+    tz
+        Time zone of stamps that have none: a name (``"America/Los_Angeles"``) or an offset
+        (``"+01:00"``). There is no default.
+    node
+        Host of files that name none: one name for all files, a dict from a part of the file
+        name to the host, or a pattern whose match in the file name (its first group, if it
+        has one) is the host.
+    scope
+        Where the readings are metered (``"gpu"``, ``"node_ac"``, ``"rack"``, ...), for files
+        that do not say; ``"module"`` takes the columns of the module from ``nvidia-smi``.
+    unit
+        Unit of columns that name none.
+    reading
+        Which of several powers of one device is taken: ``"average"`` or ``"instant"``; by
+        default ``power.draw`` and its like.
+    period_s
+        Time between readings of files without any time, such as those of ``nvidia-smi dmon``
+        (its ``-d``). They get a clock of their own. There is no default.
+    columns
+        Names in your own tables (CSV, JSON lines, Parquet), by what they are: ``{"time":
+        "when", "node": "host", "power_w": "draw"}``. Only these are read. ``time`` and one of
+        ``power_w``, ``power_kw``, ``power`` (its unit is ``unit``) and ``energy_j`` (a counter)
+        are needed; ``node``, ``gpu`` and ``entity`` say whose a row is.
+    progress
+        Whether to show a progress bar if loading takes more than a second.
+
+    Returns
+    -------
+    PowerLog
+        ``power`` (:data:`workbench.tables.POWER`), ``entities``
+        (:data:`workbench.tables.POWER_ENTITIES`), ``states``
+        (:data:`workbench.tables.POWER_STATES`), ``counters``
+        (:data:`workbench.tables.POWER_COUNTERS`) and ``quality``
+        (:data:`workbench.tables.QUALITY`).
+
+    Raises
+    ------
+    FileNotFoundError
+        If ``path`` does not exist.
+    LoadError
+        If nothing under ``path`` is power telemetry of a known format, a file lacks one of
+        ``columns``, or needs ``tz``,
+        ``unit``, ``scope`` or ``period_s`` and none is given (names file, line and argument).
+    ValueError
+        If an argument is no zone, scope, unit, reading or period.
+
+    Notes
+    -----
+    A counter of energy without a power beside it gives the power between two of its updates,
+    ``(E[i] - E[i-1]) / (t[i] - t[i-1])``, at the time of the later one; where it falls it was
+    reset, and that reading is missing. A log that was cut into several files (same thing, other
+    time, or equal rows where they overlap) is joined; things that only share a name are told
+    apart by their files.
+
+    Examples
+    --------
+    >>> from workbench import datasets
+    >>> log = power(
+    ...     datasets.path("fleet-demo") / "power" / "synthetic_node001_nvidia_smi.csv",
+    ...     tz="UTC",
+    ...     node="node001",
+    ... )
+    >>> log.entities[["entity", "scope", "period_s", "limit_w"]].head(2).values.tolist()
+    [['node001/gpu0', 'gpu', 0.5, 700.0], ['node001/gpu1', 'gpu', 0.5, 700.0]]
+    """
+    given = _checked(PowerGiven(tz, None, scope, unit, reading, period_s, columns))
+    check_hosts(node)
+    found = survey(path, wanted=POWER_LOGS)
+    passed_over = [each.row for each in found.remarks]
+    dropped = Dropped()
+    named = power_table if columns is not None else None
+    known, unknown = _recognised(found.sources, dropped, named)
+    passed_over += unknown
+    parts: list[PowerPart] = []
+    total = sum(source.size_bytes for source, _ in known)
+    with progress_bar(total=total, unit="B", label="loading power", enabled=progress) as bar:
+        for source, reader in known:
+            host = host_of(source.label, node)
+            with dropped.trying(source.label):
+                parts += _read(source, reader, replace(given, node=host), passed_over)
+            bar.update(source.size_bytes)
+    if not parts:
+        _raise_unknown(path, passed_over, dropped)
+    with guarded(shown_all(path)):
+        return assembled(parts, [*passed_over, *dropped.rows])
+
+
+def _read(
+    source: Source, reader: PowerFormat, given: PowerGiven, passed_over: list[Finding]
+) -> list[PowerPart]:
+    """Read one file; one that holds no power is passed over."""
+    try:
+        part = reader.read_power(source, given)
+    except NoPowerError as error:
+        what = str(error).removeprefix(f"{source.label}: ")
+        kind = "set aside" if isinstance(error, BesidePowerError) else "left out"
+        passed_over.append((source.label, kind, what, 1, None))
+        return []
+    part.format_name = part.format_name or reader.NAME
+    return [part]
+
+
+def _recognised(
+    sources: Sequence[Source], dropped: Dropped, named: PowerFormat | None
+) -> tuple[list[tuple[Source, PowerFormat]], list[Finding]]:
+    """Find the format of each file; those of none become findings.
+
+    Files whose columns the caller names are tables.
+    """
+    known: list[tuple[Source, PowerFormat]] = []
+    unknown: list[Finding] = []
+    for source in sources:
+        with dropped.trying(source.label):
+            if format_ := _recognise(source, named, unknown):
+                known.append((source, format_))
+    return known, unknown
+
+
+def _recognise(
+    source: Source, named: PowerFormat | None, unknown: list[Finding]
+) -> PowerFormat | None:
+    head = source.head(_HEAD_BYTES).removeprefix(BOM_UTF8)
+    if is_utf16(head):
+        unknown.append((source.label, "left out", _UTF16, 1, None))
+        return None
+    if reader := named or power_format_of(head, source.label):
+        return reader
+    if looks_like_a_trace(head):
+        unknown.append((source.label, "set aside", _TRACE, 1, None))
+    elif looks_like_a_log(head, source.label):
+        unknown.append((source.label, "set aside", _FAILURES, 1, None))
+    else:
+        unknown.append((source.label, "left out", _UNKNOWN, 1, appearance(head)))
+    return None
+
+
+def _checked(given: PowerGiven) -> PowerGiven:
+    """Refuse arguments that mean nothing, before minutes of reading."""
+    for name, value, known in (
+        ("scope", given.scope, SCOPES),
+        ("unit", given.unit, get_args(Unit)),
+        ("reading", given.reading, get_args(Reading)),
+    ):
+        if value is not None and value not in known:
+            msg = f"{name} must be one of {', '.join(known)}; got {value!r}"
+            raise ValueError(msg)
+    period: object = given.period_s
+    is_number = isinstance(period, int | float) and not isinstance(period, bool)
+    if period is not None and not (is_number and 1e-6 <= float(period) <= 1e6):  # type: ignore[arg-type]
+        msg = f"period_s must be a time in seconds such as 1 or 0.1; got {period!r}"
+        raise ValueError(msg)
+    check_columns(given)
+    return replace(given, tz=checked(given.tz, None, None).tz)
+
+
+def _raise_unknown(path: Paths, findings: Sequence[Finding], dropped: Dropped) -> NoReturn:
+    if not findings:
+        dropped.raise_if_all()
+    names = ", ".join(sorted({each.NAME for each in FORMATS}))
+    msg = (
+        f"{shown_all(path)}: nothing here is power telemetry that can be read. Known are: {names}."
+        f"{listed([*findings, *dropped.rows])}"
+    )
+    raise LoadError(msg)

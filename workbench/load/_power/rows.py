@@ -1,0 +1,162 @@
+"""The readings of one file as arrays, and the order they are brought into."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from workbench.load._files.findings import Findings
+
+SECOND = 1_000_000_000
+_DIGITS = re.compile(r"(\d+)")
+_BACK = "stamps that go back in time, by up to {:,.3g} s; the readings were put in order"
+_SAME = "readings written twice for one stamp; taken once"
+_OTHER = "readings that differ for one stamp; the first is kept"
+
+
+@dataclass
+class Rows:
+    """Readings in the order of the file: code of the entity, time, value and line."""
+
+    names: list[str]
+    codes: np.ndarray
+    time_ns: np.ndarray
+    numbers: np.ndarray
+    lines: np.ndarray
+
+    def take(self, at: np.ndarray) -> Rows:
+        """Return some of the rows, or all of them in another order."""
+        return Rows(self.names, self.codes[at], self.time_ns[at], self.numbers[at], self.lines[at])
+
+    def slices(self) -> Iterator[tuple[str, slice]]:
+        """Give the rows of each entity, if they are in order of entity."""
+        edges = np.searchsorted(self.codes, np.arange(len(self.names) + 1)).tolist()
+        for name, start, end in zip(self.names, edges[:-1], edges[1:], strict=True):
+            if end > start:
+                yield name, slice(start, end)
+
+
+def by_entity(codes: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Return the order of rows by entity and time; rows of one stamp stay as they are."""
+    # Small numbers are sorted many times faster.
+    narrow = codes.astype(np.int16) if codes.max(initial=0) < 1 << 15 else codes
+    order = np.argsort(narrow, kind="stable")
+    sorted_codes, sorted_times = codes[order], times[order]
+    if ((sorted_codes[1:] == sorted_codes[:-1]) & (sorted_times[1:] < sorted_times[:-1])).any():
+        order = np.lexsort((times, codes))
+    return order
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """Return what sorts names as people do: gpu2 before gpu10.
+
+    Examples
+    --------
+    >>> sorted(["gpu10", "gpu2"], key=natural)
+    ['gpu2', 'gpu10']
+    """
+    parts = _DIGITS.split(name)
+    return [(len(part.lstrip("0")), part) if n % 2 else (0, part) for n, part in enumerate(parts)]
+
+
+def rows_of(frame: pd.DataFrame, value: str) -> Rows:
+    """Make rows of a frame of a reader; entities are coded in their natural order."""
+    entity = frame["entity"]
+    as_category = entity if entity.dtype == "category" else entity.astype("category")
+    known = [str(name) for name in as_category.cat.categories]
+    order = sorted(range(len(known)), key=lambda code: natural(known[code]))
+    place_of = np.empty(len(known), dtype=np.int32)
+    place_of[order] = np.arange(len(known), dtype=np.int32)
+    return Rows(
+        [known[code] for code in order],
+        place_of[as_category.cat.codes.to_numpy()],
+        frame["time_ns"].to_numpy(dtype=np.int64, copy=True),
+        frame[value].to_numpy(dtype=np.float64, copy=True, na_value=np.nan),
+        frame["line"].to_numpy(dtype=np.int64),
+    )
+
+
+def place(rows: Rows, row: int) -> str:
+    """Say where a row stands."""
+    return f"line {int(rows.lines[row]):,}: {rows.names[rows.codes[row]]}"
+
+
+def in_order(rows: Rows, findings: Findings) -> Rows:
+    """Sort readings by entity and time, and keep one of those that share a stamp."""
+    ordered = rows.take(by_entity(rows.codes, rows.time_ns))
+    same = ordered.codes[1:] == ordered.codes[:-1]
+    # Sorting is stable: where the lines fall, the file goes back in time.
+    if (same & (ordered.lines[1:] < ordered.lines[:-1])).any():
+        _tell_of_back(rows, findings)
+    if not (same & (ordered.time_ns[1:] == ordered.time_ns[:-1])).any():
+        return ordered
+    return _told(ordered, findings)
+
+
+def _tell_of_back(rows: Rows, findings: Findings) -> None:
+    written = rows.take(np.argsort(rows.codes, kind="stable"))
+    step = np.diff(written.time_ns)
+    back = (written.codes[1:] == written.codes[:-1]) & (step < 0)
+    if back.any():
+        first = 1 + int(np.flatnonzero(back)[written.lines[1:][back].argmin()])
+        longest_s = float(-step[back].min()) / SECOND
+        findings.add("suspicious", _BACK.format(longest_s), int(back.sum()), place(written, first))
+
+
+def _told(rows: Rows, findings: Findings) -> Rows:
+    rows, is_new = leaders(rows)
+    for what, finding, which in repeats(rows, is_new):
+        findings.add(finding, what, int(which.sum()), place(rows, int(which.argmax())))
+    return rows.take(is_new)
+
+
+def leaders(rows: Rows) -> tuple[Rows, np.ndarray]:
+    """Say which row is kept of each entity and stamp: the first with a value, put in front."""
+    if np.isnan(rows.numbers).any():
+        rows = rows.take(np.lexsort((np.isnan(rows.numbers), rows.time_ns, rows.codes)))
+    is_new = np.ones(len(rows.codes), dtype=bool)
+    is_new[1:] = (np.diff(rows.codes) != 0) | (np.diff(rows.time_ns) != 0)
+    return rows, is_new
+
+
+def repeats(rows: Rows, is_new: np.ndarray) -> list[tuple[str, str, np.ndarray]]:
+    """Give what is wrong with the rows that are not kept, the finding, and which they are."""
+    leader = np.maximum.accumulate(np.where(is_new, np.arange(len(is_new)), 0))
+    is_equal = (rows.numbers == rows.numbers[leader]) | np.isnan(rows.numbers)
+    found = [(_SAME, "noted", ~is_new & is_equal), (_OTHER, "left out", ~is_new & ~is_equal)]
+    return [each for each in found if each[2].any()]
+
+
+def joined(tables: Sequence[Rows], names: Sequence[Sequence[str]]) -> tuple[Rows, np.ndarray]:
+    """Put the rows of several files together, under new names, in order of entity and time.
+
+    Returns
+    -------
+    tuple
+        The rows, and which of ``tables`` each one is from.
+    """
+    filled = [number for number, table in enumerate(tables) if len(table.codes)]
+    if len(filled) == 1 and [*names[filled[0]]] == sorted(names[filled[0]], key=natural):
+        only = tables[filled[0]]
+        rows = Rows([*names[filled[0]]], only.codes, only.time_ns, only.numbers, only.lines)
+        return rows, np.full(len(rows.codes), filled[0], dtype=np.int32)
+    every = sorted({name for some in names for name in some}, key=natural)
+    code_of = {name: code for code, name in enumerate(every)}
+    codes = [
+        np.array([code_of[name] for name in new] or [0], dtype=np.int32)[table.codes]
+        for table, new in zip(tables, names, strict=True)
+    ]
+    origin = np.repeat(np.arange(len(tables), dtype=np.int32), [len(each) for each in codes])
+    rows = Rows(
+        every,
+        np.concatenate(codes or [np.empty(0, np.int32)]),
+        np.concatenate([each.time_ns for each in tables] or [np.empty(0, np.int64)]),
+        np.concatenate([each.numbers for each in tables] or [np.empty(0)]),
+        np.concatenate([each.lines for each in tables] or [np.empty(0, np.int64)]),
+    )
+    order = by_entity(rows.codes, rows.time_ns)
+    return rows.take(order), origin[order]

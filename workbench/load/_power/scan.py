@@ -1,0 +1,344 @@
+"""Parquet files of power too large for memory: their parts, and the readings of each."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from workbench._progress import progress as progress_bar
+from workbench.errors import LoadError
+from workbench.load._files.findings import Findings
+from workbench.load._files.paths import Paths, given_paths, shown
+from workbench.load._power.formats.table.cells import Watts, is_number, plain, refuse_other_types
+from workbench.load._power.formats.table.columns import IDENTITIES, PowerColumn, PowerLayout
+from workbench.load._power.formats.table.names import power_name, unit_factor
+from workbench.load._power.formats.table.pieces import open_parquet, parquet_batches, parquet_layout
+from workbench.load._power.formats.table.things import Things
+from workbench.load._power.formats.table.times import Clock, clock_of, is_exact, to_ns, unit_ns
+from workbench.load._power.formats.table.unnamed import NO_UNIT
+from workbench.load._power.part import PowerGiven, Unit
+from workbench.load._power.runs import Runs
+from workbench.load._power.values import most_w
+
+SECOND = 1_000_000_000
+_PART_ROWS = 8 << 20
+_THREADS = 4
+_LATEST_NS = 7_258_118_400 * SECOND
+_NAMES = ("time", "entity", "power")
+Columns = Mapping[str, str | Sequence[str]]
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Row groups of one file that are read together."""
+
+    path: Path
+    groups: list[int]
+    row_count: int
+    layout: PowerLayout
+    clock: Clock
+    stem: str
+
+
+@dataclass
+class Seen:
+    """What was met while a part was read, besides its readings."""
+
+    missing_count: int = 0
+    findings: Findings = field(default_factory=lambda: Findings(""))
+
+
+@dataclass(frozen=True)
+class Readings:
+    """Readings of some rows: whose, in which cell, how many watts; none is missing."""
+
+    runs: Runs
+    cells: np.ndarray
+    watts: np.ndarray
+
+
+def period_of(period_s: float) -> int:
+    """Return a period in ns, or raise if it is none."""
+    given: object = period_s
+    is_none = not isinstance(given, int | float) or isinstance(given, bool)
+    if is_none or not 1e-6 <= period_s <= 1e9:
+        msg = f"period_s must be a time in seconds such as 1 or 60; got {period_s!r}"
+        raise ValueError(msg)
+    return round(period_s * SECOND)
+
+
+def parts_of(
+    paths: Paths, *, columns: Columns | None, unit: Unit | None, tz: str | None
+) -> list[Part]:
+    """Open all files, see that they hold the same columns, and cut them into parts.
+
+    Raises
+    ------
+    FileNotFoundError
+        If a path does not exist.
+    LoadError
+        If there is no Parquet file, or one of them has other columns than the first.
+    """
+    given = PowerGiven(tz=tz, unit=unit)
+    parts: list[Part] = []
+    first: PowerLayout | None = None
+    for path in _files(paths):
+        with open_parquet(path, shown(path)) as file:
+            layout = _layout(file.schema_arrow, columns, given, shown(path))
+            first = first or layout
+            _refuse_other_columns(first, layout, path, parts)
+            clock = _clock(file, layout, tz, shown(path))
+            if clock is None:
+                continue
+            parts += _cut(file.metadata, path, layout, clock)
+    if not parts:
+        names = ", ".join(shown(each) for each in given_paths(paths)) or "an empty list"
+        msg = f"{names}: the Parquet files hold no rows"
+        raise LoadError(msg)
+    return parts
+
+
+def _files(paths: Paths) -> list[Path]:
+    found: list[Path] = []
+    for entry in map(Path, given_paths(paths)):
+        if not entry.exists():
+            msg = f"{shown(entry)}: there is no such file or directory"
+            raise FileNotFoundError(msg)
+        inside = sorted(each for each in entry.rglob("*.parquet") if each.is_file())
+        found += inside if entry.is_dir() else [entry]
+    if not found:
+        names = ", ".join(shown(each) for each in given_paths(paths)) or "an empty list"
+        msg = (
+            f"{names}: no Parquet file found; load.power reads other formats, and "
+            "DataFrame.to_parquet stores its table power"
+        )
+        raise LoadError(msg)
+    return list(dict.fromkeys(each.resolve() for each in found))
+
+
+def _layout(
+    schema: pa.Schema, columns: Columns | None, given: PowerGiven, label: str
+) -> PowerLayout:
+    if not columns:
+        layout = parquet_layout(schema, given, label)
+    else:
+        layout = _said(schema, dict(columns), given, label)
+    scopes = {power.scope for power in layout.powers}
+    is_mixed = len(scopes) > 1 or (len(layout.powers) > 1 and "unknown" in scopes)
+    if is_mixed and layout.identity and "power" not in (columns or {}):
+        msg = (
+            f"{label}: powers of several scopes in columns {[p.name for p in layout.powers][:8]}; "
+            'what one feeds would count twice: choose with columns={"power": ...}'
+        )
+        raise LoadError(msg)
+    unknown = [p.name for p in layout.powers if p.factor is None and not p.is_mw]
+    unknown += [name for name, why in layout.left_out if why == NO_UNIT]
+    if unknown:
+        msg = f"{label}: column {unknown[0]!r} names no unit; pass unit= ('W', 'kW', 'MW' or 'mW')"
+        raise LoadError(msg)
+    return layout
+
+
+def _said(schema: pa.Schema, columns: dict[str, Any], given: PowerGiven, label: str) -> PowerLayout:
+    """Take the columns that the caller named; find the others by their names."""
+    if unknown := sorted(set(columns) - set(_NAMES)):
+        msg = f"columns= names {unknown}; it knows {list(_NAMES)}"
+        raise LoadError(msg)
+    named = {key: [each] if isinstance(each, str) else list(each) for key, each in columns.items()}
+    wanted = [name for names in named.values() for name in names]
+    if absent := [name for name in wanted if name not in schema.names]:
+        msg = f"{label}: no column {absent}; it has {list(schema.names)[:20]}"
+        raise LoadError(msg)
+    if len(named.get("entity", [])) >= len(_WHO):
+        msg = (
+            f"columns= names {len(named['entity'])} columns of the entity; one or two do: host, GPU"
+        )
+        raise LoadError(msg)
+    powers = named.get("power", [])
+    refuse_other_types(schema, powers, label)
+    # The columns as they would be called if their names told what they are.
+    real = dict(zip(("time",), named.get("time", []), strict=False))
+    real |= dict(zip(_WHO[len(named.get("entity", []))], named.get("entity", []), strict=True))
+    real |= {"power_w": powers[0]} if powers else {}
+    others = [field for field in schema if field.name not in {*wanted, *real}]
+    if powers:
+        others = [field for field in others if power_name(field.name) is None]
+    if "entity" in named:
+        others = [field for field in others if field.name.strip().lower() not in IDENTITIES]
+    fields = [*others, *(schema.field(name).with_name(said) for said, name in real.items())]
+    found = parquet_layout(pa.schema(fields), given, label)
+    back = {said: real.get(said, said) for said in (found.time, *found.identity)}
+    return replace(
+        found,
+        time=back[found.time],
+        entity=back.get(found.entity or ""),
+        node=back.get(found.node or ""),
+        device=back.get(found.device or ""),
+        powers=_named_powers(powers, found, given) or found.powers,
+    )
+
+
+_WHO: tuple[tuple[str, ...], ...] = ((), ("entity",), ("node", "gpu"))
+
+
+def _named_powers(
+    names: Sequence[str], found: PowerLayout, given: PowerGiven
+) -> tuple[PowerColumn, ...]:
+    """Make the columns of powers of what the caller named."""
+    factor = None if given.unit is None else unit_factor(given.unit)
+    powers = []
+    for name in names:
+        said = power_name(name)
+        known = said.factor if said and said.factor else factor
+        part = name if len(names) > 1 else ""
+        is_mw = bool(said and said.is_mw) and known is None
+        powers.append(replace(found.powers[0], name=name, part=part, factor=known, is_mw=is_mw))
+    return tuple(powers)
+
+
+def _refuse_other_columns(
+    first: PowerLayout, layout: PowerLayout, path: Path, parts: list[Part]
+) -> None:
+    def names(each: PowerLayout) -> list[str]:
+        return [each.time, *each.identity, *(power.name for power in each.powers)]
+
+    if names(first) != names(layout):
+        before = shown(parts[0].path) if parts else "the first file"
+        msg = (
+            f"{shown(path)}: uses columns {names(layout)[:8]}, but {before} {names(first)[:8]}; "
+            "load files of one kind together"
+        )
+        raise LoadError(msg)
+
+
+def _clock(file: Any, layout: PowerLayout, tz: str | None, label: str) -> Clock | None:
+    """Say how times are meant, from the first rows that have one."""
+    for batch in parquet_batches(file, [layout.time], label):
+        times = plain(batch.column(0))
+        if times.null_count < len(times):
+            return clock_of(times, layout.time, tz, label)
+    return None
+
+
+def _cut(metadata: Any, path: Path, layout: PowerLayout, clock: Clock) -> Iterator[Part]:
+    """Cut a file into parts of some million rows, so that threads share it."""
+    groups: list[int] = []
+    rows = 0
+    for number in range(metadata.num_row_groups):
+        groups.append(number)
+        rows += metadata.row_group(number).num_rows
+        if rows >= _PART_ROWS or number == metadata.num_row_groups - 1:
+            if rows:
+                yield Part(path, groups, rows, layout, clock, path.stem)
+            groups, rows = [], 0
+
+
+def over_parts(
+    parts: Sequence[Part],
+    work: Callable[[Part, Callable[[], None]], Result],
+    *,
+    label: str,
+    progress: bool,
+) -> Iterator[Result]:
+    """Give what ``work`` makes of each part, in order, on a few threads.
+
+    ``work`` gets a function to call now and then: it raises once the caller has given up.
+    """
+    stop = threading.Event()
+
+    def go_on() -> None:
+        if stop.is_set():
+            msg = "given up"
+            raise InterruptedError(msg)
+
+    threads = max(1, min(_THREADS, os.cpu_count() or 1, len(parts)))
+    total = sum(part.row_count for part in parts)
+    pool = ThreadPoolExecutor(threads)
+    try:
+        with progress_bar(total=total, unit="rows", label=label, enabled=progress) as bar:
+            waiting = [pool.submit(work, part, go_on) for part in parts[: 2 * threads]]
+            for number, part in enumerate(parts):
+                result = waiting[number].result()
+                waiting[number] = None  # type: ignore[call-overload]  # its memory is free again
+                if number + 2 * threads < len(parts):
+                    waiting.append(pool.submit(work, parts[number + 2 * threads], go_on))
+                bar.update(part.row_count)
+                yield result
+    finally:
+        stop.set()
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def readings_of(
+    part: Part, period_ns: int, things: Things, seen: Seen, go_on: Callable[[], None]
+) -> Iterator[Readings]:
+    """Give the readings of a part, some ten thousand rows at a time."""
+    layout, label = part.layout, shown(part.path)
+    names = [layout.time, *layout.identity, *(power.name for power in layout.powers)]
+    watts_of = [Watts(power) for power in layout.powers]
+    with open_parquet(part.path, label, layout.identity) as file:
+        for batch in parquet_batches(file, list(dict.fromkeys(names)), label, part.groups):
+            go_on()
+            columns = dict(zip(batch.schema.names, map(_plain_numbers, batch.columns), strict=True))
+            cells, is_timed = _cells(columns[layout.time], part.clock, period_ns, seen)
+            identity = [columns[name] for name in layout.identity]
+            for watts in watts_of:
+                runs = things.codes(identity, watts.column, part.stem, len(batch))
+                values = watts.of(plain(columns[watts.column.name]), _NO_LINES, seen.findings)
+                found = Readings(runs, cells, values)
+                yield _known(found, is_timed, most_w(watts.column.scope), seen)
+
+
+_NO_LINES = np.broadcast_to(np.int64(0), (1 << 30,))
+
+
+def _plain_numbers(column: pa.Array) -> pa.Array:
+    is_packed = pa.types.is_dictionary(column.type) and is_number(column.type.value_type)
+    return plain(column) if is_packed else column
+
+
+def _cells(
+    times: pa.Array, clock: Clock, period_ns: int, seen: Seen
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return the number of the cell of each row, and which rows have a time if not all do."""
+    times = plain(times)
+    if is_exact(times.type) and not times.null_count:
+        raw = times if pa.types.is_integer(times.type) else times.view(pa.int64())
+        raw = raw.to_numpy().astype(np.int64, copy=False)
+        per_unit = unit_ns(times.type, clock)
+        most = _LATEST_NS // per_unit
+        if len(raw) and raw.min() >= -most and raw.max() <= most:
+            if period_ns % per_unit == 0:
+                return raw // (period_ns // per_unit), None
+            return raw * per_unit // period_ns, None
+    ns = to_ns(times, clock, _NO_LINES, seen.findings).ns
+    is_timed = ns.notna().to_numpy()
+    cells = ns.fillna(0).to_numpy(dtype=np.int64) // period_ns
+    return cells, None if is_timed.all() else is_timed
+
+
+def _known(found: Readings, is_timed: np.ndarray | None, most: float, seen: Seen) -> Readings:
+    """Leave out rows without time, name or power, and count them."""
+    values, codes = found.watts, found.runs.codes
+    if not len(values):
+        return found
+    is_whole = is_timed is None and values.min() >= 0 and values.max() <= most
+    if is_whole and codes.min() >= 0:
+        return found
+    codes = found.runs.per_row
+    with np.errstate(invalid="ignore"):
+        good = (values >= 0) & (values <= most) & (codes >= 0)
+    if is_timed is not None:
+        good &= is_timed
+    seen.missing_count += int(len(good) - good.sum())
+    kept = Runs(None, codes[good], int(good.sum()))
+    return Readings(kept, found.cells[good], values[good])

@@ -1,0 +1,242 @@
+"""Stamps of tools that print power: as ``date``, a BMC or a script writes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import Any
+
+from workbench.errors import LoadError
+from workbench.load._files.archive import Source
+from workbench.load._files.findings import Findings
+from workbench.load._files.json_records import text_documents
+from workbench.load._files.stamps import epoch_ns, iso_ns, local_ns
+from workbench.load._files.text_lines import tell_of_damage
+from workbench.load._files.zones import no_zone, zone_of
+from workbench.load._power.part import PowerGiven
+from workbench.load._power.samples import number_of
+
+_MONTHS = {
+    name: number
+    for number, name in enumerate(
+        ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"], 1
+    )
+}
+_CLOCK = (
+    r"(?P<hour>\d{1,2}):(?P<minute>\d\d):(?P<second>\d\d)(?:\.(?P<part>\d{1,9})\d*)?"
+    r"(?: ?(?P<half>[AP]M))?"
+)
+_DAY, _YEAR = r"(?P<day>\d{1,2})", r"(?P<year>\d{4})"
+_MONTH = r"(?P<month>[a-z]{3})"
+_ZONE = r"(?: ?(?P<zone>[A-Z]{1,5}|[+-]\d\d:?\d\d))?"
+_FORMS = tuple(
+    re.compile(form, re.IGNORECASE)
+    for form in (
+        # Tue Apr 23 12:00:00 2024, and with half, zone or both before the year.
+        rf"(?:\w{{3}} +)?{_MONTH} +{_DAY} +{_CLOCK}{_ZONE} +{_YEAR}",
+        # Tue 23 Apr 2024 12:00:00 PM UTC
+        rf"(?:\w{{3}} +)?{_DAY} +{_MONTH} +{_YEAR} +{_CLOCK}{_ZONE}",
+        # 04/23/2024 12:00:00 PM EDT, and 04/23/2024 - 12:00:00
+        rf"(?P<one>\d\d)/(?P<two>\d\d)/(?P<year>\d{{4}}|\d\d)(?P<dash> -)? +{_CLOCK}{_ZONE}",
+        # 2024/04/23 12:00:00.123
+        rf"(?P<year>\d{{4}})/(?P<month>\d\d)/(?P<day>\d\d) +{_CLOCK}{_ZONE}",
+    )
+)
+_EPOCH = re.compile(r"\d{9,19}(?:\.\d{1,9})?")
+_ISO = re.compile(
+    r"\d{4}-\d\d-\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,18})? ?(?:Z|UTC|[+-]\d\d(?::?\d\d)?)?"
+)
+_BEGINS = re.compile(r"\d{2}|[A-Z][a-z]{2} ")
+_OFFSET_NAME = re.compile(r"(?:UTC)?[+-]\d")
+_LONGEST = 60
+# Numbers from here on count ms, us and ns, not s.
+_FINER = ((1e17, 10**9), (1e14, 10**6), (1e11, 10**3))
+_LATEST = 9.2e18
+_UNSET_YEARS = 2000
+_UNSET = "stamps of a clock that was never set; the readings have no time"
+_NO_TIME = "stamps that are no time; the readings have none"
+_MONTH_FIRST = "stamps such as 10/08/2026: read as month, day, year"
+
+
+class Stamps:
+    """Stamps of one file as ns since 1970, and what had to be taken from the caller."""
+
+    def __init__(self, label: str, given: PowerGiven, findings: Findings) -> None:
+        self.label, self.given, self.findings = label, given, findings
+        self.assumed = ""
+        # Many readings share a stamp.
+        self._last: tuple[object, int | None] = (object(), None)
+
+    def ns(self, text: object, line: int) -> int | None:
+        """Return the instant of a stamp; None if it is none, which is counted.
+
+        Raises
+        ------
+        LoadError
+            If it is local and the caller gave no zone.
+        """
+        if text == self._last[0] and type(text) is type(self._last[0]):
+            return self._last[1]
+        found = self.read(text, line)
+        if found is not None:
+            self._last = text, found
+        else:
+            shown = str(text)[:_LONGEST]
+            self.findings.add("left out", _NO_TIME, 1, f"line {line:,}: {shown!r}")
+        return found
+
+    def read(self, text: object, line: int) -> int | None:
+        """Return the instant of a stamp, or None if it is none; see :meth:`ns`."""
+        if isinstance(text, int | float) and not isinstance(text, bool):
+            number = number_of(text)
+            return None if number is None else _epoch(number, text)
+        if not isinstance(text, str) or not 0 < len(text := text.strip()) <= _LONGEST:
+            return None
+        if _EPOCH.fullmatch(text):
+            return _epoch(float(text), text)
+        if _ISO.fullmatch(text):
+            found = iso_ns(text.replace("_", "T"))
+            return found if found is not None else self._iso_local(text, line)
+        for form in _FORMS:
+            if match := form.fullmatch(text):
+                return self._calendar(match.groupdict(), text, line)
+        return None
+
+    def _iso_local(self, text: str, line: int) -> int | None:
+        naive = text.replace("_", "T")
+        if iso_ns(naive, UTC) is None:
+            return None
+        return iso_ns(naive, self._zone(text, line))
+
+    def _zone(self, text: str, line: int) -> tzinfo:
+        if self.given.tz is None:
+            raise no_zone(label=self.label, line=line, text=text)
+        self.assumed = f"tz={self.given.tz}"
+        return zone_of(self.given.tz)
+
+    def _calendar(self, parts: dict[str, str | None], text: str, line: int) -> int | None:
+        moment = self._moment(parts)
+        if moment is None:
+            return None
+        if moment.year < _UNSET_YEARS:
+            self.findings.add("left out", _UNSET, 1, f"line {line:,}: {text}")
+            return None
+        name = parts.get("zone") or ""
+        zone = _named_zone(name)
+        if zone is None:
+            zone = self._zone(text, line)
+            self._check_zone(name, zone.tzname(moment), text, line)
+        return local_ns(moment, zone, int((parts.get("part") or "0").ljust(9, "0")))
+
+    def _check_zone(self, name: str, expected: str | None, text: str, line: int) -> None:
+        """Refuse a zone of the caller that has another name than the stamp says."""
+        # Of a fixed offset nothing tells how it is called.
+        if name and expected and name.upper() != expected and not _OFFSET_NAME.match(expected):
+            msg = (
+                f"{self.label}, line {line:,}: {text!r} is in {name}, and tz={self.given.tz!r} is "
+                f"{expected} then; pass the zone of the host that wrote it, such as "
+                "'America/New_York' or '-04:00'"
+            )
+            raise LoadError(msg)
+
+    def _moment(self, parts: dict[str, str | None]) -> datetime | None:
+        year, month, day = self._date(parts)
+        hour = int(parts["hour"] or 0)
+        if half := (parts.get("half") or "").upper():
+            hour = hour % 12 + 12 * (half == "PM")
+        try:
+            return datetime(  # noqa: DTZ001 - the zone is taken later
+                year, month, day, hour, int(parts["minute"] or 0), int(parts["second"] or 0)
+            )
+        except ValueError:
+            return None
+
+    def _date(self, parts: dict[str, str | None]) -> tuple[int, int, int]:
+        year = int(parts["year"] or 0)
+        year += 2000 * (year < 70)
+        if parts.get("one") is None:
+            month = parts["month"] or ""
+            number = int(month) if month.isdecimal() else _MONTHS.get(month.lower(), 0)
+            return year, number, int(parts["day"] or 0)
+        one, two = int(parts["one"] or 0), int(parts["two"] or 0)
+        if one > 12:
+            return year, two, one
+        # FreeIPMI puts a dash there, and always writes the month first.
+        self.findings.add("assumed", _MONTH_FIRST, int(two <= 12 and not parts.get("dash")))
+        return year, one, two
+
+
+def _epoch(number: float, text: object) -> int | None:
+    """Return an instant counted since 1970 in s, ms, us or ns."""
+    if not number < _LATEST:
+        return None
+    for least, count in _FINER:
+        if number >= least:
+            return int(number / count * 1e9) if count != 10**9 else int(number)
+    return epoch_ns(text)
+
+
+def _named_zone(name: str) -> tzinfo | None:
+    """Return the zone of an offset or UTC; other letters name no single place."""
+    if name.upper() in ("UTC", "GMT", "Z"):
+        return UTC
+    if not name[:1] or name[0] not in "+-":
+        return None
+    digits = name[1:].replace(":", "")
+    east = timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
+    return timezone(east if name[0] == "+" else -east) if east < timedelta(days=1) else None
+
+
+def stamp_line(text: str) -> str | None:
+    """Return the stamp of a line that holds nothing else, as ``date`` in a loop writes it."""
+    # This is asked of every line of large files, and nearly none is one.
+    if len(text) > _LONGEST or "|" in text or text.count(",") > 1:
+        return None
+    stamp = text.strip().removeprefix("#").strip()
+    if not _BEGINS.match(stamp):
+        return None
+    found = _EPOCH.fullmatch(stamp) or _ISO.fullmatch(stamp)
+    return stamp if found or any(form.fullmatch(stamp) for form in _FORMS) else None
+
+
+class Page:
+    """The stamp before a snapshot: it holds for one reading of each thing, and no longer."""
+
+    def __init__(self) -> None:
+        self._time_ns: int | None = None
+        self._seen: set[object] = set()
+
+    def begin(self, time_ns: int | None) -> None:
+        """Begin a snapshot at this instant, if it is one."""
+        self._time_ns = time_ns
+        self._seen.clear()
+
+    def time_ns(self, thing: object) -> int | None:
+        """Return the instant of a reading of this thing, None if nobody knows it."""
+        if thing in self._seen:
+            return None
+        self._seen.add(thing)
+        return self._time_ns
+
+
+def paged_documents(
+    source: Source, stamps: Stamps, findings: Findings
+) -> Iterator[tuple[int, Any, Page]]:
+    """Give line and value of every JSON document of a file, and the stamp that stands before it.
+
+    Output of ``date`` between documents is common where a tool writes no time itself.
+    """
+    with source.open() as stream:
+        text = stream.read().decode("utf-8", "replace").removeprefix("\ufeff")
+        tell_of_damage(stream, findings)
+    # Inside of documents lines are indented or end in a comma.
+    candidates = ((number, stamp_line(line)) for number, line in enumerate(text.split("\n"), 1)
+                  if line[:1].isalnum() or line[:1] == "#")  # fmt: skip
+    ahead = [(number, stamp) for number, stamp in candidates if stamp is not None]
+    page = Page()
+    for line, document in text_documents(text, findings):
+        while ahead and ahead[0][0] < line:
+            number, stamp = ahead.pop(0)
+            page.begin(stamps.ns(stamp, number))
+        yield line, document, page

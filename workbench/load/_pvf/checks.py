@@ -1,0 +1,164 @@
+"""What results of fault injection must not contradict, and what is odd about them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from workbench.errors import LoadError
+from workbench.load._files.findings import Findings
+from workbench.load._pvf.part import COUNTS, InjectionPart
+from workbench.tables import OUTCOME_NAMES
+
+_KEY = ["campaign_id", "exp_id"]
+
+
+def check_part(part: InjectionPart) -> None:
+    """Refuse what cannot be true; note what is only odd in the findings of the part.
+
+    Raises
+    ------
+    LoadError
+        For the first contradiction, naming table and row.
+    """
+    label = part.findings[0].source
+    findings = Findings(label)
+    _unique(part.campaign, ["campaign_id"], "campaign", label)
+    _unique(part.outcomes, _KEY, "outcomes", label)
+    _unique(part.faults, [*_KEY, "flip"], "faults", label)
+    if not part.is_numbered_here:
+        _unique(part.trials, [*_KEY, "input_id"], "trials", label)
+    if not part.is_counted_here:
+        _told_twice(part, label, findings)
+    _known_campaigns(part, label)
+    _adds_up(part.outcomes, label)
+    _joins(part, findings)
+    part.findings.append(findings)
+
+
+def _unique(frame: pd.DataFrame, key: list[str], name: str, label: str) -> None:
+    if not len(frame):
+        return
+    again = frame.duplicated(_coded(frame, key)).to_numpy()
+    if again.any():
+        row = int(np.flatnonzero(again)[0])
+        shown = ", ".join(f"{column} {frame[column].iloc[row]}" for column in key)
+        msg = (
+            f"{label}: {name} has {int(again.sum()):,} rows whose key ({', '.join(key)}) is there "
+            f"already, the first is row {row + 1:,} ({shown}); give every experiment one row"
+        )
+        raise LoadError(msg)
+
+
+def _coded(frame: pd.DataFrame, key: list[str]) -> list[str]:
+    """Leave the campaign out of a key where there is only one: texts are slow to compare."""
+    if len(key) > 1 and key[0] == "campaign_id" and frame["campaign_id"].nunique() <= 1:
+        return key[1:]
+    return key
+
+
+def _known_campaigns(part: InjectionPart, label: str) -> None:
+    known = set(part.campaign["campaign_id"])
+    for name in ("faults", "outcomes", "trials", "parameters"):
+        frame = getattr(part, name)
+        if strange := sorted(set(frame["campaign_id"].unique()) - known):
+            msg = (
+                f"{label}: {name} has results without a campaign header: the campaign table has "
+                f"no campaign_id {strange[:3]}; it has {sorted(known)[:3]}"
+            )
+            raise LoadError(msg)
+
+
+def _adds_up(outcomes: pd.DataFrame, label: str) -> None:
+    inputs = _numbers(outcomes["input_count"])
+    counts = np.column_stack([_numbers(outcomes[name]) for name in COUNTS])
+    known = ~np.isnan(counts)
+    total = np.where(known, counts, 0).sum(axis=1)
+    wrong = (total > inputs) | (known.all(axis=1) & (total != inputs) & ~np.isnan(inputs))
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        _contradiction(
+            label,
+            outcomes,
+            row,
+            f"masked + benign + sdc + due is {total[row]:,.0f} of {inputs[row]:,.0f} inputs",
+        )
+    beneficial, sdc = _numbers(outcomes["beneficial_count"]), _numbers(outcomes["sdc_count"])
+    if (wrong := beneficial > sdc).any():
+        row = int(np.flatnonzero(wrong)[0])
+        _contradiction(
+            label,
+            outcomes,
+            row,
+            f"{beneficial[row]:,.0f} beneficial of {sdc[row]:,.0f} SDC; they are part of the SDC",
+        )
+
+
+def _contradiction(label: str, outcomes: pd.DataFrame, row: int, what: str) -> None:
+    head = outcomes.iloc[row]
+    msg = (
+        f"{label}: outcomes, row {row + 1:,} (campaign {head['campaign_id']}, experiment "
+        f"{head['exp_id']}): {what}; the counts contradict each other"
+    )
+    raise LoadError(msg)
+
+
+def _told_twice(part: InjectionPart, label: str, findings: Findings) -> None:
+    """Compare the counts of experiments with their trials, where these are all there."""
+    if not len(part.trials) or part.trials["outcome"].isna().all():
+        return
+    trials = part.trials[_KEY].assign(outcome=part.trials["outcome"].cat.codes)
+    counted = trials.assign(count=1).pivot_table(
+        index=_KEY, columns="outcome", values="count", aggfunc="sum", fill_value=0
+    )
+    names = dict(enumerate(part.trials["outcome"].cat.categories))
+    counted = counted.rename(columns=names).reindex(columns=[*OUTCOME_NAMES, -1], fill_value=0)
+    told = part.outcomes.set_index(_KEY)
+    both = told.index.intersection(counted.index)
+    told, counted = told.loc[both], counted.loc[both]
+    is_whole = (counted[-1] == 0) & (counted.sum(axis=1) == told["input_count"]).fillna(value=False)
+    findings.add("noted", "experiments with trials of some inputs only", int((~is_whole).sum()))
+    for name in OUTCOME_NAMES:
+        differs = is_whole & (told[f"{name}_count"] != counted[name]).fillna(value=False)
+        if differs.any():
+            at = differs[differs].index[0]
+            msg = (
+                f"{label}: campaign {at[0]}, experiment {at[1]} has {counted[name][at]:,} {name} "
+                f"among its trials and {told[f'{name}_count'][at]:,} among its outcomes"
+            )
+            raise LoadError(msg)
+
+
+def _joins(part: InjectionPart, findings: Findings) -> None:
+    """Count experiments that one table has and another lacks."""
+    outcomes = _keys(part.outcomes)
+    for name, finding, what, other in (
+        ("faults", "noted", "experiments with faults and no outcome: never run", "outcomes"),
+        ("trials", "suspicious", "experiments with trials and no outcome", "outcomes"),
+    ):
+        if len(frame := getattr(part, name)):
+            missing = _keys(frame).difference(outcomes)
+            _note(findings, finding, what, missing, f"not in {other}")
+    if len(part.faults):
+        missing = outcomes.difference(_keys(part.faults))
+        _note(findings, "suspicious", "experiments with an outcome and no fault", missing, "")
+    both = part.outcomes[["campaign_id", "input_count"]].merge(
+        part.campaign[["campaign_id", "input_count"]], on="campaign_id", suffixes=("", "_said")
+    )
+    differs = (both["input_count"] != both["input_count_said"]).fillna(value=False)
+    what = "experiments judged on another number of inputs than the campaign says"
+    findings.add("noted", what, int(differs.sum()))
+
+
+def _note(findings: Findings, finding: str, what: str, missing: pd.MultiIndex, why: str) -> None:
+    if len(missing):
+        where = f"campaign {missing[0][0]}, experiment {missing[0][1]}" + (f", {why}" * bool(why))
+        findings.add(finding, what, len(missing), where)
+
+
+def _keys(frame: pd.DataFrame) -> pd.MultiIndex:
+    return pd.MultiIndex.from_frame(frame[_KEY].drop_duplicates())
+
+
+def _numbers(values: pd.Series) -> np.ndarray:
+    return values.to_numpy(np.float64, na_value=np.nan)

@@ -1,0 +1,170 @@
+"""Every single-bit fault of a model: one Parquet file of millions of sites."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from workbench.errors import LoadError
+from workbench.load._files.guard import guarded
+from workbench.load._files.paths import shown
+from workbench.load._files.whole_file import parquet_in
+from workbench.load._pvf.columns import Cells, converted
+from workbench.load._pvf.formats.own_tables import EXHAUSTIVE_METADATA as METADATA
+from workbench.tables import CAMPAIGN, EXHAUSTIVE, PARAMETERS, ExhaustiveInjections, Table
+
+VERSION = 1
+_BLOCK_ROWS = 1 << 16
+_BITS = 8  # of the number of a bit inside a key
+
+
+def exhaustive_injections(path: str | Path) -> ExhaustiveInjections:
+    """Load every single-bit fault of a model, as :func:`write_exhaustive` stored it.
+
+    Parameters
+    ----------
+    path
+        The Parquet file.
+
+    Returns
+    -------
+    ExhaustiveInjections
+        ``sites`` (:data:`workbench.tables.EXHAUSTIVE`, sorted by tensor, element and bit),
+        ``campaign`` (:data:`workbench.tables.CAMPAIGN`) and ``parameters``
+        (:data:`workbench.tables.PARAMETERS`).
+
+    Raises
+    ------
+    FileNotFoundError
+        If ``path`` does not exist.
+    LoadError
+        If the file is no such Parquet file, is damaged or of a later version, holds a site
+        twice, or counts more wrong outputs at a site than there are inputs.
+    """
+    with guarded(shown(path), "Parquet"):
+        content = parquet_in(path)
+        if content is None:
+            msg = f"{shown(path)}: cannot be read as Parquet; get the file again"
+            raise LoadError(msg)
+        with pq.ParquetFile(content, memory_map=isinstance(content, Path)) as file:
+            header = _header(file.schema_arrow, path)
+            table = file.read(list(EXHAUSTIVE.columns))
+        sites = _sites(table, header, path)
+        campaign = _from_json(header["campaign"], CAMPAIGN, path)
+        parameters = _from_json(header["parameters"], PARAMETERS, path)
+        _check(sites, campaign, path)
+    return ExhaustiveInjections(campaign=campaign, parameters=parameters, sites=sites)
+
+
+def in_order(sites: pd.DataFrame, parameters: pd.DataFrame) -> pd.DataFrame:
+    """Sort sites by tensor, in the order of the parameters, then by element and bit."""
+    known = [name for name in parameters["param"] if name in set(sites["param"].cat.categories)]
+    more = [name for name in sites["param"].cat.categories if name not in set(known)]
+    index = pd.Index([*known, *more], dtype=pd.Series([""]).dtype)
+    sites = sites.assign(param=sites["param"].cat.set_categories(index))
+    keys = _keys(sites)
+    if (np.diff(keys) > 0).all():
+        return sites.reset_index(drop=True)
+    return sites.iloc[np.argsort(keys, kind="stable")].reset_index(drop=True)
+
+
+def _keys(sites: pd.DataFrame) -> np.ndarray:
+    """Give one number per site, ordered as the sites should be."""
+    return _joined(*_places(sites))
+
+
+def _places(sites: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    codes = sites["param"].cat.codes.to_numpy()
+    return codes, sites["elem"].to_numpy(), sites["bit"].to_numpy()
+
+
+def _joined(param: np.ndarray, elem: np.ndarray, bit: np.ndarray) -> np.ndarray:
+    keys = param.astype(np.int64)
+    keys <<= 31
+    keys |= elem
+    keys <<= _BITS
+    keys |= bit
+    return keys
+
+
+def _header(schema: pa.Schema, path: str | Path) -> dict[str, Any]:
+    raw = (schema.metadata or {}).get(METADATA)
+    missing = [name for name in EXHAUSTIVE.columns if name not in schema.names]
+    if raw is None or missing:
+        msg = (
+            f"{path}: is Parquet, but holds no exhaustive injections of the workbench; write "
+            "them with load.write_exhaustive, or load samples with load.injections"
+        )
+        raise LoadError(msg)
+    try:
+        header: dict[str, Any] = json.loads(raw)
+        version = header["version"]
+    except (ValueError, TypeError, KeyError):
+        msg = f"{path}: its header is damaged; write the file again"
+        raise LoadError(msg) from None
+    if version != VERSION:
+        msg = f"{path}: has layout version {version}, this reads {VERSION}; write it again"
+        raise LoadError(msg)
+    return header
+
+
+def _sites(table: pa.Table, header: dict[str, Any], path: str | Path) -> pd.DataFrame:
+    columns = {}
+    for name, column in EXHAUSTIVE.columns.items():
+        if column.dtype == "category":
+            cells = Cells(str(path), name, table[name])
+            columns[name] = converted(cells, column, header.get("params"))
+            continue
+        # Arrow lends its numbers read-only; a copy is the caller's own.
+        values = table[name].to_numpy()
+        columns[name] = np.array(values, copy=not values.flags.writeable)
+    return EXHAUSTIVE.check(pd.DataFrame(columns, copy=False), str(path))
+
+
+def _from_json(columns: dict[str, list[Any]], table: Table, path: str | Path) -> pd.DataFrame:
+    rows = max((len(values) for values in columns.values()), default=0)
+    made = {}
+    for name, column in table.columns.items():
+        given = columns.get(name, [None] * rows)
+        texts = [None if v is None else v if isinstance(v, str) else json.dumps(v) for v in given]
+        cells = Cells(
+            f"{path}, {table.name}", name, pa.chunked_array([pa.array(texts, pa.string())])
+        )
+        made[name] = converted(cells, column)
+    return table.check(pd.DataFrame(made), f"{path}, {table.name}")
+
+
+def _check(sites: pd.DataFrame, campaign: pd.DataFrame, path: str | Path) -> None:
+    if len(campaign) != 1:
+        msg = f"{path}: has {len(campaign)} campaigns; exhaustive injections have one"
+        raise LoadError(msg)
+    inputs = campaign["input_count"].iloc[0]
+    limit = np.iinfo(np.int32).max if pd.isna(inputs) else int(inputs)
+    # In blocks that stay in the processor's cache; whole columns would be copied many times.
+    param, elem, bit = _places(sites)
+    sdc, due = (sites[name].to_numpy() for name in ("sdc_count", "due_count"))
+    for start in range(0, len(sites), _BLOCK_ROWS):
+        block = slice(max(start - 1, 0), start + _BLOCK_ROWS)
+        keys = _joined(param[block], elem[block], bit[block])
+        bad = keys[1:] <= keys[:-1]
+        if bad.any():
+            row = max(start - 1, 0) + int(bad.argmax()) + 1
+            what = "is out of order or there twice; write it with load.write_exhaustive"
+            _refuse(sites, row, what, path)
+        wrong = sdc[block].astype(np.int32) + due[block]
+        if wrong.max() > limit:
+            row = max(start - 1, 0) + int(wrong.argmax())
+            _refuse(sites, row, f"has {wrong.max():,} wrong outputs of {limit:,} inputs", path)
+
+
+def _refuse(sites: pd.DataFrame, row: int, what: str, path: str | Path) -> NoReturn:
+    site = sites.iloc[row]
+    place = f"row {row + 1:,} ({site['param']}, element {site['elem']}, bit {site['bit']})"
+    msg = f"{path}: {place} {what}"
+    raise LoadError(msg)

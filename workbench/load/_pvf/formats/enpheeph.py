@@ -1,0 +1,139 @@
+"""Results of enpheeph: the quality of a model, layer by layer and rate by rate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from workbench.errors import LoadError
+from workbench.load._files.archive import Source
+from workbench.load._files.findings import Findings
+from workbench.load._pvf.columns import real, text
+from workbench.load._pvf.csv_columns import column, header_of, text_table
+from workbench.load._pvf.part import (
+    InjectionFile,
+    InjectionPart,
+    campaign,
+    filled,
+    note_columns,
+    stacked,
+    stem,
+)
+from workbench.tables import CAMPAIGN, FAULTS, OUTCOMES
+
+TOOL = "enpheeph"
+NAME = "enpheeph"
+_NEEDED = ("randomness", "layer_name", "execution_time")
+_METRICS = {"test_accuracy": "accuracy", "test_acc": "accuracy", "test_iou": "iou"}
+_GOLDEN = "-"
+_STRAY = "lines before the header"
+
+
+def role(head: bytes, source: Source) -> str:  # noqa: ARG001 - the head tells
+    """Recognise the header, also after stray lines of a log."""
+    return "" if _header_line(head) is None else "results"
+
+
+def _header_line(head: bytes) -> int | None:
+    """Return in which line, from 0, the header stands."""
+    if b"randomness" not in head or b"\0" in head:
+        return None
+    for number, line in enumerate(head.split(b"\n")):
+        if b"randomness" in line and set(header_of(line)) >= set(_NEEDED):
+            return number
+    return None
+
+
+def read(files: list[InjectionFile]) -> list[InjectionPart]:
+    """Read each file; every rate of injection is a campaign.
+
+    Raises
+    ------
+    LoadError
+        If a file has no measure of quality, or a cell is no number.
+    """
+    return [_read_file(file.source) for file in files]
+
+
+def _read_file(source: Source) -> InjectionPart:
+    findings = Findings(source.label)
+    skipped = _header_line(source.head(1 << 16)) or 0
+    findings.add("set aside", _STRAY, skipped)
+    table = text_table(source, findings, skip=skipped)
+    metrics = [name for name in _METRICS if name in table.column_names]
+    if not metrics:
+        msg = f"{source.label}: none of the columns {list(_METRICS)}; it has {table.column_names}"
+        raise LoadError(msg)
+    others = [name for name in table.column_names if name not in (*_NEEDED, metrics[0])]
+    note_columns(findings, [name or "(no name)" for name in others])
+    rows = _rows(table, metrics[0], source, findings)
+    golden = rows[rows["layer"] == _GOLDEN]
+    findings.add("set aside", "rows without faults: the golden run", len(golden))
+    findings.add(
+        "noted", "no row without faults: the golden quality is not known", int(golden.empty)
+    )
+    if golden["metric"].nunique() > 1:
+        what = "golden runs of different quality; the first is taken"
+        findings.add("suspicious", what, int(golden["metric"].nunique()))
+    measure = golden["metric"].iloc[0] if len(golden) else None
+    faulty = rows[rows["layer"] != _GOLDEN].reset_index(drop=True)
+    return _part(faulty, (stem(source), _METRICS[metrics[0]], measure), findings)
+
+
+def _rows(table: pa.Table, metric: str, source: Source, findings: Findings) -> pd.DataFrame:
+    layers = text(column(table, "layer_name", source))
+    if layers.isna().any():
+        column(table, "layer_name", source).refuse(layers.isna().to_numpy(), "names of layers")
+    rates = column(table, "randomness", source)
+    told = pd.Series(rates.texts().to_pandas(), dtype=object).replace("", None)
+    # A golden run has no faults, whatever its rate.
+    if (lacking := told.isna() & layers.ne(_GOLDEN)).any():
+        rates.refuse(lacking.to_numpy(), "rates of injection")
+    rate = pd.to_numeric(told, errors="coerce").to_numpy(np.float64)
+    is_word = np.isnan(rate) & told.notna().to_numpy()
+    findings.add("noted", "rows whose rate of injection is a word", int(is_word.sum()))
+    if (bad := (rate < 0) | (rate > 1)).any():
+        rates.refuse(bad, "rates of injection from 0 to 1")
+    return pd.DataFrame(
+        {
+            "rate": rate,
+            "told": [f"{n:g}" if n == n else t for n, t in zip(rate, told, strict=True)],
+            "layer": layers,
+            "time_s": real(column(table, "execution_time", source), lower=0),
+            "metric": real(column(table, metric, source)),
+        }
+    )
+
+
+def _part(rows: pd.DataFrame, what: tuple[str, str, Any], findings: Findings) -> InjectionPart:
+    name, metric, golden = what
+    first = rows.drop_duplicates("told")
+    ids = {told: f"{name}, rate {told}" for told in first["told"]}
+    heads = [
+        campaign(
+            campaign_id=ids[told],
+            tool=TOOL,
+            criterion="metric_drop",
+            nan_policy="as_is",
+            bit_error_ratio=rate,
+            design="other",
+            golden_metric=golden,
+            metric_name=metric,
+        )
+        for told, rate in zip(first["told"], first["rate"], strict=True)
+    ]
+    key = {
+        "campaign_id": rows["told"].map(ids).astype(pd.Series([""]).dtype),
+        "exp_id": rows.groupby("told").cumcount(),
+    }
+    measures = {"metric_name": metric, "metric_value": rows["metric"], "time_s": rows["time_s"]}
+    faults = {"flip": 0, "layer": rows["layer"].astype("category")}
+    return InjectionPart(
+        stacked(heads, CAMPAIGN),
+        filled(OUTCOMES, {**key, **measures}, len(rows)),
+        filled(FAULTS, {**key, **faults}, len(rows)),
+        findings=[findings],
+    )

@@ -1,0 +1,127 @@
+"""Results of GoldenTransformer: one JSON document with a baseline and one entry per fault."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from workbench.errors import LoadError
+from workbench.load._files.archive import Source
+from workbench.load._files.findings import Findings
+from workbench.load._pvf.csv_columns import whole_text
+from workbench.load._pvf.part import InjectionFile, InjectionPart, campaign, filled, stem
+from workbench.tables import FAULTS, OUTCOMES
+
+TOOL = "GoldenTransformer"
+NAME = "GoldenTransformer"
+_HEAD = re.compile(rb'\A\s*\{\s*"baseline"\s*:\s*\{')
+_INFO = re.compile(r"(\w+)\((.*)\)", re.DOTALL)
+_LAYERS = re.compile(r"layers?=(?:\[(?=[\d,\s]+\])|(?=\d+[,)]))([\d\s]+(?:,[\d\s]+)*)")
+_KINDS = {"WeightCorruption": "weight", "ActivationFault": "activation", "LayerFault": "activation"}
+_TIMES = "LatencyMetric"
+_OTHERS = "measures besides the first one"
+
+
+def role(head: bytes, source: Source) -> str:  # noqa: ARG001 - the head tells
+    """Recognise the document by its first key."""
+    return "results" if _HEAD.match(head) else ""
+
+
+def read(files: list[InjectionFile]) -> list[InjectionPart]:
+    """Read each document as a campaign.
+
+    Raises
+    ------
+    LoadError
+        If a document is damaged or lacks its faults.
+    """
+    return [_read_file(file.source) for file in files]
+
+
+def _read_file(source: Source) -> InjectionPart:
+    findings = Findings(source.label)
+    try:
+        document = json.loads(whole_text(source, findings))
+    except (ValueError, RecursionError) as error:
+        msg = (
+            f"{source.label}: damaged JSON ({str(error)[:80]}); it was cut off, or two were put "
+            "together: get it again, or split it"
+        )
+        raise LoadError(msg) from None
+    entries = document.get("fault_results")
+    if isinstance(faults := document.get("faults"), dict):
+        entries = [{"fault_info": info, "metrics": found} for info, found in faults.items()]
+    if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
+        msg = f"{source.label}: has no list 'fault_results' of faults beside its baseline"
+        raise LoadError(msg)
+    findings.add("read", "faults", len(entries))
+    measures = [
+        _measures(document["baseline"]),
+        *(_measures(each.get("metrics")) for each in entries),
+    ]
+    metric = _chosen(measures)
+    others = {name for found in measures for name in found if name != metric}
+    findings.add("set aside", _OTHERS, len(others), ", ".join(sorted(others)[:8]) or None)
+    errors = [None if (e := each.get("error")) is None else str(e) for each in entries]
+    findings.add(
+        "noted", "experiments in which the tool itself failed", len(entries) - errors.count(None)
+    )
+    name = stem(source)
+    key = {"campaign_id": name, "exp_id": range(len(entries))}
+    outcomes = {
+        "metric_name": metric,
+        "metric_value": pd.Series(
+            [found.get(metric or "") for found in measures[1:]], dtype="float64"
+        ),
+        "error": pd.Series(errors, dtype=pd.Series([""]).dtype),
+    }
+    head = campaign(
+        campaign_id=name,
+        tool=TOOL,
+        criterion="metric_drop",
+        fault_model="other",
+        design="fault_list",
+        metric_name=metric,
+        golden_metric=measures[0].get(metric or ""),
+    )
+    return InjectionPart(
+        head,
+        filled(OUTCOMES, {**key, **outcomes}, len(entries)),
+        filled(FAULTS, {**key, **_sites(entries)}, len(entries)),
+        findings=[findings],
+    )
+
+
+def _measures(found: object) -> dict[str, float]:
+    """Give the measures of a run by name: ``{"Accuracy": {"accuracy": 0.5}}`` as one level."""
+    flat = {}
+    for name, values in found.items() if isinstance(found, Mapping) else ():
+        parts = values if isinstance(values, Mapping) else {name: values}
+        for part, value in parts.items():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                flat[name if part.lower() == name.lower() else f"{name}.{part}"] = float(value)
+    return flat
+
+
+def _chosen(measures: list[dict[str, float]]) -> str | None:
+    """Take the first measure that is no time."""
+    names = [name for found in measures for name in found]
+    return next((name for name in names if not name.startswith(_TIMES)), None)
+
+
+def _sites(entries: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """Read ``LayerFault(layers=[0], type=attention_mask, severity=0.2)``; the text is kept."""
+    infos = [str(each.get("fault_info", "")) for each in entries]
+    names = [match[1] if (match := _INFO.fullmatch(info)) else "" for info in infos]
+    layers = [match[1].replace(" ", "") if (match := _LAYERS.search(i)) else None for i in infos]
+    text: Any = pd.Series([""]).dtype
+    return {
+        "flip": 0,
+        "layer": pd.Series(layers, dtype=text).astype("category"),
+        "kind": pd.Series([_KINDS.get(str(name)) for name in names], dtype=text).astype("category"),
+        "index": pd.Series(infos, dtype=text),
+    }

@@ -1,0 +1,228 @@
+"""Results of GoldenEye: injections into one layer, and the mismatches of all layers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from workbench.errors import LoadError
+from workbench.load._files.archive import Source
+from workbench.load._files.findings import Findings
+from workbench.load._pvf.columns import real, whole
+from workbench.load._pvf.csv_columns import column, header_of, text_table, without_repeats
+from workbench.load._pvf.part import (
+    InjectionFile,
+    InjectionPart,
+    campaign,
+    filled,
+    folder,
+    note_columns,
+    outcome_categories,
+    stem,
+)
+from workbench.load._pvf.trials import DUE, SDC, UNKNOWN, counted
+from workbench.tables import FAULTS, OUTCOMES, TRIALS
+
+TOOL = "GoldenEye"
+NAME = "GoldenEye"
+_DETAIL = ("Injection", "ImgID", "GoldTop2Diff", "GoldLabel", "InjLabel", "DeltaLoss")
+_LAYERS = ("fmap_id", "Mismatches", "Sample_Size", "Proportion")
+_LAYER = re.compile(r"layer(\d+)")
+_LOST = (
+    "injections of the sample that the details lack, counted as DUE: their loss was not finite, "
+    "unless the run was stopped early; the tool counts them as correct"
+)
+
+
+@dataclass(frozen=True)
+class _Detail:
+    """The rows of one layer: whether each decision changed, and of which image."""
+
+    layer: str
+    source: Source
+    is_sdc: np.ndarray
+    image: np.ndarray
+    margin: np.ndarray
+
+
+def role(head: bytes, source: Source) -> str:  # noqa: ARG001 - the head tells
+    """Recognise details of a layer and the table of all layers by their header."""
+    names = set(header_of(head))
+    if names >= set(_DETAIL):
+        return "detail"
+    return "layers" if names >= set(_LAYERS) else ""
+
+
+def read(files: list[InjectionFile]) -> list[InjectionPart]:
+    """Read the layers of a folder as one campaign, each injection one experiment.
+
+    Without details, a layer is one experiment. The table of all layers stands in another
+    folder than the details; if there is one of each, they belong together.
+
+    Raises
+    ------
+    LoadError
+        If details and table count different mismatches, or it is not clear which table
+        details belong to.
+    """
+    details = [file.source for file in files if file.role == "detail"]
+    tables = [file.source for file in files if file.role == "layers"]
+    places = list(dict.fromkeys(folder(source) for source in details))
+    if places and (len(tables) > len(places) or min(len(places), len(tables)) > 1):
+        msg = (
+            f"{tables[0].label}: {len(tables)} tables of layers and details in {len(places)} "
+            "folders; load one run at a time"
+        )
+        raise LoadError(msg)
+    parts = []
+    for place in places:
+        mine = [source for source in details if folder(source) == place]
+        parts.append(_read_details(mine, tables[0] if tables and len(places) == 1 else None))
+    if not places:
+        parts += [_read_layers(source) for source in tables]
+    elif tables and len(places) > 1:
+        parts.append(_read_layers(tables[0]))
+    return parts
+
+
+def _head(name: str, **more: Any) -> pd.DataFrame:
+    rules = {"tool": TOOL, "task": "classification", "criterion": "argmax", "design": "other"}
+    return campaign(campaign_id=name, nan_policy="as_is", **rules, **more)
+
+
+def _read_details(sources: list[Source], table: Source | None) -> InjectionPart:
+    _refuse_twice(sources)
+    findings = [Findings(source.label) for source in sources]
+    details = [_detail(*pair) for pair in zip(sources, findings, strict=True)]
+    lost = np.zeros(len(details), np.int64)
+    if table is not None:
+        findings.append(Findings(table.label))
+        lost = _lost(details, _layer_rows(table, findings[-1]), table, findings[-1])
+    sizes = [len(each.is_sdc) + missing for each, missing in zip(details, lost, strict=True)]
+    codes = np.concatenate(
+        [
+            np.concatenate([np.where(each.is_sdc, SDC, UNKNOWN), np.full(missing, DUE)])
+            for each, missing in zip(details, lost, strict=True)
+        ]
+    )
+    name = (
+        stem(table) if table is not None else f"GoldenEye {folder(sources[0]).rsplit('/', 1)[-1]}"
+    )
+    exp = np.arange(len(codes))
+    known = ("sdc", "due") if table is not None else ("sdc",)
+    layers = np.repeat(np.array([each.layer for each in details], object), sizes)
+    faults = {"campaign_id": name, "exp_id": exp, "flip": 0, "layer": pd.Categorical(layers)}
+    kept = codes != DUE
+    trials = {
+        "campaign_id": name,
+        "exp_id": exp[kept],
+        "input_id": np.concatenate([each.image for each in details]),
+        "outcome": outcome_categories(codes[kept]),
+        "golden_margin": np.concatenate([each.margin for each in details]),
+    }
+    return InjectionPart(
+        _head(name, input_count=1),
+        counted(name, exp, codes, known=known),
+        filled(FAULTS, faults, len(exp)),
+        filled(TRIALS, trials, int(kept.sum())),
+        findings=findings,
+        is_counted_here=True,
+        is_numbered_here=True,
+    )
+
+
+def _layer_of(source: Source) -> str | None:
+    """Return the layer of a file, which stands nowhere but in its name."""
+    found = _LAYER.search(stem(source))
+    return found[1] if found else None
+
+
+def _refuse_twice(sources: list[Source]) -> None:
+    """Refuse two files of one layer: they are a copy, or two runs."""
+    seen: dict[str, Source] = {}
+    for source in sources:
+        layer = _layer_of(source) or stem(source)
+        if layer in seen:
+            msg = (
+                f"{source.label}: injections into layer {layer}, as in {seen[layer].label}; a copy "
+                "would count twice: keep one of them, and each run in a folder of its own"
+            )
+            raise LoadError(msg)
+        seen[layer] = source
+
+
+def _detail(source: Source, findings: Findings) -> _Detail:
+    table = without_repeats(text_table(source, findings), findings)
+    note_columns(findings, [name for name in table.column_names if name not in _DETAIL])
+    golden, faulty, image = (
+        np.asarray(whole(column(table, name, source), may_lack=False), np.int64)
+        for name in ("GoldLabel", "InjLabel", "ImgID")
+    )
+    layer = _layer_of(source)
+    what = "the layer is not known: the file name has no layer<number>"
+    findings.add("noted", what, int(layer is None))
+    margin = real(column(table, "GoldTop2Diff", source))
+    return _Detail(layer or stem(source), source, golden != faulty, image, margin)
+
+
+def _layer_rows(source: Source, findings: Findings) -> pd.DataFrame:
+    table: pa.Table = without_repeats(text_table(source, findings), findings)
+    note_columns(findings, [name for name in table.column_names if name not in _LAYERS])
+    columns = {
+        name: np.asarray(whole(column(table, name, source), lower=0, may_lack=False), np.int64)
+        for name in ("fmap_id", "Mismatches", "Sample_Size")
+    }
+    frame = pd.DataFrame(columns)
+    if (bad := frame["Mismatches"] > frame["Sample_Size"]).any():
+        column(table, "Mismatches", source).refuse(bad.to_numpy(), "mismatches within the sample")
+    if (bad := frame["fmap_id"].duplicated()).any():
+        column(table, "fmap_id", source).refuse(bad.to_numpy(), "layers of one run, each once")
+    return frame
+
+
+def _lost(
+    details: list[_Detail], layers: pd.DataFrame, table: Source, findings: Findings
+) -> np.ndarray:
+    """Count the injections of each layer that the table has and the details lack."""
+    by_layer = layers.assign(fmap_id=layers["fmap_id"].astype(str)).set_index("fmap_id")
+    lost = []
+    for each in details:
+        if each.layer not in by_layer.index:
+            msg = f"{each.source.label}: layer {each.layer} is not in {table.label}"
+            raise LoadError(msg)
+        mismatches = int(by_layer["Mismatches"][each.layer])
+        size = int(by_layer["Sample_Size"][each.layer])
+        found = int(each.is_sdc.sum())
+        if found != mismatches or len(each.is_sdc) > size:
+            msg = (
+                f"{each.source.label}: {found:,} mismatches in {len(each.is_sdc):,} injections, "
+                f"{table.label} has {mismatches:,} in {size:,}; they are of "
+                "different runs"
+            )
+            raise LoadError(msg)
+        lost.append(size - len(each.is_sdc))
+    findings.add("assumed", _LOST, sum(lost))
+    return np.array(lost, np.int64)
+
+
+def _read_layers(source: Source) -> InjectionPart:
+    findings = Findings(source.label)
+    layers = _layer_rows(source, findings)
+    name = stem(source)
+    key = {"campaign_id": name, "exp_id": layers["fmap_id"]}
+    counts = {"input_count": layers["Sample_Size"], "sdc_count": layers["Mismatches"]}
+    findings.add(
+        "noted", "layers without details: all injections of a layer are one experiment", len(layers)
+    )
+    faults = {"flip": 0, "layer": layers["fmap_id"].astype(str).astype("category")}
+    return InjectionPart(
+        _head(name),
+        filled(OUTCOMES, {**key, **counts}, len(layers)),
+        filled(FAULTS, {**key, **faults}, len(layers)),
+        findings=[findings],
+    )

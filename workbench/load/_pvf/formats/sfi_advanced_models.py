@@ -1,0 +1,270 @@
+"""Fault lists and results of SFIadvancedmodels, nearest to a format that tools share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from workbench.errors import LoadError
+from workbench.load._files.archive import Source
+from workbench.load._files.findings import Findings
+from workbench.load._pvf.columns import Cells, text, whole
+from workbench.load._pvf.csv_columns import column, header_of, text_table, without_repeats
+from workbench.load._pvf.formats.sfi_runs import (
+    accuracies,
+    looks_like_accuracies,
+    param_of,
+    predictions,
+)
+from workbench.load._pvf.part import (
+    InjectionFile,
+    InjectionPart,
+    campaign,
+    filled,
+    folder,
+    note_columns,
+    outcome_categories,
+    stem,
+)
+from workbench.load._pvf.trials import SDC, common, counted, fp32_roles
+from workbench.tables import FAULTS, OUTCOMES, TRIALS
+
+TOOL = "SFIadvancedmodels"
+NAME = "SFIadvancedmodels"
+LIST = ("Injection", "Layer", "TensorIndex", "Bit")
+COUNTS = ("masked", "non_critical", "critical")
+_ANALYSIS = ("fault", "batch", "image", "output")
+_PREDICTIONS = ("Fault_ID", "Fault_Layer", "Fault_Bit", "Batch_ID", "Image_ID", "Top_1")
+_INDEX = r"\( *\d+ *(, *\d+ *)*,? *\)"
+_LAST_BIT = 31
+_KNOWN = ("masked", "benign", "sdc")
+# The tool compares outputs with ==, takes the plain argmax, and injects single flips into
+# float32 weights; it flips also where a run is named stuck-at, as lists carry no value.
+RULES = {
+    "tool": TOOL,
+    "task": "classification",
+    "dtype": "fp32",
+    "criterion": "argmax",
+    "masked_rule": "bit_equal",
+    "nan_policy": "as_is",
+    "fault_model": "sbf",
+    "flip_count": 1,
+    "design": "fault_list",
+}
+
+
+@dataclass(frozen=True)
+class _Faults:
+    """A fault list that was read."""
+
+    source: Source
+    frame: pd.DataFrame
+    findings: Findings
+
+
+def role(head: bytes, source: Source) -> str:  # noqa: ARG001 - the head tells
+    """Recognise lists, summaries, analyses and predictions by their header."""
+    names = set(header_of(head))
+    if names >= {*LIST, *COUNTS}:
+        return "summary"
+    for found, needed in (("list", LIST), ("analysis", _ANALYSIS), ("predictions", _PREDICTIONS)):
+        if names >= set(needed):
+            return found
+    return "accuracies" if looks_like_accuracies(head) else ""
+
+
+def read(files: list[InjectionFile]) -> list[InjectionPart]:
+    """Read everything; an analysis is joined to the fault list it was run with.
+
+    Raises
+    ------
+    LoadError
+        If it is not clear which fault list an analysis belongs to, or a row cannot be read.
+    """
+    by = {name: [file.source for file in files if file.role == name] for name in _ROLES}
+    lists = [_read_list(source) for source in by["list"]]
+    parts = [_read_analysis(source, _list_of(source, lists)) for source in by["analysis"]]
+    joined = {id(_list_of(source, lists)) for source in by["analysis"]}
+    for source in by["summary"]:
+        part = _read_summary(source)
+        if same := next((each for each in parts if _same_counts(each, part)), None):
+            same.findings += part.findings
+            what = "a summary of an analysis that is loaded as well; taken once"
+            part.findings[0].add("set aside", what)
+        else:
+            parts.append(part)
+    for each in lists:
+        if id(each) in joined:
+            continue
+        if same := next((part for part in parts if _same_faults(each, part)), None):
+            each.findings.add("set aside", "a fault list that a summary repeats; taken once")
+            same.findings.append(each.findings)
+        else:
+            parts.append(_never_run(each))
+    parts += predictions(by["predictions"], RULES)
+    return parts + accuracies(by["accuracies"], RULES)
+
+
+_ROLES = ("list", "summary", "analysis", "predictions", "accuracies")
+
+
+def _list_of(source: Source, lists: list[_Faults]) -> _Faults | None:
+    """Find the fault list of an analysis: that beside it, or the only one."""
+    beside = [each for each in lists if folder(each.source) == folder(source)]
+    chosen = beside or lists
+    if len(chosen) > 1:
+        names = ", ".join(each.source.label for each in chosen[:3])
+        msg = (
+            f"{source.label}: several fault lists may be its own ({names}); load the analysis "
+            "with one of them: load.injections([list, analysis])"
+        )
+        raise LoadError(msg)
+    return chosen[0] if chosen else None
+
+
+def _read_list(source: Source) -> _Faults:
+    findings = Findings(source.label)
+    table = without_repeats(text_table(source, findings), findings)
+    note_columns(findings, [name for name in table.column_names if name not in LIST])
+    return _Faults(source, _fault_rows(table, source, stem(source)), findings)
+
+
+def _fault_rows(table: pa.Table, source: Source, campaign_id: str) -> pd.DataFrame:
+    ids = whole(column(table, "Injection", source), lower=0, may_lack=False)
+    bits = whole(column(table, "Bit", source), bits=16, lower=0, may_lack=False)
+    cells = column(table, "TensorIndex", source)
+    index = text(Cells(source.label, "TensorIndex", cells.texts()))
+    if (bad := ~index.fillna("").str.fullmatch(_INDEX).to_numpy(np.bool_)).any():
+        cells.refuse(bad, "places in a tensor such as (3, 0, 2, 1)")
+    if (bad := np.asarray(bits) > _LAST_BIT).any():
+        column(table, "Bit", source).refuse(bad, "bits of a float32 (0 to 31)")
+    layers = text(column(table, "Layer", source))
+    if layers.isna().any():
+        column(table, "Layer", source).refuse(layers.isna().to_numpy(), "names of layers")
+    columns = {
+        "campaign_id": campaign_id,
+        "exp_id": np.asarray(ids, np.int64),
+        "flip": 0,
+        "layer": layers,
+        "param": layers.map(param_of),
+        "kind": "weight",
+        "index": index,
+        "bit": bits,
+        "bit_role": fp32_roles(pd.Series(bits)),
+        "dtype": "fp32",
+    }
+    return filled(FAULTS, columns, len(index))
+
+
+def _read_summary(source: Source) -> InjectionPart:
+    findings = Findings(source.label)
+    table = without_repeats(text_table(source, findings), findings)
+    name = stem(source)
+    faults = _fault_rows(table, source, name)
+    counts = [np.asarray(whole(column(table, n, source), lower=0, may_lack=False)) for n in COUNTS]
+    total = np.sum(counts, axis=0)
+    if "n_injections" in table.column_names:
+        said = pd.Series(whole(column(table, "n_injections", source)))
+        findings.add(
+            "noted",
+            "n_injections that are not the sum of the counts; the sum is taken",
+            int((said > total).sum()),
+        )
+        what = "counts above n_injections: the analysis was probably appended to twice"
+        findings.add("suspicious", what, int((said < total).sum()))
+    ran = total > 0
+    findings.add("set aside", "faults whose counts sum to 0: never run", int((~ran).sum()))
+    known = {*LIST, *COUNTS, "n_injections"}
+    note_columns(findings, [each for each in table.column_names if each not in known])
+    columns = {f"{each}_count": count[ran] for each, count in zip(_KNOWN, counts, strict=True)}
+    columns |= {"exp_id": faults["exp_id"].to_numpy()[ran], "input_count": total[ran]}
+    outcomes = filled(OUTCOMES, {"campaign_id": name, **columns}, int(ran.sum()))
+    head = campaign(campaign_id=name, input_count=common(outcomes["input_count"]), **RULES)
+    return InjectionPart(head, outcomes, faults, findings=[findings])
+
+
+def _read_analysis(source: Source, faults: _Faults | None) -> InjectionPart:
+    findings = Findings(source.label)
+    table = text_table(source, findings, whole=_ANALYSIS)
+    note_columns(findings, [each for each in table.column_names if each not in _ANALYSIS])
+    fault, batch, image, output = (
+        np.asarray(whole(column(table, each, source), lower=0, may_lack=False), np.int64)
+        for each in _ANALYSIS
+    )
+    if (bad := output > SDC).any():
+        column(table, "output", source).refuse(bad, "0 (masked), 1 (non-critical) or 2 (SDC-1)")
+    # Images count from 0 in each batch; all batches but the last are of one size.
+    inputs = batch * (int(image.max()) + 1) + image
+    kept = _first_of_each(fault, inputs, output, source, findings)
+    if not kept.all():
+        fault, inputs, output = fault[kept], inputs[kept], output[kept]
+    name = stem(source)
+    outcomes = counted(name, fault, output, known=_KNOWN)
+    head = campaign(campaign_id=name, input_count=common(outcomes["input_count"]), **RULES)
+    trials = {"campaign_id": name, "exp_id": fault, "input_id": inputs}
+    trials["outcome"] = outcome_categories(output)
+    part = InjectionPart(
+        head, outcomes, trials=filled(TRIALS, trials, len(fault)), findings=[findings]
+    )
+    part.is_counted_here = part.is_numbered_here = True
+    if faults is None:
+        findings.add("noted", "no fault list beside the analysis: places are not known")
+        return part
+    part.faults = faults.frame.assign(
+        campaign_id=pd.Series(name, index=faults.frame.index, dtype=pd.Series([""]).dtype)
+    )
+    part.findings.append(faults.findings)
+    return part
+
+
+def _first_of_each(
+    fault: np.ndarray, inputs: np.ndarray, output: np.ndarray, source: Source, findings: Findings
+) -> np.ndarray:
+    """Keep one row per fault and image: the file is appended to, run after run."""
+    plain = fault * (int(inputs.max()) + 1) + inputs
+    if (plain[1:] > plain[:-1]).all():  # as a run writes them
+        return np.ones(len(plain), np.bool_)
+    keys = pd.Series(plain)
+    again = keys.duplicated().to_numpy()
+    if not again.any():
+        return np.ones(len(keys), np.bool_)
+    pairs = pd.DataFrame({"key": keys, "output": output}).drop_duplicates()
+    if (odd := pairs["key"].duplicated(keep=False)).any():
+        key = pairs.loc[odd, "key"].iloc[0]
+        first, second = np.flatnonzero(keys.to_numpy() == key)[[0, -1]]
+        msg = (
+            f"{source.label}: fault {fault[first]}, input {inputs[first]} ends as {output[first]} "
+            f"in row {first + 1:,} and as {output[second]} in row {second + 1:,}; the file holds "
+            "two campaigns, split it"
+        )
+        raise LoadError(msg)
+    findings.add(
+        "repaired", "rows that are there already, from a file appended to twice", int(again.sum())
+    )
+    return ~again
+
+
+def _same_counts(first: InjectionPart, second: InjectionPart) -> bool:
+    names = ["exp_id", "masked_count", "benign_count", "sdc_count"]
+    sorted_frames = [
+        part.outcomes[names].sort_values("exp_id", ignore_index=True) for part in (first, second)
+    ]
+    return len(first.trials) > 0 and sorted_frames[0].equals(sorted_frames[1])
+
+
+def _same_faults(faults: _Faults, part: InjectionPart) -> bool:
+    """Say whether all faults of a list are among those of a summary."""
+    names = ["exp_id", "layer", "index", "bit"]
+    keys = [
+        pd.MultiIndex.from_frame(frame[names].astype(str)) for frame in (faults.frame, part.faults)
+    ]
+    return bool(keys[0].isin(keys[1]).all())
+
+
+def _never_run(faults: _Faults) -> InjectionPart:
+    """Give a fault list alone: a campaign without outcomes."""
+    head = campaign(campaign_id=stem(faults.source), **RULES)
+    return InjectionPart(head, OUTCOMES.empty(), faults.frame, findings=[faults.findings])

@@ -1,0 +1,1 @@
+"""Chakra execution traces: JSON and protobuf, read and written."""

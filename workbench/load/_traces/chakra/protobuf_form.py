@@ -1,0 +1,182 @@
+"""Chakra execution traces as protobuf: messages one after the other, each behind its length."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from workbench.errors import LoadError
+from workbench.load._files.findings import Findings
+from workbench.load._files.json_events import to_integer
+from workbench.load._traces.chakra import rows as _chakra_rows
+from workbench.load._traces.chakra import schema
+from workbench.load._traces.graph import NodeRow, RankGraph, clean_text, us_to_ns
+
+_SAMPLES = 256
+_MOST_BROKEN_SHARE = 0.5
+_NOT_NUL = re.compile(rb"[^\0]")
+# Attributes that become columns.
+_WANTED = {
+    name.encode(): name
+    for name in (
+        "comm_type", "comm_size", "tensor_size", "pg_name", "rf_id", "is_cpu_op", "runtime",
+    )
+} | {_chakra_rows.ATTRIBUTE: "exact"}  # fmt: skip
+
+
+def looks_like(head: bytes) -> bool:
+    """Say whether a file that begins with ``head`` is a Chakra trace in protobuf."""
+    try:
+        length, start = schema.varint(head, 0)
+        first = head[start : start + length]
+        if schema.is_header(first) and length:
+            length, start = schema.varint(head, start + length)
+            first = head[start : start + length]
+    except (IndexError, OverflowError):
+        return False
+    if len(first) < length:
+        return _begins_like_a_node(first)
+    found = set(schema.fields(first))
+    return bool(found) and (2, 2) in found and found <= _NODE_FIELDS
+
+
+_NODE_FIELDS = {(1, 0), (2, 2), (3, 0)} | {(n, w) for n in range(4, 23) for w in (0, 2)}
+
+
+def _begins_like_a_node(cut: bytes) -> bool:
+    """Tell whether an incomplete message has id and name as a node has."""
+    try:
+        number, wire, at = schema.tag(cut, 0)
+        if (number, wire) == (1, 0):
+            _, at = schema.varint(cut, at)
+            number, wire, at = schema.tag(cut, at)
+        length, at = schema.varint(cut, at)
+    except (IndexError, OverflowError):
+        return False
+    return (number, wire) == (2, 2) and 0 < length < 1 << 16
+
+
+def read(data: bytes, graph: RankGraph) -> None:
+    """Read a whole file into ``graph``.
+
+    Raises
+    ------
+    LoadError
+        If not even one node can be read, or more are broken than whole.
+    """
+    split = list(_messages(data, graph.findings))
+    if not split:
+        msg = f"{graph.label}: holds no whole message; is it a Chakra execution trace?"
+        raise LoadError(msg)
+    generation = schema.recognise(split[0][1], [raw for _, raw in split[1:_SAMPLES]])
+    if schema.is_header(split[0][1]):
+        stated = schema.version(split.pop(0)[1]) or generation.name
+    else:
+        stated = generation.name
+        what = "metadata in front of the nodes" if generation.has_header else ""
+        graph.findings.add("suspicious", f"{what}: there are none", int(bool(what)))
+    graph.findings.add("read", f"schema {stated}")
+    if stated != generation.name:
+        what = f"schema {stated} is not known; read like {generation.name}"
+        graph.findings.add("suspicious", what)
+    _add_nodes(graph, split, generation)
+
+
+def _add_nodes(
+    graph: RankGraph, split: list[tuple[int, bytes]], generation: schema.Generation
+) -> None:
+    decode = generation.decoder().FromString
+    broken = []
+    for offset, raw in split:
+        try:
+            node = decode(raw)
+        except DecodeError:
+            broken.append(offset)
+            continue
+        _add_node(graph, node, generation)
+    if len(broken) > _MOST_BROKEN_SHARE * len(split) or not graph.rows:
+        where = f", first at byte {broken[0]:,}" if broken else ""
+        msg = (
+            f"{graph.label}: {len(broken):,} of {len(split):,} nodes cannot be decoded{where}; "
+            "is it a Chakra execution trace, copied in binary mode?"
+        )
+        raise LoadError(msg)
+    for offset in broken[:1]:
+        what = "nodes that cannot be decoded"
+        graph.findings.add("left out", what, len(broken), f"byte {offset:,}")
+
+
+def _add_node(graph: RankGraph, node: Any, generation: schema.Generation) -> None:
+    """Add one decoded node and its dependencies."""
+    findings = graph.findings
+    given = _attributes(node, generation)
+    present = generation is schema.NOW
+    duration = node.duration_us if generation is not schema.OF_2023 else given.get("runtime")
+    type_name = generation.type_name(node.type)
+    if type_name.startswith("NODE_TYPE_"):
+        findings.add("suspicious", "node types that the schema does not know", 1, f"node {node.id}")
+    group = given.get("pg_name")
+    cpu = given.get("is_cpu_op")
+    size = to_integer(given.get("comm_size", given.get("tensor_size")))
+    collective = generation.collective_name(given.get("comm_type"))
+    is_collective = type_name == "COMM_COLL_NODE"
+    row = NodeRow(
+        node=node.id,
+        name=clean_text(node.name.decode("utf-8", "surrogateescape"), findings),
+        type=type_name,
+        # Numbers that are 0 are not written, so 0 and unknown look the same.
+        start_ns=us_to_ns((present and node.start_us) or None, findings, "start"),
+        dur_ns=us_to_ns(duration or None, findings, "duration"),
+        record_function=to_integer(given.get("rf_id")) or None,
+        collective=collective if is_collective else None,
+        group=clean_text(_text(group), findings) if group is not None else None,
+        size_bytes=size if size is not None and size >= 0 else None,
+        is_cpu=None if cpu is None else bool(cpu),
+    )
+    graph.rows.append(_chakra_rows.restored(row, given.get("exact"), findings))
+    number = node.id
+    graph.data_edges.extend((number, needs) for needs in node.data_deps)
+    if present:
+        graph.control_edges.extend((number, needs) for needs in node.ctrl_deps)
+
+
+def _attributes(node: Any, generation: schema.Generation) -> dict[str, object]:
+    """Return the wanted attributes of a node, or the fields that held them once."""
+    if generation.attribute is None:
+        fields = ("comm_type", "comm_size", "tensor_size")
+        return {name: value for name in fields if (value := getattr(node, name))}
+    given = {}
+    for attribute in node.attributes:
+        name = _WANTED.get(attribute.name)
+        if name is not None and (value := generation.value(attribute)) is not None:
+            given[name] = value
+    return given
+
+
+def _messages(data: bytes, findings: Findings) -> Iterator[tuple[int, bytes]]:
+    """Split a file into its messages, each with its offset; a cut-off end is noted."""
+    at, end = 0, len(data)
+    while at < end:
+        try:
+            length, start = schema.varint(data, at)
+        except (IndexError, OverflowError):
+            length, start = end - at + 1, at
+        if start + length > end:
+            what = "the file ends inside a node, or a length is damaged: the rest is left out"
+            findings.add("truncated", what, 1, f"byte {at:,} of {end:,}")
+            return
+        if length == 0 and at > 0:
+            content = _NOT_NUL.search(data, at)
+            stop = content.start() if content else end
+            findings.add("left out", "empty messages, or NUL padding", stop - at, f"byte {at:,}")
+            at = stop
+            continue
+        yield at, data[start : start + length]
+        at = start + length
+
+
+def _text(value: object) -> str:
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)

@@ -1,0 +1,85 @@
+"""Chakra execution traces (MLCommons): nodes, and what each must wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from workbench.load._files.archive import Source
+from workbench.load._files.findings import Findings
+from workbench.load._files.rank_names import RankArgument, rank_in_name
+from workbench.load._files.stream import Stream
+from workbench.load._traces.chakra import json_form as _chakra_json
+from workbench.load._traces.chakra import protobuf_form as _chakra_protobuf
+from workbench.load._traces.graph import RankGraph, load, read_all
+from workbench.tables import Trace
+
+_JSON_STARTS = (b"{", b"[")
+
+
+def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - one signature for all formats
+    """Say whether a file that begins with ``head`` is a Chakra trace."""
+    if _is_json(head):
+        return _chakra_json.looks_like(head)
+    return _chakra_protobuf.looks_like(head)
+
+
+def chakra(
+    path: str | Path | Iterable[str | Path] | Iterable[Source], *, rank: RankArgument = None
+) -> Trace:
+    """Read Chakra execution traces, one file per rank.
+
+    Parameters
+    ----------
+    path
+        File, directory, archive or list of these: protobuf (``.et``) of every
+        generation of the schema since 2022, a JSON workload graph, or protobuf
+        printed as JSON; gzip is fine.
+    rank
+        Ranks where the file names do not tell them: one number for one file, a list
+        in order of the files, or a dict from a part of the file name to the number.
+
+    Returns
+    -------
+    Trace
+        ``nodes`` and ``dependencies`` are filled, ``events`` is empty. Times that
+        the file does not state are missing; protobuf does not write 0, so a
+        duration of 0 is missing too.
+
+    Raises
+    ------
+    FileNotFoundError
+        If ``path`` does not exist.
+    LoadError
+        If a file is no Chakra trace or damaged beyond repair (names the byte),
+        two files are of one rank, or only some files tell theirs.
+
+    Notes
+    -----
+    A Chakra trace does not state its rank: it is the argument, else taken from
+    the file name (``<name>.<rank>.et``), else counted in order of the files with
+    a finding in ``quality``.
+    Dependencies on missing nodes and in circles are kept and counted there.
+
+    References
+    ----------
+    mlcommons/chakra: schema/protobuf/et_def.proto; before 2024 et_def/et_def.proto
+    and eg_def/eg_def.proto.
+    """
+    return load(path, _read, rank)
+
+
+def _read(source: Source, stream: Stream) -> RankGraph:
+    """Read one file."""
+    graph = RankGraph(source.label, "chakra", Findings(source.label))
+    data = read_all(stream, graph.findings)
+    reader = _chakra_json if _is_json(data[:64]) else _chakra_protobuf
+    reader.read(data, graph)
+    graph.name_rank = rank_in_name(source.label, is_chakra=True)
+    return graph
+
+
+def _is_json(head: bytes) -> bool:
+    """Tell text from protobuf, of which a first byte may be a brace too."""
+    start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    return start.startswith(_JSON_STARTS) and b'"' in start[:64] and head[:1] in b"\xef {[ \t\r\n"

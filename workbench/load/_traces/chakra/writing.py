@@ -1,0 +1,291 @@
+"""Writing execution graphs as Chakra execution traces, for simulators and replay tools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from workbench._writing import write_whole
+from workbench.errors import LoadError
+from workbench.load._files.findings import Findings, listed
+from workbench.load._traces.chakra import rows, schema, simulation
+from workbench.load._traces.graph import NodeRow, on_cycles
+from workbench.tables import DEPENDENCIES, NODES, PROCESS_GROUPS, Trace
+
+_VERSION = b"0.0.4"
+_LISTED = 8
+
+
+class ChakraFiles(list[Path]):
+    """The files that were written, by rank, and what simulators will not see in them."""
+
+    def __init__(self, files: Iterable[Path], findings: Findings, groups: Path | None) -> None:
+        super().__init__(files)
+        self._rows = findings.rows()
+        self.quality = findings.frame()
+        """Table :data:`workbench.tables.QUALITY`: nodes written otherwise than recorded."""
+        self.groups = groups
+        """File with the process groups; None without collectives in groups."""
+
+    def __repr__(self) -> str:
+        """List the files, and what simulators will not see in them."""
+        return super().__repr__() + listed(self._rows)
+
+
+class _Edges(NamedTuple):
+    """What the nodes of one rank need, by node."""
+
+    data: Mapping[int, Sequence[int]]
+    control: Mapping[int, Sequence[int]]
+
+
+def write_chakra(
+    graph: Trace | tuple[pd.DataFrame, pd.DataFrame],
+    path: str | Path,
+    *,
+    allow_stuck: bool = False,
+    process_groups: pd.DataFrame | None = None,
+) -> ChakraFiles:
+    """Write execution graphs as Chakra execution traces, one file per rank.
+
+    Chakra's feeder, converters and visualiser read the files, and so does
+    :func:`traces`, which gives back the same rows.
+
+    Parameters
+    ----------
+    graph
+        A loaded trace with ``nodes`` and ``dependencies``, or those two: tables
+        :data:`workbench.tables.NODES` and :data:`workbench.tables.DEPENDENCIES`.
+    path
+        Folder and name of the files without rank: ``"run/job"`` makes ``run/job.0.et``,
+        ``run/job.1.et``, ... A file appears complete or not at all.
+    allow_stuck
+        Write graphs too that no reader can work off, since a node needs itself or one
+        that is not there; they are refused by default.
+    process_groups
+        Table :data:`workbench.tables.PROCESS_GROUPS`, e.g. of the profiler trace that the
+        nodes were made of; that of a loaded trace by default. The members of a group that it
+        does not list are the ranks with collectives of that group.
+
+    Returns
+    -------
+    list of pathlib.Path
+        The files, by rank. Its ``quality`` counts what is written otherwise than recorded, and
+        what keeps simulators waiting; its ``groups`` is the file ``job.comm_groups.json``
+        beside them, ASTRA-sim's ``--comm-group-configuration``.
+
+    Raises
+    ------
+    TableError
+        If a frame does not fit its table.
+    LoadError
+        If there is no node, an id is used twice or negative, or nodes can never start.
+
+    Notes
+    -----
+    ``GlobalMetadata`` and then one ``Node`` after the other, each behind its length. Node
+    types of PyTorch become ``COMP_NODE``, calls of the communication library
+    ``COMM_COLL_NODE``, with the bytes that one rank puts in. Simulators stop at collectives
+    without a size or of a kind that they do not model (reduce, gather, scatter, barrier), and
+    at sends and receives without a partner: these become ``COMP_NODE`` of their measured
+    time. Simulators know process groups by a number above 0: names that are such a number
+    stay, others get one. Times are rounded to microseconds. What the schema cannot hold
+    (nanoseconds, callers, a recorded 0, names of groups) is in the attribute
+    ``workbench_row``. Callers are not written as control edges, as other converters do: a
+    caller ends last.
+
+    ASTRA-sim gives each rank one CPU and one stream of computation: traces of several busy
+    threads or streams take longer there than they did.
+
+    References
+    ----------
+    mlcommons/chakra: schema/protobuf/et_def.proto, src/feeder/et_feeder.cpp; astra-sim:
+    astra-sim/workload/Workload.cc; Chakra, arXiv 2305.14516.
+    """
+    described = _described(graph, process_groups)
+    both = (graph.nodes, graph.dependencies) if isinstance(graph, Trace) else graph
+    nodes, dependencies = NODES.check(both[0], "nodes"), DEPENDENCIES.check(both[1], "dependencies")
+    if nodes.empty:
+        msg = "there are no nodes to write; load an execution trace, or use analyze.chakra_nodes"
+        raise LoadError(msg)
+    stem = Path(path)
+    stem = stem.with_suffix("") if stem.suffix == ".et" else stem
+    ranks: list[int] = sorted(nodes["rank"].unique().tolist())
+    parts = {rank: nodes[nodes["rank"] == rank] for rank in ranks}
+    needed = {rank: dependencies[dependencies["rank"] == rank] for rank in ranks}
+    for rank in ranks:
+        _refuse(rank, parts[rank], needed[rank], allow_stuck=allow_stuck)
+    findings = Findings(stem.name)
+    talking = nodes[nodes["type"].isin(simulation.COMMUNICATION)]
+    rows_of = {rank: list(_rows(talking[talking["rank"] == rank])) for rank in ranks}
+    groups = simulation.groups_of(simulation.calls(rows_of, findings), described, findings)
+    written = []
+    for rank in ranks:
+        header = _header(described[described["rank"] == rank])
+        number = {name: one for (of, name), one in groups.number.items() if of == rank}
+        messages = [header, *_messages(parts[rank], needed[rank], number)]
+        content = b"".join(_varint(len(message)) + message for message in messages)
+        written.append(stem.parent / f"{stem.name}.{rank}.et")
+        write_whole(written[-1], lambda opened, content=content: opened.write(content))
+    file = stem.parent / f"{stem.name}.comm_groups.json"
+    members = json.dumps({str(one): list(who) for one, who in sorted(groups.members.items())})
+    if groups.members:
+        write_whole(file, lambda opened: opened.write(members.encode()))
+    return ChakraFiles(written, findings, file if groups.members else None)
+
+
+def _described(
+    graph: Trace | tuple[pd.DataFrame, pd.DataFrame], process_groups: pd.DataFrame | None
+) -> pd.DataFrame:
+    """Return the process groups that are known."""
+    if process_groups is not None:
+        return PROCESS_GROUPS.check(process_groups, "process_groups")
+    return graph.process_groups if isinstance(graph, Trace) else PROCESS_GROUPS.empty()
+
+
+def _refuse(rank: int, nodes: pd.DataFrame, edges: pd.DataFrame, *, allow_stuck: bool) -> None:
+    """Raise if no reader of Chakra could work off these nodes."""
+    ids = nodes["node"]
+    if (ids < 0).any() or ids.duplicated().any():
+        wrong = ids[(ids < 0) | ids.duplicated()]
+        msg = (
+            f"rank {rank}: ids of nodes must be unique and not negative, {_some(wrong)} "
+            "are not; number the nodes anew, and the dependencies with them"
+        )
+        raise LoadError(msg)
+    is_unknown = ~edges["node"].isin(ids)
+    if is_unknown.any():
+        msg = (
+            f"rank {rank}: {int(is_unknown.sum()):,} dependencies are of nodes that are not "
+            f"there: {_some(edges['node'][is_unknown])}"
+        )
+        raise LoadError(msg)
+    if allow_stuck:
+        return
+    dangling = edges[~edges["needs"].isin(ids)]
+    stuck = sorted(on_cycles(edges[["node", "needs"]].to_numpy(np.int64)))
+    if len(dangling) or stuck:
+        why = f"{len(dangling):,} dependencies are on nodes that are not there"
+        why += f" ({_some(dangling['needs'])})" if len(dangling) else ""
+        why += f", and {len(stuck):,} nodes are on cycles or between them"
+        why += f" ({_some(pd.Series(stuck))})" if stuck else ""
+        msg = (
+            f"rank {rank} can never be worked off: {why}. Mend or leave out these edges, or "
+            "pass allow_stuck=True to write them as they are"
+        )
+        raise LoadError(msg)
+
+
+def _some(ids: pd.Series) -> str:
+    different = sorted(set(ids.tolist()))
+    dots = ", ..." if len(different) > _LISTED else ""
+    return ", ".join(map(str, different[:_LISTED])) + dots
+
+
+def _header(groups: pd.DataFrame) -> bytes:
+    """Describe the file: its schema, and the process groups as PyTorch writes them."""
+    metadata = _message(1, _VERSION)
+    metadata += _message(2, _message(1, b"schema") + _message(29, b"workbench"))
+    if len(groups):
+        described = [
+            {
+                "pg_name": row.group,
+                "pg_desc": _given(row.description),
+                "backend_config": _given(row.backend),
+                "ranks": [int(member) for member in str(row.members).split(",") if member],
+                "group_size": _given(row.group_size),
+            }
+            for row in groups.itertuples()
+        ]
+        texts = _message(1, b"process_groups") + _message(29, json.dumps(described).encode())
+        metadata += _message(2, texts)
+    return metadata
+
+
+def _rows(nodes: pd.DataFrame) -> Iterator[NodeRow]:
+    """Give the nodes as plain values."""
+    columns = {name: [_given(v) for v in nodes[name].astype(object)] for name in NodeRow._fields}
+    return (NodeRow(*values) for values in zip(*columns.values(), strict=True))
+
+
+def _messages(
+    nodes: pd.DataFrame, edges: pd.DataFrame, groups: Mapping[str, int]
+) -> Iterator[bytes]:
+    """Give the nodes of one rank as protobuf messages."""
+    kinds = {}
+    for kind in ("data", "control"):
+        chosen = edges[edges["edge"].astype(str) == kind]
+        grouped = chosen.groupby("node", sort=False)["needs"]
+        kinds[kind] = {int(str(node)): needs.tolist() for node, needs in grouped}
+    needed = _Edges(**kinds)
+    for row in _rows(nodes):
+        yield _node(row, needed, groups)
+
+
+def _node(row: NodeRow, needed: _Edges, groups: Mapping[str, int]) -> bytes:
+    """Make the message of one node."""
+    make = schema.NOW.decoder()
+    message = make(id=row.node, name=_bytes(row.name))
+    kind = simulation.kind_of(row)
+    is_collective = kind.type == simulation.COLLECTIVE
+    message.type = schema.NOW.types.index(kind.type)
+    message.data_deps.extend(needed.data.get(row.node, ()))
+    message.ctrl_deps.extend(needed.control.get(row.node, ()))
+    message.start_us = max((row.start_ns or 0) // 1000, 0)
+    message.duration_us = ((row.dur_ns or 0) + 500) // 1000
+    plain = row._replace(
+        type=kind.type,
+        parent=None,
+        start_ns=message.start_us * 1000 or None,
+        dur_ns=message.duration_us * 1000 or None,
+        record_function=row.record_function or None,
+        collective=schema.NOW.collective_name(kind.collective) if is_collective else None,
+        group=str(groups[row.group]) if is_collective and row.group is not None else None,
+        size_bytes=None if kind.reason else row.size_bytes,
+        # Feeders refuse nodes that do not tell, and communication of the CPU.
+        is_cpu=not is_collective and row.is_cpu is not False,
+    )
+    stated = {
+        "comm_type": ("int64_val", kind.collective),
+        # Chakra's feeder wants these two in fields of their own.
+        "comm_size": ("int64_val", plain.size_bytes if is_collective else None),
+        "tensor_size": ("uint64_val", None if is_collective else plain.size_bytes),
+        "pg_name": ("string_val", plain.group and plain.group.encode()),
+        "rf_id": ("int64_val", row.record_function),
+        "is_cpu_op": ("bool_val", plain.is_cpu),
+    }
+    for name, (field, value) in stated.items():
+        if value is not None:
+            message.attributes.add(name=name.encode(), **{field: value})
+    if (more := rows.exact(row, plain)) is not None:
+        message.attributes.add(name=rows.ATTRIBUTE, string_val=more)
+    encoded: bytes = message.SerializeToString()
+    return encoded
+
+
+def _given(value: Any) -> Any:
+    """Return a plain value, None for what is missing."""
+    if value is None or value is pd.NA or value != value:
+        return None
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _bytes(text: str) -> bytes:
+    return str(text).encode("utf-8", "replace")
+
+
+def _message(number: int, content: bytes) -> bytes:
+    return _varint(number << 3 | 2) + _varint(len(content)) + content
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes(out) + bytes([number])

@@ -1,0 +1,1 @@
+"""PyTorch execution traces: nodes, tensors and calls of operators."""

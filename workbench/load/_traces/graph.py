@@ -1,0 +1,384 @@
+"""What execution traces of every format become: the nodes and edges of one rank, then a trace."""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from workbench.errors import LoadError
+from workbench.load._files.archive import Source, Survey, streams, survey
+from workbench.load._files.findings import Finding, Findings, quality_frame
+from workbench.load._files.guard import Dropped, guarded
+from workbench.load._files.json_events import to_ns
+from workbench.load._files.rank_names import NO_RANK_TOLD, RankArgument, given_ranks
+from workbench.load._files.stream import Stream
+from workbench.tables import (
+    DEPENDENCIES,
+    DEVICES,
+    EVENTS,
+    NODES,
+    PROCESS_GROUPS,
+    RANKS,
+    STEPS,
+    Trace,
+)
+
+IntArray = npt.NDArray[np.int64]
+Inputs = str | Path | Iterable[str | Path] | Iterable[Source]
+
+_PLAIN_US = 1 << 52  # a shorter way for nearly all times
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+class NodeRow(NamedTuple):
+    """One row of table NODES without its rank."""
+
+    node: int
+    name: str
+    type: str
+    parent: int | None = None
+    start_ns: int | None = None
+    dur_ns: int | None = None
+    record_function: int | None = None
+    collective: str | None = None
+    group: str | None = None
+    size_bytes: int | None = None
+    is_cpu: bool | None = None
+
+
+class Group(NamedTuple):
+    """A process group that a trace describes; ``members`` is empty if it does not list them."""
+
+    name: str
+    description: str | None
+    backend: str | None
+    size: int | None
+    members: tuple[int, ...]
+
+
+@dataclass
+class RankGraph:
+    """The execution trace of one rank, as one file has it."""
+
+    label: str
+    format: str
+    findings: Findings
+    rows: list[NodeRow] = field(default_factory=list)
+    data_edges: list[tuple[int, int]] = field(default_factory=list)
+    control_edges: list[tuple[int, int]] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
+    rank: int | None = None
+    name_rank: int | None = None
+    world_size: int | None = None
+    backend: str | None = None
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A graph and the rank it was given."""
+
+    graph: RankGraph
+    rank: int
+    source: str
+
+
+def us_to_ns(value: object, findings: Findings, what: str) -> int | None:
+    """Convert microseconds to ns, exactly; what is negative or no number counts as unreadable."""
+    if value is None:
+        return None
+    is_plain = type(value) is int and 0 <= value < _PLAIN_US
+    ns = value * 1000 if is_plain else to_ns(value)  # type: ignore[operator]
+    if ns is not None and ns >= 0:
+        return ns
+    findings.add("left out", f"{what}s that are negative or no time")
+    return None
+
+
+def clean_text(text: str, findings: Findings) -> str:
+    """Replace what is no Unicode text, and count it."""
+    if text.isascii() or not _SURROGATES.search(text):
+        return text
+    findings.add("repaired", "names with bytes that are not UTF-8, shown as \ufffd")
+    return _SURROGATES.sub("\ufffd", text)
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Switch the garbage collector off while many objects are built; it finds nothing there."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def read_all(stream: Stream, findings: Findings) -> bytes:
+    """Return the content of a stream, and note damage."""
+    data = stream.read()
+    for note in stream.notes:
+        where = None if stream.truncated_at is None else f"byte {stream.truncated_at:,}"
+        findings.add("suspicious" if where is None else "truncated", note, 1, where)
+    return data
+
+
+def load(path: Inputs, read: Callable[[Source, Stream], RankGraph], given: RankArgument) -> Trace:
+    """Read every source under ``path`` with ``read`` and put the ranks together."""
+    found = gather(path)
+    dropped, graphs = Dropped(), []
+    with without_collector():
+        for source, stream in streams(found.sources, dropped):
+            with dropped.trying(source.label):
+                graphs.append(read(source, stream))
+    if not graphs:
+        dropped.raise_if_all()
+    remarks = [*(each.row for each in found.remarks), *dropped.rows]
+    with guarded(graphs[0].label):
+        return assemble(graphs, remarks, given)
+
+
+def gather(path: Inputs) -> Survey:
+    """Return the sources under ``path``, or those given."""
+    if isinstance(path, str | Path):
+        return survey(path)
+    given = list(path)
+    ready = [entry for entry in given if isinstance(entry, Source)]
+    if len(ready) == len(given):
+        return Survey(sources=ready)
+    return survey([entry.path if isinstance(entry, Source) else entry for entry in given])
+
+
+def assemble(graphs: Sequence[RankGraph], remarks: Sequence[Finding], given: RankArgument) -> Trace:
+    """Put the ranks together.
+
+    Raises
+    ------
+    LoadError
+        If two files are of one rank, only some files tell theirs, or ``given``
+        does not fit the files.
+    """
+    ranked = with_ranks(graphs, given)
+    nodes = [_nodes(entry) for entry in ranked]
+    edges = [_edges(entry) for entry in ranked]
+    return Trace(
+        events=EVENTS.empty(),
+        ranks=_ranks(ranked),
+        devices=DEVICES.empty(),
+        process_groups=_groups(ranked),
+        steps=STEPS.empty(),
+        nodes=NODES.check(_concat(nodes, NODES.empty())),
+        dependencies=DEPENDENCIES.check(_concat(edges, DEPENDENCIES.empty())),
+        quality=_quality(ranked, remarks),
+    )
+
+
+def with_ranks(graphs: Sequence[RankGraph], given: RankArgument) -> list[Ranked]:
+    """Settle the ranks: the argument, else what the file says, else its name, else the order."""
+    ranked: list[Ranked] = []
+    unknown: list[RankGraph] = []
+    asked = given_ranks([graph.label for graph in graphs], given)
+    for graph, number in zip(graphs, asked, strict=True):
+        if number is not None:
+            ranked.append(Ranked(graph, number, "argument"))
+            _note_contradiction(graph, number)
+        elif graph.rank is not None:
+            ranked.append(Ranked(graph, graph.rank, "trace"))
+        elif graph.name_rank is not None:
+            ranked.append(Ranked(graph, graph.name_rank, "file name"))
+        else:
+            unknown.append(graph)
+    if unknown and ranked:
+        msg = (
+            f"{unknown[0].label}: neither the trace nor its name tells its rank, though other "
+            f"files tell theirs ({ranked[0].graph.label}: {ranked[0].rank}). Load it by "
+            "itself if it is of another job, or pass rank={'part of the file name': number, ...}"
+        )
+        raise LoadError(msg)
+    for number, graph in enumerate(unknown):
+        graph.findings.add("assumed", NO_RANK_TOLD, 1, f"rank {number}")
+        ranked.append(Ranked(graph, number, "assumed"))
+    _refuse_twins(ranked)
+    return sorted(ranked, key=lambda entry: entry.rank)
+
+
+def _note_contradiction(graph: RankGraph, number: int) -> None:
+    if graph.rank not in (None, number):
+        what = f"rank {number} was asked for, but the trace says rank {graph.rank}"
+        graph.findings.add("suspicious", what)
+
+
+def _refuse_twins(ranked: Sequence[Ranked]) -> None:
+    first: dict[int, Ranked] = {}
+    for entry in ranked:
+        if (other := first.setdefault(entry.rank, entry)) is not entry:
+            msg = (
+                f"two files are rank {entry.rank}: {other.graph.label} ({other.source}) and "
+                f"{entry.graph.label} ({entry.source}). Leave one out, or pass "
+                "rank={'part of the file name': number, ...}"
+            )
+            raise LoadError(msg)
+
+
+def _nodes(entry: Ranked) -> pd.DataFrame:
+    rows = sorted(entry.graph.rows, key=lambda row: row.node)
+    entry.graph.findings.add("read", "nodes", len(rows))
+    columns = dict(zip(NodeRow._fields, zip(*rows, strict=True), strict=True))
+    frame = pd.DataFrame(
+        {
+            name: _column(columns[name], column.dtype)
+            for name, column in NODES.columns.items()
+            if name != "rank"
+        }
+    )
+    frame.insert(0, "rank", np.full(len(frame), entry.rank, np.int32))
+    return frame
+
+
+def _column(values: Sequence[Any], dtype: str) -> Any:
+    """Make one column; texts become categories in order of the alphabet."""
+    if dtype == "int64":
+        return np.array(values, np.int64)
+    if dtype != "category":
+        return pd.Series(values, dtype=dtype).array
+    texts = sorted({text for text in values if text is not None})
+    codes = {text: code for code, text in enumerate(texts)}
+    return pd.Categorical.from_codes(
+        [-1 if text is None else codes[text] for text in values],
+        categories=pd.Index(texts, dtype="str"),
+    )
+
+
+def _edges(entry: Ranked) -> pd.DataFrame:
+    """Return the edges, and note those that lead nowhere or in circles."""
+    graph = entry.graph
+    data = np.array(graph.data_edges, np.int64).reshape(-1, 2)
+    control = np.array(graph.control_edges, np.int64).reshape(-1, 2)
+    pairs = np.concatenate([data, control])
+    kinds = pd.Categorical.from_codes(
+        np.repeat([0, 1], [len(data), len(control)]),
+        categories=pd.Index(["data", "control"], dtype="str"),
+    )
+    frame = pd.DataFrame(
+        {
+            "rank": np.full(len(pairs), entry.rank, np.int32),
+            "node": pairs[:, 0],
+            "needs": pairs[:, 1],
+            "edge": kinds,
+        }
+    )
+    nodes = np.array([row.node for row in graph.rows], np.int64)
+    _note_edges(pairs, len(data), nodes, graph.findings)
+    return frame.sort_values(["node", "needs"], kind="stable", ignore_index=True)
+
+
+def _note_edges(pairs: IntArray, data_count: int, nodes: IntArray, findings: Findings) -> None:
+    """Note what is odd about edges, of which the first ``data_count`` are data dependencies."""
+    findings.add("read", "dependencies", len(pairs))
+    known, counts = np.unique(nodes, return_counts=True)
+    for number in known[counts > 1][:1]:
+        many = int((counts - 1).sum())
+        findings.add("suspicious", "node ids that occur again", many, f"node {number}")
+    dangling = ~np.isin(pairs[:, 1], known)
+    if dangling.any():
+        findings.add(
+            "suspicious", "dependencies on nodes that the trace lacks", int(dangling.sum()),
+            f"node {pairs[dangling.argmax(), 0]}",
+        )  # fmt: skip
+    is_data = np.arange(len(pairs)) < data_count
+    for kind, chosen in (("data", is_data), ("data and control", np.ones(len(pairs), np.bool_))):
+        if stuck := on_cycles(pairs[~dangling & chosen]):
+            what = f"nodes on cycles of {kind} dependencies, or between them"
+            findings.add("suspicious", what, len(stuck), f"node {min(stuck)}")
+            break
+
+
+def on_cycles(pairs: IntArray) -> set[int]:
+    """Return the nodes that remain when sources and sinks are taken off until none is left."""
+    if not (pairs[:, 1] >= pairs[:, 0]).any():
+        return set()  # every node needs only earlier ones
+    known, numbered = np.unique(pairs, return_inverse=True)
+    numbered = numbered.reshape(pairs.shape)
+    left = _never_ready(numbered[:, 0], numbered[:, 1], len(known))
+    if left:
+        left &= _never_ready(numbered[:, 1], numbered[:, 0], len(known))
+    return {int(known[number]) for number in left}
+
+
+def _never_ready(node: IntArray, needs: IntArray, count: int) -> set[int]:
+    """Return the nodes, of ``count``, that never start if each waits for all it needs."""
+    waiting = np.bincount(node, minlength=count).tolist()
+    by_needs = np.argsort(needs, kind="stable")
+    users = node[by_needs].tolist()
+    first = np.searchsorted(needs[by_needs], np.arange(count + 1)).tolist()
+    ready = [number for number, left in enumerate(waiting) if left == 0]
+    while ready:
+        done = ready.pop()
+        for user in users[first[done] : first[done + 1]]:
+            waiting[user] -= 1
+            if waiting[user] == 0:
+                ready.append(user)
+    return {number for number, left in enumerate(waiting) if left}
+
+
+def _quality(ranked: Sequence[Ranked], remarks: Sequence[Finding]) -> pd.DataFrame:
+    rows: list[Finding] = []
+    for entry in ranked:
+        found = entry.graph.findings.frame().itertuples(index=False, name=None)
+        rows += [(*row[:4], None if pd.isna(row[4]) else row[4]) for row in found]
+    rows += remarks
+    return quality_frame(rows)
+
+
+def _ranks(ranked: Sequence[Ranked]) -> pd.DataFrame:
+    rows = [
+        {
+            "rank": entry.rank,
+            "rank_source": entry.source,
+            "world_size": entry.graph.world_size,
+            "backend": entry.graph.backend,
+            "source": entry.graph.label,
+            "format": entry.graph.format,
+            "clock": "own",
+            "first_ns": None,
+            "last_ns": None,
+            "event_count": 0,
+        }
+        for entry in ranked
+    ]
+    return RANKS.check(RANKS.cast(pd.DataFrame(rows)))
+
+
+def _groups(ranked: Sequence[Ranked]) -> pd.DataFrame:
+    rows = [
+        (entry.rank, g.name, g.description, g.backend, g.size, ",".join(map(str, g.members)))
+        for entry in ranked
+        for g in entry.graph.groups
+    ]
+    if not rows:
+        return PROCESS_GROUPS.empty()
+    frame = pd.DataFrame(rows, columns=list(PROCESS_GROUPS.columns))
+    return PROCESS_GROUPS.check(PROCESS_GROUPS.cast(frame))
+
+
+def _concat(frames: Sequence[pd.DataFrame], empty: pd.DataFrame) -> pd.DataFrame:
+    """Stack the frames of the ranks; categories are united."""
+    if not frames:
+        return empty
+    together: dict[str, pd.Series | pd.Categorical] = {}
+    for name in empty:
+        parts = [frame[name] for frame in frames]
+        if isinstance(empty[name].dtype, pd.CategoricalDtype):
+            together[str(name)] = pd.api.types.union_categoricals(parts)
+        else:
+            together[str(name)] = pd.concat(parts, ignore_index=True)
+    return pd.DataFrame(together)

@@ -1,0 +1,1 @@
+"""Kineto traces: the scanner, and the tables of one rank."""

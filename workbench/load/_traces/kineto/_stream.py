@@ -1,0 +1,363 @@
+"""Streaming a Kineto file: find the event array, parse it block by block, keep the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from workbench.errors import LoadError
+from workbench.load._files.findings import Findings
+from workbench.load._files.json_events import (
+    REPAIR_WINDOW,
+    Damaged,
+    Incomplete,
+    Read,
+    mend_event,
+    read_event,
+)
+from workbench.load._files.read_ahead import HEADROOM_BYTES, PADDING_BYTES, ByteArray, read_ahead
+from workbench.load._files.stream import Stream
+from workbench.load._traces.kineto.blocks import Block, Columns, Slots
+from workbench.load._traces.kineto.head import event_list
+from workbench.load._traces.kineto.status import ARRAY_END, BLOCK_FULL, NO_EVENT, ODD
+
+LARGEST_EVENT = 64 << 20
+_LOOK_AHEAD_BYTES = (1 << 13, 1 << 17, 2 * REPAIR_WINDOW)
+LARGEST_METADATA = 256 << 20
+_BLANK = b" \t\r\n\x00"
+
+
+class Engine(Protocol):
+    """What a parser offers to the reader."""
+
+    block: Block
+    rows: int
+
+    @property
+    def repaired_commas(self) -> int: ...
+    @property
+    def hint(self) -> int: ...
+    def scan(self, buf: ByteArray, pos: int, n: int) -> tuple[int, int]: ...
+    def code(self, text: str) -> int: ...
+    def all_texts(self) -> list[str]: ...
+
+
+@dataclass
+class RawTrace:
+    """A parsed file before any of it is interpreted."""
+
+    columns: Columns
+    texts: list[str]
+    metadata: dict[str, Any]
+    findings: Findings
+    whole: bool = field(default=True)
+
+
+def read(
+    stream: Stream,
+    engine: Engine,
+    slots: Slots,
+    *,
+    label: str,
+    advance: Callable[[int], object] | None = None,
+) -> RawTrace:
+    """Parse a Kineto stream.
+
+    Parameters
+    ----------
+    stream
+        Unpacked bytes of one trace.
+    engine
+        The parser, fresh.
+    slots
+        Arguments to keep; the same that the engine was made with.
+    label
+        Name of the input for messages.
+    advance
+        Called with the number of bytes of each block, for a progress bar.
+
+    Returns
+    -------
+    RawTrace
+        Columns, texts, metadata and findings.
+
+    Raises
+    ------
+    LoadError
+        If the input is no Kineto trace, or damaged beyond repair; names the byte.
+    """
+    return _Reader(stream, engine, slots, label, advance).run()
+
+
+class _Reader:
+    """Holds the window of bytes at hand while a file is parsed."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        engine: Engine,
+        slots: Slots,
+        label: str,
+        advance: Callable[[int], object] | None,
+    ) -> None:
+        self.stream, self.engine, self.label, self.advance = stream, engine, label, advance
+        self.columns = Columns(slots)
+        self.findings = Findings(label)
+        self.metadata: dict[str, Any] = {}
+        self.bare_list = False
+        self._searched = 0  # bytes in which the list of events was looked for
+        self.window: ByteArray = np.zeros(
+            PADDING_BYTES, np.uint8
+        )  # bytes not parsed yet, then padding
+        self.length = 0  # how many of them are input
+        self.offset = 0  # where in the input the window begins
+
+    def run(self) -> RawTrace:
+        blocks = read_ahead(self.stream)
+        try:
+            ended = self._array(blocks)
+            rest = self._rest(blocks) if ended else b""
+        finally:
+            blocks.close()
+        self._after(ended, rest)
+        self._flush()
+        if self.engine.repaired_commas:
+            what = "commas between events that were missing or one too many"
+            self.findings.add("repaired", what, self.engine.repaired_commas)
+        for note in self.stream.notes:
+            self.findings.add("suspicious", note)
+        return RawTrace(
+            self.columns, self.engine.all_texts(), self.metadata, self.findings, whole=ended
+        )
+
+    # --- the window ---------------------------------------------------------
+
+    def _extend(self, block: ByteArray, parsed: int) -> None:
+        """Drop ``parsed`` bytes from the window and put a block as read ahead behind the rest."""
+        self._drop(parsed)
+        kept, new = self.length, len(block) - HEADROOM_BYTES - PADDING_BYTES
+        if kept <= HEADROOM_BYTES:
+            # The usual case: a few bytes go in front of the block, which stays in place.
+            start = HEADROOM_BYTES - kept
+            block[start:HEADROOM_BYTES] = self.window[:kept]
+            self.window = block[start:]
+        else:
+            self.window = np.concatenate([self.window[:kept], block[HEADROOM_BYTES:]])
+        self.length = kept + new
+        if self.advance is not None:
+            self.advance(new)
+
+    def _drop(self, parsed: int) -> None:
+        """Drop ``parsed`` bytes from the front of the window."""
+        self.window = self.window[parsed:]
+        self.offset += parsed
+        self.length -= parsed
+
+    # --- before, in and after the array -------------------------------------
+
+    def _array(self, blocks: Iterator[ByteArray]) -> bool:
+        """Parse the event array; False if the input ends inside it."""
+        position: int | None = None
+        for block in blocks:
+            self._extend(block, position or 0)
+            if position is None:
+                position = self._find_array(final=False)
+                if position is None:
+                    continue
+            else:
+                position = 0
+            position, ended = self._events(position, final=False)
+            if ended:
+                self._drop(position)
+                return True
+        if position is None:
+            position = self._find_array(final=True)
+            assert position is not None
+        else:
+            self._drop(position)
+            position = 0
+        position, ended = self._events(position, final=True)
+        self._drop(position)
+        return ended
+
+    def _find_array(self, *, final: bool) -> int | None:
+        """Read what stands before the events; None if more input is needed."""
+        if not final and self.length < 2 * self._searched:
+            return None  # else long metadata would be searched once per block
+        self._searched = self.length
+        head = self.window[: self.length].tobytes()
+        start = 3 if head.startswith(b"\xef\xbb\xbf") else 0
+        start += len(head) - start - len(head[start:].lstrip(_BLANK))
+        if head[start : start + 1] == b"[":
+            self.bare_list = True
+            return start + 1
+        match = event_list(head, start)
+        if match is None and not final and len(head) < LARGEST_METADATA:
+            return None
+        if match is None:
+            msg = (
+                f"{self.label}: no 'traceEvents' array and no list of events; expected a Kineto "
+                "(Chrome trace) file, as written by torch.profiler's export_chrome_trace"
+            )
+            raise LoadError(msg)
+        before = head[start : match[0]].rstrip().rstrip(b",")
+        self._keep_metadata(before + b"}", "before")
+        return match[1]
+
+    def _events(self, position: int, *, final: bool) -> tuple[int, bool]:
+        """Parse events of the window; ``(where parsing stopped, array ended)``."""
+        engine = self.engine
+        while True:
+            position, status = engine.scan(self.window, position, self.length)
+            if status == ARRAY_END:
+                return position, True
+            if status == BLOCK_FULL:
+                self._flush()
+            elif status == ODD:
+                after = self._odd_event(position, final=final)
+                if after is None:
+                    return self._wants_more(position, final=False)
+                position = after
+            elif status == NO_EVENT:
+                after = self._no_event(position, final=final)
+                if after is None:
+                    return position, False
+                position = after
+            else:
+                return self._wants_more(position, final=final)
+
+    def _wants_more(self, position: int, *, final: bool) -> tuple[int, bool]:
+        """Decide on an event that does not end in the window."""
+        if final:
+            rest = self.window[position : self.length].tobytes()
+            opening = rest.find(b"{")
+            if opening >= 0 and not rest[:opening].strip(b", \t\r\n\x00"):
+                after = self._odd_event(position + opening, final=final)
+                if after is not None:
+                    return self._events(after, final=final)
+        elif self.length - position > LARGEST_EVENT:
+            self._raise(
+                position, f"an event opens here and does not end in {LARGEST_EVENT:,} bytes"
+            )
+        return position, False
+
+    def _odd_event(self, position: int, *, final: bool) -> int | None:
+        """Read one event with the general parser; None if it does not end in the window."""
+        read = self._read_odd(position, final=final)
+        if read is None:
+            return None
+        if read.repair:
+            self.findings.add("repaired", read.repair, where=f"byte {self.offset + position:,}")
+        if self.engine.rows >= len(self.engine.block.ph):
+            self._flush()
+        kept = self.engine.block.write(self.engine.rows, read.event, self.engine)
+        self.engine.rows += kept
+        return position + read.end
+
+    def _read_odd(self, position: int, *, final: bool) -> Read | None:
+        """Parse one event, looking no further ahead than needed: most events are short."""
+        hint = self.engine.hint - position
+        if hint > 0 and (read := mend_event(self._bytes(position, hint))) is not None:
+            return read
+        for size in _LOOK_AHEAD_BYTES:
+            window = self._bytes(position, size)
+            at_end = position + len(window) == self.length
+            try:
+                return read_event(window, final=final and at_end)
+            except Damaged as damage:
+                self._raise(position + damage.offset, damage.reason)
+            except Incomplete:
+                if at_end:
+                    break
+        return None
+
+    def _bytes(self, position: int, size: int) -> bytes:
+        return self.window[position : min(self.length, position + size)].tobytes()
+
+    def _no_event(self, position: int, *, final: bool) -> int | None:
+        """Go past what stands where an event should: padding or null; else it is damage."""
+        rest = self.window[position : min(self.length, position + 64)].tobytes()
+        if rest.startswith(b"\x00"):
+            raw = self.window[position : self.length]
+            content = np.flatnonzero(raw != 0)
+            if len(content) == 0:
+                self.findings.add("left out", "zero bytes where events should be", len(raw))
+                return self.length if not final else None
+            self.findings.add("left out", "zero bytes where events should be", int(content[0]))
+            return position + int(content[0])
+        if rest.startswith(b"null"):
+            self.findings.add("left out", "null instead of an event")
+            return position + 4
+        if final and b"null".startswith(rest):
+            return None
+        if len(rest) < 4 and not final:
+            return None
+        self._raise(position, f"expected an event or the end of the list, found {rest[:20]!r}")
+        raise AssertionError  # pragma: no cover - _raise does not return
+
+    def _rest(self, blocks: Iterator[ByteArray]) -> bytes:
+        """Return everything behind the event array."""
+        rest = [self.window[: self.length].tobytes()]
+        size = self.length
+        for padded in blocks:
+            block = padded[HEADROOM_BYTES : len(padded) - PADDING_BYTES]
+            size += len(block)
+            if size > LARGEST_METADATA:
+                self._raise(0, f"more than {LARGEST_METADATA:,} bytes behind the events")
+            rest.append(block.tobytes())
+            if self.advance is not None:
+                self.advance(len(block))
+        return b"".join(rest)
+
+    def _after(self, ended: bool, rest: bytes) -> None:
+        """Read the metadata behind the array, or say where the input broke off."""
+        rest = rest.strip(_BLANK)
+        if not ended:
+            what = "the file ends inside the list of events; all whole events were read"
+            if self.length:
+                what += f", the last {self.length:,} bytes hold a part of one"
+            self.findings.add("truncated", what, where=f"byte {self.offset:,}")
+        elif self.bare_list:
+            self.findings.add("left out", "bytes behind the list of events", len(rest))
+        else:
+            self._keep_last_metadata(b"{" + rest.lstrip(b","))
+
+    def _keep_last_metadata(self, raw: bytes) -> None:
+        """Keep the metadata behind the events, whose closing brace may be missing."""
+        closed = raw if raw.endswith(b"}") and mend_event(raw) else raw.rstrip(b",") + b"}"
+        if closed is not raw and mend_event(closed):
+            what = "the file ends behind the list of events, before its closing brace"
+            self.findings.add("truncated", what, where=f"byte {self.offset + self.length:,}")
+            raw = closed
+        self._keep_metadata(raw, "behind")
+
+    def _keep_metadata(self, raw: bytes, where: str) -> None:
+        read_object = mend_event(raw)
+        if read_object is None:
+            what = f"metadata {where} the events cannot be read"
+            self.findings.add("left out", what, len(raw), f"byte {self.offset:,}")
+            return
+        if read_object.repair:
+            what = f"in the metadata {where} the events: {read_object.repair}"
+            self.findings.add("repaired", what)
+        if "traceEvents" in read_object.event:
+            another = read_object.event.pop("traceEvents")
+            what = "events of another traceEvents list"
+            count = len(another) if isinstance(another, list) else 1
+            self.findings.add("left out", what, count, f"byte {self.offset:,}")
+        self.metadata |= read_object.event
+
+    def _flush(self) -> None:
+        self.columns.take(self.engine.block, self.engine.rows)
+        self.engine.rows = 0
+
+    def _raise(self, position: int, reason: str) -> None:
+        byte = self.offset + position
+        msg = (
+            f"{self.label}: cannot read the event list at byte {byte:,}: {reason}. "
+            "Mend the file there, or cut it before that byte to load what comes first"
+        )
+        raise LoadError(msg)

@@ -1,0 +1,193 @@
+"""Columns under construction: what both parsers fill and the events table is made of."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from workbench.load._files.json_events import FloatText, to_integer, to_ns
+
+INTEGER, TEXT, TOKEN = 0, 1, 2
+MISSING = np.iinfo(np.int64).min
+HAS_TIME, HAS_DUR = 1, 2
+ROWS_PER_BLOCK = 1 << 15
+
+# Phases that have a place in time: complete, instant (old and new), begin, end.
+KEPT_PHASES = frozenset(b"XiIBE")
+
+IntArray = npt.NDArray[np.int64]
+
+
+class Slots:
+    """The arguments of an event that are kept, and how: as integer, text or JSON token."""
+
+    def __init__(self, wanted: Mapping[str, int]) -> None:
+        self.names = list(wanted)
+        self.types = np.array([wanted[name] for name in self.names], dtype=np.int64)
+        self.position = {name: at for at, name in enumerate(self.names)}
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+class Numbering(Protocol):
+    """Anything that gives texts numbers."""
+
+    def code(self, text: str) -> int:
+        """Return the number of ``text``."""
+
+
+class Texts:
+    """Texts seen in a file, numbered in order of appearance."""
+
+    def __init__(self) -> None:
+        self._codes: dict[str, int] = {}
+
+    def code(self, text: str) -> int:
+        """Return the number of ``text``."""
+        return self._codes.setdefault(text, len(self._codes))
+
+    def all(self) -> list[str]:
+        """Return all texts in order of their numbers."""
+        return list(self._codes)
+
+
+class Block:
+    """A fixed number of rows, one array per field, refilled again and again."""
+
+    def __init__(self, slots: Slots, rows: int = ROWS_PER_BLOCK) -> None:
+        self.slots = slots
+        self.ph = np.zeros(rows, np.uint8)
+        self.flags = np.zeros(rows, np.uint8)
+        self.ts = np.zeros(rows, np.int64)
+        self.dur = np.zeros(rows, np.int64)
+        self.name = np.zeros(rows, np.int32)
+        self.cat = np.zeros(rows, np.int32)
+        self.pid = np.zeros(rows, np.int32)
+        self.tid = np.zeros(rows, np.int32)
+        self.values = np.full((max(1, len(slots)), rows), MISSING, np.int64)
+        self.seen = np.zeros(max(1, len(slots)), np.int64)
+        self.skipped = np.zeros(256, np.int64)
+        self.unreadable: Counter[tuple[str, str]] = Counter()
+
+    def arrays(self) -> tuple[npt.NDArray[Any], ...]:
+        """Return the arrays in the order in which the scanner takes them."""
+        return (
+            self.ph, self.flags, self.ts, self.dur, self.name, self.cat, self.pid, self.tid,
+            self.values, self.seen, self.skipped,
+        )  # fmt: skip
+
+    def write(self, row: int, event: dict[str, Any], texts: Numbering) -> bool:
+        """Write one parsed event to ``row``; False if its phase is counted, not kept.
+
+        A field of a type that cannot be used is left missing, as if it were absent;
+        arguments of which that is true are counted.
+        """
+        phase = event.get("ph")
+        kind = ord(phase) if isinstance(phase, str) and len(phase) == 1 and ord(phase) < 256 else 0
+        if kind not in KEPT_PHASES:
+            self.skipped[kind] += 1
+            return False
+        ts, dur = to_ns(event.get("ts")), to_ns(event.get("dur"))
+        self.ph[row] = kind
+        self.flags[row] = HAS_TIME * (ts is not None) | HAS_DUR * (dur is not None)
+        self.ts[row], self.dur[row] = ts or 0, dur or 0
+        self.name[row] = _text_code(event.get("name"), texts)
+        self.cat[row] = _text_code(event.get("cat"), texts)
+        self.pid[row] = _text_code(event.get("pid"), texts)
+        self.tid[row] = _text_code(event.get("tid"), texts)
+        args = event.get("args")
+        if isinstance(args, dict):
+            for name, at in self.slots.position.items():
+                if name in args:
+                    written = self._write_argument(at, row, args[name], texts)
+                    if not written and args[name] is not None:
+                        self.unreadable[name, str(event.get("cat"))] += 1
+        return True
+
+    def _write_argument(self, at: int, row: int, value: object, texts: Numbering) -> bool:
+        kind = self.slots.types[at]
+        if kind == INTEGER:
+            number = to_integer(value)
+            stored = MISSING if number is None else number
+        elif kind == TEXT:
+            stored = _text_code(value, texts)
+            stored = MISSING if stored < 0 else stored
+        else:
+            stored = texts.code(token(value))
+        self.values[at, row] = stored
+        self.seen[at] += stored != MISSING
+        return bool(stored != MISSING)
+
+
+def _text_code(value: object, texts: Numbering) -> int:
+    if value is None or isinstance(value, dict | list):
+        return -1
+    return texts.code(value if type(value) is str else token(value))
+
+
+def token(value: object) -> str:
+    """Spell a parsed JSON value the one way it is kept in a column of extra arguments."""
+    if isinstance(value, FloatText):
+        return str(value)
+    return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, FloatText):
+        return float(value)
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return value
+
+
+class Columns:
+    """The rows of a whole file, collected block by block."""
+
+    def __init__(self, slots: Slots) -> None:
+        self.slots = slots
+        self.rows = 0
+        self.phases: Counter[str] = Counter()
+        self.unreadable: Counter[tuple[str, str]] = Counter()
+        self._fields: dict[str, list[npt.NDArray[Any]]] = {
+            name: [] for name in ("ph", "flags", "ts", "dur", "name", "cat", "pid", "tid")
+        }
+        self._values: list[list[tuple[int, IntArray]]] = [[] for _ in range(len(slots))]
+
+    def take(self, block: Block, rows: int) -> None:
+        """Copy the first ``rows`` of ``block`` and make the block empty again."""
+        for name, parts in self._fields.items():
+            parts.append(getattr(block, name)[:rows].copy())
+        for at in np.flatnonzero(block.seen[: len(self.slots)]):
+            self._values[at].append((self.rows, block.values[at, :rows].copy()))
+            block.values[at] = MISSING
+        block.seen[:] = 0
+        for kind in np.flatnonzero(block.skipped):
+            self.phases[chr(kind)] += int(block.skipped[kind])
+        block.skipped[:] = 0
+        self.unreadable.update(block.unreadable)
+        block.unreadable.clear()
+        self.rows += rows
+
+    def field(self, name: str) -> npt.NDArray[Any]:
+        """Return one field for all rows and forget its parts."""
+        parts = self._fields.pop(name)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts or [np.zeros(0, np.int64)])
+
+    def values(self, name: str) -> IntArray | None:
+        """Return one argument for all rows, :data:`MISSING` where absent; None if it never is."""
+        parts = self._values[self.slots.position[name]]
+        if not parts:
+            return None
+        full = np.full(self.rows, MISSING, np.int64)
+        while parts:
+            start, part = parts.pop()
+            full[start : start + len(part)] = part
+        return full

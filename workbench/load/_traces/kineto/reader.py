@@ -1,0 +1,91 @@
+"""PyTorch profiler (Kineto) traces of every generation since 2021."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Callable, Sequence
+from typing import Literal, get_args
+
+import pandas as pd
+
+from workbench.load._files.archive import Source
+from workbench.load._files.stream import Stream
+from workbench.load._traces.kineto._engine_python import PythonEngine
+from workbench.load._traces.kineto._stream import Engine, read
+from workbench.load._traces.kineto.rank import RankTables, rank_tables, slots
+
+EngineName = Literal["auto", "compiled", "python"]
+
+# Below this size, importing the compiler takes longer than it saves.
+_COMPILED_FROM_BYTES = 24 << 20
+EVENT_LIST = re.compile(rb'"traceEvents"\s*:\s*\[')
+_HEAD = re.compile(rb'"traceEvents"|"ph"\s*:|"schemaVersion"|"deviceProperties"')
+
+
+def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - same shape for all formats
+    """Say whether a file that begins with ``head`` is a Kineto or Chrome trace."""
+    return _HEAD.search(head) is not None
+
+
+def kineto(
+    source: Source,
+    *,
+    args: Sequence[str] = (),
+    rules: pd.DataFrame | None = None,
+    engine: EngineName = "auto",
+    stream: Stream | None = None,
+    advance: Callable[[int], object] | None = None,
+) -> RankTables:
+    """Read one Kineto file; :func:`workbench.load.traces` is the front door.
+
+    Parameters
+    ----------
+    source
+        The file or archive member.
+    args
+        Names of further event arguments to keep as columns, e.g. ``"Input Dims"``.
+    rules
+        Kernel rules of one's own, asked before the shipped ones.
+    engine
+        ``"compiled"`` needs numba; ``"python"`` needs nothing and is slower; both give
+        the same tables. ``"auto"`` takes the faster one for the size of the file.
+    stream
+        The content, if it is open already.
+    advance
+        Called with the bytes of each block, for a progress bar.
+
+    Returns
+    -------
+    RankTables
+        Tables of one rank, which has no number yet.
+
+    Raises
+    ------
+    LoadError
+        If the input is no Kineto trace or damaged beyond repair; names the byte.
+    ValueError
+        If ``engine`` is unknown, or compiled and numba is not installed.
+    """
+    wanted = slots(args)
+    with stream or source.open() as opened:
+        raw = read(
+            opened, _engine(engine, source.size_bytes)(wanted), wanted,
+            label=source.label, advance=advance,
+        )  # fmt: skip
+    return rank_tables(raw, label=source.label, args=args, rules=rules)
+
+
+def _engine(name: EngineName, size_bytes: int) -> Callable[..., Engine]:
+    if name not in get_args(EngineName):
+        msg = f"engine must be one of {get_args(EngineName)}, not {name!r}"
+        raise ValueError(msg)
+    has_numba = importlib.util.find_spec("numba") is not None
+    if name == "compiled" and not has_numba:
+        msg = "engine='compiled' needs numba: pip install 'ai-infra-workbench[fast]'"
+        raise ValueError(msg)
+    if name == "python" or not has_numba or (name == "auto" and size_bytes < _COMPILED_FROM_BYTES):
+        return PythonEngine
+    from workbench.load._traces.kineto._engine_compiled import CompiledEngine
+
+    return CompiledEngine

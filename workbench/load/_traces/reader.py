@@ -1,0 +1,321 @@
+"""The front door for traces: any file, list, directory or archive of any known format."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+
+from workbench._progress import progress as progress_bar
+from workbench.errors import LoadError, WorkbenchError
+from workbench.kernel_kinds import read_rules
+from workbench.load._files import parquet
+from workbench.load._files.appearance import is_utf16
+from workbench.load._files.archive import Source, Survey, streams, survey
+from workbench.load._files.findings import Finding, listed, quality_frame
+from workbench.load._files.guard import Dropped, guarded
+from workbench.load._files.paths import Paths, shown_all
+from workbench.load._files.rank_names import NO_RANK_TOLD
+from workbench.load._traces import cache as _cache
+from workbench.load._traces.chakra import reader as chakra
+from workbench.load._traces.execution import reader as execution_trace
+from workbench.load._traces.kineto import reader as kineto_format
+from workbench.load._traces.kineto.rank import RankTables, concat, quality_of
+from workbench.load._traces.kineto.reader import EngineName, kineto
+from workbench.load._traces.ranks import (
+    Numbered,
+    RankArgument,
+    as_a_set,
+    devices_table,
+    groups_table,
+    number,
+    ranks_table,
+)
+from workbench.tables import DEPENDENCIES, EVENTS, NODES, RANKS, STEPS, Trace
+
+_GRAPHS = {"chakra": chakra.chakra, "execution trace": execution_trace.execution_trace}
+
+# Starting worker processes takes seconds; smaller sets are read sooner without.
+_PARALLEL_FROM_BYTES = 128 << 20
+_LONG_HEAD_BYTES = 4 << 20
+_UTF16 = "is UTF-16, no trace is; convert it: iconv -f UTF-16 -t UTF-8"
+
+
+def traces(  # noqa: PLR0913 - the front door
+    path: Paths,
+    *,
+    rank: RankArgument = None,
+    args: Sequence[str] = (),
+    rules: pd.DataFrame | str | Path | None = None,
+    engine: EngineName = "auto",
+    cache: str | Path | None = None,
+    progress: bool = True,
+) -> Trace:
+    """Load the traces of one job, one rank or thousands, into tables.
+
+    Formats are recognised by content: PyTorch profiler (Kineto) traces of any
+    generation and vendor, PyTorch execution traces, Chakra execution traces
+    (protobuf and JSON), and the workbench's own Parquet. Damage is repaired where
+    that is safe, and everything left out, repaired or assumed is counted in the
+    quality table.
+
+    Parameters
+    ----------
+    path
+        A file (``.json``, ``.json.gz``, ``.et``, ``.parquet``), a directory, an
+        archive (``.tar.gz``, ``.zip``) or a list of these. Profiles and execution
+        traces of one job may lie together.
+    rank
+        Ranks where the files do not tell them: one number for one file, a list in
+        order of the files, or a dict from a part of the file name to the number.
+    args
+        Names of further event arguments to keep as columns, e.g. ``("Input Dims",)``.
+    rules
+        Kernel rules of one's own, as a frame or CSV file; see
+        :func:`workbench.kernel_kinds.read_rules`. They go before the shipped ones.
+    engine
+        ``"auto"``, ``"compiled"`` (needs numba) or ``"python"``; the tables are the same.
+    cache
+        Directory in which parsed files are kept, by content; the second load of a file
+        is then many times faster. None keeps nothing.
+    progress
+        Whether to show a progress bar if loading takes more than a second.
+
+    Returns
+    -------
+    Trace
+        ``events`` (:data:`workbench.tables.EVENTS`), ``ranks``, ``devices``,
+        ``process_groups``, ``steps``, ``nodes`` and ``dependencies`` (execution traces
+        only) and ``quality``.
+
+    Raises
+    ------
+    FileNotFoundError
+        If ``path`` does not exist.
+    LoadError
+        If nothing under ``path`` is a known trace that can be read (names the byte of a
+        single one), formats are mixed, or two files claim one rank. Of several files those
+        that are damaged beyond repair are left out, with a finding in ``quality``.
+    """
+    if isinstance(args, str):
+        msg = f"args must list names, e.g. args=({args!r},); got the text {args!r}"
+        raise TypeError(msg)
+    found, dropped = survey(path), Dropped()
+    own_rules = read_rules(rules) if isinstance(rules, str | Path) else rules
+    by_format, findings = _by_format(path, found, dropped)
+    loaded = []
+    if "kineto" in by_format:
+        reader = _Reader(tuple(args), own_rules, engine, None if cache is None else Path(cache))
+        if parts := _read_all(by_format["kineto"], reader, dropped, progress):
+            with guarded(shown_all(path)):
+                loaded.append(assemble(number(parts, rank), parts))
+    if "parquet" in by_format:
+        loaded.append(_one_parquet(by_format["parquet"]))
+    for name in [name for name in _GRAPHS if name in by_format]:
+        with dropped.trying(shown_all(path)):
+            loaded.append(_GRAPHS[name](by_format[name], rank=None if loaded else rank))
+    if not loaded:
+        dropped.raise_if_all()
+    trace = loaded[0] if len(loaded) == 1 else _joined(*loaded)
+    return _with_findings(trace, [*findings, *dropped.rows])
+
+
+def _by_format(
+    path: Paths, found: Survey, dropped: Dropped
+) -> tuple[dict[str, list[Source]], list[Finding]]:
+    """Sort what was found by format; give findings of what is in none, or refuse the mixture."""
+    findings = [each.row for each in found.remarks]
+    by_format: dict[str, list[Source]] = {}
+    for source in found.sources:
+        with dropped.trying(source.label):
+            if name := format_of(source):
+                by_format.setdefault(name, []).append(source)
+            else:
+                is_wide = is_utf16(source.head())
+                what = _UTF16 if is_wide else "is in no format that is known here"
+                findings.append((source.label, "left out", what, 1, None))
+    if not by_format:
+        if not findings:
+            dropped.raise_if_all()
+        _raise_unknown(path, [*findings, *dropped.rows])
+    if len(by_format) > 1 and ("parquet" in by_format or len(by_format.keys() - {"kineto"}) > 1):
+        _raise_mixed(by_format)
+    return by_format, findings
+
+
+def assemble(numbered: Sequence[Numbered], parts: Sequence[RankTables]) -> Trace:
+    """Put numbered ranks together into one trace set."""
+    extras = [name for name in parts[0].events.columns if name not in EVENTS.columns]
+    rows = 0
+    for rank, _, part in numbered:
+        part.events["rank"] = pd.Series(rank, index=part.events.index, dtype="int32")
+        part.steps["rank"] = pd.Series(rank, index=part.steps.index, dtype="int32")
+        if rows:
+            part.events["launch"] = part.events["launch"] + rows
+        rows += len(part.events)
+    events = concat([part.events for _, _, part in numbered], [*EVENTS.columns, *extras])
+    steps = [part.steps for _, _, part in numbered if len(part.steps)]
+    assumed = [
+        (part.label, "assumed", NO_RANK_TOLD, 1, f"rank {rank}")
+        for rank, source, part in numbered
+        if source == "assumed"
+    ]
+    return Trace(
+        events=EVENTS.check(events),
+        ranks=ranks_table(numbered),
+        devices=devices_table(numbered),
+        process_groups=groups_table(numbered),
+        steps=STEPS.check(pd.concat(steps, ignore_index=True)) if steps else STEPS.empty(),
+        nodes=NODES.empty(),
+        dependencies=DEPENDENCIES.empty(),
+        quality=quality_of(
+            [part.quality for _, _, part in numbered]
+            + [quality_frame(assumed + as_a_set(numbered))]
+        ),
+    )
+
+
+def format_of(source: Source) -> str:
+    """Recognise the format of a source by its first bytes; '' if it is unknown."""
+    head = source.head()
+    if kineto_format.EVENT_LIST.search(head):
+        return "kineto"
+    for name, module in (
+        ("parquet", parquet),
+        ("chakra", chakra),
+        ("execution trace", execution_trace),
+        ("kineto", kineto_format),
+    ):
+        if module.looks_like(head, source.label):
+            return name
+    # Some profilers write long metadata before the events.
+    is_object = head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
+    if is_object and kineto_format.looks_like(source.head(_LONG_HEAD_BYTES), source.label):
+        return "kineto"
+    return ""
+
+
+def _read_all(
+    wanted: Sequence[Source], reader: _Reader, dropped: Dropped, progress: bool
+) -> list[RankTables]:
+    total = sum(source.size_bytes for source in wanted)
+    workers = min(len(wanted), os.cpu_count() or 1)
+    one_pass = any(source.place is not None for source in wanted)
+    with progress_bar(total=total, unit="B", label="loading traces", enabled=progress) as bar:
+        if workers > 1 and total >= _PARALLEL_FROM_BYTES and not one_pass:
+            return list(_in_processes(reader, wanted, workers, bar.update, dropped))
+        parts = []
+        for source, stream in streams(wanted, dropped):
+            with dropped.trying(source.label), stream:
+                parts.append(reader.read(source, stream, bar.update))
+        return parts
+
+
+class _Reader:
+    """Reads one source, from the cache if it is there; can be sent to a worker process."""
+
+    def __init__(
+        self,
+        args: tuple[str, ...],
+        rules: pd.DataFrame | None,
+        engine: EngineName,
+        cache: Path | None,
+    ) -> None:
+        self.args, self.rules, self.engine, self.cache = args, rules, engine, cache
+
+    def read(
+        self, source: Source, stream: object = None, advance: Callable[[int], object] | None = None
+    ) -> RankTables:
+        def parse() -> RankTables:
+            return kineto(
+                source, args=self.args, rules=self.rules, engine=self.engine,
+                stream=stream, advance=advance,  # type: ignore[arg-type]
+            )  # fmt: skip
+
+        if self.cache is None:
+            return parse()
+        return _cache.get_or_store(self.cache, source, (self.args, self.rules), parse)
+
+    def read_or_error(self, source: Source) -> RankTables | Exception:
+        """Read one source; an error must not end the process that reads others."""
+        try:
+            with guarded(source.label):
+                return self.read(source)
+        except (WorkbenchError, OSError) as error:
+            return error
+
+
+def _in_processes(
+    reader: _Reader,
+    wanted: Sequence[Source],
+    workers: int,
+    advance: Callable[[int], object],
+    dropped: Dropped,
+) -> Iterator[RankTables]:
+    from joblib import Parallel, delayed
+
+    parallel = Parallel(n_jobs=workers, return_as="generator")
+    done = parallel(delayed(reader.read_or_error)(source) for source in wanted)
+    for source, part in zip(wanted, done, strict=True):
+        advance(source.size_bytes)
+        if isinstance(part, RankTables):
+            yield part
+            continue
+        with dropped.trying(source.label):
+            raise part
+
+
+def _one_parquet(wanted: Sequence[Source]) -> Trace:
+    if len(wanted) > 1:
+        msg = f"{wanted[0].label} and {len(wanted) - 1} more: load one Parquet trace set at a time"
+        raise LoadError(msg)
+    source = wanted[0]
+    if source.place is not None:
+        msg = f"{source.label}: Parquet inside an archive cannot be mapped; unpack it first"
+        raise LoadError(msg)
+    with guarded(source.label):
+        return parquet.parquet(source.path)
+
+
+def _with_findings(trace: Trace, findings: Sequence[Finding]) -> Trace:
+    if not findings:
+        return trace
+    more = quality_frame(findings)
+    return replace(trace, quality=quality_of([trace.quality, more]))
+
+
+def _raise_unknown(path: Paths, findings: Sequence[Finding]) -> None:
+    msg = (
+        f"{shown_all(path)}: nothing here is a trace that can be read. Known are Kineto JSON, "
+        f"PyTorch execution traces, Chakra ET and the workbench's own Parquet."
+        f"{listed(findings)}"
+    )
+    raise LoadError(msg)
+
+
+def _joined(profile: Trace, graph: Trace) -> Trace:
+    """Put a profile and the execution traces of the same job together."""
+    more = graph.ranks[~graph.ranks["rank"].isin(profile.ranks["rank"])]
+    ranks = pd.concat([profile.ranks, more], ignore_index=True) if len(more) else profile.ranks
+    return replace(
+        profile,
+        ranks=RANKS.check(RANKS.cast(ranks.sort_values("rank", ignore_index=True))),
+        process_groups=profile.process_groups
+        if len(profile.process_groups)
+        else graph.process_groups,
+        nodes=graph.nodes,
+        dependencies=graph.dependencies,
+        quality=quality_of([profile.quality, graph.quality]),
+    )
+
+
+def _raise_mixed(by_format: Mapping[str, Sequence[Source]]) -> None:
+    examples = ", ".join(f"{name} ({found[0].label})" for name, found in by_format.items())
+    msg = (
+        f"files of different formats: {examples}; profiles and execution traces of one job go "
+        "together, anything else is loaded by itself"
+    )
+    raise LoadError(msg)

@@ -1,0 +1,183 @@
+"""By what the kinds of data are recognised: the first bytes of a file, and where it was met."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from workbench.load._failures.flight_dumps.reader import looks_like_a_dump
+from workbench.load._failures.formats import prometheus_xid
+from workbench.load._failures.formats.failure_table import names_failures
+from workbench.load._failures.formats.registry import looks_like_a_log, looks_like_a_trace
+from workbench.load._failures.lifetimes import names_lifetimes
+from workbench.load._files import parquet
+from workbench.load._files.archive import Source
+from workbench.load._files.text_tables import header_of, keys_of
+from workbench.load._files.wanted import FAILURE_LOGS, TRACES
+from workbench.load._fleet import job_events as _job_events
+from workbench.load._fleet import job_megatron as _job_megatron
+from workbench.load._fleet import job_mllog as _job_mllog
+from workbench.load._fleet import job_table as _job_table
+from workbench.load._imbalance.document_lengths import looks_like_lengths
+from workbench.load._imbalance.job_operations import names_operations
+from workbench.load._power.formats.registry import power_format_of
+from workbench.load._power.formats.table.layout import time_column
+from workbench.load._pvf.formats.own_tables import is_exhaustive, parquet_schema
+from workbench.load._pvf.reader import looks_like_injections
+from workbench.load._pvf.records import names_records
+from workbench.load._traces.reader import format_of
+from workbench.load.power_kind import is_power_log
+
+_JOB_READERS = (_job_events, _job_megatron, _job_table)
+_PARQUET = b"PAR1"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A file as it is seen before it is read.
+
+    Attributes
+    ----------
+    source
+        The file.
+    head
+        Its first bytes, unpacked.
+    is_named
+        Whether the caller named the file itself, rather than a folder or archive around it.
+    """
+
+    source: Source
+    head: bytes
+    is_named: bool
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Names of the columns of a table, or of the fields of the first record."""
+        if not self.head.startswith(_PARQUET):
+            return header_of(self.head) or keys_of(self.head)
+        return [] if self.schema is None else list(self.schema.names)
+
+    @cached_property
+    def schema(self) -> pa.Schema | None:
+        """The columns of a Parquet file; None for other files and damaged ones."""
+        if not self.head.startswith(_PARQUET):
+            return None
+        try:
+            return parquet_schema(self.source)
+        except (OSError, ValueError, pa.ArrowException):
+            return None
+
+    @cached_property
+    def columns(self) -> set[str]:
+        """Names of the columns of a Parquet file, or of a CSV file with commas."""
+        if self.head.startswith(_PARQUET):
+            return set(self.names)
+        first = self.head.split(b"\n", 1)[0]
+        is_csv = b"," in first and not first.startswith(b"#")
+        return set(header_of(self.head)) if is_csv else set()
+
+    @cached_property
+    def is_table(self) -> bool:
+        """Whether it is Parquet, or the first two lines are rows of as many cells."""
+        if self.head.startswith(_PARQUET):
+            return bool(self.names)
+        header, _, rest = self.head.lstrip().partition(b"\n")
+        cells = len(header_of(header))
+        return cells > 1 and len(header_of(rest)) == cells
+
+    @cached_property
+    def is_document(self) -> bool:
+        """Whether a file that was only met is documentation or code by its name."""
+        return not self.is_named and bool(FAILURE_LOGS.refused(self.source.label, self.head))
+
+
+# Each rule is given the kinds that were recognised already; rows of kinds that exclude others
+# are asked first.
+def is_every_fault(sample: Sample, _found: Set[str]) -> bool:
+    """Recognise a file with every single-bit fault of a model."""
+    return is_exhaustive(sample.source, sample.head)
+
+
+def is_injections(sample: Sample, _found: Set[str]) -> bool:
+    """Recognise results of fault injection of any tool."""
+    return looks_like_injections(sample.source, sample.head)
+
+
+def is_injection_records(sample: Sample, _found: Set[str]) -> bool:
+    """Recognise JSON lines of injections whose fields are named as in the package's tables."""
+    names = keys_of(sample.head) if sample.head.lstrip().startswith(b"{") else []
+    return not sample.is_document and names_records(names)
+
+
+def is_failure_table(sample: Sample, found: Set[str]) -> bool:
+    """Recognise failures in a table whose columns are named as in the package's own."""
+    return not found and _is_data(sample) and names_failures(sample.columns)
+
+
+def is_lifetimes(sample: Sample, found: Set[str]) -> bool:
+    """Recognise lifetimes in a table whose columns are named as in the package's own."""
+    return not found and _is_data(sample) and names_lifetimes(sample.columns)
+
+
+def is_operations(sample: Sample, _found: Set[str]) -> bool:
+    """Recognise the operations of a job, by the names of the columns."""
+    return names_operations(sample.names)
+
+
+def is_power(sample: Sample, _found: Set[str]) -> bool:
+    """Recognise power telemetry, for sure."""
+    return is_power_log(sample.source, sample.head)
+
+
+def is_trace(sample: Sample, found: Set[str]) -> bool:
+    """Recognise a profile or an execution trace."""
+    if found or _job_mllog.looks_like(sample.head):
+        return False
+    if sample.schema is not None:
+        return parquet.is_trace(sample.schema)
+    is_met = not sample.is_named and TRACES.refused(sample.source.label, sample.head)
+    return not is_met and bool(format_of(sample.source))
+
+
+def is_flight_dump(sample: Sample, found: Set[str]) -> bool:
+    """Recognise a dump of the flight recorder, pickled or JSON."""
+    return not found and not looks_like_a_trace(sample.head) and looks_like_a_dump(sample.head)
+
+
+def is_failure_log(sample: Sample, found: Set[str]) -> bool:
+    """Recognise a log of failures; an exporter serves the last Xid beside the power."""
+    if found:
+        return prometheus_xid.looks_like(sample.head, sample.source.label)
+    if sample.is_document or _job_mllog.looks_like(sample.head):
+        return False
+    return looks_like_a_log(sample.head, sample.source.label)
+
+
+def is_job_log(sample: Sample, found: Set[str]) -> bool:
+    """Recognise a log of steps; one logger may write them beside what they draw."""
+    if "power logs" in found:
+        return _job_table.looks_like(sample.head)
+    if _job_mllog.looks_like(sample.head):
+        return True
+    return not sample.is_document and any(each.looks_like(sample.head) for each in _JOB_READERS)
+
+
+def is_lengths(sample: Sample, found: Set[str]) -> bool:
+    """Recognise lengths of documents: numbers, or a column that is named so."""
+    return not found and _is_data(sample) and looks_like_lengths(sample.head, sample.names)
+
+
+def is_plain_power(sample: Sample, found: Set[str]) -> bool:
+    """Recognise a table of numbers over time, taken for power only if it is named itself."""
+    is_free = not found and sample.is_named
+    if sample.schema is not None:
+        return is_free and time_column(sample.names) is not None
+    return is_free and power_format_of(sample.head, sample.source.label) is not None
+
+
+def _is_data(sample: Sample) -> bool:
+    """Say whether a file is no documentation; Parquet never is."""
+    return sample.head.startswith(_PARQUET) or not sample.is_document
