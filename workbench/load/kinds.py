@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import LoadError
-from workbench.load import _kind_rules as rules
+from workbench.load import kind_rules as rules
 from workbench.load._failures.flight_dumps.reader import flight_recorder
 from workbench.load._failures.formats.failure_table import failure_table
 from workbench.load._failures.lifetimes import lifetimes

@@ -17,12 +17,12 @@ from workbench._progress import progress as progress_bar
 from workbench.errors import LoadError
 from workbench.load._files.findings import Findings
 from workbench.load._files.paths import Paths, given_paths, shown
+from workbench.load._files.table_times import Clock, clock_of, is_exact, to_ns, unit_ns
 from workbench.load._power.formats.table.cells import Watts, is_number, plain, refuse_other_types
 from workbench.load._power.formats.table.columns import IDENTITIES, PowerColumn, PowerLayout
 from workbench.load._power.formats.table.names import power_name, unit_factor
 from workbench.load._power.formats.table.pieces import open_parquet, parquet_batches, parquet_layout
 from workbench.load._power.formats.table.things import Things
-from workbench.load._power.formats.table.times import Clock, clock_of, is_exact, to_ns, unit_ns
 from workbench.load._power.formats.table.unnamed import NO_UNIT
 from workbench.load._power.part import PowerGiven, Unit
 from workbench.load._power.runs import Runs

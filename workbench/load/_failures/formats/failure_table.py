@@ -17,8 +17,8 @@ from workbench.load._files import plain_table as plain
 from workbench.load._files.arguments import checked
 from workbench.load._files.findings import Findings
 from workbench.load._files.log_file import LogPart, failure_rows, timeline_rows
+from workbench.load._files.table_times import clock_of, to_ns
 from workbench.load._files.whole_file import without_cut_row
-from workbench.load._power.formats.table.times import clock_of, to_ns
 from workbench.tables import FAILURES, FailureLog
 
 # Name in the table, and in a file that has no other.

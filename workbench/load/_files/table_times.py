@@ -1,4 +1,4 @@
-"""Times of a table of power telemetry, whatever they are written as, in ns."""
+"""Times in a table, whatever they are written as, in ns."""
 
 from __future__ import annotations
 
