@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import ipywidgets as widgets
 import pandas as pd
@@ -10,7 +11,6 @@ import plotly.graph_objects as go
 
 from workbench import analyze, plot
 from workbench.analyze import ShardingAssumptions
-from workbench.analyze._imbalance.table_sharding import BalanceBy, Planner, Scheme
 from workbench.explore._panel import Explorer
 from workbench.tables import EMBEDDING_TABLES
 
@@ -89,23 +89,13 @@ def table_sharding(
 
 def _draw(
     *,
-    ranks: int,
-    scheme: Scheme,
-    planner: Planner,
-    balance_by: BalanceBy,
     tables: pd.DataFrame,
     assumptions: ShardingAssumptions,
     source: str,
     synthetic: bool,
+    **chosen: Any,
 ) -> go.Figure:
-    shards = analyze.table_sharding(
-        tables,
-        ranks=ranks,
-        planner=planner,
-        balance_by=balance_by,
-        scheme=scheme,
-        assumptions=assumptions,
-    )
+    shards = analyze.table_sharding(tables, assumptions=assumptions, **chosen)
     imbalance = None
     if len(shards):
         imbalance = analyze.load_imbalance(analyze.shard_balance(shards)["perf_ms"])

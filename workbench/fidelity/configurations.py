@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from workbench import analyze, load
-from workbench.analyze._perfmodel.layouts.error_classes import public_iterations
 from workbench.fidelity._configurations import printed_iterations, printed_layout
 from workbench.fidelity._printed_jobs import (
     after_one_row_of_each,
@@ -176,7 +175,7 @@ def megatron_bridge() -> Iterator[Reading]:
     Qwen 3 235B-A22B had no part in it. Rows of one model and GPU type differ by release of the
     software, too, by up to 1.8 times for one and the same layout: no closed form tells that.
     """
-    jobs = public_iterations()
+    jobs = analyze.public_iterations()
     blind = analyze.iteration_errors(jobs, analyze.assumed_model().predict(jobs))["error_ratio"]
     routed = jobs["expert_count"] > 1
     for name, rows in (("dense models", ~routed), ("mixtures of experts", routed)):

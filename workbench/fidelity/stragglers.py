@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from workbench import analyze, load
-from workbench.analyze._imbalance.jobs.stragglers import Part
 from workbench.fidelity._published import published
 from workbench.fidelity._registry import Reading, claim
 
@@ -20,7 +19,11 @@ _JOBS = ("SE", "ST")
 _TOLERANCE = {"SE": 0.0005, "ST": 0.000001}
 # The worst workers are chosen by their own replay here, by a bound there.
 _SHARE_TOLERANCE = 0.005
-_PARTS: Mapping[Part, str] = {"stage": "stage", "dp_rank": "dp_rank", "operation": "optype"}
+_PARTS: Mapping[Literal["stage", "dp_rank", "operation"], str] = {
+    "stage": "stage",
+    "dp_rank": "dp_rank",
+    "operation": "optype",
+}
 _STEP_TIMES = {
     "actual_ns": "step_t_base", "replay_ns": "step_t_nodelay", "ideal_ns": "step_t_noblk"
 }  # fmt: skip

@@ -1,1 +1,5 @@
 """What every figure shares: colours, words, bars, lanes and sampling."""
+
+from workbench.plot._style import style
+
+__all__ = ["style"]

@@ -1,0 +1,60 @@
+# Each name is imported when it is first used; this list is its only one.
+
+# Traces
+from ._traces.chakra.writing import write_chakra as write_chakra
+from ._traces.chrome_writing import write_chrome_trace as write_chrome_trace
+from ._traces.execution.operator_calls import operator_calls as operator_calls
+from ._traces.execution.operator_script import (
+    operator_replay as operator_replay,
+    write_operator_benchmark as write_operator_benchmark,
+)
+from ._traces.reader import traces as traces
+
+# Workload imbalance
+from ._imbalance.document_lengths import document_lengths as document_lengths
+from ._imbalance.embedding_tables import embedding_tables as embedding_tables
+from ._imbalance.expert_loads import expert_loads as expert_loads
+from ._imbalance.job_operations import job_operations as job_operations
+from ._imbalance.profiles import (
+    attention_profile as attention_profile,
+    linear_profile as linear_profile,
+)
+from ._imbalance.reuse_histogram import reuse_histogram as reuse_histogram
+
+# Failures and goodput
+from ._failures.cause_counts import cause_counts as cause_counts
+from ._failures.flight_dumps.reader import flight_recorder as flight_recorder
+from ._failures.formats.failure_table import failure_table as failure_table
+from ._failures.formats.slurm.records import slurm_records as slurm_records
+from ._failures.lifetimes import lifetimes as lifetimes
+from ._failures.reader import failures as failures
+
+# Fault injection
+from ._pvf.exhaustive import exhaustive_injections as exhaustive_injections
+from ._pvf.formats.sfi_writing import (
+    write_sfi_fault_list as write_sfi_fault_list,
+    write_sfi_summary as write_sfi_summary,
+)
+from ._pvf.reader import injections as injections
+from ._pvf.records import injection_records as injection_records
+from ._pvf.writing import write_exhaustive as write_exhaustive, write_injections as write_injections
+
+# Performance models
+from ._perfmodel.iterations import iterations as iterations
+from ._perfmodel.kernel_times import collective_times as collective_times, gemm_times as gemm_times
+
+# Power and energy
+from ._power.fleet_total import power_fleet_total as power_fleet_total
+from ._power.reader import power as power
+from ._power.rollup import power_rollup as power_rollup
+from ._power.sweeps import power_sweeps as power_sweeps
+from ._power.topology import power_topology as power_topology
+
+# The fleet as a whole
+from ._fleet.job_log import job_log as job_log
+from ._fleet.reader import fleet as fleet
+
+# All domains
+from ._files.parquet import write as write
+from .kinds import by_kind as by_kind
+from .quality import quality as quality
