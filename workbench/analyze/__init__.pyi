@@ -1,7 +1,7 @@
 # Each name is imported when it is first used; this list is its only one.
 
 # Traces
-from ._traces.blame import blame as blame, blame_by as blame_by
+from ._traces.collectives import blame as blame, blame_by as blame_by
 from ._traces.breakdown import time_breakdown as time_breakdown
 from ._traces.clocks import clocks as clocks, on_one_clock as on_one_clock
 from ._traces.collectives import collective_waits as collective_waits, collectives as collectives
@@ -14,27 +14,27 @@ from ._traces.kernels import (
 )
 from ._traces.late_arrivals import late_arrivals as late_arrivals
 from ._traces.launches import launches as launches
-from ._traces.memory import copy_bandwidth as copy_bandwidth
-from ._traces.operators import operators as operators
-from ._traces.overlap import (
+from ._traces.launches import copy_bandwidth as copy_bandwidth
+from ._traces.kernels import operators as operators
+from ._traces.breakdown import (
     communication_overlap as communication_overlap,
     kind_overlaps as kind_overlaps,
 )
-from ._traces.queue import queue_length as queue_length, queue_summary as queue_summary
-from ._traces.step_breakdown import step_breakdown as step_breakdown
-from ._traces.steps import step_times as step_times
+from ._traces.launches import queue_length as queue_length, queue_summary as queue_summary
+from ._traces.breakdown import step_breakdown as step_breakdown
+from ._traces.breakdown import step_times as step_times
 
 # Workload imbalance
 from ._imbalance.context_sharding import (
     context_chunks as context_chunks,
     context_sharding as context_sharding,
 )
-from ._imbalance.document_lengths import (
+from ._imbalance.workload import (
     length_shares as length_shares,
     sample_documents as sample_documents,
 )
-from ._imbalance.jobs.completeness import complete_steps as complete_steps
-from ._imbalance.jobs.dispersion import job_dispersion as job_dispersion
+from ._imbalance.jobs.stragglers import complete_steps as complete_steps
+from ._imbalance.jobs.schedule import job_dispersion as job_dispersion
 from ._imbalance.jobs.prediction import (
     JobChange as JobChange,
     job_held_out as job_held_out,
@@ -49,15 +49,15 @@ from ._imbalance.jobs.stragglers import (
     job_slowdown_by as job_slowdown_by,
     job_steps as job_steps,
 )
-from ._imbalance.load_imbalance import load_imbalance as load_imbalance
+from ._imbalance.workload import load_imbalance as load_imbalance
 from ._imbalance.packing import (
     Packing as Packing,
     micro_batches as micro_batches,
     packing as packing,
 )
 from ._imbalance.packing_balance import packing_balance as packing_balance
-from ._imbalance.packing_plan import PackingPlan as PackingPlan, packing_plans as packing_plans
-from ._imbalance.packing_tuning import (
+from ._imbalance.packers import PackingPlan as PackingPlan, packing_plans as packing_plans
+from ._imbalance.packing_balance import (
     PackingTuning as PackingTuning,
     packing_tuning as packing_tuning,
 )
@@ -68,12 +68,12 @@ from ._imbalance.pipeline import (
     training_steps as training_steps,
 )
 from ._imbalance.row_sharding import row_popularity as row_popularity, row_sharding as row_sharding
-from ._imbalance.shard_costs import ShardingAssumptions as ShardingAssumptions
+from ._imbalance.table_sharding import ShardingAssumptions as ShardingAssumptions
 from ._imbalance.table_sharding import (
     shard_balance as shard_balance,
     table_sharding as table_sharding,
 )
-from ._imbalance.training_speed import training_speed as training_speed
+from ._imbalance.pipeline import training_speed as training_speed
 from ._imbalance.workload import (
     crossover as crossover,
     crossover_from_flops as crossover_from_flops,
@@ -89,12 +89,12 @@ from ._failures.failure_rates import (
     standby_nodes as standby_nodes,
 )
 from ._failures.failure_times import failure_times as failure_times, observed_span as observed_span
-from ._failures.first_days import first_days as first_days
+from ._failures.failure_rates import first_days as first_days
 from ._failures.goodput_model.at_scale import (
     failure_interval_of as failure_interval_of,
     goodput_at_scale as goodput_at_scale,
 )
-from ._failures.goodput_model.changes import (
+from ._failures.goodput_model.at_scale import (
     goodput_ladder as goodput_ladder,
     goodput_sensitivity as goodput_sensitivity,
     goodput_sweep as goodput_sweep,
@@ -104,59 +104,59 @@ from ._failures.goodput_model.checkpoints import (
     checkpoint_optimum as checkpoint_optimum,
     expected_ettr as expected_ettr,
 )
-from ._failures.goodput_model.fault_tolerance import FaultTolerance as FaultTolerance
+from ._failures.goodput_model.goodput import FaultTolerance as FaultTolerance
 from ._failures.goodput_model.goodput import (
     Convention as Convention,
     goodput as goodput,
     productive_share as productive_share,
 )
-from ._failures.goodput_model.spares import spares as spares, with_spares as with_spares
+from ._failures.goodput_model.checkpoints import spares as spares, with_spares as with_spares
 from ._failures.goodput_model.windows import (
     goodput_mean as goodput_mean,
     goodput_replay as goodput_replay,
     goodput_windows as goodput_windows,
 )
-from ._failures.hang.positions import flight_positions as flight_positions
+from ._failures.hang.suspects import flight_positions as flight_positions
 from ._failures.hang.suspects import flight_suspects as flight_suspects
 from ._failures.hang.waits import flight_waits as flight_waits
-from ._failures.incidents import incident_counts as incident_counts, incidents as incidents
+from ._failures.causes import incident_counts as incident_counts, incidents as incidents
 from ._failures.job_failures import (
     crash_loops as crash_loops,
     job_failures as job_failures,
     job_sizes as job_sizes,
 )
 from ._failures.lemon_nodes import lemon_nodes as lemon_nodes
-from ._failures.lemon_recall import Lemons as Lemons, lemon_recall as lemon_recall
+from ._failures.lemon_nodes import Lemons as Lemons, lemon_recall as lemon_recall
 from ._failures.lifetimes import failure_gaps as failure_gaps, lifetimes as lifetimes
-from ._failures.mttf_by_size import mttf_by_size as mttf_by_size
+from ._failures.failure_times import mttf_by_size as mttf_by_size
 from ._failures.recurrence import failure_trend as failure_trend, recurrence as recurrence
-from ._failures.reported_by import reported_by as reported_by
-from ._failures.survival import survival as survival, weibull as weibull
-from ._failures.watched_throughout import watched_throughout as watched_throughout
+from ._failures.causes import reported_by as reported_by
+from ._failures.lifetimes import survival as survival, weibull as weibull
+from ._failures.failure_rows import watched_throughout as watched_throughout
 
 # Fault injection
 from ._pvf.allocation import injection_allocation as injection_allocation, pooled as pooled
-from ._pvf.by_margin import pvf_by_margin as pvf_by_margin
-from ._pvf.detector_tolerance import (
+from ._pvf.views import pvf_by_margin as pvf_by_margin
+from ._pvf.running import (
     detected_shares as detected_shares,
     detector_tolerance as detector_tolerance,
 )
 from ._pvf.estimates import pvf as pvf
-from ._pvf.exposure import pvf_exposure as pvf_exposure
+from ._pvf.views import pvf_exposure as pvf_exposure
 from ._pvf.interval_coverage import (
     interval_coverage as interval_coverage,
     interval_funnel as interval_funnel,
 )
-from ._pvf.mitigation import pvf_mitigation as pvf_mitigation
-from ._pvf.outcome_shares import outcome_shares as outcome_shares
-from ._pvf.proportion import proportion as proportion
+from ._pvf.protection import pvf_mitigation as pvf_mitigation
+from ._pvf.views import outcome_shares as outcome_shares
+from ._pvf.cluster_intervals import proportion as proportion
 from ._pvf.protection import pvf_protection as pvf_protection
 from ._pvf.running import pvf_running as pvf_running
-from ._pvf.sample_sizes import (
+from ._pvf.allocation import (
     injection_sample_sizes as injection_sample_sizes,
     leveugle_count as leveugle_count,
 )
-from ._pvf.truth_sample import truth_sample as truth_sample
+from ._pvf.interval_coverage import truth_sample as truth_sample
 from ._pvf.views import pvf_by_bit as pvf_by_bit, pvf_by_flips as pvf_by_flips
 
 # Performance models
@@ -164,7 +164,7 @@ from ._perfmodel.graph.execution_graph import (
     GRAPH_STEPS as GRAPH_STEPS,
     execution_graph as execution_graph,
 )
-from ._perfmodel.graph.rules import GraphRules as GraphRules
+from ._perfmodel.graph.rank_rows import GraphRules as GraphRules
 from ._perfmodel.graph.usable_graph import usable_graph as usable_graph
 from ._perfmodel.kernel_models.collective_model import (
     CollectiveModel as CollectiveModel,
@@ -173,7 +173,7 @@ from ._perfmodel.kernel_models.collective_model import (
     collective_times as collective_times,
     predicted_collective_times as predicted_collective_times,
 )
-from ._perfmodel.kernel_models.gemm_errors import gemm_errors as gemm_errors
+from ._perfmodel.kernel_models.gemm_model import gemm_errors as gemm_errors
 from ._perfmodel.kernel_models.gemm_model import (
     GemmModel as GemmModel,
     gemm_model as gemm_model,
@@ -188,9 +188,9 @@ from ._perfmodel.kernel_models.operator_benchmark import (
     operator_benchmark as operator_benchmark,
     operator_coverage as operator_coverage,
 )
-from ._perfmodel.kernel_models.scaled_times import scaled_kernel_times as scaled_kernel_times
-from ._perfmodel.layouts.gpu_type import GpuType as GpuType, gpu_type as gpu_type
-from ._perfmodel.layouts.error_classes import public_iterations as public_iterations
+from ._perfmodel.kernel_models.gemm_fit import scaled_kernel_times as scaled_kernel_times
+from ._perfmodel.layouts.model_shape import GpuType as GpuType, gpu_type as gpu_type
+from ._perfmodel.layouts.iteration_model import public_iterations as public_iterations
 from ._perfmodel.layouts.iteration_errors import (
     cross_validated as cross_validated,
     iteration_errors as iteration_errors,
@@ -203,19 +203,19 @@ from ._perfmodel.layouts.iteration_model import (
 )
 from ._perfmodel.layouts.layout import Layout as Layout, configurations as configurations
 from ._perfmodel.layouts.layout_what_if import layout_what_if as layout_what_if
-from ._perfmodel.layouts.memory_need import memory_need as memory_need
-from ._perfmodel.layouts.model_flops import model_flops as model_flops, utilization as utilization
+from ._perfmodel.layouts.closed_form import memory_need as memory_need
+from ._perfmodel.layouts.closed_form import model_flops as model_flops, utilization as utilization
 from ._perfmodel.layouts.model_shape import ModelShape as ModelShape, model_shape as model_shape
 from ._perfmodel.layouts.parallelism_plan import parallelism_plan as parallelism_plan
 from ._perfmodel.pipeline_schedule import pipeline_schedule as pipeline_schedule
 from ._perfmodel.replays.change import Change as Change
-from ._perfmodel.replays.critical_path import critical_path as critical_path, slack as slack
+from ._perfmodel.replays.what_if import critical_path as critical_path, slack as slack
 from ._perfmodel.replays.fidelity import (
     graph_ablation as graph_ablation,
     replay_fidelity as replay_fidelity,
 )
-from ._perfmodel.replays.gpu_busy import gpu_busy as gpu_busy
-from ._perfmodel.replays.held_out_steps import held_out_steps as held_out_steps
+from ._perfmodel.replays.fidelity import gpu_busy as gpu_busy
+from ._perfmodel.replays.fidelity import held_out_steps as held_out_steps
 from ._perfmodel.replays.list_schedule import list_schedule as list_schedule
 from ._perfmodel.replays.what_if import what_if as what_if
 from ._perfmodel.schedule_times import (
@@ -232,61 +232,61 @@ from ._perfmodel.tasks.node_times import node_times as node_times
 from ._perfmodel.timing.replay import replay as replay, replayed_events as replayed_events
 
 # Power and energy
-from ._power.band_shares import band_shares as band_shares
+from ._power.spectrum import band_shares as band_shares
 from ._power.capping import capped_share as capped_share, capping_events as capping_events
-from ._power.capping_blame import capping_blame as capping_blame
+from ._power.capping_cost import capping_blame as capping_blame
 from ._power.capping_cost import capping_cost as capping_cost
 from ._power.curve import power_curve as power_curve
 from ._power.edges import power_edges as power_edges
 from ._power.energy import energy as energy, energy_total as energy_total
-from ._power.energy_from_counter import energy_from_counter as energy_from_counter
-from ._power.extended_curve import Extrapolation as Extrapolation, extended_curve as extended_curve
+from ._power.energy import energy_from_counter as energy_from_counter
+from ._power.curve import Extrapolation as Extrapolation, extended_curve as extended_curve
 from ._power.grid import power_grid as power_grid, power_totals as power_totals
 from ._power.grid_check import grid_check as grid_check
-from ._power.grid_spec import (
+from ._power.grid_check import (
     GridSpec as GridSpec,
     grid_spec as grid_spec,
     grid_spec_names as grid_spec_names,
 )
-from ._power.heatmap import power_heatmap as power_heatmap
+from ._power.grid import power_heatmap as power_heatmap
 from ._power.hierarchy import power_hierarchy as power_hierarchy
-from ._power.knees import power_knees as power_knees
-from ._power.merged_rollups import merged_rollups as merged_rollups
-from ._power.of_scope import power_of_scope as power_of_scope
+from ._power.curve import power_knees as power_knees
+from ._power.energy import merged_rollups as merged_rollups
+from ._power.grid import power_of_scope as power_of_scope
 from ._power.provisioning import (
     overhead_w_implied as overhead_w_implied,
     provisioning as provisioning,
 )
-from ._power.published_curve import (
+from ._power.curve import (
     provisioning_facts as provisioning_facts,
     published_curve as published_curve,
     published_gains as published_gains,
 )
-from ._power.pue import pue as pue
-from ._power.ramps import power_ramps as power_ramps
-from ._power.sampled import power_sampled as power_sampled
+from ._power.energy import pue as pue
+from ._power.edges import power_ramps as power_ramps
+from ._power.grid import power_sampled as power_sampled
 from ._power.smoothing import power_smoothing as power_smoothing
-from ._power.smoothing_plan import SmoothingPlan as SmoothingPlan
-from ._power.smoothing_plans import smoothing_plans as smoothing_plans
-from ._power.smoothing_summary import smoothing_summary as smoothing_summary
+from ._power.smoothing import SmoothingPlan as SmoothingPlan
+from ._power.smoothing import smoothing_plans as smoothing_plans
+from ._power.smoothing import smoothing_summary as smoothing_summary
 from ._power.spectrum import power_peaks as power_peaks, power_spectrum as power_spectrum
-from ._power.swings import power_swings as power_swings
-from ._power.total import power_sum as power_sum
-from ._power.tree import power_residual as power_residual, power_tree as power_tree
+from ._power.spectrum import power_swings as power_swings
+from ._power.grid import power_sum as power_sum
+from ._power.hierarchy import power_residual as power_residual, power_tree as power_tree
 
 # The fleet as a whole
-from ._fleet.clock_correction_s import clock_correction_s as clock_correction_s
+from ._fleet.clock_offset import clock_correction_s as clock_correction_s
 from ._fleet.clock_offset import power_clock_offset as power_clock_offset
-from ._fleet.dip_causes import dip_causes as dip_causes
-from ._fleet.energy_waste import energy_waste as energy_waste
+from ._fleet.power_dips import dip_causes as dip_causes
+from ._fleet.incident_energy import energy_waste as energy_waste
 from ._fleet.incident_energy import incident_energy as incident_energy
-from ._fleet.phase_power import phase_power as phase_power
+from ._fleet.step_energy import phase_power as phase_power
 from ._fleet.power_dips import power_dips as power_dips
-from ._fleet.power_during import power_during as power_during
+from ._fleet.clock_offset import power_during as power_during
 from ._fleet.step_energy import span_energy as span_energy, step_energy as step_energy
 from ._fleet.timeline import fleet_timeline as fleet_timeline
-from ._fleet.work_energy import work_energy as work_energy
+from ._fleet.step_energy import work_energy as work_energy
 
 # All domains
 from ._lib import intervals as intervals
-from ._lib.pipeline_order import ScheduleKind as ScheduleKind
+from ._lib.pipelines import ScheduleKind as ScheduleKind

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from workbench import analyze
 from workbench.analyze import Parallelism
-from workbench.analyze._lib import pipeline_order as _pipeline_order
+from workbench.analyze._lib import pipelines as _pipeline_order
 from workbench.errors import WorkbenchError
 from workbench.tables import MICRO_BATCH_COSTS
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from workbench import analyze
 from workbench.analyze import PassTimes
-from workbench.analyze._lib.pipeline_order import ScheduleKind
+from workbench.analyze._lib.pipelines import ScheduleKind
 from workbench.errors import PerformanceModelError, TableError
 from workbench.tables import SCHEDULE_STAGES, SCHEDULE_TIMES
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench import analyze
-from workbench.analyze._lib.nesting import enclosing
+from workbench.analyze._lib.rows import enclosing
 from workbench.tables import EVENTS, OPERATORS
 
 interval = st.tuples(st.integers(0, 1), st.integers(0, 30), st.integers(0, 12))

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
+from workbench._incidents import fold
 from workbench._numbers import share_between
-from workbench.analyze._failures.failure_rows import LEFT_OUT, counted, doubtful_counts, needed
+from workbench.analyze._failures.failure_rows import (
+    LEFT_OUT,
+    counted,
+    doubtful_counts,
+    needed,
+    reporters,
+)
 from workbench.errors import WorkbenchError
-from workbench.tables import CAUSE_COUNTS, CAUSE_SHARES, FAILURES
+from workbench.tables import CAUSE_COUNTS, CAUSE_SHARES, FAILURES, INCIDENT_COUNTS
 
 _NOT_RECORDED = "not recorded"
 
@@ -148,3 +155,148 @@ def _wilson(
     reach = z * np.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
     scale = 1 + z * z / total
     return np.maximum((middle - reach) / scale, 0.0), np.minimum((middle + reach) / scale, 1.0)
+
+
+# Incidents: the lines of one burst, counted once.
+
+
+def incidents(failures: pd.DataFrame, *, window_s: float = 300.0) -> pd.DataFrame:
+    """Fold the lines of each burst into one incident, by a window of one's choice.
+
+    A fault of a GPU is reported in tens of lines, under several codes and by its neighbours, a
+    hang by every rank. Lines of one host, and those of all ranks of a job, belong together as
+    long as none follows the one before by more than the window; what another reporter says
+    folds only if it says the same.
+
+    Parameters
+    ----------
+    failures
+        Table :data:`workbench.tables.FAILURES` as :func:`workbench.load.failures` gives it with
+        ``window_s=0``. Rows that were folded by a longer window stay as they are.
+    window_s
+        Longest pause inside an incident, in s; 0 folds nothing.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.FAILURES` in order of time; rows without a time are last,
+        and only those of ranks are folded.
+
+    Raises
+    ------
+    TableError
+        If ``failures`` is not that table.
+    ValueError
+        If ``window_s`` is negative or no number.
+
+    Notes
+    -----
+    Single linkage: sorted by host (or job, or file) and time, a new incident begins where
+    ``start - latest end so far > window``. The earliest line leads that is no follow-on: not
+    Xid 45 (clean-up) or 154 (recovery action), and 43 (stopped processing) only if it is the
+    first. The severity is the worst of all lines. A follow-on with nothing before it within
+    the window becomes a failure of unknown trigger. Files in which a job has no name are
+    those of one job if no rank is in two of them; ranks that report without a time are folded
+    until one of them repeats itself.
+
+    Examples
+    --------
+    >>> from workbench import datasets, load
+    >>> path = datasets.path("fleet-demo") / "failures" / "synthetic_node001_kernel.log"
+    >>> lines = load.failures(path, window_s=0).failures
+    >>> [len(incidents(lines, window_s=window)) for window in (0, 1, 60)]
+    [3, 2, 1]
+    """
+    FAILURES.check(failures)
+    return fold(failures, window_s=window_s)
+
+
+def incident_counts(
+    failures: pd.DataFrame, *, windows_s: Iterable[float] = (0, 10, 60, 300, 1800)
+) -> pd.DataFrame:
+    """Count incidents for several windows: a count that depends on it is no finding.
+
+    Parameters
+    ----------
+    failures
+        As for :func:`incidents`.
+    windows_s
+        Longest pauses inside an incident, in s.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.INCIDENT_COUNTS`: ``window_s``, ``category``,
+        ``incident_count``, ``line_count``, in order of window and name.
+
+    Raises
+    ------
+    TableError
+        If ``failures`` is not that table.
+    ValueError
+        If a window is negative or no number.
+    """
+    counts = []
+    for window in dict.fromkeys(windows_s):
+        folded = incidents(failures, window_s=window)
+        by_category = folded.groupby("category", sort=True)["line_count"].agg(["size", "sum"])
+        by_category = by_category.set_axis(["incident_count", "line_count"], axis=1)
+        counts.append(by_category.reset_index().assign(window_s=float(window)))
+    if not any(len(each) for each in counts):
+        FAILURES.check(failures)
+        return INCIDENT_COUNTS.empty()
+    table = pd.concat([each for each in counts if len(each)], ignore_index=True)
+    table = table.sort_values(["window_s", "category"], ignore_index=True)
+    return INCIDENT_COUNTS.check(INCIDENT_COUNTS.cast(table))
+
+
+# Whom to believe of several who reported the same failures.
+
+
+def reported_by(failures: pd.DataFrame, kind: str | None = None) -> pd.DataFrame:
+    """Keep the failures that one kind of reporter tells of.
+
+    A GPU that falls off the bus is told by the kernel, by the scheduler and by the job. Rates
+    and shares count every row, so they need one of them.
+
+    Parameters
+    ----------
+    failures
+        Table :data:`workbench.tables.FAILURES`.
+    kind
+        Reporter to believe: ``"kernel"`` (Xid, SXid and amdgpu errors), or a kind such as
+        ``"slurm"``; by default the one with the most failures that count (informational,
+        planned and follow-on rows do not).
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.FAILURES`. ``attrs["left_out"]`` counts the rows of
+        other reporters, by kind.
+
+    Raises
+    ------
+    WorkbenchError
+        If nobody of that kind reported.
+
+    Examples
+    --------
+    >>> len(reported_by(FAILURES.empty()))
+    0
+    """
+    FAILURES.check(failures)
+    if failures.empty:
+        return failures
+    who = reporters(failures["kind"])
+    if kind is None:
+        rows = counted(failures, LEFT_OUT)[0]
+        kind = str(who[rows.index if len(rows) else who.index].value_counts().index[0])
+    chosen = (who == kind) | (failures["kind"] == kind)
+    if not chosen.any():
+        msg = f"no failure was reported by {kind!r}; there are {who.value_counts().to_dict()}"
+        raise WorkbenchError(msg)
+    kept = failures[chosen].reset_index(drop=True)
+    kept.attrs["left_out"] = {
+        f"reported by {other}": int(n) for other, n in who[~chosen].value_counts().items()
+    }
+    return FAILURES.check(kept)

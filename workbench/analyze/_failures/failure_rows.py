@@ -13,7 +13,7 @@ from scipy import stats
 from workbench._follow_ons import KERNEL_KINDS
 from workbench._incidents import at_once
 from workbench.errors import WorkbenchError
-from workbench.tables import FAILURES, Table
+from workbench.tables import FAILURES, NODE_SPANS, Table
 
 LEFT_OUT = ("info", "planned", "follow-on")
 NS_PER_H = 3.6e12
@@ -145,3 +145,120 @@ def poisson_interval(
     rest = (1 - confidence_share) / 2
     low = np.where(count > 0, stats.chi2.ppf(rest, 2 * np.maximum(count, 1)) / 2, 0.0)
     return low, stats.chi2.ppf(1 - rest, 2 * count + 2) / 2
+
+
+# From when to when each node was watched, on the clock of its failures.
+
+
+def observed(failures: pd.DataFrame, nodes: pd.DataFrame) -> pd.DataFrame:
+    """Return first and last instant of every node, in ns; refuse what does not fit the failures.
+
+    Parameters
+    ----------
+    failures
+        Failures of known time and node, all on one clock.
+    nodes
+        Table :data:`workbench.tables.NODE_SPANS`.
+
+    Raises
+    ------
+    WorkbenchError
+        If there are no nodes, a node has no span or another clock, or a failure is of a node
+        that was not watched, or of a time at which it was not.
+    """
+    NODE_SPANS.check(nodes)
+    if nodes.empty:
+        msg = "there are no nodes; pass all that were watched, not only those that failed"
+        raise WorkbenchError(msg)
+    spans = nodes.set_index(nodes["node"].astype(str))[["first_ns", "last_ns"]]
+    if spans.index.has_duplicates:
+        name = spans.index[spans.index.duplicated()][0]
+        msg = f"node {name!r} is listed twice; every node has one row"
+        raise WorkbenchError(msg)
+    _refuse(spans.isna().any(axis=1), "have no time over which they were watched")
+    spans = spans.astype("int64")
+    _refuse(spans["last_ns"] <= spans["first_ns"], "were last seen no later than first")
+    clock = clock_of(failures)
+    other = (nodes["clock"] != (clock.name if clock else nodes["clock"].iloc[0])).to_numpy()
+    _refuse(pd.Series(other, index=spans.index), "are on another clock than the failures")
+    _refuse_strangers(failures, spans)
+    return spans
+
+
+def _refuse(bad: pd.Series, why: str) -> None:
+    if bad.any():
+        first = str(bad.index[bad.to_numpy()][0])
+        msg = (
+            f"{int(bad.sum()):,} of {len(bad):,} nodes {why}, e.g. {first!r}; say from when to "
+            "when each was watched in first_ns and last_ns"
+        )
+        raise WorkbenchError(msg)
+
+
+def _refuse_strangers(failures: pd.DataFrame, spans: pd.DataFrame) -> None:
+    node = failures["node"].astype(str)
+    if strange := sorted(set(node) - set(spans.index)):
+        msg = (
+            f"{len(strange):,} nodes have failed that are not among the {len(spans):,} nodes "
+            f"watched, e.g. {strange[0]!r}; pass all nodes"
+        )
+        raise WorkbenchError(msg)
+    at = failures["start_ns"].to_numpy(dtype="int64")
+    mine = spans.iloc[spans.index.get_indexer(pd.Index(node))]
+    first = mine["first_ns"].to_numpy()
+    outside = (at < first) | (at > mine["last_ns"].to_numpy())
+    if outside.any():
+        row = int(outside.argmax())
+        msg = (
+            f"{int(outside.sum()):,} failures lie outside the time that their node was watched, "
+            f"e.g. of {node.iloc[row]!r} {(at[row] - first[row]) / NS_PER_H:,.3g} h after its "
+            "first_ns"
+        )
+        raise WorkbenchError(msg)
+
+
+# Take all nodes of a log as watched from its beginning to its end.
+
+
+def watched_throughout(nodes: pd.DataFrame, *, span_ns: tuple[int, int]) -> pd.DataFrame:
+    """Say that every node was watched over the whole span of a log.
+
+    A log mentions a node when something happens to it, not from when to when it was watched;
+    a node that is mentioned once would have no time at all. If the log is that of a cluster
+    whose nodes did not change, all of them were watched all the time.
+
+    Parameters
+    ----------
+    nodes
+        Table :data:`workbench.tables.NODE_SPANS`.
+    span_ns
+        From when to when the log watched; see :func:`observed_span`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.NODE_SPANS`: ``node``, ``first_ns`` and ``last_ns`` (the
+        span), ``clock``, ``gpu_count``, ``failure_count``. Nodes without a clock get that of
+        the others.
+
+    Raises
+    ------
+    WorkbenchError
+        If the span is empty, or the nodes are on different clocks.
+
+    Examples
+    --------
+    >>> len(watched_throughout(NODE_SPANS.empty(), span_ns=(0, 1)))
+    0
+    """
+    NODE_SPANS.check(nodes)
+    first, last = (int(each) for each in span_ns)
+    if last <= first:
+        msg = f"span_ns must end after it begins, not {span_ns}"
+        raise WorkbenchError(msg)
+    clocks = sorted(set(nodes["clock"]) - {"none"})
+    if len(clocks) > 1:
+        msg = f"nodes are on different clocks ({', '.join(clocks)}); pass those of one"
+        raise WorkbenchError(msg)
+    table = nodes.assign(first_ns=first, last_ns=last, clock=clocks[0] if clocks else "none")
+    return NODE_SPANS.check(NODE_SPANS.cast(table))

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+from scipy import optimize, stats
 
 from workbench._numbers import share_between
-from workbench.analyze._failures import weibull as _weibull
 from workbench.analyze._failures.failure_rows import (
     LEFT_OUT,
     NS_PER_H,
     counted,
     needed,
+    observed,
     several_reporters,
     timed,
     with_value,
 )
-from workbench.analyze._failures.observed import observed
 from workbench.errors import WorkbenchError
-from workbench.tables import FAILURE_GAPS, LIFETIMES
+from workbench.tables import FAILURE_GAPS, LIFETIMES, SURVIVAL, WEIBULL
 
 First: TypeAlias = Literal["from the start", "left out"]
 
@@ -156,7 +157,7 @@ def failure_gaps(
     kept = timed(kept, left)
     gaps = np.diff(np.sort(kept["start_ns"].to_numpy(dtype="int64"))) / NS_PER_H
     apart = gaps[gaps > 0]
-    law = _weibull.fit(apart, np.ones(len(apart), dtype=bool), confidence)
+    law = fit(apart, np.ones(len(apart), dtype=bool), confidence)
     mean = float(gaps.mean()) if len(gaps) else np.nan
     row = {
         "gap_count": len(gaps),
@@ -172,3 +173,269 @@ def failure_gaps(
     table.attrs["left_out"] = left
     table.attrs["doubts"] = several_reporters(counted(failures, leave_out)[0])
     return FAILURE_GAPS.check(table)
+
+
+# How long nodes or parts live until they fail, although most are still alive.
+
+Band: TypeAlias = Literal["plain", "log-log"]
+_BANDS = ("plain", "log-log")
+
+
+def survival(
+    lifetimes: pd.DataFrame, *, band: Band = "plain", confidence_share: float = 0.95
+) -> pd.DataFrame:
+    """Say what share lives beyond each age, counting those that have not failed yet.
+
+    What was still alive when it was last watched is not thrown away: it lived at least so
+    long. Leaving it out, or taking its age for a lifetime, makes everything look worse.
+
+    Parameters
+    ----------
+    lifetimes
+        Table :data:`workbench.tables.LIFETIMES`, e.g. from :func:`lifetimes`.
+    band
+        ``"plain"``: Greenwood's standard error on both sides, cut at 0 and 1; ``"log-log"``:
+        the same on the scale of ln(-ln S), better where few are left.
+    confidence_share
+        Confidence of the band, at each age for itself.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.SURVIVAL`, by group and age. Before the first age all
+        live. ``weibull_share`` is the law of :func:`weibull`, missing where none fits.
+
+    Raises
+    ------
+    WorkbenchError
+        If an argument is out of range.
+    TableError
+        If the lifetimes do not fit their table.
+
+    Notes
+    -----
+    With n_i at risk and d_i failures at age t_i: S = Π(1 - d_i / n_i) and
+    Var S = S² Σ d_i / (n_i (n_i - d_i)). What is censored at an age at which others fail is
+    still at risk then. Once the last one has failed, the plain band has no width and the
+    log-log band is that of the age before, down to 0.
+
+    References
+    ----------
+    E. L. Kaplan, P. Meier, Journal of the American Statistical Association 53 (1958), 457.
+
+    Examples
+    --------
+    >>> ages = pd.DataFrame({"lifetime_h": [1.0, 2, 3, 4], "is_failure": [True, False, True, True]})
+    >>> survival(ages.assign(node="a", group="all"))["survival_share"].tolist()
+    [0.75, 0.75, 0.375, 0.0]
+    """
+    confidence = share_between("confidence_share", confidence_share)
+    LIFETIMES.check(lifetimes)
+    if band not in _BANDS:
+        msg = f"band={band!r} is none of {_BANDS}"
+        raise WorkbenchError(msg)
+    parts = [
+        _curve(rows, band, confidence).assign(group=group)
+        for group, rows in lifetimes.groupby("group", sort=True)
+    ]
+    if not parts:
+        return SURVIVAL.empty()
+    table = SURVIVAL.cast(pd.concat(parts, ignore_index=True))
+    table.attrs = {**lifetimes.attrs, "confidence_share": confidence}
+    return SURVIVAL.check(table)
+
+
+def weibull(lifetimes: pd.DataFrame, *, confidence_share: float = 0.95) -> pd.DataFrame:
+    """Fit the Weibull law to lifetimes, and test it against failures by chance.
+
+    Parameters
+    ----------
+    lifetimes
+        Table :data:`workbench.tables.LIFETIMES`.
+    confidence_share
+        Confidence of the intervals.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.WEIBULL`, one row per group. Nothing is fitted to fewer
+        than two failures, nor where something failed at the age of 0.
+
+    Raises
+    ------
+    WorkbenchError
+        If the confidence is out of range.
+    TableError
+        If the lifetimes do not fit their table.
+
+    Notes
+    -----
+    S(t) = exp(-(t/l)^k). Maximises Σ_failed [ln(k/l) + (k-1) ln(t/l)] - Σ_all (t/l)^k in
+    ln k and ln l; intervals are Wald's there. The likelihood ratio against k = 1 is held
+    against χ² with one degree of freedom.
+
+    References
+    ----------
+    W. Nelson, Applied Life Data Analysis, Wiley 1982.
+
+    Examples
+    --------
+    >>> ages = pd.DataFrame({"lifetime_h": [1.0, 2, 3, 4], "is_failure": [True, False, True, True]})
+    >>> weibull(ages.assign(node="a", group="all"))["shape_ratio"].round(3).tolist()
+    [2.599]
+    """
+    confidence = share_between("confidence_share", confidence_share)
+    LIFETIMES.check(lifetimes)
+    rows = [_law(group, each, confidence) for group, each in lifetimes.groupby("group", sort=True)]
+    return WEIBULL.check(WEIBULL.cast(pd.DataFrame(rows, columns=list(WEIBULL.columns))))
+
+
+def _arrays(rows: pd.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    return rows["lifetime_h"].to_numpy(dtype="float64"), rows["is_failure"].to_numpy(dtype=bool)
+
+
+def _law(group: object, rows: pd.DataFrame, confidence: float) -> dict[str, object]:
+    time, failed = _arrays(rows)
+    fitted = fit(time, failed, confidence)
+    values = fitted or (np.nan,) * 8
+    names = ["shape_ratio", "low_shape_ratio", "high_shape_ratio", "scale_h", "low_scale_h"]
+    names += ["high_scale_h", "likelihood_ratio", "p_value_share"]
+    deaths = int(failed.sum())
+    return {
+        "group": group,
+        "lifetime_count": len(rows),
+        "failure_count": deaths,
+        "exponential_mean_h": time.sum() / deaths if deaths else np.nan,
+        **dict(zip(names, values, strict=True)),
+    }
+
+
+def _curve(rows: pd.DataFrame, band: Band, confidence: float) -> pd.DataFrame:
+    """Return the curve of one group."""
+    time, failed = _arrays(rows)
+    ages, at = np.unique(time, return_inverse=True)
+    deaths = np.bincount(at, weights=failed, minlength=len(ages))
+    gone = np.bincount(at, minlength=len(ages))
+    at_risk = len(time) - np.concatenate([[0], gone.cumsum()[:-1]])
+    share = np.cumprod(1 - deaths / at_risk)
+    with np.errstate(divide="ignore"):
+        terms = np.cumsum(deaths / (at_risk * (at_risk - deaths)))
+    low, high = _band(share, terms, band, float(stats.norm.ppf((1 + confidence) / 2)))
+    law = fit(time, failed, confidence)
+    return pd.DataFrame(
+        {
+            "time_h": ages,
+            "at_risk_count": at_risk,
+            "failure_count": deaths,
+            "censored_count": gone - deaths,
+            "survival_share": share,
+            "low_share": low,
+            "high_share": high,
+            "weibull_share": law.survival(ages) if law else np.nan,
+        }
+    )
+
+
+def _band(
+    share: NDArray[np.float64], terms: NDArray[np.float64], band: Band, z: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the band; ``terms`` are the sums of d / (n (n - d)), infinite once all failed."""
+    over = share <= 0
+    error = np.sqrt(np.where(over, 0.0, terms))
+    if band == "plain":
+        return np.clip(share - z * share * error, 0, 1), np.clip(share + z * share * error, 0, 1)
+    some = (share < 1) & ~over
+    safe = np.where(some, share, 0.5)
+    reach = np.exp(z * error / -np.log(safe))
+    low, high = safe**reach, safe ** (1 / reach)
+    low, high = np.where(some, low, share), np.where(some, high, share)
+    # All failed: nothing is known but what was known before.
+    return np.where(over, 0.0, low), np.minimum.accumulate(np.where(over, 1.0, high))
+
+
+# The Weibull law that fits lifetimes best, some of which ended without a failure.
+
+Floats = NDArray[np.float64]
+
+
+class Fit(NamedTuple):
+    """A Weibull law: S(t) = exp(-(t / scale)^shape), with intervals and a test."""
+
+    shape: float
+    shape_low: float
+    shape_high: float
+    scale: float
+    scale_low: float
+    scale_high: float
+    likelihood_ratio: float
+    p_value: float
+
+    def survival(self, time: Floats) -> Floats:
+        """Return the share that lives beyond each time."""
+        share: Floats = np.exp(-((time / self.scale) ** self.shape))
+        return share
+
+
+def fit(time: Floats, failed: NDArray[np.bool_], confidence: float) -> Fit | None:
+    """Fit by maximum likelihood; None if fewer than two different times end in a failure.
+
+    The scale has a closed form given the shape, so one equation in the shape remains; its
+    left side falls with the shape. Intervals are Wald's in the logarithms of both.
+    """
+    deaths = int(failed.sum())
+    if deaths < 2 or (time[failed] <= 0).any() or not _has_maximum(time, failed):
+        return None
+    unit = float(time.max())
+    t = time[time > 0] / unit
+    log_t = np.log(t)
+    mean_log = float(np.log(time[failed] / unit).mean())
+
+    def slope(log_shape: float) -> float:
+        shape = np.exp(log_shape)
+        power = t**shape
+        return float((power @ log_t) / power.sum() - 1 / shape - mean_log)
+
+    low, high = -10.0, 10.0
+    if slope(low) >= 0 or slope(high) <= 0:
+        return None
+    shape = float(np.exp(optimize.brentq(slope, low, high, xtol=1e-13)))
+    power = t**shape
+    scale = float((power.sum() / deaths) ** (1 / shape))
+    gain = 2 * (
+        _likelihood(shape, scale, deaths, mean_log, power.sum())
+        - _likelihood(1.0, float(t.sum()) / deaths, deaths, mean_log, float(t.sum()))
+    )
+    gain = max(float(gain), 0.0)
+    spread = np.sqrt(np.diag(np.linalg.inv(_information(shape, scale, t, deaths))))
+    reach = np.exp(float(stats.norm.ppf((1 + confidence) / 2)) * spread)
+    return Fit(
+        shape, shape / reach[0], shape * reach[0],
+        scale * unit, scale * unit / reach[1], scale * unit * reach[1],
+        gain, float(stats.chi2.sf(gain, 1)),
+    )  # fmt: skip
+
+
+def _has_maximum(time: Floats, failed: NDArray[np.bool_]) -> bool:
+    """Say whether the likelihood has a maximum: not if all fail at the very last time."""
+    return bool((time[failed] < time.max()).any())
+
+
+def _likelihood(
+    shape: float, scale: float, deaths: int, mean_log: float, power_sum: float
+) -> float:
+    return float(
+        deaths * (np.log(shape / scale) + (shape - 1) * (mean_log - np.log(scale)))
+        - power_sum / scale**shape
+    )
+
+
+def _information(shape: float, scale: float, t: Floats, deaths: int) -> Floats:
+    """Return minus the second derivatives in the logarithms of shape and scale."""
+    log_z = shape * np.log(t / scale)
+    z = np.exp(log_z)
+    # With a = ln shape and b = ln scale: ln z = e^a (ln t - b), the rest is linear in a and b
+    # but for the sum of (e^a - 1)(ln t - b), whose derivatives vanish with those of z at the
+    # maximum.
+    shape_shape = float((z * log_z**2).sum() + deaths)
+    both = -shape * float((z * log_z).sum())
+    return np.array([[shape_shape, both], [both, shape**2 * deaths]])

@@ -17,10 +17,10 @@ from workbench.analyze._failures.failure_rows import (
     counted,
     doubtful_counts,
     needed,
+    observed,
     timed,
     with_value,
 )
-from workbench.analyze._failures.observed import observed
 from workbench.tables import FAILURE_TREND, RECURRENCE
 
 Floats = NDArray[np.float64]

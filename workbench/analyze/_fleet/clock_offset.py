@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 
 from workbench._numbers import positive
-from workbench.analyze._fleet.phase_power import middles_of
+from workbench.analyze._fleet.step_energy import middles_of
 from workbench.analyze._lib import intervals
 from workbench.analyze._lib.energy_curves import SECOND, Floats, Ints
 from workbench.errors import WorkbenchError
-from workbench.tables import POWER_CLOCK_OFFSET
+from workbench.tables import LOGGED_SPANS, POWER_CLOCK_OFFSET, POWER_TOTALS
 
 _FINE = 20  # offsets per cell, once the best cell is known
 _DRAWS = 400
@@ -252,3 +252,93 @@ def _table(*, doubt: str, cell_count: int, **row: float) -> pd.DataFrame:
         values[name] = float(np.clip(values[name], -1, 1))
     full = values | {"is_ambiguous": bool(doubt), "doubt": doubt, "cell_count": cell_count}
     return POWER_CLOCK_OFFSET.check(POWER_CLOCK_OFFSET.cast(pd.DataFrame([full])))
+
+
+# The offset of a meter's clock that is worth correcting for.
+
+
+def clock_correction_s(offset: pd.DataFrame, *, least_s: float = 2.0) -> float:
+    """Give the offset to pass on as ``clock_offset_s``: the one found, if it is surely large.
+
+    Sensors that average, and steps that begin with little power, delay power by a second or so
+    on clocks that agree. An offset of half a minute is a clock that is wrong, and whatever is
+    joined with the job log would be wrong with it.
+
+    Parameters
+    ----------
+    offset
+        Table :data:`workbench.tables.POWER_CLOCK_OFFSET`.
+    least_s
+        Offsets whose interval reaches below this, in s, are left alone.
+
+    Returns
+    -------
+    float
+        ``offset_s``, or 0 where it is missing, ambiguous or small.
+
+    Raises
+    ------
+    WorkbenchError
+        If ``least_s`` is no positive number.
+
+    Examples
+    --------
+    >>> found = {"offset_s": 29.9, "low_s": 29.6, "high_s": 30.1, "correlation": 0.9}
+    >>> found |= {"next_offset_s": 3.0, "next_correlation": 0.2, "is_ambiguous": False}
+    >>> clock_correction_s(pd.DataFrame([found | {"doubt": "", "cell_count": 600}]))
+    29.9
+    """
+    POWER_CLOCK_OFFSET.check(offset)
+    least = positive("least_s", least_s)
+    if offset.empty:
+        return 0.0
+    row = offset.iloc[0]
+    if pd.isna(row["offset_s"]) or row["is_ambiguous"]:
+        return 0.0
+    is_large = row["low_s"] > least or row["high_s"] < -least
+    return float(row["offset_s"]) if is_large else 0.0
+
+
+# The part of a power series that falls into a named span of a job.
+
+
+def power_during(totals: pd.DataFrame, spans: pd.DataFrame, *, kind: str = "run") -> pd.DataFrame:
+    """Keep the cells from the first start to the last end of one kind of span.
+
+    Meters run before a job and after it. What lies outside of the run belongs to its mean, its
+    spectrum and its swings as little as another job does.
+
+    Parameters
+    ----------
+    totals
+        Table :data:`workbench.tables.POWER_TOTALS`.
+    spans
+        Table :data:`workbench.tables.LOGGED_SPANS`.
+    kind
+        Kind of span. Without a span of this kind that has an end, all cells are kept.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.POWER_TOTALS`: ``time_ns``, ``power_w``, ``entity_count``,
+        ``expected_count``, ``covered_share``, ``meter_period_s``. Only whole cells are kept;
+        those before the first and after the last that has power are left out as well, because
+        the meters did not run.
+
+    Examples
+    --------
+    >>> power_during(POWER_TOTALS.empty(), LOGGED_SPANS.empty()).empty
+    True
+    """
+    POWER_TOTALS.check(totals)
+    LOGGED_SPANS.check(spans)
+    known = spans[(spans["kind"] == kind) & spans["end_ns"].notna()]
+    if known.empty or len(totals) < 2:
+        return totals
+    cell_ns = int(totals["time_ns"].iloc[1] - totals["time_ns"].iloc[0])
+    starts = totals["time_ns"].to_numpy()
+    inside = (starts >= known["start_ns"].min()) & (starts + cell_ns <= known["end_ns"].max())
+    measured = np.flatnonzero(inside & totals["power_w"].notna().to_numpy())
+    if len(measured):
+        inside[: measured[0]] = inside[measured[-1] + 1 :] = False
+    return POWER_TOTALS.check(totals.loc[inside].reset_index(drop=True))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from workbench._numbers import not_negative, positive, share_between
-from workbench.analyze._fleet.phase_power import middles_of
+from workbench.analyze._fleet.step_energy import middles_of
 from workbench.analyze._lib import intervals
-from workbench.analyze._lib.energy_curves import SECOND, Floats
-from workbench.tables import POWER_DIPS
+from workbench.analyze._lib.energy_curves import SECOND, Floats, offset_ns
+from workbench.tables import DIP_CAUSES, FAILURES, LOGGED_SPANS, LOGGED_STEPS, POWER_DIPS
 
 _AT_WORK = 0.9  # quantile of the series that stands for power at work
 _ROUNDS = 4
@@ -150,3 +153,180 @@ def overlap_s(start_ns: int, end_ns: int, starts: object, ends: object) -> float
     from_ns = np.maximum(np.asarray(starts, dtype=np.int64), start_ns)
     to_ns = np.minimum(np.asarray(ends, dtype=np.int64), end_ns)
     return intervals.measure(from_ns, to_ns) / SECOND
+
+
+# What happened when power dipped: dips beside failures, checkpoints, evaluations and restarts.
+
+NOT_EXPLAINED = "not explained"
+# Stretches that stop the work, whether or not the log has steps at that time.
+_PAUSES = ("failure", "restart", "checkpoint", "evaluation", "initialisation")
+_MOST_WORK = 0.5
+_LEAST_OVERLAP = 0.2
+_MOST_ALSO = 4
+
+
+@dataclass(frozen=True)
+class _Match:
+    """One event that may be the cause of a dip; the highest rank wins."""
+
+    cause: str
+    evidence: str
+    lag_s: float
+    overlap_share: float
+    rank: float
+
+
+def dip_causes(
+    dips: pd.DataFrame,
+    *,
+    steps: pd.DataFrame | None = None,
+    spans: pd.DataFrame | None = None,
+    failures: pd.DataFrame | None = None,
+    clock_offset_s: float = 0.0,
+    within_s: float = 10.0,
+) -> pd.DataFrame:
+    """Match every dip of power with what the logs say of that time.
+
+    A failure explains a dip if it was reported shortly before its start or while it lasted; a
+    named stretch of the job does if it lasts a good part of the dip and holds no work. A failure
+    goes before a restart, and a restart before the rest. What happened at the same time need not
+    be the cause: ``evidence``, ``lag_s`` and ``overlap_share`` say how well it fits, and ``also``
+    what else did.
+
+    Parameters
+    ----------
+    dips
+        Table :data:`workbench.tables.POWER_DIPS`.
+    steps
+        Table :data:`workbench.tables.LOGGED_STEPS`; dips before the first and after the last step
+        are told by it.
+    spans
+        Table :data:`workbench.tables.LOGGED_SPANS`.
+    failures
+        Table :data:`workbench.tables.FAILURES`; those with a wall time count.
+    clock_offset_s
+        How far the clock of the meter is ahead of that of the logs, in s.
+    within_s
+        How long before a dip a failure may have been reported, and how far the clocks may differ.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.DIP_CAUSES`, rows as in ``dips``. Without any fitting event
+        the cause is ``not explained``.
+
+    Raises
+    ------
+    WorkbenchError
+        If ``within_s`` is negative, or ``clock_offset_s`` no finite number.
+
+    Examples
+    --------
+    >>> dip_causes(POWER_DIPS.empty()).empty
+    True
+    """
+    POWER_DIPS.check(dips)
+    near = round(not_negative("within_s", within_s) * SECOND)
+    shift = offset_ns(clock_offset_s)
+    events = _Events(steps, spans, failures)
+    rows = []
+    for start, end in zip(dips["start_ns"] - shift, dips["end_ns"] - shift, strict=True):
+        found = sorted(events.near(int(start), int(end), near), key=lambda match: -match.rank)
+        rows.append(_told(found))
+    names = ["cause", "evidence", "lag_s", "overlap_share", "also"]
+    told = pd.DataFrame(rows, columns=names, index=dips.index)
+    table = pd.concat([dips[list(POWER_DIPS.columns)], told], axis=1).reset_index(drop=True)
+    return DIP_CAUSES.check(DIP_CAUSES.cast(table))
+
+
+class _Events:
+    """What the logs tell, and which of it lies near a dip."""
+
+    def __init__(
+        self,
+        steps: pd.DataFrame | None,
+        spans: pd.DataFrame | None,
+        failures: pd.DataFrame | None,
+    ) -> None:
+        self.steps = LOGGED_STEPS.empty() if steps is None else LOGGED_STEPS.check(steps)
+        ended = LOGGED_SPANS.empty() if spans is None else LOGGED_SPANS.check(spans)
+        ended = ended[ended["end_ns"].notna()].astype({"end_ns": "int64"})
+        self.spans = ended[ended["kind"].isin(_PAUSES) | ~self._is_work(ended)]
+        told = FAILURES.empty() if failures is None else FAILURES.check(failures)
+        told = told[(told["clock"] == "epoch") & told["start_ns"].notna()]
+        self.failures = told.astype({"start_ns": "int64"})
+
+    def _is_work(self, spans: pd.DataFrame) -> pd.Series:
+        """Say which stretches hold work: of a run, an epoch, a block of training."""
+        named = spans["kind"].isin(["run", "training"])
+        starts, ends = intervals.union(self.steps["start_ns"], self.steps["end_ns"])
+        edges = np.stack([starts, ends], axis=1).ravel()
+        worked = np.stack([np.zeros(len(starts)), ends - starts], axis=1).ravel().cumsum()
+        if not len(edges):
+            return named
+        until, since = (
+            np.interp(spans[name] - edges[0], edges - edges[0], worked)
+            for name in ("end_ns", "start_ns")
+        )
+        length = (spans["end_ns"] - spans["start_ns"]).clip(lower=1)
+        return named | pd.Series((until - since) / length > _MOST_WORK, index=spans.index)
+
+    def near(self, start: int, end: int, within: int) -> Iterator[_Match]:
+        yield from self._failures(start, end, within)
+        yield from self._spans(start, end)
+        yield from self._outside(start, end)
+
+    def _failures(self, start: int, end: int, within: int) -> Iterator[_Match]:
+        at = self.failures["start_ns"]
+        for row in self.failures[at.between(start - within, end)].to_dict("records"):
+            lag = (start - row["start_ns"]) / SECOND
+            place = "" if pd.isna(row["node"]) else f" on {row['node']}"
+            fatal = row["severity"] == "fatal"
+            # The first fatal one leads; what a log merely warns of explains less than a span.
+            rank = (4.0 if fatal else 0.5) - 1e-4 * max(-lag, 0.0)
+            yield _Match("failure", f"{row['cause']}{place}", lag, np.nan, rank)
+
+    def _spans(self, start: int, end: int) -> Iterator[_Match]:
+        begun, ended = self.spans["start_ns"], self.spans["end_ns"]
+        for row in self.spans[(begun < end) & (ended > start)].to_dict("records"):
+            shared = min(row["end_ns"], end) - max(row["start_ns"], start)
+            share = shared / max(end - start, 1)
+            # Short pauses that a long dip also holds do not explain it.
+            rank = share + (2.0 if row["kind"] == "restart" else 1.0)
+            lasted = (row["end_ns"] - row["start_ns"]) / SECOND
+            if share >= _LEAST_OVERLAP:
+                lag = (start - row["start_ns"]) / SECOND
+                yield _Match(row["kind"], f"{row['kind']} of {lasted:.3g} s", lag, share, rank)
+
+    def _outside(self, start: int, end: int) -> Iterator[_Match]:
+        if self.steps.empty:
+            return
+        first, last = int(self.steps["start_ns"].min()), int(self.steps["end_ns"].max())
+        length = max(end - start, 1)
+        before, after = (min(first, end) - start) / length, (end - max(last, start)) / length
+        if before >= 0.5:
+            lag = (start - first) / SECOND
+            yield _Match("before the job", "no step had begun", lag, before, 0.9 + 0.05 * before)
+        if after >= 0.5:
+            lag = (start - last) / SECOND
+            yield _Match("after the job", "the last step was over", lag, after, 0.9 + 0.05 * after)
+
+
+def _told(found: list[_Match]) -> dict[str, object]:
+    """Write the best match, and what else fits."""
+    if not found:
+        return {"cause": NOT_EXPLAINED, "evidence": "", "also": ""}
+    best, *others = found
+    also = list(dict.fromkeys(other.evidence for other in others if other.cause != best.cause))
+    also += [f"{sum(other.cause == best.cause for other in others)} more like it"] * any(
+        other.cause == best.cause for other in others
+    )
+    if len(also) > _MOST_ALSO:
+        also = [*also[:_MOST_ALSO], f"{len(also) - _MOST_ALSO} others"]
+    return {
+        "cause": best.cause,
+        "evidence": best.evidence,
+        "lag_s": best.lag_s,
+        "overlap_share": best.overlap_share,
+        "also": "; ".join(also),
+    }

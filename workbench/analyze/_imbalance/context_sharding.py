@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench.analyze._imbalance.packers import merged
+from workbench.analyze._imbalance.packers import is_whole, merged
 from workbench.analyze._imbalance.packing import Packing
-from workbench.analyze._imbalance.packing_plan import is_whole
 from workbench.errors import WorkbenchError
 from workbench.tables import CONTEXT_CHUNKS, CONTEXT_SHARDING, DOCUMENT_LENGTHS
 

@@ -8,9 +8,7 @@ import numpy as np
 import pandas as pd
 
 from workbench.analyze._imbalance import packers as _packers
-from workbench.analyze._imbalance.packers import Floats, Ints, Packed
-from workbench.analyze._imbalance.packing_plan import PackingPlan
-from workbench.analyze._imbalance.packing_solver import solved
+from workbench.analyze._imbalance.packers import Floats, Ints, Packed, PackingPlan, solved
 from workbench.analyze._imbalance.workload import workload
 from workbench.errors import WorkbenchError
 from workbench.tables import (

@@ -2,26 +2,172 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import heapq
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from numbers import Real
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from workbench._numbers import whole_number
-from workbench.analyze._imbalance.shard_costs import (
-    Floats,
-    Ints,
-    Pieces,
-    ShardingAssumptions,
-    costs,
-    host_row_costs,
-    memory,
-    row_costs,
-)
-from workbench.analyze._imbalance.shard_placement import PLANNERS, Loads, NoRoomError
 from workbench.errors import WorkbenchError
 from workbench.tables import EMBEDDING_TABLES, SHARD_BALANCE, TABLE_SHARDING
+
+# What a shard of an embedding table costs: memory, look-ups and communication.
+
+Ints: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
+
+_GIB = 1 << 30
+_INDEX_BYTES = 8
+# What torchrec found by measuring kernels.
+_FULL_DIM, _HALF_DIM, _LEAST_DIM = 128, 64, 32
+_HALF_PENALTY, _QUARTER_PENALTY = 1.15, 1.75
+_BACKWARD = 2.0
+_BATCHED_COPY = 2.455
+
+
+@dataclass(frozen=True)
+class ShardingAssumptions:
+    """What the costs of shards are worked out from: batch, bandwidths, memory.
+
+    Bandwidths and batch are the defaults of torchrec's planner 1.9.2 (a V100 with
+    one 100 Gbit/s port); the memory is that of an 80 GB GPU, as torchrec's 32 GiB
+    cannot hold the largest tables.
+
+    Attributes
+    ----------
+    batch_count
+        Samples per rank and step.
+    hbm_gib_per_s
+        Memory bandwidth of a GPU.
+    intra_gib_per_s
+        Bandwidth between the GPUs of a host.
+    inter_gib_per_s
+        Bandwidth of a GPU to other hosts.
+    ranks_per_host
+        GPUs of a host.
+    memory_gib
+        Memory of a GPU for the weights of embeddings.
+    split_ratio
+        Columns are cut until no shard costs more than this times the mean rank.
+    least_dim_count
+        No shard gets fewer columns than this by cutting.
+    """
+
+    batch_count: int = 512
+    hbm_gib_per_s: float = 897.0
+    intra_gib_per_s: float = 600.0
+    inter_gib_per_s: float = 12.5
+    ranks_per_host: int = 8
+    memory_gib: float = 80.0
+    split_ratio: float = 0.6
+    least_dim_count: int = 32
+
+    def __post_init__(self) -> None:
+        """Refuse values that no cost follows from."""
+        for field in fields(self):
+            number = getattr(self, field.name)
+            whole = field.type == "int"
+            counts = isinstance(number, Real) and not isinstance(number, bool)
+            if not counts or not 0 < number < np.inf or (whole and number % 1 != 0):
+                kind = "whole number" if whole else "finite number"
+                msg = f"{field.name} must be a {kind} above 0, not {number!r}"
+                raise WorkbenchError(msg)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of a rank for weights."""
+        return int(self.memory_gib * _GIB)
+
+
+class Pieces(NamedTuple):
+    """Shards without a rank yet, one entry each; a group is placed as one."""
+
+    table: Ints
+    """Position in the table of embedding tables."""
+    first_row: Ints
+    rows: Ints
+    first_dim: Ints
+    dims: Ints
+    share: Floats
+    """Of the table's look-ups."""
+    group: Ints
+    """Shards of one number belong together."""
+    offset: Ints
+    """Rank inside the place that the group gets."""
+
+
+def costs(
+    pieces: Pieces, pooling: Floats, element: Ints, *, ranks: int, using: ShardingAssumptions
+) -> tuple[Floats, Floats]:
+    """Estimate the time of each whole or column shard in look-ups and in communication, in ms."""
+    read, written = _traffic(pieces, pooling, element, ranks=ranks, using=using)
+    dims = pieces.dims
+    penalty = np.where(
+        dims >= _FULL_DIM, 1.0, np.where(dims >= _HALF_DIM, _HALF_PENALTY, _QUARTER_PENALTY)
+    )
+    forward = (read + written) * penalty / _bytes_per_ms(using.hbm_gib_per_s)
+    outside = ranks > using.ranks_per_host
+    gib_per_s = using.inter_gib_per_s if outside else using.intra_gib_per_s
+    return (1 + _BACKWARD) * forward, 2 * written / _bytes_per_ms(gib_per_s)
+
+
+def row_costs(
+    pieces: Pieces, pooling: Floats, element: Ints, *, ranks: int, using: ShardingAssumptions
+) -> tuple[Floats, Floats]:
+    """Estimate the time of each shard of some rows on all ranks, in ms.
+
+    Rows have no penalty for few columns, but a copy of the whole output backward.
+    """
+    read, written = _traffic(pieces, pooling, element, ranks=ranks, using=using, least=1)
+    device = _bytes_per_ms(using.hbm_gib_per_s)
+    lookup = (1 + _BACKWARD) * (read + written) / device + written * _BATCHED_COPY / device
+    outside = ranks > using.ranks_per_host
+    gib_per_s = using.inter_gib_per_s if outside else using.intra_gib_per_s
+    return lookup, 2 * written / _bytes_per_ms(gib_per_s)
+
+
+def host_row_costs(
+    pieces: Pieces, pooling: Floats, element: Ints, *, ranks: int, using: ShardingAssumptions
+) -> tuple[Floats, Floats]:
+    """Estimate the time of each shard of some rows on the ranks of one host, in ms."""
+    lookup, _ = row_costs(pieces, pooling, element, ranks=ranks, using=using)
+    _, written = _traffic(pieces, pooling, element, ranks=ranks, using=using)
+    oneway = written / _bytes_per_ms(using.intra_gib_per_s)
+    if ranks > using.ranks_per_host:
+        oneway += written * (using.ranks_per_host / ranks) / _bytes_per_ms(using.inter_gib_per_s)
+    return lookup, 2 * oneway
+
+
+def memory(pieces: Pieces, element: Ints) -> Ints:
+    """Give the bytes of each shard's weights."""
+    return pieces.rows * pieces.dims * element[pieces.table]
+
+
+def _traffic(
+    pieces: Pieces,
+    pooling: Floats,
+    element: Ints,
+    *,
+    ranks: int,
+    using: ShardingAssumptions,
+    least: int = _LEAST_DIM,
+) -> tuple[Floats, Floats]:
+    """Count the bytes that a step reads and that it writes, per shard."""
+    samples = using.batch_count * ranks
+    lookups = samples * pooling[pieces.table] * pieces.share
+    size = element[pieces.table]
+    read = np.ceil(lookups * _INDEX_BYTES) + lookups * np.maximum(pieces.dims, least) * size
+    return read, (samples * pieces.dims * size).astype(np.float64)
+
+
+def _bytes_per_ms(gib_per_s: float) -> float:
+    return gib_per_s * _GIB / 1000
+
 
 Planner: TypeAlias = Literal["greedy", "in order", "round-robin", "random"]
 BalanceBy: TypeAlias = Literal["perf", "size", "dim", "lookup"]
@@ -347,3 +493,88 @@ def _presented(
         }
     )
     return TABLE_SHARDING.check(TABLE_SHARDING.cast(shards))
+
+
+# Which place each of many loads goes to: a rank, a host, or all ranks.
+
+
+class NoRoomError(Exception):
+    """A load fits nowhere; says which, and how much room is left at best."""
+
+    def __init__(self, position: int, room: int) -> None:
+        super().__init__(position, room)
+        self.position, self.room = position, room
+
+
+class Loads(NamedTuple):
+    """What is to be placed, and where there is how much room."""
+
+    weight: Floats
+    memory: Ints
+    places: int
+    room: int
+    """Of each place."""
+
+
+def least_loaded(loads: Loads, order: Ints) -> Ints:
+    """Give each load, in an order, to the least loaded place that has room for it."""
+    heap = [(0.0, place) for place in range(loads.places)]
+    room = [loads.room] * loads.places
+    weights, memory = loads.weight.tolist(), loads.memory.tolist()
+    chosen = np.zeros(len(weights), dtype=np.int64)
+    for position in order.tolist():
+        full = []
+        while heap and room[heap[0][1]] < memory[position]:
+            full.append(heapq.heappop(heap))
+        if not heap:
+            raise NoRoomError(position, max(room))
+        load, place = heap[0]
+        heapq.heapreplace(heap, (load + weights[position], place))
+        for each in full:
+            heapq.heappush(heap, each)
+        room[place] -= memory[position]
+        chosen[position] = place
+    return chosen
+
+
+def greedy(loads: Loads, _seed: int) -> Ints:
+    """Place the largest load first, each on the least loaded place with room (LPT)."""
+    return least_loaded(loads, np.argsort(-loads.weight, kind="stable"))
+
+
+def in_order(loads: Loads, _seed: int) -> Ints:
+    """Place the loads as they come, each on the least loaded place with room."""
+    return least_loaded(loads, np.arange(len(loads.weight)))
+
+
+def round_robin(loads: Loads, _seed: int) -> Ints:
+    """Deal the loads out in turn, whatever they weigh."""
+    return _wished(loads, (position % loads.places for position in range(len(loads.weight))))
+
+
+def random(loads: Loads, seed: int) -> Ints:
+    """Place every load anywhere."""
+    wishes = np.random.default_rng(seed).integers(0, loads.places, len(loads.weight))
+    return _wished(loads, iter(wishes.tolist()))
+
+
+def _wished(loads: Loads, wishes: Iterator[int]) -> Ints:
+    """Give each load the place that it wishes, or the next one that has room."""
+    room = [loads.room] * loads.places
+    chosen = np.zeros(len(loads.weight), dtype=np.int64)
+    for position, (wish, memory) in enumerate(zip(wishes, loads.memory.tolist(), strict=True)):
+        tried = (place % loads.places for place in range(wish, wish + loads.places))
+        place = next((each for each in tried if room[each] >= memory), None)
+        if place is None:
+            raise NoRoomError(position, max(room))
+        room[place] -= memory
+        chosen[position] = place
+    return chosen
+
+
+PLANNERS: dict[str, Callable[[Loads, int], Ints]] = {
+    "greedy": greedy,
+    "in order": in_order,
+    "round-robin": round_robin,
+    "random": random,
+}

@@ -7,9 +7,9 @@ from typing import get_args
 import numpy as np
 import pandas as pd
 
-from workbench.analyze._imbalance.packing_plan import is_whole
-from workbench.analyze._lib import pipeline_order as _pipeline_order
-from workbench.analyze._lib.pipeline_order import (
+from workbench.analyze._imbalance.packers import is_whole
+from workbench.analyze._lib import pipelines as _pipeline_order
+from workbench.analyze._lib.pipelines import (
     ACTIONS,
     FORWARD,
     V_SHAPED,

@@ -10,16 +10,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench.analyze._lib.pipeline_order import (
+from workbench.analyze._lib.pipelines import (
     ACTIONS,
     BACKWARD,
     FORWARD,
     INPUT,
     WEIGHT,
     Order,
+    Plan,
     ScheduleKind,
+    plan,
 )
-from workbench.analyze._lib.pipeline_times import Plan, plan
 from workbench.analyze._perfmodel.pipeline_schedule import order_of, pipeline_schedule
 from workbench.errors import PerformanceModelError
 from workbench.tables import SCHEDULE_COMPARISON, SCHEDULE_STAGES, SCHEDULE_TIMES

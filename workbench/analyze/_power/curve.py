@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+from collections.abc import Callable, Iterable
+from numbers import Real
+from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
+from workbench import datasets
+from workbench._numbers import in_range, positive
 from workbench.errors import WorkbenchError
-from workbench.tables import POWER_CURVE, POWER_SWEEPS
+from workbench.tables import (
+    POWER_CURVE,
+    POWER_KNEES,
+    POWER_SWEEPS,
+    PROVISIONING_FACTS,
+    PUBLISHED_GAINS,
+)
 
 _CURVE = ["gpu", "job", "configuration"]
 
@@ -129,3 +142,442 @@ def _by_job(curves: pd.DataFrame) -> pd.DataFrame:
             )
         ],
     )
+
+
+# Speed at limits that nobody measured: between known limits, and, marked, beyond them.
+
+Extrapolation = Literal["linear", "power", "quadratic", "cubic"]
+_EXPONENTS = {"quadratic": 2, "cubic": 3}
+_METHODS = ("linear", "power", "quadratic", "cubic")
+_Floats = NDArray[np.float64]
+
+
+def extended_curve(
+    curve: pd.DataFrame,
+    limit_w: float | Iterable[float],
+    *,
+    method: Extrapolation = "linear",
+    like: pd.DataFrame | None = None,
+) -> pd.DataFrame:
+    """Add limits to a curve: interpolated where it is known on both sides, else extrapolated.
+
+    Below the smallest known limit nothing says how fast speed falls, and the usual guess, a
+    straight line, is the kindest: real curves bend down. So ask more than one method, and take
+    the range for the answer. Every row that is outside what is known says so.
+
+    Parameters
+    ----------
+    curve
+        Table :data:`workbench.tables.POWER_CURVE`; each GPU, job and configuration is extended
+        by itself.
+    limit_w
+        Limits to add, in W; those that a curve has are left as they are.
+    method
+        How the lost speed grows beyond the known limits: ``"linear"``, along the line through
+        the nearest two; ``"power"``, as the power law through them; ``"quadratic"`` or
+        ``"cubic"``, as that power of the distance from the largest limit, through the nearest
+        one (below the smallest limit only).
+    like
+        One measured curve whose shape is taken instead, below the smallest limit only: its
+        lost speed, against limits as shares of the largest, scaled to agree at the smallest
+        known limit.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.POWER_CURVE` with the rows added: basis ``interpolated`` or
+        ``extrapolated``; ``is_extrapolated`` and ``doubt`` mark the latter. Power is known
+        between measured limits only.
+
+    Raises
+    ------
+    TableError
+        If ``curve`` or ``like`` is not that table.
+    WorkbenchError
+        If a limit is no number above 0, a curve has fewer than two limits, a method cannot
+        answer, or the speed would fall to 0 or below.
+
+    Examples
+    --------
+    >>> from workbench.analyze import published_curve
+    >>> curve = extended_curve(published_curve("gb200-meta"), [960, 1100])
+    >>> curve[["limit_w", "speed_ratio", "basis"]].values.tolist()[:2]
+    [[960.0, 0.94, 'extrapolated'], [1000.0, 0.95, 'published']]
+    """
+    POWER_CURVE.check(curve)
+    if method not in _METHODS:
+        msg = f"no method is called {method!r}; there are {list(_METHODS)}"
+        raise WorkbenchError(msg)
+    wanted = [limit_w] if isinstance(limit_w, Real) else list(limit_w)  # type: ignore[arg-type]
+    limits = np.unique([positive("limit_w", each) for each in wanted])
+    shape = None if like is None else _shape(like)
+    added = [_added(own, limits, method, shape) for _, own in curve.groupby(_CURVE, sort=False)]
+    rows = [curve, *(each for each in added if len(each))]
+    table = pd.concat(rows, ignore_index=True) if len(rows) > 1 else curve.copy()
+    table = table.sort_values([*_CURVE, "limit_w"], ignore_index=True, kind="stable")
+    return POWER_CURVE.check(POWER_CURVE.cast(table))
+
+
+def _added(
+    own: pd.DataFrame,
+    limits: _Floats,
+    method: str,
+    shape: Callable[[_Floats], _Floats] | None,
+) -> pd.DataFrame:
+    """Make the rows that one curve lacks."""
+    name, had = _name(own), own["limit_w"].to_numpy()
+    # What was extrapolated before is no knowledge to build on.
+    own = own[~own["is_extrapolated"]].sort_values("limit_w", ignore_index=True)
+    known = own["limit_w"].to_numpy()
+    if len(np.unique(known)) < 2 or len(np.unique(known)) < len(known):
+        msg = f"{name} has {len(known)} known rows; extending needs two or more different limits"
+        raise WorkbenchError(msg)
+    new = limits[~np.isin(limits, had)]
+    speed = own["speed_ratio"].to_numpy()
+    outside = (new < known[0]) | (new > known[-1])
+    at = np.interp(new, known, speed)
+    if outside.any():
+        at[outside] = _beyond(new[outside], known, speed, method, shape)
+    if (at <= 0).any():
+        msg = f"{name}: at {new[at <= 0][-1]:g} W the speed would be 0 or below; ask for more"
+        raise WorkbenchError(msg)
+    how = method if shape is None else "the shape of another curve"
+    power = np.interp(new, known, own["power_w"].to_numpy(dtype=np.float64))
+    rows = pd.DataFrame({"limit_w": new, "speed_ratio": at}).assign(
+        **{name: own[name].iloc[0] for name in (*_CURVE, "configuration_count")},
+        power_w=np.where(outside, np.nan, power),
+        basis=np.where(outside, "extrapolated", "interpolated"),
+        is_extrapolated=outside,
+        doubt=np.where(outside, f"no speed is known there; extrapolated: {how}", ""),
+        source=own["source"].iloc[0],
+    )
+    energy = rows["power_w"] / own["power_w"].iloc[-1] / rows["speed_ratio"]
+    return POWER_CURVE.cast(rows.assign(energy_ratio=energy, saving_ratio=1 - energy))
+
+
+def _beyond(
+    new: _Floats,
+    known: _Floats,
+    speed: _Floats,
+    method: str,
+    shape: Callable[[_Floats], _Floats] | None,
+) -> _Floats:
+    """Extrapolate the speed."""
+    above = new > known[-1]
+    if above.any() and (shape is not None or method in _EXPONENTS):
+        msg = f"{new[above][0]:g} W is above the largest limit; there only linear and power answer"
+        raise WorkbenchError(msg)
+    top = known[-1]
+    lost = 1 - speed[0]
+    if shape is not None:
+        return _floats(1 - lost * shape(new / top) / _some(shape(known[:1] / top))[0])
+    if method in _EXPONENTS:
+        return _floats(1 - lost * ((top - new) / (top - known[0])) ** _EXPONENTS[method])
+    # The line, or the power law, through the two known limits that are nearest.
+    first = np.where(above, len(known) - 2, 0)
+    bend = (np.log, np.exp) if method == "power" else (np.asarray, np.asarray)
+    x0, x1, y0, y1 = (
+        bend[0](each) for each in (known[first], known[first + 1], speed[first], speed[first + 1])
+    )
+    return _floats(bend[1](y0 + (y1 - y0) * (bend[0](new) - x0) / (x1 - x0)))
+
+
+def _floats(values: Any) -> _Floats:
+    return np.asarray(values, dtype=np.float64)
+
+
+def _shape(like: pd.DataFrame) -> Callable[[_Floats], _Floats]:
+    """Give the lost speed of one curve as a function of limit / largest limit."""
+    POWER_CURVE.check(like, "like")
+    count = like.groupby(_CURVE).ngroups
+    if count != 1:
+        msg = f"like has {count} curves; choose one GPU, job and configuration"
+        raise WorkbenchError(msg)
+    rows = like.sort_values("limit_w")
+    at = (rows["limit_w"] / rows["limit_w"].max()).to_numpy()
+    lost = 1 - rows["speed_ratio"].to_numpy()
+
+    def lost_at(shares: _Floats) -> _Floats:
+        if shares.min() < at[0]:
+            msg = (
+                f"like is known down to {100 * at[0]:.0f} % of its largest limit, and "
+                f"{100 * shares.min():.0f} % is asked for"
+            )
+            raise WorkbenchError(msg)
+        return _floats(np.interp(shares, at, lost))
+
+    return lost_at
+
+
+def _some(lost: _Floats) -> _Floats:
+    """Refuse a shape that loses nothing where the curve does: it cannot be scaled."""
+    if not math.isfinite(lost[0]) or lost[0] <= 0:
+        msg = (
+            f"like loses {100 * lost[0]:.2f} % of its speed where the curve ends; its shape says "
+            "nothing about one that loses some"
+        )
+        raise WorkbenchError(msg)
+    return lost
+
+
+def _name(own: pd.DataFrame) -> str:
+    return ", ".join(str(own[name].iloc[0]) for name in _CURVE)
+
+
+# Limits that stand out on a power curve: least energy, kept speed, knee.
+
+_OF_ENERGY = (
+    "least_energy_limit_w", "saving_ratio", "speed_loss_ratio", "time_increase_ratio",
+    "edp_limit_w", "ed2p_limit_w",
+)  # fmt: skip
+_MEDIANS = (
+    *_OF_ENERGY, "smallest_limit_w", "largest_limit_w", "kept_speed_limit_w", "knee_limit_w",
+    "per_watt_limit_w",
+)  # fmt: skip
+
+
+def power_knees(curve: pd.DataFrame, *, kept_speed_share: float = 0.95) -> pd.DataFrame:
+    """Find the limits that stand out: least energy, most speed per watt, the knee, and others.
+
+    They answer different questions. Least energy ignores time; energy x time weighs both; the
+    smallest limit that keeps a speed is what somebody chooses who has no time to give. Each
+    configuration has its own best limit; a row gives medians over configurations, each at its
+    own. What one limit does that is set for all of them is another question, and costs more:
+    that is in the curve of the job (``per="job"``).
+
+    Parameters
+    ----------
+    curve
+        Table :data:`workbench.tables.POWER_CURVE`, best one curve per configuration.
+    kept_speed_share
+        Speed to keep, as a share of that at the largest limit.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.POWER_KNEES`, one row per GPU and job. Without power there
+        are no energies, and what needs them is missing.
+
+    Raises
+    ------
+    TableError
+        If ``curve`` is not that table.
+    WorkbenchError
+        If the share is none, a curve keeps it nowhere, or a row was extrapolated: knees of
+        guesses are no finding.
+
+    Notes
+    -----
+    With speed s and energy e against the largest limit: saving ``1 - e``, lost speed ``1 - s``,
+    added time ``1 / s - 1``, EDP ``e / s``, ED2P ``e / s^2``. Least energy is most speed per
+    watt *drawn*; ``per_watt_limit_w`` is most speed per watt of *limit*, which is what a site
+    has to provide. The knee is the point farthest above the straight line between the ends of
+    the curve, both axes scaled to 1; it takes three limits and a curve above that line. Of
+    limits that are equally good the smallest is given.
+
+    References
+    ----------
+    Satopää, Albrecht, Irwin, Raghavan: Finding a "kneedle" in a haystack, ICDCSW 2011, for the
+    knee as the discrete point of maximum curvature.
+    """
+    POWER_CURVE.check(curve)
+    in_range("kept_speed_share", kept_speed_share, least=0, most=1, strictly=True)
+    if curve["is_extrapolated"].any():
+        msg = "the curve has extrapolated rows; leave them out: curve[~curve['is_extrapolated']]"
+        raise WorkbenchError(msg)
+    if curve.empty:
+        return POWER_KNEES.empty()
+    each = pd.DataFrame(
+        [
+            dict(zip(_CURVE, key, strict=True))
+            | _knees(own.sort_values("limit_w", ignore_index=True), kept_speed_share)
+            for key, own in curve.groupby(_CURVE, sort=False)
+        ]
+    )
+    by_job = each.groupby(["gpu", "job"], sort=False)
+    table = by_job[list(_MEDIANS)].median()
+    table["configuration_count"] = by_job.size()
+    table["kept_speed_share"] = kept_speed_share
+    table["doubt"] = [
+        _knees_doubts({str(name): value for name, value in row.items()})
+        for row in table.to_dict("records")
+    ]
+    return POWER_KNEES.check(POWER_KNEES.cast(table.reset_index()))
+
+
+def _knees(own: pd.DataFrame, kept_speed_share: float) -> dict[str, Any]:
+    """Find the limits of one curve, in order of its limits."""
+    limit, speed, energy = (
+        own[name].to_numpy(dtype=np.float64) for name in ("limit_w", "speed_ratio", "energy_ratio")
+    )
+    found: dict[str, Any] = {
+        "smallest_limit_w": limit[0],
+        "largest_limit_w": limit[-1],
+        "kept_speed_limit_w": _kept(own, kept_speed_share),
+        "per_watt_limit_w": limit[np.argmax(speed / limit)],
+        "knee_limit_w": _knee(limit, speed),
+    }
+    energy = np.where(speed > 0, energy, np.nan)
+    if np.isnan(energy).all():
+        return found | dict.fromkeys(_OF_ENERGY, np.nan)
+    best = int(np.nanargmin(energy))
+    return found | {
+        "least_energy_limit_w": limit[best],
+        "saving_ratio": 1 - energy[best],
+        "speed_loss_ratio": 1 - speed[best],
+        "time_increase_ratio": 1 / speed[best] - 1,
+        "edp_limit_w": limit[np.nanargmin(energy / speed)],
+        "ed2p_limit_w": limit[np.nanargmin(energy / speed**2)],
+    }
+
+
+def _kept(own: pd.DataFrame, kept_speed_share: float) -> float:
+    """Give the smallest limit that keeps a speed, or say that the curve has none."""
+    kept = own.loc[own["speed_ratio"] >= kept_speed_share, "limit_w"]
+    if kept.empty:
+        name = ", ".join(str(own[each].iloc[0]) for each in _CURVE)
+        msg = (
+            f"{name} keeps {own['speed_ratio'].max():.4g} of the speed at most, not "
+            f"{kept_speed_share:g}; speed_ratio is against the largest limit, where it is 1"
+        )
+        raise WorkbenchError(msg)
+    return float(kept.min())
+
+
+def _knee(limit: np.ndarray, speed: np.ndarray) -> float:
+    """Give the limit farthest above the line between both ends, if there is one."""
+    if len(limit) < 3 or speed[-1] <= speed[0]:
+        return float("nan")
+    across = (limit - limit[0]) / (limit[-1] - limit[0])
+    above = (speed - speed[0]) / (speed[-1] - speed[0]) - across
+    at = int(above.argmax())
+    return float(limit[at]) if above[at] > 0 else float("nan")
+
+
+def _knees_doubts(row: dict[str, Any]) -> str:
+    """Say what does not look like the effect of a limit."""
+    doubts = []
+    if row["speed_loss_ratio"] < 0:
+        doubts.append(
+            f"{-100 * row['speed_loss_ratio']:.1f} % faster at the lower limit, which no limit "
+            "causes: noise of the measurement"
+        )
+    if row["least_energy_limit_w"] == row["smallest_limit_w"]:
+        doubts.append("least energy at the smallest limit measured; it may lie lower")
+    if pd.isna(row["least_energy_limit_w"]):
+        doubts.append("no power is known, so no energy")
+    if row["configuration_count"] == 1:
+        doubts.append("one curve only")
+    return "; ".join(doubts)
+
+
+# What others published about limits, speed and sites: read, marked with its trust, not judged.
+
+
+def published_curve(name: str = "gb200-meta") -> pd.DataFrame:
+    """Give the speed that others published for some power limits.
+
+    Publications name two or three limits. They are the points that are known; what lies
+    between or beyond them comes from :func:`workbench.analyze.extended_curve`, marked.
+
+    Parameters
+    ----------
+    name
+        Curve in the bundled ``published/power_curves.csv``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.POWER_CURVE` with basis ``published``. The doubt says how
+        far each number can be trusted, if it was not printed in the source itself.
+
+    Raises
+    ------
+    WorkbenchError
+        If there is no such curve.
+
+    Examples
+    --------
+    >>> published_curve("gb200-meta")[["limit_w", "speed_ratio"]].to_numpy().tolist()
+    [[1000.0, 0.95], [1200.0, 1.0]]
+    """
+    every = _read("power_curves.csv")
+    rows = every[every["curve"] == name]
+    if rows.empty:
+        msg = f"no published curve is called {name!r}; there are {sorted(every['curve'].unique())}"
+        raise WorkbenchError(msg)
+    rows = rows.sort_values("limit_w", ignore_index=True)
+    curve = rows.assign(
+        configuration=name, configuration_count=1, power_w=None, energy_ratio=None,
+        saving_ratio=None, basis="published", is_extrapolated=False,
+        doubt=[_doubt(str(trust)) for trust in rows["trust"]],
+    )  # fmt: skip
+    return POWER_CURVE.check(POWER_CURVE.cast(curve), "power_curves.csv")
+
+
+def published_gains(gpu: str | None = None) -> pd.DataFrame:
+    """Give the gains in cluster throughput that others published for lower power limits.
+
+    Printed numbers are rounded, and a quotient of two of them is known less well than it looks:
+    1.9 / 1.7 may be anything from 1.06 to 1.18.
+
+    Parameters
+    ----------
+    gpu
+        Product, e.g. ``"GB200"``; all by default.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.PUBLISHED_GAINS`.
+
+    Raises
+    ------
+    WorkbenchError
+        If none is known for that product.
+
+    Examples
+    --------
+    >>> published_gains("GB200")["gain_ratio"].round(3).tolist()
+    [0.09, 0.118]
+    """
+    rows = _read("power_gains.csv")
+    if gpu is not None and gpu not in set(rows["gpu"]):
+        msg = f"no published gain is known for {gpu!r}; there are {sorted(rows['gpu'].unique())}"
+        raise WorkbenchError(msg)
+    rows = rows if gpu is None else rows[rows["gpu"] == gpu].reset_index(drop=True)
+    here, there = rows["throughput"], rows["reference_throughput"]
+    here_off, there_off = rows["throughput_rounding"], rows["reference_rounding"]
+    gains = rows.assign(
+        gain_ratio=here / there - 1,
+        low_gain_ratio=(here - here_off) / (there + there_off) - 1,
+        high_gain_ratio=(here + here_off) / (there - there_off) - 1,
+    )
+    return PUBLISHED_GAINS.check(PUBLISHED_GAINS.cast(gains), "power_gains.csv")
+
+
+def provisioning_facts() -> pd.DataFrame:
+    """Give published numbers about a large site and its power, each with source and trust.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.PROVISIONING_FACTS`: ``quantity``, ``value``, ``unit``,
+        ``trust``, ``source``.
+
+    Examples
+    --------
+    >>> facts = provisioning_facts().set_index("quantity")["value"]
+    >>> round(facts["site budget"] / facts["GPUs of the site"])
+    1807
+    """
+    rows = _read("power_provisioning.csv")
+    return PROVISIONING_FACTS.check(PROVISIONING_FACTS.cast(rows), "power_provisioning.csv")
+
+
+def _read(file: str) -> pd.DataFrame:
+    return pd.read_csv(datasets.path("published") / file)
+
+
+def _doubt(trust: str) -> str:
+    return "" if trust == "printed" else f"{trust}, not printed in the source itself"

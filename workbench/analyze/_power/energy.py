@@ -8,19 +8,21 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from workbench._moments import Moments, together
 from workbench.analyze._lib import intervals
-from workbench.analyze._lib.power_scopes import refuse_double_counting
-from workbench.analyze._lib.power_signal import (
+from workbench.analyze._lib.energy_curves import (
     EnergyMethod,
     Numbers,
     Signal,
     Times,
     known_up_to,
     owners,
+    readings_of,
+    refuse_double_counting,
     signal,
 )
 from workbench.errors import WorkbenchError
-from workbench.tables import ENERGY, ENERGY_TOTAL
+from workbench.tables import ENERGY, ENERGY_TOTAL, POWER_COUNTERS, POWER_ROLLUP, POWER_TOTALS, PUE
 
 _NS = 1e9
 
@@ -272,3 +274,276 @@ def _mean_w(energy: pd.DataFrame) -> float:
     if any_ns == 0:
         return float("nan")
     return float((known["mean_w"].to_numpy() * (last - first)).sum() / any_ns)
+
+
+# Energy from counters of energy: differences, with resets as new beginnings.
+
+
+def energy_from_counter(
+    counters: pd.DataFrame,
+    *,
+    start_ns: int | None = None,
+    end_ns: int | None = None,
+    longest_gap_periods: float = 3.0,
+) -> pd.DataFrame:
+    """Work out energy as differences of a counter; a fall of the counter is a reset.
+
+    A counter goes on counting while nobody reads it, so its differences are right across
+    gaps, which an integral of power is not. What was counted between the last reading before
+    a reset and the first one after it is lost, and that time is unknown.
+
+    Parameters
+    ----------
+    counters
+        Table :data:`workbench.tables.POWER_COUNTERS`.
+    start_ns, end_ns
+        The window, ns on the clock of the readings; by default from the first reading of any
+        entity to the last of any, the same for all. A difference that an edge cuts counts in
+        proportion to time.
+    longest_gap_periods
+        A difference over more median periods than this is not divided: where an edge of the
+        window cuts it, its time is unknown.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.ENERGY`, one row per entity, with ``method`` counter and
+        the resets in ``reset_count``. ``highest_j`` is missing where time is unknown.
+
+    Raises
+    ------
+    TableError
+        If ``counters`` is not that table.
+    ValueError
+        If the table or the window is empty, or an option is out of its range.
+
+    Notes
+    -----
+    ``sum (E[i] - E[i-1])`` over differences of 0 or more. A counter that was reset and has
+    passed its old value before it is read again looks like one that was not.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> readings = pd.DataFrame(
+    ...     {"time_ns": [0, 10**9, 2 * 10**9], "entity": ["gpu0"] * 3, "energy_j": [900, 990, 40.0]}
+    ... ).astype({"entity": "category"})
+    >>> energy_from_counter(readings)[["energy_j", "covered_share", "reset_count"]].values.tolist()
+    [[90.0, 0.5, 1.0]]
+    """
+    POWER_COUNTERS.check(counters)
+    readings = readings_of(
+        counters, value="energy_j", longest_gap_periods=longest_gap_periods, keep="last"
+    )
+    start, end = window(readings.earliest_ns, readings.latest_ns, start_ns, end_ns)
+    rising, is_reset = _as_rate(readings, np.array([start, end]))
+    resets = is_reset & (readings.time_ns > start) & (readings.time_ns <= end)
+    energy_j, covered_s = integrated(rising, (start, end), "mlperf")
+    return energy_rows(
+        readings,
+        method="counter",
+        window_ns=(start, end),
+        # A counter counts across gaps; what a reset lost, nobody knows.
+        known=Known(
+            energy_j,
+            covered_s,
+            np.zeros(len(readings.names)),
+            np.full(len(readings.names), np.nan),
+        ),
+        reset_count=np.bincount(owners(readings)[resets], minlength=len(readings.names)),
+    )
+
+
+def _as_rate(readings: Signal, edges_ns: np.ndarray) -> tuple[Signal, np.ndarray]:
+    """Turn a counter into the mean power before each of its readings; tell its resets."""
+    owner = owners(readings)
+    own = np.r_[False, np.diff(owner) == 0] if len(owner) else np.zeros(0, dtype=bool)
+    rise: Numbers = np.diff(readings.power_w, prepend=0.0)
+    step_ns = np.diff(readings.time_ns, prepend=0)
+    earlier_ns = readings.time_ns - step_ns
+    cut = np.zeros(len(owner), dtype=bool)
+    for edge in edges_ns:
+        cut |= (earlier_ns < edge) & (edge < readings.time_ns)
+    known = own & (rise >= 0) & (step_ns > 0) & (readings.joined | ~cut)
+    rate = np.where(known, rise, 0) / np.where(known, step_ns / _NS, 1)
+    return replace(readings, power_w=rate, joined=known), own & (rise < 0)
+
+
+# Longer cells of a roll-up, without going back to the readings.
+
+_SECOND = 1_000_000_000
+
+
+def merged_rollups(rollup: pd.DataFrame, *, period_s: float) -> pd.DataFrame:
+    """Make longer cells of shorter ones: 10 s to 1 min to 1 h.
+
+    Nothing is lost on the way: the result is that of rolling up the readings themselves, since
+    count, mean, extremes and squared deviations of the parts determine those of the whole.
+
+    Parameters
+    ----------
+    rollup
+        Table :data:`workbench.tables.POWER_ROLLUP`; several may be put below each other
+        (``pandas.concat``), e.g. one per month.
+    period_s
+        Length of the new cells, in s: a multiple of that of the old ones.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.POWER_ROLLUP`.
+
+    Raises
+    ------
+    WorkbenchError
+        If ``period_s`` is no multiple of the length of the cells.
+
+    Notes
+    -----
+    With parts *i* of a cell: ``count = sum n_i``, ``mean = sum n_i m_i / count`` and
+    ``m2 = sum (m2_i + n_i (m_i - mean)^2)``.
+
+    References
+    ----------
+    T. F. Chan, G. H. Golub, R. J. LeVeque, The American Statistician 37 (1983) 242.
+
+    Examples
+    --------
+    >>> rollup = pd.DataFrame({"time_ns": [0, 10 * 10**9], "period_s": 10.0})
+    >>> rollup["entity"] = pd.Categorical(["gpu0"] * 2)
+    >>> for name, values in [("mean_w", [400.0, 600.0]), ("m2_w2", [0.0, 0.0])]:
+    ...     rollup[name] = values
+    >>> rollup = rollup.assign(reading_count=10, min_w=rollup["mean_w"], max_w=rollup["mean_w"])
+    >>> merged = merged_rollups(rollup, period_s=60)
+    >>> merged[["reading_count", "mean_w", "m2_w2"]].values.tolist()
+    [[20.0, 500.0, 200000.0]]
+    """
+    POWER_ROLLUP.check(rollup)
+    period_ns = round(period_s * _SECOND) if 0 < period_s < np.inf else 0
+    old_ns = np.round(rollup["period_s"].to_numpy() * _SECOND).astype(np.int64)
+    if period_ns < 1 or (period_ns % np.maximum(old_ns, 1)).any():
+        lengths = sorted(set(rollup["period_s"]))[:4]
+        msg = f"period_s is {period_s!r}, no multiple of the cells' own length of {lengths} s"
+        raise WorkbenchError(msg)
+    entity = rollup["entity"]
+    cells = rollup["time_ns"].to_numpy() // period_ns
+    first = int(cells.min()) if len(cells) else 0
+    span = int(cells.max()) - first + 1 if len(cells) else 1
+    parts = Moments(
+        entity.cat.codes.to_numpy().astype(np.int64) * span + (cells - first),
+        rollup["reading_count"].to_numpy(),
+        rollup["mean_w"].to_numpy(),
+        rollup["min_w"].to_numpy(),
+        rollup["max_w"].to_numpy(),
+        rollup["m2_w2"].to_numpy(),
+    )
+    merged = together(parts)
+    codes, cells = np.divmod(merged.key, span)
+    table = pd.DataFrame(
+        {
+            "time_ns": (cells + first) * period_ns,
+            "entity": pd.Categorical.from_codes(codes, categories=entity.cat.categories),
+            "period_s": period_ns / _SECOND,
+            "reading_count": merged.count,
+            "mean_w": merged.mean,
+            "min_w": merged.low,
+            "max_w": merged.high,
+            "m2_w2": merged.squares,
+        },
+        columns=list(POWER_ROLLUP.columns),
+    )
+    return POWER_ROLLUP.check(table)
+
+
+# Power usage effectiveness: energy of a facility over that of its IT.
+
+
+def pue(facility: pd.DataFrame, it: pd.DataFrame, *, window_s: float | None = None) -> pd.DataFrame:
+    """Divide the energy of a facility by that of its IT, over the same cells of time.
+
+    It is a ratio of sums: the mean of ratios would let idle hours count like busy ones. A cell
+    that one of both lacks is left out of both.
+
+    Parameters
+    ----------
+    facility, it
+        Tables :data:`workbench.tables.POWER_TOTALS` with cells of one length that fit each
+        other: all the site draws, and its servers, network and storage alone.
+    window_s
+        Length of windows one after the other, in s, cut down to whole cells; by default one
+        window of all cells. The last one may be shorter.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.PUE`, one row per window.
+
+    Raises
+    ------
+    TableError
+        If an input is not its table.
+    ValueError
+        If ``window_s`` is shorter than a cell, or infinite.
+    WorkbenchError
+        If there are too few cells, or those of both do not fit each other.
+
+    References
+    ----------
+    ISO/IEC 30134-2: total energy over IT energy of the same time.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> cells = {"time_ns": [0, 10**9], "entity_count": 1, "expected_count": 1}
+    >>> site = pd.DataFrame(cells | {"power_w": [150.0, 250.0], "covered_share": 1.0})
+    >>> pue(site, site.assign(power_w=[100.0, 200.0]))["pue_ratio"].round(4).tolist()
+    [1.3333]
+    """
+    period = _period(POWER_TOTALS.check(facility), POWER_TOTALS.check(it))
+    whole = facility.set_index("time_ns")["power_w"].to_frame("facility")
+    both = whole.join(it.set_index("time_ns")["power_w"].rename("it"), how="outer").sort_index()
+    start = int(both.index[0])
+    cell = (both.index.to_numpy() - start) // period
+    cell_count = int(cell[-1]) + 1
+    if window_s is not None and not period <= window_s * _NS < np.inf:
+        msg = f"window_s is {window_s!r}, but one cell alone is {period / _NS:g} s long"
+        raise ValueError(msg)
+    per_window = cell_count if window_s is None else round(window_s * _NS) // period
+    known = both.notna().all(axis=1).to_numpy()
+    joules = both[known] * (period / _NS)
+    windows = range(-(-cell_count // per_window))
+    sums = joules.groupby(cell[known] // per_window).sum().reindex(windows)
+    counts = np.bincount(cell[known] // per_window, minlength=len(windows))
+    first = start + np.arange(len(windows), dtype=np.int64) * per_window * period
+    last = np.minimum(first + per_window * period, start + cell_count * period)
+    ratio = sums["facility"] / sums["it"].where(sums["it"] > 0)
+    table = pd.DataFrame(
+        {
+            "start_ns": first,
+            "end_ns": last,
+            "facility_j": sums["facility"],
+            "it_j": sums["it"],
+            "pue_ratio": ratio,
+            "covered_share": counts * period / (last - first),
+            # Sums of the same watts differ by their rounding.
+            "is_below_one": ratio < 1 - 1e-9,
+        }
+    )
+    return PUE.check(PUE.cast(table.reset_index(drop=True)))
+
+
+def _period(facility: pd.DataFrame, it: pd.DataFrame) -> int:
+    """Give the length of the cells in ns, or raise if those of both do not fit each other."""
+    steps = np.concatenate([np.diff(each["time_ns"].to_numpy()) for each in (facility, it)])
+    if len(facility) < 1 or len(it) < 1 or len(steps) < 1:
+        msg = "PUE needs totals of two cells or more; make them with analyze.power_totals"
+        raise WorkbenchError(msg)
+    apart = int(facility["time_ns"].iloc[0]) - int(it["time_ns"].iloc[0])
+    period = int(steps.min())
+    if period <= 0 or (steps % period != 0).any() or apart % period:
+        msg = (
+            "the cells of the facility and of its IT do not fit each other; make both with "
+            "analyze.power_grid of one period_s and the same start_ns, or none"
+        )
+        raise WorkbenchError(msg)
+    return period

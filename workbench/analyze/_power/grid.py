@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench.analyze._lib.power_scopes import refuse_double_counting, refuse_metered_twice
-from workbench.analyze._lib.power_signal import Numbers, Signal, Times, known_up_to, signal
+from workbench._numbers import is_finite, positive
+from workbench.analyze._lib.energy_curves import (
+    BESIDE,
+    EnergyCurves,
+    Numbers,
+    Signal,
+    Times,
+    known_up_to,
+    refuse_double_counting,
+    refuse_metered_twice,
+    signal,
+    tracks_of,
+)
 from workbench.analyze._power.energy import window
 from workbench.errors import WorkbenchError
-from workbench.tables import POWER_GRID, POWER_TOTALS
+from workbench.tables import (
+    POWER,
+    POWER_ENTITIES,
+    POWER_GRID,
+    POWER_HEATMAP,
+    POWER_SAMPLED,
+    POWER_TOTALS,
+)
 
 _NS = 1e9
 # Rows of about 30 bytes: more would not fit a laptop, and most often a clock is wrong.
@@ -253,3 +274,478 @@ def by_entity(grid: pd.DataFrame, column: str = "power_w") -> tuple[Times, Numbe
         )
         raise WorkbenchError(msg)
     return times, grid[column].to_numpy(dtype=np.float64).reshape(entity_count, -1)
+
+
+# The power of many things over time as a picture of whole watts.
+
+_MOST_W = (1 << 31) - 1
+
+
+def power_heatmap(grid: pd.DataFrame, *, column_count: int = 600) -> pd.DataFrame:
+    """Shorten a grid of many entities to the columns of a picture, by mean and by maximum.
+
+    The mean of a column shows how much is drawn; the maximum keeps a spike of a single cell,
+    which the mean would dilute.
+
+    Parameters
+    ----------
+    grid
+        Table :data:`workbench.tables.POWER_GRID`, all entities on one grid.
+    column_count
+        Number of columns at most; each holds equally many cells of the grid.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.POWER_HEATMAP`: ``time_ns``, ``entity``, ``mean_w``,
+        ``max_w``, ``covered_share``. Every entity has every column.
+
+    Raises
+    ------
+    ValueError
+        If ``column_count`` is no whole number from 1.
+
+    Notes
+    -----
+    ``mean_w`` is the mean of ``power_w`` over the cells of the column that are known, every
+    cell weighing the same, and ``max_w`` the highest of them; both are rounded to whole watts.
+    ``covered_share`` is the mean of the cells' own ``covered_share``, 0 for unknown ones.
+
+    Examples
+    --------
+    >>> grid = pd.DataFrame({"time_ns": [0, 1, 2, 3], "power_w": [400.0, 800.0, None, None]})
+    >>> grid = grid.assign(entity=pd.Categorical(["gpu0"] * 4), covered_share=[1.0, 1.0, 0, 0])
+    >>> shown = power_heatmap(grid, column_count=2)
+    >>> shown[["mean_w", "max_w", "covered_share"]].values.tolist()
+    [[600, 800, 1.0], [<NA>, <NA>, 0.0]]
+    """
+    POWER_GRID.check(grid)
+    if not is_finite(column_count) or column_count % 1 or column_count < 1:
+        msg = f"column_count is {column_count!r}; a picture needs at least one column"
+        raise ValueError(msg)
+    column_count = int(column_count)
+    if grid.empty:
+        return POWER_HEATMAP.empty()
+    times = np.unique(grid["time_ns"].to_numpy())
+    width = -(-len(times) // column_count)
+    columns = -(-len(times) // width)
+    entity = grid["entity"].cat.remove_unused_categories()
+    rows = len(entity.cat.categories)
+    column = np.searchsorted(times, grid["time_ns"].to_numpy()) // width
+    key = entity.cat.codes.to_numpy().astype(np.int64) * columns + column
+    power = grid["power_w"].to_numpy()
+    known = ~np.isnan(power)
+    count = np.bincount(key[known], minlength=rows * columns)
+    total = np.bincount(key[known], weights=power[known], minlength=rows * columns)
+    highest = _highest(key[known], power[known], rows * columns)
+    share = np.where(known, grid["covered_share"].to_numpy(), 0.0)
+    cells = np.minimum(np.arange(1, columns + 1) * width, len(times)) - np.arange(columns) * width
+    covered = np.bincount(key, weights=share, minlength=rows * columns) / np.tile(cells, rows)
+    empty = count == 0
+    table = pd.DataFrame(
+        {
+            "time_ns": np.tile(times[::width], rows),
+            "entity": pd.Categorical.from_codes(
+                np.repeat(np.arange(rows), columns), categories=entity.cat.categories
+            ),
+            "mean_w": _whole(total / np.maximum(count, 1), empty),
+            "max_w": _whole(highest, empty),
+            "covered_share": np.clip(covered, 0, 1),
+        }
+    )
+    return POWER_HEATMAP.check(table)
+
+
+def _highest(key: np.ndarray, power: np.ndarray, count: int) -> np.ndarray:
+    highest = np.zeros(count)
+    if len(key):
+        starts = np.r_[0, np.flatnonzero(key[1:] != key[:-1]) + 1]
+        # In an ordered table every key is one run, and there is little left to compare.
+        np.maximum.at(highest, key[starts], np.maximum.reduceat(power, starts))
+    return highest
+
+
+def _whole(values: np.ndarray, empty: np.ndarray) -> pd.Series:
+    rounded = np.minimum(np.round(values), _MOST_W).astype(np.int32)
+    return pd.Series(pd.arrays.IntegerArray(rounded, empty))
+
+
+# The readings of one scope: what may be summed to the power of a job.
+
+# Where a job's power is best metered: whole nodes first, then what lies inside or around them.
+_IN_HOSTS = ("node_ac", "node_dc", "unknown", "module", "gpu")
+_ORDER = (*_IN_HOSTS, "rack", "pdu", "row", "facility")
+
+
+def power_of_scope(
+    power: pd.DataFrame, entities: pd.DataFrame, *, scope: str | Sequence[str] | None = None
+) -> pd.DataFrame:
+    """Keep the readings of one scope, so that nothing is summed twice.
+
+    A GPU is part of its node, and a node of its rack: the energy of a job is the sum over one of
+    these levels. Whole nodes say most about what a job draws.
+
+    Parameters
+    ----------
+    power
+        Table :data:`workbench.tables.POWER`.
+    entities
+        Table :data:`workbench.tables.POWER_ENTITIES` of the same load.
+    scope
+        Scope to keep; if None, the first there is of whole nodes (AC, DC, not told), modules
+        and GPUs, among those that meter the most hosts, or else of what feeds several nodes.
+        Several that lie beside each other are kept together: ``("cpu", "gpu", "memory")`` are
+        parts of a node that add up.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.POWER`: ``time_ns``, ``entity``, ``power_w``.
+        A meter that never reads is expected, and has a row without power.
+        ``attrs["scope"]`` names the scope, ``attrs["left_out"]`` counts the entities of others.
+        Without any entity the table is empty.
+
+    Raises
+    ------
+    WorkbenchError
+        If there are entities, but none of that scope has readings on wall time (estimates and
+        meters with a clock of their own cannot be laid beside a job log), several scopes may
+        hold each other, or two meters of that scope read one host, e.g. AC and DC.
+
+    Examples
+    --------
+    >>> power_of_scope(POWER.empty(), POWER_ENTITIES.empty()).empty
+    True
+    """
+    POWER.check(power)
+    POWER_ENTITIES.check(entities)
+    if entities.empty and scope is None:
+        return POWER.empty()
+    timed = entities[(entities["clock"] == "epoch") & (entities["reading_count"] > 1)]
+    scopes = timed["scope"].unique().tolist()
+    ordered = [name for name in (*_ORDER, *sorted(scopes)) if name in scopes]
+    hosts = {name: _host_count(timed[timed["scope"] == name]) for name in _IN_HOSTS}
+    most = [name for name in ordered if hosts.get(name, 0) == max(hosts.values())]
+    wanted = _several(scope) or [*(most or ordered)][:1]
+    if not wanted or not set(wanted) <= set(scopes):
+        found = entities["scope"].value_counts(sort=False).to_dict()
+        words = ", ".join(f"{count} {name}" for name, count in found.items()) or "none at all"
+        what = "no power readings" if scope is None else f"no power readings of scope {scope!r}"
+        msg = f"{what} on wall time; found {words}"
+        raise WorkbenchError(msg)
+    is_silent = (entities["reading_count"] == 0) & (entities["clock"] == "epoch")
+    expected = entities[(entities["entity"].isin(timed["entity"]) | is_silent)]
+    names = expected.loc[expected["scope"].isin(wanted), "entity"]
+    kept = _with_silent(power[power["entity"].isin(names)], names)
+    refuse_metered_twice(tracks_of(signal(kept, longest_gap_periods=3.0)))
+    others = entities.loc[~entities["entity"].isin(names), "scope"].value_counts(sort=False)
+    kept.attrs = {
+        "scope": " + ".join(wanted),
+        "left_out": {str(k): int(v) for k, v in others.items()},
+    }
+    return POWER.check(kept)
+
+
+def _several(scope: str | Sequence[str] | None) -> list[str]:
+    """Give the scopes that were asked for; refuse those of which one may hold another."""
+    if scope is None:
+        return []
+    wanted = [scope] if isinstance(scope, str) else list(dict.fromkeys(scope))
+    if len(wanted) > 1 and not any(set(wanted) <= beside for beside in BESIDE):
+        sets = " or ".join(str(tuple(sorted(beside))) for beside in BESIDE)
+        msg = f"scopes {wanted} may hold each other, and do not add up; these do: {sets}"
+        raise WorkbenchError(msg)
+    return wanted
+
+
+def _with_silent(power: pd.DataFrame, names: pd.Series) -> pd.DataFrame:
+    """Give a meter without any row one without power, so that it is expected in every sum."""
+    power = power.assign(entity=power["entity"].cat.set_categories(names))
+    silent = names[~names.isin(power["entity"].unique())]
+    if power.empty or silent.empty:
+        return power.reset_index(drop=True)
+    rows = pd.DataFrame({"time_ns": power["time_ns"].min(), "entity": silent, "power_w": np.nan})
+    rows = rows.astype({"entity": power["entity"].dtype})
+    return pd.concat([power, rows], ignore_index=True)
+
+
+def _host_count(entities: pd.DataFrame) -> int:
+    """Count the hosts that are metered; of parts of hosts that name none, their files."""
+    is_part = entities["scope"].isin(["gpu", "module"])
+    unnamed = entities["source"].where(is_part, entities["entity"])
+    return entities["node"].fillna(unnamed).nunique()
+
+
+# Few points that show a long series of power as it is.
+
+_LEAST_POINTS = 8
+_GAP_PERIODS = 3
+_ROUNDS = 6
+Rows = NDArray[np.int64]
+
+
+def power_sampled(power: pd.DataFrame, *, point_count: int = 2000) -> pd.DataFrame:
+    """Choose the readings of a long series that a line through it must not lose.
+
+    The series is cut into buckets of equally many readings, and each gives its lowest and its
+    highest one: no spike or dip vanishes, however short, which a mean or every n-th reading
+    would not promise. Where readings are missing, the line breaks.
+
+    Parameters
+    ----------
+    power
+        Table :data:`workbench.tables.POWER_TOTALS`, or the readings of one entity of table
+        :data:`workbench.tables.POWER`, in order of time.
+    point_count
+        Number of rows to keep at most, at least 8.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.POWER_SAMPLED`: ``time_ns``, ``power_w``, ``row``. All
+        readings if the series is short enough. A row without power stands for missing readings,
+        or for a pause of more than three periods in which there is no row (then ``row`` is that
+        of the reading before).
+
+    Raises
+    ------
+    TableError
+        If ``power`` is neither table.
+    WorkbenchError
+        If it holds several entities, or is not in order of time.
+    ValueError
+        If ``point_count`` is no whole number from 8.
+
+    Notes
+    -----
+    Hundred million readings take a few tenths of a second: the lowest and highest of a bucket
+    are found without a copy, and pauses are looked for only in buckets that last too long.
+
+    References
+    ----------
+    J. Jerding, J. Stasko, The information mural, IEEE TVCG 4 (1998): the extremes of each
+    column of pixels suffice to draw a line through all points.
+
+    Examples
+    --------
+    >>> spike = pd.DataFrame({"time_ns": range(10_000), "power_w": 400.0})
+    >>> spike["entity"] = pd.Categorical(["gpu0"] * 10_000)
+    >>> spike.loc[5_000, "power_w"] = 900.0
+    >>> sampled = power_sampled(spike, point_count=100)
+    >>> len(sampled) <= 100, float(sampled["power_w"].max())
+    (True, 900.0)
+    """
+    if not is_finite(point_count) or point_count % 1 or point_count < _LEAST_POINTS:
+        msg = f"point_count is {point_count!r}; a line needs at least {_LEAST_POINTS} points"
+        raise ValueError(msg)
+    point_count = int(point_count)
+    table = POWER if "entity" in power else POWER_TOTALS
+    # The values are not looked through: that would take longer than the work itself.
+    table.check(power.head(0), "the frame")
+    _refuse_several(power)
+    times, values = power["time_ns"].to_numpy(), power["power_w"].to_numpy()
+    buckets, kept = (point_count - 2) // 2, np.zeros(0, dtype=np.int64)
+    for _ in range(_ROUNDS):
+        kept, pauses = _chosen(times, values, buckets)
+        excess = (len(kept) + len(pauses)) / point_count
+        if excess <= 1:
+            break
+        buckets = max(int(buckets / excess * 0.97), 1)
+    kept, pauses = _at_most(kept, pauses, point_count)
+    return _table(times, values, kept, pauses)
+
+
+def _refuse_several(power: pd.DataFrame) -> None:
+    if "entity" not in power or not len(power):
+        return
+    codes = power["entity"].cat.codes.to_numpy()
+    if codes.min() != codes.max():
+        names = power["entity"].iloc[[int(codes.argmin()), int(codes.argmax())]].tolist()
+        msg = (
+            f"the readings are of several entities ({names[0]}, {names[1]}, ...); pass those of "
+            "one, or the sum of all: analyze.power_totals"
+        )
+        raise WorkbenchError(msg)
+
+
+def _chosen(times: Rows, values: NDArray[np.float64], buckets: int) -> tuple[Rows, Rows]:
+    """Return the rows to keep, and the rows after which a pause begins."""
+    count = len(values)
+    if not count:
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    width = max(-(-count // max(buckets, 1)), 1)
+    starts = np.arange(0, count, width)
+    # Bucket by bucket, each is read from memory once; numpy's own axis=1 is four times slower.
+    places = [_extremes(values[start : start + width]) for start in starts.tolist()]
+    low, high = np.array(places, dtype=np.int64).T + starts
+    pauses = _pauses(times, starts, width)
+    kept = [np.array([0, count - 1]), low, high, pauses, pauses + 1]
+    # The lowest of numbers of which one is missing is that one.
+    with_missing = starts[np.isnan(values[low])]
+    kept += [_with_missing(values, int(start), width) for start in with_missing]
+    return np.unique(np.concatenate(kept)), pauses
+
+
+def _extremes(bucket: NDArray[np.float64]) -> tuple[int, int]:
+    return int(bucket.argmin()), int(bucket.argmax())
+
+
+def _with_missing(values: NDArray[np.float64], start: int, width: int) -> Rows:
+    """Return the extremes of a bucket and the first and last row that misses."""
+    some = values[start : start + width]
+    is_missing = np.isnan(some)
+    missing = np.flatnonzero(is_missing)[[0, -1]]
+    if is_missing.all():
+        return missing + start
+    low, high = np.nanargmin(some), np.nanargmax(some)
+    return np.array([*missing, low, high], dtype=np.int64) + start
+
+
+def _pauses(times: Rows, starts: Rows, width: int) -> Rows:
+    """Return the last row before each pause, of every bucket the longest."""
+    ends = np.minimum(starts + width, len(times) - 1)
+    spans, steps = times[ends] - times[starts], ends - starts
+    if (spans < 0).any():
+        msg = "the readings are not in order of time; sort them by time_ns first"
+        raise WorkbenchError(msg)
+    period = _period(times, spans, steps)
+    long = np.flatnonzero(spans > (steps + _GAP_PERIODS - 1) * period)
+    return np.array(list(_longest(times, starts[long], ends[long], period)), dtype=np.int64)
+
+
+def _period(times: Rows, spans: Rows, steps: Rows) -> float:
+    """Return the usual time between readings, from the buckets with the fewest pauses."""
+    known = steps > 0
+    if not known.any():
+        return 0.0
+    place = int(np.argmin(np.where(known, spans / np.maximum(steps, 1), np.inf)))
+    width = int(steps.max())
+    first = min(place * width, max(len(times) - 2, 0))
+    return float(np.median(np.diff(times[first : first + width + 1])))
+
+
+def _longest(times: Rows, starts: Rows, ends: Rows, period: float) -> Iterator[int]:
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        steps = np.diff(times[start : end + 1])
+        longest = int(steps.argmax())
+        if steps[longest] > _GAP_PERIODS * period:
+            yield start + longest
+
+
+def _at_most(kept: Rows, pauses: Rows, point_count: int) -> tuple[Rows, Rows]:
+    """Thin out what is still too much: a series made of pauses."""
+    if len(kept) + len(pauses) <= point_count:
+        return kept, pauses
+    pauses = pauses[:: -(-len(pauses) * 4 // point_count)] if len(pauses) else pauses
+    room = point_count - len(pauses)
+    return kept[np.linspace(0, len(kept) - 1, room).astype(np.int64)], pauses
+
+
+def _table(times: Rows, values: NDArray[np.float64], kept: Rows, pauses: Rows) -> pd.DataFrame:
+    rows = np.concatenate([kept, pauses])
+    # A pause is drawn as a missing reading just after its beginning.
+    stamps = np.concatenate([times[kept], times[pauses] + 1])
+    power = np.concatenate([values[kept], np.full(len(pauses), np.nan)])
+    order = np.argsort(stamps, kind="stable")
+    table = pd.DataFrame(
+        {"time_ns": stamps[order], "power_w": power[order], "row": rows[order].astype(np.int64)}
+    )
+    return POWER_SAMPLED.check(table)
+
+
+# The power of all meters together, in cells well below the time between two readings.
+
+# A cell averages what lies in it: at an eighth of the time between readings, 1/16 at most of a
+# reading that stands out is lost, at the whole of it a half.
+_CELLS_PER_READING = 8
+_LEAST_COVERED_SHARE = 0.5
+
+
+def power_sum(power: pd.DataFrame, *, period_s: float | None = None) -> pd.DataFrame:
+    """Give the sum over all meters as one uniform series.
+
+    This is :func:`workbench.analyze.power_grid` and :func:`workbench.analyze.power_totals` in one
+    call, for whoever needs nothing but the sum, and in cells so short that they do not blunt
+    dips and ramps.
+
+    Parameters
+    ----------
+    power
+        Table :data:`workbench.tables.POWER` of one scope; see
+        :func:`workbench.analyze.power_of_scope`.
+    period_s
+        Length of a cell, in s; if None, the longest of 1, 2, 5 times a power of ten that is no
+        more than an eighth of the median time between readings.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.POWER_TOTALS`: ``time_ns``, ``power_w``, ``entity_count``,
+        ``expected_count``, ``covered_share``, ``meter_period_s``. A cell that any meter does not
+        cover has no power; one that never reads is expected, and not in the sum. Without
+        readings it is empty.
+
+    Raises
+    ------
+    WorkbenchError
+        If one meter holds another, or ``period_s`` is no positive number.
+    ValueError
+        If there are too many cells; a clock that jumps makes them.
+
+    Examples
+    --------
+    >>> readings = pd.DataFrame(
+    ...     {"time_ns": [0, 10**9] * 2, "entity": list("aabb"), "power_w": [100.0, 300, 50, 50]}
+    ... ).astype({"entity": "category"})
+    >>> power_sum(readings, period_s=0.5)["power_w"].tolist()
+    [200.0, 300.0]
+    """
+    POWER.check(power)
+    asked = None if period_s is None else positive("period_s", period_s)
+    curves = EnergyCurves(power, longest_gap_periods=3.0)
+    period = asked or _short_s(curves.period_s())
+    if period == 0 or curves.signal is None:
+        return POWER_TOTALS.empty()
+    return _summed(curves.signal, period)
+
+
+def _short_s(meter_period_s: float) -> float:
+    """Give a cell of which windows of whole seconds are multiples."""
+    if meter_period_s <= 0:
+        return 0.0
+    most = meter_period_s / _CELLS_PER_READING * (1 + 1e-9)
+    power = math.floor(math.log10(most))
+    return max(
+        float(f"{lead}e{n}")
+        for n in (power, power - 1)
+        for lead in (1, 2, 5)
+        if float(f"{lead}e{n}") <= most
+    )
+
+
+def _summed(readings: Signal, period_s: float) -> pd.DataFrame:
+    """Add up entity after entity: a grid of all of them would not fit a laptop."""
+    edges = edges_of(readings, period_s, None, None)
+    expected = len(readings.names)
+    power_w = np.zeros(len(edges) - 1)
+    count = np.zeros(len(edges) - 1, dtype=np.int64)
+    for _, energy_j, covered_ns in known_up_to(readings, edges):
+        mean, share = cells_of(energy_j, covered_ns, int(edges[1] - edges[0]))
+        unknown = is_unknown(share, _LEAST_COVERED_SHARE)
+        power_w += np.where(unknown, 0.0, mean).sum(axis=0)
+        count += (~unknown).sum(axis=0)
+    # A sum without a meter that comes and goes looks like a dip; without one that never reads,
+    # it is too low everywhere, and ``covered_share`` says so.
+    reading = max(int((np.diff(readings.first) > 0).sum()), 1)
+    has_period = ~np.isnan(readings.period_s)
+    table = pd.DataFrame(
+        {
+            "time_ns": edges[:-1],
+            "power_w": np.where(count == reading, power_w, np.nan),
+            "entity_count": count,
+            "expected_count": expected,
+            "covered_share": count / expected,
+            "meter_period_s": readings.period_s[has_period].max() if has_period.any() else np.nan,
+        }
+    )
+    return POWER_TOTALS.check(POWER_TOTALS.cast(table))

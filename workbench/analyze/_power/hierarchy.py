@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from workbench.analyze._lib.power_signal import Numbers
-from workbench.analyze._power.feeds import Feeds, feeds, places_in
-from workbench.analyze._power.grid import by_entity
-from workbench.analyze._power.headroom import usable_headroom
+from workbench.analyze._lib.energy_curves import Numbers
+from workbench.analyze._power.grid import by_entity, check_share
 from workbench.errors import WorkbenchError
-from workbench.tables import POWER_HIERARCHY, POWER_TREE
+from workbench.tables import POWER_GRID, POWER_HIERARCHY, POWER_RESIDUAL, POWER_TOPOLOGY, POWER_TREE
 
 
 def power_hierarchy(tree: pd.DataFrame, topology: pd.DataFrame) -> pd.DataFrame:
@@ -177,3 +178,292 @@ def _covered(tree: pd.DataFrame, power: Numbers, is_metered: np.ndarray) -> Numb
     _, parts = by_entity(tree, "covered_share")
     known = ~np.isnan(power)
     return np.asarray(np.where(is_metered[:, None], known, parts * known).mean(axis=1))
+
+
+# The delivery tree as positions: who feeds whom, and the nearest meters below each.
+
+
+@dataclass(frozen=True)
+class Feeds:
+    """A delivery tree in the order of its topology: parents before their children.
+
+    ``parent[i]`` is the position of what feeds ``names[i]``, -1 at a root.
+    """
+
+    names: pd.Index
+    parent: NDArray[np.int64]
+
+    def children(self) -> list[list[int]]:
+        """Give the positions of what each one feeds directly."""
+        found: list[list[int]] = [[] for _ in self.names]
+        for position, parent in enumerate(self.parent):
+            if parent >= 0:
+                found[parent].append(position)
+        return found
+
+
+def feeds(topology: pd.DataFrame) -> Feeds:
+    """Check a topology and give its tree.
+
+    Parameters
+    ----------
+    topology
+        Table :data:`workbench.tables.POWER_TOPOLOGY`.
+
+    Returns
+    -------
+    Feeds
+        One position per row.
+
+    Raises
+    ------
+    TableError
+        If ``topology`` is not that table.
+    WorkbenchError
+        If it is empty, names a thing twice, or has a child before its parent.
+    """
+    POWER_TOPOLOGY.check(topology)
+    names = pd.Index(topology["entity"]).astype(object)
+    if not len(names):
+        msg = "the topology is empty; it needs one row per thing that is fed"
+        raise WorkbenchError(msg)
+    if names.has_duplicates:
+        twice = names[names.duplicated()][0]
+        msg = f"the topology has {twice!r} twice; one thing has one row and one feed"
+        raise WorkbenchError(msg)
+    above = topology["parent"].astype(object).to_numpy()
+    parent = names.get_indexer(pd.Index(above, dtype=object))
+    is_root = pd.isna(above)
+    wrong = ~is_root & ((parent < 0) | (parent >= np.arange(len(names))))
+    if wrong.any():
+        row = int(wrong.argmax())
+        msg = (
+            f"the topology has no row for {above[row]!r} above {names[row]!r}, which it feeds; "
+            "list parents before their children, and leave parent empty at the root"
+        )
+        raise WorkbenchError(msg)
+    return Feeds(names, np.where(is_root, -1, parent).astype(np.int64))
+
+
+def places_in(tree: Feeds, entities: pd.Index, what: str) -> NDArray[np.int64]:
+    """Give the position of each entity in the tree, or raise if it has none."""
+    places = tree.names.get_indexer(entities.astype(object))
+    if (places < 0).any():
+        missing = [str(name) for name in entities[places < 0][:3]]
+        msg = (
+            f"{int((places < 0).sum()):,} entities of {what} are not in the topology, e.g. "
+            f"{missing}; add them to it, or leave them out of {what}"
+        )
+        raise WorkbenchError(msg)
+    return np.asarray(places, dtype=np.int64)
+
+
+def parts_of(tree: Feeds, is_metered: NDArray[np.bool_]) -> list[list[int]]:
+    """Give the parts of each thing: the nearest meters below it, and leaves without a meter.
+
+    A child with a meter is one part whatever is below it; one without is replaced by its own
+    parts, or stands for itself if there is nothing below it.
+    """
+    children = tree.children()
+    parts: list[list[int]] = [[] for _ in tree.names]
+    for position in range(len(tree.names) - 1, -1, -1):
+        for child in children[position]:
+            ends = is_metered[child] or not children[child]
+            parts[position] += [child] if ends else parts[child]
+    return parts
+
+
+# Headroom that all limits allow to be used, in a delivery tree.
+
+
+def usable_headroom(headroom_w: Numbers, *, has_limit: NDArray[np.bool_], fed: Feeds) -> Numbers:
+    """Give the largest power that could be added at the leaves below each thing.
+
+    Parameters
+    ----------
+    headroom_w
+        Limit minus peak; missing where either is.
+    has_limit
+        Whether the topology states a limit; if so, and the headroom is missing, the peak is
+        what is unknown.
+    fed
+        The delivery tree.
+
+    Returns
+    -------
+    numpy.ndarray
+        Power in W, 0 or more; missing where nothing limits it, or where it depends on a peak
+        that is unknown.
+    """
+    unknown = has_limit & np.isnan(headroom_w)
+    room = np.where(has_limit, np.maximum(headroom_w, 0), np.inf)
+    # Whatever the unknown peaks are, the answer lies between that of full and that of empty.
+    least = _within_limits(np.where(unknown, 0.0, room), fed)
+    most = _within_limits(np.where(unknown, np.inf, room), fed)
+    return np.where(np.isfinite(most) & (least == most), most, np.nan)
+
+
+def _within_limits(room: Numbers, fed: Feeds) -> Numbers:
+    """Narrow room from the leaves up by what is below, then from the root down by what is above."""
+    children = fed.children()
+    usable = room.copy()
+    for at in range(len(room) - 1, -1, -1):
+        if children[at]:
+            usable[at] = min(room[at], usable[children[at]].sum())
+    above = np.full(len(room), np.inf)
+    for at, parent in enumerate(fed.parent):
+        if parent >= 0:
+            above[at] = min(above[parent], room[parent])
+    return np.asarray(np.minimum(usable, above))
+
+
+# Power of every thing in the delivery tree, and what meters show beyond their parts.
+
+_SLACK = 1e-9
+
+
+def power_tree(
+    grid: pd.DataFrame, topology: pd.DataFrame, *, least_covered_share: float = 1.0
+) -> pd.DataFrame:
+    """Add power up along the delivery tree, each thing from the nearest meters below it.
+
+    A thing with a meter draws what its meter shows; without one, what its parts draw together.
+    Parts are the nearest meters below it, so no watt counts twice if racks and their nodes are
+    both metered. A child that no meter covers is expected and unknown, never 0.
+
+    Parameters
+    ----------
+    grid
+        Table :data:`workbench.tables.POWER_GRID`; all its entities must be in the topology.
+    topology
+        Table :data:`workbench.tables.POWER_TOPOLOGY`.
+    least_covered_share
+        Smallest share of the parts that must have a value for their sum to be told; below 1,
+        sums are those of the known parts.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.POWER_TREE`, one row per thing of the topology and cell.
+
+    Raises
+    ------
+    TableError
+        If an input is not its table.
+    ValueError
+        If ``least_covered_share`` is no share.
+    WorkbenchError
+        If the grid is empty or uneven, or has entities that the topology lacks, or the topology
+        is no tree with parents first.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from workbench import analyze
+    >>> readings = pd.DataFrame(
+    ...     {"time_ns": [0, 10**9] * 2, "entity": list("aabb"), "power_w": [100.0, 300, 50, 50]}
+    ... ).astype({"entity": "category"})
+    >>> feeds = pd.DataFrame({"entity": ["rack", "a", "b"], "parent": [None, "rack", "rack"]})
+    >>> feeds = feeds.assign(level="x", nameplate_w=400.0, limit_w=500.0)
+    >>> power_tree(analyze.power_grid(readings, period_s=1), feeds)["power_w"].tolist()
+    [250.0, 200.0, 50.0]
+    """
+    POWER_GRID.check(grid)
+    check_share(least_covered_share)
+    tree = feeds(topology)
+    grid = grid.assign(entity=grid["entity"].cat.remove_unused_categories())
+    times, values = by_entity(grid)
+    names = pd.Index(grid["entity"].to_numpy()[:: len(times)])
+    places = places_in(tree, names, "the grid")
+    metered = np.full((len(tree.names), len(times)), np.nan)
+    metered[places] = values
+    is_metered = np.zeros(len(tree.names), dtype=bool)
+    is_metered[places] = True
+    power, sums = metered.copy(), np.full(metered.shape, np.nan)
+    count = np.zeros(metered.shape, dtype=np.int64)
+    expected = np.zeros(len(tree.names), dtype=np.int64)
+    for position, parts in enumerate(parts_of(tree, is_metered)):
+        expected[position] = len(parts)
+        if parts:
+            sums[position], count[position] = _sum(metered[parts], least_covered_share)
+            if not is_metered[position]:
+                power[position] = sums[position]
+    share = np.where(expected[:, None] > 0, count / np.maximum(expected, 1)[:, None], 0.0)
+    share = np.where(expected[:, None] > 0, share, ~np.isnan(metered))
+    table = pd.DataFrame(
+        {
+            "time_ns": np.tile(times, len(tree.names)),
+            "entity": pd.Categorical.from_codes(
+                np.repeat(np.arange(len(tree.names)), len(times)), categories=tree.names
+            ),
+            "power_w": power.ravel(),
+            "parts_w": sums.ravel(),
+            "is_metered": np.repeat(is_metered, len(times)),
+            "entity_count": count.ravel(),
+            "expected_count": np.repeat(expected, len(times)),
+            "covered_share": share.ravel(),
+        }
+    )
+    return POWER_TREE.check(table)
+
+
+def _sum(parts: Numbers, least_covered_share: float) -> tuple[Numbers, np.ndarray]:
+    """Sum what is known of some parts; missing where that is too little."""
+    count = (~np.isnan(parts)).sum(axis=0)
+    known = (count > 0) & (count / len(parts) >= least_covered_share - _SLACK)
+    return np.where(known, np.nansum(parts, axis=0), np.nan), count
+
+
+def power_residual(tree: pd.DataFrame) -> pd.DataFrame:
+    """Subtract from what a meter shows what its parts draw together: losses, or what is missed.
+
+    Fans, conversion and whatever has no meter of its own make the residual positive. A
+    negative one cannot be: meters disagree, clocks differ, or the tree is wrong.
+
+    Parameters
+    ----------
+    tree
+        Table :data:`workbench.tables.POWER_TREE` of :func:`power_tree`. Made with a
+        ``least_covered_share`` below 1, the residual holds the parts that lack a value.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.POWER_RESIDUAL`, one row per cell and thing with a meter
+        and parts; no rows if there is none.
+
+    Raises
+    ------
+    TableError
+        If ``tree`` is not that table.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from workbench import analyze
+    >>> readings = pd.DataFrame(
+    ...     {"time_ns": [0, 10**9] * 2, "entity": ["rack", "rack", "a", "a"], "power_w": 9.0}
+    ... ).astype({"entity": "category"})
+    >>> feeds = pd.DataFrame({"entity": ["rack", "a"], "parent": [None, "rack"]})
+    >>> feeds = feeds.assign(level="x", nameplate_w=400.0, limit_w=500.0)
+    >>> tree = power_tree(analyze.power_grid(readings, period_s=1), feeds)
+    >>> power_residual(tree)["residual_w"].tolist()
+    [0.0]
+    """
+    POWER_TREE.check(tree)
+    both = tree[tree["is_metered"] & (tree["expected_count"] > 0)]
+    residual = both["power_w"] - both["parts_w"]
+    table = pd.DataFrame(
+        {
+            "time_ns": both["time_ns"],
+            "entity": both["entity"].cat.remove_unused_categories(),
+            "metered_w": both["power_w"],
+            "parts_w": both["parts_w"],
+            "residual_w": residual,
+            "residual_ratio": residual / both["power_w"].where(both["power_w"] > 0),
+            # Sums of the same watts differ by their rounding.
+            "is_negative": residual < -_SLACK * both["parts_w"],
+            "covered_share": both["covered_share"],
+        }
+    ).reset_index(drop=True)
+    return POWER_RESIDUAL.check(table)

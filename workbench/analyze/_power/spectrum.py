@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 import pandas as pd
 
-from workbench._numbers import not_negative, whole_number
+from workbench._numbers import not_negative, positive, whole_number
 from workbench.analyze._power.series import (
     Floats,
+    Ints,
+    Series,
     at_meter_pace,
     longest_stretch,
     movement,
     uniform,
 )
-from workbench.tables import POWER_PEAKS, POWER_SPECTRUM
+from workbench.errors import WorkbenchError
+from workbench.tables import BAND_SHARES, LOGGED_STEPS, POWER_PEAKS, POWER_SPECTRUM, POWER_SWINGS
 
 # Half power of a moving average of one second: sin(pi f) / (pi f) = 1 / sqrt(2).
 _HALF_POWER_HZ_S = 0.442947
@@ -194,3 +200,234 @@ def _harmonics(frequency_hz: Floats, width_hz: float) -> tuple[list[int], list[f
         orders.append(order)
         bases.append(base)
     return orders, bases
+
+
+# How much of the movement of power lies in bands of frequencies.
+
+
+class Periodogram(NamedTuple):
+    """Energy per frequency of the longest stretch of a series, without f = 0."""
+
+    frequency_hz: Floats
+    density: Floats
+    width_hz: float
+    covered_share: float
+
+    def share(self, low_hz: float, high_hz: float) -> float:
+        """Return the share of all energy that lies above one end, up to the other."""
+        whole = float(self.density.sum())
+        part = float(self._part(low_hz, high_hz).sum())
+        return min(part / whole, 1.0) if whole > 0 else 0.0
+
+    def rms(self, low_hz: float, high_hz: float) -> float:
+        """Return the root mean square of that band."""
+        return float(np.sqrt(self._part(low_hz, high_hz).sum() * self.width_hz))
+
+    def _part(self, low_hz: float, high_hz: float) -> Floats:
+        # A frequency that is an end but for its rounding belongs to the band below.
+        low, high = (end * (1 + 1e-9) for end in (low_hz, high_hz))
+        return self.density[(self.frequency_hz > low) & (self.frequency_hz <= high)]
+
+
+def band_shares(
+    totals: pd.DataFrame, bands: Sequence[tuple[float, float]], *, longest_gap_cells: int = 2
+) -> pd.DataFrame:
+    """Split the movement of power over bands of frequencies.
+
+    Grids resonate in bands, so specifications limit the share of the energy inside one. The
+    share is of what the meter can see; a band that reaches above Nyquist is partly unseen, and
+    ``visible_share`` says how much of its width remains.
+
+    Parameters
+    ----------
+    totals
+        Table :data:`workbench.tables.POWER_TOTALS`.
+    bands
+        Pairs of lower and upper end in Hz; they may overlap or leave gaps.
+    longest_gap_cells
+        As in :func:`power_spectrum`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.BAND_SHARES`, one row per band, in the order given.
+
+    Raises
+    ------
+    WorkbenchError
+        If there is no band, one is no pair of rising numbers, or the totals are not uniform.
+
+    Notes
+    -----
+    One periodogram of the whole (Hann window, mean removed), because averaged segments cannot
+    tell frequencies below ``1 / segment`` from a trend. The share of a band is its sum over
+    ``low < f <= high``, divided by the sum over all ``f > 0``.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> cells = pd.DataFrame({"time_ns": np.arange(512) * 1_000_000_000})
+    >>> cells = cells.assign(power_w=9 + np.sin(np.arange(512) * np.pi / 4), entity_count=1)
+    >>> cells = cells.assign(expected_count=1, covered_share=1.0)
+    >>> band_shares(cells, [(0, 0.1), (0.1, 0.2)])["energy_share"].round(3).tolist()
+    [0.0, 1.0]
+    """
+    pairs = [_ends(band) for band in bands]
+    if not pairs:
+        msg = "bands is empty; give pairs of frequencies in Hz, e.g. [(0.1, 20)]"
+        raise WorkbenchError(msg)
+    series = uniform(totals)
+    found = periodogram(series, longest_gap_cells=longest_gap_cells)
+    nyquist = series.nyquist_hz
+    rows = []
+    for low, high in pairs:
+        seen = low < nyquist
+        visible = (min(high, nyquist) - low) / (high - low) if seen else 0.0
+        share, rms = (found.share(low, high), found.rms(low, high)) if seen else (np.nan, np.nan)
+        rows.append((low, high, share, rms, visible, nyquist, found.covered_share))
+    table = pd.DataFrame(rows, columns=list(BAND_SHARES.columns))
+    return BAND_SHARES.check(BAND_SHARES.cast(table))
+
+
+def periodogram(series: Series, *, longest_gap_cells: int) -> Periodogram:
+    """Make one periodogram of the longest stretch."""
+    from scipy import signal
+
+    series = at_meter_pace(series)
+    part = longest_stretch(series, longest_gap_cells=longest_gap_cells, least_cells=16)
+    frequency, density = signal.periodogram(
+        movement(part.power_w), fs=1 / series.period_s, window="hann", detrend="constant"
+    )
+    return Periodogram(frequency[1:], density[1:], float(frequency[1]), part.covered_share)
+
+
+def _ends(band: Sequence[float]) -> tuple[float, float]:
+    """Check one band."""
+    if len(band) != 2:
+        msg = f"a band is a pair of frequencies in Hz, not {band!r}"
+        raise WorkbenchError(msg)
+    low = not_negative("the lower end of a band", band[0])
+    high = positive("the upper end of a band", band[1])
+    if low >= high:
+        msg = f"the band {low:g}-{high:g} Hz is empty; its lower end must come first"
+        raise WorkbenchError(msg)
+    return low, high
+
+
+# How far power moves inside a training step.
+
+
+def power_swings(
+    totals: pd.DataFrame, *, steps: pd.DataFrame | None = None, step_s: float | None = None
+) -> pd.DataFrame:
+    """Measure the swing of power in every training step, or in windows of one step period.
+
+    A synchronous job computes and communicates in turn on all GPUs at once, so its power rises
+    and falls with every step. The swing is what feeders, generators and the grid have to follow.
+    Cells hide whatever moves faster than they are long.
+
+    Parameters
+    ----------
+    totals
+        Table :data:`workbench.tables.POWER_TOTALS`.
+    steps
+        Table :data:`workbench.tables.LOGGED_STEPS`, on the same clock; one row per step is given.
+    step_s
+        Length of consecutive windows from the first cell, in seconds, where no steps are known.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.POWER_SWINGS`. Fewer than two known cells leave the swing
+        missing; ``covered_share`` says how much of the window is known. Without steps it is empty.
+
+    Raises
+    ------
+    WorkbenchError
+        If not exactly one of ``steps`` and ``step_s`` is given, a window is shorter than two
+        cells or readings, there are steps but none lies in the totals, or the totals are not
+        uniform.
+
+    Notes
+    -----
+    ``swing_w`` is the 95th minus the 5th percentile of the cells that begin in the window,
+    ``range_w`` the largest minus the smallest.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> cells = pd.DataFrame({"time_ns": range(0, 8_000_000_000, 1_000_000_000)})
+    >>> cells = cells.assign(power_w=[9.0, 5, 9, 5, 9, 5, 9, 5], entity_count=1)
+    >>> cells = cells.assign(expected_count=1, covered_share=1.0)
+    >>> power_swings(cells, step_s=4)["range_w"].tolist()
+    [4.0, 4.0]
+    """
+    if (steps is None) == (step_s is None):
+        msg = "give either steps (as logged) or step_s (the length of one step), not both"
+        raise WorkbenchError(msg)
+    series = uniform(totals)
+    if steps is not None:
+        number, starts, ends = _logged(steps, series)
+    else:
+        number, starts, ends = _windows(positive("step_s", step_s), series)
+    table = _measured(series, starts, ends)
+    table.insert(0, "step", number)
+    return POWER_SWINGS.check(POWER_SWINGS.cast(table))
+
+
+def _logged(steps: pd.DataFrame, series: Series) -> tuple[pd.Series, Ints, Ints]:
+    """Return the steps that lie in the totals, or say that none of them does."""
+    LOGGED_STEPS.check(steps)
+    first, last = series.time_ns[0], series.time_ns[-1] + round(series.period_s * 1e9)
+    inside = (steps["start_ns"] < last) & (steps["end_ns"] > first)
+    if len(steps) and not inside.any():
+        msg = (
+            f"none of {len(steps):,} steps lies in the totals, which span {first} to {last} ns; "
+            "are both on the same clock? analyze.power_clock_offset estimates the difference"
+        )
+        raise WorkbenchError(msg)
+    rows = steps[inside].reset_index(drop=True)
+    return rows["step"].astype("Int64"), rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
+
+
+def _windows(step_s: float, series: Series) -> tuple[pd.Series, Ints, Ints]:
+    """Cut the totals into windows; what is left of the last one is no window."""
+    if step_s < 2 * series.resolved_s:
+        msg = (
+            f"a step of {step_s:g} s is shorter than twice {series.resolved_by}, which "
+            "cannot show its swing; make finer totals if the meter reads often enough"
+        )
+        raise WorkbenchError(msg)
+    count = int(len(series.time_ns) * series.period_s / step_s + 1e-9)
+    bounds = series.time_ns[0] + np.rint(np.arange(count + 1) * step_s * 1e9).astype(np.int64)
+    return pd.Series(pd.array([None] * count, dtype="Int64")), bounds[:-1], bounds[1:]
+
+
+def _measured(series: Series, starts: Ints, ends: Ints) -> pd.DataFrame:
+    """Take percentiles and extremes of the cells that begin in each window."""
+    lows = np.searchsorted(series.time_ns, starts)
+    counts = np.maximum(np.searchsorted(series.time_ns, ends) - lows, 0)
+    window = np.repeat(np.arange(len(starts)), counts)
+    cell = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    power = pd.Series(series.power_w[np.repeat(lows, counts) + cell])
+    by_window = power.groupby(window)
+    found = by_window.agg(["min", "max", "mean", "count"]).reindex(range(len(starts)))
+    low, high = (by_window.quantile(q).reindex(range(len(starts))) for q in (0.05, 0.95))
+    count = found["count"].fillna(0).astype("int64")
+    expected = np.maximum(np.rint((ends - starts) / (series.period_s * 1e9)), 1)
+    # Cells between two readings are a straight line: they add nothing to what was measured.
+    seen = (ends - starts >= 2e9 * series.resolved_s) | (series.resolved_s == series.period_s)
+    enough = (count >= 2) & seen
+    return pd.DataFrame(
+        {
+            "start_ns": starts,
+            "end_ns": ends,
+            "low_w": low.where(enough),
+            "high_w": high.where(enough),
+            "swing_w": (high - low).where(enough),
+            "range_w": (found["max"] - found["min"]).where(enough),
+            "mean_w": found["mean"],
+            "cell_count": count,
+            "covered_share": np.minimum(count / expected, 1),
+        }
+    )

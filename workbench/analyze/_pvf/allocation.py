@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
-from workbench._numbers import whole_number
-from workbench.analyze._pvf.allocate import LEAST_SITES, neyman
-from workbench.analyze._pvf.groups import groups
-from workbench.analyze._pvf.injection_rows import KEY, bundles
-from workbench.analyze._pvf.rules import SAME, first_difference
-from workbench.analyze._pvf.strata import site_shares, strata
-from workbench.errors import InjectionError
-from workbench.tables import INJECTION_ALLOCATION, Injections
+from workbench._numbers import share_between, whole_number
+from workbench.analyze._pvf.groups import (
+    SAME,
+    Rules,
+    first_difference,
+    groups,
+    refuse_mixed,
+    with_columns,
+    wrong_and_judged,
+)
+from workbench.analyze._pvf.injection_rows import KEY, bundles, campaigns, experiments, together
+from workbench.analyze._pvf.interval_coverage import LEAST_SITES, neyman
+from workbench.analyze._pvf.parts import component_names, drawn_cells, parts, with_parts
+from workbench.analyze._pvf.truth_cells import cells, inputs_of
+from workbench.errors import InjectionError, WorkbenchError
+from workbench.tables import (
+    INJECTION_ALLOCATION,
+    INJECTION_SAMPLE_SIZES,
+    ExhaustiveInjections,
+    Injections,
+)
 
 _CLOSE = 1e-6
 
@@ -193,3 +209,262 @@ def _joined(one: pd.DataFrame, two: pd.DataFrame, name: str, shift: int) -> pd.D
     plain = [each.astype(dict.fromkeys(named, object)) for each in (one, moved)]
     joined = pd.concat(plain, ignore_index=True) if len(one) else plain[1]
     return joined.astype(dict.fromkeys(named, "category"))
+
+
+# How many faults to inject for an error of a given size.
+
+_INPUTS = ("one", "all")
+
+
+def injection_sample_sizes(
+    pilot_or_truth: Injections | Sequence[Injections] | ExhaustiveInjections,
+    *,
+    relative_error: float | Sequence[float] = 0.1,
+    absolute_error: float = 0.01,
+    level_share: float | Sequence[float] = 0.95,
+) -> pd.DataFrame:
+    """Say how many faults to inject, under each of the designs in use.
+
+    The usual count (Leveugle) asks for an error of 1 percentage point, which says nothing about
+    factors far below 1 %: expect less than one wrong output then. A relative error needs more
+    sites, and strata by bit need far fewer of them.
+
+    Parameters
+    ----------
+    pilot_or_truth
+        A first campaign of single flips, or every fault; what to expect is taken from it.
+    relative_error
+        Half the width of the interval over the factor; several give the rows of each.
+    absolute_error
+        Half the width of the interval itself, for ``leveugle``.
+    level_share
+        Confidence of the interval; several give the rows of each.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.INJECTION_SAMPLE_SIZES`, rows by confidence, component,
+        design, whether a site is judged on one input or all, and error.
+
+    Raises
+    ------
+    WorkbenchError
+        If an error or the confidence is out of range, or the bits are not known.
+
+    Notes
+    -----
+    With z of the confidence, r the relative error, P the factor, W the share of the bits in a
+    stratum (a bit place) and s the spread between its sites: uniform n = (z/r)**2 s**2 / P**2,
+    proportional (z/r)**2 sum(W s**2) / P**2, Neyman (z/r)**2 sum(W s)**2 / P**2. With one input
+    per site s**2 = p (1 - p). A pilot that saw no event in a stratum takes its spread for 0: then
+    these are lower ends. Wrong outputs of ``leveugle`` are counted with one input per site.
+
+    References
+    ----------
+    R. Leveugle and others, DATE 2009, 502. J. Neyman, J. R. Stat. Soc. 97 (1934), 558.
+    """
+    errors = [share_between("relative_error", each) for each in _listed(relative_error)]
+    levels = [share_between("level_share", each) for each in _listed(level_share)]
+    share_between("absolute_error", absolute_error)
+    rows: list[dict[str, Any]] = []
+    parts = list(strata(pilot_or_truth, ("bit",)).groupby("part", sort=False))
+    for share, (component, part) in itertools.product(levels, parts):
+        known = _known(part)
+        count = leveugle_count(known["bits"], error=absolute_error, level_share=share)
+        shared = {"group": str(component), "pvf": known["pvf"], "level_share": share}
+        rows.append(
+            {"design": "leveugle", "inputs": "one", "error": absolute_error,
+             "error_kind": "absolute", "site_count": count,
+             "expected_event_count": count * known["pvf"]} | shared
+        )  # fmt: skip
+        z = float(stats.norm.isf((1 - share) / 2))
+        rows += [
+            {"inputs": inputs, "error": error, "error_kind": "relative"} | shared | each
+            for inputs, error in itertools.product(_INPUTS, errors)
+            for each in _designs(part, known["pvf"], (z / error) ** 2, inputs)
+        ]
+    return INJECTION_SAMPLE_SIZES.check(INJECTION_SAMPLE_SIZES.cast(pd.DataFrame(rows)))
+
+
+def _listed(values: float | Sequence[float]) -> list[float]:
+    listed: list[float] = np.atleast_1d(values).tolist()
+    return listed
+
+
+def _known(part: pd.DataFrame) -> dict[str, float]:
+    bits = float(part["bit_count"].sum())
+    return {"bits": bits, "pvf": float((part["bit_count"] * part["pvf"]).sum() / bits)}
+
+
+def _designs(part: pd.DataFrame, factor: float, scale: float, inputs: str) -> list[dict[str, Any]]:
+    weight = (part["bit_count"] / part["bit_count"].sum()).to_numpy()
+    mean, event = part["pvf"].to_numpy(), part["event_share"].to_numpy()
+    spread = part["spread"].to_numpy()
+    whole = float((weight * (spread**2 + mean**2)).sum()) - factor**2
+    if inputs == "one":
+        spread, event = np.sqrt(mean * (1 - mean)), mean
+        whole = factor * (1 - factor)
+    needed = {
+        "uniform": whole,
+        "proportional": float((weight * spread**2).sum()),
+        "neyman": float((weight * spread).sum()) ** 2,
+    }
+    drawn = dict.fromkeys(needed, weight)
+    if needed["neyman"] > 0:
+        drawn["neyman"] = weight * spread / (weight * spread).sum()
+    rows = []
+    for design, variance in needed.items():
+        count = scale * variance / factor**2 if factor > 0 else np.nan
+        events = count * float((drawn[design] * event).sum())
+        rows.append({"design": design, "site_count": count, "expected_event_count": events})
+    return rows
+
+
+def leveugle_count(
+    population: float, *, error: float = 0.01, share: float = 0.5, level_share: float = 0.95
+) -> float:
+    """Give the number of faults by the formula that most campaigns cite.
+
+    Parameters
+    ----------
+    population
+        Faults that could be injected.
+    error
+        Half the width of the interval, as a share: 0.01 is one percentage point.
+    share
+        The share that is expected; 0.5 is the worst case.
+    level_share
+        Confidence.
+
+    Returns
+    -------
+    float
+        Faults to inject; round up.
+
+    Raises
+    ------
+    WorkbenchError
+        If an argument is out of range.
+
+    Notes
+    -----
+    n = N / (1 + e**2 (N - 1) / (z**2 p (1 - p))).
+
+    References
+    ----------
+    R. Leveugle and others, Statistical fault injection, DATE 2009, 502, equation 3.
+
+    Examples
+    --------
+    >>> round(leveugle_count(821_280))
+    9493
+    """
+    share_between("level_share", level_share)
+    if not (population >= 1 and error > 0 and 0 < share < 1):
+        msg = (
+            f"population={population!r} must be 1 or more, error={error!r} above 0 and "
+            f"share={share!r} between 0 and 1"
+        )
+        raise WorkbenchError(msg)
+    z = float(stats.norm.isf((1 - level_share) / 2))
+    return population / (1 + error**2 * (population - 1) / (z**2 * share * (1 - share)))
+
+
+# What is known of each stratum: its bits, its factor, and how much its sites differ.
+
+
+def strata(
+    given: Injections | Sequence[Injections] | ExhaustiveInjections, by: tuple[str, ...]
+) -> pd.DataFrame:
+    """Return one row per component and stratum.
+
+    Columns: ``component`` and those of ``by``, ``label`` (of ``by`` alone), ``part`` (the
+    component, or what was drawn from of it), ``site_count``,
+    ``bit_count``, ``pvf``, ``spread`` (standard deviation of the sites' shares),
+    ``event_share`` (of sites with any wrong output).
+    """
+    columns = ("component", *(name for name in by if name != "component"))
+    if isinstance(given, ExhaustiveInjections):
+        return _of_truth(given, columns, by)
+    table = site_shares(given, columns)
+    parameters, campaign = together(given, "parameters"), campaigns(given)
+    rules = Rules("bits", columns)
+    found = groups(table, columns, parameters)
+    refuse_mixed(found.code, found.labels, table["campaign_id"], campaign, rules)
+    share = table["share"].to_numpy()
+    size = np.bincount(found.code, minlength=len(found.labels))
+    mean = np.bincount(found.code, share, len(size)) / size
+    square = np.bincount(found.code, (share - mean[found.code]) ** 2, len(size))
+    bits: Any
+    if "stratum" in by:
+        bits = np.bincount(found.code, table["weight"].to_numpy(), len(size))
+    else:
+        people = parts(drawn_cells(given, table), found, table["campaign_id"], campaign, rules)
+        bits = people.bit_count
+    if np.isnan(bits).any():
+        label = found.labels[int(np.isnan(bits).argmax())]
+        msg = (
+            f"the bits of {label!r} are not known: the injections need a table of parameters, or "
+            "weights and by='stratum'"
+        )
+        raise InjectionError(msg)
+    rules = Rules("bits", ("component",))
+    whole = with_parts(given, table, groups(table, rules.by, parameters), campaign, rules)
+    return found.keys.assign(
+        part=found.keys["component"].map(
+            dict(zip(whole.keys["component"], whole.labels, strict=True))
+        ),
+        label=groups(found.keys, by, parameters).labels_of_rows() if by else "all",
+        site_count=size,
+        bit_count=bits,
+        pvf=mean,
+        spread=np.sqrt(square / np.maximum(size - 1, 1)),
+        event_share=np.bincount(found.code, share > 0, len(size)) / size,
+    )
+
+
+def _of_truth(
+    truth: ExhaustiveInjections, columns: tuple[str, ...], by: tuple[str, ...]
+) -> pd.DataFrame:
+    inputs = inputs_of(truth)
+    table = cells(truth)
+    if strange := [name for name in columns if name not in table]:
+        msg = f"by={strange[0]!r}: the table of all sites does not hold it"
+        raise InjectionError(msg)
+    found = groups(table, columns, truth.parameters)
+
+    def total(name: str) -> Any:
+        return np.bincount(found.code, table[name].to_numpy(dtype=float), len(found.labels))
+
+    size = total("site_count")
+    mean = total("wrong_count") / size / inputs
+    variance = np.maximum(total("square") / size / inputs**2 - mean**2, 0)
+    return found.keys.assign(
+        part=found.keys["component"].map(component_names(truth)),
+        label=groups(found.keys, by, truth.parameters).labels_of_rows() if by else "all",
+        site_count=size.astype("int64"),
+        bit_count=size,
+        pvf=mean,
+        spread=np.sqrt(variance),
+        event_share=total("event_site_count") / size,
+    )
+
+
+def site_shares(
+    given: Injections | Sequence[Injections], columns: tuple[str, ...] = ()
+) -> pd.DataFrame:
+    """Return one row per site, in the order of the experiments: its share of wrong outputs."""
+    table = with_columns(experiments(given), campaigns(given), columns)
+    rules = Rules("bits", columns)
+    wrong, judged = wrong_and_judged(table, rules)
+    table = table.assign(wrong=wrong, judged=judged)
+    table = table.sort_values(["campaign_id", "exp_id"], kind="stable", ignore_index=True)
+    code = pd.factorize(table["site"])[0]
+    first = ~pd.Series(code).duplicated().to_numpy()
+    sums = {name: np.bincount(code, table[name]) for name in ("wrong", "judged")}
+    sites = table[first].reset_index(drop=True).assign(**sums)
+    # A site that came twice stands for as many bits as both its experiments.
+    weight = np.bincount(code, table["weight"].to_numpy(dtype=float))
+    return sites.assign(
+        share=sites["wrong"] / sites["judged"], weight=weight, weight_each=sites["weight"]
+    )

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import stats
+from scipy.special import gammaln
 
-from workbench.analyze._pvf.drawn import Drawn, drawn_cells
-from workbench.analyze._pvf.groups import Groups, groups
-from workbench.analyze._pvf.rules import MEMBERS, OF_CAMPAIGN, Rules
+from workbench.analyze._pvf.groups import (
+    MEMBERS,
+    OF_CAMPAIGN,
+    Groups,
+    Rules,
+    bit_role,
+    bit_width,
+    groups,
+)
+from workbench.analyze._pvf.injection_rows import KEY, located, together
 from workbench.analyze._pvf.truth_cells import cells
 from workbench.errors import InjectionError
 from workbench.tables import ExhaustiveInjections, Injections
@@ -217,3 +226,233 @@ def _label(label: str, words: Words, by: tuple[str, ...]) -> str:
     if words.tensors and not {*_PLACES, "param", "kind"} & set(by):
         return " of ".join(filter(None, (words.bits, label, words.tensors)))
     return f"{words} of {label}"
+
+
+# Which bits of the model a design drew from: the rest of the model was not sampled.
+
+Flags = NDArray[np.bool_]
+_PLACE = ("component", "layer", "param", "kind", "dtype")
+_CLOSE, _WHOLE = 1e-8, 1e-6
+# Chance leaves out bits or tensors less often than this: they were not drawn from.
+_CHANCE, _FIT = 1e-6, 1e-3
+# Weights that hardly repeat are those of single experiments, not of draws.
+_PER_DRAW = 2
+
+
+class Drawn(NamedTuple):
+    """The bits of the model, and the draws of each campaign."""
+
+    cells: pd.DataFrame
+    """One row per campaign, tensor and bit: ``_PLACE``, ``tensor``, ``bit``, ``bit_role``,
+    ``element_count`` (missing where the model is not known), ``drawn_count`` (of them)."""
+    draws: list[tuple[str, Flags | None]]
+    """Campaign, and the cells drawn from; None where they cannot be told."""
+
+
+def drawn_cells(
+    given: Injections | Sequence[Injections] | ExhaustiveInjections, judged: pd.DataFrame
+) -> Drawn:
+    """Find out from weights and places what every draw of ``given`` was made from.
+
+    ``judged`` are the experiments used. The weights of a design add up to the bits it was drawn
+    from; where they are not known or fit nothing, bits and tensors that chance would not have
+    missed were not drawn from.
+    """
+    if isinstance(given, ExhaustiveInjections):
+        return _of_truth(given, judged)
+    people = together(given, "parameters")
+    faults = located(together(given, "faults"), people)
+    used = pd.MultiIndex.from_frame(faults[KEY]).isin(pd.MultiIndex.from_frame(judged[KEY]))
+    faults = faults.assign(is_judged=used, tensor=_drawn_tensors(faults))
+    tables, draws = [_cells(people.head(0)).assign(campaign_id="")], []
+    for name, part in faults.groupby("campaign_id", sort=False, observed=True):
+        own = people[people["campaign_id"] == name]
+        cells = (_cells(own) if len(own) else _hit_cells(part)).assign(campaign_id=name)
+        numbers = part["exp_id"]
+        is_complete = bool(numbers.min() == 0 and numbers.nunique() == numbers.max() + 1)
+        masks = _masks(_Regions(cells, is_complete=is_complete), part)
+        draws += [(str(name), sum(map(len, tables)), mask) for mask in masks]
+        tables.append(cells)
+    every = pd.concat([table for table in tables if len(table)] or tables, ignore_index=True)
+    return Drawn(every, [(name, _spread(mask, at, len(every))) for name, at, mask in draws])
+
+
+def _spread(mask: Flags | None, at: int, size: int) -> Flags | None:
+    """Place the flags of one campaign's cells among those of all."""
+    if mask is None:
+        return None
+    wide = np.zeros(size, dtype=bool)
+    wide[at : at + len(mask)] = mask
+    return wide
+
+
+def _of_truth(truth: ExhaustiveInjections, table: pd.DataFrame) -> Drawn:
+    cells = _cells(truth.parameters)
+    name = str(truth.campaign["campaign_id"].iloc[0])
+    sites = table.groupby(["param", "bit"])["site_count"].sum()
+    keys = pd.MultiIndex.from_arrays([cells["tensor"], cells["bit"]])
+    count = sites.reindex(keys).fillna(0).to_numpy(dtype=float)
+    return Drawn(cells.assign(campaign_id=name, drawn_count=count), [(name, count > 0)])
+
+
+def _drawn_tensors(frame: pd.DataFrame) -> pd.Series:
+    """Name the tensor; some tools number layers instead."""
+    param = frame["param"].astype(object)
+    return param.where(param.notna(), frame["layer"].astype(object))
+
+
+def _cells(people: pd.DataFrame) -> pd.DataFrame:
+    """Split every tensor by bit."""
+    people = people.drop_duplicates("param")
+    width = people["bit_count"] // people["element_count"].clip(lower=1)
+    return _by_bit(people.assign(tensor=people["param"]), width.to_numpy(dtype=np.int64))
+
+
+def _hit_cells(faults: pd.DataFrame) -> pd.DataFrame:
+    """Take the tensors that were hit for the model, where it has no table of parameters."""
+    told = faults[faults["bit"].notna() & faults["tensor"].notna()].drop_duplicates(list(_PLACE))
+    width = np.nan_to_num([bit_width(dtype) for dtype in told["dtype"].astype(object)])
+    return _by_bit(told.assign(element_count=np.nan), width.astype(np.int64))
+
+
+def _by_bit(people: pd.DataFrame, width: NDArray[np.int64]) -> pd.DataFrame:
+    cells = people.loc[people.index.repeat(width), [*_PLACE, "tensor", "element_count"]]
+    cells = cells.astype(dict.fromkeys([*_PLACE, "tensor"], object)).reset_index(drop=True)
+    bits = np.concatenate([np.arange(n) for n in width]) if len(width) else np.zeros(0)
+    pairs = zip(cells["dtype"], bits.tolist(), strict=True)
+    roles = np.array([bit_role(dtype, int(bit)) for dtype, bit in pairs], dtype=object)
+    count = cells["element_count"].astype(float)
+    return cells.assign(
+        bit=bits.astype(np.int64), bit_role=roles, element_count=count, drawn_count=count
+    )
+
+
+def _masks(regions: _Regions, faults: pd.DataFrame) -> list[Flags | None]:
+    """Give the cells of every draw of a campaign; those of its strata together."""
+    whole = regions.of(faults)
+    strata = pd.factorize(faults["stratum"])[0]
+    weight = pd.factorize(faults["inclusion_weight"])[0]
+    several = strata if strata.max() >= 0 else weight
+    is_one = several.max() < 1 or (several.max() + 1) * _PER_DRAW > len(faults)
+    if whole is not None or is_one:
+        return [whole]
+    found = [regions.of(part) for _, part in faults.groupby(several, sort=False)]
+    if any(mask is None for mask in found):
+        return [None]
+    return [np.logical_or.reduce(found)] if several is strata else found  # type: ignore[arg-type]
+
+
+class _Regions:
+    """The cells of one campaign, to tell which of them a draw was made from."""
+
+    def __init__(self, cells: pd.DataFrame, *, is_complete: bool) -> None:
+        self._is_complete = is_complete
+        elements = cells["element_count"]
+        self._is_counted = bool(elements.notna().all())
+        self._elements = elements.fillna(1.0).to_numpy()
+        self._bit = cells["bit"].to_numpy()
+        self._tensor = pd.Index(cells["tensor"].unique())
+        self._tensor_code = self._tensor.get_indexer(cells["tensor"])
+        alike = (*_PLACE, "tensor", "bit_role")
+        self._code = {name: pd.factorize(cells[name], use_na_sentinel=False)[0] for name in alike}
+        self._code["bit"] = self._bit
+        self._component = cells["component"].astype(str).to_numpy(dtype=object)
+
+    def of(self, faults: pd.DataFrame) -> Flags | None:
+        """Give the cells that one draw was made from, or None if that cannot be told."""
+        weight = faults.drop_duplicates("exp_id")["inclusion_weight"].to_numpy(dtype=float)
+        is_weighed = self._is_counted and not np.isnan(weight).any() and weight.sum() > 0
+        used = faults[faults["is_judged"] & faults["tensor"].isin(self._tensor)]
+        hit, count = self._hit(used), len(used.drop_duplicates(["tensor", "elem", "bit"]))
+        if not hit.any():
+            return self._without_places(faults, weight if is_weighed else None)
+        masks = {mask.tobytes(): mask for mask in self._candidates(hit)}.values()
+        likely = [mask for mask in masks if self._is_likely(mask, hit, count)]
+        likely.sort(key=lambda mask: -float(self._elements[mask].sum()))
+        if not is_weighed:
+            # Nothing tells which of the other bits were drawn from, too.
+            bits = self._alike("bit", hit)
+            return next(m for m in likely if not (m & ~bits).any() or self._has_all_bits(m))
+        sizes = [float(self._elements[mask].sum()) for mask in likely]
+        chosen = _by_weight(sizes, weight, is_complete=self._is_complete)
+        return None if chosen is None else likely[chosen]
+
+    def _without_places(
+        self, faults: pd.DataFrame, weight: NDArray[np.float64] | None
+    ) -> Flags | None:
+        """Give the cells of a draw that tells its components at most."""
+        every = np.ones(len(self._bit), dtype=bool)
+        if weight is None:
+            return every
+        hit = set(faults["component"].dropna().astype(str))
+        masks = [every, np.isin(self._component, list(hit))]
+        sizes = [float(self._elements[mask].sum()) for mask in masks]
+        chosen = _by_weight(sizes, weight, is_complete=self._is_complete)
+        return None if chosen is None else masks[chosen]
+
+    def _hit(self, faults: pd.DataFrame) -> Flags:
+        """Flag the cells that were hit; a value that replaces an element hits all its bits."""
+        if faults.empty or not len(self._bit):
+            return np.zeros(len(self._bit), dtype=bool)
+        tensor = self._tensor.get_indexer(faults["tensor"])
+        bit = faults["bit"].to_numpy(dtype=float, na_value=-1).astype(np.int64)
+        width = int(self._bit.max()) + 1
+        of_bit = np.isin(self._tensor_code * width + self._bit, (tensor * width + bit)[bit >= 0])
+        return of_bit | np.isin(self._tensor_code, tensor[bit < 0])
+
+    def _alike(self, column: str, hit: Flags) -> Flags:
+        """Flag the cells that share the column with any that was hit."""
+        code = self._code[column]
+        seen = np.zeros(int(code.max()) + 1, dtype=bool)
+        seen[code[hit]] = True
+        return seen[code]
+
+    def _has_all_bits(self, mask: Flags) -> bool:
+        return bool((self._alike("tensor", mask) == mask).all())
+
+    def _candidates(self, hit: Flags) -> Iterator[Flags]:
+        """Give the sets of cells that a pattern of tensors and a list of bits can mean."""
+        every = np.ones(len(hit), dtype=bool)
+        low, high = self._bit[hit].min(), self._bit[hit].max()
+        span = (self._bit >= low) & (self._bit <= high)
+        bits = [self._alike("bit", hit), self._alike("bit_role", hit), span, every]
+        for tensors in (*(self._alike(name, hit) for name in (*_PLACE, "tensor")), every):
+            yield from (tensors & each for each in bits)
+        yield hit
+
+    def _is_likely(self, mask: Flags, hit: Flags, count: int) -> bool:
+        """Say whether chance explains the bits and tensors of ``mask`` that were not hit."""
+        reached = mask & self._alike("bit", hit) & self._alike("tensor", hit)
+        share = self._elements[reached].sum() / self._elements[mask].sum()
+        sets = sum(
+            _log_choices(len(np.unique(code[mask])), len(np.unique(code[hit])))
+            for code in (self._code["bit"], self._code["tensor"])
+        )
+        return bool(share > 0 and count * np.log(share) + sets > np.log(_CHANCE))
+
+
+def _by_weight(sizes: list[float], weight: NDArray[np.float64], *, is_complete: bool) -> int | None:
+    """Say which of the sets has the bits that the weights stand for; None where none or two do."""
+    total, each = float(weight.sum()), float(weight.mean())
+    exact = [n for n, size in enumerate(sizes) if abs(size / total - 1) <= _CLOSE]
+    if exact or (is_complete and abs(total - round(total)) <= _CLOSE * total):
+        return exact[0] if len(exact) == 1 else None
+    # The first experiments of a design, or some by chance: their weight is bits / all experiments.
+    for number, size in enumerate(sizes):
+        planned = size / each
+        if abs(planned - round(planned)) <= _WHOLE and round(planned) >= len(weight):
+            return number
+    if is_complete:
+        return None
+    fitting = (n for n, size in enumerate(sizes) if _fits(size / each, len(weight)))
+    return next(fitting, None)
+
+
+def _fits(expected: float, count: int) -> bool:
+    """Say whether chance explains that so many experiments were picked from a larger design."""
+    law = stats.poisson(expected)
+    return bool(min(law.cdf(count), law.sf(count - 1)) > _FIT)
+
+
+def _log_choices(whole: int, part: int) -> Any:
+    return gammaln(whole + 1) - gammaln(part + 1) - gammaln(whole - part + 1)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench.analyze._pvf.rules import NanPolicy, bit_role
+from workbench.analyze._pvf.groups import NanPolicy, bit_role
 from workbench.errors import InjectionError
 from workbench.tables import CAMPAIGN, EXHAUSTIVE, PARAMETERS, ExhaustiveInjections
 

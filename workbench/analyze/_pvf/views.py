@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from workbench.analyze._pvf.estimates import pvf
-from workbench.analyze._pvf.injection_rows import together
-from workbench.analyze._pvf.rules import Average, NanPolicy, bit_width
+from workbench._numbers import not_negative, whole_number
+from workbench.analyze._pvf.cluster_intervals import cluster_interval, estimates
+from workbench.analyze._pvf.estimates import clusters, pvf
+from workbench.analyze._pvf.groups import (
+    Average,
+    NanPolicy,
+    Rules,
+    bit_width,
+    groups,
+    refuse_half_weighted,
+    refuse_mixed,
+    weights,
+    with_columns,
+)
+from workbench.analyze._pvf.injection_rows import KEY, campaigns, experiments, together
+from workbench.analyze._pvf.parts import with_parts
 from workbench.errors import InjectionError
-from workbench.tables import PVF, ExhaustiveInjections, Injections
+from workbench.tables import (
+    OUTCOME_SHARES,
+    PVF,
+    PVF_BY_MARGIN,
+    PVF_EXPOSURE,
+    ExhaustiveInjections,
+    Injections,
+)
 
 
 def pvf_by_bit(
@@ -128,3 +148,276 @@ def pvf_by_flips(
         nan_policy=nan_policy,
         level_share=level_share,
     )
+
+
+# Whether close decisions are the ones that faults change.
+
+
+def pvf_by_margin(
+    injections: Injections | Sequence[Injections],
+    *,
+    class_count: int = 10,
+    by_component: bool = False,
+    level_share: float = 0.95,
+) -> pd.DataFrame:
+    """Say how often a fault changes decisions of small and of large margin.
+
+    Parameters
+    ----------
+    injections
+        Campaigns that recorded trials: the outcome and the golden margin of every input.
+    class_count
+        Classes of margins, each of about as many trials.
+    by_component
+        Whether to tell components apart; the classes are the same for all.
+    level_share
+        Confidence of the intervals.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.PVF_BY_MARGIN`, by group and from small margins to large.
+
+    Raises
+    ------
+    InjectionError
+        If there are no trials, or none with outcome and margin, or a group mixes campaigns that
+        follow different rules.
+    WorkbenchError
+        If class_count is no whole number from 1, or level_share not between 0 and 1.
+
+    Notes
+    -----
+    Weights and intervals as for :func:`pvf`: trials under one fault are one cluster.
+    Trials without an outcome or a finite margin, or of experiments without counts, are left out;
+    ``attrs["left_out"]`` counts them.
+    """
+    classes = whole_number("class_count", class_count, least=1)
+    columns = ("component",) if by_component else ()
+    rules = Rules("bits", columns, level_share=level_share)
+    trials = together(injections, "trials")
+    rows = experiments(injections)
+    judged = pd.MultiIndex.from_frame(rows[KEY])
+    told = trials["outcome"].notna() & np.isfinite(trials["golden_margin"])
+    told &= pd.MultiIndex.from_frame(trials[KEY]).isin(judged)
+    if not told.any():
+        msg = (
+            f"none of {len(trials):,} trials has an outcome, a golden margin and an experiment "
+            "with counts; run the campaign so that it records its trials"
+        )
+        raise InjectionError(msg)
+    kept = trials[told].merge(
+        rows[[*KEY, "component", "site", "weight", "stratum"]], on=KEY, how="left"
+    )
+    found = groups(kept, columns, pd.DataFrame())
+    refuse_mixed(found.code, found.labels, kept["campaign_id"], campaigns(injections), rules)
+    refuse_half_weighted(kept, found.code, found.labels)
+    found = with_parts(injections, kept, found, campaigns(injections), rules)
+    margin = kept["golden_margin"].to_numpy(dtype=float)
+    edges = np.unique(np.quantile(margin, np.linspace(0, 1, classes + 1)))
+    edges = edges if len(edges) > 1 else np.repeat(edges, 2)
+    place = np.clip(np.searchsorted(edges, margin, side="right") - 1, 0, len(edges) - 2)
+    weight, _ = weights(kept, found.code, rules)
+    table = _table(kept, found.code * (len(edges) - 1) + place, weight, level_share)
+    table["group"] = np.repeat(found.labels, len(edges) - 1)[table["cell"]]
+    for name, shift in (("margin_low", 0), ("margin_high", 1)):
+        table[name] = edges[table["cell"] % (len(edges) - 1) + shift]
+    result = PVF_BY_MARGIN.check(PVF_BY_MARGIN.cast(table))
+    result.attrs["left_out"] = int((~told).sum())
+    return result
+
+
+def _table(kept: pd.DataFrame, cell: Any, weight: Any, level_share: float) -> pd.DataFrame:
+    """Estimate every class; a site is a cluster in each."""
+    present, group = np.unique(cell, return_inverse=True)
+    wrong = kept["outcome"].astype(object).isin(["sdc", "due"]).to_numpy(dtype=float)
+    site = clusters(kept, group, group, weight, wrong, np.ones(len(kept)))
+    found = estimates(site, len(present))
+    trials = np.bincount(group, minlength=len(present))
+    low, high, _ = cluster_interval(found, trials.astype(float), level_share)
+    return pd.DataFrame(
+        {"cell": present, "trial_count": trials, "pvf": found.share, "low": low, "high": high,
+         "wrong_count": np.bincount(group, wrong, len(present)).astype("int64")}
+    )  # fmt: skip
+
+
+# Which part of the model the wrong outputs come from, if upsets strike any bit alike.
+
+_BITS_PER_GBIT = 1e9
+_CLOSE = 1e-9
+
+
+def pvf_exposure(
+    injections: Injections | Sequence[Injections] | ExhaustiveInjections,
+    *,
+    by: str | Sequence[str] = ("component",),
+    nan_policy: NanPolicy = "wrong",
+    upsets_per_gbit_h: float | None = None,
+) -> pd.DataFrame:
+    """Compare the share of the bits with the share of the wrong outputs.
+
+    A large part of small vulnerability and a small part of large vulnerability are hard to
+    compare by their factors; this is what reaches the user.
+
+    Parameters
+    ----------
+    injections
+        As for :func:`pvf`, of one model.
+    by
+        Columns that tell groups apart; they must cover the model between them.
+    nan_policy
+        As for :func:`pvf`.
+    upsets_per_gbit_h
+        Upsets per 1e9 bits and hour that reach the parameters uncorrected, if known.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.PVF_EXPOSURE`.
+
+    Raises
+    ------
+    InjectionError
+        If the bits of a group are not known, the groups are not the model or no parts of it (e.g.
+        types or mitigations), or no output is left to judge.
+    WorkbenchError
+        If the rate is negative or not finite.
+
+    Notes
+    -----
+    An upset strikes any bit alike. ``wrong_per_upset`` = bit share x PVF: its sum is the PVF of
+    the model. ``wrong_per_million_hours`` = 1e6 h x rate x bits x PVF: what one fault, once
+    struck, spoils of the inputs, summed over faults; until the parameters are loaded anew.
+    """
+    if upsets_per_gbit_h is not None:
+        not_negative("upsets_per_gbit_h", upsets_per_gbit_h)
+    table = pvf(injections, average="bits", by=by, nan_policy=nan_policy)
+    unknown = table["bit_count"].isna() | table["pvf"].isna()
+    if unknown.any():
+        row = table[unknown].iloc[0]
+        what = "bits" if pd.isna(row["bit_count"]) else "outputs"
+        msg = (
+            f"the {what} of group {row['group']!r} are not known; exposure needs the table of "
+            "parameters, single components, and outputs to judge"
+        )
+        raise InjectionError(msg)
+    _refuse_other_bits(injections, table)
+    bits, factor = (table[name].to_numpy(dtype=float) for name in ("bit_count", "pvf"))
+    share = bits / bits.sum()
+    wrong = share * factor
+    rate = np.nan if upsets_per_gbit_h is None else upsets_per_gbit_h / _BITS_PER_GBIT
+    result = table[["group", "bit_count", "pvf"]].assign(
+        bit_share=share,
+        wrong_share=wrong / wrong.sum() if wrong.sum() > 0 else np.nan,
+        wrong_per_upset=wrong,
+        wrong_per_million_hours=1e6 * rate * bits * factor,
+    )
+    return PVF_EXPOSURE.check(PVF_EXPOSURE.cast(result))
+
+
+def _refuse_other_bits(
+    injections: Injections | Sequence[Injections] | ExhaustiveInjections, table: pd.DataFrame
+) -> None:
+    """Refuse groups that are not the model, once: shares of them would be of something else."""
+    if isinstance(injections, ExhaustiveInjections):
+        people = injections.parameters
+    else:
+        people = together(injections, "parameters")
+    whole = float(people.drop_duplicates("param")["bit_count"].sum())
+    held = float(table["bit_count"].sum())
+    if abs(held - whole) > _CLOSE * whole:
+        why = (
+            "they are no parts of one model; pass the campaigns one by one"
+            if held > whole
+            else "inject into the rest as well, or take what was not injected out of parameters"
+        )
+        msg = f"the groups hold {held:,.0f} bits, the model {whole:,.0f}: {why}"
+        raise InjectionError(msg)
+
+
+# What becomes of faults: the share of every outcome.
+
+_OUTCOMES = ("masked", "benign", "masked or benign", "sdc", "beneficial", "due")
+
+
+def outcome_shares(
+    injections: Injections | Sequence[Injections], *, by: str | Sequence[str] = ("component",)
+) -> pd.DataFrame:
+    """Divide the trials by outcome.
+
+    Parameters
+    ----------
+    injections
+        As for :func:`pvf`.
+    by
+        Columns that tell groups apart, as for :func:`pvf`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.OUTCOME_SHARES`: ``group``, ``outcome``, ``trial_count``,
+        ``outcome_share``. The outcomes of a group add up to 1.
+
+    Raises
+    ------
+    InjectionError
+        As :func:`pvf`.
+
+    Notes
+    -----
+    Where any experiment of a group does not tell masked from benign, or only counts as masked
+    what provably changed nothing, both are one outcome, which holds outputs that are not finite,
+    too, if the tool cannot tell these. ``sdc`` leaves out ``beneficial`` where that is known.
+    Trials are weighted by the design, so that their sum stays
+    the number of trials.
+    """
+    columns = (by,) if isinstance(by, str) else tuple(by)
+    rules = Rules("bits", columns)
+    campaign = campaigns(injections)
+    table = with_columns(experiments(injections), campaign, columns)
+    found = groups(table, columns, together(injections, "parameters"))
+    refuse_mixed(found.code, found.labels, table["campaign_id"], campaign, rules)
+    refuse_half_weighted(table, found.code, found.labels)
+    found = with_parts(injections, table, found, campaign, rules)
+    weight, _ = weights(table, found.code, rules)
+    proven = campaign.loc[campaign["masked_rule"] == "proven", "campaign_id"]
+    is_split = ~table["campaign_id"].isin(proven).to_numpy(dtype=bool)
+    inputs = table["input_count"].to_numpy(dtype=float)
+    rows = []
+    for position, label in enumerate(found.labels):
+        part = found.code == position
+        weighed = (weight[part] * inputs[part]).sum()
+        if not weighed > 0:
+            msg = f"all experiments of group {label!r} have the weight 0; they stand for nothing"
+            raise InjectionError(msg)
+        scale = inputs[part].sum() / weighed
+        counts = _counts(table[part], weight[part] * scale, is_split=bool(is_split[part].all()))
+        rows += [{"group": label, "outcome": name, "trial_count": n} for name, n in counts.items()]
+    result = pd.DataFrame(rows, columns=["group", "outcome", "trial_count"])
+    total = result.groupby("group")["trial_count"].transform("sum")
+    result["outcome_share"] = (result["trial_count"] / total).clip(0, 1)
+    return OUTCOME_SHARES.check(OUTCOME_SHARES.cast(result))
+
+
+def _counts(table: pd.DataFrame, weight: Any, *, is_split: bool) -> dict[str, float]:
+    """Add up the outcomes of one group; only those that the tool tells."""
+
+    def total(name: str) -> float | None:
+        column = table[f"{name}_count"]
+        return None if column.isna().any() else float((column.to_numpy(dtype=float) * weight).sum())
+
+    known = {name: total(name) for name in ("masked", "benign", "sdc", "beneficial", "due")}
+    inputs = float((table["input_count"].to_numpy(dtype=float) * weight).sum())
+    due = table["due_count"]
+    if known["due"] is None and due.sum() > 0:
+        # Those of the other experiments are among the rest.
+        known["due"] = float((due.to_numpy(dtype=float, na_value=0) * weight).sum())
+    told = sum(known[name] or 0.0 for name in ("masked", "benign", "sdc", "due"))
+    is_whole = told >= inputs * (1 - _CLOSE)
+    if not (is_split and is_whole) or known["masked"] is None or known["benign"] is None:
+        wrong = (known["sdc"] or 0.0) + (known["due"] or 0.0)
+        known["masked or benign"] = max(inputs - wrong, 0.0)
+        known["masked"] = known["benign"] = None
+    if known["beneficial"] is not None and known["sdc"] is not None:
+        known["sdc"] -= known["beneficial"]
+    return {name: value for name in _OUTCOMES if (value := known.get(name)) is not None}

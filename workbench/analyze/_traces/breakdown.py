@@ -14,14 +14,23 @@ from workbench.analyze._lib.rows import (
     Groups,
     Ints,
     Work,
+    checked,
     gpu_work,
     grouped,
     nullable,
     required,
+    shares,
+    step_numbers,
     taken,
 )
 from workbench.kernel_kinds import KINDS
-from workbench.tables import TIME_BREAKDOWN
+from workbench.tables import (
+    COMMUNICATION_OVERLAP,
+    KIND_OVERLAPS,
+    STEP_BREAKDOWN,
+    STEP_TIMES,
+    TIME_BREAKDOWN,
+)
 
 By: TypeAlias = Literal["rank", "step"]
 
@@ -151,3 +160,221 @@ def _with_gpuless_ranks(table: pd.DataFrame, events: pd.DataFrame) -> pd.DataFra
     rows[["step", "span_ns", "idle_ns"]] = pd.NA
     rows = rows.astype(table.dtypes)
     return pd.concat([table, rows]).sort_values("rank", ignore_index=True)
+
+
+# How much communication hides behind compute, and which kinds of work run together.
+
+
+def communication_overlap(events: pd.DataFrame, *, by: By = "rank") -> pd.DataFrame:
+    """Say what share of the communication runs while something computes.
+
+    Overlapped communication is free; the exposed rest makes the step longer.
+
+    Parameters
+    ----------
+    events
+        Table :data:`workbench.tables.EVENTS`.
+    by
+        ``"rank"`` or ``"step"``, as in :func:`workbench.analyze.time_breakdown`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.COMMUNICATION_OVERLAP`, one row per rank (and
+        step): ``rank``, ``step``, ``communication_ns``, ``overlap_ns``,
+        ``exposed_ns``, ``overlap_share``. Where nothing communicates the share is
+        missing: neither all nor nothing of it was hidden.
+
+    Raises
+    ------
+    WorkbenchError
+        If no rank has GPU work.
+    ValueError
+        If ``by`` is neither rank nor step.
+
+    Notes
+    -----
+    With N and C the times in which communication and compute run, the share is
+    ``|N ∩ C| / |N|``.
+    """
+    parts = time_breakdown(events, by=by)
+    table = parts[["rank", "step", "communication_ns", "overlap_ns"]].copy()
+    table["exposed_ns"] = parts["exposed_communication_ns"]
+    table["overlap_share"] = shares(table["overlap_ns"], table["communication_ns"])
+    return COMMUNICATION_OVERLAP.check(table)
+
+
+def kind_overlaps(events: pd.DataFrame) -> pd.DataFrame:
+    """Say how long exactly which kinds of GPU work ran at the same time.
+
+    Parameters
+    ----------
+    events
+        Table :data:`workbench.tables.EVENTS`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.KIND_OVERLAPS`, one row per rank and set of kinds
+        that occurred: ``rank``, ``kinds`` such as ``"compute + communication"``,
+        ``time_ns``, ``time_share`` of the busy time. The times of a rank add up to its
+        busy time.
+
+    Raises
+    ------
+    WorkbenchError
+        If no rank has GPU work.
+    """
+    work = required(gpu_work(events), events, "overlap of kinds")
+    groups = grouped(work.rank)
+    mixed = mixes(work, groups.number)[:, 1:]
+    row, column = np.nonzero(mixed)
+    labels = [
+        " + ".join(kind for bit, kind in enumerate(KINDS) if mask >> bit & 1)
+        for mask in range(1, 1 << len(KINDS))
+    ]
+    table = pd.DataFrame(
+        {
+            "rank": groups.keys[0][row].astype("int32"),
+            "kinds": pd.Series([labels[number] for number in column], dtype="str"),
+            "time_ns": mixed[row, column],
+        }
+    )
+    table["time_share"] = shares(table["time_ns"], mixed.sum(axis=1)[row])
+    return KIND_OVERLAPS.check(table)
+
+
+# What the GPUs did in every training step, from its start to that of the next.
+
+
+def step_breakdown(events: pd.DataFrame) -> pd.DataFrame:
+    """Split the time of every step into parts that add up to the step.
+
+    Unlike :func:`workbench.analyze.time_breakdown`, whose windows hold the work that a step
+    launched and may overlap, these windows follow each other: together they are the time that
+    training takes.
+
+    Parameters
+    ----------
+    events
+        Table :data:`workbench.tables.EVENTS`, measured or from
+        :func:`workbench.analyze.replayed_events`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.STEP_BREAKDOWN`, one row per rank and step. The last step
+        of a rank has no next one and is left out. With fewer than two ProfilerSteps a rank has
+        one row, from its first to its last GPU work.
+
+    Raises
+    ------
+    WorkbenchError
+        If there is no GPU work.
+
+    Notes
+    -----
+    The parts are those of :func:`workbench.analyze.time_breakdown`. Work that runs across the
+    start of a step counts on both sides, each its share.
+    """
+    work = required(gpu_work(events), events, "step breakdown")
+    starts = step_times(events)[["rank", "step", "start_ns"]].dropna()
+    tables = []
+    for rank in np.unique(work.rank).tolist():
+        mine = work.rank == rank
+        own = Work(*(column[mine] for column in work))
+        of_rank = starts[starts["rank"] == rank].sort_values("start_ns")
+        begin = of_rank["start_ns"].to_numpy(dtype=np.int64)
+        step = of_rank["step"].to_numpy(dtype=np.int64)
+        if len(begin) < 2:
+            begin = np.array([own.start.min(), own.end.max()])
+            step = np.array([MISSING, MISSING])
+        tables.append(_of_rank(own, begin).assign(rank=rank, step=nullable(step[:-1], "Int32")))
+    table = pd.concat(tables)
+    table = table[table["dur_ns"] > 0].reset_index(drop=True)
+    return STEP_BREAKDOWN.check(STEP_BREAKDOWN.cast(table))
+
+
+def _of_rank(work: Work, begin: Ints) -> pd.DataFrame:
+    """Measure the parts between moments that follow each other."""
+    first = np.clip(np.searchsorted(begin, work.start, side="right") - 1, 0, None)
+    last = np.clip(np.searchsorted(begin, work.end, side="left"), None, len(begin) - 1)
+    pieces = np.maximum(last - first, 0)
+    row = np.repeat(np.arange(len(first)), pieces)
+    window = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    cut = Work(*(column[row] for column in work))
+    cut = cut._replace(
+        start=np.maximum(cut.start, begin[window]), end=np.minimum(cut.end, begin[window + 1])
+    )
+    mixed = mixes(cut, window)
+    mixed = np.pad(mixed, ((0, len(begin) - 1 - len(mixed)), (0, 0)))
+    found = parts(mixed)
+    table = pd.DataFrame({name: found[name] for name in found if name in STEP_BREAKDOWN.columns})
+    table["dur_ns"] = np.diff(begin)
+    table["idle_ns"] = table["dur_ns"] - found["busy_ns"]
+    return table
+
+
+# How long each training step took, on the host and on the GPU.
+
+
+def step_times(events: pd.DataFrame) -> pd.DataFrame:
+    """List the steps of every rank with their time on the host and on the GPU.
+
+    The host usually runs ahead, so the two differ step by step and agree over many. In
+    jobs that synchronise their gradients all ranks show the same step time, also those
+    that only wait; :func:`workbench.analyze.blame` tells them apart.
+
+    Parameters
+    ----------
+    events
+        Table :data:`workbench.tables.EVENTS`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.STEP_TIMES`, one row per rank and step, in that
+        order. Host times are missing where no ``ProfilerStep`` was recorded, GPU times
+        where the step started no GPU work. Empty if nothing belongs to a step.
+    """
+    checked(events, "start_ns", "rank", "dur_ns", "name", "category")
+    host, gpu = _host_steps(events), _gpu_steps(events)
+    table = host.merge(gpu, on=["rank", "step"], how="outer")
+    table = table.sort_values(["rank", "step"], ignore_index=True)
+    table = table.astype({name: column.dtype for name, column in STEP_TIMES.columns.items()})
+    return STEP_TIMES.check(table[list(STEP_TIMES.columns)])
+
+
+def _host_steps(events: pd.DataFrame) -> pd.DataFrame:
+    """Read rank, step and time from the ProfilerStep rows on the host."""
+    step = step_numbers(events)
+    row = np.flatnonzero(step != MISSING)
+    steps = pd.DataFrame(
+        {
+            "rank": events["rank"].to_numpy()[row].astype(np.int64),
+            "step": step[row],
+            "start_ns": events["start_ns"].to_numpy()[row],
+            "host_ns": events["dur_ns"].to_numpy()[row],
+        }
+    )
+    return steps.drop_duplicates(["rank", "step"])
+
+
+def _gpu_steps(events: pd.DataFrame) -> pd.DataFrame:
+    """Measure the GPU work of each step."""
+    work = gpu_work(events, "step")
+    step = taken(events["step"], work.row)
+    inside = np.flatnonzero(step != MISSING)
+    work = work._replace(**{name: getattr(work, name)[inside] for name in work._fields})
+    groups = grouped(work.rank, step[inside])
+    first = groups.smallest(work.start)
+    busy: Ints = mixes(work, groups.number)[:, 1:].sum(axis=1)
+    return pd.DataFrame(
+        {
+            "rank": groups.keys[0],
+            "step": groups.keys[1],
+            "gpu_start_ns": first,
+            "gpu_ns": groups.largest(work.end) - first,
+            "busy_ns": busy,
+        }
+    )

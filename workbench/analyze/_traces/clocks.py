@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from itertools import compress
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from workbench.analyze._lib.rows import MISSING, Ints, checked, grouped
-from workbench.analyze._traces.clock_offsets import Moments, drift, offsets, spread
-from workbench.analyze._traces.order_shifts import best_matched, could_be_shifted
 from workbench.tables import CLOCKS, COLLECTIVES
 
 # No rank can leave such a collective before the last one has entered it.
@@ -256,3 +255,305 @@ def _largest_two(group: Ints, values: Ints) -> tuple[Ints, Ints]:
 
 def _us(time_ns: int) -> str:
     return f"{time_ns / 1000:,.3g} µs"
+
+
+# How far the clocks of ranks are apart, from moments that they all recorded.
+
+Floats = NDArray[np.float64]
+
+_ROUNDS = 10
+# The median absolute deviation times this is the standard deviation of normal noise.
+_NORMAL = 1.4826
+
+
+class Moments(NamedTuple):
+    """What several ranks recorded of the same moments: one entry per moment and rank."""
+
+    moment: Ints
+    """Number of the moment, from 0."""
+    rank: Ints
+    """Number of the rank, from 0."""
+    time: Ints
+    """When it was on the clock of the rank [ns]."""
+
+
+class Offsets(NamedTuple):
+    """What has to be subtracted from each rank's clock, one entry per rank."""
+
+    clock: Ints
+    """Number of the common clock; ranks that no moments join have different ones."""
+    offset: Ints
+    """Offset from that clock [ns]; 0 for the median rank."""
+    left: Floats
+    """What the offsets leave of the differences [ns], one entry per moment and rank."""
+
+
+def offsets(moments: Moments) -> Offsets:
+    """Find the offsets with which ranks agree best about when the moments were.
+
+    Notes
+    -----
+    Moments with the same ranks are taken together: the offset of rank r inside them is
+    the median over moments of its time minus the median time of all ranks, iterated once
+    with the offsets found. Where sets of ranks overlap, ``sum w (d - o - t)^2`` over sets
+    and ranks is minimised, with d the offset inside the set, o that of the rank, t that of
+    the set and w the number of moments; w is lowered where the misfit exceeds the median
+    misfit (Huber), until nothing changes by a nanosecond.
+    """
+    count = int(moments.rank.max()) + 1
+    # Clocks may be years apart: floats hold what is left beyond each rank's first moment.
+    first = np.full(count, np.iinfo(np.int64).max)
+    np.minimum.at(first, moments.rank, moments.time)
+    since = (moments.time - first[moments.rank]).astype(np.float64)
+    sets = _sets(moments)
+    clock = _clock_offsets_joined(sets, count)
+    inside = [
+        (ranks, _inside(since[rows].reshape(-1, len(ranks))), len(rows) // len(ranks))
+        for ranks, rows in sets
+    ]
+    relative = _solved(inside, clock)
+    corrected = since - relative[moments.rank]
+    middle = pd.Series(corrected).groupby(moments.moment).transform("median").to_numpy()
+    # The first moment of each rank is no common one, so it goes back into the offset.
+    offset = _centred(first, np.rint(relative).astype(np.int64), clock)
+    return Offsets(clock, offset, corrected - middle)
+
+
+def joined(moments: Moments) -> Ints:
+    """Give ranks that moments join, directly or through others, the same number."""
+    return _clock_offsets_joined(_sets(moments), int(moments.rank.max(initial=-1)) + 1)
+
+
+def spread(left: Floats, time: Ints) -> int:
+    """Return the robust standard deviation of differences [ns].
+
+    Whole microseconds, as profilers wrote them until 2024, hide half a microsecond.
+    """
+    coarse = bool(((time - time[0]) % 1000 == 0).all())
+    return max(int(np.ceil(_NORMAL * np.median(np.abs(left)))), 500 if coarse else 0)
+
+
+def drift(left: Floats, time: Ints) -> float | None:
+    """Return by how much differences grow with time; None if it cannot be told from none.
+
+    Notes
+    -----
+    A line is laid through the medians of the first and the last third. Their distance has
+    to exceed 3 of its standard errors, ``1.25 s sqrt(6 / n)``, with s the robust standard
+    deviation around the line and n the number of differences, at least 9.
+    """
+    third = len(left) // 3
+    if third < 3:
+        return None
+    order = np.argsort(time, kind="stable")
+    moment = (time[order] - time[order[0]]).astype(np.float64)
+    value = left[order]
+    run = float(np.median(moment[-third:]) - np.median(moment[:third]))
+    rise = float(np.median(value[-third:]) - np.median(value[:third]))
+    if run == 0:
+        return None
+    slope = rise / run
+    around = value - slope * moment
+    noise = _NORMAL * float(np.median(np.abs(around - np.median(around))))
+    return slope if abs(rise) > 3 * 1.25 * noise * np.sqrt(6 / len(left)) else None
+
+
+def _sets(moments: Moments) -> list[tuple[Ints, Ints]]:
+    """Gather moments that the same ranks recorded: the ranks, and the rows, moment by moment."""
+    order = np.lexsort((moments.rank, moments.moment))
+    parts = np.split(order, np.flatnonzero(np.diff(moments.moment[order])) + 1)
+    found: dict[bytes, list[Ints]] = {}
+    for rows in parts:
+        found.setdefault(moments.rank[rows].tobytes(), []).append(rows)
+    return [(moments.rank[rows[0]], np.concatenate(rows)) for rows in found.values()]
+
+
+def _clock_offsets_joined(sets: list[tuple[Ints, Ints]], count: int) -> Ints:
+    """Give ranks that sets join, directly or through others, the same number."""
+    lowest = np.arange(count)
+    changed = True
+    while changed:
+        changed = False
+        for ranks, _ in sets:
+            low = lowest[ranks].min()
+            if (lowest[ranks] != low).any():
+                lowest[ranks] = low
+                changed = True
+    return grouped(lowest).number
+
+
+def _inside(times: Floats) -> Floats:
+    """Give the offsets of the ranks (columns) that recorded some moments (rows)."""
+    offset = np.zeros(times.shape[1])
+    for _ in range(2):
+        middle = np.median(times - offset, axis=1, keepdims=True)
+        offset = np.median(times - middle, axis=0)
+    return offset
+
+
+def _solved(inside: list[tuple[Ints, Floats, int]], clock: Ints) -> Floats:
+    """Find one offset per rank from its offsets inside sets of ranks."""
+    offset = np.zeros(len(clock))
+    weights = [np.full(len(ranks), float(count)) for ranks, _, count in inside]
+    same = (clock[:, None] == clock[None, :]).astype(np.float64)
+    for _ in range(_ROUNDS):
+        matrix, right = same.copy(), np.zeros(len(clock))
+        for (ranks, value, _), weight in zip(inside, weights, strict=True):
+            share = weight / weight.sum()
+            matrix[np.ix_(ranks, ranks)] += np.diag(weight) - np.outer(weight, share)
+            right[ranks] += weight * (value - share @ value)
+        found = np.linalg.solve(matrix, right)
+        moved = np.abs(found - offset).max()
+        offset = found
+        if moved < 1:
+            break
+        misfits = _misfits(inside, weights, offset)
+        usual = max(float(np.median(np.concatenate(misfits))), 1.0)
+        weights = [
+            count * np.minimum(1.0, usual / np.maximum(misfit, 1.0))
+            for (_, _, count), misfit in zip(inside, misfits, strict=True)
+        ]
+    return offset
+
+
+def _misfits(
+    inside: list[tuple[Ints, Floats, int]], weights: list[Floats], offset: Floats
+) -> list[Floats]:
+    """Say how far each offset inside a set is from that of its rank, but for a common shift."""
+    misfits = []
+    for (ranks, value, _), weight in zip(inside, weights, strict=True):
+        apart = value - offset[ranks]
+        misfits.append(np.abs(apart - weight @ apart / weight.sum()))
+    return misfits
+
+
+def _centred(first: Ints, relative: Ints, clock: Ints) -> Ints:
+    """Make the offsets of every clock those from its median rank, in whole nanoseconds."""
+    offset = np.zeros(len(clock), dtype=np.int64)
+    for number in range(int(clock.max(initial=-1)) + 1):
+        mine = np.flatnonzero(clock == number)
+        absolute = (first[mine] - first[mine[0]]) + relative[mine]
+        offset[mine] = absolute - np.sort(absolute)[(len(mine) - 1) // 2]
+    return offset
+
+
+# Whether collectives that were matched by their order could be matched one further on.
+# A trace that begins a collective later shifts the order of its rank. If collectives come as
+# regularly as ends agree, that looks like a clock that is off by the time between two.
+
+_MOST = 1_000  # of each process group; more tell no more
+# Two ranks share a difference between them, so each has half of it; and twice that for chance.
+_CLEARLY = 4.0
+
+
+def best_matched(used: pd.DataFrame) -> pd.DataFrame:
+    """Leave out what was matched by order, where sequence numbers join the same ranks."""
+    sure = used["confidence"] == "high"
+    if sure.all() or not sure.any():
+        return used
+    part = _parts(used)
+    each = grouped(pd.factorize(used["collective"])[0].astype(np.int64))
+    inside = (each.largest(part) == each.smallest(part))[each.number]
+    kept: pd.DataFrame = used[sure.to_numpy() | ~inside]
+    return kept
+
+
+def could_be_shifted(
+    used: pd.DataFrame, found: Offsets, rank: Ints, residual: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Say of each rank whether its offset could be a shift of the order instead.
+
+    Parameters
+    ----------
+    used
+        Collectives that end together, with ``collective``, ``group``, ``operation``,
+        ``confidence``, ``start_ns`` and ``dur_ns``.
+    found
+        Their offsets.
+    rank
+        Number of the rank of each row of ``used``, from 0.
+    residual
+        Uncertainty of each rank's clock [ns], NaN if not known.
+
+    Notes
+    -----
+    A rank is beyond doubt if a sequence number matched its collectives with those of the
+    other ranks; if its offset is 0 as far as clocks agree, for a shift would have to be
+    cancelled by a clock; or if, in one of its process groups, no shift by k collectives
+    of the same operations fits: the time from one end to the k-th after it varies by more
+    than 4 times the residual. Ranks that sequence numbers join stand for each other.
+    """
+    by_order = (used["confidence"] != "high").to_numpy()
+    clock_of = found.clock[rank]
+    doubtful = np.isin(found.clock, clock_of[by_order])
+    typical = pd.Series(residual).groupby(found.clock).transform("median").fillna(0).to_numpy()
+    agree = 2 * (np.nan_to_num(residual) + typical)
+    fine = ~doubtful | (np.abs(found.offset) <= agree)
+    part = np.zeros(len(fine), dtype=np.int64)
+    part[rank] = _parts(used)
+    if not _any_of(fine, part).all():
+        fine[_refuted(used[by_order], found, rank[by_order], found.left[by_order])] = True
+    return ~_any_of(fine, part)
+
+
+def _parts(used: pd.DataFrame) -> Ints:
+    """Give ranks that sequence numbers join the same number, one entry per row."""
+    number, rank = np.unique(used["rank"].to_numpy(), return_inverse=True)
+    sure = (used["confidence"] == "high").to_numpy()
+    count = np.bincount(rank[sure], minlength=len(number))
+    kept = sure & (count[rank] >= _FEWEST)
+    part = np.arange(len(number)) + len(used)
+    if kept.any():
+        moment = pd.factorize(used["collective"][kept])[0].astype(np.int64)
+        mine = rank[kept].astype(np.int64)
+        shared = joined(Moments(moment, mine, np.zeros_like(mine)))
+        part[np.unique(mine)] = shared[np.unique(mine)]
+    return part[rank]
+
+
+def _any_of(fine: NDArray[np.bool_], part: Ints) -> NDArray[np.bool_]:
+    return pd.Series(fine).groupby(part).transform("any").to_numpy()
+
+
+def _refuted(
+    used: pd.DataFrame, found: Offsets, rank: Ints, left: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """List the ranks in one of whose process groups no shift fits."""
+    end = (used["start_ns"] + used["dur_ns"]).to_numpy()
+    rows = pd.DataFrame(
+        {
+            "group": used["group"].astype(str).to_numpy(),
+            "collective": used["collective"].to_numpy("int64"),
+            "operation": pd.factorize(used["operation"])[0],
+            "rank": rank,
+            "end": end,
+            "corrected": end - found.offset[rank],
+            "left": left,
+        }
+    )
+    members = rows.groupby("collective")["rank"].agg(lambda ranks: str(sorted(ranks)))
+    rows["members"] = rows["collective"].map(members)
+    fine: list[int] = []
+    for _, mine in rows.groupby(["group", "members"]):
+        each = mine.groupby("collective")
+        # Relative to the first, so that medians of times since 1970 stay exact.
+        middle = (mine["corrected"] - mine["corrected"].min()).groupby(mine["collective"]).median()
+        order = np.argsort(middle.to_numpy(), kind="stable")[:_MOST]
+        least = _least_spread(middle.to_numpy()[order], each["operation"].first().to_numpy()[order])
+        for number in np.unique(mine["rank"].to_numpy()).tolist():
+            its = mine[mine["rank"] == number]
+            if least > _CLEARLY * spread(its["left"].to_numpy(), its["end"].to_numpy()):
+                fine.append(number)
+    return np.unique(np.array(fine, dtype=np.int64))
+
+
+def _least_spread(time: NDArray[np.float64], operation: Ints) -> float:
+    """Return how much the time to the k-th next varies, for the k with which it varies least."""
+    if len(time) < _FEWEST:
+        return 0.0
+    least = np.inf
+    for k in range(1, max(len(time) - _FEWEST, 1) + 1):
+        if (operation[k:] == operation[:-k]).all():
+            gap = time[k:] - time[:-k]
+            least = min(least, _NORMAL * float(np.median(np.abs(gap - np.median(gap)))))
+    return least

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pandas as pd
 
-from workbench.analyze._lib.rows import MISSING, Ints, codes, gpu_work, labelled, shares, texts
-from workbench.analyze._traces.arrival_windows import (
-    Longest,
-    Windows,
-    compute_between,
-    longest_of,
-    parts_of,
-    windows_of,
+from workbench.analyze._lib.intervals import gaps, measure_within, running_end
+from workbench.analyze._lib.rows import (
+    LAUNCH_CATEGORIES,
+    MISSING,
+    Ints,
+    Work,
+    codes,
+    gpu_work,
+    grouped,
+    labelled,
+    launches_of,
+    shares,
+    step_numbers,
+    taken,
+    texts,
 )
+from workbench.errors import WorkbenchError
+from workbench.kernel_kinds import KINDS
 from workbench.tables import COLLECTIVE_WAITS, LATE_ARRIVALS
 
 _PARTS = ("compute_ns", "communication_ns", "memory_ns", "other_ns", "idle_ns")
@@ -143,3 +154,203 @@ def _presented(events: pd.DataFrame, late: pd.DataFrame, told: Longest) -> pd.Da
         note=texts(late["doubt"].to_numpy(), _DOUBTS),
     )
     return LATE_ARRIVALS.cast(table)
+
+
+# What a rank did between one collective of a group and the next.
+
+# Earlier kinds hide later ones, as in the time breakdown.
+_LAYERS = tuple(KINDS.index(kind) for kind in ("compute", "communication", "memory", "other"))
+
+
+class Windows(NamedTuple):
+    """The time before each start of a collective on a rank."""
+
+    rank: Ints
+    start: Ints
+    end: Ints
+    """When the rank entered the collective."""
+    kernel: Ints
+    """The kernel of the collective, as a position in the GPU work."""
+    previous: Ints
+    """That of the group's collective before it, at whose end the window begins; -1 if none."""
+
+    def at(self, chosen: Ints) -> Windows:
+        """Keep some of the windows."""
+        return Windows(*(column[chosen] for column in self))
+
+
+class Longest(NamedTuple):
+    """The longest kernel and the longest idle time of each window."""
+
+    kernel: Ints
+    """Position in the events table, -1 if nothing ran."""
+    kernel_ns: Ints
+    idle_ns: Ints
+    host: Ints
+    """What the host did in the idle time, as a position in the events table; -1 if unknown."""
+    host_ns: Ints
+
+
+def windows_of(events: pd.DataFrame, work: Work, waits: pd.DataFrame) -> Windows:
+    """Find the window before each row of a table of waits.
+
+    Raises
+    ------
+    WorkbenchError
+        If a rank has no communication kernel where ``waits`` has one.
+    """
+    rank = waits["rank"].to_numpy().astype(np.int64)
+    arrival = waits["start_ns"].to_numpy()
+    kernel = _kernels_of(work, waits)
+    left = arrival + waits["wait_ns"].to_numpy() + waits["transfer_ns"].to_numpy()
+    order = np.lexsort((arrival, codes(waits["group"]), rank))
+    lane = grouped(rank, codes(waits["group"]).astype(np.int64)).number[order]
+    later = np.flatnonzero(lane[1:] == lane[:-1]) + 1
+    start, previous = arrival.copy(), np.full(len(rank), MISSING)
+    start[order[later]] = running_end(left[order], lane)[later - 1]
+    previous[order[later]] = kernel[order[later - 1]]
+    first = np.flatnonzero(previous == MISSING)
+    start[first] = _first_events(events, rank[first], taken(waits["step"], first))
+    return Windows(rank, np.minimum(start, arrival), arrival, kernel, previous)
+
+
+def parts_of(work: Work, windows: Windows) -> Ints:
+    """Split windows into compute, communication, memory, other and idle time [ns], exactly."""
+    parts = np.zeros((len(windows.rank), len(_LAYERS) + 1), dtype=np.int64)
+    for rank in np.unique(windows.rank).tolist():
+        here = np.flatnonzero(windows.rank == rank)
+        its = _of_rank(work, rank)
+        kind, covered = work.kind[its], np.zeros(len(here), dtype=np.int64)
+        for column in range(len(_LAYERS)):
+            some = np.isin(kind, _LAYERS[: column + 1])
+            upto = measure_within(
+                work.start[its][some], work.end[its][some], windows.start[here], windows.end[here]
+            )
+            parts[here, column], covered = upto - covered, upto
+        parts[here, -1] = windows.end[here] - windows.start[here] - covered
+    return parts
+
+
+def compute_between(events: pd.DataFrame, work: Work, windows: Windows) -> Ints:
+    """Add up the compute that was launched between both collectives of a window [ns].
+
+    Every rank launches the same work in the same order, whenever it runs. Returns -1 where
+    no collective came before, or a launch is not in the trace.
+    """
+    launch = launches_of(events, work.row)
+    when = events["start_ns"].to_numpy()[launch]
+    order = np.lexsort((work.start, when, work.rank))
+    spent = np.where(work.kind == KINDS.index("compute"), work.end - work.start, 0)[order]
+    until = np.empty_like(spent)
+    until[order] = np.cumsum(spent)
+    known = (windows.previous != MISSING) & (launch[windows.kernel] != MISSING)
+    known &= launch[windows.previous] != MISSING
+    between = until[windows.kernel] - until[windows.previous]
+    return np.where(known & (between >= 0), between, MISSING)
+
+
+def longest_of(events: pd.DataFrame, work: Work, windows: Windows) -> Longest:
+    """Find what ran longest in each window, and what the host did while nothing ran."""
+    count = len(windows.rank)
+    kernel, following = np.full(count, MISSING), np.full(count, MISSING)
+    kernel_ns = np.zeros(count, dtype=np.int64)
+    idle_start, idle_end = np.zeros_like(kernel_ns), np.zeros_like(kernel_ns)
+    for rank in np.unique(windows.rank).tolist():
+        its = _of_rank(work, rank)
+        start, end = work.start[its], work.end[its]
+        reach = np.maximum.accumulate(end)
+        for at in np.flatnonzero(windows.rank == rank).tolist():
+            low, high = int(windows.start[at]), int(windows.end[at])
+            first, last = np.searchsorted(reach, low, "right"), np.searchsorted(start, high)
+            begin, finish = start[first:last], end[first:last]
+            inside = np.minimum(finish, high) - np.maximum(begin, low)
+            if len(inside) and inside.max() > 0:
+                kernel[at] = work.row[its][first + int(inside.argmax())]
+                kernel_ns[at] = inside.max()
+            opening, closing = gaps(begin, finish, window=(low, high))
+            if len(opening):
+                widest = int((closing - opening).argmax())
+                idle_start[at], idle_end[at] = opening[widest], closing[widest]
+                following[at] = its.start + np.searchsorted(start, closing[widest])
+    host, host_ns = _host_of(events, work, following, idle_start, idle_end)
+    return Longest(kernel, kernel_ns, idle_end - idle_start, host, host_ns)
+
+
+def _kernels_of(work: Work, waits: pd.DataFrame) -> Ints:
+    """Find the kernel of every row of a table of waits, as a position in the GPU work."""
+    known = np.flatnonzero(work.kind == KINDS.index("communication"))
+    there = pd.DataFrame({"rank": work.rank[known], "start": work.start[known]}).drop_duplicates()
+    asked = pd.MultiIndex.from_arrays([waits["rank"].astype("int64"), waits["start_ns"]])
+    position = pd.MultiIndex.from_frame(there).get_indexer(asked)
+    absent = position < 0
+    if absent.any():
+        row = waits[absent].iloc[0]
+        msg = (
+            f"collective {row['collective']} begins at {row['start_ns']} ns on rank {row['rank']}, "
+            f"where the events have no communication kernel ({absent.sum():,} such rows); pass the "
+            "events that the waits were made from, with clocks those of on_one_clock"
+        )
+        raise WorkbenchError(msg)
+    return np.asarray(known[there.index.to_numpy()[position]])
+
+
+def _first_events(events: pd.DataFrame, rank: Ints, step: Ints) -> Ints:
+    """Return when the first event of some steps of some ranks began; of the rank if no step."""
+    if len(rank) == 0:
+        return np.zeros(0, dtype=np.int64)
+    number = events["step"].fillna(MISSING).astype("int64")
+    first = events["start_ns"].groupby([events["rank"].astype("int64"), number]).min()
+    of_rank = first.groupby(level=0).min()
+    position = first.index.get_indexer(pd.MultiIndex.from_arrays([rank, step]))
+    in_step = first.to_numpy()[position]
+    return np.where(step == MISSING, of_rank.reindex(rank).to_numpy(), in_step)
+
+
+def _of_rank(work: Work, rank: int) -> slice:
+    low, high = np.searchsorted(work.rank, [rank, rank + 1]).tolist()
+    return slice(low, high)
+
+
+def _host_of(
+    events: pd.DataFrame, work: Work, following: Ints, start: Ints, end: Ints
+) -> tuple[Ints, Ints]:
+    """Find the outermost thing that the launching thread did for most of some idle times."""
+    host, host_ns = np.full(len(following), MISSING), np.zeros(len(following), dtype=np.int64)
+    known = np.flatnonzero(following != MISSING)
+    launch = np.full(len(following), MISSING)
+    launch[known] = launches_of(events, work.row[following[known]])
+    asked = np.flatnonzero(launch != MISSING)
+    if len(asked) == 0:
+        return host, host_ns
+    row, thread, begin, finish = _outermost(events)
+    thread_of = _threads(events, launch[asked])
+    for at, number in zip(asked.tolist(), thread_of.tolist(), strict=True):
+        low, high = np.searchsorted(thread, [number, number + 1])
+        first = low + np.searchsorted(finish[low:high], start[at], "right")
+        last = low + np.searchsorted(begin[low:high], end[at])
+        inside = np.minimum(finish[first:last], end[at]) - np.maximum(begin[first:last], start[at])
+        if len(inside) and inside.max() > 0:
+            host[at], host_ns[at] = row[first + int(inside.argmax())], inside.max()
+    return host, host_ns
+
+
+def _outermost(events: pd.DataFrame) -> tuple[Ints, Ints, Ints, Ints]:
+    """List host work that is inside no other, by thread and start: row, thread, start, end."""
+    telling = {"cpu_op", "user_annotation", *LAUNCH_CATEGORIES}
+    is_step = step_numbers(events) != MISSING
+    row = np.flatnonzero(events["category"].isin(telling).to_numpy() & ~is_step)
+    thread, begin = _threads(events, row), events["start_ns"].to_numpy()[row]
+    finish = begin + events["dur_ns"].to_numpy()[row]
+    order = np.lexsort((-finish, begin, thread))
+    row, thread, begin, finish = row[order], thread[order], begin[order], finish[order]
+    reach = running_end(finish, thread)
+    inside = np.append(False, (thread[1:] == thread[:-1]) & (begin[1:] < reach[:-1]))[: len(row)]
+    return row[~inside], thread[~inside], begin[~inside], finish[~inside]
+
+
+def _threads(events: pd.DataFrame, row: Ints) -> Ints:
+    """Give every thread of every rank one number."""
+    process, thread = events["process"].cat, events["thread"].cat
+    number = events["rank"].to_numpy()[row].astype(np.int64) * (len(process.categories) + 1)
+    number = (number + codes(events["process"])[row]) * (len(thread.categories) + 1)
+    return np.asarray(number + codes(events["thread"])[row])

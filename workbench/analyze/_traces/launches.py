@@ -8,22 +8,26 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench.analyze._lib.intervals import running_end
+from workbench.analyze._lib.intervals import coverage, running_end
 from workbench.analyze._lib.rows import (
     LAUNCH_CATEGORIES,
     MISSING,
+    Groups,
     Ints,
     Work,
+    code_of,
     codes,
     gpu_work,
     grouped,
     in_order,
+    labelled,
     launches_of,
+    nullable,
     relabelled,
     shares,
     taken,
 )
-from workbench.tables import LAUNCHES
+from workbench.tables import COPY_BANDWIDTH, LAUNCHES, QUEUE_LENGTH, QUEUE_SUMMARY
 
 # What a call that can start GPU work is called, by any vendor.
 _STARTS_WORK = r"Launch\w*Kernel|GraphLaunch|Mem(?:cpy|set)"
@@ -152,3 +156,223 @@ def _spread(bucket: Ints, values: Ints, size: int) -> pd.DataFrame:
     spread = by_bucket.agg(["count", "mean", "median", "max"]).reindex(range(size))
     spread["count"] = spread["count"].fillna(0).astype("int64")
     return spread.astype({"mean": "Float64", "median": "Float64", "max": "Int64"})
+
+
+# How fast memory is copied and set.
+
+DIRECTIONS = ("HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "Memset", "unknown")
+_SPELLINGS = (
+    ("HtoD", r"HtoD|HostToDevice|H2D"),
+    ("DtoH", r"DtoH|DeviceToHost|D2H"),
+    ("DtoD", r"DtoD|DeviceToDevice|D2D"),
+    ("PtoP", r"PtoP|PeerToPeer|P2P"),
+    ("HtoH", r"HtoH|HostToHost|H2H"),
+    ("Memset", r"(?i:memset|fillbuffer)"),
+)
+
+
+def copy_bandwidth(events: pd.DataFrame, *, instant_ns: int = 1_000) -> pd.DataFrame:
+    """Give the rate at which each GPU copied memory, by direction.
+
+    Parameters
+    ----------
+    events
+        Table :data:`workbench.tables.EVENTS`.
+    instant_ns
+        How long a copy is taken to last that the profiler gave a duration of 0, because
+        its clock was too coarse [ns].
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.COPY_BANDWIDTH`, one row per rank, device and
+        direction; empty without copies. Rates are in 10^9 bytes per second and missing
+        where no copy has a size, as on AMD.
+
+    Notes
+    -----
+    A copy of b bytes in t ns runs at b / t GB/s. Rates of copies that run at once add
+    up, and the mean is over the time in which at least one runs, so it is the sum of
+    bytes over that time.
+    """
+    work = gpu_work(events, "category", "name", "size_bytes")
+    category = codes(events["category"])[work.row]
+    is_copy = (category == code_of(events["category"], "gpu_memcpy")) | (
+        category == code_of(events["category"], "gpu_memset")
+    )
+    row, start = work.row[is_copy], work.start[is_copy]
+    duration = work.end[is_copy] - start
+    direction = _directions(events)[codes(events["name"])[row]]
+    groups = grouped(work.rank[is_copy], work.device[is_copy], direction)
+    size = taken(events["size_bytes"], row)
+    sized = size >= 0
+    lasting = np.where(duration == 0, instant_ns, duration)
+    total = groups.total(np.where(sized, size, 0))
+    sized_count = groups.total(sized.astype(np.int64))
+    busy = _busy(groups, start, start + lasting, sized)
+    rank, device, direction = groups.keys
+    table = pd.DataFrame(
+        {
+            "rank": rank.astype("int32"),
+            "device": nullable(device, "Int32"),
+            "direction": labelled(direction, DIRECTIONS),
+            "copy_count": groups.sizes(),
+            "instant_count": groups.total((duration == 0).astype(np.int64)),
+            "unsized_count": groups.sizes() - sized_count,
+            "size_bytes": pd.Series(total, dtype="Int64").mask(sized_count == 0),
+            "busy_ns": busy,
+            "mean_gb_per_s": shares(total, busy),
+            "peak_gb_per_s": _peaks(groups, start, lasting, size, sized),
+        }
+    )
+    return COPY_BANDWIDTH.check(table)
+
+
+def _directions(events: pd.DataFrame) -> Ints:
+    """Give the direction that each name states, as a position in DIRECTIONS."""
+    names = pd.Index(events["name"].cat.categories.astype("str"))
+    direction = np.full(len(names), DIRECTIONS.index("unknown"))
+    for label, pattern in _SPELLINGS:
+        direction[np.asarray(names.str.contains(pattern), dtype=bool)] = DIRECTIONS.index(label)
+    return direction
+
+
+def _busy(groups: Groups, start: Ints, end: Ints, sized: NDArray[np.bool_]) -> Ints:
+    covered = coverage(
+        start[sized], end[sized], np.zeros(int(sized.sum()), dtype=np.int64), groups.number[sized]
+    )
+    busy = np.zeros(len(groups.bounds), dtype=np.int64)
+    busy[: len(covered)] = covered[:, -1] if covered.shape[1] > 1 else 0
+    return busy
+
+
+def _peaks(
+    groups: Groups, start: Ints, lasting: Ints, size: Ints, sized: NDArray[np.bool_]
+) -> pd.Series:
+    """Return the largest sum of concurrent rates per group [GB/s]."""
+    rate = size[sized] / lasting[sized]
+    group = np.tile(groups.number[sized], 2)
+    time = np.append(start[sized], (start + lasting)[sized])
+    change = np.append(rate, -rate)
+    order = np.lexsort((change, time, group))
+    running = pd.Series(change[order]).groupby(group[order]).cumsum()
+    peak = running.groupby(group[order]).max().reindex(range(len(groups.bounds)))
+    return peak.astype("Float64")
+
+
+# How far the host runs ahead: launches issued whose GPU work has not begun.
+
+
+def queue_length(events: pd.DataFrame, *, limit: int = 1024) -> pd.DataFrame:
+    """Follow the number of launches that wait in each stream.
+
+    A long queue keeps the GPU busy while the host is late; an empty one means the host
+    cannot keep up. A full one makes the launching call wait until there is room.
+
+    Parameters
+    ----------
+    events
+        Table :data:`workbench.tables.EVENTS`.
+    limit
+        Length from which on a launch call counts as blocked. CUDA streams have been seen
+        to hold 1021 to 1024 launches.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.QUEUE_LENGTH`, one row per change, in order of rank,
+        device, stream and time: ``rank``, ``device``, ``stream``, ``time_ns``,
+        ``queue_count``, ``blocked_ns``. Empty if no work has a launch.
+
+    Raises
+    ------
+    WorkbenchError
+        If ``launch`` points to rows that launch nothing.
+
+    Notes
+    -----
+    Plus one at the start of a launch call, minus one when its work begins. Work that one
+    call starts in one stream (a graph) counts as one launch, which waits until the first
+    of it begins. Work that begins no later than its launch call never waited and is left
+    out; :func:`workbench.analyze.launches` counts it.
+
+    References
+    ----------
+    facebookresearch/HolisticTraceAnalysis, ``get_queue_length_time_series`` and
+    ``get_time_spent_blocked_on_full_queue``.
+    """
+    work = gpu_work(events, "stream", "launch")
+    call = launches_of(events, work.row)
+    issued = events["start_ns"].to_numpy()[call]
+    waits = (call != MISSING) & (work.start > issued)
+    stream = taken(events["stream"], work.row)
+    launched = grouped(work.rank[waits], work.device[waits], stream[waits], call[waits])
+    rank, device, queue, call = launched.keys
+    begun = launched.smallest(work.start[waits])
+    streams = grouped(rank, device, queue)
+    issued = events["start_ns"].to_numpy()[call]
+    series = _series(streams, issued, begun, events["dur_ns"].to_numpy()[call], limit)
+    return QUEUE_LENGTH.check(series)
+
+
+def _series(streams: Groups, issued: Ints, begun: Ints, call_ns: Ints, limit: int) -> pd.DataFrame:
+    stream = np.append(streams.number, streams.number)
+    time = np.append(issued, begun)
+    change = np.repeat([1, -1], len(issued))
+    duration = np.append(call_ns, np.zeros_like(call_ns))
+    # At one instant, what begins leaves the queue before what is issued enters it.
+    order = np.lexsort((change, time, stream))
+    stream, change = stream[order], change[order]
+    # Every stream ends with an empty queue, so one running sum serves them all.
+    length = np.cumsum(change)
+    is_blocked = (change > 0) & (length >= limit)
+    rank, device, queue = (key[stream] for key in streams.keys)
+    return pd.DataFrame(
+        {
+            "rank": rank.astype("int32"),
+            "device": nullable(device, "Int32"),
+            "stream": nullable(queue, "Int64"),
+            "time_ns": time[order],
+            "queue_count": length,
+            "blocked_ns": np.where(is_blocked, duration[order], 0),
+        }
+    )
+
+
+def queue_summary(queue: pd.DataFrame) -> pd.DataFrame:
+    """Sum up the queue of each stream.
+
+    Parameters
+    ----------
+    queue
+        Table :data:`workbench.tables.QUEUE_LENGTH`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.QUEUE_SUMMARY`, one row per rank, device and stream.
+        The mean is over the time from the first to the last change.
+    """
+    QUEUE_LENGTH.check(queue)
+    groups = grouped(
+        queue["rank"].to_numpy().astype(np.int64),
+        queue["device"].to_numpy(dtype="int64", na_value=MISSING),
+        queue["stream"].to_numpy(dtype="int64", na_value=MISSING),
+    )
+    rank, device, stream = groups.keys
+    time, length = queue["time_ns"].to_numpy(), queue["queue_count"].to_numpy()
+    lasts = np.append(np.diff(time), 0)
+    lasts[np.append(np.diff(groups.number) != 0, True)[: len(lasts)]] = 0
+    blocked = queue["blocked_ns"].to_numpy()
+    table = pd.DataFrame(
+        {
+            "rank": rank.astype("int32"),
+            "device": nullable(device, "Int32"),
+            "stream": nullable(stream, "Int64"),
+            "max_count": groups.largest(length),
+            "mean_count": shares(groups.total(lasts * length), groups.total(lasts)),
+            "blocked_count": groups.total((blocked > 0).astype(np.int64)),
+            "blocked_ns": groups.total(blocked),
+        }
+    )
+    return QUEUE_SUMMARY.check(table)

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from workbench import analyze, load
-from workbench.analyze._perfmodel.layouts import residual as _residual
+from workbench.analyze._perfmodel.layouts import iteration_model as _residual
 from workbench.analyze._perfmodel.layouts.closed_form import PARTS
 from workbench.errors import MissingExtraError, PerformanceModelError
 from workbench.fidelity import configurations as claims

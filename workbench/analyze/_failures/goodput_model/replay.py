@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from workbench.analyze._failures.goodput_model.cover import Covered, Floats, Ints, Pieces, union
-from workbench.analyze._failures.goodput_model.fault_tolerance import FaultTolerance
+from workbench.analyze._failures.goodput_model.goodput import FaultTolerance
 
 
 @dataclass(frozen=True)
@@ -156,3 +158,133 @@ def _merged(first: Pieces, second: Pieces) -> Pieces:
     order = np.argsort(start, kind="stable")
     pieces = union(start[order], end[order])
     return Pieces(pieces.start, pieces.end, owner[order][pieces.owner])
+
+
+# Unions of many intervals at once, and how much of a line they cover up to a point.
+
+Floats: TypeAlias = NDArray[Any]  # float64
+Ints: TypeAlias = NDArray[Any]  # int64
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """A union cut into disjoint pieces, in order; each belongs to one of the intervals."""
+
+    start: Floats
+    end: Floats
+    owner: Ints
+
+    @property
+    def length(self) -> Floats:
+        """Length of every piece."""
+        return self.end - self.start
+
+
+def union(start: Floats, end: Floats) -> Pieces:
+    """Cut the union of intervals, sorted by start, into pieces.
+
+    Where intervals overlap, the one that ends last owns the time; of equally long ones that is
+    the one that began last.
+
+    ``intervals.union`` merges exact nanoseconds and forgets whose they
+    were. Here times are minutes, as floats, and every piece must still tell which
+    failure it belongs to, so neighbours that touch are not merged.
+    """
+    if not len(start):
+        return Pieces(start, end, np.zeros(0, dtype=np.int64))
+    reach = np.maximum.accumulate(end)
+    owner = np.maximum.accumulate(np.where(end >= reach, np.arange(len(end)), 0))
+    until = reach.copy()
+    np.minimum(until[:-1], start[1:], out=until[:-1])
+    kept = until > start
+    return Pieces(start[kept], until[kept], owner[kept])
+
+
+class Covered:
+    """How much a set of disjoint pieces, in order, covers before any point."""
+
+    def __init__(self, pieces: Pieces) -> None:
+        self.pieces = pieces
+        self.sums = np.concatenate(([0.0], np.cumsum(pieces.length)))
+
+    def before(self, points: Floats) -> Floats:
+        """Return the length covered before every point."""
+        if not len(self.pieces.start):
+            return np.zeros(len(points))
+        index = np.searchsorted(self.pieces.start, points, side="right")
+        last = np.maximum(index - 1, 0)
+        beyond = np.maximum(self.pieces.end[last] - points, 0.0)
+        covered: Floats = np.where(index > 0, self.sums[index] - beyond, 0.0)
+        return covered
+
+    def free_before(self, points: Floats) -> Floats:
+        """Return the length that is not covered before every point, counted from 0."""
+        free: Floats = points - self.before(points)
+        return free
+
+    def point_of(self, free: Floats) -> Floats:
+        """Return the point before which so much is free; the inverse of ``free_before``."""
+        at_start = self.pieces.start - self.sums[:-1]
+        points: Floats = free + self.sums[np.searchsorted(at_start, free, side="left")]
+        return points
+
+
+# What intervals alone cannot express: too few live replicas, and too few spare nodes.
+
+
+def with_outages(strikes: Strikes, job: FaultTolerance) -> Strikes:
+    """Let everybody restart together whenever fewer replicas than needed are alive.
+
+    All replicas come back at the end of such an outage at the latest; later failures are
+    judged by who is back then.
+    """
+    if job.min_replicas <= 1 or not len(strikes):
+        return strikes
+    ends = (strikes.time + strikes.down).tolist()
+    times, replicas, runs = strikes.time.tolist(), strikes.replica.tolist(), strikes.run.tolist()
+    most_out, outage = job.replicas - job.min_replicas, job.outage_min
+    struck: list[int] = []
+    out: list[int] = []
+    run = -1
+    for row, (now, replica) in enumerate(zip(times, replicas, strict=True)):
+        if runs[row] != run:
+            run, out = runs[row], []
+        if replica < 0:
+            continue
+        # A replica may be out for several failures; all of them end with the outage.
+        out = [*(index for index in out if ends[index] > now), row]
+        if len({replicas[index] for index in out}) > most_out:
+            struck.append(row)
+            for index in out:
+                ends[index] = min(ends[index], now + outage)
+    added = strikes.take(np.asarray(struck, dtype=np.int64))
+    total = np.maximum(added.phases.sum(axis=1, keepdims=True), 1e-300)
+    scaled = added.phases / total * outage
+    scaled[:, -1] += outage - scaled.sum(axis=1)
+    together = Strikes(
+        np.concatenate([strikes.run, added.run]),
+        np.concatenate([strikes.time, added.time]),
+        np.concatenate([strikes.replica, np.full(len(added), -1)]),
+        np.concatenate([strikes.phases, scaled]),
+        np.concatenate([np.asarray(ends) - strikes.time, np.full(len(added), outage)]),
+    )
+    return together.take(np.lexsort((together.time, together.run)))
+
+
+def spare_waits(run: Ints, time: Floats, repair: Floats, spares: int) -> Floats:
+    """Give how long every failure waits for a spare node.
+
+    A failed node goes into repair and is a spare after it. A failure takes a spare that is
+    there, else the one that is repaired first, which nobody else may take then.
+    """
+    waits = np.zeros(len(time))
+    ready: list[float] = []
+    before = -1
+    for row, (each, now, needed) in enumerate(
+        zip(run.tolist(), time.tolist(), repair.tolist(), strict=True)
+    ):
+        if each != before:
+            ready, before = [-np.inf] * spares, each
+        heapq.heappush(ready, now + needed)
+        waits[row] = max(heapq.heappop(ready) - now, 0.0)
+    return waits

@@ -8,12 +8,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench.analyze._imbalance.jobs.arranged import job
-from workbench.analyze._imbalance.jobs.causes import correlations, longest, share_of, slow_workers
-from workbench.analyze._imbalance.jobs.completeness import complete_steps
-from workbench.analyze._imbalance.jobs.doubts import doubts_of_replay
-from workbench.analyze._imbalance.jobs.replay import COMMUNICATION, Floats, Job
-from workbench.tables import JOB_SLOWDOWN, JOB_SLOWDOWN_BY, JOB_STEPS
+from workbench.analyze._imbalance.jobs.arranged import Grid, doubts_of_replay, grid, job
+from workbench.analyze._imbalance.jobs.replay import COMMUNICATION, COMPUTES, TRANSFERS, Floats, Job
+from workbench.analyze._imbalance.jobs.schedule import micro_batches_of
+from workbench.errors import WorkbenchError
+from workbench.tables import JOB_OPERATIONS, JOB_SLOWDOWN, JOB_SLOWDOWN_BY, JOB_STEPS
 
 Part: TypeAlias = Literal["worker", "stage", "dp_rank", "operation"]
 Incomplete: TypeAlias = Literal["raise", "leave out"]
@@ -318,3 +317,162 @@ def _note(operations: pd.DataFrame, it: Job, delay_ratio: float) -> str | None:
     left_out = operations.attrs.get("left_out", {})
     parts = [f"left out: {count:,} {reason}" for reason, count in left_out.items()]
     return "; ".join([*parts, *it.doubts, *doubts_of_replay(delay_ratio)]) or None
+
+
+# Which operations a cause of slowness is made of, and what speaks for it.
+
+# Of T_ideal: a smaller excess is noise, and its shares say nothing.
+_LEAST_EXCESS = 0.001
+
+
+def share_of(gone: float, own: float, ideal: float) -> float | None:
+    """Return which part of the excess is gone; None if there is hardly any."""
+    excess = own - ideal
+    return gone / excess if excess >= max(_LEAST_EXCESS * ideal, 1.0) else None
+
+
+def slow_workers(it: Job, slow_from: float) -> Mask | None:
+    """Mark workers that always compute longer than their stage does; None if there are none.
+
+    Fewer than half of a stage: slow beside the median of all ranks.
+    """
+    mask = np.zeros(it.own.shape, dtype=bool)
+    for stage in it.stages:
+        medians = []
+        for kind in sorted(COMPUTES):
+            rows = [
+                at for at, key in enumerate(it.keys) if key.stage == stage and key.operation == kind
+            ]
+            if rows:
+                medians.append(np.median(it.own[rows], axis=(0, 1)))
+        each = np.sum(medians, axis=0) if medians else np.zeros(len(it.dp_ranks))
+        slow = (each > 0) & (each >= slow_from * np.median(each))
+        on_stage = np.array([key.stage == stage for key in it.keys])
+        mask |= on_stage[:, None, None] & slow[None, None, :]
+    return mask if mask.any() else None
+
+
+def longest(it: Job, share: float) -> Mask:
+    """Mark pauses: collections, and the few computations longest beside their kind's median."""
+    kinds = [(key.stage, key.operation) for key in it.keys]
+    computes = np.array([key.operation in COMPUTES for key in it.keys])
+    relative = np.zeros(it.own.shape)
+    for kind in set(kinds):
+        if kind[1] in COMPUTES:
+            mine = np.array([each == kind for each in kinds])
+            relative[mine] = it.own[mine] / max(np.median(it.own[mine]), 1.0)
+    few = (relative > np.quantile(relative[computes], 1 - share)) & (relative > 1)
+    collected = np.array([key in it.pauses for key in it.keys])
+    return np.asarray(few | collected[:, None, None])
+
+
+def correlations(it: Job) -> tuple[float | None, float | None]:
+    """Correlate forward and backward of micro-batches on the first stage: as is, within ranks."""
+    both = micro_batches_of(it, it.stages[0])
+    if both is None:
+        return None, None
+    _, forward, backward = both
+    return _correlation(forward, backward), _correlation(_scaled(forward), _scaled(backward))
+
+
+def _scaled(durations: Floats) -> Floats:
+    """Divide by the median of each rank."""
+    return durations / np.maximum(np.median(durations, axis=(0, 1), keepdims=True), 1.0)
+
+
+def _correlation(forward: Floats, backward: Floats) -> float | None:
+    if forward.size < 2 or not (np.ptp(forward) and np.ptp(backward)):
+        return None
+    return float(np.clip(np.corrcoef(forward.ravel(), backward.ravel())[0, 1], -1, 1))
+
+
+# Steps of a job that were recorded whole, and what had to be left out.
+
+
+def complete_steps(operations: pd.DataFrame) -> pd.DataFrame:
+    """Keep the steps and data-parallel ranks of a job that were recorded whole.
+
+    A replay needs every operation of every worker, exactly once. Recordings are cut off at
+    both ends, lose workers and double rows; this leaves out what is not whole, and counts it.
+
+    Parameters
+    ----------
+    operations
+        Table :data:`workbench.tables.JOB_OPERATIONS`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.JOB_OPERATIONS`. ``attrs["left_out"]`` counts what was
+        left out, by reason; it is empty where nothing was.
+
+    Raises
+    ------
+    WorkbenchError
+        If nothing would be left.
+
+    Notes
+    -----
+    In this order: rows that are the same in every column as another one; rows outside the
+    pipeline (no computation, send or receive) of an operation that fewer than half of the
+    steps and ranks have; ranks that lack or double operations in more than half of the
+    steps, those left aside in which every rank does; steps in which any rank that is left
+    lacks or doubles operations, or has computations or transfers that fewer than half have.
+    A worker without a garbage collection (``gc``) in a step lacks nothing.
+
+    Without a rank, waiting for it looks like slowness of the collective, and its own
+    slowness is gone.
+    """
+    table = JOB_OPERATIONS.check(operations)
+    left_out = dict(operations.attrs.get("left_out", {}))
+    doubled = table.duplicated()
+    table = table[~doubled]
+    count = {"rows that are there twice": int(doubled.sum())}
+    if not table.empty:
+        place = grid(table)
+        rare = _rare(place)
+        table = table[~rare]
+        count["rows of operations that few steps have"] = int(rare.sum())
+    if not table.empty:
+        bad = _bad(grid(table))
+        # A step that is bad for every rank says nothing about one: the recording was cut there.
+        cut = bad.all(axis="columns")
+        ranks = bad[~cut | bool(cut.all())].mean(axis="index") > 0.5
+        steps = bad.loc[:, ~ranks].any(axis="columns")
+        count |= _worded(ranks, "data-parallel rank", "that lack operations in most steps")
+        count |= _worded(steps, "step", "that lack or double operations")
+        if ranks.all() or steps.all():
+            why = "; ".join(f"{number:,} {reason}" for reason, number in count.items() if number)
+            msg = f"no step of the job is whole: {why}"
+            raise WorkbenchError(msg)
+        keep = table["dp_rank"].isin(ranks.index[~ranks]) & table["step"].isin(steps.index[~steps])
+        table = table[keep]
+    table = table.reset_index(drop=True)
+    table.attrs["left_out"] = left_out | {reason: n for reason, n in count.items() if n}
+    return JOB_OPERATIONS.check(table)
+
+
+def _rare(place: Grid) -> NDArray[np.bool_]:
+    """Mark rows of operations outside the pipeline that fewer than half of the steps have."""
+    often = (place.count() > 0).mean(axis=(1, 2)) >= 0.5
+    may_go = [key.operation not in COMPUTES | TRANSFERS | {"gc"} for key in place.keys]
+    rare = np.array(may_go) & ~often
+    return np.asarray(rare[np.unravel_index(place.cell, place.shape)[0]])
+
+
+def _bad(place: Grid) -> pd.DataFrame:
+    """Mark the steps (rows) and ranks (columns) that are not as the others."""
+    there = place.count() > 0
+    often = there.mean(axis=(1, 2)) >= 0.5
+    wrong = place.wrong()
+    wrong[~often] = there[~often]
+    is_gc = np.array([key.operation == "gc" for key in place.keys])
+    wrong[is_gc] = (place.count() > 1)[is_gc]
+    return pd.DataFrame(np.asarray(wrong.any(axis=0)), index=place.steps, columns=place.dp_ranks)
+
+
+def _worded(bad: pd.Series, noun: str, reason: str) -> dict[str, int]:
+    """Count what is bad, with the first few by number."""
+    numbers = bad.index[bad].tolist()
+    listed = ", ".join(str(number) for number in numbers[:5]) + " ..." * (len(numbers) > 5)
+    return {f"of {len(bad):,} {noun}s ({listed}) {reason}": len(numbers)}

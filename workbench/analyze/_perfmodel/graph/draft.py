@@ -11,9 +11,13 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from workbench.analyze._lib.rows import MISSING, Ints
-from workbench.analyze._perfmodel.graph.cpu_points import CpuPoints
-from workbench.analyze._perfmodel.graph.rank_rows import CpuRows, GpuRows, RankRows
-from workbench.analyze._perfmodel.graph.rules import GraphRules
+from workbench.analyze._perfmodel.graph.rank_rows import (
+    CpuPoints,
+    CpuRows,
+    GpuRows,
+    GraphRules,
+    RankRows,
+)
 from workbench.tables import EDGE_KINDS, GRAPH_BUILD
 
 

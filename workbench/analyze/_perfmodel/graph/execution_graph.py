@@ -8,23 +8,21 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from workbench.analyze._lib.rows import MISSING, Ints, checked, gpu_work, required
-from workbench.analyze._perfmodel.graph.circles import EDGE_ARRAYS, without_circles
 from workbench.analyze._perfmodel.graph.collective_edges import with_collectives
-from workbench.analyze._perfmodel.graph.cpu_points import cpu_points
-from workbench.analyze._perfmodel.graph.dark_time import dark_edges
-from workbench.analyze._perfmodel.graph.doubts import rank_doubts, step_doubts
 from workbench.analyze._perfmodel.graph.draft import Draft, Step, build_table
 from workbench.analyze._perfmodel.graph.gpu_edges import (
     lasting_calls,
     launch_edges,
     queue_edges,
     queue_limit,
+    residual_edges,
     stream_edges,
+    stream_waits,
 )
-from workbench.analyze._perfmodel.graph.host_edges import host_edges
-from workbench.analyze._perfmodel.graph.host_polling import polling_doubts
+from workbench.analyze._perfmodel.graph.host_edges import host_edges, polling_doubts
 from workbench.analyze._perfmodel.graph.rank_rows import (
     COPY,
     EVENT_RECORD,
@@ -32,15 +30,16 @@ from workbench.analyze._perfmodel.graph.rank_rows import (
     GRAPH_LAUNCH,
     PLAIN,
     STREAM_WAIT,
+    GraphRules,
     RankRows,
+    cpu_points,
     rank_rows,
 )
-from workbench.analyze._perfmodel.graph.rules import GraphRules
-from workbench.analyze._perfmodel.graph.stream_waits import residual_edges, stream_waits
-from workbench.analyze._perfmodel.graph.sync_edges import sync_edges
+from workbench.analyze._perfmodel.graph.sync_edges import dark_edges, sync_edges
+from workbench.analyze._perfmodel.timing.longest_path import LongestPath
 from workbench.analyze._perfmodel.timing.replay import keep_path
 from workbench.errors import PerformanceModelError
-from workbench.tables import COLLECTIVES, GRAPH_BUILD, POINT_KINDS, ExecutionGraph
+from workbench.tables import COLLECTIVES, EDGE_KINDS, GRAPH_BUILD, POINT_KINDS, ExecutionGraph
 
 GRAPH_STEPS = (
     "inter-thread",
@@ -257,3 +256,109 @@ def _finished(
     graph = replace(graph, build=build, doubts=tuple(dict.fromkeys(doubts)))
     keep_path(graph, path)
     return graph
+
+
+# Points that wait for each other in a circle, and the edges that cannot be right there.
+
+# What holds in any trace: work ends after it starts, and threads and streams have an order.
+_SURE = ("GPU work", "CPU", "gap", "call", "stream order", "trace start")
+_NAMED = 3
+EDGE_ARRAYS = ("source", "target", "weight_ns", "edge_kind", "is_inferred")
+
+
+def without_circles(
+    arrays: dict[str, Any], time: Ints, names: pd.Series, event: Ints, step: Step
+) -> tuple[dict[str, Any], LongestPath]:
+    """Leave out edges until nothing waits for itself, and say which.
+
+    Only edges on a circle are left out: first those that point back in time, then guesses
+    between points of one moment, then launches that come after what they launch.
+
+    Parameters
+    ----------
+    arrays
+        ``source``, ``target``, ``weight_ns``, ``edge_kind`` and ``is_inferred`` of the edges.
+    time
+        When each point was measured [ns].
+    names
+        Names of events by row label.
+    event
+        Row label of every point.
+    step
+        Where what is left out is counted.
+    """
+    while True:
+        path = LongestPath(arrays["source"], arrays["target"], len(time))
+        if not path.circled(arrays["weight_ns"]):
+            return arrays, path
+        wrong = _wrong(arrays, time)
+        kinds = [EDGE_KINDS[kind] for kind in np.unique(arrays["edge_kind"][wrong])]
+        ends = [event[arrays[end][wrong][:_NAMED]].tolist() for end in ("source", "target")]
+        found = [f"{names[a]} (row {a}) > {names[b]} (row {b})" for a, b in zip(*ends, strict=True)]
+        said = "; ".join(found)
+        step.left_out += int(wrong.sum())
+        step.notes.append(f"edges of {', '.join(kinds)} contradict others: {said}")
+        arrays = {name: values[~wrong] for name, values in arrays.items()}
+
+
+def _wrong(arrays: dict[str, Any], time: Ints) -> NDArray[np.bool_]:
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    source, target = arrays["source"], arrays["target"]
+    count = len(time)
+    matrix = coo_array((np.ones(len(source)), (source, target)), shape=(count, count))
+    group = connected_components(matrix, connection="strong")[1]
+    on_circle = (group[source] == group[target]) & (source != target)
+    doubtful = on_circle & ~np.isin(arrays["edge_kind"], [EDGE_KINDS.index(each) for each in _SURE])
+    launch = arrays["edge_kind"] == EDGE_KINDS.index("launch")
+    back = time[source] > time[target]
+    same = (time[source] == time[target]) & arrays["is_inferred"]
+    for chosen in (back & ~launch, same, back, ~launch):
+        if (doubtful & chosen).any():
+            return np.asarray(doubtful & chosen)
+    msg = f"{on_circle.sum():,} edges form circles that nothing in the trace can open"
+    raise PerformanceModelError(msg)
+
+
+# What makes a trace a poor base for predictions, in words.
+
+# Shares from which on a trace is in doubt.
+_EARLY, _WITHOUT_WORK, _WITHOUT_LAUNCH = 0.01, 0.05, 0.2
+_SHOWN = 4
+
+
+def rank_doubts(events: pd.DataFrame, rows: RankRows, rules: GraphRules) -> list[str]:
+    """Say what is missing from the trace of a rank, or cannot be as it says."""
+    gpu, cpu = rows.gpu, rows.cpu
+    if not len(cpu.row):
+        return ["nothing of the CPU is in the trace: GPU work keeps its place"]
+    doubts = []
+    has = gpu.call != MISSING
+    early = gpu.start[has] < cpu.start[gpu.call[has]] - rules.jitter_ns
+    if (share := _share(early)) > _EARLY:
+        doubts.append(f"{share:.0%} of the GPU work begins before its launch: clocks are off")
+    if (share := _share(~has)) > _WITHOUT_LAUNCH:
+        doubts.append(f"{share:.0%} of the GPU work has no launch in the trace")
+    is_launch = np.array(["LaunchKernel" in str(each) for each in events["name"].cat.categories])
+    calls = np.flatnonzero(cpu.is_call & np.append(is_launch, False)[cpu.name])
+    if (share := _share(~np.isin(calls, gpu.call))) > _WITHOUT_WORK:
+        doubts.append(f"{share:.0%} of the kernel launches have no work on the GPU in the trace")
+    return doubts
+
+
+def step_doubts(events: pd.DataFrame) -> list[str]:
+    """Say whether ranks recorded different steps."""
+    if "step" not in events or events["rank"].nunique() < 2:
+        return []
+    pairs = events[["rank", "step"]].dropna().drop_duplicates()
+    ranks = np.unique(pairs["rank"].to_numpy()).tolist()
+    steps = {rank: sorted(pairs.loc[pairs["rank"] == rank, "step"]) for rank in ranks}
+    if len({tuple(each) for each in steps.values()}) < 2:
+        return []
+    said = [f"rank {rank}: {len(each)}" for rank, each in list(steps.items())[:_SHOWN]]
+    return [f"ranks recorded different steps ({', '.join(said)})"]
+
+
+def _share(chosen: np.ndarray) -> float:
+    return float(chosen.mean()) if len(chosen) else 0.0

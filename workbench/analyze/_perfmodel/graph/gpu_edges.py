@@ -8,8 +8,15 @@ from numpy.typing import NDArray
 from workbench.analyze._lib.latency import usual_latency
 from workbench.analyze._lib.rows import MISSING, Ints
 from workbench.analyze._perfmodel.graph.draft import Draft
-from workbench.analyze._perfmodel.graph.rank_rows import COPY, CpuRows, GpuRows
-from workbench.analyze._perfmodel.graph.rules import GraphRules
+from workbench.analyze._perfmodel.graph.rank_rows import (
+    COPY,
+    EVENT_RECORD,
+    STREAM_WAIT,
+    CpuRows,
+    GpuRows,
+    GraphRules,
+)
+from workbench.analyze._perfmodel.graph.sync_edges import Queue, queues
 
 _NEVER = np.iinfo(np.int64).min
 
@@ -138,3 +145,154 @@ def queue_edges(draft: Draft, limit: int) -> None:
     step.left_out = int((~fits).sum())
     end = draft.first + points.ends[call[fits]]
     draft.add(draft.starts[ahead[fits]], end, 0, "queue limit", inferred=True)
+
+
+# Edges from work of one stream to work of another: recorded events, and what times suggest.
+
+
+def stream_waits(draft: Draft) -> None:
+    """Let the work after a stream wait begin when what it waits for has ended.
+
+    With ``cuda_sync`` records both ends are told. Without, the next launch of the thread waits
+    for that work of the other streams which ended last before it began.
+    """
+    step = draft.step("inter-stream")
+    wait = np.flatnonzero(draft.cpu.what == STREAM_WAIT)
+    if not step.is_used or not len(wait):
+        return
+    every = queues(draft.rows)
+    is_told = _told_waits(draft, every, wait)
+    _untold_waits(draft, every, wait[~is_told])
+
+
+def _told_waits(draft: Draft, every: list[Queue], wait: Ints) -> np.ndarray:
+    """Add the edges that the trace tells of; say which calls it tells of."""
+    cpu, gpu, rows = draft.cpu, draft.gpu, draft.rows
+    calls = np.flatnonzero(cpu.what == EVENT_RECORD)
+    records = dict(zip(cpu.correlation[calls].tolist(), calls.tolist(), strict=True))
+    is_told = np.zeros(len(wait), dtype=bool)
+    for place, call in enumerate(wait.tolist()):
+        told = rows.sync_records.get(int(cpu.correlation[call]))
+        if told is None or told.wait_correlation < 0:
+            continue
+        stream, waited = rows.number_of(told.stream), rows.number_of(told.wait_stream)
+        if MISSING in (stream, waited):
+            continue
+        is_told[place] = True
+        moment = cpu.start[records.get(told.wait_correlation, call)]
+        target = int(_next_launch(draft, np.array([call]), every[stream].work)[0])
+        source = int(every[waited].last_before(np.array([moment]))[0])
+        if MISSING in (target, source) or target == source:
+            continue
+        if gpu.end[source] > gpu.start[target] + draft.rules.jitter_ns:
+            draft.steps[-1].left_out += 1
+            continue
+        draft.add([draft.starts[source] + 1], [draft.starts[target]], 0, "inter-stream")
+    return is_told
+
+
+def _untold_waits(draft: Draft, every: list[Queue], wait: Ints) -> None:
+    gpu = draft.gpu
+    target = _next_launch(draft, wait, np.arange(len(gpu.row)))
+    wait, target = wait[target != MISSING], target[target != MISSING]
+    best, best_end = np.full(len(wait), MISSING), np.full(len(wait), _NEVER)
+    for number, queue in enumerate(every):
+        source = queue.last_ended(
+            draft.cpu.start[wait], gpu.start[target] + draft.rules.jitter_ns // 2
+        )
+        source = np.where(gpu.stream[target] == number, MISSING, source)
+        end = np.where(source != MISSING, gpu.end[source], _NEVER)
+        better = end > best_end
+        best, best_end = np.where(better, source, best), np.where(better, end, best_end)
+    has = best != MISSING
+    source, later = draft.starts[best[has]] + 1, draft.starts[target[has]]
+    draft.add(source, later, 0, "inter-stream", inferred=True)
+
+
+def _next_launch(draft: Draft, call: Ints, work: Ints) -> Ints:
+    """Find the first of some work that the thread of each call launches after it; -1 if none."""
+    cpu, gpu = draft.cpu, draft.gpu
+    work = work[gpu.call[work] != MISSING]
+    # Rows of the CPU are by thread and time, so that later calls of a thread follow at once.
+    work = work[np.lexsort((gpu.start[work], gpu.call[work]))]
+    if not len(work):
+        return np.full(len(call), MISSING)
+    place = np.searchsorted(gpu.call[work], call, side="right")
+    found = np.where(place < len(work), work[np.minimum(place, len(work) - 1)], MISSING)
+    launch = gpu.call[found]
+    calls_before = np.cumsum(cpu.is_call)
+    usable = (found != MISSING) & (cpu.thread[launch] == cpu.thread[call])
+    usable &= calls_before[launch] - calls_before[call] <= draft.rules.furthest_call
+    return np.where(usable, found, MISSING)
+
+
+def residual_edges(draft: Draft) -> None:
+    """Join GPU work that began later than anything explains to what made room for it.
+
+    Either other work had just ended, on another stream; or it was about to: a kernel that fills
+    the GPU lets others in when the last of its blocks run. Such work begins a measured time
+    after the start of the one that fills the GPU.
+    """
+    step, gpu, rules = draft.step("residual"), draft.gpu, draft.rules
+    if not step.is_used:
+        return
+    residual = draft.residual()[draft.starts]
+    late = np.flatnonzero(residual >= rules.least_residual_ns)
+    cause = _just_ended(draft, late)
+    has = cause != MISSING
+    work, ended = late[has], cause[has]
+    lag = gpu.start[work] - gpu.end[ended]
+    draft.add(draft.starts[ended] + 1, draft.starts[work], lag, "inter-stream", inferred=True)
+    rest = late[~has]
+    cause = _about_to_end(draft, rest, residual[rest])
+    crowded, filling = rest[cause != MISSING], cause[cause != MISSING]
+    lag = gpu.start[crowded] - gpu.start[filling]
+    draft.add(draft.starts[filling], draft.starts[crowded], lag, "shared GPU", inferred=True)
+    for found, words in ((work, "that had ended"), (crowded, "that filled the GPU")):
+        if len(found):
+            step.notes.append(f"{residual[found].sum() / 1e6:.2f} ms behind work {words}")
+
+
+def _just_ended(draft: Draft, late: Ints) -> Ints:
+    """Find the work of another stream that ended last before some work began; -1 if none."""
+    gpu, rules = draft.gpu, draft.rules
+    by_end = np.argsort(gpu.end, kind="stable")
+    end = gpu.end[by_end]
+    latest = gpu.start[late] + rules.jitter_ns // 2
+    place = np.searchsorted(end, latest, side="right") - 1
+    found = np.full(len(late), MISSING)
+    looking = np.arange(len(late))
+    while len(looking):
+        at, began = place[looking], gpu.start[late[looking]]
+        near = (at >= 0) & (end[at] > began - rules.residual_window_ns)
+        looking, at = looking[near], at[near]
+        other = gpu.stream[by_end[at]] != gpu.stream[late[looking]]
+        found[looking[other]] = by_end[at[other]]
+        looking = looking[~other]
+        place[looking] -= 1
+    return found
+
+
+def _about_to_end(draft: Draft, late: Ints, residual: Ints) -> Ints:
+    """Find the work that ran while some work should have begun, and ended soon after; -1 if none.
+
+    Communication takes few of the processors, so that it fills no GPU.
+    """
+    gpu, rules = draft.gpu, draft.rules
+    by_end = np.argsort(gpu.end, kind="stable")
+    end = gpu.end[by_end]
+    place = np.searchsorted(end, gpu.start[late], side="right")
+    found = np.full(len(late), MISSING)
+    looking = np.arange(len(late))
+    while len(looking):
+        at, work = place[looking], late[looking]
+        began = gpu.start[work]
+        near = (at < len(end)) & (end[np.minimum(at, len(end) - 1)] <= began + rules.draining_ns)
+        looking, work, began = looking[near], work[near], began[near]
+        cause = by_end[place[looking]]
+        fits = (gpu.stream[cause] != gpu.stream[work]) & gpu.fills[cause]
+        fits &= gpu.start[cause] <= began - residual[looking] // 2
+        found[looking[fits]] = cause[fits]
+        looking = looking[~fits]
+        place[looking] += 1
+    return found

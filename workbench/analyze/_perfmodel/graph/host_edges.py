@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
-from workbench.analyze._lib.rows import MISSING, Ints
-from workbench.analyze._perfmodel.graph.cpu_points import END, START, WAIT_END
-from workbench.analyze._perfmodel.graph.draft import Draft
-from workbench.analyze._perfmodel.graph.rank_rows import DEVICE_SYNC
+from workbench.analyze._lib.intervals import measure_within, union
+from workbench.analyze._lib.rows import MISSING, Ints, gpu_work
+from workbench.analyze._perfmodel.graph.draft import Draft, Step
+from workbench.analyze._perfmodel.graph.rank_rows import (
+    DEVICE_SYNC,
+    END,
+    START,
+    WAIT_END,
+    GraphRules,
+)
+from workbench.analyze._perfmodel.timing.replay import binding_edges, replay
+from workbench.kernel_kinds import KINDS
+from workbench.tables import EDGE_KINDS, ExecutionGraph
 
 _NEVER = np.iinfo(np.int64).min
 _LEAST_RECURRENCE = 2
@@ -106,3 +117,168 @@ def _add(draft: Draft, wait: Ints, cause: Ints, lag: Ints) -> None:
     own = np.where(cause[gap] == MISSING, lag[gap], 0) if has_length else 0
     draft.add(first + gap - 1, first + gap, own, "gap")
     draft.add(0, first + head, points.time[head] if has_length else 0, "trace start")
+
+
+# Hosts that ask again and again whether the GPU is done, which no trace records.
+
+# Time between two moments of a thread that keeps its length; of it, what no row accounts for.
+_UNTRACED = [EDGE_KINDS.index(kind) for kind in ("gap", "inter-thread")]
+_OWN = [*_UNTRACED, EDGE_KINDS.index("CPU")]
+# From these shares of the time on, polling is told, and makes predictions unreliable if work on
+# the GPU takes nearly as long without it.
+_TOLD, _MOST, _AS_LONG = 0.1, 0.5, 0.9
+
+
+def polling_doubts(
+    graph: ExecutionGraph, events: pd.DataFrame, rules: GraphRules, step: Step
+) -> list[str]:
+    """Say how much of the critical path a host seems to poll, and what that means.
+
+    A host that waits for the GPU by polling has no call that says so: the wait is a gap of
+    fixed length, or a long operator, and it would stay if the GPU were made faster. So it is
+    told by two signs: gaps that end as communication does, and gaps that are most of the
+    critical path of a GPU that is hardly ever idle.
+
+    Parameters
+    ----------
+    graph
+        Of all ranks, without circles.
+    events
+        What it was built from.
+    rules
+        With ``polling_ns``, ``co_critical_busy_share`` and ``co_critical_gap_share``.
+    step
+        Step of the builder that gets a note.
+    """
+    busy = _Busy(graph, events)
+    doubts = _with_communication(graph, events, busy, rules, step)
+    if not any(doubt.startswith("what-ifs are unreliable") for doubt in doubts):
+        doubts += _co_critical(graph, busy, rules)
+    return doubts
+
+
+class _Busy:
+    """When the GPUs of every rank are busy, on the clock of the graph."""
+
+    def __init__(self, graph: ExecutionGraph, events: pd.DataFrame) -> None:
+        self.work = gpu_work(events)
+        self.spans = {}
+        for rank in np.unique(self.work.rank).tolist():
+            mine = self.work.rank == rank
+            start, end = self.work.start[mine], self.work.end[mine]
+            self.spans[rank] = union(start - graph.origin_ns, end - graph.origin_ns)
+
+    def within(self, rank: int, begin: Ints, end: Ints) -> Ints:
+        """Give how long the GPUs of a rank are busy in some windows [ns]."""
+        return np.asarray(measure_within(*self.spans[rank], begin, end))
+
+
+def _with_communication(
+    graph: ExecutionGraph, events: pd.DataFrame, busy: _Busy, rules: GraphRules, step: Step
+) -> list[str]:
+    """Say how much of the critical path are gaps that end as communication does."""
+    polled = _polled_ns(graph, busy, rules.polling_ns)
+    if not polled.any():
+        return []
+    whole, on_path = _on_path(graph, polled, graph.weight_ns)
+    near = ""
+    # Where the GPU is behind by a little, gaps bind as soon as communication is faster.
+    if on_path / whole <= _MOST:
+        rest, beside = _on_path(graph, polled, _without(graph, events))
+        if rest >= _AS_LONG * whole and beside > on_path:
+            on_path, near = beside, " but for communication"
+    words = (
+        f"{int((polled > 0).sum()):,} gaps of the CPU end as communication does (the host polls?), "
+        f"{on_path / 1e6:.1f} ms ({on_path / whole:.0%}) of the critical path{near}"
+    )
+    step.notes.append(words)
+    if on_path / whole < _TOLD:
+        return []
+    if on_path / whole > _MOST and _gpu_is_as_long(graph, polled, whole):
+        return [f"what-ifs are unreliable: {words}, and the GPU is busy as long"]
+    return [f"{words}: they would not shrink with communication"]
+
+
+def _co_critical(graph: ExecutionGraph, busy: _Busy, rules: GraphRules) -> list[str]:
+    """Doubt a critical path of gaps beside a GPU that is nearly always busy."""
+    whole = max(int(graph.time_ns.max()), 1)
+    window = np.array([0]), np.array([whole])
+    shares = {rank: int(busy.within(rank, *window)[0]) / whole for rank in busy.spans}
+    busiest = [rank for rank, share in shares.items() if share > rules.co_critical_busy_share]
+    if not busiest:
+        return []
+    untraced = np.isin(graph.edge_kind, _UNTRACED)
+    is_work = graph.edge_kind == EDGE_KINDS.index("GPU work")
+    doubts = []
+    for rank in busiest:
+        gap = np.where(untraced & (graph.point_rank[graph.target] == rank), graph.weight_ns, 0)
+        length, on_path = _on_path(graph, gap, graph.weight_ns)
+        # Where the GPU binds by a little, the gaps do as soon as it is faster.
+        host, beside = _on_path(graph, gap, np.where(is_work, 0, graph.weight_ns))
+        if host >= _AS_LONG * length:
+            on_path = max(on_path, beside)
+        if on_path / length > rules.co_critical_gap_share:
+            doubts.append(
+                f"what-ifs are unreliable: the GPU of rank {rank} is busy for {shares[rank]:.0%} "
+                f"of the window while {on_path / length:.0%} of the critical path is time of the "
+                "CPU that nothing in the trace accounts for; the host may poll for the GPU"
+            )
+    return doubts
+
+
+def _on_path(graph: ExecutionGraph, polled: Ints, weight_ns: Ints) -> tuple[int, int]:
+    """Give the length of the longest path, and what of it may be polling [ns]."""
+    time = replay(graph, weight_ns=weight_ns)
+    path = binding_edges(graph, time, int(np.argmax(time)), weight_ns=weight_ns)
+    return max(int(time.max()), 1), int(polled[path].sum())
+
+
+def _without(graph: ExecutionGraph, events: pd.DataFrame) -> Ints:
+    """Give the weights if communication took no time."""
+    talks = events.index[(events["kind"] == "communication").to_numpy(dtype=bool)]
+    is_work = graph.edge_kind == EDGE_KINDS.index("GPU work")
+    is_talk = is_work & np.isin(graph.event[graph.source], talks)
+    return np.where(is_talk, 0, graph.weight_ns)
+
+
+def _polled_ns(graph: ExecutionGraph, busy: _Busy, window_ns: int) -> Ints:
+    """Give for every edge the time that may be polling: communication runs, and ends with it.
+
+    Other work may have run before it on the GPU: the host waits for all of it.
+    """
+    polled = np.zeros(len(graph.weight_ns), dtype=np.int64)
+    begin, end = graph.time_ns[graph.source], graph.time_ns[graph.target]
+    # A gap shorter than the window ends near some communication by chance.
+    keeps = graph.weight_ns >= end - begin
+    rows = np.flatnonzero(np.isin(graph.edge_kind, _OWN) & (end - begin > window_ns) & keeps)
+    work = busy.work
+    talks = work.kind == KINDS.index("communication")
+    for rank in np.unique(work.rank[talks]).tolist():
+        mine = rows[graph.point_rank[graph.target[rows]] == rank]
+        of_rank = talks & (work.rank == rank)
+        start, stop = (each[of_rank] - graph.origin_ns for each in (work.start, work.end))
+        mine = mine[_end_together(begin[mine], end[mine], start, stop, window_ns)]
+        polled[mine] = busy.within(rank, begin[mine], end[mine])
+    return polled
+
+
+def _end_together(
+    begin: Ints, end: Ints, start: Ints, stop: Ints, window_ns: int
+) -> NDArray[np.bool_]:
+    """Say in which gaps communication ran that ended about as they did."""
+    order = np.argsort(stop, kind="stable")
+    start, stop = start[order], stop[order]
+    first = np.searchsorted(stop, end - window_ns)
+    many: NDArray[np.int64] = np.searchsorted(stop, end + window_ns, side="right") - first
+    ran = np.zeros(len(begin), dtype=bool)
+    for offset in range(int(many.max(initial=0))):
+        at = np.flatnonzero(many > offset)
+        kernel = first[at] + offset
+        ran[at] |= np.minimum(stop[kernel], end[at]) > np.maximum(start[kernel], begin[at])
+    return ran
+
+
+def _gpu_is_as_long(graph: ExecutionGraph, polled: Ints, whole: int) -> bool:
+    """Say whether all takes nearly as long if the CPU need not poll."""
+    weight = np.maximum(graph.weight_ns - polled, 0)
+    return bool(replay(graph, weight_ns=weight).max() >= _AS_LONG * whole)

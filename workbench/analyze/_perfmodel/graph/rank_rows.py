@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench._numbers import not_negative, whole_number
+from workbench.analyze._lib.intervals import running_end
 from workbench.analyze._lib.rows import (
     LAUNCH_CATEGORIES,
     MISSING,
@@ -19,6 +22,7 @@ from workbench.analyze._lib.rows import (
     step_numbers,
 )
 from workbench.analyze._lib.rows import taken as _taken
+from workbench.tables import POINT_KINDS
 
 _DEVICE_SYNC = ("cudaDeviceSynchronize", "hipDeviceSynchronize", "cudaCtxSynchronize")
 _STREAM_SYNC = ("cudaStreamSynchronize", "hipStreamSynchronize")
@@ -190,3 +194,175 @@ def _sync_records(
         for correlation, stream, waited, record in zip(*told, strict=True)
         if correlation > 0
     }
+
+
+# The moments on the CPU that a graph needs: segments, launches, waits.
+
+START, END, CALL, WAIT_START, WAIT_END = (
+    POINT_KINDS.index(kind) for kind in ("CPU start", "CPU end", "call", "wait start", "wait end")
+)
+
+
+class CpuPoints(NamedTuple):
+    """Points of all threads, by thread and time."""
+
+    time: Ints
+    kind: NDArray[np.int8]
+    cpu: Ints
+    """The CPU row a point belongs to."""
+    thread: Ints
+    starts: Ints
+    """Per CPU row the point where its call begins; -1 if it has none."""
+    ends: Ints
+    """Per CPU row the point where its wait ends, or its call begins; -1 if it has none."""
+
+
+def cpu_points(cpu: CpuRows, is_anchor: NDArray[np.bool_], waits: NDArray[np.bool_]) -> CpuPoints:
+    """Lay out the points of every thread.
+
+    Only outermost rows give points of their own: what is nested takes no time besides. Calls
+    that GPU work or events depend on (`is_anchor`) are one point, calls that wait for the GPU
+    (`waits`) are two.
+    """
+    every = np.arange(len(cpu.row))
+    before = np.full(len(every), np.iinfo(np.int64).min)
+    if len(every) > 1:
+        same = cpu.thread[1:] == cpu.thread[:-1]
+        before[1:] = np.where(same, running_end(cpu.end, cpu.thread)[:-1], before[1:])
+    outermost = cpu.start >= before
+    # Clocks round: a row can end after the one it is in, whose segment it extends.
+    reaches = outermost | (cpu.end > before)
+    parts = [
+        (every[outermost], START, cpu.start),
+        (every[reaches], END, cpu.end),
+        (every[is_anchor & ~waits], CALL, cpu.start),
+        (every[waits], WAIT_START, cpu.start),
+        (every[waits], WAIT_END, cpu.end),
+    ]
+    row = np.concatenate([part[0] for part in parts])
+    kind = np.repeat([part[1] for part in parts], [len(part[0]) for part in parts])
+    time = np.concatenate([of[part] for part, _, of in parts])
+    order = _order(cpu, row, kind, time)
+    row, kind, time = row[order], kind[order], time[order]
+    starts, ends = np.full((2, len(every)), MISSING)
+    for wanted, place in ((CALL, starts), (WAIT_START, starts), (CALL, ends), (WAIT_END, ends)):
+        chosen = np.flatnonzero(kind == wanted)
+        place[row[chosen]] = chosen
+    return CpuPoints(time, kind.astype(np.int8), row, cpu.thread[row], starts, ends)
+
+
+def _order(cpu: CpuRows, row: Ints, kind: Ints, time: Ints) -> Ints:
+    """Sort points: at one moment inner ends, outer ends, then outer starts, inner starts."""
+    is_end = (kind == END) | (kind == WAIT_END)
+    lasting = cpu.end[row] > cpu.start[row]
+    # What takes no time ends after it starts, so it counts among the starts.
+    late = ~(is_end & lasting)
+    within = np.where(late, 2 * row + is_end, -row)
+    # An END closes its segment: after the waits of the same row, which are inside.
+    last = np.where(is_end, kind == END, kind != START)
+    return np.lexsort((last, within, late, time, cpu.thread[row]))
+
+
+# The numbers that steer how an execution graph is built.
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphRules:
+    """Times and counts from which the builder of a graph concludes, all changeable.
+
+    The defaults were chosen on twelve public traces (V100, A100, H100) and hold on thirteen
+    others. Halving or doubling one of them moves the replayed time by some tenths of a per cent.
+
+    Parameters
+    ----------
+    sync_ns
+        What a call that waits for the GPU costs the CPU besides waiting.
+    blocked_launch_ns
+        What a launch into a full queue costs the CPU besides waiting.
+    longest_gap_ns
+        A longer time between two operators of a thread may be a wait for another thread.
+    launch_ns
+        Launch latency where too few launches found their stream idle.
+    fewest_launches
+        As many such launches tell what a launch usually takes.
+    longest_launch_ns
+        A longer launch latency has another cause than the launch.
+    queued_ns
+        Work launched this long before the one before it ended was certainly queued.
+    longest_stream_gap_ns
+        Longer times between queued work do not count as the usual gap.
+    stream_gap_ns
+        Usual gap where none can be measured.
+    blocked_ns
+        A launch call that takes longer may wait for room in the queue; if there was room, its
+        work is launched when the call ends, not when it begins.
+    fewest_blocked
+        As many such calls are no sign of a limit yet.
+    shortest_queue
+        Queues that fill earlier are not taken for the limit of the driver.
+    clash_ns
+        Work that ends this much after the call that should have waited for it was not waited for.
+    jitter_ns
+        Ends up to this much after what they should precede are rounding.
+    furthest_call
+        The launch after a stream wait is looked for among as many calls of the thread.
+    least_residual_ns
+        Work that begins later than explained by this much is looked into.
+    residual_window_ns
+        Its cause may have ended this long before.
+    draining_ns
+        A kernel that fills the GPU lets other work begin this long before its end.
+    blocking_copy_ns
+        A call to copy that takes longer waits for the copy.
+    least_dark_ns
+        A wait for a CUDA graph without recorded work is dark GPU time from this length on.
+    polling_ns
+        Time of the CPU that no call accounts for, longer than this, may have been spent asking
+        whether communication is done if it ends at most this long before or after that does.
+    co_critical_busy_share
+        Where the GPU is busy for more of the window than this...
+    co_critical_gap_share
+        ... and more of the critical path than this is time of the CPU that no row accounts for,
+        what-ifs are unreliable: the host may poll for the GPU, or be as late as it is by chance.
+    most_error_ratio
+        A graph whose replay is further off in time is not usable: of the whole window, or from
+        the first to the last GPU work.
+    most_breakdown_error_ratio
+        Nor is one whose parts of the GPU time are further off, summed, of the span.
+    most_step_error_ratio
+        Nor is one that is further off in its worst step.
+    """
+
+    sync_ns: int = 5_000
+    blocked_launch_ns: int = 60_000
+    longest_gap_ns: int = 200_000
+    launch_ns: int = 6_000
+    fewest_launches: int = 3
+    longest_launch_ns: int = 100_000
+    queued_ns: int = 20_000
+    longest_stream_gap_ns: int = 50_000
+    stream_gap_ns: int = 1_000
+    blocked_ns: int = 50_000
+    fewest_blocked: int = 5
+    shortest_queue: int = 1_000
+    clash_ns: int = 5_000
+    jitter_ns: int = 2_000
+    furthest_call: int = 200
+    least_residual_ns: int = 50_000
+    residual_window_ns: int = 40_000
+    draining_ns: int = 150_000
+    blocking_copy_ns: int = 30_000
+    least_dark_ns: int = 50_000
+    polling_ns: int = 100_000
+    co_critical_busy_share: float = 0.9
+    co_critical_gap_share: float = 0.3
+    most_error_ratio: float = 0.05
+    most_breakdown_error_ratio: float = 0.05
+    most_step_error_ratio: float = 0.1
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if field.name.endswith(("_ns", "_blocked", "_queue", "_call", "_launches")):
+                whole_number(field.name, getattr(self, field.name), least=0)
+            else:
+                not_negative(field.name, getattr(self, field.name))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
@@ -11,9 +13,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench.analyze._lib.operations import bus_factor
-from workbench.analyze._perfmodel.kernel_models.lines import LEAST_SIZES, Floats, Lines, fit_lines
-from workbench.analyze._perfmodel.kernel_models.nccl_tuning import MODELLED, expected_seconds
+from workbench import datasets
+from workbench.analyze._lib.rows import bus_factor
+from workbench.analyze._perfmodel.kernel_models.hardware import gpu_row
 from workbench.errors import PerformanceModelError
 from workbench.tables import COLLECTIVE_MODEL, COLLECTIVE_TIMES, PREDICTED_TIMES
 
@@ -349,3 +351,143 @@ def _check_calls(calls: pd.DataFrame) -> None:
     if (calls["node_count"] > calls["rank_count"]).any():
         msg = "a call has more nodes than ranks; node_count counts nodes with a rank on them"
         raise PerformanceModelError(msg)
+
+
+# Time of a collective by size: the lowest of three straight lines.
+
+Floats = NDArray[np.float64]
+COUNT = 3
+# Where the sizes are first cut, as shares of their number; the best fit of these is kept.
+_CUTS = ((0.4, 0.7), (0.5, 0.8), (0.6, 0.85))
+LEAST_SIZES = 2 * COUNT + 1
+
+
+@dataclass(frozen=True)
+class Lines:
+    """``min over i of (latency_i + size / speed_i)``, lowest latency first."""
+
+    latency_s: Floats
+    bytes_per_s: Floats
+
+    def each(self, size: Floats) -> Floats:
+        """Give the time on every line, one row per line."""
+        return self.latency_s[:, None] + size[None] / self.bytes_per_s[:, None]
+
+    def seconds(self, size: Floats) -> Floats:
+        """Give the time on the lowest line."""
+        lowest: Floats = self.each(size).min(axis=0)
+        return lowest
+
+    def line(self, size: Floats) -> NDArray[np.int64]:
+        """Say which line is the lowest."""
+        lowest: NDArray[np.int64] = self.each(size).argmin(axis=0)
+        return lowest
+
+
+def fit_lines(size: Floats, seconds: Floats) -> Lines:
+    """Fit three lines by soft-L1 of the log ratio, so that every size counts the same."""
+    from scipy.optimize import least_squares
+
+    order = np.argsort(size, kind="stable")
+    size, seconds = size[order], seconds[order]
+    logs = np.log(seconds)
+
+    def residual(parameters: Floats) -> Floats:
+        # Where a line never matters, nothing would stop its parameters.
+        latency, inverse = np.exp(np.clip(parameters, -60, 10)).reshape(2, COUNT)
+        return np.log(Lines(latency, 1 / inverse).seconds(size)) - logs
+
+    def slopes(parameters: Floats) -> Floats:
+        latency, inverse = np.exp(np.clip(parameters, -60, 10)).reshape(2, COUNT)
+        lines = Lines(latency, 1 / inverse)
+        on = lines.line(size)[:, None] == np.arange(COUNT)
+        shares = np.hstack([on * latency, on * size[:, None] * inverse])
+        part: Floats = shares / lines.seconds(size)[:, None]
+        return part
+
+    tried = [
+        least_squares(
+            residual,
+            _start(size, seconds, cuts),
+            jac=slopes,
+            loss="soft_l1",
+            f_scale=0.05,
+            x_scale="jac",
+        )
+        for cuts in _CUTS
+    ]
+    best = min(tried, key=lambda found: float(found.cost))
+    latency, inverse = np.exp(np.clip(best.x, -60, 10)).reshape(2, COUNT)
+    by_latency = np.argsort(latency, kind="stable")
+    return Lines(latency[by_latency], 1 / inverse[by_latency])
+
+
+def _start(size: Floats, seconds: Floats, cuts: tuple[float, float]) -> Floats:
+    """Fit each part of the sizes by one line of its own."""
+    ends = [0, *(int(cut * len(size)) for cut in cuts), len(size)]
+    latency, inverse = [], []
+    for first, last in pairwise(ends):
+        part, times = size[first:last], seconds[first:last]
+        weighted = np.column_stack([1 / times, part / times])
+        offset, slope = np.linalg.lstsq(weighted, np.ones(len(part)), rcond=None)[0]
+        latency.append(max(offset, 0.5 * float(seconds.min())))
+        inverse.append(max(slope, 1e-15))
+    return np.log([*latency, *inverse])
+
+
+# What NCCL itself expects a collective to take: its published latencies and a bandwidth.
+
+_US = 1e-6
+_ALL_REDUCE = "all-reduce"
+MODELLED = (_ALL_REDUCE, "all-gather", "reduce-scatter")
+
+
+@cache
+def _tuning() -> pd.Series:
+    table = pd.read_csv(datasets.path("published") / "nccl_tuning.csv")
+    return table.set_index(["quantity", "algorithm", "protocol"])["value"]
+
+
+def expected_seconds(gpu: str, collective: str, ranks: int, nodes: int, size: float) -> float:
+    """Give the time of the best algorithm and protocol by NCCL's own model.
+
+    Rings have ``2 (n - 1)`` steps for an all-reduce and ``n - 1`` for the others; as many of
+    them as there are nodes cross the network. A tree goes up and down once. The bandwidth of
+    the bus is that of the link or, across nodes, of all adapters of a node, if that is less.
+    """
+    row = gpu_row(gpu)
+    per_node = -(-ranks // nodes)
+    bus = float(row["link_bytes_per_s"])
+    if nodes > 1:
+        bus = min(bus, float(row["network_bytes_per_s"]) * per_node)
+    times = [
+        _ring(protocol, collective, ranks, nodes, size / bus)
+        for protocol in ("LL", "LL128", "Simple")
+    ]
+    if collective == _ALL_REDUCE and nodes > 1:
+        times += [
+            _tree(protocol, per_node, nodes, ranks, size / bus)
+            for protocol in ("LL", "LL128", "Simple")
+        ]
+    return min(times)
+
+
+def _ring(protocol: str, collective: str, ranks: int, nodes: int, at_bus_s: float) -> float:
+    rounds = 2 if collective == _ALL_REDUCE else 1
+    steps = rounds * (ranks - 1)
+    crossing = 0 if nodes == 1 else rounds * nodes if rounds == 2 else nodes - 1
+    tuning = _tuning()
+    latency = tuning[("base latency", "ring", protocol)]
+    latency += (steps - crossing) * tuning[("link latency", "ring", protocol)]
+    latency += crossing * tuning[("network latency", "ring", protocol)]
+    share = tuning[("bandwidth share", "ring", protocol)]
+    return float(latency * _US + at_bus_s / share * steps / ranks)
+
+
+def _tree(protocol: str, per_node: int, nodes: int, ranks: int, at_bus_s: float) -> float:
+    tuning = _tuning()
+    latency = tuning[("base latency", "tree", protocol)]
+    latency += 2 * (per_node - 1) * tuning[("link latency", "tree", protocol)]
+    latency += 2 * np.ceil(np.log2(nodes)) * tuning[("network latency", "tree", protocol)]
+    share = tuning[("bandwidth share", "tree", protocol)]
+    return float(latency * _US + at_bus_s / share * 2 * (ranks - 1) / ranks)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
-from workbench.analyze._perfmodel.layouts.columns import Array, Columns
+from workbench.analyze._perfmodel.layouts.model_shape import GpuType, gpu_type
+from workbench.errors import PerformanceModelError
+from workbench.tables import CONFIGURATIONS, ITERATIONS, MEMORY_NEED, MODEL_FLOPS, UTILIZATION
 
 PARTS = (
     "compute", "bubble", "tensor", "context", "expert", "pipeline", "data", "optimizer", "other",
@@ -174,3 +178,407 @@ def _gradients(c: Columns, k: Constants, held: Array, replicas: Array, stride: A
 def _optimizer(c: Columns, k: Constants) -> Array:
     held = sum(parameters / c.shards(*group) for parameters, *group in _groups(c))
     return np.asarray(20 * held / (k.optimizer_share * c.memory))
+
+
+# The numbers of configurations as arrays, under the letters that the formulas use.
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """One array per letter; s, b, h, a, L, t, p, d as in arXiv:2205.05198."""
+
+    layers: Array
+    h: Array
+    ffn: Array
+    heads: Array  # heads x width: columns of the query projection
+    kv: Array  # the same for keys and values
+    a: Array
+    vocabulary: Array
+    matrices: Array
+    tied: Array
+    experts: Array
+    routed: Array
+    n: Array
+    t: Array
+    c: Array
+    p: Array
+    d: Array
+    e: Array
+    v: Array
+    b: Array
+    gb: Array
+    s: Array
+    full: Array
+    selective: Array
+    sharding: npt.NDArray[np.str_]
+    sequence_parallel: Array
+    flash: Array
+    peak: Array  # FLOP/s
+    peak_16: Array  # FLOP/s of 16-bit products; attention and the head stay there
+    capacity: Array  # bytes
+    memory: Array  # bytes/s
+    node: Array
+    network: Array
+    per_node: Array
+
+    @property
+    def tokens(self) -> Array:
+        """Tokens of a micro-batch that one context-parallel rank holds."""
+        return self.b * self.s / self.c
+
+    @property
+    def rounds(self) -> Array:
+        """Micro-batches per replica."""
+        return self.gb / (self.d * self.b)
+
+    @property
+    def shown(self) -> Array:
+        """Return the share of the scores that is computed."""
+        return np.where(self.flash > 0, 0.5, 1.0)
+
+    @property
+    def linear_parameters(self) -> Array:
+        """Matrix elements of a layer that one token meets."""
+        return self.attention_parameters + self.routed * self.expert_parameters
+
+    @property
+    def attention_parameters(self) -> Array:
+        """Matrix elements of the attention of a layer."""
+        return 2 * self.h * (self.heads + self.kv)
+
+    @property
+    def expert_parameters(self) -> Array:
+        """Matrix elements of one feed-forward block, of which a dense layer has one."""
+        return self.matrices * self.h * self.ffn
+
+    @property
+    def is_routed(self) -> npt.NDArray[np.bool_]:
+        """Whether tokens are sent to experts."""
+        return self.experts > 1
+
+    @property
+    def is_folded(self) -> npt.NDArray[np.bool_]:
+        """Whether experts are spread over tensor- and context-parallel ranks, too, whole.
+
+        Megatron-LM calls this parallel folding. Where the replicas alone suffice, the
+        tensor-parallel ranks share the matrices of an expert as they share the others.
+        """
+        return np.asarray(self.d % self.e != 0)
+
+    @property
+    def expert_t(self) -> Array:
+        """Ranks that share the matrices of one expert."""
+        return np.where(self.is_folded, 1, self.t)
+
+    @property
+    def replicas(self) -> Array:
+        """Ranks that hold the same parameters besides experts, every ``t``-th rank.
+
+        Ranks that share sequences hold the same parameters, like data-parallel ones.
+        """
+        return self.c * self.d
+
+    @property
+    def expert_span(self) -> Array:
+        """Neighbouring ranks that hold every expert once and exchange the tokens of a layer."""
+        return self.e * self.expert_t
+
+    @property
+    def expert_replicas(self) -> Array:
+        """Ranks that hold the same experts, every ``expert_span``-th rank."""
+        return self.t * self.replicas / self.expert_span
+
+    def in_node(self, ranks: Array, stride: Array | float) -> Array:
+        """Count the ranks of a group of every ``stride``-th one that share a node."""
+        return np.asarray(np.clip(self.per_node // stride, 1, ranks))
+
+    def shards(self, replicas: Array, stride: Array) -> Array:
+        """Count the ranks that share the optimizer's states of such replicas."""
+        in_node = np.where(self.sharding == "hsdp", self.in_node(replicas, stride), replicas)
+        return np.where(self.sharding == "none", 1, in_node)
+
+    @property
+    def shared_layer_parameters(self) -> Array:
+        """Parameters of a layer besides its experts that a rank holds, norms with them."""
+        return (self.attention_parameters + 2 * self.h) / self.t
+
+    @property
+    def expert_layer_parameters(self) -> Array:
+        """Parameters of the experts of a layer that a rank holds."""
+        return self.expert_parameters * self.experts / self.e / self.expert_t
+
+    @property
+    def stage_layers(self) -> Array:
+        """Layers of the fullest stage."""
+        return np.asarray(np.ceil(self.layers / self.p), dtype=np.float64)
+
+
+def columns(
+    configurations: pd.DataFrame,
+    gpus: Mapping[str, GpuType] | None = None,
+    *,
+    with_hardware: bool = True,
+) -> Columns:
+    """Check a table of configurations and give its numbers; ``gpus`` replaces known kinds.
+
+    Without hardware no GPU type is looked up, and its numbers are NaN: counts of operations
+    need none.
+    """
+    CONFIGURATIONS.check(configurations)
+    names = configurations["gpu"].astype(str)
+    kinds = (
+        {name: (gpus or {}).get(name) or gpu_type(name) for name in names.unique()}
+        if with_hardware
+        else {}
+    )
+    each = [kinds.get(name) for name in names]
+
+    def of(column: str) -> Array:
+        return configurations[column].to_numpy(dtype=np.float64)
+
+    def is_(column: str, value: str) -> Array:
+        return np.asarray(configurations[column] == value, dtype=np.float64)
+
+    def hardware(field: str, factor: float = 1e9) -> Array:
+        return np.array([getattr(kind, field, np.nan) * factor for kind in each], dtype=np.float64)
+
+    return Columns(
+        layers=of("layer_count"), h=of("hidden"), ffn=of("ffn"),
+        heads=of("head_count") * of("head_width"), kv=of("kv_head_count") * of("head_width"),
+        a=of("head_count"), vocabulary=of("vocabulary_count"), matrices=2 + of("is_gated"),
+        tied=of("is_tied"),
+        experts=of("expert_count"), routed=of("routed_count"), n=of("gpu_count"),
+        t=of("tensor_parallel"), c=of("context_parallel"), p=of("pipeline_parallel"),
+        d=of("data_parallel"), e=of("expert_parallel"), v=of("chunk_count"),
+        b=of("micro_batch_count"), gb=of("global_batch_count"), s=of("sequence_tokens"),
+        full=is_("recompute", "full"), selective=is_("recompute", "selective"),
+        sharding=configurations["sharding"].to_numpy(dtype=str),
+        sequence_parallel=of("has_sequence_parallel"), flash=of("has_flash_attention"),
+        peak=hardware("peak_tflops", 1e12), peak_16=hardware("wide_tflops", 1e12),
+        capacity=hardware("memory_gb"),
+        memory=hardware("memory_gb_per_s"), node=hardware("node_gb_per_s"),
+        network=hardware("network_gb_per_s"), per_node=hardware("gpus_per_node", 1),
+    )  # fmt: skip
+
+
+def in_words(configurations: pd.DataFrame) -> list[str]:
+    """Name every configuration as people do: GPUs, parallelism, batch."""
+    shown = {"TP": "tensor", "CP": "context", "PP": "pipeline", "DP": "data", "EP": "expert"}
+    words = []
+    for row in configurations.to_dict("records"):
+        name = row["model"] if isinstance(row["model"], str) else f"{row['hidden']} wide"
+        sizes = {short: row[f"{long}_parallel"] for short, long in shown.items()}
+        ranks = " ".join(f"{k}{v}" for k, v in sizes.items() if v > 1 or k in {"TP", "PP", "DP"})
+        words.append(
+            f"{name}, {ranks}, batch {row['global_batch_count']}/{row['micro_batch_count']}"
+        )
+    return words
+
+
+# Memory that a GPU of the fullest pipeline stage needs.
+
+_PARTS = ("parameters", "gradients", "optimizer", "activations")
+
+
+def memory_need(
+    configurations: pd.DataFrame, *, gpus: Mapping[str, GpuType] | None = None
+) -> pd.DataFrame:
+    """Work out what a GPU of the first, fullest stage must hold.
+
+    Parameters
+    ----------
+    configurations
+        Table :data:`workbench.tables.CONFIGURATIONS`.
+    gpus
+        Kinds of GPUs by name that the package does not know, or knows otherwise.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.MEMORY_NEED`. Libraries, buffers of collectives and
+        fragments come on top: some gigabytes.
+
+    Raises
+    ------
+    TableError
+        If ``configurations`` does not fit its table.
+
+    Notes
+    -----
+    Per parameter 2 bytes of weights, 4 of gradients, 12 of main weights and moments; ``zero1``
+    divides the last by the replicas, ``fsdp`` all of them but for one layer at a time,
+    ``hsdp`` by the replicas of a node. Context-parallel ranks hold the same parameters and
+    count as replicas; of an expert there are ``t c d / (e t_e)``, of which ``t_e`` share its
+    matrices: t, or 1 where the data-parallel ranks do not divide by e. Activations per layer
+    and micro-batch, in bytes: ``s b h (10 + (8 + 4 k f/h)/t + 5 a s/(h t))`` with feed-forward
+    width f and k experts per token, the 10 divided by t with sequence parallelism, the last
+    term absent with selective
+    recomputation or flash attention; ``2 s b h`` with full recomputation. The first stage
+    holds min(m, p) micro-batches, 1 + (p - 1)/(p v) times p if interleaved.
+
+    References
+    ----------
+    arXiv:2205.05198, Table 2 and section 4.2.3; Megatron-LM, ``theoretical_memory_usage.py``.
+    """
+    c = columns(configurations, gpus)
+    parts = dict(zip(_PARTS, (*_states(c), _activations(c)), strict=True))
+    total = np.sum(list(parts.values()), axis=0)
+    table = configurations.assign(
+        **{f"{name}_bytes": np.rint(each).astype(np.int64) for name, each in parts.items()},
+        capacity_bytes=np.rint(c.capacity).astype(np.int64),
+        fits=total <= c.capacity,
+    )
+    table["total_bytes"] = table[[f"{name}_bytes" for name in _PARTS]].sum(axis=1)
+    return MEMORY_NEED.check(table.reset_index(drop=True))
+
+
+def total_bytes(c: Columns) -> Array:
+    """Give the memory of a GPU of the fullest stage."""
+    return np.asarray(np.sum([*_states(c), _activations(c)], axis=0), dtype=np.float64)
+
+
+def _states(c: Columns) -> tuple[Array, Array, Array]:
+    embedding = c.vocabulary * c.h * np.where((c.p == 1) & (c.tied == 0), 2, 1)
+    shared = _held_states(c, c.shared_layer_parameters, embedding / c.t, c.shards(c.replicas, c.t))
+    # Of an expert there are fewer replicas, so fewer ranks to share its states.
+    of_experts = c.shards(c.expert_replicas, c.expert_span)
+    experts = _held_states(c, c.expert_layer_parameters, 0.0, of_experts)
+    weights, gradients, optimizer = (a + b for a, b in zip(shared, experts, strict=True))
+    return weights, gradients, optimizer
+
+
+def _held_states(
+    c: Columns, layer: Array, besides: Array | float, shards: Array
+) -> tuple[Array, Array, Array]:
+    """Give bytes of weights, gradients and optimizer of parameters shared by so many ranks."""
+    held = c.stage_layers * layer + besides
+    whole = np.where(c.sharding == "zero1", 1, shards)
+    gathered = np.where(whole > 1, 2 * layer, 0)
+    return 2 * held / whole + gathered, 4 * held / whole, 12 * held / shards
+
+
+def _activations(c: Columns) -> Array:
+    tokens = c.tokens * c.h
+    outside = 10 / np.where(c.sequence_parallel > 0, c.t, 1)
+    scores = np.where((c.selective > 0) | (c.flash > 0), 0, 5 * c.a * c.s / (c.h * c.t))
+    layer = tokens * (outside + (8 + 4 * c.routed * c.ffn / c.h) / c.t + scores)
+    # Of what is computed again only the input stays, and one layer is whole at a time.
+    stage = np.where(c.full > 0, 2 * tokens * c.stage_layers + layer / c.p, layer * c.stage_layers)
+    in_flight = np.where(c.v > 1, c.p * (1 + (c.p - 1) / (c.p * c.v)), np.minimum(c.rounds, c.p))
+    embedding = np.where(c.sequence_parallel > 0, 1 / c.t, 1) * (8 * c.tokens + tokens)
+    head = np.where(c.p == 1, 4 * (tokens + c.tokens * c.vocabulary) / c.t, 0)
+    return np.asarray((stage + embedding) * in_flight + head, dtype=np.float64)
+
+
+# Floating-point operations of an iteration, and the share of the peak that they reach.
+
+
+def model_flops(configurations: pd.DataFrame, *, causal: bool = False) -> pd.DataFrame:
+    """Count the floating-point operations of one iteration.
+
+    Parameters
+    ----------
+    configurations
+        Table :data:`workbench.tables.CONFIGURATIONS`.
+    causal
+        Count only the half of the scores that a causal mask leaves. Publications until
+        about 2024 count all of them, as does Megatron-LM of that time: the default.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.MODEL_FLOPS`.
+
+    Raises
+    ------
+    TableError
+        If ``configurations`` does not fit its table.
+
+    Notes
+    -----
+    With B sequences of s tokens, L layers whose matrices have P elements that a token meets,
+    queries of width q, and V tokens in the vocabulary: ``6 B s (L P + h V)`` for the matrices
+    and ``12 B s^2 q L`` for scores and values, halved if ``causal``. Recomputing everything
+    adds a third of both but for the head, recomputing attention a third of the second. The
+    common ``6 N D`` has no second term.
+
+    References
+    ----------
+    Megatron-LM, ``num_floating_point_operations``; arXiv:2104.04473, appendix.
+
+    Examples
+    --------
+    >>> from workbench.analyze import Layout, configurations, model_shape
+    >>> jobs = configurations(model_shape("GPT-3 175B"), Layout(global_batch=1))
+    >>> f"{model_flops(jobs)['model_flops_count'].iloc[0]:.3g}"
+    '2.2e+15'
+    """
+    c = columns(configurations, with_hardware=False)
+    model, hardware = flops(c, causal=causal)
+    tokens = c.gb * c.s
+    met = c.layers * c.linear_parameters + c.h * c.vocabulary
+    table = configurations.assign(
+        model_flops_count=model, hardware_flops_count=hardware, six_n_d_flops_count=6 * met * tokens
+    )
+    return MODEL_FLOPS.check(table.reset_index(drop=True))
+
+
+def flops(c: Columns, *, causal: bool) -> tuple[Array, Array]:
+    """Give model and hardware FLOPs of one iteration, all GPUs."""
+    tokens = c.gb * c.s
+    linear = 6 * tokens * c.layers * c.linear_parameters
+    attention = 12 * tokens * c.s * c.heads * c.layers * (0.5 if causal else 1.0)
+    head = 6 * tokens * c.h * c.vocabulary
+    again = np.where(c.full > 0, (linear + attention) / 3, c.selective * attention / 3)
+    return linear + attention + head, linear + attention + head + again
+
+
+def utilization(
+    iterations: pd.DataFrame, *, causal: bool = False, gpus: Mapping[str, GpuType] | None = None
+) -> pd.DataFrame:
+    """Say which share of the GPUs' peak measured iterations reach.
+
+    Parameters
+    ----------
+    iterations
+        Table :data:`workbench.tables.ITERATIONS`.
+    causal
+        As in :func:`model_flops`.
+    gpus
+        Kinds of GPUs by name that the package does not know, or knows otherwise.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.UTILIZATION`: the rows with ``mfu_share`` and
+        ``hfu_share``.
+
+    Raises
+    ------
+    PerformanceModelError
+        If a row computes faster than the peak: time, GPUs or peak are wrong.
+
+    Notes
+    -----
+    MFU = model FLOPs / (time x peak x GPUs); HFU counts what is recomputed.
+
+    References
+    ----------
+    arXiv:2205.05198, section 6.3.
+    """
+    ITERATIONS.check(iterations)
+    c = columns(iterations, gpus)
+    budget = c.n * c.peak * iterations["dur_ns"].to_numpy(dtype=np.float64) / 1e9
+    model, hardware = flops(c, causal=causal)
+    if len(c.n) and (hardware > budget).any():
+        row = int(np.argmax(hardware / budget))
+        msg = (
+            f"row {row} ({iterations['source'].iloc[row]}) would run at "
+            f"{hardware[row] / budget[row]:.0%} of the peak of {c.n[row]:g} "
+            f"{iterations['gpu'].iloc[row]}; check its time, GPUs, batch and peak"
+        )
+        raise PerformanceModelError(msg)
+    table = iterations.assign(mfu_share=model / budget, hfu_share=hardware / budget)
+    return UTILIZATION.check(table.reset_index(drop=True))

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from workbench._numbers import whole_number
-from workbench.analyze._perfmodel.layouts.columns import in_words
-from workbench.analyze._perfmodel.layouts.gpu_type import GpuType
+from workbench.analyze._perfmodel.layouts.closed_form import in_words
 from workbench.analyze._perfmodel.layouts.iteration_model import Residual, iteration_model
+from workbench.analyze._perfmodel.layouts.model_shape import GpuType
 from workbench.errors import PerformanceModelError
 from workbench.tables import ITERATION_ERRORS, ITERATIONS, PREDICTED_ITERATIONS
 

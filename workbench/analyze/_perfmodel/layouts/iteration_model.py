@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from workbench import datasets
 from workbench._numbers import share_between
-from workbench.analyze._perfmodel.layouts.closed_form import PARTS, SPREAD, TOP, Constants, parts
-from workbench.analyze._perfmodel.layouts.columns import Array, Columns, columns
-from workbench.analyze._perfmodel.layouts.error_classes import error_class
-from workbench.analyze._perfmodel.layouts.gpu_type import GpuType
-from workbench.analyze._perfmodel.layouts.hull import Hull
-from workbench.analyze._perfmodel.layouts.memory_need import total_bytes
-from workbench.analyze._perfmodel.layouts.model_flops import flops
-from workbench.analyze._perfmodel.layouts.residual import features, has_trees, trees
-from workbench.errors import PerformanceModelError
+from workbench.analyze._perfmodel.layouts.closed_form import (
+    PARTS,
+    SPREAD,
+    TOP,
+    Array,
+    Columns,
+    Constants,
+    columns,
+    flops,
+    parts,
+    total_bytes,
+)
+from workbench.analyze._perfmodel.layouts.layout import (
+    COUNTS,
+    LAYOUT_COLUMNS,
+    Layout,
+    configurations,
+)
+from workbench.analyze._perfmodel.layouts.model_shape import GpuType, model_shape
+from workbench.errors import MissingExtraError, PerformanceModelError
 from workbench.tables import CONFIGURATIONS, ITERATIONS, PREDICTED_ITERATIONS
 
 Residual = Literal["auto", "trees", "none"]
@@ -395,3 +409,147 @@ def _scores(
 
 def _whole_ns(each: dict[str, Array]) -> dict[str, npt.NDArray[np.int64]]:
     return {name: np.rint(1e9 * values).astype(np.int64) for name, values in each.items()}
+
+
+# What was measured, so that a prediction can say where it goes beyond that.
+
+_RANGES = {
+    "layer_count": "layers", "hidden": "hidden", "gpu_count": "GPUs", "tensor_parallel": "TP",
+    "context_parallel": "CP", "pipeline_parallel": "PP", "data_parallel": "DP",
+    "expert_parallel": "EP", "chunk_count": "chunks", "micro_batch_count": "micro-batch",
+    "global_batch_count": "global batch", "sequence_tokens": "sequence",
+}  # fmt: skip
+_KINDS = {"gpu": "GPU", "recompute": "recompute", "sharding": "sharding"}
+_KINDS |= {"has_flash_attention": "flash attention"}
+# A part's constant is fitted only if what causes the part was there.
+_NEEDS = {
+    "bubble": "pipeline_parallel", "tensor": "tensor_parallel", "context": "context_parallel",
+    "expert": "expert_parallel", "pipeline": "pipeline_parallel", "data": "data_parallel",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Hull:
+    """Ranges and kinds of the rows a model was fitted to."""
+
+    ranges: dict[str, tuple[int, int]]
+    kinds: dict[str, frozenset[object]]
+
+    @classmethod
+    def around(cls, measured: pd.DataFrame) -> Hull:
+        """Take the ranges and kinds of a table."""
+        return cls(
+            {name: (int(measured[name].min()), int(measured[name].max())) for name in _RANGES},
+            {name: frozenset(measured[name].tolist()) for name in _KINDS},
+        )
+
+    def with_kinds(self, measured: pd.DataFrame) -> Hull:
+        """Add the kinds of another table; its numbers are one point and widen nothing."""
+        kinds = {name: each | set(measured[name].tolist()) for name, each in self.kinds.items()}
+        return replace(self, kinds=kinds)
+
+    def outside(self, configurations: pd.DataFrame) -> list[list[str]]:
+        """Say for every row where it lies outside."""
+        found: list[list[str]] = [[] for _ in range(len(configurations))]
+        for name, word in _RANGES.items():
+            low, high = self.ranges[name]
+            span = f"{low}" if low == high else f"{low} to {high}"
+            for row, value in enumerate(configurations[name].tolist()):
+                if not low <= value <= high:
+                    found[row].append(f"{word} {value} never measured (only {span})")
+        for name, word in _KINDS.items():
+            for row, value in enumerate(configurations[name].tolist()):
+                if value not in self.kinds[name]:
+                    found[row].append(f"{word} {value} never measured")
+        return found
+
+    def bases(self, part: str, configurations: pd.DataFrame) -> list[str]:
+        """Say for every row whether a part rests on fitted constants."""
+        column = _NEEDS.get(part)
+        seen = column is None or self.ranges[column][1] > 1
+        known = configurations["gpu"].isin(self.kinds["gpu"])
+        if part == "data":
+            known &= configurations["sharding"].isin(self.kinds["sharding"])
+        return ["scaled" if seen and each else "modelled" for each in known]
+
+
+# What the closed form leaves: regression trees on the logarithm of measured over predicted.
+
+_TREES = 400
+
+
+def has_trees() -> bool:
+    """Say whether scikit-learn is at hand."""
+    return importlib.util.find_spec("sklearn") is not None
+
+
+def features(c: Columns) -> npt.NDArray[np.float64]:
+    """Give the logarithms that the trees split on, one row per configuration."""
+    each: list[Array] = [
+        c.t, c.c, c.p, c.d, c.v, c.b, c.h, c.layers, c.s, c.n, c.gb, c.rounds,
+        1 + (c.p - 1) / (c.v * c.rounds), c.h / c.t, c.tokens, c.layers / c.p,
+    ]  # fmt: skip
+    return np.log(np.column_stack(each))
+
+
+def trees(c: Columns, logarithms: npt.NDArray[np.float64]) -> Any:
+    """Grow the trees; the same rows give the same trees.
+
+    Raises
+    ------
+    MissingExtraError
+        If scikit-learn is not installed.
+    """
+    try:
+        from sklearn.ensemble import ExtraTreesRegressor
+    except ImportError as error:
+        msg = (
+            "scikit-learn is not installed: pip install 'ai-infra-workbench[train]', or choose "
+            "residual='none' for the closed form alone"
+        )
+        raise MissingExtraError(msg) from error
+    return ExtraTreesRegressor(_TREES, random_state=0).fit(features(c), logarithms)
+
+
+# How far off predictions were where the truth is public, by class of model.
+
+_FILE = "iteration_megatron_bridge.csv"
+# Their recipes: fused attention, sequence parallelism; states are sharded over the replicas.
+_RECIPE: dict[str, Any] = {"sequence_parallel": True, "flash_attention": True}
+
+
+@cache
+def public_iterations() -> pd.DataFrame:
+    """Give the jobs whose throughput NVIDIA prints, as table ITERATIONS.
+
+    Bundled as ``published/iteration_megatron_bridge.csv``: dense models and mixtures of
+    experts on five kinds of GPUs, several releases of the software.
+    """
+    printed = pd.read_csv(datasets.path("published") / _FILE)
+    jobs = []
+    for row in printed.to_dict("records"):
+        sizes: dict[str, Any] = {name: int(row[LAYOUT_COLUMNS[name]]) for name in COUNTS}
+        layout = Layout(**sizes, sharding=row["sharding"], **_RECIPE)
+        jobs.append(configurations(model_shape(row["model"]), layout, gpu=row["gpu"]))
+    table = pd.concat(jobs, ignore_index=True)
+    tokens = table["global_batch_count"] * table["sequence_tokens"]
+    rate = printed["tokens_per_s_per_gpu"] * table["gpu_count"]
+    table = table.assign(
+        dur_ns=(1e9 * tokens / rate).round().astype("int64"), source=printed["source"], doubt=""
+    )
+    return ITERATIONS.check(ITERATIONS.cast(table))
+
+
+@cache
+def error_class(constants: Constants, *, is_routed: bool) -> str:
+    """Say how far off a closed form was on the public rows of a class of models."""
+    rows = public_iterations()
+    rows = rows[(rows["expert_count"] > 1) == is_routed]
+    seconds = np.sum(list(parts(columns(rows), constants).values()), axis=0)
+    errors = np.abs(seconds / (rows["dur_ns"].to_numpy() / 1e9) - 1)
+    middle, most = np.quantile(errors, [0.5, 0.9])
+    kind = "mixtures of experts" if is_routed else "dense models"
+    return (
+        f"{kind}, constants not fitted: {len(rows)} public jobs were off by {middle:.0%} in the "
+        f"median, nine of ten by at most {most:.0%}"
+    )

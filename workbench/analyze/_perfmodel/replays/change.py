@@ -10,9 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench.analyze._lib.nesting import nest
-from workbench.analyze._lib.rows import MISSING, Ints, codes, gpu_work
-from workbench.analyze._perfmodel.kernel_models.scaled_times import scaled_kernel_times
+from workbench.analyze._lib.rows import MISSING, Ints, codes, gpu_work, nest
+from workbench.analyze._perfmodel.kernel_models.gemm_fit import scaled_kernel_times
 from workbench.errors import PerformanceModelError
 from workbench.kernel_kinds import KINDS
 from workbench.tables import EDGE_KINDS, ExecutionGraph

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from workbench.analyze._lib.operations import OPERATIONS, input_sizes, operations
-from workbench.analyze._lib.rows import taken
+from workbench.analyze._lib.rows import OPERATIONS, input_sizes, operations, taken
 from workbench.errors import PerformanceModelError
 from workbench.tables import DEPENDENCIES, EDGE_KINDS, EVENTS, NODES, TASK_EDGES, TASKS
 

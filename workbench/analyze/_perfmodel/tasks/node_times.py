@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench.analyze._lib.nesting import nest
-from workbench.analyze._lib.rows import MISSING, gpu_work
+from workbench.analyze._lib.rows import MISSING, gpu_work, nest
 from workbench.errors import PerformanceModelError
 from workbench.tables import NODE_TIMES, NODES, Table
 
