@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from workbench.plot._style.sampling import extremes
+from workbench.plot._style.lanes import extremes
 
 series = arrays(
     np.float64,

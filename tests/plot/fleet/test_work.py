@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from workbench import plot
-from workbench.plot._style.power_text import amount, seconds
+from workbench.plot._style.text import amount, seconds
 from workbench.tables import (
     DIP_CAUSES,
     ENERGY_WASTE,

@@ -9,8 +9,12 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import (
     COLOURS,
+    MAX_LINES,
+    colour,
+    distinct,
     distinct_fill,
     fill,
     finish,
@@ -18,8 +22,8 @@ from workbench.plot._style.style import (
     left_margin,
     nothing,
 )
-from workbench.plot._style.text import label, percent, safe
-from workbench.tables import GOODPUT
+from workbench.plot._style.text import digits, label, percent, safe
+from workbench.tables import GOODPUT, GOODPUT_AT_SCALE, GOODPUT_WINDOWS
 
 CONVENTIONS = {
     "interval": "one failure per interval",
@@ -225,4 +229,155 @@ def _nothing(source: str, *, synthetic: bool) -> go.Figure:
         claim="No GPU time to divide",
         source=source,
         synthetic=synthetic,
+    )
+
+
+# Goodput against the size of the job.
+
+_LINES = (
+    ("replica_share", "only the failed replica restarts", "productive", "solid", "circle"),
+    ("synchronous_share", "all GPUs restart", "more", "dash", "square"),
+)
+
+
+def goodput_at_scale(
+    table: pd.DataFrame, *, at_gpus: int | None = None, source: str = "", synthetic: bool = False
+) -> go.Figure:
+    """Show the productive share against the size of the job, with and without replicas.
+
+    Parameters
+    ----------
+    table
+        Table :data:`workbench.tables.GOODPUT_AT_SCALE`.
+    at_gpus
+        Size to mark and to read off; the largest by default.
+    source
+        Where the numbers come from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Two lines over a logarithmic axis. The title reads off both at one size.
+    """
+    GOODPUT_AT_SCALE.check(table)
+    if table.empty:
+        return nothing(
+            "The table has no sizes; analyze.goodput_at_scale makes them.",
+            claim="No sizes to compare",
+            source=source,
+            synthetic=synthetic,
+        )
+    rows = table.sort_values("gpu_count", ignore_index=True)
+    keep = extremes(rows["synchronous_share"].to_numpy())
+    rows = rows.iloc[keep].reset_index(drop=True)
+    size = rows["gpu_count"].to_numpy()
+    figure = go.Figure()
+    wanted = size.max() if at_gpus is None else at_gpus
+    here = rows.iloc[int(np.argmin(np.abs(np.log(size / max(wanted, 1)))))]
+    for column, words, meaning, dash, symbol in _LINES:
+        figure.add_scatter(
+            x=size,
+            y=rows[column],
+            mode="lines+markers" if len(rows) <= 40 else "lines",
+            name=words,
+            line={"color": colour(meaning), "dash": dash, "width": 2.5},
+            marker={"symbol": symbol, "size": 7},
+            customdata=rows[["failure_interval_min", "recovery_min", "replica_count"]].to_numpy(),
+            hovertemplate=(
+                f"{words}, %{{x:,}} GPUs: %{{y:.1%}}<br>a failure every %{{customdata[0]:.3g}} "
+                "min, recovery %{customdata[1]:.3g} min, %{customdata[2]} replicas"
+                "<extra></extra>"
+            ),
+        )
+    figure.add_vline(
+        x=float(here["gpu_count"]), line={"color": colour("neutral"), "width": 1, "dash": "dot"}
+    )
+    figure.update_xaxes(title="size of the job [GPUs]", type="log", tickformat=",.0~f", dtick="D2")
+    figure.update_yaxes(title="productive share of GPU time [%]", tickformat=".0%", range=[0, 1.02])
+    note = (
+        f"there: a failure every {digits(here['failure_interval_min'])} min, recovery "
+        f"{digits(here['recovery_min'])} min, {here['replica_count']} replicas · counted: "
+        f"{safe(CONVENTIONS.get(str(here['convention']), here['convention']))}"
+    )
+    return finish(
+        figure, claim=_goodput_at_scale_claim(here), source=source, synthetic=synthetic, note=note
+    )
+
+
+def _goodput_at_scale_claim(here: pd.Series) -> str:
+    both = [here["synchronous_share"], here["replica_share"]]
+    words = ["no answer" if pd.isna(each) else percent(float(each)) for each in both]
+    return (
+        f"At {int(here['gpu_count']):,} GPUs {words[0]} of the time is productive if all restart, "
+        f"{words[1]} if replicas fail alone"
+    )
+
+
+# How far the goodput of single windows scatters.
+
+# A curve that only rises loses nothing with fewer points than a line that jumps.
+_POINTS = 400
+
+
+def goodput_windows(
+    table: pd.DataFrame | Mapping[str, pd.DataFrame], *, source: str = "", synthetic: bool = False
+) -> go.Figure:
+    """Show which share of the windows is at most how productive, for one case or several.
+
+    Parameters
+    ----------
+    table
+        Table :data:`workbench.tables.GOODPUT_WINDOWS`, or several by the name of the case,
+        e.g. a log and its Poisson twin.
+    source
+        Where the numbers come from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One cumulative curve per case. The title states the range of the first.
+    """
+    cases = {"all windows": table} if isinstance(table, pd.DataFrame) else dict(table)
+    cases = {name: GOODPUT_WINDOWS.check(each) for name, each in cases.items()}
+    known = {name: each for name, each in cases.items() if len(each)}
+    if not known:
+        return nothing(
+            "There are no windows; analyze.goodput_windows makes them.",
+            claim="No windows to compare",
+            source=source,
+            synthetic=synthetic,
+        )
+    figure = go.Figure()
+    for at, (name, each) in enumerate(list(known.items())[:MAX_LINES]):
+        share = np.sort(each["productive_share"].to_numpy())
+        below = np.arange(1, len(share) + 1) / len(share)
+        keep = extremes(share, _POINTS)
+        figure.add_scatter(
+            x=share[keep],
+            y=below[keep],
+            mode="lines+markers" if len(share) <= 40 else "lines",
+            line={**distinct(at), "shape": "hv", "width": 2.5},
+            name=f"{label(name, 34)} (mean {percent(float(share.mean()))})",
+            hovertemplate="%{y:.0%} of the windows are at most %{x:.1%} productive<extra></extra>",
+        )
+    name, first = next(iter(known.items()))
+    low, high = first["productive_share"].quantile([0.05, 0.95])
+    starts = first.loc[first["run"] == first["run"].iloc[0], "start_min"].to_numpy()
+    length = f"{digits(starts[1] - starts[0])}-min " if len(starts) > 1 else ""
+    if len(starts) > 1 and (starts[1] - starts[0]) % 60 == 0:
+        length = f"{digits((starts[1] - starts[0]) / 60)}-hour "
+    claim = (
+        f"{length}windows of {label(name, 34)} scatter from {percent(low)} to {percent(high)}"
+        " (5 to 95 %)"
+    )
+    figure.update_xaxes(title="productive share of the window [%]", tickformat=".0%")
+    figure.update_yaxes(title="windows at most so productive [%]", tickformat=".0%")
+    more = len(known) - MAX_LINES
+    note = f"{more} cases not shown" if more > 0 else ""
+    return finish(
+        figure, claim=claim[0].upper() + claim[1:], source=source, synthetic=synthetic, note=note
     )

@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._style.said import reservations
-from workbench.plot._style.sampling import extremes
+from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import distinct, fill, finish, left_margin, nothing
-from workbench.plot._style.text import digits, label, percent, plural, safe, short
+from workbench.plot._style.text import digits, label, percent, plural, reservations, safe, short
 from workbench.tables import LEMON_NODES, LEMON_RECALL
 
 _MOST = 25

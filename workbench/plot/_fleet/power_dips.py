@@ -6,10 +6,9 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._style.power_text import amount, power_unit, seconds, share_text, utc
-from workbench.plot._style.sampling import extremes
+from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import colour, finish, nothing
-from workbench.plot._style.text import label, plural
+from workbench.plot._style.text import amount, label, plural, power_unit, seconds, share_text, utc
 from workbench.tables import POWER_DIPS, POWER_TOTALS
 
 _SYMBOLS = {

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._style.panels import stacked_panels
-from workbench.plot._style.power_text import amount, power_unit, share_text, utc
-from workbench.plot._style.sampling import extremes
-from workbench.plot._style.style import colour, distinct, finish, nothing
-from workbench.plot._style.text import digits, plural
-from workbench.tables import STEP_ENERGY
+from workbench.plot._style.bars import stacked_panels
+from workbench.plot._style.lanes import extremes
+from workbench.plot._style.style import colour, distinct, fill, finish, left_margin, nothing
+from workbench.plot._style.text import (
+    amount,
+    clock_time,
+    digits,
+    label,
+    plural,
+    power_unit,
+    seconds,
+    share_text,
+    utc,
+)
+from workbench.tables import ENERGY_WASTE, INCIDENT_ENERGY, PHASE_POWER, STEP_ENERGY
 
 _PER = (("energy_per_token_j", "per token"), ("energy_per_sample_j", "per sample"))
 
@@ -124,3 +136,330 @@ def _notes(table: pd.DataFrame, known: pd.DataFrame) -> list[str]:
             f"<b>{digits(per_meter)} readings per meter and step: steps are not resolved</b>"
         )
     return notes
+
+
+# Where the energy of a run went.
+
+_ROW_PX = 34
+_USEFUL = "useful steps"
+_MOST_STATES = 24
+# Less than this share of the energy is summed up in words instead of drawn as a bar.
+_LEAST_SHARE = 0.0005
+# Room for words right of the longest bar, as a part of the axis.
+_WORDS = 1.3
+
+
+def energy_waste(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show where the energy of a run went, each state beginning where the one above ends.
+
+    Parameters
+    ----------
+    table
+        Table :data:`workbench.tables.ENERGY_WASTE`.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        A waterfall from left to right, one row per state; its end is the energy of the run. The
+        title states the share of useful steps and the largest of the others.
+    """
+    ENERGY_WASTE.check(table)
+    whole = float(table["energy_j"].sum())
+    if whole <= 0:
+        why = "No energy is known of any state: power covers nothing of the run."
+        return nothing(why, claim="No energy to take apart", source=source, synthetic=synthetic)
+    begins = table["energy_j"].cumsum() - table["energy_j"]
+    largest = table["energy_j"].nlargest(_MOST_STATES).index
+    least = min(_LEAST_SHARE * whole, float(table["energy_j"].max()))
+    is_drawn = table.index.isin(largest) & (table["energy_j"] >= least)
+    drawn = table.assign(begin_j=begins)[is_drawn].reset_index(drop=True)
+    factor, unit = power_unit(whole, "J")
+    figure = go.Figure()
+    is_useful = (drawn["state"] == _USEFUL).to_numpy()
+    for name, mine in ((_USEFUL, is_useful), ("all else", ~is_useful)):
+        if mine.any():
+            figure.add_bar(**_bars(drawn[mine], factor, unit, name), name=name)
+    for row, each in enumerate(drawn.to_dict("records")):
+        figure.add_annotation(
+            x=(each["begin_j"] + each["energy_j"]) / factor, y=row, xanchor="left", xshift=6,
+            text=f"{amount(each['energy_j'], 'J')} · {share_text(each['energy_j'] / whole)}",
+            showarrow=False,
+        )  # fmt: skip
+    names = [label(name, 30) for name in drawn["state"]]
+    figure.update_layout(
+        height=max(len(names), 3) * _ROW_PX, margin_l=left_margin(names), bargap=0.3,
+        hovermode="closest", barmode="overlay",
+    )  # fmt: skip
+    ticks = {"tickvals": list(range(len(names))), "ticktext": names}
+    figure.update_yaxes(**ticks, range=[len(names) - 0.4, -0.6])
+    figure.update_xaxes(
+        title=f"energy, summed from the top down [{unit}]", range=[0, _WORDS * whole / factor]
+    )
+    note = _note(table, len(table) - len(drawn))
+    return finish(
+        figure,
+        claim=_energy_waste_claim(table, whole),
+        source=source,
+        synthetic=synthetic,
+        note=note,
+    )
+
+
+def _bars(part: pd.DataFrame, factor: float, unit: str, name: str) -> dict[str, Any]:
+    """Give the bars of some states."""
+    hover = [
+        f"<b>{label(each['state'], 40)}</b><br>{seconds(each['time_s'])}, "
+        f"{share_text(each['covered_share'])} covered"
+        for each in part.to_dict("records")
+    ]
+    return {
+        "x": part["energy_j"].to_numpy() / factor,
+        "base": part["begin_j"].to_numpy() / factor,
+        "y": np.asarray(part.index),
+        "orientation": "h",
+        "marker": fill("productive" if name == _USEFUL else "lost work"),
+        "hovertext": hover,
+        "hovertemplate": f"%{{hovertext}}<br>%{{x:,.4~g}} {unit}<extra></extra>",
+    }
+
+
+def _energy_waste_claim(table: pd.DataFrame, whole: float) -> str:
+    useful = float(table.loc[table["state"] == _USEFUL, "energy_j"].sum())
+    others = table[table["state"] != _USEFUL].sort_values("energy_j", ascending=False)
+    claim = f"{share_text(useful / whole)} of {amount(whole, 'J')} went into useful steps"
+    if others.empty or others["energy_j"].iloc[0] <= 0:
+        return claim
+    share = share_text(float(others["energy_j"].iloc[0]) / whole)
+    return f"{claim}; the most of the rest, {share}: {label(others['state'].iloc[0], 30)}"
+
+
+def _note(table: pd.DataFrame, left_out: int) -> str:
+    time = table["time_s"].sum()
+    notes = [f"{seconds(float(time))} in all"]
+    if time > 0:
+        covered = float((table["covered_share"] * table["time_s"]).sum() / time)
+        if covered < 0.9995:
+            notes.append(
+                f"<b>readings cover {share_text(covered)}; what they do not is missing</b>"
+            )
+    if left_out:
+        notes.append(f"{plural(left_out, 'state')} of next to no energy not drawn")
+    return " · ".join(notes)
+
+
+# What single interruptions of a job cost in energy.
+
+_INCIDENT_ENERGY_ROW_PX = 38
+_PARTS = (("lost_work_j", "lost steps"), ("restart_j", "restart"))
+_INCIDENT_ENERGY_WORDS = 1.55
+
+
+def incident_energy(
+    table: pd.DataFrame, *, top: int = 12, source: str = "", synthetic: bool = False
+) -> go.Figure:
+    """Show what every interruption cost: the work it undid, and the time until the next step.
+
+    Parameters
+    ----------
+    table
+        Table :data:`workbench.tables.INCIDENT_ENERGY`.
+    top
+        Interruptions to show, the dearest; the others are counted in words.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One row per interruption in order of time, named by time, host and cause. The title states
+        what all of them cost and the dearest.
+
+    Raises
+    ------
+    ValueError
+        If ``top`` is below 1.
+    """
+    INCIDENT_ENERGY.check(table)
+    if top < 1:
+        msg = f"top must be 1 or more; got {top!r}"
+        raise ValueError(msg)
+    known = table[table["energy_j"].notna()]
+    if known.empty:
+        why = "No interruption has a known cost: none happened, or power covers too little of them."
+        return nothing(why, claim="No cost of incidents", source=source, synthetic=synthetic)
+    kept = known["energy_j"].nlargest(top).index
+    drawn = known[known.index.isin(kept)].sort_values("start_ns").reset_index(drop=True)
+    factor, unit = power_unit(float(drawn["energy_j"].max()), "J")
+    figure = go.Figure()
+    for column, name in _PARTS:
+        figure.add_bar(
+            x=drawn[column].to_numpy(dtype=np.float64) / factor,
+            y=np.arange(len(drawn)),
+            orientation="h",
+            name=name,
+            marker=fill(name),
+            hovertext=[_hover(row) for row in drawn.to_dict("records")],
+            hovertemplate=f"%{{hovertext}}<br>{name}: %{{x:,.4~g}} {unit}<extra></extra>",
+        )
+    for row, each in enumerate(drawn.to_dict("records")):
+        figure.add_annotation(
+            x=each["energy_j"] / factor, y=row, xanchor="left", xshift=6, text=_words(each),
+            showarrow=False, align="left",
+        )  # fmt: skip
+    names = [_name(row) for row in drawn.to_dict("records")]
+    figure.update_layout(
+        barmode="stack",
+        height=max(len(names), 2) * _INCIDENT_ENERGY_ROW_PX,
+        margin_l=left_margin(names),
+        bargap=0.35,
+        hovermode="closest",
+    )
+    ticks = {"tickvals": list(range(len(names))), "ticktext": names}
+    figure.update_yaxes(**ticks, range=[len(names) - 0.4, -0.6])
+    reach = max(_INCIDENT_ENERGY_WORDS * float(drawn["energy_j"].max()) / factor, 1e-9)
+    figure.update_xaxes(title=f"energy [{unit}]", range=[0, reach])
+    note = _incident_energy_note(table, known, len(known) - len(drawn))
+    return finish(
+        figure, claim=_incident_energy_claim(known), source=source, synthetic=synthetic, note=note
+    )
+
+
+def _name(row: Mapping[Hashable, Any]) -> str:
+    time = "" if pd.isna(row["start_ns"]) else f"{clock_time(row['start_ns'])} "
+    node = "" if pd.isna(row["node"]) else label(row["node"], 18)
+    return f"{time}{node}<br>{label(row['cause'], 30)}"
+
+
+def _words(row: Mapping[Hashable, Any]) -> str:
+    share = "" if pd.isna(row["energy_share"]) else f" · {share_text(row['energy_share'])}"
+    steps = "" if pd.isna(row["lost_step_count"]) else plural(int(row["lost_step_count"]), "step")
+    restart = "" if pd.isna(row["restart_s"]) else f"{seconds(row['restart_s'])} until the next"
+    told = ", ".join(each for each in (f"{steps} lost" if steps else "", restart) if each)
+    return f"{amount(row['energy_j'], 'J')}{share}" + (f"<br>{told}" if told else "")
+
+
+def _hover(row: Mapping[Hashable, Any]) -> str:
+    also = f"<br>also: {label(row['also'], 80)}" if row["also"] else ""
+    covered = "" if pd.isna(row["covered_share"]) else f"{share_text(row['covered_share'])} covered"
+    return f"<b>{label(row['cause'], 60)}</b>{also}<br>{covered}"
+
+
+def _incident_energy_claim(known: pd.DataFrame) -> str:
+    whole = float(known["energy_j"].sum())
+    share = known["energy_share"].sum()
+    part = f", {share_text(min(float(share), 1.0))} of the run's energy" if share > 0 else ""
+    claim = f"{plural(len(known), 'interruption')} cost {amount(whole, 'J')}{part}"
+    dearest = known.iloc[int(known["energy_j"].argmax())]
+    if len(known) == 1:
+        return f"{claim}: {label(dearest['cause'], 50)}"
+    return f"{claim}; the dearest {amount(float(dearest['energy_j']), 'J')}: " + label(
+        dearest["cause"], 40
+    )
+
+
+def _incident_energy_note(table: pd.DataFrame, known: pd.DataFrame, left_out: int) -> str:
+    notes = [f"{plural(left_out, 'cheaper interruption')} not drawn"] if left_out else []
+    if unknown := int((table["energy_j"].isna() & table["restart_s"].notna()).sum()):
+        notes.append(f"<b>{plural(unknown, 'interruption')} without a known energy</b>")
+    if others := int(table["restart_s"].isna().sum()):
+        notes.append(f"{plural(others, 'fatal failure')} interrupted nothing in the job log")
+    if (known["covered_share"] < 0.9995).any():
+        notes.append(f"readings cover {share_text(float(known['covered_share'].min()))} at least")
+    return " · ".join(notes)
+
+
+# Power of a usual step from its beginning to its end.
+
+_INSIDE = "in steps"
+
+
+def phase_power(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show the power of a usual step, and what is drawn outside of steps.
+
+    Parameters
+    ----------
+    table
+        Table :data:`workbench.tables.PHASE_POWER`.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Mean power of each part of a step, with the band that holds 80 % of the samples, and a
+        line for what lies outside of steps. The title states the lowest and the highest part.
+    """
+    PHASE_POWER.check(table)
+    inside = table[(table["place"] == _INSIDE) & table["power_w"].notna()]
+    if inside.empty:
+        why = "No sample of power lies within a step."
+        return nothing(why, claim="No power within steps", source=source, synthetic=synthetic)
+    inside = inside.sort_values("first_share")
+    factor, unit = power_unit(float(inside["power_w"].max()))
+    figure = go.Figure()
+    middle = (inside["first_share"] + inside["last_share"]).to_numpy() / 2
+    keep = extremes(inside["power_w"].to_numpy(), 1_000)
+    for name, column, look in (
+        ("10 % are below", "low_w", {"dash": "dot", "width": 1}),
+        ("10 % are above", "high_w", {"dash": "dash", "width": 1}),
+        ("mean", "power_w", {"dash": "solid", "width": 3}),
+    ):
+        figure.add_scatter(
+            x=middle[keep],
+            y=inside[column].to_numpy(dtype=np.float64)[keep] / factor,
+            mode="lines+markers" if column == "power_w" else "lines",
+            name=name,
+            line={"color": colour("productive"), **look},
+            fill="tonexty" if column == "high_w" else None,
+            fillcolor="#D9F0E9" if column == "high_w" else None,
+            hovertemplate=f"%{{y:,.4~g}} {unit} at %{{x:.0%}} of a step<extra>{name}</extra>",
+        )
+    outside = table[(table["place"] != _INSIDE) & table["power_w"].notna()]
+    if len(outside):
+        level = float(outside["power_w"].iloc[0]) / factor
+        figure.add_scatter(
+            x=[0, 1],
+            y=[level, level],
+            mode="lines",
+            name=f"outside of steps, mean {digits(level)} {unit}",
+            line={"color": "#1A1A1A", "width": 2, "dash": "longdashdot"},
+            hovertemplate=f"{digits(level)} {unit} outside of steps<extra></extra>",
+        )
+    figure.update_xaxes(title="how far the step has got [%]", tickformat=".0%", range=[0, 1])
+    figure.update_yaxes(title=f"power [{unit}]")
+    figure.update_layout(hovermode="closest")
+    return finish(
+        figure,
+        claim=_phase_power_claim(inside),
+        source=source,
+        synthetic=synthetic,
+        note=_phase_power_note(table, inside),
+    )
+
+
+def _phase_power_claim(inside: pd.DataFrame) -> str:
+    low = inside.iloc[int(inside["power_w"].argmin())]
+    high = inside.iloc[int(inside["power_w"].argmax())]
+    ends = [(low, "lowest"), (high, "highest")]
+    said = [
+        f"{word} ({amount(float(row['power_w']))}) from {100 * row['first_share']:.3g} to "
+        f"{100 * row['last_share']:.3g} %"
+        for row, word in ends
+    ]
+    swing = 1 - float(low["power_w"]) / float(high["power_w"]) if high["power_w"] > 0 else 0.0
+    return f"Power within a step is {said[0]}, {said[1]}: {share_text(swing)} between them"
+
+
+def _phase_power_note(table: pd.DataFrame, inside: pd.DataFrame) -> str:
+    samples = int(inside["sample_count"].sum())
+    missing = int(table["missing_count"].sum())
+    note = f"{plural(samples, 'sample')} of all steps laid over each other"
+    return note + (f" · {plural(missing, 'sample')} without power" if missing else "")

@@ -10,11 +10,10 @@ import pandas as pd
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from workbench.plot._style.panels import stacked_panels
-from workbench.plot._style.power_text import amount, clock_time, power_unit, seconds, utc
-from workbench.plot._style.sampling import MAX_POINTS, extremes
+from workbench.plot._style.bars import stacked_panels
+from workbench.plot._style.lanes import MAX_POINTS, extremes
 from workbench.plot._style.style import MAX_LINES, colour, distinct, finish, left_margin, nothing
-from workbench.plot._style.text import label, plural
+from workbench.plot._style.text import amount, clock_time, label, plural, power_unit, seconds, utc
 from workbench.tables import FLEET_TIMELINE
 
 _ALL = "all entities"

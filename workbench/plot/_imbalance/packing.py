@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._style.sampling import extremes
+from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import COLOURS, fill, finish, left_margin, nothing
 from workbench.plot._style.text import digits, label, percent, plural, safe
 from workbench.tables import MICRO_BATCHES, PACKING_BALANCE, PACKING_QUEUES, TUNED_PACKING

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._style.sampling import extremes
+from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import COLOURS, distinct, fill, finish, left_margin, nothing
 from workbench.plot._style.text import digits, duration, label, percent, plural, time_unit
 from workbench.tables import JOB_SLOWDOWN, JOB_SLOWDOWN_BY, JOB_STEPS

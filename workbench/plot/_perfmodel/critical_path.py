@@ -8,10 +8,20 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from workbench.plot._style import lanes as _lanes
 from workbench.plot._style.bars import full_name
-from workbench.plot._style.style import fill, finish, left_margin, nothing
-from workbench.plot._style.text import duration, percent, plural, safe, short, time_unit
-from workbench.tables import CRITICAL_PATH
+from workbench.plot._style.style import colour, fill, finish, left_margin, nothing
+from workbench.plot._style.text import (
+    duration,
+    is_doubtful,
+    label,
+    percent,
+    plural,
+    safe,
+    short,
+    time_unit,
+)
+from workbench.tables import CRITICAL_PATH, SLACK, WHAT_IF
 
 _ROW_PX, _LEAST_SHARE = 24, 0.001
 _GPU = ("GPU work", "shared GPU", "dark GPU time", "collective")
@@ -180,3 +190,305 @@ def _claim(kinds: pd.Series, whole: int) -> str:
     gpu_said, cpu_said = (safe(percent(share)) for share in (gpu, cpu))
     claim = f"{gpu_said} of the critical path is work on the GPU, {cpu_said} is the CPU"
     return claim + (f", {percent(between)} is waiting between them" if between >= 0.01 else "")
+
+
+# How much later GPU work could come without delaying the end, over time.
+
+_NONE_NS = 10_000
+_LANE_PX, _WIDE_LANE_PX, _LANES_PX = 26, 60, 200
+# Dark to light, so that they are told apart where bars are too many for patterns.
+_BANDS = ("limit", "degraded capacity", "idle")
+
+
+def slack(
+    table: pd.DataFrame,
+    *,
+    large_ns: int = 1_000_000,
+    max_points: int = 5_000,
+    source: str = "",
+    synthetic: bool = False,
+) -> go.Figure:
+    """Draw GPU work per stream over time, told apart by how much later it could come.
+
+    Parameters
+    ----------
+    table
+        Table :data:`workbench.tables.SLACK`.
+    large_ns
+        Slack from which on work counts as free to come later [ns]; below 10 µs it has none.
+    max_points
+        Rectangles to draw at most; work narrower than the picture can show shares them, as in
+        :func:`workbench.plot.timeline`.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One bar trace per band of slack, one lane per stream. The title counts the work that
+        could come later by more than ``large_ns``.
+    """
+    SLACK.check(table)
+    if table.empty:
+        return nothing(
+            "The table has no GPU work; pass what analyze.slack returns.",
+            claim="No slack to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    rows = table.reset_index(drop=True)
+    lanes = _lanes_of(rows)
+    band = np.searchsorted([min(_NONE_NS, large_ns), large_ns], rows["slack_ns"], side="right")
+    items = rows.assign(
+        lane=lanes["of_row"], kind=band, end_ns=rows["start_ns"] + rows["dur_ns"],
+        busy_ns=rows["dur_ns"], count=1, longest_ns=rows["dur_ns"], row=rows.index,
+    )  # fmt: skip
+    items = items[items["lane"] < _lanes.MAX_LANES]
+    first, last = int(rows["start_ns"].min()), int(items["end_ns"].max())
+    bars = _lanes.merged(items, start_ns=first, end_ns=last, limit=max_points)
+    words = (
+        f"no slack, below {duration(min(_NONE_NS, large_ns))}",
+        f"up to {duration(large_ns)}",
+        f"more than {duration(large_ns)}",
+    )
+    figure = go.Figure()
+    for code, meaning in enumerate(_BANDS):
+        if len(part := bars[bars["kind"] == code]):
+            figure.add_bar(**_slack_bar(part, meaning, words[code], rows, first))
+    _slack_axes(figure, lanes["names"], (last - first) / 1e6)
+    free = int((band == 2).sum())
+    claim = (
+        f"{free:,} of {plural(len(rows), 'kernel or copy').replace('copys', 'copies')} could "
+        f"come later by more than {duration(large_ns)}; {_without(band, rows)}"
+    )
+    claim = claim.replace("kernel or copies", "kernels and copies")
+    return finish(
+        figure, claim=claim, source=source, synthetic=synthetic,
+        note=_note(bars, lanes["names"]),
+    )  # fmt: skip
+
+
+def _without(band: np.ndarray, rows: pd.DataFrame) -> str:
+    times = rows["dur_ns"].to_numpy()
+    bound = times[band == 0].sum() / max(times.sum(), 1)
+    return f"{safe(percent(float(bound)))} of the GPU time has no slack"
+
+
+def _lanes_of(rows: pd.DataFrame) -> dict[str, Any]:
+    """Give the streams of all ranks a number, in order, and a name."""
+    streams = rows["stream"].astype("Int64").fillna(-1).astype("int64")
+    keys = pd.MultiIndex.from_arrays([rows["rank"], streams])
+    codes, places = keys.factorize(sort=True)
+    names = []
+    for rank, stream in places:
+        words = f"stream {stream}" if stream >= 0 else "stream unknown"
+        names.append(f"rank {rank}, {words}" if rows["rank"].nunique() > 1 else words)
+    return {"of_row": codes, "names": names}
+
+
+def _slack_bar(
+    bars: pd.DataFrame, meaning: str, words: str, rows: pd.DataFrame, first: int
+) -> dict[str, Any]:
+    floor = bars["lane"] + 0.42
+    high = floor - 0.84 * bars["bottom_share"]
+    low = high - (0.84 * bars["height_share"]).clip(lower=0.05)
+    edge = {"width": 0.6, "color": colour(meaning)}
+    names = rows["name"].to_numpy()
+    free = rows["slack_ns"].to_numpy()
+    return {
+        "name": words,
+        "orientation": "h",
+        "base": ((bars["start_ns"] - first) / 1e6).to_numpy(),
+        "x": ((bars["end_ns"] - bars["start_ns"]) / 1e6).to_numpy(),
+        "y": ((low + high) / 2).to_numpy(),
+        "width": (high - low).to_numpy(),
+        "marker": fill(meaning, bars=len(bars)) | {"line": edge},
+        "hovertext": [
+            (f"{count:,} merged, the longest: " if count > 1 else "")
+            + f"{label(names[row], 90)}<br>{duration(longest)}, could come {duration(free[row])} "
+            "later"
+            for row, count, longest in bars[["row", "count", "longest_ns"]].itertuples(index=False)
+        ],
+        "hovertemplate": "%{hovertext}<extra>" + words + "</extra>",
+    }
+
+
+def _slack_axes(figure: go.Figure, names: list[str], span_ms: float) -> None:
+    ticks = names[: _lanes.MAX_LANES]
+    height = min(max(_LANES_PX // len(ticks), _LANE_PX), _WIDE_LANE_PX)
+    figure.update_layout(
+        barmode="overlay", height=max(len(ticks) * height, 80), hovermode="closest",
+        margin_l=left_margin(ticks),
+    )  # fmt: skip
+    figure.update_xaxes(
+        title="time since the first GPU work [ms]", range=[0, span_ms or 1], tickformat=","
+    )
+    figure.update_yaxes(
+        tickvals=list(range(len(ticks))), ticktext=ticks, range=[len(ticks) - 0.5, -0.5],
+        showgrid=False,
+    )  # fmt: skip
+
+
+def _note(bars: pd.DataFrame, names: list[str]) -> str:
+    notes = ["each alone: what lies in a row shares its slack"]
+    if shared := int(bars.loc[bars["count"] > 1, "count"].sum()):
+        notes.append(f"{shared:,} short ones share rectangles as high as their busy share")
+    if (hidden := len(names) - _lanes.MAX_LANES) > 0:
+        notes.append(f"{plural(hidden, 'stream')} left out")
+    return " · ".join(notes)
+
+
+# What a step would take if something were otherwise.
+
+_MOST_ROWS, _WHAT_IF_ROW_PX = 24, 32
+_TIMES = ("measured_ns", "predicted_ns", "high_ns")
+
+
+def what_if(
+    table: pd.DataFrame, *, asked: str = "", source: str = "", synthetic: bool = False
+) -> go.Figure:
+    """Show what a step would take, question by question, beside what it takes.
+
+    Parameters
+    ----------
+    table
+        Table :data:`workbench.tables.WHAT_IF`.
+    asked
+        Question that the title is about; the one that saves most by default.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One bar per question with its interval, the shortest step on top; a line at the measured
+        time. Questions in doubt are hatched. The title states the largest win.
+    """
+    WHAT_IF.check(table)
+    if table.empty:
+        return nothing(
+            "The table has no questions; pass what analyze.what_if returns.",
+            claim="No questions to answer",
+            source=source,
+            synthetic=synthetic,
+        )
+    rows = table.sort_values("predicted_ns", kind="stable").drop_duplicates("question")
+    shown = rows.head(_MOST_ROWS)
+    if asked and asked not in set(shown["question"]):
+        mine = rows[rows["question"] == asked]
+        shown = pd.concat([shown.head(_MOST_ROWS - len(mine)), mine])
+    shown = shown.reset_index(drop=True)
+    longest = float(shown[list(_TIMES)].max().max())
+    per_unit, unit = time_unit(longest)
+    figure = go.Figure()
+    for meaning, words, in_doubt in (
+        ("all others", "predicted", False),
+        ("attention", "predicted, unsure", True),
+    ):
+        part = shown[(shown["doubt"] != "") == in_doubt]
+        if len(part):
+            figure.add_bar(**_bars(part, meaning, words, per_unit))
+    figure.add_scatter(
+        mode="text", x=shown[list(_TIMES)].max(axis=1).astype(float) / per_unit,
+        y=shown.index.to_numpy(), text=[f"  {_said(row)}" for row in shown.to_dict("records")],
+        textposition="middle right", cliponaxis=False, showlegend=False, hoverinfo="skip",
+    )  # fmt: skip
+    measured = float(shown["measured_ns"].iloc[0])
+    figure.add_vline(
+        x=measured / per_unit, line={"color": colour("dark"), "width": 1.5, "dash": "dash"}
+    )
+    ticks = [short(question, 40) for question in shown["question"]]
+    names = [
+        f"<b>{safe(tick)}</b>" if question == asked else safe(tick)
+        for tick, question in zip(ticks, shown["question"], strict=True)
+    ]
+    whole = int(shown["step_count"].max()) == 1
+    figure.update_layout(
+        height=max(len(ticks), 3) * _WHAT_IF_ROW_PX,
+        margin_l=left_margin(ticks),
+        hovermode="closest",
+        bargap=0.3,
+    )
+    figure.update_xaxes(
+        title=f"{'time' if whole else 'mean time of a step'} [{unit}]",
+        range=[0, 1.32 * longest / per_unit],
+    )
+    figure.update_yaxes(
+        tickvals=list(range(len(ticks))), ticktext=names, range=[len(ticks) - 0.5, -0.5],
+        showgrid=False,
+    )  # fmt: skip
+    return finish(
+        figure, claim=_what_if_claim(shown, asked), source=source, synthetic=synthetic,
+        note=" · ".join(_notes(rows, shown, measured)),
+        is_doubtful=is_doubtful(_named(shown, asked)),
+    )  # fmt: skip
+
+
+def _bars(rows: pd.DataFrame, meaning: str, words: str, per_unit: int) -> dict[str, Any]:
+    values, low, high = (
+        rows[name].to_numpy(dtype=np.float64, na_value=np.nan) / per_unit
+        for name in ("predicted_ns", "low_ns", "high_ns")
+    )
+    known = ~np.isnan(low + high)
+    ends = np.where(known, [high - values, values - low], 0.0)
+    return {
+        "orientation": "h",
+        "x": values,
+        "y": rows.index.to_numpy(),
+        "name": words,
+        "marker": fill(meaning),
+        "error_x": {
+            "array": ends[0], "arrayminus": ends[1], "visible": bool(known.any()), "width": 4,
+            "thickness": 1.5, "color": colour("dark"),
+        },
+        "hovertext": [
+            f"{label(row['question'], 120)}<br>{duration(row['predicted_ns'])}{_span(row)}, "
+            f"{row['speedup_ratio']:.3g} × as fast" for row in rows.to_dict("records")
+        ],
+        "hovertemplate": "%{hovertext}<extra>" + words + "</extra>",
+    }  # fmt: skip
+
+
+def _said(row: dict[Any, Any]) -> str:
+    return f"{duration(row['predicted_ns'])}, {row['speedup_ratio']:.2f} ×"
+
+
+def _span(row: dict[Any, Any]) -> str:
+    if pd.isna(row["low_ns"]) or pd.isna(row["high_ns"]):
+        return ""
+    return f" ({duration(row['low_ns'])} to {duration(row['high_ns'])})"
+
+
+def _notes(rows: pd.DataFrame, shown: pd.DataFrame, measured: float) -> list[str]:
+    notes = [f"dashed: measured, {duration(measured)}", "×: as fast as measured"]
+    if shown["low_ns"].notna().any():
+        notes.append("whiskers: interval over steps")
+    explained = float(shown["explained_share"].min())
+    notes.append(f"{percent(explained)} of the time has a known cause")
+    if doubts := sorted({*rows["doubt"]} - {""}):
+        notes.append(f"unsure: {label(doubts[0], 160)}")
+    if hidden := len(rows) - len(shown):
+        notes.append(f"{plural(hidden, 'question')} left out")
+    return notes
+
+
+def _named(rows: pd.DataFrame, asked: str) -> pd.DataFrame:
+    """Give the row that the title is about: the one asked for, else the first."""
+    mine = rows[rows["question"] == asked]
+    return (mine if len(mine) else rows).head(1)
+
+
+def _what_if_claim(rows: pd.DataFrame, asked: str) -> str:
+    best = _named(rows, asked).iloc[0]
+    what = "the whole" if int(best["step_count"]) == 1 else "a step"
+    times = f"{duration(best['predicted_ns'])} instead of {duration(best['measured_ns'])}"
+    name, factor = label(best["question"], 44), float(best["speedup_ratio"])
+    if asked and best["question"] == asked:
+        return f"{name}: {what} takes {times}, {factor:.2f} × as fast"
+    if factor <= 1:
+        return f"Nothing that was asked makes {what} shorter; {name}: {times}"
+    return f"{name} saves most: {what} takes {times}, {factor:.2f} × as fast"

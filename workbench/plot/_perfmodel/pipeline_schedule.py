@@ -6,9 +6,17 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._style.said import is_doubtful
 from workbench.plot._style.style import fill, finish, ink, left_margin, nothing
-from workbench.plot._style.text import digits, duration, label, percent, plural, safe, time_unit
+from workbench.plot._style.text import (
+    digits,
+    duration,
+    is_doubtful,
+    label,
+    percent,
+    plural,
+    safe,
+    time_unit,
+)
 from workbench.tables import SCHEDULE_COMPARISON, SCHEDULE_TIMES
 
 _MOST_LANES, _MOST_BARS, _LABELLED, _MOST_ROWS = 48, 4_000, 700, 30

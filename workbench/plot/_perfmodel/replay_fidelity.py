@@ -8,11 +8,21 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._style.panels import panels
-from workbench.plot._style.said import is_doubtful
+from workbench.plot._style.bars import panels
+from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import colour, finish, left_margin, nothing
-from workbench.plot._style.text import digits, label, percent, plural, safe, short
-from workbench.tables import GRAPH_ABLATION, REPLAY_FIDELITY
+from workbench.plot._style.text import (
+    digits,
+    duration,
+    is_doubtful,
+    label,
+    percent,
+    plural,
+    safe,
+    short,
+    time_unit,
+)
+from workbench.tables import GPU_BUSY, GRAPH_ABLATION, HELD_OUT_STEPS, REPLAY_FIDELITY
 
 _ERRORS = (
     ("whole trace", "error_ratio", "gpu work", "circle"),
@@ -235,3 +245,168 @@ def _matters(rows: pd.DataFrame, whole: pd.DataFrame, error: str) -> str:
     unexplained = safe(percent(1 - float(dark["explained_share"])))
     where = "" if dark["without"] == top["without"] else f"without {label(dark['without'], 24)} "
     return f"{claim}; {where}{unexplained} of the time has no cause"
+
+
+# How busy the GPU is over time, measured and replayed.
+
+
+def gpu_busy(
+    measured: pd.DataFrame,
+    replayed: pd.DataFrame | None = None,
+    *,
+    source: str = "",
+    synthetic: bool = False,
+) -> go.Figure:
+    """Show the busy share of the GPU over time, and beside it that of a replay.
+
+    Parameters
+    ----------
+    measured
+        Table :data:`workbench.tables.GPU_BUSY`; of several ranks their mean is drawn.
+    replayed
+        The same of :func:`workbench.analyze.replayed_events`, with bins of the same width.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        A stepped line, and a dashed one for the replay. The title states both means.
+    """
+    curves = {"measured": _mean(measured)}
+    if replayed is not None:
+        curves["replayed"] = _mean(replayed)
+    if curves["measured"].empty:
+        return nothing(
+            "The table has no bins of time; pass what analyze.gpu_busy returns.",
+            claim="No GPU work to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    first = min(int(curve.index.min()) for curve in curves.values() if len(curve))
+    looks = {"measured": ("gpu work", "solid", 2.5), "replayed": ("attention", "2px,2px", 1.5)}
+    figure = go.Figure()
+    for name, curve in curves.items():
+        keep = extremes(curve.to_numpy())
+        meaning, dash, width = looks[name]
+        figure.add_scatter(
+            x=(curve.index.to_numpy()[keep] - first) / 1e6, y=100 * curve.to_numpy()[keep],
+            mode="lines", name=name,
+            line={"color": colour(meaning), "dash": dash, "width": width, "shape": "hv"},
+            hovertemplate="%{x:,.4~g} ms: %{y:.0f} %<extra>" + name + "</extra>",
+        )  # fmt: skip
+    figure.update_xaxes(title="time since the first GPU work [ms]", tickformat=",")
+    figure.update_yaxes(title="GPU busy [%]", range=[0, 103])
+    notes = _notes(measured, curves["measured"])
+    return finish(
+        figure, claim=_claim(curves), source=source, synthetic=synthetic, note=" · ".join(notes)
+    )
+
+
+def _mean(table: pd.DataFrame) -> pd.Series:
+    return GPU_BUSY.check(table).groupby("start_ns")["busy_share"].mean()
+
+
+def _notes(table: pd.DataFrame, curve: pd.Series) -> list[str]:
+    notes = []
+    if len(curve) > 1:
+        notes.append(f"bins of {duration(float(np.diff(curve.index.to_numpy()).min()))}")
+    if (count := table["rank"].nunique()) > 1:
+        notes.append(f"mean of {plural(count, 'rank')}")
+    return notes
+
+
+def _claim(curves: dict[str, pd.Series]) -> str:
+    means = {
+        name: safe(percent(float(curve.mean()))) for name, curve in curves.items() if len(curve)
+    }
+    claim = f"The GPU is busy {means['measured']} of the time"
+    return claim + (f", {means['replayed']} in the replay" if "replayed" in means else "")
+
+
+# Steps as the other steps of a trace predict them.
+
+_LINES = (
+    ("measured", "measured_ns", "dark", "solid", "circle"),
+    ("predicted from the other steps", "predicted_ns", "attention", "dash", "diamond-open"),
+    ("mean of the other steps", "naive_ns", "transfer", "dot", "x-thin-open"),
+)
+_MOST_MARKED = 50
+
+
+def held_out_steps(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show every step as measured, and as predicted without it.
+
+    Parameters
+    ----------
+    table
+        Table :data:`workbench.tables.HELD_OUT_STEPS`.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Three lines: measured, predicted by the graph, and the mean of the other steps, which
+        needs no graph. The title states the errors of both.
+    """
+    HELD_OUT_STEPS.check(table)
+    if table.empty:
+        return nothing(
+            "The table has no steps; pass what analyze.held_out_steps returns.",
+            claim="No steps to predict",
+            source=source,
+            synthetic=synthetic,
+        )
+    rows = table.sort_values("step", kind="stable")
+    times = rows[[column for _, column, *_ in _LINES]].to_numpy(dtype=np.float64)
+    per_unit, unit = time_unit(times.max())
+    figure = go.Figure()
+    for words, column, meaning, dash, symbol in _LINES:
+        keep = extremes(rows[column].to_numpy())
+        part = rows.iloc[keep]
+        errors = part[column] / part["measured_ns"].clip(lower=1) - 1
+        figure.add_scatter(
+            x=part["step"].to_numpy(), y=part[column].to_numpy() / per_unit, name=words,
+            mode="lines+markers" if len(part) <= _MOST_MARKED else "lines",
+            line={"color": colour(meaning), "dash": dash, "width": 2},
+            marker={"symbol": symbol, "size": 9, "color": colour(meaning), "line": {"width": 2}},
+            hovertext=[
+                f"step {step}: {duration(ns)}" + (f", {100 * error:+.2f} %" * bool(error))
+                for step, ns, error in zip(part["step"], part[column], errors, strict=True)
+            ],
+            hovertemplate="%{hovertext}<extra>" + words + "</extra>",
+        )  # fmt: skip
+    steps = rows["step"].drop_duplicates().tolist()
+    if len(steps) <= _MOST_MARKED:
+        figure.update_xaxes(tickvals=steps[:: -(-len(steps) // 20)])
+    room = 0.08 * max(float(np.ptp(times)), 0.02 * float(times.max()), 1.0) / per_unit
+    figure.update_xaxes(title="step", tickformat="d")
+    figure.update_yaxes(
+        title=f"time of the step [{unit}]",
+        range=[times.min() / per_unit - room, times.max() / per_unit + room],
+    )
+    known = float(rows["known_share"].min())
+    note = (
+        "the time axis does not begin at 0 · of a step's times, "
+        f"{safe(percent(known))} or more are in other steps, too"
+    )
+    return finish(
+        figure, claim=_held_out_steps_claim(rows), source=source, synthetic=synthetic, note=note
+    )
+
+
+def _held_out_steps_claim(rows: pd.DataFrame) -> str:
+    mean, most, naive, naive_most = (
+        safe(percent(float(value)))
+        for name in ("error_ratio", "naive_error_ratio")
+        for value in (rows[name].abs().mean(), rows[name].abs().max())
+    )
+    return (
+        f"From the other steps, a step is predicted to {mean} on average, {most} at worst; "
+        f"their mean is {naive} and {naive_most} off"
+    )

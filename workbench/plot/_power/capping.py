@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._style.style import fill, finish, left_margin, nothing
-from workbench.plot._style.text import digits, label, plural
-from workbench.tables import CAPPING_EVENTS
+from workbench.plot._style.style import colour, fill, finish, left_margin, nothing
+from workbench.plot._style.text import digits, is_doubtful, label, percent, plural
+from workbench.tables import CAPPING_BLAME, CAPPING_COST, CAPPING_EVENTS
 
 _MOST_BARS = 4_000
 # Later than 1973 in ns since the epoch; what is earlier counts from a zero of its own.
@@ -158,3 +158,178 @@ def _events_notes(events: pd.DataFrame, left_out: int, bars_left_out: int) -> li
     if bars_left_out:
         notes.append(f"the {bars_left_out:,} shortest events left out")
     return notes
+
+
+# What power capping cost a job, and which device it waited for.
+
+_MOST_ROWS = 16
+
+
+def capping_cost(cost: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show what capped steps took beyond others, with its interval and its doubt.
+
+    Parameters
+    ----------
+    cost
+        Table :data:`workbench.tables.CAPPING_COST`.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        A row per attempt: cost against all uncapped steps with its interval, and against the
+        nearest ones. The title states the cost, or that it is in doubt.
+    """
+    CAPPING_COST.check(cost)
+    if cost.empty:
+        return nothing(
+            "The job has no steps; analyze.capping_cost compares capped with other steps.",
+            claim="No steps to compare",
+            source=source,
+            synthetic=synthetic,
+        )
+    known = cost.dropna(subset=["cost_s"])
+    if known.empty:
+        return nothing(
+            "Every step was capped, so there is none to compare with.",
+            claim="The cost of capping is not known",
+            source=source,
+            synthetic=synthetic,
+        )
+    shown = known.nlargest(_MOST_ROWS, "capped_step_count").sort_values("attempt")
+    place = np.arange(len(shown))
+    figure = go.Figure()
+    figure.add_vline(x=0, line={"color": "#595959", "width": 1, "dash": "dot"})
+    figure.add_scatter(
+        x=shown["cost_s"], y=place, mode="markers", name="against all uncapped steps",
+        error_x={
+            "array": shown["high_cost_s"] - shown["cost_s"],
+            "arrayminus": shown["cost_s"] - shown["low_cost_s"],
+            "thickness": 2, "width": 7,
+        },
+        marker={"color": colour("capped"), "symbol": "circle", "size": 12},
+        hovertemplate="%{x:.3g} s<extra>%{fullData.name}</extra>",
+    )  # fmt: skip
+    figure.add_scatter(
+        x=shown["local_cost_s"], y=place, mode="markers", name="against the nearest uncapped steps",
+        marker={
+            "color": "#000000", "symbol": "diamond-open", "size": 12, "line": {"width": 2},
+        },
+        hovertemplate="%{x:.3g} s<extra>%{fullData.name}</extra>",
+    )  # fmt: skip
+    ticks = [
+        f"attempt {attempt}: {capped:,} of {capped + free:,} steps"
+        for attempt, capped, free in zip(
+            shown["attempt"], shown["capped_step_count"], shown["uncapped_step_count"], strict=True
+        )
+    ]
+    figure.update_xaxes(title="cost of the capped steps [s]")
+    figure.update_yaxes(
+        tickvals=list(place), ticktext=ticks, range=[len(shown) - 0.4, -0.6], title=""
+    )
+    figure.update_layout(
+        height=max(120, 34 * len(shown) + 40), margin_l=left_margin(ticks), hovermode="closest"
+    )
+    return finish(
+        figure, claim=_cost_claim(shown), source=source, synthetic=synthetic,
+        note=" · ".join(_cost_notes(shown, len(cost))),
+    )  # fmt: skip
+
+
+def _cost_claim(shown: pd.DataFrame) -> str:
+    """State the cost of the attempt with most capped steps; a doubt comes first."""
+    worst = shown.iloc[int(shown["capped_step_count"].to_numpy().argmax())]
+    if not worst["capped_step_count"]:
+        return "No step was capped"
+    what = f"{plural(int(worst['capped_step_count']), 'capped step')} of attempt {worst['attempt']}"
+    if worst["doubt"]:
+        return (
+            f"What capping cost is in doubt: {what} took {_seconds(worst['cost_s'])} than all "
+            f"others, {_seconds(worst['local_cost_s'])} than the nearest"
+        )
+    span = ""
+    if pd.notna(worst["low_cost_s"]):
+        span = f" ({digits(worst['low_cost_s'])} to {digits(worst['high_cost_s'])} s)"
+    return f"{what} took {_seconds(worst['cost_s'])} than others{span}"
+
+
+def _seconds(cost_s: float) -> str:
+    return f"{digits(abs(cost_s))} s {'more' if cost_s >= 0 else 'less'}"
+
+
+def _cost_notes(shown: pd.DataFrame, row_count: int) -> list[str]:
+    """Give the doubts, and what is not drawn."""
+    doubtful = shown[(shown["doubt"] != "") & (shown["capped_step_count"] > 0)]
+    doubts = [
+        f"<b>attempt {attempt}: {label(doubt, 200)}</b>"
+        for attempt, doubt in zip(doubtful["attempt"], doubtful["doubt"], strict=True)
+    ]
+    notes = ["whiskers: bootstrap interval", *doubts[:2]]
+    if row_count > len(shown):
+        notes.append(f"{plural(row_count - len(shown), 'attempt')} left out")
+    return notes
+
+
+def capping_blame(blame: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show which capped device was held back most, in how many steps.
+
+    Parameters
+    ----------
+    blame
+        Table :data:`workbench.tables.CAPPING_BLAME`.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        A bar per device: steps in which it was held back most, and others in which it was
+        capped. The title names the first.
+    """
+    CAPPING_BLAME.check(blame)
+    if blame.empty:
+        return nothing(
+            "No device was capped; analyze.capped_share says how much is known at all.",
+            claim="No capped device to blame",
+            source=source,
+            synthetic=synthetic,
+        )
+    ranked = blame.sort_values("blamed_step_count", ascending=False, kind="stable")
+    shown = ranked.iloc[:_MOST_ROWS]
+    ticks = [label(name, 36) for name in shown["entity"]]
+    figure = go.Figure()
+    others = shown["capped_step_count"] - shown["blamed_step_count"]
+    for name, count, look in (
+        ("held back most", shown["blamed_step_count"], "capped"),
+        ("capped, another more", others, "not allowed"),
+    ):
+        figure.add_bar(
+            orientation="h", x=count, y=list(range(len(shown))), name=name, marker=fill(look),
+            hovertemplate="%{x:,} steps<extra>%{fullData.name}</extra>",
+        )  # fmt: skip
+    figure.update_layout(
+        barmode="stack", height=max(120, 30 * len(shown) + 30), margin_l=left_margin(ticks),
+        hovermode="closest",
+    )  # fmt: skip
+    figure.update_xaxes(title="capped steps [count]", rangemode="tozero")
+    figure.update_yaxes(
+        tickvals=list(range(len(shown))), ticktext=ticks, range=[len(shown) - 0.4, -0.6], title=""
+    )
+    first = shown.iloc[0]
+    claim = (
+        f"{label(first['entity'], 40)} was held back most in "
+        f"{plural(int(first['blamed_step_count']), 'step')}, {percent(first['blamed_share'])} of "
+        "all capped ones"
+    )
+    notes = [f"<b>in doubt: {label(first['doubt'], 200)}</b>"] if first["doubt"] else []
+    if len(blame) > len(shown):
+        notes.append(f"{plural(len(blame) - len(shown), 'device')} left out")
+    return finish(
+        figure, claim=claim, source=source, synthetic=synthetic, note=" · ".join(notes),
+        is_doubtful=is_doubtful(shown.head(1)),
+    )  # fmt: skip

@@ -6,10 +6,9 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._style.power_text import energy_unit, joules, seconds
-from workbench.plot._style.sampling import MAX_POINTS
+from workbench.plot._style.lanes import MAX_POINTS
 from workbench.plot._style.style import colour, fill, finish, left_margin, nothing
-from workbench.plot._style.text import digits, label, percent, plural
+from workbench.plot._style.text import digits, energy_unit, joules, label, percent, plural, seconds
 from workbench.tables import ENERGY
 
 _MOST_BARS = 24

@@ -8,10 +8,19 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._style.power_text import amount
-from workbench.plot._style.style import colour, fill, finish, left_margin, nothing
-from workbench.plot._style.text import label, percent, plural
-from workbench.tables import POWER_HIERARCHY
+from workbench.plot._style.lanes import MAX_POINTS, extremes
+from workbench.plot._style.style import colour, distinct, fill, finish, left_margin, nothing
+from workbench.plot._style.text import (
+    amount,
+    joules,
+    label,
+    percent,
+    plural,
+    power_unit,
+    seconds,
+    time_axis,
+)
+from workbench.tables import POWER_HIERARCHY, POWER_RESIDUAL, PUE
 
 _MOST_ROWS = 24
 _ROW_PX = 24
@@ -178,3 +187,203 @@ def _claim(drawable: pd.DataFrame) -> str:
             f"at {label(most['entity'], 24)}"
         )
     return claim
+
+
+# Power usage effectiveness over time.
+
+_MOST_MARKED = 60
+# A window that lacks more of its time than this is marked as such.
+_KNOWN = 0.99
+
+
+def pue(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show PUE window by window, and that of all of them together.
+
+    Parameters
+    ----------
+    table
+        Table :data:`workbench.tables.PUE`.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        A stepped line with a dashed one for the whole, which is the ratio of the sums; the
+        title states it. Windows that lack part of their time have hollow marks.
+    """
+    PUE.check(table)
+    known = table[table["pue_ratio"].notna()]
+    if known.empty:
+        return nothing(
+            "No window has cells in which both the facility and its IT are known.",
+            claim="No PUE to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    whole = float(known["facility_j"].sum() / known["it_j"].sum())
+    first, last = int(table["start_ns"].iloc[0]), int(table["end_ns"].iloc[-1])
+    unit_ns, title = time_axis(first, last)
+    value = table["pue_ratio"].to_numpy()
+    keep = extremes(value, MAX_POINTS - 1)
+    figure = go.Figure()
+    figure.add_scatter(
+        x=(np.r_[table["start_ns"].to_numpy()[keep], last] - first) / unit_ns,
+        y=np.r_[value[keep], value[-1]],
+        mode="lines", name="PUE of a window", showlegend=False,
+        line={"color": colour("gpu work"), "width": 2, "shape": "hv"},
+        hovertemplate="PUE %{y:.3f}<extra></extra>",
+    )  # fmt: skip
+    if len(table) <= _MOST_MARKED:
+        _mark(figure, table, first_ns=first, unit_ns=unit_ns)
+    if len(known) > 1:
+        figure.add_hline(
+            y=whole, line={"color": colour("limit"), "dash": "dash", "width": 1.5},
+            annotation_text=f"all together {whole:.3f}", annotation_position="bottom right",
+            annotation_bgcolor="rgba(255,255,255,0.75)",
+        )  # fmt: skip
+    low, high = float(known["pue_ratio"].min()), float(known["pue_ratio"].max())
+    room = max(0.2 * (high - low), 0.05)
+    figure.update_xaxes(title=title, range=[0, (last - first) / unit_ns])
+    figure.update_yaxes(
+        title="energy of the facility over its IT [ratio]",
+        range=[min(low - room, 1.0 if low >= 1 else low - room), high + room],
+    )
+    return finish(
+        figure,
+        claim=_pue_claim(known, whole),
+        source=source,
+        synthetic=synthetic,
+        note=_note(table),
+    )
+
+
+def _mark(figure: go.Figure, table: pd.DataFrame, *, first_ns: int, unit_ns: float) -> None:
+    """Mark the middle of each window, hollow where part of its time is unknown."""
+    middle = (table["start_ns"] + (table["end_ns"] - table["start_ns"]) // 2 - first_ns) / unit_ns
+    for is_whole in (True, False):
+        mine = (table["covered_share"] >= _KNOWN) == is_whole
+        mine &= table["pue_ratio"].notna()
+        if mine.any():
+            figure.add_scatter(
+                x=middle[mine], y=table.loc[mine, "pue_ratio"], mode="markers",
+                name=f"{percent(_KNOWN)} of the time known, or more" if is_whole else "less known",
+                marker={
+                    "color": colour("gpu work"), "size": 9,
+                    "symbol": "circle" if is_whole else "circle-open",
+                },
+                customdata=table.loc[mine, "covered_share"],
+                hovertemplate="PUE %{y:.3f}, %{customdata:.1%} of the time known<extra></extra>",
+            )  # fmt: skip
+
+
+def _note(table: pd.DataFrame) -> str:
+    lasts_ns = (table["end_ns"] - table["start_ns"]).astype("float64")
+    notes = [f"ratio of sums, {plural(len(table), 'window')} of {seconds(lasts_ns.iloc[0] / 1e9)}"]
+    covered = float((table["covered_share"] * lasts_ns).sum() / lasts_ns.sum())
+    notes.append(f"both known in {percent(covered)} of the time")
+    if blank := int(table["pue_ratio"].isna().sum()):
+        notes.append(f"{plural(blank, 'window')} without any")
+    if below := int(table["is_below_one"].sum()):
+        notes.append(f"<b>{plural(below, 'window')} below 1, which cannot be: check the meters</b>")
+    return " · ".join(notes)
+
+
+def _pue_claim(known: pd.DataFrame, whole: float) -> str:
+    overhead = float(known["facility_j"].sum() - known["it_j"].sum())
+    claim = f"PUE is {whole:.3f}"
+    if overhead > 0:
+        claim += f": {joules(overhead)} for all but the IT"
+    if len(known) > 1:
+        low, high = known["pue_ratio"].min(), known["pue_ratio"].max()
+        claim += f"; windows lie between {low:.3f} and {high:.3f}"
+    return claim
+
+
+# What meters show beyond what is metered below them.
+
+_MOST_LINES = 6
+
+
+def power_residual(
+    residual: pd.DataFrame, *, source: str = "", synthetic: bool = False
+) -> go.Figure:
+    """Show over time what each meter shows beyond its parts; below 0 something is wrong.
+
+    Parameters
+    ----------
+    residual
+        Table :data:`workbench.tables.POWER_RESIDUAL`.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        A line for each of the six meters with the largest residuals. The title tells the
+        largest, and how often a residual is negative.
+    """
+    POWER_RESIDUAL.check(residual)
+    known = residual[residual["residual_w"].notna()]
+    if known.empty:
+        return nothing(
+            "No meter has a value together with all its parts, so nothing can be subtracted."
+            if len(residual)
+            else "No meter has others below it; analyze.power_residual needs both.",
+            claim="No residual to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    entity = known["entity"].astype(object)
+    means = known.groupby(entity)["residual_w"].mean()
+    shown = means.abs().sort_values(ascending=False, kind="stable").index[:_MOST_LINES]
+    mine = residual[residual["entity"].isin(shown)]
+    scale, unit = power_unit(float(known["residual_w"].abs().max()))
+    first, last = int(residual["time_ns"].min()), int(residual["time_ns"].max())
+    unit_ns, title = time_axis(first, last)
+    figure = go.Figure()
+    for at, (name, rows) in enumerate(mine.groupby(mine["entity"].astype(object), sort=True)):
+        value = rows["residual_w"].to_numpy() / scale
+        keep = extremes(value)
+        figure.add_scatter(
+            x=(rows["time_ns"].to_numpy()[keep] - first) / unit_ns, y=value[keep],
+            mode="lines" if len(keep) > 1 else "markers", name=label(name, 30),
+            line={**distinct(at), "width": 1.8, "shape": "hv"},
+            hovertemplate="%{y:,.4~g} " + unit + "<extra>%{fullData.name}</extra>",
+        )  # fmt: skip
+    figure.add_hline(y=0, line={"color": colour("limit"), "width": 1.5})
+    figure.update_xaxes(title=title)
+    figure.update_yaxes(title=f"meter minus its parts [{unit}]", tickformat=",.4~g")
+    return finish(
+        figure, claim=_residual_claim(known, means), source=source, synthetic=synthetic,
+        note=" · ".join(_residual_notes(residual, known, len(means))),
+    )  # fmt: skip
+
+
+def _residual_notes(residual: pd.DataFrame, known: pd.DataFrame, meter_count: int) -> list[str]:
+    notes = []
+    if meter_count > _MOST_LINES:
+        notes.append(f"{_MOST_LINES} of {meter_count:,} meters shown, those with the most")
+    if blank := len(residual) - len(known):
+        notes.append(f"{plural(blank, 'cell')} blank, because a meter or a part lacks there")
+    if (known["covered_share"] < 1).any():
+        notes.append("<b>the residual holds parts without a value</b>")
+    return notes
+
+
+def _residual_claim(known: pd.DataFrame, means: pd.Series) -> str:
+    """Tell the largest residual, and how often one is negative."""
+    at = int(means.abs().to_numpy().argmax())
+    name, mean = means.index[at], float(means.iloc[at])
+    metered = known.loc[(known["entity"] == name).to_numpy(), "metered_w"].mean()
+    share = f" ({100 * abs(mean) / metered:.1f} %)" if metered > 0 else ""
+    side = "more" if mean >= 0 else "less"
+    claim = f"{label(name, 30)} draws {amount(abs(mean))}{share} {side} than its parts together"
+    negative = float(np.mean(known["is_negative"]))
+    if negative == 0:
+        return claim
+    return f"{claim}; {percent(negative)} of all residuals are negative, which cannot be"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -9,11 +11,20 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from workbench.plot._style.power_text import amount, energy_unit, joules, power_unit
-from workbench.plot._style.sampling import extremes
-from workbench.plot._style.style import colour, finish, nothing
-from workbench.plot._style.text import label, percent
-from workbench.tables import POWER_SMOOTHING, SMOOTHING_SUMMARY
+from workbench.plot._style.lanes import extremes
+from workbench.plot._style.style import colour, fill, finish, left_margin, nothing
+from workbench.plot._style.text import (
+    amount,
+    digits,
+    energy_unit,
+    joules,
+    label,
+    percent,
+    plural,
+    power_unit,
+    safe,
+)
+from workbench.tables import GRID_CHECK, POWER_SMOOTHING, SMOOTHING_SUMMARY
 
 _MOST_POINTS = 1_500
 _LINES = (
@@ -167,3 +178,227 @@ def _claim(known: pd.DataFrame, summary: pd.DataFrame | None) -> str:
         was, left = (label(each, 12) for each in summary["verdict"].iloc[[0, -1]])
         claim += f"; grid: {was} before, {left} after"
     return claim
+
+
+# Whether power stays within what a grid allows, as a card.
+
+_MOST = 24
+_BAR_PX = 46
+# Bars of what is far beyond its limit end here; their numbers stand beside them.
+_LONGEST = 3.0
+_VERDICTS = {
+    "fail": ("✕ fail", "limit"),
+    "unknown": ("? unknown", "unknown"),
+    "pass": ("✓ pass", "allowed"),
+}
+
+
+def grid_check(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show every requirement of a grid: what was measured against its limit, and the verdict.
+
+    Parameters
+    ----------
+    table
+        Table :data:`workbench.tables.GRID_CHECK`.
+    source
+        Where the numbers come from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        A bar per requirement as a share of its limit, with verdict, numbers and margin in
+        words. The title counts the verdicts.
+    """
+    GRID_CHECK.check(table)
+    if table.empty:
+        return nothing(
+            "The specification has no requirements that could be checked.",
+            claim="Nothing to check",
+            source=source,
+            synthetic=synthetic,
+        )
+    order = {name: place for place, name in enumerate(_VERDICTS)}
+    rows = table.assign(_place=table["verdict"].map(order).fillna(len(order)))
+    rows = rows.sort_values("_place", kind="stable", ignore_index=True).head(_MOST)
+    used = (rows["measured"] / rows["limit"].where(rows["limit"] > 0)).fillna(0)
+    figure = go.Figure()
+    for verdict, (name, look) in _VERDICTS.items():
+        places = [at for at, each in enumerate(rows["verdict"]) if each == verdict]
+        if places:
+            figure.add_bar(
+                x=used.iloc[places].clip(upper=_LONGEST), y=places, orientation="h", name=name,
+                marker=fill(look, bars=len(places)) | _border(verdict), width=0.34,
+                hovertext=[label(why, 160) for why in rows["why"].iloc[places]],
+                hovertemplate="%{hovertext}<extra></extra>",
+            )  # fmt: skip
+    for at, row in enumerate(rows.to_dict("records")):
+        _words(figure, at, row)
+    names = [label(each, 34) for each in rows["requirement"]]
+    figure.add_vline(
+        x=1, line={"color": "#000000", "width": 2, "dash": "dash"}, annotation_text="limit",
+        annotation_position="top right",
+    )  # fmt: skip
+    figure.update_layout(height=_BAR_PX * len(rows) + 20, margin_l=left_margin(names))
+    figure.update_yaxes(
+        tickvals=list(range(len(rows))), ticktext=names, range=[len(rows) - 0.4, -0.75],
+        showgrid=False,
+    )  # fmt: skip
+    figure.update_xaxes(
+        title="measured, of the limit [%]", tickformat=".0%",
+        range=[0, max(min(float(used.max()), _LONGEST) * 1.05, 1.3)],
+    )  # fmt: skip
+    note = f"bars end at {_LONGEST:.0%} of their limit" if used.max() > _LONGEST else ""
+    if len(table) > _MOST:
+        note += f"{' · ' * bool(note)}{len(table) - _MOST:,} more requirements left out"
+    return finish(
+        figure, claim=_grid_check_claim(table), source=source, synthetic=synthetic, note=note
+    )
+
+
+def _border(verdict: str) -> dict[str, object]:
+    """Outline what failed, so that it stands out without colour."""
+    return {"line": {"width": 2 if verdict == "fail" else 0, "color": "#000000"}}
+
+
+def _words(figure: go.Figure, at: int, row: dict[Hashable, Any]) -> None:
+    """Write verdict and numbers above a bar."""
+    unit = str(row["unit"])
+    measured = float(row["measured"])
+    said = f"<b>{_VERDICTS.get(str(row['verdict']), (safe(row['verdict']), ''))[0]}</b>: "
+    said += "not seen" if math.isnan(measured) else _number(measured, unit)
+    said += f" of {_number(float(str(row['limit'])), unit)}"
+    if not math.isnan(measured):
+        margin = float(row["margin"])
+        said += f", {_number(abs(margin), unit)} {'left' if margin >= 0 else 'too much'}"
+    visible = float(row["visible_share"])
+    if visible < 1:
+        said += f" · {percent(visible)} of it can be seen"
+    figure.add_annotation(
+        x=0, y=at - 0.22, text=said, showarrow=False, xanchor="left", yanchor="bottom", xshift=2,
+        font={"size": 11}, bgcolor="rgba(255,255,255,0.85)", borderpad=0,
+    )  # fmt: skip
+
+
+def _number(value: float, unit: str) -> str:
+    """Write a number in its unit."""
+    if unit == "share":
+        return percent(value)
+    if unit in ("W", "W/s"):
+        return amount(value) + unit.removeprefix("W")
+    return f"{digits(value)} {safe(unit)}"
+
+
+def _grid_check_claim(table: pd.DataFrame) -> str:
+    """Count the verdicts, worst first."""
+    counts = table["verdict"].value_counts()
+    spec = label(table["spec"].iloc[0], 40)
+    if len(table) == 1 and table["verdict"].iloc[0] in _VERDICTS:
+        return f"{spec}: {_VERDICTS[table['verdict'].iloc[0]][0][2:]}"
+    said = [f"{counts[name]:,} {name}" for name in _VERDICTS if counts.get(name, 0)]
+    return f"{spec}: {', '.join(said) or 'no verdict'} of {plural(len(table), 'requirement')}"
+
+
+# What smoothing costs and what it leaves, before beside after.
+
+_MEASURES = (
+    ("swing_w", "swing, 99th - 1st percentile", ""),
+    ("deviation_w", "standard deviation", ""),
+    ("ramp_w_per_s", "fastest ramp", "/s"),
+    ("peak_w", "peak", ""),
+    ("energy_j", "energy", ""),
+)
+# A store that is not needed still moves the last digits of sums.
+_ROUNDING = 1e-9
+_COSTS = (("ballast_j", "burnt on top"), ("lost_j", "lost in it"), ("unmet_j", "held back"))
+
+
+def smoothing_summary(
+    table: pd.DataFrame, *, source: str = "", synthetic: bool = False
+) -> go.Figure:
+    """Show what is left of swing, ramps, peak and energy after smoothing.
+
+    Parameters
+    ----------
+    table
+        Table :data:`workbench.tables.SMOOTHING_SUMMARY`.
+    source
+        Where the numbers come from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        A bar per quantity as a share of what it was, with both numbers. The title states swing
+        and cost, the note what the store needs and what is held back.
+    """
+    SMOOTHING_SUMMARY.check(table)
+    if table.empty:
+        return nothing(
+            "The table is empty; analyze.smoothing_summary compares before and after.",
+            claim="Nothing was smoothed",
+            source=source,
+            synthetic=synthetic,
+        )
+    before, after = _row(table, "before", 0), _row(table, "after", -1)
+    names = [name for _, name, _ in _MEASURES]
+    ratios, texts = [], []
+    for column, _, per in _MEASURES:
+        was, left = float(before[column]), float(after[column])
+        ratios.append(left / was if was > 0 else 0.0)
+        written = joules if column == "energy_j" else amount
+        texts.append(f"{written(was)}{per} → {written(left)}{per}")
+    figure = go.Figure()
+    figure.add_bar(
+        x=ratios, y=names, orientation="h", name="after", text=texts, textposition="outside",
+        cliponaxis=False, marker=fill("transfer"), hovertemplate="%{y}: %{text}<extra></extra>",
+    )  # fmt: skip
+    figure.add_vline(x=1, line={"color": colour("neutral"), "dash": "dash", "width": 1.5})
+    figure.update_layout(height=230, margin_l=210)
+    figure.update_yaxes(autorange="reversed", showgrid=False)
+    figure.update_xaxes(
+        title="after, of what it was before [%]", tickformat=".0%",
+        range=[0, max(1.0, *ratios) * 1.35],
+    )  # fmt: skip
+    return finish(
+        figure,
+        claim=_smoothing_summary_claim(before, after),
+        source=source,
+        synthetic=synthetic,
+        note=_note(after),
+    )
+
+
+def _row(table: pd.DataFrame, version: str, otherwise: int) -> pd.Series:
+    """Return the row of a version; the first or last one if none is called so."""
+    named = table[table["version"] == version]
+    return named.iloc[0] if len(named) else table.iloc[otherwise]
+
+
+def _smoothing_summary_claim(before: pd.Series, after: pd.Series) -> str:
+    """State the swing and what it costs."""
+    more = 100 * (float(after["energy_ratio"]) - 1)
+    claim = f"Swing {amount(float(before['swing_w']))} before, {amount(float(after['swing_w']))} "
+    claim += f"after, for {digits(abs(more))} % {'more' if more >= 0 else 'less'} energy"
+    if pd.notna(after["verdict"]):
+        claim += (
+            f"; grid: {label(before['verdict'], 12)} before, {label(after['verdict'], 12)} after"
+        )
+    return claim
+
+
+def _note(after: pd.Series) -> str:
+    """Say what the store needs, and what is lost or held back."""
+    parts = []
+    if after["storage_w"] > _ROUNDING * float(after["peak_w"]):
+        energy = joules(float(after["storage_j"]))
+        parts.append(f"the store moves {amount(float(after['storage_w']))} and {energy}")
+    for column, words in _COSTS:
+        if after[column] > 0:
+            share = float(after[column]) / float(after["energy_j"]) if after["energy_j"] > 0 else 0
+            parts.append(f"{percent(min(share, 1))} of the energy {words}")
+    if after["covered_share"] < 1:
+        parts.append(f"{percent(float(after['covered_share']))} of the cells")
+    return " · ".join(parts)

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._style.power_text import power_unit
-from workbench.plot._style.sampling import extremes
-from workbench.plot._style.style import colour, finish, nothing
-from workbench.plot._style.text import digits, label, percent
-from workbench.tables import GRID_CHECK, POWER_PEAKS, POWER_SPECTRUM
+from workbench.plot._style.lanes import extremes
+from workbench.plot._style.style import colour, distinct, fill, finish, left_margin, nothing
+from workbench.plot._style.text import amount, digits, label, percent, plural, power_unit, seconds
+from workbench.tables import (
+    BAND_SHARES,
+    GRID_CHECK,
+    POWER_EDGES,
+    POWER_PEAKS,
+    POWER_RAMPS,
+    POWER_SPECTRUM,
+    POWER_SWINGS,
+)
 
 _MOST_PEAKS = 4
 # Where averaging leaves less than this, what it took cannot be guessed back.
@@ -189,3 +198,325 @@ def _note(rows: pd.DataFrame) -> str:
     if np.isnan(float(first["half_power_hz"])) and rows["sensor_ratio"].isna().all():
         note += " · averaging in the sensor is not known"
     return note
+
+
+# How much of the movement of power lies in bands of frequencies.
+
+_MOST = 30
+_BAR_PX = 30
+
+
+def band_shares(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show the share of the movement of power in every band.
+
+    Parameters
+    ----------
+    table
+        Table :data:`workbench.tables.BAND_SHARES`.
+    source
+        Where the numbers come from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        A bar per band in the order of the table, patterned where the meter sees only part of
+        it. The title states the band with most.
+    """
+    BAND_SHARES.check(table)
+    if table.empty:
+        return nothing(
+            "The table has no bands; analyze.band_shares makes them.",
+            claim="No bands to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    rows = table.sort_values("energy_share", ascending=False, na_position="last").head(_MOST)
+    rows = rows.sort_index()
+    labels = [f"{row['low_hz']:g}-{row['high_hz']:g} Hz" for row in rows.to_dict("records")]
+    # Two bands of one name would share a bar, so bars have places, not names.
+    rows["_place"] = range(len(rows))
+    figure = go.Figure()
+    whole = rows["visible_share"] >= 1
+    _bars(figure, rows[whole], "seen whole", "transfer")
+    _bars(figure, rows[~whole], "seen in part, or not at all", "not allowed")
+    figure.update_layout(height=max(_BAR_PX * len(rows), 120), margin_l=left_margin(labels))
+    figure.update_yaxes(
+        tickvals=rows["_place"], ticktext=labels, range=[len(rows) - 0.5, -0.5], showgrid=False
+    )
+    room = 1.5 * max(float(rows["energy_share"].fillna(0).max()), 0.1)
+    figure.update_xaxes(title="share of the energy [%]", tickformat=".0%", range=[0, room])
+    note = f"of what lies below Nyquist, {float(rows['nyquist_hz'].iloc[0]):.3g} Hz"
+    if len(table) > _MOST:
+        note += f" · {len(table) - _MOST:,} smaller bands left out"
+    return finish(
+        figure, claim=_band_shares_claim(rows), source=source, synthetic=synthetic, note=note
+    )
+
+
+def _bars(figure: go.Figure, rows: pd.DataFrame, name: str, look: str) -> None:
+    """Draw the bars of one look, with their share and what is seen of them."""
+    if rows.empty:
+        return
+    texts = [_words(row) for row in rows.to_dict("records")]
+    figure.add_bar(
+        x=rows["energy_share"].fillna(0), y=rows["_place"], orientation="h", name=name, text=texts,
+        textposition="outside", cliponaxis=False, marker=fill(look, bars=len(rows)),
+        hovertemplate="%{text}<extra></extra>",
+    )  # fmt: skip
+
+
+def _words(row: dict[Hashable, Any]) -> str:
+    """Write what stands beside a bar."""
+    if pd.isna(row["energy_share"]):
+        return "above Nyquist: nothing of it is seen"
+    text = f"{percent(row['energy_share'])} ({amount(row['rms_w'])} rms)"
+    seen = row["visible_share"]
+    return text if seen >= 1 else f"{text}, {percent(seen)} of the band seen"
+
+
+def _band_shares_claim(rows: pd.DataFrame) -> str:
+    """Name the band with most of the energy."""
+    if rows["energy_share"].isna().all():
+        return "All bands lie above what the meter can see"
+    top = rows.iloc[int(rows["energy_share"].fillna(0).argmax())]
+    return (
+        f"{percent(top['energy_share'])} of the movement of power lies between "
+        f"{top['low_hz']:g} and {top['high_hz']:g} Hz"
+    )
+
+
+# Large rises and falls of power over time.
+
+_LOOKS = {"up": ("rise", "triangle-up"), "down": ("fall", "triangle-down")}
+_MOST_POINTS = 2_000
+
+
+def power_edges(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show every large rise and fall of power: when, and by how much.
+
+    Parameters
+    ----------
+    table
+        Table :data:`workbench.tables.POWER_EDGES`.
+    source
+        Where the numbers come from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        A mark per edge, rises above the axis and falls below it. The title states how many
+        there are and the largest.
+    """
+    POWER_EDGES.check(table)
+    if table.empty:
+        return nothing(
+            "Power never changes by the threshold within the window.",
+            claim="No edges in the power",
+            source=source,
+            synthetic=synthetic,
+        )
+    rows = table.sort_values("start_ns", ignore_index=True)
+    top = rows.iloc[int(rows["change_w"].abs().argmax())]
+    factor, unit = power_unit(float(abs(top["change_w"])))
+    after_min = (rows["start_ns"] - rows["start_ns"].iloc[0]) / 60e9
+    figure = go.Figure()
+    for position, (way, (noun, symbol)) in enumerate(_LOOKS.items()):
+        part = np.flatnonzero((rows["direction"] == way).to_numpy())
+        if not len(part):
+            continue
+        part = part[extremes(rows["change_w"].to_numpy()[part], _MOST_POINTS)]
+        some = rows.iloc[part]
+        figure.add_scatter(
+            x=after_min.iloc[part], y=some["change_w"] / factor, mode="markers",
+            name=plural(int((rows["direction"] == way).sum()), noun), customdata=some["dur_s"],
+            marker={"symbol": symbol, "size": 9, "color": distinct(position)["color"]},
+            hovertemplate=f"{noun} by %{{y:.3g}} {unit} in %{{customdata:g}} s<extra></extra>",
+        )  # fmt: skip
+    figure.add_hline(y=0, line={"color": colour("neutral"), "width": 1})
+    figure.update_xaxes(title="time since the first edge [min]")
+    figure.update_yaxes(title=f"change of power [{unit}]")
+    counts = rows["direction"].value_counts()
+    said = [plural(int(counts.get(way, 0)), noun) for way, (noun, _) in _LOOKS.items()]
+    size = amount(float(abs(top["change_w"])))
+    largest = f"a {_LOOKS[str(top['direction'])][0]} by {size} in {seconds(float(top['dur_s']))}"
+    claim = f"{' and '.join(said)}; the largest is {largest}"
+    return finish(figure, claim=claim, source=source, synthetic=synthetic)
+
+
+# How fast power rises and falls, by the window it is measured over.
+
+_SYMBOLS = {"up": "triangle-up", "down": "triangle-down"}
+_NAMES = {"up": "fastest rise", "down": "fastest fall"}
+_MOST_LABELLED = 8
+
+
+def power_ramps(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show the fastest rise and fall of power against the window it is measured over.
+
+    Parameters
+    ----------
+    table
+        Table :data:`workbench.tables.POWER_RAMPS`.
+    source
+        Where the numbers come from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Rises, falls and what 99 % of all changes stay below, on logarithmic axes. Windows that
+        cannot be measured are named. The title states the fastest ramp and its window.
+    """
+    POWER_RAMPS.check(table)
+    rows = table[table["ramp_w_per_s"].notna()].sort_values("window_s", ignore_index=True)
+    if rows.empty:
+        reasons = "; ".join(sorted(set(table["note"].astype(str)))[:2])
+        return nothing(
+            reasons or "The table has no windows; analyze.power_ramps measures them.",
+            claim="No ramp can be measured",
+            source=source,
+            synthetic=synthetic,
+        )
+    top = rows.iloc[int(rows["ramp_w_per_s"].argmax())]
+    factor, unit = power_unit(float(top["ramp_w_per_s"]))
+    figure = go.Figure()
+    highest = rows.groupby("window_s")["ramp_w_per_s"].transform("max")
+    rows["_on_top"] = rows["ramp_w_per_s"] >= highest
+    for position, way in enumerate(("up", "down")):
+        _line(figure, rows[rows["direction"] == way], way, position, factor)
+    slow = rows.drop_duplicates("window_s")
+    slow = slow.iloc[extremes(slow["p99_w_per_s"].to_numpy())]
+    figure.add_scatter(
+        x=slow["measured_s"], y=_positive(slow["p99_w_per_s"] / factor), mode="lines+markers",
+        name="99 % of all changes are slower",
+        marker={"symbol": "line-ew-open", "size": 9, "color": colour("neutral")},
+        line={"color": colour("neutral"), "dash": "dot", "width": 1.5},
+        hovertemplate=f"%{{y:.3g}} {unit}/s over %{{x:g}} s<extra></extra>",
+    )  # fmt: skip
+    figure.update_xaxes(title="window [s]", type="log", dtick="D2")
+    figure.update_yaxes(title=f"change / window [{unit}/s]", type="log", dtick="D2")
+    claim = (
+        f"Power changes by up to {amount(float(top['ramp_w_per_s']))}/s over "
+        f"{seconds(float(top['measured_s']))}"
+    )
+    last = rows[rows["window_s"] == rows["window_s"].max()]
+    if last["window_s"].iloc[0] > top["window_s"]:
+        claim += f", {amount(float(last['ramp_w_per_s'].max()))}/s over "
+        claim += seconds(float(last["measured_s"].iloc[0]))
+    return finish(
+        figure, claim=claim, source=source, synthetic=synthetic, note=_ramps_note(table, rows)
+    )
+
+
+def _line(figure: go.Figure, rows: pd.DataFrame, way: str, position: int, factor: float) -> None:
+    """Draw one direction."""
+    if rows.empty:
+        return
+    rows = rows.iloc[extremes(rows["ramp_w_per_s"].to_numpy())]
+    value = _positive(rows["ramp_w_per_s"] / factor)
+    labelled = len(rows) <= _MOST_LABELLED
+    figure.add_scatter(
+        x=rows["measured_s"], y=value, mode="lines+markers+text" if labelled else "lines",
+        name=_NAMES[way],
+        text=["" if pd.isna(each) else digits(each) for each in value] if labelled else None,
+        textposition=["top right" if on_top else "bottom left" for on_top in rows["_on_top"]],
+        marker={"symbol": _SYMBOLS[way], "size": 10}, line={**distinct(position), "width": 2},
+        cliponaxis=False, hovertemplate="%{y:.3g} over %{x:g} s<extra></extra>",
+    )  # fmt: skip
+
+
+def _positive(values: pd.Series) -> pd.Series:
+    """Leave out what a logarithmic axis cannot show."""
+    return values.where(values > 0, np.nan)
+
+
+def _ramps_note(table: pd.DataFrame, rows: pd.DataFrame) -> str:
+    """Name the windows that cannot be measured, and what is not known."""
+    unseen = table[table["ramp_w_per_s"].isna()].drop_duplicates("window_s")
+    parts = []
+    if len(unseen):
+        named = ", ".join(f"{window:g} s" for window in unseen["window_s"].head(4))
+        more = ", ..." if len(unseen) > 4 else ""
+        cannot = f"{plural(len(unseen), 'window')} cannot be measured ({named}{more})"
+        parts.append(cannot)
+    known = float(rows["covered_share"].min())
+    if known < 1:
+        parts.append(f"down to {known:.1%} of the windows have both ends known")
+    return " · ".join(parts)
+
+
+# How far power moves inside a training step, over all steps.
+
+_MEASURES = (("swing_w", "95th - 5th percentile"), ("range_w", "largest - smallest cell"))
+
+
+def power_swings(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show which share of the steps swings by how much.
+
+    Parameters
+    ----------
+    table
+        Table :data:`workbench.tables.POWER_SWINGS`.
+    source
+        Where the numbers come from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        The empirical distribution of both measures of swing. The title states the median, its
+        share of the mean power, and what one step in twenty exceeds.
+    """
+    POWER_SWINGS.check(table)
+    rows = table[table["swing_w"].notna()]
+    if rows.empty:
+        return nothing(
+            _why_nothing(table),
+            claim="No swings to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    factor, unit = power_unit(float(rows["range_w"].max()))
+    figure = go.Figure()
+    for position, (column, name) in enumerate(_MEASURES):
+        values = np.sort(rows[column].to_numpy())
+        share = np.arange(1, len(values) + 1) / len(values)
+        keep = extremes(values)
+        figure.add_scatter(
+            x=values[keep] / factor, y=share[keep], mode="lines+markers" if len(keep) < 3 else
+            "lines", name=name, line={**distinct(position), "shape": "hv", "width": 2.5},
+            hovertemplate=f"%{{y:.1%}} of the steps: at most %{{x:.3g}} {unit}<extra></extra>",
+        )  # fmt: skip
+    middle, high = np.percentile(rows["swing_w"], [50, 95])
+    figure.add_hline(y=0.5, line={"color": colour("neutral"), "dash": "dot", "width": 1})
+    figure.update_xaxes(title=f"swing inside one step [{unit}]", rangemode="tozero")
+    figure.update_yaxes(title="share of the steps [%]", tickformat=".0%", range=[0, 1.03])
+    mean = float(rows["mean_w"].mean())
+    claim = f"Power swings by {amount(float(middle))} in the median step"
+    claim += f", {percent(middle / mean)} of its mean" if mean > 0 else ""
+    claim += f"; one step in twenty by {amount(float(high))} or more"
+    return finish(
+        figure, claim=claim, source=source, synthetic=synthetic, note=_swings_note(table, rows)
+    )
+
+
+def _why_nothing(table: pd.DataFrame) -> str:
+    if table.empty:
+        return "There are no steps; analyze.power_swings(totals, step_s=...) takes windows instead."
+    return "No step has two known cells; analyze.power_totals with a finer period may show more."
+
+
+def _swings_note(table: pd.DataFrame, rows: pd.DataFrame) -> str:
+    """Say how much the swings rest on."""
+    cells = float(rows["cell_count"].median())
+    note = f"{plural(len(rows), 'step')} of {digits(cells)} cells each; faster movement is unseen"
+    if len(table) > len(rows):
+        note += f" · {len(table) - len(rows):,} without two known cells left out"
+    partly = int((rows["covered_share"] < 1).sum())
+    return note + (f" · {partly:,} known in part" if partly else "")

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any, Literal
+
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
+from numpy.typing import NDArray
 
-from workbench.plot._power.views import View, choose_zoom, mark_spans, mark_steps, shaded
-from workbench.plot._style.panels import panels
-from workbench.plot._style.power_text import amount, power_unit, seconds, time_axis
-from workbench.plot._style.sampling import MAX_POINTS, extremes
+from workbench.plot._style.bars import panels
+from workbench.plot._style.lanes import MAX_POINTS, extremes
 from workbench.plot._style.style import colour, finish, nothing
-from workbench.plot._style.text import plural
-from workbench.tables import LOGGED_SPANS, LOGGED_STEPS, POWER_TOTALS
+from workbench.plot._style.text import amount, label, plural, power_unit, seconds, time_axis
+from workbench.tables import LOGGED_SPANS, LOGGED_STEPS, POWER_HEATMAP, POWER_TOTALS
 
 _HEIGHT_PX = 300
 # A series that is not so much longer than the zoom needs no second panel.
@@ -163,3 +165,281 @@ def _claim(totals: pd.DataFrame) -> str:
         if power.mean() > 0
         else f"{who} no power"
     )
+
+
+# A picture of power: a row per thing, time from left to right.
+
+# What a figure may weigh, as whole numbers of two bytes each.
+_MOST_CELLS = 700_000
+_MOST_INT16 = (1 << 15) - 1
+_YEAR_2000_NS = 946_684_800_000_000_000
+_NO_READING = -1
+_SCALE = ("#00224E", "#35456C", "#666970", "#948E77", "#C8B866", "#FEE838")
+_PLOT_PX, _MOST_PX = 300, 620
+
+
+def power_heatmap(
+    heatmap: pd.DataFrame,
+    *,
+    by: Literal["mean", "max"] = "mean",
+    source: str = "",
+    synthetic: bool = False,
+) -> go.Figure:
+    """Show who drew how much and when; what is off stands out as a row or a column.
+
+    Parameters
+    ----------
+    heatmap
+        Table :data:`workbench.tables.POWER_HEATMAP`.
+    by
+        Whether a column of the picture shows the mean of its time or the highest cell.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        A row per entity; the brighter, the more power; white where there is no reading. Cells
+        are whole numbers, and of very many entities those that differ most from the median are
+        shown, so that the figure stays below 2 MB. The title states the mean and who drew the most.
+    """
+    POWER_HEATMAP.check(heatmap)
+    column = f"{by}_w"
+    if column not in ("mean_w", "max_w"):
+        msg = f"by must be 'mean' or 'max'; got {by!r}"
+        raise ValueError(msg)
+    if heatmap[column].isna().all():
+        return nothing(
+            "The table has no cell with power; pass what analyze.power_heatmap returns.",
+            claim="No power to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    wide = heatmap.assign(entity=heatmap["entity"].astype(str)).pivot_table(
+        index="entity", columns="time_ns", values=column, aggfunc="max", sort=False, dropna=False
+    )
+    wide = wide.astype("float64").sort_index(axis="columns")
+    shown = _oddest(wide)
+    values = shown.to_numpy()
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    is_missing = np.isnan(values)
+    kind = np.int16 if high <= _MOST_INT16 else np.int32
+    hint = " (-1: no reading)" if is_missing.any() else ""
+    figure = go.Figure()
+    figure.add_heatmap(
+        x=_times(shown.columns.to_numpy()),
+        y=_labels([str(name) for name in shown.index]),
+        z=np.where(is_missing, _NO_READING, values).astype(kind),
+        zmin=_NO_READING,
+        zmax=max(high, 1),
+        colorscale=_colours(low, max(high, 1)),
+        colorbar={"title": {"text": f"{by} power [W]"}, "thickness": 12, "tickformat": ","}
+        | _ticks(low, high),
+        hovertemplate=f"%{{y}}<br>%{{x}}: %{{z:,}} W{hint}<extra></extra>",
+    )
+    is_epoch = int(shown.columns.min()) >= _YEAR_2000_NS
+    figure.update_xaxes(title="time [UTC]" if is_epoch else "time [s]", showgrid=False)
+    figure.update_yaxes(title="entity", type="category", autorange="reversed", showgrid=False)
+    height = min(max(_PLOT_PX, 3 * len(shown)), _MOST_PX)
+    figure.update_layout(height=height, hovermode="closest")
+    note = _heatmap_note(wide, shown, is_missing)
+    claim = _heatmap_claim(heatmap, wide)
+    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
+
+
+def _oddest(wide: pd.DataFrame) -> pd.DataFrame:
+    """Keep the rows that differ most from the median if there are too many, in their order."""
+    most = _MOST_CELLS if np.nanmax(wide.to_numpy()) <= _MOST_INT16 else _MOST_CELLS // 2
+    most = max(most // max(wide.shape[1], 1), 1)
+    if len(wide) <= most:
+        return wide
+    apart = (wide - wide.median(axis="index")).abs().mean(axis="columns")
+    missing = wide.isna().mean(axis="columns")
+    score = apart.fillna(0) / max(float(apart.max()), 1) + missing
+    kept = np.sort(np.argsort(-score.to_numpy(), kind="stable")[:most])
+    return wide.iloc[kept]
+
+
+def _times(times: np.ndarray) -> Any:
+    if int(times.min()) >= _YEAR_2000_NS:
+        return pd.to_datetime(times.astype(np.int64)).to_numpy()
+    return times / 1e9
+
+
+def _labels(names: list[str]) -> list[str]:
+    """Shorten names, and keep those apart that become equal."""
+    seen: dict[str, int] = {}
+    shown = []
+    for name in names:
+        short = label(name, 28)
+        seen[short] = seen.get(short, 0) + 1
+        shown.append(short if seen[short] == 1 else f"{short} ({seen[short]})")
+    return shown
+
+
+def _colours(low: float, high: float) -> list[list[Any]]:
+    """Give white to cells without reading, and the whole scale to the powers there are."""
+
+    def place(watts: float) -> float:
+        return (watts - _NO_READING) / (high - _NO_READING)
+
+    start, edge = place(min(low, high - 1)), place(-0.5)
+    steps = np.linspace(max(start, edge), 1, len(_SCALE)).tolist()
+    scale = [[step, colour] for step, colour in zip(steps, _SCALE, strict=True)]
+    return [[0.0, "#FFFFFF"], [edge, "#FFFFFF"], [edge, _SCALE[0]], *scale]
+
+
+def _ticks(low: float, high: float) -> dict[str, Any]:
+    values = sorted({round(value) for value in np.linspace(low, max(high, 1), 5)})
+    return {"tickvals": values, "ticktext": [f"{value:,}" for value in values]}
+
+
+def _heatmap_claim(heatmap: pd.DataFrame, wide: pd.DataFrame) -> str:
+    groups = heatmap.assign(entity=heatmap["entity"].astype(str)).groupby("entity", sort=False)
+    means = groups["mean_w"].mean().astype("float64")
+    covered = groups["covered_share"].mean()
+    # Who is known for a part of the time only may just have missed the idle hours.
+    compared = means[(covered >= 0.95 * covered.max()) & means.notna()]
+    who, most = label(compared.idxmax(), 30), float(compared.max())
+    if len(wide) == 1:
+        return f"{who} draws {most:,.0f} W on average"
+    each = f"{len(wide):,} entities draw {float(means.mean()):,.0f} W each on average"
+    return f"{each}; {who} the most, {most:,.0f} W"
+
+
+def _heatmap_note(wide: pd.DataFrame, shown: pd.DataFrame, is_missing: np.ndarray) -> str:
+    notes = []
+    if len(shown) < len(wide):
+        notes.append(f"shown: the {len(shown):,} of {len(wide):,} that differ most from the median")
+    if is_missing.any():
+        notes.append(f"white: no reading ({plural(int(is_missing.sum()), 'cell')})")
+    return " · ".join(notes)
+
+
+# Stretches of time that a figure of power shows, and what the job was doing in them.
+
+# A kind that takes more of the time than this is the background of the others.
+_BACKGROUND_SHARE = 0.5
+_MOST_KINDS = 4
+# More rectangles or ticks than this are a grey mist.
+_MOST_SPANS, _MOST_BORDERED, _MOST_STEPS = 200, 12, 120
+# A label needs about this share of the width of a panel.
+_LABEL_SHARE = 0.16
+_BORDERS = ("solid", "dash", "dot", "dashdot")
+
+
+@dataclass(frozen=True)
+class View:
+    """A stretch of time in one panel; its axis counts ``unit_ns`` from ``zero_ns``."""
+
+    start_ns: int
+    end_ns: int
+    zero_ns: int
+    unit_ns: float
+    column: int
+
+    def at(self, time_ns: NDArray[np.int64] | int) -> NDArray[np.float64]:
+        """Give times as the axis has them."""
+        return np.asarray((np.asarray(time_ns) - self.zero_ns) / self.unit_ns)
+
+    def holds(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Give the rows of a table of stretches that overlap this one."""
+        return table[(table["end_ns"] > self.start_ns) & (table["start_ns"] < self.end_ns)]
+
+
+def shaded(spans: pd.DataFrame, whole: tuple[int, int]) -> pd.DataFrame:
+    """Give the spans that are drawn: no kind that takes most of the time, as training does.
+
+    Parameters
+    ----------
+    spans
+        Table :data:`workbench.tables.LOGGED_SPANS`.
+    whole
+        Start and end of all that is shown, in ns.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Rows of ``spans`` that overlap ``whole``, with an end.
+    """
+    ended = spans.assign(end_ns=spans["end_ns"].fillna(whole[1]).astype("int64"))
+    inside = ended[(ended["end_ns"] > whole[0]) & (ended["start_ns"] < whole[1])]
+    length = inside["end_ns"].clip(upper=whole[1]) - inside["start_ns"].clip(lower=whole[0])
+    share = length.groupby(inside["kind"]).sum() / (whole[1] - whole[0])
+    return inside[inside["kind"].map(share) <= _BACKGROUND_SHARE]
+
+
+def choose_zoom(
+    whole: tuple[int, int], spans: pd.DataFrame, known_ns: NDArray[np.int64], width_ns: int
+) -> tuple[int, int]:
+    """Choose a stretch with known cells: around the start of a span, or their middle.
+
+    Of several spans, the one nearest to the middle of all that is known.
+    """
+    middle = int(known_ns[len(known_ns) // 2])
+    starts = spans["start_ns"].to_numpy()
+    starts = starts[(starts > whole[0]) & (starts < whole[1])]
+    for start in [*starts[np.argsort(np.abs(starts - middle), kind="stable")], middle]:
+        low = min(max(int(start) - width_ns // 2, whole[0]), whole[1] - width_ns)
+        if ((known_ns >= low) & (known_ns < low + width_ns)).any():
+            break
+    return low, low + width_ns
+
+
+def mark_spans(figure: go.Figure, spans: pd.DataFrame, view: View) -> None:
+    """Shade what the job was doing, each kind with its own height, border and label."""
+    inside = view.holds(spans)
+    for place, kind in enumerate(inside["kind"].value_counts().index[:_MOST_KINDS]):
+        mine = inside[inside["kind"] == kind]
+        lengths = mine["end_ns"] - mine["start_ns"]
+        drawn = mine.loc[lengths.nlargest(_MOST_SPANS).index].sort_values("start_ns")
+        top = 0.99 - 0.075 * place
+        border = 1 if len(drawn) <= _MOST_BORDERED else 0
+        starts = view.at(np.maximum(drawn["start_ns"].to_numpy(), view.start_ns))
+        ends = view.at(np.minimum(drawn["end_ns"].to_numpy(), view.end_ns))
+        for start, end in zip(starts, ends, strict=True):
+            figure.add_shape(
+                type="rect", x0=start, x1=end, y0=0, y1=top, layer="below", opacity=0.35,
+                fillcolor=colour(str(kind)), line={"width": border, "dash": _BORDERS[place]},
+                xref=_axis("x", view), yref=f"{_axis('y', view)} domain",
+            )  # fmt: skip
+        _name(figure, view, starts, top=top, text=_named(str(kind), len(mine)))
+
+
+def _named(kind: str, count: int) -> str:
+    return label(kind, 20) + (f" ({count:,})" if count > 1 else "")
+
+
+def _name(
+    figure: go.Figure, view: View, starts: NDArray[np.float64], *, top: float, text: str
+) -> None:
+    """Write the name of a kind once, at the first rectangle that has room to its right."""
+    low, high = view.at(view.start_ns), view.at(view.end_ns)
+    fits = np.flatnonzero(starts < high - _LABEL_SHARE * (high - low))
+    at_end = not len(fits)
+    figure.add_annotation(
+        text=text, x=starts[-1] if at_end else starts[fits[0]], y=top, showarrow=False,
+        xref=_axis("x", view), yref=f"{_axis('y', view)} domain", yanchor="top",
+        xanchor="right" if at_end else "left", font={"size": 11}, bgcolor="rgba(255,255,255,0.75)",
+        borderpad=1,
+    )  # fmt: skip
+
+
+def _axis(letter: str, view: View) -> str:
+    return letter if view.column == 1 else f"{letter}{view.column}"
+
+
+def mark_steps(figure: go.Figure, steps: pd.DataFrame, view: View, *, foot: float) -> None:
+    """Draw a tick at the start of every step, unless they are too many to tell apart."""
+    inside = steps[(steps["start_ns"] >= view.start_ns) & (steps["start_ns"] < view.end_ns)]
+    if inside.empty or len(inside) > _MOST_STEPS:
+        return
+    figure.add_scatter(
+        x=view.at(inside["start_ns"].to_numpy()), y=np.full(len(inside), foot),
+        mode="markers", name="start of a step", customdata=inside["step"].to_numpy(),
+        marker={"symbol": "line-ns-open", "size": 10, "color": "#1A1A1A", "line": {"width": 1.5}},
+        hovertemplate="step %{customdata:,} starts<extra></extra>",
+        row=1, col=view.column,
+    )  # fmt: skip

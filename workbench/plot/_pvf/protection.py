@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._style.dots import log_ticks
-from workbench.plot._style.sampling import extremes
-from workbench.plot._style.style import MAX_LINES, distinct, finish, nothing
-from workbench.plot._style.text import label, percent, plural
-from workbench.tables import PVF_PROTECTION
+from workbench.plot._style.bars import log_ticks
+from workbench.plot._style.chances import (
+    Chances,
+    axis_of,
+    chance,
+    chances,
+    numbers,
+    row_with,
+    segments,
+)
+from workbench.plot._style.lanes import extremes
+from workbench.plot._style.style import COLOURS, MAX_LINES, distinct, finish, left_margin, nothing
+from workbench.plot._style.text import label, percent, plural, safe, short
+from workbench.tables import DETECTOR_TOLERANCE, PVF_MITIGATION, PVF_PROTECTION
 
 _FEW, _MOST_POINTS = 40, 400
 _COUNTED = 64  # so many of them are better told as a number than as a share
@@ -110,3 +120,317 @@ def _claim(part: pd.DataFrame) -> str:
         last = "" if pd.isna(row["last"]) else f" (the last: {label(row['last'], 24)})"
         some = f"{row['protected_count']:,} of {whole:,} {label(row['unit'], 24)}{where}{last}"
     return f"Protecting {some} removes {percent(row['removed_share'])} of the wrong outputs"
+
+
+# What a detector catches, and how often it cries wolf, against its tolerance.
+
+_MOST_LINES, _DETECTOR_TOLERANCE_MOST_POINTS = 6, 400
+_DETECTOR_TOLERANCE_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "star", "hexagon")
+_ALARM_DASHES = ("dot", "2px,2px", "1px,5px", "6px,6px", "3px,5px", "5px,9px")
+
+
+def detector_tolerance(
+    table: pd.DataFrame,
+    *,
+    at_tolerance: float | None = None,
+    source: str = "",
+    synthetic: bool = False,
+) -> go.Figure:
+    """Show the share of faults detected and that of false alarms against the tolerance.
+
+    Parameters
+    ----------
+    table
+        Table :data:`workbench.tables.DETECTOR_TOLERANCE`.
+    at_tolerance
+        Tolerance to mark and to read off; by default the smallest without false alarms.
+    source
+        Where the checks come from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Filled marks for what is detected, a line per detector and place; open marks for false
+        alarms, a line per detector; the tolerance is logarithmic. The title reads off one
+        tolerance.
+    """
+    DETECTOR_TOLERANCE.check(table)
+    rows = table[table["detected_share"].notna() | table["false_alarm_share"].notna()]
+    if rows.empty:
+        return nothing(
+            "No detector was tried with a fault or without; analyze.detector_tolerance needs "
+            "trials of both kinds.",
+            claim="No detector to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    rows = rows.assign(at=_places(rows)).sort_values("at", kind="stable")
+    figure = go.Figure()
+    lines = list(rows.groupby(["detector", "place"], sort=False))
+    several = rows["detector"].nunique() > 1
+    for at, ((detector, place), part) in enumerate(lines[:_MOST_LINES]):
+        name = f"{label(detector, 24)}, {label(place, 28)}" if several else label(place, 24)
+        _add_detected(figure, part, at=at, name=f"detected: {name}")
+    for at, (detector, part) in enumerate(list(rows.groupby("detector", sort=False))[:_MOST_LINES]):
+        alarms = part.drop_duplicates("tolerance")
+        name = f"false alarms: {label(detector, 24)}" if several else "false alarms"
+        _add_alarms(figure, alarms, at=at, name=name)
+    chosen = _chosen(rows, at_tolerance)
+    figure.add_vline(
+        x=float(chosen["at"].iloc[0]),
+        line={"color": COLOURS["neutral"], "width": 1.5, "dash": "dot"},
+    )
+    figure.update_xaxes(title="tolerance: alarm above this residual [1, logarithmic]", type="log")
+    figure.update_xaxes(**_ticks(rows))
+    figure.update_yaxes(title="share of checks that alarm [%]", range=[-3, 104])
+    figure.update_layout(hovermode="closest")
+    hidden = len(lines) - min(len(lines), _MOST_LINES)
+    notes = ["whiskers: intervals of independent checks"]
+    notes += [f"{plural(hidden, 'line')} left out"] if hidden else []
+    claim = _detector_tolerance_claim(chosen)
+    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=" · ".join(notes))
+
+
+def _places(rows: pd.DataFrame) -> np.ndarray:
+    """Place a tolerance of 0 left of all others; a logarithmic axis has no place for it."""
+    tolerance = numbers(rows["tolerance"])
+    known = tolerance[tolerance > 0]
+    return np.where(tolerance > 0, tolerance, (known.min() if len(known) else 1.0) / 10)
+
+
+def _ticks(rows: pd.DataFrame) -> dict[str, object]:
+    places = rows["at"].to_numpy()
+    look = log_ticks(places)
+    words = [f"{tick:.3g}" for tick in look["tickvals"]]
+    zero = rows.loc[rows["tolerance"] == 0, "at"]
+    if len(zero):
+        kept = [at for at, tick in enumerate(look["tickvals"]) if tick > 1.5 * zero.iloc[0]]
+        return look | {
+            "tickvals": [float(zero.iloc[0]), *(look["tickvals"][at] for at in kept)],
+            "ticktext": ["0", *(words[at] for at in kept)],
+        }
+    return look | {"ticktext": words}
+
+
+def _add_detected(figure: go.Figure, part: pd.DataFrame, *, at: int, name: str) -> None:
+    part = part[part["detected_share"].notna()]
+    if part.empty:
+        return
+    part = part.iloc[
+        extremes(part["detected_share"].to_numpy(dtype="float64"), _DETECTOR_TOLERANCE_MOST_POINTS)
+    ]
+    look = distinct(at)
+    share, low, high = (
+        100 * numbers(part[each]) for each in ("detected_share", "detected_low", "detected_high")
+    )
+    figure.add_scatter(
+        mode="lines+markers",
+        x=part["at"].to_numpy(),
+        y=share,
+        name=name,
+        error_y={
+            "type": "data", "array": np.nan_to_num(high - share), "thickness": 1, "width": 3,
+            "arrayminus": np.nan_to_num(share - low), "color": look["color"],
+        },
+        line={**look, "width": 2.5},
+        marker={"symbol": _DETECTOR_TOLERANCE_SYMBOLS[at], "size": 9, "color": look["color"]},
+        customdata=part["fault_count"].to_numpy(),
+        hovertemplate="%{x:.3g}: %{y:.3~g} % of %{customdata:,}<extra>" + name + "</extra>",
+    )  # fmt: skip
+
+
+def _add_alarms(figure: go.Figure, part: pd.DataFrame, *, at: int, name: str) -> None:
+    part = part[part["false_alarm_share"].notna()]
+    if part.empty:
+        return
+    part = part.iloc[
+        extremes(
+            part["false_alarm_share"].to_numpy(dtype="float64"), _DETECTOR_TOLERANCE_MOST_POINTS
+        )
+    ]
+    share, high = (100 * numbers(part[each]) for each in ("false_alarm_share", "false_alarm_high"))
+    figure.add_scatter(
+        mode="lines+markers",
+        x=part["at"].to_numpy(),
+        y=share,
+        name=name,
+        error_y={
+            "type": "data",
+            "array": np.nan_to_num(high - share),
+            "arrayminus": 0 * share,
+            "thickness": 1,
+            "width": 3,
+            "color": COLOURS["dark"],
+        },
+        line={"color": COLOURS["dark"], "dash": _ALARM_DASHES[at], "width": 1.5},
+        marker={
+            "symbol": f"{_DETECTOR_TOLERANCE_SYMBOLS[at]}-open",
+            "size": 9,
+            "color": COLOURS["dark"],
+        },
+        customdata=part["clean_count"].to_numpy(),
+        hovertemplate="%{x:.3g}: %{y:.3~g} % of %{customdata:,}<extra>" + name + "</extra>",
+    )
+
+
+def _chosen(rows: pd.DataFrame, wanted: float | None) -> pd.DataFrame:
+    """Give the rows at the wanted tolerance, or at the smallest that never cries wolf."""
+    if wanted is None:
+        alarms = rows.groupby("tolerance")["false_alarm_share"].max()
+        quiet = alarms[alarms == 0]
+        wanted = float(quiet.index.min() if len(quiet) else rows["tolerance"].max())
+    tolerances = numbers(rows["tolerance"])
+    nearest = tolerances[int(np.argmin(np.abs(np.log((tolerances + 1e-30) / (wanted + 1e-30)))))]
+    here: pd.DataFrame = rows[tolerances == nearest]
+    return here
+
+
+def _detector_tolerance_claim(chosen: pd.DataFrame) -> str:
+    known = chosen.dropna(subset=["detected_share"])
+    at = f"{chosen['tolerance'].iloc[0]:.3g}"
+    alarms = chosen["false_alarm_share"].max()
+    wolf = "false alarms unknown" if pd.isna(alarms) else f"{percent(alarms)} false alarms"
+    if known.empty:
+        return f"At a tolerance of {at}: {wolf}"
+    ordered = known.sort_values("detected_share", kind="stable")
+    least, most = ordered.iloc[0], ordered.iloc[-1]
+    caught = f"{percent(most['detected_share'])} of the faults are detected"
+    if least["detected_share"] < most["detected_share"]:
+        caught = (
+            f"{percent(least['detected_share'])} ({label(least['place'], 20)}) to "
+            f"{percent(most['detected_share'])} ({label(most['place'], 20)}) are detected"
+        )
+    return f"At a tolerance of {at} {caught}, {wolf}"
+
+
+# What a protection removes: the same faults with and without it.
+
+_MOST, _MOST_KINDS, _ROW_PX = 30, 8, 40
+_MITIGATION_SYMBOLS = (
+    "square",
+    "diamond",
+    "triangle-up",
+    "cross",
+    "x",
+    "star",
+    "hexagon",
+    "pentagon",
+)
+_NONE = "none"
+
+
+def pvf_mitigation(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show the share of wrong outputs of the same faults with each mitigation and without.
+
+    Parameters
+    ----------
+    table
+        Table :data:`workbench.tables.PVF_MITIGATION`.
+    source
+        Where the data comes from, e.g. model and inputs; printed under the figure.
+    synthetic
+        Whether the inputs were generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One row per group and mitigation with its interval and what it removes. The title
+        names what removes most.
+    """
+    PVF_MITIGATION.check(table)
+    if table.empty:
+        return nothing(
+            "The table has no mitigations; pass what analyze.pvf_mitigation returns.",
+            claim="No mitigations to compare",
+            source=source,
+            synthetic=synthetic,
+        )
+    drawn = table.head(_MOST).reset_index(drop=True)
+    axis = axis_of(drawn["pvf"], drawn["low"], drawn["high"])
+    figure = go.Figure()
+    x, y = segments(axis.place(drawn["low"]), axis.place(drawn["high"]), list(drawn.index))
+    if x:
+        figure.add_scatter(
+            mode="lines", x=x, y=y, name="interval", hoverinfo="skip",
+            line={"color": COLOURS["dark"], "width": 2.5, "dash": "solid"},
+        )  # fmt: skip
+    kinds = sorted(drawn["mitigation"].unique(), key=lambda kind: kind != _NONE)
+    for at, kind in enumerate(kinds):
+        _add_kind(figure, drawn[drawn["mitigation"] == kind], axis, kind=kind, at=at)
+    names = [_name(row) for _, row in drawn.iterrows()]
+    figure.update_layout(
+        height=max(len(drawn), 2) * _ROW_PX, margin_l=left_margin(names), hovermode="closest"
+    )
+    figure.update_xaxes(**axis.axis())
+    figure.update_yaxes(
+        tickvals=list(range(len(drawn))), ticktext=names, range=[len(drawn) - 0.5, -0.5]
+    )
+    hidden = len(table) - len(drawn)
+    notes = ["the same faults with and without", "removed: over the wrong outputs without"]
+    notes += [f"{plural(hidden, 'row')} left out"] if hidden else []
+    return finish(
+        figure,
+        claim=_mitigation_claim(table),
+        source=source,
+        synthetic=synthetic,
+        note=" · ".join(notes),
+    )
+
+
+def _add_kind(figure: go.Figure, rows: pd.DataFrame, axis: Chances, *, kind: str, at: int) -> None:
+    colour = COLOURS["sdc"] if kind == _NONE else distinct(at)["color"]
+    symbol = "circle" if kind == _NONE else _MITIGATION_SYMBOLS[at % len(_MITIGATION_SYMBOLS)]
+    figure.add_scatter(
+        mode="markers",
+        x=axis.place(rows["pvf"]),
+        y=rows.index.to_numpy(),
+        name="without" if kind == _NONE else label(kind, 24),
+        marker={
+            # Where nothing goes wrong any more the mark is open.
+            "symbol": [f"{symbol}-open" if p == 0 else symbol for p in rows["pvf"]],
+            "size": 11, "color": colour, "line": {"width": 1.5, "color": colour},
+        },
+        hovertext=[_hover(row) for _, row in rows.iterrows()],
+        hovertemplate="%{hovertext}<extra></extra>",
+    )  # fmt: skip
+
+
+def _name(row: pd.Series) -> str:
+    if row["mitigation"] == _NONE:
+        return f"{safe(short(row['group'], 40))}<br><i>without</i>"
+    removed = "" if pd.isna(row["removed_ratio"]) else f": {_removed(row['removed_ratio'])}"
+    return f"{safe(short(row['group'], 40))}<br><i>{label(row['mitigation'], 24)}{removed}</i>"
+
+
+def _removed(ratio: float) -> str:
+    return f"removes {chance(ratio)}" if ratio >= 0 else f"adds {chance(-ratio)}"
+
+
+def _hover(row: pd.Series) -> str:
+    lines = [
+        f"{label(row['group'], 80)}, {label(row['mitigation'], 40)}",
+        f"PVF {chance(row['pvf'])} ({chances(row['low'], row['high'])})",
+        f"{plural(int(row['site_count']), 'site')} in both campaigns",
+    ]
+    if not pd.isna(row["removed_ratio"]):
+        ends = [row["removed_low"], row["removed_high"]]
+        known = "" if np.isnan(ends).any() else f" ({100 * ends[0]:.3g} to {100 * ends[1]:.3g} %)"
+        lines.append(f"{_removed(row['removed_ratio'])}{known}")
+    if not pd.isna(row["golden_metric"]):
+        lines.append(f"quality without faults: {row['golden_metric']:.4g}")
+    return "<br>".join(lines)
+
+
+def _mitigation_claim(table: pd.DataFrame) -> str:
+    known = table[(table["mitigation"] != _NONE) & table["removed_ratio"].notna()]
+    if known.empty:
+        return "Nothing went wrong without a mitigation, so none can remove anything"
+    best = row_with(known, "removed_ratio")
+    if best["removed_ratio"] <= 0:
+        return "No mitigation removes wrong outputs"
+    return (
+        f"{label(best['mitigation'], 30)} removes most: {chance(best['removed_ratio'])} of the "
+        f"wrong outputs in {label(best['group'], 30)}"
+    )

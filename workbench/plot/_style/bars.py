@@ -9,10 +9,11 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 from numpy.typing import NDArray
+from plotly.subplots import make_subplots
 
-from workbench.plot._style.sampling import extremes
-from workbench.plot._style.style import area, fill, ink, left_margin
-from workbench.plot._style.text import duration, percent, safe, short, time_unit
+from workbench.plot._style.lanes import extremes
+from workbench.plot._style.style import area, distinct, fill, ink, left_margin
+from workbench.plot._style.text import duration, label, percent, safe, short, time_unit
 
 _MOST_BARS = 60  # more become one stepped area, which a browser draws as fast as one bar
 _MOST_LABELLED = 16
@@ -224,3 +225,144 @@ def _ticks(labels: Sequence[str]) -> list[int]:
     if 1 < len(groups) <= _MOST_TICKS:
         return groups
     return list(range(0, len(labels), -(-len(labels) // _MOST_TICKS)))
+
+
+# Dots on a logarithmic axis: several measures of several names, one dot per rank.
+
+_SYMBOLS = ("circle", "diamond-open", "square-open", "cross-thin-open")
+_ROW_PX = 30
+# Numbers that a tick may start with, by the decades that the axis spans.
+_LEADS = ((0.7, range(1, 10)), (3, (1, 2, 5)), (float("inf"), (1,)))
+
+
+def dots(
+    names: Sequence[str],
+    measures: Mapping[str, NDArray[Any]],
+    *,
+    rows: NDArray[np.int64],
+    hover: Sequence[str],
+    title: str,
+) -> go.Figure:
+    """Place one dot per measure and table row beside the name the row belongs to.
+
+    Parameters
+    ----------
+    names
+        Distinct full names, the first on top.
+    measures
+        Label to values, one per table row; what is missing or 0 has no place on a
+        logarithmic axis and is not drawn.
+    rows
+        For every table row, the position of its name in ``names``.
+    hover
+        For every table row, where it was measured; safe text.
+    title
+        What the axis shows, with its unit.
+    """
+    figure = go.Figure()
+    words = np.array([label(name, 120) for name in names], dtype=object)
+    offsets = np.linspace(-0.24, 0.24, len(measures)) if len(measures) > 1 else [0.0]
+    for position, (measure, values) in enumerate(measures.items()):
+        drawn = np.flatnonzero(np.nan_to_num(values) > 0)
+        drawn = drawn[extremes(values[drawn])]
+        look = distinct(position)
+        figure.add_scatter(
+            mode="markers",
+            x=values[drawn],
+            y=rows[drawn] + offsets[position],
+            name=measure,
+            marker={
+                "symbol": _SYMBOLS[position % len(_SYMBOLS)],
+                "size": 9,
+                "color": look["color"],
+                "line": {"width": 1.5, "color": look["color"]},
+                "opacity": 0.8,
+            },
+            hovertext=[f"{words[rows[row]]}<br>{hover[row]}" for row in drawn.tolist()],
+            hovertemplate="%{hovertext}<br>" + measure + ": %{x:,.3~g}<extra></extra>",
+        )
+    ticks = [short(name) for name in names]
+    figure.update_layout(
+        height=max(len(ticks), 2) * _ROW_PX, margin_l=left_margin(ticks), hovermode="closest"
+    )
+    shown = np.asarray([x for trace in figure.data for x in trace.x], dtype=np.float64)
+    figure.update_xaxes(title=title, type="log", **log_ticks(shown))
+    figure.update_yaxes(
+        tickvals=list(range(len(ticks))),
+        ticktext=[safe(tick) for tick in ticks],
+        range=[len(ticks) - 0.5, -0.5],
+    )
+    return figure
+
+
+def log_ticks(values: NDArray[np.float64]) -> dict[str, Any]:
+    """Place round numbers on a logarithmic axis, also where it spans less than a decade."""
+    low, high = np.log10([values.min(), values.max()]) if len(values) else np.array([0.0, 1.0])
+    room = max(0.05 * (high - low), 0.1)
+    leads = next(leads for decades, leads in _LEADS if high - low < decades)
+    ticks = [
+        lead * 10.0**power
+        for power in range(int(np.floor(low)) - 1, int(np.ceil(high)) + 1)
+        for lead in leads
+    ]
+    ticks = [tick for tick in ticks if low - room <= np.log10(tick) <= high + room]
+    return {
+        "range": [float(low - room), float(high + room)],
+        "tickvals": ticks,
+        "ticktext": [f"{tick:,.10g}" for tick in ticks],
+    }
+
+
+# Several panels side by side in one figure, each with its name inside its upper edge.
+
+_NAME_PX = 22
+_GAP_PX = 16
+
+
+def panels(names: Sequence[str], *, height_px: int, shared_y: bool = True) -> go.Figure:
+    """Make a figure with one empty panel per name, left to right.
+
+    Parameters
+    ----------
+    names
+        What each panel shows; safe text.
+    height_px
+        Height of the panels alone.
+    shared_y
+        Whether all have the y axis of the first.
+    """
+    figure = make_subplots(
+        rows=1, cols=len(names), shared_yaxes=shared_y, horizontal_spacing=0.1 / max(len(names), 2)
+    )
+    whole = height_px + _NAME_PX
+    figure.update_yaxes(domain=[0, height_px / whole])
+    figure.update_layout(height=whole)
+    for at, name in enumerate(names, start=1):
+        domain = figure.layout["xaxis" if at == 1 else f"xaxis{at}"].domain
+        figure.add_annotation(
+            text=f"<b>{name}</b>", x=domain[0], xref="paper", xanchor="left",
+            y=1, yref="paper", yanchor="top", showarrow=False,
+        )  # fmt: skip
+    return figure
+
+
+def stacked_panels(titles: Sequence[str], heights_px: Sequence[int]) -> go.Figure:
+    """Make a figure with one empty panel per title, top to bottom, on one x axis.
+
+    Parameters
+    ----------
+    titles
+        Title of each panel's y axis, with its unit; safe text.
+    heights_px
+        Height of each panel.
+    """
+    whole = sum(heights_px) + _GAP_PX * (len(heights_px) - 1)
+    figure = make_subplots(
+        rows=len(titles), cols=1, shared_xaxes=True,
+        vertical_spacing=_GAP_PX / whole if len(titles) > 1 else 0,
+        row_heights=[height / sum(heights_px) for height in heights_px],
+    )  # fmt: skip
+    for row, title in enumerate(titles, start=1):
+        figure.update_yaxes(title=title, row=row, col=1)
+    figure.update_layout(height=whole)
+    return figure

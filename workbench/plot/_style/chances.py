@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from workbench.plot._style.dots import log_ticks
+from workbench.plot._style.bars import log_ticks
 
 Floats = npt.NDArray[np.float64]
 # Values that differ by more are placed on a logarithmic axis.

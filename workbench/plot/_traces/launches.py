@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._style.dots import dots
-from workbench.plot._style.sampling import extremes
+from workbench.plot._style.bars import dots
+from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import colour, distinct, finish, nothing
 from workbench.plot._style.text import digits, duration, label, percent, plural, size
 from workbench.tables import COPY_BANDWIDTH, LAUNCHES, QUEUE_LENGTH

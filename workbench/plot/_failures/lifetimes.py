@@ -1,0 +1,507 @@
+"""Figures of times between failures: rates, MTTF by job size, recurrence and survival."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from workbench.plot._style.bars import log_ticks
+from workbench.plot._style.lanes import extremes
+from workbench.plot._style.style import COLOURS, distinct, finish, left_margin, nothing
+from workbench.plot._style.text import (
+    between,
+    digits,
+    interval,
+    label,
+    percent,
+    plural,
+    reservations,
+    safe,
+    short,
+)
+from workbench.tables import FAILURE_RATES, MTTF_BY_SIZE, RECURRENCE, SURVIVAL
+
+# How often something fails: a rate per group, with how sure it is.
+
+_MOST = 30
+_ROW_PX = 26
+
+
+def failure_rates(rates: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show failures per 1,000 node-days for each group, with the exact interval.
+
+    Parameters
+    ----------
+    rates
+        Table :data:`workbench.tables.FAILURE_RATES`; rates of several clusters may be put
+        together with ``pandas.concat``.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One dot per group with whiskers, the highest on top. The title states the
+        failures counted, the rate with its interval, and the mean time between failures.
+    """
+    FAILURE_RATES.check(rates)
+    if rates.empty:
+        return nothing(
+            "The table has no rates; pass what analyze.failure_rates returns.",
+            claim="No failure rates to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    ordered = rates.sort_values("per_1000_node_days", ascending=False, kind="stable")
+    drawn = ordered.iloc[:_MOST].reset_index(drop=True)
+    rate = drawn["per_1000_node_days"].to_numpy()
+    figure = go.Figure(
+        go.Scatter(
+            mode="markers",
+            x=rate,
+            y=list(range(len(drawn))),
+            marker={"size": 10, "color": COLOURS["neutral"]},
+            error_x={
+                "type": "data",
+                "array": np.maximum(drawn["high_per_1000_node_days"] - rate, 0),
+                "arrayminus": np.maximum(rate - drawn["low_per_1000_node_days"], 0),
+                "color": COLOURS["dark"],
+                "thickness": 1.5,
+                "width": 4,
+            },
+            hovertext=[_hover(row) for row in drawn.to_dict("records")],
+            hovertemplate="%{hovertext}<extra></extra>",
+        )
+    )
+    names = [short(name, 40) for name in drawn["group"]]
+    figure.update_layout(
+        height=max(len(names), 3) * _ROW_PX, margin_l=left_margin(names), hovermode="closest"
+    )
+    figure.update_xaxes(title="failures [per 1,000 node-days]", rangemode="tozero")
+    figure.update_yaxes(
+        tickvals=list(range(len(names))),
+        ticktext=[safe(name) for name in names],
+        range=[len(names) - 0.5, -0.5],
+    )
+    hidden = len(rates) - len(drawn)
+    notes = [*interval(rates), *([f"{hidden:,} lower rates left out"] if hidden else [])]
+    return finish(
+        figure,
+        claim=_claim(drawn),
+        source=source,
+        synthetic=synthetic,
+        note=" · ".join([*notes, *reservations(rates)]),
+    )
+
+
+def _claim(drawn: pd.DataFrame) -> str:
+    first = drawn.iloc[0]
+    low, high = first["low_per_1000_node_days"], first["high_per_1000_node_days"]
+    rate = f"{digits(first['per_1000_node_days'])} failures per 1,000 node-days "
+    rate += f"({between(low, high)})"
+    # A rate of few failures in little time reads like one of many in years without its count.
+    seen = f"{int(first['failure_count']):,} in {digits(first['exposure_node_days'])} node-days"
+    if len(drawn) > 1:
+        is_apart = low > drawn["high_per_1000_node_days"].iloc[1]
+        most = "fails most often" if is_apart else "fails most often, perhaps by chance"
+        return f"{label(first['group'], 30)} {most}: {seen}, {rate}"
+    if pd.isna(first["mtbf_h"]):
+        most = digits(first["high_per_1000_node_days"])
+        return (
+            f"No failure in {digits(first['exposure_node_days'])} node-days: at most {most} "
+            "per 1,000"
+        )
+    nodes = plural(int(first["node_count"]), "node")
+    return f"{nodes} fail every {digits(float(first['mtbf_h']))} h: {seen}, {rate}"
+
+
+def _hover(row: Mapping[Hashable, Any]) -> str:
+    low, high = row["low_per_1000_node_days"], row["high_per_1000_node_days"]
+    return (
+        f"{label(row['group'], 80)}<br>{plural(row['failure_count'], 'failure')} in "
+        f"{row['exposure_node_days']:,.4g} node-days<br>"
+        f"{digits(row['per_1000_node_days'])} per 1,000 ({between(low, high)})"
+    )
+
+
+# How the time to failure of a job shrinks as the job grows.
+
+_MOST_LINES = 12
+_KINDS = {"measured": "circle", "projected": "diamond-open"}
+
+
+def mttf_by_size(sizes: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show the mean time to failure of jobs of several sizes, with the 1/N law.
+
+    Parameters
+    ----------
+    sizes
+        Table :data:`workbench.tables.MTTF_BY_SIZE`; own and published ones may be put together
+        with ``pandas.concat``.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Points with whiskers where failures were counted, and through each point the line on
+        which all GPUs are as likely to fail. Both axes are logarithmic. The title states the
+        slope, or the spread of the rates.
+    """
+    MTTF_BY_SIZE.check(sizes)
+    known = sizes[(sizes["mttf_h"] > 0).fillna(value=False)].reset_index(drop=True)
+    if known.empty:
+        return nothing(
+            "No size of job has failed, so there is no time to failure to show.",
+            claim="No time to failure to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    figure = go.Figure([_law(known)])
+    for kind, symbol in _KINDS.items():
+        rows = known[known["kind"] == kind]
+        if len(rows):
+            figure.add_trace(_points(rows, kind, symbol))
+    ends = known[["mttf_h", "low_mttf_h", "high_mttf_h"]].to_numpy("float64", na_value=np.nan)
+    figure.update_layout(hovermode="closest")
+    figure.update_xaxes(
+        title="size of the job [GPUs], logarithmic",
+        type="log",
+        **log_ticks(known["gpu_count"].to_numpy(dtype="float64")),
+    )
+    figure.update_yaxes(
+        title="mean time to failure [h], logarithmic",
+        type="log",
+        **log_ticks(ends[np.isfinite(ends) & (ends > 0)]),
+    )
+    unfailed = len(sizes) - len(known)
+    notes = [*(interval(sizes) if known["failure_count"].notna().any() else [])]
+    notes += [f"{plural(unfailed, 'size')} without a failure left out"] if unfailed else []
+    notes += reservations(sizes)
+    return finish(
+        figure,
+        claim=_mttf_by_size_claim(known),
+        source=source,
+        synthetic=synthetic,
+        note=" · ".join(notes),
+    )
+
+
+def _law(known: pd.DataFrame) -> go.Scatter:
+    """Draw MTTF = constant / N through points, over all sizes."""
+    size = known["gpu_count"].to_numpy(dtype="float64")
+    constant = size * known["mttf_h"].to_numpy(dtype="float64")
+    distinct = np.unique(constant)
+    if len(distinct) > _MOST_LINES:
+        distinct = distinct[np.linspace(0, len(distinct) - 1, _MOST_LINES).astype(int)]
+    low, high = size.min() / 1.6, size.max() * 1.6
+    ends = np.array([[low, high, np.nan]] * len(distinct))
+    return go.Scatter(
+        mode="lines",
+        x=ends.ravel(),
+        y=(distinct[:, None] / ends).ravel(),
+        name="1/N: every GPU as likely to fail",
+        line={"color": COLOURS["all others"], "dash": "dot", "width": 1.5},
+        hoverinfo="skip",
+    )
+
+
+def _points(rows: pd.DataFrame, kind: str, symbol: str) -> go.Scatter:
+    mttf = rows["mttf_h"].to_numpy(dtype="float64")
+    keep = extremes(mttf)
+    rows, mttf = rows.iloc[keep], mttf[keep]
+    low, high = (
+        rows[name].to_numpy(dtype="float64", na_value=np.nan)
+        for name in ("low_mttf_h", "high_mttf_h")
+    )
+    return go.Scatter(
+        mode="markers",
+        x=rows["gpu_count"].to_numpy(),
+        y=mttf,
+        name=kind,
+        marker={
+            "symbol": symbol, "size": 11, "color": COLOURS["limit"], "line": {"width": 2},
+        },
+        error_y={
+            "type": "data",
+            "array": np.nan_to_num(np.maximum(high - mttf, 0)),
+            "arrayminus": np.nan_to_num(np.maximum(mttf - low, 0)),
+            "color": COLOURS["dark"],
+            "visible": bool(np.isfinite(low).any()),
+        },
+        hovertext=[_mttf_by_size_hover(row) for row in rows.to_dict("records")],
+        hovertemplate="%{hovertext}<extra>" + kind + "</extra>",
+    )  # fmt: skip
+
+
+def _mttf_by_size_hover(row: Mapping[Hashable, Any]) -> str:
+    words = f"{int(row['gpu_count']):,} GPUs: {digits(float(row['mttf_h']))} h<br>"
+    words += f"{digits(float(row['per_1000_node_days']))} failures per 1,000 node-days"
+    if not pd.isna(row["failure_count"]):
+        words += f"<br>{int(row['failure_count']):,} failures in "
+        words += f"{digits(float(row['exposure_h']))} h of running"
+    return words
+
+
+def _mttf_by_size_claim(known: pd.DataFrame) -> str:
+    slopes = known[["slope_ratio", "low_slope_ratio", "high_slope_ratio"]].dropna()
+    if len(slopes):
+        slope, low, high = (float(value) for value in slopes.iloc[0])
+        verdict = "as the 1/N law has it" if low <= 1 <= high else "not as the 1/N law has it"
+        power = f"{digits(slope)} ({between(low, high)})"
+        return f"Failures grow with size to the power {power}, {verdict}"
+    measured = known[known["kind"] == "measured"]
+    part = measured if len(measured) else known
+    sizes, rates = part["gpu_count"], part["per_1000_node_days"].astype("float64")
+    if len(part) == 1:
+        one = part.iloc[0]
+        words = f"Jobs of {int(sizes.iloc[0]):,} GPUs fail every {digits(one['mttf_h'])} h"
+        is_known = pd.notna(one["low_mttf_h"]) and pd.notna(one["high_mttf_h"])
+        return f"{words} ({between(one['low_mttf_h'], one['high_mttf_h'])})" if is_known else words
+    return (
+        f"From {int(sizes.min()):,} to {int(sizes.max()):,} GPUs jobs have "
+        f"{between(float(rates.min()), float(rates.max()))} failures per 1,000 node-days"
+    )
+
+
+# How often nodes fail again and again.
+
+_MOST_STEPS = 1_000
+
+
+def recurrence(counts: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show the failures per node up to each time, with a band and the power law.
+
+    Parameters
+    ----------
+    counts
+        Table :data:`workbench.tables.RECURRENCE`.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        A rising step curve, its band, and the fitted power law. The title says how often a
+        node has failed by the end.
+    """
+    RECURRENCE.check(counts)
+    if counts.empty:
+        return nothing(
+            "No failure was counted, so nothing recurs. " + " · ".join(reservations(counts)),
+            claim="No failures to add up",
+            source=source,
+            synthetic=synthetic,
+        )
+    rows = counts.sort_values("time_h", kind="stable")
+    look = distinct(0)
+    figure = go.Figure()
+    known = rows[rows["high_count"].notna() & rows["low_count"].notna()]
+    if len(known):
+        figure.add_trace(_band(known))
+    x, y = _steps(rows, "mean_count")
+    figure.add_scatter(
+        x=x, y=y, mode="lines", line={**look, "width": 2}, name="failures per node",
+        hovertemplate="%{x:,.4~g} h: %{y:.3~g} failures per node<extra></extra>",
+    )  # fmt: skip
+    keep = extremes(rows["trend_count"].to_numpy(), _MOST_STEPS)
+    figure.add_scatter(
+        x=np.concatenate([[0.0], rows["time_h"].to_numpy()[keep]]),
+        y=np.concatenate([[0.0], rows["trend_count"].to_numpy()[keep]]),
+        mode="lines",
+        line={"color": COLOURS["limit"], "dash": "dot", "width": 2},
+        name="power law",
+        hovertemplate="%{x:,.4~g} h: %{y:.3~g} by the power law<extra></extra>",
+    )
+    figure.update_xaxes(title="since the observation began [h]", rangemode="tozero")
+    figure.update_yaxes(title="failures up to then [per node]", rangemode="tozero")
+    last = rows.iloc[-1]
+    claim = f"After {digits(last['time_h'])} h a node has failed {digits(last['mean_count'])} times"
+    if not pd.isna(last["high_count"]):
+        claim += f" ({between(last['low_count'], last['high_count'])})"
+    notes = [
+        "a straight line is a constant rate",
+        *(interval(counts, "band") if len(known) else []),
+    ]
+    return finish(
+        figure,
+        claim=claim,
+        source=source,
+        synthetic=synthetic,
+        note=" · ".join([*notes, *reservations(counts)]),
+    )
+
+
+def _band(rows: pd.DataFrame) -> go.Scatter:
+    look = distinct(0)
+    (low_x, low), (high_x, high) = _steps(rows, "low_count"), _steps(rows, "high_count")
+    return go.Scatter(
+        x=np.concatenate([low_x, high_x[::-1]]),
+        y=np.concatenate([low, high[::-1]]),
+        mode="lines",
+        fill="toself",
+        fillcolor=look["color"],
+        opacity=0.15,
+        line={"width": 0, "color": look["color"], "dash": "dash"},
+        hoverinfo="skip",
+        showlegend=False,
+        name="band",
+    )
+
+
+def _steps(rows: pd.DataFrame, column: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the corners of a rising step curve that starts with nothing."""
+    values = rows[column].to_numpy(dtype="float64")
+    keep = extremes(values, _MOST_STEPS)
+    time = np.concatenate([[0.0], rows["time_h"].to_numpy()[keep]])
+    count = np.concatenate([[0.0], values[keep]])
+    return np.repeat(time, 2)[1:], np.repeat(count, 2)[:-1]
+
+
+# How long nodes or parts live until they fail.
+
+_MOST_GROUPS = 6
+
+
+def survival(curves: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show what share lives beyond each age, with a band, and the Weibull law for one group.
+
+    Parameters
+    ----------
+    curves
+        Table :data:`workbench.tables.SURVIVAL`.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One step curve with band per group; ticks where something was last watched, still
+        alive. The title says when half have failed, or how many have at the end.
+    """
+    SURVIVAL.check(curves)
+    if curves.empty:
+        return nothing(
+            "There are no lifetimes, so nothing is known about how long anything lives.",
+            claim="No lifetimes to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    groups = curves["group"].drop_duplicates().tolist()
+    figure = go.Figure()
+    shown = [curves[curves["group"] == group] for group in groups[:_MOST_GROUPS]]
+    for position, rows in enumerate(shown):
+        _add_group(figure, rows.sort_values("time_h"), position, name=label(groups[position], 30))
+    if len(shown) == 1:
+        _add_law(figure, shown[0].sort_values("time_h"))
+    _add_ticks(figure, pd.concat(shown))
+    figure.update_layout(hovermode="closest")
+    figure.update_xaxes(title="age [h]", rangemode="tozero")
+    figure.update_yaxes(title="still alive [%]", range=[0, 104])
+    hidden = len(groups) - len(shown)
+    notes = [*interval(curves, "band"), "every age for itself"]
+    notes += [f"{plural(hidden, 'group')} left out"] if hidden else []
+    return finish(
+        figure,
+        claim=_survival_claim(shown),
+        source=source,
+        synthetic=synthetic,
+        note=" · ".join([*notes, *reservations(curves)]),
+    )
+
+
+def _survival_steps(rows: pd.DataFrame, column: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the corners of a falling step curve that starts with all alive."""
+    keep = extremes(rows[column].to_numpy(), _MOST_STEPS)
+    time = np.concatenate([[0.0], rows["time_h"].to_numpy()[keep]])
+    share = np.concatenate([[1.0], rows[column].to_numpy()[keep]])
+    return np.repeat(time, 2)[1:], 100 * np.repeat(share, 2)[:-1]
+
+
+def _add_group(figure: go.Figure, rows: pd.DataFrame, position: int, *, name: str) -> None:
+    look = distinct(position)
+    (low_x, low), (high_x, high) = (
+        _survival_steps(rows, "low_share"),
+        _survival_steps(rows, "high_share"),
+    )
+    figure.add_scatter(
+        x=np.concatenate([low_x, high_x[::-1]]),
+        y=np.concatenate([low, high[::-1]]),
+        mode="lines",
+        fill="toself",
+        fillcolor=look["color"],
+        opacity=0.15,
+        # Invisible, but it tells the trace apart from its curve.
+        line={"width": 0, **distinct(position + _MOST_GROUPS)},
+        hoverinfo="skip",
+        showlegend=False,
+        name=f"band of {name}",
+    )
+    x, y = _survival_steps(rows, "survival_share")
+    figure.add_scatter(
+        x=x,
+        y=y,
+        mode="lines",
+        line={**look, "width": 2},
+        name=name,
+        hovertemplate="%{x:,.4~g} h: %{y:.1f} %<extra>" + name + "</extra>",
+    )
+
+
+def _add_law(figure: go.Figure, rows: pd.DataFrame) -> None:
+    known = rows[rows["weibull_share"].notna()]
+    if known.empty:
+        return
+    keep = extremes(known["weibull_share"].to_numpy(dtype="float64"), _MOST_STEPS)
+    figure.add_scatter(
+        x=np.concatenate([[0.0], known["time_h"].to_numpy()[keep]]),
+        y=np.concatenate([[100.0], 100 * known["weibull_share"].to_numpy(dtype="float64")[keep]]),
+        mode="lines",
+        line={"color": COLOURS["limit"], "dash": "dot", "width": 2},
+        name="Weibull law",
+        hovertemplate="%{x:,.4~g} h: %{y:.1f} %<extra>Weibull law</extra>",
+    )
+
+
+def _add_ticks(figure: go.Figure, rows: pd.DataFrame) -> None:
+    some = rows[rows["censored_count"] > 0].sort_values(["group", "time_h"])
+    if some.empty:
+        return
+    keep = extremes(some["censored_count"].to_numpy())
+    figure.add_scatter(
+        x=some["time_h"].to_numpy()[keep],
+        y=100 * some["survival_share"].to_numpy()[keep],
+        mode="markers",
+        marker={"symbol": "line-ns-open", "size": 9, "color": "#000000", "line": {"width": 1.5}},
+        name="last watched, still alive",
+        hovertext=[f"{count:,} last watched" for count in some["censored_count"].to_numpy()[keep]],
+        hovertemplate="%{x:,.4~g} h: %{hovertext}<extra></extra>",
+    )
+
+
+def _survival_claim(shown: list[pd.DataFrame]) -> str:
+    """Say when half of the first group have failed, or how many have by the end."""
+    rows = shown[0].sort_values("time_h")
+    whose = f" of {label(rows['group'].iloc[0], 30)}" if len(shown) > 1 else ""
+    below = rows[rows["survival_share"] <= 0.5]
+    if len(below):
+        words = f"Half{whose} have failed within {digits(float(below['time_h'].iloc[0]))} h"
+    else:
+        last = rows.iloc[-1]
+        words = f"{percent(1 - float(last['survival_share']))}{whose} have failed within "
+        words += f"{digits(float(last['time_h']))} h, as far as was watched"
+    at_start = int(rows["at_risk_count"].iloc[0])
+    deaths = int(rows["failure_count"].sum())
+    return f"{words} ({plural(deaths, 'failure')} in {plural(at_start, 'lifetime')})"

@@ -1,0 +1,585 @@
+"""Figures of sharding: load imbalance, embedding tables, rows and context."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from workbench.plot._style.bars import log_ticks, stacked
+from workbench.plot._style.lanes import extremes
+from workbench.plot._style.style import (
+    COLOURS,
+    MAX_LINES,
+    distinct,
+    fill,
+    finish,
+    left_margin,
+    nothing,
+)
+from workbench.plot._style.text import (
+    digits,
+    duration,
+    label,
+    percent,
+    plural,
+    safe,
+    short,
+    size,
+    time_unit,
+)
+from workbench.tables import (
+    CONTEXT_CHUNKS,
+    CONTEXT_SHARDING,
+    LOAD_IMBALANCE,
+    ROW_SHARDING,
+    TABLE_SHARDING,
+)
+
+# Context parallelism: what the slowest rank computes, and who gets which document.
+
+_WAYS = ("per_sequence", "per_document", "adaptive", "hybrid")
+_MOST_DOCUMENTS, _MOST_RANKS = 6, 64
+_SHAPES = ("", "/", "x", "\\", ".", "-", "+")
+
+
+def context_sharding(
+    sharding: pd.DataFrame, *, source: str = "", synthetic: bool = False
+) -> go.Figure:
+    """Compare ways of sharding by the attention of the slowest rank.
+
+    Parameters
+    ----------
+    sharding
+        Table :data:`workbench.tables.CONTEXT_SHARDING`.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One bar per way, all micro-batches together, over an even share on a perfect kernel.
+        The title states the best, and how often adaptive cuts the documents.
+    """
+    CONTEXT_SHARDING.check(sharding)
+    even = float(sharding["even_cost"].sum())
+    if not even:
+        return nothing(
+            "The table has no micro-batch with tokens; analyze.context_sharding makes it.",
+            claim="No sharding to compare",
+            source=source,
+            synthetic=synthetic,
+        )
+    costs = {way: float(sharding[f"{way}_cost"].sum()) / even for way in _WAYS}
+    names = [way.replace("_", " ") for way in _WAYS]
+    figure = go.Figure(
+        go.Bar(
+            x=names,
+            y=list(costs.values()),
+            marker=fill("attention", bars=4),
+            text=[f"{value:.2f}" for value in costs.values()],
+            textposition="outside",
+            cliponaxis=False,
+            hovertemplate="%{x}: %{y:.3f} of an even share<extra></extra>",
+            name="attention of the slowest rank",
+        )
+    )
+    figure.update_layout(bargap=0.45)
+    figure.add_hline(y=1, line={"color": COLOURS["neutral"], "width": 1, "dash": "dash"})
+    figure.update_xaxes(title="how the attention of a micro-batch is cut", showgrid=False)
+    figure.update_yaxes(
+        title="attention of the slowest rank [even = 1]",
+        range=[0, 1.15 * max(*costs.values(), 1.0)],
+    )
+    best = min(_WAYS, key=lambda way: costs[way])
+    share = float(sharding["is_per_document"].mean())
+    claim = (
+        f"{best.replace('_', ' ').capitalize()}: the slowest rank takes {costs[best]:.2f} of an "
+        f"even share instead of {costs['per_sequence']:.2f}"
+    )
+    note = f"adaptive cuts the documents in {percent(share)} of the micro-batches"
+    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
+
+
+def context_chunks(chunks: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show which rank computes which document of one micro-batch, and for how long.
+
+    Parameters
+    ----------
+    chunks
+        Table :data:`workbench.tables.CONTEXT_CHUNKS`.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One row per rank, its runs one after the other; the documents with the most work have
+        a look of their own. The title states the slowest rank over the mean.
+    """
+    CONTEXT_CHUNKS.check(chunks)
+    load = chunks.groupby("rank")["pair_count"].sum()
+    if load.empty or not load.sum():
+        return nothing(
+            "The table has no runs of tokens; analyze.context_chunks makes them.",
+            claim="No chunks to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    mean = float(load.sum()) / int(chunks["rank_count"].iloc[0])
+    shown = (
+        load.index if len(load) <= _MOST_RANKS else load.nlargest(_MOST_RANKS).index.sort_values()
+    )
+    place = {rank: at for at, rank in enumerate(shown)}
+    rows = chunks[chunks["rank"].isin(shown)]
+    total = rows.groupby("document")["pair_count"].sum().sort_values(ascending=False)
+    named = total.index[:_MOST_DOCUMENTS]
+    figure = go.Figure()
+    for position, document in enumerate([*named, None]):
+        mine = (
+            rows[rows["document"] == document]
+            if document is not None
+            else rows[~rows["document"].isin(named)]
+        )
+        if mine.empty:
+            continue
+        part = mine.groupby("rank").agg(
+            pair_count=("pair_count", "sum"), length_tokens=("length_tokens", "sum")
+        )
+        look = distinct(position)
+        figure.add_bar(
+            orientation="h",
+            x=part["pair_count"] / mean,
+            y=[place[rank] for rank in part.index],
+            name=f"document {document}" if document is not None else _others(mine),
+            marker={
+                "color": look["color"] if document is not None else COLOURS["all others"],
+                "line": {"width": 0.5, "color": "#FFFFFF"},
+                "pattern": {
+                    "shape": ("", "/", "x", "\\", ".", "-")[position]
+                    if document is not None
+                    else "+",
+                    "fgcolor": "#FFFFFF",
+                    "fgopacity": 0.5,
+                    "size": 6,
+                    "fillmode": "overlay",
+                },
+            },
+            customdata=part["length_tokens"],
+            hovertemplate="%{customdata:,} queries, %{x:.3f} of the mean<extra>%{fullData.name}"
+            "</extra>",
+        )
+    figure.update_layout(barmode="stack", bargap=0.2, height=max(24 * len(shown), 90))
+    figure.add_vline(x=1, line={"color": "#000000", "width": 1, "dash": "dash"})
+    figure.update_xaxes(title="attention of a rank [mean of the ranks = 1]", rangemode="tozero")
+    figure.update_yaxes(
+        title="context-parallel rank",
+        tickvals=list(range(len(shown))),
+        ticktext=[str(rank) for rank in shown],
+        range=[len(shown) - 0.5, -0.5],
+        showgrid=False,
+    )
+    worst = int(load.index[int(load.to_numpy().argmax())])
+    claim = f"Rank {worst} computes {float(load.max()) / mean:.2f} times the mean of the ranks"
+    hidden = len(load) - len(shown)
+    note = f"{plural(hidden, 'rank')} with less work not shown" if hidden else ""
+    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
+
+
+def _others(rows: pd.DataFrame) -> str:
+    count = int(np.unique(rows["document"]).size)
+    return f"{plural(count, 'other document')}"
+
+
+# Imbalance of loads: where each measure lies between equal loads and one that is everything.
+
+_MOST_MEASURES = 20
+_ROW_PX = 28
+_LEADING = "max / mean"
+
+
+def load_imbalance(
+    imbalance: pd.DataFrame, *, source: str = "", synthetic: bool = False
+) -> go.Figure:
+    """Show every measure of imbalance on its own scale, one dot per group of loads.
+
+    Parameters
+    ----------
+    imbalance
+        Table :data:`workbench.tables.LOAD_IMBALANCE`.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One row per measure, from what equal loads give to what one load that is everything
+        gives. The title names the least balanced group.
+    """
+    LOAD_IMBALANCE.check(imbalance)
+    if imbalance.empty:
+        return nothing(
+            "No loads were compared, so there is no imbalance to show.",
+            claim="No imbalance to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    measures = imbalance["measure"].drop_duplicates().tolist()[:_MOST_MEASURES]
+    drawn = imbalance[imbalance["measure"].isin(measures)]
+    width = drawn["worst_ratio"] - drawn["equal_ratio"]
+    place = ((drawn["value_ratio"] - drawn["equal_ratio"]) / width.where(width != 0)).fillna(0.0)
+    keep = extremes(place.to_numpy())
+    figure = go.Figure(_dots(drawn.iloc[keep], place.to_numpy()[keep], measures))
+    if drawn["group"].nunique() > 1:
+        figure.update_traces(text=None, mode="markers")
+    ticks = [short(measure, 30) for measure in measures]
+    figure.update_layout(
+        height=max(len(ticks), 2) * _ROW_PX, margin_l=left_margin(ticks), hovermode="closest"
+    )
+    figure.update_xaxes(
+        title="between equal loads [0] and one load that is everything [1]", range=[-0.03, 1.12]
+    )
+    figure.update_yaxes(
+        tickvals=list(range(len(ticks))),
+        ticktext=[safe(tick) for tick in ticks],
+        range=[len(ticks) - 0.5, -0.5],
+    )
+    return finish(
+        figure,
+        claim=_claim(imbalance),
+        source=source,
+        synthetic=synthetic,
+        note="each measure on its own scale; a dot's own value is on hover",
+    )
+
+
+def _dots(drawn: pd.DataFrame, place: np.ndarray, measures: list[str]) -> go.Scatter:
+    rows = pd.Index(measures).get_indexer(pd.Index(drawn["measure"]))
+    return go.Scatter(
+        x=place,
+        y=rows,
+        mode="markers+text",
+        text=[f"  {digits(value)}" for value in drawn["value_ratio"]],
+        textposition="middle right",
+        marker={"size": 9, "color": COLOURS["limit"], "opacity": 0.6},
+        hovertext=[
+            f"{label(group, 80)}<br>{label(measure, 40)} = {label(formula, 80)}<br>"
+            f"{digits(value)}, from {digits(equal)} (equal) to {digits(worst)}"
+            for group, measure, formula, value, equal, worst in zip(
+                *(
+                    drawn[name]
+                    for name in (
+                        "group", "measure", "formula", "value_ratio", "equal_ratio", "worst_ratio",
+                    )
+                ),
+                strict=True,
+            )
+        ],
+        hovertemplate="%{hovertext}<extra></extra>",
+    )  # fmt: skip
+
+
+def _claim(imbalance: pd.DataFrame) -> str:
+    """Name the group whose busiest load is furthest above its mean."""
+    leading = imbalance[imbalance["measure"] == _LEADING]
+    if leading.empty:
+        return plural(imbalance["measure"].nunique(), "measure") + " of imbalance"
+    worst = leading.sort_values("value_ratio", kind="stable").iloc[-1]
+    busiest = (
+        f"the busiest of {plural(int(worst['load_count']), 'load')} has "
+        f"{digits(worst['value_ratio'])} × the mean"
+    )
+    if len(leading) == 1:
+        return busiest[0].upper() + busiest[1:]
+    name = label(worst["group"], 30)
+    return f"{name[:1].upper()}{name[1:]} is least balanced of {len(leading):,}: {busiest}"
+
+
+# Rows over memory units: how busy the busiest is, by placement, and what no placement beats.
+
+# What may vary between the rows of the table, and how its axis is named.
+_VARIED = {
+    "hot_row_count": "most popular rows {apart} [rows]",
+    "copy_count": "copies of each hot row [units that hold it]",
+    "unit_count": "memory units [count]",
+    "top_row_share": "look-ups on the most popular row [% of all]",
+}
+_ROW_SHARDING_SHAPES = (
+    "circle",
+    "diamond",
+    "square",
+    "triangle-up",
+    "star",
+    "hexagon",
+    "triangle-down",
+)
+_BOUND = "no placement can be better"
+_MOST_TICKS = 16
+_NEAR, _UNEQUAL = 1.05, 1.1
+
+
+def row_sharding(sharding: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show how far the busiest unit is above the mean, for each placement.
+
+    Parameters
+    ----------
+    sharding
+        Table :data:`workbench.tables.ROW_SHARDING`; tables of several popularities or numbers
+        of units may be put together with ``pandas.concat``.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One line per placement, and the bound, against what varies: hot rows, copies, units
+        or the share of the most popular row. The title states what is left to gain.
+    """
+    ROW_SHARDING.check(sharding)
+    if sharding.empty:
+        return nothing(
+            "No rows were placed, so no unit has anything to do.",
+            claim="No placement of rows to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    varied = next((n for n in _VARIED if sharding[n].nunique() > 1), "top_row_share")
+    places = np.sort(sharding[varied].unique())
+    figure = go.Figure()
+    names = sharding["placement"].drop_duplicates().tolist()[: MAX_LINES - 1]
+    for position, name in enumerate(names):
+        mine = sharding[sharding["placement"] == name].groupby(varied)["max_to_mean_ratio"].max()
+        _add_line(figure, mine, places, name=label(name, 30), position=position)
+    _add_line(figure, sharding.groupby(varied)["bound_ratio"].max(), places, name=_BOUND)
+    shown = sharding[["max_to_mean_ratio", "bound_ratio"]].to_numpy().ravel()
+    figure.update_yaxes(title="busiest unit [× mean], logarithmic", type="log", **log_ticks(shown))
+    copies = int(sharding["copy_count"].max())
+    apart = f"with {copies:,} cop{'y' if copies == 1 else 'ies'}" if copies else "in a cache"
+    figure.update_xaxes(title=_VARIED[varied].format(apart=apart), **_ticks(places, varied))
+    figure.update_layout(hovermode="x unified")
+    return finish(
+        figure,
+        claim=_row_sharding_claim(sharding, varied),
+        source=source,
+        synthetic=synthetic,
+        note=_note(sharding, varied),
+    )
+
+
+def _add_line(
+    figure: go.Figure,
+    values: pd.Series,
+    places: np.ndarray,
+    *,
+    name: str,
+    position: int | None = None,
+) -> None:
+    """Add one line; x counts the places, as they grow by factors and may start with 0."""
+    keep = extremes(values.to_numpy())
+    shown = values.iloc[keep]
+    is_bound = position is None
+    look = {"color": COLOURS["neutral"], "dash": "dot"} if is_bound else distinct(position or 0)
+    symbol = (
+        "line-ew-open"
+        if is_bound
+        else _ROW_SHARDING_SHAPES[(position or 0) % len(_ROW_SHARDING_SHAPES)]
+    )
+    figure.add_scatter(
+        x=np.searchsorted(places, shown.index.to_numpy()),
+        y=shown.to_numpy(),
+        name=name,
+        mode="lines+markers" if len(shown) <= 4 * _MOST_TICKS else "lines",
+        line={**look, "width": 2},
+        marker={"symbol": symbol, "size": 8},
+        hovertemplate="%{y:.3~g} × the mean",
+    )
+
+
+def _ticks(places: np.ndarray, varied: str) -> dict[str, list[int] | list[str]]:
+    every = -(-len(places) // _MOST_TICKS)
+    at = list(range(0, len(places), every))
+    share = varied == "top_row_share"
+    words = [percent(float(places[i])) if share else f"{int(places[i]):,}" for i in at]
+    return {"tickvals": at, "ticktext": words}
+
+
+def _row_sharding_claim(sharding: pd.DataFrame, varied: str) -> str:
+    """Say how good the best placement is at both ends of what varies."""
+    ordered = sharding.sort_values([varied, "max_to_mean_ratio"], kind="stable")
+    ends = [ordered[ordered[varied] == value].iloc[0] for value in ordered[varied].iloc[[0, -1]]]
+    first, last = ends
+    units = plural(int(last["unit_count"]), "unit")
+    best = f"{label(last['placement'], 20)} leaves the busiest of {units} at "
+    best += f"{digits(last['max_to_mean_ratio'])} × the mean"
+    if varied == "hot_row_count":
+        how = f"{int(last['copy_count'])} copies of" if last["copy_count"] else "A cache for"
+        return (
+            f"{how} the {int(last['hot_row_count']):,} most popular rows: at best the busiest of "
+            f"{units} goes from {digits(first['max_to_mean_ratio'])} × the mean to "
+            f"{digits(last['max_to_mean_ratio'])} ×"
+        )
+    if varied == "unit_count":
+        return (
+            f"At best the busiest of {int(first['unit_count']):,} units has "
+            f"{digits(first['max_to_mean_ratio'])} × the mean, the busiest of "
+            f"{int(last['unit_count']):,} has {digits(last['max_to_mean_ratio'])} ×"
+        )
+    if last["bound_ratio"] > _UNEQUAL:
+        return f"{best}: one row alone has {percent(float(last['top_row_share']))} of the look-ups"
+    if last["max_to_mean_ratio"] <= _NEAR:
+        return f"{best}: the rows can be balanced"
+    return best
+
+
+def _note(sharding: pd.DataFrame, varied: str) -> str:
+    """Say what is the same for all points, and whether a point stands for several settings."""
+    notes = [
+        "contiguous: blocks of rows in order of popularity",
+        "LPT: most popular row first, to the least busy unit",
+        f"{plural(int(sharding['row_count'].max()), 'row')}",
+    ]
+    if varied != "unit_count" and sharding["unit_count"].nunique() == 1:
+        notes.append(plural(int(sharding["unit_count"].iloc[0]), "unit"))
+    if varied != "top_row_share" and sharding["top_row_share"].nunique() == 1:
+        share = percent(float(sharding["top_row_share"].iloc[0]))
+        notes.append(f"the most popular row has {share} of the look-ups")
+    if sharding.duplicated(["placement", varied]).any():
+        notes.append("where several settings share a place, the highest is drawn")
+    return " · ".join(notes)
+
+
+# Embedding tables on ranks: what each rank has to do, and which table is the bound.
+
+_NS_PER_MS = 1_000_000
+_NAMED_TABLES = 5
+_MOSTLY = 0.5
+_BALANCED = 1.05
+
+
+def table_sharding(
+    shards: pd.DataFrame,
+    *,
+    imbalance: pd.DataFrame | None = None,
+    source: str = "",
+    synthetic: bool = False,
+) -> go.Figure:
+    """Show what the shards of every rank cost, the slowest rank first.
+
+    Parameters
+    ----------
+    shards
+        Table :data:`workbench.tables.TABLE_SHARDING` of one job.
+    imbalance
+        Table :data:`workbench.tables.LOAD_IMBALANCE` of what the ranks cost; its values
+        are then printed under the title.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Stacks of look-ups and communication, one per rank, and the mean. The title states
+        how far the slowest rank is from it, and the table that it waits for.
+    """
+    TABLE_SHARDING.check(shards)
+    if shards.empty:
+        return nothing(
+            "The plan has no shards, so no rank has anything to do.",
+            claim="No shards to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    ranks = max(int(shards["world_size"].max()), int(shards["rank"].max()) + 1)
+    at = shards["rank"].to_numpy()
+    per_rank = {
+        name: np.bincount(at, weights=shards[f"{name}_ms"].to_numpy(), minlength=ranks)
+        for name in ("lookup", "communication")
+    }
+    total = np.add(per_rank["lookup"], per_rank["communication"], dtype=np.float64)
+    order = np.argsort(-total, kind="stable")
+    figure, left_out = stacked(
+        [str(rank) for rank in order],
+        {name: values[order] * _NS_PER_MS for name, values in per_rank.items()},
+        title="rank, slowest first",
+    )
+    slowest = shards[shards["rank"] == order[0]].sort_values("perf_ms", ascending=False)
+    _add_mean(figure, total)
+    notes = [_measures(imbalance), _tables(slowest), _memory(shards), left_out]
+    return finish(
+        figure,
+        claim=_table_sharding_claim(slowest, total),
+        source=source,
+        synthetic=synthetic,
+        note=" · ".join(filter(None, notes)),
+    )
+
+
+def _add_mean(figure: go.Figure, total: NDArray[np.float64]) -> None:
+    """Draw the mean of all ranks as a line, and name the time axis."""
+    per_unit, unit = time_unit(total.max() * _NS_PER_MS)
+    figure.update_yaxes(title=f"estimated time per step [{unit}]")
+    figure.add_hline(
+        y=total.mean() * _NS_PER_MS / per_unit,
+        line={"color": COLOURS["neutral"], "dash": "dash", "width": 1.5},
+        annotation={
+            "text": f"mean {duration(total.mean() * _NS_PER_MS)}",
+            "bgcolor": "rgba(255,255,255,0.8)",
+        },
+        annotation_position="top right",
+    )
+
+
+def _table_sharding_claim(slowest: pd.DataFrame, total: NDArray[np.float64]) -> str:
+    """Say how far the slowest rank is from the mean, and what keeps it."""
+    longest, mean = total.max(), total.mean()
+    if not longest:
+        return f"{plural(len(total), 'rank')} with shards that cost nothing"
+    first = slowest.iloc[0]
+    name, alone = label(first["table"], 24), duration(first["perf_ms"] * _NS_PER_MS)
+    if longest <= _BALANCED * mean:
+        return (
+            f"{plural(len(total), 'rank')} in balance: the slowest, rank {first['rank']}, takes "
+            f"{duration(longest * _NS_PER_MS)}, {digits(longest / mean)} × the mean"
+        )
+    most = f"Rank {first['rank']} takes {duration(longest * _NS_PER_MS)}"
+    most += f", {digits(longest / mean)} × the mean of {plural(len(total), 'rank')}"
+    if len(slowest) == 1:
+        return f"{most}, for {name} alone"
+    if first["perf_ms"] >= _MOSTLY * longest:
+        return f"{most}, mostly for {name} ({alone})"
+    return f"{most}; its largest table, {name}, takes {alone}"
+
+
+def _tables(slowest: pd.DataFrame) -> str:
+    """Name the largest shards of the slowest rank."""
+    named = [
+        f"{label(table, 24)} {duration(ms * _NS_PER_MS)}"
+        for table, ms in zip(slowest["table"], slowest["perf_ms"], strict=True)
+    ][:_NAMED_TABLES]
+    more = len(slowest) - len(named)
+    listed = ", ".join(named) + (f" and {more} more" if more else "")
+    return f"largest on rank {slowest['rank'].iloc[0]}: {listed}"
+
+
+def _memory(shards: pd.DataFrame) -> str:
+    fullest = shards.groupby("rank")["memory_bytes"].sum().max()
+    return f"{plural(len(shards), 'shard')}, at most {size(fullest)} on a rank"
+
+
+def _measures(imbalance: pd.DataFrame | None) -> str:
+    if imbalance is None:
+        return ""
+    LOAD_IMBALANCE.check(imbalance)
+    rows = zip(imbalance["measure"], imbalance["value_ratio"], strict=True)
+    return " · ".join(f"{label(measure, 30)} {value:.2g}" for measure, value in rows)

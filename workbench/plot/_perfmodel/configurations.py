@@ -1,0 +1,413 @@
+"""Figures of configurations: prediction errors, other layouts and parallelism plans."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import plotly.graph_objects as go
+
+from workbench.plot._style.bars import log_ticks
+from workbench.plot._style.style import COLOURS, colour, fill, finish, left_margin, nothing
+from workbench.plot._style.text import (
+    digits,
+    duration,
+    is_doubtful,
+    label,
+    percent,
+    plural,
+    safe,
+    short,
+    time_unit,
+)
+from workbench.tables import ITERATION_ERRORS, LAYOUT_WHAT_IF, PLAN
+
+# Predicted beside measured iteration times.
+
+_MOST_POINTS = 4_000
+# Told apart by shape; shades repeat.
+_SYMBOLS = (
+    ("circle", "less"), ("diamond", "more"), ("square-open", "less"), ("triangle-up", "more"),
+    ("star", "less"), ("circle-open", "more"),
+)  # fmt: skip
+
+
+def iteration_errors(
+    errors: pd.DataFrame, *, source: str = "", synthetic: bool = False
+) -> go.Figure:
+    """Show how far predictions lie from what was measured.
+
+    Parameters
+    ----------
+    errors
+        Table :data:`workbench.tables.ITERATION_ERRORS`.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One point per configuration, on the line where the prediction is right, with a symbol
+        for each group if there are few; crosses are the closed form alone, where it differs.
+        The title states mean and largest error.
+    """
+    ITERATION_ERRORS.check(errors)
+    if errors.empty:
+        return nothing(
+            "No configuration was both measured and predicted.",
+            claim="No errors to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    far = errors["error_ratio"].abs()
+    shown = errors.loc[far.nlargest(_MOST_POINTS // 2).index]
+    words = [
+        f"{label(name, 80)}<br>{label(group, 60)}: {error:+.1%}"
+        for name, group, error in zip(
+            shown["configuration"], shown["group"], shown["error_ratio"], strict=True
+        )
+    ]
+    figure = go.Figure()
+    measured = shown["measured_ns"].to_numpy() / 1e9
+    for name, chosen, column, symbol, shade in _series(shown):
+        figure.add_scatter(
+            x=measured[chosen],
+            y=shown.loc[chosen, column].to_numpy() / 1e9,
+            mode="markers",
+            name=name,
+            marker={"symbol": symbol, "color": COLOURS[shade], "size": 8, "opacity": 0.8},
+            customdata=[word for word, takes in zip(words, chosen, strict=True) if takes],
+            hovertemplate="%{customdata}<br>measured %{x:.3~g} s, here %{y:.3~g} s<extra></extra>",
+        )
+    ends = [float(measured.min()), float(measured.max())]
+    figure.add_scatter(
+        x=ends, y=ends, mode="lines", name="as measured", hoverinfo="skip",
+        line={"color": COLOURS["neutral"], "dash": "dot", "width": 1},
+    )  # fmt: skip
+    ticks = log_ticks(measured)
+    figure.update_xaxes(title="measured iteration [s], logarithmic", type="log", **ticks)
+    figure.update_yaxes(title="predicted [s], logarithmic", type="log", **ticks)
+    figure.update_layout(height=380)
+    return finish(
+        figure,
+        claim=(
+            f"Predictions of {plural(len(errors), 'configuration')} are "
+            f"{safe(percent(far.mean()))} off in the mean, {safe(percent(far.max()))} at most"
+        ),
+        source=source,
+        synthetic=synthetic,
+        note=_note(errors, len(shown)),
+    )
+
+
+def _series(shown: pd.DataFrame) -> list[tuple[str, npt.NDArray[np.bool_], str, str, str]]:
+    """Tell the series apart: name, rows, column, symbol and shade."""
+    learned = (shown["analytic_ns"] != shown["dur_ns"]).to_numpy()
+    found = []
+    if learned.any():
+        found.append(("closed form alone", learned, "analytic_ns", "x-thin-open", "all others"))
+    groups = sorted(shown["group"].unique())
+    if not 1 < len(groups) <= len(_SYMBOLS):
+        return [*found, ("prediction", np.ones(len(shown), bool), "dur_ns", "circle", "less")]
+    for group, (symbol, shade) in zip(groups, _SYMBOLS, strict=False):
+        chosen = (shown["group"] == group).to_numpy(dtype=bool)
+        found.append((label(group, 60), chosen, "dur_ns", symbol, shade))
+    return found
+
+
+def _note(errors: pd.DataFrame, shown: int) -> str:
+    groups = errors["group"].unique()
+    notes = [f"median {safe(percent(float(errors['error_ratio'].abs().median())))}"]
+    if (errors["analytic_ns"] != errors["dur_ns"]).any():
+        alone = float(errors["analytic_error_ratio"].abs().mean())
+        notes.append(f"closed form alone {safe(percent(alone))} in the mean")
+    known = errors["is_inside"].dropna()
+    if len(known):
+        notes.append(f"{safe(percent(float(known.astype(bool).mean())))} lie in their interval")
+    notes.append(
+        f"held out: {label(groups[0], 40)}" if len(groups) == 1 else f"{len(groups)} groups"
+    )
+    if shown < len(errors):
+        notes.append(f"the {shown:,} worst of {len(errors):,} are drawn")
+    return " · ".join(notes)
+
+
+# What the steps of a trace would take in other configurations, part by part.
+
+_MOST_ROWS, _ROW_PX, _NAME = 20, 34, 46
+# Column without its unit -> meaning, as in other figures of where time goes.
+_PARTS = {
+    "compute": "compute",
+    "communication": "exposed communication",
+    "bubble": "bubble",
+    "other": "other",
+    "idle": "idle",
+}
+_AS_IS = "as in the trace"
+
+
+def layout_what_if(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show what a step would take in other configurations, and of what it would consist.
+
+    Parameters
+    ----------
+    table
+        Table :data:`workbench.tables.LAYOUT_WHAT_IF`.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One bar per configuration, most tokens per second on top, those that do not fit at the
+        end; a whisker for its interval, a line at the measured step. The title names the
+        fastest that fits.
+    """
+    LAYOUT_WHAT_IF.check(table)
+    if table.empty:
+        return nothing(
+            "The table has no configurations; pass what analyze.layout_what_if returns.",
+            claim="No configurations to compare",
+            source=source,
+            synthetic=synthetic,
+        )
+    rows = table.assign(_not=~table["fits"]).sort_values(
+        ["_not", "throughput_ratio"], ascending=[True, False], kind="stable"
+    )
+    shown = rows.head(_MOST_ROWS).reset_index(drop=True)
+    longest = float(shown[["measured_ns", "dur_ns", "high_ns"]].astype("Float64").max().max())
+    per_unit, unit = time_unit(longest)
+    place = shown.index.to_numpy()
+    figure = go.Figure()
+    for part, meaning in _PARTS.items():
+        values = shown[f"{part}_ns"].to_numpy(dtype=np.float64)
+        if values.any() or part == "compute":
+            figure.add_bar(
+                orientation="h", x=values / per_unit, y=place, name=meaning, marker=fill(meaning),
+                hovertext=[
+                    f"{label(row['change'], 90)}<br>{duration(row[f'{part}_ns'])} "
+                    f"{safe(row[f'{part}_basis'])}" for row in shown.to_dict("records")
+                ],
+                hovertemplate="%{hovertext}<extra>" + meaning + "</extra>",
+            )  # fmt: skip
+    figure.add_scatter(**_ends(shown, per_unit))
+    measured = float(shown["measured_ns"].iloc[0])
+    figure.add_vline(
+        x=measured / per_unit, line={"color": colour("dark"), "width": 1.5, "dash": "dash"}
+    )
+    ticks = [_tick(row) for row in shown.to_dict("records")]
+    figure.update_layout(
+        barmode="stack", bargap=0.3, hovermode="closest", margin_l=left_margin(ticks),
+        height=max(len(ticks), 3) * _ROW_PX,
+    )  # fmt: skip
+    figure.update_xaxes(
+        title=f"median time of a step [{unit}]", range=[0, 1.5 * longest / per_unit]
+    )
+    figure.update_yaxes(
+        tickvals=list(range(len(ticks))), ticktext=[safe(tick) for tick in ticks],
+        range=[len(ticks) - 0.5, -0.5], showgrid=False,
+    )  # fmt: skip
+    return finish(
+        figure, claim=_claim(rows), source=source, synthetic=synthetic,
+        note=" · ".join(_notes(table, shown, measured)),
+        is_doubtful=is_doubtful(rows[rows["fits"]].head(1)),
+    )  # fmt: skip
+
+
+def _ends(rows: pd.DataFrame, per_unit: int) -> dict[str, Any]:
+    """Write behind every bar what it means, and draw its interval."""
+    values, low, high = (
+        rows[name].to_numpy(dtype=np.float64, na_value=np.nan) / per_unit
+        for name in ("dur_ns", "low_ns", "high_ns")
+    )
+    known = ~np.isnan(low + high)
+    return {
+        "mode": "markers+text",
+        "x": values,
+        "y": rows.index.to_numpy(),
+        "marker": {"color": colour("dark"), "size": 4, "symbol": "line-ns"},
+        "error_x": {
+            "array": np.where(known, np.maximum(high - values, 0), 0),
+            "arrayminus": np.where(known, np.maximum(values - low, 0), 0),
+            "visible": bool(known.any()), "width": 4, "thickness": 1.5, "color": colour("dark"),
+        },
+        "text": [f"    {_said(row)}" for row in rows.to_dict("records")],
+        "textposition": "middle right",
+        "cliponaxis": False,
+        "showlegend": False,
+        "hoverinfo": "skip",
+    }  # fmt: skip
+
+
+def _tick(row: dict[Any, Any]) -> str:
+    return short(row["change"], _NAME) + (" *" if _is_modelled(row) else "")
+
+
+def _is_modelled(row: dict[Any, Any]) -> bool:
+    return any(row[f"{part}_basis"] == "modelled" for part in _PARTS)
+
+
+def _said(row: dict[Any, Any]) -> str:
+    words = f"{duration(row['dur_ns'])}, {row['throughput_ratio']:.2f} ×, MFU "
+    words += percent(row["mfu_share"])
+    return words if row["fits"] else f"{words}, does not fit"
+
+
+def _claim(rows: pd.DataFrame) -> str:
+    if not rows["fits"].any():
+        least = digits(float(rows["memory_bytes"].min()) / 1e9)
+        return f"None of these configurations fits; the leanest needs {least} GB per GPU"
+    best = rows[rows["fits"]].iloc[0]
+    times = f"{duration(best['dur_ns'])} per step"
+    if best["change"] == _AS_IS or best["throughput_ratio"] <= 1:
+        return "No configuration that was asked for trains faster than that of the trace"
+    factor = f"{best['throughput_ratio']:.2f} × the tokens per second"
+    return f"{label(best['change'], 50)} is the fastest that fits: {times}, {factor}"
+
+
+def _notes(table: pd.DataFrame, shown: pd.DataFrame, measured: float) -> list[str]:
+    notes = [f"dashed: measured, {duration(measured)}", "×: tokens per second, of those measured"]
+    if any(_is_modelled(row) for row in shown.to_dict("records")):
+        notes.append("* holds a part that is not in the trace, but modelled")
+    steps = plural(int(shown["step_count"].iloc[0]), "step")
+    if shown["low_ns"].notna().any():
+        notes.append(f"whiskers: how much {steps} vary, not how far the model is off")
+    else:
+        notes.append(f"no interval from {steps}")
+    told = table["doubt"].str.split("; ").explode()
+    if len(doubts := told[told != ""].value_counts().index.tolist()):
+        notes.append(f"unsure: {label(doubts[0], 120)}")
+    if hidden := len(table) - len(shown):
+        notes.append(f"{plural(hidden, 'configuration')} left out")
+    return notes
+
+
+# Ways to spread a model over GPUs: the best iteration time for each TP and PP.
+
+_MOST_CELLS = 12  # of a row or column; more cannot be read
+_GB = 1e9
+_CELL_PX = 62
+
+
+def parallelism_plan(plan: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show the fastest way to spread a model for each tensor and pipeline size.
+
+    Parameters
+    ----------
+    plan
+        Table :data:`workbench.tables.PLAN`.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        A cell per TP and PP with time, interval and memory; cells without a way that fits
+        are empty of colour and say what they would need. The title names the fastest.
+    """
+    PLAN.check(plan)
+    if plan.empty:
+        return nothing(
+            "No TP, PP and DP multiply to these GPUs and divide the model and its batch.",
+            claim="No way to spread the model",
+            source=source,
+            synthetic=synthetic,
+        )
+    # Of ways that do not fit, the leanest says how far off they all are.
+    key = plan["dur_ns"].where(plan["fits"], plan["memory_bytes"])
+    ordered = plan.assign(_not=~plan["fits"], _key=key).sort_values(["_not", "_key"], kind="stable")
+    best = ordered.drop_duplicates(["tensor_parallel", "pipeline_parallel"])
+    tensors = sorted(best["tensor_parallel"].unique())[:_MOST_CELLS]
+    pipelines = sorted(best["pipeline_parallel"].unique())[:_MOST_CELLS]
+    shape = (len(pipelines), len(tensors))
+    seconds, texts = np.full(shape, np.nan), np.full(shape, "", dtype=object)
+    for row in best.to_dict("records"):
+        if row["tensor_parallel"] in tensors and row["pipeline_parallel"] in pipelines:
+            place = (
+                pipelines.index(row["pipeline_parallel"]),
+                tensors.index(row["tensor_parallel"]),
+            )
+            texts[place] = _cell(row)
+            seconds[place] = row["dur_ns"] / 1e9 if row["fits"] else np.nan
+    names = [[f"TP{tensor}, PP{stages}" for tensor in tensors] for stages in pipelines]
+    figure = go.Figure()
+    figure.add_heatmap(
+        x=list(range(len(tensors))),
+        y=list(range(len(pipelines))),
+        z=seconds,
+        customdata=names,
+        text=texts,
+        texttemplate="%{text}",
+        textfont={"size": 11},
+        colorscale="Cividis",
+        reversescale=True,
+        xgap=3,
+        ygap=3,
+        hoverongaps=False,
+        colorbar={"title": {"text": "s per<br>iteration"}, "thickness": 12},
+        hovertemplate="%{customdata}<br>%{text}<extra></extra>",
+    )
+    for axis, title, values in (
+        (figure.layout.xaxis, "tensor-parallel ranks TP [GPUs]", tensors),
+        (figure.layout.yaxis, "pipeline stages PP [GPUs]", pipelines),
+    ):
+        axis.update(
+            title=title,
+            tickvals=list(range(len(values))),
+            ticktext=[str(each) for each in values],
+            range=[-0.5, len(values) - 0.5],
+            showgrid=False,
+        )
+    figure.update_layout(height=max(_CELL_PX * len(pipelines), 180))
+    return finish(
+        figure,
+        claim=_parallelism_plan_claim(ordered),
+        source=source,
+        synthetic=synthetic,
+        note=_parallelism_plan_note(plan, best),
+        is_doubtful=is_doubtful(ordered[ordered["fits"]].head(1)),
+    )
+
+
+def _cell(row: dict[Hashable, Any]) -> str:
+    memory = f"{digits(float(str(row['memory_bytes'])) / _GB)} GB"
+    lines = [f"<b>{duration(float(str(row['dur_ns'])))}</b>" if row["fits"] else "does not fit"]
+    if row["fits"] and not pd.isna(row["low_ns"]) and not pd.isna(row["high_ns"]):
+        lines.append(f"{duration(row['low_ns'])} to {duration(row['high_ns'])}")
+    lines.append(f"DP{row['data_parallel']}, {memory}" if row["fits"] else memory)
+    return "<br>".join(lines)
+
+
+def _parallelism_plan_claim(ordered: pd.DataFrame) -> str:
+    best = ordered.iloc[0]
+    gpus = f"{int(best['gpu_count']):,} {label(best['gpu'], 20)}"
+    if not best["fits"]:
+        least = digits(float(ordered["memory_bytes"].min()) / _GB)
+        return f"No way to spread the model over {gpus} fits; the leanest needs {least} GB per GPU"
+    words = f"TP{best['tensor_parallel']} PP{best['pipeline_parallel']} DP{best['data_parallel']}"
+    words += f" with micro-batches of {best['micro_batch_count']}"
+    return f"{words} is the fastest on {gpus}: {duration(best['dur_ns'])} per iteration"
+
+
+def _parallelism_plan_note(plan: pd.DataFrame, best: pd.DataFrame) -> str:
+    first = plan.iloc[0]
+    notes = [
+        f"batch {int(first['global_batch_count']):,} x {int(first['sequence_tokens']):,} tokens",
+        f"recompute {label(first['recompute'], 20)}",
+        f"the best of {len(plan):,} ways per cell, {int((~plan['fits']).sum()):,} do not fit",
+    ]
+    if best["low_ns"].isna().all():
+        notes.append("no interval: constants were not fitted to many measurements")
+        notes.append(str(first["error_class"]))
+    elif best["doubt"].str.contains("never measured").any():
+        notes.append("ways beyond what was measured have intervals without a promise")
+    return " · ".join(notes)

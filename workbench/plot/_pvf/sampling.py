@@ -1,0 +1,633 @@
+"""Figures of sampling: interval funnels, running estimates, outcomes and sample sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from workbench.plot._pvf.estimates import estimand
+from workbench.plot._style.bars import log_ticks, panels
+from workbench.plot._style.chances import PVF_TITLE, chance, chances, numbers, row_with, segments
+from workbench.plot._style.lanes import extremes
+from workbench.plot._style.style import (
+    COLOURS,
+    distinct,
+    distinct_fill,
+    fill,
+    finish,
+    left_margin,
+    nothing,
+)
+from workbench.plot._style.text import digits, label, percent, plural, safe, short
+from workbench.tables import (
+    INJECTION_SAMPLE_SIZES,
+    INTERVAL_COVERAGE,
+    INTERVAL_FUNNEL,
+    OUTCOME_SHARES,
+    PVF_RUNNING,
+)
+
+# Whether intervals hold the truth: a sample that grows, and how often each kind covers.
+
+_KINDS = (
+    ("sites as the sample", "low", "high"),
+    ("too narrow: inputs as independent", "independent_low", "independent_high"),
+)
+_COVERED = (("clustered", "sites as the sample"), ("independent", "inputs as independent"))
+_MOST_LOOKS, _MOST_ROWS, _ROW_PX = 400, 30, 30
+
+
+def interval_funnel(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show the intervals of a growing sample against the truth, both kinds side by side.
+
+    Parameters
+    ----------
+    table
+        Table :data:`workbench.tables.INTERVAL_FUNNEL`, of one group; of several the first
+        is shown. Several samples may be put together with ``pandas.concat``.
+    source
+        Where the truth comes from, e.g. model and inputs; printed under the figure.
+    synthetic
+        Whether the inputs were generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        An upright line per look, at its number of sites; dashed with an open mark where it
+        misses the truth. The title counts how many of each kind hold it.
+    """
+    INTERVAL_FUNNEL.check(table)
+    if table.empty:
+        return nothing(
+            "The table has no looks; pass what analyze.interval_funnel returns.",
+            claim="No intervals to compare",
+            source=source,
+            synthetic=synthetic,
+        )
+    group = table["group"].iloc[0]
+    mine = table[table["group"] == group].sort_values("site_count", kind="stable")
+    rows = mine.iloc[np.unique(np.linspace(0, len(mine) - 1, _MOST_LOOKS).astype(int))]
+    rows = rows.assign(at=_apart(rows))
+    truth = float(rows["truth"].iloc[0])
+    figure = panels([words for words, _, _ in _KINDS], height_px=320)
+    for panel, (_, low, high) in enumerate(_KINDS, start=1):
+        holds = _holds(rows, truth, low, high)
+        _add_samples(figure, rows[holds], (low, high), panel=panel, holds=True)
+        _add_samples(figure, rows[~holds], (low, high), panel=panel, holds=False)
+    figure.add_hline(y=100 * truth, line={"color": COLOURS["dark"], "width": 1.5})
+    sites = log_ticks(rows["at"].to_numpy())
+    figure.update_xaxes(title="sites so far [count, logarithmic]", type="log", **sites)
+    figure.update_yaxes(rangemode="tozero")
+    figure.update_yaxes(title=f"{PVF_TITLE} [%]", col=1)
+    figure.update_layout(hovermode="closest")
+    others = table["group"].nunique() - 1
+    notes = [f"{label(group, 30)}: the line is the truth, {chance(truth)}", *estimand(table)]
+    notes += [f"{len(mine) - len(rows):,} looks not drawn"] if len(mine) > len(rows) else []
+    notes += [f"{plural(others, 'group')} left out"] if others else []
+    claim = _funnel_claim(mine, truth)
+    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=" · ".join(notes))
+
+
+def interval_coverage(
+    table: pd.DataFrame, *, source: str = "", synthetic: bool = False
+) -> go.Figure:
+    """Show how often each kind of interval holds the truth, beside how often it should.
+
+    Parameters
+    ----------
+    table
+        Table :data:`workbench.tables.INTERVAL_COVERAGE`, of one confidence; of several the first
+        is shown.
+    source
+        Where the truth comes from, e.g. model and inputs; printed under the figure.
+    synthetic
+        Whether the inputs were generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One row per group, design and size with a mark per kind of interval; a line where all
+        should stand. The title names the worst.
+    """
+    INTERVAL_COVERAGE.check(table)
+    if table.empty:
+        return nothing(
+            "The table has no repeats; pass what analyze.interval_coverage returns.",
+            claim="No coverage to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    level = float(table["level_share"].iloc[0])
+    others = table["level_share"].nunique() - 1
+    table = table[table["level_share"] == level]
+    keys = ["group", "design", "site_count", "input_count"]
+    places = table[keys].drop_duplicates().head(_MOST_ROWS).reset_index(drop=True)
+    rows = table.merge(places.assign(at=places.index), on=keys, how="inner")
+    figure = go.Figure()
+    for kind, part in rows.groupby("interval", sort=False):
+        _add_kind(figure, part, str(kind))
+    figure.add_vline(
+        x=100 * level, line={"color": COLOURS["dark"], "width": 1.5, "dash": "dash"},
+        annotation_text=f"as promised: {percent(level)}", annotation_position="bottom left",
+    )  # fmt: skip
+    names = [
+        f"{safe(short(row['group'], 20))}, {label(row['design'], 16)}<br><i>{row['site_count']:,} "
+        f"sites, {plural(int(row['input_count']), 'input')}</i>"
+        for _, row in places.iterrows()
+    ]
+    figure.update_layout(
+        height=max(len(names), 2) * 1.3 * _ROW_PX, margin_l=left_margin(names), hovermode="closest"
+    )
+    figure.update_xaxes(title="intervals that hold the truth [%]", range=[-3, 104])
+    figure.update_yaxes(
+        tickvals=list(range(len(names))), ticktext=names, range=[len(names) - 0.2, -0.6]
+    )
+    repeats = table["repeat_count"]
+    notes = [f"{repeats.min():,} repeats each" if repeats.nunique() == 1 else
+             f"{repeats.min():,} to {repeats.max():,} repeats", *estimand(table)]  # fmt: skip
+    hidden = len(table[keys].drop_duplicates()) - len(places)
+    notes += [f"{plural(hidden, 'design')} left out"] if hidden else []
+    notes += [f"{plural(others, 'other confidence')} left out"] if others else []
+    return finish(
+        figure, claim=_coverage_claim(rows, level), source=source, synthetic=synthetic,
+        note=" · ".join(notes),
+    )  # fmt: skip
+
+
+def _apart(rows: pd.DataFrame) -> Any:
+    """Place looks at the same number of sites side by side, closer than two numbers are."""
+    sizes = np.unique(rows["site_count"])
+    step = float(np.diff(np.log(sizes)).min()) if len(sizes) > 1 else 1.0
+    number = rows.groupby("site_count").cumcount()
+    of = rows.groupby("site_count")["site_count"].transform("size")
+    share = (number + 0.5) / of - 0.5
+    return rows["site_count"] * np.exp(0.7 * step * share)
+
+
+def _add_samples(
+    figure: go.Figure, rows: pd.DataFrame, ends: tuple[str, str], *, panel: int, holds: bool
+) -> None:
+    """Add one broken line through all samples of a panel that do, or do not, hold the truth."""
+    if rows.empty:
+        return
+    low, high = (100 * numbers(rows[name]) for name in ends)
+    y, x = segments(low, high, rows["at"].to_numpy())
+    words = "holds the truth" if holds else "misses it"
+    colour = COLOURS["transfer" if holds else "limit"]
+    line = {"color": colour, "width": 1.5, "dash": "solid" if holds else "2px,2px"}
+    figure.add_scatter(
+        mode="lines", x=x, y=y, row=1, col=panel, line=line, name=f"interval {words}",
+        showlegend=False, hoverinfo="skip",
+    )  # fmt: skip
+    figure.add_scatter(
+        mode="markers", x=rows["at"].to_numpy(), y=100 * rows["pvf"].to_numpy(), row=1, col=panel,
+        name=words, legendgroup=words, showlegend=not any(t.name == words for t in figure.data),
+        marker={
+            "symbol": "circle" if holds else "diamond-open", "size": 6 if holds else 8,
+            "color": colour, "line": {"width": 1.5, "color": colour},
+        },
+        hovertext=[
+            f"{row['site_count']:,} sites: {chance(row['pvf'])} "
+            f"({chance(row[ends[0]])} to {chance(row[ends[1]])})"
+            for _, row in rows.iterrows()
+        ],
+        hovertemplate="%{hovertext}<extra>" + words + "</extra>",
+    )  # fmt: skip
+
+
+def _holds(rows: pd.DataFrame, truth: float, low: str, high: str) -> pd.Series:
+    return rows[low].le(truth) & rows[high].ge(truth)
+
+
+def _funnel_claim(rows: pd.DataFrame, truth: float) -> str:
+    clustered, independent = (_holds(rows, truth, low, high) for _, low, high in _KINDS)
+    return (
+        f"{clustered.sum():,} of {plural(len(rows), 'look')} hold the truth with sites as the "
+        f"sample, {independent.sum():,} with inputs as independent"
+    )
+
+
+def _add_kind(figure: go.Figure, part: pd.DataFrame, kind: str) -> None:
+    is_good = kind == "clustered"
+    name = dict(_COVERED).get(kind, label(kind, 24))
+    colour = COLOURS["transfer" if is_good else "limit"]
+    figure.add_scatter(
+        mode="markers",
+        x=100 * part["covered_share"].to_numpy(),
+        y=part["at"].to_numpy(),
+        name=name,
+        marker={
+            "symbol": "circle" if is_good else "diamond-open" if kind == "independent" else "x",
+            "size": 11, "color": colour, "line": {"width": 2, "color": colour},
+        },
+        hovertext=[
+            f"{label(row['group'], 40)}, {label(row['design'], 20)}: "
+            f"{percent(row['covered_share'])} of {row['repeat_count']:,} hold "
+            f"{chance(row['truth'])}; half their width is {row['relative_width_ratio']:.3g} of it"
+            for _, row in part.iterrows()
+        ],
+        hovertemplate="%{hovertext}<extra>" + name + "</extra>",
+    )  # fmt: skip
+
+
+def _coverage_claim(rows: pd.DataFrame, level: float) -> str:
+    # With one input per site both kinds are the same question.
+    hard = rows[rows["input_count"] == rows["input_count"].max()]
+    kinds = [hard.loc[hard["interval"] == kind, "covered_share"] for kind, _ in _COVERED]
+    if all(len(each) for each in kinds):
+        good, bad = (f"{percent(each.min())} to {percent(each.max())}" for each in kinds)
+        return (
+            f"Of the intervals for {percent(level)}, {good} hold the truth with sites as the "
+            f"sample, {bad} with inputs"
+        )
+    worst = row_with(rows, "covered_share", largest=False)
+    return (
+        f"{label(worst['group'], 30)} is covered worst: {percent(worst['covered_share'])} instead "
+        f"of {percent(level)}"
+    )
+
+
+# What becomes of faulty inferences: nothing, another output, another decision, no number.
+
+_WORDS = {
+    "masked": "masked: same output",
+    "benign": "benign: same decision",
+    "masked or benign": "masked or benign",
+    "sdc": "SDC: other decision",
+    "beneficial": "beneficial SDC: made right",
+    "due": "DUE: not finite, crash",
+}
+_VISIBLE = ("sdc", "beneficial", "due")
+_MOST, _OUTCOME_SHARES_ROW_PX = 24, 34
+
+
+def outcome_shares(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
+    """Show the outcomes of the trials of each group, and those that can be seen once more, larger.
+
+    Parameters
+    ----------
+    table
+        Table :data:`workbench.tables.OUTCOME_SHARES`.
+    source
+        Where the data comes from, e.g. model and inputs; printed under the figure.
+    synthetic
+        Whether the inputs were generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Stacked bars of all outcomes on the left, of SDC and DUE alone on the right; beneficial
+        ones are hatched. The title names the group with the largest share of both.
+    """
+    OUTCOME_SHARES.check(table)
+    if table.empty:
+        return nothing(
+            "The table has no outcomes; pass what analyze.outcome_shares returns.",
+            claim="No outcomes to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    shares = table.pivot_table(
+        index="group", columns="outcome", values="outcome_share", aggfunc="sum", sort=False
+    ).fillna(0.0)
+    seen = shares.reindex(columns=list(_VISIBLE), fill_value=0.0)
+    groups = list(seen.sum(axis=1).sort_values(ascending=False, kind="stable").index)
+    drawn = groups[:_MOST]
+    figure = panels(
+        ["all trials", "SDC and DUE alone, enlarged"],
+        height_px=max(len(drawn), 2) * _OUTCOME_SHARES_ROW_PX,
+    )
+    known = [each for each in _WORDS if each in shares]
+    for outcome in [*known, *(each for each in shares if each not in _WORDS)][:12]:
+        for panel in (1, 2) if outcome in _VISIBLE else (1,):
+            _add_bars(figure, shares[outcome].loc[drawn], outcome=str(outcome), panel=panel)
+    total = seen.loc[drawn].sum(axis=1)
+    figure.add_scatter(
+        mode="text", x=100 * total.to_numpy(), y=np.arange(len(drawn)), row=1, col=2,
+        text=[f" {chance(share)}" for share in total], textposition="middle right",
+        showlegend=False, hoverinfo="skip",
+    )  # fmt: skip
+    names = [safe(short(name, 36)) for name in drawn]
+    figure.update_layout(barmode="stack", bargap=0.3, margin_l=left_margin(names))
+    figure.update_xaxes(title="share of trials [%]", ticksuffix="", rangemode="tozero")
+    figure.update_xaxes(range=[0, 100], col=1)
+    figure.update_xaxes(range=[0, 130 * float(total.max()) or 1.0], col=2)
+    figure.update_yaxes(
+        tickvals=list(range(len(drawn))), ticktext=names, range=[len(drawn) - 0.5, -0.5],
+        showgrid=False,
+    )  # fmt: skip
+    hidden = len(groups) - len(drawn)
+    notes = [f"{plural(len(groups), 'group')}, trials weighted as the design asks"]
+    notes += [f"{plural(hidden, 'group')} with less left out"] if hidden else []
+    claim = _claim(seen.loc[groups], knows_due="due" in shares)
+    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=" · ".join(notes))
+
+
+def _add_bars(figure: go.Figure, share: pd.Series, *, outcome: str, panel: int) -> None:
+    words = _WORDS.get(outcome, label(outcome, 24))
+    figure.add_bar(
+        orientation="h", row=1, col=panel,
+        x=100 * share.to_numpy(),
+        y=np.arange(len(share)),
+        name=words, legendgroup=words, showlegend=panel == 1,
+        marker=fill(outcome if outcome in _WORDS else "unknown", bars=len(share)),
+        hovertext=[f"{label(group, 80)}: {chance(part)}" for group, part in share.items()],
+        hovertemplate="%{hovertext}<extra>" + words + "</extra>",
+    )  # fmt: skip
+
+
+def _claim(seen: pd.DataFrame, *, knows_due: bool) -> str:
+    wrong = seen["sdc"] + seen["beneficial"]
+    total = wrong + seen["due"]
+    if not total.max() > 0:
+        more = " or gave an output that is not finite" if knows_due else ""
+        return f"No fault changed a decision{more}"
+    worst = int(total.to_numpy().argmax())
+    good = float(seen["beneficial"].iloc[worst])
+    better = f" ({chance(good)} to the better)" if good > 0 else ""
+    in_no_number = "in no number: not told"
+    if knows_due:
+        in_no_number = f"{chance(seen['due'].iloc[worst])} in no number"
+    return (
+        f"{label(seen.index[worst], 30)}: {chance(wrong.iloc[worst])} of trials end in another "
+        f"decision{better}, {in_no_number}"
+    )
+
+
+# The estimate of a campaign as its sites come in.
+
+_MOST_POINTS = 1_000
+
+
+def pvf_running(
+    table: pd.DataFrame, *, truth: float | None = None, source: str = "", synthetic: bool = False
+) -> go.Figure:
+    """Show the estimate with its interval at every look, and when it was good enough to stop.
+
+    Parameters
+    ----------
+    table
+        Table :data:`workbench.tables.PVF_RUNNING`.
+    truth
+        The exhaustive factor, where it is known; drawn as a line.
+    source
+        Where the data comes from, e.g. model and inputs; printed under the figure.
+    synthetic
+        Whether the inputs were generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        A line with its band; dotted lines are the interval that takes inputs as independent,
+        which is too narrow. The title states the last look and the first that was enough.
+    """
+    PVF_RUNNING.check(table)
+    if table.empty:
+        return nothing(
+            "No site has been injected yet.",
+            claim="No estimate yet",
+            source=source,
+            synthetic=synthetic,
+        )
+    ordered = table.sort_values("site_count", kind="stable", ignore_index=True)
+    rows = ordered.iloc[extremes(ordered["pvf"].to_numpy(), _MOST_POINTS)]
+    figure = go.Figure()
+    _add_band(figure, rows)
+    for column in ("independent_low", "independent_high"):
+        figure.add_scatter(
+            mode="lines", x=rows["site_count"], y=100 * rows[column], hoverinfo="skip",
+            name="too narrow: inputs as independent" if column.endswith("low") else "upper end",
+            showlegend=column.endswith("low"),
+            line={"color": COLOURS["limit"], "width": 1.2,
+                  "dash": "dot" if column.endswith("low") else "2px,2px"},
+        )  # fmt: skip
+    figure.add_scatter(
+        mode="lines+markers" if len(rows) <= 60 else "lines",
+        x=rows["site_count"],
+        y=100 * rows["pvf"],
+        name="estimate",
+        line={"color": COLOURS["transfer"], "width": 2.5, "dash": "solid"},
+        marker={"symbol": "circle", "size": 6, "color": COLOURS["transfer"]},
+        hovertext=[
+            f"{row['site_count']:,} sites: {chance(row['pvf'])} "
+            f"({chances(row['low'], row['high'])}), {row['event_site_count']:,} with a wrong output"
+            for _, row in rows.iterrows()
+        ],
+        hovertemplate="%{hovertext}<extra></extra>",
+    )
+    _add_lines(figure, ordered, truth)
+    figure.update_xaxes(title="sites injected [count]", rangemode="tozero")
+    figure.update_yaxes(title=f"{PVF_TITLE} [%]", range=_range(rows, truth))
+    notes = ["band: interval, sites as the sample", *estimand(table)]
+    return finish(
+        figure,
+        claim=_running_claim(ordered),
+        source=source,
+        synthetic=synthetic,
+        note=" · ".join(notes),
+    )
+
+
+def _add_band(figure: go.Figure, rows: pd.DataFrame) -> None:
+    known = rows[rows["low"].notna() & rows["high"].notna()]
+    if known.empty:
+        return
+    figure.add_scatter(
+        mode="lines",
+        x=np.concatenate([known["site_count"], known["site_count"][::-1]]),
+        y=100 * np.concatenate([numbers(known["low"]), numbers(known["high"])[::-1]]),
+        fill="toself",
+        fillcolor=COLOURS["backward"],
+        opacity=0.35,
+        name="interval, sites as the sample",
+        line={"width": 0, "color": COLOURS["backward"], "dash": "longdash"},
+        hoverinfo="skip",
+    )
+
+
+def _add_lines(figure: go.Figure, rows: pd.DataFrame, truth: float | None) -> None:
+    if truth is not None:
+        figure.add_hline(
+            y=100 * truth, line={"color": COLOURS["dark"], "width": 1.5, "dash": "dash"},
+            annotation_text=f"truth: {chance(truth)}", annotation_position="bottom right",
+        )  # fmt: skip
+    enough = rows[rows["is_enough"]]
+    if len(enough):
+        first = int(enough["site_count"].iloc[0])
+        figure.add_vline(
+            x=first, line={"color": COLOURS["productive"], "width": 1.5, "dash": "dashdot"},
+            annotation_text=f"enough at {first:,}", annotation_position="top left",
+        )  # fmt: skip
+
+
+def _range(rows: pd.DataFrame, truth: float | None) -> list[float]:
+    """Leave out the first looks, whose intervals would flatten all that follows."""
+    settled = rows[rows["event_site_count"] > 0].iloc[-(-len(rows) // 5) :]
+    settled = settled if len(settled) else rows
+    tops = [settled["high"].max(), rows["pvf"].iloc[-1], settled["pvf"].max(), truth or 0.0]
+    return [0.0, 110 * float(np.nanmax(tops)) or 1.0]
+
+
+def _running_claim(rows: pd.DataFrame) -> str:
+    last = rows.iloc[-1]
+    sites = plural(int(last["site_count"]), "site")
+    sites += "" if last["group"] == "all" else f" of {label(last['group'], 30)}"
+    if last["pvf"] == 0:
+        most = "" if pd.isna(last["high"]) else f": at most {chance(last['high'])}"
+        return f"No wrong output in {sites} yet{most}"
+    enough = rows[rows["is_enough"]]
+    stop = (
+        f"good enough after {int(enough['site_count'].iloc[0]):,}"
+        if len(enough)
+        else "not yet good enough to stop"
+    )
+    return f"{sites}: {chance(last['pvf'])} go wrong ({chances(last['low'], last['high'])}), {stop}"
+
+
+# How many sites to inject for a wanted error.
+
+_MOST_GROUPS, _MOST_DESIGNS, _SAMPLE_SIZES_ROW_PX = 8, 10, 21
+
+
+def injection_sample_sizes(
+    table: pd.DataFrame, *, source: str = "", synthetic: bool = False
+) -> go.Figure:
+    """Show the sites that each design needs, on a logarithmic axis.
+
+    Parameters
+    ----------
+    table
+        Table :data:`workbench.tables.INJECTION_SAMPLE_SIZES`.
+    source
+        Where the planned factors come from; printed under the figure.
+    synthetic
+        Whether the inputs were generated; the figure then says so.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        A bar per group and design, with the number of sites. The title compares the cheapest
+        design with the dearest.
+    """
+    INJECTION_SAMPLE_SIZES.check(table)
+    known = table[table["site_count"].notna()]
+    if known.empty:
+        return nothing(
+            "No design has an answer: without wrong outputs an error relative to them cannot be "
+            "planned for.",
+            claim="No sample sizes to show",
+            source=source,
+            synthetic=synthetic,
+        )
+    groups = list(dict.fromkeys(table["group"]))[:_MOST_GROUPS]
+    designs = table[["design", "inputs", "error", "error_kind", "level_share"]].drop_duplicates()
+    drawn = designs.head(_MOST_DESIGNS).reset_index(drop=True)
+    figure = go.Figure()
+    width = 0.86 / len(drawn)
+    with_level = designs["level_share"].nunique() > 1
+    for at, design in drawn.iterrows():
+        part = known[(known[list(drawn)] == design).all(axis=1) & known["group"].isin(groups)]
+        places = np.array([groups.index(group) for group in part["group"]])
+        shift = (int(str(at)) - (len(drawn) - 1) / 2) * width
+        bars = {"y": places + shift, "width": 0.9 * width, "name": _design(design, with_level)}
+        _sample_sizes_add_bars(figure, part, bars, at=int(str(at)))
+    names = [_group(table, group) for group in groups]
+    figure.update_layout(
+        height=max(len(groups) * len(drawn), 6) * _SAMPLE_SIZES_ROW_PX, margin_l=left_margin(names),
+        hovermode="closest", showlegend=False,
+    )  # fmt: skip
+    figure.update_xaxes(
+        title="sites to inject [count, logarithmic]", type="log", **_axis(known["site_count"])
+    )
+    figure.update_yaxes(
+        tickvals=list(range(len(groups))), ticktext=names, range=[len(groups) - 0.5, -0.5],
+        showgrid=False,
+    )  # fmt: skip
+    notes = ["± % of the PVF, or in points of per cent", "all inputs: per site"]
+    level = percent(float(designs["level_share"].iloc[0]))
+    notes += [] if with_level else [f"at {level} confidence"]
+    missing = len(table) - len(known)
+    notes += [f"{plural(missing, 'design')} without an answer: no wrong outputs"] if missing else []
+    hidden = len(set(table["group"])) - len(groups) + len(designs) - len(drawn)
+    notes += [f"{plural(hidden, 'group or design')} left out"] if hidden else []
+    return finish(
+        figure, claim=_sample_sizes_claim(known, groups[0]), source=source, synthetic=synthetic,
+        note=" · ".join(notes),
+    )  # fmt: skip
+
+
+def _axis(site_counts: pd.Series) -> dict[str, Any]:
+    needed = site_counts.clip(lower=1).to_numpy(dtype="float64")
+    # The words beside the longest bar need nearly half of the width.
+    low, high = 0.5 * min(needed.min(), 100), needed.max()
+    axis = log_ticks(np.array([low, high * max((high / low) ** 0.75, 100)]))
+    known = [at for at, tick in enumerate(axis["tickvals"]) if tick <= 10 * high]
+    return axis | {name: [axis[name][at] for at in known] for name in ("tickvals", "ticktext")}
+
+
+def _group(table: pd.DataFrame, group: str) -> str:
+    factor = float(table.loc[table["group"] == group, "pvf"].iloc[0])
+    return f"{safe(short(group, 30))}<br><i>PVF {chance(factor)}</i>"
+
+
+def _sample_sizes_add_bars(
+    figure: go.Figure, part: pd.DataFrame, bars: dict[str, Any], *, at: int
+) -> None:
+    if part.empty:
+        return
+    name = bars["name"]
+    figure.add_bar(
+        orientation="h",
+        x=part["site_count"].clip(lower=1).to_numpy(dtype="float64"),
+        **bars,
+        marker=distinct_fill(at) | {"color": distinct(at)["color"]},
+        text=[f" <b>{digits(round(count))}</b> {name}" for count in part["site_count"]],
+        textposition="outside",
+        cliponaxis=False,
+        hovertext=[
+            f"{label(row['group'], 60)}: {digits(round(row['site_count']))} sites"
+            + ("" if pd.isna(row["expected_event_count"]) else
+               f", {digits(row['expected_event_count'])} of them with a wrong output")
+            for _, row in part.iterrows()
+        ],
+        hovertemplate="%{hovertext}<extra>" + name + "</extra>",
+    )  # fmt: skip
+
+
+def _design(row: pd.Series, with_level: bool) -> str:
+    inputs = {"one": "one input", "all": "all inputs"}.get(row["inputs"], label(row["inputs"], 12))
+    level = f" at {percent(row['level_share'])}" if with_level else ""
+    return f"{_words(row['design'])}, {inputs}, {_error(row)}{level}"
+
+
+def _error(row: pd.Series) -> str:
+    return f"±{100 * row['error']:.3g} {'%' if row['error_kind'] == 'relative' else 'points'}"
+
+
+def _words(design: str) -> str:
+    return {"neyman": "Neyman", "leveugle": "Leveugle"}.get(design, label(design, 16))
+
+
+def _sample_sizes_claim(known: pd.DataFrame, group: str) -> str:
+    mine = known[known["group"] == group]
+    mine = mine if len(mine) else known
+    relative = mine[mine["error_kind"] == "relative"]
+    mine = relative if len(relative) else mine
+    # Designs are compared where they are asked for the same.
+    asked = ["error", "error_kind", "level_share"]
+    several = len(mine[asked].drop_duplicates()) > 1
+    mine = mine[(mine[asked] == mine[asked].iloc[0]).all(axis=1)]
+    best = row_with(mine, "site_count", largest=False)
+    worst = row_with(mine, "site_count")
+    least = (
+        f"{label(best['group'], 24)} needs {digits(round(best['site_count']))} sites by design "
+        f"{_words(best['design'])}"
+    )
+    if best["site_count"] != worst["site_count"]:
+        least = f"{least}, {digits(round(worst['site_count']))} by {_words(worst['design'])}"
+    if several:
+        return f"{least}, for {_error(best)} at {percent(best['level_share'])} confidence"
+    return least
