@@ -2,12 +2,12 @@
 
 # Workload imbalance
 from ._imbalance.demo import imbalance as imbalance
-from ._imbalance.document_lengths import document_lengths as document_lengths
-from ._imbalance.embedding_tables import (
+from ._imbalance.demo import document_lengths as document_lengths
+from ._imbalance.demo import (
     embedding_tables as embedding_tables,
     row_popularity as row_popularity,
 )
-from ._imbalance.pipeline_engine import JobShape as JobShape
+from ._imbalance.pipeline_job import JobShape as JobShape
 from ._imbalance.pipeline_job import (
     CAUSES as CAUSES,
     PipelineJob as PipelineJob,
@@ -16,7 +16,7 @@ from ._imbalance.pipeline_job import (
 
 # Failures and goodput
 from ._failures.hang_engine import HANG_FAULTS as HANG_FAULTS
-from ._failures.hang_program import HangJob as HangJob
+from ._failures.hang_engine import HangJob as HangJob
 from ._failures.hung_job import hang as hang
 from ._failures.logs import failure_logs as failure_logs, failure_truth as failure_truth
 from ._failures.times import (
@@ -27,4 +27,4 @@ from ._failures.times import (
 
 # The fleet as a whole
 from ._fleet.job import fleet as fleet, fleet_truth as fleet_truth
-from ._fleet.plan import FAULTS as FAULTS
+from ._fleet.program import FAULTS as FAULTS

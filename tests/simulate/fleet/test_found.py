@@ -3,7 +3,7 @@
 import pytest
 
 from workbench import analyze, load, simulate
-from workbench.simulate._fleet.plan import Cluster
+from workbench.simulate._fleet.program import Cluster
 
 
 @pytest.fixture(scope="module")

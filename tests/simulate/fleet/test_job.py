@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from workbench import load, simulate
 from workbench.errors import LoadError
 from workbench.simulate._fleet.engine import Engine
-from workbench.simulate._fleet.load import window_mean
-from workbench.simulate._fleet.plan import Cluster, plan
-from workbench.simulate._fleet.program import training_step
+from workbench.simulate._fleet.power import window_mean
+from workbench.simulate._fleet.program import Cluster, plan, training_step
 from workbench.tables import FLEET_TRUTH
 
 

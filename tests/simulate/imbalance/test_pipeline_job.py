@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench import analyze, load, simulate
-from workbench.simulate._imbalance.pipeline_engine import JobShape, order
+from workbench.simulate._imbalance.pipeline_job import JobShape, order
 from workbench.tables import JOB_OPERATIONS, JOB_TRUTH
 
 SHAPE = (8, 4, 8, 6)

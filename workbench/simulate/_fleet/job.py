@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from workbench.simulate._fleet.history import History, run
+from workbench.simulate._fleet.engine import History, run
 from workbench.simulate._fleet.kineto import trace_text
-from workbench.simulate._fleet.logs import kernel_log, sacct_text, step_log
-from workbench.simulate._fleet.plan import FAULTS, MILLISECOND, plan
 from workbench.simulate._fleet.power import (
     Readings,
     node_text,
@@ -18,7 +16,14 @@ from workbench.simulate._fleet.power import (
     sample,
     sample_spare,
 )
-from workbench.simulate._fleet.truth import readme_text, truth_table
+from workbench.simulate._fleet.program import FAULTS, MILLISECOND, plan
+from workbench.simulate._fleet.truth import (
+    kernel_log,
+    readme_text,
+    sacct_text,
+    step_log,
+    truth_table,
+)
 from workbench.simulate._folder import new_folder, read_truth, write, write_truth
 from workbench.tables import FLEET_TRUTH
 

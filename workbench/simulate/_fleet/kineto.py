@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
-from workbench.simulate._fleet import facts
-from workbench.simulate._fleet.engine import CALL_NS, EVENT_NS, RETURN_NS, Step
-from workbench.simulate._fleet.history import History
-from workbench.simulate._fleet.program import COMPUTE_STREAM, JOB_STREAM, NODE_STREAM, Op
-from workbench.simulate._fleet.rows import Place, Rows, Span
+from workbench.simulate._fleet.engine import CALL_NS, EVENT_NS, RETURN_NS, History, Step
+from workbench.simulate._fleet.program import (
+    COMPUTE_STREAM,
+    JOB_STREAM,
+    NODE_STREAM,
+    SECOND,
+    Job,
+    Op,
+)
 
 _STREAMS = (COMPUTE_STREAM, JOB_STREAM, NODE_STREAM)
 _STREAM_SYNC_THREAD = 1_000_000  # the profiler adds it to the stream of a "Stream Sync" row
@@ -75,11 +80,11 @@ class _RankTrace:
         self._rows.close(self._end)
         head = {
             "schemaVersion": 1,
-            "deviceProperties": facts.devices(self._job.gpus_per_node),
+            "deviceProperties": devices(self._job.gpus_per_node),
             "cupti_version": 26,
             "cuda_runtime_version": 12080,
             "cuda_driver_version": 12080,
-            "distributedInfo": facts.distributed(self._job, self._rank),
+            "distributedInfo": distributed(self._job, self._rank),
             "synthetic": True,
             "synthetic_note": "made by workbench.simulate.fleet; not measured on any machine",
             "synthetic_seed": self._job.seed,
@@ -95,7 +100,7 @@ class _RankTrace:
         external = self._add_calls(op, at)
         name = "cudaLaunchKernelExC" if op.gpu_name.startswith("nvjet") else "cudaLaunchKernel"
         self._add_runtime(op, name, (at["call_start"], at["call_end"]), external)
-        self._add_gpu("kernel", op, at, {"External id": external, **facts.shape(op)})
+        self._add_gpu("kernel", op, at, {"External id": external, **shape(op)})
 
     def _add_copy(self, op: Op, at: Mapping[str, int]) -> None:
         external = self._add_calls(op, at)
@@ -111,7 +116,7 @@ class _RankTrace:
     def _add_collective(self, op: Op, at: Mapping[str, int]) -> None:
         """Add a collective: let its stream wait for compute, launch it, signal its end."""
         self._sequence[op.group] += 1
-        about = facts.collective(self._job, op, self._rank, self._sequence[op.group])
+        about = collective(self._job, op, self._rank, self._sequence[op.group])
         external = self._add_calls(op, at, about)
         call, back = at["call_start"], at["call_end"]
         span = (call - 2 * EVENT_NS - 600, back + EVENT_NS)
@@ -119,7 +124,7 @@ class _RankTrace:
         ready = self._add_record(op, call - 2 * EVENT_NS, COMPUTE_STREAM, external)
         self._add_wait(op, call - EVENT_NS, op.stream, ready)
         self._add_runtime(op, "cudaLaunchKernelExC", (call, back), external)
-        self._add_gpu("kernel", op, at, {"External id": external, **facts.shape(op), **about})
+        self._add_gpu("kernel", op, at, {"External id": external, **shape(op), **about})
         self._mark_gpu(op.annotation, op.stream, (at["gpu_start"], at["gpu_end"]), marked)
         self._signalled[op.event] = self._add_record(op, back + 50, op.stream, external)
 
@@ -243,3 +248,185 @@ class _RankTrace:
 
     def _thread(self, op: Op) -> Place:
         return self._pid, self._autograd if op.is_backward else self._pid
+
+
+# What a trace says of the machine and the job: devices, process groups, launch shapes.
+
+_PROCESSORS = 132
+
+
+def group(job: Job, kind: str, rank: int) -> tuple[str, str, list[int]]:
+    """Give name, purpose and members of the process group a rank belongs to."""
+    if kind == "job":
+        return "0", "default_pg", list(range(job.ranks))
+    node = rank // job.gpus_per_node
+    first = node * job.gpus_per_node
+    return str(node + 1), "mesh_expert", list(range(first, first + job.gpus_per_node))
+
+
+def distributed(job: Job, rank: int) -> dict[str, Any]:
+    """Describe the job and the rank's process groups, as ``distributedInfo`` does."""
+    groups = [group(job, kind, rank) for kind in ("job", "node")]
+    return {
+        "backend": "nccl",
+        "rank": rank,
+        "world_size": job.ranks,
+        "pg_count": len(groups),
+        "pg_config": [
+            {
+                "pg_name": name,
+                "pg_desc": purpose,
+                "backend_config": "cuda:nccl",
+                "pg_size": len(members),
+                "ranks": members,
+            }
+            for name, purpose, members in groups
+        ],
+        "nccl_version": "2.27.3",
+    }
+
+
+def collective(job: Job, op: Op, rank: int, sequence: int) -> dict[str, Any]:
+    """Describe one collective as PyTorch records it."""
+    name, purpose, members = group(job, op.group, rank)
+    return {
+        "Collective name": op.collective,
+        "In msg nelems": op.in_count,
+        "Out msg nelems": op.out_count,
+        "Group size": len(members),
+        "dtype": op.dtype,
+        "In split size": "[]",
+        "Out split size": "[]",
+        "Process Group Name": name,
+        "Process Group Description": purpose,
+        "Process Group Ranks": str(members),
+        "Rank": rank,
+        "Seq": sequence,
+    }
+
+
+def shape(op: Op) -> dict[str, Any]:
+    """Give a plausible launch shape for a kernel."""
+    if op.kind == "collective":
+        registers, shared, blocks, threads = 96, 82_240, 16, 544
+    elif op.gpu_name.startswith(("nvjet", "void cutlass", "void flash")):
+        registers, shared, blocks, threads = 168, 213_248, _PROCESSORS, 384
+    else:
+        registers, shared, blocks, threads = 32, 0, max(1, op.gpu_ns // 4), 128
+    return {
+        "queued": 0,
+        "registers per thread": registers,
+        "shared memory": shared,
+        "blocks per SM": round(blocks / _PROCESSORS, 6),
+        "warps per SM": round(blocks * threads / 32 / _PROCESSORS, 6),
+        "grid": [blocks, 1, 1],
+        "block": [threads, 1, 1],
+        "est. achieved occupancy %": min(100, int(100 * blocks * threads / 2048 / _PROCESSORS)),
+    }
+
+
+def devices(count: int) -> list[dict[str, Any]]:
+    """Describe the GPUs of a node as the profiler does."""
+    one = {
+        "name": "NVIDIA H100 80GB HBM3",
+        "totalGlobalMem": 84_942_979_072,
+        "computeMajor": 9,
+        "computeMinor": 0,
+        "maxThreadsPerBlock": 1024,
+        "maxThreadsPerMultiprocessor": 2048,
+        "regsPerBlock": 65_536,
+        "warpSize": 32,
+        "sharedMemPerBlock": 49_152,
+        "numSms": _PROCESSORS,
+        "regsPerMultiprocessor": 65_536,
+        "sharedMemPerBlockOptin": 232_448,
+        "sharedMemPerMultiprocessor": 233_472,
+    }
+    return [{"id": device, **one} for device in range(count)]
+
+
+# The rows of a Kineto trace as text, in the format of ``libkineto/src/output_json.cpp``.
+# Times are microseconds with three digits after the point, relative to ``baseTimeNanoseconds``,
+# which the profiler floors to a multiple of 7,889,238 s.
+
+_BASE_SECONDS = 7_889_238
+
+Span = tuple[int, int]
+Place = tuple[int, int]  # process and thread, or device and stream
+
+
+class Rows:
+    """Collects rows and hands out the ids that join them."""
+
+    def __init__(self, start_ns: int) -> None:
+        self.start_ns = start_ns
+        self.base_ns = start_ns // SECOND // _BASE_SECONDS * _BASE_SECONDS * SECOND
+        self.external = 0
+        self.correlation = 0
+        self._rows: list[str] = []
+
+    def add(self, category: str, name: str, place: Place, span: Span, args: object) -> None:
+        """Add something that took time."""
+        start, end = span
+        self._rows.append(
+            f'{{"ph": "X", "cat": "{category}", "name": {json.dumps(name)}, '
+            f'"pid": {place[0]}, "tid": {place[1]}, "ts": {self._ts(start)}, '
+            f'"dur": {_us(end - start)}, "args": {json.dumps(args)}}}'
+        )
+
+    def add_op(
+        self,
+        category: str,
+        name: str,
+        place: Place,
+        span: Span,
+        about: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Add an operator or annotation on the CPU; give its external id."""
+        self.external += 1
+        ids = {"External id": self.external, "Record function id": self.external}
+        args = {**ids, "Ev Idx": self.external - 1, **(about or {})}
+        self.add(category, name, place, span, args)
+        return self.external
+
+    def add_flow(self, phase: str, place: Place, start_ns: int) -> None:
+        """Add one end of the arrow from a launch to its GPU work."""
+        binding = ', "bp": "e"' if phase == "f" else ""
+        self._rows.append(
+            f'{{"ph": "{phase}", "id": {self.correlation}, "pid": {place[0]}, '
+            f'"tid": {place[1]}, "ts": {self._ts(start_ns)}, '
+            f'"cat": "ac2g", "name": "ac2g"{binding}}}'
+        )
+
+    def add_name(self, place: Place, name: str, key: str, value: str | int) -> None:
+        """Add a row that names or sorts a process, thread or stream."""
+        self._rows.append(
+            f'{{"name": "{name}", "ph": "M", "ts": {self._ts(self.start_ns)}, "pid": {place[0]}, '
+            f'"tid": {place[1]}, "args": {json.dumps({key: value})}}}'
+        )
+
+    def close(self, end_ns: int) -> None:
+        """Mark the span that was recorded, and its end."""
+        start, dur, name = self._ts(self.start_ns), _us(end_ns - self.start_ns), "PyTorch Profiler"
+        self._rows += [
+            f'{{"ph": "X", "cat": "Trace", "ts": {start}, "dur": {dur}, "pid": "Spans", '
+            f'"tid": "{name}", "name": "{name} (0)", "args": {{"Op count": 0}}}}',
+            f'{{"name": "Iteration Start: {name}", "ph": "i", "s": "g", "pid": "Traces", '
+            f'"tid": "Trace {name}", "ts": {start}}}',
+            '{"name": "Record Window End", "ph": "i", "s": "g", "pid": "", "tid": "", '
+            f'"ts": {self._ts(end_ns)}}}',
+        ]
+
+    def text(self, head: Mapping[str, Any], tail: Mapping[str, Any]) -> str:
+        """Give the whole trace: metadata, rows, closing metadata."""
+        before = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
+        after = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in tail.items()]
+        rows = '"traceEvents": [\n' + ",\n".join(self._rows) + "\n]"
+        return "{\n" + ",\n".join([*before, rows, *after]) + "\n}\n"
+
+    def _ts(self, time_ns: int) -> str:
+        return _us(time_ns - self.base_ns)
+
+
+def _us(duration_ns: int) -> str:
+    return f"{duration_ns // 1000}.{duration_ns % 1000:03d}"

@@ -1,57 +1,53 @@
 """Fault injection into PyTorch models; the only folder that knows torch."""
 
 from workbench.simulate.injections._judge import Judge
-from workbench.simulate.injections.campaigns.campaign import campaign, running
-from workbench.simulate.injections.campaigns.checks import flips_not_undone, outcomes_of
+from workbench.simulate.injections.campaigns.campaign import (
+    campaign,
+    flips_not_undone,
+    outcomes_of,
+    running,
+)
 from workbench.simulate.injections.campaigns.exhaustive import exhaustive
 from workbench.simulate.injections.campaigns.on_dask import campaign_on_dask
-from workbench.simulate.injections.campaigns.settings import CampaignSettings
+from workbench.simulate.injections.campaigns.work import CampaignSettings
 from workbench.simulate.injections.designs.activations import activation_faults, activations
-from workbench.simulate.injections.designs.changes import Changes, Counts
+from workbench.simulate.injections.designs.bits import Changes, Counts, stored_as
 from workbench.simulate.injections.designs.combine import changes
-from workbench.simulate.injections.designs.fault_model import FaultModel
 from workbench.simulate.injections.designs.faults import (
+    FaultModel,
     exhaustive_faults,
     fault_list,
     stratified_faults,
     uniform_faults,
 )
 from workbench.simulate.injections.designs.parameters import parameters
-from workbench.simulate.injections.designs.stored import stored_as
 from workbench.simulate.injections.engines.flip_and_run import FlipAndRun
-from workbench.simulate.injections.gradient_underflow import gradient_underflow
 from workbench.simulate.injections.models.shipped import (
     SHIPPED,
     shipped_facts,
     shipped_inputs,
     shipped_judge,
     shipped_model,
-)
-from workbench.simulate.injections.models.shipped_running import shipped_running
-from workbench.simulate.injections.protections.checksum_detector import (
-    ChecksumDetector,
-    checksum_detector,
+    shipped_running,
 )
 from workbench.simulate.injections.protections.detectors import (
     Detector,
-    RangeDetector,
-    range_detector,
-)
-from workbench.simulate.injections.protections.embedding_bag_checksum import (
-    ChecksumBags,
-    embedding_bag_checksum_trials,
-)
-from workbench.simulate.injections.protections.gemm_checksum import (
-    ChecksumGemm,
-    gemm_checksum_trials,
-)
-from workbench.simulate.injections.protections.mitigations import (
     Mitigation,
+    RangeDetector,
     activation_clip,
     protected,
+    range_detector,
     weight_clamp,
 )
-from workbench.simulate.injections.rounding_errors import rounding_errors
+from workbench.simulate.injections.protections.gemm_checksum import (
+    ChecksumBags,
+    ChecksumDetector,
+    ChecksumGemm,
+    checksum_detector,
+    embedding_bag_checksum_trials,
+    gemm_checksum_trials,
+)
+from workbench.simulate.injections.rounding_errors import gradient_underflow, rounding_errors
 
 __all__ = [
     "SHIPPED",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from workbench import analyze, load, plot
 from workbench.errors import WorkbenchError
-from workbench.simulate._imbalance import pipeline_engine as engine
+from workbench.simulate._imbalance import pipeline_job as engine
 from workbench.tables import JOB_OPERATIONS
 
 SHAPE = (8, 4, 8, 6)

@@ -2,18 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
+import workbench
 from workbench._progress import progress
-from workbench.simulate.injections._judge import Judge
-from workbench.simulate.injections.campaigns.checkpoint import Checkpoint
-from workbench.simulate.injections.campaigns.head import campaign_row, identity, quality
-from workbench.simulate.injections.campaigns.settings import CampaignSettings
-from workbench.simulate.injections.campaigns.work import Work, prepared
-from workbench.tables import FAULTS, OUTCOMES, PARAMETERS, TRIALS, Injections
+from workbench.errors import InjectionError
+from workbench.simulate.injections._inputs import batches, inputs_sha, model_sha, sha_of
+from workbench.simulate.injections._judge import Judge, as_tensor
+from workbench.simulate.injections._torch import torch
+from workbench.simulate.injections.campaigns.work import (
+    CampaignSettings,
+    Work,
+    metric_name,
+    prepared,
+)
+from workbench.simulate.injections.designs.bits import (
+    LAYOUTS,
+    flipped,
+    from_patterns,
+    patterns,
+    storage,
+)
+from workbench.tables import (
+    CAMPAIGN,
+    FAULTS,
+    OUTCOME_NAMES,
+    OUTCOMES,
+    PARAMETERS,
+    QUALITY,
+    TRIALS,
+    Injections,
+)
 
 _ARGMAX = Judge()
 _PLAIN = CampaignSettings()
@@ -127,3 +156,416 @@ def gathered(
         parameters=PARAMETERS.check(work.parameters.assign(campaign_id=work.name)),
         quality=quality(work, len(kept.unproven)),
     )
+
+
+# Where chunks that are done are kept, so that a campaign can be stopped at any moment.
+
+_HEAD = "campaign.json"
+_FORMAT = 1
+# Follows from the rest; it alone differs where the code of a model has changed.
+_FOLLOWS = "decisions_sha"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A folder of chunks; without a folder it keeps nothing.
+
+    Every file is written under another name and then renamed, trials before outcomes, and the
+    check sums of both last, so a chunk is there as a whole or not at all.
+    """
+
+    folder: Path | None
+    chunk_size: int
+    created: pd.Timestamp
+    exp_ids: Any
+    keep_trials: bool
+    has_sums: bool = True
+    """Whether every chunk has check sums; folders of earlier versions have none."""
+    unproven: list[int] = field(default_factory=list)
+    """Chunks that were read without a check sum."""
+
+    @classmethod
+    def of(
+        cls,
+        settings: CampaignSettings,
+        identity: Mapping[str, Any],
+        exp_ids: Any,
+        measured: Callable[[], int],
+    ) -> Checkpoint:
+        """Begin a campaign, or take up the one in the folder if it is the same.
+
+        ``exp_ids`` are the experiments in the order they are run. ``measured`` gives the
+        experiments per chunk; it is not asked where a folder tells.
+        """
+        now = pd.Timestamp.now("UTC").floor("s")
+        rest = (exp_ids, settings.keep_trials)
+        if settings.folder is None:
+            return cls(None, measured(), now, *rest)
+        folder = Path(settings.folder)
+        head = folder / _HEAD
+        if head.exists():
+            told = _same_campaign(head, identity)
+            for left in folder.glob("*.tmp"):
+                left.unlink()
+            return cls(
+                folder, int(told["chunk_size"]), pd.Timestamp(told["created"]), *rest,
+                has_sums=bool(told.get("has_sums", False)),
+            )  # fmt: skip
+        folder.mkdir(parents=True, exist_ok=True)
+        chunk_size = measured()
+        told = {
+            "format": _FORMAT,
+            "created": now.isoformat(),
+            "chunk_size": chunk_size,
+            "has_sums": True,
+            **identity,
+        }
+        text = json.dumps(told, indent=1)
+        _written(head, lambda file: file.write(text.encode()))
+        return cls(folder, chunk_size, now, *rest)
+
+    def ranges(self, count: int) -> Iterator[tuple[int, int]]:
+        """Give the chunks: the first experiment, and the one after the last."""
+        for start in range(0, count, self.chunk_size):
+            yield start, min(start + self.chunk_size, count)
+
+    def read(self, start: int, stop: int) -> tuple[pd.DataFrame, pd.DataFrame] | None:
+        """Give a chunk that is done, or None.
+
+        Raises
+        ------
+        InjectionError
+            If its files are damaged, or are not what was written for these experiments.
+        """
+        if self.folder is None or not (path := self._path("outcomes", start, stop)).exists():
+            return None
+        sums = self._path("sums", start, stop, ending="json")
+        if self.has_sums and not sums.exists():
+            return None
+        trials_path = self._path("trials", start, stop)
+        if sums.exists():
+            self._refuse_other_bytes(sums, (start, stop))
+        else:
+            self.unproven.append(start)
+        told = _parquet(path)
+        detected = told[[name for name in told if name not in OUTCOMES.columns]]
+        trials = _parquet(trials_path) if trials_path.exists() else TRIALS.empty()
+        if why := _misfit(told, trials, self.exp_ids[start:stop], keep_trials=self.keep_trials):
+            raise _unusable(path, why)
+        outcomes = pd.concat([OUTCOMES.cast(told), detected.astype("Int64")], axis=1)
+        return outcomes, TRIALS.cast(trials)
+
+    def _refuse_other_bytes(self, sums: Path, span: tuple[int, int]) -> None:
+        """Compare the files of a chunk with the check sums that were written with them."""
+        path = self._path("outcomes", *span)
+        try:
+            told = json.loads(sums.read_text())
+            wanted = {name: told[name] for name in ("start", "stop", "outcomes", "trials")}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise _unusable(path, f"its check sums, {sums.name}, are damaged") from error
+        for name, place in zip(("start", "stop"), span, strict=True):
+            if wanted[name] != place:
+                raise _unusable(path, f"{sums.name} is of another chunk")
+        for name in ("outcomes", "trials"):
+            file = self._path(name, *span)
+            if wanted[name] != _sum_of(file):
+                what = "is missing" if not file.exists() else "is not the file that was written"
+                raise _unusable(path, f"{file.name} {what}")
+
+    def write(self, start: int, stop: int, outcomes: pd.DataFrame, trials: pd.DataFrame) -> None:
+        """Keep a chunk."""
+        if self.folder is None:
+            return
+        if len(trials):
+            _written(self._path("trials", start, stop), trials.to_parquet)
+        _written(self._path("outcomes", start, stop), outcomes.to_parquet)
+        sums = {name: _sum_of(self._path(name, start, stop)) for name in ("outcomes", "trials")}
+        text = json.dumps({"start": start, "stop": stop, **sums})
+        _written(
+            self._path("sums", start, stop, ending="json"), lambda file: file.write(text.encode())
+        )
+
+    def _path(self, what: str, start: int, stop: int, *, ending: str = "parquet") -> Path:
+        assert self.folder is not None
+        return self.folder / f"{what}-{start:010d}-{stop:010d}.{ending}"
+
+
+def _same_campaign(head: Path, identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the head of a folder and refuse another campaign's."""
+    try:
+        told: dict[str, Any] = json.loads(head.read_text())
+        wanted = json.loads(json.dumps(identity))
+        apart = [name for name in wanted if told.get(name) != wanted[name]]
+        if apart != [_FOLLOWS]:
+            apart = [name for name in apart if name != _FOLLOWS]
+        if told["format"] != _FORMAT:
+            apart = ["format"]
+        pd.Timestamp(told["created"]), int(told["chunk_size"])
+    except (ValueError, KeyError, TypeError) as error:
+        msg = f"folder: {head} is not the head of a campaign ({error}); use an empty folder"
+        raise InjectionError(msg) from error
+    if apart:
+        name = apart[0]
+        msg = (
+            f"folder: {head.parent} holds another campaign, which differs in {', '.join(apart)} "
+            f"({name} there: {str(told.get(name))[:60]}, here: {str(identity.get(name))[:60]}); "
+            "use another folder, or the same arguments"
+        )
+        raise InjectionError(msg)
+    return told
+
+
+def _misfit(
+    outcomes: pd.DataFrame, trials: pd.DataFrame, exp_ids: Any, *, keep_trials: bool
+) -> str:
+    """Say why a chunk is not that of these experiments; empty if it is."""
+    if "exp_id" not in outcomes or not np.array_equal(outcomes["exp_id"], exp_ids):
+        return f"it does not hold experiments {exp_ids[0]} to {exp_ids[-1]} once each"
+    if not keep_trials:
+        return ""
+    if not {"exp_id", "input_id", "outcome"} <= set(trials.columns):
+        return "its trials lack their columns"
+    if set(trials["exp_id"]) != set(exp_ids.tolist()):
+        return "its trials are missing, or of other experiments"
+    sizes = trials.groupby("exp_id").size()
+    if trials.duplicated(["exp_id", "input_id"]).any() or sizes.nunique() > 1:
+        return "its trials are not one per experiment and input"
+    told = outcomes.set_index("exp_id").sort_index()
+    for name in OUTCOME_NAMES:
+        counted = (trials["outcome"] == name).groupby(trials["exp_id"]).sum()
+        # A metric judges all inputs of an experiment together.
+        alike = told["input_count"].eq(sizes).fillna(value=False)
+        if (alike & told[f"{name}_count"].ne(counted).fillna(value=False)).any():
+            return "its trials count other outcomes than its experiments"
+    return ""
+
+
+def _sum_of(path: Path) -> str | None:
+    """Give the sha256 of a file; None if it is not there."""
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else None
+
+
+def _unusable(path: Path, why: str) -> InjectionError:
+    return InjectionError(
+        f"folder: the chunk of {path} cannot be used: {why}; delete {path.name}, and its chunk is "
+        "run again"
+    )
+
+
+def _parquet(path: Path) -> pd.DataFrame:
+    try:
+        return pd.read_parquet(path)
+    except (OSError, ValueError) as error:
+        msg = f"folder: {path} cannot be read ({error}); delete it, and its chunk is run again"
+        raise InjectionError(msg) from error
+
+
+def _written(path: Path, write: Callable[[Any], Any]) -> None:
+    """Write a file so that it is there as a whole or not at all."""
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    with unfinished.open("wb") as file:
+        write(file)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(path)
+
+
+# Checks that need no model: whether flips are undone, and how given outputs are judged.
+
+_ALL_BITS = 16
+
+
+def flips_not_undone(dtype: str, *, seed: int = 0) -> int:
+    """Flip every bit of many values twice, and count the values where that went wrong.
+
+    Parameters
+    ----------
+    dtype
+        ``"fp64"``, ``"fp32"``, ``"fp16"``, ``"bf16"`` or ``"int8"``.
+    seed
+        Of the values; types of up to 16 bits are tried whole, NaN and infinities among them.
+
+    Returns
+    -------
+    int
+        Values that some bit, flipped once, left as they were, or that two flips changed; 0 if
+        all is well.
+
+    Raises
+    ------
+    InjectionError
+        If there is no such type.
+    """
+    if dtype not in LAYOUTS:
+        msg = f"dtype={dtype!r} is not one of {', '.join(LAYOUTS)}"
+        raise InjectionError(msg)
+    layout = LAYOUTS[dtype]
+    if layout.bit_count <= _ALL_BITS:
+        bits = np.arange(1 << layout.bit_count, dtype=np.int64)
+    else:
+        drawn = np.random.default_rng(seed).bytes((1 << _ALL_BITS) * layout.bit_count // 8)
+        bits = np.frombuffer(drawn, dtype=f"<u{layout.bit_count // 8}").astype(np.int64)
+        exponent = bits | (((1 << (layout.bit_count - 1 - layout.mantissa_count)) - 1)
+                           << layout.mantissa_count)  # NaN, infinities  # fmt: skip
+        bits = np.concatenate([bits, exponent])
+    values = from_patterns(torch().from_numpy(bits.copy()), layout.dtype)
+    before = patterns(values)
+    changed = torch().zeros(len(bits), dtype=torch().bool)
+    for bit in range(layout.bit_count):
+        once = flipped(values, bit)
+        changed |= patterns(once) == before
+        changed |= patterns(flipped(once, bit)) != before
+    return int(changed.sum())
+
+
+def outcomes_of(outputs: Any, golden: Any, *, judge: Judge = _ARGMAX) -> npt.NDArray[np.object_]:
+    """Judge outputs that are at hand already against those of the run without faults.
+
+    Parameters
+    ----------
+    outputs
+        Array or tensor, one row per input.
+    golden
+        The same without faults.
+    judge
+        When an output counts as wrong.
+
+    Returns
+    -------
+    numpy.ndarray
+        ``"masked"``, ``"benign"``, ``"sdc"`` or ``"due"`` per input. An output that is not
+        finite is ``"due"``, whatever an argmax of it would be.
+
+    Raises
+    ------
+    InjectionError
+        If the criterion does not fit the outputs, or shapes differ.
+    """
+    faulty, clean = (torch().as_tensor(each) for each in (outputs, golden))
+    measure = judge.golden(clean)
+    if faulty.shape != clean.shape:
+        msg = f"outputs: shape {tuple(faulty.shape)}, golden has {tuple(clean.shape)}"
+        raise InjectionError(msg)
+    codes = measure.outcomes(faulty, torch().arange(len(clean)))
+    return np.array([OUTCOME_NAMES[code] for code in codes.tolist()], dtype=object)
+
+
+# What is said of a campaign: its head, what makes it this campaign, and what to know of it.
+
+_NUMBERS = {"exp_id": -1, "flip": -1, "elem": -1, "bit": -1}
+
+
+def identity(work: Work) -> dict[str, Any]:
+    """Give what two runs must share to be one campaign; JSON can hold it."""
+    settings = work.settings
+    labels = settings.labels
+    return {
+        "campaign_id": work.name,
+        "model_sha": _model(work.model),
+        "model_text": hashlib.sha256(repr(work.model).encode()).hexdigest(),
+        "decisions_sha": sha_of([("", work.golden.decisions)]),
+        "inputs_sha": inputs_sha(batches(work.inputs)),
+        "faults_sha": faults_sha(work.faults),
+        "labels_sha": None if labels is None else sha_of([("", as_tensor(labels))]),
+        "judge": asdict(work.judge),
+        "engine": type(work.engine).__name__,
+        "metric": metric_name(settings.metric),
+        "keep_trials": settings.keep_trials,
+        "detectors": sorted(settings.detectors),
+        "mitigation": [
+            hashlib.sha256(each.described().encode()).hexdigest() for each in settings.mitigations
+        ],
+    }
+
+
+def _model(model: Any) -> str:
+    """Give the hash of weights and of the types they are stored in."""
+    kinds = [f"{name} {kept.layout.name}" for name, kept in sorted(storage(model).items())]
+    text = "\n".join([model_sha(model), *kinds])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def faults_sha(faults: pd.DataFrame) -> str:
+    """Give the sha256 of what faults do: places and effects, not what is said of them."""
+    found = hashlib.sha256()
+    for name, missing in _NUMBERS.items():
+        found.update(faults[name].fillna(missing).to_numpy(dtype=np.int64).tobytes())
+    for name in ("param", "direction"):
+        codes, texts = pd.factorize(faults[name].astype(object).fillna(""))
+        found.update(codes.astype(np.int64).tobytes())
+        found.update("\n".join(map(str, texts)).encode())
+    found.update(faults["value_after"].to_numpy(dtype=np.float64).tobytes())
+    return found.hexdigest()
+
+
+def campaign_row(work: Work, created: pd.Timestamp) -> pd.DataFrame:
+    """Give the head of a campaign as table CAMPAIGN."""
+    settings, told = work.settings, work.faults.attrs
+    hit = sorted(set(work.faults["dtype"].dropna().astype(str)))
+    mitigations = [each.name for each in settings.mitigations]
+    is_rated = settings.metric is not None or work.golden_metric is not None
+    row = {
+        "campaign_id": work.name,
+        "tool": "workbench",
+        "tool_version": workbench.__version__,
+        "model_name": type(work.model).__name__,
+        "model_sha": _model(work.model),
+        "dataset": settings.dataset,
+        "is_synthetic": settings.is_synthetic,
+        "input_count": 1 if work.judge.criterion == "metric_drop" else len(work.golden),
+        "inputs_sha": inputs_sha(batches(work.inputs)),
+        "dtype": "+".join(hit) or None,
+        "task": None,
+        "criterion": work.judge.criterion,
+        "tolerance": _tolerance(work),
+        "masked_rule": getattr(work.engine, "masked_rule", None),
+        "nan_policy": "apart",
+        "fault_model": told.get("fault_model", _fault_model(work.faults)),
+        "flip_count": told.get("flip_count", _flip_count(work.faults)),
+        "bit_error_ratio": told.get("bit_error_ratio"),
+        "mitigation": "+".join(mitigations) or None,
+        "design": told.get("design", "other"),
+        "seed": told.get("seed"),
+        "golden_metric": work.golden_metric,
+        "metric_name": (metric_name(settings.metric) or "accuracy") if is_rated else None,
+        "created": created,
+    }
+    return CAMPAIGN.check(CAMPAIGN.cast(pd.DataFrame([row], columns=list(CAMPAIGN.columns))))
+
+
+def _tolerance(work: Work) -> float | None:
+    """Give the number that the criterion compares with."""
+    judge = work.judge
+    if judge.criterion == "argmax":
+        return None
+    return judge.threshold if judge.criterion == "threshold" else judge.tolerance
+
+
+def _flip_count(faults: pd.DataFrame) -> int | None:
+    """Give the bits per experiment if all have as many."""
+    sizes = faults.groupby("exp_id").size()
+    return int(sizes.iloc[0]) if sizes.nunique() == 1 and faults["bit"].notna().all() else None
+
+
+def _fault_model(faults: pd.DataFrame) -> str:
+    """Name the fault model as far as the rows tell it."""
+    if faults["bit"].isna().all():
+        return "value"
+    return "sbf" if _flip_count(faults) == 1 else "other"
+
+
+_UNPROVEN = "chunks without check sums, by an earlier version: only places and counts were checked"
+
+
+def quality(work: Work, unproven: int = 0) -> pd.DataFrame:
+    """Say what one should know before using the outcomes."""
+    idle = int(work.faults["param"].isna().sum())
+    rows = [*work.notes, ("noted", f"judged by the engine {type(work.engine).__name__}", 1)]
+    if unproven:
+        rows.append(("noted", _UNPROVEN, unproven))
+    if idle:
+        rows.append(("noted", "experiments that hit nothing, as drawn by bit-error ratio", idle))
+    frame = pd.DataFrame(rows, columns=["finding", "what", "count"]).assign(
+        source=work.name, where=None
+    )
+    return QUALITY.check(QUALITY.cast(frame))

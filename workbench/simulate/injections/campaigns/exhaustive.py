@@ -11,13 +11,17 @@ import pandas as pd
 from workbench._progress import progress
 from workbench.errors import InjectionError
 from workbench.simulate.injections._judge import Judge
-from workbench.simulate.injections.campaigns.head import campaign_row
-from workbench.simulate.injections.campaigns.settings import CampaignSettings
-from workbench.simulate.injections.campaigns.work import prepared
-from workbench.simulate.injections.designs.fault_model import FaultModel
-from workbench.simulate.injections.designs.faults import uniform_faults
-from workbench.simulate.injections.designs.population import Bits, Where, cells, chosen
-from workbench.simulate.injections.designs.stored import storage
+from workbench.simulate.injections.campaigns.campaign import campaign_row
+from workbench.simulate.injections.campaigns.work import CampaignSettings, prepared
+from workbench.simulate.injections.designs.bits import storage
+from workbench.simulate.injections.designs.faults import (
+    Bits,
+    FaultModel,
+    Where,
+    cells,
+    chosen,
+    uniform_faults,
+)
 from workbench.simulate.injections.engines.fast_engine import FastEngine
 from workbench.tables import CAMPAIGN, EXHAUSTIVE, PARAMETERS, ExhaustiveInjections
 

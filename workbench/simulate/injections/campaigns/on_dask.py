@@ -12,11 +12,8 @@ import pandas as pd
 from workbench._progress import progress
 from workbench.errors import MissingExtraError
 from workbench.simulate.injections._judge import Judge
-from workbench.simulate.injections.campaigns.campaign import gathered
-from workbench.simulate.injections.campaigns.checkpoint import Checkpoint
-from workbench.simulate.injections.campaigns.head import identity
-from workbench.simulate.injections.campaigns.settings import CampaignSettings
-from workbench.simulate.injections.campaigns.work import prepared
+from workbench.simulate.injections.campaigns.campaign import Checkpoint, gathered, identity
+from workbench.simulate.injections.campaigns.work import CampaignSettings, prepared
 from workbench.tables import Injections
 
 _ARGMAX = Judge()

@@ -4,35 +4,39 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
 
 from workbench.errors import InjectionError
+from workbench.simulate.injections._arguments import whole_number
 from workbench.simulate.injections._inputs import (
     at_rest,
     batches,
     golden_outputs,
     refuse_other_device,
 )
-from workbench.simulate.injections._judge import Golden, Judge
+from workbench.simulate.injections._judge import BENIGN, DUE, MASKED, SDC, Golden, Judge
 from workbench.simulate.injections._torch import torch
-from workbench.simulate.injections.campaigns.settings import CampaignSettings
-from workbench.simulate.injections.campaigns.trials import MetricDrop, Trials
 from workbench.simulate.injections.designs.activations import activations_hit
-from workbench.simulate.injections.designs.changes import Changes, Counts
+from workbench.simulate.injections.designs.bits import Changes, Counts
 from workbench.simulate.injections.designs.combine import unchecked_changes
-from workbench.simulate.injections.designs.parameters import parameters
-from workbench.simulate.injections.designs.verify import is_output, refuse_other_weights, verified
+from workbench.simulate.injections.designs.parameters import (
+    is_output,
+    parameters,
+    refuse_other_weights,
+    verified,
+)
 from workbench.simulate.injections.engines.fast_engine import FastEngine
 from workbench.simulate.injections.engines.flip_and_run import FlipAndRun, largest
-from workbench.simulate.injections.protections.detectors import Alarms
-from workbench.tables import OUTCOMES, PARAMETERS, TRIALS
+from workbench.simulate.injections.protections.detectors import Alarms, AnyDetector, Mitigation
+from workbench.tables import OUTCOME_NAMES, OUTCOMES, PARAMETERS, TRIALS
 
 # What is lost at most when a campaign is killed, and how long one may look how fast it is.
 _CHUNK_S = 30.0
@@ -328,3 +332,139 @@ def _arguments(inputs: Any) -> tuple[Any, ...]:
         )
         raise InjectionError(msg)
     return calls[0].args
+
+
+# How a campaign is run, apart from what it injects and how outputs are judged.
+
+EngineName = Literal["auto", "flip_and_run", "fast"]
+
+
+@dataclass(frozen=True)
+class CampaignSettings:
+    """How a campaign is run.
+
+    None of it changes which inputs end as ``sdc`` or ``due``, but for ``mitigation``, and
+    ``metric`` where the judge's criterion is ``"metric_drop"``. ``engine`` decides which of
+    the others are proven to be ``masked`` (the campaign's ``masked_rule``), and ``labels``
+    which count as beneficial.
+
+    Parameters
+    ----------
+    name
+        Of the campaign, the key of its tables; the model's class if left out.
+    dataset
+        What the inputs are, in words.
+    is_synthetic
+        Whether they were generated; None: not known.
+    labels
+        The right answer per input, so that faults that mend an answer are counted.
+    metric
+        Function of (outputs, labels) that gives one number, larger is better; measured
+        for every experiment. ``"metric_drop"`` judges by it.
+    engine
+        ``"flip_and_run"`` takes everything; ``"fast"`` re-computes only what a fault
+        changes; ``"auto"`` is fast where it can.
+    folder
+        Where chunks that are done are kept. The same call with the same folder goes on
+        where it was stopped. One process at a time.
+    chunk_size
+        Experiments between two visits to the folder; at most so many are lost. Left out:
+        about half a minute of work, measured on a few experiments, and at most 500, or
+        20,000 of the fast engine. Outcomes do not depend on it.
+    keep_trials
+        Whether every input of every experiment becomes a row of ``trials``.
+    progress
+        Whether slow campaigns show a progress bar.
+    detectors
+        Detectors by name, each a function of (model, outputs, inputs) or a
+        :class:`Detector`; inputs with an alarm become ``detected_<name>_count``.
+    mitigation
+        Protection in place, or several, from :func:`weight_clamp`,
+        :func:`activation_clip` or :func:`protected`.
+
+    Raises
+    ------
+    InjectionError
+        If the engine is unknown or the chunk size is no whole number from 1.
+    """
+
+    name: str | None = None
+    dataset: str | None = None
+    is_synthetic: bool | None = None
+    labels: Any = None
+    metric: Callable[[Any, Any], float] | None = None
+    engine: EngineName = "auto"
+    folder: str | Path | None = None
+    chunk_size: int | None = None
+    keep_trials: bool = False
+    progress: bool = True
+    detectors: Mapping[str, AnyDetector] = field(default_factory=dict)
+    mitigation: Mitigation | Sequence[Mitigation] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse settings that cannot be followed."""
+        if self.engine not in get_args(EngineName):
+            msg = f"engine={self.engine!r} is not one of {get_args(EngineName)}"
+            raise InjectionError(msg)
+        if self.chunk_size is not None:
+            chunk_size = whole_number("chunk_size", self.chunk_size, least=1)
+            object.__setattr__(self, "chunk_size", chunk_size)
+
+    @property
+    def mitigations(self) -> tuple[Mitigation, ...]:
+        """The protections, in the order they act."""
+        given = self.mitigation
+        return (given,) if isinstance(given, Mitigation) else tuple(given)
+
+
+# What is kept of a single run: every input, or the quality of all of them together.
+
+
+class Trials:
+    """Turns runs into rows of table TRIALS."""
+
+    def __init__(self, golden: Golden, campaign_id: str) -> None:
+        self._campaign_id = campaign_id
+        margins = golden.margins(golden.outputs, slice(None))
+        self._margin = margins.double().cpu().numpy()
+
+    def rows(self, run: Any, exp_id: int) -> pd.DataFrame:
+        """Give one row per input."""
+        names = np.array(OUTCOME_NAMES, dtype=object)
+        frame = pd.DataFrame(
+            {
+                "campaign_id": self._campaign_id,
+                "exp_id": exp_id,
+                "input_id": np.arange(len(run.codes)),
+                "outcome": pd.Categorical(names[run.codes.cpu().numpy()], OUTCOME_NAMES),
+                "is_beneficial": run.is_beneficial.cpu().numpy(),
+                "golden_margin": self._margin,
+                "delta": run.delta.double().cpu().numpy(),
+            }
+        )
+        return TRIALS.cast(frame)
+
+
+@dataclass(frozen=True)
+class MetricDrop:
+    """Judges a run once, by the quality of all its outputs together."""
+
+    judge: Judge
+    golden_metric: float | None
+
+    def row(self, run: Any, value: float | None) -> dict[str, Any]:
+        """Count the run as one input."""
+        counts = dict.fromkeys([f"{name}_count" for name in OUTCOME_NAMES], 0)
+        counts[f"{OUTCOME_NAMES[self._code(run, value)]}_count"] = 1
+        most = largest(run.delta)
+        return {"input_count": 1, **counts, "beneficial_count": 0, "max_abs_delta": most}
+
+    def _code(self, run: Any, value: float | None) -> int:
+        if value is None or bool((run.codes == DUE).any()):
+            return DUE
+        if bool((run.codes == MASKED).all()):
+            return MASKED
+        is_fine = self.golden_metric is not None and (
+            value >= self.golden_metric - self.judge.tolerance
+        )
+        return BENIGN if is_fine else SDC

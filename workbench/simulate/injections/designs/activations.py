@@ -13,10 +13,8 @@ from workbench.errors import InjectionError
 from workbench.simulate.injections._inputs import at_rest, batches
 from workbench.simulate.injections._torch import torch
 from workbench.simulate.injections.designs.bits import LAYOUTS
-from workbench.simulate.injections.designs.fault_model import FaultModel
-from workbench.simulate.injections.designs.faults import uniform_faults
-from workbench.simulate.injections.designs.parameters import Components, shown
-from workbench.simulate.injections.designs.verify import OUTPUT
+from workbench.simulate.injections.designs.faults import FaultModel, uniform_faults
+from workbench.simulate.injections.designs.parameters import OUTPUT, Components, shown
 from workbench.tables import PARAMETERS
 
 _SBF = FaultModel()

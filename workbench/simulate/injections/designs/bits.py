@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import copy
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from workbench._number_types import NUMBER_TYPES, NumberType
 from workbench.errors import InjectionError
-from workbench.simulate.injections._torch import torch
+from workbench.simulate.injections._torch import refuse_compiled, torch
 
 _INTEGERS = {8: "int8", 16: "int16", 32: "int32", 64: "int64"}
 _BYTE = 8
@@ -109,3 +111,209 @@ def refuse_outside(bits: npt.NDArray[np.integer[Any]], layout: Layout, field: st
         worst = bits[outside].flat[0]
         msg = f"{field}: bit {worst} is outside {layout.name}, whose bits are 0 to "
         raise InjectionError(msg + str(layout.bit_count - 1))
+
+
+# What experiments change: the form in which every engine gets its work, and gives its counts.
+
+Ints = npt.NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Changes:
+    """Elements that experiments change, one entry per element, sorted by experiment.
+
+    Several flips of one element are one entry: the bits are combined before.
+
+    Attributes
+    ----------
+    experiment_count
+        Experiments; those without an entry change nothing.
+    experiment
+        int64, 0 .. ``experiment_count`` - 1, not decreasing.
+    targets
+        Names of what is hit: dotted parameter names, or ``"<module>:output"`` for the
+        activation that a module gives.
+    target
+        int32, index into ``targets``.
+    elem
+        int64, flat in C order; of one input's part for an activation.
+    before, after
+        Tensors of the golden and the faulty value in the type the model computes in (for
+        stored types such as int8: as the model sees them, after scaling). Infinities and
+        NaN are kept. NaN for an activation: its values depend on the input.
+    cleared, flips
+        int64, for activations: the bits that are cleared first, and those flipped then, of
+        whatever value the input gives. One element can have several such entries; they act
+        in their order. 0 for parameters.
+    """
+
+    experiment_count: int
+    experiment: Ints
+    targets: tuple[str, ...]
+    target: Ints
+    elem: Ints
+    before: Any
+    after: Any
+    cleared: Ints
+    flips: Ints
+
+    def rows(self, entries: Any) -> Changes:
+        """Give some entries of the same experiments: a slice, or their places."""
+        return replace(
+            self,
+            experiment=self.experiment[entries],
+            target=self.target[entries],
+            elem=self.elem[entries],
+            before=self.before[entries],
+            after=self.after[entries],
+            cleared=self.cleared[entries],
+            flips=self.flips[entries],
+        )
+
+    def part(self, start: int, stop: int) -> Changes:
+        """Give the experiments ``start`` to ``stop`` - 1, renumbered from 0."""
+        first, last = np.searchsorted(self.experiment, [start, stop])
+        found = self.rows(slice(int(first), int(last)))
+        return replace(found, experiment_count=stop - start, experiment=found.experiment - start)
+
+    def only(self, experiments: Ints) -> Changes:
+        """Give some experiments (in rising order), renumbered from 0."""
+        found = self.rows(np.flatnonzero(np.isin(self.experiment, experiments)))
+        numbers = np.searchsorted(experiments, found.experiment)
+        return replace(found, experiment_count=len(experiments), experiment=numbers)
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """Outcomes per experiment, each an array as long as there are experiments.
+
+    ``masked + benign + sdc + due`` is the number of inputs; ``beneficial`` is part of
+    ``sdc``. ``max_abs_delta`` is NaN where an engine does not know it.
+    """
+
+    masked: Ints
+    benign: Ints
+    sdc: Ints
+    due: Ints
+    beneficial: Ints
+    max_abs_delta: npt.NDArray[np.float64]
+
+
+# Parameters as they lie in memory: in the model's own type, or in a narrower one it is given.
+
+StoredType = Literal["fp16", "bf16", "int8"]
+_ATTRIBUTE = "stored_types"
+_INT8_MOST = 127
+
+
+@dataclass(frozen=True)
+class Stored:
+    """How one parameter lies in memory, and how the model sees it."""
+
+    layout: Layout
+    computed: Any
+    scale: float | None = None
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether the model computes in another type than it is stored in."""
+        return bool(self.layout.dtype != self.computed)
+
+    def codes(self, values: Any, what: str) -> Any:
+        """Give values of the parameter as stored."""
+        if not self.is_narrow:
+            return values
+        if self.scale is None:
+            codes = values.to(self.layout.dtype)
+        else:
+            codes = (values / self.scale).round().to(self.layout.dtype)
+        if not bool((self.widened(codes) == values).all()):
+            msg = (
+                f"parameter {what!r} was changed after stored_as: it holds values that "
+                f"{self.layout.name} cannot store; call stored_as on the finished model"
+            )
+            raise InjectionError(msg)
+        return codes
+
+    def widened(self, codes: Any) -> Any:
+        """Give stored values as the model computes with them."""
+        wide = codes.to(self.computed)
+        return wide if self.scale is None else wide * self.scale
+
+    def nearest(self, value: float) -> Any:
+        """Give the stored value next to a number."""
+        if self.scale is None:
+            return torch().tensor(value, dtype=self.layout.dtype)
+        code = max(-_INT8_MOST - 1, min(_INT8_MOST, value / self.scale))
+        return torch().tensor(round(code), dtype=self.layout.dtype)
+
+
+def stored_as(model: Any, dtype: StoredType) -> Any:
+    """Give a copy of a model whose parameters are stored in a narrower type.
+
+    Only the storage is narrow: the model computes as before, with the stored values
+    widened (weight-only quantisation). Faults hit the stored bits. Compare such a model
+    with its own fault-free run, not with that of the wide one.
+
+    Parameters
+    ----------
+    model
+        A ``torch.nn.Module`` in float32; it is not changed.
+    dtype
+        ``"fp16"``, ``"bf16"`` (rounded to nearest even) or ``"int8"`` (symmetric, one scale
+        per tensor: its largest magnitude / 127).
+
+    Returns
+    -------
+    torch.nn.Module
+        The copy. :func:`parameters` names the stored type.
+
+    Raises
+    ------
+    InjectionError
+        If the type is none of these, a parameter is not float32, or it holds values that
+        are not finite once stored.
+    """
+    if dtype not in get_args(StoredType):
+        msg = f"dtype={dtype!r} is not one of {get_args(StoredType)}"
+        raise InjectionError(msg)
+    narrow = copy.deepcopy(model)
+    kinds: dict[str, Stored] = {}
+    with torch().no_grad():
+        for name, parameter in narrow.named_parameters():
+            if parameter.dtype != torch().float32:
+                msg = f"parameter {name!r} holds {parameter.dtype}; stored_as takes float32 models"
+                raise InjectionError(msg)
+            kinds[name] = _stored(parameter, dtype)
+            codes = parameter if kinds[name].scale is None else parameter / kinds[name].scale
+            rounded = codes.round() if dtype == "int8" else codes
+            parameter.copy_(kinds[name].widened(rounded.to(LAYOUTS[dtype].dtype)))
+            if not bool(torch().isfinite(parameter).all()):
+                msg = f"parameter {name!r} is not finite as {dtype}; it does not fit that type"
+                raise InjectionError(msg)
+    setattr(narrow, _ATTRIBUTE, kinds)
+    return narrow
+
+
+def _stored(parameter: Any, dtype: StoredType) -> Stored:
+    scale = None
+    if dtype == "int8":
+        largest = float(parameter.abs().max()) if parameter.numel() else 0.0
+        scale = float(torch().tensor(largest / _INT8_MOST if largest > 0 else 1.0))
+    return Stored(LAYOUTS[dtype], parameter.dtype, scale)
+
+
+def storage(model: Any, names: Iterable[str] | None = None) -> dict[str, Stored]:
+    """Say how every parameter is stored, by name; tied ones once."""
+    refuse_compiled(model)
+    given = getattr(model, _ATTRIBUTE, {})
+    if lazy := [n for n, p in model.named_parameters() if torch().nn.parameter.is_lazy(p)]:
+        msg = f"parameter {lazy[0]!r} has no shape yet; run the model once on a batch"
+        raise InjectionError(msg)
+    wanted = None if names is None else set(names)
+    return {
+        name: given.get(name)
+        or Stored(layout_of(parameter.dtype, f"parameter {name!r}"), parameter.dtype)
+        for name, parameter in model.named_parameters()
+        if wanted is None or name in wanted
+    }

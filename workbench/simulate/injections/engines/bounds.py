@@ -14,9 +14,8 @@ from typing import Any
 
 from workbench.simulate.injections._judge import Golden
 from workbench.simulate.injections._torch import torch
-from workbench.simulate.injections.engines.amplitudes import AbsoluteRun, UnboundedError
-from workbench.simulate.injections.engines.graph import Program
-from workbench.simulate.injections.engines.interaction import DotShortcut
+from workbench.simulate.injections.engines.reexecution import OWN_LEAVES, UNTRACEABLE, Program
+from workbench.simulate.injections.engines.row_folding import RowFolding
 
 EPSILON = 2.0**-23
 # Units in the last place of the magnitudes summed; what is seen is a small part of it.
@@ -196,3 +195,337 @@ def _peaks(program: Program, shortcut: DotShortcut, vector: int, ways: Any) -> A
         run(shortcut.entry, (way[:, None] * slopes).sum(1))
         peaks.append(run.peak)
     return torch().stack(peaks)
+
+
+# How far a change can carry, and how large the numbers are that are summed on the way.
+# Both come from running the rest of a model with absolute weights: activations such as ReLU
+# never enlarge a difference by more than a factor, so what comes out bounds what can.
+
+# Largest slope of activations, by class or function name; for GELU and SiLU rounded up.
+SLOPES = {
+    "ReLU": 1.0, "ReLU6": 1.0, "Hardtanh": 1.0, "Tanh": 1.0, "Sigmoid": 0.25, "Softplus": 1.0,
+    "Identity": 1.0, "GELU": 1.13, "SiLU": 1.1, "Softsign": 1.0, "LogSigmoid": 1.0,
+    "relu": 1.0, "relu_": 1.0, "relu6": 1.0, "hardtanh": 1.0, "tanh": 1.0, "sigmoid": 0.25,
+    "gelu": 1.13, "silu": 1.1,
+}  # fmt: skip
+# From this threshold on, Softplus is the identity within rounding.
+_SMOOTH = 20
+_MONOTONE = {"MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d", "MaxPool1d", "AvgPool1d"}
+_MONOTONE |= {"Flatten", "Unflatten"}
+_RESHAPING = {"flatten", "reshape", "view", "squeeze", "unsqueeze", "getitem", "transpose"}
+_RESHAPING |= {"permute", "contiguous", "mean", "sum", "max_pool2d", "avg_pool2d"}
+_RESHAPING |= {"size", "getattr", "dim", "unflatten", "clone"}
+_JOINING = {"cat", "stack"}
+_ADDING = {"add", "iadd", "sub", "isub", "add_", "sub_"}
+
+
+class UnboundedError(Exception):
+    """What follows holds an operation for which no bound is known."""
+
+
+def slope(program: Program, node: Any) -> float | None:
+    """Give by how much an elementwise operation can enlarge a difference; None for others."""
+    if node.op == "call_module":
+        module = program.modules[node.target]
+        name = type(module).__name__
+        if name.startswith("Dropout"):
+            return None if module.training else 1.0
+        if name == "Softplus" and module.threshold < _SMOOTH:
+            return None  # it jumps where it becomes the identity
+        return SLOPES.get(name) if len(node.args) == 1 else None
+    return SLOPES.get(function_name(node)) if len(node.all_input_nodes) == 1 else None
+
+
+def function_name(node: Any) -> str:
+    """Give the bare name of the function or method an operation calls."""
+    if node.op == "call_method":
+        return str(node.target)
+    return str(getattr(node.target, "__name__", "")) if node.op == "call_function" else ""
+
+
+class AbsoluteRun:
+    """Runs what follows an operation on magnitudes.
+
+    Parameters
+    ----------
+    program
+        The model.
+    is_change
+        True: of changes, so what does not change counts as 0. False: of the values
+        themselves, with biases and everything else that is added.
+    """
+
+    def __init__(self, program: Program, *, is_change: bool) -> None:
+        self.program, self.is_change = program, is_change
+        self.peak: Any = None
+        self._start: Any = None
+        self._fresh: dict[Any, Any] = {}
+
+    def __call__(self, start: Any, value: Any, *, until: Any = None, head: Any = None) -> Any:
+        """Give the magnitude of the output, or of one value on the way.
+
+        Parameters
+        ----------
+        start, value
+            Operation, and the magnitudes it gives.
+        until
+            Value asked for; None is the output.
+        head
+            The last linear operation: its outputs are replaced by one, the largest
+            difference of two. None for none.
+
+        Raises
+        ------
+        UnboundedError
+            If an operation on the way has no known bound.
+        """
+        last = until or self.program.output
+        self._fresh = {start: value}
+        self.peak = _largest(value)
+        wanted = self.program.before(last)
+        try:
+            for node in self.program.following(start):
+                if node is start or node not in wanted:
+                    continue
+                self._fresh[node] = self._value(node, head)
+                if isinstance(self._fresh[node], torch().Tensor) and node is not head:
+                    self.peak = torch().maximum(self.peak, _largest(self._fresh[node]))
+        except UNTRACEABLE as error:
+            raise UnboundedError(str(error)) from error
+        return self._fresh[last]
+
+    def _fetch(self, node: Any) -> Any:
+        if node in self._fresh:
+            return self._fresh[node]
+        golden = self.program.golden[node]
+        if not isinstance(golden, torch().Tensor):
+            if self.is_change and node in self.program.varying:
+                msg = f"{node} depends on the number of inputs"
+                raise UnboundedError(msg)
+            return golden
+        return torch().zeros(()) if self.is_change else golden.abs()
+
+    def _value(self, node: Any, head: Any) -> Any:
+        steepness = slope(self.program, node)
+        if steepness is not None:
+            value = steepness * self._fetch(node.all_input_nodes[0])
+            return value if self.is_change else value + self.program.golden[node].abs()
+        if node.op == "call_module":
+            return self._module(node, head)
+        name = function_name(node)
+        if name in _ADDING and not node.kwargs:
+            return self._sum(node.args)
+        if name in _RESHAPING | _JOINING and self._is_plain(node, name):
+            return self.program.value(node, self._fetch)
+        msg = f"no bound is known for {node}"
+        raise UnboundedError(msg)
+
+    def _is_plain(self, node: Any, name: str) -> bool:
+        """Say whether no tensor tells an operation where to look."""
+        if name in _JOINING:
+            return True
+        golden = self.program.golden
+        others = node.all_input_nodes[1:]
+        return not any(isinstance(golden[each], torch().Tensor) for each in others)
+
+    def _sum(self, parts: Any) -> Any:
+        whole: Any = 0.0
+        for part in parts:
+            if isinstance(part, (int, float)):
+                whole = whole + (0.0 if self.is_change else abs(part))
+            else:
+                whole = whole + self._fetch(part)
+        return whole
+
+    def _module(self, node: Any, head: Any) -> Any:
+        module = self.program.modules[node.target]
+        kind = type(module).__name__
+        if kind in OWN_LEAVES and not self.is_change:
+            return module(*(self._fetch(each) for each in node.args))
+        if len(node.args) != 1 or node.kwargs:
+            msg = f"{node} takes several arguments"
+            raise UnboundedError(msg)
+        value = self._fetch(node.args[0])
+        if kind in _MONOTONE:
+            return module(value)
+        if type(module) is torch().nn.Linear or type(module) is torch().nn.Conv2d:
+            if node is head:
+                return value @ spread(module.weight)[:, None]
+            bias = None if self.is_change or module.bias is None else module.bias.abs()
+            return _absolute(module, value, bias)
+        msg = f"no bound is known for {kind}"
+        raise UnboundedError(msg)
+
+
+def _absolute(module: Any, value: Any, bias: Any) -> Any:
+    """Give what a linear module with absolute weights makes of magnitudes."""
+    weight = module.weight.abs()
+    if isinstance(module, torch().nn.Conv2d):
+        return module._conv_forward(value, weight, bias)
+    return torch().nn.functional.linear(value, weight, bias)
+
+
+def layer_magnitude(module: Any, value: Any) -> Any:
+    """Give how large the numbers are that a linear module sums up for an input."""
+    return _absolute(module, value.abs(), None if module.bias is None else module.bias.abs())
+
+
+def spread(weight: Any) -> Any:
+    """Give per input the largest difference of two rows of a weight."""
+    return weight.amax(0) - weight.amin(0)
+
+
+def _largest(value: Any) -> Any:
+    return value.reshape(len(value), -1).amax(1)
+
+
+# The short way through the dot products of a recommendation model.
+
+_ALIKE = 1e-4
+# Sizes of the changes that both ways must agree on: a clip would show in the large ones.
+_PROBES = (1.0, 1e6)
+_KEPT_BYTES = 256 << 20
+
+
+class DotShortcut:
+    """Takes changes of one vector straight to the linear layer behind the dot products.
+
+    Notes
+    -----
+    Each dot product is linear in either vector, so the linear layer behind them is affine in
+    each vector while the others stand still: its output changes by
+    ``(v' - v) @ A[n]`` with ``A[n] = sum over pairs of (other vector) x (weights of the
+    pair)``, and the direct weights for the first vector.
+
+    Attributes
+    ----------
+    nodes
+        The operation that gives each vector; the first is the output of the bottom MLP.
+    entry
+        The linear layer behind the dot products.
+    """
+
+    def __init__(self, folding: RowFolding, node: Any, nodes: list[Any], entry: Any) -> None:
+        program = folding.program
+        self.folding, self.nodes, self.entry = folding, nodes, entry
+        x, embedded = (program.golden[each] for each in node.args)
+        self._vectors = torch().cat([x.unsqueeze(1), embedded], 1)
+        self._weight = program.modules[entry.target].weight
+        self._golden = program.golden[entry]
+        count = self._vectors.shape[1]
+        self._pairs = torch().tril_indices(count, count, -1)
+        self._kept: dict[int, Any] = {}
+        self._room = _KEPT_BYTES // (4 * x.numel() * self._weight.shape[0])
+        self._sound: dict[int, bool] = {}
+
+    def slopes(self, vector: int, *, absolute: bool = False) -> Any:
+        """Give A[n] of a vector, [inputs x its length x outputs of the layer].
+
+        ``absolute`` gives the sums of magnitudes instead.
+        """
+        if vector in self._kept and not absolute:
+            return self._kept[vector]
+        first, second = self._pairs
+        places = torch().nonzero((first == vector) | (second == vector)).flatten()
+        others = torch().where(first[places] == vector, second[places], first[places])
+        dim = self._vectors.shape[2]
+        weight, near = self._weight[:, dim + places], self._vectors[:, others]
+        direct = self._weight[:, :dim]
+        if absolute:
+            weight, near, direct = weight.abs(), near.abs(), direct.abs()
+        slopes = near.transpose(1, 2) @ weight.T
+        if vector == 0:
+            slopes = slopes + direct.T
+        if not absolute:
+            if len(self._kept) >= max(1, self._room):
+                self._kept.clear()
+            self._kept[vector] = slopes.contiguous()
+        return slopes
+
+    def is_sound(self, vector: int) -> bool:
+        """Say whether the short way agrees with the long one for a vector, within rounding."""
+        if vector not in self._sound:
+            node = self.nodes[vector]
+            folding, golden = self.folding, self.folding.program.golden[node]
+            rows = torch().arange(min(8, folding.count)).repeat(len(_PROBES))
+            draws = torch().Generator().manual_seed(vector)
+            sizes = torch().tensor(_PROBES).repeat_interleave(len(rows) // len(_PROBES))
+            noise = torch().randn(golden[rows].shape, generator=draws) * sizes[:, None]
+            moved = golden[rows] + noise
+            there = folding.run(node, moved, rows, until=self.entry)
+            here = self.through(vector, moved, rows)
+            scale = there.abs().amax(1).clamp_min(1e-30)
+            off = (here - there).abs().amax(1) / scale
+            self._sound[vector] = bool((off <= _ALIKE).all())
+        return self._sound[vector]
+
+    def through(self, vector: int, value: Any, rows: Any) -> Any:
+        """Give the output of the linear layer where a vector has another value."""
+        change = value - self.folding.golden(self.nodes[vector], rows)
+        added = torch().bmm(change.unsqueeze(1), self.slopes(vector)[rows]).squeeze(1)
+        return self._golden[rows] + added
+
+    def component(self, vector: int, change: Any, place: Any, rows: Any) -> Any:
+        """Give the same where one component ``place`` of the vector changes by ``change``."""
+        return self._golden[rows] + change[:, None] * self.slopes(vector)[rows, place]
+
+    def passes(self, start: Any) -> bool:
+        """Say whether all that follows an operation comes through the first vector."""
+        program, end = self.folding.program, self.nodes[0]
+        if start is end:
+            return self.is_sound(0)
+        after, behind = set(program.following(start)), set(program.following(end))
+        if end not in after or end is program.output:
+            return False
+        before = program.before(end)
+        ways = (
+            all(each in behind for each in node.all_input_nodes if each in after)
+            for node in after
+            if node in behind and node is not end
+        )
+        aside = any(node not in behind and node not in before for node in after)
+        return not aside and all(ways) and self.is_sound(0)
+
+
+def dot_shortcut(program: Program, folding: RowFolding) -> DotShortcut | None:
+    """Find the dot products in a model; None if it has none of the known form."""
+    found = [
+        node
+        for node in program.nodes
+        if node.op == "call_module"
+        and type(program.modules[node.target]).__name__ in OWN_LEAVES
+        and node in program.needed
+    ]
+    if len(found) != 1 or len(found[0].args) != 2 or found[0].kwargs:
+        return None
+    node = found[0]
+    bottom, stacked = node.args
+    users = program.users(node)
+    if len(users) != 1 or not _is_linear(program, users[0]):
+        return None
+    tables = _stacked(stacked)
+    firsts = [bottom, stacked, *tables]
+    if any(len(program.users(each)) != 1 or each not in folding.factor for each in firsts):
+        return None
+    if not folding.foldable(bottom) or not folding.foldable(stacked):
+        return None
+    x, embedded = program.golden[bottom], program.golden[stacked]
+    vectors = embedded.shape[1] + 1 if embedded.ndim == 3 else 0
+    wanted = x.shape[-1] + vectors * (vectors - 1) // 2
+    if vectors != len(tables) + 1 or program.modules[users[0].target].in_features != wanted:
+        return None
+    return DotShortcut(folding, node, [bottom, *tables], users[0])
+
+
+def _is_linear(program: Program, node: Any) -> bool:
+    if node.op != "call_module" or len(node.args) != 1 or node.kwargs:
+        return False
+    return type(program.modules[node.target]) is torch().nn.Linear
+
+
+def _stacked(node: Any) -> list[Any]:
+    """Give what a stack over the second dimension was made of."""
+    if function_name(node) != "stack":
+        return []
+    dim = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else 0)
+    return list(node.args[0]) if dim == 1 else []

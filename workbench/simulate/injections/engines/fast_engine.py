@@ -13,16 +13,24 @@ from workbench.errors import InjectionError
 from workbench.simulate.injections._inputs import at_rest
 from workbench.simulate.injections._judge import Golden
 from workbench.simulate.injections._torch import torch
-from workbench.simulate.injections.designs.bits import as_integers, as_masks
-from workbench.simulate.injections.designs.changes import Changes, Counts, Ints
-from workbench.simulate.injections.engines.flip_and_run import CRASHES
-from workbench.simulate.injections.engines.graph import program
-from workbench.simulate.injections.engines.interaction import dot_shortcut
-from workbench.simulate.injections.engines.looked_up import TableSites, table_sites
-from workbench.simulate.injections.engines.reexecution import Reexecution, changed
+from workbench.simulate.injections.designs.bits import Changes, Counts, Ints, as_integers, as_masks
+from workbench.simulate.injections.engines.bounds import dot_shortcut
+from workbench.simulate.injections.engines.flip_and_run import (
+    CRASHES,
+    Ended,
+    Outcomes,
+    Tally,
+    ended,
+)
+from workbench.simulate.injections.engines.reexecution import Reexecution, changed, program
 from workbench.simulate.injections.engines.row_folding import RowFolding
-from workbench.simulate.injections.engines.tally import Ended, Outcomes, Tally, ended
-from workbench.simulate.injections.engines.units import UnitSites, Workplace, unit_sites
+from workbench.simulate.injections.engines.units import (
+    TableSites,
+    UnitSites,
+    Workplace,
+    table_sites,
+    unit_sites,
+)
 
 
 class FastEngine:

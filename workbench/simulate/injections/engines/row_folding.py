@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from workbench.simulate.injections._torch import torch
-from workbench.simulate.injections.engines.graph import UNTRACEABLE, Program, same
+from workbench.simulate.injections.engines.reexecution import UNTRACEABLE, Program, same
 
 _ALIKE = 1e-4
 # Rows that hold wild numbers, and how many times larger they are than the largest golden one.

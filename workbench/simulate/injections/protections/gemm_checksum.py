@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -205,3 +209,334 @@ def _change(faulty: Any, golden: Any, columns: int) -> float:
 def _flip(values: Any, place: tuple[int, int], bit: int) -> None:
     """Flip a bit of one integer in place."""
     values[place] ^= as_masks(1 << bit, values)
+
+
+# A detector for campaigns: the checksums that a quantised model would be guarded by.
+
+_CODE_MOST = 127
+# One less than the modulus: only activations of 0 are multiples of it, so hide nothing.
+_ACTIVATION_MOST = 126
+_GRID = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class _Encoded:
+    """The checksum of one weight: per input for a linear layer, per row for a table."""
+
+    scale: float
+    sums: Any
+
+    def codes(self, weight: Any) -> Any:
+        """Give a weight, as it is now, as the int8 codes it is stored in."""
+        return (weight.detach() / self.scale).round().clamp(-_CODE_MOST - 1, _CODE_MOST).long()
+
+
+class ChecksumDetector:
+    """Checks linear layers and embedding tables of an int8 model while it runs.
+
+    Checksums are taken when it is made, so make it from the healthy model.
+
+    Attributes
+    ----------
+    protected
+        Names of the weights it checks; biases, norms and convolutions are not among them.
+    tolerance
+        Of the checks of tables, relative; those of linear layers are exact.
+    """
+
+    def __init__(self, encoded: Mapping[str, _Encoded], tolerance: float) -> None:
+        self._encoded = dict(encoded)
+        self.tolerance = tolerance
+        self.protected = tuple(f"{name}.weight" for name in encoded)
+        self._alarm: Any = None
+
+    def attach(self, model: Any) -> Callable[[], None]:
+        """Put a check on every protected layer; give the function that takes them off."""
+        undo = ExitStack()
+        begin = model.register_forward_pre_hook(self._begin, with_kwargs=True)
+        undo.callback(begin.remove)
+        for name, encoded in self._encoded.items():
+            module = model.get_submodule(name)
+            look = self._linear if isinstance(module, torch().nn.Linear) else self._table
+            hook = partial(look, name, encoded)
+            undo.callback(module.register_forward_hook(hook, with_kwargs=True).remove)
+        return undo.close
+
+    def verdicts(self) -> Any:
+        """Say for each input of the last batch whether some check failed."""
+        if self._alarm is None:
+            msg = "the checksum detector has seen no batch; attach it and run the model first"
+            raise InjectionError(msg)
+        return self._alarm
+
+    def _begin(self, _model: Any, args: Any, kwargs: Any) -> None:
+        """Start anew with a batch."""
+        given = [each for each in (*args, *kwargs.values()) if isinstance(each, torch().Tensor)]
+        if not given:
+            msg = "the checksum detector needs a model that is called with tensors"
+            raise InjectionError(msg)
+        self._alarm = torch().zeros(len(given[0]), dtype=torch().bool, device=given[0].device)
+
+    def _raise_alarm(self, name: str, failed: Any) -> None:
+        """Note the inputs of failed checks; ``failed`` has one row per input, or one for all."""
+        if len(failed) not in {1, len(self._alarm)}:
+            msg = (
+                f"layer {name!r} runs on {len(failed)} rows for {len(self._alarm)} inputs, so "
+                "its alarms belong to no input; leave it out with protect="
+            )
+            raise InjectionError(msg)
+        self._alarm |= failed.reshape(len(failed), -1).any(1)
+
+    def _linear(self, name: str, encoded: _Encoded, *call: Any) -> None:
+        """Check a product as an int8 one would be, with every input scaled by itself."""
+        module, args, kwargs, _ = call
+        x = args[0] if args else kwargs["input"]
+        off = (encoded.codes(module.weight).sum(0) - encoded.sums) % MODULUS
+        if not bool(off.any()):
+            return
+        finite = torch().nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0)
+        step = finite.abs().amax(-1, keepdim=True) / _ACTIVATION_MOST
+        a = (finite / step.clamp(min=torch().finfo(x.dtype).tiny)).round().long()
+        self._raise_alarm(name, ((a * off).sum(-1) % MODULUS) != 0)
+
+    def _table(self, name: str, encoded: _Encoded, *call: Any) -> None:
+        """Check looked-up rows by the sums they should have."""
+        module, args, kwargs, output = call
+        sums = (encoded.sums.to(output.dtype) * encoded.scale)[:, None]
+        functional = torch().nn.functional
+        if isinstance(module, torch().nn.Embedding):
+            expected = functional.embedding(args[0] if args else kwargs["input"], sums)
+        else:
+            names = ("input", "offsets", "per_sample_weights")
+            given = dict(zip(names, args, strict=False)) | kwargs
+            expected = functional.embedding_bag(
+                given["input"],
+                sums,
+                given.get("offsets"),
+                mode="sum",
+                per_sample_weights=given.get("per_sample_weights"),
+                include_last_offset=module.include_last_offset,
+                padding_idx=module.padding_idx,
+            )
+        residual = relative(output.sum(-1), expected[..., 0])
+        self._raise_alarm(name, ~(residual <= self.tolerance))
+
+
+def checksum_detector(
+    model: Any, *, tolerance: float = 1e-6, protect: tuple[str, ...] = ()
+) -> ChecksumDetector:
+    """Make a detector of soft errors in the weights of an int8 model.
+
+    Parameters
+    ----------
+    model
+        The healthy model, with weights stored as int8 (``stored_as(model, "int8")``).
+    tolerance
+        Of the check of embedding tables: alarm if what a bag adds up to is further than this
+        from its checksum, relative to max(1, checksum).
+    protect
+        Beginnings of the names of the modules to check; all that can be if empty.
+
+    Returns
+    -------
+    ChecksumDetector
+        For the detectors of a campaign.
+
+    Raises
+    ------
+    InjectionError
+        If no layer can be checked, or a weight is not stored as int8.
+
+    Notes
+    -----
+    A linear layer is checked as a quantised product would be (:class:`ChecksumGemm`): row
+    sums modulo 127, activations rounded to -126 .. 126 with one scale per input. Multiplying
+    first and adding up then, or the other way round, gives the same integer, so the product
+    itself is left out. An activation that rounds to 0 hides the fault, which then changes the
+    output little. Tables are checked as :class:`ChecksumBags` does, ``nn.Embedding`` too.
+
+    References
+    ----------
+    Li et al.: Efficient Soft-Error Detection for Low-precision Deep Learning Recommendation
+    Models. arXiv:2103.00130.
+    """
+    nn = torch().nn
+    encoded = {}
+    for name, module in model.named_modules():
+        is_table = isinstance(module, nn.Embedding) or (
+            isinstance(module, nn.EmbeddingBag) and module.mode == "sum"
+        )
+        if not (is_table or isinstance(module, nn.Linear)):
+            continue
+        if not protect or any(f"{name}.".startswith(f"{part}.") for part in protect):
+            encoded[name] = _encode(name, module.weight.detach(), axis=1 if is_table else 0)
+    if not encoded:
+        where = f" under {list(protect)}" if protect else ""
+        msg = f"no Linear, Embedding or EmbeddingBag (sum){where}; nothing can be checked"
+        raise InjectionError(msg)
+    return ChecksumDetector(encoded, tolerance)
+
+
+def _encode(name: str, weight: Any, axis: int) -> _Encoded:
+    """Take the checksum of a weight, or say that it is not stored as int8."""
+    most = float(weight.abs().max())
+    scale = most / _CODE_MOST if most > 0 else 1.0
+    encoded = _Encoded(scale, None)
+    codes = encoded.codes(weight)
+    if float((weight / scale - codes).abs().max()) > _GRID:
+        msg = (
+            f"{name}.weight is not stored as int8: its values are no multiples of their largest "
+            "/ 127; checksums are for stored_as(model, 'int8')"
+        )
+        raise InjectionError(msg)
+    return _Encoded(scale, codes.sum(axis))
+
+
+# A checksum that notices soft errors in quantised embedding tables.
+
+_ROWS, _CHUNK = 20_000, 256
+_BITS, _HIGH_BITS = 8, 4
+
+
+class ChecksumBags:
+    """Adds up rows of a quantised table, and checks every sum by the sums of the rows.
+
+    Parameters
+    ----------
+    codes
+        uint8 tensor [rows x dim]; a value is code x scale + bias of its row.
+    scale, bias
+        float32 tensors [rows].
+
+    Raises
+    ------
+    InjectionError
+        If the shapes or types do not fit.
+
+    Notes
+    -----
+    r = Σ_c code_c is stored for every row. The elements of a bag's sum, added up, must be
+    Σ_l (r_l · scale_l + dim · bias_l) over its rows l. Both sides round, so the check needs
+    a tolerance: alarm if |difference| > tolerance · max(1, |right side|).
+
+    References
+    ----------
+    Li et al.: Efficient Soft-Error Detection for Low-precision Deep Learning Recommendation
+    Models. arXiv:2103.00130.
+    """
+
+    def __init__(self, codes: Any, scale: Any, bias: Any) -> None:
+        if codes.dtype != torch().uint8 or codes.ndim != 2:
+            kind = f"{codes.dtype} of shape {tuple(codes.shape)}"
+            msg = f"codes is {kind}; give a uint8 table [rows x dim]"
+            raise InjectionError(msg)
+        for name, each in (("scale", scale), ("bias", bias)):
+            if each.shape != codes.shape[:1]:
+                msg = f"{name} has shape {tuple(each.shape)} for {len(codes)} rows; one per row"
+                raise InjectionError(msg)
+        self.codes, self.scale, self.bias = codes, scale.float(), bias.float()
+        self.row_sums = codes.sum(1, dtype=torch().int32)
+
+    def run(self, rows: Any, *, tolerance: float = 1e-6) -> tuple[Any, Any]:
+        """Add up bags of rows [bags x rows per bag].
+
+        Returns
+        -------
+        tuple
+            Sums, float32 [bags x dim]; whether the check of each bag found an error, bool.
+        """
+        sums = self.sums(rows, self.codes[rows])
+        return sums, ~(self.residuals(rows, sums) <= tolerance)
+
+    def sums(self, rows: Any, codes: Any) -> Any:
+        """Add up looked-up codes [bags x rows per bag x dim], scaled as their rows are."""
+        return (codes.float() * self.scale[rows][..., None] + self.bias[rows][..., None]).sum(1)
+
+    def residuals(self, rows: Any, sums: Any) -> Any:
+        """Say per bag how far its sum is from the checksum, relative to max(1, |checksum|)."""
+        dim = self.codes.shape[1]
+        expected = self.row_sums[rows].float() * self.scale[rows] + dim * self.bias[rows]
+        return relative(sums.sum(1), expected.sum(1))
+
+
+def relative(found: Any, expected: Any) -> Any:
+    """Give |difference| over max(1, |expected|); infinite where it is not a number."""
+    residual = (found - expected).abs() / expected.abs().clamp(min=1)
+    return torch().nan_to_num(residual, nan=float("inf"))
+
+
+def embedding_bag_checksum_trials(
+    shape: tuple[int, int] = (100, 64), *, count: int = 2000, seed: int = 0
+) -> pd.DataFrame:
+    """Flip single bits of looked-up rows, and add up as many bags without a fault.
+
+    Parameters
+    ----------
+    shape
+        (rows per bag, dim) of a table of 20,000 rows; codes are uniform, scales 0.001 to
+        0.003, biases -0.3 to 0.
+    count
+        Flips in the high nibble of a code; as many in the low one; as many clean bags.
+    seed
+        Of table, bags and flips.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.DETECTOR_TRIALS`, one row per bag. ``residual`` is
+        |difference| / max(1, |checksum|), so any tolerance can be tried on it; ``place`` names
+        the nibble: flips in the high one are those that matter.
+
+    Raises
+    ------
+    InjectionError
+        If a size is no whole number from 1.
+    MissingExtraError
+        If PyTorch is not installed.
+
+    References
+    ----------
+    arXiv:2103.00130, see :class:`ChecksumBags`.
+    """
+    pooling, dim = sizes("shape", shape, 2)
+    count = whole_number("count", count, least=1)
+    draws = np.random.default_rng(seed)
+    bags = ChecksumBags(
+        torch().from_numpy(draws.integers(0, 256, (_ROWS, dim)).astype(np.uint8)),
+        torch().from_numpy(draws.uniform(1e-3, 3e-3, _ROWS)),
+        torch().from_numpy(draws.uniform(-0.3, 0, _ROWS)),
+    )
+    parts = [
+        _chunk(bags, draws, (min(_CHUNK, count - start), pooling), place)
+        for place in ("nothing", "table row, high nibble", "table row, low nibble")
+        for start in range(0, count, _CHUNK)
+    ]
+    return DETECTOR_TRIALS.check(pd.concat(parts, ignore_index=True))
+
+
+def _chunk(
+    bags: ChecksumBags, draws: np.random.Generator, shape: tuple[int, int], place: str
+) -> pd.DataFrame:
+    """Try one chunk of bags, each with one flip or none."""
+    count, pooling = shape
+    rows = torch().from_numpy(draws.integers(0, _ROWS, shape))
+    codes = bags.codes[rows]
+    golden = bags.sums(rows, codes)
+    bits: list[int | None] = [None] * count
+    if place != "nothing":
+        lowest = _BITS - _HIGH_BITS if "high" in place else 0
+        flipped = draws.integers(lowest, lowest + _HIGH_BITS, count)
+        hit = torch().from_numpy(draws.integers(0, pooling, count))
+        column = torch().from_numpy(draws.integers(0, codes.shape[2], count))
+        # A row that is in the bag twice is read twice, with the fault both times.
+        mask = torch().zeros_like(codes)
+        twice = rows == rows.gather(1, hit[:, None])
+        bag, repeat = torch().nonzero(twice, as_tuple=True)
+        mask[bag, repeat, column[bag]] = torch().from_numpy((1 << flipped).astype(np.uint8))[bag]
+        codes = codes ^ mask
+        bits = flipped.tolist()
+    sums = bags.sums(rows, codes)
+    residual = bags.residuals(rows, sums).double().tolist()
+    change = (sums - golden).abs().amax(1) / golden.abs().amax(1)
+    listed = zip(bits, change.double().tolist(), residual, strict=True)
+    return trials("embedding_bag_checksum", [(place, *each) for each in listed])
