@@ -18,12 +18,10 @@ from workbench.load._failures.flight_dumps.reader import flight_recorder
 from workbench.load._failures.formats.failure_table import failure_table
 from workbench.load._failures.lifetimes import lifetimes
 from workbench.load._failures.reader import failures
-from workbench.load._files.appearance import appearance
-from workbench.load._files.archive import Source, survey
-from workbench.load._files.arguments import BootTime, Hosts, check_hosts, checked, host_of
+from workbench.load._files.archive import Paths, Source, given_paths, shown, shown_all, survey
 from workbench.load._files.findings import Finding, listed
-from workbench.load._files.paths import Paths, given_paths, shown, shown_all
-from workbench.load._files.wanted import LOGS_AND_INJECTIONS
+from workbench.load._files.time import BootTime, Hosts, check_hosts, checked, host_of
+from workbench.load._files.wanted import LOGS_AND_INJECTIONS, appearance
 from workbench.load._fleet.job_log import job_log
 from workbench.load._imbalance.document_lengths import document_lengths
 from workbench.load._imbalance.job_operations import job_operations

@@ -15,7 +15,7 @@ from workbench.load._power.formats.prometheus import reader as prometheus_power
 from workbench.load._power.formats.prometheus.metrics import POWER_KINDS, meaning_of
 from workbench.load._power.formats.registry import power_format_of
 from workbench.load._power.formats.table import reader as power_table
-from workbench.load._power.formats.table.cells import has_unit
+from workbench.load._power.formats.table.columns import has_unit
 from workbench.load._power.formats.table.layout import tells_power, time_column
 from workbench.load._power.formats.table.pieces import (
     PARQUET_MAGIC,

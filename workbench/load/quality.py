@@ -9,10 +9,10 @@ from typing import Any
 import pandas as pd
 
 from workbench.errors import LoadError
-from workbench.load._files.arguments import BootTime, Hosts
+from workbench.load._files.archive import Paths, given_paths, shown_all
 from workbench.load._files.findings import Finding, quality_frame
-from workbench.load._files.paths import Paths, given_paths, shown_all
 from workbench.load._files.text_lines import CUT_LINE, REST
+from workbench.load._files.time import BootTime, Hosts
 from workbench.load._fleet.same_job import same_job
 from workbench.load._power.part import Unit
 from workbench.load.kinds import Kind, Options, Told, kind_named, told, unfit

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from workbench.load._files.archive import Source
-from workbench.load._files.log_file import Given
+from workbench.load._files.time import Given
 
 
 def read(module, folder, text, *, name="some.log", **given):

@@ -5,7 +5,7 @@ import pytest
 
 from workbench import load
 from workbench.errors import LoadError, MissingExtraError
-from workbench.load._perfmodel import kernel_package as _kernel_package
+from workbench.load._perfmodel import kernel_times as _kernel_package
 
 
 @pytest.mark.oracle

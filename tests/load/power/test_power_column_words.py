@@ -4,7 +4,7 @@ import pytest
 
 from tests.load.power.power_files import flagged, loaded
 from workbench import analyze
-from workbench.load._power.formats.table.names import power_name
+from workbench.load._power.formats.table.columns import power_name
 
 T0 = 1_700_000_000
 WATTS, SECONDS = 280, 60

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from workbench.load._files.findings import Findings
-from workbench.load._files.log_file import SECOND
+from workbench.load._files.time import SECOND
 from workbench.load._files.xid_codes import pci_address
 
 RECOVERED = "recovered"

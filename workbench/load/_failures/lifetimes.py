@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from workbench.errors import LoadError
-from workbench.load._files import plain_table as plain
+from workbench.load._files import tables as plain
 from workbench.load._files.whole_file import without_cut_row
 from workbench.tables import LIFETIMES
 

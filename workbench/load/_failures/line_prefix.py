@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from workbench.load._files.stamps import iso_ns
+from workbench.load._files.time import iso_ns
 
 OF_CONTAINER = "time at which the container wrote the line"
 # kubelet's files of containers: stamp, stream, and F for a full or P for a partial line.

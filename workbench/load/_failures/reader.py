@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 from codecs import BOM_UTF8
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from typing import NoReturn
 
 import pandas as pd
 
-from workbench._incidents import fold
+from workbench._follow_ons import is_told_as_alone
+from workbench._incidents import at_once, fold
 from workbench._progress import progress as progress_bar
 from workbench.errors import LoadError
-from workbench.load._failures.doubts import doubts
 from workbench.load._failures.formats.registry import FORMATS, readers_of
-from workbench.load._failures.node_spans import node_spans
-from workbench.load._failures.repeats import without_repeated_states, without_repeats
-from workbench.load._files.appearance import appearance, is_utf16
-from workbench.load._files.archive import Source, survey
-from workbench.load._files.arguments import BootTime, Hosts, check_hosts, checked, host_of
+from workbench.load._files.archive import Paths, Source, shown_all, survey
 from workbench.load._files.findings import Finding, listed, quality_frame
 from workbench.load._files.guard import Dropped, guarded
-from workbench.load._files.log_file import LogFormat, LogPart
-from workbench.load._files.paths import Paths, shown_all
-from workbench.load._files.wanted import FAILURE_LOGS
+from workbench.load._files.time import (
+    SECOND,
+    BootTime,
+    Hosts,
+    LogFormat,
+    LogPart,
+    check_hosts,
+    checked,
+    host_of,
+)
+from workbench.load._files.wanted import FAILURE_LOGS, appearance, is_utf16
 from workbench.load.power_kind import is_power_log
-from workbench.tables import FAILURES, QUALITY, TIMELINE, FailureLog, Table
+from workbench.tables import FAILURES, NODE_SPANS, QUALITY, TIMELINE, FailureLog, Table
 
 _HEAD_BYTES = 1 << 16
 _PRINTED = "lines of the kernel (Xid) inside a log of another kind; load the kernel's own log"
@@ -207,3 +211,282 @@ def _raise_unknown(path: Paths, findings: Sequence[Finding], dropped: Dropped) -
         f"{listed([*findings, *dropped.rows])}"
     )
     raise LoadError(msg)
+
+
+# What looks wrong only once all files of a load lie side by side.
+
+_EARLIEST_NS = 946_684_800_000_000_000  # 2000-01-01
+_HALF_YEAR_NS = 182 * 86_400 * SECOND
+# Reporters of which every host or process writes its own log of one and the same failure.
+_SHARED, _SHARED_NS = ("nvrx", "torchft"), 600 * SECOND
+
+_MOST_AT_ONCE, _AT_ONCE_S = 3, 10.0
+
+
+def doubts(
+    parts: Sequence[LogPart], incidents: pd.DataFrame, timeline: pd.DataFrame
+) -> list[Finding]:
+    """Return the findings about what was loaded as a whole.
+
+    Parameters
+    ----------
+    parts
+        The files, as read.
+    incidents, timeline
+        What was made of them: tables FAILURES and TIMELINE.
+    """
+    return [
+        *_copies(parts, incidents, timeline),
+        *_without_host(incidents),
+        *_before_any_clock(incidents),
+        *_shared_boot(incidents),
+        *_years_apart(incidents),
+        *_one_failure_in_many_files(incidents),
+        *_many_at_once(incidents),
+        *_without_trigger(incidents),
+        *_attempts_counted_anew(parts, timeline),
+    ]
+
+
+def _copies(
+    parts: Sequence[LogPart], incidents: pd.DataFrame, timeline: pd.DataFrame
+) -> Iterator[Finding]:
+    """Flag files that hold what another one does and whose rows were counted all the same."""
+    counted = {*incidents["source"], *timeline["source"]}
+    first: dict[bytes, str] = {}
+    for part in parts:
+        count = len(part.failures) + len(part.timeline)
+        if count and part.findings.source in counted:
+            known = first.setdefault(_digest(part), part.findings.source)
+            if known != part.findings.source:
+                what = "rows equal to those of another file, counted again; is one a copy?"
+                yield part.findings.source, "suspicious", what, count, known
+
+
+def _digest(part: LogPart) -> bytes:
+    rows = (part.failures, part.timeline)
+    numbers = (
+        pd.util.hash_pandas_object(each.drop(columns="source"), index=False) for each in rows
+    )
+    return b"|".join(each.to_numpy().tobytes() for each in numbers)
+
+
+def _by_file(rows: pd.DataFrame, what: str, finding: str = "suspicious") -> list[Finding]:
+    return [
+        (str(source), finding, what, len(some), f"line {some['line'].iloc[0]:,}")
+        for source, some in rows.groupby("source", sort=False)
+    ]
+
+
+def _without_host(incidents: pd.DataFrame) -> list[Finding]:
+    """Ask for the hosts of what happened on a device."""
+    lost = incidents[incidents["node"].isna() & incidents["device"].notna()]
+    return _by_file(lost, "incidents on a device of an unknown host; pass node=")
+
+
+def _before_any_clock(incidents: pd.DataFrame) -> list[Finding]:
+    """Flag times of hosts whose clock was not set yet."""
+    is_early = (incidents["clock"] == "epoch") & (incidents["start_ns"] < _EARLIEST_NS)
+    early = incidents[is_early.fillna(value=False)]
+    return _by_file(early, "incidents before the year 2000: the clock was not set")
+
+
+def _shared_boot(incidents: pd.DataFrame) -> list[Finding]:
+    """Flag one time of boot that was used for several hosts."""
+    booted = incidents[incidents["assumed"].str.contains("boot=", regex=False)]
+    if booted["node"].fillna(booted["source"]).nunique() < 2:
+        return []
+    what = "one boot_time used for several hosts or files; load each with its own"
+    return _by_file(booted, what)
+
+
+def _years_apart(incidents: pd.DataFrame) -> list[Finding]:
+    """Flag one year that was used for files that may be of two: December, and January."""
+    dated = incidents[incidents["assumed"].str.contains("year=", regex=False)]
+    first = dated.groupby("source", sort=False)["start_ns"].min().dropna()
+    if len(first) < 2 or int(first.max()) - int(first.min()) < _HALF_YEAR_NS:
+        return []
+    what = "one year= used for files half a year apart; load those of another year with theirs"
+    return _by_file(dated, what)
+
+
+def _one_failure_in_many_files(incidents: pd.DataFrame) -> list[Finding]:
+    """Flag reports that only side by side could be told for one failure."""
+    found = incidents[incidents["kind"].isin(_SHARED) & incidents["category"].ne("follow-on")]
+    found = found[found["start_ns"].notna()].sort_values("start_ns", kind="stable")
+    both = ["kind", "cause"]
+    is_close = (found.groupby(both)["start_ns"].diff() <= _SHARED_NS).fillna(value=False)
+    is_other = found["source"].ne(found.groupby(both)["source"].shift())
+    what = "failures that another file reports as well, minutes before; join the files of one job"
+    return _by_file(found[is_close & is_other], what)
+
+
+def _many_at_once(incidents: pd.DataFrame) -> list[Finding]:
+    """Flag incidents of several hosts or jobs that begin within seconds."""
+    crowded = incidents[at_once(incidents, most=_MOST_AT_ONCE, within_s=_AT_ONCE_S)]
+    what = (
+        f"incidents within {_AT_ONCE_S:g} s of {_MOST_AT_ONCE} or more others; one failure, of a "
+        "switch or a power feed say, may be counted more than once"
+    )
+    return _by_file(crowded, what)
+
+
+def _without_trigger(incidents: pd.DataFrame) -> list[Finding]:
+    """Flag what a device or job does after a failure, where no failure goes before it."""
+    what = "follow-on messages with no failure before them; counted as failures of unknown trigger"
+    return _by_file(incidents[is_told_as_alone(incidents)], what)
+
+
+def _attempts_counted_anew(parts: Sequence[LogPart], timeline: pd.DataFrame) -> list[Finding]:
+    """Flag jobs of which several files of a kind count the attempts; note those of two kinds."""
+    runs = timeline[timeline["state"].eq("running") & timeline["attempt"].notna()]
+    runs = runs[runs["job"].notna()]
+    format_of = {part.findings.source: part.format_name for part in parts}
+    kind = runs["source"].astype(str).map(format_of).fillna("")
+    first = runs.groupby(["job", "attempt", kind])["source"].transform("first")
+    anew = runs["source"].ne(first)
+    what = "runs of a job whose attempts another file counts as well; load its runs from one file"
+    told = runs.groupby(["job", "attempt"])["source"].transform("first")
+    twice = runs["source"].ne(told) & ~anew
+    also = "runs of a job that a log of another kind tells of as well; sum the rows of one source"
+    return [*_by_file(runs[anew], what), *_by_file(runs[twice], also, "noted")]
+
+
+# Which hosts the logs name, and over which time they watched each.
+
+_CLOCKS = ("epoch", "own", "none")
+
+
+def node_spans(
+    failures: pd.DataFrame, timeline: pd.DataFrame, parts: Sequence[LogPart]
+) -> pd.DataFrame:
+    """Return table NODE_SPANS of what was loaded.
+
+    A host that is named on clocks of several kinds has the span of the best of them.
+    """
+    seen = pd.DataFrame(
+        [*_of_failures(failures), *_of_timeline(timeline), *_of_parts(parts)],
+        columns=["node", "clock", "first_ns", "last_ns"],
+        dtype=object,  # whole nanoseconds would not survive as floats
+    )
+    if seen.empty:
+        return NODE_SPANS.empty()
+    for name in ("first_ns", "last_ns"):
+        seen[name] = pd.array(seen[name].tolist(), dtype="Int64")
+    seen["order"] = seen["clock"].map(_CLOCKS.index)
+    spans = seen.groupby(["node", "order"], sort=True).agg(
+        clock=("clock", "first"), first_ns=("first_ns", "min"), last_ns=("last_ns", "max")
+    )
+    spans = spans.reset_index().drop_duplicates("node").drop(columns="order")
+    gpus: dict[str, int | None] = {}
+    for part in parts:
+        gpus |= {node: count for node, count in part.nodes.items() if count is not None}
+    counts = failures["node"].value_counts()
+    spans["gpu_count"] = pd.array([gpus.get(node) for node in spans["node"]], dtype="Int64")
+    spans["failure_count"] = [int(counts.get(node, 0)) for node in spans["node"]]
+    return NODE_SPANS.check(NODE_SPANS.cast(spans.reset_index(drop=True)))
+
+
+_Seen = tuple[str, str, int | None, int | None]
+
+
+def _of_failures(failures: pd.DataFrame) -> Iterator[_Seen]:
+    named = failures[failures["node"].notna()]
+    grouped = named.groupby(["node", "clock"])
+    spans = pd.DataFrame({"first": grouped["start_ns"].min(), "last": grouped["end_ns"].max()})
+    for (node, clock), first, last in spans.itertuples(name=None):
+        yield node, clock, _number(first), _number(last)
+
+
+def _of_timeline(timeline: pd.DataFrame) -> Iterator[_Seen]:
+    named = timeline[timeline["nodes"].notna()]
+    ends = named["end_ns"].fillna(named["start_ns"])
+    # Many runs share a list, and lists may be of thousands of hosts: each is taken apart once.
+    grouped = named.assign(end_ns=ends).groupby(["nodes", "clock"], sort=False)
+    spans = grouped.agg(first=("start_ns", "min"), last=("end_ns", "max"))
+    for (nodes, clock), first, last in spans.itertuples(name=None):
+        for node in nodes.split(","):
+            if node.strip():
+                yield node.strip(), clock, _number(first), _number(last)
+
+
+def _of_parts(parts: Sequence[LogPart]) -> Iterator[_Seen]:
+    for part in parts:
+        for node in part.nodes:
+            yield node, "none", None, None
+        for node, (first, last) in part.watched.items():
+            yield node, "epoch", first, last
+
+
+def _number(value: object) -> int | None:
+    return None if pd.isna(value) else int(value)  # type: ignore[call-overload]
+
+
+# Failures and states that two files of one load both hold.
+
+_SAME = ["kind", "node", "device", "rank", "code", "job", "start_ns"]
+_SAME_STATE = ["job", "replica", "state", "start_ns"]
+
+
+def without_repeats(failures: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Take each failure once if several files hold it.
+
+    Two rows are the same if host (or job, or rank of a collective), device, code and time are
+    equal and they come from different files: ``dmesg`` and ``kern.log`` of one host. If one
+    file has several such rows, that many are kept; of events that stand for repeats, the
+    state that stands for most. The last code of a GPU, whose time nobody knows, is one
+    failure however many pages show it.
+
+    Returns
+    -------
+    tuple of pandas.DataFrame
+        The rows to keep, and those that repeat one of them.
+    """
+    has_place = failures["node"].notna() | failures["job"].notna()
+    # Stamps of NCCL's watchdog are exact to the nanosecond.
+    has_place |= failures["kind"].eq("nccl") & failures["rank"].notna()
+    is_page = failures["kind"].eq("dcgm") & failures["node"].notna()
+    known = failures[has_place & failures["start_ns"].notna() | is_page]
+    if known["source"].nunique() < 2:
+        return failures, failures.iloc[:0]
+    key = known.groupby(_SAME, dropna=False, sort=False).ngroup()
+    each = pd.DataFrame({"key": key, "source": known["source"], "count": known["line_count"]})
+    counts = each.groupby(["key", "source"], sort=False)["count"].sum().reset_index()
+    fullest = counts.loc[counts.groupby("key", sort=False)["count"].idxmax()]
+    kept = fullest.set_index("key")["source"].reindex(key).to_numpy()
+    repeats = known.index[known["source"].to_numpy() != kept]
+    return failures.drop(index=repeats), failures.loc[repeats]
+
+
+def without_repeated_states(timeline: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Take each state of a job once if several files hold it: accounts of days that overlap.
+
+    Of a state that one file saw begin and another saw end, the ended one is kept. Rows without
+    a job are the same only if everything else is equal, too.
+
+    Returns
+    -------
+    tuple of pandas.DataFrame
+        The rows to keep, and those that repeat one of them.
+    """
+    known = timeline[timeline["start_ns"].notna() & timeline["clock"].eq("epoch")]
+    if known["source"].nunique() < 2:
+        return timeline, timeline.iloc[:0]
+    has_job, ends = known["job"].notna(), known["end_ns"].notna()
+    whole = [str(name) for name in known if name not in ("source", "line")]
+    repeats = [
+        # Files count the attempts of a job from the first one that they know.
+        *_held_before(known[has_job & ends], [*_SAME_STATE, "end_ns"]),
+        *_held_before(known[~has_job], whole),
+    ]
+    known = known[has_job].sort_values("end_ns", kind="stable", na_position="last")
+    lasting = known.loc[_held_before(known, _SAME_STATE), "end_ns"].isna()
+    repeats = sorted({*repeats, *lasting.index[lasting]})
+    return timeline.drop(index=repeats), timeline.loc[repeats]
+
+
+def _held_before(rows: pd.DataFrame, same: Sequence[Hashable]) -> list[int]:
+    """Return the rows that equal one of a file before theirs."""
+    key = rows.groupby(list(same), dropna=False, sort=False).ngroup()
+    first = rows["source"].groupby(key).transform("first")
+    return rows.index[rows["source"].ne(first)].tolist()

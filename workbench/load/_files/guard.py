@@ -15,9 +15,9 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from workbench.errors import LoadError, WorkbenchError
-from workbench.load._files.appearance import printable
 from workbench.load._files.findings import Finding, listed
 from workbench.load._files.packings import DamagedError
+from workbench.load._files.wanted import printable
 
 # What libraries and plain code raise for content that nobody foresaw.
 DAMAGE = (

@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 
 from workbench.errors import LoadError
 from workbench.load._files.findings import Findings
-from workbench.load._files.local_times import Times, utc_ns
-from workbench.load._files.zones import REMEDY, zone_of
+from workbench.load._files.time import REMEDY, Times, utc_ns, zone_of
 
 _NS_PER = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _IN_NAME = re.compile(r"_(ns|us|ms|s|sec|seconds)$|^(seconds|elapsed(?:_time)?)$", re.IGNORECASE)

@@ -12,7 +12,7 @@ import pandas as pd
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.json_records import json_documents, records
+from workbench.load._files.tables import json_documents, records
 from workbench.load._files.text_lines import text_lines
 
 _SEPARATORS = ",;\t|"

@@ -13,13 +13,12 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from workbench.errors import LoadError
-from workbench.load._files.appearance import is_utf16
-from workbench.load._files.archive import Source
-from workbench.load._files.fields import refuse_longer_rows
+from workbench.load._files.archive import Source, shown
 from workbench.load._files.guard import DAMAGE, unreadable
-from workbench.load._files.paths import shown
 from workbench.load._files.stream import is_packed
+from workbench.load._files.tables import refuse_longer_rows
 from workbench.load._files.text_lines import CUT_LINE, REST, may_be_cut
+from workbench.load._files.wanted import is_utf16
 
 _PARQUET_MAGIC = b"PAR1"
 _TABLE = "Parquet or CSV"

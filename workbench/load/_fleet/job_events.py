@@ -6,13 +6,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.load._failures.formats import goodput_events
-from workbench.load._failures.formats.goodput_lines import Event, events_of
+from workbench.load._failures.formats.goodput_events import Event, events_of
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.log_file import Given
 from workbench.load._files.text_lines import text_lines
-from workbench.load._fleet.job_columns import duration_ns_of, first_of
-from workbench.load._fleet.job_part import JobGiven, JobPart, span_rows, step_rows
+from workbench.load._files.time import Given
+from workbench.load._fleet.job_part import (
+    JobGiven,
+    JobPart,
+    duration_ns_of,
+    first_of,
+    span_rows,
+    step_rows,
+)
 from workbench.tables import SAYS_SYNTHETIC
 
 NAME = "goodput events"

@@ -10,13 +10,11 @@ import pandas as pd
 
 from workbench._progress import progress as progress_bar
 from workbench.errors import LoadError
-from workbench.load._files.appearance import appearance
-from workbench.load._files.archive import Source, survey
-from workbench.load._files.arguments import checked
+from workbench.load._files.archive import Paths, Source, shown_all, survey
 from workbench.load._files.findings import Finding, listed, quality_frame
 from workbench.load._files.guard import Dropped, guarded
-from workbench.load._files.paths import Paths, shown_all
-from workbench.load._files.wanted import FAILURE_LOGS
+from workbench.load._files.time import checked
+from workbench.load._files.wanted import FAILURE_LOGS, appearance
 from workbench.load._fleet import job_events as _job_events
 from workbench.load._fleet import job_megatron as _job_megatron
 from workbench.load._fleet import job_mllog as _job_mllog

@@ -11,7 +11,7 @@ from workbench.errors import LoadError
 from workbench.load._failures.formats import megatron
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.log_file import Given
+from workbench.load._files.time import Given
 from workbench.load._fleet.job_part import JobGiven, JobPart, span_rows, step_rows
 
 NAME = megatron.NAME

@@ -8,10 +8,19 @@ import pandas as pd
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.local_times import utc_ns
 from workbench.load._files.text_tables import csv_table, header_of, json_table, keys_of
-from workbench.load._fleet.job_columns import NAMES, columns_of, factor_ns, meaning_of, plain
-from workbench.load._fleet.job_part import JobGiven, JobPart, span_rows, whole_steps
+from workbench.load._files.time import utc_ns
+from workbench.load._fleet.job_part import (
+    NAMES,
+    JobGiven,
+    JobPart,
+    columns_of,
+    factor_ns,
+    meaning_of,
+    plain,
+    span_rows,
+    whole_steps,
+)
 from workbench.tables import SAYS_SYNTHETIC
 
 NAME = "table of steps"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from workbench.load._files.arguments import BootTime, Hosts
-from workbench.load._files.paths import Paths, given_paths, shown, shown_all
+from workbench.load._files.archive import Paths, given_paths, shown, shown_all
+from workbench.load._files.time import BootTime, Hosts
 from workbench.load._fleet.same_job import same_job
 from workbench.load._power.part import Unit
 from workbench.load.kinds import Options, kind_named, told, unfit

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from workbench.load._files.archive import Paths, shown_all
 from workbench.load._files.findings import Finding
-from workbench.load._files.paths import Paths, shown_all
-from workbench.load._files.zones import zone_of
+from workbench.load._files.time import zone_of
 
 _QUARTER_S = 900
 _WIDEST_H = 26  # from UTC-12 to UTC+14

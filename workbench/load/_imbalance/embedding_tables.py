@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from workbench.errors import LoadError
-from workbench.load._files import plain_table as plain
+from workbench.load._files import tables as plain
 from workbench.tables import EMBEDDING_TABLES
 
 _NAMES = {name: name for name in EMBEDDING_TABLES.columns}

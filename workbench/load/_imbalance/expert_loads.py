@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from workbench.errors import LoadError
-from workbench.load._files import plain_table as plain
+from workbench.load._files import tables as plain
 from workbench.tables import EXPERT_LOADS
 
 _NAMES = {name: name for name in EXPERT_LOADS.columns}

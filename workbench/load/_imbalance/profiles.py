@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from workbench.errors import LoadError
-from workbench.load._files.floats import as_floats
+from workbench.load._files.tables import as_floats
 from workbench.load._files.whole_file import read_csv, without_cut_row
 from workbench.tables import ATTENTION_PROFILE, LINEAR_PROFILE, Table
 

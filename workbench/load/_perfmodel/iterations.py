@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from workbench.errors import LoadError
-from workbench.load._files import plain_table as _plain_table
-from workbench.load._files.floats import as_floats
+from workbench.load._files import tables as _plain_table
+from workbench.load._files.tables import as_floats
 from workbench.load._files.whole_file import without_cut_row
 from workbench.tables import CONFIGURATIONS, ITERATIONS
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from workbench.errors import LoadError
-from workbench.load._files import plain_table as plain
-from workbench.load._perfmodel import kernel_package as package
-from workbench.load._perfmodel.collective_files import read_collectives
-from workbench.load._perfmodel.kernel_rows import finished, one_or_column, positive_ns, time_of
-from workbench.tables import COLLECTIVE_TIMES, GEMM_TIMES
+from workbench.errors import LoadError, MissingExtraError
+from workbench.load._files import tables as plain
+from workbench.load._files.tables import as_floats
+from workbench.load._files.whole_file import read_csv, read_parquet, without_cut_row
+from workbench.tables import COLLECTIVE_TIMES, GEMM_TIMES, QUALITY, Table
 
 _GEMM_NAMES = {
     "m_count": ("m_count", "m"),
@@ -73,7 +75,7 @@ def gemm_times(
         return _own_gemms(Path(path), gpus=gpus, dtypes=dtypes)
     found = []
     for gpu, folder in _chosen(gpus):
-        file = package.newest(folder / "gemm" / framework, version, "gemm_perf.parquet")
+        file = newest(folder / "gemm" / framework, version, "gemm_perf.parquet")
         raw = plain.read(file)
         frame = pd.DataFrame(
             {
@@ -82,7 +84,7 @@ def gemm_times(
                 "dur_ns": positive_ns(raw["latency"], 1e6, file),
             }
         )
-        found.append(frame.assign(gpu=gpu, source=package.described(file)))
+        found.append(frame.assign(gpu=gpu, source=described(file)))
     return finished(pd.concat(found), GEMM_TIMES, dtypes=dtypes, origin="aiconfigurator-core")
 
 
@@ -149,7 +151,7 @@ def collective_times(
         return read_collectives(Path(path), gpus=gpus, dtypes=dtypes)
     found = []
     for gpu, folder in _chosen(gpus):
-        file = package.newest(folder / "comm" / "nccl", version, "nccl_perf.parquet")
+        file = newest(folder / "comm" / "nccl", version, "nccl_perf.parquet")
         raw = plain.read(file)
         element = raw["nccl_dtype"].astype(str).map({"half": 2, "int8": 1})
         if element.isna().any():
@@ -165,13 +167,13 @@ def collective_times(
                 "dur_ns": positive_ns(raw["latency"], 1e6, file),
             }
         ).replace({"collective": {"alltoall": "all-to-all"}})
-        found.append(frame.assign(gpu=gpu, node_count=1, source=package.described(file)))
+        found.append(frame.assign(gpu=gpu, node_count=1, source=described(file)))
     origin = "aiconfigurator-core"
     return finished(pd.concat(found), COLLECTIVE_TIMES, dtypes=dtypes, origin=origin)
 
 
 def _chosen(gpus: Sequence[str]) -> list[tuple[str, Path]]:
-    known = package.gpus()
+    known = gpus()
     if isinstance(gpus, str) or not gpus or (unknown := [g for g in gpus if g not in known]):
         odd = [gpus] if isinstance(gpus, str) or not gpus else unknown
         msg = f"the package has no GPU {odd}; pass some of {sorted(known)} as a list"
@@ -204,3 +206,309 @@ def _own_gemms(path: Path, *, gpus: Sequence[str], dtypes: Sequence[str] | None)
         origin=str(path),
         findings=[("truncated", what, n) for what, n in plain.left_out(path).items()],
     )
+
+
+# Files with times of collectives, recognised by their columns.
+
+_OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce")
+_ELEMENT_BYTES = {"half": 2, "fp16": 2, "float16": 2, "bfloat16": 2, "float": 4, "int8": 1}
+# Columns that the readers of this file take, of any of the formats.
+_USED = re.compile(
+    r"op|ngpu|dtype|size_bytes|t_us_out|gpu_type|world_size|nelem|latency\(ms\)|collective|"
+    r"num_workers|size|devices_per_node|time_stats\.\w+\.mean|size\(B\)|type|time\(ns\)|"
+    r"rank_count|node_count|gpu|dur_ns|time_us|latency_ms"
+)
+# DistCA's latencies have two decimals of a millisecond.
+_COARSE_NS, _COARSE_STEPS = 10_000, 20
+
+
+def read_collectives(
+    path: Path, *, gpus: Sequence[str], dtypes: Sequence[str] | None
+) -> pd.DataFrame:
+    """Read one file of measured collectives."""
+    raw = _read(path)
+    columns = set(map(str, raw.columns))
+    reader = next((read for needs, read in _READERS if needs <= columns), None)
+    if reader is None:
+        known = [sorted(needs) for needs, _ in _READERS]
+        msg = f"{path}: no times of collectives are known with columns {sorted(columns)[:20]}; "
+        msg += f"known are {known}"
+        raise LoadError(msg)
+    raw, left_out = without_cut_row(raw, path, [name for name in columns if _USED.fullmatch(name)])
+    frame = reader(raw, path)
+    if "gpu" not in frame:
+        frame["gpu"] = one_or_column(raw, "gpu", gpus, path)
+    coarse = int((frame["dur_ns"] < _COARSE_NS * _COARSE_STEPS).sum()) if reader is _distca else 0
+    findings = [("truncated", what, count) for what, count in left_out.items()]
+    if coarse:
+        what = "times are rounded to 10 µs, which is much of a short one"
+        findings.append(("noted", what, coarse))
+    frame = frame.assign(source=path.name)
+    return finished(
+        frame,
+        COLLECTIVE_TIMES,
+        dtypes=dtypes,
+        origin=str(path),
+        findings=findings,
+    )
+
+
+def operation(names: pd.Series, path: Path) -> pd.Series:
+    """Spell the names of collectives as the tables do."""
+    letters = names.astype(str).str.lower().str.replace("[^a-z]", "", regex=True)
+    known = {name.replace("-", ""): name for name in _OPERATIONS}
+    found = letters.map(known)
+    if found.isna().any():
+        odd = sorted(set(names[found.isna()].astype(str)))
+        msg = f"{path}: {odd} are no collectives that are known; known are {list(_OPERATIONS)}"
+        raise LoadError(msg)
+    return found
+
+
+def _read(path: Path) -> pd.DataFrame:
+    frame = read_parquet(path)
+    frame = read_csv(path) if frame is None else frame
+    if frame.empty:
+        msg = f"{path}: holds no measurements"
+        raise LoadError(msg)
+    return frame
+
+
+def _elements(names: pd.Series, path: Path) -> pd.Series:
+    found = names.astype(str).map(_ELEMENT_BYTES)
+    if found.isna().any():
+        odd = sorted(set(names[found.isna()].astype(str)))
+        msg = f"{path}: element types {odd} are not known; known are {list(_ELEMENT_BYTES)}"
+        raise LoadError(msg)
+    return found.astype("int64")
+
+
+def _nccl_tests(raw: pd.DataFrame, path: Path) -> pd.DataFrame:
+    numbers = numbers_of(raw, ["ngpu", "size_bytes"], path)
+    return pd.DataFrame(
+        {
+            "collective": operation(raw["op"], path),
+            "dtype": raw["dtype"].astype(str),
+            "rank_count": numbers["ngpu"],
+            "node_count": 1,
+            "size_bytes": numbers["size_bytes"],
+            "dur_ns": positive_ns(raw["t_us_out"], 1e3, path),
+        }
+    )
+
+
+def _distca(raw: pd.DataFrame, path: Path) -> pd.DataFrame:
+    numbers = numbers_of(raw, ["world_size", "nelem"], path)
+    ranks, name = numbers["world_size"], operation(raw["op"], path)
+    # Elements are those of one GPU; an all-gather receives as many from each.
+    parts = ranks.where(name == "all-gather", 1)
+    return pd.DataFrame(
+        {
+            "gpu": raw["gpu_type"].astype(str),
+            "collective": name,
+            "dtype": raw["dtype"].astype(str),
+            "rank_count": ranks,
+            "node_count": 1,
+            "size_bytes": numbers["nelem"] * _elements(raw["dtype"], path) * parts,
+            "dur_ns": positive_ns(raw["latency(ms)"], 1e6, path),
+        }
+    )
+
+
+def _vidur(raw: pd.DataFrame, path: Path) -> pd.DataFrame:
+    numbers = numbers_of(raw, ["num_workers", "devices_per_node", "size"], path)
+    ranks, per_node = numbers["num_workers"], numbers["devices_per_node"]
+    name = operation(raw["collective"], path)
+    times = pd.Series(index=raw.index, dtype="int64")
+    for known in name.unique():
+        column = f"time_stats.{known.replace('-', '_')}.mean"
+        mine = name == known
+        if column not in raw:
+            msg = f"{path}: no column {column!r} for {known}"
+            raise LoadError(msg)
+        times = times.where(~mine, positive_ns(raw[column].where(mine, 1.0), 1e6, path))
+    return pd.DataFrame(
+        {
+            "collective": name,
+            "dtype": "half",
+            "rank_count": ranks,
+            "node_count": -(-ranks // per_node),
+            "size_bytes": numbers["size"],
+            "dur_ns": times,
+        }
+    )
+
+
+def _vtrain(raw: pd.DataFrame, path: Path) -> pd.DataFrame:
+    ranks = re.search(r"GPU(\d+)", path.name)
+    if ranks is None or int(ranks[1]) < 2:
+        msg = f"{path}: the number of ranks is told by the file's name alone, as AR_GPU8_..._LUT"
+        raise LoadError(msg)
+    return pd.DataFrame(
+        {
+            "collective": "all-reduce",
+            "dtype": raw["type"].astype(str),
+            "rank_count": int(ranks[1]),
+            "node_count": 1,
+            "size_bytes": numbers_of(raw, ["size(B)"], path)["size(B)"],
+            "dur_ns": positive_ns(raw["time(ns)"], 1.0, path),
+        }
+    )
+
+
+def _own(raw: pd.DataFrame, path: Path) -> pd.DataFrame:
+    numbers = numbers_of(raw, ["rank_count", "size_bytes"], path)
+    frame = pd.DataFrame(
+        {"collective": operation(raw["collective"], path), **numbers, "dur_ns": time_of(raw, path)}
+    )
+    nodes = numbers_of(raw, ["node_count"], path)["node_count"] if "node_count" in raw else 1
+    types = raw["dtype"].astype(str) if "dtype" in raw else "not told"
+    frame = frame.assign(node_count=nodes, dtype=types)
+    return frame.assign(gpu=raw["gpu"].astype(str)) if "gpu" in raw else frame
+
+
+Reader = Callable[[pd.DataFrame, Path], pd.DataFrame]
+_READERS: tuple[tuple[frozenset[str], Reader], ...] = (
+    (frozenset({"op", "ngpu", "dtype", "size_bytes", "t_us_out"}), _nccl_tests),
+    (frozenset({"gpu_type", "world_size", "op", "nelem", "dtype", "latency(ms)"}), _distca),
+    (frozenset({"collective", "num_workers", "size", "devices_per_node"}), _vidur),
+    (frozenset({"size(B)", "count", "type", "time(ns)"}), _vtrain),
+    (frozenset({"collective", "rank_count", "size_bytes"}), _own),
+)
+
+# Where the measured kernel times of NVIDIA's aiconfigurator lie, if it is installed.
+
+PACKAGE = "aiconfigurator-core"
+_FOLDER = "aiconfigurator_core/systems/data"
+_MISSING = (
+    f"measured kernel times come with {PACKAGE}, which is not installed; "
+    "pip install 'ai-infra-workbench[kernels]' (or pass a file of your own)"
+)
+
+
+def gpus() -> dict[str, Path]:
+    """Give the folder of every GPU in the installed package, by the name of the GPU."""
+    try:
+        found = metadata.distribution(PACKAGE)
+    except metadata.PackageNotFoundError as error:
+        raise MissingExtraError(_MISSING) from error
+    # Never imported: its import loads an engine that only its own predictions need.
+    folder = Path(str(found.locate_file(_FOLDER)))
+    if not folder.is_dir():
+        msg = f"{PACKAGE} {found.version} has no folder {_FOLDER}; install 0.12 or a later 0.x"
+        raise LoadError(msg)
+    return {gpu_name(each.name): each for each in sorted(folder.iterdir()) if each.is_dir()}
+
+
+def gpu_name(folder: str) -> str:
+    """Call a GPU as the hardware table does: h100_sxm is the H100."""
+    short = folder.removesuffix("_sxm")
+    return short.upper() if re.fullmatch(r"[a-z]{1,2}\d+[a-z]?", short) else folder
+
+
+def newest(folder: Path, version: str | None, file: str) -> Path:
+    """Give the file of one version under a folder; the newest version if none is named."""
+    versions = sorted(
+        (each.name for each in folder.iterdir() if (each / file).is_file())
+        if folder.is_dir()
+        else (),
+        key=_order,
+    )
+    if not versions or (version is not None and version not in versions):
+        msg = f"{folder}: no version {version or ''} with {file}; there are {versions or 'none'}"
+        raise LoadError(msg)
+    return folder / (version or versions[-1]) / file
+
+
+def _order(version: str) -> list[tuple[int, str]]:
+    parts = re.findall(r"\d+|[a-z]+", version)
+    # A release stands above its candidates and below what was mended after it.
+    numbers = [(int(each), "") if each.isdigit() else (-(each != "post"), each) for each in parts]
+    return [*numbers, (0, "")]
+
+
+def described(file: Path) -> str:
+    """Name a file of the package, with the package's version."""
+    inside = file.as_posix().partition("aiconfigurator_core/")[2]
+    return f"{PACKAGE} {metadata.version(PACKAGE)}, {inside}"
+
+
+# What rows of measured times have in common: a unit, a GPU, and no silent repeats.
+
+# Names of columns with times, and nanoseconds in one of their unit.
+_TIMES = {"dur_ns": 1.0, "time_us": 1e3, "latency": 1e6, "latency_ms": 1e6, "latency(ms)": 1e6}
+
+
+def positive_ns(values: pd.Series, per_unit: float, path: Path) -> pd.Series:
+    """Give times as whole nanoseconds; what is not above 0 is named with its row."""
+    numbers = as_floats(values)
+    bad = ~(np.isfinite(numbers) & (np.rint(numbers * per_unit) >= 1))
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        msg = (
+            f"{path}: column for {str(values.name)!r}: {int(bad.sum()):,} times are not a number "
+            f"above 0, the first is {values.iloc[[row]].tolist()[0]!r} in row {row:,}; leave out "
+            "what was not measured"
+        )
+        raise LoadError(msg)
+    return pd.Series(np.rint(numbers * per_unit).astype(np.int64), index=values.index)
+
+
+def time_of(raw: pd.DataFrame, path: Path) -> pd.Series:
+    """Find the one column with times, and give nanoseconds."""
+    there = [name for name in _TIMES if name in raw]
+    if len(there) != 1:
+        msg = f"{path}: one column with times is needed, of {list(_TIMES)}; it has {there}"
+        raise LoadError(msg)
+    return positive_ns(raw[there[0]], _TIMES[there[0]], path)
+
+
+def one_or_column(
+    raw: pd.DataFrame, name: str, chosen: Sequence[str] | None, path: Path
+) -> str | np.ndarray:
+    """Give a column of names, or the one name that the caller chose for all rows."""
+    if name in raw:
+        return raw[name].astype(str).to_numpy()
+    if chosen is None or isinstance(chosen, str) or len(chosen) != 1:
+        msg = f"{path}: does not say its {name}; pass {name}s=[...] with the one it is"
+        raise LoadError(msg)
+    return chosen[0]
+
+
+def finished(
+    frame: pd.DataFrame,
+    table: Table,
+    *,
+    dtypes: Sequence[str] | None,
+    origin: str,
+    findings: Sequence[tuple[str, str, int]] = (),
+) -> pd.DataFrame:
+    """Keep the types asked for, and say what was left out and what repeats."""
+    frame = frame.reset_index(drop=True)
+    found = list(findings)
+    if dtypes is not None:
+        kept = frame["dtype"].isin(list(dtypes))
+        if not kept.any():
+            msg = f"{origin}: no rows of type {list(dtypes)}; it has {sorted(set(frame['dtype']))}"
+            raise LoadError(msg)
+        others = frame.loc[~kept, "dtype"].value_counts()
+        found += [("set aside", f"type {name} not asked for", int(n)) for name, n in others.items()]
+        frame = frame[kept].reset_index(drop=True)
+    key = [name for name in table.columns if name not in ("dur_ns", "source")]
+    repeated = int(frame.duplicated(key).sum())
+    if repeated:
+        what = "the same was measured before; analyses take the median"
+        found.append(("noted", what, repeated))
+    result = table.check(table.cast(frame), origin)
+    rows = [
+        {"source": origin, "finding": finding, "what": what, "count": count, "where": None}
+        for finding, what, count in found
+    ]
+    quality = pd.DataFrame(rows, columns=list(QUALITY.columns)) if rows else QUALITY.empty()
+    result.attrs["quality"] = QUALITY.check(QUALITY.cast(quality))
+    return result
+
+
+def numbers_of(raw: pd.DataFrame, names: Sequence[str], path: Path) -> dict[str, pd.Series]:
+    """Give columns as whole numbers from 1."""
+    return {name: plain.whole(raw[name], path, least=1) for name in names}

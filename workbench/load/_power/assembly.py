@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from workbench.load._files.findings import Finding, quality_frame
-from workbench.load._power.counters import power_of_counters, without_slips
-from workbench.load._power.doubts import doubts
-from workbench.load._power.entities import entity_table
-from workbench.load._power.joins import final_names
+from workbench._metered_twice import read_alike, sides_of_one
+from workbench.load._files.findings import Finding, Findings, quality_frame
+from workbench.load._power.formats import mlperf as mlperf_power
+from workbench.load._power.formats import ptdaemon
+from workbench.load._power.joins import entity_table, final_names
 from workbench.load._power.part import PowerPart
-from workbench.load._power.rhythm import tell_of_rhythm
-from workbench.load._power.rows import Rows, in_order, joined, leaders, repeats, rows_of
-from workbench.load._power.states import joined_states
-from workbench.load._power.values import clean_values, most_w
-from workbench.tables import POWER, POWER_COUNTERS, QUALITY, PowerLog
+from workbench.load._power.rows import (
+    SECOND,
+    Rows,
+    by_entity,
+    in_order,
+    joined,
+    leaders,
+    place,
+    repeats,
+    rows_of,
+)
+from workbench.load._power.runs import clean_values, most_w
+from workbench.tables import POWER, POWER_COUNTERS, POWER_STATES, QUALITY, PowerLog
 
 _ELSEWHERE = "readings that another file holds as well; taken once"
 _CONFLICT = "readings of one stamp that differ from another file's; those of the other are kept"
@@ -159,3 +171,375 @@ def _stacked(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     if not filled:
         return QUALITY.empty()
     return QUALITY.check(QUALITY.cast(pd.concat(filled, ignore_index=True)))
+
+
+# Power from counters of energy, where nothing else tells the power.
+
+_RESET = "counters of energy that fell (a reset); no power across it"
+_DERIVED = "powers between updates of counters of energy"
+_LOW = "readings of counters of energy far below those around them"
+_BLANK = "readings of counters of energy without a value"
+
+
+def power_of_counters(counters: Rows, source: str) -> tuple[Rows, list[Finding]]:
+    """Turn energies into the power between updates, at the time of the later one.
+
+    A counter that stands still between updates is read where it moves. Where it falls, the
+    reading is missing: nobody knows how far it had come.
+
+    Parameters
+    ----------
+    counters
+        Energies in J, in order of entity and time.
+    source
+        What to name in findings.
+    """
+    is_blank = np.isnan(counters.numbers)
+    rows = counters.take(~is_blank)
+    same = np.zeros(len(rows.codes), dtype=bool)
+    same[1:] = rows.codes[1:] == rows.codes[:-1]
+    is_update = ~same
+    is_update[1:] |= rows.numbers[1:] != rows.numbers[:-1]
+    rows, same = rows.take(is_update), same[is_update]
+    watts = np.full(len(rows.codes), np.nan)
+    span_s = np.diff(rows.time_ns) / SECOND
+    gained = np.diff(rows.numbers)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        watts[1:] = np.where(same[1:] & (gained > 0), gained / span_s, np.nan)
+    is_reset = np.zeros(len(same), dtype=bool)
+    is_reset[1:] = same[1:] & (gained < 0)
+    findings: list[Finding] = []
+    if count := int((same & ~is_reset).sum()):
+        findings.append((source, "read", _DERIVED, count, None))
+    for what, bad, table in (
+        (_RESET, is_reset, rows),
+        (_BLANK, is_blank, counters),
+    ):
+        if bad.any():
+            name = table.names[table.codes[int(bad.argmax())]]
+            findings.append((source, "noted", what, int(bad.sum()), name))
+    found = Rows(rows.names, rows.codes, rows.time_ns, watts, rows.lines)
+    return found.take(same), findings
+
+
+def without_slips(counters: Rows, source: str) -> list[Finding]:
+    """Make readings missing that are far below those around them; say how many."""
+    known = np.flatnonzero(~np.isnan(counters.numbers))
+    is_slip = np.zeros(len(counters.codes), dtype=bool)
+    is_slip[known] = _outliers(counters.take(~np.isnan(counters.numbers)))
+    if not is_slip.any():
+        return []
+    counters.numbers[is_slip] = np.nan
+    name = counters.names[counters.codes[int(is_slip.argmax())]]
+    return [(source, "left out", _LOW, int(is_slip.sum()), name)]
+
+
+def _outliers(rows: Rows) -> np.ndarray:
+    """Say which readings are a moment's slip: the counter goes on from where it was before.
+
+    After a reset it would have to be faster than usual to come back that soon.
+    """
+    found = np.zeros(len(rows.codes), dtype=bool)
+    if len(found) < 3:
+        return found
+    before, low, after = rows.numbers[:-2], rows.numbers[1:-1], rows.numbers[2:]
+    one = (rows.codes[:-2] == rows.codes[1:-1]) & (rows.codes[1:-1] == rows.codes[2:])
+    candidate = one & (low < before) & (after > before)
+    if not candidate.any():
+        return found
+    seconds = rows.time_ns / SECOND
+    usual: dict[int, float] = {}
+    for at in np.flatnonzero(candidate):
+        code = int(rows.codes[at])
+        if code not in usual:
+            mine = rows.codes == code
+            rates = np.diff(rows.numbers[mine]) / np.diff(seconds[mine])
+            usual[code] = float(np.median(rates[rates > 0]))
+        if_slip = (after[at] - before[at]) / (seconds[at + 2] - seconds[at])
+        if_reset = (after[at] - low[at]) / (seconds[at + 2] - seconds[at + 1])
+        found[at + 1] = abs(if_slip - usual[code]) < abs(if_reset - usual[code])
+    return found
+
+
+# What looks wrong only once all files of a load lie side by side.
+
+_COPY = "readings equal to those of another file, counted again; is one a copy?"
+_MIXED = "scopes that hold each other are loaded together ({}); sum one of them at a time"
+_EARLY = "entities whose readings are before the year 2000: the clock was not set"
+_OWN = "entities on a clock of their own; their times are not those of the others"
+_APART = "entities whose readings are at another time than those of most; is their clock right?"
+_STUCK = "entities that gave one value over and over while others moved; is the sensor stuck?"
+# Scopes of which each one is a part of what the later ones meter.
+_NESTED = (
+    ("gpu", "cpu", "memory"),
+    ("module",),
+    ("node_dc",),
+    ("node_ac", "switch"),
+    ("rack",),
+    ("row", "pdu", "panel"),
+    ("switchboard",),
+    ("msb",),
+    ("utility", "facility"),
+)
+_TWICE = (
+    "entities that bear one name and rise and fall together: the AC and the DC side of one host? "
+    "their sum counts it twice"
+)
+
+
+_RUNS = (
+    "folders of a benchmark with files of the same names at other times ({}): several runs, whose "
+    "power and energy are not of one job; load one run at a time"
+)
+_BENCHMARKS = (mlperf_power.NAME, ptdaemon.NAME)
+_STUCK_COUNT = 100
+_IDLE_RATIO = 1.2
+
+
+def doubts(
+    parts: Sequence[PowerPart],
+    names: Sequence[Mapping[str, str]],
+    tables: Sequence[Rows],
+    readings: Rows,
+    entities: pd.DataFrame,
+) -> list[Finding]:
+    """Return the findings about what was loaded as a whole.
+
+    Parameters
+    ----------
+    parts, names, tables
+        The files, their entities' names in the load, and their readings.
+    readings
+        All readings, in order of entity and time.
+    entities
+        Table POWER_ENTITIES.
+    """
+    return [
+        *_copies(parts, names, tables),
+        *_benchmark_runs(parts, tables),
+        *_mixed(entities),
+        *_by_file(entities[entities["clock"].eq("own")], "noted", _OWN),
+        *_odd_clocks(entities),
+        *_stuck(readings, entities),
+        *_twice(readings, entities),
+    ]
+
+
+def _twice(readings: Rows, entities: pd.DataFrame) -> Iterator[Finding]:
+    """Flag hosts of which two meters read one feed."""
+    tracks = {}
+    for name, some in readings.slices():
+        known = ~np.isnan(readings.numbers[some])
+        tracks[name] = (readings.time_ns[some][known], readings.numbers[some][known])
+    if pair := read_alike(tracks) or sides_of_one(tracks):
+        source = entities.set_index("entity").loc[pair[1], "source"]
+        yield str(source), "suspicious", _TWICE, 1, f"{pair[0]}, {pair[1]}"
+
+
+def _benchmark_runs(parts: Sequence[PowerPart], tables: Sequence[Rows]) -> Iterator[Finding]:
+    """Find folders that hold the same meters one after another: a benchmark that ran again."""
+    spans: dict[str, tuple[int, int]] = {}
+    names: dict[str, set[str]] = {}
+    for part, table in zip(parts, tables, strict=True):
+        has_own_clock = any(known.get("clock") == "own" for known in part.entities.values())
+        if part.format_name not in _BENCHMARKS or has_own_clock or not len(table.time_ns):
+            continue
+        folder, _, name = part.findings.source.replace("!", "/").rpartition("/")
+        first, last = spans.get(folder, (int(table.time_ns.min()), int(table.time_ns.max())))
+        spans[folder] = (min(first, int(table.time_ns.min())), max(last, int(table.time_ns.max())))
+        names.setdefault(folder, set()).add(name)
+    in_turn = sorted(spans, key=lambda folder: spans[folder])
+    again = [
+        later
+        for earlier, later in pairwise(in_turn)
+        if names[earlier] & names[later] and spans[earlier][1] < spans[later][0]
+    ]
+    if again:
+        shared = min(names[again[0]] & names[in_turn[0]] or names[again[0]])
+        yield again[0], "suspicious", _RUNS.format(shared), len(again) + 1, None
+
+
+def _copies(
+    parts: Sequence[PowerPart], names: Sequence[Mapping[str, str]], tables: Sequence[Rows]
+) -> Iterator[Finding]:
+    """Flag files whose readings are those of another, under other names."""
+    alike = Counter(map(_outline, tables))
+    first: dict[bytes, int] = {}
+    for number, rows in enumerate(tables):
+        if not len(rows.codes) or alike[_outline(rows)] < 2:
+            continue
+        digest = blake2b(rows.codes.tobytes() + rows.time_ns.tobytes() + rows.numbers.tobytes())
+        known = first.setdefault(digest.digest(), number)
+        if known != number and {*names[known].values()}.isdisjoint(names[number].values()):
+            source = parts[number].findings.source
+            yield source, "suspicious", _COPY, len(rows.codes), parts[known].findings.source
+
+
+def _outline(rows: Rows) -> tuple[int, ...]:
+    """Return what is quickly told of readings; of copies it is equal."""
+    some = rows.time_ns[:1].tolist() + rows.time_ns[-1:].tolist()
+    return (len(rows.codes), *some)
+
+
+def _mixed(entities: pd.DataFrame) -> Iterator[Finding]:
+    """Note scopes of which one is metered inside the other."""
+    found = {*entities["scope"]}
+    levels = [[scope for scope in level if scope in found] for level in _NESTED]
+    if sum(map(bool, levels)) > 1:
+        listed = ", ".join(scope for level in levels for scope in level)
+        last = entities[entities["scope"].eq(next(level for level in levels if level)[0])]
+        source = str(last["source"].iloc[0])
+        yield source, "noted", _MIXED.format(listed), len(entities), None
+
+
+def _odd_clocks(entities: pd.DataFrame) -> Iterator[Finding]:
+    """Flag times that cannot be right, or are far from those of the others."""
+    timed = entities[entities["clock"].eq("epoch") & entities["first_ns"].notna()]
+    first = timed["first_ns"].astype("int64")
+    last = timed["last_ns"].astype("int64")
+    is_early = pd.Series([is_before_any_clock(each) for each in first], index=timed.index)
+    yield from _by_file(timed[is_early.astype(bool)], "suspicious", _EARLY)
+    if len(timed) < 3:
+        return
+    middle = float(((first + last) / 2).median())
+    span = float((last - first).median())
+    centre = (first + last) / 2
+    is_apart = (first > middle + span + SECOND) | (last < middle - span - SECOND)
+    is_apart &= (centre - middle).abs() > 600 * SECOND
+    if 0 < is_apart.sum() < len(timed) / 2:
+        yield from _by_file(timed[is_apart & ~is_early.astype(bool)], "suspicious", _APART)
+
+
+def _stuck(readings: Rows, entities: pd.DataFrame) -> Iterator[Finding]:
+    """Flag entities that repeat one value above idle while others of their scope move."""
+    tracks = dict(readings.slices())
+    for _, some in entities.groupby("scope", sort=False):
+        known = {name: tracks[name] for name in some["entity"] if name in tracks}
+        if len(known) < 2:
+            continue
+        lowest = min(
+            float(readings.numbers[each].min(initial=np.inf, where=_is_given(readings, each)))
+            for each in known.values()
+        )
+        runs = {
+            n: _longest_run(readings.numbers[each], _IDLE_RATIO * lowest)
+            for n, each in known.items()
+        }
+        typical = float(np.median(list(runs.values())))
+        stuck = [n for n, run in runs.items() if run >= _STUCK_COUNT and run > 5 * typical]
+        yield from _by_file(some[some["entity"].isin(stuck)], "suspicious", _STUCK)
+
+
+def _is_given(readings: Rows, some: slice) -> np.ndarray:
+    given: np.ndarray = ~np.isnan(readings.numbers[some])
+    return given
+
+
+def _longest_run(values: np.ndarray, idle: float) -> int:
+    """Return how often one value above idle was repeated without another in between."""
+    values = values[~np.isnan(values)]
+    if not len(values):
+        return 0
+    starts = np.concatenate([[0], np.flatnonzero(np.diff(values)) + 1])
+    lengths = np.diff(np.append(starts, len(values)))
+    is_busy = values[starts] > idle
+    return int(lengths[is_busy].max()) if is_busy.any() else 0
+
+
+def _by_file(some: pd.DataFrame, finding: str, what: str) -> list[Finding]:
+    return [
+        (str(source), finding, what, len(rows), str(rows["entity"].iloc[0]))
+        for source, rows in some.groupby("source", sort=False)
+    ]
+
+
+# How evenly a file was written: periods, and pauses in between.
+
+_LONG_PERIODS = 3.0
+_FEWEST_STEPS = 5
+_SLACK = 0.5
+_IRREGULAR_SHARE = 0.1
+_LOST_SHARE = 0.01
+_EARLIEST_NS = 946_684_800 * SECOND  # 2000-01-01
+
+
+def tell_of_rhythm(rows: Rows, findings: Findings) -> None:
+    """Note pauses longer than three periods, and things that are read at odd times."""
+    counts, gap_ns, span_ns, first_gap = 0, 0, 0, -1
+    uneven: list[str] = []
+    for name, some in rows.slices():
+        step = np.diff(rows.time_ns[some])
+        if len(step) < _FEWEST_STEPS:
+            continue
+        period = float(np.median(step))
+        is_long = step > _LONG_PERIODS * period
+        span_ns += int(step.sum())
+        if is_long.any():
+            counts += int(is_long.sum())
+            gap_ns += int(step[is_long].sum())
+            at = some.start + 1 + int(is_long.argmax())
+            first_gap = at if first_gap < 0 else min(first_gap, at, key=lambda n: rows.lines[n])
+        is_odd = (np.abs(step - period) > _SLACK * period) & ~is_long
+        if is_odd.mean() > _IRREGULAR_SHARE:
+            uneven.append(name)
+    if counts:
+        kind = "suspicious" if gap_ns > _LOST_SHARE * span_ns else "noted"
+        what = f"pauses longer than 3 periods, {gap_ns / max(span_ns, 1):.2%} of the time in all"
+        findings.add(kind, what, counts, place(rows, first_gap))
+    if uneven:
+        what = "entities read at uneven times (more than a tenth of the steps is half a period off)"
+        findings.add("noted", what, len(uneven), uneven[0])
+
+
+def is_before_any_clock(time_ns: int) -> bool:
+    """Say whether a time is before the year 2000: the clock was not set."""
+    return time_ns < _EARLIEST_NS
+
+
+# What explains power, of several files, in order and once.
+
+
+def joined_states(
+    parts: Sequence[PowerPart], names: Sequence[Mapping[str, str]], entities: pd.Series
+) -> pd.DataFrame:
+    """Make table POWER_STATES of the files; of rows with one stamp the first is kept."""
+    text = pd.Series([""]).dtype
+    categories = pd.Index(entities.to_numpy(), dtype=text)
+    code_of = {name: code for code, name in enumerate(entities)}
+    frames = []
+    for part, renamed in zip(parts, names, strict=True):
+        if part.states is None or not len(part.states):
+            continue
+        old = part.states["entity"].astype("category").cat
+        new = [code_of[renamed[str(name)]] for name in old.categories]
+        place = np.array(new, dtype=np.int32)[old.codes.to_numpy()]
+        entity = pd.Categorical.from_codes(place, categories=categories)
+        known = [name for name in POWER_STATES.columns if name in part.states]
+        frames.append(part.states[known].assign(entity=entity))
+        part.states = None
+    if not frames:
+        empty = POWER_STATES.empty()
+        return empty.assign(entity=pd.Categorical([], categories=categories))
+    # Columns that no file has are filled in last: they would be sorted for nothing.
+    states = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+    codes, times = states["entity"].cat.codes.to_numpy(), states["time_ns"].to_numpy()
+    order = by_entity(codes, times)
+    codes, times = codes[order], times[order]
+    is_new = np.ones(len(order), dtype=bool)
+    is_new[1:] = (np.diff(codes) != 0) | (np.diff(times) != 0)
+    return POWER_STATES.check(_filled(states.take(order[is_new]).reset_index(drop=True)))
+
+
+def _filled(frame: pd.DataFrame) -> pd.DataFrame:
+    """Give the columns of the table; what no format knows is missing."""
+    columns: dict[str, Any] = {}
+    for name, column in POWER_STATES.columns.items():
+        dtype: Any = column.dtype
+        if name in frame:
+            columns[name] = frame[name].astype(dtype)
+        elif dtype == "Int64":
+            none = np.ones(len(frame), dtype=bool)
+            columns[name] = pd.arrays.IntegerArray(np.zeros(len(frame), np.int64), none)
+        else:
+            columns[name] = np.full(len(frame), np.nan)
+    return pd.DataFrame(columns, copy=False)

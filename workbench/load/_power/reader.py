@@ -10,17 +10,15 @@ from typing import NoReturn, get_args
 from workbench._progress import progress as progress_bar
 from workbench.errors import LoadError
 from workbench.load._failures.formats.registry import looks_like_a_log, looks_like_a_trace
-from workbench.load._files.appearance import appearance, is_utf16
-from workbench.load._files.archive import Source, survey
-from workbench.load._files.arguments import Hosts, check_hosts, checked, host_of
+from workbench.load._files.archive import Paths, Source, shown_all, survey
 from workbench.load._files.findings import Finding, listed
 from workbench.load._files.guard import Dropped, guarded
-from workbench.load._files.paths import Paths, shown_all
-from workbench.load._files.wanted import POWER_LOGS
+from workbench.load._files.time import Hosts, check_hosts, checked, host_of
+from workbench.load._files.wanted import POWER_LOGS, appearance, is_utf16
 from workbench.load._power.assembly import assembled
 from workbench.load._power.formats.registry import FORMATS, power_format_of
 from workbench.load._power.formats.table import reader as power_table
-from workbench.load._power.formats.table.named import check_columns
+from workbench.load._power.formats.table.layout import check_columns
 from workbench.load._power.part import (
     BesidePowerError,
     NoPowerError,

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from workbench._moments import Moments, joined, of_values, together
-from workbench.load._files.paths import Paths
+from workbench.load._files.archive import Paths
 from workbench.load._power.formats.table.things import Things
 from workbench.load._power.part import Unit
 from workbench.load._power.rows import natural

@@ -15,18 +15,25 @@ import pyarrow as pa
 
 from workbench._progress import progress as progress_bar
 from workbench.errors import LoadError
+from workbench.load._files.archive import Paths, given_paths, shown
 from workbench.load._files.findings import Findings
-from workbench.load._files.paths import Paths, given_paths, shown
 from workbench.load._files.table_times import Clock, clock_of, is_exact, to_ns, unit_ns
-from workbench.load._power.formats.table.cells import Watts, is_number, plain, refuse_other_types
-from workbench.load._power.formats.table.columns import IDENTITIES, PowerColumn, PowerLayout
-from workbench.load._power.formats.table.names import power_name, unit_factor
+from workbench.load._power.formats.table.columns import (
+    IDENTITIES,
+    PowerColumn,
+    PowerLayout,
+    Watts,
+    is_number,
+    plain,
+    power_name,
+    refuse_other_types,
+    unit_factor,
+)
+from workbench.load._power.formats.table.layout import NO_UNIT
 from workbench.load._power.formats.table.pieces import open_parquet, parquet_batches, parquet_layout
 from workbench.load._power.formats.table.things import Things
-from workbench.load._power.formats.table.unnamed import NO_UNIT
 from workbench.load._power.part import PowerGiven, Unit
-from workbench.load._power.runs import Runs
-from workbench.load._power.values import most_w
+from workbench.load._power.runs import Runs, most_w
 
 SECOND = 1_000_000_000
 _PART_ROWS = 8 << 20

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from workbench.errors import LoadError
-from workbench.load._files import plain_table as plain
+from workbench.load._files import tables as plain
 from workbench.load._files.packings import plain_name
 from workbench.load._files.whole_file import whole_text
 from workbench.tables import POWER_TOPOLOGY

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from workbench import load
 from workbench.errors import LoadError
-from workbench.load._failures.flight_dumps.ranks import node_in_name, rank_in_dump_name
+from workbench.load._failures.flight_dumps.reader import node_in_name, rank_in_dump_name
 from workbench.load._failures.flight_dumps.safe_pickle import PickleError, plain_values
 from workbench.tables import FLIGHT_ENTRIES, FLIGHT_GROUPS, FLIGHT_RANKS, FLIGHT_STATUS
 

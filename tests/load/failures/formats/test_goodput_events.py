@@ -8,7 +8,7 @@ import pytest
 from workbench.errors import LoadError
 from workbench.load._failures.formats import goodput_events
 from workbench.load._files.archive import Source
-from workbench.load._files.log_file import Given
+from workbench.load._files.time import Given
 from workbench.tables import FAILURES, SAYS_SYNTHETIC, TIMELINE
 
 # The example of inigogonzalezgarcia/12-gpu-goodput-mtbi (MIT): hour and event.

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from workbench import load
 from workbench.errors import LoadError
 from workbench.load._failures.formats import kernel_log
-from workbench.load._failures.formats._log_stamps import Stamps
+from workbench.load._failures.formats.system_log import Stamps
 from workbench.load._files.archive import Source
-from workbench.load._files.log_file import Given
 from workbench.load._files.stream import Health, Stream
+from workbench.load._files.time import Given
 from workbench.load._files.xid_codes import pci_address, xid_meaning
 from workbench.tables import FAILURES
 

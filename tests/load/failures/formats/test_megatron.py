@@ -6,7 +6,7 @@ import pytest
 from workbench.errors import LoadError
 from workbench.load._failures.formats import megatron
 from workbench.load._files.archive import Source
-from workbench.load._files.log_file import Given
+from workbench.load._files.time import Given
 from workbench.tables import FAILURES, TIMELINE
 
 # Of bigscience-workshop/bigscience, train/tr11-176B-ml (Apache-2.0).

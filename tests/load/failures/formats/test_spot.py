@@ -6,7 +6,7 @@ import pytest
 from workbench.errors import LoadError
 from workbench.load._failures.formats import spot
 from workbench.load._files.archive import Source
-from workbench.load._files.log_file import Given
+from workbench.load._files.time import Given
 from workbench.tables import FAILURES, TIMELINE
 
 

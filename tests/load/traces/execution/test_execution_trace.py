@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from workbench import tables
 from workbench.errors import LoadError
 from workbench.load._files.archive import sources
-from workbench.load._traces.execution.reader import execution_trace, looks_like
-from workbench.load._traces.execution.tensor_edges import tensor_edges
+from workbench.load._traces.execution.reader import execution_trace, looks_like, tensor_edges
 
 FILES = [
     ("kineto-resnet", "linear_et.json.gz"),

@@ -8,7 +8,7 @@ import pytest
 
 from workbench import load
 from workbench.errors import LoadError
-from workbench.load._traces.execution import operator_schemas as schemas
+from workbench.load._traces.execution import operator_script as schemas
 
 ADD = "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
 EMBEDDING = (

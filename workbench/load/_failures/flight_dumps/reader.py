@@ -4,36 +4,44 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from workbench._progress import progress as progress_bar
 from workbench.errors import LoadError
 from workbench.load._failures.flight_dumps.dump import Dump, is_dump, parse
-from workbench.load._failures.flight_dumps.ranks import Owned, owned
 from workbench.load._failures.flight_dumps.safe_pickle import (
     LARGEST_BYTES,
     PickleError,
     plain_values,
 )
-from workbench.load._failures.flight_dumps.tables import (
-    entries_table,
-    groups_of,
-    ranks_table,
-    status_table,
+from workbench.load._files.archive import (
+    EXPANSION_LIMIT,
+    Paths,
+    Source,
+    archive_kind,
+    given_paths,
+    members,
+    shown,
+    shown_all,
 )
-from workbench.load._files.archive import EXPANSION_LIMIT, Source
 from workbench.load._files.findings import Finding, listed, quality_frame
 from workbench.load._files.guard import guarded
-from workbench.load._files.members import archive_kind, members
-from workbench.load._files.paths import Paths, given_paths, shown, shown_all
-from workbench.load._files.rank_names import RankArgument
+from workbench.load._files.rank_names import RankArgument, given_ranks, rank_in_name
 from workbench.load._files.wanted import ARCHIVE_SUFFIXES
-from workbench.tables import FlightRecording
+from workbench.tables import (
+    FLIGHT_ENTRIES,
+    FLIGHT_GROUPS,
+    FLIGHT_RANKS,
+    FLIGHT_STATUS,
+    FlightRecording,
+    Table,
+)
 
 _NEVER = (".log", ".txt", ".md", ".csv", ".out", ".err", ".yaml", ".yml", ".py", ".ipynb", ".sh")
 _PICKLE_STARTS = (b"\x80", b"(", b"}", b"]")
@@ -285,3 +293,251 @@ def _of_the_set(
         what = f"different versions of the recorder: {', '.join(sorted(map(str, versions)))}"
         found.append((label, "suspicious", what, len(versions), None))
     return found
+
+
+# Whose a flight-recorder dump is: told by the caller, the file name, or its groups.
+
+# Whoever writes dumps may choose any prefix; the rank is what stands last.
+_LAST_NUMBER = re.compile(r"(?:^|[^0-9])(\d{1,6})$")
+_ENDINGS = re.compile(r"(?:\.(?:json|pkl|pickle|bin|dump|trace|gz|bz2|xz|zstd?|lz4))+$")
+_RANK_PART = re.compile(r"[-_.]*(?:rank|worker)[-_]?\d+|[-_.]*\d+$", re.IGNORECASE)
+_PREFIXES = re.compile(
+    r"(?:^|(?<=[-_.]))(?:nccl|comm_lib|comm|lib|flight|recorder|fr|trace|traces|dump|dumps|pg|synthetic)"
+    r"(?=[-_.]|$)",
+    re.IGNORECASE,
+)
+
+
+class Owned(NamedTuple):
+    """A dump and its rank."""
+
+    rank: int
+    rank_source: str
+    node: str | None
+    dump: Dump
+
+
+def owned(dumps: Sequence[Dump], given: RankArgument) -> list[Owned]:
+    """Give every dump its rank, in order of rank.
+
+    Raises
+    ------
+    LoadError
+        If two dumps are of one rank, one of none that can be told, or a dump belongs to
+        groups that do not hold the rank its name tells.
+    """
+    labels = [dump.label for dump in dumps]
+    found = [
+        _owned(dump, asked) for dump, asked in zip(dumps, given_ranks(labels, given), strict=True)
+    ]
+    first: dict[int, Owned] = {}
+    for each in found:
+        if (other := first.setdefault(each.rank, each)) is not each:
+            msg = (
+                f"two dumps are of rank {each.rank}: {other.dump.label} ({other.rank_source}) and "
+                f"{each.dump.label} ({each.rank_source}). Load the dumps of one hang at a time, "
+                "or pass rank={'part of the file name': number, ...}"
+            )
+            raise LoadError(msg)
+    return sorted(found, key=lambda each: each.rank)
+
+
+def _owned(dump: Dump, asked: int | None) -> Owned:
+    node = node_in_name(dump.label)
+    named, own = rank_in_dump_name(dump.label), dump.own_ranks
+    if asked is not None:
+        return Owned(asked, "argument", node, dump)
+    if named is not None and (not own or named in own):
+        return Owned(named, "file name", node, dump)
+    if len(own) == 1:
+        (only,) = own
+        if named is not None:
+            what = f"the file name tells rank {named}, its groups only fit rank {only}; took {only}"
+            dump.findings.add("suspicious", what)
+        return Owned(only, "groups", node, dump)
+    why = (
+        f"its name tells rank {named}, which is not a member of all groups of the dump"
+        if named is not None
+        else "neither its name nor its groups tell its rank"
+    )
+    msg = f"{dump.label}: {why}. Pass rank={{'part of the file name': number, ...}}"
+    raise LoadError(msg)
+
+
+def rank_in_dump_name(label: str) -> int | None:
+    """Return the rank that a dump's name tells, None if it tells none.
+
+    Examples
+    --------
+    >>> rank_in_dump_name("dumps/nccl_trace_host-12_rank_7")
+    7
+    >>> rank_in_dump_name("hang.tar.gz!_dump_15")
+    15
+    >>> rank_in_dump_name("nccl_trace_rank_3.json")
+    3
+    >>> rank_in_dump_name("node4-gpu") is None
+    True
+    """
+    if (rank := rank_in_name(label)) is not None:
+        return rank
+    found = _LAST_NUMBER.search(_base(label))
+    return int(found[1]) if found else None
+
+
+def node_in_name(label: str) -> str | None:
+    """Return the host that a dump's name tells, None if it tells none.
+
+    Examples
+    --------
+    >>> node_in_name("dumps/nccl_trace_host-12_rank_7")
+    'host-12'
+    >>> node_in_name("dumps/_dump_15") is None
+    True
+    """
+    rest = _PREFIXES.sub("", _RANK_PART.sub("", _base(label), count=1)).strip("-_.")
+    return rest if re.search(r"[A-Za-z]", rest) else None
+
+
+def _base(label: str) -> str:
+    return _ENDINGS.sub("", re.split(r"[/\\!]", label)[-1])
+
+
+# Put the dumps of all ranks into tables, and find out which group is which.
+
+NameOf = Callable[[int, str | None], str | None]
+
+
+def ranks_table(ranks: Sequence[Owned]) -> pd.DataFrame:
+    """Make table FLIGHT_RANKS."""
+    rows = []
+    for each in ranks:
+        times = [row["created_ns"] for row in each.dump.entries if row["created_ns"] is not None]
+        operations = [row for row in each.dump.entries if row["kind"] != "coalesced"]
+        rows.append(
+            {
+                "rank": each.rank,
+                "rank_source": each.rank_source,
+                "node": each.node,
+                "source": each.dump.label,
+                "version": each.dump.version,
+                "nccl_version": each.dump.nccl_version,
+                "entry_count": len(each.dump.entries),
+                "pending_count": sum(row["state"] != "completed" for row in operations),
+                "first_ns": min(times, default=None),
+                "last_ns": max(times, default=None),
+            }
+        )
+    return _table(FLIGHT_RANKS, rows)
+
+
+def groups_of(ranks: Sequence[Owned]) -> tuple[pd.DataFrame, NameOf]:
+    """Make table FLIGHT_GROUPS, and a function that names the group a rank means.
+
+    Groups that split off another one can share a name and not their members; only name
+    and members together tell them apart.
+    """
+    keys: dict[tuple[str, tuple[int, ...]], str | None] = {}
+    meant: dict[tuple[int, str], tuple[str, tuple[int, ...]]] = {}
+    users: dict[str, dict[int, str | None]] = {}
+    for each in ranks:
+        for name, (description, members) in each.dump.groups.items():
+            meant[each.rank, name] = (name, members)
+            keys[name, members] = keys.get((name, members)) or description
+        for row in each.dump.entries:
+            if row["group"] is not None and row["group"] not in each.dump.groups:
+                users.setdefault(row["group"], {})[each.rank] = row["description"]
+    recorded = set(keys)
+    for name, described in users.items():
+        key = (name, tuple(sorted(described)))
+        keys.setdefault(key, next(filter(None, described.values()), None))
+        meant |= {(rank, name): key for rank in described}
+    shared = pd.Series([name for name, _ in keys]).value_counts()
+    names = {
+        key: key[0] if shared[key[0]] == 1 else f"{key[0]} ({_listed(key[1])})" for key in keys
+    }
+    have = {each.rank for each in ranks}
+    rows = [
+        {
+            "group": names[key],
+            "description": description,
+            "members": ",".join(map(str, key[1])),
+            "group_size": len(key[1]),
+            "dumped_count": sum(rank in have for rank in key[1]),
+            "is_recorded": key in recorded,
+        }
+        for key, description in keys.items()
+    ]
+
+    def name_of(rank: int, group: str | None) -> str | None:
+        key = None if group is None else meant.get((rank, group))
+        return None if key is None else names[key]
+
+    return _table(FLIGHT_GROUPS, rows), name_of
+
+
+def status_table(ranks: Sequence[Owned], name_of: NameOf) -> pd.DataFrame:
+    """Make table FLIGHT_STATUS; see the notes of ``load.flight_recorder``."""
+    ordered = {each.rank: _by_order(each) for each in ranks}
+    known = {each.rank: _by_entries(each) for each in ranks}
+    in_order = all(
+        ordered[rank].get(local, group) == group
+        for rank, pairs in known.items()
+        for local, group in pairs.items()
+        if ordered[rank]
+    ) and any(known.values())
+    rows = []
+    for each in ranks:
+        for local, numbers in each.dump.status.items():
+            group, joined_by = known[each.rank].get(local), "entries"
+            if group is None and in_order:
+                group, joined_by = ordered[each.rank].get(local), "order"
+            rows.append(
+                {
+                    "rank": each.rank,
+                    "local_group": local,
+                    "group": name_of(each.rank, group),
+                    "joined_by": "none" if group is None else joined_by,
+                    **numbers,
+                }
+            )
+    return _table(FLIGHT_STATUS, rows)
+
+
+def entries_table(ranks: Sequence[Owned], name_of: NameOf) -> pd.DataFrame:
+    """Make table FLIGHT_ENTRIES."""
+    rows = [
+        {**row, "rank": each.rank, "group": name_of(each.rank, row["group"])}
+        for each in ranks
+        for row in each.dump.entries
+    ]
+    return _table(FLIGHT_ENTRIES, rows)
+
+
+def _by_entries(each: Owned) -> dict[str, str]:
+    return {
+        row["local_group"]: row["group"]
+        for row in each.dump.entries
+        if row["local_group"] is not None and row["group"] is not None
+    }
+
+
+def _by_order(each: Owned) -> dict[str, str]:
+    """Pair numbers and names of groups, both counted up as groups are made."""
+    numbers, names = list(each.dump.status), list(each.dump.groups)
+    if len(numbers) != len(names) or not all(text.isdecimal() for text in (*numbers, *names)):
+        return {}
+    return dict(zip(sorted(numbers, key=int), sorted(names, key=int), strict=True))
+
+
+def _listed(members: Sequence[int]) -> str:
+    most = 4
+    return ", ".join(map(str, members[:most])) + (", ..." if len(members) > most else "")
+
+
+def _table(table: Table, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    if not rows:
+        return table.empty()
+    frame = pd.DataFrame(
+        {name: [row[name] for row in rows] for name in table.columns}, dtype=object
+    )
+    return table.check(table.cast(frame))

@@ -10,12 +10,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from workbench.load._failures.formats._log_stamps import BEGINNING
-from workbench.load._failures.formats.system_log import read_system_log
+from workbench.load._failures.formats.system_log import BEGINNING, read_system_log
 from workbench.load._failures.line_prefix import without_prefix
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.log_file import Given, LogPart
+from workbench.load._files.time import Given, LogPart
 from workbench.load._files.xid_codes import pci_address, sxid_meaning
 
 NAME = "fabric manager log"

@@ -22,8 +22,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from workbench.load._failures.formats._log_stamps import has_stamp
-from workbench.load._failures.formats.system_log import read_system_log
+from workbench.load._failures.formats.system_log import has_stamp, read_system_log
 from workbench.load._failures.kernel_messages import (
     RECOVERED,
     kernel_message,
@@ -32,7 +31,7 @@ from workbench.load._failures.kernel_messages import (
 )
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.log_file import Given, LogPart
+from workbench.load._files.time import Given, LogPart
 from workbench.load._files.xid_codes import pci_address, sxid_meaning, xid_meaning
 from workbench.tables import SAYS_SYNTHETIC
 

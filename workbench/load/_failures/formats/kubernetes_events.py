@@ -8,9 +8,8 @@ from typing import Any
 
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.json_records import json_documents, records
-from workbench.load._files.log_file import Given, LogPart, failure_rows, one_line, timeline_rows
-from workbench.load._files.stamps import iso_ns
+from workbench.load._files.tables import json_documents, records
+from workbench.load._files.time import Given, LogPart, failure_rows, iso_ns, one_line, timeline_rows
 from workbench.load._files.xid_codes import pci_address, xid_meaning
 
 NAME = "Kubernetes events"

@@ -13,9 +13,8 @@ import pandas as pd
 
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.local_times import utc_ns
-from workbench.load._files.log_file import SECOND, Given, LogPart, failure_rows, timeline_rows
 from workbench.load._files.text_lines import text_lines
+from workbench.load._files.time import SECOND, Given, LogPart, failure_rows, timeline_rows, utc_ns
 
 NAME = "Megatron log"
 _TEXT_LENGTH = 200

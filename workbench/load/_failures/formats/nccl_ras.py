@@ -7,8 +7,8 @@ from typing import Any
 
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.log_file import Given, LogPart, failure_rows, one_line, timeline_rows
 from workbench.load._files.text_lines import console_lines
+from workbench.load._files.time import Given, LogPart, failure_rows, one_line, timeline_rows
 
 NAME = "NCCL RAS report"
 # Of its own, not of the log of a job.

@@ -9,13 +9,12 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from workbench.errors import LoadError
-from workbench.load._failures.hostlist import hosts
+from workbench.load._failures.formats.slurm.jobs import hosts
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.json_records import json_documents, records
-from workbench.load._files.log_file import Given, LogPart, failure_rows, one_line, timeline_rows
-from workbench.load._files.stamps import iso_ns
+from workbench.load._files.tables import json_documents, records
 from workbench.load._files.text_lines import console_lines
+from workbench.load._files.time import Given, LogPart, failure_rows, iso_ns, one_line, timeline_rows
 
 NAME = "NVRx"
 # What a log with events contains somewhere, perhaps not at its beginning.

@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.json_records import json_documents
-from workbench.load._files.log_file import (
+from workbench.load._files.tables import json_documents
+from workbench.load._files.text_lines import console_lines
+from workbench.load._files.time import (
     SECOND,
     Given,
     LogPart,
+    epoch_ns,
     failure_rows,
     one_line,
     timeline_rows,
 )
-from workbench.load._files.stamps import epoch_ns
-from workbench.load._files.text_lines import console_lines
 from workbench.load._files.xid_codes import pci_address, xid_meaning
 
 NAME = "Xid series of DCGM"

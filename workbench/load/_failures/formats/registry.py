@@ -23,8 +23,8 @@ from workbench.load._failures.formats import (
 )
 from workbench.load._failures.formats.slurm import reader as slurm
 from workbench.load._files.archive import Source
-from workbench.load._files.log_file import ConsoleFormat, LogFormat
 from workbench.load._files.stream import BLOCK_BYTES
+from workbench.load._files.time import ConsoleFormat, LogFormat
 
 # Files that hold one thing, in the order they are asked; then lines that many programs may
 # have written into one console log.

@@ -5,13 +5,19 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from workbench.load._failures.formats.slurm.states import FAILURE_STATES
+from workbench.load._failures.formats.slurm.jobs import FAILURE_STATES
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.log_file import Given, LogPart, failure_rows, one_line, timeline_rows
-from workbench.load._files.stamps import iso_ns
 from workbench.load._files.text_lines import console_lines
-from workbench.load._files.zones import zone_for
+from workbench.load._files.time import (
+    Given,
+    LogPart,
+    failure_rows,
+    iso_ns,
+    one_line,
+    timeline_rows,
+    zone_for,
+)
 
 NAME = "Slurm job output"
 # What such an output contains somewhere, often at its end.

@@ -10,9 +10,8 @@ import pandas as pd
 
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.local_times import utc_ns
-from workbench.load._files.log_file import Given, LogPart, failure_rows, timeline_rows
 from workbench.load._files.text_lines import text_lines
+from workbench.load._files.time import Given, LogPart, failure_rows, timeline_rows, utc_ns
 
 NAME = "spot trace"
 _MS = 1_000_000

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import re
+from codecs import BOM_UTF8
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
 
 from workbench.errors import LoadError
-from workbench.load._failures.formats._log_stamps import BEGINNING, Said, Stamps
-from workbench.load._failures.formats.log_clock import Watched
-from workbench.load._failures.formats.log_lines import Line, Lines, report_reading
 from workbench.load._failures.kernel_messages import ERROR_NEEDLES, is_unknown_error
 from workbench.load._failures.line_prefix import OF_CONTAINER, Prefix, without_prefix
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.log_file import Given, LogPart, failure_rows, shortened, timeline_rows
-from workbench.load._files.text_lines import COLOURS
+from workbench.load._files.stream import Stream
+from workbench.load._files.text_lines import COLOURS, tell_of_no_end
+from workbench.load._files.time import (
+    REMEDY,
+    SECOND,
+    Given,
+    LogPart,
+    failure_rows,
+    needs,
+    no_zone,
+    shortened,
+    timeline_rows,
+    zone_of,
+)
 
 _BOOT = re.compile(r"^-- (?:Re)?[Bb]oot\b|\] Linux version \d")
 _LINES_OF_ONE_MESSAGE = 3
@@ -188,3 +200,445 @@ def _said(stamps: Stamps, prefix: Prefix, number: int) -> tuple[Said, LoadError 
         taken = said._replace(time_ns=prefix.time_ns, host=host, assumed=OF_CONTAINER)
         return taken, None
     return said._replace(host=host), refusal
+
+
+# When a line of a system log was written, by which host, and what it says.
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+# Lines of several processors may overtake each other; a boot starts at zero.
+_REBOOT_NS = 60 * SECOND
+# What int64 nanoseconds can hold, and more than any log.
+_YEARS = (1900, 2200)
+_HALF_YEAR = timedelta(days=182)
+_MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
+
+_DECODED = r"(?:<\d+>|\w{3,8}\s*:\w+\s*:\s)?"
+_CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
+_DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
+# A message may begin like a host and its program; the kernel's own lines name a number or it.
+_NAME = r"(?P<host>[^\s:\[]+|[0-9A-Fa-f]*:[0-9A-Fa-f:.]+)"
+_DRIVER = r"kernel|NVRM|nvidia-nvswitch\d+"
+_HOST = rf"(?:\s+{_NAME}\s+(?P<program>{_DRIVER}|[^\s:\[]+(?=\[\d+\]:))(?:\[\d+\])?:)?"
+_ANY_HOST = rf"(?:\s+{_NAME}\s+(?P<program>[^\s:\[]+)(?:\[\d+\])?:)?"
+# What passed since the line before, as dmesg -d and journalctl -o short-delta add it.
+_SINCE = r"(?:\s*<[^>\]]{0,40}>)?"
+_FORMS: dict[str, re.Pattern[str]] = {
+    "uptime": re.compile(
+        rf"{_DECODED}\[\s*(?P<uptime>\d{{1,10}}\.\d{{1,9}}){_SINCE}\](?:\[\s*[TC]\d+\])?{_HOST}"
+    ),
+    "ctime": re.compile(
+        rf"{_DECODED}\[{_DAY} (?P<month>\w{{3}})\s+(?P<day>\d+) (?P<clock>{_CLOCK}) "
+        rf"(?P<year>\d{{4}}){_SINCE}\]"
+    ),
+    "fabric": re.compile(
+        rf"\[(?P<month>\w{{3}}) (?P<day>\d\d) (?P<year>\d{{4}}) (?P<clock>{_CLOCK})\] "
+        r"\[[A-Z]+\] \[tid \d+\] "
+    ),
+    "full": re.compile(
+        rf"{_DAY} (?P<date>\d{{4}}-\d\d-\d\d) (?P<clock>{_CLOCK}) "
+        rf"(?P<zone>UTC|[+-]\d\d(?::?\d\d)?)?(?:[A-Z]{{3,5}}(?= ))?{_ANY_HOST}"
+    ),
+    "rfc5424": re.compile(
+        rf"<\d{{1,3}}>1 (?P<date>\d{{4}}-\d\d-\d\d)T(?P<clock>{_CLOCK})(?P<zone>Z|[+-]\d\d:\d\d) "
+        r"(?P<host>\S+) (?P<program>\S+) \S+ \S+ (?:-|(?:\[[^\]]*\])+)(?= |$)"
+    ),
+    "iso": re.compile(
+        rf"{_DECODED}(?P<date>\d{{4}}-\d\d-\d\d)[T ](?P<clock>{_CLOCK})"
+        rf"(?P<zone>Z| ?[+-]\d\d:?\d\d| UTC)?{_HOST}"
+    ),
+    "syslog": re.compile(
+        rf"{_DECODED}(?P<month>[A-Z][a-z]{{2}})\s+(?P<day>\d{{1,2}}) (?P<clock>{_CLOCK}){_ANY_HOST}"
+    ),
+    "talos": re.compile(
+        r"\w{2,10}:\s+\w{3,8}: \[(?P<date>\d{4}-\d\d-\d\d)T"
+        rf"(?P<clock>{_CLOCK})(?P<zone>Z|[+-]\d\d:\d\d)\]: "
+    ),
+    "kmsg": re.compile(r"\d+,\d+,(?P<uptime_us>\d{1,15}),[-c+][^;]*;"),
+    "unix": re.compile(rf"(?P<unix>[12]?\d{{9}}\.\d{{1,9}}){_HOST}"),
+}
+# What a line begins with, for telling what collectors put before it.
+BEGINNING = re.compile(
+    "|".join(re.sub(r"\?P<\w+>", "?:", form.pattern) for form in _FORMS.values())
+)
+_OF_DRIVER = re.compile(r"NVRM|nvidia-nvswitch\d+")
+_MONTH = re.compile(r"\b[A-Z][a-z]{2}(?=\s+\d{1,2} \d\d:)")
+_JOURNAL_STAMP = re.compile(r"[0-9]{1,15}|[1-8][0-9]{15}")
+_JSON = re.compile(r'\{.*"(?:__REALTIME_TIMESTAMP|MESSAGE)"')
+
+
+class Said(NamedTuple):
+    """What one line says: its time if it has one, its host if it names one, its message."""
+
+    time_ns: int | None
+    host: str | None
+    message: str
+    assumed: str = ""
+    program: str | None = None
+
+    @property
+    def is_echo(self) -> bool:
+        """Whether a program other than the kernel wrote the line."""
+        return self.program not in (None, "kernel")
+
+
+def has_stamp(line: str) -> bool:
+    """Tell whether a line begins like one of a system log that the kernel may write to."""
+    line = without_prefix(line, BEGINNING).rest
+    for name, form in _FORMS.items():
+        found = form.match(line)
+        if found is None or name == "fabric":
+            continue
+        if name in ("uptime", "ctime", "full", "kmsg", "talos") or found["host"]:
+            return True
+        # Without a host, only dmesg's own spelling is unmistakable.
+        if name == "iso" and ("," in found["clock"] or line.startswith("kern")) and found["zone"]:
+            return True
+    return bool(_JSON.match(line))
+
+
+class Stamps:
+    """Reads the stamps of one file in order; knows the year that its lines leave out."""
+
+    def __init__(self, given: Given, label: str) -> None:
+        self._given, self._label = given, label
+        self._zone = zone_of(given.tz) if given.tz else None
+        self._usual = ""
+        self._year = given.year
+        self._last: datetime | None = None
+        self._last_ns = 0
+        self._uptime_ns = 0
+        self._has_uptime = self._is_rebooted = False
+        self.new_year_count = self.clock_change_count = self.second_boot_count = 0
+        self.leap_count = 0
+        self._readers: dict[str, Callable[[re.Match[str], int], tuple[int | None, str]]] = {
+            "uptime": self._uptime,
+            "kmsg": self._uptime,
+            "ctime": self._ctime,
+            "fabric": self._ctime,
+            "full": self._iso,
+            "iso": self._iso,
+            "talos": self._iso,
+            "rfc5424": self._iso,
+            "syslog": self._syslog,
+            "unix": lambda found, _line: (_decimal_ns(found["unix"]), ""),
+        }
+
+    def read(self, line: str, number: int) -> Said:
+        """Take a line apart.
+
+        Raises
+        ------
+        LoadError
+            If its stamp needs a zone, year or boot time that the caller did not give.
+        """
+        if line.startswith("{") and _JSON.match(line):
+            return _journal_entry(line)
+        names = (self._usual, *_FORMS) if self._usual else _FORMS
+        for name in names:
+            if found := _FORMS[name].match(line):
+                self._usual = name
+                time_ns, assumed = self._readers[name](found, number)
+                names_host = "host" in found.re.groupindex
+                host, program = found.group("host", "program") if names_host else (None, None)
+                said, end = program, found.end()
+                if program and _OF_DRIVER.fullmatch(program):
+                    # The kernel's own line, without its name.
+                    said, end = None, found.start("program")
+                host = None if host == "-" else host
+                return Said(time_ns, host, line[end:].strip(), assumed, said)
+        return Said(None, None, line.strip())
+
+    def boot(self) -> None:
+        """Take note of a line that begins a boot: uptimes before it were those of another."""
+        self._is_rebooted = self._is_rebooted or self._has_uptime
+
+    def _uptime(self, found: re.Match[str], number: int) -> tuple[int | None, str]:
+        boot = self._given.boot_time
+        if boot is None:
+            raise self._needs(
+                number,
+                found[0],
+                "date, only the time since boot",
+                "boot_time=, when the host was booted (see `uptime --since`), or log with "
+                "`dmesg --time-format iso`",
+            )
+        groups = found.groupdict()
+        if "uptime" in groups:
+            since_boot = _decimal_ns(groups["uptime"])
+        else:
+            since_boot = int(groups["uptime_us"]) * 1000
+        self._has_uptime = True
+        self._is_rebooted = self._is_rebooted or since_boot < self._uptime_ns - _REBOOT_NS
+        if self._is_rebooted:
+            self.second_boot_count += 1
+            return None, ""
+        self._uptime_ns = max(since_boot, self._uptime_ns)
+        return boot.as_unit("ns").value + since_boot, f"boot={boot.isoformat()}"
+
+    def _ctime(self, found: re.Match[str], number: int) -> tuple[int, str]:
+        local = self._moment(int(found["year"]), found, number)
+        return self._in_zone(local, number, found[0], "")
+
+    def _iso(self, found: re.Match[str], number: int) -> tuple[int, str]:
+        text = f"{found['date']}T{found['clock']}"
+        stated = (found["zone"] or "").strip().replace("UTC", "+00:00")
+        try:
+            moment = datetime.fromisoformat(text + stated)
+        except ValueError:
+            raise self._no_date(number, found[0]) from None
+        if not _YEARS[0] <= moment.year <= _YEARS[1]:
+            raise self._no_date(number, found[0])
+        if moment.tzinfo is not None:
+            return nanoseconds(moment), ""
+        return self._in_zone(moment, number, found[0], "")
+
+    def _syslog(self, found: re.Match[str], number: int) -> tuple[int, str]:
+        if self._year is None or self._given.year is None:
+            remedy = "year=, the year of the first line" + ("" if self._zone else f", and {REMEDY}")
+            raise self._needs(number, found[0], "year", remedy)
+        moment = self._date(self._year, found)
+        if self._last is not None and (moment is None or self._last - moment > _HALF_YEAR):
+            later = self._date(self._year + 1, found)
+            self._year += later is not None
+            self.new_year_count += later is not None
+            moment = later or moment
+        elif self._last is not None and moment is not None and moment - self._last > _HALF_YEAR:
+            if self.new_year_count:
+                # A straggler of the old year after the first lines of the new one.
+                moment = moment.replace(year=self._year - 1)
+            else:
+                self.leap_count += 1
+        if moment is None:
+            raise self._no_date(number, found[0], self._year)
+        self._last = moment
+        return self._in_zone(moment, number, found[0], f"year={self._given.year}")
+
+    def _moment(self, year: int, found: re.Match[str], number: int) -> datetime:
+        moment = self._date(year, found)
+        if moment is None:
+            is_dated = _YEARS[0] <= year <= _YEARS[1]
+            raise self._no_date(number, found[0], year if is_dated else None)
+        return moment
+
+    def _date(self, year: int, found: re.Match[str]) -> datetime | None:
+        month = _MONTHS.find(found["month"]) // 3 + 1
+        text = f"{year:04d}-{month:02d}-{int(found['day']):02d}T{found['clock']}"
+        try:
+            return datetime.fromisoformat(text) if _YEARS[0] <= year <= _YEARS[1] else None
+        except ValueError:
+            return None
+
+    def _in_zone(self, local: datetime, number: int, stamp: str, assumed: str) -> tuple[int, str]:
+        if self._zone is None:
+            raise no_zone(label=self._label, line=number, text=stamp)
+        moment = local.replace(tzinfo=self._zone)
+        time_ns = nanoseconds(moment)
+        if moment.utcoffset() != (later := moment.replace(fold=1)).utcoffset():
+            self.clock_change_count += 1
+            # Of an hour that comes twice, the second is meant where the first lies in the past.
+            if time_ns < self._last_ns - SECOND and nanoseconds(later) > time_ns:
+                time_ns = nanoseconds(later)
+        self._last_ns = time_ns
+        said = f"tz={self._given.tz}"
+        return time_ns, f"{said}, {assumed}" if assumed else said
+
+    def _needs(self, number: int, stamp: str, what: str, remedy: str) -> Exception:
+        return needs(what, label=self._label, line=number, text=stamp, remedy=remedy)
+
+    def _no_date(self, number: int, stamp: str, year: int | None = None) -> Exception:
+        what = "date that exists" + (f" in {year}" if year else "")
+        if (month := _MONTH.search(stamp)) and month[0] not in _MONTHS:
+            what, remedy = "English month", "a file written with LC_ALL=C"
+            return self._needs(number, stamp, what, remedy)
+        remedy = "the right year, or mend the line" if year else "a file whose lines are whole"
+        return self._needs(number, stamp, what, remedy)
+
+
+def nanoseconds(moment: datetime) -> int:
+    return (moment - _EPOCH) // _MICROSECOND * 1000
+
+
+def _decimal_ns(seconds: str) -> int:
+    whole, _, part = seconds.partition(".")
+    return int(whole) * SECOND + int(part[:9].ljust(9, "0"))
+
+
+def _journal_entry(line: str) -> Said:
+    """Read a line of ``journalctl -o json``."""
+    try:
+        entry = json.loads(line)
+        message = entry.get("MESSAGE")
+        if isinstance(message, list):  # bytes, if it is not plain text
+            message = bytes(message).decode(errors="replace")
+    except (ValueError, TypeError, RecursionError):
+        return Said(None, None, line)
+    stamp = str(entry.get("__REALTIME_TIMESTAMP", ""))
+    time_ns = int(stamp) * 1000 if _JOURNAL_STAMP.fullmatch(stamp) else None
+    host, program = entry.get("_HOSTNAME"), entry.get("SYSLOG_IDENTIFIER")
+    if entry.get("_TRANSPORT") == "kernel":
+        program = "kernel"
+    return Said(
+        time_ns,
+        host if isinstance(host, str) else None,
+        str(message or ""),
+        program=program if isinstance(program, str) else None,
+    )
+
+
+# How long a log watched each host, and whether its clock ran backwards.
+
+# Lines of several processors overtake each other by less than this.
+_TOLERANCE_NS = SECOND
+
+
+class Watched:
+    """Follows the times of one file, host by host, in the order they are written."""
+
+    def __init__(self) -> None:
+        self.spans: dict[str, tuple[int, int]] = {}
+        self._last: dict[str | None, int] = {}
+        self._back_count, self._back_ns, self._back_line = 0, 0, 0
+
+    def see(self, host: str | None, time_ns: int | None, line: int) -> None:
+        """Take note of one line."""
+        if time_ns is None:
+            return
+        if host is not None:
+            first, last = self.spans.get(host, (time_ns, time_ns))
+            self.spans[host] = (min(first, time_ns), max(last, time_ns))
+        back = self._last.get(host, time_ns) - time_ns
+        if back > _TOLERANCE_NS:
+            self._back_line = self._back_line or line
+            self._back_count += 1
+            self._back_ns = max(self._back_ns, back)
+        self._last[host] = time_ns
+
+    def report(self, findings: Findings) -> None:
+        """Note a clock that ran backwards."""
+        what = (
+            f"clock runs backwards, by up to {self._back_ns / SECOND:,.0f} s; times are as written"
+        )
+        where = f"line {self._back_line:,}"
+        findings.add("suspicious", what, self._back_count, where)
+
+
+# Find the few lines of a large log that matter, in blocks, without looking at the others.
+
+# Longer lines are no log's; what follows in them is passed over.
+LONGEST_LINE_BYTES = 1 << 20
+
+
+class Line(NamedTuple):
+    """One line: its number from 1, its bytes, and whether it holds what was looked for."""
+
+    number: int
+    text: bytes
+    is_hit: bool
+
+
+class Lines:
+    """Lines of a stream that hold one of some byte strings, and the counts of all.
+
+    Besides the hits it gives the first line of every block, and the last line, as samples of
+    the clock; they have ``is_hit`` unset.
+
+    Parameters
+    ----------
+    stream
+        Where to read.
+    needles
+        Byte strings; a line that holds one is a hit.
+    in_any_case
+        Byte strings in lower case; a line that holds one, in any case, is a hit, too.
+    """
+
+    def __init__(
+        self, stream: Stream, needles: Sequence[bytes], in_any_case: Sequence[bytes] = ()
+    ) -> None:
+        self._stream, self._needles, self._in_any_case = stream, needles, in_any_case
+        self.count = 0
+        self.long_count = 0
+        # The last line, if it has no end.
+        self.rest = b""
+
+    def __iter__(self) -> Iterator[Line]:
+        """Walk through the stream, once."""
+        last = b""
+        for block in self._blocks():
+            yield from self._found(block)
+            # A block ends in a line end, save the last one.
+            last = block[block.rfind(b"\n", 0, len(block) - 1) + 1 :]
+        if last:
+            yield Line(self.count, last, is_hit=False)
+
+    def _found(self, block: bytes) -> Iterator[Line]:
+        starts = {0}
+        starts.update(_line_starts(block, self._needles))
+        if self._in_any_case:
+            starts.update(_line_starts(block.lower(), self._in_any_case))
+        number, before = self.count + 1, 0
+        for start in sorted(starts):
+            number += block.count(b"\n", before, start)
+            before = start
+            end = block.find(b"\n", start)
+            text = block[start : end if end >= 0 else len(block)]
+            is_hit = start > 0 or self._holds(text)
+            yield Line(number, text, is_hit)
+        is_whole = block.endswith(b"\n")
+        self.count = number - 1 + block.count(b"\n", before) + (not is_whole)
+
+    def _holds(self, text: bytes) -> bool:
+        if any(needle in text for needle in self._needles):
+            return True
+        lower = text.lower()
+        return any(needle in lower for needle in self._in_any_case)
+
+    def _blocks(self) -> Iterator[bytes]:
+        """Give blocks of whole lines; of a line that is too long, its beginning only."""
+        rest, is_inside_long, mark = b"", False, BOM_UTF8
+        while block := self._stream.read1():
+            block, mark = block.removeprefix(mark), b""
+            if is_inside_long:
+                end = block.find(b"\n")
+                if end < 0:
+                    continue
+                block, is_inside_long = block[end + 1 :], False
+            block = rest + block
+            end = block.rfind(b"\n") + 1
+            whole, rest = block[:end], block[end:]
+            if len(rest) > LONGEST_LINE_BYTES:
+                whole, rest, is_inside_long = whole + rest[:LONGEST_LINE_BYTES] + b"\n", b"", True
+                self.long_count += 1
+            if whole:
+                yield whole
+        if rest:
+            self.rest = rest
+            yield rest
+
+
+def _line_starts(block: bytes, needles: Sequence[bytes]) -> Iterator[int]:
+    """Give where lines begin that hold one of some byte strings."""
+    for needle in needles:
+        at = block.find(needle)
+        while at >= 0:
+            yield block.rfind(b"\n", 0, at) + 1
+            end = block.find(b"\n", at)
+            at = block.find(needle, end) if end >= 0 else -1
+
+
+def report_reading(
+    findings: Findings, lines: Lines, stream: Stream, *, rows: int, unknown: int
+) -> None:
+    """Note how many lines were read, what they held, and what damage the stream met."""
+    findings.add("read", "lines", lines.count)
+    findings.add("read", "lines that report a failure", rows)
+    findings.add("set aside", "lines that report none", lines.count - rows - unknown)
+    what = f"lines longer than {LONGEST_LINE_BYTES:,} bytes; their rest"
+    findings.add("left out", what, lines.long_count)
+    tell_of_no_end(lines.rest, stream, findings, f"line {lines.count:,}")
+    is_cut = stream.truncated_at is not None
+    for number, note in enumerate(stream.notes):
+        finding = "truncated" if is_cut and number == len(stream.notes) - 1 else "repaired"
+        where = f"byte {stream.tell():,}, line {lines.count:,}" if finding == "truncated" else None
+        findings.add(finding, note, 1, where)

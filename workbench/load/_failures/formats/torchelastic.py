@@ -7,18 +7,25 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.errors import LoadError
-from workbench.load._failures.error_categories import (
+from workbench.load._failures.formats.nccl_log import (
     category_of_error,
     category_of_signal,
     signal_name,
 )
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.json_records import json_documents
-from workbench.load._files.log_file import Given, LogPart, failure_rows, one_line, timeline_rows
-from workbench.load._files.stamps import epoch_ns, iso_ns
+from workbench.load._files.tables import json_documents
 from workbench.load._files.text_lines import console_lines
-from workbench.load._files.zones import zone_for
+from workbench.load._files.time import (
+    Given,
+    LogPart,
+    epoch_ns,
+    failure_rows,
+    iso_ns,
+    one_line,
+    timeline_rows,
+    zone_for,
+)
 
 NAME = "torchelastic"
 # What a console log that holds the block contains somewhere, rarely at its beginning.

@@ -22,9 +22,9 @@ import pandas as pd
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.json_records import json_documents, records
-from workbench.load._files.local_times import utc_ns
-from workbench.load._files.mllog import number_of
+from workbench.load._files.json_events import number_of
+from workbench.load._files.tables import json_documents, records
+from workbench.load._files.time import utc_ns
 from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart
 
 NAME = "DPS metrics"

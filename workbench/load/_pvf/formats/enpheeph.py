@@ -11,8 +11,7 @@ import pyarrow as pa
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._pvf.columns import real, text
-from workbench.load._pvf.csv_columns import column, header_of, text_table
+from workbench.load._pvf.columns import column, header_of, real, text, text_table
 from workbench.load._pvf.part import (
     InjectionFile,
     InjectionPart,

@@ -13,8 +13,8 @@ import pyarrow as pa
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._pvf.columns import real, whole
-from workbench.load._pvf.csv_columns import column, header_of, text_table, without_repeats
+from workbench.load._pvf.checks import DUE, SDC, UNKNOWN, counted
+from workbench.load._pvf.columns import column, header_of, real, text_table, whole, without_repeats
 from workbench.load._pvf.part import (
     InjectionFile,
     InjectionPart,
@@ -25,7 +25,6 @@ from workbench.load._pvf.part import (
     outcome_categories,
     stem,
 )
-from workbench.load._pvf.trials import DUE, SDC, UNKNOWN, counted
 from workbench.tables import FAULTS, OUTCOMES, TRIALS
 
 TOOL = "GoldenEye"

@@ -11,7 +11,7 @@ import pandas as pd
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._pvf.csv_columns import BAD_ROWS, REPEATED_ROWS, header_of, whole_text
+from workbench.load._pvf.columns import BAD_ROWS, REPEATED_ROWS, header_of, whole_text
 from workbench.load._pvf.part import (
     InjectionFile,
     InjectionPart,

@@ -15,8 +15,7 @@ from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.packings import DamagedError
-from workbench.load._pvf.columns import Cells, converted
-from workbench.load._pvf.csv_columns import header_of, text_table
+from workbench.load._pvf.columns import Cells, converted, header_of, text_table
 from workbench.load._pvf.part import (
     TABLES,
     InjectionFile,

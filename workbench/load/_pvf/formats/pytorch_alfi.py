@@ -12,8 +12,8 @@ import pyarrow as pa
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._pvf.columns import boolean, text, whole
-from workbench.load._pvf.csv_columns import column, header_of, text_table
+from workbench.load._pvf.checks import DUE, SDC, UNKNOWN, common, counted, fp32_roles
+from workbench.load._pvf.columns import boolean, column, header_of, text, text_table, whole
 from workbench.load._pvf.part import (
     InjectionFile,
     InjectionPart,
@@ -24,7 +24,6 @@ from workbench.load._pvf.part import (
     outcome_categories,
     stem,
 )
-from workbench.load._pvf.trials import DUE, SDC, UNKNOWN, common, counted, fp32_roles
 from workbench.tables import FAULTS, TRIALS
 
 TOOL = "pytorchALFI"

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from workbench.errors import LoadError
+from workbench._writing import write_whole
+from workbench.errors import InjectionError, LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._pvf.columns import Cells, text, whole
-from workbench.load._pvf.csv_columns import column, header_of, text_table, without_repeats
-from workbench.load._pvf.formats.sfi_runs import (
-    accuracies,
-    looks_like_accuracies,
-    param_of,
-    predictions,
+from workbench.load._pvf.checks import SDC, UNKNOWN, common, counted, fp32_roles
+from workbench.load._pvf.columns import (
+    Cells,
+    column,
+    header_of,
+    real,
+    text,
+    text_table,
+    whole,
+    without_repeats,
 )
 from workbench.load._pvf.part import (
     InjectionFile,
@@ -29,8 +37,7 @@ from workbench.load._pvf.part import (
     outcome_categories,
     stem,
 )
-from workbench.load._pvf.trials import SDC, common, counted, fp32_roles
-from workbench.tables import FAULTS, OUTCOMES, TRIALS
+from workbench.tables import FAULTS, OUTCOMES, TRIALS, Injections
 
 TOOL = "SFIadvancedmodels"
 NAME = "SFIadvancedmodels"
@@ -268,3 +275,288 @@ def _never_run(faults: _Faults) -> InjectionPart:
     """Give a fault list alone: a campaign without outcomes."""
     head = campaign(campaign_id=stem(faults.source), **RULES)
     return InjectionPart(head, OUTCOMES.empty(), faults.frame, findings=[faults.findings])
+
+
+# Runs of SFIadvancedmodels that have not been compared with the golden one yet.
+
+_PLACES = tuple(f"Fault_Index_{number}" for number in range(4))
+_TAKEN = ("Fault_ID", "Fault_Layer", *_PLACES, "Fault_Bit", "Fault_Value", "Batch_ID", "Image_ID")
+_ACCURACY = re.compile(rb"\s*(\d+),(?:1(?:\.0*)?|0(?:\.\d*)?|\d(?:\.\d+)?e-\d+)\s*")
+_FEWEST_LINES = 2
+_NO_GOLDEN = "rows without a golden run beside: how they ended is not known"
+
+
+def param_of(layer: str) -> str:
+    """Return the full name of the tensor that the tool hits in a layer."""
+    return layer if re.search(r"(weight|bias)$", layer) else f"{layer}.weight"
+
+
+def looks_like_accuracies(head: bytes) -> bool:
+    """Recognise ``0,0.91`` ``1,0.90`` ...: faults counted from 0, and an accuracy each."""
+    lines = head.splitlines()[:5] if b"\n" in head else []
+    found = [_ACCURACY.fullmatch(line) for line in lines]
+    return len(found) >= _FEWEST_LINES and all(
+        match is not None and int(match[1]) == number for number, match in enumerate(found)
+    )
+
+
+def predictions(sources: list[Source], rules: Mapping[str, Any]) -> list[InjectionPart]:
+    """Read decisions per fault and image; the batches of a folder are one campaign."""
+    parts = []
+    for place in dict.fromkeys(map(folder, sources)):
+        mine = [source for source in sources if folder(source) == place]
+        findings = [Findings(source.label) for source in mine]
+        read = [_prediction_rows(*pair) for pair in zip(mine, findings, strict=True)]
+        parts.append(_predicted(pd.concat(read, ignore_index=True), mine, findings, rules))
+    return parts
+
+
+def _prediction_rows(source: Source, findings: Findings) -> pd.DataFrame:
+    table = text_table(source, findings)
+    note_columns(findings, [name for name in table.column_names if name not in _TAKEN])
+    findings.add("noted", _NO_GOLDEN, table.num_rows)
+    columns: dict[str, Any] = {
+        name: np.asarray(whole(column(table, name, source), lower=0, may_lack=False), np.int64)
+        for name in ("Fault_ID", "Fault_Bit", "Batch_ID", "Image_ID")
+    }
+    columns["Fault_Layer"] = text(column(table, "Fault_Layer", source))
+    for name in (*_PLACES, "Fault_Value"):
+        if name in table.column_names:
+            columns[name] = pd.array(whole(column(table, name, source)))
+        else:
+            columns[name] = pd.array([pd.NA] * table.num_rows, dtype="Int64")
+    return pd.DataFrame(columns)
+
+
+def _predicted(
+    rows: pd.DataFrame, sources: list[Source], findings: list[Findings], rules: Mapping[str, Any]
+) -> InjectionPart:
+    name = stem(sources[0])
+    first = rows.drop_duplicates("Fault_ID").sort_values("Fault_ID", ignore_index=True)
+    told = first[list(_PLACES)]
+    places = told.apply(lambda row: f"({', '.join(map(str, row.dropna()))})", axis=1)
+    stuck = {0: "stuck0", 1: "stuck1"}.get(common(first["Fault_Value"]))
+    faults = {
+        "campaign_id": name,
+        "exp_id": first["Fault_ID"],
+        "flip": 0,
+        "layer": first["Fault_Layer"],
+        "param": first["Fault_Layer"].map(param_of),
+        "kind": "weight",
+        "index": places.where(told.notna().any(axis=1)),
+        "bit": first["Fault_Bit"],
+        "bit_role": fp32_roles(first["Fault_Bit"]),
+        "dtype": "fp32",
+    }
+    inputs = rows["Batch_ID"] * (rows["Image_ID"].max() + 1) + rows["Image_ID"]
+    codes = np.full(len(rows), UNKNOWN)
+    outcomes = counted(name, rows["Fault_ID"].to_numpy(), codes, known=())
+    model = "sbf" if first["Fault_Value"].isna().all() else stuck or "other"
+    more = {"fault_model": model, "input_count": common(outcomes["input_count"])}
+    trials = {"campaign_id": name, "exp_id": rows["Fault_ID"], "input_id": inputs}
+    return InjectionPart(
+        campaign(campaign_id=name, **{**rules, **more}),
+        outcomes,
+        filled(FAULTS, faults, len(first)),
+        filled(TRIALS, trials, len(rows)),
+        findings=findings,
+    )
+
+
+def accuracies(sources: list[Source], rules: Mapping[str, Any]) -> list[InjectionPart]:
+    """Read accuracies per fault; a file that is the mean of the others beside it replaces them."""
+    parts = []
+    for place in dict.fromkeys(map(folder, sources)):
+        parts += _accuracies_of([each for each in sources if folder(each) == place], rules)
+    return parts
+
+
+def _accuracies_of(sources: list[Source], rules: Mapping[str, Any]) -> list[InjectionPart]:
+    read = [_accuracy_rows(source) for source in sources]
+    mean = _mean_of_others([rows for rows, _ in read])
+    parts = []
+    for number in range(len(read)) if mean is None else [mean]:
+        rows, findings = read[number]
+        name = stem(sources[number])
+        columns: dict[str, Any] = {"exp_id": rows["fault"], "metric_value": rows["accuracy"]}
+        columns |= {"campaign_id": name, "metric_name": "accuracy"}
+        more = {"metric_name": "accuracy", "criterion": "metric_drop", "masked_rule": None}
+        parts.append(
+            InjectionPart(
+                campaign(campaign_id=name, **{**rules, **more}),
+                filled(OUTCOMES, columns, len(rows)),
+                findings=[findings],
+            )
+        )
+    if mean is not None:
+        others = [findings for number, (_, findings) in enumerate(read) if number != mean]
+        for findings in others:
+            what = f"accuracies of one batch; {sources[mean].label} is their mean"
+            findings.add("set aside", what)
+        parts[0].findings += others
+    return parts
+
+
+def _accuracy_rows(source: Source) -> tuple[pd.DataFrame, Findings]:
+    findings = Findings(source.label)
+    table: pa.Table = text_table(source, findings, names=["fault", "accuracy"])
+    fault = np.asarray(whole(column(table, "fault", source), lower=0, may_lack=False), np.int64)
+    accuracy = real(column(table, "accuracy", source), lower=0)
+    return pd.DataFrame({"fault": fault, "accuracy": accuracy}), findings
+
+
+def _mean_of_others(frames: list[pd.DataFrame]) -> int | None:
+    """Find the file that averages all others; None if there is none."""
+    if len(frames) < 2 or len({len(frame) for frame in frames}) > 1:
+        return None
+    values = np.array([frame["accuracy"].to_numpy() for frame in frames])
+    for number, own in enumerate(values):
+        others = np.delete(values, number, axis=0)
+        if np.allclose(own, others.mean(axis=0), rtol=0, atol=1e-9):
+            return number
+    return None
+
+
+# Writing the files of SFIadvancedmodels, so that it can inject what was drawn here.
+
+
+def write_sfi_fault_list(
+    injections: Injections,
+    path: str | Path,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+) -> Path:
+    """Write the faults of a campaign as a fault list that SFIadvancedmodels injects.
+
+    Parameters
+    ----------
+    injections
+        One campaign of single flips in weights.
+    path
+        The CSV file, with ``Injection,Layer,TensorIndex,Bit``.
+    shapes
+        Shape of each tensor by its full name, for faults that have ``elem`` and no ``index``.
+
+    Returns
+    -------
+    pathlib.Path
+        The file.
+
+    Raises
+    ------
+    InjectionError
+        If the list cannot tell what was injected: several campaigns, several flips per
+        experiment, biases, or places that are not known.
+    """
+    return _write(_listed(injections, shapes or {}), path, "\r\n")
+
+
+def write_sfi_summary(
+    injections: Injections,
+    path: str | Path,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    due: Literal["critical"] | None = None,
+) -> Path:
+    """Write faults and counts of a campaign as a summary of SFIadvancedmodels.
+
+    Parameters
+    ----------
+    injections
+        One campaign of single flips in weights.
+    path
+        The CSV file; faults that were never run have counts of 0.
+    shapes
+        As for :func:`write_sfi_fault_list`.
+    due
+        The format has no place for outputs that are not finite: ``"critical"`` counts them
+        as such. By default they are refused.
+
+    Returns
+    -------
+    pathlib.Path
+        The file.
+
+    Raises
+    ------
+    InjectionError
+        As for :func:`write_sfi_fault_list`, or if there are DUE, or counts are missing.
+    """
+    listed = _listed(injections, shapes or {})
+    outcomes = OUTCOMES.check(injections.outcomes)
+    is_of_it = outcomes["campaign_id"].isin(injections.faults["campaign_id"])
+    outcomes = outcomes[is_of_it].set_index("exp_id")
+    dues = outcomes["due_count"].fillna(0)
+    if due is None and (dues > 0).any():
+        msg = (
+            f"{int(dues.sum()):,} outputs are not finite (DUE), for which a summary of "
+            "SFIadvancedmodels has no column; due='critical' counts them as critical"
+        )
+        raise InjectionError(msg)
+    counts = pd.DataFrame(
+        {
+            "masked": outcomes["masked_count"],
+            "non_critical": outcomes["benign_count"],
+            "critical": outcomes["sdc_count"] + dues,
+        }
+    )
+    if counts.isna().any(axis=None):
+        msg = (
+            f"{int(counts.isna().any(axis=1).sum()):,} experiments lack a count of masked, benign "
+            "or SDC; a summary of SFIadvancedmodels needs all three"
+        )
+        raise InjectionError(msg)
+    most = int(counts.sum(axis=1).max()) if len(counts) else 0
+    counts = counts.reindex(listed["Injection"]).fillna(0).astype("int64").reset_index(drop=True)
+    counts.insert(0, "n_injections", most)
+    return _write(pd.concat([listed, counts], axis=1), path, "\n")
+
+
+def _listed(injections: Injections, shapes: Mapping[str, Sequence[int]]) -> pd.DataFrame:
+    faults = FAULTS.check(injections.faults)
+    if (number := faults["campaign_id"].nunique()) != 1:
+        msg = f"a fault list of SFIadvancedmodels holds one campaign, not {number}; take one"
+        raise InjectionError(msg)
+    _refuse(faults, faults["exp_id"].duplicated(), "several flips in one experiment")
+    params = faults["param"].astype(object)
+    layers = pd.Series([str(p).removesuffix(".weight") for p in params], index=faults.index)
+    is_weight = pd.Series([isinstance(p, str) for p in params], index=faults.index)
+    is_weight &= layers.map(param_of) == params.astype(str)
+    is_weight &= ~layers.str.endswith("bias")
+    _refuse(faults, ~is_weight, "a tensor that is no weight (the tool appends '.weight')")
+    _refuse(faults, faults["bit"].isna(), "no bit")
+    _refuse(faults, ~faults["dtype"].astype(object).isin(["fp32"]), "a type other than fp32")
+    places = faults["index"].astype(object).where(faults["index"].notna(), None)
+    for param, rows in faults[places.isna() & faults["elem"].notna()].groupby(
+        "param", observed=True
+    ):
+        if (shape := shapes.get(str(param))) is not None:
+            places = places.mask(places.index.isin(rows.index), _unravelled(rows, shape))
+    _refuse(faults, places.isna(), "no index; pass shapes={param: shape} to find it by elem")
+    columns = [faults["exp_id"], layers, places, faults["bit"].astype("int64")]
+    listed = pd.DataFrame(dict(zip(LIST, columns, strict=True)))
+    return listed.sort_values("Injection", kind="stable", ignore_index=True)
+
+
+def _unravelled(rows: pd.DataFrame, shape: Sequence[int]) -> pd.Series:
+    size = int(np.prod(shape))
+    _refuse(rows, rows["elem"] >= size, f"an element outside of shape {tuple(shape)}")
+    places = np.unravel_index(rows["elem"].to_numpy(np.int64), tuple(shape))
+    texts = [str(tuple(int(each) for each in place)) for place in zip(*places, strict=True)]
+    return pd.Series(texts, index=rows.index, dtype=object)
+
+
+def _refuse(faults: pd.DataFrame, bad: pd.Series, what: str) -> None:
+    if bad.any():
+        first = faults[bad.to_numpy()].iloc[0]
+        msg = (
+            f"experiment {first['exp_id']} ({first['param']}) has {what}, which a fault list of "
+            f"SFIadvancedmodels cannot tell; {int(bad.sum()):,} faults are so"
+        )
+        raise InjectionError(msg)
+
+
+def _write(frame: pd.DataFrame, path: str | Path, line_end: str) -> Path:
+    text = frame.to_csv(index=False, lineterminator=line_end)
+    write_whole(Path(path), lambda file: file.write(text.encode()))
+    return Path(path)

@@ -10,7 +10,7 @@ import numpy as np
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._pvf.csv_columns import whole_text
+from workbench.load._pvf.columns import whole_text
 from workbench.load._pvf.part import InjectionFile, InjectionPart, campaign, filled, stem
 from workbench.tables import OUTCOMES
 

@@ -8,7 +8,7 @@ from typing import Any
 from workbench.errors import LoadError
 from workbench.load._files.json_events import to_integer
 from workbench.load._traces.chakra import schema
-from workbench.load._traces.execution.json_form import objects, read_nodes
+from workbench.load._traces.execution.reader import objects, read_nodes
 from workbench.load._traces.graph import NodeRow, RankGraph, clean_text, us_to_ns
 
 _GRAPH = "workload_graph"

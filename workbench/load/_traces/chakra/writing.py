@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ import pandas as pd
 from workbench._writing import write_whole
 from workbench.errors import LoadError
 from workbench.load._files.findings import Findings, listed
-from workbench.load._traces.chakra import rows, schema, simulation
+from workbench.load._traces.chakra import rows, schema
 from workbench.load._traces.graph import NodeRow, on_cycles
 from workbench.tables import DEPENDENCIES, NODES, PROCESS_GROUPS, Trace
 
@@ -121,9 +122,9 @@ def write_chakra(
     for rank in ranks:
         _refuse(rank, parts[rank], needed[rank], allow_stuck=allow_stuck)
     findings = Findings(stem.name)
-    talking = nodes[nodes["type"].isin(simulation.COMMUNICATION)]
+    talking = nodes[nodes["type"].isin(COMMUNICATION)]
     rows_of = {rank: list(_rows(talking[talking["rank"] == rank])) for rank in ranks}
-    groups = simulation.groups_of(simulation.calls(rows_of, findings), described, findings)
+    groups = groups_of(calls(rows_of, findings), described, findings)
     written = []
     for rank in ranks:
         header = _header(described[described["rank"] == rank])
@@ -231,8 +232,8 @@ def _node(row: NodeRow, needed: _Edges, groups: Mapping[str, int]) -> bytes:
     """Make the message of one node."""
     make = schema.NOW.decoder()
     message = make(id=row.node, name=_bytes(row.name))
-    kind = simulation.kind_of(row)
-    is_collective = kind.type == simulation.COLLECTIVE
+    kind = kind_of(row)
+    is_collective = kind.type == COLLECTIVE
     message.type = schema.NOW.types.index(kind.type)
     message.data_deps.extend(needed.data.get(row.node, ()))
     message.ctrl_deps.extend(needed.control.get(row.node, ()))
@@ -289,3 +290,144 @@ def _varint(number: int) -> bytes:
         out.append(number & 0x7F | 0x80)
         number >>= 7
     return bytes(out) + bytes([number])
+
+
+# What a simulator needs of a Chakra file: collectives that it can play, and their groups.
+# ASTRA-sim stops, with exit code 0, at a collective without size or of a kind that it does not
+# model, at a send without its partner, and at communication that is marked as work of the CPU.
+# Such nodes are written as compute of their measured time, and counted.
+
+COLLECTIVE, COMPUTE = "COMM_COLL_NODE", "COMP_NODE"
+COMMUNICATION = ("collective", COLLECTIVE, "COMM_SEND_NODE", "COMM_RECV_NODE")
+# Collectives that the schema knows under another name.
+_SAME_AS = {"all_to_allv": "all_to_all", "all_gatherv": "all_gather"}
+_MODELLED = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
+_AS_COMPUTE = "written as compute of their measured time, as simulators need it: "
+_MOST_GROUP_NUMBER = (1 << 31) - 1
+
+Calls = dict[tuple[int, str | None], list[tuple[str, int]]]
+
+
+class Kind(NamedTuple):
+    """Node type and number of the collective in the schema; why it is not a collective there."""
+
+    type: str
+    collective: int | None = None
+    reason: str | None = None
+
+
+class Groups(NamedTuple):
+    """Process groups as simulators number them, from 1."""
+
+    number: Mapping[tuple[int, str], int]
+    """By rank and recorded name."""
+    members: Mapping[int, Sequence[int]]
+    """Ranks, by number of the group."""
+
+
+def kind_of(row: NodeRow) -> Kind:
+    """Tell what a node becomes in a file that is to be simulated."""
+    if row.type not in COMMUNICATION:
+        return Kind(row.type if row.type in schema.NOW.types else COMPUTE)
+    recorded = row.collective or ""
+    name = _SAME_AS.get(recorded, recorded)
+    if name in ("send", "recv", "receive") or row.type in COMMUNICATION[2:]:
+        return Kind(COMPUTE, reason="sends and receives, whose partner is not in the tables")
+    if name not in _MODELLED:
+        return Kind(COMPUTE, reason="collectives of a kind that simulators do not model")
+    if not row.size_bytes:
+        return Kind(COMPUTE, reason="collectives whose size was not recorded")
+    return Kind(COLLECTIVE, schema.NOW.collectives.index(name))
+
+
+def calls(ranks: Mapping[int, Sequence[NodeRow]], findings: Findings) -> Calls:
+    """List the collectives of each rank and group as they began; note what is no collective."""
+    listed: Calls = {}
+    for rank, rows in ranks.items():
+        for row in sorted(rows, key=lambda row: (row.start_ns or 0, row.node)):
+            kind = kind_of(row)
+            if kind.reason:
+                findings.add(
+                    "repaired", _AS_COMPUTE + kind.reason, 1, f"rank {rank} node {row.node}"
+                )
+            elif kind.type == COLLECTIVE:
+                call = (schema.NOW.collectives[kind.collective or 0], row.size_bytes or 0)
+                listed.setdefault((rank, row.group), []).append(call)
+    return listed
+
+
+def groups_of(listed: Calls, described: pd.DataFrame, findings: Findings) -> Groups:
+    """Give the groups of the collectives numbers; note what keeps a simulator from playing them."""
+    ranks = {rank for rank, _ in listed}
+    members = _members(listed, described, findings)
+    distinct = sorted({(name, who) for (_, name), who in members.items()}, key=_by_number)
+    numbers = _numbers([name for name, _ in distinct])
+    by_group = dict(zip(distinct, numbers, strict=True))
+    number = {(rank, name): by_group[name, who] for (rank, name), who in members.items()}
+    for (name, who), chosen in by_group.items():
+        if absent := sorted(set(who) - ranks):
+            what = "process groups with ranks whose collectives are not here; simulators wait"
+            findings.add("suspicious", what, 1, f"group {name}: rank {absent[0]}")
+        keys = [key for key, other in number.items() if other == chosen]
+        _note_difference([listed[key] for key in keys], f"group {name}", findings)
+    alone = [found for (_, name), found in listed.items() if name is None]
+    _note_difference(alone, "collectives without group", findings)
+    return Groups(number, {by_group[key]: key[1] for key in distinct})
+
+
+def _members(
+    listed: Calls, described: pd.DataFrame, findings: Findings
+) -> dict[tuple[int, str], tuple[int, ...]]:
+    """Give the members of each group: those recorded, else the ranks that use its name."""
+    rows = described[["rank", "group", "members"]].itertuples(index=False, name=None)
+    recorded = {
+        (rank, name): tuple(sorted({int(one) for one in str(text).split(",") if one.strip()}))
+        for rank, name, text in rows
+    }
+    members = {}
+    for rank, name in listed:
+        if name is None:
+            continue
+        who = recorded.get((rank, name), ())
+        if not who:
+            who = tuple(sorted(r for r, n in listed if n == name and not recorded.get((r, n))))
+            what = "members of process groups: the ranks that use the name"
+            findings.add("assumed", what, 1, f"rank {rank} group {name}")
+        members[rank, name] = who
+    return members
+
+
+def _by_number(group: tuple[str, tuple[int, ...]]) -> tuple[bool, int, str, tuple[int, ...]]:
+    name, who = group
+    is_number = _as_number(name) > 0
+    return not is_number, _as_number(name), name, who
+
+
+def _as_number(name: str) -> int:
+    """Return a name that simulators can use as it is as a number, else 0."""
+    plain = name.isascii() and name.isdecimal() and len(name) <= len(str(_MOST_GROUP_NUMBER))
+    number = int(name) if plain else 0
+    return number if number <= _MOST_GROUP_NUMBER else 0
+
+
+def _numbers(names: Sequence[str]) -> list[int]:
+    """Return a number per group: its name if that is one; 0 means all ranks to a simulator."""
+    numbers: list[int] = []
+    taken: set[int] = set()
+    wanted = {_as_number(name) for name in names}
+    free = (number for number in count(1) if number not in wanted)
+    for name in names:
+        number = _as_number(name)
+        if number == 0 or number in taken:
+            number = next(free)
+        taken.add(number)
+        numbers.append(number)
+    return numbers
+
+
+def _note_difference(
+    lists: Sequence[Sequence[tuple[str, int]]], where: str, findings: Findings
+) -> None:
+    """Note collectives in which the ranks of a group do not agree."""
+    what = "groups whose ranks do not have the same collectives and sizes in the same order"
+    findings.add("suspicious", what, int(any(other != lists[0] for other in lists[1:])), where)

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.json_events import to_integer
+from workbench.load._files.json_events import (
+    REPAIR_WINDOW,
+    Damaged,
+    FloatText,
+    Incomplete,
+    read_event,
+    to_integer,
+)
 from workbench.load._files.rank_names import RankArgument, rank_in_name
 from workbench.load._files.stream import Stream
 from workbench.load._traces.execution import nodes as nodes_of
-from workbench.load._traces.execution.json_form import read_nodes
-from workbench.load._traces.execution.ranks import find_rank, world
-from workbench.load._traces.execution.tensor_edges import tensor_edges
+from workbench.load._traces.execution.nodes import Call
 from workbench.load._traces.graph import Group, RankGraph, load, read_all
 from workbench.tables import Trace
 
@@ -167,3 +173,344 @@ def _add_groups(graph: RankGraph, nodes: list[tuple[int, dict[str, Any]]]) -> No
     if (everyone := world(graph.groups)) is not None:
         graph.world_size, graph.backend = everyone.size or None, everyone.backend
     graph.rank = find_rank(graph, calls.values(), addresses)
+
+
+# Reading the JSON of an execution trace: whole, mended, or as far as it goes.
+
+_GAP = re.compile(r"[\s,]*")
+_AT_END_CHARACTERS = 16
+_strict = json.JSONDecoder(parse_float=FloatText)
+_lenient = json.JSONDecoder(parse_float=FloatText, strict=False)
+
+Document = dict[str, Any]
+
+
+def read_nodes(
+    data: bytes, key: str, *, label: str, findings: Findings
+) -> tuple[Document, list[Any]]:
+    """Return what a document says of itself, and the list under ``key``.
+
+    Parameters
+    ----------
+    data
+        The whole file.
+    key
+        Name of the list of nodes, at the top level.
+    label
+        Name of the file for messages.
+    findings
+        Told of everything mended or cut off.
+
+    Returns
+    -------
+    tuple of dict and list
+        The other top-level entries, and the nodes in order.
+
+    Raises
+    ------
+    LoadError
+        If the document cannot be read, naming the byte.
+    """
+    try:
+        document = json.loads(data, parse_float=FloatText)
+    except (ValueError, RecursionError):
+        return _read_piecewise(data, key, label=label, findings=findings)
+    nodes = document.pop(key, None) if isinstance(document, dict) else None
+    if not isinstance(nodes, list):
+        msg = f"{label}: has no list {key!r} at its top level; found {_kind(document)}"
+        raise LoadError(msg)
+    return document, nodes
+
+
+def objects(
+    data: bytes, start: int, *, label: str, findings: Findings, is_closed: bool = True
+) -> Iterator[Any]:
+    """Give the JSON values from byte ``start`` on, up to a closing bracket or the end.
+
+    ``is_closed`` says whether a bracket is expected.
+
+    Raises
+    ------
+    LoadError
+        At a value that can be read in no way.
+    """
+    text = data[start:].decode("utf-8", "surrogateescape")
+    at = 0
+    while True:
+        gap = _GAP.match(text, at)
+        if gap is not None:
+            at = gap.end()
+        if at >= len(text):
+            what = "the list of nodes is not closed"
+            findings.add("truncated", what, int(is_closed), f"byte {len(data):,}")
+            return
+        if text[at] == "]":
+            return
+        try:
+            value, at = _decode(text, at, findings)
+        except (ValueError, RecursionError) as error:
+            if _is_cut(error, text):
+                where = f"byte {start + _bytes(text[:at]):,}"
+                findings.add(
+                    "truncated", "the file ends inside a node, which is left out", 1, where
+                )
+                return
+            value, at = _mend(data, start, text, at, label=label, findings=findings)
+        yield value
+
+
+def _decode(text: str, at: int, findings: Findings) -> tuple[Any, int]:
+    """Decode the value at ``at``; raw control characters in strings are let pass and counted."""
+    try:
+        return _strict.raw_decode(text, at)
+    except json.JSONDecodeError as error:
+        if not error.msg.startswith("Invalid control character"):
+            raise
+        read = _lenient.raw_decode(text, at)
+        findings.add("repaired", "raw control characters inside a string")
+        return read
+
+
+def _read_piecewise(
+    data: bytes, key: str, *, label: str, findings: Findings
+) -> tuple[Document, list[Any]]:
+    opening = re.search(rb'"%s"\s*:\s*\[' % re.escape(key).encode(), data)
+    if opening is None:
+        msg = f"{label}: is no JSON with a list {key!r}{_first_error(data)}"
+        raise LoadError(msg)
+    header = _header(data[: opening.start()])
+    known = len(findings.frame())
+    nodes = list(objects(data, opening.end(), label=label, findings=findings))
+    if len(findings.frame()) == known:
+        what = f"the text around the list {key!r} is damaged, the list is whole"
+        findings.add("suspicious", what + _first_error(data))
+    return header, nodes
+
+
+def _header(before: bytes) -> Document:
+    """Read the entries in front of the list of nodes, as far as they can be read."""
+    text = before.decode("utf-8", "replace").rstrip().rstrip(",")
+    try:
+        header = _lenient.decode(text + "}")
+    except (ValueError, RecursionError):
+        return {}
+    return header if isinstance(header, dict) else {}
+
+
+def _mend(
+    data: bytes, start: int, text: str, at: int, *, label: str, findings: Findings
+) -> tuple[Any, int]:
+    """Read a damaged value with the repairs that trace events get."""
+    offset = start + _bytes(text[:at])
+    try:
+        read = read_event(data[offset : offset + 2 * REPAIR_WINDOW])
+    except Damaged as damage:
+        byte = offset + damage.offset
+        msg = f"{label}, byte {byte:,}: {damage.reason}; mend the file or write it again"
+        raise LoadError(msg) from damage
+    except Incomplete as damage:
+        msg = f"{label}, byte {offset:,}: a node that does not end; mend the file or write it again"
+        raise LoadError(msg) from damage
+    findings.add("repaired", read.repair or "damaged nodes", 1, f"byte {offset:,}")
+    return read.event, at + len(data[offset : offset + read.end].decode("utf-8", "surrogateescape"))
+
+
+def _is_cut(error: Exception, text: str) -> bool:
+    """Tell whether an error is there only because the text ends."""
+    if not isinstance(error, json.JSONDecodeError):
+        return False
+    return error.msg.startswith("Unterminated") or error.pos >= len(text) - _AT_END_CHARACTERS
+
+
+def _first_error(data: bytes) -> str:
+    text = data.decode("utf-8", "surrogateescape")
+    try:
+        _lenient.decode(text)
+    except json.JSONDecodeError as error:
+        return f" (byte {_bytes(text[: error.pos]):,}: {error.msg})"
+    except (ValueError, RecursionError) as error:
+        return f" ({error})"
+    return ""
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogateescape"))
+
+
+def _kind(document: object) -> str:
+    if isinstance(document, dict):
+        return f"{[str(name)[:40] for name in list(document)[:8]]}"
+    return f"a {type(document).__name__}"
+
+
+# Which rank a PyTorch execution trace is of: told by the collectives in it.
+
+_UNROOTED = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
+_DEFAULT_NAMES = ("0", "default_pg")
+
+
+def world(groups: Iterable[Group]) -> Group | None:
+    """Return the group of all ranks: the default one, which lists no members."""
+    unlisted = [group for group in groups if not group.members]
+    by_name = [group for group in unlisted if group.name in _DEFAULT_NAMES]
+    return next(iter(by_name + unlisted), None)
+
+
+def find_rank(
+    graph: RankGraph, calls: Iterable[Call], addresses: Mapping[int, Group]
+) -> int | None:
+    """Return the global rank that the collectives tell, None if they tell none or several.
+
+    Parameters
+    ----------
+    graph
+        Told of doubts; its groups translate ranks inside a group to global ones.
+    calls
+        The calls of the communication library.
+    addresses
+        Process groups by their address in memory, by which schemas before 1.0.3
+        call them.
+    """
+    named = {group.name: group for group in graph.groups}
+    told: set[int] = set()
+    unlisted: set[tuple[int | None, int]] = set()
+    for call in calls:
+        if call.rank is None or call.rank < 0 or not call.collective.startswith(_UNROOTED):
+            continue
+        group = named.get(call.group or "") or addresses.get(call.address or 0)
+        number = _global_rank(call, call.rank, group)
+        if number is not None:
+            told.add(number)
+        elif group is None:
+            unlisted.add((call.address, call.rank))
+    if not told and len(unlisted) == 1:
+        told = {unlisted.pop()[1]}
+        what = "the only process group of the trace, whose members it does not list, has all ranks"
+        graph.findings.add("assumed", what)
+    if len(told) > 1:
+        what = f"collectives tell different ranks: {sorted(told)[:8]}"
+        graph.findings.add("suspicious", what)
+    return told.pop() if len(told) == 1 else None
+
+
+def _global_rank(call: Call, rank: int, group: Group | None) -> int | None:
+    """Translate a rank inside a group to a global one; None if that cannot be done."""
+    if group is not None and group.members:
+        return group.members[rank] if rank < len(group.members) else None
+    if group is not None:
+        return rank
+    if call.first_rank is None or call.first_rank < 0 or not call.rank_stride:
+        return None
+    number = call.first_rank + rank * call.rank_stride
+    return number if 0 <= number < 1 << 31 else None
+
+
+# Data dependencies of PyTorch execution traces: who wrote the tensors that a node reads.
+
+# Deeper than any call stack worth following; keeps made-up traces from costing time.
+_MOST_STEPS = 64
+
+
+def tensor_edges(
+    reads: Mapping[int, Sequence[int]],
+    writes: Mapping[int, Sequence[int]],
+    callers: Mapping[int, int | None],
+) -> list[tuple[int, int]]:
+    """Derive who needs whom from the tensors that nodes read and write.
+
+    A node needs the last node before it that wrote a tensor it reads. Callers of
+    the node are no candidates (they end after it), and of nested calls that wrote
+    the tensor one after the other the outermost counts.
+
+    Parameters
+    ----------
+    reads
+        Node id to ids of the tensors it reads.
+    writes
+        Node id to ids of the tensors it writes.
+    callers
+        Node id to id of its caller. Node ids grow with time, as PyTorch counts.
+
+    Returns
+    -------
+    list of tuple
+        ``(node, needs)``, each pair once, in order of ``node``.
+
+    Notes
+    -----
+    Tensors are known by their own id: a view of a tensor is another tensor, so
+    writing to a tensor and reading its view gives no edge.
+    """
+    spans = _spans(callers)
+    writers: dict[int, list[int]] = {}
+    outputs = {node: set(tensors) for node, tensors in writes.items()}
+    edges: list[tuple[int, int]] = []
+    for node in sorted(callers):
+        needed = set()
+        for tensor in reads.get(node, ()):
+            writer = _last_writer(writers.get(tensor, ()), node, spans)
+            if writer is not None:
+                needed.add(_outermost(writer, node, tensor, callers, outputs, spans))
+        edges.extend((node, needs) for needs in sorted(needed))
+        for tensor in outputs.get(node, ()):
+            writers.setdefault(tensor, []).append(node)
+    return edges
+
+
+def _last_writer(
+    writers: Sequence[int], node: int, spans: Mapping[int, tuple[int, int]]
+) -> int | None:
+    """Return the latest writer that does not call ``node``."""
+    for writer in writers[: -_MOST_STEPS - 1 : -1]:
+        if not _calls(writer, node, spans):
+            return writer
+    return None
+
+
+def _outermost(
+    writer: int,
+    node: int,
+    tensor: int,
+    callers: Mapping[int, int | None],
+    outputs: Mapping[int, set[int]],
+    spans: Mapping[int, tuple[int, int]],
+) -> int:
+    """Climb from ``writer`` to its outermost caller that wrote the tensor too."""
+    for _ in range(_MOST_STEPS):
+        caller = callers.get(writer)
+        if caller is None or caller >= writer or tensor not in outputs.get(caller, ()):
+            break
+        if _calls(caller, node, spans):
+            break
+        writer = caller
+    return writer
+
+
+def _calls(caller: int, node: int, spans: Mapping[int, tuple[int, int]]) -> bool:
+    """Tell whether ``caller`` calls ``node``, directly or not."""
+    first, last = spans[caller]
+    return first <= spans[node][0] <= last
+
+
+def _spans(callers: Mapping[int, int | None]) -> dict[int, tuple[int, int]]:
+    """Give each call a span of numbers in which those of all its callees lie."""
+    callees: dict[int, list[int]] = {}
+    roots = []
+    for node, caller in callers.items():
+        # A caller comes first; anything else is damage and would make circles.
+        if caller is not None and caller < node and caller in callers:
+            callees.setdefault(caller, []).append(node)
+        else:
+            roots.append(node)
+    spans: dict[int, tuple[int, int]] = {}
+    entered: dict[int, int] = {}
+    stack = [(root, False) for root in reversed(roots)]
+    while stack:
+        node, is_left = stack.pop()
+        if is_left:
+            spans[node] = (entered[node], len(entered) - 1)
+            continue
+        entered[node] = len(entered)
+        stack.append((node, True))
+        stack.extend((callee, False) for callee in callees.get(node, ()))
+    return spans

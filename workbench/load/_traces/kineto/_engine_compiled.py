@@ -7,10 +7,10 @@ import json
 import numpy as np
 import numpy.typing as npt
 
-from workbench.load._traces.kineto import _scanner, _scanner_texts
+from workbench.load._traces.kineto import _scanner
+from workbench.load._traces.kineto import _scanner as _scanner_texts
 from workbench.load._traces.kineto._scanner_tokens import PADDING, hash_bytes
-from workbench.load._traces.kineto.blocks import Block, Slots
-from workbench.load._traces.kineto.status import STRINGS_FULL
+from workbench.load._traces.kineto.blocks import STRINGS_FULL, Block, Slots
 
 _FIRST_TEXTS = 1 << 14
 _FIRST_BYTES = 1 << 20

@@ -8,8 +8,16 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.load._files.json_events import decoder
-from workbench.load._traces.kineto.blocks import Block, Slots, Texts
-from workbench.load._traces.kineto.status import ARRAY_END, BLOCK_FULL, NEED_MORE, NO_EVENT, ODD
+from workbench.load._traces.kineto.blocks import (
+    ARRAY_END,
+    BLOCK_FULL,
+    NEED_MORE,
+    NO_EVENT,
+    ODD,
+    Block,
+    Slots,
+    Texts,
+)
 
 _SLICE_BYTES = 1 << 18
 # Spaces are taken for good: a run of them would be tried anew from each of its bytes.

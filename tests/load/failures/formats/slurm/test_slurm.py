@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 from workbench import load
 from workbench.errors import LoadError
 from workbench.load._failures.formats.slurm import reader as slurm
-from workbench.load._failures.formats.slurm.states import gpu_count
-from workbench.load._failures.hostlist import hosts
+from workbench.load._failures.formats.slurm.jobs import gpu_count, hosts
 from workbench.load._files.archive import Source
-from workbench.load._files.local_times import duration_ns
-from workbench.load._files.log_file import Given
+from workbench.load._files.time import Given, duration_ns
 from workbench.tables import FAILURES, SAYS_SYNTHETIC, TIMELINE
 
 HEADER = "JobID|JobName|State|ExitCode|Submit|Start|End|Elapsed|NNodes|NodeList|AllocTRES"

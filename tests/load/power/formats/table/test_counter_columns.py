@@ -11,7 +11,7 @@ import pytest
 from tests.load.power.power_files import found
 from workbench import analyze, load
 from workbench.errors import LoadError
-from workbench.load._power.formats.table.counter_columns import (
+from workbench.load._power.formats.table.layout import (
     energy_name,
     falls_too_often,
     has_counter,

@@ -17,7 +17,7 @@ from workbench import load
 from workbench.errors import LoadError
 from workbench.load._files.archive import sources
 from workbench.load._power.formats.table import reader as power_table
-from workbench.load._power.formats.table.names import power_name
+from workbench.load._power.formats.table.columns import power_name
 from workbench.load._power.part import NoPowerError, PowerGiven
 
 

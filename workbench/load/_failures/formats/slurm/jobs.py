@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from itertools import product
+from math import prod
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load._failures.formats.slurm.lines import Records
-from workbench.load._failures.formats.slurm.states import (
-    ENDED_STATES,
-    FAILURE_STATES,
-    OTHER_STATES,
-    gpu_count,
-    is_per_node,
-)
-from workbench.load._failures.hostlist import hosts
 from workbench.load._files.findings import Findings
-from workbench.load._files.local_times import duration_ns, utc_ns
-from workbench.load._files.log_file import SECOND, Given
-from workbench.tables import SAYS_SYNTHETIC
+from workbench.load._files.time import SECOND, Given, duration_ns, failure_rows, utc_ns
+from workbench.tables import SAYS_SYNTHETIC, TIMELINE
 
 _TIMES = ("Submit", "Eligible", "Start", "End")
 COLUMNS = (
@@ -245,3 +240,231 @@ def _gpus(runs: pd.DataFrame, findings: Findings) -> pd.Series:
         counts = counts.where(~use, numbers)
     # A job with resources listed and no GPU among them has none.
     return counts.mask(counts.isna() & runs["AllocTRES"].ne(""), 0)
+
+
+# What Slurm's words mean: states of jobs, exit codes and counts of GPUs.
+
+
+class Meaning(NamedTuple):
+    """What a state says of the job that ended in it."""
+
+    category: str
+    severity: str
+    cause: str
+
+
+# https://slurm.schedmd.com/job_state_codes.html; FAILED is any exit code but 0, whatever the
+# reason, so nothing is said of its category.
+FAILURE_STATES = {
+    "BOOT_FAIL": Meaning("host", "fatal", "node did not boot"),
+    "CANCELLED": Meaning("planned", "info", "cancelled"),
+    "DEADLINE": Meaning("scheduler", "fatal", "deadline passed"),
+    "FAILED": Meaning("unknown", "fatal", "job failed"),
+    "LAUNCH_FAILED": Meaning("host", "fatal", "job could not be launched"),
+    "NODE_FAIL": Meaning("host", "fatal", "node failed"),
+    "OUT_OF_MEMORY": Meaning("software", "fatal", "out of host memory"),
+    "PREEMPTED": Meaning("scheduler", "fatal", "preempted"),
+    "RECONFIG_FAIL": Meaning("host", "fatal", "node could not be reconfigured"),
+    "REQUEUED": Meaning("scheduler", "fatal", "requeued"),
+    "REVOKED": Meaning("scheduler", "info", "revoked: it started in another cluster"),
+    "TIMEOUT": Meaning("scheduler", "fatal", "time limit reached"),
+}
+ENDED_STATES = frozenset({"COMPLETED", *FAILURE_STATES})
+OTHER_STATES = frozenset(
+    {"COMPLETING", "CONFIGURING", "EXPEDITING", "PENDING", "POWER_UP_NODE", "REQUEUE_FED"}
+    | {"REQUEUE_HOLD", "RESIZING", "RESV_DEL_HOLD", "RUNNING", "SIGNALING", "SPECIAL_EXIT"}
+    | {"STAGE_OUT", "STOPPED", "SUSPENDED", "UPDATE_DB"}
+)
+_GPU = re.compile(r"(?:PER_NODE:)?(?:gres[/:])?gpu(?::([^=:,(]*[A-Za-z][^=:,(]*))?[=:](\d{1,9})")
+_PER_NODE = re.compile(r"(?:^|,)PER_NODE:(?:gres[/:])?gpu[:=]")
+
+
+def cause_of(state: str, exit_code: str) -> str:
+    """Say in words how a job ended; ``state`` as written, with who cancelled it."""
+    word = state.split(" ", 1)[0].rstrip("+")
+    cause = FAILURE_STATES[word].cause
+    if word == "CANCELLED" and " by " in state:
+        who = state.split(" by ", 1)[1].strip()
+        return f"{cause} by {'root' if who == '0' else f'user {who}'}"
+    match = re.fullmatch(r"(\d+):(\d+)", exit_code)
+    if word != "FAILED" or match is None:
+        return cause
+    if match[2] != "0":
+        return f"{cause}, killed by signal {match[2]}"
+    return f"{cause} with exit code {match[1]}"
+
+
+def gpu_count(text: str) -> int | None:
+    """Count the GPUs of a resource list; None if it does not say.
+
+    ``gres/gpu=8,gres/gpu:h100=8`` names the same GPUs twice: counts by type are added up
+    only where there is none of all types.
+    """
+    untyped: list[int] = []
+    typed: list[int] = []
+    for entry in re.sub(r"\([^)]*\)", "", text).split(","):
+        if match := _GPU.fullmatch(entry.strip()):
+            (typed if match[1] else untyped).append(int(match[2]))
+    if untyped:
+        return max(untyped)
+    return sum(typed) if typed else None
+
+
+def is_per_node(text: str) -> bool:
+    """Whether a resource list counts the GPUs of one node."""
+    return _PER_NODE.search(text) is not None
+
+
+# Runs of Slurm jobs as tables of failures and of states.
+
+_TEXT_LENGTH = 200
+_SHOWN = ("JobID", "JobName", "State", "ExitCode", "Reason", "NodeList", "FailedNode", "Comment")
+_USED = dict.fromkeys(
+    (*_SHOWN, "word", "end_ns", "hosts", "job", "step_states", "line", "is_local")
+)
+# What is pointed out as a crash loop: a note, which changes no number.
+_LOOP_STARTS, _LOOP_NS = 5, 3600 * SECOND
+
+
+def failures_of(jobs: pd.DataFrame, given: Given, label: str) -> pd.DataFrame:
+    """Return table FAILURES: one row per run that ended otherwise than COMPLETED."""
+    failed = jobs[jobs["word"].isin(FAILURE_STATES)].sort_values("end_ns", kind="stable")
+    failed = failed[list(_USED)]
+    rows = []
+    for run in failed.to_dict("records"):
+        meaning = FAILURE_STATES[run["word"]]
+        known = pd.notna(run["end_ns"])
+        end = int(run["end_ns"]) if known else None
+        row = {"start_ns": end, "end_ns": end, "clock": "epoch" if known else "none"}
+        row |= {"node": _node(run), "job": run["job"], "kind": "slurm", "code": run["word"]}
+        row |= {"cause": cause_of(run["State"], run["ExitCode"])}
+        row |= {"category": meaning.category, "severity": meaning.severity}
+        row |= {"other_codes": run["step_states"], "text": _text(run), "line": run["line"]}
+        row |= {"assumed": f"tz={given.tz}" if run["is_local"] else ""}
+        rows.append(row)
+    return failure_rows(rows, label)
+
+
+def _node(run: Mapping[Any, Any]) -> str | None:
+    """Return the node that Slurm blames, or the only one that the job had."""
+    named: tuple[str, ...] = ()
+    if run["FailedNode"]:
+        try:
+            named = hosts(str(run["FailedNode"]))
+        except LoadError:
+            named = ()
+    nodes = named or run["hosts"]
+    return nodes[0] if isinstance(nodes, tuple) and len(nodes) == 1 else None
+
+
+def _text(run: Mapping[Any, Any]) -> str:
+    parts = [f"{name}={run[name]}" for name in _SHOWN if run[name] not in ("", "None")]
+    text = " ".join(" ".join(parts).split())
+    return text if len(text) <= _TEXT_LENGTH else text[: _TEXT_LENGTH - 1] + "…"
+
+
+def timeline_of(jobs: pd.DataFrame, label: str) -> pd.DataFrame:
+    """Return table TIMELINE: for each run, the wait in the queue and the run itself."""
+    common = jobs[["job", "attempt", "node_count", "gpu_count", "line"]].copy()
+    ended = jobs["word"].isin(FAILURE_STATES) | jobs["word"].eq("COMPLETED")
+    common["outcome"] = jobs["word"].where(ended)
+    began = jobs["start_ns"].notna() & ~jobs["word"].eq("PENDING")
+    running = common.assign(state="running", start_ns=jobs["start_ns"], end_ns=jobs["end_ns"])
+    joined = {each: ",".join(each) or None for each in set(jobs["hosts"])}
+    running["nodes"] = [joined[each] for each in jobs["hosts"]]
+    since = jobs["eligible_ns"].mask((jobs["eligible_ns"] > jobs["start_ns"]).fillna(value=True))
+    since = since.fillna(jobs["submit_ns"]).fillna(jobs["eligible_ns"])
+    until = jobs["start_ns"].where(began, jobs["end_ns"])
+    queued = common.assign(state="queued", start_ns=since, end_ns=until, nodes=None)
+    queued["outcome"] = common["outcome"].mask(began)
+    # No time, or less than none, was spent waiting where a requeued job kept its stamps.
+    waited = since.notna() & ~(since >= until).fillna(value=False)
+    # A run whose times are missing or impossible is listed all the same.
+    lost = ~began & ~waited
+    running.loc[lost, ["start_ns", "end_ns"]] = pd.NA
+    rows = pd.concat([queued[waited], running[began | lost]])
+    rows["clock"] = rows["start_ns"].notna().map({True: "epoch", False: "none"})
+    rows = rows.assign(replica=None, first_step=None, last_step=None, source=label)
+    rows = rows.sort_values(["start_ns", "line"], kind="stable").reset_index(drop=True)
+    if rows.empty:
+        return TIMELINE.empty()
+    return TIMELINE.check(TIMELINE.cast(rows), label)
+
+
+def note_crash_loops(jobs: pd.DataFrame, findings: Findings) -> None:
+    """Point out jobs that were started again and again within an hour."""
+    begun = jobs[jobs["start_ns"].notna()]
+    fifth = begun.groupby("job")["start_ns"].shift(_LOOP_STARTS - 1)
+    quick = begun[((begun["start_ns"] - fifth) <= _LOOP_NS).fillna(value=False)]
+    for job, runs in begun[begun["job"].isin(quick["job"])].groupby("job"):
+        what = f"job {job} is in a crash loop: {_LOOP_STARTS} starts or more within an hour"
+        findings.add("noted", what, len(runs), f"line {int(runs['line'].iloc[0]):,}")
+
+
+# Names of hosts from Slurm's short form: ``node[001-004,007],login1``.
+
+MOST_HOSTS = 1_000_000
+_NOBODY = frozenset({"", "none assigned", "none", "(null)", "n/a", "unknown"})
+# A name is a run of plain text and of brackets; a comma outside of brackets ends it.
+_NAME = re.compile(r"(?:[^\[\],\s]+|\[[^\[\]]*\])+")
+_PART = re.compile(r"([^\[\]]+)|\[([^\[\]]*)\]")
+_RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?", re.ASCII)
+
+
+def hosts(text: str) -> tuple[str, ...]:
+    """Expand a host list; several brackets in a name are all combined.
+
+    Raises
+    ------
+    LoadError
+        If ``text`` is no host list, or names more than a million hosts.
+    """
+    text = text.strip()
+    if text.lower() in _NOBODY:
+        return ()
+    found: list[str] = []
+    end = 0
+    for name in _NAME.finditer(text):
+        if text[end : name.start()] != ("," if end else ""):
+            break
+        found += _expanded(name[0], text, MOST_HOSTS - len(found))
+        end = name.end()
+    if end != len(text) or not end:
+        msg = f"{text[:80]!r} is no host list; one looks like node[001-004,007]"
+        raise LoadError(msg)
+    return tuple(found)
+
+
+def _expanded(name: str, text: str, room: int) -> list[str]:
+    """Expand one name, unless it has more hosts than there is room for."""
+    parts = [
+        [(plain,)] if plain else [_bounds(piece, text) for piece in inside.split(",")]
+        for plain, inside in _PART.findall(name)
+    ]
+    sizes = [sum(_size(piece) for piece in part) for part in parts]
+    if prod(sizes) > room:
+        msg = f"{text[:80]!r} names more than {MOST_HOSTS:,} hosts"
+        raise LoadError(msg)
+    spelled = [[each for piece in part for each in _spelled(piece)] for part in parts]
+    return ["".join(each) for each in product(*spelled)]
+
+
+def _bounds(piece: str, text: str) -> tuple[str, ...]:
+    """Return the first and last number of a range, as written."""
+    match = _RANGE.fullmatch(piece.strip())
+    if match is None or (match[2] and int(match[2]) < int(match[1])):
+        msg = f"{text[:80]!r} is no host list: {piece[:40]!r} is no range like 001-004"
+        raise LoadError(msg)
+    return (match[1], match[2] or match[1])
+
+
+def _size(piece: tuple[str, ...]) -> int:
+    return 1 if len(piece) == 1 else int(piece[1]) - int(piece[0]) + 1
+
+
+def _spelled(piece: tuple[str, ...]) -> list[str]:
+    """Return the members of a range with the zeros of its first number."""
+    if len(piece) == 1:
+        return list(piece)
+    first, last = piece
+    return [f"{number:0{len(first)}d}" for number in range(int(first), int(last) + 1)]

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from workbench.errors import LoadError
-from workbench.load._failures.formats.slurm.jobs import COLUMNS, jobs_of
+from workbench.load._failures.formats.slurm.jobs import (
+    COLUMNS,
+    failures_of,
+    jobs_of,
+    note_crash_loops,
+    timeline_of,
+)
 from workbench.load._failures.formats.slurm.lines import header_in, is_wide, read_records
-from workbench.load._failures.formats.slurm.tables import failures_of, note_crash_loops, timeline_of
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.log_file import Given, LogPart
+from workbench.load._files.time import Given, LogPart
 
 NAME = "Slurm accounting"
 

@@ -11,7 +11,7 @@ from workbench.errors import LoadError
 from workbench.load._failures.formats.slurm.lines import read_records
 from workbench.load._files.archive import sources
 from workbench.load._files.findings import Findings
-from workbench.load._files.local_times import ABSENT
+from workbench.load._files.time import ABSENT
 from workbench.tables import SLURM_RECORDS
 
 

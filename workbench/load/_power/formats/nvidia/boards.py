@@ -7,9 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from workbench.load._power.formats.nvidia.cells import Numbers, is_missing
-from workbench.load._power.formats.nvidia.columns import Columns
-from workbench.load._power.formats.nvidia.rows import Batch, Key, Table
+from workbench.load._power.formats.nvidia.rows import (
+    Batch,
+    Columns,
+    Key,
+    Numbers,
+    Table,
+    is_missing,
+)
 from workbench.load._power.formats.nvidia.stamps import NOT_A_TIME, free_ns
 
 _STAMP = re.compile(r"\w{3} (\w{3}) +(\d{1,2}) (\d\d:\d\d:\d\d) (\d{4})")

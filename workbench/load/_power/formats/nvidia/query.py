@@ -10,10 +10,8 @@ from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.text_lines import text_lines
 from workbench.load._power.formats.nvidia.boards import stamp_ns, table_of
-from workbench.load._power.formats.nvidia.cells import active_value, is_missing
-from workbench.load._power.formats.nvidia.columns import REASON_BITS
 from workbench.load._power.formats.nvidia.part import part_of
-from workbench.load._power.formats.nvidia.rows import Table
+from workbench.load._power.formats.nvidia.rows import REASON_BITS, Table, active_value, is_missing
 from workbench.load._power.formats.nvidia.stamps import NOT_A_TIME
 from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.json_records import json_documents
-from workbench.load._files.log_file import one_line
+from workbench.load._files.tables import json_documents
+from workbench.load._files.time import one_line
 from workbench.load._power.formats.redfish.values import Value, of_object
 from workbench.load._power.formats.redfish.walk import Place, objects
 from workbench.load._power.part import PowerGiven, PowerPart

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
+
+import numpy as np
 
 from workbench.errors import LoadError
 from workbench.load._power.formats.table.columns import (
@@ -13,30 +16,21 @@ from workbench.load._power.formats.table.columns import (
     GROUPS,
     INDICES,
     NAMING,
+    NEVER,
     NODES,
     UUIDS,
     PowerColumn,
     PowerLayout,
+    PowerName,
+    ascii_unit,
+    is_damaged,
+    names_a_limit,
+    power_name,
+    scope_of,
     shown,
+    unit_factor,
     wide_name,
-)
-from workbench.load._power.formats.table.counter_columns import (
-    counter_beside,
-    counters_of,
-    has_counter,
-    with_clear_units,
-)
-from workbench.load._power.formats.table.named import named
-from workbench.load._power.formats.table.names import PowerName, power_name, unit_factor, words_of
-from workbench.load._power.formats.table.unnamed import (
-    BARE,
-    NO_UNIT,
-    SHARES,
-    VALUES,
-    Cell,
-    all_others,
-    in_their_cells,
-    is_limit,
+    words_of,
 )
 from workbench.load._power.part import NoPowerError, PowerGiven
 
@@ -322,3 +316,336 @@ def _with_units(
         )
         raise LoadError(msg)
     return tuple(power for power in with_units if power.name not in unknown), unknown
+
+
+# Columns of a table that count energy, and whether what they hold does count.
+
+_JOULES = {"j": 1.0, "joule": 1.0, "joules": 1.0, "kj": 1e3, "uj": 1e-6, "millijoules": 1e-3}
+_JOULES |= {"millijoule": 1e-3, "microjoules": 1e-6, "kilojoules": 1e3, "megajoules": 1e6}
+_HOURS = {"wh": 3.6e3, "kwh": 3.6e6}
+_BY_CASE = {"mJ": 1e-3, "MJ": 1e6, "MWh": 3.6e9, "mWh": 3.6}
+# A unit that is written without a separator: EnergykWh.
+_GLUED = re.compile(r"(?<=[a-z0-9]{2})([kmM]?Wh|[kmM]J)$")
+_PREFIXES = {"milli", "micro", "kilo", "mega"}
+_ENERGY = {"energy", "joule", "joules"}
+# What makes an energy something else than the reading of a counter.
+_NO_COUNTER = {
+    *("per", "limit", "budget", "cost", "price", "saved", "saving", "savings", "rate", "status"),
+    *("delta", "diff", "interval", "step", "token", "sample", "mean", "avg", "average", "min"),
+    *("max", "std", "stddev", "median", "count", "efficiency", "share", "percent", "pct"),
+    *("intensity", "carbon", "co2", "gco2", "g", "emissions", "tariff", "export", "exported"),
+    *("battery", "capacity", "remaining", "available", "stored", "soc", "predicted", "forecast"),
+    *("hourly", "daily", "weekly", "monthly", "minutely", "last", "request", "job", "run"),
+}
+# A table with one of these words is about steps, requests or settings; so are its energies.
+_OF_A_JOB = {"step", "steps", "iteration", "iterations", "iter", "loss", "samples", "request"}
+_OF_A_JOB |= {"requests", "latency", "trial", "outcome", "batch", "limit", "window"}
+_FILLERS = _ENERGY | {"total", "consumption", "consumed", "counter", "cumulative", "used", "usage"}
+_PACKAGE = {"package", "pkg"}  # what RAPL calls a CPU
+_FALLING = 0.01
+# A reset leaves less than this share of what was counted.
+_RESET = 0.5
+_ROUNDING = 1e-5
+
+
+def counters_of(
+    names: Sequence[str], is_named: bool, found: PowerLayout, given: PowerGiven
+) -> tuple[list[PowerColumn], list[str]]:
+    """Give the counters of energy of a table of named things, or of nothing but counters.
+
+    Their factor is missing where the unit may be two: ``mj`` of something that is no GPU. The
+    second are sums of the others, which would count them twice.
+    """
+    others = [name for name in names if name not in (found.time, *found.identity)]
+    others = [name for name in others if not NEVER.fullmatch(name.strip())]
+    said = {name: told for name in others if (told := energy_name(name)) is not None}
+    if not is_named and (found.identity or len(said) < len(others)):
+        return [], []
+    totals = [] if is_named or len(said) < 2 else [n for n, (words, _) in said.items() if not words]
+    counters = []
+    for name, (words, unit) in said.items():
+        if name in totals:
+            continue
+        part = "" if is_named and len(said) == 1 else "_".join(words)
+        scope = _scope(words, found, given)
+        counters.append(
+            PowerColumn(
+                name,
+                part if is_named else wide_name(part),
+                scope,
+                "counter",
+                joules_in(unit, of_gpu=scope == "gpu"),
+                is_mw=unit == "mj",
+                is_entity=not is_named,
+            )
+        )
+    return counters, totals
+
+
+def _scope(words: Sequence[str], found: PowerLayout, given: PowerGiven) -> str:
+    """Tell what is metered, by the words of a name, or by what the table names."""
+    lowered = {word.lower() for word in words}
+    if found.device is not None or given.scope:
+        return "gpu" if found.device is not None else str(given.scope)
+    if (scope := "cpu" if lowered & _PACKAGE else scope_of(lowered)) != "unknown":
+        return scope
+    feed = FEED.fullmatch("_".join(words))
+    return feed[1].lower() if feed else found.scope
+
+
+def with_clear_units(counters: list[PowerColumn], label: str) -> list[PowerColumn]:
+    """Refuse a unit that may be two."""
+    unclear = [column.name for column in counters if column.factor is None]
+    if unclear:
+        msg = (
+            f"{label}: columns {shown(unclear)} may be millijoules or megajoules (or watt-hours); "
+            "name them like energy_j, energy_mJ, energy_MJ or energy_kWh"
+        )
+        raise LoadError(msg)
+    return counters
+
+
+def counter_beside(counters: list[PowerColumn], powers: Sequence[PowerColumn]) -> list[PowerColumn]:
+    """Keep the counter beside a power if its unit is clear, and both are of what a row names."""
+    is_one = len(counters) == len(powers) == 1 and not powers[0].part
+    return counters if is_one and counters[0].factor is not None else []
+
+
+def has_counter(names: Iterable[str]) -> bool:
+    """Say whether a table of named things counts their energy."""
+    lowered = {name.strip().lower() for name in names}
+    words = {word for name in lowered for word in words_of(name)}
+    if words & _OF_A_JOB or "epoch" in lowered or not lowered & NAMING:
+        return False
+    return any(energy_name(name) is not None for name in names)
+
+
+def falls_too_often(codes: np.ndarray, time_ns: np.ndarray, energy_j: np.ndarray) -> bool:
+    """Say whether numbers rise and fall, or never move, as energies of intervals do.
+
+    A counter falls where it was reset: rarely, and to nearly nothing. One of a thing that is fed
+    moves.
+    """
+    order = np.lexsort((time_ns, codes))
+    some = order[np.isfinite(energy_j[order])]
+    is_same = codes[some][1:] == codes[some][:-1]
+    before, after = energy_j[some][:-1][is_same], energy_j[some][1:][is_same]
+    if not len(before):
+        return False
+    is_fall = after < before
+    # Sums of counters lose their last digits.
+    is_odd = (after > _RESET * before) & (after < (1 - _ROUNDING) * before)
+    things = len(np.unique(codes[some]))
+    most = _FALLING * len(before)
+    is_still = not (after != before).any()
+    return int(is_fall.sum()) > max(things, most) or int(is_odd.sum()) > most or is_still
+
+
+def energy_name(name: str) -> tuple[list[str], str] | None:
+    """Return the words of a counter's name besides energy and unit, and the unit.
+
+    Examples
+    --------
+    >>> energy_name("gpu0_total_energy_mJ"), energy_name("carbon_g_per_kWh")
+    ((['gpu0'], 'mJ'), None)
+    """
+    if is_damaged(name):
+        return None
+    tokens = [token for token in re.split(r"[^A-Za-z0-9]+", ascii_unit(name)) if token]
+    if tokens and not _is_unit(tokens[-1]) and (glued := _GLUED.search(tokens[-1])):
+        tokens[-1:] = [tokens[-1][: glued.start()], glued[1]]
+    place = next((at for at in range(len(tokens) - 1, -1, -1) if _is_unit(tokens[at])), None)
+    if place is None:
+        return None
+    unit, others = tokens[place], tokens[:place] + tokens[place + 1 :]
+    if place and tokens[place - 1].lower() in _PREFIXES:
+        unit, others = f"{tokens[place - 1]}{unit}".lower(), tokens[: place - 1]
+    words = [word for token in others for word in words_of(token)]
+    lowered = {word.lower() for word in words}
+    is_energy = lowered & _ENERGY or unit.lower().endswith(("wh", "joule", "joules"))
+    if lowered & _NO_COUNTER or not is_energy:
+        return None
+    return [word for word in words if word.lower() not in _FILLERS], unit
+
+
+def _is_unit(word: str) -> bool:
+    low = word.lower()
+    return low in _JOULES or low in _HOURS or low in ("mj", "mwh")
+
+
+def joules_in(unit: str, *, of_gpu: bool) -> float | None:
+    """Return the joules in one of a unit; None if it may be two. Drivers of GPUs count in mJ."""
+    low = unit.lower()
+    known = _BY_CASE.get(unit) or _JOULES.get(low) or _HOURS.get(low)
+    return known or (1e-3 if low == "mj" and of_gpu else None)
+
+
+# Columns of powers whose names do not say it: by their cells, or as the caller says.
+
+# Cells of names, of numbers with a unit of power such as "627.40 W", and nothing or 0 so far.
+Cell = Literal["text", "unit", "blank"]
+# Columns of whatever a row measures.
+VALUES = {"value", "_value", "val", "reading", "measurement", "metric_value"}
+SHARES = ("measured_power_util", "production_power_util")
+_LIMITS = {"limit", "limits", "cap", "budget", "nameplate", "tdp", "rated", "target", "setpoint"}
+_LIMITS |= {"max", "min", "maximum", "minimum", "capacity", "headroom", "allocated", "available"}
+_LIMITS |= {"reserved", "remaining"}
+NO_UNIT = "it names no unit, as others do; pass unit= if it holds powers"
+BARE = "its cells name no unit, as those of others do; pass unit= if they are powers"
+
+
+def stated_columns(kinds: Mapping[str, Cell]) -> list[str]:
+    """Give the columns whose cells name a unit, and those that were empty or 0 so far."""
+    stated = [name for name, kind in kinds.items() if kind == "unit"]
+    return [name for name, kind in kinds.items() if kind in ("unit", "blank")] if stated else []
+
+
+def in_their_cells(
+    powers: Sequence[PowerColumn], kinds: Mapping[str, Cell], given: PowerGiven
+) -> list[PowerColumn]:
+    """Let cells name the unit; one that names none is of the unit given, or of none."""
+    stated = set(stated_columns(kinds))
+    return [
+        replace(power, factor=1.0, needs_unit=True)
+        if power.name in stated and power.factor is None and given.unit is None
+        else power
+        for power in powers
+    ]
+
+
+def is_limit(name: str) -> bool:
+    """Say whether a name is that of a limit, not of what is drawn."""
+    words = {word.lower() for word in words_of(name)}
+    return bool(words & _LIMITS) or names_a_limit(words)
+
+
+def all_others(
+    names: Sequence[str],
+    found: PowerLayout,
+    given: PowerGiven,
+    label: str,
+    kinds: Mapping[str, Cell],
+) -> tuple[list[PowerColumn], list[str]]:
+    """Take every column as a thing of its own, if the caller or the cells say the unit.
+
+    The second are those that neither says the unit of, beside others whose cells do.
+    """
+    lowered = {name.lower() for name in names}
+    if lowered & set(SHARES):
+        msg = (
+            f"{label}: holds powers as shares of a capacity ({', '.join(SHARES)}), not watts; "
+            "multiply by the capacity in watts and save as power_w"
+        )
+        raise NoPowerError(msg)
+    others = [n for n in names if n != found.time and not NEVER.fullmatch(n.strip())]
+    stated = [n for n in stated_columns(kinds) if n in others]
+    values = [n for n in others if n.strip().lower() in VALUES]
+    if values:
+        _refuse_quantities(kinds, found, label)
+    if found.identity:
+        others = values or [n for n in stated if kinds[n] == "unit"]
+    if not others or (found.identity and len(others) != 1):
+        msg = (
+            f"{label}: no column of powers among {shown(names)}; name it power_w, power_kw or "
+            "power [W]"
+        )
+        raise NoPowerError(msg)
+    if given.unit is None and not stated:
+        msg = (
+            f"{label}: columns {shown(others)} name no unit; if they are powers, pass unit= "
+            "('W', 'kW', 'MW' or 'mW') and scope= ('gpu', 'node_ac', 'rack', ...)"
+        )
+        # Losses and users are numbers over time, too; power beside them is loaded without them.
+        raise NoPowerError(msg)
+    scope = given.scope or "unknown"
+    if found.identity:
+        scope = found.scope if found.scope != "unknown" else scope
+        return [PowerColumn(others[0], scope=scope)], []
+    wanted = others if given.unit else stated
+    columns = [PowerColumn(n, wide_name(n.strip()), scope, is_entity=True) for n in wanted]
+    return columns, [name for name in others if name not in wanted]
+
+
+def _refuse_quantities(kinds: Mapping[str, Cell], found: PowerLayout, label: str) -> None:
+    """Refuse values of which another column may say that they are several quantities."""
+    texts = [name for name, kind in kinds.items() if kind == "text"]
+    more = [name for name in texts if name not in (found.time, *found.identity)]
+    if more:
+        msg = (
+            f"{label}: columns {shown(more)} may say what each value is; keep the rows of power, "
+            "leave those columns out, and save the values as power_w"
+        )
+        raise NoPowerError(msg)
+
+
+# Tables of power whose columns the caller names.
+
+# What the caller says, and the name that tells the same of a column.
+_NAMES = {
+    "time": "timestamp", "node": "node", "gpu": "gpu", "entity": "entity", "power_w": "power_w",
+    "power_kw": "power_kw", "power": "power", "energy_j": "energy_j",
+}  # fmt: skip
+_POWERS = {"power_w", "power_kw", "power", "energy_j"}
+
+
+def check_columns(given: PowerGiven) -> None:
+    """Refuse names that mean nothing, before minutes of reading."""
+    if (said := given.columns) is None:
+        return
+    if unknown := sorted(set(said) - set(_NAMES)):
+        msg = f"columns= names {unknown}, which tables of power do not have; they have {[*_NAMES]}"
+        raise ValueError(msg)
+    if "time" not in said or not _POWERS & set(said):
+        msg = f"columns= must name time and one of {sorted(_POWERS)}; it names {sorted(said)}"
+        raise ValueError(msg)
+    if "power" in said and given.unit is None:
+        msg = "columns= names power; say in which unit with unit=, or name power_w"
+        raise ValueError(msg)
+    if len(set(said.values())) < len(said):
+        msg = f"columns= names a column of the file twice: {sorted(said.values())}"
+        raise ValueError(msg)
+
+
+def named(
+    layout: Callable[..., PowerLayout],
+    names: Sequence[str],
+    given: PowerGiven,
+    label: str,
+    *,
+    cells: Mapping[str, Cell] | None,
+) -> PowerLayout:
+    """Say what the columns of a table are that the caller names; others are not read."""
+    said = given.columns or {}
+    if missing := [there for there in said.values() if there not in names]:
+        msg = (
+            f"{label}: no column {missing}; it has {shown(names)}. Say which is which with "
+            "columns={...}"
+        )
+        raise LoadError(msg)
+    usual = {there: _NAMES[name] for name, there in said.items()}
+    own = {name: there for there, name in usual.items()}
+    found = layout(
+        list(own),
+        replace(given, columns=None),
+        label,
+        cells={usual[name]: kind for name, kind in (cells or {}).items() if name in usual},
+        with_counters=True,
+    )
+
+    def back(columns: Sequence[PowerColumn]) -> tuple[PowerColumn, ...]:
+        return tuple(replace(column, name=own[column.name]) for column in columns)
+
+    def named_there(name: str | None) -> str | None:
+        return None if name is None else own[name]
+
+    rest = tuple((name, "columns= does not name it") for name in names if name not in usual)
+    return replace(
+        found,
+        time=own[found.time],
+        powers=back(found.powers),
+        counters=back(found.counters),
+        entity=named_there(found.entity),
+        node=named_there(found.node),
+        device=named_there(found.device),
+        left_out=(*((own[name], why) for name, why in found.left_out), *rest),
+    )

@@ -24,15 +24,14 @@ from workbench.load._files.findings import Findings
 from workbench.load._files.stream import is_packed
 from workbench.load._files.text_lines import tell_of_damage, text_lines
 from workbench.load._files.utf8 import ValidUtf8
-from workbench.load._power.formats.table.cells import (
+from workbench.load._power.formats.table.columns import (
+    PowerLayout,
     has_unit,
     is_absent,
     is_number,
     refuse_other_types,
 )
-from workbench.load._power.formats.table.columns import PowerLayout
-from workbench.load._power.formats.table.layout import layout
-from workbench.load._power.formats.table.unnamed import Cell
+from workbench.load._power.formats.table.layout import Cell, layout
 from workbench.load._power.part import PowerGiven
 
 PARQUET_MAGIC = b"PAR1"

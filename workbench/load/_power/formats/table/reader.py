@@ -14,10 +14,14 @@ from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.packings import plain_name
 from workbench.load._files.table_times import Clock, clock_of, to_ns
-from workbench.load._power.formats.table.cells import Watts, has_unit, plain
-from workbench.load._power.formats.table.columns import PowerLayout
-from workbench.load._power.formats.table.counter_columns import falls_too_often
-from workbench.load._power.formats.table.layout import has_value, tells_power, time_column
+from workbench.load._power.formats.table.columns import PowerLayout, Watts, has_unit, plain
+from workbench.load._power.formats.table.layout import (
+    NO_UNIT,
+    falls_too_often,
+    has_value,
+    tells_power,
+    time_column,
+)
 from workbench.load._power.formats.table.pieces import (
     PARQUET_MAGIC,
     Piece,
@@ -33,7 +37,6 @@ from workbench.load._power.formats.table.pieces import (
 from workbench.load._power.formats.table.recorded import recorded, sensors_of
 from workbench.load._power.formats.table.states import STATE_COLUMNS, states_of
 from workbench.load._power.formats.table.things import Things
-from workbench.load._power.formats.table.unnamed import NO_UNIT
 from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart
 
 NAME = "table of power"

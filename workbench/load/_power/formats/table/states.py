@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow as pa
 
 from workbench.load._files.findings import Findings
-from workbench.load._power.formats.table.cells import numbers, plain
+from workbench.load._power.formats.table.columns import numbers, plain
 
 # Names in lower case: column of table POWER_STATES, and what one of it is.
 STATE_COLUMNS = {

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from workbench.load._files.appearance import printable
+from workbench.load._files.wanted import printable
 from workbench.load._power.formats.table.columns import PowerColumn, PowerLayout
 from workbench.load._power.runs import Runs, changes, coded, grouped
 

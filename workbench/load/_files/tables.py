@@ -1,17 +1,22 @@
-"""Tables that people keep in CSV or Parquet files: columns found by name, numbers checked."""
+"""Tables in files: delimited text, JSON records, columns found by name, numbers checked."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from workbench.errors import LoadError
-from workbench.load._files.floats import as_floats
-from workbench.load._files.text_lines import REST, may_be_cut
+from workbench.load._files.archive import Source
+from workbench.load._files.findings import Findings
+from workbench.load._files.text_lines import REST, may_be_cut, tell_of_damage
 from workbench.load._files.whole_file import (
     MEND,
     last_line,
@@ -20,6 +25,120 @@ from workbench.load._files.whole_file import (
     read_parquet,
     whole_file,
 )
+
+# Whether a CSV file has rows as wide as its header, and a last one that is whole.
+
+
+def refuse_longer_rows(text: str, path: Path, *, separator: str = ",") -> None:
+    """Raise if the first row has more fields than the header.
+
+    pandas would take the first field of every row for a label, and shift the others by one
+    column. A later row that is longer makes pandas raise by itself.
+    """
+    rows = (row for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator) if row)
+    header, first = next(rows, []), next(rows, [])
+    if len(first) > len(header):
+        msg = (
+            f"{path}: rows have more fields than the header {header[:8]}, e.g. {first[:8]}; "
+            "numbers with thousands separators need quotes, and a separator at the end a name"
+        )
+        raise LoadError(msg)
+
+
+# The JSON documents of a log: one, a list, one per line, or one after the other.
+
+_decoder = json.JSONDecoder()
+_START = re.compile(r"^[ \t]*(?=[{\[])", re.MULTILINE)
+_SPACE = re.compile(r"\s*,?\s*")
+# A file that is damaged this often is no log; looking on would take very long, most of all
+# where brackets are nested deeply: every line is then read again for every level.
+_DAMAGED_LIMIT, _NESTED_COST = 1000, 50
+
+
+def json_documents(source: Source, findings: Findings) -> Iterator[tuple[int, Any]]:
+    """Give line (from 1) and value of every JSON document of a file.
+
+    Text between documents is set aside. Where a document is damaged, reading goes on at
+    the next line that begins one, so whole parts of a damaged document are found.
+    """
+    with source.open() as stream:
+        raw = stream.read()
+        tell_of_damage(stream, findings)
+    text = raw.decode("utf-8", "replace").removeprefix("\ufeff")
+    del raw
+    yield from text_documents(text, findings)
+
+
+def text_documents(text: str, findings: Findings) -> Iterator[tuple[int, Any]]:
+    """Give line (from 1) and value of every JSON document of a text; as :func:`json_documents`."""
+    at, line, damaged, refused = 0, 1, 0, False
+    while (start := _next_document(text, at, findings, may_be_inside=not refused)) is not None:
+        line += text.count("\n", at, start)
+        try:
+            value, end = _decoder.raw_decode(text, start)
+        except (ValueError, RecursionError) as error:
+            findings.add(*_damage(error, text), 1, f"line {line:,}")
+            damaged += _NESTED_COST if isinstance(error, RecursionError) else 1
+            refused, end = True, _line_end(text, start)
+        else:
+            refused = False
+            findings.add("read", "JSON documents")
+            yield line, value
+        if damaged >= _DAMAGED_LIMIT:
+            findings.add("left out", "the rest of the file, it is damaged too often")
+            return
+        line += text.count("\n", start, end)
+        at = end
+
+
+def _next_document(text: str, at: int, findings: Findings, *, may_be_inside: bool) -> int | None:
+    """Find where the next document begins, and count what lies in between."""
+    if may_be_inside:
+        at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
+        if text[at : at + 1] in ("{", "["):
+            return at
+    match = _START.search(text, at)
+    passed = text[at : match.start() if match else len(text)]
+    findings.add(
+        "set aside", "lines that are no JSON", sum(map(bool, map(str.strip, passed.splitlines())))
+    )
+    return match.end() if match else None
+
+
+def _damage(error: Exception, text: str) -> tuple[str, str]:
+    if isinstance(error, RecursionError):
+        return "left out", "JSON that is nested too deeply"
+    if isinstance(error, json.JSONDecodeError) and (
+        error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
+    ):
+        return "truncated", "a JSON document that does not end"
+    what = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+    return "left out", f"damaged JSON ({what[:80]})"
+
+
+def _line_end(text: str, at: int) -> int:
+    end = text.find("\n", at)
+    return len(text) if end < 0 else end + 1
+
+
+def records(
+    line: int, value: Any, findings: Findings, *, key: str | None = None
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Give the objects of a document: itself with its line, or those of a list, numbered.
+
+    The list is the document, or its list ``key``.
+    """
+    if key is not None and isinstance(value, dict) and isinstance(value.get(key), list):
+        value = value[key]
+    numbered = enumerate(value, start=1) if isinstance(value, list) else [(line, value)]
+    for number, each in numbered:
+        if isinstance(each, dict):
+            yield number, each
+        else:
+            findings.add("set aside", "JSON that is no object", 1, f"record {number:,}")
+
+
+# Tables that people keep in CSV or Parquet files: columns found by name, numbers checked.
 
 _EXACT = 1 << 53  # above this a float holds no odd numbers
 
@@ -171,3 +290,25 @@ def _refuse(values: pd.Series, good: np.ndarray, path: Path, expected: str) -> N
             f"{expected}, the first is {values.iloc[[row]].tolist()[0]!r} in row {row:,}"
         )
         raise LoadError(msg)
+
+
+# Numbers of a column as floats, whatever stands in its cells.
+
+
+def as_floats(values: pd.Series) -> np.ndarray:
+    """Return the numbers of a column; what is none is missing, and too large ones infinite.
+
+    A number of hundreds of digits, which pandas keeps as an integer, fits no float.
+    """
+    numbers: Any = pd.to_numeric(values, errors="coerce")
+    try:
+        return np.asarray(numbers.to_numpy(dtype=np.float64, na_value=np.nan))
+    except OverflowError:
+        return np.array([_float(value) for value in numbers], dtype=np.float64)
+
+
+def _float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf")

@@ -1,0 +1,418 @@
+"""Times in files: time zones, local times, and the stamps of a log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from decimal import Decimal, InvalidOperation
+from itertools import islice
+from typing import Any, Protocol
+from zoneinfo import ZoneInfo
+
+import pandas as pd
+
+from workbench.errors import LoadError
+from workbench.load._files.archive import Source
+from workbench.load._files.findings import Findings
+from workbench.tables import FAILURES, TIMELINE, Table
+
+# What callers say of failure logs, checked before anything is read.
+
+Hosts = str | Mapping[str, str] | re.Pattern[str] | None
+BootTime = str | datetime | pd.Timestamp | None
+_YEARS = (1990, 2100)
+
+
+def checked(tz: str | None, year: int | None, boot_time: BootTime) -> Given:
+    """Return what was said if it can be used; ValueError if it cannot."""
+    if year is not None:
+        given: object = year
+        is_whole = isinstance(given, int) and not isinstance(given, bool)
+        if not is_whole or not _YEARS[0] <= year <= _YEARS[1]:
+            msg = f"year must be a whole number from {_YEARS[0]} to {_YEARS[1]}; got {year!r}"
+            raise ValueError(msg)
+    tz = None if tz is None else _zone_name(tz)
+    return Given(tz, year, None if boot_time is None else _boot(boot_time, tz))
+
+
+def host_of(label: str, node: Hosts) -> str | None:
+    r"""Return the host of a file as ``node`` tells it; None if it does not.
+
+    The file name is asked first, then the folders (or the archive) around it. Of several
+    parts of a dict that fit, the longest counts.
+
+    Examples
+    --------
+    >>> host_of("logs/node12/kern.log", re.compile(r"node\d+"))
+    'node12'
+    >>> host_of("node12.log", {"node1": "a", "node12": "b"})
+    'b'
+    """
+    if node is None or isinstance(node, str):
+        return node
+    for place in (re.split(r"[/!]", label)[-1], label):
+        if isinstance(node, re.Pattern):
+            if found := node.search(place):
+                return found[1] if node.groups else found[0]
+        elif parts := [part for part in node if part in place]:
+            return node[max(parts, key=len)]
+    return None
+
+
+def check_hosts(node: Hosts) -> None:
+    """Refuse what can tell no host."""
+    is_pattern = isinstance(node, re.Pattern) and isinstance(node.pattern, str)
+    is_dict = isinstance(node, Mapping) and all(
+        isinstance(text, str) for pair in node.items() for text in pair
+    )
+    if not (node is None or (isinstance(node, str) and node) or is_pattern or is_dict):
+        msg = (
+            "node must be a host, a dict from a part of the file name to a host, or a pattern "
+            f're.compile(r"node\\d+"); got {node!r}'
+        )
+        raise TypeError(msg)
+
+
+def _zone_name(tz: str) -> str:
+    try:
+        found = zone_of(tz)
+    except LoadError:
+        msg = f'tz must be a time zone such as "UTC", "Europe/Berlin" or "+01:00"; got {tz!r}'
+        raise ValueError(msg) from None
+    return "UTC" if found is UTC else str(found).removeprefix("UTC")
+
+
+def _boot(boot_time: str | datetime | pd.Timestamp, tz: str | None) -> pd.Timestamp:
+    boot = None
+    if isinstance(boot_time, str | datetime):
+        try:
+            boot = pd.Timestamp(boot_time)
+        except (ValueError, OverflowError):
+            boot = None
+    if boot is None or pd.isna(boot):
+        msg = f'boot_time must be a stamp like "YYYY-MM-DD hh:mm:ss+00:00"; got {boot_time!r}'
+        raise ValueError(msg)
+    if not _YEARS[0] <= boot.year <= _YEARS[1]:
+        msg = f"boot_time must lie between {_YEARS[0]} and {_YEARS[1]}; got {boot_time!r}"
+        raise ValueError(msg)
+    if boot.tzinfo is None and tz is None:
+        msg = f"boot_time {str(boot_time)!r} has no time zone; add one (+00:00) or pass tz"
+        raise ValueError(msg)
+    if boot.tzinfo is None and tz is not None:
+        boot = pd.Timestamp(boot.to_pydatetime().replace(tzinfo=zone_of(tz)))
+    return boot.tz_convert("UTC")
+
+
+# Stamps of logs as ns since 1970: local ones need a zone, and none is ever assumed.
+
+ABSENT = frozenset({"", "Unknown", "None", "NONE", "N/A", "Invalid", "(null)"})
+_LOCAL = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?"
+_ZONED = rf"{_LOCAL} ?(?:Z|[+-]\d\d(?::?\d\d)?)"
+_LATEST_S = 7_258_118_400  # 2200-01-01
+# No job runs for 30 years, and no stamp plus that is beyond what int64 can hold.
+_LONGEST_S = 30 * 366 * 86_400
+_SECONDS = r"\d{9,10}(?:\.\d+)?"
+
+
+@dataclass(frozen=True)
+class Times:
+    """Stamps read: ns since 1970, and whether a zone of the caller was used."""
+
+    ns: pd.Series
+    is_local: pd.Series
+
+
+def utc_ns(texts: pd.Series, lines: pd.Series, tz: str | None, findings: Findings) -> Times:
+    """Read stamps: ISO 8601 with or without an offset, or seconds since 1970.
+
+    Stamps that are none, and local ones that the zone's clock change makes ambiguous or
+    impossible, become missing and are counted.
+
+    Raises
+    ------
+    LoadError
+        If a local stamp is met and ``tz`` is None, or ``tz`` is no zone.
+    """
+    values = texts.str.strip()
+    unique = pd.Series(values[~values.isin(ABSENT)].unique(), dtype=values.dtype)
+    local = unique.str.fullmatch(_LOCAL)
+    if tz is None and local.any():
+        first = values[values.isin(unique[local])].index[0]
+        raise no_zone(label=findings.source, line=int(lines[first]), text=values[first])
+    ns, problem = _read(unique, local, tz)
+    place = pd.Series(range(len(unique)), index=unique).reindex(values).to_numpy()
+    at = pd.Series(place, index=texts.index).dropna().astype("int64")
+    result = pd.Series(ns.iloc[at].array, index=at.index).reindex(texts.index)
+    for what in sorted({*problem} - {""}):
+        bad = at[problem.iloc[at].eq(what).to_numpy()]
+        where = f"line {int(lines[bad.index[0]]):,}: {values[bad.index[0]][:40]}"
+        findings.add("left out", what, len(bad), where)
+    used = pd.Series(local.iloc[at].to_numpy(dtype=bool), index=at.index)
+    return Times(result, used.reindex(texts.index, fill_value=False))
+
+
+def _read(unique: pd.Series, local: pd.Series, tz: str | None) -> tuple[pd.Series, pd.Series]:
+    """Return ns and problem of each distinct stamp."""
+    year = pd.to_numeric(unique.str.slice(0, 4), errors="coerce").between(1970, 2200)
+    zoned = unique.str.fullmatch(_ZONED)
+    # Both forms of an offset are ISO 8601; pandas wants no space before it.
+    tidy = unique.str.replace(r" (?=(?:Z|[+-]\d\d(?::?\d\d)?)$)", "", regex=True)
+    absolute = _parsed(tidy.where(zoned & year), utc=True)
+    naive = _parsed(tidy.where(local & year), utc=False)
+    both = absolute
+    if tz is not None:
+        # Records stand alone, so nothing tells which hour of two is meant.
+        placed = naive.dt.tz_localize(zone_of(tz), ambiguous="NaT", nonexistent="NaT")
+        both = absolute.fillna(placed.dt.tz_convert("UTC"))
+    raw = both.dt.tz_localize(None).astype("int64")
+    ns = raw.astype("Int64").mask(both.isna())
+    for index in unique.index[unique.str.fullmatch(_SECONDS)]:
+        whole, _, fraction = unique[index].partition(".")
+        if int(whole) < _LATEST_S:
+            ns[index] = int(whole) * 10**9 + int(f"{fraction[:9]:0<9}")
+    problem = pd.Series("stamps that are no time; they are missing", index=unique.index)
+    shifted = f"local times that the clock change makes ambiguous or impossible in {tz}; "
+    problem = problem.mask(naive.notna(), shifted + "they are missing").mask(ns.notna(), "")
+    return ns, problem
+
+
+def _parsed(texts: pd.Series, *, utc: bool) -> pd.Series:
+    stamps = pd.to_datetime(texts, format="ISO8601", errors="coerce", utc=utc)
+    in_ns: pd.Series = stamps.dt.as_unit("ns")
+    return in_ns
+
+
+def duration_ns(text: str) -> int | None:
+    """Read a duration of Slurm, ``2-03:41:40`` or ``00:23.779``; None if it is none."""
+    match = re.fullmatch(
+        r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.(\d{1,9}))?", text.strip(), re.ASCII
+    )
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups()[:4])
+    whole = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    if whole > _LONGEST_S:
+        return None
+    return whole * 10**9 + int(f"{match[5] or '0':0<9}")
+
+
+# What a reader of failure logs gets and gives: a file, what the caller said, and tables.
+
+SECOND = 1_000_000_000
+_SHOWN_CHARS = 300
+_PIECE_ROWS = 20_000
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the caller says that files do not carry; a reader asks for it, and never guesses.
+
+    Attributes
+    ----------
+    tz
+        Time zone of local stamps, e.g. ``"UTC"`` or ``"America/Los_Angeles"``.
+    year
+        Year of stamps that have none (of the first one: later ones may pass New Year).
+    boot_time
+        When the kernel whose stamps count seconds of uptime was booted, with zone.
+    node
+        Host of files that name none, as :func:`host_of` takes it from the argument.
+    """
+
+    tz: str | None = None
+    year: int | None = None
+    boot_time: pd.Timestamp | None = None
+    node: str | None = None
+
+
+@dataclass
+class LogPart:
+    """What one file holds. Rows of ``failures`` are single lines; folding comes later."""
+
+    failures: pd.DataFrame
+    timeline: pd.DataFrame
+    findings: Findings
+    # Hosts that the file names besides those of the two tables: node, gpu_count.
+    nodes: Mapping[str, int | None] = field(default_factory=dict)
+    # Over which time the file watched a host, failures or not: node, (first ns, last ns).
+    watched: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    # Name of the format, set by the front door.
+    format_name: str = ""
+
+
+class LogFormat(Protocol):
+    """A module that reads one format of failure logs."""
+
+    NAME: str
+
+    def looks_like(self, head: bytes, label: str) -> bool:
+        """Recognise the format by the first bytes of a file, unpacked."""
+
+    def read(self, source: Source, given: Given) -> LogPart:
+        """Read a whole file."""
+
+
+class ConsoleFormat(LogFormat, Protocol):
+    """A module that reads what one program wrote into a log, among what others wrote."""
+
+    @property
+    def SIGNATURES(self) -> Sequence[bytes]:  # noqa: N802 - a constant of the module
+        """Bytes of which a file holds one if the program wrote anything that matters."""
+
+
+def failure_rows(rows: Iterable[Mapping[str, Any]], source: str) -> pd.DataFrame:
+    """Make table FAILURES of dicts with some of its columns; the rest is missing or usual."""
+    usual = {"clock": "epoch", "other_codes": "", "line_count": 1, "text": "", "assumed": ""}
+    usual |= {"devices": "", "ranks": "", "rank_count": 0}  # known once lines are folded
+    usual |= {"category": "unknown", "severity": "unknown", "source": source}
+    return _table(FAILURES, rows, usual)
+
+
+def timeline_rows(rows: Iterable[Mapping[str, Any]], source: str) -> pd.DataFrame:
+    """Make table TIMELINE of dicts with some of its columns; the rest is missing or usual."""
+    return _table(TIMELINE, rows, {"clock": "epoch", "source": source})
+
+
+def _table(
+    table: Table, rows: Iterable[Mapping[str, Any]], usual: Mapping[str, Any]
+) -> pd.DataFrame:
+    """Make a table in pieces: dicts take many times the memory of a frame."""
+    names, walk, pieces = list(table.columns), iter(rows), []
+    while piece := list(islice(walk, _PIECE_ROWS)):
+        columns = {n: [row.get(n, usual.get(n)) for row in piece] for n in names}
+        pieces.append(table.cast(pd.DataFrame(columns, dtype=object)))
+    if not pieces:
+        return table.empty()
+    return table.check(pieces[0] if len(pieces) == 1 else pd.concat(pieces, ignore_index=True))
+
+
+def needs(what: str, *, label: str, line: int, text: str, remedy: str) -> LoadError:
+    """Make the error that asks the caller for what a file does not carry."""
+    return LoadError(f"{label}, line {line:,}: {text[:80]!r} has no {what}; pass {remedy}")
+
+
+def shortened(line: str) -> str:
+    """Return the beginning of a line as it can be kept and shown: its spaces, and printable."""
+    plain = line[: _SHOWN_CHARS + 1]
+    if not plain.isprintable():
+        plain = "".join(c if c.isprintable() else " " for c in plain)
+    return _cut(plain)
+
+
+def one_line(text: str) -> str:
+    """Return the beginning of a text of any number of lines, on one, as column ``text`` has it."""
+    return _cut(" ".join(text[: 4 * _SHOWN_CHARS].split()))
+
+
+def _cut(plain: str) -> str:
+    return plain if len(plain) <= _SHOWN_CHARS else plain[: _SHOWN_CHARS - 1] + "…"
+
+
+# Instants as logs write them, in nanoseconds since the Unix epoch.
+
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - what is subtracted has no zone either
+_STAMPS_LATEST_S = (1 << 63) // SECOND
+_FIRST_YEAR, _LAST_YEAR = 1970, 2261
+_ISO = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9})\d*)?"
+    r"\s*(?:(Z|UTC)|([+-]\d\d):?(\d\d)|([+-]\d\d))?"
+)
+
+
+def epoch_ns(value: object) -> int | None:
+    """Turn seconds since the epoch, a number or text, into ns; None if they can be none.
+
+    Instants at or before 1970 are none: logs write 0 for a time they do not have.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    if isinstance(value, str) and len(value) > 40:
+        return None
+    try:
+        seconds = Decimal(value.strip() if isinstance(value, str) else repr(value))
+    except (InvalidOperation, ValueError):
+        return None
+    if not seconds.is_finite() or not 0 < seconds < _STAMPS_LATEST_S:
+        return None
+    return int((seconds * SECOND).to_integral_value())
+
+
+def iso_ns(text: object, zone: tzinfo | None = None) -> int | None:
+    """Turn a stamp such as ``2024-05-01T10:00:00.5Z`` into ns; None if it is none.
+
+    ``zone`` is that of stamps without one; without it they are refused.
+    """
+    match = _ISO.fullmatch(text.strip()) if isinstance(text, str) and len(text) < 64 else None
+    if match is None:
+        return None
+    *fields, fraction, utc, hours, minutes, hours_only = match.groups()
+    try:
+        moment = datetime(*map(int, fields))  # type: ignore[arg-type] # noqa: DTZ001
+    except ValueError:
+        return None
+    part_ns = int((fraction or "0").ljust(9, "0"))
+    if utc:
+        zone = UTC
+    elif hours or hours_only:
+        sign = -1 if (hours or hours_only).startswith("-") else 1
+        east = timedelta(hours=int(hours or hours_only), minutes=sign * int(minutes or 0))
+        if abs(east) >= timedelta(days=1):
+            return None
+        zone = timezone(east)
+    return None if zone is None else local_ns(moment, zone, part_ns)
+
+
+def local_ns(moment: datetime, zone: tzinfo, part_ns: int = 0) -> int | None:
+    """Turn a local time into ns; None if a clock change makes it ambiguous or impossible."""
+    if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
+        return None
+    # Lines of many ranks come in any order, so nothing tells which hour of two is meant.
+    early, late = (moment.replace(tzinfo=zone, fold=fold).utcoffset() for fold in (0, 1))
+    if early is None or early != late:
+        return None
+    since = moment - early - _EPOCH
+    seconds = since.days * 86_400 + since.seconds
+    return seconds * SECOND + part_ns if seconds > 0 else None
+
+
+# The time zone of local stamps: the caller names it, and none is ever assumed.
+# What becomes of stamps that a clock change makes ambiguous or impossible differs, and each
+# reader says so: ``_stamps`` and ``_local_times`` leave them without a time, ``_log_stamps``
+# lets the order of the lines decide.
+
+REMEDY = 'tz="UTC", or the zone in which the host wrote it'
+_OFFSET = re.compile(r"(?:UTC)?([+-]\d\d:?\d\d)")
+
+
+def zone_of(name: str) -> tzinfo:
+    """Return the time zone of a name such as ``UTC``, ``Europe/Berlin`` or ``+02:00``.
+
+    Raises
+    ------
+    LoadError
+        If it is no time zone.
+    """
+    try:
+        text = name.strip()
+        if text in ("UTC", "Z", "GMT"):
+            return UTC
+        if found := _OFFSET.fullmatch(text):
+            return datetime.fromisoformat(f"2000-01-01T00:00:00{found[1]}").tzinfo or UTC
+        return ZoneInfo(text)
+    except (KeyError, ValueError, TypeError, OSError, AttributeError):
+        msg = f"tz={name!r} is no time zone; name it like 'UTC', 'Europe/Berlin' or '+02:00'"
+        raise LoadError(msg) from None
+
+
+def zone_for(given: Given, *, label: str, line: int, text: str) -> tzinfo:
+    """Return the zone that the caller gave, or ask for it because of this line."""
+    if given.tz is None:
+        raise no_zone(label=label, line=line, text=text)
+    return zone_of(given.tz)
+
+
+def no_zone(*, label: str, line: int, text: str) -> LoadError:
+    """Make the error that asks for the zone because of this line."""
+    return needs("time zone", label=label, line=line, text=text, remedy=REMEDY)
