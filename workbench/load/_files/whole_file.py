@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import os
 from collections.abc import Collection
@@ -16,7 +17,6 @@ from workbench.errors import LoadError
 from workbench.load._files.archive import Source, shown
 from workbench.load._files.guard import DAMAGE, unreadable
 from workbench.load._files.stream import is_packed
-from workbench.load._files.tables import refuse_longer_rows
 from workbench.load._files.text_lines import CUT_LINE, REST, may_be_cut
 from workbench.load._files.wanted import is_utf16
 
@@ -177,3 +177,19 @@ def _tail(path: Path) -> bytes:
             file.seek(max(file.seek(0, os.SEEK_END) - _TAIL_BYTES, 0))
             return file.read()
     return whole_file(path).getvalue()[-_TAIL_BYTES:]
+
+
+def refuse_longer_rows(text: str, path: Path, *, separator: str = ",") -> None:
+    """Raise if the first row has more fields than the header.
+
+    pandas would take the first field of every row for a label, and shift the others by one
+    column. A later row that is longer makes pandas raise by itself.
+    """
+    rows = (row for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator) if row)
+    header, first = next(rows, []), next(rows, [])
+    if len(first) > len(header):
+        msg = (
+            f"{path}: rows have more fields than the header {header[:8]}, e.g. {first[:8]}; "
+            "numbers with thousands separators need quotes, and a separator at the end a name"
+        )
+        raise LoadError(msg)

@@ -486,7 +486,8 @@ def _drawn(table: pd.DataFrame) -> str:
     if "drawn_from" not in table or not (part := [x for x in table["drawn_from"].unique() if x]):
         return ""
     more = ", ..." if len(part) > _ESTIMAND_MOST else ""
-    return f"<b>faults drawn from {', '.join(label(x, 40) for x in part[:_ESTIMAND_MOST])}{more} only</b>"
+    named = ", ".join(label(x, 40) for x in part[:_ESTIMAND_MOST])
+    return f"<b>faults drawn from {named}{more} only</b>"
 
 
 def _inputs(table: pd.DataFrame) -> str:

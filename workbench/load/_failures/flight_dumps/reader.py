@@ -440,9 +440,9 @@ def groups_of(ranks: Sequence[Owned]) -> tuple[pd.DataFrame, NameOf]:
     meant: dict[tuple[int, str], tuple[str, tuple[int, ...]]] = {}
     users: dict[str, dict[int, str | None]] = {}
     for each in ranks:
-        for name, (description, members) in each.dump.groups.items():
-            meant[each.rank, name] = (name, members)
-            keys[name, members] = keys.get((name, members)) or description
+        for name, (description, in_group) in each.dump.groups.items():
+            meant[each.rank, name] = (name, in_group)
+            keys[name, in_group] = keys.get((name, in_group)) or description
         for row in each.dump.entries:
             if row["group"] is not None and row["group"] not in each.dump.groups:
                 users.setdefault(row["group"], {})[each.rank] = row["description"]

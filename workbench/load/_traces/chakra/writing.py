@@ -343,8 +343,8 @@ def kind_of(row: NodeRow) -> Kind:
 def calls(ranks: Mapping[int, Sequence[NodeRow]], findings: Findings) -> Calls:
     """List the collectives of each rank and group as they began; note what is no collective."""
     listed: Calls = {}
-    for rank, rows in ranks.items():
-        for row in sorted(rows, key=lambda row: (row.start_ns or 0, row.node)):
+    for rank, nodes in ranks.items():
+        for row in sorted(nodes, key=lambda row: (row.start_ns or 0, row.node)):
             kind = kind_of(row)
             if kind.reason:
                 findings.add(

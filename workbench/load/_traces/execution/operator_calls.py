@@ -429,7 +429,7 @@ def learn_strides(node: Raw, known: dict[int, tuple[tuple[int, ...], tuple[int, 
     Views are made by ``aten::as_strided``, whose arguments are shape and strides. Ids are
     used again, so what another node makes anew has no known strides.
     """
-    given = side(node, "inputs").values
+    given = side(node, "inputs").values  # noqa: PD011 - no pandas object
     made = [use.tensor for use in nodes_of.tensors(nodes_of.values(node, "outputs"))]
     if node.get("name") == "aten::as_strided" and len(given) > 2 and len(made) == 1:
         shape, strides = given[1], given[2]

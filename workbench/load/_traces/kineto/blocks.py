@@ -168,8 +168,8 @@ class Columns:
         for name, parts in self._fields.items():
             parts.append(getattr(block, name)[:rows].copy())
         for at in np.flatnonzero(block.seen[: len(self.slots)]):
-            self._values[at].append((self.rows, block.values[at, :rows].copy()))
-            block.values[at] = MISSING
+            self._values[at].append((self.rows, block.values[at, :rows].copy()))  # noqa: PD011 - no pandas object
+            block.values[at] = MISSING  # noqa: PD011
         block.seen[:] = 0
         for kind in np.flatnonzero(block.skipped):
             self.phases[chr(kind)] += int(block.skipped[kind])
