@@ -18,7 +18,8 @@ from urllib3 import Retry
 from workbench import __version__, cli, datasets, fidelity, load
 from workbench.cli import _notebooks
 from workbench.errors import PublishError
-from workbench.fidelity import Reading, _registry
+from workbench.fidelity import Reading
+from workbench.fidelity import registry as _registry
 from workbench.tables import HARMLESS
 
 EVENTS = [

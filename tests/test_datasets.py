@@ -15,7 +15,8 @@ import pooch
 import pytest
 
 from workbench import datasets
-from workbench.datasets import _catalogue, _places
+from workbench.datasets import _catalogue
+from workbench.datasets import _catalogue as _places
 from workbench.errors import DatasetError
 from workbench.tables import DATASET_FILES, DATASETS
 
@@ -53,7 +54,7 @@ def test_bundled_files_are_exactly_those_of_the_source_list():
     found = {p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file()}
     top_level = {name for name in found if "/" not in name}
     assert top_level == {".gitattributes", "PUBLIC.csv", "README.md", "SETS.csv", "SOURCES.csv"}
-    remedy = "run: python -m workbench.datasets._sources SET LICENCE ORIGIN"
+    remedy = "run: python -m workbench.datasets._fetch SET LICENCE ORIGIN"
     assert found - top_level == set(expected), remedy
     for name, row in expected.items():
         content = (root / name).read_bytes()

@@ -153,7 +153,7 @@ def hostile_site(tmp_path_factory, browser):
 import ipywidgets
 import pandas as pd
 import plotly.graph_objects as go
-from workbench.explore._panel import Explorer
+from workbench.explore.panel import Explorer
 name = {HOSTILE!r}
 def draw(which):
     layout = dict(title=dict(text=html.escape(which)), meta=dict(source=name))

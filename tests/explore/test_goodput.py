@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from workbench import explore, simulate
 from workbench.analyze import FaultTolerance
 from workbench.explore import static_html
-from workbench.explore._static import _spread
+from workbench.explore.static import _spread
 
 WEEK = 7 * 1440.0
 

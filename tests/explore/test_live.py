@@ -9,7 +9,7 @@ import pytest
 
 from workbench.errors import MissingExtraError
 from workbench.explore import static_html
-from workbench.explore._live import LiveExplorer
+from workbench.explore.live import LiveExplorer
 
 
 def picture(*, found, wanted):

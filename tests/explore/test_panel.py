@@ -6,8 +6,7 @@ import pytest
 
 from workbench.errors import WorkbenchError
 from workbench.explore import Explorer
-from workbench.explore._controls import slider
-from workbench.explore._panel import PLOTLY_MIME
+from workbench.explore.panel import PLOTLY_MIME, slider
 
 
 def picture(*, freq, kind, is_dark=False):

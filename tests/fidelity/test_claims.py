@@ -6,7 +6,8 @@ import pytest
 
 from workbench import fidelity
 from workbench.errors import MissingExtraError
-from workbench.fidelity import execution_traces, traces
+from workbench.fidelity import traces
+from workbench.fidelity import traces as execution_traces
 
 CLAIMS = fidelity.claims()
 
@@ -52,7 +53,7 @@ def test_a_nanosecond_more_would_be_noticed(folders, monkeypatch):
 
 
 def test_printed_times_become_whole_nanoseconds():
-    from workbench.fidelity._published import printed_ns
+    from workbench.fidelity.registry import printed_ns
 
     row = {"span_us": "660551.005", "overlap_us": ""}
     assert list(printed_ns(row, "span", "overlap")) == [("span", 660_551_005)]

@@ -11,7 +11,8 @@ import pytest
 
 from workbench import fidelity
 from workbench.errors import MissingExtraError, WorkbenchError
-from workbench.fidelity import Reading, _registry
+from workbench.fidelity import Reading
+from workbench.fidelity import registry as _registry
 from workbench.tables import FIDELITY
 
 

@@ -9,7 +9,9 @@ import nbformat
 import pytest
 
 from workbench import datasets
-from workbench.share import _execute, _normalise, _snapshot
+from workbench.share import _execute
+from workbench.share import _exporter as _normalise
+from workbench.share import _figures as _snapshot
 from workbench.share.bundle import PLOTLY_MIME, title_of
 
 ROOT = Path(__file__).resolve().parents[2]

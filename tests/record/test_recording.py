@@ -17,7 +17,9 @@ from typer.testing import CliRunner
 
 from workbench import cli
 from workbench.errors import RecordError
-from workbench.record import _files, _loop, record, recording
+from workbench.record import record, recording
+from workbench.record import recording as _files
+from workbench.record import recording as _loop
 
 QUICK = ["true"]
 
@@ -145,7 +147,7 @@ def test_what_was_read_before_a_failure_is_kept(nvml, tmp_path, monkeypatch):
             raise ValueError
         return [("n/gpu0", {"power_w": 500.0})]
 
-    monkeypatch.setattr("workbench.record._nvml.Nvml.read", fails)
+    monkeypatch.setattr("workbench.record._sensors.Nvml.read", fails)
     done = record(["sleep", "0.3"], tmp_path / "run", period_s=0.02)
     assert done.error.startswith("ValueError")
     assert [row["power_w"] for row in rows_of(tmp_path / "run")] == [500.0, 500.0]

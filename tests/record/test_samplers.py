@@ -5,11 +5,9 @@ import sys
 
 import pytest
 
-from workbench.record import _amd, _rapl
-from workbench.record._amd import amd_sampler
-from workbench.record._nvml import nvml_sampler
-from workbench.record._rapl import rapl_sampler
-from workbench.record._sampler import NotFoundError
+from workbench.record import _sensors as _amd
+from workbench.record import _sensors as _rapl
+from workbench.record._sensors import NotFoundError, amd_sampler, nvml_sampler, rapl_sampler
 
 
 def test_milliwatts_and_millijoules_of_the_driver_become_watts_and_joules(nvml):

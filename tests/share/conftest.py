@@ -25,7 +25,7 @@ OPENING = """# Who waits for whom?
 
 IMPORTS = """import plotly.graph_objects as go
 import ipywidgets
-from workbench.explore._panel import Explorer"""
+from workbench.explore.panel import Explorer"""
 
 FIGURE = """late = 7 if data is None else len(data)
 meta = {"source": "a made-up job", "origin": "data set" if data is None else "own"}

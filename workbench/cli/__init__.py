@@ -9,12 +9,8 @@ from typing import Annotated
 
 import typer
 
-from workbench.cli._app import group
-from workbench.cli._datasets import fetch, list_sets, verify
-from workbench.cli._fidelity import fidelity
+from workbench.cli._app import check, convert, fetch, fidelity, group, list_sets, record, verify
 from workbench.cli._notebooks import lab, publish, report
-from workbench.cli._record import record
-from workbench.cli._traces import check, convert
 
 __all__ = ["app"]
 

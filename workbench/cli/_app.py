@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from collections.abc import Collection
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
 
+from workbench.cli._reading import BootTime, Node, Unit, Year, Zone, options_of
 from workbench.errors import WorkbenchError
 
 if TYPE_CHECKING:
@@ -131,3 +135,242 @@ def print_table(frame: pd.DataFrame, *, as_json: bool) -> None:
         print_json(records(frame))
     else:
         typer.echo(frame.to_string(index=False, max_colwidth=60))
+
+
+# Commands that work on data sets: list, fetch, verify.
+
+
+def list_sets(as_json: Json = False) -> None:
+    """List the data sets, where they lie and their licences.
+
+    \b
+    Examples:
+      workbench datasets list
+      workbench datasets list --json
+    """
+    from workbench import datasets
+
+    table = datasets.describe()
+    shown = ["dataset", "place", "file_count", "size_bytes", "licence", "about"]
+    print_table(table if as_json else table[shown], as_json=as_json)
+
+
+def fetch(
+    names: Annotated[list[str], typer.Argument(help="Names, see: workbench datasets list.")],
+    as_json: Json = False,
+) -> None:
+    """Get public data sets, check every file, and print the folders.
+
+    \b
+    Examples:
+      workbench datasets fetch kineto-dlrm-8rank
+    """
+    from workbench import datasets
+
+    folders = {name: str(datasets.fetch(name)) for name in names}
+    if as_json:
+        print_json(folders)
+    else:
+        for folder in folders.values():
+            typer.echo(folder)
+
+
+def verify(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Names; every set at hand by default.", show_default=False),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare the files of data sets with their checksums.
+
+    Exit code 1 if a file is missing or has changed.
+
+    \b
+    Examples:
+      workbench datasets verify
+      workbench datasets verify kineto-dlrm-8rank --json
+    """
+    import pandas as pd
+
+    from workbench import datasets
+
+    sets = datasets.describe()
+    chosen = names or list(sets.loc[sets["place"] != "not at hand", "dataset"])
+    table = pd.concat([datasets.verify(name) for name in chosen], ignore_index=True)
+    print_table(table[["dataset", "file", "size_bytes", "verdict"]], as_json=as_json)
+    if (table["verdict"] != "ok").any():
+        raise typer.Exit(LOOK)
+
+
+# The command that compares the workbench with numbers printed elsewhere.
+
+
+def fidelity(
+    noun: Annotated[
+        str | None, typer.Argument(help="Only claims about this, e.g. traces.", show_default=False)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare numbers computed here with those others printed.
+
+    Every claim is computed now. A claim whose data set is absent says how to get it and
+    fails nothing. Exit code 1 if a claim fails.
+
+    \b
+    Examples:
+      workbench fidelity
+      workbench fidelity traces --json
+    """
+    from workbench import fidelity
+
+    shown = sys.stderr.isatty()
+    table = fidelity.run(noun, progress=lambda name: typer.echo(name, err=True) if shown else None)
+    if as_json:
+        print_json(records(table))
+    else:
+        typer.echo(fidelity.text(table))
+    if fidelity.failed(table):
+        raise typer.Exit(LOOK)
+
+
+# The command that records power while another command runs.
+
+
+def record(
+    command: Annotated[list[str], typer.Argument(help="The command to run, after --.")],
+    out: Annotated[Path, typer.Option(help="Folder to write; must not hold a recording.")],
+    period_s: Annotated[float, typer.Option(help="Time between readings, in seconds.")] = 0.1,
+) -> None:
+    """Sample power, clocks and throttle reasons to Parquet while a command runs.
+
+    The command's exit code is passed on; Ctrl-C reaches it, and what was sampled is kept.
+    If sampling fails the command still runs to its end, and the exit code is 1 instead of 0.
+
+    \b
+    Examples:
+      workbench record --out run1 -- python train.py --steps 200
+      workbench record --out run1 --period-s 0.05 -- torchrun --nproc-per-node 8 train.py
+    """
+    from workbench.record import record as run_and_record
+
+    done = run_and_record(command, out, period_s=period_s)
+    for what in done.missing:
+        tell(f"not sampled: {what}")
+    sampled = ", ".join(done.entities) or "nothing (the command ran all the same)"
+    tell(f"{done.reading_count:,} readings of {sampled} in {plain(done.folder)}")
+    if done.error:
+        lost = f"; {done.lost_count:,} readings are lost" if done.lost_count else ""
+        tell(f"sampling ended early: {done.error}{lost}")
+    raise typer.Exit(done.exit_code or (LOOK if done.error else 0))
+
+
+# Commands that work on trace files: check, convert.
+
+
+def check(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Traces, logs of power, failures or a job, flight-recorder dumps, operations of "
+            "a job, lengths, injection results: files, folders, archives."
+        ),
+    ],
+    *,
+    tz: Zone = None,
+    year: Year = None,
+    boot_time: BootTime = None,
+    node: Node = None,
+    unit: Unit = None,
+    as_json: Json = False,
+) -> None:
+    """Say what files hold and what is wrong with them.
+
+    The kind of every file is named. All that had to be repaired, left out or assumed is
+    counted, with its first place; what needs a look is marked with "!". Exit code 0 if every
+    file is clean, 1 if one has findings that need a look, 2 if one cannot be read at all.
+
+    \b
+    Examples:
+      workbench check rank0.pt.trace.json.gz
+      workbench check --tz UTC logs/node001_nvidia_smi.csv
+      workbench check --json runs/monday runs/tuesday > quality.json
+    """
+    from workbench.tables import HARMLESS
+
+    options = options_of(tz, year, boot_time, node, unit)
+    results = [_checked(file, options) for file in files]
+    if as_json:
+        print_json(results)
+    else:
+        for result in results:
+            _print_findings(result, HARMLESS)
+    if any(result["error"] for result in results):
+        raise typer.Exit(IMPOSSIBLE)
+    if any(row["finding"] not in HARMLESS for result in results for row in result["findings"]):
+        raise typer.Exit(LOOK)
+
+
+def convert(
+    source: Annotated[Path, typer.Argument(help="Trace: file, folder or archive.", exists=True)],
+    target: Annotated[Path, typer.Argument(help="File to write, ending in .parquet.")],
+) -> None:
+    """Write a trace as Parquet, which loads many times faster.
+
+    \b
+    Examples:
+      workbench convert runs/monday monday.parquet
+    """
+    from workbench import load
+    from workbench.load.kinds import told, unfit
+
+    if target.suffix != ".parquet":
+        msg = f"{target}: the target must end in .parquet"
+        raise typer.BadParameter(msg)
+    if "traces" not in (files := told(source)).names:
+        raise unfit(source, files, ("traces",))
+    trace = load.traces(source)
+    load.write(trace, target)
+    typer.echo(plain(target))
+    typer.echo(repr(trace), err=True)
+
+
+def _checked(file: Path, options: dict[str, Any]) -> dict[str, Any]:
+    """Give the kinds of the files under a path and what is found in them, or why not."""
+    from workbench import load
+    from workbench.load.kinds import told
+
+    found, error = None, None
+    kinds: dict[str, list[str]] = {}
+    try:
+        kinds = {label: sorted(names) for label, names in told(file).kinds.items()}
+        found = load.quality(file, **options)
+    except (WorkbenchError, OSError) as problem:
+        error = say(str(problem))
+    return {"path": str(file), "error": error, "kinds": kinds, "findings": records(found)}
+
+
+def _print_findings(result: dict[str, Any], harmless: Collection[str]) -> None:
+    """Print the kind of every file, and below it what was found; equal findings once."""
+    from workbench.tables import folded_findings
+
+    if result["error"]:
+        tell(result["error"])
+        return
+    rows = folded_findings(result["findings"])
+    for source in dict.fromkeys([*(row["source"] for row in rows), *_unmentioned(result)]):
+        kinds = result["kinds"].get(source)
+        named = "" if kinds is None else f" {' and '.join(kinds) or 'not recognised'}"
+        typer.echo(f"{plain(source)}:{named}")
+        for row in rows:
+            if row["source"] == source:
+                mark = " " if row["finding"] in harmless else "!"
+                place = f" (first: {row['where']})" if row["where"] else ""
+                what = plain(f"{say(row['what'])}{place}")
+                typer.echo(f"{mark} {row['finding']:<12}{row['count']:>12,}  {what}")
+
+
+def _unmentioned(result: dict[str, Any]) -> list[str]:
+    """Return the files that no finding is on; their kind is still told."""
+    sources = {row["source"] for row in result["findings"]}
+    return [label for label in result["kinds"] if label not in sources]

@@ -7,10 +7,16 @@ the environment variable :data:`MIRROR_ENV` (``<mirror>/<dataset>/<file>``), the
 cache folder (:data:`CACHE_ENV`, by default the user's own), the network.
 """
 
-from workbench.datasets._catalogue import describe, names
-from workbench.datasets._choice import choose
+from workbench.datasets._catalogue import (
+    CACHE_ENV,
+    MIRROR_ENV,
+    best,
+    choose,
+    describe,
+    names,
+    verify,
+)
 from workbench.datasets._fetch import fetch, path
-from workbench.datasets._places import CACHE_ENV, MIRROR_ENV, best, verify
 
 __all__ = [
     "CACHE_ENV",

@@ -1,43 +1,47 @@
 """Widgets around one analysis and one figure each; the only code that knows ipywidgets."""
 
-from workbench.explore._panel import Explorer, static_html
-from workbench.explore.capping_events import capping_events
-from workbench.explore.cause_shares import cause_shares
-from workbench.explore.checkpoints import checkpoint_curve, expected_ettr
-from workbench.explore.collective_times import collective_times
-from workbench.explore.collective_waits import collective_waits
-from workbench.explore.context_sharding import context_sharding
-from workbench.explore.critical_path import critical_path
-from workbench.explore.detector_tolerance import detector_tolerance
+from workbench.explore.failures import (
+    cause_shares,
+    checkpoint_curve,
+    expected_ettr,
+    flight_suspects,
+    incidents,
+    lemon_nodes,
+    spares,
+)
+from workbench.explore.faults import (
+    detector_tolerance,
+    injection_sample_sizes,
+    interval_funnel,
+    pvf,
+    pvf_by_bit,
+    pvf_by_flips,
+    pvf_protection,
+    pvf_running,
+)
 from workbench.explore.fleet_timeline import fleet_timeline
-from workbench.explore.flight_suspects import flight_suspects
-from workbench.explore.goodput import goodput, goodput_at_scale, goodput_sweep
-from workbench.explore.goodput_windows import goodput_windows
-from workbench.explore.graph_ablation import graph_ablation
-from workbench.explore.incidents import incidents
-from workbench.explore.injection_sample_sizes import injection_sample_sizes
-from workbench.explore.interval_funnel import interval_funnel
-from workbench.explore.job_slowdown import job_slowdown
-from workbench.explore.kernels import kernels
-from workbench.explore.lemon_nodes import lemon_nodes
-from workbench.explore.length_shares import length_shares
-from workbench.explore.packing_balance import packing_balance
-from workbench.explore.parallelism_plan import parallelism_plan
-from workbench.explore.pipeline import pipeline
-from workbench.explore.pipeline_schedule import pipeline_schedule
-from workbench.explore.power_smoothing import power_smoothing
-from workbench.explore.power_spectrum import power_spectrum
-from workbench.explore.provisioning import provisioning
-from workbench.explore.pvf import pvf, pvf_by_bit, pvf_by_flips
-from workbench.explore.pvf_protection import pvf_protection
-from workbench.explore.pvf_running import pvf_running
-from workbench.explore.row_sharding import row_sharding
-from workbench.explore.spares import spares
-from workbench.explore.table_sharding import table_sharding
-from workbench.explore.time_breakdown import time_breakdown
-from workbench.explore.timeline import timeline
-from workbench.explore.training_speed import training_speed
-from workbench.explore.what_if import what_if
+from workbench.explore.goodput import goodput, goodput_at_scale, goodput_sweep, goodput_windows
+from workbench.explore.imbalance import (
+    context_sharding,
+    length_shares,
+    packing_balance,
+    pipeline,
+    row_sharding,
+    table_sharding,
+    training_speed,
+)
+from workbench.explore.panel import Explorer, static_html
+from workbench.explore.perfmodel import (
+    collective_times,
+    critical_path,
+    graph_ablation,
+    job_slowdown,
+    parallelism_plan,
+    pipeline_schedule,
+    what_if,
+)
+from workbench.explore.power import capping_events, power_smoothing, power_spectrum, provisioning
+from workbench.explore.traces import collective_waits, kernels, time_breakdown, timeline
 
 __all__ = [
     "Explorer",

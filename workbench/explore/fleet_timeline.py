@@ -7,8 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench import plot
-from workbench.explore._controls import ALL, choice, slider
-from workbench.explore._panel import Explorer
+from workbench.explore.panel import ALL, Explorer, choice, slider
 from workbench.tables import FLEET_TIMELINE
 
 _SECOND = 1_000_000_000

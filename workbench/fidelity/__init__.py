@@ -8,30 +8,39 @@ them all.
 """
 
 from workbench.fidelity import (
-    configurations,
     energy,
-    execution_traces,
     flight_recorder,
     goodput,
-    kernel_times,
-    layout_changes,
-    operator_benchmarks,
-    packing,
     power_swings,
     provisioning,
     pvf,
     reliability,
     replay,
-    schedules,
-    sharding,
     step_energy,
-    stragglers,
     traces,
 )
-from workbench.fidelity._configurations import printed_iterations
-from workbench.fidelity._printed_jobs import printed_predictions
-from workbench.fidelity._registry import Claim, Reading, claim, claims, failed, run
-from workbench.fidelity._show import html, notebook, summary, text
+from workbench.fidelity import imbalance as packing
+from workbench.fidelity import imbalance as sharding
+from workbench.fidelity import imbalance as stragglers
+from workbench.fidelity import perfmodel as configurations
+from workbench.fidelity import perfmodel as kernel_times
+from workbench.fidelity import perfmodel as layout_changes
+from workbench.fidelity import perfmodel as operator_benchmarks
+from workbench.fidelity import replay as schedules
+from workbench.fidelity import traces as execution_traces
+from workbench.fidelity.perfmodel import printed_iterations, printed_predictions
+from workbench.fidelity.registry import (
+    Claim,
+    Reading,
+    claim,
+    claims,
+    failed,
+    html,
+    notebook,
+    run,
+    summary,
+    text,
+)
 
 __all__ = [
     "Claim",

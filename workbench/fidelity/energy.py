@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from workbench import analyze, load
-from workbench.fidelity._published import published
-from workbench.fidelity._registry import Reading, claim
+from workbench.fidelity.registry import Reading, claim, published
 
 _CELL_S = 2.0
 _LINES, _RULE = "straight lines between readings", "each reading since the one before"

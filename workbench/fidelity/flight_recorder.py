@@ -9,8 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from workbench import analyze, load
-from workbench.fidelity._published import published
-from workbench.fidelity._registry import Reading, claim
+from workbench.fidelity.registry import Reading, claim, published
 
 _CASES = ("lock_gil_1st", "gpu_error_1st")
 _DUMPS = "NVIDIA/nvidia-resiliency-ext, tests/attribution/unit/fr_traces"

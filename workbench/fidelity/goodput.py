@@ -10,8 +10,7 @@ import pandas as pd
 
 from workbench import analyze, simulate
 from workbench.analyze import FaultTolerance
-from workbench.fidelity._published import published
-from workbench.fidelity._registry import Reading, claim
+from workbench.fidelity.registry import Reading, claim, published
 from workbench.simulate import FailureProcess
 
 _INTERVAL_MIN = 18.0

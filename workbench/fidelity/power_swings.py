@@ -10,8 +10,7 @@ import pandas as pd
 
 from workbench import analyze, load
 from workbench.analyze import SmoothingPlan
-from workbench.fidelity._published import published
-from workbench.fidelity._registry import Reading, claim
+from workbench.fidelity.registry import Reading, claim, published
 from workbench.tables import POWER_TOTALS
 
 _CELL_NS = 2_000_000_000

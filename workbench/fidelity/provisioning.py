@@ -8,8 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from workbench import analyze, load
-from workbench.fidelity._published import published
-from workbench.fidelity._registry import Reading, claim
+from workbench.fidelity.registry import Reading, claim, published
 
 _META = "arXiv:2605.24461 as reported by supercomputing.news, 30 May 2026"
 _KNEES = (

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from workbench import analyze, datasets, load
-from workbench.fidelity._published import published
-from workbench.fidelity._registry import Reading, claim
+from workbench.fidelity.registry import Reading, claim, published
 from workbench.simulate import injections as inject
 from workbench.simulate.injections import models
 from workbench.tables import ExhaustiveInjections

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from workbench import analyze, datasets, load
-from workbench.fidelity._published import published
-from workbench.fidelity._registry import Reading, claim
+from workbench.fidelity.registry import Reading, claim, published
 
 _RUN = {"nodes": 12_288, "failure_min": 18}
 

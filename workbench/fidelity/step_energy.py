@@ -8,8 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from workbench import analyze, load
-from workbench.fidelity._published import published
-from workbench.fidelity._registry import Reading, claim
+from workbench.fidelity.registry import Reading, claim, published
 
 _SYNTHETIC = "synthetic job, "
 

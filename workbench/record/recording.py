@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import platform
 import shlex
 import shutil
+import signal
 import socket
+import subprocess
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from workbench import __version__
+from workbench._writing import write_whole
 from workbench.errors import RecordError
-from workbench.record import _child
-from workbench.record._amd import amd_sampler
-from workbench.record._files import ABOUT, Writer, write_about
-from workbench.record._loop import Loop
-from workbench.record._nvml import nvml_sampler
-from workbench.record._rapl import rapl_sampler
-from workbench.record._sampler import NotFoundError, Sampler
+from workbench.record._sensors import (
+    NotFoundError,
+    Sampler,
+    Values,
+    amd_sampler,
+    nvml_sampler,
+    rapl_sampler,
+)
 
 _PART_ROWS = 60_000
 _PART_S = 60.0
@@ -106,7 +117,7 @@ def record(command: Sequence[str], out: str | Path, *, period_s: float = 0.1) ->
     about = _about(command, samplers, missing, period_s)
     # True until the end is written over it, which a full disk or a kill may prevent.
     about |= {"start_ns": time.time_ns(), "error": _NO_END}
-    with _child.stops_passed_on() as stops:
+    with stops_passed_on() as stops:
         try:
             _claim(folder, about)  # says what runs, if this process is killed
             writer = Writer(folder, about, part_rows=_PART_ROWS, part_s=_PART_S)
@@ -137,10 +148,10 @@ def record(command: Sequence[str], out: str | Path, *, period_s: float = 0.1) ->
     )
 
 
-def _run(command: Sequence[str], loop: Loop, stops: _child.Stops, folder: Path) -> int:
+def _run(command: Sequence[str], loop: Loop, stops: Stops, folder: Path) -> int:
     loop.start()
     try:
-        child = _child.start(command)
+        child = start(command)
     except RecordError:
         loop.finish()
         # Nothing ran, so there is no recording; the folder is free for the next attempt.
@@ -149,7 +160,7 @@ def _run(command: Sequence[str], loop: Loop, stops: _child.Stops, folder: Path) 
         raise
     try:
         stops.to(child)
-        return _child.exit_code(child)
+        return exit_code(child)
     finally:
         loop.finish()
 
@@ -242,3 +253,234 @@ def _about(
         "sensors": [asdict(sensor) for sampler in samplers for sensor in sampler.sensors],
         "missing": list(missing),
     }
+
+
+# Run a command so that a stop reaches it exactly once, and wait for it to the end.
+
+_SIGNALLED = 128
+_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def start(command: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Start the command, or say why it cannot be."""
+    try:
+        return subprocess.Popen(list(command))
+    except OSError as error:
+        msg = f"{command[0]}: cannot be run ({error.strerror})"
+        raise RecordError(msg) from None
+
+
+class Stops:
+    """Signals that came while the recorder ran, each passed on to the command.
+
+    Ctrl-C in a terminal reaches every process of the foreground, the command too; passed on
+    once more it would interrupt what the command does about it.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self._child: subprocess.Popen[bytes] | None = None
+        self._early: list[int] = []
+
+    def to(self, child: subprocess.Popen[bytes]) -> None:
+        """Pass on to this command, also what came before it ran."""
+        self._child = child
+        for number in self._early:
+            self._tell(number)
+
+    def take(self, number: int, _frame: FrameType | None) -> None:
+        """Note a signal and pass it on; once the command has ended it only is noted."""
+        self.names.append(signal.Signals(number).name)
+        if self._child is None:
+            self._early.append(number)
+        elif number != signal.SIGINT or not _terminal_tells_all():
+            self._tell(number)
+
+    def _tell(self, number: int) -> None:
+        if self._child is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._child.send_signal(number)
+
+
+@contextlib.contextmanager
+def stops_passed_on() -> Iterator[Stops]:
+    """Pass signals on to the command, from before it runs until all files are written.
+
+    One that comes while the files are written must not break that off.
+    """
+    came = Stops()
+    before: dict[int, Any] = {}
+    is_main = threading.current_thread() is threading.main_thread()
+    for stop in _PASSED_ON if is_main else ():
+        if signal.getsignal(stop) != signal.SIG_IGN:  # as nohup and shells in scripts ask
+            before[stop] = signal.signal(stop, came.take)
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def exit_code(child: subprocess.Popen[bytes]) -> int:
+    """Wait for the command; give its exit code as a shell would."""
+    code = child.wait()
+    return code if code >= 0 else _SIGNALLED - code
+
+
+def _terminal_tells_all() -> bool:
+    """Say whether this process is in the foreground of a terminal, as the command is then.
+
+    Where its input comes from says nothing of that: ``< /dev/null`` leaves it there.
+    """
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
+
+
+# The files of a recording: each is put in place when it is complete, so none is ever half.
+
+KEY = b"workbench.recording"
+VERSION = 1
+ABOUT = "recording.json"
+SCHEMA = pa.schema(
+    [
+        ("time_ns", pa.int64()),
+        ("entity", pa.dictionary(pa.int32(), pa.string())),
+        ("power_w", pa.float64()),
+        ("average_w", pa.float64()),
+        ("instant_w", pa.float64()),
+        ("energy_j", pa.float64()),
+        ("limit_w", pa.float64()),
+        ("clock_mhz", pa.float64()),
+        ("busy_share", pa.float64()),
+        ("temperature_c", pa.float64()),
+        ("reasons", pa.int64()),
+        ("power_violation_ns", pa.int64()),
+    ]
+)
+
+
+class Writer:
+    """Keeps readings until a part is full, then writes it as a file of its own."""
+
+    def __init__(
+        self, folder: Path, about: Mapping[str, Any], *, part_rows: int, part_s: float = 60.0
+    ) -> None:
+        self._folder = folder
+        self._about = about
+        self._part_rows, self._part_s = part_rows, part_s
+        self._begun_s = 0.0
+        self._columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
+        self.part_count = 0
+        self.row_count = 0
+        self.written_count = 0
+
+    def add(self, time_ns: int, rows: Sequence[tuple[str, Values]]) -> None:
+        """Keep the readings of one moment."""
+        if not self._columns["time_ns"]:
+            self._begun_s = time.monotonic()
+        for entity, values in rows:
+            row = {**values, "time_ns": time_ns, "entity": entity}
+            for name, column in self._columns.items():
+                column.append(row.get(name))
+        self.row_count += len(rows)
+        is_full = len(self._columns["time_ns"]) >= self._part_rows
+        if is_full or time.monotonic() - self._begun_s >= self._part_s:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is kept as the next part."""
+        if not self._columns["time_ns"]:
+            return
+        arrays = [pa.array(self._columns[field.name], field.type) for field in SCHEMA]
+        note = json.dumps({"version": VERSION, **self._about}).encode()
+        table = pa.Table.from_arrays(arrays, schema=SCHEMA.with_metadata({KEY: note}))
+        path = self._folder / f"power_{self.part_count + 1:04d}.parquet"
+        write_whole(path, lambda file: pq.write_table(table, file, compression="zstd"))
+        self.part_count += 1
+        self.written_count += table.num_rows
+        self._columns = {name: [] for name in SCHEMA.names}
+
+
+def write_about(folder: Path, about: Mapping[str, Any]) -> None:
+    """Write what is known of the recording, for people and for loaders."""
+    text = json.dumps({"workbench_recording": VERSION, **about}, indent=2) + "\n"
+    write_whole(folder / ABOUT, lambda file: file.write(text.encode()))
+
+
+# Read all sensors at even times until told to stop.
+
+_STEP_NS = 100_000_000  # the wall clock was set, rather than disciplined
+
+
+class Loop(threading.Thread):
+    """A thread that samples; a failure ends the sampling, never the command beside it.
+
+    Attributes
+    ----------
+    late_count
+        Times that were left out because reading took longer than the period.
+    clock_steps
+        Times at which the wall clock was set, as ns since 1970 and ns forward.
+    error
+        Why sampling ended early; empty if it did not.
+    """
+
+    def __init__(self, samplers: Sequence[Sampler], writer: Writer, *, period_s: float) -> None:
+        super().__init__(name="power sampling", daemon=True)
+        self._samplers = samplers
+        self._writer = writer
+        self._period_s = period_s
+        self._asked_to_stop = threading.Event()
+        self.late_count = 0
+        self.clock_steps: list[tuple[int, int]] = []
+        self.error = ""
+
+    def run(self) -> None:
+        """Sample, until stopped or until reading or writing fails; write what is kept."""
+        for work in (self._run, self._writer.flush):
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the command goes on
+                self.error = self.error or f"{type(error).__name__}: {error}"
+
+    def finish(self) -> None:
+        """Take one reading more, write what is kept, and end."""
+        self._asked_to_stop.set()
+        self.join()
+
+    def _run(self) -> None:
+        if not self._samplers:
+            return
+        offset = time.time_ns() - time.monotonic_ns()
+        due = time.monotonic()
+        while True:
+            is_last = self._asked_to_stop.is_set()
+            for sampler in self._samplers:
+                before = time.time_ns()
+                rows = sampler.read()
+                self._writer.add((before + time.time_ns()) // 2, rows)
+            offset = self._watched(offset)
+            if is_last:
+                return
+            due += self._period_s
+            behind = time.monotonic() - due
+            if behind > 0:
+                skipped = int(behind / self._period_s) + 1
+                self.late_count += skipped
+                due += skipped * self._period_s
+            self._asked_to_stop.wait(max(0.0, due - time.monotonic()))
+
+    def _watched(self, offset: int) -> int:
+        """Note if the wall clock moved against the one that never steps."""
+        now = time.time_ns() - time.monotonic_ns()
+        if abs(now - offset) >= _STEP_NS:
+            self.clock_steps.append((time.time_ns(), now - offset))
+        return now

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from workbench import analyze, load, simulate
 from workbench.errors import WorkbenchError
-from workbench.fidelity._published import published
+from workbench.fidelity.registry import published
 from workbench.tables import REUSE_HISTOGRAM, ROW_POPULARITY, ROW_SHARDING
 
 PLACEMENTS = ["contiguous", "random", "round-robin", "LPT"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from workbench import analyze, simulate
 from workbench.analyze import ShardingAssumptions
 from workbench.errors import TableError, WorkbenchError
-from workbench.fidelity._published import published
+from workbench.fidelity.registry import published
 from workbench.tables import EMBEDDING_TABLES, TABLE_SHARDING
 
 PLANNERS = ("greedy", "in order", "round-robin", "random")

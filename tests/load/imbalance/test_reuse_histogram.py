@@ -4,7 +4,7 @@ import pytest
 
 from workbench import load
 from workbench.errors import LoadError
-from workbench.fidelity._published import published
+from workbench.fidelity.registry import published
 
 SMALL = """
 tiny_t3_bs8.pt

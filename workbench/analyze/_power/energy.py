@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from workbench._moments import Moments, together
+from workbench._numbers import Moments, together
 from workbench.analyze._lib import intervals
 from workbench.analyze._lib.energy_curves import (
     EnergyMethod,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from workbench._moments import of_values
+from workbench._numbers import of_values
 from workbench.errors import LoadError
 from workbench.load._files.archive import Paths
 from workbench.load._power.formats.table.things import Things

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from workbench._moments import Moments, joined, of_values, together
+from workbench._numbers import Moments, joined, of_values, together
 from workbench.load._files.archive import Paths
 from workbench.load._power.formats.table.things import Things
 from workbench.load._power.part import Unit

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench._number_types import NUMBER_TYPES
+from workbench._numbers import NUMBER_TYPES
 from workbench.errors import TableError
 from workbench.plot._style.chances import (
     Chances,

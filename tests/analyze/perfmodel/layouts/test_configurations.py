@@ -13,7 +13,7 @@ from workbench import analyze, load
 from workbench.analyze._perfmodel.layouts import iteration_model as _residual
 from workbench.analyze._perfmodel.layouts.closed_form import PARTS
 from workbench.errors import MissingExtraError, PerformanceModelError
-from workbench.fidelity import configurations as claims
+from workbench.fidelity import perfmodel as claims
 from workbench.tables import ITERATIONS, PLAN, PREDICTED_ITERATIONS
 
 GPT = analyze.model_shape("GPT-3 175B")

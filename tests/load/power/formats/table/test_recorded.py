@@ -10,7 +10,7 @@ from workbench import load
 from workbench.errors import LoadError
 from workbench.load._power.formats.table import recorded as recorded_power
 from workbench.load.kinds import kinds_of
-from workbench.record import _files
+from workbench.record import recording as _files
 
 SENSOR = {"entity": "n1/gpu0", "scope": "gpu", "method": "avg_1s", "device": "0", "model": "H100"}
 CPU = {"entity": "n1/0-package-0", "scope": "cpu", "method": "counter", "device": "0"}

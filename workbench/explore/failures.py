@@ -1,0 +1,444 @@
+"""Explore failures: causes, incidents, hangs, checkpoints, spares and lemon nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any
+
+import ipywidgets as widgets
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from workbench import analyze, datasets, load, plot, simulate
+from workbench.analyze import FaultTolerance
+from workbench.errors import WorkbenchError
+from workbench.explore.panel import ALL, Explorer, choice, chosen_rows, numbers
+from workbench.tables import FailureLog, FlightRecording, Source, as_source
+
+# Explore what failed: published tables and one's own, by cause or by category.
+
+_PUBLISHED = {
+    "Llama 3, 16,384 GPUs (arXiv:2407.21783)": "causes_llama3",
+    "FT-HSDP, 32K GPUs (arXiv:2602.00277)": "causes_fthsdp_32k",
+    "ByteRobust, 3 months (arXiv:2509.16293)": "causes_byterobust",
+}
+
+
+def cause_shares(
+    failures: Mapping[str, pd.DataFrame] | None = None,
+    *,
+    source: str = "",
+    synthetic: bool = False,
+) -> Explorer:
+    """Choose whose failures and what to count by; see what failed, and how sure that is.
+
+    Starts with the first of one's own tables, else with the table of Llama 3.
+
+    Parameters
+    ----------
+    failures
+        One's own tables :data:`workbench.tables.FAILURES` or
+        :data:`workbench.tables.CAUSE_COUNTS`, by the name to choose them by. The published
+        ones are offered as well.
+    source
+        Where one's own data comes from; printed under the figure.
+    synthetic
+        Whether one's own data was generated; its figure then says so.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.cause_shares`.
+
+    Raises
+    ------
+    WorkbenchError
+        If ``failures`` is a table instead of tables by name.
+    """
+    given: object = {} if failures is None else failures
+    if not isinstance(given, Mapping):
+        msg = "pass tables by name, {'my cluster': log.failures}"
+        raise WorkbenchError(msg)
+    own = dict(given)
+    folder = datasets.path("published")
+    tables = own | {
+        name: load.cause_counts(folder / f"{file}.csv")
+        for name, file in _PUBLISHED.items()
+        if name not in own
+    }
+
+    def draw(*, table: str, by: str) -> go.Figure:
+        is_own = table in own
+        where = as_source(source).joined(table) if is_own else Source(table, "published")
+        shares = analyze.cause_shares(tables[table], by=by)
+        return plot.cause_shares(shares, source=where, synthetic=synthetic and is_own)
+
+    return Explorer(
+        draw,
+        table=widgets.Dropdown(options=list(tables), description="failures of"),
+        by=widgets.Dropdown(options=["cause", "category"], description="by"),
+    )
+
+
+# Explore how often to save, and where a well-known formula fails.
+
+
+def checkpoint_curve(
+    *, failure_interval_min: float = 180, recovery_min: float = 5, write_min: float = 1
+) -> Explorer:
+    """Move failure interval, recovery and writing time; find the best checkpoint interval.
+
+    Parameters
+    ----------
+    failure_interval_min
+        Where its control starts, in minutes.
+    recovery_min
+        Where its control starts, in minutes.
+    write_min
+        Where its control starts, in minutes.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.checkpoint_curve`.
+    """
+    return Explorer(
+        _draw_checkpoints,
+        interval=numbers(
+            "time between failures [min]", (18, 30, 60, 120, 180, 360, 720), failure_interval_min
+        ),
+        write=numbers("writing one [min]", (0.1, 0.25, 0.5, 1, 2, 5), write_min),
+        recovery=numbers("recovery [min]", (1, 5, 10, 20), recovery_min),
+    )
+
+
+def expected_ettr() -> Explorer:
+    """Move failure rate, restart and checkpoint interval; see where the formula fails.
+
+    Starts at the rate of Meta's RSC-1 cluster.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.expected_ettr`.
+    """
+    return Explorer(
+        _draw_ettr,
+        rate=numbers("failures per 1,000 node-days", (1, 2.34, 3.79, 6.5, 10), 6.5),
+        restart=numbers("restart [min]", (2, 5, 10, 20), 10),
+        interval=numbers("checkpoint interval [min]", (2, 5, 15, 30, 60), 60),
+    )
+
+
+def _draw_checkpoints(*, interval: float, write: float, recovery: float) -> go.Figure:
+    case = {"failure_interval_min": interval, "recovery_min": recovery, "write_min": write}
+    curve = analyze.checkpoint_curve(np.geomspace(0.5, max(4 * interval, 60), 60), **case)
+    best = analyze.checkpoint_optimum(**case)
+    return plot.checkpoint_curve(curve, optimum=best, source=Source("closed form (Daly)", "model"))
+
+
+def _draw_ettr(*, rate: float, restart: float, interval: float) -> go.Figure:
+    table = analyze.expected_ettr(
+        np.geomspace(512, 200_000, 40).astype(int),
+        failures_per_1000_node_days=rate,
+        restart_min=restart,
+        checkpoint_interval_min=interval,
+        write_min=0.5,
+    )
+    return plot.expected_ettr(table, source=Source("closed form; writing takes 0.5 min", "model"))
+
+
+# Explore a hang: who is suspected, who waits for whom, what is pending where.
+
+_VIEWS = (
+    ("suspects", "suspects"),
+    ("who waits for whom", "waits"),
+    ("what is pending", "positions"),
+)
+
+
+def flight_suspects(
+    recording: FlightRecording, *, source: str = "", synthetic: bool = False
+) -> Explorer:
+    """Choose a view of a hang, and a process group; see whom it comes from and why.
+
+    Starts with the suspects, which are found in all groups together. The group matters to
+    the other views.
+
+    Parameters
+    ----------
+    recording
+        What :func:`workbench.load.flight_recorder` returns.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.flight_suspects`,
+        :func:`workbench.plot.flight_waits` and :func:`workbench.plot.flight_positions`.
+        Groups are offered in which something is pending.
+
+    Raises
+    ------
+    WorkbenchError
+        If ``recording`` is something else, e.g. one of its tables.
+    """
+    given: object = recording
+    if not isinstance(given, FlightRecording):
+        msg = (
+            f"a FlightRecording is needed, not a {type(given).__name__}; pass what "
+            "load.flight_recorder returns"
+        )
+        raise WorkbenchError(msg)
+    tables = {
+        "suspects": cache(partial(analyze.flight_suspects, recording)),
+        "waits": cache(partial(analyze.flight_waits, recording)),
+        "positions": cache(partial(analyze.flight_positions, recording)),
+    }
+    pending = recording.entries.loc[recording.entries["state"] != "completed", "group"]
+    groups = sorted({str(group) for group in pending.dropna()}, key=_by_number)
+    return Explorer(
+        partial(_draw, tables=tables, source=source, synthetic=synthetic),
+        view=widgets.Dropdown(options=_VIEWS, description="view"),
+        group=choice("group", groups),
+    )
+
+
+def _by_number(group: str) -> tuple[bool, int, str]:
+    return (not group.isdecimal(), int(group) if group.isdecimal() else 0, group)
+
+
+def _draw(
+    *,
+    view: str,
+    group: str,
+    tables: Mapping[str, Callable[[], pd.DataFrame]],
+    source: str,
+    synthetic: bool,
+) -> go.Figure:
+    shown: dict[str, Any] = {"source": source, "synthetic": synthetic}
+    if view == "suspects":
+        return plot.flight_suspects(tables["suspects"](), **shown)
+    rows = chosen_rows(tables[view](), group=group)
+    if view == "waits":
+        return plot.flight_waits(rows, **shown)
+    return plot.flight_positions(rows, **shown)
+
+
+# Explore failure logs: what failed when and where, and what counts as one incident.
+
+_WINDOWS_S = (0, 10, 60, 300, 1800)
+_INCIDENTS_VIEWS = (("timeline", "timeline"), ("counts by window", "counts"))
+
+
+def incidents(log: FailureLog, *, source: str = "", synthetic: bool = False) -> Explorer:
+    """Choose the longest pause inside an incident, and a category; see what failed when.
+
+    Starts at 300 s with all categories, of one reporter if several may have told of the same
+    failures.
+
+    Parameters
+    ----------
+    log
+        What :func:`workbench.load.failures` returns with ``window_s=0``. If it was folded
+        when it was loaded, shorter windows change nothing.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.incidents` and
+        :func:`workbench.plot.incident_counts`. The category is that of the line that leads
+        an incident; the window matters to the timeline only.
+
+    Raises
+    ------
+    WorkbenchError
+        If ``log`` is a table instead of what was loaded.
+    """
+    given: object = log
+    if not isinstance(given, FailureLog):
+        msg = f"a FailureLog is needed, not a {type(given).__name__}; pass what load.failures gives"
+        raise WorkbenchError(msg)
+    categories = sorted(str(each) for each in log.failures["category"].unique())
+    rows = cache(lambda kind: log.failures if kind == ALL else _of(log.failures, kind))
+    folded = cache(lambda kind, window_s: analyze.incidents(rows(kind), window_s=window_s))
+    counts = cache(lambda kind: analyze.incident_counts(rows(kind), windows_s=_WINDOWS_S))
+    kinds = choice("reported by", sorted(str(each) for each in log.failures["kind"].unique()))
+    kinds.value = _first_kind(log.failures)
+    return Explorer(
+        partial(_incidents_draw, folded=folded, counts=counts, source=source, synthetic=synthetic),
+        view=widgets.Dropdown(options=_INCIDENTS_VIEWS, description="view"),
+        window_s=widgets.SelectionSlider(
+            options=[(f"{window} s", window) for window in _WINDOWS_S],
+            value=300,
+            description="longest pause",
+            continuous_update=False,
+        ),
+        category=choice("category", categories),
+        kind=kinds,
+    )
+
+
+def _first_kind(failures: pd.DataFrame) -> str:
+    """Begin with one reporter if several may have told of the same failures."""
+    kinds = analyze.reported_by(failures)["kind"].unique()
+    return str(kinds[0]) if len(kinds) == 1 < failures["kind"].nunique() else ALL
+
+
+def _of(failures: pd.DataFrame, kind: str) -> pd.DataFrame:
+    return failures[failures["kind"] == kind].reset_index(drop=True)
+
+
+def _incidents_draw(
+    *,
+    view: str,
+    window_s: float,
+    category: str,
+    kind: str,
+    folded: Callable[[str, float], pd.DataFrame],
+    counts: Callable[[str], pd.DataFrame],
+    source: str,
+    synthetic: bool,
+) -> go.Figure:
+    shown: dict[str, Any] = {"source": source, "synthetic": synthetic}
+    if view == "counts":
+        return plot.incident_counts(chosen_rows(counts(kind), category=category), **shown)
+    return plot.incidents(chosen_rows(folded(kind, window_s), category=category), **shown)
+
+
+# Explore which nodes fail too often, and how much that depends on how long one watches.
+
+_DAYS = (7, 14, 30, 54, 90, 180)
+_FALSE = (("1 %", 0.01), ("5 %", 0.05), ("10 %", 0.1), ("20 %", 0.2))
+
+
+def lemon_nodes(
+    failures: pd.DataFrame, nodes: pd.DataFrame, *, source: str = "", synthetic: bool = False
+) -> Explorer:
+    """Choose the false discovery rate and the time watched; see which nodes stand out.
+
+    Starts with the whole observation at 5 %. Go back to its first week: the same bad nodes
+    are there, and nothing shows.
+
+    Parameters
+    ----------
+    failures
+        Table :data:`workbench.tables.FAILURES`.
+    nodes
+        Table :data:`workbench.tables.NODE_SPANS` with all nodes watched, failed or not.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.lemon_nodes` and
+        :func:`workbench.plot.lemon_recall`.
+
+    Raises
+    ------
+    WorkbenchError
+        If a node has no time over which it was watched, or a failed node is not among them.
+    """
+    rate = analyze.failure_rates(failures, nodes=nodes).iloc[0]
+    watched = float(rate["exposure_node_days"]) / int(rate["node_count"])
+
+    @cache
+    def found(days: float | str, false_discovery: float) -> pd.DataFrame:
+        some, spans = (
+            (failures, nodes)
+            if days == ALL
+            else analyze.first_days(failures, nodes, days=float(days))
+        )
+        return analyze.lemon_nodes(some, nodes=spans, false_discovery_share=false_discovery)
+
+    def draw(*, view: str, days: float | str, false_discovery: float) -> go.Figure:
+        if view == "nodes":
+            return plot.lemon_nodes(
+                found(days, false_discovery), source=source, synthetic=synthetic
+            )
+        recall = analyze.lemon_recall(
+            int(rate["node_count"]),
+            float(rate["per_1000_node_days"]),
+            false_discovery_share=false_discovery,
+        )
+        return plot.lemon_recall(recall, source=source, synthetic=synthetic)
+
+    return Explorer(
+        draw,
+        view=widgets.Dropdown(
+            options=[("nodes", "nodes"), ("how long to watch", "recall")], description="view"
+        ),
+        days=widgets.Dropdown(
+            options=[
+                (f"all, {watched:.3g} days on average", ALL),
+                *((f"the first {each}", each) for each in _DAYS if each < watched),
+            ],
+            description="days watched",
+        ),
+        false_discovery=widgets.Dropdown(
+            options=list(_FALSE), value=0.05, description="false discovery rate"
+        ),
+    )
+
+
+# Explore how many spare nodes a job needs.
+
+
+def spares(
+    job: FaultTolerance | None = None, *, failure_interval_min: float = 18, seed: int = 1
+) -> Explorer:
+    """Move repair time, failure interval and replicas; see how many spare nodes are enough.
+
+    Every redraw draws failures over 27 days and replays them.
+
+    Parameters
+    ----------
+    job
+        Where the controls start; the published case by default.
+    failure_interval_min
+        Where its control starts, in minutes.
+    seed
+        Seed of the failures.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.spares`.
+    """
+    start = job or FaultTolerance()
+    return Explorer(
+        partial(_draw_spares, base=start, seed=seed),
+        repair=numbers("repair [days]", (0.5, 1, 2), 2),
+        interval=numbers("time between failures [min]", (18, 30, 60, 120), failure_interval_min),
+        replicas=numbers("replicas", (1, 6, 12, 24), start.replicas),
+    )
+
+
+def _draw_spares(
+    *, repair: float, interval: float, replicas: float, base: FaultTolerance, seed: int
+) -> go.Figure:
+    horizon = 27 * 1440.0
+    job = replace(base, replicas=int(replicas))
+    process = simulate.FailureProcess(failure_interval_min=interval, repair_min=repair * 1440)
+    drawn = simulate.failure_times(
+        process, horizon_min=horizon, seed=seed, runs=2, replicas=int(replicas),
+        recovery_min=base.recovery_total_min,
+    )  # fmt: skip
+    load = repair * 1440 / interval
+    counts = sorted({round(load * share) for share in (0.6, 0.8, 0.9, 1, 1.1, 1.2, 1.35, 1.5)})
+    table = analyze.spares(drawn, job, counts, horizon_min=horizon)
+    source = Source(f"simulated: 27 days, 2 runs, seed {seed}", "model")
+    return plot.spares(table, source=source, synthetic=True)

@@ -1,0 +1,424 @@
+"""Explore fault injection: vulnerability factors, protection, detectors and sample sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any
+
+import ipywidgets as widgets
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from workbench import analyze, plot
+from workbench.errors import WorkbenchError
+from workbench.explore.live import Chunks, LiveExplorer
+from workbench.explore.panel import ALL, Explorer, choice, chosen_rows, numbers, slider
+from workbench.tables import ExhaustiveInjections, Injections, as_source
+
+# Explore the tolerance of a detector: what it catches against false alarms.
+
+_TOLERANCES = (0.0, *(10.0 ** (step / 2) for step in range(-16, -3)))
+
+
+def detector_tolerance(
+    trials: pd.DataFrame,
+    *,
+    tolerances: Sequence[float] = _TOLERANCES,
+    source: str = "",
+    synthetic: bool = False,
+) -> Explorer:
+    """Move the tolerance; read off the share of faults detected and that of false alarms.
+
+    Starts at the smallest tolerance without a false alarm.
+
+    Parameters
+    ----------
+    trials
+        Table :data:`workbench.tables.DETECTOR_TRIALS`.
+    tolerances
+        Residuals that the control offers.
+    source
+        Where the trials come from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        A control above :func:`workbench.plot.detector_tolerance`.
+
+    Raises
+    ------
+    WorkbenchError
+        If no fault changed an output.
+    """
+    table = analyze.detector_tolerance(trials, tolerances=tolerances)
+    if table.empty:
+        msg = "no trial has a fault that changed the output; a detector needs some to catch"
+        raise WorkbenchError(msg)
+    alarms = table.groupby("tolerance")["false_alarm_share"].max()
+    quiet = alarms[alarms == 0]
+    offered = np.sort(table["tolerance"].unique()).tolist()
+    start = float(quiet.index.min()) if len(quiet) else offered[-1]
+
+    def draw(*, tolerance: float) -> go.Figure:
+        return plot.detector_tolerance(
+            table, at_tolerance=tolerance, source=source, synthetic=synthetic
+        )
+
+    return Explorer(
+        draw, tolerance=slider("tolerance", [(f"{each:.3g}", each) for each in offered], start)
+    )
+
+
+# Explore how many sites to inject for a wanted error.
+
+_ERRORS = (0.02, 0.05, 0.1, 0.2, 0.5)
+_LEVELS = (0.8, 0.9, 0.95, 0.99)
+
+
+def injection_sample_sizes(
+    injections: Injections | ExhaustiveInjections, *, source: str = "", synthetic: bool = False
+) -> Explorer:
+    """Choose the wanted error and confidence; see how many sites each design needs.
+
+    Starts at ±10 % of the factor with 95 % confidence.
+
+    Parameters
+    ----------
+    injections
+        Results to plan from: of a pilot campaign, or the truth of one that injected every fault.
+    source
+        Where they come from, e.g. model and inputs; printed under the figure.
+    synthetic
+        Whether the inputs were generated; the figure then says so.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.injection_sample_sizes`.
+    """
+    table = analyze.injection_sample_sizes(injections, relative_error=_ERRORS, level_share=_LEVELS)
+
+    def draw(*, error: float, level: float) -> go.Figure:
+        wanted = (table["error_kind"] == "absolute") | (table["error"] == error)
+        rows = table[wanted & (table["level_share"] == level)]
+        return plot.injection_sample_sizes(rows, source=source, synthetic=synthetic)
+
+    return Explorer(
+        draw,
+        error=slider("error of the factor", [(f"±{100 * e:g} %", e) for e in _ERRORS], 0.1),
+        level=slider("confidence", [(f"{100 * each:g} %", each) for each in _LEVELS], 0.95),
+    )
+
+
+# Explore how far a sample of injections can be trusted, drawn from a truth that is known.
+
+_STEP, _STEPS = 500, 12
+
+
+def interval_funnel(
+    truth: ExhaustiveInjections, *, source: str = "", synthetic: bool = False
+) -> Explorer:
+    """Inject 500 sites more; see the intervals close in on the truth, or miss it.
+
+    Nothing is injected: a sample that grows is drawn from the truth, another with every seed.
+
+    Parameters
+    ----------
+    truth
+        Every single-bit fault of a model.
+    source
+        Where the truth comes from, e.g. model and inputs; printed under the figure.
+    synthetic
+        Whether the inputs were generated; the figure then says so.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.interval_funnel`.
+    """
+    counts = [_STEP * (1 + step) for step in range(_STEPS)]
+    components = list(dict.fromkeys(truth.parameters["component"]))
+
+    @cache
+    def table(component: str, seed: int) -> pd.DataFrame:
+        return analyze.interval_funnel(truth, component=component, site_counts=counts, seed=seed)
+
+    def draw(*, component: Any, sites: float, seed: float) -> go.Figure:
+        rows = table(str(component), int(seed))
+        rows = rows[rows["site_count"] <= sites]
+        return plot.interval_funnel(rows, source=source, synthetic=synthetic)
+
+    return Explorer(
+        draw,
+        component=widgets.Dropdown(
+            options=components, value=components[-1], description="component"
+        ),
+        sites=slider("sites injected", [(f"{each:,}", each) for each in counts], 6 * _STEP),
+        seed=numbers("seed", (1, 2), 1),
+    )
+
+
+# Explore how vulnerable the parts of a model are, under each rule of averaging and counting.
+
+_AVERAGES = ("bits", "parameters", "tensors", "layers")
+_POLICIES = (
+    ("count as wrong", "wrong"),
+    ("are left to a detector", "due"),
+    ("are dropped", "ignore"),
+)
+_GROUPS = (("component", "component"), ("role of the bit", "bit_role"), ("tensor", "param"))
+
+
+def not_finite() -> widgets.Dropdown:
+    """Offer the ways to count outputs that are not finite."""
+    return widgets.Dropdown(options=_POLICIES, description="outputs not finite")
+
+
+def pvf(
+    injections: Injections | ExhaustiveInjections, *, source: str = "", synthetic: bool = False
+) -> Explorer:
+    """Choose groups, what weighs the same and how outputs not finite count; see the factors.
+
+    Starts with the components, every bit weighing the same: what a random upset does.
+
+    Parameters
+    ----------
+    injections
+        Results of a campaign, or the truth of one that injected every fault.
+    source
+        Where the data comes from, e.g. model and inputs; printed under the figure.
+    synthetic
+        Whether the inputs were generated; the figure then says so.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.pvf`.
+    """
+
+    @cache
+    def table(by: str, average: Any, nan_policy: Any) -> pd.DataFrame:
+        return analyze.pvf(injections, average=average, by=(by,), nan_policy=nan_policy)
+
+    def draw(*, by: str, average: str, nan_policy: str) -> go.Figure:
+        return plot.pvf(table(by, average, nan_policy), source=source, synthetic=synthetic)
+
+    return Explorer(
+        draw,
+        by=widgets.Dropdown(options=_GROUPS, description="groups"),
+        average=widgets.Dropdown(options=_AVERAGES, description="weigh the same"),
+        nan_policy=not_finite(),
+    )
+
+
+def pvf_by_bit(
+    injections: Injections | ExhaustiveInjections, *, source: str = "", synthetic: bool = False
+) -> Explorer:
+    """Choose a component and how outputs not finite count; see which bits of what hurt.
+
+    Starts with a row per component; of one component every tensor is shown.
+
+    Parameters
+    ----------
+    injections
+        Results of a campaign, or the truth of one that injected every fault.
+    source
+        Where the data comes from, e.g. model and inputs; printed under the figure.
+    synthetic
+        Whether the inputs were generated; the figure then says so.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.pvf_by_bit`.
+    """
+    parameters = injections.parameters.drop_duplicates("param")
+    dtypes = parameters["dtype"].unique()
+    dtype = str(dtypes[0]) if len(dtypes) == 1 else None
+
+    @cache
+    def table(rows: Any, nan_policy: Any) -> pd.DataFrame:
+        return analyze.pvf_by_bit(injections, rows=rows, nan_policy=nan_policy)
+
+    def draw(*, component: str, nan_policy: str) -> go.Figure:
+        rows = table("component" if component == ALL else "param", nan_policy)
+        if component != ALL:
+            mine = parameters.loc[parameters["component"] == component, "param"]
+            rows = rows[rows["param"].isin(mine)]
+        return plot.pvf_by_bit(rows, dtype=dtype, source=source, synthetic=synthetic)
+
+    return Explorer(
+        draw,
+        component=choice("component", parameters["component"].unique()),
+        nan_policy=not_finite(),
+    )
+
+
+def pvf_by_flips(injections: Injections, *, source: str = "", synthetic: bool = False) -> Explorer:
+    """Choose a component and how outputs not finite count; see what more flips do.
+
+    Parameters
+    ----------
+    injections
+        Results of campaigns that differ in their numbers of flips, perhaps in their types.
+    source
+        Where the data comes from, e.g. model and inputs; printed under the figure.
+    synthetic
+        Whether the inputs were generated; the figure then says so.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.pvf_by_flips`.
+    """
+
+    @cache
+    def table(nan_policy: Any) -> pd.DataFrame:
+        return analyze.pvf_by_flips(injections, nan_policy=nan_policy)
+
+    def draw(*, component: str, nan_policy: str) -> go.Figure:
+        rows = chosen_rows(table(nan_policy), component=component)
+        return plot.pvf_by_flips(rows, source=source, synthetic=synthetic)
+
+    components = table("wrong")["component"]
+    return Explorer(
+        draw, component=choice("component", components.unique()), nan_policy=not_finite()
+    )
+
+
+# Explore what protecting the most harmful parts first removes.
+
+_UNITS = (
+    ("elements", "elements"),
+    ("bits of one place", "bits"),
+    ("tensors", "tensors"),
+)
+
+
+def pvf_protection(
+    injections: Injections | ExhaustiveInjections, *, source: str = "", synthetic: bool = False
+) -> Explorer:
+    """Choose the part of the model and what is protected in it; see what that removes.
+
+    Parameters
+    ----------
+    injections
+        Results of a campaign, or the truth of one that injected every fault.
+    source
+        Where the data comes from, e.g. model and inputs; printed under the figure.
+    synthetic
+        Whether the inputs were generated; the figure then says so.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.pvf_protection`.
+    """
+
+    @cache
+    def table(unit: Any) -> pd.DataFrame:
+        return analyze.pvf_protection(injections, unit=unit)
+
+    def draw(*, unit: str, part: str) -> go.Figure:
+        rows = chosen_rows(table(unit), group=part)
+        return plot.pvf_protection(rows, source=source, synthetic=synthetic)
+
+    groups = [name for name in table("bits")["group"].unique() if name != ALL]
+    return Explorer(
+        draw,
+        unit=widgets.Dropdown(options=_UNITS, description="protected"),
+        part=choice("part of the model", groups),
+    )
+
+
+# Inject while the estimate is watched, and stop when it is good enough.
+
+_LOOKS = 60
+_PVF_RUNNING_ERRORS = (0.05, 0.1, 0.2, 0.3, 0.5)
+
+
+def pvf_running(
+    start: Injections,
+    chunks: Chunks | None = None,
+    *,
+    faults: pd.DataFrame | None = None,
+    truth: float | None = None,
+    source: str = "",
+    synthetic: bool = False,
+) -> LiveExplorer:
+    """Press a button to inject; watch the estimate and its interval settle, and stop.
+
+    Starts with results that are there already, so that there is a picture without PyTorch.
+    Choose the error that is good enough.
+
+    Parameters
+    ----------
+    start
+        A campaign that is done, or one that ``analyze.truth_sample`` draws; shown until
+        something is injected.
+    chunks
+        Makes an iterator that injects and gives the outcomes of one chunk after another, e.g.
+        ``lambda: injections.running(model, inputs, faults, settings=settings)``. It is called
+        when the button is pressed.
+    faults
+        Table :data:`workbench.tables.FAULTS` of what ``chunks`` injects; the faults of
+        ``start`` if left out. Both follow the same rules.
+    truth
+        The exhaustive factor, where it is known; drawn as a line.
+    source
+        Where the data comes from, e.g. model and inputs; printed under the figure.
+    synthetic
+        Whether the inputs were generated; the figure then says so.
+
+    Returns
+    -------
+    LiveExplorer
+        A control and the buttons *Inject* and *Stop* above :func:`workbench.plot.pvf_running`.
+        ``explorer.found`` holds the outcomes of what was injected.
+    """
+    # The campaign that is injected now is described as the one that is done.
+    name = str(start.campaign["campaign_id"].iloc[0])
+    live = replace(
+        start, faults=(start.faults if faults is None else faults).assign(campaign_id=name)
+    )
+    label = {"truth": truth, "source": source, "synthetic": synthetic}
+    return LiveExplorer(
+        partial(_draw, start=start, live=live, name=name, label=label),
+        chunks or _nothing,
+        total_count=live.faults["exp_id"].nunique(),
+        wanted=slider(
+            "good enough at ±", [(f"{100 * each:g} %", each) for each in _PVF_RUNNING_ERRORS], 0.2
+        ),
+    )
+
+
+def _nothing() -> Iterator[pd.DataFrame]:
+    msg = (
+        "there is nothing to inject into; pass chunks, e.g. "
+        "lambda: injections.running(model, inputs, faults)"
+    )
+    raise WorkbenchError(msg)
+
+
+def _draw(
+    *,
+    wanted: float,
+    found: tuple[pd.DataFrame, ...],
+    start: Injections,
+    live: Injections,
+    name: str,
+    label: dict[str, Any],
+) -> go.Figure:
+    shown = start
+    if found:
+        outcomes = pd.concat(found, ignore_index=True).assign(campaign_id=name)
+        shown = replace(live, outcomes=outcomes)
+        label = label | {"source": as_source(label["source"]).joined("injected just now")}
+    step = max(len(shown.outcomes) // _LOOKS, 1)
+    table = analyze.pvf_running(shown, every=step, relative_error=wanted)
+    return plot.pvf_running(table, **label)

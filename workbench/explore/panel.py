@@ -1,0 +1,233 @@
+"""The explorer: controls, the questions of a notebook, and the figure they redraw."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import ipywidgets as widgets
+import pandas as pd
+import plotly.graph_objects as go
+import plotly.io as pio
+
+from workbench import analyze
+from workbench.analyze import Change
+from workbench.errors import WorkbenchError
+from workbench.explore.static import static_html
+from workbench.plot._style.style import nothing
+from workbench.tables import Trace
+
+# Controls that several explorers offer, and the choice of rows they stand for.
+
+ALL = "all"
+
+
+def rank_choice(trace: Trace) -> widgets.Dropdown:
+    """Offer every loaded rank, and all of them together."""
+    return choice("rank", (int(rank) for rank in trace.ranks["rank"]))
+
+
+def choice(description: str, values: Iterable[object]) -> widgets.Dropdown:
+    """Offer some values, and all of them together, which is where it starts."""
+    return widgets.Dropdown(
+        options=[(ALL, ALL), *((str(value), value) for value in values)], description=description
+    )
+
+
+def chosen_rows(table: pd.DataFrame, **choices: object) -> pd.DataFrame:
+    """Keep the rows that have the chosen value in each named column; ``ALL`` keeps every row."""
+    for column, value in choices.items():
+        if value != ALL:
+            table = table[(table[column] == value).fillna(value=False)]
+    return table.reset_index(drop=True)
+
+
+def slider(description: str, options: list[tuple[str, object]], value: object) -> widgets.Widget:
+    """Offer some values on a line, answering when the handle is let go."""
+    made = widgets.SelectionSlider(
+        options=options, value=value, description=description, continuous_update=False
+    )
+    # ipywidgets leaves the label of the first option empty until the handle has moved.
+    made.label = options[made.index][0]
+    return made
+
+
+def numbers(description: str, values: Iterable[float], start: float) -> widgets.Widget:
+    """Offer numbers on a line; where it starts is among them."""
+    offered = sorted({*(float(each) for each in values), float(start)})
+    return slider(description, [(f"{each:g}", each) for each in offered], float(start))
+
+
+# The one way a widget is wired: controls, then a figure, then what is left without a kernel.
+
+__all__ = ["PLOTLY_MIME", "Explorer", "static_html"]
+
+PLOTLY_MIME = "application/vnd.plotly.v1+json"
+
+# A slider of ipywidgets is as wide as told, and its track gets what label and value leave.
+_TRACK_PX, _LETTER_PX, _AROUND_PX = 160, 8, 56
+_VALUE_PX = (72, 148)  # what JupyterLab gives the value beside the track
+
+
+class Explorer(widgets.VBox):  # type: ignore[misc]
+    """Controls above a figure that is drawn anew whenever one of them changes.
+
+    Live in JupyterLab; works the same in plain Python, where a test or a script sets
+    ``explorer.controls["rank"].value`` and reads :meth:`figure`. What an analysis
+    refuses is written above the last good figure, so that no choice can break a
+    notebook.
+
+    Parameters
+    ----------
+    draw
+        Gets the value of every control as a keyword and returns the figure.
+    **controls
+        Widgets by the keyword that ``draw`` knows them by; each needs a
+        ``description``, which is its label.
+
+    Attributes
+    ----------
+    controls : dict
+        The widgets by keyword.
+    message : ipywidgets.HTML
+        Why the present choice is not possible; empty while it is.
+    out : ipywidgets.Output
+        Holds the figure on screen as its only output.
+
+    Notes
+    -----
+    The figure is *assigned* to ``out.outputs`` instead of displayed inside it: that
+    works without a kernel, cannot interleave with other output, and is where the
+    published snapshot is read from.
+    """
+
+    def __init__(self, draw: Callable[..., go.Figure], **controls: widgets.ValueWidget) -> None:
+        self.draw = draw
+        self.controls = controls
+        self.message = widgets.HTML()
+        self.out = widgets.Output()
+        row = widgets.HBox(list(controls.values()), layout={"flex_flow": "row wrap"})
+        super().__init__([row, self.message, self.out])
+        for control in controls.values():
+            _fit(control)
+            control.observe(self._redraw, names="value")
+        self._redraw()
+
+    def values(self) -> dict[str, Any]:
+        """Return what the controls are set to, by keyword."""
+        return {name: control.value for name, control in self.controls.items()}
+
+    def figure(self) -> go.Figure:
+        """Return the figure on screen: the last one that could be drawn."""
+        return go.Figure(self.out.outputs[0]["data"][PLOTLY_MIME], skip_invalid=True)
+
+    def title(self) -> str:
+        """Return the title of the figure on screen as plain text."""
+        text = str(self.figure().layout.title.text or "").replace("<br>", " ")
+        return html.unescape(text)
+
+    def state(self) -> str:
+        """Say in one line what the controls are set to."""
+        return ", ".join(
+            f"{control.description or name} = {chosen(control)}"
+            for name, control in self.controls.items()
+        )
+
+    def _redraw(self, _change: Any = None) -> None:
+        try:
+            figure = self.draw(**self.values())
+        except (ValueError, WorkbenchError) as error:
+            self.message.value = f"<b>Not possible:</b> {html.escape(str(error))}"
+            if self.out.outputs:
+                return
+            figure = nothing(
+                "Choose other values above.", claim="These values cannot be shown together"
+            )
+        else:
+            self.message.value = ""
+        self.out.outputs = (
+            {
+                "output_type": "display_data",
+                "metadata": {},
+                "data": {PLOTLY_MIME: json.loads(pio.to_json(figure)), "text/plain": self.state()},
+            },
+        )
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        """Add a line that says the state, for whoever opens the notebook without a kernel."""
+        bundle = super()._repr_mimebundle_(**kwargs)
+        data = dict(bundle[0] if isinstance(bundle, tuple) else bundle)
+        data["text/plain"] = f"Snapshot at {self.state()}. Run the notebook to move the controls."
+        return data
+
+
+def _fit(control: widgets.ValueWidget) -> None:
+    """Let a control be as wide as its label and choices; ipywidgets would cut or wrap them."""
+    control.layout.margin = "2px 18px 2px 2px"
+    if control.has_trait("readout"):
+        control.layout.width = f"{_slider_px(control)}px"
+        control.layout.flex = "0 0 auto"  # else a narrow page takes it all from the track
+    elif control.layout.width is None:
+        control.layout.width = "max-content"
+    for trait, width in (("description_width", "initial"), ("button_width", "auto")):
+        if control.style.has_trait(trait):
+            setattr(control.style, trait, width)
+
+
+def _slider_px(control: widgets.ValueWidget) -> int:
+    """Give the width of a slider whose track is long enough to be aimed at."""
+    values = getattr(control, "_options_labels", None) or ["1,000,000"]
+    if not any(any(map(str.isdigit, words)) for words in values):
+        msg = f"{control.description!r} offers names, which have no order; use a Dropdown"
+        raise TypeError(msg)
+    ends = 2 if isinstance(control, widgets.SelectionRangeSlider) else 1
+    least, most = _VALUE_PX
+    value = min(max(ends * _LETTER_PX * max(map(len, values)), least), most)
+    return _TRACK_PX + _LETTER_PX * len(control.description) + value + _AROUND_PX
+
+
+def chosen(control: widgets.ValueWidget) -> str:
+    """Write the value of a control as its user reads it."""
+    if isinstance(control.value, bool):
+        return "on" if control.value else "off"
+    label = getattr(control, "label", control.value)
+    return " to ".join(label) if isinstance(label, tuple) else str(label)
+
+
+# Questions that can be asked of any trace, and the parts of it that can be changed.
+
+_LONGEST, _LABEL = 6, 44
+
+
+def kinds_of(events: pd.DataFrame) -> list[str]:
+    """Return the kinds of GPU work that a trace has."""
+    used = set(events["kind"].dropna().unique())
+    return [kind for kind in ("compute", "communication", "memory", "other") if kind in used]
+
+
+def standard_questions(events: pd.DataFrame) -> list[Change]:
+    """Ask what faster compute, hidden communication and copies, and a faster CPU would buy."""
+    kinds = kinds_of(events)
+    factors = {"compute": 0.5, "communication": 0.0, "memory": 0.0}
+    asked = [Change(factor=factor, kind=kind) for kind, factor in factors.items() if kind in kinds]
+    return [*asked, Change(factor=0.5, part="CPU")]
+
+
+def parts_of(events: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """Return what can be changed: a label each, and what a :class:`Change` calls it."""
+    parts: dict[str, dict[str, Any]] = {kind: {"kind": kind} for kind in kinds_of(events)}
+    parts["CPU"] = {"part": "CPU"}
+    longest = analyze.kernels(events).groupby("name", observed=True)["total_ns"].sum()
+    for name in longest.nlargest(_LONGEST).index:
+        short = _cut(str(name))
+        same = sum(label.startswith(short) for label in parts)
+        parts[f"{short} ({same + 1})" if same else short] = {"name": str(name)}
+    return parts
+
+
+def _cut(name: str) -> str:
+    """Shorten a name for a menu; templates of one library differ at their ends."""
+    bare = name.removeprefix("void ").replace("at::native::", "")
+    return bare if len(bare) <= _LABEL else f"{bare[: _LABEL - 17]}…{bare[-16:]}"

@@ -1,0 +1,513 @@
+"""Explore performance models: what-if, critical path, layouts, schedules and collectives."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
+from typing import Any, Literal, get_args
+
+import ipywidgets as widgets
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from workbench import analyze, plot
+from workbench.analyze import GRAPH_STEPS, Change, GraphRules, PassTimes, ScheduleKind
+from workbench.explore.panel import (
+    ALL,
+    Explorer,
+    choice,
+    chosen_rows,
+    numbers,
+    parts_of,
+    slider,
+    standard_questions,
+)
+from workbench.tables import JOB_OPERATIONS, ExecutionGraph, Source, as_source
+
+# Explore how long collectives take, and how fast the bus is.
+
+
+def collective_times(times: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> Explorer:
+    """Choose GPU, collective and ranks; see time or bandwidth by size.
+
+    Starts with the first collective on all numbers of ranks.
+
+    Parameters
+    ----------
+    times
+        Table :data:`workbench.tables.COLLECTIVE_TIMES`.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.collective_times`.
+    """
+    beside = analyze.collective_times(times)
+    names = {name: list(dict.fromkeys(beside[name].tolist())) for name in ("gpu", "collective")}
+    collective = choice("collective", names["collective"])
+    gpu = choice("GPU", names["gpu"])
+    for control, values in ((collective, names["collective"]), (gpu, names["gpu"])):
+        if values:
+            control.value = str(values[0])
+    return Explorer(
+        partial(_draw, beside=beside, source=source, synthetic=synthetic),
+        gpu=gpu,
+        collective=collective,
+        rank_count=choice("ranks", sorted(set(beside["rank_count"].tolist()))),
+        show=widgets.ToggleButtons(
+            options=[("time", "time"), ("bus bandwidth", "bandwidth")], description="show"
+        ),
+    )
+
+
+def _draw(
+    *,
+    gpu: str,
+    collective: str,
+    rank_count: int | str,
+    show: Literal["time", "bandwidth"],
+    beside: pd.DataFrame,
+    source: str,
+    synthetic: bool,
+) -> go.Figure:
+    rows = chosen_rows(beside, gpu=gpu, collective=collective, rank_count=rank_count)
+    return plot.collective_times(rows, show=show, source=source, synthetic=synthetic)
+
+
+# Explore what the longest path consists of, and what comes after it.
+
+_NONE = "nothing"
+
+
+def critical_path(
+    events: pd.DataFrame,
+    graph: ExecutionGraph,
+    *,
+    questions: Sequence[Change] | None = None,
+    source: str = "",
+    synthetic: bool = False,
+) -> Explorer:
+    """Change something; see what the critical path then consists of.
+
+    Starts with the path as it is. What is made faster leaves the path at some point, and
+    something else takes its place: that is what limits the gain.
+
+    Parameters
+    ----------
+    events
+        Table :data:`workbench.tables.EVENTS` that the graph was built from.
+    graph
+        From :func:`workbench.analyze.execution_graph`.
+    questions
+        Changes to choose from; by default compute and CPU twice as fast, no communication, no
+        copies.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.critical_path`.
+    """
+    offered = standard_questions(events) if questions is None else questions
+    changes = {change.question: change for change in offered}
+
+    fidelity = cache(lambda: analyze.replay_fidelity(events, graph))
+
+    @cache
+    def path(question: str) -> pd.DataFrame:
+        asked = [] if question == _NONE else [changes[question]]
+        usable = analyze.usable_graph(graph, fidelity())
+        return analyze.critical_path(events, usable, changes=asked)
+
+    def draw(*, question: str, top: int) -> go.Figure:
+        return plot.critical_path(path(question), top=top, source=source, synthetic=synthetic)
+
+    return Explorer(
+        draw,
+        question=widgets.Dropdown(options=[_NONE, *changes], description="changed"),
+        top=widgets.Dropdown(options=[4, 8, 16], value=8, description="names"),
+    )
+
+
+# Explore what each step of building an execution graph is worth.
+
+_GRAPH_ABLATION_NONE = "nothing: the whole graph"
+
+
+def graph_ablation(
+    events: pd.DataFrame,
+    *,
+    rules: GraphRules | None = None,
+    source: str = "",
+    synthetic: bool = False,
+) -> Explorer:
+    """Switch the steps off one by one; see the errors grow and the causes vanish.
+
+    Starts with what every step is worth. The second view shows where in the trace the replay
+    without a step leaves the GPU busy or idle at the wrong time.
+
+    Parameters
+    ----------
+    events
+        Table :data:`workbench.tables.EVENTS`.
+    rules
+        As for :func:`workbench.analyze.execution_graph`.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.graph_ablation` and
+        :func:`workbench.plot.gpu_busy`.
+    """
+    table = cache(lambda: analyze.graph_ablation(events, rules=rules))
+    measured = cache(lambda: analyze.gpu_busy(events))
+
+    @cache
+    def replayed(without: str) -> pd.DataFrame:
+        left_out = () if without == _GRAPH_ABLATION_NONE else (without,)
+        graph = analyze.execution_graph(events, without=left_out, rules=rules)
+        return analyze.gpu_busy(analyze.replayed_events(events, graph, analyze.replay(graph)))
+
+    def draw(*, view: str, without: str) -> go.Figure:
+        if view == "busy":
+            return plot.gpu_busy(measured(), replayed(without), source=source, synthetic=synthetic)
+        rows = table()
+        if without != _GRAPH_ABLATION_NONE:
+            rows = rows[rows["without"].isin(["", without])]
+        return plot.graph_ablation(rows, source=source, synthetic=synthetic)
+
+    return Explorer(
+        draw,
+        view=widgets.Dropdown(
+            options=[("errors and causes", "errors"), ("GPU busy over time", "busy")],
+            description="view",
+        ),
+        without=widgets.Dropdown(
+            options=[_GRAPH_ABLATION_NONE, *GRAPH_STEPS], description="left out"
+        ),
+    )
+
+
+# Explore what stragglers cost a job, and where they are.
+
+_MOST_STEPS = 16
+_VIEWS = (
+    ("verdict", "verdict"),
+    ("map of workers", "worker"),
+    ("by stage", "stage"),
+    ("by data-parallel rank", "dp_rank"),
+    ("by operation", "operation"),
+    ("schedule of a step", "schedule"),
+    ("micro-batches", "micro-batches"),
+    ("what usual measures say", "measures"),
+    ("steps", "steps"),
+)
+
+
+def job_slowdown(
+    operations: pd.DataFrame, *, source: str = "", synthetic: bool = False
+) -> Explorer:
+    """Choose a view of a job, and a step; see what stragglers cost it and where they are.
+
+    Starts with the verdict. Steps and ranks that were not recorded whole are left out; the
+    verdict says so.
+
+    Parameters
+    ----------
+    operations
+        Table :data:`workbench.tables.JOB_OPERATIONS`.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.job_slowdown`,
+        :func:`workbench.plot.job_slowdown_by`, :func:`workbench.plot.job_schedule`,
+        :func:`workbench.plot.job_micro_batches`, :func:`workbench.plot.job_dispersion` and
+        :func:`workbench.plot.job_steps`. Of many steps some are offered, evenly spread; the
+        step matters to the schedule and to micro-batches.
+    """
+    JOB_OPERATIONS.check(operations)
+    whole = cache(partial(analyze.complete_steps, operations))
+    tables = {
+        "verdict": cache(lambda: analyze.job_slowdown(whole())),
+        "schedule": cache(lambda step: analyze.job_schedule(whole(), step=step)),
+        "micro-batches": cache(lambda: analyze.job_micro_batches(whole())),
+        "measures": cache(lambda: analyze.job_dispersion(whole())),
+        "steps": cache(lambda: analyze.job_steps(whole())),
+        "part": cache(lambda part: analyze.job_slowdown_by(whole(), part)),
+    }
+    return Explorer(
+        partial(_job_slowdown_draw, tables=tables, source=source, synthetic=synthetic),
+        view=widgets.Dropdown(options=_VIEWS, description="view"),
+        step=widgets.Dropdown(options=_steps(operations), description="step"),
+    )
+
+
+def _steps(operations: pd.DataFrame) -> list[tuple[str, int | str]]:
+    """Offer the slowest step (for micro-batches all of them), and some by number."""
+    steps = np.unique(operations["step"].to_numpy()).tolist()
+    if len(steps) > _MOST_STEPS:
+        places = np.linspace(0, len(steps) - 1, _MOST_STEPS).round().astype(int)
+        steps = [steps[place] for place in places]
+    return [("slowest, or all", ALL), *((str(step), step) for step in steps)]
+
+
+def _job_slowdown_draw(
+    *,
+    view: str,
+    step: int | str,
+    tables: Mapping[str, Callable[..., pd.DataFrame]],
+    source: str,
+    synthetic: bool,
+) -> go.Figure:
+    shown: dict[str, Any] = {"source": source, "synthetic": synthetic}
+    if view == "verdict":
+        return plot.job_slowdown(tables["verdict"](), **shown)
+    if view == "schedule":
+        chosen = None if step == ALL else int(step)
+        return plot.job_schedule(tables["schedule"](chosen), **shown)
+    if view == "micro-batches":
+        return _micro_batches(tables, step, shown)
+    if view == "measures":
+        return plot.job_dispersion(tables["measures"](), **shown)
+    if view == "steps":
+        return plot.job_steps(tables["steps"](), **shown)
+    return plot.job_slowdown_by(tables["part"](view), **shown)
+
+
+def _micro_batches(
+    tables: Mapping[str, Callable[..., pd.DataFrame]], step: int | str, shown: dict[str, Any]
+) -> go.Figure:
+    table = tables["micro-batches"]()
+    if step != ALL:
+        return plot.job_micro_batches(table[table["step"] == step].reset_index(drop=True), **shown)
+    correlation = tables["verdict"]()["forward_backward_correlation"].iloc[0]
+    known = None if pd.isna(correlation) else float(correlation)
+    return plot.job_micro_batches(table, correlation=known, **shown)
+
+
+# Explore how a model can be spread over GPUs.
+
+_KINDS = ("A100", "H100", "H200", "B200", "GB200")
+
+
+def parallelism_plan(
+    model: analyze.IterationModel,
+    *,
+    shapes: Iterable[analyze.ModelShape | str] = ("GPT-3 175B", "Llama 3 405B", "Megatron 22B"),
+    like: analyze.Layout | None = None,
+    source: str = "",
+    synthetic: bool = False,
+) -> Explorer:
+    """Choose model, GPUs, recomputation and batch; see the fastest way that fits.
+
+    Starts with the first model on 512 H100 and 1,024 sequences per iteration.
+
+    Parameters
+    ----------
+    model
+        Model of iteration times, from ``analyze.iteration_model`` or ``assumed_model``.
+    shapes
+        Models to choose from: shapes, or names of published ones.
+    like
+        Sequence, sharding and the rest of the layout; 2,048 tokens, ZeRO-1, sequence
+        parallelism and flash attention if None.
+    source
+        Where the constants come from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.parallelism_plan`.
+
+    Raises
+    ------
+    PerformanceModelError
+        If a name is no published model.
+    """
+    chosen = [analyze.model_shape(one) if isinstance(one, str) else one for one in shapes]
+    named = {shape.name or f"model {place}": shape for place, shape in enumerate(chosen, 1)}
+    start = like or analyze.Layout(sharding="zero1", sequence_parallel=True, flash_attention=True)
+
+    @cache
+    def planned(name: str, gpus: int, kind: str, recompute: Any, batch: int) -> pd.DataFrame:
+        fields = {**vars(start), "data": 1, "micro_batch": 1, "pipeline": 1, "chunks": 1}
+        layout = analyze.Layout(**{**fields, "recompute": recompute, "global_batch": batch})
+        return analyze.parallelism_plan(named[name], gpus, model=model, like=layout, gpu=kind)
+
+    def draw(*, shape: str, gpus: int, kind: str, recompute: str, batch: int) -> go.Figure:
+        table = planned(shape, gpus, kind, recompute, batch)
+        where = as_source(source).joined(shape)
+        return plot.parallelism_plan(table, source=where, synthetic=synthetic)
+
+    return Explorer(
+        draw,
+        shape=widgets.Dropdown(options=list(named), description="model"),
+        gpus=widgets.SelectionSlider(
+            options=[64, 128, 256, 512, 1024, 2048, 4096], value=512, continuous_update=False,
+            description="GPUs",
+        ),
+        kind=widgets.Dropdown(options=list(_KINDS), value="H100", description="GPU type"),
+        recompute=widgets.Dropdown(
+            options=["none", "selective", "full"], description="recompute"
+        ),
+        batch=widgets.SelectionSlider(
+            options=[256, 512, 1024, 2048, 4096], value=1024, continuous_update=False,
+            description="batch [sequences]",
+        ),
+    )  # fmt: skip
+
+
+# Explore pipeline schedules: their bubbles, with numbers of your own.
+
+_COMPARED = "all, side by side"
+
+
+def pipeline_schedule(
+    *, forward_ns: float = 1e6, backward_ns: float = 2e6, source: str = "", synthetic: bool = False
+) -> Explorer:
+    """Choose schedule, stages, micro-batches and the weights' part; see the bubble.
+
+    Parameters
+    ----------
+    forward_ns
+        Forward pass of one micro-batch on a whole stage.
+    backward_ns
+        Backward pass of one micro-batch on a whole stage.
+    source
+        Where these come from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.pipeline_schedule`, or
+        :func:`workbench.plot.schedule_comparison` of all schedules.
+    """
+    options = [(name, name) for name in (*get_args(ScheduleKind), _COMPARED)]
+    label = {"source": source or Source("durations as chosen", "model"), "synthetic": synthetic}
+    return Explorer(
+        partial(
+            _pipeline_schedule_draw, forward_ns=forward_ns, backward_ns=backward_ns, label=label
+        ),
+        schedule=widgets.Dropdown(options=options, value="1f1b", description="schedule"),
+        stages=numbers("stages", (2, 4, 8), 4),
+        micro_batches=numbers("micro-batches", (2, 4, 8, 12, 16, 32), 8),
+        weight_share=numbers("weights' part of backward", (0.3, 0.4, 0.5, 0.6), 0.5),
+        overlap_share=numbers("gained by overlapping", (0, 0.1, 0.2, 0.3), 0),
+    )
+
+
+def _pipeline_schedule_draw(
+    *,
+    schedule: str,
+    stages: float,
+    micro_batches: float,
+    weight_share: float,
+    overlap_share: float,
+    forward_ns: float,
+    backward_ns: float,
+    label: dict[str, Any],
+) -> go.Figure:
+    times = PassTimes(
+        forward_ns,
+        backward_ns,
+        weight_share * backward_ns,
+        overlapped_ns=(1 - overlap_share) * (forward_ns + backward_ns),
+    )
+    wide, many = int(stages), int(micro_batches)
+    if schedule == _COMPARED:
+        table = analyze.schedule_comparison(times, stages=wide, micro_batches=many)
+        return plot.schedule_comparison(table, **label)
+    made = analyze.pipeline_schedule(schedule, wide, many)  # type: ignore[arg-type]
+    chunks = made["chunk"].nunique() // wide
+    return plot.pipeline_schedule(analyze.schedule_times(made, times.part(chunks)), **label)
+
+
+# Explore what a step would take if something were otherwise.
+
+_TIMES = (
+    ("removed", 0.0), ("1/4", 0.25), ("1/2", 0.5), ("3/4", 0.75), ("x1.1", 1.1), ("x1.5", 1.5),
+    ("x2", 2.0),
+)  # fmt: skip
+
+
+def what_if(
+    events: pd.DataFrame,
+    graph: ExecutionGraph,
+    *,
+    questions: Sequence[Change | Sequence[Change]] | None = None,
+    source: str = "",
+    synthetic: bool = False,
+) -> Explorer:
+    """Choose what takes another time, and how much; see what a step would take.
+
+    Starts with compute twice as fast. The prediction stands among others that were asked
+    beforehand.
+
+    Parameters
+    ----------
+    events
+        Table :data:`workbench.tables.EVENTS` that the graph was built from.
+    graph
+        From :func:`workbench.analyze.execution_graph`.
+    questions
+        What to compare with; by default compute and CPU twice as fast, no communication, no
+        copies.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.what_if`.
+    """
+    parts = parts_of(events)
+    fidelity = cache(lambda: analyze.replay_fidelity(events, graph))
+    compared = standard_questions(events) if questions is None else list(questions)
+
+    @cache
+    def others() -> pd.DataFrame:
+        return analyze.what_if(events, graph, compared, fidelity=fidelity())
+
+    def draw(*, what: str, time: float, rank: int | str = ALL) -> go.Figure:
+        chosen, name = dict(parts[what]), parts[what].get("name")
+        if name is not None:
+            chosen["name"] = f"^{re.escape(name)}$"
+        change = Change(factor=time, rank=None if rank == ALL else int(rank), **chosen)
+        table = analyze.what_if(events, graph, [change], fidelity=fidelity())
+        words = change.question.replace(str(change.name), str(name)) if name else change.question
+        rows = pd.concat([table.assign(question=words), others()], ignore_index=True)
+        rows = rows.drop_duplicates("question").astype({"basis": "category"})
+        return plot.what_if(rows, asked=words, source=source, synthetic=synthetic)
+
+    controls: dict[str, Any] = {
+        "what": widgets.Dropdown(options=list(parts), description="what"),
+        "time": slider("its time", list(_TIMES), 0.5),
+    }
+    ranks = sorted(int(rank) for rank in events["rank"].unique())
+    if len(ranks) > 1:
+        controls["rank"] = choice("rank", ranks)
+    return Explorer(draw, **controls)

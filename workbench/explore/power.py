@@ -1,0 +1,401 @@
+"""Explore power: capping, smoothing, spectra and provisioning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any
+
+import ipywidgets as widgets
+import pandas as pd
+import plotly.graph_objects as go
+
+from workbench import analyze, plot
+from workbench.analyze import GridSpec, SmoothingPlan
+from workbench.errors import WorkbenchError
+from workbench.explore.panel import Explorer, numbers, slider
+from workbench.tables import POWER_CURVE, JobLog, PowerLog, Source, as_source
+
+# Explore when devices were held back by power, and what it cost.
+
+_VIEWS = (("when", "events"), ("what it cost", "cost"), ("which device", "blame"))
+_EVIDENCE = (("the best there is", False), ("power at its limit alone", True))
+
+
+def capping_events(
+    log: PowerLog, job: JobLog | None = None, *, source: str = "", synthetic: bool = False
+) -> Explorer:
+    """Choose what counts as capping; see when it happened, what it cost, and on which device.
+
+    Starts with the best evidence that each device has. Judging by power alone shows how far
+    that would lead astray: a capped GPU may draw well below its limit.
+
+    Parameters
+    ----------
+    log
+        What :func:`workbench.load.power` returns.
+    job
+        What :func:`workbench.load.job_log` returns of the job that ran; without it there is no
+        cost.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.capping_events`, and with a job log
+        :func:`workbench.plot.capping_cost` and :func:`workbench.plot.capping_blame`.
+
+    Raises
+    ------
+    WorkbenchError
+        If ``log`` or ``job`` is a table instead of what was loaded.
+    """
+    for given, kind, how in ((log, PowerLog, "load.power"), (job, JobLog, "load.job_log")):
+        if given is not None and not isinstance(given, kind):
+            msg = (
+                f"a {kind.__name__} is needed, not a {type(given).__name__}; pass what {how} gives"
+            )
+            raise WorkbenchError(msg)
+    return Explorer(
+        partial(
+            _draw, found=cache(partial(_found, log)), job=job, source=source, synthetic=synthetic
+        ),
+        view=widgets.Dropdown(options=_VIEWS if job else _VIEWS[:1], description="view"),
+        power_alone=widgets.Dropdown(options=_EVIDENCE, description="judged by"),
+        limit_share=numbers("power counts from [of the limit]", (0.8, 0.85, 0.9, 0.95, 1), 0.97),
+        gap=numbers("longest pause [periods]", (1.2, 3, 10), 3),
+    )
+
+
+def _found(log: PowerLog, power_alone: bool, limit_share: float, gap: float) -> pd.DataFrame:
+    """Find the events, with or without what the driver says."""
+    states = log.states
+    if power_alone:
+        nothing = pd.Series(pd.NA, index=states.index, dtype="Int64")
+        states = states.assign(reasons=nothing, power_violation_ns=nothing)
+    return analyze.capping_events(
+        log.power, states, limit_share=limit_share, longest_gap_periods=gap
+    )
+
+
+def _draw(
+    *,
+    view: str,
+    power_alone: bool,
+    limit_share: float,
+    gap: float,
+    found: Callable[[bool, float, float], pd.DataFrame],
+    job: JobLog | None,
+    source: str,
+    synthetic: bool,
+) -> go.Figure:
+    shown: dict[str, Any] = {"source": source, "synthetic": synthetic}
+    events = found(power_alone, limit_share, gap)
+    if view == "cost" and job is not None:
+        return plot.capping_cost(analyze.capping_cost(events, job.steps), **shown)
+    if view == "blame" and job is not None:
+        return plot.capping_blame(analyze.capping_blame(events, job.steps), **shown)
+    return plot.capping_events(events, **shown)
+
+
+# Explore floors, ramps and stores on measured power.
+
+_NONE = 0.0
+_J_PER_KWH = 3.6e6
+_POWER_SMOOTHING_VIEWS = (
+    ("power", "power"),
+    ("summary", "summary"),
+    ("spectrum after", "spectrum"),
+)
+
+
+def power_smoothing(
+    totals: pd.DataFrame,
+    *,
+    plan: SmoothingPlan | None = None,
+    spec: GridSpec | None = None,
+    site_w: float | None = None,
+    source: str = "",
+    synthetic: bool = False,
+) -> Explorer:
+    """Choose a floor, ramps, hysteresis and a store; see what is left of the swing, and the cost.
+
+    Starts at a floor of 90 % of the peak and a store with a time constant of 10 s. The title
+    gives the verdict of the specification before and after.
+
+    Parameters
+    ----------
+    totals
+        Table :data:`workbench.tables.POWER_TOTALS`.
+    plan
+        Where the controls start; settings without a control are kept.
+    spec
+        What the grid allows; the critical band that is quoted most by default.
+    site_w
+        As in :func:`workbench.analyze.grid_check`.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.power_smoothing`,
+        :func:`workbench.plot.smoothing_summary` or :func:`workbench.plot.power_spectrum`.
+    """
+    start = plan or SmoothingPlan(floor_share=0.9, storage_tau_s=10)
+    peak_w = float(totals["power_w"].max())
+    rule = {"spec": spec or analyze.grid_spec("critical band"), "site_w": site_w}
+    label = {"source": source, "synthetic": synthetic}
+    return Explorer(
+        partial(_power_smoothing_draw, totals=totals, base=start, rule=rule, label=label),
+        view=widgets.Dropdown(options=_POWER_SMOOTHING_VIEWS, description="view"),
+        floor=numbers("floor [% of peak]", (0, 80, 85, 90, 95), 100 * start.floor_share),
+        ramp=_watts("ramps of machines", peak_w, start.ramp_down_w_per_s, "kW/s"),
+        hold=numbers("hold before a fall [s]", (0, 2, 10), start.hysteresis_s),
+        tau=numbers("store: time constant [s], 0 = none", (0, 10, 30, 60, 300), _tau(start)),
+        energy=_energies("store: energy", peak_w, start.storage_energy_j),
+        power=_watts("store: power", 2 * peak_w, start.storage_power_w, "kW"),
+    )
+
+
+def _tau(plan: SmoothingPlan) -> float:
+    return plan.storage_tau_s or _NONE
+
+
+def _watts(name: str, peak_w: float, start: float | None, unit: str) -> widgets.Widget:
+    """Offer numbers of one digit near 1, 2 and 5 % of a power, and no limit."""
+    offered = {float(f"{peak_w * share:.0e}") for share in (0.01, 0.02, 0.05)} | {start or _NONE}
+    pairs = [(f"{each / 1e3:g} {unit}", each) for each in sorted(offered) if each]
+    return slider(name, [*pairs, ("no limit", _NONE)], start or _NONE)
+
+
+def _energies(name: str, peak_w: float, start: float | None) -> widgets.Widget:
+    """Offer what 0.5, 1 and 5 s of the peak hold, and no limit."""
+    offered = {
+        float(f"{peak_w * seconds / _J_PER_KWH:.0e}") * _J_PER_KWH for seconds in (0.5, 1, 5)
+    } | {start or _NONE}
+    pairs = [(f"{each / _J_PER_KWH:.3g} kWh", each) for each in sorted(offered) if each]
+    return slider(name, [*pairs, ("no limit", _NONE)], start or _NONE)
+
+
+def _power_smoothing_draw(
+    *,
+    view: str,
+    floor: float,
+    ramp: float,
+    hold: float,
+    tau: float,
+    energy: float,
+    power: float,
+    totals: pd.DataFrame,
+    base: SmoothingPlan,
+    rule: dict[str, Any],
+    label: dict[str, Any],
+) -> go.Figure:
+    has_store = tau > 0 or base.storage_ramp_w_per_s is not None
+    plan = replace(
+        base,
+        floor_share=floor / 100,
+        ramp_up_w_per_s=ramp or None,
+        ramp_down_w_per_s=ramp or None,
+        hysteresis_s=hold,
+        storage_tau_s=tau or None,
+        storage_ramp_w_per_s=None if tau else base.storage_ramp_w_per_s,
+        storage_energy_j=energy or None if has_store else None,
+        storage_power_w=power or None if has_store else None,
+        charge_control_s=base.charge_control_s if has_store else None,
+    )
+    smoothing = analyze.power_smoothing(totals, plan)
+    if view == "spectrum":
+        return _spectrum(smoothing, rule, label)
+    summary = analyze.smoothing_summary(smoothing, **rule)
+    if view == "summary":
+        return plot.smoothing_summary(summary, **label)
+    return plot.power_smoothing(smoothing, summary=summary, **label)
+
+
+def _spectrum(smoothing: pd.DataFrame, rule: dict[str, Any], label: dict[str, Any]) -> go.Figure:
+    """Draw the spectrum of what the grid sees, with the verdict on it."""
+    after = pd.DataFrame(
+        {
+            "time_ns": smoothing["time_ns"], "power_w": smoothing["smoothed_w"],
+            "entity_count": 1, "expected_count": 1, "covered_share": 1.0,
+            "meter_period_s": smoothing["meter_period_s"],
+        }
+    )  # fmt: skip
+    spectrum = analyze.power_spectrum(after)
+    check = analyze.grid_check(after, **rule)
+    peaks = analyze.power_peaks(spectrum)
+    return plot.power_spectrum(spectrum, peaks=peaks, check=check, **label)
+
+
+# Explore the spectrum of power, and which critical band it would keep.
+
+_UNKNOWN = -1.0
+_SENSORS = (
+    ("instant", 0.0), ("1 s", 1.0), ("2 s", 2.0), ("10 s", 10.0), ("not known", _UNKNOWN),
+)  # fmt: skip
+_START = "critical band"
+
+
+def power_spectrum(
+    totals: pd.DataFrame,
+    *,
+    spec: GridSpec | None = None,
+    step_s: float | None = None,
+    source: str = "",
+    synthetic: bool = False,
+) -> Explorer:
+    """Choose a critical band, its cap, and what the sensor averages over; see the verdict.
+
+    Starts at the band that is quoted most, 0.1 to 20 Hz with at most 20 % of the energy.
+
+    Parameters
+    ----------
+    totals
+        Table :data:`workbench.tables.POWER_TOTALS`.
+    spec
+        Where the controls of the band start.
+    step_s
+        Length of a training step in seconds, marked for comparison.
+    source
+        Where the data comes from; printed under the figure.
+    synthetic
+        Whether the data was generated; the figure then says so.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.power_spectrum`.
+    """
+    start = spec if spec and spec.band_share is not None else analyze.grid_spec(_START)
+    spectra = cache(
+        lambda averaging_s: analyze.power_spectrum(
+            totals, averaging_s=None if averaging_s == _UNKNOWN else averaging_s
+        )
+    )
+    label = {"step_s": step_s, "source": source, "synthetic": synthetic}
+    return Explorer(
+        partial(_power_spectrum_draw, totals=totals, spectra=spectra, label=label),
+        low=numbers("band from [Hz]", (0.05, 0.1, 0.2), start.band_low_hz or 0.0),
+        high=numbers("band to [Hz]", (0.25, 1, 3, 20), start.band_high_hz or 0.0),
+        cap=numbers("at most [%]", (10, 20, 30, 50), 100 * (start.band_share or 0.0)),
+        averaging=widgets.Dropdown(
+            options=_SENSORS, value=_UNKNOWN, description="sensor averages over"
+        ),
+    )
+
+
+def _power_spectrum_draw(
+    *,
+    low: float,
+    high: float,
+    cap: float,
+    averaging: float,
+    totals: pd.DataFrame,
+    spectra: Any,
+    label: dict[str, Any],
+) -> go.Figure:
+    band = GridSpec("critical band", band_low_hz=low, band_high_hz=high, band_share=cap / 100)
+    check = analyze.grid_check(
+        totals, band, averaging_s=None if averaging == _UNKNOWN else averaging
+    )
+    spectrum = spectra(averaging)
+    peaks = analyze.power_peaks(spectrum)
+    return plot.power_spectrum(spectrum, peaks=peaks, check=check, **label)
+
+
+# Explore which power limit a site should choose.
+
+_CURVE = ["gpu", "job", "configuration"]
+_BUDGETS_MW = (20, 30, 50, 75, 100, 150, 300, 500, 1000)  # the published network leaves room
+_PUES = (1.0, 1.05, 1.1, 1.2, 1.3, 1.4, 1.6, 2.0)
+_FIXED_MW = (0, 0.5, 1, 5, 10, 15, 20, 40, 100)
+_OVERHEADS_W = (0, 50, 100, 200, 300, 400, 500, 700, 1000)
+_METHODS = ("linear", "power", "quadratic", "cubic")
+_SHARES = (0.8, 0.85, 0.9, 0.95)
+
+
+def provisioning(
+    curve: pd.DataFrame | None = None, *, source: str = "", synthetic: bool = False
+) -> Explorer:
+    """Move the budget of a site and what GPUs need beside their own power; see which limit wins.
+
+    Starts at the published case: 150 MW of GB200. Its network takes the published share, its
+    overhead per GPU is what the published gain implies, and its PUE, which nobody published, is
+    such that 960 W feed the published 83,000 GPUs. Below 1,000 W no speed was published; the
+    control of the extrapolation shows how much of an answer there hangs on the guess.
+
+    Parameters
+    ----------
+    curve
+        Table :data:`workbench.tables.POWER_CURVE` with further curves to choose from, best few.
+    source
+        Where those come from; printed under the figure.
+    synthetic
+        Whether they were generated; the figure then says so.
+
+    Returns
+    -------
+    workbench.explore.Explorer
+        Controls above :func:`workbench.plot.provisioning`.
+
+    Raises
+    ------
+    TableError
+        If ``curve`` is not that table.
+    """
+    curves = {"published, GB200": analyze.published_curve("gb200-meta")}
+    if curve is not None:
+        POWER_CURVE.check(curve)
+        for key, own in curve.groupby(_CURVE, sort=False):
+            curves[", ".join(str(each) for each in key)] = own.reset_index(drop=True)
+    fact = analyze.provisioning_facts().set_index("quantity")["value"]
+    budget = fact["site budget"]
+    return Explorer(
+        partial(_provisioning_draw, curves=curves, source=source, synthetic=synthetic),
+        budget_mw=numbers("site budget [MW]", _BUDGETS_MW, budget / 1e6),
+        pue=numbers("PUE", _PUES, fact["PUE assumed"]),
+        fixed_mw=numbers(
+            "fixed IT load [MW]", _FIXED_MW, fact["network share of the site"] * budget / 1e6
+        ),
+        overhead=numbers(
+            "overhead per GPU [W]", _OVERHEADS_W, fact["non-GPU power per GPU that +9 % implies"]
+        ),
+        curve=widgets.Dropdown(options=list(curves), description="curve"),
+        method=widgets.Dropdown(options=_METHODS, description="extrapolation"),
+    )
+
+
+def _provisioning_draw(
+    *,
+    budget_mw: float,
+    pue: float,
+    fixed_mw: float,
+    overhead: float,
+    curve: str,
+    method: analyze.Extrapolation,
+    curves: dict[str, pd.DataFrame],
+    source: str,
+    synthetic: bool,
+) -> go.Figure:
+    known = curves[curve]
+    limits = [round(share * known["limit_w"].max()) for share in _SHARES]
+    is_published = bool((known["basis"] == "published").all())
+    table = analyze.provisioning(
+        analyze.extended_curve(known, limits, method=method),
+        budget_w=budget_mw * 1e6, pue_ratio=pue, fixed_w=fixed_mw * 1e6, overhead_w=overhead,
+    )  # fmt: skip
+    where = Source(known["source"].iloc[0], "published") if is_published else as_source(source)
+    return plot.provisioning(
+        table,
+        published=analyze.published_gains() if is_published else None,
+        source=Source(f"closed form; {where}", where.origin),
+        synthetic=synthetic and not is_published,
+    )

@@ -1,0 +1,453 @@
+"""The register of claims, the published numbers they use, and the table of results."""
+
+from __future__ import annotations
+
+import html as escaping
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+
+from workbench import datasets
+from workbench.errors import DatasetError, MissingExtraError, WorkbenchError
+from workbench.tables import FIDELITY
+
+# Numbers that others printed: the tables in ``data/published``.
+
+
+def published(name: str) -> list[dict[str, str]]:
+    """Read one table of printed numbers, every cell as the text it was printed as."""
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package / "_bundled", package.parent / "data"):
+        path = folder / "published" / f"{name}.csv"
+        if path.is_file():
+            table = pd.read_csv(path, dtype=str, keep_default_na=False)
+            return [dict(zip(table.columns, row, strict=True)) for row in table.to_numpy()]
+    msg = f"{package}: the printed numbers {name}.csv are missing; install ai-infra-workbench again"
+    raise DatasetError(msg)
+
+
+def printed_ns(row: dict[str, str], *names: str) -> Iterator[tuple[str, int]]:
+    """Give the microseconds of a row as exact nanoseconds; what was not printed is left out."""
+    for name in names:
+        if text := row[f"{name}_us"]:
+            nanoseconds = Decimal(text) * 1000
+            if nanoseconds != int(nanoseconds):
+                msg = f"{name}_us is {text}, which is no whole number of nanoseconds"
+                raise ValueError(msg)
+            yield name, int(nanoseconds)
+
+
+# The list of claims and the one way to run them.
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One printed number beside the number computed here.
+
+    ``printed`` and ``here`` are compared as they are, before anything becomes a float,
+    so integer nanoseconds are compared exactly. ``source`` stands in place of the source
+    of the claim where the numbers of one claim come from several places. ``bound`` says
+    that the printed number is no value but a limit: ``"at least"`` or ``"at most"``. A limit
+    that is known to be missed has what was ``reached`` instead: up to there the verdict is
+    ``short``, never ``pass``, beyond it the claim fails.
+    """
+
+    what: str
+    printed: float
+    here: float
+    unit: str = "ns"
+    tolerance: float = 0
+    source: str = ""
+    bound: Literal["", "at least", "at most"] = ""
+    reached: float | None = None
+
+    def holds(self) -> bool:
+        """Say whether both numbers agree; a missing number agrees with nothing."""
+        if self.bound:
+            above = self.here - self.printed
+            return bool((above if self.bound == "at least" else -above) >= -self.tolerance)
+        return bool(abs(self.here - self.printed) <= self.tolerance)
+
+    def verdict(self) -> str:
+        """Give the verdict: pass, short (of a limit, as known) or FAIL."""
+        if self.holds():
+            return "pass"
+        if self.reached is None or not self.bound:
+            return "FAIL"
+        return "short" if replace(self, printed=self.reached).holds() else "FAIL"
+
+
+Compute = Callable[..., Iterable[Reading]]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the workbench says it reproduces, and how to work it out."""
+
+    noun: str
+    name: str
+    source: str
+    needs: tuple[str, ...]
+    compute: Compute
+
+
+_CLAIMS: list[Claim] = []
+
+
+def claim(
+    *, noun: str, name: str, source: str, needs: tuple[str, ...] = ()
+) -> Callable[[Compute], Compute]:
+    """Register a function as a claim; use it as a decorator.
+
+    Parameters
+    ----------
+    noun
+        What the claim is about; ``workbench fidelity NOUN`` runs the claims of one noun.
+    name
+        What is claimed, in a few words.
+    source
+        Paper, table, page or project the printed numbers come from.
+    needs
+        Data sets the function is given as paths, in this order. When one of them is
+        absent the claim is reported as absent and the function is not called.
+
+    Returns
+    -------
+    Callable
+        The function itself, so that a test can call it.
+
+    Raises
+    ------
+    ValueError
+        If the noun has a claim of that name already.
+    """
+
+    def register(compute: Compute) -> Compute:
+        if any((known.noun, known.name) == (noun, name) for known in _CLAIMS):
+            msg = f"{noun!r} has a claim named {name!r} already; give this one another name"
+            raise ValueError(msg)
+        _CLAIMS.append(Claim(noun, name, source, needs, compute))
+        return compute
+
+    return register
+
+
+def claims(noun: str | None = None) -> list[Claim]:
+    """Return the registered claims of one noun, or all of them.
+
+    Parameters
+    ----------
+    noun
+        What the claims are about; None for all.
+
+    Returns
+    -------
+    list of Claim
+        In the order of registration.
+
+    Raises
+    ------
+    WorkbenchError
+        If no claim is about ``noun``.
+    """
+    chosen = [known for known in _CLAIMS if noun in {None, known.noun}]
+    if noun is not None and not chosen:
+        msg = f"no claims about {noun!r}; there are claims about {sorted(_nouns())}"
+        raise WorkbenchError(msg)
+    return chosen
+
+
+def run(noun: str | None = None, *, progress: Callable[[str], None] | None = None) -> pd.DataFrame:
+    """Compute every claim now and compare it with the number printed elsewhere.
+
+    Parameters
+    ----------
+    noun
+        Run the claims about this noun only, e.g. ``"traces"``; all by default.
+    progress
+        Called with the name of each claim before it is computed.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Table :data:`workbench.tables.FIDELITY`, one row per number compared, in the order
+        of registration. A claim whose data set or optional package is absent has one row that
+        says how to get it; one that cannot be computed has one row that fails and says why.
+
+    Raises
+    ------
+    WorkbenchError
+        If no claim is about ``noun``.
+    """
+    rows: list[dict[str, object]] = []
+    for known in claims(noun):
+        if progress is not None:
+            progress(f"{known.noun}: {known.name}")
+        rows.extend(_rows(known))
+    if not rows:
+        return FIDELITY.empty()
+    dtypes = {name: column.dtype for name, column in FIDELITY.columns.items()}
+    return FIDELITY.check(pd.DataFrame(rows, columns=list(dtypes)).astype(dtypes))
+
+
+def failed(frame: pd.DataFrame) -> bool:
+    """Say whether any claim fails; one that is absent does not.
+
+    Parameters
+    ----------
+    frame
+        Table :data:`workbench.tables.FIDELITY`.
+
+    Returns
+    -------
+    bool
+        True if a verdict is ``FAIL``.
+    """
+    return bool((frame["verdict"] == "FAIL").any())
+
+
+def _nouns() -> set[str]:
+    return {known.noun for known in _CLAIMS}
+
+
+def _rows(known: Claim) -> Iterator[dict[str, object]]:
+    # Whatever goes wrong in one claim is that claim's failure and must not hide the others.
+    try:
+        if absent := [name for name in known.needs if not _is_at_hand(name)]:
+            note = f"get it with: workbench datasets fetch {' '.join(absent)}"
+            yield _row(known, verdict="absent", note=note)
+            return
+        compared = False
+        for reading in known.compute(*(datasets.best(name)[0] for name in known.needs)):
+            yield _compared(known, reading)
+            compared = True
+        if not compared:
+            yield _row(known, verdict="FAIL", note="the claim compared nothing")
+    except MissingExtraError as error:
+        yield _row(known, verdict="absent", note=str(error))
+    except Exception as error:  # noqa: BLE001
+        yield _row(known, verdict="FAIL", note=f"{type(error).__name__}: {error}")
+
+
+def _compared(known: Claim, reading: Reading) -> dict[str, object]:
+    return _row(
+        known,
+        what=f"{reading.what}, {reading.bound}" if reading.bound else reading.what,
+        verdict=reading.verdict(),
+        printed=float(reading.printed),
+        here=float(reading.here),
+        tolerance=float(reading.tolerance),
+        unit=reading.unit,
+        **({"source": reading.source} if reading.source else {}),
+    )
+
+
+def _row(known: Claim, *, verdict: str, **others: object) -> dict[str, object]:
+    return {
+        "noun": known.noun,
+        "claim": known.name,
+        "what": "",
+        "source": known.source,
+        "unit": "",
+        "verdict": verdict,
+        "note": "",
+        **others,
+    }
+
+
+def _is_at_hand(name: str) -> bool:
+    places = datasets.describe().set_index("dataset")["place"]
+    return str(places.get(name)) != "not at hand"
+
+
+# The results of the claims, for people: a text table and a fragment of a page.
+
+_VERDICTS = ("pass", "short", "FAIL", "absent")
+_HEADS = ("what", "printed", "here", "tolerance", "verdict")
+_CELL = "text-align: left; white-space: normal; vertical-align: top"
+_NUMBER = "text-align: right; white-space: nowrap; vertical-align: top"
+
+
+def text(frame: pd.DataFrame) -> str:
+    """Lay out the results as plain text, one line per number compared.
+
+    Parameters
+    ----------
+    frame
+        Table :data:`workbench.tables.FIDELITY`.
+
+    Returns
+    -------
+    str
+        Per claim and source: what, printed, here, tolerance, verdict, and what is to be done
+        about an absent data set or a failure; at last one line that counts the verdicts.
+    """
+    return "\n\n".join([*map(_block, _claims(frame)), summary(frame)])
+
+
+def html(frame: pd.DataFrame) -> str:
+    """Lay out the results as a fragment of a page: an overview, then every claim.
+
+    Parameters
+    ----------
+    frame
+        Table :data:`workbench.tables.FIDELITY`.
+
+    Returns
+    -------
+    str
+        Tables of class ``wb-fidelity``, without scripts. The numbers of a claim can be
+        unfolded; those of a claim that fails are. Every text is escaped.
+    """
+    parts = list(_claims(frame))
+    overview: list[tuple[str, ...]] = [
+        (part["noun"].iloc[0], part["claim"].iloc[0], part["source"].iloc[0], _verdicts(part))
+        for part in parts
+    ]
+    heads = ("about", "claim", "source of the printed numbers", "verdicts")
+    return "\n".join(
+        [f"<p><strong>{summary(frame)}</strong></p>", _table(heads, overview, (_CELL,) * 4)]
+        + [_details(part) for part in parts]
+    )
+
+
+def notebook() -> dict[str, Any]:
+    """Write a notebook that runs every claim, so that a report can have it as a page.
+
+    Returns
+    -------
+    dict
+        A Jupyter notebook (nbformat 4) as plain data, without outputs.
+    """
+    opening = (
+        "# Does the workbench compute what others printed?\n\n"
+        "**Question.** Which numbers of papers, peers and exact references does the workbench "
+        "reproduce?\n\n"
+        "**Answer.** Every claim below was computed while this page was made. A claim whose data "
+        "set is not at hand says how to get it.\n\n"
+        "**Data.** Public data sets, named in the notes."
+    )
+    code = (
+        "from IPython.display import HTML\n\n"
+        "from workbench import fidelity\n\n"
+        "HTML(fidelity.html(fidelity.run()))"
+    )
+    return {
+        "cells": [
+            {"cell_type": "markdown", "id": "cell-00", "metadata": {}, "source": opening},
+            {
+                "cell_type": "code",
+                "id": "cell-01",
+                "metadata": {},
+                "source": code,
+                "execution_count": None,
+                "outputs": [],
+            },
+        ],
+        "metadata": {"language_info": {"name": "python"}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+
+
+def summary(frame: pd.DataFrame) -> str:
+    """Count the verdicts in one sentence.
+
+    Parameters
+    ----------
+    frame
+        Table :data:`workbench.tables.FIDELITY`.
+
+    Returns
+    -------
+    str
+        For example ``"65 pass, 2 short, 0 FAIL, 1 absent"``; short is named if it occurs.
+    """
+    counts = FIDELITY.check(frame)["verdict"].astype(str).value_counts()
+    shown = [name for name in _VERDICTS if name != "short" or counts.get(name, 0)]
+    return ", ".join(f"{counts.get(name, 0)} {name}" for name in shown)
+
+
+def _verdicts(part: pd.DataFrame) -> str:
+    """Count the verdicts of one claim, without those that did not occur."""
+    return re.sub(r"(^|, )0 \w+", "", summary(part)).removeprefix(", ")
+
+
+def _claims(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """Give the rows of each claim and source, in the order they were computed."""
+    FIDELITY.check(frame)
+    keys = [frame[name].astype(object) for name in ("noun", "claim", "source")]
+    yield from (part for _, part in frame.groupby(keys, sort=False))
+
+
+def _block(part: pd.DataFrame) -> str:
+    rows = [_HEADS, *_cells(part)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if 0 < column < len(_HEADS) - 1 else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+    first = part.iloc[0]
+    head = f"{first['noun']}: {first['claim']} - {_verdicts(part)}\nsource: {first['source']}"
+    return "\n  ".join([head, *(lines if len(lines) > 1 else []), *_notes(part)])
+
+
+def _details(part: pd.DataFrame) -> str:
+    first = part.iloc[0]
+    head = escaping.escape(f"{first['claim']} - {_verdicts(part)}")
+    notes = "".join(f"<p>{escaping.escape(note)}</p>" for note in _notes(part))
+    table = _table(_HEADS, _cells(part), (_CELL, _NUMBER, _NUMBER, _NUMBER, _CELL))
+    state = " open" if failed(part) else ""
+    return f"<details{state}><summary>{head}</summary>{notes}{table}</details>"
+
+
+def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]], styles: tuple[str, ...]) -> str:
+    head = "".join(
+        f'<th scope="col" style="{style}">{name}</th>'
+        for name, style in zip(heads, styles, strict=True)
+    )
+    body = "\n".join(
+        "<tr>"
+        + "".join(
+            f'<td style="{style}">{escaping.escape(cell)}</td>'
+            for cell, style in zip(cells, styles, strict=True)
+        )
+        + "</tr>"
+        for cells in rows
+    )
+    return (
+        f'<table class="wb-fidelity">\n<thead><tr>{head}</tr></thead>\n'
+        f"<tbody>\n{body}\n</tbody>\n</table>"
+    )
+
+
+def _cells(frame: pd.DataFrame) -> list[tuple[str, ...]]:
+    return [
+        (
+            row["what"],
+            *(_number(row[name], row["unit"]) for name in ("printed", "here", "tolerance")),
+            row["verdict"],
+        )
+        for row in frame[frame["note"] == ""].to_dict("records")
+    ]
+
+
+def _notes(frame: pd.DataFrame) -> list[str]:
+    noted = frame[frame["note"] != ""].to_dict("records")
+    return [f"{row['verdict']}: {row['note']}" for row in noted]
+
+
+def _number(value: Any, unit: str) -> str:
+    """Write a number without losing a digit of it; nothing for a missing one."""
+    if pd.isna(value):
+        return ""
+    digits = f"{int(value):,}" if float(value).is_integer() else f"{value:,.10g}"
+    return f"{digits} {unit}".rstrip()
