@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workbench.cli._app import LOOK
-from workbench.cli._reading import (
+from workbench.cli._app import (
+    LOOK,
     BootTime,
     Node,
     Unit,

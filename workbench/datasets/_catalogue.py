@@ -50,8 +50,6 @@ def describe() -> pd.DataFrame:
     >>> sets.loc["kineto-dlrm-8rank", "licence"], bool(sets.loc["fleet-demo", "synthetic"])
     ('MIT', True)
     """
-    from workbench.datasets._catalogue import place
-
     table = sets()
     files = [files_of(name) for name in table["dataset"]]
     table = table.assign(

@@ -222,6 +222,7 @@ class Source(str):
     origin: Origin
 
     def __new__(cls, text: str = "", origin: Origin = "") -> Source:
+        """Take the words, and where the data come from."""
         made = super().__new__(cls, text)
         made.origin = origin
         return made
