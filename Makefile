@@ -33,6 +33,7 @@ report: .venv/ready  ## write the notebooks as an offline site to _report/
 
 publish: .venv/ready-to-test .venv/browser  ## run the notebooks and save them as they are committed
 	$(BIN)/workbench publish $(PUBLISHED_WITH) notebooks/*.ipynb
+	$(BIN)/python docs/refresh.py
 
 bench: .venv/ready-to-test  ## compare speed and memory with other tools
 	$(BIN)/python -m benchmarks

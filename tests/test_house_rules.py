@@ -1,7 +1,6 @@
 """Rules about the code itself: mirrored names, documented columns, light imports, short files."""
 
 import ast
-import importlib
 import inspect
 import os
 import re
@@ -268,21 +267,6 @@ def test_no_open_ends_are_left_in_the_text():
 def test_links_between_pages_lead_somewhere(page):
     links = re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", page.read_text())
     assert [link for link in links if not (page.parent / link).exists()] == []
-
-
-def test_the_table_of_nouns_and_verbs_names_what_exists():
-    readme = (ROOT / "README.md").read_text()
-    head, _, *rows = re.search(r"<!-- nouns -->\n\n((?:\|.*\n)+)", readme)[1].splitlines()
-    rooms = [cell.strip() for cell in head.strip("|").split("|")]
-    named = {room: set() for room in rooms}
-    for row in rows:
-        for room, cell in zip(rooms, row.strip("|").split("|"), strict=True):
-            named[room] |= set(re.findall(r"`(\w+)`", cell))
-    for room in set(rooms) & set(ROOMS):
-        module = importlib.import_module(f"workbench.{room}")
-        assert [name for name in named[room] if not hasattr(module, name)] == []
-    assert set(functions(analyze)) <= named["analyze"]
-    assert set(functions(explore)) - EXPLORER_PARTS <= named["explore"]
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,81 @@
+"""Bring README.md up to date: ``python docs/refresh.py``.
+
+Its pictures are figures of the published notebooks, and the lines under its commands are what
+these commands print. Run it after notebooks were published or messages were reworded.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+# A picture bears the name of the function of plot or explore that drew it.
+PICTURE = re.compile(
+    r"\(docs/pictures/(?P<name>\w+)\.svg\)\]\((?P<notebook>notebooks/\w+\.ipynb)\)"
+)
+CONSOLE = re.compile(r"(?<=```console\n)\$ .*?(?=```)", re.DOTALL)
+
+
+def pictures(text: str) -> dict[str, str]:
+    """Find the figure behind each picture of a page, as SVG by the name of the picture."""
+    return {
+        match["name"]: figure(ROOT / match["notebook"], match["name"])
+        for match in PICTURE.finditer(text)
+    }
+
+
+def figure(notebook: Path, name: str) -> str:
+    """Return the first figure of a published notebook that a function drew, as SVG."""
+    call = re.compile(rf"\b(?:plot|explore)\.{name}\(")
+    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+        if cell["cell_type"] == "code" and call.search("".join(cell["source"])):
+            for output in cell["outputs"]:
+                if drawn := output.get("data", {}).get("image/svg+xml"):
+                    return "".join(drawn).rstrip("\n") + "\n"
+    msg = f"{notebook.name}: no figure drawn by {name}"
+    raise LookupError(msg)
+
+
+def with_outputs(text: str) -> str:
+    """Return a page with what its commands print now, run one after the other."""
+    with tempfile.TemporaryDirectory() as folder:
+        # Commands name the bundled data as seen from the root, and write beside it.
+        (Path(folder) / "data").symlink_to(ROOT / "data")
+        return CONSOLE.sub(lambda match: _session(match[0], folder), text)
+
+
+def _session(console: str, folder: str) -> str:
+    commands = re.findall(r"^\$ workbench (.*)$", console, re.MULTILINE)
+    return "".join(f"$ workbench {line}\n{_printed(line.split(), folder)}" for line in commands)
+
+
+def _printed(arguments: list[str], folder: str) -> str:
+    command = [sys.executable, "-m", "workbench.cli", *arguments]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=True,
+    )
+    # Where a user works is not known here.
+    return done.stdout.replace(str(Path(folder).resolve()), "...")
+
+
+def main() -> None:
+    """Write the pictures and the outputs anew."""
+    text = README.read_text(encoding="utf-8")
+    for name, drawn in pictures(text).items():
+        (ROOT / "docs" / "pictures" / f"{name}.svg").write_text(drawn, encoding="utf-8")
+    README.write_text(with_outputs(text), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

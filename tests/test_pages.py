@@ -1,0 +1,364 @@
+"""README and its companions: every link leads somewhere, every claim and every command holds."""
+
+import ast
+import importlib.util
+import inspect
+import json
+import re
+import shlex
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import typer
+
+from workbench import analyze, explore, load, plot, simulate
+from workbench.cli import app
+from workbench.load import kinds
+from workbench.share.svg import why_no_pictures
+from workbench.simulate import injections
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text()
+OWN_DATA = (ROOT / "docs" / "own_data.md").read_text()
+FUNCTIONS = (ROOT / "docs" / "functions.md").read_text()
+GUIDES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "data" / "README.md"]
+GUIDES += sorted(ROOT.glob("docs/**/*.md"))
+VERBS = {"load": load, "analyze": analyze, "plot": plot, "explore": explore}
+DOMAINS = ("traces", "imbalance", "failures", "pvf", "perfmodel", "power", "fleet", "communication")
+PICTURES = ROOT / "docs" / "pictures"
+MOST_BYTES = 60_000
+SVG = "{http://www.w3.org/2000/svg}"
+NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+
+
+def by_name(path):
+    return str(path.relative_to(ROOT))
+
+
+def refresh_module():
+    """Load the script that writes pictures and outputs; docs/ is no package."""
+    spec = importlib.util.spec_from_file_location("refresh", ROOT / "docs" / "refresh.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+refresh = refresh_module()
+
+
+def rows_of(table):
+    """Return the cells of a table, row by row, without its head."""
+    lines = [line[1:].rstrip("|") for line in table.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.split("|")] for line in lines[2:]]
+
+
+def table_after(text, words):
+    """Return the cells of the first table that follows some words."""
+    return rows_of(re.search(r"(?:^\|.*\n)+", text.split(words, 1)[1], re.MULTILINE)[0])
+
+
+def code_names(cell):
+    return re.findall(r"`(\w+)`", cell)
+
+
+def links(cell):
+    return re.findall(r"\]\(([^)]+)\)", cell)
+
+
+def calls_of(notebook):
+    """Return the functions of the package that the code of a notebook uses, as load.traces."""
+    cells = json.loads(notebook.read_text())["cells"]
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    return {
+        f"{node.value.id}.{node.attr}"
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in VERBS
+    }
+
+
+CALLS = {path.name: calls_of(path) for path in sorted((ROOT / "notebooks").glob("*.ipynb"))}
+
+
+def test_readme_stays_short_and_links_every_page_and_notebook():
+    assert len(README.splitlines()) <= 120
+    linked = {(ROOT / link).resolve() for link in links(README) if "://" not in link}
+    assert set(ROOT.glob("docs/*.md")) | set(ROOT.glob("notebooks/*.ipynb")) <= linked
+
+
+# -- pictures ---------------------------------------------------------------------------------
+
+
+def shown_pictures():
+    """Find the pictures of the README: alternative text, name, notebook."""
+    return re.findall(r"\[!\[([^\]]*)\]\(docs/pictures/(\w+)\.svg\)\]\(([^)]+)\)", README)
+
+
+def text_of(picture):
+    """Return the text that a picture shows, its lines joined by spaces."""
+    nodes = ET.fromstring(picture.read_text()).iter(f"{SVG}text")
+    return " ".join(" ".join("".join(node.itertext()) for node in nodes).split())
+
+
+def test_readme_has_one_picture_and_a_gallery_of_six_notebooks():
+    notebooks = [notebook for _, _, notebook in shown_pictures()]
+    assert len(notebooks) == len(set(notebooks)) == 7
+    assert README.count("](docs/pictures/") == 7
+    assert {path.stem for path in PICTURES.iterdir()} == {name for _, name, _ in shown_pictures()}
+
+
+def test_pictures_are_the_figures_of_the_published_notebooks():
+    now = refresh.pictures(README)
+    stale = [name for name, svg in now.items() if (PICTURES / f"{name}.svg").read_text() != svg]
+    assert stale == [], "run docs/refresh.py"
+    assert [name for name, svg in now.items() if len(svg.encode()) >= MOST_BYTES] == []
+
+
+def test_words_beside_a_picture_say_what_it_shows():
+    for words, name, notebook in shown_pictures():
+        shown = text_of(PICTURES / f"{name}.svg")
+        # A row of the gallery holds two captions; that of the large picture is a sentence.
+        caption = re.search(rf"\]\({notebook}\): ([^|\n]*)", README)
+        said = words + (caption[1] if caption else "")
+        assert set(NUMBER.findall(said)) - set(NUMBER.findall(shown)) == set(), name
+        is_synthetic = "SYNTHETIC DATA" in shown
+        assert words.startswith("Synthetic data") == is_synthetic, name
+        assert "synthetic" in said or not is_synthetic, name
+
+
+# -- where things are -------------------------------------------------------------------------
+
+
+def domain_rows():
+    """Return the table of domains: domain, cell by verb, cell of the notebook."""
+    rows = table_after(README, "<!-- domains -->")
+    return [
+        (name.strip("`"), dict(zip(VERBS, cells, strict=True)), notebook)
+        for name, *cells, notebook in rows
+    ]
+
+
+def functions_in(cells):
+    """Return the functions that cells by verb name, such as load.traces."""
+    return {f"{verb}.{name}" for verb, cell in cells.items() for name in code_names(cell)}
+
+
+def test_the_table_of_domains_has_a_row_for_every_domain_on_disk():
+    rows = [domain for domain, _, _ in domain_rows()]
+    assert tuple(rows) == DOMAINS
+    shared = {"files", "lib", "style", "jupyter"}
+    for verb in VERBS:
+        folders = (ROOT / "workbench" / verb).glob("_[a-z]*/__init__.py")
+        assert {path.parent.name[1:] for path in folders} - shared <= set(rows)
+
+
+def test_cells_of_the_table_of_domains_link_the_folder_of_their_functions():
+    astray = []
+    for domain, cells, _ in domain_rows():
+        for verb, cell in cells.items():
+            (link,) = links(cell)
+            own = f"workbench/{verb}/_{domain}/"
+            if (ROOT / own).is_dir() and link != own:
+                astray.append(f"{domain}, {verb}: links {link}, not {own}")
+            for name in code_names(cell):
+                source = inspect.getsourcefile(inspect.unwrap(getattr(VERBS[verb], name)))
+                if not Path(source).resolve().is_relative_to((ROOT / link).resolve()):
+                    astray.append(f"{verb}.{name}: in {source}, not in {link}")
+    assert astray == []
+
+
+# load.fleet opens power logs through the loader of their kind.
+OPENED_BY = {"load.power": "load.fleet"}
+
+
+def test_the_notebook_of_a_domain_calls_every_function_that_its_row_names():
+    for domain, cells, notebook in domain_rows():
+        named = functions_in(cells)
+        assert named, domain
+        if not notebook:
+            assert all(named.isdisjoint(calls) for calls in CALLS.values()), domain
+            continue
+        (link,) = links(notebook)
+        assert Path(link).name.startswith(f"{DOMAINS.index(domain) + 1:02}_")
+        called = CALLS[Path(link).name]
+        assert {OPENED_BY.get(name, name) for name in named - called} - called == set()
+
+
+def test_load_fleet_opens_power_logs_with_load_power():
+    assert kinds.kind_named("power logs").door is load.power
+
+
+# -- functions by domain ----------------------------------------------------------------------
+
+
+def noun_rows():
+    """Return the tables of nouns: domain, cell by verb, cell of the notebook."""
+    sections = re.findall(r"^## `(\w+)`.*\n\n((?:\|.*\n)+)", FUNCTIONS, re.MULTILINE)
+    return [
+        (domain, dict(zip(VERBS, cells, strict=True)), notebook)
+        for domain, table in sections
+        if domain in DOMAINS
+        for _, *cells, notebook in rows_of(table)
+    ]
+
+
+def test_the_page_of_functions_names_every_public_name_and_no_other():
+    named = {verb: set() for verb in VERBS}
+    for _, cells, _ in noun_rows():
+        for verb, cell in cells.items():
+            named[verb] |= set(code_names(cell))
+    generators = table_after(FUNCTIONS, "known truth")
+    named["simulate"] = {
+        name for row in generators for cell in row[1:] for name in code_names(cell)
+    }
+    injecting = table_after(FUNCTIONS, "the extra `inject`")
+    named["injections"] = {name for row in injecting for name in code_names(row[1])}
+    for row in table_after(FUNCTIONS, "option allows."):
+        named["analyze"] |= set(code_names(row[1]))
+    named["plot"] |= {"style"} & set(re.findall(r"`plot\.(\w+)`", FUNCTIONS))
+    named["explore"] |= set(re.findall(r"`explore\.(\w+)`", FUNCTIONS))
+    rooms = VERBS | {"simulate": simulate, "injections": injections}
+    for verb, module in rooms.items():
+        assert named[verb] == set(module.__all__), verb
+
+
+def test_a_noun_links_the_notebook_of_its_domain_if_that_calls_one_of_its_functions():
+    for domain, cells, cell in noun_rows():
+        number = f"{DOMAINS.index(domain) + 1:02}_"
+        (notebook,) = [name for name in CALLS if name.startswith(number)]
+        is_shown = not CALLS[notebook].isdisjoint(functions_in(cells))
+        assert [Path(link).name for link in links(cell)] == [notebook] * is_shown, cells
+
+
+# -- commands and code ------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_readme_print_what_it_shows(absent):
+    if reason := why_no_pictures():
+        absent(reason)
+    assert refresh.CONSOLE.search(README)[0].count("$ workbench") == 3
+    assert refresh.with_outputs(README) == README, "run docs/refresh.py"
+
+
+def commands_of(page):
+    """Return the command lines of the package that a page prints, in blocks and in sentences."""
+    text = page.read_text()
+    blocks = re.findall(r"^```(?:shell)?\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    lines = [line for block in blocks for line in block.splitlines()]
+    lines += re.findall(
+        r"`((?:[^`\n]* && )?workbench [^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    )
+    parts = [part.strip() for line in lines for part in line.split(" && ")]
+    return [part.partition(" #")[0] for part in parts if part.startswith("workbench ")]
+
+
+def test_printed_commands_and_their_options_exist(tmp_path, monkeypatch):
+    own_files(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    lines = [line for page in GUIDES for line in commands_of(page)]
+    assert len(lines) >= 20
+    for line in lines:
+        command, context, words = typer.main.get_command(app), None, shlex.split(line)[1:]
+        while words and hasattr(command, "commands") and not words[0].startswith("-"):
+            context = typer.Context(command, parent=context, info_name=words[0])
+            assert words[0] in command.commands, line
+            command, words = command.commands[words[0]], words[1:]
+        if words and words != ["--help"]:
+            command.make_context(line, words, parent=context)
+
+
+def test_printed_targets_of_make_exist():
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    printed = {name for page in GUIDES for name in re.findall(r"`make (\w+)", page.read_text())}
+    assert printed <= set(targets)
+
+
+def own_files(folder):
+    """Lay bundled data where the examples expect a user's own."""
+    bundled = {
+        "runs/monday": "fleet-demo/traces",
+        "runs/trace.json.gz": "fleet-demo/traces/synthetic_rank_0.pt.trace.json.gz",
+        "job.parquet": "imbalance-demo/synthetic_job.parquet",
+        "lengths.json": "imbalance-demo/synthetic_lengths.txt",
+        "var/log/cluster": "failures-demo",
+        "dumps": "hang-demo",
+        "campaign": "pvf-demo/components/dlrm",
+        "power": "fleet-demo/power",
+        "job": "fleet-demo",
+    }
+    for name, source in bundled.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).symlink_to(ROOT / "data" / source)
+    incidents = {"when": ["2026-01-12 08:00:00"], "host": ["node1"], "why": ["GPU"]}
+    pd.DataFrame(incidents).to_csv(folder / "incidents.csv", index=False)
+    times = pd.date_range("2026-01-12 08:00", periods=4, freq="s")
+    meters = {"t": times, "host": "node1", "draw": [1.0, 2.0, 2.0, 1.0]}
+    pd.DataFrame(meters).to_parquet(folder / "meters.parquet")
+
+
+def python_of(text):
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", [README, OWN_DATA], ids=["README.md", "own_data.md"])
+def test_code_of_a_page_runs_from_top_to_bottom(text, tmp_path, monkeypatch, torch_here):
+    own_files(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    given = {
+        "model": injections.shipped_model("lenet"),
+        "inputs": injections.shipped_inputs("lenet")[0],
+    }
+    for block in python_of(text):
+        exec(compile(block, "page", "exec"), given)
+
+
+def test_every_block_of_code_of_the_guides_is_python_that_parses():
+    for page in GUIDES:
+        for block in python_of(page.read_text()):
+            ast.parse(block)
+
+
+REPORTS = {
+    "runs/monday": "traces",
+    "job.parquet": "job operations",
+    "var/log/cluster": "failure logs",
+    "campaign/": "injections",
+    "power/": "power logs",
+}
+
+
+def test_a_report_writes_the_notebooks_that_the_page_names():
+    for path, kind in REPORTS.items():
+        report = rf"`workbench report --data {path}(?: [^`]*)?` writes (.*?)[.;] *(?:\n|[A-Z])"
+        (sentence,) = re.findall(report, OWN_DATA)
+        named = {Path(link).stem for link in links(sentence)}
+        assert named == set(kinds.kind_named(kind).notebooks), path
+
+
+def test_the_example_paths_hold_the_kinds_that_the_page_says(tmp_path):
+    own_files(tmp_path)
+    for path, kind in REPORTS.items():
+        assert kind in kinds.kinds_of(tmp_path / path)
+
+
+# -- benchmarks -------------------------------------------------------------------------------
+
+
+# Only their findings are on the page, which links the tables.
+LINKED_ONLY = {"checksums", "low_precision"}
+
+
+def test_the_page_of_benchmarks_has_a_row_for_all_that_is_measured():
+    page = ROOT / "benchmarks" / "RESULTS.md"
+    assert [link for link in links(page.read_text()) if not (page.parent / link).exists()] == []
+    shown = set(re.findall(r"^\| *([^|]+?) *\|", page.read_text(), re.MULTILINE))
+    for part in (page.parent / "results").glob("*.md"):
+        if part.stem in LINKED_ONLY:
+            assert f"results/{part.name}" in links(page.read_text())
+        else:
+            assert {row[0] for row in rows_of(part.read_text())} - shown == set(), part.name
