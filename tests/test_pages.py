@@ -16,6 +16,7 @@ import typer
 from workbench import analyze, explore, load, plot, simulate
 from workbench.cli import app
 from workbench.load import kinds
+from workbench.share import _execute, _normalise, _prose
 from workbench.share.svg import why_no_pictures
 from workbench.simulate import injections
 
@@ -362,3 +363,74 @@ def test_the_page_of_benchmarks_has_a_row_for_all_that_is_measured():
             assert f"results/{part.name}" in links(page.read_text())
         else:
             assert {row[0] for row in rows_of(part.read_text())} - shown == set(), part.name
+
+
+# -- contributing -----------------------------------------------------------------------------
+
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
+LOAD = ROOT / "workbench" / "load"
+# What a person puts in place of the words in angle brackets.
+FILLED = {"<domain>": "power", "<format>": "*", "<noun>": "*"}
+
+
+def test_paths_that_contributing_names_exist():
+    text = re.sub(r"^```.*?^```", "", CONTRIBUTING, flags=re.DOTALL | re.MULTILINE)
+    missing = []
+    for span in re.findall(r"`([\w.*<>-]+/[\w.*<>-][\w./*<>-]*)`", text):
+        path = span
+        for words, name in FILLED.items():
+            path = path.replace(words, name)
+        if not [*ROOT.glob(path), *(ROOT / "workbench").glob(path)]:
+            missing.append(span)
+    assert missing == ["FOLDER/<set>/<file>"]
+
+
+def test_the_map_of_load_shows_every_folder_and_nothing_that_is_not_there():
+    rows = table_after(CONTRIBUTING, "<!-- map of load -->")
+    shown = {row[0].strip("`") for row in rows}
+    folders = {f"{path.parent.name}/" for path in LOAD.glob("*/__init__.py")}
+    assert folders <= shown
+    assert [name for name in shown if not (LOAD / name).exists()] == []
+    for row in rows:
+        inside = re.findall(r"`(\w+/)`", row[1])
+        assert [name for name in inside if not (LOAD / row[0].strip("`") / name).is_dir()] == []
+
+
+def members(contract):
+    """Return the names that a protocol asks for."""
+    return {name for name in {*vars(contract), *contract.__annotations__} if name[0] != "_"}
+
+
+def test_every_format_has_what_contributing_asks_of_a_new_one():
+    for domain, path, contract, asked in table_after(CONTRIBUTING, "<!-- formats -->"):
+        assert f"/_{domain}/" in path
+        registry = importlib.import_module(path.strip("`").removesuffix(".py").replace("/", "."))
+        assert members(getattr(registry, contract.strip("`"))) == set(code_names(asked))
+        lacking = [
+            (module.NAME, name)
+            for module in registry.FORMATS
+            for name in code_names(asked)
+            if not hasattr(module, name)
+        ]
+        assert lacking == []
+
+
+def test_every_registry_of_formats_is_in_contributing():
+    rows = table_after(CONTRIBUTING, "<!-- formats -->")
+    there = {by_name(path) for path in LOAD.glob("*/formats/registry.py")}
+    assert {row[1].strip("`") for row in rows} == there
+
+
+def test_contributing_explains_the_tags_that_the_product_reads_and_notebooks_have():
+    rows = table_after(CONTRIBUTING, "<!-- tags -->")
+    explained = {row[0].strip("`") for row in rows}
+    read = {_prose.PUBLISHED_CASE, _prose.ABOUT_PUBLISHED_DATA, _execute._INJECTED, "parameters"}
+    assert explained == read
+    used = set()
+    for path in (ROOT / "notebooks").glob("*.ipynb"):
+        for cell in json.loads(path.read_text())["cells"]:
+            used |= set(cell["metadata"].get("tags", []))
+    assert used <= explained
+    kept = _normalise._KEPT_IN_CELLS | _normalise._KEPT_IN_NOTEBOOK
+    (sentence,) = re.findall(r"^Of the metadata only (.*?) are kept", CONTRIBUTING, re.MULTILINE)
+    assert set(code_names(sentence)) == kept

@@ -1,0 +1,78 @@
+"""A new format is one file and one row: the front doors and the command line do the rest."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from workbench import load
+from workbench.cli import app
+from workbench.load._failures.formats import registry as failure_registry
+from workbench.load._files.findings import Findings
+from workbench.load._files.log_file import LogPart, failure_rows, timeline_rows
+from workbench.load._power.formats import registry as power_registry
+from workbench.load._power.part import PowerPart
+from workbench.load.kinds import kinds_of
+
+SECOND = 1_000_000_000
+
+
+def looks_like(head, label):
+    return head.startswith(b"acme ")
+
+
+def read_power(source, given):
+    """Read lines such as "acme 12 350": second and watts."""
+    lines = [line.split() for line in source.head().decode().splitlines()]
+    readings = pd.DataFrame(
+        {
+            "time_ns": [int(second) * SECOND for _, second, _ in lines],
+            "entity": "node1",
+            "power_w": [float(watts) for _, _, watts in lines],
+            "line": np.arange(1, len(lines) + 1),
+        }
+    )
+    entities = {"node1": {"scope": "node_ac", "method": "instant", "node": "node1"}}
+    return PowerPart(readings, entities, Findings(source.label))
+
+
+def read_failures(source, given):
+    """Read lines such as "acme 12 lost": second and what failed."""
+    rows = [
+        {"start_ns": int(second) * SECOND, "kind": "acme", "cause": what, "line": number}
+        for number, (_, second, what) in enumerate(
+            (line.split() for line in source.head().decode().splitlines()), 1
+        )
+    ]
+    label = source.label
+    return LogPart(failure_rows(rows, label), timeline_rows([], label), Findings(label))
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "meter.txt"
+    path.write_text("acme 10 350\nacme 11 360\nacme 12 370\n")
+    return path
+
+
+def test_a_row_among_the_formats_of_power_is_enough(file, monkeypatch):
+    assert kinds_of(file) == set()
+    acme = SimpleNamespace(NAME="Acme meter", looks_like=looks_like, read_power=read_power)
+    monkeypatch.setattr(power_registry, "FORMATS", (acme, *power_registry.FORMATS))
+    log = load.power(file, progress=False)
+    assert log.power["power_w"].tolist() == [350, 360, 370]
+    assert kinds_of(file) == {"power logs"}
+    shown = CliRunner().invoke(app, ["check", str(file)]).output
+    assert "power logs" in shown
+    assert "Acme meter" in shown
+
+
+def test_a_row_among_the_formats_of_failures_is_enough(file, monkeypatch):
+    acme = SimpleNamespace(NAME="Acme log", looks_like=looks_like, read=read_failures)
+    monkeypatch.setattr(failure_registry, "_FILES", (acme, *failure_registry._FILES))
+    monkeypatch.setattr(failure_registry, "FORMATS", (acme, *failure_registry.FORMATS))
+    log = load.failures(file, progress=False)
+    assert log.failures["line_count"].sum() == 3
+    assert kinds_of(file) == {"failure logs"}
