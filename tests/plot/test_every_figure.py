@@ -16,6 +16,7 @@ from tests.plot.power import scale_rows as power_scale_rows
 from tests.plot.power import swing_rows as power_swing_rows
 from tests.plot.pvf import injection_rows
 from tests.plot.traces import trace_rows
+from tests.rules import for_every
 from workbench import plot, tables
 from workbench.errors import TableError
 
@@ -379,7 +380,13 @@ MADE = globals() | {
     for name, row in vars(rows).items()
 }  # fmt: skip
 ROWS = {name: row for name, row in MADE.items() if name in plot.__all__}
-figures = pytest.mark.parametrize("noun", ROWS)
+figures = for_every(noun={noun: noun for noun in ROWS})
+SIZES = [(1, 1), (8, 8), (8, 200), (1_000, 1_000), (7, 6_000)]
+CASES = {
+    f"{noun}, {rows} rows of {ranks} ranks": (noun, ranks, rows)
+    for noun in ROWS
+    for ranks, rows in SIZES
+}
 
 
 @pytest.fixture
@@ -439,9 +446,9 @@ def test_an_empty_table_is_explained_in_words(noun, table):
     assert not figure.data
 
 
-@figures
-@pytest.mark.parametrize(("ranks", "rows"), [(1, 1), (8, 8), (8, 200), (1_000, 1_000), (7, 6_000)])
-def test_any_size_is_drawn_with_few_points_and_few_traces(noun, ranks, rows, table):
+@for_every(case=CASES)
+def test_any_size_is_drawn_with_few_points_and_few_traces(case, table):
+    noun, ranks, rows = case
     figure = draw(noun, table(noun, ranks=ranks, rows=rows))
     assert figure.data
     assert points(figure) <= power_scale_rows.PICTURES.get(noun, 5_000)

@@ -3,8 +3,8 @@
 import json
 
 import plotly.graph_objects as go
-import pytest
 
+from tests.rules import for_every
 from workbench.plot import style
 from workbench.tables import Source
 
@@ -86,7 +86,7 @@ def test_nothing_says_why_in_the_middle_of_the_figure():
     assert not figure.data
 
 
-@pytest.mark.parametrize("meaning", style.COLOURS)
+@for_every(meaning={meaning: meaning for meaning in style.COLOURS})
 def test_text_in_a_bar_has_contrast(meaning):
     def luminance(colour):
         parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]

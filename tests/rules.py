@@ -1,0 +1,68 @@
+"""One test per rule: it looks at every subject and names each one that breaks the rule."""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+Test = Callable[..., None]
+
+
+def for_every(**subjects_of_argument: Mapping[str, Any]) -> Callable[[Test], Test]:
+    """Turn a test of one subject into one test of all subjects.
+
+    A parametrised test costs a set-up, a report and a line of collection per subject, which
+    for a thousand subjects is most of its time. This one looks at every subject, goes on after
+    one has failed, and lists all that break the rule with the reason. The other arguments of
+    the test stay fixtures; all subjects share them.
+
+    Parameters
+    ----------
+    subjects_of_argument
+        The argument of the test that takes a subject, with the subjects by name.
+    """
+    ((argument, subjects),) = subjects_of_argument.items()
+    if not subjects:
+        msg = f"no {argument}: a rule about nothing cannot fail"
+        raise ValueError(msg)
+
+    def decorate(rule: Test) -> Test:
+        @functools.wraps(rule)
+        def look_at_all(**fixtures: Any) -> None:
+            broken: dict[str, BaseException] = {}
+            for name, subject in subjects.items():
+                try:
+                    rule(**{argument: subject}, **fixtures)
+                # pytest.fail, also by pytest.raises, is no Exception.
+                except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001
+                    broken[name] = error
+            if broken:
+                first = next(iter(broken.values()))
+                raise AssertionError(_message(broken, of=len(subjects))) from first
+
+        # pytest reads the names of the fixtures from the signature.
+        signature = inspect.signature(rule)
+        fixtures = [name for name in signature.parameters if name != argument]
+        look_at_all.__signature__ = signature.replace(  # type: ignore[attr-defined]
+            parameters=[signature.parameters[name] for name in fixtures]
+        )
+        return look_at_all
+
+    return decorate
+
+
+def _message(broken: Mapping[str, BaseException], *, of: int) -> str:
+    """List the subjects that break a rule, each with the reason."""
+    lines = [f"{len(broken)} of {of} break the rule:"]
+    lines += [f"  - {name}: {_reason(error)}" for name, error in broken.items()]
+    return "\n".join(lines)
+
+
+def _reason(error: BaseException) -> str:
+    """Give the reason: an assertion is its text; any other error has its type before it."""
+    text = str(error)
+    if not isinstance(error, AssertionError | pytest.fail.Exception):
+        text = f"{type(error).__name__}: {text}"
+    return text.replace("\n", "\n    ")
