@@ -1,13 +1,16 @@
 """Notebooks as a newcomer runs them: offline, with nothing but the bundled data."""
 
 import csv
+import json
 import re
 import time
 from pathlib import Path
 
 import nbformat
 import pytest
+from nbformat.v4 import new_code_cell
 
+from tests.browser.controls import KINDS_OF_CONTROLS
 from workbench import datasets
 from workbench.share import _execute
 from workbench.share import _exporter as _normalise
@@ -16,25 +19,33 @@ from workbench.share.bundle import PLOTLY_MIME, title_of
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+# What a notebook displayed is in Out of its kernel, explorers with their controls.
+MOVE_EXPLORERS = Path(__file__).with_name("explorers.py").read_text()
+MOVE_EXPLORERS += "\nimport json\n\nprint(json.dumps(report(Out.values())))\n"
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module", params=NOTEBOOKS, ids=lambda path: path.stem)
 def run(request, tmp_path_factory):
-    """Run a notebook without mirror, cache or network; give it and the seconds it took."""
+    """Run a notebook without mirror, cache or network, then move the controls of its explorers.
+
+    Give its name, the notebook, the seconds it took and how its explorers answered.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv(datasets.MIRROR_ENV, raising=False)
         patch.setenv(datasets.CACHE_ENV, str(tmp_path_factory.mktemp("cache")))
         for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
             patch.setenv(name, "http://127.0.0.1:9")
         notebook = nbformat.read(request.param, as_version=4)
+        notebook.cells.append(new_code_cell(MOVE_EXPLORERS))
         start = time.monotonic()
         _execute.execute(notebook, request.param, timeout_s=300, show_progress=False)
         seconds = time.monotonic() - start
+    moved = json.loads(notebook.cells.pop().outputs[0].text)
     _normalise.without_progress(notebook)
     _snapshot.add_pictures(notebook, lambda _figure: "<svg></svg>")
-    return request.param.stem, notebook, seconds
+    return request.param.stem, notebook, seconds - moved["seconds"], moved
 
 
 def outputs_of(notebook):
@@ -46,12 +57,12 @@ def figures_of(notebook):
 
 
 def test_it_runs_without_a_word_on_the_error_stream(run):
-    _, notebook, _ = run
+    _, notebook, *_ = run
     assert [o.text for o in outputs_of(notebook) if o.get("name") == "stderr"] == []
 
 
 def test_it_shows_as_much_as_the_published_one(run):
-    name, notebook, _ = run
+    name, notebook, *_ = run
     published = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
     assert len(figures_of(notebook)) == len(figures_of(published)) > 0
     blocks = [o.data.get("text/html", "") for o in outputs_of(notebook) if "data" in o]
@@ -59,7 +70,7 @@ def test_it_shows_as_much_as_the_published_one(run):
 
 
 def test_it_says_that_the_data_is_synthetic_on_every_figure_of_data(run):
-    _, notebook, _ = run
+    _, notebook, *_ = run
     for figure in figures_of(notebook):
         meta = figure["layout"]["meta"]
         # A formula and a published table need no data, and handwritten digits are real.
@@ -70,12 +81,26 @@ def test_it_says_that_the_data_is_synthetic_on_every_figure_of_data(run):
 
 
 def test_it_is_done_while_the_reader_waits(run):
-    _, _, seconds = run
+    _, _, seconds, _ = run
     assert seconds < 60
 
 
+def test_each_explorer_changes_its_figure_when_a_control_moves(run):
+    _, notebook, _, moved = run
+    code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
+    names = re.findall(r"\bexplore\.(\w+)\(", code)
+    assert len(moved["changed"]) == len(names) > 0
+    answers = zip(names, moved["changed"], strict=True)
+    assert [name for name, changed in answers if not any(changed.values())] == []
+
+
+def test_each_kind_of_control_is_moved_in_a_real_browser(run):
+    *_, moved = run
+    assert set(moved["kinds"]) <= set(KINDS_OF_CONTROLS)
+
+
 def test_the_trace_notebook_finds_the_injected_slow_rank(run):
-    name, notebook, _ = run
+    name, notebook, *_ = run
     if name != "01_traces":
         return
     with (datasets.path("fleet-demo") / "truth.csv").open() as file:
