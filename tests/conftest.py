@@ -3,11 +3,13 @@
 import os
 import pickle
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from hypothesis import settings
 
 from workbench import datasets
 from workbench.share.svg import find_chrome, why_no_pictures
@@ -15,6 +17,7 @@ from workbench.share.svg import find_chrome, why_no_pictures
 _MIRROR = Path(__file__).resolve().parents[2] / "shared" / "data"
 if _MIRROR.is_dir():
     os.environ.setdefault(datasets.MIRROR_ENV, str(_MIRROR))
+QUICK_EXAMPLES = 5
 _CHROME_FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync"
@@ -184,9 +187,65 @@ def write_flight_dumps(tmp_path):
     return write
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option of `make quick`."""
+    parser.addoption(
+        "--quick",
+        action="store_true",
+        help="a first look: one case per test, few examples per property, no public data, "
+        "nothing slow and no browser",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Try few examples per property where a first look is asked for."""
+    if config.getoption("--quick"):
+        settings.register_profile("quick", max_examples=QUICK_EXAMPLES)
+        settings.load_profile("quick")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Choose the tests of a first look, and put those first that take longest."""
+    if config.getoption("--quick"):
+        chosen = _first_look(items)
+        kept = set(map(id, chosen))
+        config.hook.pytest_deselected(items=[item for item in items if id(item) not in kept])
+        items[:] = chosen
+    _longest_first(items)
+
+
+def _first_look(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Keep the first case of every test that is quick by its marks and by its data."""
+    cases = {item.nodeid.partition("[")[0]: item for item in reversed(items)}
+    return [
+        item
+        for item in items
+        if cases[item.nodeid.partition("[")[0]] is item
+        if not any(map(item.get_closest_marker, ("slow", "browser")))
+        if "real_data" not in getattr(item, "fixturenames", ())
+    ]
+
+
+def _longest_first(items: list[pytest.Item]) -> None:
+    """Sort files by what their tests need: a long one that starts last keeps one process busy."""
+    order = {"browser": 0, "slow": 1}
+    ranks: dict[Path, int] = {}
+    for item in items:
+        marked = [rank for name, rank in order.items() if item.get_closest_marker(name)]
+        ranks[item.path] = min([ranks.get(item.path, len(order)), *marked])
+    items.sort(key=lambda item: ranks[item.path])
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the counts of the fuzz loop, wherever it ran."""
-    for report in terminalreporter.getreports("passed"):
-        for name, value in report.user_properties:
-            if name == "fuzz":
-                terminalreporter.write_line(f"fuzz: {value}")
+    """Print the counts of the fuzz loop and of the claims, wherever they ran."""
+    verdicts: Counter[str] = Counter()
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.getreports(outcome):
+            for name, value in report.user_properties:
+                if name == "fuzz" and outcome == "passed":
+                    terminalreporter.write_line(f"fuzz: {value}")
+                elif name == "fidelity":
+                    verdicts.update(value)
+    if verdicts:
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
+        terminalreporter.write_line(f"fidelity: {counts}")

@@ -1,6 +1,7 @@
 """The doors into the project agree: pyproject.toml, environment.yml, uv.lock, README, Makefile."""
 
 import ast
+import functools
 import re
 import sys
 import tomllib
@@ -14,6 +15,8 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from rattler.exceptions import InvalidMatchSpecError
+
+from workbench import datasets, fidelity
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -103,6 +106,7 @@ def imported(path):
             yield "google.protobuf" if is_protobuf else node.module.split(".")[0]
 
 
+@functools.cache
 def distributions_imported():
     """Map every distribution that the package imports from to the files that do."""
     known = packages_distributions()
@@ -157,6 +161,48 @@ def test_readme_commands_are_targets_of_the_makefile():
 def test_continuous_integration_calls_the_readme_test_command():
     assert re.search(r"\bmake test\b", (ROOT / ".ci" / "run").read_text())
     assert re.search(r"run: \.ci/run", (ROOT / ".github" / "workflows" / "ci.yml").read_text())
+
+
+def listed(name):
+    """Give the data sets of a list, each with its comment."""
+    lines = (ROOT / "tests" / name).read_text().splitlines()
+    parts = [line.partition("#") for line in lines if not line.startswith("#")]
+    return {data_set.strip(): comment.strip() for data_set, _, comment in parts}
+
+
+FETCHED, PUBLISHED_WITH = listed("data_sets.txt"), listed("notebooks/data_sets.txt")
+PUBLIC = set(datasets.describe().query("place != 'bundled'")["dataset"])
+
+
+def named_in(folder, pattern):
+    """Give the public data sets that files name in quotes, each with one of the files."""
+    texts = {path: path.read_text() for path in (ROOT / folder).rglob(pattern)}
+    return {
+        name: path.name
+        for path, text in texts.items()
+        for name in PUBLIC
+        if re.search(rf"[\"']{name}(?:/|\\?[\"'])", text)
+    }
+
+
+def test_lists_of_data_sets_name_public_ones_and_say_who_reads_them():
+    for data_sets in (FETCHED, PUBLISHED_WITH):
+        assert data_sets.keys() - PUBLIC == set()
+        assert [name for name, readers in data_sets.items() if not readers] == []
+    used = re.findall(r"^\t.*\$\((DATA_SETS|PUBLISHED_WITH)\)", MAKEFILE, re.MULTILINE)
+    assert used == ["DATA_SETS", "PUBLISHED_WITH"]
+
+
+def test_each_public_data_set_that_a_test_or_a_claim_reads_is_fetched():
+    readers = named_in("tests", "*.py")
+    readers |= {name: claim.name for claim in fidelity.claims() for name in claim.needs}
+    assert {
+        name: reader for name, reader in readers.items() if name in PUBLIC - FETCHED.keys()
+    } == {}
+
+
+def test_notebooks_are_published_with_the_public_data_sets_that_they_load():
+    assert named_in("notebooks", "*.ipynb").keys() == PUBLISHED_WITH.keys()
 
 
 def test_makefile_has_help_for_every_target_a_person_types():

@@ -21,11 +21,12 @@ def folders(real_data):
 @pytest.mark.slow
 @pytest.mark.oracle
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: f"{claim.noun}-{claim.name}")
-def test_claim_holds(claim, folders, absent):
+def test_claim_holds(claim, folders, absent, record_property):
     try:
         readings = list(claim.compute(*folders(claim)))
     except MissingExtraError as error:
         absent(str(error))
+    record_property("fidelity", [reading.verdict() for reading in readings])
     assert readings
     # What is known to fall short of a target may not fall further, nor what meets it be excused.
     assert [reading for reading in readings if reading.verdict() == "FAIL"] == []
