@@ -1,11 +1,13 @@
-# Every line is one that a person could type. `make lab` and `make test` are all you need.
+# `make lab` and `make test` are all you need; `make -n test` prints lines that you could type.
 PYTHON ?= python3
 BIN = .venv/bin
 # Lists of names with comments. The tests skip what cannot be fetched, and fail for it under CI.
 DATA_SETS = $(shell sed 's/\#.*//' tests/data_sets.txt)
 PUBLISHED_WITH = $(patsubst %,--data-set %,$(shell sed 's/\#.*//' tests/notebooks/data_sets.txt))
+FETCH = $(BIN)/workbench datasets fetch $(DATA_SETS) || true
+PARALLEL = --numprocesses=auto --dist=loadfile
 
-.PHONY: help lab test quick check fuzz report publish bench lock
+.PHONY: help lab test unit quick check fuzz report publish bench lock
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:[^#]*##/\t/'
 
@@ -14,13 +16,17 @@ lab: .venv/ready  ## set up, write the demo report to _report/, open JupyterLab 
 	$(BIN)/workbench lab
 
 test: check .venv/browser  ## set up and run every check, test, claim and notebook
-	$(BIN)/workbench datasets fetch $(DATA_SETS) || true
-	$(BIN)/pytest --numprocesses=auto --dist=loadfile --no-loadscope-reorder
+	$(FETCH)
+	$(BIN)/pytest $(PARALLEL) --no-loadscope-reorder
+
+unit: .venv/ready-to-test  ## set up and run the tests that need no browser, notebook or claim
+	$(FETCH)
+	$(BIN)/pytest $(PARALLEL) -m 'not slow and not browser'
 
 quick: .venv/ready-to-test  ## format, lint and a first look at every part: under 90 seconds
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/pytest --quick --numprocesses=auto --dist=loadfile
+	$(BIN)/pytest --quick $(PARALLEL)
 
 check: .venv/ready-to-test  ## format, lint, types, layers, spelling: seconds
 	$(BIN)/ruff format --check .

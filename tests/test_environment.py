@@ -190,7 +190,9 @@ def test_lists_of_data_sets_name_public_ones_and_say_who_reads_them():
         assert data_sets.keys() - PUBLIC == set()
         assert [name for name, readers in data_sets.items() if not readers] == []
     used = re.findall(r"^\t.*\$\((DATA_SETS|PUBLISHED_WITH)\)", MAKEFILE, re.MULTILINE)
-    assert used == ["DATA_SETS", "PUBLISHED_WITH"]
+    assert used == ["PUBLISHED_WITH"]
+    assert "\nFETCH = $(BIN)/workbench datasets fetch $(DATA_SETS) " in MAKEFILE
+    assert MAKEFILE.count("\t$(FETCH)\n") == 2
 
 
 def test_each_public_data_set_that_a_test_or_a_claim_reads_is_fetched():
@@ -203,6 +205,38 @@ def test_each_public_data_set_that_a_test_or_a_claim_reads_is_fetched():
 
 def test_notebooks_are_published_with_the_public_data_sets_that_they_load():
     assert named_in("notebooks", "*.ipynb").keys() == PUBLISHED_WITH.keys()
+
+
+def test_hooks_before_a_commit_have_the_versions_of_the_lock_file():
+    config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
+    hooks = {hook["id"]: entry.get("rev") for entry in config["repos"] for hook in entry["hooks"]}
+    locked = {
+        package["name"]: f"v{package['version']}"
+        for package in LOCK["package"]
+        if "version" in package
+    }
+    assert hooks["ruff-format"] == hooks["ruff-check"] == locked["ruff"]
+    assert hooks["codespell"] == locked["codespell"]
+
+
+def test_actions_are_pinned_to_a_commit():
+    used = re.findall(r"uses: (.*)", (ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    assert used
+    assert [
+        name for name in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40}  # v[\d.]+", name)
+    ] == []
+
+
+def test_every_python_that_the_package_allows_and_no_other_is_tested():
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    text = str(workflow["jobs"])
+    tested = set(re.findall(r"\b3\.1\d\b", text))
+    assert min(tested, key=lambda version: int(version[2:])) == "3.11"
+    assert all(version in SpecifierSet(PROJECT["requires-python"]) for version in tested)
+    named = {
+        text.rsplit(" ", 1)[1] for text in PROJECT["classifiers"] if re.search(r"3\.\d+$", text)
+    }
+    assert tested == named
 
 
 def test_makefile_has_help_for_every_target_a_person_types():

@@ -14,7 +14,7 @@ NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 _LOCAL = ("file:", "data:", "blob:", "about:", "http://127.0.0.1:", "ws://127.0.0.1:")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def opened(browser):
     """Give a context manager that opens a page and fails on whatever a reader would suffer from.
 
