@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
-from workbench.load._files.log_file import LogPart, failure_rows, timeline_rows
 
 from workbench import load
 from workbench.cli import app
 from workbench.load._failures.formats import registry as failure_registry
 from workbench.load._files.findings import Findings
+from workbench.load._files.time import LogPart, failure_rows, timeline_rows
 from workbench.load._power.formats import registry as power_registry
 from workbench.load._power.part import PowerPart
 from workbench.load.kinds import kinds_of

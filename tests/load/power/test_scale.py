@@ -1,6 +1,5 @@
 """Readings too many for memory: roll-ups and totals against the plainest sum there is."""
 
-import sys
 import threading
 from contextlib import suppress
 
@@ -14,11 +13,11 @@ from hypothesis import strategies as st
 
 from workbench import analyze, load
 from workbench.errors import LoadError
+from workbench.load._power import fleet_total as fleet
 from workbench.load._power import scan
 from workbench.load._power.formats.table import pieces
 from workbench.tables import POWER_ROLLUP, POWER_TOTALS
 
-fleet = sys.modules["workbench.load._power.fleet_total"]
 SECOND = 10**9
 START_S = 1_700_000_000
 rows = st.lists(
