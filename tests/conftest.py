@@ -18,8 +18,8 @@ from workbench.share.svg import find_chrome, why_no_pictures
 _MIRROR = Path(__file__).resolve().parents[2] / "shared" / "data"
 if _MIRROR.is_dir():
     os.environ.setdefault(datasets.MIRROR_ENV, str(_MIRROR))
-# For runs that ask whether the code works at all: pytest --quick, --hypothesis-profile=few.
-settings.register_profile("few", max_examples=5)
+# For runs that ask whether the code works with other libraries: --hypothesis-profile=few.
+settings.register_profile("few", max_examples=5, deadline=None)
 _CHROME_FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync"
@@ -196,15 +196,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--quick",
         action="store_true",
-        help="a first look: one case per test, few examples per property, no public data, "
-        "nothing slow and no browser",
+        help="a first look: one case per test; no properties, no public data, nothing slow and "
+        "no browser",
     )
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Try few examples per property in a first look."""
-    if config.getoption("--quick"):
-        settings.load_profile("few")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -218,7 +212,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _first_look(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Keep the first case of every test that is quick by its marks and by its data."""
+    """Keep the first case of every test that is quick by its marks, its data and its kind."""
     cases = {item.nodeid.partition("[")[0]: item for item in reversed(items)}
     return [
         item
@@ -226,6 +220,7 @@ def _first_look(items: list[pytest.Item]) -> list[pytest.Item]:
         if cases[item.nodeid.partition("[")[0]] is item
         if not any(map(item.get_closest_marker, ("slow", "browser")))
         if "real_data" not in getattr(item, "fixturenames", ())
+        if not getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
     ]
 
 
