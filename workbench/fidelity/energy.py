@@ -25,7 +25,7 @@ _PERCENTILES = {"1st percentile": 1, "50th percentile": 50, "99th percentile": 9
     source="mlcommons/training_results_v4.0, smc-ac-power, 64xSMC-H100-SXM-80GB, gpt3",
     needs=("power-mlperf-gpt3-512gpu",),
 )
-def gpt3_on_512_gpus(folder: Path) -> Iterator[Reading]:
+def gpt3_energy_on_512_gpus(folder: Path) -> Iterator[Reading]:
     """Compare the run of one submission, each number under the convention it is told with."""
     log = load.power(folder / "power", scope="node_ac", progress=False)
     nodes = log.entities.loc[log.entities["scope"] == "node_ac", "entity"]

@@ -188,7 +188,7 @@ def checkpoints() -> Iterator[Reading]:
     name="time between failures at 98,304 GPUs",
     source="rates of FT-HSDP, Llama 3 and Meta RSC",
 )
-def rates() -> Iterator[Reading]:
+def scaled_rates() -> Iterator[Reading]:
     """Compare intervals that follow from published rates if nodes fail independently."""
     for row in published("goodput_rates"):
         yield Reading(
