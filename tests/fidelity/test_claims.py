@@ -7,7 +7,6 @@ import pytest
 from workbench import fidelity
 from workbench.errors import MissingExtraError
 from workbench.fidelity import traces
-from workbench.fidelity import traces as execution_traces
 
 CLAIMS = fidelity.claims()
 
@@ -73,13 +72,13 @@ def test_printed_times_become_whole_nanoseconds():
     ids=["plain", "bytes that look like a type", "no type", "behind a fixed 64-bit field"],
 )
 def test_node_types_are_read_from_the_wire_format(message, kind):
-    assert execution_traces._node_type(message) == kind
+    assert traces._node_type(message) == kind
 
 
 def test_length_delimited_messages_are_cut_at_their_lengths():
     long = b"x" * 300
     content = b"\x02ab" + b"\xac\x02" + long + b"\x00"
-    assert list(execution_traces._messages(content)) == [b"ab", long, b""]
+    assert list(traces._messages(content)) == [b"ab", long, b""]
 
 
 @pytest.mark.slow

@@ -1,0 +1,395 @@
+"""Claims about power: energy, swings, provisioning and steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from workbench import analyze, load
+from workbench.analyze import SmoothingPlan
+from workbench.fidelity.registry import Reading, claim, published
+from workbench.tables import POWER_TOTALS
+
+# Claims about energy and power: 64 nodes of a GPT-3 training, metered at the wall.
+
+_CELL_S = 2.0
+_LINES, _RULE = "straight lines between readings", "each reading since the one before"
+_CELLS = "cells of 2 s that all nodes cover"
+_AS_READ = "readings as they fall into cells of 2 s"
+_METHODS = {_LINES: "trapezoid", _RULE: "mlperf"}
+_PERCENTILES = {"1st percentile": 1, "50th percentile": 50, "99th percentile": 99}
+
+
+@claim(
+    noun="energy",
+    name="512 GPUs, 64 nodes: energy, mean, peak, diversity",
+    source="mlcommons/training_results_v4.0, smc-ac-power, 64xSMC-H100-SXM-80GB, gpt3",
+    needs=("power-mlperf-gpt3-512gpu",),
+)
+def gpt3_energy_on_512_gpus(folder: Path) -> Iterator[Reading]:
+    """Compare the run of one submission, each number under the convention it is told with."""
+    log = load.power(folder / "power", scope="node_ac", progress=False)
+    nodes = log.entities.loc[log.entities["scope"] == "node_ac", "entity"]
+    power = log.power[log.power["entity"].isin(nodes)]
+    (result,) = folder.glob("result_*.txt")
+    spans = load.job_log(result).spans
+    (run,) = spans[spans["kind"] == "run"].to_dict("records")
+    start, end = int(run["start_ns"]), int(run["end_ns"])
+    numbers = _by_lines(power, start, end) | _by_cells(power) | _as_read(power, start, end)
+    for row in published("power_numbers"):
+        yield Reading(
+            what=f"{row['what']}, {row['convention']}",
+            printed=float(row["value"]),
+            here=numbers[row["what"], row["convention"]],
+            unit=row["unit"],
+            tolerance=float(row["tolerance"]),
+            source=row["source"],
+        )
+
+
+def _by_lines(power: pd.DataFrame, start: int, end: int) -> dict[tuple[str, str], float]:
+    """Integrate over the run by both rules."""
+    found = {}
+    for convention, method in _METHODS.items():
+        energy = analyze.energy(power, method=method, start_ns=start, end_ns=end)  # type: ignore[arg-type]
+        total = analyze.energy_total(energy).iloc[0]
+        found["energy of the nodes", convention] = float(total["energy_j"]) / 3.6e6
+        found["mean power", convention] = float(total["mean_w"]) / 1e3
+        found["lowest mean of a node", convention] = float(energy["mean_w"].min())
+        found["highest mean of a node", convention] = float(energy["mean_w"].max())
+    return found
+
+
+def _by_cells(power: pd.DataFrame) -> dict[tuple[str, str], float]:
+    """Sum cells of time that every node covers."""
+    grid = analyze.power_grid(power, period_s=_CELL_S)
+    totals = analyze.power_totals(grid)["power_w"].dropna()
+    peaks = float(grid.groupby("entity", observed=True)["power_w"].max().sum())
+    numbers = {
+        "energy of the nodes": float(totals.sum()) * _CELL_S / 3.6e6,
+        "highest cell": float(totals.max()) / 1e3,
+        "sum of the peaks of the nodes": peaks / 1e3,
+        "diversity factor": peaks / float(totals.max()),
+    }
+    numbers |= _percentiles(totals.to_numpy())
+    return {(what, _CELLS): value for what, value in numbers.items()}
+
+
+def _as_read(power: pd.DataFrame, start: int, end: int) -> dict[tuple[str, str], float]:
+    """Sum the readings of each cell as if all had been taken at one instant.
+
+    This keeps the depth of dips, and mixes instants up to 2 s apart: no analysis does so.
+    """
+    inside = power[power["time_ns"].between(start, end)]
+    cell = inside["time_ns"] // round(_CELL_S * 1e9)
+    wide = inside.assign(cell=cell).pivot_table(
+        index="cell", columns="entity", values="power_w", aggfunc="mean", observed=True
+    )
+    wide = wide.interpolate(limit=3, limit_area="inside").dropna()
+    totals = wide.sum(axis=1).to_numpy()
+    found = {
+        "energy of the nodes": float(totals.sum()) * _CELL_S / 3.6e6,
+        "highest cell": float(totals.max()) / 1e3,
+        "lowest cell": float(totals.min()) / 1e3,
+    }
+    found |= _percentiles(totals)
+    return {(what, _AS_READ): value for what, value in found.items()}
+
+
+def _percentiles(values: np.ndarray) -> dict[str, float]:
+    return {name: float(np.percentile(values, at)) / 1e3 for name, at in _PERCENTILES.items()}
+
+
+# Claims about swings: spectrum, bands, floors and stores on the power of 512 GPUs.
+
+_CELL_NS = 2_000_000_000
+_KILO, _J_PER_KWH = 1e3, 3.6e6
+_COLUMNS = {
+    "swing": ("swing_w", _KILO),
+    "fastest ramp": ("ramp_w_per_s", _KILO),
+    "deviation": ("deviation_w", _KILO),
+    "power": ("storage_w", _KILO),
+    "energy": ("storage_j", _J_PER_KWH),
+}
+
+
+@claim(
+    noun="power_swings",
+    name="512 GPUs: spectrum, bands, floors and stores",
+    source="mlcommons/training_results_v4.0, smc-ac-power, 64xSMC-H100-SXM-80GB, gpt3",
+    needs=("power-mlperf-gpt3-512gpu",),
+)
+def gpt3_on_512_gpus(folder: Path) -> Iterator[Reading]:
+    """Compare what follows from the sum of 64 meters at instants 2 s apart."""
+    totals = _at_instants(folder)
+    found = _spectrum(totals) | _bands(totals)
+    for row in published("power_swings"):
+        what, setting = row["what"], row["setting"]
+        here = found.get((what, setting))
+        yield Reading(
+            what=f"{what}{f' ({setting})' if setting else ''}",
+            printed=float(row["value"]),
+            here=_smoothed(totals, what, float(setting)) if here is None else here,
+            unit=row["unit"],
+            tolerance=float(row["tolerance"]),
+            source=row["source"],
+        )
+
+
+@claim(
+    noun="power_swings",
+    name="512 GPUs: the peak of the spectrum stays where it is in means of cells",
+    source="mlcommons/training_results_v4.0, smc-ac-power, 64xSMC-H100-SXM-80GB, gpt3",
+    needs=("power-mlperf-gpt3-512gpu",),
+)
+def peaks_of_means(folder: Path) -> Iterator[Reading]:
+    """Compare the peaks in the totals that analyses work on, which average over a cell."""
+    power, start, end = _run(folder)
+    grid = analyze.power_grid(power, period_s=2, start_ns=start, end_ns=end)
+    found = _spectrum(analyze.power_totals(grid))
+    for row in published("power_swings"):
+        if row["unit"] == "Hz":
+            yield Reading(
+                what=row["what"],
+                printed=float(row["value"]),
+                here=found[row["what"], ""],
+                unit=row["unit"],
+                tolerance=float(row["tolerance"]),
+                source=row["source"],
+            )
+
+
+def _run(folder: Path) -> tuple[pd.DataFrame, int, int]:
+    """Load the readings of all nodes, and when the run began and ended, less 2 s on each side."""
+    log = load.power(folder / "power", scope="node_ac", progress=False)
+    nodes = log.entities.loc[log.entities["scope"] == "node_ac", "entity"]
+    (result,) = folder.glob("result_*.txt")
+    spans = load.job_log(result).spans
+    (run,) = spans[spans["kind"] == "run"].to_dict("records")
+    power = log.power[log.power["entity"].isin(nodes)]
+    return power, int(run["start_ns"]) + _CELL_NS, int(run["end_ns"]) - _CELL_NS
+
+
+def _at_instants(folder: Path) -> pd.DataFrame:
+    """Read every meter at the same instants, by straight lines, and add them up."""
+    power, start, end = _run(folder)
+    instants = np.arange(start, end + 1, _CELL_NS)
+    total = np.zeros(len(instants))
+    count = 0
+    for _, readings in power.dropna(subset="power_w").groupby("entity", observed=True):
+        times = readings["time_ns"].to_numpy()
+        total += np.interp(instants - start, times - start, readings["power_w"].to_numpy())
+        count += 1
+    cells = pd.DataFrame({"time_ns": instants, "power_w": total, "covered_share": 1.0})
+    return POWER_TOTALS.cast(cells.assign(entity_count=count, expected_count=count))
+
+
+def _spectrum(totals: pd.DataFrame) -> dict[tuple[str, str], float]:
+    """Name the peaks and the largest changes."""
+    peaks = analyze.power_peaks(analyze.power_spectrum(totals))
+    second = peaks.loc[peaks["harmonic"] == 2, "frequency_hz"]
+    ramps = analyze.power_ramps(totals, windows_s=[2])["ramp_w_per_s"]
+    low, high = np.percentile(totals["power_w"].dropna(), [1, 99])
+    return {
+        ("highest peak of the spectrum", ""): float(peaks["frequency_hz"].iloc[0]),
+        ("its second harmonic", ""): float(second.iloc[0]) if len(second) else np.nan,
+        ("fastest ramp between two instants", ""): float(ramps.max()) / _KILO,
+        ("swing", ""): float(high - low) / _KILO,
+    }
+
+
+def _bands(totals: pd.DataFrame) -> dict[tuple[str, str], float]:
+    """Split the energy over the published bands."""
+    names = [row["setting"] for row in published("power_swings") if row["what"] == "band share"]
+    ends = [tuple(map(float, name.split("-"))) for name in names]
+    shares = analyze.band_shares(totals, [(low, high) for low, high in ends])["energy_share"]
+    return {("band share", name): float(value) for name, value in zip(names, shares, strict=True)}
+
+
+def _smoothed(totals: pd.DataFrame, what: str, setting: float) -> float:
+    """Smooth by the plan that a row is about, and take its number from the summary."""
+    kind, _, wanted = what.partition(": ")
+    plan = {
+        "floor": SmoothingPlan(floor_share=min(setting, 1)),
+        "store with a time constant": SmoothingPlan(storage_tau_s=setting),
+        "store with limited ramps": SmoothingPlan(storage_ramp_w_per_s=setting * _KILO),
+    }[kind]
+    after = analyze.smoothing_summary(analyze.power_smoothing(totals, plan)).iloc[-1]
+    if wanted == "more energy":
+        return 100 * (float(after["energy_ratio"]) - 1)
+    column, unit = _COLUMNS[wanted]
+    return float(after[column]) / unit
+
+
+# Claims about power limits: knees of public sweeps, and the arithmetic of a 150 MW site.
+
+_META = "arXiv:2605.24461 as reported by supercomputing.news, 30 May 2026"
+_KNEES = (
+    ("largest limit", "largest_limit_w", "largest_limit_w"),
+    ("limit of least energy", "least_energy_limit_w", "least_energy_limit_w"),
+    ("energy saved there", "saving", "saving_ratio"),
+    ("speed lost there", "speed_loss", "speed_loss_ratio"),
+    ("smallest limit that keeps 95 %", "kept_95_limit_w", "kept_speed_limit_w"),
+)
+# Any site will do: with GPUs by the hundred thousand, whole GPUs do not matter to a ratio.
+_SITE = {"budget_w": 150e6, "pue_ratio": 1.0, "fixed_w": 0.0}
+
+
+@claim(
+    noun="provisioning",
+    name="limits of least energy on public sweeps",
+    source="ml-energy/zeus, NSDI'23 trace: independent medians over its files",
+    needs=("power-zeus-sweeps",),
+)
+def knees(folder: Path) -> Iterator[Reading]:
+    """Compare limits exactly, and shares to their last digit."""
+    # The folder also holds other sweeps, of the tool itself.
+    curve = analyze.power_curve(load.power_sweeps(sorted(folder.glob("summary_power_*.csv"))))
+    names = curve.drop_duplicates(["gpu", "job", "configuration"])["gpu"]
+    for row in published("power_sweep_counts"):
+        count = int((names == row["gpu"]).sum())
+        what, printed = f"{row['gpu']}: configurations", float(row["configuration_count"])
+        yield Reading(what, printed, count, "1", source=row["source"])
+    found = analyze.power_knees(curve)
+    for row in published("power_knees"):
+        mine = found[(found["gpu"] == row["gpu"]) & (found["job"] == row["job"])]
+        name = f"{row['gpu']} {row['job']}"
+        for words, printed_as, column in _KNEES:
+            tolerance = 0.0 if column.endswith("_w") else float(row["tolerance"])
+            unit = "W" if column.endswith("_w") else "1"
+            here = mine[column].to_numpy(dtype="float64")[0]
+            yield Reading(f"{name}: {words}", float(row[printed_as]), here, unit, tolerance)
+
+
+@claim(noun="provisioning", name="1,200 W to 1,000 W at a fixed site power", source=_META)
+def fixed_power() -> Iterator[Reading]:
+    """Invert the published gain, and find it again from what it implies."""
+    curve = analyze.published_curve("gb200-meta")
+    facts = {row["quantity"]: row for row in published("power_provisioning")}
+    slow = float(curve["speed_ratio"].to_numpy()[curve["limit_w"] == 1_000][0])
+    gain = facts["throughput gained at 1000 W"]
+    implied = analyze.overhead_w_implied(
+        1 + float(gain["value"]), speed_share=slow, limit_w=1_000, reference_limit_w=1_200
+    )
+    site, count = (float(facts[name]["value"]) for name in ("site budget", "GPUs of the site"))
+    for words, here, tolerance, unit in (
+        ("non-GPU power per GPU that +9 % implies", implied, 0.01, "W"),
+        ("throughput gained at 1000 W", _gain(curve, 1_000, implied), 1e-4, "1"),
+        ("all-in power per GPU", site / count, 0.5, "W"),
+    ):
+        row = facts[words]
+        yield Reading(words, float(row["value"]), here, unit, tolerance, source=row["source"])
+
+
+@claim(
+    noun="provisioning",
+    name="960 W: extrapolated speed within what the published gain allows",
+    source=_META,
+)
+def extrapolated() -> Iterator[Reading]:
+    """Ask every way to extrapolate; the published 1.9 / 1.7 is known to its rounding only."""
+    curve = analyze.published_curve("gb200-meta")
+    facts = {row["quantity"]: float(row["value"]) for row in published("power_provisioning")}
+    gains = analyze.published_gains("GB200")
+    gain = gains[gains["limit_w"] == 960].to_dict("records")[0]
+    printed = facts["throughput gained at 960 W"]
+    yield Reading("1.9 / 1.7 - 1", printed, float(gain["gain_ratio"]), "1", 5e-4)
+    methods: tuple[analyze.Extrapolation, ...] = ("linear", "power", "quadratic", "cubic")
+    for method in methods:
+        more = analyze.extended_curve(curve, 960, method=method)
+        here = _gain(more, 960, facts["non-GPU power per GPU that +9 % implies"])
+        words = f"{method}: gain at 960 W"
+        low, high = float(gain["low_gain_ratio"]), float(gain["high_gain_ratio"])
+        yield Reading(f"{words}, against the least 1.9 / 1.7", low, here, "1", bound="at least")
+        yield Reading(f"{words}, against the most 1.9 / 1.7", high, here, "1", bound="at most")
+
+
+def _gain(curve: pd.DataFrame, limit_w: float, overhead_w: float) -> float:
+    """Give the throughput gained at a limit, at the same power of the site."""
+    table = analyze.provisioning(curve, overhead_w=overhead_w, **_SITE)
+    return float(table["gain_ratio"].to_numpy()[table["limit_w"] == limit_w][0])
+
+
+# Claims about energy of work: a real job on 512 GPUs, and what a failure cost a synthetic one.
+
+_SYNTHETIC = "synthetic job, "
+
+
+@claim(
+    noun="step_energy",
+    name="steps, tokens and evaluations of a real job",
+    source="MLPerf Training v4.0, GPT-3 175B on 64 nodes (512 H100), AC meters",
+    needs=("power-mlperf-gpt3-512gpu",),
+)
+def real_job(folder: Path) -> Iterator[Reading]:
+    """Compare what steps, tokens and evaluations draw, and the power within a step."""
+    log = load.power(folder, progress=False)
+    job = load.job_log(folder, progress=False)
+    power = analyze.power_of_scope(log.power, log.entities)
+    work = analyze.work_energy(analyze.step_energy(power, job.steps))
+    here = _numbers(work, analyze.span_energy(power, job.spans))
+    phases = analyze.phase_power(analyze.power_sum(power, period_s=0.5), job.steps)
+    inside = phases[phases["place"] == "in steps"]["power_w"]
+    here |= {f"phase {n} of 10": watts / 1e3 for n, watts in enumerate(inside, start=1)}
+    yield from _beside(here, synthetic=False)
+
+
+@claim(
+    noun="step_energy",
+    name="what the failure of the bundled synthetic job cost",
+    source="data/fleet-demo, simulated; its truth is known",
+    needs=("fleet-demo",),
+)
+def incident(folder: Path) -> Iterator[Reading]:
+    """Compare the restart, the lost steps and their energy."""
+    fleet = load.fleet(folder, tz="UTC", scope="node_ac", with_traces=False, progress=False)
+    power = analyze.power_of_scope(fleet.power.power, fleet.power.entities)
+    table = analyze.incident_energy(
+        power, fleet.job.steps, fleet.job.spans, failures=fleet.failures.failures
+    )
+    (row,) = table.to_dict("records")
+    here = {
+        "restart": row["restart_s"],
+        "lost steps": row["lost_step_count"],
+        "energy of the incident": row["energy_j"] / 1e3,
+    }
+    yield from _beside({_SYNTHETIC + name: value for name, value in here.items()}, synthetic=True)
+
+
+def _numbers(work: pd.DataFrame, spans: pd.DataFrame) -> dict[str, float]:
+    """Name the numbers of the real job as they are printed, in the units they are printed in."""
+    count, median, mean, deviation = (
+        dict(zip(work["measure"], work[name].astype("float64").tolist(), strict=True))
+        for name in ("count", "median", "mean", "deviation")
+    )
+    seconds = (spans["end_ns"] - spans["start_ns"]).astype("float64") / 1e9
+    of_kind = {kind: spans["kind"] == kind for kind in ("evaluation", "run")}
+    evaluated, run = seconds[of_kind["evaluation"]].sum(), seconds[of_kind["run"]].sum()
+    return {
+        "steps": count["energy per step"],
+        "duration of a step, median": median["duration of a step"],
+        "energy per step, median": median["energy per step"] / 1e6,
+        "energy per step, standard deviation": deviation["energy per step"] / 1e6,
+        "energy per token, median": median["energy per token"],
+        "time in evaluations": 100 * evaluated / run,
+        "power in evaluations, mean": spans.loc[of_kind["evaluation"], "mean_w"].mean() / 1e3,
+        "power in training, mean": mean["power in steps"] / 1e3,
+        "energy of the run": spans.loc[of_kind["run"], "energy_j"].sum() / 3.6e6,
+    }
+
+
+def _beside(here: Mapping[str, float], *, synthetic: bool) -> Iterator[Reading]:
+    """Lay what is computed here beside what was printed elsewhere."""
+    for row in published("step_energy"):
+        if row["what"].startswith(_SYNTHETIC) == synthetic:
+            yield Reading(
+                what=row["what"],
+                printed=float(row["value"]),
+                here=float(here[row["what"]]),
+                unit=row["unit"],
+                tolerance=float(row["tolerance"]),
+                source=row["source"],
+            )
