@@ -60,7 +60,11 @@ def test_a_factor_is_that_of_what_its_label_says(shipped, data):
     sample = analyze.truth_sample(drawn, size, seed=data.draw(st.integers(0, 99)))
     table = analyze.pvf(sample, average="bits", level_share=1 - 1e-9)
     truth, whole = exact(drawn), exact(shipped)
+    # A few sites of odd tensors can fit a layer of the same size, until each tensor is hit.
+    is_seen = set(params) in ({*tensors}, {*sample.faults["param"].astype(str)})
     for row in table.itertuples():
+        if not is_seen and not row.is_sure:
+            continue
         is_whole = truth["bits"][row.component] == whole["bits"][row.component]
         if row.group == row.component:
             assert is_whole

@@ -256,7 +256,8 @@ def drawn_cells(
 
     ``judged`` are the experiments used. The weights of a design add up to the bits it was drawn
     from; where they are not known or fit nothing, bits and tensors that chance would not have
-    missed were not drawn from.
+    missed were not drawn from. A layer whose size fits is taken for drawn from as a whole, so few
+    sites of tensors chosen one by one can be taken for those of a layer of the same size.
     """
     if isinstance(given, ExhaustiveInjections):
         return _of_truth(given, judged)
