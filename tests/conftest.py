@@ -18,6 +18,8 @@ from workbench.share.svg import find_chrome, why_no_pictures
 _MIRROR = Path(__file__).resolve().parents[2] / "shared" / "data"
 if _MIRROR.is_dir():
     os.environ.setdefault(datasets.MIRROR_ENV, str(_MIRROR))
+# As many processes as cores run at once: threads of PyTorch would only wait for one another.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 # For runs that ask whether the code works with other libraries: --hypothesis-profile=few.
 settings.register_profile("few", max_examples=5, deadline=None)
 _CHROME_FLAGS = (
