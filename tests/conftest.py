@@ -22,6 +22,9 @@ if _MIRROR.is_dir():
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # For runs that ask whether the code works with other libraries: --hypothesis-profile=few.
 settings.register_profile("few", max_examples=5, deadline=None)
+# The time of an example is that of the machine; what hangs is ended by the limit of its test.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 _CHROME_FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync"
