@@ -240,11 +240,13 @@ def test_refuses_a_call_without_tensors(torch_here, dlrm_int8):
 
 def test_refuses_layers_that_run_on_other_rows_than_inputs(torch_here):
     nn = torch_here.nn
-    model = nn.Sequential(nn.Flatten(0, 1), as_int8(nn.Linear(4, 2).requires_grad_(False)))
+    layer = nn.Linear(4, 2).requires_grad_(False)
+    layer.weight.copy_(torch_here.arange(-4.0, 4.0).reshape(2, 4))
+    model = nn.Sequential(nn.Flatten(0, 1), as_int8(layer))
     inputs = torch_here.ones(3, 2, 4)
     detector = injections.checksum_detector(model)
     detector.attach(model)
-    model[1].weight[0, 0] += model[1].weight.abs().max() / 127
+    layer.weight[1, 0] += layer.weight.abs().max() / 127
     with pytest.raises(InjectionError, match="'1' runs on 6 rows for 3 inputs"):
         model(inputs)
 
