@@ -16,8 +16,7 @@ import typer
 from workbench import analyze, explore, load, plot, simulate
 from workbench.cli import app
 from workbench.load import kinds
-from workbench.share import _execute, _prose
-from workbench.share import _exporter as _normalise
+from workbench.share import _execute, _normalise, _prose
 from workbench.share.svg import why_no_pictures
 from workbench.simulate import injections
 

@@ -6,7 +6,7 @@ import re
 import nbformat
 import numpy as np
 
-from workbench.share import _exporter as _normalise
+from workbench.share import _normalise
 from workbench.share.bundle import PLOTLY_MIME, SVG_MIME, key_of
 
 

@@ -12,9 +12,7 @@ from nbformat.v4 import new_code_cell
 
 from tests.browser.controls import KINDS_OF_CONTROLS
 from workbench import datasets
-from workbench.share import _execute
-from workbench.share import _exporter as _normalise
-from workbench.share import _figures as _snapshot
+from workbench.share import _execute, _normalise, _snapshot
 from workbench.share.bundle import PLOTLY_MIME, title_of
 
 ROOT = Path(__file__).resolve().parents[2]

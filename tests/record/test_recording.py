@@ -216,13 +216,13 @@ def test_a_stop_while_files_are_written_breaks_nothing_off(nvml, tmp_path, monke
 
 
 def test_a_stop_before_the_command_runs_is_passed_on_to_it(tmp_path, monkeypatch):
-    real = recording._child.start
+    real = recording.start
 
     def stopped(command):
         os.kill(os.getpid(), signal.SIGTERM)
         return real(command)
 
-    monkeypatch.setattr(recording._child, "start", stopped)
+    monkeypatch.setattr(recording, "start", stopped)
     assert record(["sleep", "60"], tmp_path / "run").exit_code == 128 + signal.SIGTERM
 
 

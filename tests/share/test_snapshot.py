@@ -6,9 +6,8 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
-from workbench.share import _exporter as _normalise
-from workbench.share import _figures as _snapshot
-from workbench.share._figures import STATE_MIME, VIEW_MIME
+from workbench.share import _normalise, _snapshot
+from workbench.share._snapshot import STATE_MIME, VIEW_MIME
 from workbench.share.bundle import PLOTLY_MIME
 
 HOSTILE = "<img src=x onerror=alert(1)>"

@@ -6,9 +6,10 @@ import base64
 import hashlib
 import html
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from workbench.share import _snapshot
 from workbench.share.bundle import (
     EXPLORER_MIME,
     PLOTLY_MIME,
@@ -16,7 +17,6 @@ from workbench.share.bundle import (
     json_block,
     key_of,
     picture,
-    plain_text,
     title_of,
 )
 
@@ -51,7 +51,7 @@ def to_html(output: Any, number: int, *, live: bool, is_own: bool = False) -> se
     set of str
         Hashes of the scripts that this output may run, for the page's policy.
     """
-    label = _NOT_OWN.get((meta_of(output) or {}).get("origin", "")) if is_own else None
+    label = _NOT_OWN.get((_snapshot.meta_of(output) or {}).get("origin", "")) if is_own else None
     allowed = _reduced(output, number, live=live)
     if label and "text/html" in output.data:
         output.data["text/html"] = f'<p class="wb-origin">{label}</p>{output.data["text/html"]}'
@@ -86,7 +86,7 @@ def sources_of(metas: Iterable[dict[str, Any]]) -> list[str]:
     Parameters
     ----------
     metas
-        What figures say of themselves, as :func:`workbench.share._figures.provenance` gives it.
+        What figures say of themselves, as :func:`workbench.share._snapshot.provenance` gives it.
 
     Returns
     -------
@@ -159,171 +159,3 @@ def _without_scripts(block: str) -> str:
 
 def _runs(attributes: str) -> bool:
     return "json" not in attributes and "src=" not in attributes
-
-
-# Pictures for the outputs of a notebook that ran: figures, and controls as they stand.
-
-VIEW_MIME = "application/vnd.jupyter.widget-view+json"
-STATE_MIME = "application/vnd.jupyter.widget-state+json"
-_META = "workbench"
-LONE_CONTROL = "[interactive control: run the notebook]"
-
-Draw = Callable[[dict[str, Any]], str | None]
-Models = dict[str, dict[str, Any]]
-
-
-def add_pictures(notebook: Any, draw: Draw) -> None:
-    """Give every figure its picture and replace controls by a picture of their state.
-
-    Parameters
-    ----------
-    notebook
-        A notebook as it was executed, widget state included; changed in place.
-        The state is gone afterwards.
-    draw
-        Function from the JSON of a figure to SVG, or to None where that cannot
-        be done.
-    """
-    models = _models(notebook)
-    for output in outputs(notebook):
-        data = output.data
-        if PLOTLY_MIME in data:
-            _complete(data, draw)
-        elif VIEW_MIME in data:
-            _freeze(output, models, draw)
-    notebook.metadata.pop("widgets", None)
-
-
-def outputs(notebook: Any) -> Iterator[Any]:
-    """Go through the outputs that carry a MIME bundle."""
-    for cell in notebook.cells:
-        for output in cell.get("outputs", []):
-            if "data" in output:
-                yield output
-
-
-def figures(notebook: Any) -> Iterator[dict[str, Any]]:
-    """Go through the figures of a notebook as plotly JSON, those under controls excepted."""
-    for output in outputs(notebook):
-        if PLOTLY_MIME in output.data:
-            yield output.data[PLOTLY_MIME]
-
-
-def provenance(notebook: Any) -> Iterator[dict[str, Any]]:
-    """Go through what the figures of a notebook say of themselves, those under controls too.
-
-    Yields
-    ------
-    dict
-        ``claim``, ``source``, ``origin`` (whose data it is) and ``synthetic``, as far as the
-        figure says so.
-    """
-    return (meta for output in outputs(notebook) if (meta := meta_of(output)) is not None)
-
-
-def meta_of(output: Any) -> dict[str, Any] | None:
-    """Give what the figure of an output says of itself; None if the output has no figure."""
-    if PLOTLY_MIME not in output["data"]:
-        kept: dict[str, Any] | None = output.get("metadata", {}).get(_META)
-        return kept
-    meta = (output["data"][PLOTLY_MIME].get("layout") or {}).get("meta")
-    return meta if isinstance(meta, dict) else {}
-
-
-def _complete(data: dict[str, Any], draw: Draw) -> None:
-    figure = data[PLOTLY_MIME]
-    data["text/plain"] = f"Figure: {title_of(figure)}"
-    # Plotly's own HTML needs its server, and hides the picture where that is out of reach.
-    data.pop("text/html", None)
-    data.pop(SVG_MIME, None)
-    if (svg := draw(figure)) is not None:
-        data[SVG_MIME] = svg
-
-
-def _freeze(output: Any, models: Models, draw: Draw) -> None:
-    """Replace a live control by what it shows; the model id in it is random."""
-    data = output.data
-    view = data.pop(VIEW_MIME)
-    tree = list(_walk(str(view.get("model_id")), models))
-    shown = [output for model in tree for output in _shown(model)]
-    if not shown:
-        data.pop("text/html", None)
-        data["text/plain"] = LONE_CONTROL
-        return
-    note = _note(tree)
-    pictures = [_still(each, draw) for each in shown]
-    metas = (meta_of(each) for each in shown if "data" in each)
-    if meta := next(filter(None, metas), None):
-        output["metadata"] = {**output.get("metadata", {}), _META: meta}
-    caption = f"<figcaption>{html.escape(note)}</figcaption>"
-    data["text/html"] = f"<figure>{''.join(still for still, _ in pictures)}{caption}</figure>"
-    data["text/plain"] = note
-    if svg := next((svg for _, svg in pictures if svg), None):
-        data[SVG_MIME] = svg
-
-
-def _still(output: dict[str, Any], draw: Draw) -> tuple[str, str | None]:
-    """Give the HTML of one shown output, and its SVG if it is a figure."""
-    data = output.get("data", {})
-    if PLOTLY_MIME not in data:
-        text = data.get("text/plain") or output.get("text") or output.get("evalue") or ""
-        return f'<pre tabindex="0">{html.escape(str(text))}</pre>', None
-    title = title_of(data[PLOTLY_MIME])
-    svg = draw(data[PLOTLY_MIME])
-    return (picture(svg, title) if svg else f"<p>{html.escape(title)}</p>"), svg
-
-
-def _note(tree: list[dict[str, Any]]) -> str:
-    """Say in which state the controls were, e.g. ``Snapshot at rank = 7.``."""
-    states = ", ".join(filter(None, map(_control_state, tree)))
-    at = f" at {states}" if states else ""
-    return f"Snapshot{at}. Run the notebook to move the controls."
-
-
-def _control_state(model: dict[str, Any]) -> str:
-    name = plain_text(model.get("description")).rstrip(":")
-    if "_options_labels" in model:
-        index = model.get("index")
-        chosen = index if isinstance(index, (list, tuple)) else [index]
-        labels = [model["_options_labels"][n] for n in chosen if n is not None]
-        value = " to ".join(map(str, labels)) or "none"
-    elif isinstance(model.get("value"), (bool, int, float, str, list)):
-        value = _written(model["value"])
-    else:
-        return ""
-    return f"{name} = {value}" if name else ""
-
-
-def _written(value: Any) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    if isinstance(value, float):
-        return f"{value:.10g}"
-    if isinstance(value, list):
-        return " to ".join(map(_written, value))
-    return str(value)
-
-
-def _models(notebook: Any) -> Models:
-    saved = notebook.metadata.get("widgets", {}).get(STATE_MIME, {}).get("state", {})
-    return {name: {**model["state"], "_kind": model["model_name"]} for name, model in saved.items()}
-
-
-def _walk(name: str, models: Models) -> Iterator[dict[str, Any]]:
-    """Go through a widget and all within it, in the order they are shown."""
-    if (model := models.get(name)) is None:
-        return
-    yield model
-    for child in model.get("children") or []:
-        yield from _walk(str(child).removeprefix("IPY_MODEL_"), models)
-
-
-def _shown(model: dict[str, Any]) -> list[dict[str, Any]]:
-    return list(model.get("outputs") or []) if model["_kind"] == "OutputModel" else []
-
-
-def drop_explorers(notebook: Any) -> None:
-    """Remove states and provenance of explorers, which are for reports only."""
-    for output in outputs(notebook):
-        output.data.pop(EXPLORER_MIME, None)
-        output.get("metadata", {}).pop(_META, None)

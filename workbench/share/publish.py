@@ -14,9 +14,7 @@ from typing import IO, Any
 
 from workbench._writing import write_whole
 from workbench.errors import PublishError
-from workbench.share import _execute
-from workbench.share import _exporter as _normalise
-from workbench.share import _figures as _snapshot
+from workbench.share import _execute, _normalise, _snapshot
 from workbench.share.bundle import PLOTLY_MIME, SVG_MIME, key_of
 from workbench.share.svg import svg_of
 

@@ -13,9 +13,7 @@ from workbench import datasets
 from workbench.errors import InjectionError, MissingExtraError
 from workbench.simulate import injections
 from workbench.simulate.injections import models
-from workbench.simulate.injections.models import dlrm as _clicks
-from workbench.simulate.injections.models import lenet as _digits
-from workbench.simulate.injections.models import tickets as _tickets
+from workbench.simulate.injections.models import _clicks, _digits, _tickets
 
 # Every truth about faults in these models holds for exactly these weights.
 WEIGHTS_SHA256 = {

@@ -173,7 +173,7 @@ def collective_times(
 
 
 def _chosen(gpus: Sequence[str]) -> list[tuple[str, Path]]:
-    known = gpus()
+    known = known_gpus()
     if isinstance(gpus, str) or not gpus or (unknown := [g for g in gpus if g not in known]):
         odd = [gpus] if isinstance(gpus, str) or not gpus else unknown
         msg = f"the package has no GPU {odd}; pass some of {sorted(known)} as a list"
@@ -386,7 +386,7 @@ _MISSING = (
 )
 
 
-def gpus() -> dict[str, Path]:
+def known_gpus() -> dict[str, Path]:
     """Give the folder of every GPU in the installed package, by the name of the GPU."""
     try:
         found = metadata.distribution(PACKAGE)

@@ -24,12 +24,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from workbench.errors import MissingExtraError
-from workbench.simulate.injections.models import dlrm as _clicks
-from workbench.simulate.injections.models import lenet as _digits
-from workbench.simulate.injections.models import tickets as _tickets
+from workbench.simulate.injections.models import _clicks, _digits, _tickets
 from workbench.simulate.injections.models.dlrm import DLRM
 from workbench.simulate.injections.models.lenet import LeNet
-from workbench.simulate.injections.models.tickets import TicketClassifier
+from workbench.simulate.injections.models.ticket_classifier import TicketClassifier
 
 Array = npt.NDArray[Any]
 Loss = Callable[[Tensor, Tensor], Tensor]
