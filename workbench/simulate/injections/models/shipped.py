@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from workbench import datasets
 from workbench.errors import InjectionError
 from workbench.simulate.injections import models
 from workbench.simulate.injections._judge import Judge
 from workbench.simulate.injections._torch import torch
+from workbench.simulate.injections.campaigns.campaign import running
+from workbench.simulate.injections.campaigns.settings import CampaignSettings
+from workbench.simulate.injections.designs.faults import fault_list
 from workbench.simulate.injections.models import _clicks, _digits, _tickets
 
 Array = npt.NDArray[Any]
@@ -194,3 +198,41 @@ _ARGUMENTS: dict[str, Callable[[dict[str, Array]], tuple[Array, ...]]] = {
     "lenet": lambda of: (_digits.enlarged(of["digits"]), of["labels"].astype("int64")),
     "tickets": lambda of: (of["words"].astype("int64"), of["labels"].astype("int64")),
 }
+
+# A campaign on a shipped model in one call, for live pictures.
+
+
+def shipped_running(
+    name: str, faults: pd.DataFrame, *, chunk_size: int = 200
+) -> Iterator[pd.DataFrame]:
+    """Inject faults into a shipped model, and give the outcomes chunk by chunk.
+
+    Nothing happens, and PyTorch is not needed, before the first chunk is asked for.
+
+    Parameters
+    ----------
+    name
+        One of ``injections.SHIPPED``.
+    faults
+        Table :data:`workbench.tables.FAULTS`, e.g. those of ``analyze.truth_sample``.
+    chunk_size
+        Experiments per chunk.
+
+    Yields
+    ------
+    pandas.DataFrame
+        Table :data:`workbench.tables.OUTCOMES`.
+
+    Raises
+    ------
+    InjectionError
+        If there is no such model, or it does not have what the faults hit.
+    MissingExtraError
+        If PyTorch is not installed.
+    """
+    model = shipped_model(name)
+    inputs, labels = shipped_inputs(name)
+    settings = CampaignSettings(labels=labels, chunk_size=chunk_size)
+    yield from running(
+        model, inputs, fault_list(model, faults), judge=shipped_judge(name), settings=settings
+    )
