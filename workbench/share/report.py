@@ -32,7 +32,7 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _PREAMBLE = f"""
 def _precompute_explorers():
     def bundle(explorer, include=None, exclude=None):
-        from workbench.explore._panel import static_html
+        from workbench.explore.panel import static_html
         found = explorer._repr_mimebundle_(include=include, exclude=exclude)
         data, metadata = found if isinstance(found, tuple) else (found, {{}})
         if {EXPLORER_MIME!r} not in data:
@@ -42,7 +42,7 @@ def _precompute_explorers():
                 pass  # too many states, or a control without a list of values
         return data, metadata
     formatter = get_ipython().display_formatter.mimebundle_formatter
-    formatter.for_type_by_name("workbench.explore._panel", "Explorer", bundle)
+    formatter.for_type_by_name("workbench.explore.panel", "Explorer", bundle)
 _precompute_explorers()
 del _precompute_explorers
 """

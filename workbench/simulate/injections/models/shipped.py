@@ -17,7 +17,7 @@ from workbench.simulate.injections import models
 from workbench.simulate.injections._judge import Judge
 from workbench.simulate.injections._torch import torch
 from workbench.simulate.injections.campaigns.campaign import running
-from workbench.simulate.injections.campaigns.settings import CampaignSettings
+from workbench.simulate.injections.campaigns.work import CampaignSettings
 from workbench.simulate.injections.designs.faults import fault_list
 from workbench.simulate.injections.models import _clicks, _digits, _tickets
 
