@@ -215,6 +215,22 @@ def test_private_modules_stay_in_their_room(path):
     assert [ast.unparse(node) for node, name in foreign.items() if name and name[1] != room] == []
 
 
+@for_every(path=SOURCES)
+def test_colours_come_from_the_palette(path):
+    text = "" if path.name == "palette.py" else path.read_text()
+    assert re.findall(r"""["'](?:#[0-9A-Fa-f]{3,8}|rgba?\(.*?\))["']""", text) == []
+
+
+@for_every(path=SOURCES)
+def test_no_figure_borrows_the_colour_of_gpu_work(path):
+    """Faults, failures and watts are no compute, communication or memory."""
+    work = "compute|forward|backward|communication|transfer|overlapped|memory|lookup|operator"
+    is_other = re.search(r"plot/_(pvf|power|failures)/", path.as_posix())
+    text = path.read_text() if is_other else ""
+    assert re.findall(rf"""(?:COLOURS\[|colour\(|fill\(|area\()["'](?:{work})["']""", text) == []
+    assert re.findall(rf"""COLOURS\[["'](?:{work})["'] if""", text) == []
+
+
 def modules_after(statement):
     """Names of the top-level modules that a fresh interpreter holds after a statement."""
     program = f"{statement}\nimport sys\nprint(*sorted({{n.split('.')[0] for n in sys.modules}}))"

@@ -170,7 +170,12 @@ def goodput_ladder(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
             x=printed["printed_share"],
             y=[place[name] for name in printed["change"]],
             name="published",
-            marker={"symbol": "diamond-open", "size": 13, "color": "#000000", "line_width": 2},
+            marker={
+                "symbol": "diamond-open",
+                "size": 13,
+                "color": COLOURS["reference"],
+                "line_width": 2,
+            },
             hovertemplate="published: %{x:.1%}<extra></extra>",
         )
     first = table[table["convention"] == conventions[0]]
@@ -327,7 +332,7 @@ def checkpoint_curve(
     figure = go.Figure()
     lines = (
         ("productive_share", "productive, exact", colour("productive"), "solid", 3),
-        ("first_order_ratio", "productive, first-order formula", "#000000", "dot", 1.5),
+        ("first_order_ratio", "productive, first-order formula", COLOURS["reference"], "dot", 1.5),
         ("lost_work_share", "lost work", colour("lost work"), "dash", 1.5),
         ("checkpoint_share", "writing checkpoints", colour("checkpoint"), "longdash", 1.5),
     )
@@ -347,11 +352,13 @@ def checkpoint_curve(
                 mode="markers",
                 name=f"{safe(row['method'])}: {digits(row['checkpoint_interval_min'])} min",
                 marker={
-                    "symbol": _SYMBOLS[at % len(_SYMBOLS)], "size": 11,
-                    "color": distinct(at)["color"], "line": {"color": "#000000", "width": 1},
+                    "symbol": _SYMBOLS[at % len(_SYMBOLS)],
+                    "size": 11,
+                    "color": distinct(at)["color"],
+                    "line": {"color": COLOURS["reference"], "width": 1},
                 },
                 hovertemplate="%{y:.2%} at %{x:.4g} min<extra></extra>",
-            )  # fmt: skip
+            )
         best = optimum.iloc[int(optimum["productive_share"].argmax())]
     figure.update_xaxes(title="useful time between checkpoints [min]", type="log", dtick="D2")
     figure.update_yaxes(title="share of GPU time [%]", tickformat=".0%", range=[0, 1.02])

@@ -142,7 +142,7 @@ def _matrix(
         x=list(range(len(purposes))),
         y=list(range(len(ranks))),
         zmin=0,
-        colorscale=[[0, "#FFFFFF"], [1, COLOURS["wait"]]],
+        colorscale=[[0, COLOURS["paper"]], [1, COLOURS["wait"]]],
         text=text,
         texttemplate="%{text}",
         xgap=1,

@@ -10,7 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import distinct, fill, finish, left_margin, nothing
+from workbench.plot._style.style import COLOURS, distinct, fill, finish, left_margin, nothing
 from workbench.plot._style.text import digits, label, percent, plural, reservations, safe, short
 from workbench.tables import LEMON_NODES, LEMON_RECALL
 
@@ -60,7 +60,12 @@ def lemon_nodes(nodes: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
         x=drawn["expected_count"],
         y=list(range(len(drawn))),
         name="expected by chance",
-        marker={"symbol": "line-ns-open", "size": 14, "line": {"width": 2}, "color": "#000000"},
+        marker={
+            "symbol": "line-ns-open",
+            "size": 14,
+            "line": {"width": 2},
+            "color": COLOURS["reference"],
+        },
         hovertemplate="expected: %{x:.3~g}<extra></extra>",
     )
     names = [short(node, 40) for node in drawn["node"]]

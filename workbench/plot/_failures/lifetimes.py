@@ -484,7 +484,12 @@ def _add_ticks(figure: go.Figure, rows: pd.DataFrame) -> None:
         x=some["time_h"].to_numpy()[keep],
         y=100 * some["survival_share"].to_numpy()[keep],
         mode="markers",
-        marker={"symbol": "line-ns-open", "size": 9, "color": "#000000", "line": {"width": 1.5}},
+        marker={
+            "symbol": "line-ns-open",
+            "size": 9,
+            "color": COLOURS["reference"],
+            "line": {"width": 1.5},
+        },
         name="last watched, still alive",
         hovertext=[f"{count:,} last watched" for count in some["censored_count"].to_numpy()[keep]],
         hovertemplate="%{x:,.4~g} h: %{hovertext}<extra></extra>",

@@ -7,7 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import colour, finish, nothing
+from workbench.plot._style.style import COLOURS, colour, finish, nothing
 from workbench.plot._style.text import amount, label, plural, power_unit, seconds, share_text, utc
 from workbench.tables import POWER_DIPS, POWER_TOTALS
 
@@ -111,7 +111,7 @@ def _bars(figure: go.Figure, dips: pd.DataFrame, factor: float, unit: str) -> No
         y=np.stack([mean, mean, np.full(len(dips), np.nan)], axis=1).ravel(),
         mode="lines",
         name=f"mean power of the dip [{unit}]",
-        line={"color": "#1A1A1A", "width": 3},
+        line={"color": COLOURS["ink"], "width": 3},
         hoverinfo="skip",
     )
 

@@ -11,7 +11,15 @@ import plotly.graph_objects as go
 
 from workbench.plot._style.bars import stacked_panels
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import colour, distinct, fill, finish, left_margin, nothing
+from workbench.plot._style.style import (
+    COLOURS,
+    colour,
+    distinct,
+    fill,
+    finish,
+    left_margin,
+    nothing,
+)
 from workbench.plot._style.text import (
     amount,
     clock_time,
@@ -107,7 +115,7 @@ def _add(
         y=[middle, middle],
         mode="lines",
         name=f"median {words}",
-        line={"color": "#1A1A1A", "width": 1.5, "dash": distinct(1)["dash"]},
+        line={"color": COLOURS["ink"], "width": 1.5, "dash": distinct(1)["dash"]},
         hovertemplate=f"median {middle:,.4g} {unit[1]} {words}<extra></extra>",
         row=row,
         col=1,
@@ -419,7 +427,7 @@ def phase_power(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
             name=name,
             line={"color": colour("productive"), **look},
             fill="tonexty" if column == "high_w" else None,
-            fillcolor="#D9F0E9" if column == "high_w" else None,
+            fillcolor=colour("productive, interval") if column == "high_w" else None,
             hovertemplate=f"%{{y:,.4~g}} {unit} at %{{x:.0%}} of a step<extra>{name}</extra>",
         )
     outside = table[(table["place"] != _INSIDE) & table["power_w"].notna()]
@@ -430,7 +438,7 @@ def phase_power(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
             y=[level, level],
             mode="lines",
             name=f"outside of steps, mean {digits(level)} {unit}",
-            line={"color": "#1A1A1A", "width": 2, "dash": "longdashdot"},
+            line={"color": COLOURS["ink"], "width": 2, "dash": "longdashdot"},
             hovertemplate=f"{digits(level)} {unit} outside of steps<extra></extra>",
         )
     figure.update_xaxes(title="how far the step has got [%]", tickformat=".0%", range=[0, 1])

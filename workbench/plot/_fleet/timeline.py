@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 
 from workbench.plot._style.bars import stacked_panels
 from workbench.plot._style.lanes import MAX_POINTS, extremes
-from workbench.plot._style.style import MAX_LINES, colour, distinct, finish, left_margin, nothing
+from workbench.plot._style.style import (
+    COLOURS,
+    MAX_LINES,
+    colour,
+    distinct,
+    finish,
+    left_margin,
+    nothing,
+)
 from workbench.plot._style.text import amount, clock_time, label, plural, power_unit, seconds, utc
 from workbench.tables import FLEET_TIMELINE
 
@@ -136,7 +144,7 @@ def _power(figure: go.Figure, row: int, part: pd.DataFrame, view: _View) -> None
         keep = extremes(watts, view.max_points)
         look = {**distinct(position), "width": 1.4}
         if name == _ALL:
-            look = {"color": "#1A1A1A", "dash": "solid", "width": 2.2}
+            look = {"color": COLOURS["ink"], "dash": "solid", "width": 2.2}
         figure.add_scatter(
             x=utc(mine["start_ns"].to_numpy()[keep]),
             y=watts[keep],

@@ -204,7 +204,7 @@ def _add_kind(
         y=lane + (0.31 if thin else -0.08),
         width=0.18 if thin else 0.6,
         name=kind,
-        marker=fill(kind) | {"line": {"width": 0.5, "color": "#FFFFFF"}},
+        marker=fill(kind) | {"line": {"width": 0.5, "color": COLOURS["paper"]}},
         text=batches if numbered else None,
         textposition="inside",
         insidetextanchor="middle",

@@ -172,7 +172,12 @@ def packing_balance(
         x=rows["imbalance_p95_ratio"],
         y=place,
         name="95 % of batches are below",
-        marker={"symbol": "line-ns-open", "size": 14, "line": {"width": 2}, "color": "#000000"},
+        marker={
+            "symbol": "line-ns-open",
+            "size": 14,
+            "line": {"width": 2},
+            "color": COLOURS["reference"],
+        },
         hovertemplate="95 % of batches below %{x:.2f}<extra></extra>",
     )
     ticks = [label(name, 52) for name in rows["plan"]]

@@ -65,7 +65,7 @@ def pipeline(tasks: pd.DataFrame, *, source: str = "", synthetic: bool = False) 
         part = rows[rows["task"] == task]
         if part.empty:
             continue
-        marker = fill(task) | {"line": {"width": 0.6, "color": "#FFFFFF"}}
+        marker = fill(task) | {"line": {"width": 0.6, "color": COLOURS["paper"]}}
         figure.add_bar(
             orientation="h",
             base=part["start_cost"] / unit,

@@ -159,12 +159,12 @@ def context_chunks(chunks: pd.DataFrame, *, source: str = "", synthetic: bool = 
             name=f"document {document}" if document is not None else _others(mine),
             marker={
                 "color": look["color"] if document is not None else COLOURS["all others"],
-                "line": {"width": 0.5, "color": "#FFFFFF"},
+                "line": {"width": 0.5, "color": COLOURS["paper"]},
                 "pattern": {
                     "shape": ("", "/", "x", "\\", ".", "-")[position]
                     if document is not None
                     else "+",
-                    "fgcolor": "#FFFFFF",
+                    "fgcolor": COLOURS["paper"],
                     "fgopacity": 0.5,
                     "size": 6,
                     "fillmode": "overlay",
@@ -175,7 +175,7 @@ def context_chunks(chunks: pd.DataFrame, *, source: str = "", synthetic: bool = 
             "</extra>",
         )
     figure.update_layout(barmode="stack", bargap=0.2, height=max(24 * len(shown), 90))
-    figure.add_vline(x=1, line={"color": "#000000", "width": 1, "dash": "dash"})
+    figure.add_vline(x=1, line={"color": COLOURS["reference"], "width": 1, "dash": "dash"})
     figure.update_xaxes(title="attention of a rank [mean of the ranks = 1]", rangemode="tozero")
     figure.update_yaxes(
         title="context-parallel rank",
@@ -534,7 +534,7 @@ def _add_mean(figure: go.Figure, total: NDArray[np.float64]) -> None:
         line={"color": COLOURS["neutral"], "dash": "dash", "width": 1.5},
         annotation={
             "text": f"mean {duration(total.mean() * _NS_PER_MS)}",
-            "bgcolor": "rgba(255,255,255,0.8)",
+            "bgcolor": COLOURS["veil"],
         },
         annotation_position="top right",
     )

@@ -192,7 +192,10 @@ def job_steps(steps: pd.DataFrame, *, source: str = "", synthetic: bool = False)
             name=name,
             mode="lines" if len(table) > 1 else "markers",
             line=distinct(position),
-            marker={"symbol": ("circle", "diamond", "square")[position], "color": "#333333"},
+            marker={
+                "symbol": ("circle", "diamond", "square")[position],
+                "color": COLOURS["series"],
+            },
             hovertext=[f"step {step}" for step in table["step"].to_numpy()[kept]],
             hovertemplate="%{hovertext}: %{y:.4~g} " + unit + "<extra>" + name + "</extra>",
         )
@@ -289,7 +292,7 @@ def _map(table: pd.DataFrame) -> tuple[go.Figure, str]:
             z=values,
             zmin=1,
             zmax=max(float(np.nanmax(values)), 1.01),
-            colorscale=[[0, "#FFFFFF"], [1, COLOURS["wait"]]],
+            colorscale=[[0, COLOURS["paper"]], [1, COLOURS["wait"]]],
             texttemplate="%{z:.2f}" if few else None,
             xgap=1,
             ygap=1,

@@ -30,9 +30,13 @@ from workbench.tables import ITERATION_ERRORS, LAYOUT_WHAT_IF, PLAN
 _MOST_POINTS = 4_000
 # Told apart by shape; shades repeat.
 _SYMBOLS = (
-    ("circle", "less"), ("diamond", "more"), ("square-open", "less"), ("triangle-up", "more"),
-    ("star", "less"), ("circle-open", "more"),
-)  # fmt: skip
+    ("circle", "series"),
+    ("diamond", "neutral"),
+    ("square-open", "series"),
+    ("triangle-up", "neutral"),
+    ("star", "series"),
+    ("circle-open", "neutral"),
+)
 
 
 def iteration_errors(

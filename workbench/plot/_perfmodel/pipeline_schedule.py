@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._style.style import fill, finish, ink, left_margin, nothing
+from workbench.plot._style.style import COLOURS, fill, finish, ink, left_margin, nothing
 from workbench.plot._style.text import (
     digits,
     duration,
@@ -105,7 +105,7 @@ def pipeline_schedule(
 def _bars(action: str, part: pd.DataFrame, unit: int, count: int) -> go.Bar:
     """Draw the passes of one kind; of two that overlap, the forward is the upper one."""
     meaning = _MEANINGS[action]
-    marker = fill(meaning) | {"line": {"width": 0.6, "color": "#FFFFFF"}}
+    marker = fill(meaning) | {"line": {"width": 0.6, "color": COLOURS["paper"]}}
     half = part["is_overlapped"].to_numpy()
     side = -0.215 if action == "F" else 0.215
     passes = part["micro_batch"].astype(str)

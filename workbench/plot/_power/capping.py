@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._style.style import colour, fill, finish, left_margin, nothing
+from workbench.plot._style.style import COLOURS, colour, fill, finish, left_margin, nothing
 from workbench.plot._style.text import digits, is_doubtful, label, percent, plural
 from workbench.tables import CAPPING_BLAME, CAPPING_COST, CAPPING_EVENTS
 
@@ -202,7 +202,7 @@ def capping_cost(cost: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     shown = known.nlargest(_MOST_ROWS, "capped_step_count").sort_values("attempt")
     place = np.arange(len(shown))
     figure = go.Figure()
-    figure.add_vline(x=0, line={"color": "#595959", "width": 1, "dash": "dot"})
+    figure.add_vline(x=0, line={"color": COLOURS["faint"], "width": 1, "dash": "dot"})
     figure.add_scatter(
         x=shown["cost_s"], y=place, mode="markers", name="against all uncapped steps",
         error_x={
@@ -214,12 +214,18 @@ def capping_cost(cost: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
         hovertemplate="%{x:.3g} s<extra>%{fullData.name}</extra>",
     )  # fmt: skip
     figure.add_scatter(
-        x=shown["local_cost_s"], y=place, mode="markers", name="against the nearest uncapped steps",
+        x=shown["local_cost_s"],
+        y=place,
+        mode="markers",
+        name="against the nearest uncapped steps",
         marker={
-            "color": "#000000", "symbol": "diamond-open", "size": 12, "line": {"width": 2},
+            "color": COLOURS["reference"],
+            "symbol": "diamond-open",
+            "size": 12,
+            "line": {"width": 2},
         },
         hovertemplate="%{x:.3g} s<extra>%{fullData.name}</extra>",
-    )  # fmt: skip
+    )
     ticks = [
         f"attempt {attempt}: {capped:,} of {capped + free:,} steps"
         for attempt, capped, free in zip(

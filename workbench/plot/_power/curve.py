@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import MAX_LINES, distinct, finish, left_margin, nothing
+from workbench.plot._style.style import COLOURS, MAX_LINES, distinct, finish, left_margin, nothing
 from workbench.plot._style.text import is_doubtful, label, percent, plural
 from workbench.tables import POWER_CURVE, POWER_KNEES, PROVISIONING, PUBLISHED_GAINS
 
@@ -63,7 +63,9 @@ def power_curve(curve: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
         for row, column in enumerate(columns, start=1):
             if own[column].notna().any():
                 figure.add_trace(_line(own, column, at, words), row=row, col=1)
-    figure.add_hline(y=1, line={"color": "#595959", "width": 1, "dash": "dot"}, row="all", col=1)
+    figure.add_hline(
+        y=1, line={"color": COLOURS["faint"], "width": 1, "dash": "dot"}, row="all", col=1
+    )
     figure.update_yaxes(tickformat=".0%", rangemode="tozero")
     for row, title in enumerate(("speed [%]", "energy of the work [%]")[: len(columns)], start=1):
         figure.update_yaxes(title=title, row=row, col=1)
@@ -188,7 +190,7 @@ def power_knees(knees: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
             name=words,
             marker={
                 "color": distinct(at)["color"], "symbol": SYMBOLS[at], "size": 8,
-                "line": {"width": 1, "color": "#FFFFFF"},
+                "line": {"width": 1, "color": COLOURS["paper"]},
             },
             customdata=known[column],
             hovertemplate="%{customdata:,.4g} W, %{x:.0%} of the largest limit<extra></extra>",
@@ -306,7 +308,7 @@ def provisioning(
             for trace in _lines(own, column, at, len(names) > 1):
                 figure.add_trace(trace, row=row, col=1)
     laid_over = _published(figure, table, published)
-    figure.add_hline(y=0, line={"color": "#595959", "width": 1, "dash": "dot"}, row=2, col=1)
+    figure.add_hline(y=0, line={"color": COLOURS["faint"], "width": 1, "dash": "dot"}, row=2, col=1)
     figure.update_yaxes(title="GPUs fed [count]", tickformat=",", row=1, col=1)
     figure.update_yaxes(title="throughput gained [%]", tickformat=".0%", row=2, col=1)
     figure.update_xaxes(title="power limit of a GPU [W]", tickformat=",", row=2, col=1)
@@ -377,15 +379,22 @@ def _published(figure: go.Figure, table: pd.DataFrame, published: pd.DataFrame |
         error_y={
             "array": rows["high_gain_ratio"] - rows["gain_ratio"],
             "arrayminus": rows["gain_ratio"] - rows["low_gain_ratio"],
-            "thickness": 1.5, "width": 6,
+            "thickness": 1.5,
+            "width": 6,
         },
         mode="markers",
         name="published",
-        marker={"symbol": "diamond-open", "size": 13, "color": "#000000", "line": {"width": 2}},
+        marker={
+            "symbol": "diamond-open",
+            "size": 13,
+            "color": COLOURS["reference"],
+            "line": {"width": 2},
+        },
         customdata=[label(each, 60) for each in rows["trust"]],
         hovertemplate="published: %{y:+.1%} at %{x:,.4g} W, %{customdata}<extra></extra>",
-        row=2, col=1,
-    )  # fmt: skip
+        row=2,
+        col=1,
+    )
     return True
 
 

@@ -9,7 +9,15 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.lanes import MAX_POINTS, extremes
-from workbench.plot._style.style import colour, distinct, fill, finish, left_margin, nothing
+from workbench.plot._style.style import (
+    COLOURS,
+    colour,
+    distinct,
+    fill,
+    finish,
+    left_margin,
+    nothing,
+)
 from workbench.plot._style.text import (
     amount,
     joules,
@@ -141,7 +149,7 @@ def _add_nameplates(figure: go.Figure, shown: pd.DataFrame) -> None:
         figure.add_scatter(
             x=100 * ratio.to_numpy()[known], y=known, mode="markers",
             name="nameplate, or sum of those below",
-            marker={"symbol": "diamond", "size": 10, "color": "#000000"},
+            marker={"symbol": "diamond", "size": 10, "color": COLOURS["reference"]},
             hovertemplate="nameplates %{x:.0f} % of the limit<extra></extra>",
         )  # fmt: skip
 
@@ -242,7 +250,7 @@ def pue(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go
         figure.add_hline(
             y=whole, line={"color": colour("limit"), "dash": "dash", "width": 1.5},
             annotation_text=f"all together {whole:.3f}", annotation_position="bottom right",
-            annotation_bgcolor="rgba(255,255,255,0.75)",
+            annotation_bgcolor=COLOURS["veil"],
         )  # fmt: skip
     low, high = float(known["pue_ratio"].min()), float(known["pue_ratio"].max())
     room = max(0.2 * (high - low), 0.05)

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import colour, fill, finish, left_margin, nothing
+from workbench.plot._style.style import COLOURS, colour, fill, finish, left_margin, nothing
 from workbench.plot._style.text import (
     amount,
     digits,
@@ -155,7 +155,7 @@ def _charge(figure: go.Figure, after_min: pd.Series, known: pd.DataFrame) -> str
     figure.add_scatter(
         x=after_min.to_numpy()[keep].round(4), y=values[keep], mode=_mode(keep),
         name="charge of the store", showlegend=False,
-        line={"color": colour("storage"), "width": 1.5},
+        line={"color": colour("series"), "width": 1.5},
         hovertemplate="%{y:.3g} at %{x:.2f} min<extra></extra>", row=2, col=1,
     )  # fmt: skip
     return title
@@ -237,9 +237,11 @@ def grid_check(table: pd.DataFrame, *, source: str = "", synthetic: bool = False
         _words(figure, at, row)
     names = [label(each, 34) for each in rows["requirement"]]
     figure.add_vline(
-        x=1, line={"color": "#000000", "width": 2, "dash": "dash"}, annotation_text="limit",
+        x=1,
+        line={"color": COLOURS["reference"], "width": 2, "dash": "dash"},
+        annotation_text="limit",
         annotation_position="top right",
-    )  # fmt: skip
+    )
     figure.update_layout(height=_BAR_PX * len(rows) + 20, margin_l=left_margin(names))
     figure.update_yaxes(
         tickvals=list(range(len(rows))), ticktext=names, range=[len(rows) - 0.4, -0.75],
@@ -259,7 +261,7 @@ def grid_check(table: pd.DataFrame, *, source: str = "", synthetic: bool = False
 
 def _border(verdict: str) -> dict[str, object]:
     """Outline what failed, so that it stands out without colour."""
-    return {"line": {"width": 2 if verdict == "fail" else 0, "color": "#000000"}}
+    return {"line": {"width": 2 if verdict == "fail" else 0, "color": COLOURS["reference"]}}
 
 
 def _words(figure: go.Figure, at: int, row: dict[Hashable, Any]) -> None:
@@ -277,7 +279,7 @@ def _words(figure: go.Figure, at: int, row: dict[Hashable, Any]) -> None:
         said += f" · {percent(visible)} of it can be seen"
     figure.add_annotation(
         x=0, y=at - 0.22, text=said, showarrow=False, xanchor="left", yanchor="bottom", xshift=2,
-        font={"size": 11}, bgcolor="rgba(255,255,255,0.85)", borderpad=0,
+        font={"size": 11}, bgcolor=COLOURS["veil"], borderpad=0,
     )  # fmt: skip
 
 
@@ -353,7 +355,7 @@ def smoothing_summary(
     figure = go.Figure()
     figure.add_bar(
         x=ratios, y=names, orientation="h", name="after", text=texts, textposition="outside",
-        cliponaxis=False, marker=fill("transfer"), hovertemplate="%{y}: %{text}<extra></extra>",
+        cliponaxis=False, marker=fill("neutral"), hovertemplate="%{y}: %{text}<extra></extra>",
     )  # fmt: skip
     figure.add_vline(x=1, line={"color": colour("neutral"), "dash": "dash", "width": 1.5})
     figure.update_layout(height=230, margin_l=210)

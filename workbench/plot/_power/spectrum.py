@@ -11,7 +11,15 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import colour, distinct, fill, finish, left_margin, nothing
+from workbench.plot._style.style import (
+    COLOURS,
+    colour,
+    distinct,
+    fill,
+    finish,
+    left_margin,
+    nothing,
+)
 from workbench.plot._style.text import amount, digits, label, percent, plural, power_unit, seconds
 from workbench.tables import (
     BAND_SHARES,
@@ -101,7 +109,7 @@ def _lines(figure: go.Figure, rows: pd.DataFrame, factor: float) -> None:
     mode = "lines" if len(rows) > 1 else "markers"
     figure.add_scatter(
         x=rows["frequency_hz"], y=density, mode=mode, name="as measured",
-        line={"color": colour("communication"), "width": 2},
+        line={"color": colour("series"), "width": 2},
         hovertemplate="%{y:.3g} at %{x:.4g} Hz<extra></extra>",
     )  # fmt: skip
     left = rows["sensor_ratio"]
@@ -165,7 +173,7 @@ def _labels(figure: go.Figure, peaks: pd.DataFrame | None, factor: float) -> Non
     figure.add_scatter(
         x=some["frequency_hz"], y=some["density_w2_per_hz"] / factor**2, mode="markers+text",
         name="peaks", text=words, textposition="top center", showlegend=False, cliponaxis=False,
-        marker={"symbol": "diamond", "size": 8, "color": "#000000"},
+        marker={"symbol": "diamond", "size": 8, "color": COLOURS["reference"]},
         hovertemplate="%{text}: %{x:.4g} Hz<extra></extra>",
     )  # fmt: skip
 
@@ -239,7 +247,7 @@ def band_shares(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     rows["_place"] = range(len(rows))
     figure = go.Figure()
     whole = rows["visible_share"] >= 1
-    _bars(figure, rows[whole], "seen whole", "transfer")
+    _bars(figure, rows[whole], "seen whole", "neutral")
     _bars(figure, rows[~whole], "seen in part, or not at all", "not allowed")
     figure.update_layout(height=max(_BAR_PX * len(rows), 120), margin_l=left_margin(labels))
     figure.update_yaxes(

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from workbench.plot._style.bars import panels
 from workbench.plot._style.lanes import MAX_POINTS, extremes
-from workbench.plot._style.style import colour, finish, nothing
+from workbench.plot._style.palette import SCALE
+from workbench.plot._style.style import COLOURS, colour, finish, nothing
 from workbench.plot._style.text import amount, label, plural, power_unit, seconds, time_axis
 from workbench.tables import LOGGED_SPANS, LOGGED_STEPS, POWER_HEATMAP, POWER_TOTALS
 
@@ -174,7 +175,6 @@ _MOST_CELLS = 700_000
 _MOST_INT16 = (1 << 15) - 1
 _YEAR_2000_NS = 946_684_800_000_000_000
 _NO_READING = -1
-_SCALE = ("#00224E", "#35456C", "#666970", "#948E77", "#C8B866", "#FEE838")
 _PLOT_PX, _MOST_PX = 300, 620
 
 
@@ -286,9 +286,9 @@ def _colours(low: float, high: float) -> list[list[Any]]:
         return (watts - _NO_READING) / (high - _NO_READING)
 
     start, edge = place(min(low, high - 1)), place(-0.5)
-    steps = np.linspace(max(start, edge), 1, len(_SCALE)).tolist()
-    scale = [[step, colour] for step, colour in zip(steps, _SCALE, strict=True)]
-    return [[0.0, "#FFFFFF"], [edge, "#FFFFFF"], [edge, _SCALE[0]], *scale]
+    steps = np.linspace(max(start, edge), 1, len(SCALE)).tolist()
+    scale = [[step, colour] for step, colour in zip(steps, SCALE, strict=True)]
+    return [[0.0, COLOURS["paper"]], [edge, COLOURS["paper"]], [edge, SCALE[0]], *scale]
 
 
 def _ticks(low: float, high: float) -> dict[str, Any]:
@@ -422,7 +422,7 @@ def _name(
     figure.add_annotation(
         text=text, x=starts[-1] if at_end else starts[fits[0]], y=top, showarrow=False,
         xref=_axis("x", view), yref=f"{_axis('y', view)} domain", yanchor="top",
-        xanchor="right" if at_end else "left", font={"size": 11}, bgcolor="rgba(255,255,255,0.75)",
+        xanchor="right" if at_end else "left", font={"size": 11}, bgcolor=COLOURS["veil"],
         borderpad=1,
     )  # fmt: skip
 
@@ -437,9 +437,18 @@ def mark_steps(figure: go.Figure, steps: pd.DataFrame, view: View, *, foot: floa
     if inside.empty or len(inside) > _MOST_STEPS:
         return
     figure.add_scatter(
-        x=view.at(inside["start_ns"].to_numpy()), y=np.full(len(inside), foot),
-        mode="markers", name="start of a step", customdata=inside["step"].to_numpy(),
-        marker={"symbol": "line-ns-open", "size": 10, "color": "#1A1A1A", "line": {"width": 1.5}},
+        x=view.at(inside["start_ns"].to_numpy()),
+        y=np.full(len(inside), foot),
+        mode="markers",
+        name="start of a step",
+        customdata=inside["step"].to_numpy(),
+        marker={
+            "symbol": "line-ns-open",
+            "size": 10,
+            "color": COLOURS["ink"],
+            "line": {"width": 1.5},
+        },
         hovertemplate="step %{customdata:,} starts<extra></extra>",
-        row=1, col=view.column,
-    )  # fmt: skip
+        row=1,
+        col=view.column,
+    )

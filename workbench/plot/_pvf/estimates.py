@@ -127,8 +127,8 @@ def _add_estimates(figure: go.Figure, drawn: pd.DataFrame, axis: Chances) -> Non
             y=rows.index.to_numpy(),
             name=name,
             marker={
-                "symbol": symbol, "size": 11, "color": COLOURS["transfer"],
-                "line": {"width": 2, "color": COLOURS["transfer"]},
+                "symbol": symbol, "size": 11, "color": COLOURS["series"],
+                "line": {"width": 2, "color": COLOURS["series"]},
             },
             hovertext=[_hover(row) for _, row in rows.iterrows()],
             hovertemplate="%{hovertext}<extra></extra>",
@@ -202,7 +202,7 @@ def _hover(row: pd.Series) -> str:
 
 _MOST_ROWS, _MOST_BITS = 60, 64
 _ROLES = ("sign", "exponent", "mantissa")
-_SHADES = [[0, "#FBE6D4"], [0.5, "#D55E00"], [1, "#3A1500"]]
+_SHADES = [[0, COLOURS["rare"]], [0.5, COLOURS["sdc"]], [1, COLOURS["frequent"]]]
 _DECADES = 6  # below the largest; what is smaller has the lightest shade
 
 

@@ -176,7 +176,7 @@ def _add_samples(
     low, high = (100 * numbers(rows[name]) for name in ends)
     y, x = segments(low, high, rows["at"].to_numpy())
     words = "holds the truth" if holds else "misses it"
-    colour = COLOURS["transfer" if holds else "limit"]
+    colour = COLOURS["series" if holds else "limit"]
     line = {"color": colour, "width": 1.5, "dash": "solid" if holds else "2px,2px"}
     figure.add_scatter(
         mode="lines", x=x, y=y, row=1, col=panel, line=line, name=f"interval {words}",
@@ -213,7 +213,7 @@ def _funnel_claim(rows: pd.DataFrame, truth: float) -> str:
 def _add_kind(figure: go.Figure, part: pd.DataFrame, kind: str) -> None:
     is_good = kind == "clustered"
     name = dict(_COVERED).get(kind, label(kind, 24))
-    colour = COLOURS["transfer" if is_good else "limit"]
+    colour = COLOURS["series" if is_good else "limit"]
     figure.add_scatter(
         mode="markers",
         x=100 * part["covered_share"].to_numpy(),
@@ -409,8 +409,8 @@ def pvf_running(
         x=rows["site_count"],
         y=100 * rows["pvf"],
         name="estimate",
-        line={"color": COLOURS["transfer"], "width": 2.5, "dash": "solid"},
-        marker={"symbol": "circle", "size": 6, "color": COLOURS["transfer"]},
+        line={"color": COLOURS["series"], "width": 2.5, "dash": "solid"},
+        marker={"symbol": "circle", "size": 6, "color": COLOURS["series"]},
         hovertext=[
             f"{row['site_count']:,} sites: {chance(row['pvf'])} "
             f"({chances(row['low'], row['high'])}), {row['event_site_count']:,} with a wrong output"
@@ -440,10 +440,10 @@ def _add_band(figure: go.Figure, rows: pd.DataFrame) -> None:
         x=np.concatenate([known["site_count"], known["site_count"][::-1]]),
         y=100 * np.concatenate([numbers(known["low"]), numbers(known["high"])[::-1]]),
         fill="toself",
-        fillcolor=COLOURS["backward"],
+        fillcolor=COLOURS["interval"],
         opacity=0.35,
         name="interval, sites as the sample",
-        line={"width": 0, "color": COLOURS["backward"], "dash": "longdash"},
+        line={"width": 0, "color": COLOURS["interval"], "dash": "longdash"},
         hoverinfo="skip",
     )
 
@@ -458,7 +458,7 @@ def _add_lines(figure: go.Figure, rows: pd.DataFrame, truth: float | None) -> No
     if len(enough):
         first = int(enough["site_count"].iloc[0])
         figure.add_vline(
-            x=first, line={"color": COLOURS["productive"], "width": 1.5, "dash": "dashdot"},
+            x=first, line={"color": COLOURS["reference"], "width": 1.5, "dash": "dashdot"},
             annotation_text=f"enough at {first:,}", annotation_position="top left",
         )  # fmt: skip
 

@@ -101,7 +101,24 @@ COLOURS = {
     "power brake": "#000000",
     "cap and brake": "#CC79A7",
     "capping likely": "#E69F00",
+    # What has no meaning of its own: the neutral series, and what a figure is drawn on and with.
+    "series": "#333333",
+    "interval": "#999999",
+    "reference": "#000000",
+    "ink": "#1A1A1A",
+    "faint": "#595959",
+    "grid": "#E6E6E6",
+    "separator": "#999999",
+    "productive, interval": "#D9F0E9",
+    "paper": "#FFFFFF",
+    "veil": "rgba(255,255,255,0.8)",
+    "rare": "#FBE6D4",
+    "frequent": "#3A1500",
 }
+# Lines that stand beside each other and have no meaning of their own; dashes tell them apart, too.
+CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# Low to high, readable in grey (cividis).
+SCALE = ("#00224E", "#35456C", "#666970", "#948E77", "#C8B866", "#FEE838")
 # The same meanings without colour: what fills a bar, what dashes a line.
 PATTERNS = {
     "backward": "\\",

@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from workbench.plot._style import palette as _palette
-from workbench.plot._style.palette import PATTERNS
+from workbench.plot._style.palette import CYCLE, PATTERNS
 from workbench.plot._style.text import printed_lines, safe, short, wrapped
 from workbench.tables import as_source
 
@@ -19,10 +19,13 @@ _DASHES = (
 )  # fmt: skip
 _SHAPES = ("/", "\\", "x", "-", "|", "+", ".")
 _OVERLAY: dict[str, Any] = {
-    "fgcolor": "#FFFFFF", "fillmode": "overlay", "fgopacity": 0.5, "size": 6, "solidity": 0.2,
-}  # fmt: skip
-_CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_INK, _FAINT, _GRID = "#1A1A1A", "#595959", "#E6E6E6"
+    "fgcolor": COLOURS["paper"],
+    "fillmode": "overlay",
+    "fgopacity": 0.5,
+    "size": 6,
+    "solidity": 0.2,
+}
+_INK, _FAINT, _GRID = COLOURS["ink"], COLOURS["faint"], COLOURS["grid"]
 _FONT = "Open Sans, Helvetica, Arial, Liberation Sans, sans-serif"
 _AXIS = {"gridcolor": _GRID, "zeroline": False, "ticks": "", "title": {"standoff": 8}}
 _AXIS |= {"automargin": True}
@@ -69,7 +72,7 @@ def colour(meaning: str) -> str:
 def distinct(position: int) -> dict[str, str]:
     """Return colour and dash of the n-th of several lines that have no meaning of their own."""
     return {
-        "color": _CYCLE[position % len(_CYCLE)],
+        "color": CYCLE[position % len(CYCLE)],
         "dash": _DASHES[position % len(_DASHES)],
     }
 
@@ -101,7 +104,9 @@ def ink(background: str) -> str:
     """Return the text colour that is readable on a background given as ``#rrggbb``."""
     red, green, blue = (int(background[at : at + 2], 16) / 255 for at in (1, 3, 5))
     return (
-        _INK if 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2 > 0.18 else "#FFFFFF"
+        _INK
+        if 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2 > 0.18
+        else COLOURS["paper"]
     )
 
 

@@ -286,7 +286,7 @@ def _heat(table: pd.DataFrame) -> go.Figure:
             x=list(range(table.shape[1])),
             y=list(range(table.shape[0])),
             zmin=0,
-            colorscale=[[0, "#FFFFFF"], [1, COLOURS["wait"]]],
+            colorscale=[[0, COLOURS["paper"]], [1, COLOURS["wait"]]],
             text=None if many else text,
             texttemplate=None if many else "%{text}",
             xgap=1,

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from workbench.kernel_kinds import GPU_WORK
 from workbench.plot._style.bars import by_name, largest
-from workbench.plot._style.style import finish, nothing
+from workbench.plot._style.style import COLOURS, finish, nothing
 from workbench.plot._style.text import duration, label, percent, plural, safe
 from workbench.tables import KERNEL_KINDS, KERNELS, OPERATORS, TRACE_DIFF
 
@@ -272,7 +272,7 @@ def _bars(changed: pd.DataFrame, *, top: int) -> tuple[go.Figure, pd.Series]:
         hover=hover,
         title="change from a to b",
     )
-    figure.add_vline(x=0, line_width=1, line_color="#1A1A1A")
+    figure.add_vline(x=0, line_width=1, line_color=COLOURS["ink"])
     return figure, head.iloc[0]
 
 

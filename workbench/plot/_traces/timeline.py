@@ -10,7 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style import lanes as _lanes
-from workbench.plot._style.style import colour, fill, finish, left_margin, nothing
+from workbench.plot._style.style import COLOURS, colour, fill, finish, left_margin, nothing
 from workbench.plot._style.text import duration, label, plural, safe
 from workbench.tables import EVENTS
 
@@ -166,7 +166,7 @@ def _axes(figure: go.Figure, lanes: pd.DataFrame, *, window_ms: list[float]) -> 
         showgrid=False,
     )
     for lane in drawn.loc[is_first, "lane"].tolist()[1:]:
-        figure.add_hline(y=lane - 0.5, line_width=1, line_color="#999999")
+        figure.add_hline(y=lane - 0.5, line_width=1, line_color=COLOURS["separator"])
 
 
 def _lane_px(lanes: int) -> int:
