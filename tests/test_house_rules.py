@@ -64,7 +64,7 @@ DRAWN_AS_IS = {"timeline", "timeline_live", "packing_queues"}
 EXPLORER_PARTS = {"Explorer", "static_html"}
 
 UNITS = ("_ns", "_us", "_ms", "_s", "_min", "_h", "_w", "_j", "_c", "_mhz", "_gbps")
-UNITS += ("_days", "_hz")
+UNITS += ("_days", "_hz", "_level")
 UNITS += ("_bytes", "_share", "_ratio", "_count", "_tokens", "_batches", "_cost")
 # Numbers that name or order things, and columns whose unit is a column beside them.
 IDENTIFIERS = {"rank", "device", "stream", "step", "correlation", "external_id", "launch", "seq"}

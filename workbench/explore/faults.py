@@ -101,11 +101,13 @@ def injection_sample_sizes(
     workbench.explore.Explorer
         Controls above :func:`workbench.plot.injection_sample_sizes`.
     """
-    table = analyze.injection_sample_sizes(injections, relative_error=_ERRORS, level_share=_LEVELS)
+    table = analyze.injection_sample_sizes(
+        injections, relative_error=_ERRORS, confidence_level=_LEVELS
+    )
 
     def draw(*, error: float, level: float) -> go.Figure:
         wanted = (table["error_kind"] == "absolute") | (table["error"] == error)
-        rows = table[wanted & (table["level_share"] == level)]
+        rows = table[wanted & (table["confidence_level"] == level)]
         return plot.injection_sample_sizes(rows, source=source, synthetic=synthetic)
 
     return Explorer(

@@ -264,7 +264,7 @@ PVF = Table(
             nullable=True,
         ),
         "independent_high": Column("float64", "upper end of that", 0, 1, nullable=True),
-        "level_share": Column("float64", "confidence of both", 0, 1),
+        "confidence_level": Column("float64", "confidence of both", 0, 1),
         "interval": Column("str", "how low and high were found; exact if all sites were injected"),
         "site_count": Column("int64", "different injection sites", lower=0),
         "trial_count": Column("int64", "inputs judged, over all sites", lower=0),
@@ -293,7 +293,7 @@ PROPORTION = Table(
         "event_share": Column("float64", "share", 0, 1),
         "low": Column("float64", "lower end", 0, 1),
         "high": Column("float64", "upper end", 0, 1),
-        "level_share": Column("float64", "confidence", 0, 1),
+        "confidence_level": Column("float64", "confidence", 0, 1),
     },
 )
 
@@ -309,7 +309,7 @@ INJECTION_SAMPLE_SIZES = Table(
         "pvf": Column("float64", "planned for", 0, 1),
         "error": Column("float64", "half the width of the interval; see error_kind", lower=0),
         "error_kind": Column("str", "relative (to the PVF) or absolute"),
-        "level_share": Column("float64", "confidence", 0, 1),
+        "confidence_level": Column("float64", "confidence", 0, 1),
         "site_count": Column(
             "float64", "sites needed; missing where no events", lower=0, nullable=True
         ),
@@ -370,7 +370,7 @@ INTERVAL_COVERAGE = Table(
         "relative_rmse_ratio": Column(
             "float64", "error of the estimate over the truth", lower=0, nullable=True
         ),
-        "level_share": Column("float64", "confidence that the intervals claim", 0, 1),
+        "confidence_level": Column("float64", "confidence that the intervals claim", 0, 1),
         **_RULES,
     },
 )

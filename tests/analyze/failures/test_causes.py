@@ -66,7 +66,7 @@ def test_shares_add_up_and_lie_within_their_intervals(numbers):
 def test_intervals_are_those_of_wilson(some, others, confidence):
     if not some + others:
         return
-    shares = analyze.cause_shares(table_of([some, others]), confidence_share=confidence)
+    shares = analyze.cause_shares(table_of([some, others]), confidence_level=confidence)
     row = shares.set_index("cause").loc["cause 0"]
     peer = stats.binomtest(some, some + others).proportion_ci(confidence, method="wilson")
     assert row["low_share"] == pytest.approx(peer.low, abs=1e-9)
@@ -124,7 +124,7 @@ def test_no_failures_have_no_shares_but_an_answer(make_failures):
     ("options", "message"),
     [
         ({"by": "colour"}, "by='colour' is not recorded in a table of counts"),
-        ({"confidence_share": 95}, "confidence_share must be between 0 and 1"),
+        ({"confidence_level": 95}, "confidence_level must be between 0 and 1"),
     ],
 )
 def test_impossible_questions_are_refused(options, message):

@@ -48,7 +48,7 @@ def test_standby_nodes_are_those_of_byterobust():
 @settings(max_examples=40)
 @given(st.integers(0, 5_000), st.sampled_from([0.5, 0.9, 0.95]))
 def test_the_interval_is_exact(count, confidence):
-    table = analyze.failure_rates(FAILURES.empty(), nodes=1, days=1, confidence_share=confidence)
+    table = analyze.failure_rates(FAILURES.empty(), nodes=1, days=1, confidence_level=confidence)
     assert table["failure_count"].tolist() == [0]
     row = analyze.failure_rate(count, node_count=10, days=100).iloc[0]
     low, high = row["low_per_1000_node_days"], row["high_per_1000_node_days"]
@@ -129,7 +129,7 @@ def test_info_is_not_counted_but_said(log):
         ({"nodes": 1, "days": 1}, "2 nodes have failed, and only 1 was watched"),
         ({"nodes": 2, "days": 1, "by": "colour"}, "by='colour': failures are told apart by"),
         ({"nodes": 2, "days": 1, "by": {"a": "r"}}, "by= has no group for 1 of 2 nodes, e.g. 'b'"),
-        ({"nodes": 2, "days": 1, "confidence_share": 1}, "confidence_share must be between"),
+        ({"nodes": 2, "days": 1, "confidence_level": 1}, "confidence_level must be between"),
     ],
 )
 def test_what_cannot_be_a_rate_is_refused(log, options, message):

@@ -94,7 +94,7 @@ def test_drawn_lives_give_their_law_back_in_any_unit(seed, shape, scale):
     hours = scale * draws.weibull(shape, 1_500)
     end = np.quantile(hours, 0.7)
     table = table_of(np.minimum(hours, end), hours <= end)
-    row = analyze.weibull(table, confidence_share=0.999999).iloc[0]
+    row = analyze.weibull(table, confidence_level=0.999999).iloc[0]
     assert row["low_shape_ratio"] < shape < row["high_shape_ratio"]
     assert row["low_scale_h"] < scale < row["high_scale_h"]
 
@@ -149,5 +149,5 @@ def test_what_is_no_lifetime_is_refused():
         analyze.survival(table_of([1], [1]).assign(lifetime_h=-1.0))
     with pytest.raises(WorkbenchError, match="band='wide' is none of"):
         analyze.survival(table_of([1], [1]), band="wide")
-    with pytest.raises(WorkbenchError, match="confidence_share must be between"):
-        analyze.weibull(table_of([1], [1]), confidence_share=0)
+    with pytest.raises(WorkbenchError, match="confidence_level must be between"):
+        analyze.weibull(table_of([1], [1]), confidence_level=0)

@@ -208,7 +208,7 @@ def test_steps_of_two_jobs_are_refused_with_their_lines():
     [
         ({"first_step_count": -1}, "first_step_count must be 0 or more"),
         ({"longest_step_ratio": 0}, "longest_step_ratio must be above 0"),
-        ({"confidence_share": 95}, "confidence_share must be between 0 and 1"),
+        ({"confidence_level": 95}, "confidence_level must be between 0 and 1"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options, message):

@@ -61,11 +61,11 @@ def test_strata_never_need_more_sites_than_none(truth):
 
 def test_several_errors_and_levels_give_the_rows_of_each_alone(truth):
     errors, levels = (0.1, 0.3), (0.8, 0.99)
-    whole = analyze.injection_sample_sizes(truth, relative_error=errors, level_share=levels)
-    keys = ["level_share", "group", "error_kind", "error", "inputs", "design"]
+    whole = analyze.injection_sample_sizes(truth, relative_error=errors, confidence_level=levels)
+    keys = ["confidence_level", "group", "error_kind", "error", "inputs", "design"]
     alone = pd.concat(
         [
-            analyze.injection_sample_sizes(truth, relative_error=error, level_share=level)
+            analyze.injection_sample_sizes(truth, relative_error=error, confidence_level=level)
             for level in levels
             for error in errors
         ]
@@ -86,7 +86,7 @@ def test_intervals_by_site_hold_the_truth_as_often_as_they_say(coverage, compone
     table = coverage[(coverage["group"] == component) & (coverage["design"] == design)]
     kept = table[table["interval"] == "clustered"]
     assert kept["covered_share"].between(0.90, 0.985).all()
-    assert kept["level_share"].eq(0.95).all()
+    assert kept["confidence_level"].eq(0.95).all()
 
 
 @pytest.mark.parametrize("component", ["top", "bottom"])

@@ -56,7 +56,9 @@ def test_three_strata_agree_with_the_sum_by_hand(make_injections):
 )
 def test_more_confidence_never_narrows_the_interval(make_injections, counts):
     injections = make_injections(*[site(n, count) for n, count in enumerate(counts)])
-    found = [row(injections, level_share=level) for level in (0.5, 0.8, 0.9, 0.95, 0.99, 0.999)]
+    found = [
+        row(injections, confidence_level=level) for level in (0.5, 0.8, 0.9, 0.95, 0.99, 0.999)
+    ]
     assert (np.diff([each["low"] for each in found]) <= 1e-12).all()
     assert (np.diff([each["high"] for each in found]) >= -1e-12).all()
 

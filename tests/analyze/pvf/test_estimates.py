@@ -55,7 +55,7 @@ def test_equal_sites_without_weights_give_the_mean_of_their_shares(make_injectio
 @settings(max_examples=25)
 @given(counts_of_sites, st.sampled_from([0.5, 0.9, 0.95, 0.99]))
 def test_the_interval_holds_the_estimate_and_stays_between_0_and_1(make_injections, counts, level):
-    found = row(make_injections(*sites(counts)), level_share=level)
+    found = row(make_injections(*sites(counts)), confidence_level=level)
     assert 0 <= found["low"] <= found["pvf"] <= found["high"] <= 1
     assert 0 <= found["independent_low"] <= found["pvf"] <= found["independent_high"] <= 1
 
@@ -322,7 +322,7 @@ def test_counts_that_cannot_be_are_refused(make_injections, change, message):
         ({"beneficial": "maybe"}, "beneficial='maybe'"),
         ({"by": ("colour",)}, "by='colour' is no column to group by"),
         ({"by": ("bit", "bit")}, "names a column twice"),
-        ({"level_share": 95}, "level_share must be between 0 and 1"),
+        ({"confidence_level": 95}, "confidence_level must be between 0 and 1"),
     ],
 )
 def test_rules_that_do_not_exist_are_refused(make_injections, options, message):
@@ -370,7 +370,7 @@ def test_a_truth_cannot_tell_what_it_does_not_hold(truth):
 @given(st.integers(0, 200), st.integers(1, 200), st.sampled_from([0.5, 0.95, 0.99]))
 def test_every_interval_of_a_proportion_holds_the_share(events, trials, level):
     events = min(events, trials)
-    table = analyze.proportion(events, trials, level_share=level)
+    table = analyze.proportion(events, trials, confidence_level=level)
     assert (table["low"] <= table["event_share"]).all()
     assert (table["event_share"] <= table["high"]).all()
     assert ("rule_of_three" in set(table["method"])) == (events == 0)

@@ -58,7 +58,7 @@ def test_a_factor_is_that_of_what_its_label_says(shipped, data):
     drawn = restricted(shipped, params, data.draw(BITS))
     size = data.draw(st.integers(1, 400).map(lambda n: min(n, len(drawn.sites))))
     sample = analyze.truth_sample(drawn, size, seed=data.draw(st.integers(0, 99)))
-    table = analyze.pvf(sample, average="bits", level_share=1 - 1e-9)
+    table = analyze.pvf(sample, average="bits", confidence_level=1 - 1e-9)
     truth, whole = exact(drawn), exact(shipped)
     # A few sites of odd tensors can fit a layer of the same size, until each tensor is hit.
     is_seen = set(params) in ({*tensors}, {*sample.faults["param"].astype(str)})

@@ -5,7 +5,7 @@ from tests.plot.conftest import HOSTILE
 RULES = {
     "average": HOSTILE, "nan_policy": HOSTILE, "criterion": HOSTILE, "fault_model": HOSTILE,
 }  # fmt: skip
-AT_LEVEL = RULES | {"level_share": 0.95}
+AT_LEVEL = RULES | {"confidence_level": 0.95}
 
 
 def pvf(rank, n):
@@ -96,7 +96,7 @@ def pvf_running(_, n):
 def injection_sample_sizes(rank, n):
     return {
         "group": f"{HOSTILE}{rank}", "design": f"{HOSTILE}{n % 3}", "inputs": ("one", "all")[n % 2],
-        "pvf": 0.01, "error": 0.1, "error_kind": "relative", "level_share": 0.95,
+        "pvf": 0.01, "error": 0.1, "error_kind": "relative", "confidence_level": 0.95,
         "site_count": 10.0 ** (n % 6) if n % 4 != 3 else None, "expected_event_count": 5.0,
     }  # fmt: skip
 

@@ -18,7 +18,7 @@ from workbench.tables import (
 
 RULES = {
     "average": "bits", "nan_policy": "wrong", "criterion": "threshold", "fault_model": "sbf",
-    "level_share": 0.95, "interval": "clustered", "is_sure": True, "design_effect_ratio": 276.0,
+    "confidence_level": 0.95, "interval": "clustered", "is_sure": True, "design_effect_ratio": 276.0,
 }  # fmt: skip
 TOP = RULES | {
     "group": "top", "pvf": 0.00749, "low": 0.0063, "high": 0.0087, "independent_low": 0.00744,
@@ -223,7 +223,7 @@ def test_figures_of_intervals_say_what_was_counted(build, table, draw):
 
 def test_coverage_is_measured_against_the_level_that_the_intervals_claim(build):
     rows = [
-        RULES | {"group": "top", "interval": kind, "covered_share": share, "level_share": 0.5}
+        RULES | {"group": "top", "interval": kind, "covered_share": share, "confidence_level": 0.5}
         for kind, share in (("clustered", 0.51), ("independent", 0.1))
     ]
     figure = plot.interval_coverage(build(INTERVAL_COVERAGE, rows))
@@ -248,7 +248,7 @@ def test_the_running_estimate_says_when_it_was_enough(build):
 
 def test_designs_without_an_answer_are_counted_not_drawn(build):
     base = {"group": "top", "pvf": 0.0075, "error": 0.1, "error_kind": "relative",
-            "level_share": 0.95}  # fmt: skip
+            "confidence_level": 0.95}  # fmt: skip
     rows = [
         base | {"design": "uniform", "inputs": "one", "site_count": 50_909.0},
         base | {"design": "neyman", "inputs": "all", "site_count": 122.0},
@@ -264,7 +264,7 @@ def test_designs_without_an_answer_are_counted_not_drawn(build):
 def test_confidences_that_differ_have_bars_of_their_own(build):
     base = {"group": "top", "pvf": 0.0075, "error": 0.1, "error_kind": "relative", "inputs": "one"}
     rows = [
-        base | {"design": design, "level_share": level, "site_count": count}
+        base | {"design": design, "confidence_level": level, "site_count": count}
         for level, counts in ((0.8, (100.0, 400.0)), (0.99, (900.0, 3_000.0)))
         for design, count in zip(("neyman", "uniform"), counts, strict=True)
     ]

@@ -29,7 +29,7 @@ def cause_shares(
     *,
     by: str = "cause",
     leave_out: Sequence[str] = LEFT_OUT,
-    confidence_share: float = 0.95,
+    confidence_level: float = 0.95,
 ) -> pd.DataFrame:
     """Count what failed, and say what share of all failures each cause has.
 
@@ -48,7 +48,7 @@ def cause_shares(
     leave_out
         Severities and categories that are no failures to count. ``attrs["left_out"]`` says how
         many rows (failures) each of them took away.
-    confidence_share
+    confidence_level
         Confidence of the interval.
 
     Returns
@@ -78,7 +78,7 @@ def cause_shares(
     >>> shares["failure_share"].round(3).tolist()
     [0.647, 0.353]
     """
-    confidence = share_between("confidence_share", confidence_share)
+    confidence = share_between("confidence_level", confidence_level)
     is_counted = "failure_count" in getattr(failures, "columns", ())
     counts, left = (_of_counts if is_counted else _of_rows)(failures, by, leave_out)
     counts = counts.sort_values("failure_count", ascending=False, kind="stable", ignore_index=True)
@@ -94,7 +94,7 @@ def cause_shares(
     )
     table = CAUSE_SHARES.cast(table)
     doubts = doubtful_counts(counted(failures, leave_out)[0]) if "kind" in failures else []
-    table.attrs = {"left_out": left, "doubts": doubts, "confidence_share": confidence}
+    table.attrs = {"left_out": left, "doubts": doubts, "confidence_level": confidence}
     return CAUSE_SHARES.check(table)
 
 

@@ -70,7 +70,7 @@ def failure_rate(failure_count: int, *, node_count: int, days: float) -> pd.Data
     nodes = whole_number("node_count", node_count, least=1)
     watched = pd.Series({"all": positive("days", days) * nodes})
     table = _table(pd.Series({"all": count}), watched, pd.Series({"all": nodes}), _CONFIDENCE)
-    table.attrs["confidence_share"] = _CONFIDENCE
+    table.attrs["confidence_level"] = _CONFIDENCE
     return table
 
 
@@ -81,7 +81,7 @@ def failure_rates(
     days: float | None = None,
     by: str | Mapping[str, str] | None = None,
     leave_out: Sequence[str] = LEFT_OUT,
-    confidence_share: float = _CONFIDENCE,
+    confidence_level: float = _CONFIDENCE,
 ) -> pd.DataFrame:
     """Say how often nodes fail, all together, by cause, or by group of nodes.
 
@@ -104,7 +104,7 @@ def failure_rates(
     leave_out
         Severities and categories that are no failures to count; ``attrs["left_out"]`` says
         how many.
-    confidence_share
+    confidence_level
         Confidence of the interval.
 
     Returns
@@ -123,7 +123,7 @@ def failure_rates(
     -----
     As for :func:`failure_rate`.
     """
-    confidence = share_between("confidence_share", confidence_share)
+    confidence = share_between("confidence_level", confidence_level)
     kept, left = counted(needed(failures, "node"), leave_out)
     watched, doubts = exposure_days(nodes, days)
     doubts = [*doubts, *doubtful_counts(kept)]
@@ -137,7 +137,7 @@ def failure_rates(
     table = _table(counts, watched, size, confidence).sort_values(
         "per_1000_node_days", ascending=False, kind="stable", ignore_index=True
     )
-    table.attrs = {"left_out": left, "doubts": doubts, "confidence_share": confidence}
+    table.attrs = {"left_out": left, "doubts": doubts, "confidence_level": confidence}
     return table
 
 

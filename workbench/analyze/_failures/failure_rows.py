@@ -139,10 +139,10 @@ def clock_of(failures: pd.DataFrame) -> Clock | None:
 
 
 def poisson_interval(
-    count: NDArray[Any], confidence_share: float
+    count: NDArray[Any], confidence_level: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the exact interval of Poisson means; from 0 where nothing was counted."""
-    rest = (1 - confidence_share) / 2
+    rest = (1 - confidence_level) / 2
     low = np.where(count > 0, stats.chi2.ppf(rest, 2 * np.maximum(count, 1)) / 2, 0.0)
     return low, stats.chi2.ppf(1 - rest, 2 * count + 2) / 2
 

@@ -246,7 +246,7 @@ _MOST_STEPS, _CLOSE = 100, 1e-10
 
 
 def mttf_by_size(
-    sizes: pd.DataFrame, *, gpus_per_node: int = 8, confidence_share: float = 0.95
+    sizes: pd.DataFrame, *, gpus_per_node: int = 8, confidence_level: float = 0.95
 ) -> pd.DataFrame:
     """Set the time to failure of jobs of several sizes beside the 1/N law.
 
@@ -262,7 +262,7 @@ def mttf_by_size(
         papers. ``kind`` is measured (the default) or projected. Other columns are ignored.
     gpus_per_node
         GPUs in one node.
-    confidence_share
+    confidence_level
         Confidence of the intervals.
 
     Returns
@@ -294,7 +294,7 @@ def mttf_by_size(
     >>> mttf_by_size(points)["per_1000_node_days"].round(1).tolist()
     [21.0, 23.7]
     """
-    confidence = share_between("confidence_share", confidence_share)
+    confidence = share_between("confidence_level", confidence_level)
     node = whole_number("gpus_per_node", gpus_per_node, least=1)
     table = _checked(sizes)
     counts, exposure = table["failure_count"], table["exposure_h"]
@@ -313,7 +313,7 @@ def mttf_by_size(
         high_slope_ratio=slope[2],
     ).sort_values(["gpu_count", "kind"], kind="stable", ignore_index=True)
     table = MTTF_BY_SIZE.cast(table)
-    table.attrs = {**sizes.attrs, "confidence_share": confidence}
+    table.attrs = {**sizes.attrs, "confidence_level": confidence}
     return MTTF_BY_SIZE.check(table)
 
 

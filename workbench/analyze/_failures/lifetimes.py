@@ -119,7 +119,7 @@ def failure_gaps(
     failures: pd.DataFrame,
     *,
     leave_out: Sequence[str] = LEFT_OUT,
-    confidence_share: float = 0.95,
+    confidence_level: float = 0.95,
 ) -> pd.DataFrame:
     """Say whether the failures of all nodes together come in bursts.
 
@@ -132,7 +132,7 @@ def failure_gaps(
         Table :data:`workbench.tables.FAILURES`, with times.
     leave_out
         Severities and categories that are no failures to count.
-    confidence_share
+    confidence_level
         Confidence of the interval.
 
     Returns
@@ -152,7 +152,7 @@ def failure_gaps(
     against k = 1; k < 1 means bursts. A rate that changes over weeks gives k < 1, too: look
     at :func:`failure_trend` first.
     """
-    confidence = share_between("confidence_share", confidence_share)
+    confidence = share_between("confidence_level", confidence_level)
     kept, left = counted(failures, leave_out)
     kept = timed(kept, left)
     gaps = np.diff(np.sort(kept["start_ns"].to_numpy(dtype="int64"))) / NS_PER_H
@@ -182,7 +182,7 @@ _BANDS = ("plain", "log-log")
 
 
 def survival(
-    lifetimes: pd.DataFrame, *, band: Band = "plain", confidence_share: float = 0.95
+    lifetimes: pd.DataFrame, *, band: Band = "plain", confidence_level: float = 0.95
 ) -> pd.DataFrame:
     """Say what share lives beyond each age, counting those that have not failed yet.
 
@@ -196,7 +196,7 @@ def survival(
     band
         ``"plain"``: Greenwood's standard error on both sides, cut at 0 and 1; ``"log-log"``:
         the same on the scale of ln(-ln S), better where few are left.
-    confidence_share
+    confidence_level
         Confidence of the band, at each age for itself.
 
     Returns
@@ -229,7 +229,7 @@ def survival(
     >>> survival(ages.assign(node="a", group="all"))["survival_share"].tolist()
     [0.75, 0.75, 0.375, 0.0]
     """
-    confidence = share_between("confidence_share", confidence_share)
+    confidence = share_between("confidence_level", confidence_level)
     LIFETIMES.check(lifetimes)
     if band not in _BANDS:
         msg = f"band={band!r} is none of {_BANDS}"
@@ -241,18 +241,18 @@ def survival(
     if not parts:
         return SURVIVAL.empty()
     table = SURVIVAL.cast(pd.concat(parts, ignore_index=True))
-    table.attrs = {**lifetimes.attrs, "confidence_share": confidence}
+    table.attrs = {**lifetimes.attrs, "confidence_level": confidence}
     return SURVIVAL.check(table)
 
 
-def weibull(lifetimes: pd.DataFrame, *, confidence_share: float = 0.95) -> pd.DataFrame:
+def weibull(lifetimes: pd.DataFrame, *, confidence_level: float = 0.95) -> pd.DataFrame:
     """Fit the Weibull law to lifetimes, and test it against failures by chance.
 
     Parameters
     ----------
     lifetimes
         Table :data:`workbench.tables.LIFETIMES`.
-    confidence_share
+    confidence_level
         Confidence of the intervals.
 
     Returns
@@ -284,7 +284,7 @@ def weibull(lifetimes: pd.DataFrame, *, confidence_share: float = 0.95) -> pd.Da
     >>> weibull(ages.assign(node="a", group="all"))["shape_ratio"].round(3).tolist()
     [2.599]
     """
-    confidence = share_between("confidence_share", confidence_share)
+    confidence = share_between("confidence_level", confidence_level)
     LIFETIMES.check(lifetimes)
     rows = [_law(group, each, confidence) for group, each in lifetimes.groupby("group", sort=True)]
     return WEIBULL.check(WEIBULL.cast(pd.DataFrame(rows, columns=list(WEIBULL.columns))))

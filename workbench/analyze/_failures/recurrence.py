@@ -55,7 +55,7 @@ def recurrence(
     nodes: pd.DataFrame,
     *,
     leave_out: Sequence[str] = LEFT_OUT,
-    confidence_share: float = 0.95,
+    confidence_level: float = 0.95,
 ) -> pd.DataFrame:
     """Count the failures per node up to each time, nodes that come and go allowed for.
 
@@ -70,7 +70,7 @@ def recurrence(
         Table :data:`workbench.tables.NODE_SPANS` with all nodes watched, failed or not.
     leave_out
         Severities and categories that are no failures to count.
-    confidence_share
+    confidence_level
         Confidence of the band, at each time for itself.
 
     Returns
@@ -97,7 +97,7 @@ def recurrence(
     ----------
     J. F. Lawless, C. Nadeau, Technometrics 37 (1995), 158.
     """
-    confidence = share_between("confidence_share", confidence_share)
+    confidence = share_between("confidence_level", confidence_level)
     seen = _seen(failures, nodes, leave_out)
     if not len(seen.at):
         table = RECURRENCE.empty()
@@ -131,7 +131,7 @@ def recurrence(
         )
     )
     doubts = doubtful_counts(counted(failures, leave_out)[0])
-    table.attrs = {"left_out": seen.left_out, "doubts": doubts, "confidence_share": confidence}
+    table.attrs = {"left_out": seen.left_out, "doubts": doubts, "confidence_level": confidence}
     return RECURRENCE.check(table)
 
 
@@ -140,7 +140,7 @@ def failure_trend(
     nodes: pd.DataFrame,
     *,
     leave_out: Sequence[str] = LEFT_OUT,
-    confidence_share: float = 0.95,
+    confidence_level: float = 0.95,
 ) -> pd.DataFrame:
     """Say whether failures became more or less frequent while the nodes were watched.
 
@@ -152,7 +152,7 @@ def failure_trend(
         Table :data:`workbench.tables.NODE_SPANS` with all nodes watched, failed or not.
     leave_out
         Severities and categories that are no failures to count.
-    confidence_share
+    confidence_level
         Confidence of the interval.
 
     Returns
@@ -176,7 +176,7 @@ def failure_trend(
     ----------
     L. H. Crow, Reliability analysis for complex repairable systems, SIAM 1974, p. 379.
     """
-    confidence = share_between("confidence_share", confidence_share)
+    confidence = share_between("confidence_level", confidence_level)
     seen = _seen(failures, nodes, leave_out)
     total = float(seen.node_hours(seen.last.max()[None])[0])
     at = seen.node_hours(seen.at)

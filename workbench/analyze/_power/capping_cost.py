@@ -26,7 +26,7 @@ def capping_cost(
     *,
     first_step_count: int = 1,
     longest_step_ratio: float = 2.0,
-    confidence_share: float = 0.95,
+    confidence_level: float = 0.95,
     seed: int = 0,
 ) -> pd.DataFrame:
     """Sum what capped steps took beyond steps that were not capped.
@@ -48,7 +48,7 @@ def capping_cost(
     longest_step_ratio
         Steps longer than so many medians of their like (capped or not) are left out: they
         held an evaluation or a checkpoint.
-    confidence_share
+    confidence_level
         Share of the bootstrap interval.
     seed
         Seed of the bootstrap.
@@ -85,7 +85,7 @@ def capping_cost(
     >>> len(capping_cost(CAPPING_EVENTS.empty(), LOGGED_STEPS.empty()))
     0
     """
-    share_between("confidence_share", confidence_share)
+    share_between("confidence_level", confidence_level)
     rows = capped_steps(
         events, steps, first_step_count=first_step_count, longest_step_ratio=longest_step_ratio
     )
@@ -97,14 +97,14 @@ def capping_cost(
         general.append("capping was inferred from power at its limit")
     rng = np.random.default_rng(seed)
     found = [
-        {"attempt": attempt} | _cost(own.reset_index(drop=True), general, confidence_share, rng)
+        {"attempt": attempt} | _cost(own.reset_index(drop=True), general, confidence_level, rng)
         for attempt, own in rows.groupby("attempt", sort=True)
     ]
     return CAPPING_COST.check(CAPPING_COST.cast(pd.DataFrame(found)))
 
 
 def _cost(
-    own: pd.DataFrame, general: list[str], confidence_share: float, rng: np.random.Generator
+    own: pd.DataFrame, general: list[str], confidence_level: float, rng: np.random.Generator
 ) -> dict[str, Any]:
     """Work out the row of one attempt."""
     kept = own[own["is_kept"]].reset_index(drop=True)
@@ -125,7 +125,7 @@ def _cost(
     if not len(free):
         return row | missing | {"doubt": "; ".join([*general, "no uncapped step to compare with"])}
     cost = float(np.sum(capped - np.median(free)))
-    low, high = _interval(capped, free, confidence_share, rng)
+    low, high = _interval(capped, free, confidence_level, rng)
     sides = _sides(kept)
     local = float(sum(np.sum(stretch - max(around)) for stretch, *around in sides))
     row |= {"cost_s": cost, "low_cost_s": low, "high_cost_s": high, "local_cost_s": local}
@@ -135,14 +135,14 @@ def _cost(
 
 
 def _interval(
-    capped: _Times, free: _Times, confidence_share: float, rng: np.random.Generator
+    capped: _Times, free: _Times, confidence_level: float, rng: np.random.Generator
 ) -> tuple[float, float]:
     """Give the bootstrap interval of the cost; one step alone has none."""
     if min(len(capped), len(free)) < 2:
         return float("nan"), float("nan")
     sums = _resampled(capped, rng).sum(axis=1)
     medians = np.median(_resampled(free, rng), axis=1)
-    outside = (1 - confidence_share) / 2
+    outside = (1 - confidence_level) / 2
     low, high = np.quantile(sums - len(capped) * medians, (outside, 1 - outside))
     return float(low), float(high)
 

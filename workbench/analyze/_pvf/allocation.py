@@ -221,7 +221,7 @@ def injection_sample_sizes(
     *,
     relative_error: float | Sequence[float] = 0.1,
     absolute_error: float = 0.01,
-    level_share: float | Sequence[float] = 0.95,
+    confidence_level: float | Sequence[float] = 0.95,
 ) -> pd.DataFrame:
     """Say how many faults to inject, under each of the designs in use.
 
@@ -237,7 +237,7 @@ def injection_sample_sizes(
         Half the width of the interval over the factor; several give the rows of each.
     absolute_error
         Half the width of the interval itself, for ``leveugle``.
-    level_share
+    confidence_level
         Confidence of the interval; several give the rows of each.
 
     Returns
@@ -264,14 +264,14 @@ def injection_sample_sizes(
     R. Leveugle and others, DATE 2009, 502. J. Neyman, J. R. Stat. Soc. 97 (1934), 558.
     """
     errors = [share_between("relative_error", each) for each in _listed(relative_error)]
-    levels = [share_between("level_share", each) for each in _listed(level_share)]
+    levels = [share_between("confidence_level", each) for each in _listed(confidence_level)]
     share_between("absolute_error", absolute_error)
     rows: list[dict[str, Any]] = []
     parts = list(strata(pilot_or_truth, ("bit",)).groupby("part", sort=False))
     for share, (component, part) in itertools.product(levels, parts):
         known = _known(part)
-        count = leveugle_count(known["bits"], error=absolute_error, level_share=share)
-        shared = {"group": str(component), "pvf": known["pvf"], "level_share": share}
+        count = leveugle_count(known["bits"], error=absolute_error, confidence_level=share)
+        shared = {"group": str(component), "pvf": known["pvf"], "confidence_level": share}
         rows.append(
             {"design": "leveugle", "inputs": "one", "error": absolute_error,
              "error_kind": "absolute", "site_count": count,
@@ -321,7 +321,7 @@ def _designs(part: pd.DataFrame, factor: float, scale: float, inputs: str) -> li
 
 
 def leveugle_count(
-    population: float, *, error: float = 0.01, share: float = 0.5, level_share: float = 0.95
+    population: float, *, error: float = 0.01, share: float = 0.5, confidence_level: float = 0.95
 ) -> float:
     """Give the number of faults by the formula that most campaigns cite.
 
@@ -333,7 +333,7 @@ def leveugle_count(
         Half the width of the interval, as a share: 0.01 is one percentage point.
     share
         The share that is expected; 0.5 is the worst case.
-    level_share
+    confidence_level
         Confidence.
 
     Returns
@@ -359,14 +359,14 @@ def leveugle_count(
     >>> round(leveugle_count(821_280))
     9493
     """
-    share_between("level_share", level_share)
+    share_between("confidence_level", confidence_level)
     if not (population >= 1 and error > 0 and 0 < share < 1):
         msg = (
             f"population={population!r} must be 1 or more, error={error!r} above 0 and "
             f"share={share!r} between 0 and 1"
         )
         raise WorkbenchError(msg)
-    z = float(stats.norm.isf((1 - level_share) / 2))
+    z = float(stats.norm.isf((1 - confidence_level) / 2))
     return population / (1 + error**2 * (population - 1) / (z**2 * share * (1 - share)))
 
 

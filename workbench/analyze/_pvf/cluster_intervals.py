@@ -142,7 +142,7 @@ def _variance(z: Floats, stratum: Codes, group: Codes, group_count: int) -> tupl
 
 
 def cluster_interval(
-    found: Estimates, trial_count: Floats, level_share: float
+    found: Estimates, trial_count: Floats, confidence_level: float
 ) -> tuple[Floats, Floats, NDArray[Any]]:
     """Give the ends of the interval of every group, and how they were found.
 
@@ -156,12 +156,14 @@ def cluster_interval(
     has no interval.
     """
     share, variance = found.share, found.variance
-    tail = (1 - level_share) / 2
+    tail = (1 - confidence_level) / 2
     ratio = stats.norm.isf(tail) / stats.t.isf(tail, found.freedom)
     with np.errstate(invalid="ignore", divide="ignore"):
         count = np.fmin(share * (1 - share) / variance * ratio**2, trial_count)
-    low, high = binomial_interval(share * count, count, level_share)
-    one_sided = -np.expm1(np.log1p(-level_share) / np.maximum(found.effective_cluster_count, 1))
+    low, high = binomial_interval(share * count, count, confidence_level)
+    one_sided = -np.expm1(
+        np.log1p(-confidence_level) / np.maximum(found.effective_cluster_count, 1)
+    )
     none, all_wrong = share <= 0, share >= 1
     low = np.where(none, 0.0, np.where(all_wrong, 1 - one_sided, low))
     high = np.where(all_wrong, 1.0, np.where(none, one_sided, high))
@@ -171,9 +173,9 @@ def cluster_interval(
     return np.minimum(low, share), np.maximum(high, share), np.where(unknown, "none", method)
 
 
-def binomial_interval(events: Any, trials: Any, level_share: float) -> tuple[Floats, Floats]:
+def binomial_interval(events: Any, trials: Any, confidence_level: float) -> tuple[Floats, Floats]:
     """Give the interval of Clopper and Pearson; counts may be fractions, as effective ones are."""
-    tail = (1 - level_share) / 2
+    tail = (1 - confidence_level) / 2
     events, trials = np.asarray(events, dtype=float), np.asarray(trials, dtype=float)
     rest = np.maximum(trials - events, 0)
     low = stats.beta.ppf(tail, np.where(events > 0, events, 1), rest + 1)
@@ -181,11 +183,11 @@ def binomial_interval(events: Any, trials: Any, level_share: float) -> tuple[Flo
     return np.where(events > 0, low, 0.0), np.where(rest > 0, high, 1.0)
 
 
-def wilson_interval(share: Any, trials: Any, level_share: float) -> tuple[Floats, Floats]:
+def wilson_interval(share: Any, trials: Any, confidence_level: float) -> tuple[Floats, Floats]:
     """Give the interval of Wilson; missing without trials."""
     share, trials = np.asarray(share, dtype=float), np.asarray(trials, dtype=float)
     trials = np.where(trials > 0, trials, np.nan)
-    z = stats.norm.isf((1 - level_share) / 2)
+    z = stats.norm.isf((1 - confidence_level) / 2)
     centre = (share + z**2 / (2 * trials)) / (1 + z**2 / trials)
     half = np.sqrt(share * (1 - share) / trials + z**2 / (4 * trials**2)) * z / (1 + z**2 / trials)
     low = np.where(share <= 0, 0.0, np.maximum(centre - half, 0))
@@ -232,7 +234,9 @@ def doubts_of_events(found: Estimates, position: int) -> list[str]:
 # Intervals for a share of independent trials.
 
 
-def proportion(event_count: int, trial_count: int, *, level_share: float = 0.95) -> pd.DataFrame:
+def proportion(
+    event_count: int, trial_count: int, *, confidence_level: float = 0.95
+) -> pd.DataFrame:
     """Give the interval of a share of independent trials, by every method in use.
 
     For one input per fault. Many inputs under one fault are not independent:
@@ -244,7 +248,7 @@ def proportion(event_count: int, trial_count: int, *, level_share: float = 0.95)
         Trials that went wrong.
     trial_count
         All trials.
-    level_share
+    confidence_level
         Confidence.
 
     Returns
@@ -278,22 +282,25 @@ def proportion(event_count: int, trial_count: int, *, level_share: float = 0.95)
     if events > trials:
         msg = f"event_count={events} is more than trial_count={trials}"
         raise WorkbenchError(msg)
-    share_between("level_share", level_share)
+    share_between("confidence_level", confidence_level)
     share = events / trials
-    half = float(stats.norm.isf((1 - level_share) / 2)) * np.sqrt(share * (1 - share) / trials)
+    half = float(stats.norm.isf((1 - confidence_level) / 2)) * np.sqrt(share * (1 - share) / trials)
     ends = {
-        "wilson": wilson_interval(share, trials, level_share),
-        "clopper_pearson": binomial_interval(events, trials, level_share),
+        "wilson": wilson_interval(share, trials, confidence_level),
+        "clopper_pearson": binomial_interval(events, trials, confidence_level),
         "wald": (max(share - half, 0.0), min(share + half, 1.0)),
     }
     if events == 0:
-        ends["rule_of_three"] = (0.0, -np.expm1(np.log1p(-level_share) / trials))
+        ends["rule_of_three"] = (0.0, -np.expm1(np.log1p(-confidence_level) / trials))
     table = pd.DataFrame(
         [
             {"method": method, "low": float(low), "high": float(high)}
             for method, (low, high) in ends.items()
         ]
     ).assign(
-        event_count=events, trial_count=trials, event_share=share, level_share=float(level_share)
+        event_count=events,
+        trial_count=trials,
+        event_share=share,
+        confidence_level=float(confidence_level),
     )
     return PROPORTION.check(PROPORTION.cast(table))

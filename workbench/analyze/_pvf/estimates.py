@@ -52,7 +52,7 @@ def pvf(
     average: Average,
     by: str | Sequence[str] = ("component",),
     nan_policy: NanPolicy = "wrong",
-    level_share: float = 0.95,
+    confidence_level: float = 0.95,
     beneficial: Beneficial = "wrong",
 ) -> pd.DataFrame:
     """Say how likely a fault is to give a wrong output, and how sure that is.
@@ -76,7 +76,7 @@ def pvf(
     nan_policy
         Outputs that are not finite: ``"wrong"``, ``"due"`` (left to a detector: not wrong) or
         ``"ignore"`` (dropped above and below).
-    level_share
+    confidence_level
         Confidence of the intervals.
     beneficial
         Whether a wrong decision that the fault made right is ``"wrong"`` or ``"right"``.
@@ -95,7 +95,7 @@ def pvf(
         experiments of several flips, or a group mixes campaigns that follow different rules or
         were drawn from parts of it that overlap.
     WorkbenchError
-        If level_share is not between 0 and 1.
+        If confidence_level is not between 0 and 1.
 
     Notes
     -----
@@ -114,7 +114,7 @@ def pvf(
     Interval: E. Korn, B. Graubard, Survey Methodology 24 (1998), 193.
     """
     columns = (by,) if isinstance(by, str) else tuple(by)
-    rules = Rules(average, columns, nan_policy, beneficial, level_share)
+    rules = Rules(average, columns, nan_policy, beneficial, confidence_level)
     if isinstance(injections, ExhaustiveInjections):
         return exact_pvf(injections, rules)
     return _estimated(injections, rules)
@@ -166,8 +166,8 @@ def _intervals(
         return np.bincount(found.code, values, size)
 
     trials = total(judged)
-    low, high, method = cluster_interval(estimate, trials, rules.level_share)
-    below, above = wilson_interval(estimate.share, trials, rules.level_share)
+    low, high, method = cluster_interval(estimate, trials, rules.confidence_level)
+    below, above = wilson_interval(estimate.share, trials, rules.confidence_level)
     independent = estimate.share * (1 - estimate.share) / np.where(trials > 0, trials, np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
         effect = np.where(independent > 0, estimate.variance / independent, np.nan)
@@ -387,7 +387,7 @@ def finished(
     result = result.assign(
         group=pd.Series(found.labels, dtype=text),
         drawn_from=pd.Series(result["drawn_from"], dtype=text),
-        level_share=rules.level_share,
+        confidence_level=rules.confidence_level,
         is_sure=[not each for each in doubts],
         doubt=pd.Series(["; ".join(each) for each in doubts], dtype=text),
         average=pd.Series(rules.average, index=result.index, dtype=text),

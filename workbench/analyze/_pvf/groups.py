@@ -211,14 +211,14 @@ class Rules:
     by: tuple[str, ...] = ()
     nan_policy: NanPolicy = "wrong"
     beneficial: Beneficial = "wrong"
-    level_share: float = 0.95
+    confidence_level: float = 0.95
 
     def __post_init__(self) -> None:
         """Refuse rules that do not exist."""
         for name, kind in (("average", Average), ("nan_policy", NanPolicy)):
             _one_of(name, getattr(self, name), get_args(kind))
         _one_of("beneficial", self.beneficial, get_args(Beneficial))
-        share_between("level_share", self.level_share)
+        share_between("confidence_level", self.confidence_level)
         allowed = list(dict.fromkeys((*OF_FAULTS, *OF_CAMPAIGN)))
         if strange := [name for name in self.by if name not in allowed]:
             msg = f"by={strange[0]!r} is no column to group by; there are {', '.join(allowed)}"

@@ -60,7 +60,7 @@ def interval_coverage(
     site_count: int,
     repeat_count: int = 300,
     seed: int = 0,
-    level_share: float = 0.95,
+    confidence_level: float = 0.95,
 ) -> pd.DataFrame:
     """Draw campaigns from a truth many times, and count how often their interval holds it.
 
@@ -74,7 +74,7 @@ def interval_coverage(
         Campaigns per component and design.
     seed
         Of the draws.
-    level_share
+    confidence_level
         Confidence that the intervals claim.
 
     Returns
@@ -99,10 +99,10 @@ def interval_coverage(
     """
     sites = whole_number("site_count", site_count, least=2)
     repeats = whole_number("repeat_count", repeat_count, least=1)
-    share_between("level_share", level_share)
+    share_between("confidence_level", confidence_level)
     inputs = inputs_of(truth)
     rng = np.random.default_rng(seed)
-    shared = {"level_share": level_share, **rules_told(truth.campaign.iloc[0])}
+    shared = {"confidence_level": confidence_level, **rules_told(truth.campaign.iloc[0])}
     rows = []
     for part in _parts(truth):
         exact = float(part.wrong.mean()) / inputs
@@ -114,7 +114,7 @@ def interval_coverage(
             rows += [
                 {"group": part.label, "design": design, "site_count": sites, "input_count": used,
                  "repeat_count": repeats, "truth": exact} | shared | each
-                for each in _covered(found, exact, sites * used, level_share)
+                for each in _covered(found, exact, sites * used, confidence_level)
             ]  # fmt: skip
     return INTERVAL_COVERAGE.check(INTERVAL_COVERAGE.cast(pd.DataFrame(rows)))
 
@@ -211,13 +211,15 @@ def _estimates(mean: Any, variance: Any, freedom: Any, counts: tuple[Any, Any]) 
 
 
 def _covered(
-    found: Estimates, exact: float, trial_count: float, level_share: float
+    found: Estimates, exact: float, trial_count: float, confidence_level: float
 ) -> list[dict[str, Any]]:
     """Compare both kinds of intervals with the truth."""
-    low, high, _ = cluster_interval(found, np.full(found.share.shape, trial_count), level_share)
+    low, high, _ = cluster_interval(
+        found, np.full(found.share.shape, trial_count), confidence_level
+    )
     both = {
         "clustered": (low, high),
-        "independent": wilson_interval(found.share, trial_count, level_share),
+        "independent": wilson_interval(found.share, trial_count, confidence_level),
     }
     error = float(np.sqrt(np.mean((found.share - exact) ** 2)))
     whole = exact if exact > 0 else np.nan
@@ -238,7 +240,7 @@ def interval_funnel(
     component: str | None = None,
     site_counts: Sequence[int] = _FUNNEL,
     seed: int = 0,
-    level_share: float = 0.95,
+    confidence_level: float = 0.95,
 ) -> pd.DataFrame:
     """Follow the estimate and both its intervals while one campaign grows.
 
@@ -252,7 +254,7 @@ def interval_funnel(
         Sites after which to look; the sites of one look are among those of the next.
     seed
         Of the draw.
-    level_share
+    confidence_level
         Confidence of the intervals.
 
     Returns
@@ -272,23 +274,23 @@ def interval_funnel(
     Sites are drawn alike and with repetition, judged on all inputs; intervals as in :func:`pvf`.
     """
     looks = sorted({whole_number("site_counts", count, least=2) for count in site_counts})
-    share_between("level_share", level_share)
+    share_between("confidence_level", confidence_level)
     inputs = inputs_of(truth)
     tables = []
     for number, part in enumerate(_parts(truth, component)):
         rng = np.random.default_rng([seed, number])
         share = part.wrong[rng.integers(0, len(part.wrong), looks[-1])] / inputs
-        table = _looks(share, np.array(looks), inputs, level_share)
+        table = _looks(share, np.array(looks), inputs, confidence_level)
         exact = float(part.wrong.mean()) / inputs
         tables.append(table.assign(group=part.label, truth=exact))
     result = pd.concat(tables, ignore_index=True).assign(**rules_told(truth.campaign.iloc[0]))
     return INTERVAL_FUNNEL.check(INTERVAL_FUNNEL.cast(result))
 
 
-def _looks(share: Any, looks: Any, inputs: int, level_share: float) -> pd.DataFrame:
+def _looks(share: Any, looks: Any, inputs: int, confidence_level: float) -> pd.DataFrame:
     found = running_estimates(share, np.ones(len(share)), looks)
-    low, high, _ = cluster_interval(found, looks * float(inputs), level_share)
-    below, above = wilson_interval(found.share, looks * float(inputs), level_share)
+    low, high, _ = cluster_interval(found, looks * float(inputs), confidence_level)
+    below, above = wilson_interval(found.share, looks * float(inputs), confidence_level)
     return pd.DataFrame(
         {"site_count": looks, "pvf": found.share, "low": low, "high": high,
          "independent_low": below, "independent_high": above,

@@ -309,7 +309,7 @@ def pvf_mitigation(
     mitigated: Sequence[Injections],
     *,
     nan_policy: NanPolicy = "wrong",
-    level_share: float = 0.95,
+    confidence_level: float = 0.95,
 ) -> pd.DataFrame:
     """Compare campaigns that injected the same faults with a mitigation and without.
 
@@ -321,7 +321,7 @@ def pvf_mitigation(
         Campaigns with a mitigation, which ``campaign.mitigation`` names.
     nan_policy
         As for :func:`pvf`.
-    level_share
+    confidence_level
         Confidence of the intervals.
 
     Returns
@@ -336,7 +336,7 @@ def pvf_mitigation(
         If a campaign follows other rules, injected none of the same sites, or does not name its
         mitigation.
     WorkbenchError
-        If level_share is not between 0 and 1.
+        If confidence_level is not between 0 and 1.
 
     Notes
     -----
@@ -345,11 +345,11 @@ def pvf_mitigation(
     without), removed = 1 - R; its interval from the variance of w (wrong with - R wrong
     without) over sites, with Student's t.
     """
-    share_between("level_share", level_share)
+    share_between("confidence_level", confidence_level)
     given = bundles(mitigated)
     _refuse(base, given, Rules("bits", nan_policy=nan_policy))
     plain, labels = _sites(base, nan_policy), _labels(base)
-    tables = [_rows(plain, plain, _NONE, _golden(base), level_share)]
+    tables = [_rows(plain, plain, _NONE, _golden(base), confidence_level)]
     for each in given:
         name = str(each.campaign["mitigation"].iloc[0])
         with_it = _sites(each, nan_policy)
@@ -357,7 +357,7 @@ def pvf_mitigation(
             msg = f"the campaign with {name!r} injected none of the sites of the one without"
             raise InjectionError(msg)
         _refuse_other_parts(labels, _labels(each), name)
-        tables.append(_rows(plain, with_it, name, _golden(each), level_share))
+        tables.append(_rows(plain, with_it, name, _golden(each), confidence_level))
     result = pd.concat(tables, ignore_index=True)
     order = pd.factorize(result["group"])[0]
     result = result.iloc[np.argsort(order, kind="stable")].reset_index(drop=True)
@@ -448,7 +448,7 @@ def _places(each: Injections) -> pd.Series:
 
 
 def _rows(
-    plain: pd.DataFrame, with_it: pd.DataFrame, name: str, golden: float, level_share: float
+    plain: pd.DataFrame, with_it: pd.DataFrame, name: str, golden: float, confidence_level: float
 ) -> pd.DataFrame:
     """Compare paired sites, by component."""
     both = plain.join(with_it[["wrong", "judged", "inputs"]].add_suffix("_with"), how="inner")
@@ -465,8 +465,8 @@ def _rows(
     before = weight * both["wrong"].to_numpy(dtype=float)
     estimate = estimates(Clusters(group, group, stratum, wrong, judged), size)
     trials = np.bincount(group, both["judged_with"].to_numpy(dtype=float), size)
-    low, high, _ = cluster_interval(estimate, trials, level_share)
-    removed, half = _removed((wrong, before), group, stratum, level_share)
+    low, high, _ = cluster_interval(estimate, trials, confidence_level)
+    removed, half = _removed((wrong, before), group, stratum, confidence_level)
     if name == _NONE:
         removed, half = np.full(size, np.nan), np.full(size, np.nan)
     return pd.DataFrame(
@@ -496,7 +496,7 @@ def _refuse_other_inputs(both: pd.DataFrame, name: str) -> None:
         raise InjectionError(msg)
 
 
-def _removed(counts: Any, group: Any, stratum: Any, level_share: float) -> tuple[Any, Any]:
+def _removed(counts: Any, group: Any, stratum: Any, confidence_level: float) -> tuple[Any, Any]:
     """Give the share removed and half its interval."""
     wrong, before = counts
     whole = np.bincount(group, before)
@@ -506,6 +506,6 @@ def _removed(counts: Any, group: Any, stratum: Any, level_share: float) -> tuple
         # The same arithmetic as for a factor: a ratio, over sites, within strata.
         found = estimates(Clusters(group, group, stratum, rest, np.ones(len(group))), len(whole))
         error = np.sqrt(found.variance) * found.cluster_count / whole
-    half = stats.t.isf((1 - level_share) / 2, found.freedom) * error
+    half = stats.t.isf((1 - confidence_level) / 2, found.freedom) * error
     ratio = np.where(whole > 0, ratio, np.nan)
     return 1 - ratio, np.where(found.cluster_count > 1, half, np.nan)

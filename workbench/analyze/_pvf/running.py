@@ -47,7 +47,7 @@ def pvf_running(
     component: str | None = None,
     every: int = 500,
     relative_error: float = 0.2,
-    level_share: float = 0.95,
+    confidence_level: float = 0.95,
 ) -> pd.DataFrame:
     """Follow the estimate while experiments come in, and say when it is good enough.
 
@@ -61,7 +61,7 @@ def pvf_running(
         Sites between two looks.
     relative_error
         Wanted: half the width of the interval over the estimate.
-    level_share
+    confidence_level
         Confidence of the intervals.
 
     Returns
@@ -84,7 +84,7 @@ def pvf_running(
     and one input per site), but the wanted width has to be fixed before.
     """
     step = whole_number("every", every, least=1)
-    share_between("level_share", level_share)
+    share_between("confidence_level", confidence_level)
     positive("relative_error", relative_error)
     judged = sites = site_shares(injections)
     if component is not None:
@@ -94,7 +94,7 @@ def pvf_running(
         msg = f"no experiment {what}"
         raise InjectionError(msg)
     _refuse_unequal(sites)
-    looks = _looks(sites, step, relative_error, level_share)
+    looks = _looks(sites, step, relative_error, confidence_level)
     by = Rules("bits", () if component is None else ("component",))
     found = groups(sites, by.by, together(injections, "parameters"))
     campaign, drawn = campaigns(injections), drawn_cells(injections, judged)
@@ -121,15 +121,15 @@ def _refuse_unequal(sites: pd.DataFrame) -> None:
 
 
 def _looks(
-    sites: pd.DataFrame, step: int, relative_error: float, level_share: float
+    sites: pd.DataFrame, step: int, relative_error: float, confidence_level: float
 ) -> pd.DataFrame:
     wrong, judged = (sites[name].to_numpy(dtype=float) for name in ("wrong", "judged"))
     looks = np.unique(np.append(np.arange(step, len(sites), step), len(sites)))
     trials = np.cumsum(judged)[looks - 1]
     found = running_estimates(wrong, judged, looks)
     share = found.share
-    low, high, _ = cluster_interval(found, trials, level_share)
-    below, above = wilson_interval(share, trials, level_share)
+    low, high, _ = cluster_interval(found, trials, confidence_level)
+    below, above = wilson_interval(share, trials, confidence_level)
     return pd.DataFrame(
         {"site_count": looks, "pvf": share, "low": low, "high": high, "independent_low": below,
          "independent_high": above, "event_site_count": found.event_count,
@@ -213,7 +213,7 @@ def detected_shares(
     injections: Injections | Sequence[Injections],
     *,
     by: str | Sequence[str] = ("component",),
-    level_share: float = 0.95,
+    confidence_level: float = 0.95,
 ) -> pd.DataFrame:
     """Say how often the detectors of a campaign raised an alarm.
 
@@ -223,7 +223,7 @@ def detected_shares(
         Campaigns whose outcomes have columns ``detected_<detector>_count``.
     by
         Columns that tell groups apart, as for :func:`pvf`.
-    level_share
+    confidence_level
         Confidence of the intervals.
 
     Returns
@@ -236,7 +236,7 @@ def detected_shares(
     InjectionError
         If no detector was attached, or it counts more alarms than inputs.
     WorkbenchError
-        If level_share is not between 0 and 1.
+        If confidence_level is not between 0 and 1.
 
     Notes
     -----
@@ -245,7 +245,7 @@ def detected_shares(
     with any alarm. Experiments that a detector did not watch are left out.
     """
     columns = (by,) if isinstance(by, str) else tuple(by)
-    rules = Rules("bits", columns, level_share=level_share)
+    rules = Rules("bits", columns, confidence_level=confidence_level)
     campaign = campaigns(injections)
     table = with_columns(experiments(injections), campaign, columns)
     names = [c for c in map(str, table) if c.startswith(_PREFIX) and c.endswith(_SUFFIX)]
@@ -280,11 +280,11 @@ def _shares(table: pd.DataFrame, group: Any, size: int, what: tuple[str, Rules])
     at, home = site.group, joint(table["site"].to_numpy(), group)
     found = estimates(site, size)
     trials = np.bincount(group, inputs, size)
-    low, high, _ = cluster_interval(found, trials, rules.level_share)
+    low, high, _ = cluster_interval(found, trials, rules.confidence_level)
     event, alarm = np.bincount(home, wrong) > 0, np.bincount(home, alarms) > 0
     events = np.bincount(at, event, size)
     caught = np.bincount(at, event & alarm, size) / np.where(events > 0, events, np.nan)
-    below, above = wilson_interval(caught, events, rules.level_share)
+    below, above = wilson_interval(caught, events, rules.confidence_level)
     return pd.DataFrame(
         {"site_count": np.bincount(at, minlength=size), "trial_count": trials.astype("int64"),
          "alarm_share": found.share, "alarm_low": low, "alarm_high": high,

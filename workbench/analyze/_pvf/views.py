@@ -40,7 +40,7 @@ def pvf_by_bit(
     *,
     rows: Literal["component", "layer", "param"] = "layer",
     nan_policy: NanPolicy = "wrong",
-    level_share: float = 0.95,
+    confidence_level: float = 0.95,
 ) -> pd.DataFrame:
     """Give the factor of every bit place in every layer, those never injected included.
 
@@ -52,7 +52,7 @@ def pvf_by_bit(
         What stands beside the bits: ``"component"``, ``"layer"`` or ``"param"`` (tensor).
     nan_policy
         As for :func:`pvf`.
-    level_share
+    confidence_level
         Confidence of the intervals.
 
     Returns
@@ -70,7 +70,11 @@ def pvf_by_bit(
         msg = f"rows={rows!r} is not one of 'component', 'layer', 'param'"
         raise InjectionError(msg)
     table = pvf(
-        injections, average="bits", by=(rows, "bit"), nan_policy=nan_policy, level_share=level_share
+        injections,
+        average="bits",
+        by=(rows, "bit"),
+        nan_policy=nan_policy,
+        confidence_level=confidence_level,
     )
     if isinstance(injections, ExhaustiveInjections):
         parameters = injections.parameters
@@ -79,7 +83,7 @@ def pvf_by_bit(
     missing = _missing(table, parameters, rows)
     if missing.empty:
         return table
-    shared = {name: table[name].iloc[0] for name in ("level_share", "average", "nan_policy")}
+    shared = {name: table[name].iloc[0] for name in ("confidence_level", "average", "nan_policy")}
     shared |= {name: table[name].iloc[0] for name in ("criterion", "fault_model")}
     empty = missing.assign(
         **dict.fromkeys(("site_count", "trial_count", "event_site_count", "sdc_count"), 0),
@@ -119,7 +123,7 @@ def pvf_by_flips(
     *,
     average: Average = "bits",
     nan_policy: NanPolicy = "wrong",
-    level_share: float = 0.95,
+    confidence_level: float = 0.95,
 ) -> pd.DataFrame:
     """Give the factor by how many bits flip at once, for each type and component.
 
@@ -127,7 +131,7 @@ def pvf_by_flips(
     ----------
     injections
         Campaigns of one model, each of its own flip count and type.
-    average, nan_policy, level_share
+    average, nan_policy, confidence_level
         As for :func:`pvf`; flips of one experiment mostly hit several tensors, so only bits
         and parameters can be averaged.
 
@@ -146,7 +150,7 @@ def pvf_by_flips(
         average=average,
         by=("dtype", "component", "flip_count"),
         nan_policy=nan_policy,
-        level_share=level_share,
+        confidence_level=confidence_level,
     )
 
 
@@ -158,7 +162,7 @@ def pvf_by_margin(
     *,
     class_count: int = 10,
     by_component: bool = False,
-    level_share: float = 0.95,
+    confidence_level: float = 0.95,
 ) -> pd.DataFrame:
     """Say how often a fault changes decisions of small and of large margin.
 
@@ -170,7 +174,7 @@ def pvf_by_margin(
         Classes of margins, each of about as many trials.
     by_component
         Whether to tell components apart; the classes are the same for all.
-    level_share
+    confidence_level
         Confidence of the intervals.
 
     Returns
@@ -184,7 +188,7 @@ def pvf_by_margin(
         If there are no trials, or none with outcome and margin, or a group mixes campaigns that
         follow different rules.
     WorkbenchError
-        If class_count is no whole number from 1, or level_share not between 0 and 1.
+        If class_count is no whole number from 1, or confidence_level not between 0 and 1.
 
     Notes
     -----
@@ -194,7 +198,7 @@ def pvf_by_margin(
     """
     classes = whole_number("class_count", class_count, least=1)
     columns = ("component",) if by_component else ()
-    rules = Rules("bits", columns, level_share=level_share)
+    rules = Rules("bits", columns, confidence_level=confidence_level)
     trials = together(injections, "trials")
     rows = experiments(injections)
     judged = pd.MultiIndex.from_frame(rows[KEY])
@@ -218,7 +222,7 @@ def pvf_by_margin(
     edges = edges if len(edges) > 1 else np.repeat(edges, 2)
     place = np.clip(np.searchsorted(edges, margin, side="right") - 1, 0, len(edges) - 2)
     weight, _ = weights(kept, found.code, rules)
-    table = _table(kept, found.code * (len(edges) - 1) + place, weight, level_share)
+    table = _table(kept, found.code * (len(edges) - 1) + place, weight, confidence_level)
     table["group"] = np.repeat(found.labels, len(edges) - 1)[table["cell"]]
     for name, shift in (("margin_low", 0), ("margin_high", 1)):
         table[name] = edges[table["cell"] % (len(edges) - 1) + shift]
@@ -227,14 +231,14 @@ def pvf_by_margin(
     return result
 
 
-def _table(kept: pd.DataFrame, cell: Any, weight: Any, level_share: float) -> pd.DataFrame:
+def _table(kept: pd.DataFrame, cell: Any, weight: Any, confidence_level: float) -> pd.DataFrame:
     """Estimate every class; a site is a cluster in each."""
     present, group = np.unique(cell, return_inverse=True)
     wrong = kept["outcome"].astype(object).isin(["sdc", "due"]).to_numpy(dtype=float)
     site = clusters(kept, group, group, weight, wrong, np.ones(len(kept)))
     found = estimates(site, len(present))
     trials = np.bincount(group, minlength=len(present))
-    low, high, _ = cluster_interval(found, trials.astype(float), level_share)
+    low, high, _ = cluster_interval(found, trials.astype(float), confidence_level)
     return pd.DataFrame(
         {"cell": present, "trial_count": trials, "pvf": found.share, "low": low, "high": high,
          "wrong_count": np.bincount(group, wrong, len(present)).astype("int64")}

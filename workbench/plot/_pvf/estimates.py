@@ -444,7 +444,7 @@ def estimand(table: pd.DataFrame) -> list[str]:
 
 def coverage(table: pd.DataFrame) -> list[str]:
     """Say how sure the intervals are meant to be."""
-    levels = table["level_share"].drop_duplicates()
+    levels = table["confidence_level"].drop_duplicates()
     if not len(levels):
         return []
     return [f"{percent(float(levels.iloc[0]))} intervals" if len(levels) == 1 else "intervals"]

@@ -120,9 +120,9 @@ def interval_coverage(
             source=source,
             synthetic=synthetic,
         )
-    level = float(table["level_share"].iloc[0])
-    others = table["level_share"].nunique() - 1
-    table = table[table["level_share"] == level]
+    level = float(table["confidence_level"].iloc[0])
+    others = table["confidence_level"].nunique() - 1
+    table = table[table["confidence_level"] == level]
     keys = ["group", "design", "site_count", "input_count"]
     places = table[keys].drop_duplicates().head(_MOST_ROWS).reset_index(drop=True)
     rows = table.merge(places.assign(at=places.index), on=keys, how="inner")
@@ -523,11 +523,13 @@ def injection_sample_sizes(
             synthetic=synthetic,
         )
     groups = list(dict.fromkeys(table["group"]))[:_MOST_GROUPS]
-    designs = table[["design", "inputs", "error", "error_kind", "level_share"]].drop_duplicates()
+    designs = table[
+        ["design", "inputs", "error", "error_kind", "confidence_level"]
+    ].drop_duplicates()
     drawn = designs.head(_MOST_DESIGNS).reset_index(drop=True)
     figure = go.Figure()
     width = 0.86 / len(drawn)
-    with_level = designs["level_share"].nunique() > 1
+    with_level = designs["confidence_level"].nunique() > 1
     for at, design in drawn.iterrows():
         part = known[(known[list(drawn)] == design).all(axis=1) & known["group"].isin(groups)]
         places = np.array([groups.index(group) for group in part["group"]])
@@ -547,7 +549,7 @@ def injection_sample_sizes(
         showgrid=False,
     )  # fmt: skip
     notes = ["± % of the PVF, or in points of per cent", "all inputs: per site"]
-    level = percent(float(designs["level_share"].iloc[0]))
+    level = percent(float(designs["confidence_level"].iloc[0]))
     notes += [] if with_level else [f"at {level} confidence"]
     missing = len(table) - len(known)
     notes += [f"{plural(missing, 'design')} without an answer: no wrong outputs"] if missing else []
@@ -599,7 +601,7 @@ def _sample_sizes_add_bars(
 
 def _design(row: pd.Series, with_level: bool) -> str:
     inputs = {"one": "one input", "all": "all inputs"}.get(row["inputs"], label(row["inputs"], 12))
-    level = f" at {percent(row['level_share'])}" if with_level else ""
+    level = f" at {percent(row['confidence_level'])}" if with_level else ""
     return f"{_words(row['design'])}, {inputs}, {_error(row)}{level}"
 
 
@@ -617,7 +619,7 @@ def _sample_sizes_claim(known: pd.DataFrame, group: str) -> str:
     relative = mine[mine["error_kind"] == "relative"]
     mine = relative if len(relative) else mine
     # Designs are compared where they are asked for the same.
-    asked = ["error", "error_kind", "level_share"]
+    asked = ["error", "error_kind", "confidence_level"]
     several = len(mine[asked].drop_duplicates()) > 1
     mine = mine[(mine[asked] == mine[asked].iloc[0]).all(axis=1)]
     best = row_with(mine, "site_count", largest=False)
@@ -629,5 +631,5 @@ def _sample_sizes_claim(known: pd.DataFrame, group: str) -> str:
     if best["site_count"] != worst["site_count"]:
         least = f"{least}, {digits(round(worst['site_count']))} by {_words(worst['design'])}"
     if several:
-        return f"{least}, for {_error(best)} at {percent(best['level_share'])} confidence"
+        return f"{least}, for {_error(best)} at {percent(best['confidence_level'])} confidence"
     return least

@@ -227,7 +227,7 @@ _MOST = 4
 
 def interval(table: pd.DataFrame, name: str = "whiskers") -> list[str]:
     """Say what the whiskers are."""
-    share = table.attrs.get("confidence_share")
+    share = table.attrs.get("confidence_level")
     return [f"{name}: {percent(share)} interval" if share else f"{name}: confidence interval"]
 
 

@@ -166,9 +166,9 @@ def test_chunks_that_do_not_go_round_the_stages_are_refused(interleaved):
         predicted(back, more={"micro_batches": 8})
 
 
-@pytest.mark.parametrize("wrong", [{"draws": 0}, {"confidence": 1.0}])
+@pytest.mark.parametrize("wrong", [{"draws": 0}, {"confidence_level": 1.0}])
 def test_draws_and_confidence_are_checked(wrong, job):
-    with pytest.raises(PerformanceModelError, match="confidence between 0 and 1"):
+    with pytest.raises(PerformanceModelError, match="confidence_level between 0 and 1"):
         analyze.job_prediction(job, **wrong)
 
 

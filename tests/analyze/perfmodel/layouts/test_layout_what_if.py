@@ -144,7 +144,7 @@ def test_nine_steps_have_an_interval_and_eight_have_none():
     few = analyze.layout_what_if(steps(*rows[:8]), job(), job()).iloc[0]
     assert pd.isna(few["low_ns"])
     assert "8 steps are too few for an interval that holds 80% of them" in few["doubt"]
-    half = analyze.layout_what_if(steps(*rows[:3]), job(), job(), level_share=0.5).iloc[0]
+    half = analyze.layout_what_if(steps(*rows[:3]), job(), job(), confidence_level=0.5).iloc[0]
     assert (half["low_ns"], half["high_ns"]) == (1_100 * MS, 1_102 * MS)
 
 
@@ -197,5 +197,5 @@ def test_a_trace_has_steps_and_one_configuration():
         analyze.layout_what_if(STEP_BREAKDOWN.empty(), job(), job())
     with pytest.raises(PerformanceModelError, match="now has 2 rows"):
         analyze.layout_what_if(ONE, pd.concat([job(), job()]), job())
-    with pytest.raises(WorkbenchError, match="level_share"):
-        analyze.layout_what_if(ONE, job(), job(), level_share=80)
+    with pytest.raises(WorkbenchError, match="confidence_level"):
+        analyze.layout_what_if(ONE, job(), job(), confidence_level=80)

@@ -208,8 +208,8 @@ def test_parts_that_cancel_in_the_total_are_no_usable_graph(make_events, script)
 
 
 def test_a_level_must_be_a_share(trained):
-    with pytest.raises(WorkbenchError, match="level_share"):
-        asked(trained(300, 300), Change(factor=0.5), level_share=95)
+    with pytest.raises(WorkbenchError, match="confidence_level"):
+        asked(trained(300, 300), Change(factor=0.5), confidence_level=95)
 
 
 def test_no_question_has_no_answer(trained):

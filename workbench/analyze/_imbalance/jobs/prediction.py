@@ -86,7 +86,7 @@ def job_prediction(
     changes: Mapping[str, JobChange] | None = None,
     *,
     draws: int = 2000,
-    confidence: float = 0.95,
+    confidence_level: float = 0.95,
     seed: int = 0,
 ) -> pd.DataFrame:
     """Predict the steps of a recorded job under changes, as a distribution over real steps.
@@ -103,7 +103,7 @@ def job_prediction(
         Each change by a name of your own; the job as recorded always comes first.
     draws
         How often the steps are drawn for the intervals.
-    confidence
+    confidence_level
         Share of the draws inside the intervals.
     seed
         Seed of the draws.
@@ -137,12 +137,12 @@ def job_prediction(
     ----------
     arXiv:2505.05713 for the replay.
     """
-    _check(draws, confidence)
+    _check(draws, confidence_level)
     it = job(operations)
     rng = np.random.default_rng(seed)
     delay = it.actual - it.replay(it.own)
     drawn = rng.integers(len(it.steps), size=(draws, len(it.steps)))
-    tails = [(1 - confidence) / 2, (1 + confidence) / 2]
+    tails = [(1 - confidence_level) / 2, (1 + confidence_level) / 2]
     rows = [_row(AS_RECORDED, "measured", it.actual[None], it.actual, drawn, tails)]
     doubts = [_few(it)]
     for name, change in (changes or {}).items():
@@ -222,11 +222,11 @@ def job_held_out(operations: pd.DataFrame, *, splits: int = 100, seed: int = 0) 
     return JOB_HELD_OUT.check(JOB_HELD_OUT.cast(table))
 
 
-def _check(draws: int, confidence: float) -> None:
-    if not (is_whole(draws) and 0 < confidence < 1):
+def _check(draws: int, confidence_level: float) -> None:
+    if not (is_whole(draws) and 0 < confidence_level < 1):
         msg = (
-            "draws must be a whole number of at least 1 and confidence between 0 and 1, not "
-            f"{draws} and {confidence}"
+            "draws must be a whole number of at least 1 and confidence_level between 0 and 1, not "
+            f"{draws} and {confidence_level}"
         )
         raise PerformanceModelError(msg)
 

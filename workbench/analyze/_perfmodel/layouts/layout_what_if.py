@@ -28,7 +28,7 @@ def layout_what_if(
     *,
     model: IterationModel | None = None,
     gpus: Mapping[str, GpuType] | None = None,
-    level_share: float = 0.8,
+    confidence_level: float = 0.8,
 ) -> pd.DataFrame:
     """Ask the steps of a trace what they would take in other configurations.
 
@@ -51,7 +51,7 @@ def layout_what_if(
         :func:`calibrated_to` or :func:`iteration_model` is better.
     gpus
         Kinds of GPUs by name that the package does not know, or knows otherwise.
-    level_share
+    confidence_level
         Share of further steps that the interval shall hold.
 
     Returns
@@ -88,10 +88,10 @@ def layout_what_if(
     A learned residual of the model is left aside: it knows totals, no parts. ``dur_ns`` is the
     median of the steps, the parts are those of the step in the middle. The interval has the
     positions k / (n + 1) of n steps in order, so it needs ``(n - 1) / (n + 1) >=
-    level_share``. It tells how much steps vary, nothing of how far the ratios may be off.
+    confidence_level``. It tells how much steps vary, nothing of how far the ratios may be off.
     """
     STEP_BREAKDOWN.check(steps)
-    share_between("level_share", level_share)
+    share_between("confidence_level", confidence_level)
     _check(steps, now, wanted)
     if wanted.empty:
         return LAYOUT_WHAT_IF.empty()
@@ -102,7 +102,7 @@ def layout_what_if(
         each, *(Forecast.of(table, model.constants.fixed_s) for table in (before, after))
     )
     measured = float(np.median(each["dur_ns"]))
-    few = "" if _is_enough(len(each), level_share) else _too_few(len(each), level_share)
+    few = "" if _is_enough(len(each), confidence_level) else _too_few(len(each), confidence_level)
     dur, parts = _middle(found)
     c = columns(wanted, gpus)
     budget = c.n * c.peak * dur / 1e9
@@ -112,7 +112,7 @@ def layout_what_if(
         change=differences(now, wanted),
         measured_ns=round(measured),
         dur_ns=dur,
-        **_interval(found.total, level_share),
+        **_interval(found.total, confidence_level),
         step_count=len(each),
         throughput_ratio=c.gb * c.s / tokens * measured / dur,
         **parts,
@@ -165,22 +165,22 @@ def _middle(found: Scaled) -> tuple[Any, dict[str, Any]]:
     return np.maximum(ends[-1], 1), {**parts, "overlap_ns": hidden}
 
 
-def _interval(total: Array, level_share: float) -> dict[str, Any]:
-    if not _is_enough(total.shape[1], level_share):
+def _interval(total: Array, confidence_level: float) -> dict[str, Any]:
+    if not _is_enough(total.shape[1], confidence_level):
         unknown = pd.array([pd.NA] * len(total), dtype="Int64")
         return {"low_ns": unknown, "high_ns": unknown}
-    tail = (1 - level_share) / 2
+    tail = (1 - confidence_level) / 2
     low, high = np.quantile(total, [tail, 1 - tail], axis=1, method="weibull")
     return {"low_ns": np.rint(low).astype(np.int64), "high_ns": np.rint(high).astype(np.int64)}
 
 
-def _is_enough(count: int, level_share: float) -> bool:
-    return (count - 1) / (count + 1) >= level_share - 1e-12
+def _is_enough(count: int, confidence_level: float) -> bool:
+    return (count - 1) / (count + 1) >= confidence_level - 1e-12
 
 
-def _too_few(count: int, level_share: float) -> str:
+def _too_few(count: int, confidence_level: float) -> str:
     words = "1 step is" if count == 1 else f"{count} steps are"
-    return f"{words} too few for an interval that holds {level_share:.0%} of them"
+    return f"{words} too few for an interval that holds {confidence_level:.0%} of them"
 
 
 def _doubts(

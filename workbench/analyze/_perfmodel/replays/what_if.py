@@ -41,7 +41,7 @@ def what_if(  # noqa: PLR0913 - the front door
     fidelity: pd.DataFrame | None = None,
     least_explained_share: float = 0.9,
     rules: GraphRules | None = None,
-    level_share: float = 0.95,
+    confidence_level: float = 0.95,
     seed: int = 0,
 ) -> pd.DataFrame:
     """Replay a trace with other times, and say what a step would take.
@@ -61,7 +61,7 @@ def what_if(  # noqa: PLR0913 - the front door
         its errors.
     rules
         With the errors from which on predictions are refused, as for :func:`replay_fidelity`.
-    level_share
+    confidence_level
         Confidence of the interval.
     seed
         Of the bootstrap.
@@ -93,7 +93,7 @@ def what_if(  # noqa: PLR0913 - the front door
     steps drawn anew. With one step there is none. Times are scaled, the order of work stays:
     what a scheduler would do otherwise is not in it.
     """
-    share_between("level_share", level_share)
+    share_between("confidence_level", confidence_level)
     rules = rules or GraphRules()
     if fidelity is None:
         fidelity = replay_fidelity(
@@ -117,7 +117,7 @@ def what_if(  # noqa: PLR0913 - the front door
                 "question": "; ".join(change.question for change in asked),
                 "measured_ns": measured.mean(),
                 "replayed_ns": before.mean(),
-                **_interval(measured.mean(), before, after, draws, level_share),
+                **_interval(measured.mean(), before, after, draws, confidence_level),
                 "changed_ns": int(graph.weight_ns[touched].sum()),
                 "step_count": len(measured),
                 "basis": "scaled",
@@ -183,13 +183,13 @@ def _durations(bounds: StepBounds, time_ns: Ints) -> Ints:
 
 
 def _interval(
-    measured_ns: float, before: Ints, after: Ints, draws: Ints, level_share: float
+    measured_ns: float, before: Ints, after: Ints, draws: Ints, confidence_level: float
 ) -> dict[str, Any]:
     """Scale the measured time of the mean step by the replays; both are of all steps drawn."""
     low, high = None, None
     if len(before) > 1:
         ratios = after[draws].sum(axis=1) / np.maximum(before[draws].sum(axis=1), 1)
-        tail = (1 - level_share) / 2
+        tail = (1 - confidence_level) / 2
         low, high = np.quantile(ratios, [tail, 1 - tail]) * measured_ns
     return {
         "predicted_ns": measured_ns * (after.sum() / max(before.sum(), 1)),
