@@ -19,7 +19,7 @@ def main() -> int:
 
 
 def _with_torch(name: str) -> int:
-    """Run one that needs PyTorch, or say that it is left out."""
+    """Run one that needs PyTorch, or say that it is dropped."""
     if find_spec("torch") is None:
         print(f"# {name}: skipped, needs the extra inject", flush=True)
         return 0

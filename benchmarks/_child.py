@@ -68,7 +68,7 @@ def _workbench(path: str, cache: str | None, engine: str) -> dict[str, Any]:
 def _hta(path: str, *_unused: str | None) -> dict[str, Any]:
     from hta.trace_analysis import TraceAnalysis
 
-    # The last step is left out by default; both tools shall see the same events.
+    # The last step is dropped by default; both tools shall see the same events.
     analysis, loading = measured(
         lambda: TraceAnalysis({0: path}, "/", include_last_profiler_step=True)
     )

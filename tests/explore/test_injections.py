@@ -60,9 +60,9 @@ def test_pvf_by_flips_shows_one_component(title):
 def test_interval_funnel_grows_by_500_sites(truth, title):
     explorer = explore.interval_funnel(truth)
     assert explorer.controls["component"].value == "top"
-    assert "of 6 looks hold the truth" in title(explorer)
+    assert "of 6 looks cover the true value" in title(explorer)
     explorer.controls["sites"].value = 3_500
-    assert "of 7 looks hold the truth" in title(explorer)
+    assert "of 7 looks cover the true value" in title(explorer)
     before = explorer.figure()
     explorer.controls["seed"].value = 2.0
     assert explorer.figure() != before

@@ -8,16 +8,16 @@ from workbench import explore
 def test_starts_with_the_bubble_of_the_textbook(title):
     explorer = explore.pipeline_schedule(source="a job")
     assert explorer.message.value == ""
-    assert title(explorer) == "1f1b: 4 stages do nothing for 27 % of the step"
+    assert title(explorer) == "1f1b: 4 stages, pipeline bubble 27 % of the step"
     assert "a job" in explorer.figure().layout.annotations[-1].text
 
 
 def test_a_longer_part_for_the_weights_fills_more_of_the_bubble(title):
     explorer = explore.pipeline_schedule()
     explorer.controls["schedule"].value = "zero_bubble"
-    assert title(explorer) == "zero_bubble: 4 stages do nothing for 11 % of the step"
+    assert title(explorer) == "zero_bubble: 4 stages, pipeline bubble 11 % of the step"
     explorer.controls["weight_share"].value = 0.3
-    assert title(explorer) == "zero_bubble: 4 stages do nothing for 18 % of the step"
+    assert title(explorer) == "zero_bubble: 4 stages, pipeline bubble 18 % of the step"
 
 
 def test_what_is_not_possible_is_said_above_the_last_figure(title):

@@ -83,7 +83,7 @@ DOORS = {
     "exhaustive": Door(load.exhaustive_injections, _of(("sites.", "sites.sdc_count"))),
     "operator_calls": Door(load.operator_calls, _sums),
     "slurm_records": Door(load.slurm_records, lambda frame: {"rows": float(len(frame))}),
-    # Tables of one's own, which note what they left out beside the table.
+    # Tables of one's own, which note what they dropped beside the table.
     "lengths": Door(load.document_lengths, _sums),
     "job": Door(load.job_operations, _sums),
     "sweeps": Door(load.power_sweeps, _sums),
@@ -158,10 +158,10 @@ def _sliced(raw: bytes) -> bytes:
 
 
 def flagged(result: Any) -> dict[tuple[str, str], int]:
-    """Count the findings that need a look, and what a table without findings left out."""
+    """Count the findings that need a look, and what a table without findings dropped."""
     table = getattr(result, "sites", result)
     left_out = getattr(table, "attrs", {}).get("left_out", {})
-    told = {("left out", str(what)): int(count) for what, count in left_out.items()}
+    told = {("dropped", str(what)): int(count) for what, count in left_out.items()}
     quality = getattr(result, "quality", None)
     if quality is None:
         quality = pd.DataFrame(getattr(table, "attrs", {}).get("quality", []))

@@ -97,7 +97,7 @@ def test_what_a_table_left_out_counts_as_told():
     table = pd.DataFrame({"length_tokens": [1]})
     assert flagged(table) == {}
     table.attrs["left_out"] = {"a last line": 1}
-    assert flagged(table) == {("left out", "a last line"): 1}
+    assert flagged(table) == {("dropped", "a last line"): 1}
 
 
 def test_a_cut_is_to_be_told_unless_the_line_is_whole():

@@ -1,4 +1,4 @@
-"""One damaged file of a folder, list or archive is left out and told; alone it is an error."""
+"""One damaged file of a folder, list or archive is dropped and told; alone it is an error."""
 
 import gzip
 import io
@@ -106,7 +106,9 @@ def left_out(bundle, name):
 
 def set_aside(bundle, name):
     quality = bundle.quality
-    return quality[quality["source"].str.endswith(name) & (quality["finding"] == "set aside")]
+    return quality[
+        quality["source"].str.endswith(name) & (quality["finding"] == "skipped by design")
+    ]
 
 
 @pytest.fixture(autouse=True)
@@ -186,18 +188,18 @@ def test_check_exits_with_1_if_a_file_was_left_out(tmp_path):
     files = {"rank0.json": trace(0), "rank1.json.gz": BAD["a cut packing"]}
     result = CliRunner().invoke(app, ["check", str(written(tmp_path / "all", files))])
     assert result.exit_code == 1
-    assert "! left out" in result.output
+    assert "! dropped" in result.output
     assert "rank1.json.gz" in result.output
 
 
 def test_names_of_files_cannot_write_to_the_terminal(tmp_path):
-    name = "rank0\n! left out 9  all is lost\x1b[2J\u202e.json"
+    name = "rank0\n! dropped 9  all is lost\x1b[2J\u202e.json"
     path = written(tmp_path / "all", {name: trace(0), f"b{name}": b"[{}" * 3})
     for given in (path, path / name, tmp_path / f"absent{name}"):
         output = CliRunner().invoke(app, ["check", str(given)]).output
         assert "\x1b" not in output
         assert "\u202e" not in output
-        assert not any(line.startswith("! left out 9") for line in output.splitlines())
+        assert not any(line.startswith("! dropped 9") for line in output.splitlines())
 
 
 def huge_tar(size):

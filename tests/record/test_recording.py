@@ -426,7 +426,7 @@ def test_a_disk_that_fills_up_later_keeps_the_parts_before_and_check_exits_with_
     assert done.lost_count > 0
     result = CliRunner().invoke(cli.app, ["check", str(tmp_path / "run")])
     assert result.exit_code == 1
-    assert "! left out" in result.output
+    assert "! dropped" in result.output
     assert "the recording ended early" in result.output
 
 

@@ -23,7 +23,7 @@ IMPOSSIBLE = 2
 
 _EXIT_CODES = """\b
 Exit codes: 0 all is well; 1 there is something to look at;
-2 it could not be done (wrong usage, unreadable or missing input)."""
+2 error (wrong usage, unreadable or missing input)."""
 
 
 class _CleanErrors(TyperGroup):
@@ -97,7 +97,7 @@ def _as_words(found: re.Match[str]) -> str:
 
 PowerUnit = Annotated[
     Literal["W", "kW", "MW", "mW"] | None,
-    typer.Option(help="Unit of columns of power that name none.", show_default=False),
+    typer.Option(help="Unit of power columns that do not state one.", show_default=False),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a script to read.")]
 
@@ -211,7 +211,7 @@ def fidelity(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare numbers computed here with those others printed.
+    """Recompute published results and compare.
 
     Every claim is computed now. A claim whose data set is absent says how to get it and
     fails nothing. Exit code 1 if a claim fails.
@@ -283,9 +283,9 @@ def check(
     unit: Unit = None,
     as_json: Json = False,
 ) -> None:
-    """Say what files hold and what is wrong with them.
+    """Validate input files and report problems.
 
-    The kind of every file is named. All that had to be repaired, left out or assumed is
+    The kind of every file is named. All that had to be repaired, dropped or assumed is
     counted, with its first place; what needs a look is marked with "!". Exit code 0 if every
     file is clean, 1 if one has findings that need a look, 2 if one cannot be read at all.
 
@@ -397,7 +397,8 @@ BootTime = Annotated[
 Node = Annotated[
     list[str] | None,
     typer.Option(
-        help="Host of files that name none: HOST, or a pattern for the file name that matches it, "
+        help="Host of files that do not state one: HOST, or a pattern for the file name that "
+        "matches it, "
         "or PART=HOST for files with PART in their name (may be repeated).",
         show_default=False,
     ),

@@ -102,7 +102,9 @@ def report(
     boot_time: BootTime = None,
     node: Node = None,
     unit: Unit = None,
-    out: Annotated[Path, typer.Option(help="Folder to write; made if need be.")] = Path("_report"),
+    out: Annotated[Path, typer.Option(help="Folder to write; created if missing.")] = Path(
+        "_report"
+    ),
     with_fidelity: Annotated[
         bool, typer.Option("--fidelity", help="Add a page with every claim, recomputed.")
     ] = False,

@@ -369,7 +369,7 @@ def pvf_running(
         when the button is pressed.
     faults
         Table :data:`workbench.tables.FAULTS` of what ``chunks`` injects; the faults of
-        ``start`` if left out. Both follow the same rules.
+        ``start`` if dropped. Both follow the same rules.
     truth
         The exhaustive factor, where it is known; drawn as a line.
     source

@@ -52,7 +52,7 @@ def goodput(job: FaultTolerance | None = None, *, failure_interval_min: float = 
         partial(_draw_goodput, base=start),
         interval=numbers("time between failures [min]", _MINUTES, failure_interval_min),
         recovery=numbers("recovery [min]", range(31), start.recovery_total_min),
-        stall=numbers("stall of all [min]", np.arange(0, 10.5, 0.5), start.stall_total_min),
+        stall=numbers("global stall [min]", np.arange(0, 10.5, 0.5), start.stall_total_min),
         replicas=numbers("replicas", (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 96), start.replicas),
         convention=widgets.Dropdown(options=_CONVENTIONS, description="counted"),
     )
@@ -79,7 +79,7 @@ def goodput_sweep(job: FaultTolerance | None = None) -> Explorer:
         parameter=widgets.Dropdown(
             options=[(words, name) for name, words in names.items()], description="varied"
         ),
-        stall=numbers("stall of all [min]", (0, 1, 1.5, 2, 3, 4, 6), start.stall_total_min),
+        stall=numbers("global stall [min]", (0, 1, 1.5, 2, 3, 4, 6), start.stall_total_min),
         recovery=numbers("recovery [min]", (2, 5, 10, 15, 20), start.recovery_total_min),
     )
 
@@ -248,7 +248,7 @@ def goodput_windows(
         draw,
         view=widgets.Dropdown(options=views, value=start, description="view"),
         recovery=numbers("recovery [min]", (2, 5, 10, 20), 10),
-        stall=numbers("stall of all [min]", (0, 1, 3), 3),
+        stall=numbers("global stall [min]", (0, 1, 3), 3),
     )
 
 

@@ -196,7 +196,7 @@ def graph_ablation(
             description="view",
         ),
         without=widgets.Dropdown(
-            options=[_GRAPH_ABLATION_NONE, *GRAPH_STEPS], description="left out"
+            options=[_GRAPH_ABLATION_NONE, *GRAPH_STEPS], description="dropped"
         ),
     )
 
@@ -222,7 +222,7 @@ def job_slowdown(
 ) -> Explorer:
     """Choose a view of a job, and a step; see what stragglers cost it and where they are.
 
-    Starts with the verdict. Steps and ranks that were not recorded whole are left out; the
+    Starts with the verdict. Steps and ranks that were not recorded whole are dropped; the
     verdict says so.
 
     Parameters
@@ -385,7 +385,7 @@ _COMPARED = "all, side by side"
 def pipeline_schedule(
     *, forward_ns: float = 1e6, backward_ns: float = 2e6, source: str = "", synthetic: bool = False
 ) -> Explorer:
-    """Choose schedule, stages, micro-batches and the weights' part; see the bubble.
+    """Choose schedule, stages, micro-batches and the weight-gradient pass; see the bubble.
 
     Parameters
     ----------
@@ -413,7 +413,7 @@ def pipeline_schedule(
         schedule=widgets.Dropdown(options=options, value="1f1b", description="schedule"),
         stages=numbers("stages", (2, 4, 8), 4),
         micro_batches=numbers("micro-batches", (2, 4, 8, 12, 16, 32), 8),
-        weight_share=numbers("weights' part of backward", (0.3, 0.4, 0.5, 0.6), 0.5),
+        weight_share=numbers("weight-gradient pass (W), of backward", (0.3, 0.4, 0.5, 0.6), 0.5),
         overlap_share=numbers("gained by overlapping", (0, 0.1, 0.2, 0.3), 0),
     )
 

@@ -80,7 +80,7 @@ def speedups(folder: Path) -> Iterator[Reading]:
     """Compare mean speed-ups over the eight configurations, at one calibration.
 
     Crossover from FLOPs (49.4 thousand tokens for 7B, in proportion to the width), two chunks
-    per stage, 512 queries lost per kernel, no other overhead. Communication is left out, so
+    per stage, 512 queries lost per kernel, no other overhead. Communication is dropped, so
     single configurations differ more than their means do.
     """
     lengths = _lengths(folder)

@@ -96,7 +96,7 @@ def printed_predictions() -> pd.DataFrame:
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.ITERATION_ERRORS`; ``group`` names the source and what
-        the assumed constants were calibrated on. Jobs that served to calibrate are left out.
+        the assumed constants were calibrated on. Jobs that served to calibrate are dropped.
     """
     jobs = mlperf_jobs()
     llama, lumos = llama_jobs(), lumos_jobs()
@@ -248,7 +248,7 @@ def megatron() -> Iterator[Reading]:
     """Predict both jobs of a model from assumed constants calibrated on the other three models.
 
     Calculon, whose mean is printed beside, sets the efficiencies of matrix products by size;
-    it is not told on which measurements. HFU is left out: the paper counts attention that is
+    it is not told on which measurements. HFU is dropped: the paper counts attention that is
     computed again three times, as if its backward pass were repeated, too.
     """
     jobs = printed_iterations("iteration_megatron")
@@ -432,16 +432,16 @@ def matrix_products() -> Iterator[Reading]:
 
 @claim(
     noun="kernel_times",
-    name="collectives of a size left out",
+    name="collectives of a size dropped",
     source=_SOURCE,
 )
 def collectives_left_out() -> Iterator[Reading]:
     """Leave out one size at a time, its repeats and element types with it; 21 sizes each.
 
-    512 bytes to 512 MiB in powers of two, on one node. The first and the last are left out too,
+    512 bytes to 512 MiB in powers of two, on one node. The first and the last are dropped too,
     where the lines are extrapolated.
     """
-    yield from _collectives("collective, size left out", "held_out_ns")
+    yield from _collectives("collective, size dropped", "held_out_ns")
 
 
 @claim(

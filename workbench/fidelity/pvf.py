@@ -75,7 +75,7 @@ def types() -> Iterator[Reading]:
 
 @claim(noun="pvf", name="intervals against the truth", source="300 samples of the shipped truth")
 def coverage() -> Iterator[Reading]:
-    """Draw 300 samples of 1,000 sites, and count the intervals that hold the truth."""
+    """Draw 300 samples of 1,000 sites, and count the intervals that cover the true value."""
     table = analyze.interval_coverage(
         _truth(), site_count=_SITES, repeat_count=_REPEATS, seed=1
     ).set_index(["group", "design", "input_count", "interval"])["covered_share"]

@@ -32,7 +32,7 @@ def published(name: str) -> list[dict[str, str]]:
 
 
 def printed_ns(row: dict[str, str], *names: str) -> Iterator[tuple[str, int]]:
-    """Give the microseconds of a row as exact nanoseconds; what was not printed is left out."""
+    """Give the microseconds of a row as exact nanoseconds; what was not printed is dropped."""
     for name in names:
         if text := row[f"{name}_us"]:
             nanoseconds = Decimal(text) * 1000

@@ -1,4 +1,4 @@
-"""Claims about replays of traces: errors, steps left out, what each kind of edge is worth."""
+"""Claims about replays of traces: errors, steps dropped, what each kind of edge is worth."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ def held_out(folder: Path) -> Iterator[Reading]:
         table = analyze.held_out_steps(events, analyze.execution_graph(events))
         errors.append(100 * table["error_ratio"].abs())
     means = [float(error.mean()) for error in errors]
-    yield _reading("mean absolute error, one step left out", sum(means) / len(means))
+    yield _reading("mean absolute error, one step dropped", sum(means) / len(means))
     largest = max(float(error.max()) for error in errors)
-    yield _reading("largest absolute error, one step left out", largest)
+    yield _reading("largest absolute error, one step dropped", largest)
 
 
 @claim(
@@ -127,7 +127,7 @@ def _lost(table: pd.DataFrame, case: str) -> Reading:
 # Claims about pipeline schedules: printed bubbles and memory, and replays of two real jobs.
 
 _SHAPES = ((4, 16), (8, 32), (16, 128))
-# Forward, whole backward, its weights' part, and an overlapped pair. The bubble of DualPipe is
+# Forward, whole backward, its weight gradients, and an overlapped pair. The bubble of DualPipe is
 # printed for parts that are equal; the others hold for any.
 _EQUAL, _ANY = (1.0, 2.0, 1.0, 2.6), (1.0, 2.2, 0.7, 2.9)
 # What the printed formulas say, worked out without eval.

@@ -57,7 +57,7 @@ def files(*folders: Path) -> Iterator[Reading]:
 def tracelens(folder: Path) -> Iterator[Reading]:
     """Compare the time line of the peer with ours, over the work the peer looks at.
 
-    TraceLens leaves out GPU work whose launch is not in the trace and counts sets of memory
+    TraceLens drops GPU work whose launch is not in the trace and counts sets of memory
     as computation. It adds up float64 microseconds, so every start and every end may be off
     by half the spacing of floats at that time: the tolerance is that spacing, once per row.
     """
@@ -207,7 +207,7 @@ def hta_queue(folder: Path) -> Iterator[Reading]:
 def hta_overlap(*folders: Path) -> Iterator[Reading]:
     """Compare the share of communication that compute hides, printed with two decimals.
 
-    HTA leaves out GPU work whose launch is not in the trace.
+    HTA drops GPU work whose launch is not in the trace.
     """
     places = {folder.name: folder for folder in folders}
     for row in published("trace_hta_overlap"):

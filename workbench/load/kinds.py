@@ -35,7 +35,7 @@ from workbench.load.kind_rules import Sample
 
 _LOOKED_AT_FILES = 200
 _HEAD_BYTES = 1 << 16
-UNKNOWN = "is of no kind that is known here"
+UNKNOWN = "is of an unrecognized kind"
 _OWN_TABLE = (
     "a table under names of its own is read in Python: load.power, load.failure_table and "
     "load.lifetimes take the names as columns"
@@ -228,11 +228,11 @@ def told(path: Paths, *, most_files: int | None = None) -> Told:
             kinds[source.label] = _kinds(sample)
         except LoadError as error:
             why = str(error).removeprefix(f"{source.label}: ")
-            unknown.append((source.label, "left out", why, 1, None))
+            unknown.append((source.label, "dropped", why, 1, None))
             continue
         if not kinds[source.label]:
             what = f"{UNKNOWN}; {_OWN_TABLE}" if sample.is_table else UNKNOWN
-            unknown.append((source.label, "left out", what, 1, appearance(sample.head)))
+            unknown.append((source.label, "dropped", what, 1, appearance(sample.head)))
     sources = {source.label: source for source in found.sources}
     return Told(kinds, sources, [each.row for each in found.remarks], unknown)
 

@@ -49,9 +49,9 @@ def quality(  # noqa: PLR0913 - the front door
     boot_time
         When the host was booted, for stamps that count seconds since then.
     node
-        Host of power and failure logs that name none, as in :func:`load.failures`.
+        Host of power and failure logs that do not state one, as in :func:`load.failures`.
     unit
-        Unit of columns of power that name none, e.g. ``"W"``.
+        Unit of power columns that do not state one, e.g. ``"W"``.
     progress
         Whether to show a progress bar if reading takes more than a second.
 
@@ -83,7 +83,7 @@ def quality(  # noqa: PLR0913 - the front door
             read[name], frames[name] = _read(kind_named(name), path, files, options, progress)
         except LoadError as error:
             errors.append(error)
-            row = (shown_all(path), "left out", f"{_NOT_CHECKED.format(name)}: {error}", 1, None)
+            row = (shown_all(path), "dropped", f"{_NOT_CHECKED.format(name)}: {error}", 1, None)
             frames[name] = quality_frame([row])
     if len(errors) == len(files.names):
         raise errors[0]
@@ -96,12 +96,12 @@ def joined(
     """Put the findings of several doors together, those of a file from whom it concerns.
 
     A door says of every file that it did not take why not. That concerns nobody where another
-    door took it, and is said once where nobody did. What a door left out of a file that it did
+    door took it, and is said once where nobody did. What a door dropped from a file that it did
     take stays.
     """
     kept = []
     for name, frame in frames.items():
-        is_passed = frame["finding"].isin(["left out", "set aside"])
+        is_passed = frame["finding"].isin(["dropped", "skipped by design"])
         others = {label for label, kinds in files.kinds.items() if name not in kinds}
         others |= {row[0] for row in files.passed_over}
         kept.append(frame[~(is_passed & frame["source"].isin(others))])
@@ -123,7 +123,7 @@ def _read(
     rows: list[Finding] = []
     for label, kinds in files.kinds.items():
         if kind.name in kinds and files.sources[label].member:
-            rows.append((label, "left out", _PACKED, 1, None))
+            rows.append((label, "dropped", _PACKED, 1, None))
         elif kind.name in kinds:
             rows += _noted(label, kind.read(files.sources[label].path, options), kind.name)
     return None, quality_frame(rows)
@@ -142,7 +142,7 @@ def _of_table(label: str, table: pd.DataFrame, name: str) -> list[Finding]:
     rows: list[Finding] = [(label, "read", name, len(table), None)]
     left_out: Mapping[str, int] = table.attrs.get("left_out", {})
     for what, count in left_out.items():
-        finding = "truncated" if what in (CUT_LINE, REST) else "set aside"
+        finding = "truncated" if what in (CUT_LINE, REST) else "skipped by design"
         rows.append((label, finding, what, count, None))
     rows += [(label, "suspicious", doubt, 1, None) for doubt in table.attrs.get("doubts", ())]
     if column := table.attrs.get("column"):

@@ -426,7 +426,7 @@ class Loop(threading.Thread):
     Attributes
     ----------
     late_count
-        Times that were left out because reading took longer than the period.
+        Times that were dropped because reading took longer than the period.
     clock_steps
         Times at which the wall clock was set, as ns since 1970 and ns forward.
     error

@@ -163,7 +163,7 @@ FLIGHT_RANKS = Table(
         "rank_source": Column(
             "str", "argument, file name, groups (it is the only rank in all of them) or assumed"
         ),
-        "node": Column("str", "host, where the file name tells one", nullable=True),
+        "node": Column("str", "host, where the file name states it", nullable=True),
         "source": Column("str", "file, or archive and member"),
         "version": Column("str", "version of the dump format, e.g. 2.9", nullable=True),
         "nccl_version": Column("str", "version of NCCL, e.g. 2.27.3", nullable=True),

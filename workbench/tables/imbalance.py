@@ -75,7 +75,7 @@ JOB_SLOWDOWN = Table(
             "category",
             "no straggler, worker, sequence lengths, last stage, communication, pauses, other",
         ),
-        "note": Column("str", "what was left out, and what is doubtful", nullable=True),
+        "note": Column("str", "what was dropped, and what is doubtful", nullable=True),
     },
 )
 
@@ -520,7 +520,7 @@ SHARD_BALANCE = Table(
 
 LOAD_IMBALANCE = Table(
     "load_imbalance",
-    "One row per measure (and group of loads): how unequal the loads of ranks, experts or "
+    "One row per measure (and group of loads): load-imbalance metrics of ranks, experts or "
     "micro-batches are.",
     {
         "group": Column("str", "which loads, e.g. layer 3; all if they were not grouped"),

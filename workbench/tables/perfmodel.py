@@ -78,9 +78,7 @@ GRAPH_BUILD = Table(
         "is_used": Column("bool", "whether it ran"),
         "read_count": Column("int64", "edges read from the trace", lower=0),
         "inferred_count": Column("int64", "edges guessed from times or order", lower=0),
-        "left_out_count": Column(
-            "int64", "edges left out since the times contradict them", lower=0
-        ),
+        "left_out_count": Column("int64", "edges dropped since the times contradict them", lower=0),
         "note": Column("str", "what was measured or could not be used"),
     },
 )
@@ -124,7 +122,7 @@ REPLAY_FIDELITY = Table(
 GRAPH_ABLATION = Table(
     "graph_ablation",
     "One row per rank and way to build the graph: what the steps are worth.",
-    {"without": Column("str", "steps that were left out; empty for none"), **_FIDELITY},
+    {"without": Column("str", "steps that were dropped; empty for none"), **_FIDELITY},
 )
 
 

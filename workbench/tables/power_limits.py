@@ -304,7 +304,7 @@ POWER_EDGES = Table(
 
 POWER_SPECTRUM = Table(
     "power_spectrum",
-    "One row per frequency above 0: how much of the movement of power is there.",
+    "One row per frequency above 0: how much of the AC component of power is there.",
     {
         "frequency_hz": Column("float64", "middle of the bin", lower=0),
         "density_w2_per_hz": Column("float64", "power spectral density (Welch)", lower=0),
@@ -342,7 +342,7 @@ POWER_PEAKS = Table(
 
 BAND_SHARES = Table(
     "band_shares",
-    "One row per band of frequencies: its share of the movement of power that can be seen.",
+    "One row per band of frequencies: its share of the AC component of power that can be seen.",
     {
         "low_hz": Column("float64", "lower end, not part of the band", lower=0),
         "high_hz": Column("float64", "upper end, part of the band", lower=0),

@@ -351,7 +351,7 @@ PVF_RUNNING = Table(
 
 INTERVAL_COVERAGE = Table(
     "interval_coverage",
-    "One row per group, design and kind of interval: how often it holds the truth.",
+    "One row per group, design and kind of interval: how often it covers the true value.",
     {
         "group": Column("str", "component"),
         "design": Column("str", "uniform, stratified or two-phase"),
@@ -520,7 +520,7 @@ DETECTOR_TRIALS = Table(
 
 DETECTOR_TOLERANCE = Table(
     "detector_tolerance",
-    "One row per detector, place and tolerance: what it catches, and how often it cries wolf.",
+    "One row per detector, place and tolerance: what it catches, and its false-alarm rate.",
     {
         "detector": Column("str", "detector"),
         "place": Column("str", "what was hit"),

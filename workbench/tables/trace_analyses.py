@@ -255,7 +255,7 @@ COPY_BANDWIDTH = Table(
         "direction": Column("category", "HtoD, DtoH, DtoD, PtoP, HtoH, Memset or unknown"),
         "copy_count": Column("int64", "copies or sets", lower=1),
         "instant_count": Column("int64", "copies of 0 ns, taken as 1 µs", lower=0),
-        "unsized_count": Column("int64", "copies without a size, left out of the rates", lower=0),
+        "unsized_count": Column("int64", "copies without a size, dropped from the rates", lower=0),
         "size_bytes": Column("Int64", "bytes of all sized copies", lower=0, nullable=True),
         "busy_ns": Column("int64", "time with at least one sized copy running", lower=0),
         "mean_gb_per_s": Column(

@@ -402,13 +402,14 @@ DEPENDENCIES = Table(
 
 QUALITY = Table(
     "quality",
-    "What a loader could not read, had to mend, or had to assume; nothing is left out silently.",
+    "What a loader could not read, had to mend, or had to assume; nothing is dropped silently.",
     {
         "source": Column("str", "file, or archive and member"),
         "finding": Column(
             "category",
-            "harmless: read, set aside (has no place in the tables), noted; or needs a look: "
-            "left out, repaired, assumed, truncated, suspicious",
+            "harmless: read, skipped by design (has no place in the tables), noted; or "
+            "needs a look: "
+            "dropped, repaired, assumed, truncated, suspicious",
         ),
         "what": Column("str", "what was found, in words"),
         "count": Column("int64", "how often", lower=0),
@@ -418,7 +419,7 @@ QUALITY = Table(
 
 
 # Findings that do not ask for anybody's attention.
-HARMLESS = ("read", "set aside", "noted")
+HARMLESS = ("read", "skipped by design", "noted")
 _LISTED_FINDINGS = 5
 SAYS_SYNTHETIC = "the file says that it is synthetic"
 

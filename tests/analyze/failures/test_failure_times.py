@@ -1,4 +1,4 @@
-"""From a failure log to a replay: what counts, whom it hits, and what is left out."""
+"""From a failure log to a replay: what counts, whom it hits, and what is dropped."""
 
 import math
 

@@ -30,7 +30,7 @@ def test_lives_run_from_failure_to_failure_and_the_last_is_censored(failures, ma
 
 def test_the_life_before_the_first_failure_can_be_left_out(failures, make_spans):
     log = failures(("a", 1), ("a", 4))
-    lives = analyze.lifetimes(log, make_spans(a=10, b=3), first="left out")
+    lives = analyze.lifetimes(log, make_spans(a=10, b=3), first="dropped")
     assert (lives["lifetime_h"] / 24).tolist() == pytest.approx([3, 6])
     with pytest.raises(WorkbenchError, match="first='none' is neither"):
         analyze.lifetimes(log, make_spans(a=10, b=3), first="none")

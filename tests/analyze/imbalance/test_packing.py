@@ -240,7 +240,7 @@ def test_batches_in_which_all_documents_wait_are_left_out_and_counted():
                       queues_from_tokens=(5, 7), crossover_tokens=5)  # fmt: skip
     lengths = [6, 6, 6, 10, 10, 10, *[6, 10] * 12]
     row = analyze.packing_balance(analyze.packing(table(lengths), few), edge_batches=0).iloc[0]
-    assert "batches without documents are left out" in row["note"]
+    assert "batches without documents are dropped" in row["note"]
     assert row["imbalance_ratio"] == 1
 
 

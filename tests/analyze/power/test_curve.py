@@ -101,7 +101,7 @@ def test_points_that_cannot_be_compared_are_left_out_and_counted():
     ], ignore_index=True)  # fmt: skip
     curve = analyze.power_curve(lost)
     assert curve["limit_w"].tolist() == [100, 200]
-    assert set(curve["doubt"]) == {"1 limits without time, energy or limit left out"}
+    assert set(curve["doubt"]) == {"1 limits without time, energy or limit dropped"}
 
 
 def test_other_runs_at_a_limit_are_in_doubt():

@@ -59,7 +59,7 @@ def test_the_eight_dlrm_ranks_are_split_to_the_nanosecond(real_events, published
 
 @pytest.mark.oracle
 def test_tracelens_agrees_on_the_launched_work_of_the_h100_trace(real_events, real_data):
-    """TraceLens leaves out work without a launch, and counts memsets as compute."""
+    """TraceLens drops work without a launch, and counts memsets as compute."""
     events = real_events("kineto-h100", "Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz")
     launched = events[events["kind"].isna() | events["launch"].notna()].copy()
     launched.loc[launched["category"] == "gpu_memset", "kind"] = "compute"

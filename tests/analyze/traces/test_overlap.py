@@ -22,7 +22,7 @@ kernel = st.fixed_dictionaries(
 
 @pytest.mark.oracle
 def test_shares_agree_with_holistic_trace_analysis(real_events, published):
-    """It leaves out work without a launch, so that must be left out here too."""
+    """It drops work without a launch, so that must be dropped here too."""
     for row in published("trace_hta_overlap").itertuples():
         events = real_events(row.dataset, row.file)
         launched = events[events["kind"].isna() | events["launch"].notna()]

@@ -229,15 +229,15 @@ def test_what_is_passed_over_is_told(tmp_path):
     os.mkfifo(tmp_path / "pipe.json")
     assert [s.path.name for s in sources(tmp_path)] == ["rank0.json", "trace.4711"]
     told = {name: (r.finding, r.what) for name, r in remarks(tmp_path).items()}
-    assert told["README.md"] == ("set aside", "does not look like a trace")
-    assert told["boot.log"] == ("set aside", "does not look like a trace")
-    assert told["work.ipynb"] == ("set aside", "does not look like a trace")
-    assert told["._rank0.json"] == ("set aside", "is a hidden file")
-    assert told["rank1.json"] == ("left out", "is empty; get the file again")
-    assert told["rank2.json.zst"][0] == "left out"
+    assert told["README.md"] == ("skipped by design", "does not look like a trace")
+    assert told["boot.log"] == ("skipped by design", "does not look like a trace")
+    assert told["work.ipynb"] == ("skipped by design", "does not look like a trace")
+    assert told["._rank0.json"] == ("skipped by design", "is a hidden file")
+    assert told["rank1.json"] == ("dropped", "is empty; get the file again")
+    assert told["rank2.json.zst"][0] == "dropped"
     assert "zstd" in told["rank2.json.zst"][1]
-    assert told["rank3.zip"][0] == "left out"
-    assert told["pipe.json"] == ("left out", "is not a regular file")
+    assert told["rank3.zip"][0] == "dropped"
+    assert told["pipe.json"] == ("dropped", "is not a regular file")
     assert len(told) == 8
 
 
@@ -245,7 +245,9 @@ def test_a_file_given_twice_is_taken_once(tmp_path):
     path = write(tmp_path / "rank0.json", JSON)
     found = survey([path, str(tmp_path)])
     assert [s.path for s in found.sources] == [path]
-    assert [(r.finding, r.what) for r in found.remarks] == [("set aside", "was given before")]
+    assert [(r.finding, r.what) for r in found.remarks] == [
+        ("skipped by design", "was given before")
+    ]
 
 
 def test_a_named_file_is_taken_whatever_its_name(tmp_path):
@@ -420,7 +422,7 @@ def test_members_that_lead_out_of_an_archive_are_refused(tmp_path):
             archive.addfile(info)
     found = survey(write(tmp_path / "a.tar", file.getvalue()))
     assert [s.member for s in found.sources] == ["fine.json"]
-    assert {r.finding for r in found.remarks} == {"left out"}
+    assert {r.finding for r in found.remarks} == {"dropped"}
     assert [r.what for r in found.remarks[:3]] == ["has a path that leads out of the archive"] * 3
     assert [r.what.split(",")[0] for r in found.remarks[3:5]] == [
         "is a symbolic link",

@@ -143,7 +143,7 @@ def test_every_line_is_accounted_for(tmp_path):
     found = told(log)
     assert found["read", "lines"] == 6
     assert found["read", "lines that report a failure"] == 4
-    assert found["set aside", "lines that report none"] == 2
+    assert found["skipped by design", "lines that report none"] == 2
     assert found["noted", "lines folded into the incident of another (300 s)"] == 2
     assert log.failures["line_count"].sum() == 4
 
@@ -216,10 +216,10 @@ def test_what_is_no_log_is_set_aside_and_what_is_unknown_left_out(tmp_path):
     quality["file"] = quality["source"].str.rpartition("/")[2]
     found = {row.file: (row.finding, row.what) for row in quality.itertuples()}
     assert found["README.md"] == found["truth.csv"]
-    assert found["README.md"] == ("set aside", "is documentation or data, no log")
-    assert found["numbers.csv"] == ("left out", "is in no format that is known here")
-    assert found["empty.log"] == ("left out", "is empty; get the file again")
-    assert found["utf16.log"][0] == "left out"
+    assert found["README.md"] == ("skipped by design", "is documentation or data, no log")
+    assert found["numbers.csv"] == ("dropped", "is in an unrecognized format")
+    assert found["empty.log"] == ("dropped", "is empty; get the file again")
+    assert found["utf16.log"][0] == "dropped"
     assert "iconv" in found["utf16.log"][1]
 
 
@@ -320,6 +320,6 @@ def test_lines_of_the_kernel_that_a_job_printed_are_said_to_be_missed(tmp_path):
     what = "lines of the kernel (Xid) inside a log of another kind; load the kernel's own log"
     log = load.failures(write(tmp_path / "job.out", printed, stuck))
     assert log.failures["kind"].tolist() == ["nccl"]
-    assert told(log)["left out", what] == 1
+    assert told(log)["dropped", what] == 1
     with pytest.raises(LoadError, match=re.escape(what)):
         load.failures(write(tmp_path / "other.out", printed))

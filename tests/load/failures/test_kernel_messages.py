@@ -151,7 +151,7 @@ def test_failures_are_read_from_the_journal_as_json(tmp_path):
 def test_a_healthy_boot_reports_no_failure_and_no_doubt(tmp_path, form):
     log = loaded(tmp_path, HARMLESS, form)
     assert log.failures.empty, log.failures["text"].tolist()
-    flagged = log.quality[~log.quality["finding"].isin(["read", "set aside", "noted"])]
+    flagged = log.quality[~log.quality["finding"].isin(["read", "skipped by design", "noted"])]
     assert flagged.empty, flagged["where"].tolist()
 
 
@@ -219,7 +219,7 @@ def test_a_boot_or_a_link_of_one_host_says_nothing_of_another(tmp_path):
     log = load.failures(path)
     assert log.failures[["node", "code"]].to_numpy().tolist() == [["b", "link down"], ["b", "79"]]
     repeats = log.quality[log.quality["what"].str.contains("repeats the kernel")]
-    assert repeats["finding"].tolist() == ["set aside", "suspicious"]
+    assert repeats["finding"].tolist() == ["skipped by design", "suspicious"]
     assert repeats["where"].tolist() == ["line 5", "line 6"]
 
 

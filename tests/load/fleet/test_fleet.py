@@ -26,7 +26,7 @@ def test_every_kind_of_the_bundled_job_is_loaded_as_its_own_door_does(fleet_demo
 
 def test_what_one_door_read_is_not_left_out_by_another(fleet_demo):
     fleet = load.fleet(fleet_demo, tz="UTC", with_traces=False, progress=False)
-    left_out = fleet.quality[fleet.quality["finding"] == "left out"]
+    left_out = fleet.quality[fleet.quality["finding"] == "dropped"]
     assert not left_out["source"].str.contains(r"fleet-demo/(?:power|steps|failures)").any()
     QUALITY.check(fleet.quality)
 
@@ -38,9 +38,9 @@ def test_what_is_left_out_of_a_file_that_is_read_stays_told(tmp_path):
     (tmp_path / "smi.csv").write_text(log)
     fleet = load.fleet(tmp_path, tz="UTC", progress=False)
     alone = load.power(tmp_path, tz="UTC", progress=False).quality
-    left_out = alone[alone["finding"] == "left out"]
+    left_out = alone[alone["finding"] == "dropped"]
     assert left_out["count"].tolist() == [1]
-    told = fleet.quality[fleet.quality["finding"] == "left out"]
+    told = fleet.quality[fleet.quality["finding"] == "dropped"]
     assert told.values.tolist() == left_out.values.tolist()
 
 

@@ -89,7 +89,7 @@ def test_evaluations_of_the_public_run_follow_every_twelfth_step(public):
 def test_starts_that_all_ranks_of_the_public_run_wrote_are_one_span(public):
     starts = "starts and stops that several ranks wrote; first start and last stop count"
     assert told(public)["noted", starts] == 511
-    assert not public.quality["finding"].isin(["left out", "suspicious", "assumed"]).any()
+    assert not public.quality["finding"].isin(["dropped", "suspicious", "assumed"]).any()
 
 
 def test_the_demo_job_is_read_with_its_restart(fleet_demo):
@@ -114,7 +114,7 @@ def test_the_demo_job_is_read_with_its_restart(fleet_demo):
 def test_a_folder_gives_the_one_log_in_it(fleet_demo):
     job = load.job_log(fleet_demo, progress=False)
     assert len(job.steps) == 128
-    assert (job.quality["finding"] == "set aside").sum() > 10
+    assert (job.quality["finding"] == "skipped by design").sum() > 10
 
 
 # --- results of MLPerf --------------------------------------------------------------------
@@ -170,12 +170,12 @@ def test_a_result_that_is_cut_off_keeps_what_was_whole(log):
 def test_a_step_without_a_duration_is_left_out_and_counted(log, bad):
     job = log([step(1, AT, bad), step(2, AT + 1000)])
     assert job.steps["step"].tolist() == [2]
-    assert told(job)["left out", "steps whose duration is no number from 0 s"] == 1
+    assert told(job)["dropped", "steps whose duration is no number from 0 s"] == 1
 
 
 def test_a_stop_without_a_start_is_left_out_and_counted(log):
     job = log([edge("eval_stop", AT), step(1, AT + 1000)])
-    assert told(job)["left out", "eval_stop without a start before it"] == 1
+    assert told(job)["dropped", "eval_stop without a start before it"] == 1
 
 
 def test_steps_that_overlap_are_flagged_with_their_line(log):
@@ -271,7 +271,7 @@ def test_without_durations_a_step_begins_where_the_one_before_ended(log):
     assert seconds(job) == [2, 3, 1]
     assumed = "steps without a duration; each begins where the one before it ended"
     assert told(job)["assumed", assumed] == 3
-    assert told(job)["left out", "steps whose start or end is not known"] == 2
+    assert told(job)["dropped", "steps whose start or end is not known"] == 2
 
 
 def test_bad_cells_cost_their_step_only_and_are_counted(log):
@@ -289,25 +289,25 @@ def test_bad_cells_cost_their_step_only_and_are_counted(log):
     )
     assert job.steps["step"].tolist() == [1, 8]
     found = told(job)
-    assert found["left out", "cells of 'step' that are no whole numbers from 0"] == 1
-    assert found["left out", "cells of 'step_time_s' that are no durations from 0"] == 2
-    assert found["left out", "rows with more or fewer cells than the header"] == 1
+    assert found["dropped", "cells of 'step' that are no whole numbers from 0"] == 1
+    assert found["dropped", "cells of 'step_time_s' that are no durations from 0"] == 2
+    assert found["dropped", "rows with more or fewer cells than the header"] == 1
     assert found["truncated", CUT_LINE] == 1
-    assert found["left out", "steps whose start or end is not known"] == 4
-    assert found["left out", "steps without a number"] == 1
+    assert found["dropped", "steps whose start or end is not known"] == 4
+    assert found["dropped", "steps without a number"] == 1
 
 
 def test_rows_in_another_order_and_rows_written_twice_are_put_right(log):
     job = log("step,end_time,step_time_s\n2,1715960320,0.5\n1,1715960319,0.5\n2,1715960320,0.5\n")
     assert job.steps["step"].tolist() == [1, 2]
     assert told(job)["repaired", "steps not in order of time; they were sorted"] == 1
-    assert told(job)["set aside", "steps written more than once"] == 1
+    assert told(job)["skipped by design", "steps written more than once"] == 1
 
 
 def test_steps_that_end_before_they_begin_are_left_out(log):
     job = log("step,start_time,end_time\n1,1715960319,1715960318\n2,1715960320,1715960321\n")
     assert job.steps["step"].tolist() == [2]
-    assert told(job)["left out", "steps that end before they begin"] == 1
+    assert told(job)["dropped", "steps that end before they begin"] == 1
 
 
 def test_a_stated_duration_that_is_not_that_of_the_stamps_is_flagged(log):
@@ -405,7 +405,7 @@ def test_lines_of_megatron_are_steps_and_a_fall_back_is_a_restart(log):
 def test_a_line_of_megatron_on_many_iterations_is_one_step(log):
     job = log([iteration(10, "10:00:10"), iteration(20, "10:00:20")], tz="UTC")
     assert seconds(job) == [0.5, 0.5]
-    assert told(job)["noted", "steps that the log leaves out"] == 9
+    assert told(job)["noted", "steps that the log drops"] == 9
 
 
 def test_a_log_of_megatron_without_stamps_is_refused(log):

@@ -71,7 +71,7 @@ def test_the_demo_loads_with_its_real_counts():
 def test_a_folder_of_everything_gives_its_power_and_sets_the_rest_aside():
     log = loaded(datasets.path("fleet-demo"), node="n")
     assert {*log.entities["scope"]} >= {"gpu"}
-    aside = log.quality[log.quality["finding"].eq("set aside")]
+    aside = log.quality[log.quality["finding"].eq("skipped by design")]
     assert aside["what"].str.contains("is a trace; load it with load.traces").sum() == 8
     assert aside["what"].str.contains("is a failure log; load it with load.failures").any()
 
@@ -114,8 +114,8 @@ def test_utf16_and_empty_files_beside_a_log_are_named(gpu_log):
     (gpu_log.parent / "b.csv").write_bytes(gpu_log.read_text().encode("utf-16"))
     (gpu_log.parent / "c.csv").write_bytes(b"")
     log = loaded(gpu_log.parent)
-    assert found(log, "UTF-16")["finding"] == "left out"
-    assert found(log, "is empty")["finding"] == "left out"
+    assert found(log, "UTF-16")["finding"] == "dropped"
+    assert found(log, "is empty")["finding"] == "dropped"
     assert len(log.power) == 4
 
 
@@ -125,7 +125,7 @@ def test_numbers_over_time_that_name_no_power_do_not_stop_the_power_beside_them(
     other.write_text(header + "\n2025-01-31T08:00:00Z,4,5.5\n2025-01-31T08:00:01Z,5,6.5\n")
     log = loaded(gpu_log.parent)
     assert len(log.power) == 4
-    assert found(log, "if they are powers, pass unit=")["finding"] == "left out"
+    assert found(log, "if they are powers, pass unit=")["finding"] == "dropped"
     assert len(load.fleet(gpu_log.parent, tz="UTC", progress=False).power.power) == 4
     with pytest.raises(LoadError, match=r"other\.csv: .*if they are powers, pass unit="):
         loaded(other)
@@ -171,7 +171,7 @@ def test_negative_powers_are_missing_and_counted():
 
 def test_powers_that_are_not_finite_are_missing():
     log = together(part(powers=[100, np.inf, 120]))
-    assert found(log, "not finite")["finding"] == "left out"
+    assert found(log, "not finite")["finding"] == "dropped"
     assert log.entities["missing_count"].tolist() == [1]
 
 
@@ -230,7 +230,7 @@ def test_of_readings_that_differ_for_one_stamp_the_first_is_kept_and_told():
     log = together(part(times=[0, 1, 1, 2], powers=[1, 2, 9, 3]))
     assert log.power["power_w"].tolist() == [1, 2, 3]
     assert found(log, "differ for one stamp")[["finding", "where"]].tolist() == [
-        "left out", "line 4: gpu0"
+        "dropped", "line 4: gpu0"
     ]  # fmt: skip
 
 
@@ -392,7 +392,7 @@ def test_no_power_is_made_up_across_a_reset():
 def test_a_jump_of_a_counter_is_no_power():
     log = together(counter_part([0, 100, 1e9, 1e9 + 100]))
     assert np.isnan(log.power["power_w"][1])
-    assert found(log, "counters that jump")["finding"] == "left out"
+    assert found(log, "counters that jump")["finding"] == "dropped"
 
 
 def test_a_counter_beside_a_power_stays_a_counter():

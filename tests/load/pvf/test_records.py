@@ -37,7 +37,7 @@ def test_counts_are_taken_as_they_are_named(file, found):
     assert result.outcomes["input_count"].isna().all()
     assert result.faults["bit"].tolist() == [30, 2]
     assert result.campaign[["campaign_id", "tool"]].to_numpy().tolist() == [["r", "PyTorchFI"]]
-    assert found(result)["set aside", "columns that have no place in the tables"] == 1
+    assert found(result)["skipped by design", "columns that have no place in the tables"] == 1
 
 
 def test_decisions_are_compared_input_by_input(file):

@@ -96,7 +96,7 @@ def test_lines_that_an_open_quote_takes_along_are_counted(written, found):
     more = SUMMARY.replace("\n0,", "\n7,").replace("\n1,", "\n8,")
     result = load.injections(written({"s.csv": SUMMARY + '2,fc,"(1, ' + more}))
     assert result.outcomes["exp_id"].tolist() == [0, 1, 8]
-    assert found(result)["left out", "rows with more or fewer cells than the header"] == 2
+    assert found(result)["dropped", "rows with more or fewer cells than the header"] == 2
 
 
 def test_an_empty_cell_is_called_so(written):
@@ -140,7 +140,9 @@ def test_a_fault_list_beside_the_summary_of_another_is_kept(written, found):
     repeated = 'Injection,Layer,TensorIndex,Bit\n1,conv1,"(14, 0, 2, 0)",5\n'
     result = load.injections(written({"a/list.csv": repeated, "b/summary.csv": SUMMARY}))
     assert result.campaign["campaign_id"].tolist() == ["summary"]
-    assert found(result)["set aside", "a fault list that a summary repeats; taken once"] == 1
+    assert (
+        found(result)["skipped by design", "a fault list that a summary repeats; taken once"] == 1
+    )
 
 
 def test_accuracies_of_several_runs_are_no_mean_of_each_other(written):

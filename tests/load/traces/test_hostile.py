@@ -42,7 +42,7 @@ def test_step_numbers_that_repeat_or_are_no_numbers_are_counted(trace_file, engi
     rows = [event(name, 100 * at, 50, cat="user_annotation") for at, name in enumerate(names)]
     trace = load.traces(trace_file(rows), engine=engine)
     assert count(trace, "step numbers that occur more than once", "suspicious") == 1
-    assert count(trace, "step numbers of ten and more digits", "left out") == 1
+    assert count(trace, "step numbers of ten and more digits", "dropped") == 1
     assert trace.steps["step"].tolist() == [1, 1]
 
 
@@ -85,9 +85,9 @@ def test_arguments_of_a_wrong_type_are_counted(trace_file, engine):
         event("k", 2, cat="kernel", stream=7, device=0, correlation=None),
     ]
     trace = load.traces(trace_file(rows), engine=engine)
-    assert count(trace, "'stream' that are not of its type", "left out") == 1
-    assert count(trace, "'correlation' that are not of its type", "left out") == 1
-    assert count(trace, "values of device beyond 32 bits", "left out") == 1
+    assert count(trace, "'stream' that are not of its type", "dropped") == 1
+    assert count(trace, "'correlation' that are not of its type", "dropped") == 1
+    assert count(trace, "values of device beyond 32 bits", "dropped") == 1
     assert trace.events["stream"].isna().tolist() == [True, False]
 
 
@@ -108,7 +108,7 @@ def test_a_second_list_of_events_is_counted(trace_file, tmp_path, engine):
     twice.write_text(text[:-1] + ', "traceEvents": [{"ph": "X"}, {"ph": "X"}]}')
     trace = load.traces(twice, engine=engine)
     assert len(trace.events) == 1
-    assert count(trace, "another traceEvents list", "left out") == 2
+    assert count(trace, "another traceEvents list", "dropped") == 2
 
 
 @pytest.mark.parametrize("stamp", ["1e999999", "1e30", "-1e400"])
@@ -116,7 +116,7 @@ def test_stamps_of_absurd_size_are_left_out_at_once(trace_file, engine, stamp):
     rows = f'[{{"ph":"X","name":"a","ts":{stamp},"dur":1}},{{"ph":"X","name":"b","ts":1,"dur":1}}]'
     trace = load.traces(trace_file(rows), engine=engine)
     assert trace.events["name"].tolist() == ["b"]
-    assert count(trace, "without a readable time stamp", "left out") == 1
+    assert count(trace, "without a readable time stamp", "dropped") == 1
 
 
 @pytest.mark.parametrize("base", [1 << 70, "soon", 1.5, True])

@@ -71,10 +71,10 @@ def test_what_has_no_time_or_another_clock_is_left_out_and_counted(draw):
     none = {"start_ns": None, "end_ns": None, "clock": "none"}
     figure = draw(incident("a", 0), incident("a", 0, **none), incident("b", 0, clock="own"))
     note = figure.layout.title.subtitle.text
-    assert "1 incident without a time left out" in note
-    assert "1 incident on a clock of their own left out" in note
+    assert "1 incident without a time dropped" in note
+    assert "1 incident with unsynchronized clocks dropped" in note
     assert (
-        "1 incident without a time left out"
+        "1 incident without a time dropped"
         in draw(incident("a", 0, **none)).layout.annotations[0].text
     )
 

@@ -100,7 +100,7 @@ def test_the_schedule_of_many_stages_shows_the_first_and_the_last():
     job = simulate.pipeline_job(seed=1, shape=(1, 24, 8, 1)).operations
     figure = plot.job_schedule(analyze.job_schedule(job))
     assert len(figure.layout.yaxis.ticktext) == 2 * 16
-    assert "8 stages in the middle left out" in figure.layout.title.subtitle.text
+    assert "8 stages in the middle dropped" in figure.layout.title.subtitle.text
 
 
 def test_the_scatter_prints_the_correlation_and_sets_the_longest_rank_apart(operations):

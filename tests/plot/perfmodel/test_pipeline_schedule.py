@@ -19,7 +19,7 @@ def test_every_pass_is_a_bar_with_its_letter_and_micro_batch():
     assert [trace.name[0] for trace in figure.data] == ["F", "I", "W"]
     assert sum(len(trace.x) for trace in figure.data) == 4 * 8 * 3
     assert figure.data[0].text[0] == "F0"
-    assert figure.layout.title.text == "zero_bubble: 4 stages do nothing for 11 % of the step"
+    assert figure.layout.title.text == "zero_bubble: 4 stages, pipeline bubble 11 % of the step"
     assert figure.layout.xaxis.title.text == "time [ms]"
 
 

@@ -70,7 +70,7 @@ def test_a_clock_of_its_own_is_shown_in_seconds(draw):
 def test_devices_beyond_the_top_are_left_out_and_counted(draw):
     figure = draw(*(event(f"gpu{n}", n, n + 1) for n in range(6)), top=4)
     assert list(figure.layout.yaxis.ticktext) == ["gpu5", "gpu4", "gpu3", "gpu2"]
-    assert "2 devices left out" in notes(figure)
+    assert "2 devices dropped" in notes(figure)
     with pytest.raises(ValueError, match="top must be 1 or more; got 0"):
         draw(event("a", 0, 1), top=0)
 

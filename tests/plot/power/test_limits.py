@@ -59,7 +59,7 @@ def test_more_curves_than_can_be_told_apart_are_left_out_and_counted(curve):
     rows = [point(100.0, 0.8, 0.7, gpu=f"G{n}") for n in range(15)]
     figure = plot.power_curve(curve(*rows))
     assert sum(trace.showlegend is not False for trace in figure.data) == 12
-    assert "3 curves left out" in notes(figure)
+    assert "3 curves dropped" in notes(figure)
 
 
 def knee(**more):

@@ -38,7 +38,7 @@ def test_swings_are_told_by_the_median_and_what_one_step_in_twenty_exceeds():
         "Power swings by 2.70 kW in the median step, 108.0 % of its mean; one step in twenty by "
         "3.51 kW or more"
     )
-    assert "1 without two known cells left out" in notes(figure)
+    assert "1 without two known cells dropped" in notes(figure)
     assert list(figure.data[1].x) == [2, 4]
 
 
@@ -96,7 +96,7 @@ def test_an_unknown_sensor_is_told(wave):
 
 def test_bands_that_are_not_seen_say_so_beside_their_place(wave):
     figure = plot.band_shares(analyze.band_shares(wave, [(0.05, 0.08), (0.1, 20), (1, 2)]))
-    assert title(figure).endswith(" % of the movement of power lies between 0.05 and 0.08 Hz")
+    assert title(figure).endswith(" % of the AC component of power lies between 0.05 and 0.08 Hz")
     assert figure.data[1].text[1] == "above Nyquist: nothing of it is seen"
     assert "0.8 % of the band seen" in figure.data[1].text[0]
 

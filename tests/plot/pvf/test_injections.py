@@ -201,9 +201,9 @@ def test_looks_that_miss_the_truth_are_open_and_counted(build):
     ]  # fmt: skip
     figure = plot.interval_funnel(build(INTERVAL_FUNNEL, rows))
     found = [(t.xaxis, t.name, len(t.x)) for t in figure.data if t.mode == "markers"]
-    assert found == [("x", "holds the truth", 4), ("x2", "misses it", 4)]
+    assert found == [("x", "covers the true value", 4), ("x2", "misses it", 4)]
     assert figure.layout.meta["claim"] == (
-        "4 of 4 looks hold the truth with sites as the sample, 0 with inputs as independent"
+        "4 of 4 looks cover the true value with sites as the sample, 0 with inputs as independent"
     )
 
 

@@ -84,7 +84,7 @@ def test_of_thousands_the_worst_rank_is_still_there(build):
     rows[4_321] = part(4_321, idle_ns=9_000 * US, span_ns=9_080 * US)
     figure = plot.time_breakdown(build(TIME_BREAKDOWN, rows))
     assert max(drawn(figure)["idle"]) == 9_000 / 1_000
-    assert "columns left out" in figure.layout.title.subtitle.text
+    assert "columns dropped" in figure.layout.title.subtitle.text
     idle = next(trace for trace in figure.data if trace.name == "idle")
     assert idle.text[int(np.argmax(idle.y))] == "4321"
 

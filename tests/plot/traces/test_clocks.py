@@ -53,7 +53,7 @@ def test_ranks_of_which_too_little_is_known_are_counted(build):
     rows = [clock(0, 0, None, is_sure=False), clock(1, None, None, clock=None, is_sure=False)]
     figure = plot.clocks(build(CLOCKS, rows))
     said = figure.layout.title.subtitle.text
-    assert "1 rank without a known offset left out" in said
+    assert "1 rank without a known offset dropped" in said
     assert "1 rank not sure" in said
     assert title(figure).endswith("from too few ends")
     nothing = plot.clocks(build(CLOCKS, rows[1:]))

@@ -80,9 +80,7 @@ def test_why_nobody_can_be_seen_waiting_comes_from_the_table(build):
 def test_blame_says_what_it_leaves_out(build):
     rows = [wait(0, 0, 5_000_000, 1), wait(1, 0, 30, 1, is_complete=False)]
     table = analyze.blame(build(COLLECTIVE_WAITS, rows))
-    assert (
-        "1 collective left out: a rank is missing" in plot.blame(table).layout.title.subtitle.text
-    )
+    assert "1 collective dropped: a rank is missing" in plot.blame(table).layout.title.subtitle.text
 
 
 def test_cells_hold_milliseconds_and_blame_is_sorted(build):
@@ -126,7 +124,7 @@ def test_bandwidth_is_one_dot_per_collective_by_operation_and_confidence(build):
     assert figure.layout.title.text == (
         "4 collectives: the fastest, all-reduce of 2 MB, reaches 187 GB/s on the bus"
     )
-    assert "1 without a size left out" in figure.layout.title.subtitle.text
+    assert "1 without a size dropped" in figure.layout.title.subtitle.text
 
 
 def test_why_there_is_no_bandwidth_is_told_from_the_table(build):
@@ -139,19 +137,19 @@ def test_why_there_is_no_bandwidth_is_told_from_the_table(build):
 def test_kernels_of_which_nothing_is_known_are_told_under_every_figure(build):
     unknown = {"clocks <disagree>": 7, "a barrier": 2, "alone": 1, "other": 1}
     words = (
-        "7 communication kernels left out: clocks &lt;disagree&gt; · "
-        "2 communication kernels left out: a barrier · "
-        "2 communication kernels left out for other reasons"
+        "7 communication kernels dropped: clocks &lt;disagree&gt; · "
+        "2 communication kernels dropped: a barrier · "
+        "2 communication kernels dropped for other reasons"
     )
     nobody = build(BLAME, [])
     nobody.attrs["kernels_left_out"] = unknown
     figure = plot.blame(nobody)
     assert figure.layout.title.text == "Nobody can be blamed"
-    assert "7 communication kernels left out" in figure.layout.annotations[0].text
+    assert "7 communication kernels dropped" in figure.layout.annotations[0].text
     late = LATE_ARRIVALS.empty()
     late.attrs["kernels_left_out"] = unknown
     figure = plot.late_arrivals(late)
-    assert "7 communication kernels left out" in figure.layout.annotations[0].text
+    assert "7 communication kernels dropped" in figure.layout.annotations[0].text
     table = build(COLLECTIVE_WAITS, [wait(0, 0, 30, 1), wait(0, 1, 0, 1)])
     table.attrs["left_out"] = unknown
     figure = plot.collective_waits(table)

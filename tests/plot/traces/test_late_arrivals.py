@@ -74,8 +74,8 @@ def test_doubtful_collectives_are_left_out_and_counted(build):
     rows = [arrival(0, 5, "idle"), arrival(1, 900, "idle", is_sure=False)]
     figure = plot.late_arrivals(build(LATE_ARRIVALS, rows))
     assert title(figure).startswith("Rank 0 ")
-    assert "1 collective left out: not sure who was last" in note(figure)
+    assert "1 collective dropped: not sure who was last" in note(figure)
     nobody = plot.late_arrivals(build(LATE_ARRIVALS, rows[1:]))
     assert title(figure).endswith("for whom they wait 900 ns more is not sure")
     assert nobody.layout.title.text == "Who came late cannot be told"
-    assert "1 collective left out" in nobody.layout.annotations[0].text
+    assert "1 collective dropped" in nobody.layout.annotations[0].text

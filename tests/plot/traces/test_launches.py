@@ -80,5 +80,5 @@ def test_copy_bandwidth_names_the_direction_that_moves_most(build):
     rows.append({"rank": 0, "direction": "DtoH", "copy_count": 3, "unsized_count": 3})
     figure = plot.copy_bandwidth(build(COPY_BANDWIDTH, rows))
     assert figure.layout.title.text == "DtoD moves most, 100 kB in 4 pieces, at 500 GB/s"
-    assert figure.layout.title.subtitle.text == "3 copies without a size are left out"
+    assert figure.layout.title.subtitle.text == "3 copies without a size are dropped"
     assert list(figure.layout.yaxis.ticktext) == ["DtoD", "HtoD"]

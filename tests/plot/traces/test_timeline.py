@@ -141,7 +141,7 @@ def test_too_many_lanes_are_counted_not_squeezed(build):
     events = build(EVENTS, [gpu(0, 10, rank=rank) for rank in range(1_000)])
     figure = plot.timeline(events)
     assert len(lane_labels(figure)) == _lanes.MAX_LANES
-    assert "960 lanes left out" in figure.layout.title.subtitle.text
+    assert "960 lanes dropped" in figure.layout.title.subtitle.text
 
 
 def test_an_epoch_clock_is_dated_and_an_own_clock_is_not(build):

@@ -106,7 +106,7 @@ def test_a_month_holds_well_over_a_hundred_failures_a_quarter_of_them_on_two_nod
 
 
 def test_the_loader_has_nothing_to_complain_about(log):
-    assert set(log.quality["finding"]) == {"read", "set aside", "noted"}
+    assert set(log.quality["finding"]) == {"read", "skipped by design", "noted"}
     noted = set(log.quality.loc[log.quality["finding"] == "noted", "what"])
     assert noted == {
         "the file says that it is synthetic",
@@ -247,7 +247,7 @@ def test_whatever_happens_the_logs_agree(tmp_path_factory, seed, node_count, int
         lemon_count=lemon_count,
     )
     log = load.failures(folder, tz="UTC", progress=False)
-    assert not set(log.quality["finding"]) & {"left out", "suspicious", "repaired", "assumed"}
+    assert not set(log.quality["finding"]) & {"dropped", "suspicious", "repaired", "assumed"}
     told = truth[truth["line_count"] > 0]
     assert reported(log, "xid")["start_ns"].tolist() == told["start_ns"].tolist()
     # The same failure soon after the job runs again is one incident; unfolded they are two.

@@ -121,7 +121,7 @@ def test_every_file_says_that_it_is_synthetic(fleet_demo):
 
 def test_the_loader_has_nothing_to_say_about_the_traces(trace):
     quality = trace.quality
-    assert set(quality["finding"]) == {"read", "set aside", "noted"}
+    assert set(quality["finding"]) == {"read", "skipped by design", "noted"}
     noted = quality.loc[quality["finding"] == "noted", "what"]
     assert set(noted) == {"the file says that it is synthetic"}
     assert trace.ranks["rank"].tolist() == list(range(8))

@@ -96,7 +96,7 @@ def failure_rates(
         All nodes watched, failed or not: how many, their names, or table
         :data:`workbench.tables.NODE_SPANS`.
     days
-        How long each was watched. May be left out for a table of nodes, whose spans are
+        How long each was watched. May be dropped for a table of nodes, whose spans are
         taken then.
     by
         Column that tells failures apart (cause, category, severity, kind), each over all
@@ -373,7 +373,7 @@ def first_days(
     -------
     tuple of pandas.DataFrame
         Failures and nodes, as given but for what came later. Failures without a time or a node
-        are left out.
+        are dropped.
 
     Raises
     ------

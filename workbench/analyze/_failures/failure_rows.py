@@ -1,4 +1,4 @@
-"""Which failures are counted, what is left out, and the time at which they struck."""
+"""Which failures are counted, what is dropped, and the time at which they struck."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def needed(failures: pd.DataFrame, *columns: str) -> pd.DataFrame:
 def counted(
     failures: pd.DataFrame, leave_out: Sequence[str]
 ) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Return the failures that count, and how many were left out by the first reason that fits."""
+    """Return the failures that count, and how many were dropped by the first reason that fits."""
     needed(failures, "category", "severity")
     if isinstance(leave_out, str):
         msg = f"leave_out={leave_out!r} is a text; pass a tuple of categories or severities"

@@ -46,7 +46,7 @@ def lemon_nodes(
         All nodes watched, failed or not: how many, their names, or table
         :data:`workbench.tables.NODE_SPANS`.
     days
-        How long each was watched. May be left out for a table of nodes, whose spans are
+        How long each was watched. May be dropped for a table of nodes, whose spans are
         taken then.
     false_discovery_share
         Share of wrong ones among the flagged that is put up with.

@@ -24,7 +24,7 @@ from workbench.analyze._failures.failure_rows import (
 from workbench.errors import WorkbenchError
 from workbench.tables import FAILURE_GAPS, LIFETIMES, SURVIVAL, WEIBULL
 
-First: TypeAlias = Literal["from the start", "left out"]
+First: TypeAlias = Literal["from the start", "dropped"]
 
 
 def lifetimes(
@@ -51,7 +51,7 @@ def lifetimes(
         What becomes of the stretch before a node's first failure. It is known only since the
         observation began, not since the failure before. ``"from the start"`` takes it as if the
         node had been new then: exact if nodes fail by chance, and the only way to keep nodes
-        that never failed. ``"left out"`` drops it, and with it every node without a failure, so
+        that never failed. ``"dropped"`` drops it, and with it every node without a failure, so
         that lives look shorter than they are.
     groups
         Group of each node, e.g. its model or rack; all nodes are one group by default.
@@ -76,8 +76,8 @@ def lifetimes(
     The time a node was down is part of its next life: logs of failures do not say when it
     came back.
     """
-    if first not in ("from the start", "left out"):
-        msg = f"first={first!r} is neither 'from the start' nor 'left out'"
+    if first not in ("from the start", "dropped"):
+        msg = f"first={first!r} is neither 'from the start' nor 'dropped'"
         raise WorkbenchError(msg)
     kept, left = counted(needed(failures, "node"), leave_out)
     kept = timed(with_value(kept, "node", "no node", left), left)
@@ -98,7 +98,7 @@ def lifetimes(
     start = both["node"].map(spans["first_ns"])
     both["lifetime_h"] = (both["at"] - since.fillna(start)).to_numpy(dtype="float64") / NS_PER_H
     keep = both["is_failure"] | (both["lifetime_h"] > 0)
-    keep &= since.notna() if first == "left out" else True
+    keep &= since.notna() if first == "dropped" else True
     table = both[keep].assign(group=_group(both.loc[keep, "node"], groups))
     table = LIFETIMES.cast(table.reset_index(drop=True))
     table.attrs["left_out"] = left

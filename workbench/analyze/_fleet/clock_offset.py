@@ -322,7 +322,7 @@ def power_during(totals: pd.DataFrame, spans: pd.DataFrame, *, kind: str = "run"
     pandas.DataFrame
         Table :data:`workbench.tables.POWER_TOTALS`: ``time_ns``, ``power_w``, ``entity_count``,
         ``expected_count``, ``covered_share``, ``meter_period_s``. Only whole cells are kept;
-        those before the first and after the last that has power are left out as well, because
+        those before the first and after the last that has power are dropped as well, because
         the meters did not run.
 
     Examples

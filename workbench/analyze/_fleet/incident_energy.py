@@ -245,7 +245,7 @@ def energy_waste(
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.ENERGY_WASTE`, states without time left out; empty if the log
+        Table :data:`workbench.tables.ENERGY_WASTE`, states without time dropped; empty if the log
         tells of no step and no run. Energies are of what readings cover; ``covered_share`` says
         how much of each state that is.
 

@@ -43,7 +43,7 @@ def power_dips(
     window_s
         Window of the median, in s.
     least_s
-        Shorter dips are left out, and shorter returns to usual power do not end a dip, in s. A
+        Shorter dips are dropped, and shorter returns to usual power do not end a dip, in s. A
         dip is as long as straight lines between readings are low; one that is shorter than the
         time between readings may be missed altogether.
 

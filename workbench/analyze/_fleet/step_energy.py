@@ -325,7 +325,7 @@ def work_energy(step_energy: pd.DataFrame, *, gpu_count: int | None = None) -> p
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.WORK_ENERGY`. Steps without energy are left out, and
+        Table :data:`workbench.tables.WORK_ENERGY`. Steps without energy are dropped, and
         counted in ``attrs["left_out"]``; a measure that no step has is no row.
 
     Raises

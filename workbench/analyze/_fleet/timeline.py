@@ -30,7 +30,7 @@ def fleet_timeline(
     """Put power, steps, spans, failures and traces on one axis of time.
 
     A fall of power, a step that took long and a line of a kernel log mean little alone. Below each
-    other, at the same moment, they tell what happened. Whatever there is none of is left out.
+    other, at the same moment, they tell what happened. Whatever there is none of is dropped.
 
     Parameters
     ----------
@@ -42,11 +42,11 @@ def fleet_timeline(
         Table :data:`workbench.tables.LOGGED_SPANS`. What the log never ended lasts to the end of
         everything else.
     failures
-        Table :data:`workbench.tables.FAILURES`; what has no wall time is left out and counted in
+        Table :data:`workbench.tables.FAILURES`; what has no wall time is dropped and counted in
         ``attrs["left_out"]``.
     ranks
         Table :data:`workbench.tables.RANKS` of traces: of each rank the time that its trace covers.
-        Those with a clock of their own are left out and counted.
+        Those with a clock of their own are dropped and counted.
     clock_offset_s
         How far the clock of the meter is ahead of the others, in s; see
         :func:`workbench.analyze.power_clock_offset`.

@@ -78,7 +78,7 @@ def greedy(pieces: Packed, *, context: int, batch_sequences: int, window: int) -
     """Pack the pieces of a plain loader anew over a window of batches, the longest first.
 
     Each piece goes where the sum of squares is smallest and has room; one that fits nowhere
-    is split over the emptiest sequences. What does not fill a window is left out.
+    is split over the emptiest sequences. What does not fill a window is dropped.
     """
     count = batch_sequences * window
     whole = int(pieces.length.sum()) // (count * context)

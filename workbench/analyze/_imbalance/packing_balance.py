@@ -27,7 +27,7 @@ def packing_balance(
     packings
         One or several results of :func:`packing`.
     edge_batches
-        Batches left out at both ends: queues begin empty and end full. With fewer than
+        Batches dropped at both ends: queues begin empty and end full. With fewer than
         three times as many, a sixth of the batches.
 
     Returns
@@ -127,7 +127,7 @@ def _doubts(packing: Packing, measured: int, empty: int) -> list[str]:
             "easier to balance"
         )
     if empty:
-        doubts.append(f"{empty} batches without documents are left out of the imbalance")
+        doubts.append(f"{empty} batches without documents are dropped from the imbalance")
     if measured < 30:
         doubts.append(f"only {measured} batches measured")
     return doubts

@@ -346,7 +346,7 @@ def training_speed(
     overhead_cost
         As for :func:`workbench.analyze.micro_batch_costs`.
     edge_batches
-        Batches left out at both ends, as for :func:`workbench.analyze.packing_balance`.
+        Batches dropped at both ends, as for :func:`workbench.analyze.packing_balance`.
 
     Returns
     -------
@@ -363,7 +363,7 @@ def training_speed(
 
     Notes
     -----
-    Communication, the optimizer and everything that packing does not change are left out, so
+    Communication, the optimizer and everything that packing does not change are dropped, so
     speed-ups are upper bounds.
 
     References

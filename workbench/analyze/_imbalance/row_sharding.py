@@ -1,4 +1,4 @@
-"""Rows of unequal popularity over memory units: how unequal the work is, and what helps."""
+"""Rows of unequal popularity over memory units: load imbalance, and how to reduce it."""
 
 from __future__ import annotations
 

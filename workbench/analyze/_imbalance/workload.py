@@ -304,13 +304,13 @@ def sample_documents(
     return DOCUMENT_LENGTHS.check(pd.DataFrame({"length_tokens": stream}))
 
 
-# How unequal loads are: of ranks, experts, memory units or micro-batches.
+# Load-imbalance metrics: of ranks, experts, memory units or micro-batches.
 
 Loads: TypeAlias = NDArray[np.float64]
 
 
 class Measure(NamedTuple):
-    """One way to say how unequal loads are."""
+    """One load-imbalance metric."""
 
     name: str
     formula: str
@@ -390,7 +390,7 @@ def load_imbalance(
     value: str | None = None,
     by: str | Sequence[str] | None = None,
 ) -> pd.DataFrame:
-    """Measure how unequal some loads are, in every measure in use.
+    """Measure load imbalance by every metric in use.
 
     The measures answer different questions: ``max / mean`` says how much longer all wait
     for the busiest one, the divergences and Gini say how far from equal the whole is. A

@@ -163,7 +163,7 @@ class _Passes:
 
 
 def _zbv(stage: int, stages: int, micro_batches: int) -> _Passes:
-    """ZB-V: the backward split in two, the weights' part right behind but in the cool-down."""
+    """ZB-V: the backward split in two, weight gradients right behind but in the cool-down."""
     near, far, behind = stage, 2 * stages - 1 - stage, stages - 1 - stage
     # Laid out for a full pipeline; passes of micro-batches that are not there drop out.
     count = max(2 * stages - 1, micro_batches)
@@ -199,7 +199,7 @@ def _dualpipe_v(stage: int, stages: int, micro_batches: int) -> _Passes:
     for _ in range(behind):
         made.add(far, BACKWARD)
         made.add_pair(far, near)
-    # From the middle of the last backward passes on, the weights' part is put off to the end.
+    # From the middle of the last backward passes on, weight gradients wait until the end.
     whole = 2 * ((stage + 1) // 2) + (1 - stage % 2)
     for at in range(2 * (stage + 1)):
         made.add(near if at % 2 else far, BACKWARD if at < whole else INPUT)

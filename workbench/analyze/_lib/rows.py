@@ -191,7 +191,7 @@ def grouped(*keys: Ints) -> Groups:
 def launches_of(events: pd.DataFrame, row: Ints) -> Ints:
     """Return the position of the call that launched each piece of GPU work, -1 if none.
 
-    Labels of calls that a selection of rows has left out count as no launch.
+    Labels of calls that a selection of rows has dropped count as no launch.
 
     Raises
     ------

@@ -31,7 +31,7 @@ def pipeline_schedule(
     kind
         ``"gpipe"``: all forward, then all backward. ``"1f1b"``: one forward, one backward.
         ``"interleaved"``: 1F1B with several chunks of the model per stage. ``"zero_bubble"``:
-        the backward split in two, and the weights' part put off (ZB1P; interleaved with
+        the backward split in two, and the weight-gradient pass put off (ZB1P; interleaved with
         several chunks). ``"zbv"``: the same, with the model laid down the stages and back.
         ``"dualpipe_v"``: so laid, with forward passes that overlap backward ones.
     stages

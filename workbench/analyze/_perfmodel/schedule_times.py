@@ -141,7 +141,7 @@ def schedule_stages(times: pd.DataFrame) -> pd.DataFrame:
     Notes
     -----
     A stage keeps the activations of a micro-batch in a chunk from the forward to the end of
-    the backward; if that is split, to the end of the weights' part. The step ends with its
+    the backward; if that is split, to the end of the weight-gradient pass. The step ends with its
     last pass, on whatever stage, and is idle time for the others.
     """
     SCHEDULE_TIMES.check(times)
@@ -252,7 +252,7 @@ def schedule_comparison(
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.SCHEDULE_COMPARISON`, the shortest step first. A schedule
-        that does not exist for these numbers is left out, and named with its reason in
+        that does not exist for these numbers is dropped, and named with its reason in
         ``attrs["impossible"]``.
 
     Raises
@@ -304,7 +304,9 @@ def _doubt(known: str | None, schedule: pd.DataFrame, times: PassTimes) -> str |
     if times.overlapped_ns is None and schedule["overlapped_with"].notna().any():
         doubts.append("passes that overlap are taken to gain nothing; give overlapped_ns")
     if times.weight_ns is None and schedule["action"].isin(["I", "W"]).any():
-        doubts.append("the weights' part is taken to be half of the backward; give weight_ns")
+        doubts.append(
+            "the weight-gradient pass is taken to be half of the backward pass; give weight_ns"
+        )
     return "; ".join(doubts) or None
 
 

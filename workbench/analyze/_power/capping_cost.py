@@ -44,9 +44,9 @@ def capping_cost(
     steps
         Table :data:`workbench.tables.LOGGED_STEPS` of one job.
     first_step_count
-        Steps left out at the start of each attempt (warm-up, compilation).
+        Steps dropped at the start of each attempt (warm-up, compilation).
     longest_step_ratio
-        Steps longer than so many medians of their like (capped or not) are left out: they
+        Steps longer than so many medians of their like (capped or not) are dropped: they
         held an evaluation or a checkpoint.
     confidence_level
         Share of the bootstrap interval.

@@ -114,7 +114,7 @@ def _doubts(has_same_runs: bool, lost_count: int, doubt: str) -> list[str]:
     if not has_same_runs:
         doubts.append("other runs than at the largest limit")
     if lost_count:
-        doubts.append(f"{lost_count} limits without time, energy or limit left out")
+        doubts.append(f"{lost_count} limits without time, energy or limit dropped")
     return doubts
 
 

@@ -462,7 +462,7 @@ def pue(facility: pd.DataFrame, it: pd.DataFrame, *, window_s: float | None = No
     """Divide the energy of a facility by that of its IT, over the same cells of time.
 
     It is a ratio of sums: the mean of ratios would let idle hours count like busy ones. A cell
-    that one of both lacks is left out of both.
+    that one of both lacks is dropped from both.
 
     Parameters
     ----------

@@ -470,7 +470,7 @@ def _with_silent(power: pd.DataFrame, names: pd.Series) -> pd.DataFrame:
 
 
 def _host_count(entities: pd.DataFrame) -> int:
-    """Count the hosts that are metered; of parts of hosts that name none, their files."""
+    """Count the hosts that are metered; of parts of hosts that do not state one, their files."""
     is_part = entities["scope"].isin(["gpu", "module"])
     unnamed = entities["source"].where(is_part, entities["entity"])
     return entities["node"].fillna(unnamed).nunique()

@@ -31,7 +31,7 @@ def grid_check(
 ) -> pd.DataFrame:
     """Compare power with every requirement of a grid: pass, fail, or unknown.
 
-    A meter that is too slow shows too little movement, never too much. So what it shows can
+    A meter that is too slow shows too little fluctuation, never too much. So what it shows can
     prove a violation, but compliance only where it could have shown one: a requirement on what
     it cannot see is ``unknown``, not passed.
 
@@ -202,7 +202,7 @@ def _judged(row: dict[str, Any], spec: GridSpec, least_covered_share: float) -> 
     }  # fmt: skip
 
 
-# What a grid allows a large load: ramps, range, and movement in critical frequencies.
+# What a grid allows a large load: ramps, range, and fluctuation in critical frequencies.
 
 _FILE = "grid_specs.csv"
 _MEGA = 1e6
@@ -227,7 +227,7 @@ class GridSpec:
     band_low_hz, band_high_hz
         Critical band of frequencies.
     band_share
-        Largest share of the energy of the movement of power inside that band.
+        Largest share of the energy of the AC component of power inside that band.
     site_w
         Rating of the site that ramps and range are for; None if they hold for any.
     trust

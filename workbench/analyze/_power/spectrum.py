@@ -129,7 +129,7 @@ def power_peaks(
 
     The highest peak is usually the training step. Its harmonics only say that power does not
     move like a sine; a peak without a fundamental is something else that repeats, or a faster
-    movement that sampling has folded down.
+    fluctuation that sampling has folded down.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def _harmonics(frequency_hz: Floats, width_hz: float) -> tuple[list[int], list[f
     return orders, bases
 
 
-# How much of the movement of power lies in bands of frequencies.
+# How much of the AC component of power lies in bands of frequencies.
 
 
 class Periodogram(NamedTuple):
@@ -232,7 +232,7 @@ class Periodogram(NamedTuple):
 def band_shares(
     totals: pd.DataFrame, bands: Sequence[tuple[float, float]], *, longest_gap_cells: int = 2
 ) -> pd.DataFrame:
-    """Split the movement of power over bands of frequencies.
+    """Split the AC component of power over bands of frequencies.
 
     Grids resonate in bands, so specifications limit the share of the energy inside one. The
     share is of what the meter can see; a band that reaches above Nyquist is partly unseen, and

@@ -100,7 +100,7 @@ def _merged(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _refuse_missed(pilot: Injections, table: pd.DataFrame) -> None:
-    """Refuse a pilot that left out a stratum of what it was drawn from."""
+    """Refuse a pilot that dropped a stratum of what it was drawn from."""
     hit = set(pilot.faults["component"].astype(object).dropna())
     people = pilot.parameters[pilot.parameters["component"].isin(hit)]
     bits, known = float(people["bit_count"].sum()), float(table["bit_count"].sum())
@@ -132,7 +132,7 @@ def pooled(first: Injections, second: Injections) -> Injections:
     ----------
     first, second
         Two campaigns of the same model, inputs and rules, drawn from the same strata (or both
-        without strata). The second may have left out strata.
+        without strata). The second may have dropped strata.
 
     Returns
     -------

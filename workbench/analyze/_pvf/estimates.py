@@ -100,7 +100,7 @@ def pvf(
     Notes
     -----
     What was drawn from is what the weights add up to, of the bits and tensors that were hit;
-    without weights, bits and tensors that chance would hardly have missed were left out.
+    without weights, bits and tensors that chance would hardly have missed were dropped.
 
     Faults are weighted by the bits they stand for (``inclusion_weight``):
     PVF = sum(w wrong) / sum(w judged), with the variance of that ratio over sites within strata

@@ -1,4 +1,4 @@
-"""How often an interval holds the truth, where the truth is known."""
+"""How often an interval covers the true value, where that is known."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def interval_funnel(
     truth
         Every fault of a model.
     component
-        Part of the model; each of them if left out.
+        Part of the model; each of them if dropped.
     site_counts
         Sites after which to look; the sites of one look are among those of the next.
     seed
@@ -352,7 +352,7 @@ def truth_sample(
         Columns that make the strata, e.g. ``"bit"``; ``site_count`` sites are spread over them
         evenly. Without, any bit is drawn alike.
     input_count
-        Inputs to judge every site on; all if left out.
+        Inputs to judge every site on; all if dropped.
 
     Returns
     -------

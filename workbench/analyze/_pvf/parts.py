@@ -233,7 +233,7 @@ def _label(label: str, words: Words, by: tuple[str, ...]) -> str:
 Flags = NDArray[np.bool_]
 _PLACE = ("component", "layer", "param", "kind", "dtype")
 _CLOSE, _WHOLE = 1e-8, 1e-6
-# Chance leaves out bits or tensors less often than this: they were not drawn from.
+# Chance drops bits or tensors less often than this: they were not drawn from.
 _CHANCE, _FIT = 1e-6, 1e-3
 # Weights that hardly repeat are those of single experiments, not of draws.
 _PER_DRAW = 2

@@ -70,7 +70,7 @@ def pvf_protection(
         What is protected as a whole: ``"elements"``, ``"bits"`` (one place in all elements) or
         ``"tensors"``.
     component
-        Part of the model; all of them together and each by itself if left out.
+        Part of the model; all of them together and each by itself if dropped.
 
     Returns
     -------

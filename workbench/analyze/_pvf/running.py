@@ -56,7 +56,7 @@ def pvf_running(
     injections
         One campaign whose sites were drawn alike.
     component
-        Part of the model; all of it if left out.
+        Part of the model; all of it if dropped.
     every
         Sites between two looks.
     relative_error
@@ -137,14 +137,14 @@ def _looks(
     )  # fmt: skip
 
 
-# What a detector catches, and how often it cries wolf.
+# What a detector catches, and its false-alarm rate.
 
 _LEVEL = 0.95
 _PREFIX, _SUFFIX = "detected_", "_count"
 
 
 def detector_tolerance(trials: pd.DataFrame, *, tolerances: Sequence[float]) -> pd.DataFrame:
-    """Say what a detector catches and how often it cries wolf, by its tolerance.
+    """Say what a detector catches and its false-alarm rate, by its tolerance.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ def detected_shares(
     -----
     Counts do not tell whether the alarm came for the inputs that went wrong.
     ``caught_site_share`` therefore counts sites: of those with any wrong output, the share
-    with any alarm. Experiments that a detector did not watch are left out.
+    with any alarm. Experiments that a detector did not watch are dropped.
     """
     columns = (by,) if isinstance(by, str) else tuple(by)
     rules = Rules("bits", columns, confidence_level=confidence_level)

@@ -193,7 +193,7 @@ def pvf_by_margin(
     Notes
     -----
     Weights and intervals as for :func:`pvf`: trials under one fault are one cluster.
-    Trials without an outcome or a finite margin, or of experiments without counts, are left out;
+    Trials without an outcome or a finite margin, or of experiments without counts, are dropped;
     ``attrs["left_out"]`` counts them.
     """
     classes = whole_number("class_count", class_count, least=1)
@@ -371,7 +371,7 @@ def outcome_shares(
     -----
     Where any experiment of a group does not tell masked from benign, or only counts as masked
     what provably changed nothing, both are one outcome, which holds outputs that are not finite,
-    too, if the tool cannot tell these. ``sdc`` leaves out ``beneficial`` where that is known.
+    too, if the tool cannot tell these. ``sdc`` drops ``beneficial`` where that is known.
     Trials are weighted by the design, so that their sum stays
     the number of trials.
     """

@@ -264,7 +264,7 @@ def step_breakdown(events: pd.DataFrame) -> pd.DataFrame:
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.STEP_BREAKDOWN`, one row per rank and step. The last step
-        of a rank has no next one and is left out. With fewer than two ProfilerSteps a rank has
+        of a rank has no next one and is dropped. With fewer than two ProfilerSteps a rank has
         one row, from its first to its last GPU work.
 
     Raises

@@ -80,7 +80,7 @@ def collectives(
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.COLLECTIVES`, one row per communication kernel:
-        matched ones by collective and rank, then the others. Nothing is left out: what
+        matched ones by collective and rank, then the others. Nothing is dropped: what
         could not be matched has no ``collective``, confidence none and a ``note``.
 
     Notes
@@ -333,7 +333,7 @@ def blame(
         Table :data:`workbench.tables.BLAME`: ``blamed_rank``, ``rank`` (that waited),
         ``wait_ns``, ``collective_count``, ``wait_share`` of all waiting. A rank appears
         with itself, without waiting, for every collective in which it was last.
-        ``attrs["left_out"]`` gives the collectives left out, by reason, and
+        ``attrs["left_out"]`` gives the collectives dropped, by reason, and
         ``attrs["kernels_left_out"]`` the kernels of which ``waits`` knows nothing.
     """
     waits, attrs = _trusted(waits, complete_only=complete_only, sure_only=sure_only)
@@ -368,7 +368,7 @@ def blame_by(
     pandas.DataFrame
         Table :data:`workbench.tables.BLAME_BY`, steps and groups in order, then most
         waiting first; ``wait_share`` is of all waiting of the step or group.
-        ``attrs["left_out"]`` gives the collectives left out, by reason, and
+        ``attrs["left_out"]`` gives the collectives dropped, by reason, and
         ``attrs["kernels_left_out"]`` the kernels of which ``waits`` knows nothing.
 
     Raises

@@ -97,7 +97,7 @@ def _rule(row: dict[str, str]) -> _Rule:
 
 
 def without_recovered(failures: pd.DataFrame, findings: Findings) -> pd.DataFrame:
-    """Set aside what ended by itself before a job notices, and the rows that say so."""
+    """Skipped by design what ended by itself before a job notices, and the rows that say so."""
     is_end = failures["kind"] == RECOVERED
     if not is_end.any():
         return failures
@@ -110,5 +110,5 @@ def without_recovered(failures: pd.DataFrame, findings: Findings) -> pd.DataFram
     is_short = is_back & (pause <= within_ns).fillna(value=False)
     is_short = is_short.reindex(failures.index) & ~is_end
     what = "links and servers that were back before a job notices"
-    findings.add("set aside", what, int(is_short.sum()))
+    findings.add("skipped by design", what, int(is_short.sum()))
     return failures[~is_end & ~is_short].reset_index(drop=True)

@@ -34,7 +34,7 @@ from workbench.tables import FAILURES, NODE_SPANS, QUALITY, TIMELINE, FailureLog
 _HEAD_BYTES = 1 << 16
 _PRINTED = "lines of the kernel (Xid) inside a log of another kind; load the kernel's own log"
 _POWER = "is power telemetry; load it with load.power"
-_UNKNOWN = "is in no format that is known here"
+_UNKNOWN = "is in an unrecognized format"
 
 
 def failures(  # noqa: PLR0913 - the front door
@@ -52,7 +52,7 @@ def failures(  # noqa: PLR0913 - the front door
     Formats are recognised by content, never by name. One fault is reported in many lines;
     lines that follow each other within ``window_s`` on one host, or by any rank of one job, are
     folded into one incident, which is led by the first of them that is no consequence of
-    another. What is left out, repaired or assumed is counted in the quality table.
+    another. What is dropped, repaired or assumed is counted in the quality table.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def failures(  # noqa: PLR0913 - the front door
         When the host was booted, for stamps that count seconds since then. Without a zone it
         is in ``tz``.
     node
-        Host of lines that name none: one name for all files, a dict from a part of the file
+        Host of lines that do not state one: one name for all files, a dict from a part of the file
         name to the host, or a pattern whose match in the file name (its first group, if it
         has one) is the host.
     window_s
@@ -146,16 +146,16 @@ def _recognise(
     head = source.head(_HEAD_BYTES).removeprefix(BOM_UTF8)
     if is_utf16(head):
         what = "is UTF-16, no log is; convert it: iconv -f UTF-16 -t UTF-8"
-        unknown.append((source.label, "left out", what, 1, None))
+        unknown.append((source.label, "dropped", what, 1, None))
         return
     readers, misses_xids = readers_of(source, head)
     known += [(source, reader) for reader in readers]
     if misses_xids:
-        unknown.append((source.label, "left out", _PRINTED, 1, None))
+        unknown.append((source.label, "dropped", _PRINTED, 1, None))
     elif not readers and is_power_log(source, head):
-        unknown.append((source.label, "set aside", _POWER, 1, None))
+        unknown.append((source.label, "skipped by design", _POWER, 1, None))
     elif not readers:
-        unknown.append((source.label, "left out", _UNKNOWN, 1, appearance(head)))
+        unknown.append((source.label, "dropped", _UNKNOWN, 1, appearance(head)))
 
 
 def assembled(
@@ -207,7 +207,7 @@ def _raise_unknown(path: Paths, findings: Sequence[Finding], dropped: Dropped) -
         dropped.raise_if_all()
     names = ", ".join(sorted(each.NAME for each in FORMATS))
     msg = (
-        f"{shown_all(path)}: nothing here is a failure log that can be read. Known are: {names}."
+        f"{shown_all(path)}: no readable failure log found; supported: {names}."
         f"{listed([*findings, *dropped.rows])}"
     )
     raise LoadError(msg)

@@ -100,9 +100,9 @@ class Survey:
     wanted: Wanted = TRACES
 
     def pass_over(self, label: str, reason: str) -> None:
-        """Note what is not taken: set aside if it is not wanted, left out if it may be."""
-        finding: Literal["set aside", "left out"] = (
-            "set aside" if reason in HARMLESS_REASONS else "left out"
+        """Note what is not taken: skipped by design if it is not wanted, dropped if it may be."""
+        finding: Literal["skipped by design", "dropped"] = (
+            "skipped by design" if reason in HARMLESS_REASONS else "dropped"
         )
         self.remarks.append(Remark(label, finding, reason))
 
@@ -313,7 +313,7 @@ def _files(entry: Path, remarks: list[Remark]) -> Iterator[tuple[Path, bool]]:
 
     def unreadable(error: OSError) -> None:
         remarks.append(
-            Remark(shown(error.filename), "left out", f"cannot be read: {error.strerror}")
+            Remark(shown(error.filename), "dropped", f"cannot be read: {error.strerror}")
         )
 
     for folder, subfolders, names in os.walk(entry, onerror=unreadable):

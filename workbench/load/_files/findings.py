@@ -1,4 +1,4 @@
-"""Counting what a loader left out, mended or assumed."""
+"""Counting what a loader dropped, mended or assumed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Remark:
     """Something about the input that belongs into the quality table."""
 
     source: str
-    finding: Literal["set aside", "left out", "truncated"]
+    finding: Literal["skipped by design", "dropped", "truncated"]
     what: str
 
     @property

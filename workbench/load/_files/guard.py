@@ -67,7 +67,7 @@ def asks_for_argument(error: Exception) -> bool:
 
 
 class Dropped:
-    """Files of a set that cannot be read: left out and told, as long as others can be.
+    """Files of a set that cannot be read: dropped and told, as long as others can be.
 
     A file whose reader asks for an argument is whole, so that is still raised.
     """
@@ -100,7 +100,7 @@ class Dropped:
     def rows(self) -> list[Finding]:
         """What was dropped, as rows of the quality table."""
         return [
-            (label, "left out", _without(label, str(error)), 1, None)
+            (label, "dropped", _without(label, str(error)), 1, None)
             for label, error in self._errors
         ]
 

@@ -290,12 +290,12 @@ def entry_of(line: int, text: str, findings: Findings) -> Entry | None:
         findings.add(finding, what, 1, f"line {line:,}")
         return None
     if not isinstance(record, dict) or not isinstance(record.get("key"), str):
-        findings.add("left out", "lines of the logger without a key", 1, f"line {line:,}")
+        findings.add("dropped", "lines of the logger without a key", 1, f"line {line:,}")
         return None
     time_ns = _time_ns(record.get("time_ms"))
     if time_ns is None:
         what = "lines of the logger without a usable time_ms"
-        findings.add("left out", what, 1, f"line {line:,}")
+        findings.add("dropped", what, 1, f"line {line:,}")
         return None
     metadata = record.get("metadata")
     return Entry(
@@ -324,7 +324,7 @@ def _damage(error: Exception, rest: str) -> tuple[str, str]:
         is_cut = error.pos >= len(rest.rstrip()) or error.msg.startswith("Unterminated string")
         if is_cut:
             return "truncated", "lines of the logger that do not end"
-    return "left out", "lines of the logger that are no JSON"
+    return "dropped", "lines of the logger that are no JSON"
 
 
 def _time_ns(time_ms: object) -> int | None:

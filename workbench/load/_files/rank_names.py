@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from workbench.errors import LoadError
 
 # One text for all ranks, so that many files make one finding.
-NO_RANK_TOLD = "rank by the order of the files; neither the trace nor its name tells one"
+NO_RANK_TOLD = "rank by the order of the files; not found in the metadata or the file name"
 
 RankArgument = int | Mapping[str, int] | Sequence[int] | None
 

@@ -153,7 +153,7 @@ def _scaled(times: pa.Array, per_unit: int, lines: np.ndarray, findings: Finding
 def _tell(what: str, bad: np.ndarray, lines: np.ndarray, findings: Findings) -> None:
     if bad.any():
         where = f"line {int(lines[int(bad.argmax())]):,}"
-        findings.add("left out", what, int(bad.sum()), where)
+        findings.add("dropped", what, int(bad.sum()), where)
 
 
 def _numbers(values: pa.Array) -> np.ndarray:

@@ -38,7 +38,7 @@ _DAMAGED_LIMIT, _NESTED_COST = 1000, 50
 def json_documents(source: Source, findings: Findings) -> Iterator[tuple[int, Any]]:
     """Give line (from 1) and value of every JSON document of a file.
 
-    Text between documents is set aside. Where a document is damaged, reading goes on at
+    Text between documents is skipped by design. Where a document is damaged, reading goes on at
     the next line that begins one, so whole parts of a damaged document are found.
     """
     with source.open() as stream:
@@ -65,7 +65,7 @@ def text_documents(text: str, findings: Findings) -> Iterator[tuple[int, Any]]:
             findings.add("read", "JSON documents")
             yield line, value
         if damaged >= _DAMAGED_LIMIT:
-            findings.add("left out", "the rest of the file, it is damaged too often")
+            findings.add("dropped", "the rest of the file, it is damaged too often")
             return
         line += text.count("\n", start, end)
         at = end
@@ -80,20 +80,22 @@ def _next_document(text: str, at: int, findings: Findings, *, may_be_inside: boo
     match = _START.search(text, at)
     passed = text[at : match.start() if match else len(text)]
     findings.add(
-        "set aside", "lines that are no JSON", sum(map(bool, map(str.strip, passed.splitlines())))
+        "skipped by design",
+        "lines that are no JSON",
+        sum(map(bool, map(str.strip, passed.splitlines()))),
     )
     return match.end() if match else None
 
 
 def _damage(error: Exception, text: str) -> tuple[str, str]:
     if isinstance(error, RecursionError):
-        return "left out", "JSON that is nested too deeply"
+        return "dropped", "JSON that is nested too deeply"
     if isinstance(error, json.JSONDecodeError) and (
         error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
     ):
         return "truncated", "a JSON document that does not end"
     what = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
-    return "left out", f"damaged JSON ({what[:80]})"
+    return "dropped", f"damaged JSON ({what[:80]})"
 
 
 def _line_end(text: str, at: int) -> int:
@@ -115,7 +117,7 @@ def records(
         if isinstance(each, dict):
             yield number, each
         else:
-            findings.add("set aside", "JSON that is no object", 1, f"record {number:,}")
+            findings.add("skipped by design", "JSON that is no object", 1, f"record {number:,}")
 
 
 # Tables that people keep in CSV or Parquet files: columns found by name, numbers checked.

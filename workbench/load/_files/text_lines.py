@@ -14,7 +14,7 @@ from workbench.load._files.stream import BLOCK_BYTES, Stream
 NOT_UTF8 = "bytes that are not UTF-8, shown as \N{REPLACEMENT CHARACTER}"
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 CUT_LINE = (
-    "a last line without a line end, which may be cut; it is left out (if it is whole, add a line "
+    "a last line without a line end, which may be cut; it is dropped (if it is whole, add a line "
     "end)"
 )
 REST = "the rest, if there is one, of a file that ends without a line end"
@@ -54,7 +54,7 @@ def text_lines(
 ) -> Iterator[tuple[int, str]]:
     """Give number, from 1, and text of every line, and count what was damaged.
 
-    A last line without an end is told; with ``whole`` one that may be cut is left out, too.
+    A last line without an end is told; with ``whole`` one that may be cut is dropped, too.
     """
     rest: list[bytes] = []
     with source.open() as stream:
@@ -111,7 +111,7 @@ def _console(
         blocks = _lines(stream, _LONGEST_BYTES, rest=rest)
         for lines in chain(blocks, [rest] if keeps_rest else []):
             longer = sum(len(line) > _LONGEST_BYTES for line in lines)
-            findings.add("left out", "the rest of lines longer than 64 KiB", longer)
+            findings.add("dropped", "the rest of lines longer than 64 KiB", longer)
             for raw in lines:
                 number += 1
                 text = raw[:_LONGEST_BYTES].decode("utf-8", "replace").rstrip("\r")

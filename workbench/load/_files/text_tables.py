@@ -43,7 +43,7 @@ def keys_of(head: bytes) -> list[str]:
 def csv_table(source: Source, findings: Findings) -> pd.DataFrame:
     """Read a CSV file as text, empty cells missing; its index are the lines of the file.
 
-    Rows with more or fewer cells than the header are left out and counted.
+    Rows with more or fewer cells than the header are dropped and counted.
 
     Raises
     ------
@@ -57,13 +57,13 @@ def csv_table(source: Source, findings: Findings) -> pd.DataFrame:
         if not names:
             names = _checked(cells, f"{source.label}, line {line:,}")
         elif cells == names:
-            findings.add("set aside", "headers written again", 1, f"line {line:,}")
+            findings.add("skipped by design", "headers written again", 1, f"line {line:,}")
         elif len(cells) == len(names):
             rows.append(cells)
             lines.append(line)
         else:
             what = "rows with more or fewer cells than the header"
-            findings.add("left out", what, 1, f"line {line:,}")
+            findings.add("dropped", what, 1, f"line {line:,}")
     frame = pd.DataFrame(rows, columns=names or None, index=lines, dtype=_TEXT)
     return frame.mask(frame.isin(["", "nan", "NaN", "None", "null"]))
 
@@ -92,7 +92,7 @@ def _rows(source: Source, findings: Findings) -> Iterator[tuple[int, list[str]]]
         if not text.strip():
             continue
         if text.lstrip().startswith("#"):
-            findings.add("set aside", "lines that are comments", 1, f"line {line:,}")
+            findings.add("skipped by design", "lines that are comments", 1, f"line {line:,}")
             continue
         if is_first:
             separator, is_first = _separator(text), False

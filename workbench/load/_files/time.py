@@ -148,7 +148,7 @@ def utc_ns(texts: pd.Series, lines: pd.Series, tz: str | None, findings: Finding
     for what in sorted({*problem} - {""}):
         bad = at[problem.iloc[at].eq(what).to_numpy()]
         where = f"line {int(lines[bad.index[0]]):,}: {values[bad.index[0]][:40]}"
-        findings.add("left out", what, len(bad), where)
+        findings.add("dropped", what, len(bad), where)
     used = pd.Series(local.iloc[at].to_numpy(dtype=bool), index=at.index)
     return Times(result, used.reindex(texts.index, fill_value=False))
 
@@ -218,7 +218,7 @@ class Given:
     boot_time
         When the kernel whose stamps count seconds of uptime was booted, with zone.
     node
-        Host of files that name none, as :func:`host_of` takes it from the argument.
+        Host of files that do not state one, as :func:`host_of` takes it from the argument.
     """
 
     tz: str | None = None

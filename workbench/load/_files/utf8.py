@@ -34,7 +34,7 @@ def _valid(raw: bytes, findings: Findings, number: int) -> bytes:
 class ValidUtf8(io.RawIOBase):
     """A stream of lines in which what is not UTF-8 is written out, and counted.
 
-    A last line that may be cut is left out and told.
+    A last line that may be cut is dropped and told.
 
     Parameters
     ----------

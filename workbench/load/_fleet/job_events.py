@@ -119,4 +119,4 @@ class _Story:
             span["end_ns"] = at_ns
         elif event is not None:
             what = f"{event.name} without a start before it"
-            self.findings.add("left out", what, 1, f"line {event.line:,}")
+            self.findings.add("dropped", what, 1, f"line {event.line:,}")

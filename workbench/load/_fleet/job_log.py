@@ -138,7 +138,7 @@ def _read(source: Source, given: JobGiven, findings: list[Finding]) -> JobPart |
         return _job_megatron.read_job(source, given)
     if _job_table.looks_like(head):
         return _job_table.read_job(source, given)
-    findings.append((source.label, "set aside", _UNKNOWN, 1, appearance(head)))
+    findings.append((source.label, "skipped by design", _UNKNOWN, 1, appearance(head)))
     return None
 
 

@@ -73,7 +73,7 @@ class _Log:
         value = number_of(entry.value)
         if value is None or value < 1 or value % 1:
             what = f"{entry.key} that is no whole number"
-            self.findings.add("left out", what, 1, f"line {entry.line:,}")
+            self.findings.add("dropped", what, 1, f"line {entry.line:,}")
             return
         changed = self.sizes.get(entry.key, value) != value
         what = f"{entry.key} with several values; the last one counts"
@@ -98,7 +98,7 @@ class _Log:
         span = self.last.get(base)
         if span is None or entry.time_ns < span["start_ns"]:
             what = f"{entry.key} without a start before it"
-            self.findings.add("left out", what, 1, f"line {entry.line:,}")
+            self.findings.add("dropped", what, 1, f"line {entry.line:,}")
             return
         if span["end_ns"] is not None:
             self._tell_of_ranks(entry)
@@ -118,7 +118,7 @@ class _Log:
         duration = number_of(entry.value[names[0]])
         if duration is None or not 0 <= duration < 1e6:
             what = "steps whose duration is no number from 0 s"
-            self.findings.add("left out", what, 1, where)
+            self.findings.add("dropped", what, 1, where)
             return
         count = number_of(entry.metadata.get("step", entry.metadata.get("samples_count")))
         count = None if count is None or count < 0 or count >= 1 << 62 else int(count)

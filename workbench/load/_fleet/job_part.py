@@ -106,9 +106,9 @@ def _with_both_ends(table: pd.DataFrame, findings: Findings) -> pd.DataFrame:
         what = "steps without a duration; each ends where the next one begins"
         findings.add("assumed", what, int(end.notna().sum()))
     is_known = start.notna() & end.notna()
-    _tell(table[~is_known], findings, "left out", "steps whose start or end is not known")
+    _tell(table[~is_known], findings, "dropped", "steps whose start or end is not known")
     is_back = (end < start).fillna(value=False)
-    _tell(table[is_back], findings, "left out", "steps that end before they begin")
+    _tell(table[is_back], findings, "dropped", "steps that end before they begin")
     whole = table.assign(start_ns=start, end_ns=end)
     return whole[is_known & ~is_back].drop(columns="dur_ns")
 
@@ -118,7 +118,7 @@ def _in_order(table: pd.DataFrame, findings: Findings) -> pd.DataFrame:
     _tell(table[is_late], findings, "repaired", "steps not in order of time; they were sorted")
     table = table.sort_values(["end_ns", "line"], kind="stable", ignore_index=True)
     is_copy = table.duplicated(["step", "attempt", "start_ns", "end_ns"])
-    _tell(table[is_copy], findings, "set aside", "steps written more than once")
+    _tell(table[is_copy], findings, "skipped by design", "steps written more than once")
     return table[~is_copy].reset_index(drop=True)
 
 
@@ -129,7 +129,7 @@ def _numbered(table: pd.DataFrame, findings: Findings) -> pd.DataFrame:
     if nameless.all():
         findings.add("noted", "steps without a number; counted from 0", len(table))
         return table.assign(step=pd.array(range(len(table)), dtype="Int64"))
-    _tell(table[nameless], findings, "left out", "steps without a number")
+    _tell(table[nameless], findings, "dropped", "steps without a number")
     return table[~nameless].reset_index(drop=True)
 
 
@@ -158,7 +158,7 @@ def _tell_of_overlaps(table: pd.DataFrame, findings: Findings) -> None:
     holes = table[(gaps > 1).fillna(value=False)]
     count = int((gaps[holes.index] - 1).sum()) if len(holes) else 0
     where = f"before line {int(holes['line'].iloc[0]):,}" if len(holes) else None
-    findings.add("noted", "steps that the log leaves out", count, where)
+    findings.add("noted", "steps that the log drops", count, where)
 
 
 def _tell(rows: pd.DataFrame, findings: Findings, finding: str, what: str) -> None:

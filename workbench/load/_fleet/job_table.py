@@ -198,5 +198,5 @@ class _Cells:
             text = str(self._raw[name][first])[:40]
             where = f"{self._noun} {int(first):,}: {text}"
             self._findings.add(
-                "left out", f"cells of {name!r} that are no {what}", int(bad.sum()), where
+                "dropped", f"cells of {name!r} that are no {what}", int(bad.sum()), where
             )

@@ -64,12 +64,12 @@ def fleet(  # noqa: PLR0913 - the front door
     boot_time
         When the host was booted, for stamps that count seconds since then.
     node
-        Host of power and failure logs that name none: as in :func:`load.failures`, a name, a
+        Host of power and failure logs that do not state one: as in :func:`load.failures`, a name, a
         dict from a part of the file name, or a pattern.
     scope
         Where readings are metered whose file does not say, e.g. ``"node_ac"``.
     unit
-        Unit of columns of power that name none, e.g. ``"W"``.
+        Unit of power columns that do not state one, e.g. ``"W"``.
     with_traces
         Whether traces are read; of them only the time is kept that each rank covers.
     progress
@@ -118,7 +118,7 @@ def fleet(  # noqa: PLR0913 - the front door
         if kind not in files.names
     ]
     apart = [
-        (label, "left out", _TABLE, 1, None)
+        (label, "dropped", _TABLE, 1, None)
         for label, kinds in files.kinds.items()
         if "failure tables" in kinds
     ]

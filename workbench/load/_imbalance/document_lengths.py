@@ -32,7 +32,7 @@ _COMMON_COLUMNS = {"length", "num_tokens", "seq_len"}
 _MOST_COLUMNS = 3
 _LONGEST = 1 << 40
 _SEPARATORS = (",", ";", "\t")
-# Lengths, the column they were read from, and what was left out of a cut file.
+# Lengths, the column they were read from, and what was dropped from a cut file.
 _Lengths = tuple[pd.Series, str | None, dict[str, int]]
 # A list, or at least two lines, of whole numbers; one number could be anything.
 _LIST = re.compile(rb"\[\s*\d{1,13}\s*[,\]]")

@@ -44,7 +44,7 @@ def reuse_histogram(path: str | Path) -> pd.DataFrame:
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.REUSE_HISTOGRAM`, one row per batch and bin, in the
-        order of the file. Cumulative sums in the file are set aside.
+        order of the file. Cumulative sums in the file are skipped by design.
 
     Raises
     ------

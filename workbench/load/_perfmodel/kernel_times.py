@@ -55,7 +55,7 @@ def gemm_times(
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.GEMM_TIMES`. ``attrs["quality"]`` is a table
-        :data:`workbench.tables.QUALITY` of what was left out or repeats.
+        :data:`workbench.tables.QUALITY` of what was dropped or repeats.
 
     Raises
     ------
@@ -117,7 +117,7 @@ def collective_times(
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.COLLECTIVE_TIMES`. ``attrs["quality"]`` is a table
-        :data:`workbench.tables.QUALITY` of what was left out, repeats or is coarse.
+        :data:`workbench.tables.QUALITY` of what was dropped, repeats or is coarse.
 
     Raises
     ------
@@ -483,7 +483,7 @@ def finished(
     origin: str,
     findings: Sequence[tuple[str, str, int]] = (),
 ) -> pd.DataFrame:
-    """Keep the types asked for, and say what was left out and what repeats."""
+    """Keep the types asked for, and say what was dropped and what repeats."""
     frame = frame.reset_index(drop=True)
     found = list(findings)
     if dtypes is not None:
@@ -492,7 +492,10 @@ def finished(
             msg = f"{origin}: no rows of type {list(dtypes)}; it has {sorted(set(frame['dtype']))}"
             raise LoadError(msg)
         others = frame.loc[~kept, "dtype"].value_counts()
-        found += [("set aside", f"type {name} not asked for", int(n)) for name, n in others.items()]
+        found += [
+            ("skipped by design", f"type {name} not asked for", int(n))
+            for name, n in others.items()
+        ]
         frame = frame[kept].reset_index(drop=True)
     key = [name for name in table.columns if name not in ("dur_ns", "source")]
     repeated = int(frame.duplicated(key).sum())

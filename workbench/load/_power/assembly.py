@@ -143,7 +143,7 @@ def _clip(readings: Rows, entities: pd.DataFrame, findings: list[Finding]) -> No
         name = readings.names[readings.codes[int(is_absurd.argmax())]]
         what = "powers from counters that jump, more than any such thing draws; they are missing"
         source = entities.set_index("entity").loc[name, "source"]
-        findings.append((str(source), "left out", what, int(is_absurd.sum()), name))
+        findings.append((str(source), "dropped", what, int(is_absurd.sum()), name))
 
 
 def _frame(rows: Rows, value: str, entities: pd.Series) -> pd.DataFrame:
@@ -231,7 +231,7 @@ def without_slips(counters: Rows, source: str) -> list[Finding]:
         return []
     counters.numbers[is_slip] = np.nan
     name = counters.names[counters.codes[int(is_slip.argmax())]]
-    return [(source, "left out", _LOW, int(is_slip.sum()), name)]
+    return [(source, "dropped", _LOW, int(is_slip.sum()), name)]
 
 
 def _outliers(rows: Rows) -> np.ndarray:
@@ -266,7 +266,7 @@ def _outliers(rows: Rows) -> np.ndarray:
 _COPY = "readings equal to those of another file, counted again; is one a copy?"
 _MIXED = "scopes that hold each other are loaded together ({}); sum one of them at a time"
 _EARLY = "entities whose readings are before the year 2000: the clock was not set"
-_OWN = "entities on a clock of their own; their times are not those of the others"
+_OWN = "entities with unsynchronized clocks"
 _APART = "entities whose readings are at another time than those of most; is their clock right?"
 _STUCK = "entities that gave one value over and over while others moved; is the sensor stuck?"
 # Scopes of which each one is a part of what the later ones meter.

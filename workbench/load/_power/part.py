@@ -25,7 +25,7 @@ class PowerGiven:
     tz
         Time zone of local stamps, e.g. ``"UTC"`` or ``"+01:00"``.
     node
-        Host of files that name none.
+        Host of files that do not state one.
     scope
         Where the readings of a plain table are metered, if the file does not say.
     unit

@@ -31,7 +31,7 @@ from workbench.load._power.part import (
 from workbench.tables import SCOPES, PowerLog
 
 _HEAD_BYTES = 1 << 16
-_UNKNOWN = "is in no format of power telemetry that is known here"
+_UNKNOWN = "is in an unrecognized format of power telemetry"
 _TRACE = "is a trace; load it with load.traces"
 _FAILURES = "is a failure log; load it with load.failures"
 _UTF16 = "is UTF-16, no power log is; convert it: iconv -f UTF-16 -t UTF-8"
@@ -64,14 +64,14 @@ def power(  # noqa: PLR0913 - the front door
         Time zone of stamps that have none: a name (``"America/Los_Angeles"``) or an offset
         (``"+01:00"``). There is no default.
     node
-        Host of files that name none: one name for all files, a dict from a part of the file
+        Host of files that do not state one: one name for all files, a dict from a part of the file
         name to the host, or a pattern whose match in the file name (its first group, if it
         has one) is the host.
     scope
         Where the readings are metered (``"gpu"``, ``"node_ac"``, ``"rack"``, ...), for files
         that do not say; ``"module"`` takes the columns of the module from ``nvidia-smi``.
     unit
-        Unit of columns that name none.
+        Unit of columns that do not state one.
     reading
         Which of several powers of one device is taken: ``"average"`` or ``"instant"``; by
         default ``power.draw`` and its like.
@@ -155,7 +155,7 @@ def _read(
         part = reader.read_power(source, given)
     except NoPowerError as error:
         what = str(error).removeprefix(f"{source.label}: ")
-        kind = "set aside" if isinstance(error, BesidePowerError) else "left out"
+        kind = "skipped by design" if isinstance(error, BesidePowerError) else "dropped"
         passed_over.append((source.label, kind, what, 1, None))
         return []
     part.format_name = part.format_name or reader.NAME
@@ -183,16 +183,16 @@ def _recognise(
 ) -> PowerFormat | None:
     head = source.head(_HEAD_BYTES).removeprefix(BOM_UTF8)
     if is_utf16(head):
-        unknown.append((source.label, "left out", _UTF16, 1, None))
+        unknown.append((source.label, "dropped", _UTF16, 1, None))
         return None
     if reader := named or power_format_of(head, source.label):
         return reader
     if looks_like_a_trace(head):
-        unknown.append((source.label, "set aside", _TRACE, 1, None))
+        unknown.append((source.label, "skipped by design", _TRACE, 1, None))
     elif looks_like_a_log(head, source.label):
-        unknown.append((source.label, "set aside", _FAILURES, 1, None))
+        unknown.append((source.label, "skipped by design", _FAILURES, 1, None))
     else:
-        unknown.append((source.label, "left out", _UNKNOWN, 1, appearance(head)))
+        unknown.append((source.label, "dropped", _UNKNOWN, 1, appearance(head)))
     return None
 
 
@@ -220,7 +220,7 @@ def _raise_unknown(path: Paths, findings: Sequence[Finding], dropped: Dropped) -
         dropped.raise_if_all()
     names = ", ".join(sorted({each.NAME for each in FORMATS}))
     msg = (
-        f"{shown_all(path)}: nothing here is power telemetry that can be read. Known are: {names}."
+        f"{shown_all(path)}: no readable power telemetry found; supported: {names}."
         f"{listed([*findings, *dropped.rows])}"
     )
     raise LoadError(msg)

@@ -127,7 +127,7 @@ def repeats(rows: Rows, is_new: np.ndarray) -> list[tuple[str, str, np.ndarray]]
     """Give what is wrong with the rows that are not kept, the finding, and which they are."""
     leader = np.maximum.accumulate(np.where(is_new, np.arange(len(is_new)), 0))
     is_equal = (rows.numbers == rows.numbers[leader]) | np.isnan(rows.numbers)
-    found = [(_SAME, "noted", ~is_new & is_equal), (_OTHER, "left out", ~is_new & ~is_equal)]
+    found = [(_SAME, "noted", ~is_new & is_equal), (_OTHER, "dropped", ~is_new & ~is_equal)]
     return [each for each in found if each[2].any()]
 
 

@@ -116,7 +116,7 @@ def clean_values(rows: Rows, entities: dict[str, dict[str, Any]], findings: Find
 
 def _drop(rows: Rows, bad: np.ndarray, what: str, findings: Findings) -> None:
     if bad.any():
-        findings.add("left out", what, *_first(bad, rows))
+        findings.add("dropped", what, *_first(bad, rows))
         rows.numbers[bad] = np.nan
 
 

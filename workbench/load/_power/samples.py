@@ -116,7 +116,7 @@ def settled(
     if not all(each.all() for each in timeless):
         for frame, lost in zip(frames, timeless, strict=True):
             where = f"line {frame['line'][lost].iloc[0]:,}" if lost.any() else None
-            findings.add("left out", _TIMELESS, int(lost.sum()), where)
+            findings.add("dropped", _TIMELESS, int(lost.sum()), where)
         kept = [f[~lost].reset_index(drop=True) for f, lost in zip(frames, timeless, strict=True)]
         return kept, {"clock": "epoch", "assumed": ""}
     turns = [frame.groupby("entity", observed=True).cumcount() for frame in frames]

@@ -82,7 +82,7 @@ class Stamps:
             self._last = text, found
         else:
             shown = str(text)[:_LONGEST]
-            self.findings.add("left out", _NO_TIME, 1, f"line {line:,}: {shown!r}")
+            self.findings.add("dropped", _NO_TIME, 1, f"line {line:,}: {shown!r}")
         return found
 
     def read(self, text: object, line: int) -> int | None:
@@ -119,7 +119,7 @@ class Stamps:
         if moment is None:
             return None
         if moment.year < _UNSET_YEARS:
-            self.findings.add("left out", _UNSET, 1, f"line {line:,}: {text}")
+            self.findings.add("dropped", _UNSET, 1, f"line {line:,}: {text}")
             return None
         name = parts.get("zone") or ""
         zone = _named_zone(name)

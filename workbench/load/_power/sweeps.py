@@ -83,7 +83,7 @@ def power_sweeps(path: Paths) -> pd.DataFrame:
         head = source.head(_HEAD_BYTES)
         rows = rows_of(source, head)
         if rows is None:
-            passed_over.append((source.label, "set aside", _UNKNOWN, 1, appearance(head)))
+            passed_over.append((source.label, "skipped by design", _UNKNOWN, 1, appearance(head)))
         else:
             parts.append(rows)
     if not any(map(len, parts)):
@@ -306,7 +306,7 @@ def _named(rows: pd.DataFrame, stem: str) -> pd.DataFrame:
 def _refuse_damage(findings: Findings) -> None:
     """Refuse a file of which anything could not be read; such files are small."""
     damaged = findings.frame()
-    damaged = damaged[damaged["finding"].isin(["left out", "truncated", "suspicious"])]
+    damaged = damaged[damaged["finding"].isin(["dropped", "truncated", "suspicious"])]
     if len(damaged):
         row = damaged.iloc[0]
         where = "" if pd.isna(row["where"]) else f", {row['where']}"

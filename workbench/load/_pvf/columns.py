@@ -282,7 +282,7 @@ def text_table(
     source
         The file.
     findings
-        Gets what is left out or mended.
+        Gets what is dropped or mended.
     names
         Names of the columns where the file has no header.
     skip
@@ -373,7 +373,7 @@ def _csv_columns_parsed(
 def _note_bad(bad: list[str], findings: Findings) -> None:
     # A quote that a cut leaves open takes the lines up to the next quote with it.
     lines = sum(len(text.splitlines()) for text in bad)
-    findings.add("left out", BAD_ROWS, lines, bad[0][:60] if bad else None)
+    findings.add("dropped", BAD_ROWS, lines, bad[0][:60] if bad else None)
 
 
 def _read(text: tuple[bytes, str], types: dict[str, pa.DataType]) -> tuple[pa.Table, list[str]]:

@@ -202,7 +202,7 @@ def write_injections(
     injections
         What to store.
     path
-        The folder; made if need be. Its files appear complete or not at all, and replace
+        The folder; created if missing. Its files appear complete or not at all, and replace
         those of an earlier campaign.
     format
         ``"parquet"`` (zstd) keeps everything. ``"csv"`` keeps values and types, and of the

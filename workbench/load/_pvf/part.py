@@ -109,7 +109,7 @@ def note_columns(findings: Findings, names: list[str]) -> None:
     """Note the columns of a file that are not taken."""
     if names:
         shown = ", ".join(names[:_SHOWN_COLUMNS]) + ", ..." * (len(names) > _SHOWN_COLUMNS)
-        findings.add("set aside", LEFT_OUT_COLUMNS, len(names), shown)
+        findings.add("skipped by design", LEFT_OUT_COLUMNS, len(names), shown)
 
 
 def stem(source: Source) -> str:

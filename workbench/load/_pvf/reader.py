@@ -29,7 +29,7 @@ from workbench.load._pvf.part import (
 from workbench.tables import QUALITY, Injections, Table
 
 HEAD_BYTES = 1 << 16
-_UNKNOWN = "is in no format of injection results that is known here"
+_UNKNOWN = "is in an unrecognized format of injection results"
 _EXHAUSTIVE = "holds every fault of a model; load it with load.exhaustive_injections"
 _NESTED = "a campaign_id that two of the files have; the later one is numbered"
 
@@ -177,7 +177,7 @@ def _recognise(source: Source, formats: Sequence[InjectionFormat], found: _Found
     head = source.head(HEAD_BYTES).removeprefix(BOM_UTF8)
     if is_utf16(head):
         what = "is UTF-16, no such results are; convert it: iconv -f UTF-16 -t UTF-8"
-        found.unknown.append((source.label, "left out", what, 1, None))
+        found.unknown.append((source.label, "dropped", what, 1, None))
         return
     for reader in formats:
         if role := reader.role(head, source):
@@ -185,7 +185,7 @@ def _recognise(source: Source, formats: Sequence[InjectionFormat], found: _Found
             files.append(InjectionFile(source, role))
             return
     what = _EXHAUSTIVE if is_exhaustive(source, head) else _UNKNOWN
-    found.unknown.append((source.label, "left out", what, 1, appearance(head)))
+    found.unknown.append((source.label, "dropped", what, 1, appearance(head)))
 
 
 def _rename(part: InjectionPart, seen: set[str]) -> None:
@@ -223,7 +223,7 @@ def _raise_unknown(
     paths = shown_all(path)
     names = ", ".join(each.NAME for each in formats)
     msg = (
-        f"{paths}: nothing here holds injection results that can be read. Known are: {names}; "
+        f"{paths}: no readable injection results found; supported: {names}; "
         f"other CSV files: load.injection_records.{listed(findings)}"
     )
     raise LoadError(msg)

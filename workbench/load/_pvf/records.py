@@ -328,7 +328,7 @@ def json_table(source: Source, findings: Findings) -> pa.Table:
         if not text.strip():
             continue
         if (record := _record(text)) is None:
-            findings.add("left out", "lines that are no JSON object", 1, f"line {line:,}")
+            findings.add("dropped", "lines that are no JSON object", 1, f"line {line:,}")
             continue
         for name in record:
             columns.setdefault(name, [None] * rows)

@@ -99,7 +99,7 @@ def us_to_ns(value: object, findings: Findings, what: str) -> int | None:
     ns = value * 1000 if is_plain else to_ns(value)  # type: ignore[operator]
     if ns is not None and ns >= 0:
         return ns
-    findings.add("left out", f"{what}s that are negative or no time")
+    findings.add("dropped", f"{what}s that are negative or no time")
     return None
 
 

@@ -63,7 +63,7 @@ def traces(  # noqa: PLR0913 - the front door
     Formats are recognised by content: PyTorch profiler (Kineto) traces of any
     generation and vendor, PyTorch execution traces, Chakra execution traces
     (protobuf and JSON), and the workbench's own Parquet. Damage is repaired where
-    that is safe, and everything left out, repaired or assumed is counted in the
+    that is safe, and everything dropped, repaired or assumed is counted in the
     quality table.
 
     Parameters
@@ -102,7 +102,7 @@ def traces(  # noqa: PLR0913 - the front door
     LoadError
         If nothing under ``path`` is a known trace that can be read (names the byte of a
         single one), formats are mixed, or two files claim one rank. Of several files those
-        that are damaged beyond repair are left out, with a finding in ``quality``.
+        that are damaged beyond repair are dropped, with a finding in ``quality``.
     """
     if isinstance(args, str):
         msg = f"args must list names, e.g. args=({args!r},); got the text {args!r}"
@@ -139,8 +139,8 @@ def _by_format(
                 by_format.setdefault(name, []).append(source)
             else:
                 is_wide = is_utf16(source.head())
-                what = _UTF16 if is_wide else "is in no format that is known here"
-                findings.append((source.label, "left out", what, 1, None))
+                what = _UTF16 if is_wide else "is in an unrecognized format"
+                findings.append((source.label, "dropped", what, 1, None))
     if not by_format:
         if not findings:
             dropped.raise_if_all()
@@ -293,7 +293,7 @@ def _with_findings(trace: Trace, findings: Sequence[Finding]) -> Trace:
 
 def _raise_unknown(path: Paths, findings: Sequence[Finding]) -> None:
     msg = (
-        f"{shown_all(path)}: nothing here is a trace that can be read. Known are Kineto JSON, "
+        f"{shown_all(path)}: no readable trace found; supported: Kineto JSON, "
         f"PyTorch execution traces, Chakra ET and the workbench's own Parquet."
         f"{listed(findings)}"
     )

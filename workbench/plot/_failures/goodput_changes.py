@@ -35,7 +35,7 @@ INPUTS = {
     "failure_interval_min": "time between failures [min]",
     "replicas": "replicas that fail alone",
     "recovery_min": "recovery of who was hit [min]",
-    "stall_min": "stall of all replicas [min]",
+    "stall_min": "global stall [min]",
     "rejoin_min": "stall at re-join [min]",
     "checkpoint_interval_min": "time between checkpoints [min]",
     "checkpoint_write_min": "writing a checkpoint [min]",

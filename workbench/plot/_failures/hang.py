@@ -125,7 +125,7 @@ def _chosen(table: pd.DataFrame) -> tuple[list[int], list[str], list[str]]:
     if len(whole) > len(ranks):
         notes.append(f"{len(ranks)} of {len(whole):,} ranks: suspects and those with most pending")
     if quiet := len(used) - len(purposes):
-        notes.append(f"{plural(quiet, 'purpose')} with nothing pending, or little, left out")
+        notes.append(f"{plural(quiet, 'purpose')} with nothing pending, or little, dropped")
     return ranks, purposes, notes
 
 
@@ -236,7 +236,7 @@ def flight_suspects(
     figure.update_layout(
         height=74 * len(shown) + 30, bargap=0.7, margin_l=max(90, left_margin(labels))
     )
-    note = f"{plural(len(known) - len(shown), 'further suspect')} left out"
+    note = f"{plural(len(known) - len(shown), 'further suspect')} dropped"
     return finish(
         figure,
         claim=_verdict(known),
@@ -358,7 +358,7 @@ def flight_waits(waits: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
         claim=_waits_claim(sorted(ends), waits),
         source=source,
         synthetic=synthetic,
-        note=f"{plural(left_out, 'further rank')} that is waited for left out" if left_out else "",
+        note=f"{plural(left_out, 'further rank')} that is waited for dropped" if left_out else "",
         is_doubtful=is_doubtful(waits),
     )
 

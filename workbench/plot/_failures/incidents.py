@@ -99,15 +99,15 @@ def incidents(
 
 
 def _on_one_clock(failures: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Keep the incidents of one kind of clock; say what is left out."""
+    """Keep the incidents of one kind of clock; say what is dropped."""
     timed = failures[failures["start_ns"].notna()]
     clock = "epoch" if (timed["clock"] == "epoch").any() else "own"
     shown = timed[timed["clock"] == clock].reset_index(drop=True)
     notes = []
     if without := len(failures) - len(timed):
-        notes.append(f"{plural(without, 'incident')} without a time left out")
+        notes.append(f"{plural(without, 'incident')} without a time dropped")
     if other := len(timed) - len(shown):
-        notes.append(f"{plural(other, 'incident')} on a clock of their own left out")
+        notes.append(f"{plural(other, 'incident')} with unsynchronized clocks dropped")
     return shown, notes
 
 
@@ -259,7 +259,7 @@ def incident_counts(
     figure.update_xaxes(title="longest pause inside an incident", type="category")
     figure.update_yaxes(title="incidents [count]", rangemode="tozero")
     left_out = len(totals) - len(kept)
-    note = f"{plural(left_out, 'window')} left out" if left_out else ""
+    note = f"{plural(left_out, 'window')} dropped" if left_out else ""
     return finish(figure, claim=_counted(totals), source=source, synthetic=synthetic, note=note)
 
 
@@ -416,7 +416,7 @@ def _is_apart(row: pd.Series) -> bool:
 def _rest(shares: pd.DataFrame, drawn: pd.DataFrame) -> list[str]:
     hidden = len(shares) - len(drawn)
     count = int(shares["failure_count"].sum() - drawn["failure_count"].sum())
-    return [f"{plural(hidden, 'cause')} with {count:,} failures left out"] if hidden > 0 else []
+    return [f"{plural(hidden, 'cause')} with {count:,} failures dropped"] if hidden > 0 else []
 
 
 def _causes_claim(shares: pd.DataFrame) -> str:

@@ -90,7 +90,7 @@ def failure_rates(rates: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
         range=[len(names) - 0.5, -0.5],
     )
     hidden = len(rates) - len(drawn)
-    notes = [*interval(rates), *([f"{hidden:,} lower rates left out"] if hidden else [])]
+    notes = [*interval(rates), *([f"{hidden:,} lower rates dropped"] if hidden else [])]
     return finish(
         figure,
         claim=_claim(drawn),
@@ -184,7 +184,7 @@ def mttf_by_size(sizes: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     )
     unfailed = len(sizes) - len(known)
     notes = [*(interval(sizes) if known["failure_count"].notna().any() else [])]
-    notes += [f"{plural(unfailed, 'size')} without a failure left out"] if unfailed else []
+    notes += [f"{plural(unfailed, 'size')} without a failure dropped"] if unfailed else []
     notes += reservations(sizes)
     return finish(
         figure,
@@ -412,7 +412,7 @@ def survival(curves: pd.DataFrame, *, source: str = "", synthetic: bool = False)
     figure.update_yaxes(title="still alive [%]", range=[0, 104])
     hidden = len(groups) - len(shown)
     notes = [*interval(curves, "band"), "every age for itself"]
-    notes += [f"{plural(hidden, 'group')} left out"] if hidden else []
+    notes += [f"{plural(hidden, 'group')} dropped"] if hidden else []
     return finish(
         figure,
         claim=_survival_claim(shown),

@@ -52,7 +52,7 @@ def step_energy(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     -------
     plotly.graph_objects.Figure
         One point per step over time, its median as a line; below, energy per token, or per sample
-        where no tokens are told. The title states the medians. Points may be left out, never the
+        where no tokens are told. The title states the medians. Points may be dropped, never the
         highest or lowest.
     """
     STEP_ENERGY.check(table)

@@ -53,7 +53,7 @@ def fleet_timeline(
     last_ns
         End of what is shown; the latest row if None.
     max_points
-        Points of a line at most; never the highest or lowest are left out.
+        Points of a line at most; never the highest or lowest are dropped.
     source
         Where the data comes from; printed under the figure.
     synthetic
@@ -63,7 +63,7 @@ def fleet_timeline(
     -------
     plotly.graph_objects.Figure
         Panels from top to bottom: power of all and of each entity, time of each step, spans of the
-        job, failures by host, and what traces cover; those without rows are left out. Zooming one
+        job, failures by host, and what traces cover; those without rows are dropped. Zooming one
         zooms all. Dashed lines mark fatal failures through all panels. The title states the span,
         the range of power, and the first fatal failure.
 

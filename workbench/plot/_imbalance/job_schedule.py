@@ -249,10 +249,10 @@ def _left_out(schedule: pd.DataFrame, table: pd.DataFrame, stages: Sequence[int]
     error = schedule.attrs.get("replay_error_ratio", 0.0)
     if abs(error) > _REPLAY_LIMIT:
         notes.append(f"the replay is {percent(abs(error))} {'longer' if error > 0 else 'shorter'}")
-    notes += [f"{hidden:,} stages in the middle left out"] if hidden > 0 else []
+    notes += [f"{hidden:,} stages in the middle dropped"] if hidden > 0 else []
     counts = _kinds(table).value_counts()
     cut = int((counts - MAX_POINTS).clip(lower=0).sum())
-    return [*notes, f"{cut:,} short operations left out"] if cut else notes
+    return [*notes, f"{cut:,} short operations dropped"] if cut else notes
 
 
 def _add_batches(
@@ -352,7 +352,7 @@ def job_dispersion(
     )
     hidden = len(dispersion) - len(table)
     note = "beside the bars: the value of the measure; point at a bar for what it cannot see"
-    note += f" · {hidden:,} measures left out" if hidden else ""
+    note += f" · {hidden:,} measures dropped" if hidden else ""
     return finish(figure, claim=_claim(names, lost), source=source, synthetic=synthetic, note=note)
 
 

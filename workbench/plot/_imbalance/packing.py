@@ -137,7 +137,7 @@ def packing_balance(
     words = [
         f" {ratio:.2f}"
         + ("" if stable else "  overflows")
-        + (f"  {percent(left)} of attention left out" if left > _MOST_LEFT else "")
+        + (f"  {percent(left)} of attention dropped" if left > _MOST_LEFT else "")
         for ratio, stable, left in zip(
             *(rows[name] for name in ("imbalance_ratio", "is_stable", "left_square_share")),
             strict=True,

@@ -126,9 +126,7 @@ def _claim(rows: pd.DataFrame, versions: list[str]) -> str:
         idle = max(1 - float(mine["dur_cost"].sum()) / room, 0.0) if room else 0.0
         parts.append((version, idle))
     words = [
-        f"{label(version, 26)}: stages do nothing for {percent(idle)} of the step"
-        if at == 0
-        else f"{label(version, 26)}: for {percent(idle)}"
+        f"{label(version, 26)}: pipeline bubble {percent(idle)}" + " of the step" * (at == 0)
         for at, (version, idle) in enumerate(parts)
     ]
     text = "; ".join(words)

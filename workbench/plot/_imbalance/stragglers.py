@@ -353,4 +353,4 @@ def _bars(table: pd.DataFrame) -> tuple[go.Figure, str]:
         showgrid=False,
     )
     hidden = len(table) - len(shown)
-    return figure, f"{hidden:,} parts with less left out" if hidden else ""
+    return figure, f"{hidden:,} parts with less dropped" if hidden else ""

@@ -289,7 +289,7 @@ def _notes(table: pd.DataFrame, shown: pd.DataFrame, measured: float) -> list[st
     if len(doubts := told[told != ""].value_counts().index.tolist()):
         notes.append(f"unsure: {label(doubts[0], 120)}")
     if hidden := len(table) - len(shown):
-        notes.append(f"{plural(hidden, 'configuration')} left out")
+        notes.append(f"{plural(hidden, 'configuration')} dropped")
     return notes
 
 

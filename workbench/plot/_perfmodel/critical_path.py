@@ -97,7 +97,7 @@ def critical_path(
     if guessed := int(table.loc[table["is_inferred"], "dur_ns"].sum()):
         notes.append(f"{safe(percent(guessed / whole))} guessed from times")
     if rest:
-        notes.append(f"{plural(len(kinds) - len(large), 'kind')} with {duration(rest)} left out")
+        notes.append(f"{plural(len(kinds) - len(large), 'kind')} with {duration(rest)} dropped")
     return finish(
         figure, claim=_claim(kinds, whole), source=source, synthetic=synthetic,
         note=" · ".join(notes),
@@ -336,7 +336,7 @@ def _note(bars: pd.DataFrame, names: list[str]) -> str:
     if shared := int(bars.loc[bars["count"] > 1, "count"].sum()):
         notes.append(f"{shared:,} short ones share rectangles as high as their busy share")
     if (hidden := len(names) - _lanes.MAX_LANES) > 0:
-        notes.append(f"{plural(hidden, 'stream')} left out")
+        notes.append(f"{plural(hidden, 'stream')} dropped")
     return " · ".join(notes)
 
 
@@ -472,7 +472,7 @@ def _notes(rows: pd.DataFrame, shown: pd.DataFrame, measured: float) -> list[str
     if doubts := sorted({*rows["doubt"]} - {""}):
         notes.append(f"unsure: {label(doubts[0], 160)}")
     if hidden := len(rows) - len(shown):
-        notes.append(f"{plural(hidden, 'question')} left out")
+        notes.append(f"{plural(hidden, 'question')} dropped")
     return notes
 
 

@@ -67,7 +67,7 @@ def collective_times(
     figure.update_layout(hovermode="closest")
     notes = ["dots: measured; lines: lowest of three straight lines, latency + size / bandwidth"]
     if len(kinds) > _MOST_KINDS:
-        notes.append(f"{plural(len(kinds) - _MOST_KINDS, 'kind')} left out; choose some")
+        notes.append(f"{plural(len(kinds) - _MOST_KINDS, 'kind')} dropped; choose some")
     return finish(
         figure,
         claim=_claim(times, show),
@@ -128,7 +128,7 @@ def _add(figure: go.Figure, rows: pd.DataFrame, key: tuple[object, ...], positio
 
 def _claim(times: pd.DataFrame, show: Show) -> str:
     held = (times["held_out_ns"].astype("float64") / times["dur_ns"] - 1).abs().mean()
-    off = f"; sizes left out are predicted {percent(float(held))} off" if held == held else ""
+    off = f"; sizes dropped are predicted {percent(float(held))} off" if held == held else ""
     if show == "bandwidth":
         best = times.sort_values("bus_gb_per_s").iloc[-1]
         said = f"The bus carries up to {digits(best['bus_gb_per_s'])} GB/s, in an "
@@ -189,7 +189,7 @@ def gemm_errors(errors: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     held = sorted({label(each, 40) for each in decades["held_out"]})
     notes = [f"held out: {', '.join(held[:3])}"]
     if len(lines) > MAX_LINES:
-        notes.append(f"{plural(len(lines) - MAX_LINES, 'line')} left out")
+        notes.append(f"{plural(len(lines) - MAX_LINES, 'line')} dropped")
     return finish(
         figure,
         claim=_gemm_errors_claim(errors),

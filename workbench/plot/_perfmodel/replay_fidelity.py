@@ -80,10 +80,10 @@ def replay_fidelity(table: pd.DataFrame, *, source: str = "", synthetic: bool = 
             hovertemplate="%{hovertext}, %{x:.3~g} %<extra></extra>",
         )  # fmt: skip
     _add_explained(figure, shown, shown["is_usable"].to_numpy())
-    _axes(figure, list(shown["words"]), "replayed against measured [%]")
+    _axes(figure, list(shown["words"]), "replay error [%]")
     doubts = [f"unsure: {safe(each)}" for each in sorted({*rows["doubt"]} - {""})[:2]]
     hidden = len(rows) - len(shown)
-    notes = doubts + [f"{plural(hidden, 'better row')} left out"] * (hidden > 0)
+    notes = doubts + [f"{plural(hidden, 'better row')} dropped"] * (hidden > 0)
     return finish(
         figure, claim=_fits(rows), source=source, synthetic=synthetic, note=" · ".join(notes)
     )
@@ -104,7 +104,7 @@ def graph_ablation(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     Returns
     -------
     plotly.graph_objects.Figure
-        One row per step left out, the most important on top: the error of the worst ProfilerStep,
+        One row per step dropped, the most important on top: the error of the worst ProfilerStep,
         or of the whole trace if there are none, and the explained share; lines stand for the
         whole graph. The title names the steps that matter most.
     """
@@ -118,7 +118,7 @@ def graph_ablation(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     whole, rows = rows[rows["without"] == ""], rows[rows["without"] != ""]
     if rows.empty:
         return nothing(
-            "No step was left out; pass what analyze.graph_ablation returns.",
+            "No step was dropped; pass what analyze.graph_ablation returns.",
             claim="No steps to compare",
             source=source,
             synthetic=synthetic,
@@ -137,7 +137,7 @@ def graph_ablation(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     )  # fmt: skip
     _add_explained(figure, shown, shown["is_usable"].to_numpy())
     names = [f"without {words.replace(', ', ' and ')}" for words in shown["without"]]
-    _axes(figure, names, "replayed against measured [%]")
+    _axes(figure, names, "replay error [%]")
     notes = []
     if len(whole):
         line = {"color": colour("neutral"), "width": 1.5, "dash": "dash"}
@@ -147,7 +147,7 @@ def graph_ablation(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     if (count := table["rank"].nunique()) > 1:
         notes.append(f"the worst of {plural(count, 'rank')}")
     if hidden := len(rows) - len(shown):
-        notes.append(f"{plural(hidden, 'row')} left out")
+        notes.append(f"{plural(hidden, 'row')} dropped")
     return finish(
         figure, claim=_matters(rows, whole, error), source=source, synthetic=synthetic,
         note=" · ".join(notes), is_doubtful=is_doubtful(table[table["without"] == ""]),

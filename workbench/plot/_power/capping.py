@@ -154,9 +154,9 @@ def _events_notes(events: pd.DataFrame, left_out: int, bars_left_out: int) -> li
     if blur > 0:
         notes.append(f"ends are uncertain by {digits(blur)} s")
     if left_out:
-        notes.append(f"{plural(left_out, 'device')} left out")
+        notes.append(f"{plural(left_out, 'device')} dropped")
     if bars_left_out:
-        notes.append(f"the {bars_left_out:,} shortest events left out")
+        notes.append(f"the {bars_left_out:,} shortest events dropped")
     return notes
 
 
@@ -275,7 +275,7 @@ def _cost_notes(shown: pd.DataFrame, row_count: int) -> list[str]:
     ]
     notes = ["whiskers: bootstrap interval", *doubts[:2]]
     if row_count > len(shown):
-        notes.append(f"{plural(row_count - len(shown), 'attempt')} left out")
+        notes.append(f"{plural(row_count - len(shown), 'attempt')} dropped")
     return notes
 
 
@@ -334,7 +334,7 @@ def capping_blame(blame: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     )
     notes = [f"<b>in doubt: {label(first['doubt'], 200)}</b>"] if first["doubt"] else []
     if len(blame) > len(shown):
-        notes.append(f"{plural(len(blame) - len(shown), 'device')} left out")
+        notes.append(f"{plural(len(blame) - len(shown), 'device')} dropped")
     return finish(
         figure, claim=claim, source=source, synthetic=synthetic, note=" · ".join(notes),
         is_doubtful=is_doubtful(shown.head(1)),

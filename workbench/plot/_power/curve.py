@@ -78,12 +78,12 @@ def power_curve(curve: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
 
 
 def _curve_notes(curve: pd.DataFrame, curve_count: int) -> list[str]:
-    """Say what is compared, what is left out, and what is in doubt."""
+    """Say what is compared, what is dropped, and what is in doubt."""
     notes = ["against the largest limit of each"]
     if not curve["energy_ratio"].notna().any():
         notes.append("no power is known, so no energy")
     if curve_count > MAX_LINES:
-        notes.append(f"{plural(curve_count - MAX_LINES, 'curve')} left out")
+        notes.append(f"{plural(curve_count - MAX_LINES, 'curve')} dropped")
     if curve["is_extrapolated"].any():
         notes.append("open marks: nobody measured there")
     if in_doubt := int(((curve["doubt"] != "") & ~curve["is_extrapolated"]).sum()):
@@ -217,7 +217,7 @@ def power_knees(knees: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     )
     notes = ["at the right: least energy against the largest limit"]
     if len(knees) > len(shown):
-        notes.append(f"{plural(len(knees) - len(shown), 'row')} left out")
+        notes.append(f"{plural(len(knees) - len(shown), 'row')} dropped")
     if (shown["doubt"] != "").any():
         notes.append("* in doubt (see the table)")
     return finish(
@@ -315,7 +315,7 @@ def provisioning(
     figure.update_layout(height=440)
     notes = [f"against {_watts(table['reference_limit_w'].unique())}, at the same site power"]
     if len(names) > _MOST_CURVES:
-        notes.append(f"{plural(len(names) - _MOST_CURVES, 'curve')} left out")
+        notes.append(f"{plural(len(names) - _MOST_CURVES, 'curve')} dropped")
     if laid_over:
         notes.append("whiskers: what rounds to the published numbers")
     return finish(

@@ -170,7 +170,7 @@ def _notes(hierarchy: pd.DataFrame, drawable: pd.DataFrame, shown: pd.DataFrame)
             f"{len(shown):,} of {len(drawable):,} shown, of every level those nearest to the limit"
         )
     if left_out := len(hierarchy) - len(drawable):
-        notes.append(f"{left_out:,} without a limit or power left out")
+        notes.append(f"{left_out:,} without a limit or power dropped")
     if (drawable["covered_share"] < 1).any():
         notes.append(
             f"meters know {percent(float(drawable['covered_share'].min()))} or more of each"

@@ -52,7 +52,7 @@ def power_smoothing(
         Table :data:`workbench.tables.SMOOTHING_SUMMARY` of it; the title then states cost and
         verdict.
     zoom_s
-        Length of the upper panel in seconds, around the widest movement.
+        Length of the upper panel in seconds, around the widest swing.
     source
         Where the numbers come from; printed under the figure.
     synthetic
@@ -94,7 +94,7 @@ def power_smoothing(
     figure.update_xaxes(title="", row=1)
     figure.update_yaxes(title=f"power [{unit}]", row=1)
     figure.update_yaxes(title=unit_below, row=2)
-    note = f"above: {zoom_s:g} s around the widest movement, below: all of it"
+    note = f"above: {zoom_s:g} s around the widest swing, below: all of it"
     filled = int(known["is_filled"].sum())
     note += f" · {filled:,} cells interpolated" if filled else ""
     if len(known) < len(table):
@@ -253,7 +253,7 @@ def grid_check(table: pd.DataFrame, *, source: str = "", synthetic: bool = False
     )  # fmt: skip
     note = f"bars end at {_LONGEST:.0%} of their limit" if used.max() > _LONGEST else ""
     if len(table) > _MOST:
-        note += f"{' · ' * bool(note)}{len(table) - _MOST:,} more requirements left out"
+        note += f"{' · ' * bool(note)}{len(table) - _MOST:,} more requirements dropped"
     return finish(
         figure, claim=_grid_check_claim(table), source=source, synthetic=synthetic, note=note
     )

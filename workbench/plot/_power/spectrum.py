@@ -74,7 +74,7 @@ def power_spectrum(
     if rows.empty:
         return nothing(
             "Power does not move at all, so there is no frequency to show.",
-            claim="No movement of power to show",
+            claim="No power fluctuation to show",
             source=source,
             synthetic=synthetic,
         )
@@ -183,7 +183,7 @@ def _claim(rows: pd.DataFrame, peaks: pd.DataFrame | None, limited: pd.DataFrame
     if peaks is not None and len(peaks):
         top = peaks.iloc[0]
         claim = f"Power repeats every {digits(top['period_s'])} s ({top['frequency_hz']:.3g} Hz), "
-        claim += f"{percent(top['variance_share'])} of its movement"
+        claim += f"{percent(top['variance_share'])} of its AC component"
     else:
         top = rows.iloc[int(rows["density_w2_per_hz"].argmax())]
         claim = f"Power moves most at {top['frequency_hz']:.3g} Hz"
@@ -208,14 +208,14 @@ def _note(rows: pd.DataFrame) -> str:
     return note
 
 
-# How much of the movement of power lies in bands of frequencies.
+# How much of the AC component of power lies in bands of frequencies.
 
 _MOST = 30
 _BAR_PX = 30
 
 
 def band_shares(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
-    """Show the share of the movement of power in every band.
+    """Show the share of the AC component of power in every band.
 
     Parameters
     ----------
@@ -257,7 +257,7 @@ def band_shares(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     figure.update_xaxes(title="share of the energy [%]", tickformat=".0%", range=[0, room])
     note = f"of what lies below Nyquist, {float(rows['nyquist_hz'].iloc[0]):.3g} Hz"
     if len(table) > _MOST:
-        note += f" · {len(table) - _MOST:,} smaller bands left out"
+        note += f" · {len(table) - _MOST:,} smaller bands dropped"
     return finish(
         figure, claim=_band_shares_claim(rows), source=source, synthetic=synthetic, note=note
     )
@@ -290,7 +290,7 @@ def _band_shares_claim(rows: pd.DataFrame) -> str:
         return "All bands lie above what the meter can see"
     top = rows.iloc[int(rows["energy_share"].fillna(0).argmax())]
     return (
-        f"{percent(top['energy_share'])} of the movement of power lies between "
+        f"{percent(top['energy_share'])} of the AC component of power lies between "
         f"{top['low_hz']:g} and {top['high_hz']:g} Hz"
     )
 
@@ -523,8 +523,10 @@ def _why_nothing(table: pd.DataFrame) -> str:
 def _swings_note(table: pd.DataFrame, rows: pd.DataFrame) -> str:
     """Say how much the swings rest on."""
     cells = float(rows["cell_count"].median())
-    note = f"{plural(len(rows), 'step')} of {digits(cells)} cells each; faster movement is unseen"
+    note = (
+        f"{plural(len(rows), 'step')} of {digits(cells)} cells each; faster fluctuation is unseen"
+    )
     if len(table) > len(rows):
-        note += f" · {len(table) - len(rows):,} without two known cells left out"
+        note += f" · {len(table) - len(rows):,} without two known cells dropped"
     partly = int((rows["covered_share"] < 1).sum())
     return note + (f" · {partly:,} known in part" if partly else "")

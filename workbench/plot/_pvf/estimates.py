@@ -80,7 +80,7 @@ def pvf(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go
     )
     hidden = len(table) - len(drawn)
     notes = [*estimand(table), *coverage(table[table["interval"] != _EXACT])]
-    notes += [f"{hidden:,} less vulnerable groups left out"] if hidden else []
+    notes += [f"{hidden:,} less vulnerable groups dropped"] if hidden else []
     return finish(
         figure, claim=_claim(ordered), source=source, synthetic=synthetic, note=" · ".join(notes)
     )
@@ -259,7 +259,7 @@ def pvf_by_bit(
     _add_roles(figure, dtype or _only_dtype(rows), bits)
     figure.update_layout(height=max(22 * len(names), 150) + 26, margin_l=left_margin(names))
     hidden = parts.nunique() - len(kept)
-    notes = [*estimand(table), *([f"{plural(hidden, 'part')} left out"] if hidden else [])]
+    notes = [*estimand(table), *([f"{plural(hidden, 'part')} dropped"] if hidden else [])]
     claim = _by_bit_claim(rows, parts)
     return finish(
         figure, claim=claim, source=source, synthetic=synthetic, note=" · ".join(notes),

@@ -81,7 +81,7 @@ def pvf_exposure(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     notes = ["every bit is hit equally often"]
     notes += [f"{chance(per_upset)} of the inferences go wrong per upset of the model"]
     hidden = len(table) - len(drawn)
-    notes += [f"{plural(hidden, 'group')} with less left out"] if hidden else []
+    notes += [f"{plural(hidden, 'group')} with less dropped"] if hidden else []
     return finish(
         figure, claim=_claim(drawn), source=source, synthetic=synthetic, note=" · ".join(notes)
     )
@@ -166,7 +166,7 @@ def pvf_by_flips(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     figure.update_yaxes(title=look["title"], col=1)
     hidden = len(names) - len(shown) + len(lines) - len(drawn)
     notes = [*estimand(rows), *coverage(rows)]
-    notes += [f"{plural(hidden, 'component or type')} left out"] if hidden else []
+    notes += [f"{plural(hidden, 'component or type')} dropped"] if hidden else []
     return finish(
         figure,
         claim=_by_flips_claim(rows),
@@ -296,7 +296,7 @@ def pvf_by_margin(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     hidden = len(groups) - min(len(groups), _MOST_GROUPS)
     notes = [f"{int(rows['trial_count'].sum()):,} trials", "marks stand in the middle of a class"]
     notes += ["whiskers: intervals, sites as the sample"]
-    notes += [f"{plural(hidden, 'group')} left out"] if hidden else []
+    notes += [f"{plural(hidden, 'group')} dropped"] if hidden else []
     claim = _by_margin_claim(shown[shown["group"] == groups[0]].sort_values("at", kind="stable"))
     return finish(figure, claim=claim, source=source, synthetic=synthetic, note=" · ".join(notes))
 

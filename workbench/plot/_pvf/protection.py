@@ -71,7 +71,7 @@ def pvf_protection(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     figure.update_yaxes(title="wrong outputs removed [%]", range=[-2, 103])
     hidden = len(lines) - min(len(lines), MAX_LINES)
     notes = ["the most harmful first", *_ranking(rows)]
-    notes += [f"{plural(hidden, 'line')} left out"] if hidden else []
+    notes += [f"{plural(hidden, 'line')} dropped"] if hidden else []
     return finish(
         figure, claim=_claim(lines[0][1]), source=source, synthetic=synthetic,
         note=" · ".join(notes),
@@ -122,7 +122,7 @@ def _claim(part: pd.DataFrame) -> str:
     return f"Protecting {some} removes {percent(row['removed_share'])} of the wrong outputs"
 
 
-# What a detector catches, and how often it cries wolf, against its tolerance.
+# What a detector catches, and its false-alarm rate, against its tolerance.
 
 _MOST_LINES, _DETECTOR_TOLERANCE_MOST_POINTS = 6, 400
 _DETECTOR_TOLERANCE_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "star", "hexagon")
@@ -188,7 +188,7 @@ def detector_tolerance(
     figure.update_layout(hovermode="closest")
     hidden = len(lines) - min(len(lines), _MOST_LINES)
     notes = ["whiskers: intervals of independent checks"]
-    notes += [f"{plural(hidden, 'line')} left out"] if hidden else []
+    notes += [f"{plural(hidden, 'line')} dropped"] if hidden else []
     claim = _detector_tolerance_claim(chosen)
     return finish(figure, claim=claim, source=source, synthetic=synthetic, note=" · ".join(notes))
 
@@ -276,7 +276,7 @@ def _add_alarms(figure: go.Figure, part: pd.DataFrame, *, at: int, name: str) ->
 
 
 def _chosen(rows: pd.DataFrame, wanted: float | None) -> pd.DataFrame:
-    """Give the rows at the wanted tolerance, or at the smallest that never cries wolf."""
+    """Give the rows at the wanted tolerance, or at the smallest that never raises false alarms."""
     if wanted is None:
         alarms = rows.groupby("tolerance")["false_alarm_share"].max()
         quiet = alarms[alarms == 0]
@@ -369,7 +369,7 @@ def pvf_mitigation(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     )
     hidden = len(table) - len(drawn)
     notes = ["the same faults with and without", "removed: over the wrong outputs without"]
-    notes += [f"{plural(hidden, 'row')} left out"] if hidden else []
+    notes += [f"{plural(hidden, 'row')} dropped"] if hidden else []
     return finish(
         figure,
         claim=_mitigation_claim(table),

@@ -30,7 +30,7 @@ from workbench.tables import (
     PVF_RUNNING,
 )
 
-# Whether intervals hold the truth: a sample that grows, and how often each kind covers.
+# Coverage of intervals: a sample that grows, and how often each kind covers.
 
 _KINDS = (
     ("sites as the sample", "low", "high"),
@@ -86,7 +86,7 @@ def interval_funnel(table: pd.DataFrame, *, source: str = "", synthetic: bool = 
     others = table["group"].nunique() - 1
     notes = [f"{label(group, 30)}: the line is the truth, {chance(truth)}", *estimand(table)]
     notes += [f"{len(mine) - len(rows):,} looks not drawn"] if len(mine) > len(rows) else []
-    notes += [f"{plural(others, 'group')} left out"] if others else []
+    notes += [f"{plural(others, 'group')} dropped"] if others else []
     claim = _funnel_claim(mine, truth)
     return finish(figure, claim=claim, source=source, synthetic=synthetic, note=" · ".join(notes))
 
@@ -94,7 +94,7 @@ def interval_funnel(table: pd.DataFrame, *, source: str = "", synthetic: bool = 
 def interval_coverage(
     table: pd.DataFrame, *, source: str = "", synthetic: bool = False
 ) -> go.Figure:
-    """Show how often each kind of interval holds the truth, beside how often it should.
+    """Show how often each kind of interval covers the true value, beside its nominal coverage.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def interval_coverage(
     figure.update_layout(
         height=max(len(names), 2) * 1.3 * _ROW_PX, margin_l=left_margin(names), hovermode="closest"
     )
-    figure.update_xaxes(title="intervals that hold the truth [%]", range=[-3, 104])
+    figure.update_xaxes(title="intervals that cover the true value [%]", range=[-3, 104])
     figure.update_yaxes(
         tickvals=list(range(len(names))), ticktext=names, range=[len(names) - 0.2, -0.6]
     )
@@ -149,8 +149,8 @@ def interval_coverage(
     notes = [f"{repeats.min():,} repeats each" if repeats.nunique() == 1 else
              f"{repeats.min():,} to {repeats.max():,} repeats", *estimand(table)]  # fmt: skip
     hidden = len(table[keys].drop_duplicates()) - len(places)
-    notes += [f"{plural(hidden, 'design')} left out"] if hidden else []
-    notes += [f"{plural(others, 'other confidence')} left out"] if others else []
+    notes += [f"{plural(hidden, 'design')} dropped"] if hidden else []
+    notes += [f"{plural(others, 'other confidence')} dropped"] if others else []
     return finish(
         figure, claim=_coverage_claim(rows, level), source=source, synthetic=synthetic,
         note=" · ".join(notes),
@@ -170,18 +170,25 @@ def _apart(rows: pd.DataFrame) -> Any:
 def _add_samples(
     figure: go.Figure, rows: pd.DataFrame, ends: tuple[str, str], *, panel: int, holds: bool
 ) -> None:
-    """Add one broken line through all samples of a panel that do, or do not, hold the truth."""
+    """Add one broken line through the samples of a panel that cover the true value, or do not."""
     if rows.empty:
         return
     low, high = (100 * numbers(rows[name]) for name in ends)
     y, x = segments(low, high, rows["at"].to_numpy())
-    words = "holds the truth" if holds else "misses it"
+    words = "covers the true value" if holds else "misses it"
     colour = COLOURS["series" if holds else "limit"]
     line = {"color": colour, "width": 1.5, "dash": "solid" if holds else "2px,2px"}
     figure.add_scatter(
-        mode="lines", x=x, y=y, row=1, col=panel, line=line, name=f"interval {words}",
-        showlegend=False, hoverinfo="skip",
-    )  # fmt: skip
+        mode="lines",
+        x=x,
+        y=y,
+        row=1,
+        col=panel,
+        line=line,
+        name=f"interval {words}",
+        showlegend=False,
+        hoverinfo="skip",
+    )
     figure.add_scatter(
         mode="markers", x=rows["at"].to_numpy(), y=100 * rows["pvf"].to_numpy(), row=1, col=panel,
         name=words, legendgroup=words, showlegend=not any(t.name == words for t in figure.data),
@@ -205,7 +212,8 @@ def _holds(rows: pd.DataFrame, truth: float, low: str, high: str) -> pd.Series:
 def _funnel_claim(rows: pd.DataFrame, truth: float) -> str:
     clustered, independent = (_holds(rows, truth, low, high) for _, low, high in _KINDS)
     return (
-        f"{clustered.sum():,} of {plural(len(rows), 'look')} hold the truth with sites as the "
+        f"{clustered.sum():,} of {plural(len(rows), 'look')} cover the true value with sites as "
+        "the "
         f"sample, {independent.sum():,} with inputs as independent"
     )
 
@@ -240,7 +248,7 @@ def _coverage_claim(rows: pd.DataFrame, level: float) -> str:
     if all(len(each) for each in kinds):
         good, bad = (f"{percent(each.min())} to {percent(each.max())}" for each in kinds)
         return (
-            f"Of the intervals for {percent(level)}, {good} hold the truth with sites as the "
+            f"Of the intervals for {percent(level)}, {good} cover the true value with sites as the "
             f"sample, {bad} with inputs"
         )
     worst = row_with(rows, "covered_share", largest=False)
@@ -321,7 +329,7 @@ def outcome_shares(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     )  # fmt: skip
     hidden = len(groups) - len(drawn)
     notes = [f"{plural(len(groups), 'group')}, trials weighted as the design asks"]
-    notes += [f"{plural(hidden, 'group')} with less left out"] if hidden else []
+    notes += [f"{plural(hidden, 'group')} with less dropped"] if hidden else []
     claim = _claim(seen.loc[groups], knows_due="due" in shares)
     return finish(figure, claim=claim, source=source, synthetic=synthetic, note=" · ".join(notes))
 
@@ -554,7 +562,7 @@ def injection_sample_sizes(
     missing = len(table) - len(known)
     notes += [f"{plural(missing, 'design')} without an answer: no wrong outputs"] if missing else []
     hidden = len(set(table["group"])) - len(groups) + len(designs) - len(drawn)
-    notes += [f"{plural(hidden, 'group or design')} left out"] if hidden else []
+    notes += [f"{plural(hidden, 'group or design')} dropped"] if hidden else []
     return finish(
         figure, claim=_sample_sizes_claim(known, groups[0]), source=source, synthetic=synthetic,
         note=" · ".join(notes),

@@ -38,7 +38,7 @@ def stacked(
     Returns
     -------
     tuple of plotly.graph_objects.Figure and str
-        The figure without title, and a note if columns had to be left out.
+        The figure without title, and a note if columns had to be dropped.
     """
     heights = np.stack([np.asarray(part, dtype=np.float64) for part in parts.values()])
     keep = extremes(heights.sum(axis=0))
@@ -65,7 +65,7 @@ def stacked(
     )
     figure.update_yaxes(title=f"time [{unit[1]}]", rangemode="tozero")
     left_out = len(labels) - len(keep)
-    note = f"{left_out:,} of {len(labels):,} columns left out, never the highest or lowest"
+    note = f"{left_out:,} of {len(labels):,} columns dropped, never the highest or lowest"
     return figure, note if left_out else ""
 
 

@@ -34,7 +34,7 @@ def lanes_of(events: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
         The items, one row each: ``lane``, ``kind``, ``start_ns``, ``end_ns``,
         ``busy_ns``, ``count`` (1), ``longest_ns``, ``row`` (label in ``events``).
         And all lanes in drawing order: ``rank``, ``label``, ``lane`` (missing where
-        it was left out).
+        it was dropped).
     """
     stream = events["kind"].notna().to_numpy()
     runtime = events["category"].isin(_RUNTIME).to_numpy() & ~stream

@@ -175,7 +175,7 @@ def finish(
     synthetic
         Whether the data was generated; then the figure says so above and below.
     note
-        A second, smaller line under the title, e.g. what was left out. Bold are doubts.
+        A second, smaller line under the title, e.g. what was dropped. Bold are doubts.
     is_doubtful
         Whether what the claim rests on is in doubt, as it also is if the note has a bold
         part; then the claim begins with that, because a title is read, listed and copied

@@ -220,7 +220,7 @@ def time_axis(first_ns: int, last_ns: int) -> tuple[float, str]:
     return scale * 1e9, f"time since {stamp} UTC [{unit}]"
 
 
-# What an analysis says about its result: what was left out, what is doubtful.
+# What an analysis says about its result: what was dropped, what is doubtful.
 
 _MOST = 4
 

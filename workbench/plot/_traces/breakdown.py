@@ -324,12 +324,12 @@ def _claim(known: pd.DataFrame, names: pd.Index) -> str:
 def _doubts(clocks: pd.DataFrame, hidden: int) -> list[str]:
     lost = int(clocks["offset_ns"].isna().sum())
     unsure = int((~clocks["is_sure"] & clocks["offset_ns"].notna()).sum())
-    said = [f"{plural(lost, 'rank')} without a known offset left out"] if lost else []
+    said = [f"{plural(lost, 'rank')} without a known offset dropped"] if lost else []
     if unsure:
         why = clocks.loc[~clocks["is_sure"] & clocks["offset_ns"].notna(), "note"].dropna()
         most = f", e.g. {label(why.iloc[0].split('; ')[0], 120)}" if len(why) else ""
         said.append(f"{plural(unsure, 'rank')} not sure{most}")
-    return said + ([f"{plural(hidden, 'clock')} left out"] if hidden else [])
+    return said + ([f"{plural(hidden, 'clock')} dropped"] if hidden else [])
 
 
 def _why_none(clocks: pd.DataFrame) -> str:

@@ -70,7 +70,7 @@ def collectives(
     )
     unsized = len(matched) - len(drawn)
     notes = ["in brackets: confidence that the ranks' kernels were matched rightly"]
-    notes += [f"{unsized:,} without a size left out"] if unsized else []
+    notes += [f"{unsized:,} without a size dropped"] if unsized else []
     return finish(figure, claim=claim, source=source, synthetic=synthetic, note=" · ".join(notes))
 
 
@@ -141,7 +141,7 @@ def blame(blame: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> 
     BLAME.check(blame)
     whole = int(blame["wait_ns"].sum())
     left_out = [
-        f"{plural(count, 'collective')} left out: {reason}"
+        f"{plural(count, 'collective')} dropped: {reason}"
         for reason, count in blame.attrs.get("left_out", {}).items()
     ]
     left_out += unknown_kernels(blame, "kernels_left_out")
@@ -347,12 +347,12 @@ def late_arrivals(
     plotly.graph_objects.Figure
         One column per rank, the one most waited for first, one trace per kind of excess.
         The title names that rank and what it did before it came; the line below tells
-        what its host did meanwhile, and what was left out.
+        what its host did meanwhile, and what was dropped.
     """
     LATE_ARRIVALS.check(late_arrivals)
     sure = late_arrivals[late_arrivals["is_sure"]]
     left_out = len(late_arrivals) - len(sure)
-    notes = [f"{plural(left_out, 'collective')} left out: not sure who was last"] * (left_out > 0)
+    notes = [f"{plural(left_out, 'collective')} dropped: not sure who was last"] * (left_out > 0)
     notes += unknown_kernels(late_arrivals, "kernels_left_out")
     waited = sure[sure["wait_ns"] > 0]
     if waited.empty:
@@ -431,10 +431,10 @@ def unknown_kernels(table: pd.DataFrame, attribute: str) -> list[str]:
     if not reasons:
         return []
     said = [
-        f"{plural(count, 'communication kernel')} left out: {label(why, 200)}"
+        f"{plural(count, 'communication kernel')} dropped: {label(why, 200)}"
         for why, count in reasons[:_MOST]
     ]
     others = sum(count for _, count in reasons[_MOST:])
-    return said + [f"{plural(others, 'communication kernel')} left out for other reasons"] * (
+    return said + [f"{plural(others, 'communication kernel')} dropped for other reasons"] * (
         others > 0
     )

@@ -190,7 +190,7 @@ def copy_bandwidth(
         f"{int(top['copy_count']):,} pieces, at {digits(gb_per_s)} GB/s"
     )
     unsized = int(bandwidth["unsized_count"].sum())
-    note = f"{unsized:,} copies without a size are left out" if unsized else ""
+    note = f"{unsized:,} copies without a size are dropped" if unsized else ""
     return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
 
 

@@ -45,7 +45,7 @@ def timeline(  # noqa: PLR0913 - a window in time has two ends
         Table :data:`workbench.tables.EVENTS`, or some of its rows.
     ranks
         Ranks to draw; all by default. The first 40 lanes are drawn, streams before
-        threads, and the figure says how many were left out.
+        threads, and the figure says how many were dropped.
     start_ns
         Start of the window in the clock of ``events``; the first event by default.
     end_ns
@@ -197,7 +197,7 @@ def _note(bars: pd.DataFrame, lanes: pd.DataFrame, *, first_ns: int) -> str:
         missing = set(lanes["rank"]) - set(lanes.loc[lanes["lane"].notna(), "rank"])
         ranks = f", among them all of {plural(len(missing), 'rank')}" if missing else ""
         threads = lanes.loc[lanes["lane"].isna(), "label"].str.startswith("thread").all()
-        parts.append(f"{plural(hidden, 'thread' if threads else 'lane')} left out{ranks}")
+        parts.append(f"{plural(hidden, 'thread' if threads else 'lane')} dropped{ranks}")
     return " · ".join(parts)
 
 

@@ -81,7 +81,7 @@ def nvidia_smi_text(readings: dict[int, Readings]) -> str:
     for at in range(count):
         for order, (index, gpu) in enumerate(readings.items()):
             if np.isnan(gpu.power_w[at]):
-                continue  # nvidia-smi leaves out a GPU that fell off the bus
+                continue  # nvidia-smi drops a GPU that fell off the bus
             stamp = _stamp(int(gpu.time_ns[at]) + 3 * MILLISECOND * order)
             lines.append(
                 f"{stamp}, {index}, {gpu.power_w[at]:.2f} W, {gpu.limit_w[at]:.2f} W, "

@@ -1,4 +1,4 @@
-"""Recordings that are not whole: the replay refuses them, or leaves out and counts."""
+"""Recordings that are not whole: the replay refuses them, or drops and counts."""
 
 import numpy as np
 import pandas as pd

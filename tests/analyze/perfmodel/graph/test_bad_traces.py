@@ -53,7 +53,7 @@ def test_records_that_make_streams_wait_for_each_other_are_left_out_and_named(tr
     assert circles["left_out_count"] == 2
     assert circles["note"].startswith("edges of inter-stream contradict others: kernel on ")
     assert "(row " in circles["note"]
-    assert graph.doubts == ("2 edges were left out as they contradict others",)
+    assert graph.doubts == ("2 edges were dropped as they contradict others",)
     assert analyze.replay(graph).max() == graph.time_ns.max()
 
 

@@ -60,7 +60,7 @@ def test_real_dumps_load_whole(case, entries, real_data):
     assert set(recording.entries["timeout_ms"]) == {180_000, 600_000}
     assert recording.status["group"].notna().all()
     log = recording.quality[recording.quality["source"].str.endswith("fault_injection.log")]
-    assert log["finding"].tolist() == ["set aside"]
+    assert log["finding"].tolist() == ["skipped by design"]
 
 
 @pytest.mark.oracle
@@ -312,11 +312,11 @@ def test_a_truncated_dump_in_a_folder_is_left_out_and_named(content, write):
     recording = quiet(write("_dump_0", raw).parent)
     assert recording.ranks["rank"].tolist() == [0]
     found = recording.quality.set_index(recording.quality["source"].str.rsplit("/").str[-1])
-    assert found.loc["_dump_1", "finding"] == "left out"
+    assert found.loc["_dump_1", "finding"] == "dropped"
     assert "damaged or cut off" in found.loc["_dump_1", "what"]
     assert "empty" in found.loc["_dump_2", "what"]
-    assert found.loc["notes.log", "finding"] == "set aside"
-    assert found.loc["nccl_trace_rank_9", "finding"] == "set aside"
+    assert found.loc["notes.log", "finding"] == "skipped by design"
+    assert found.loc["nccl_trace_rank_9", "finding"] == "skipped by design"
 
 
 @pytest.mark.parametrize(

@@ -343,7 +343,7 @@ def test_an_xid_line_of_a_new_form_is_left_out_and_counted(tmp_path):
     log = load.failures(path)
     assert len(log.failures) == 1
     found = log.quality.set_index("what").loc["a line about an Xid whose form is not known"]
-    assert (found["finding"], found["where"]) == ("left out", "line 1")
+    assert (found["finding"], found["where"]) == ("dropped", "line 1")
 
 
 @given(

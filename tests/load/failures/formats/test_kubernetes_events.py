@@ -117,7 +117,7 @@ def test_normal_events_are_counted(tmp_path):
     events = [event("Pulled", type_="Normal"), event("Started", type_="Normal")]
     part = read(kubernetes_events, tmp_path, listed(*events))
     assert part.failures.empty
-    assert findings(part) == {"events of type Normal": ("set aside", 2)}
+    assert findings(part) == {"events of type Normal": ("skipped by design", 2)}
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,10 @@ def test_an_event_that_was_updated_counts_once(tmp_path):
     states = [event("BackOff", count=i, metadata={"uid": "u-1"}) for i in (1, 2, 7)]
     part = read(kubernetes_events, tmp_path, "".join(json.dumps(each) + "\n" for each in states))
     assert only(part)["line_count"] == 7
-    assert findings(part)["states of an event that a later one replaces"] == ("set aside", 2)
+    assert findings(part)["states of an event that a later one replaces"] == (
+        "skipped by design",
+        2,
+    )
 
 
 def test_events_of_a_job_name_it(tmp_path):

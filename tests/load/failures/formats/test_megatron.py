@@ -142,7 +142,7 @@ def test_skipped_iterations_and_nans_are_counted(log):
 def test_the_same_line_of_two_ranks_counts_once(log):
     part = log("[default6]:" + line(5), "[default7]:" + line(5), line(6))
     assert part.failures.empty
-    assert found(part)["set aside", "lines written twice"] == 1
+    assert found(part)["skipped by design", "lines written twice"] == 1
 
 
 def test_missing_lines_are_pointed_out(log):
@@ -152,7 +152,7 @@ def test_missing_lines_are_pointed_out(log):
 
 def test_a_line_without_its_time_is_counted(log):
     part = log(" iteration 1/ 10 | lm loss: 2.0 |", line(2))
-    assert found(part)["left out", "lines without the time of an iteration"] == 1
+    assert found(part)["dropped", "lines without the time of an iteration"] == 1
 
 
 def test_the_number_of_gpus_is_taken_from_the_head(log):

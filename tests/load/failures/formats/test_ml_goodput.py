@@ -157,7 +157,9 @@ def test_jobs_are_kept_apart_and_copies_counted_once(tmp_path):
     part = read(ml_goodput, tmp_path, lines([*run(0, 0, 2), *other, *other]))
     assert part.failures.empty
     assert sorted(part.timeline["job"].unique()) == ["gemma", "llama"]
-    assert findings(part) == {"entries that are there more than once": ("set aside", len(other))}
+    assert findings(part) == {
+        "entries that are there more than once": ("skipped by design", len(other))
+    }
 
 
 def test_times_shifted_by_the_zone_of_the_host_are_flagged(tmp_path):
@@ -186,17 +188,17 @@ def test_times_shifted_by_the_zone_of_the_host_are_flagged(tmp_path):
 def test_entries_of_wrong_types_are_counted(tmp_path, bad):
     part = read(ml_goodput, tmp_path, lines([bad, *run(0, 0, 2)]))
     assert len(part.timeline) == 8
-    assert [kind for kind, _ in findings(part).values()] in (["left out"], ["set aside"])
+    assert [kind for kind, _ in findings(part).values()] in (["dropped"], ["skipped by design"])
 
 
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
         (lines(run(0, 0, 2)) + '{"job_name": "llama", "job_st', "truncated"),
-        ("[" * 100_000 + "\n" + lines(run(0, 0, 2)), "left out"),
-        ('{"job_name": ' * 100_000 + "\n" + lines(run(0, 0, 2)), "left out"),
-        (bytes(range(256)) * 100 + b"\n" + lines(run(0, 0, 2)).encode(), "set aside"),
-        ('{"a": ' + "9" * 10_000 + "}\n" + lines(run(0, 0, 2)), "left out"),
+        ("[" * 100_000 + "\n" + lines(run(0, 0, 2)), "dropped"),
+        ('{"job_name": ' * 100_000 + "\n" + lines(run(0, 0, 2)), "dropped"),
+        (bytes(range(256)) * 100 + b"\n" + lines(run(0, 0, 2)).encode(), "skipped by design"),
+        ('{"a": ' + "9" * 10_000 + "}\n" + lines(run(0, 0, 2)), "dropped"),
     ],
 )  # fmt: skip
 def test_damage_leaves_out_only_what_is_damaged(tmp_path, text, kind):

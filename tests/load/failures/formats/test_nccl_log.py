@@ -159,7 +159,7 @@ def test_other_warnings_are_counted(tmp_path):
     text = "n1:1:2 [0] graph/topo.cc:1 NCCL WARN Missing iommu=pt from kernel command line\n" * 3
     part = read(nccl_log, tmp_path, text)
     assert part.failures.empty
-    assert list(findings(part).values()) == [("set aside", 3)]
+    assert list(findings(part).values()) == [("skipped by design", 3)]
 
 
 def test_a_stamp_before_a_warning_is_its_time(tmp_path):
@@ -209,7 +209,7 @@ def test_hostile_lines_are_read_quickly(tmp_path, text):
 
 def test_the_rest_of_an_endless_line_is_counted(tmp_path):
     part = read(nccl_log, tmp_path, "x" * 3_000_000)
-    assert findings(part) == {"the rest of lines longer than 64 KiB": ("left out", 1)}
+    assert findings(part) == {"the rest of lines longer than 64 KiB": ("dropped", 1)}
 
 
 def test_recognises_its_own_and_nothing_else():

@@ -112,8 +112,8 @@ def test_a_spare_node_does_not_prolong_a_restart(tmp_path):
     part = read(nvrx, tmp_path, RESTART + spare)
     assert seconds(part.timeline) == seconds(read(nvrx, tmp_path, RESTART).timeline)
     assert findings(part) == {
-        "events await_round_started": ("set aside", 1),
-        "events of nodes that did not come back in a cycle": ("set aside", 1),
+        "events await_round_started": ("skipped by design", 1),
+        "events of nodes that did not come back in a cycle": ("skipped by design", 1),
     }
 
 
@@ -137,8 +137,8 @@ def test_events_without_cycle_or_with_impossible_times_are_counted(tmp_path):
     part = read(nvrx, tmp_path, text)
     assert len(part.failures) == 1
     assert findings(part) == {
-        "events without a cycle": ("left out", 1),
-        "events whose time is none": ("left out", 1),
+        "events without a cycle": ("dropped", 1),
+        "events whose time is none": ("dropped", 1),
     }
 
 
@@ -201,7 +201,11 @@ def test_what_is_wrong_in_a_cycle_file_is_counted(tmp_path, changes, what):
 def test_half_a_cycle_file_gives_no_row_and_says_so(tmp_path, text):
     part = read(nvrx, tmp_path, text)
     assert part.timeline.empty
-    assert {kind for kind, _ in findings(part).values()} <= {"truncated", "left out", "set aside"}
+    assert {kind for kind, _ in findings(part).values()} <= {
+        "truncated",
+        "dropped",
+        "skipped by design",
+    }
     assert findings(part)
 
 

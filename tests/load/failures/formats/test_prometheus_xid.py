@@ -147,19 +147,19 @@ def test_samples_that_are_none_are_counted(tmp_path, pair):
     broken["values"].insert(1, pair)
     part = read(prometheus_xid, tmp_path, answer(broken))
     assert codes(part) == [("79", 15)]
-    assert ("left out", 1) in findings(part).values()
+    assert ("dropped", 1) in findings(part).values()
 
 
 def test_a_value_that_is_no_code_is_counted(tmp_path):
     part = read(prometheus_xid, tmp_path, answer(series([0, 9_000_000])))
     assert part.failures.empty
-    assert findings(part)["values that are no Xid"] == ("left out", 1)
+    assert findings(part)["values that are no Xid"] == ("dropped", 1)
 
 
 def test_other_metrics_are_set_aside(tmp_path):
     part = read(prometheus_xid, tmp_path, answer(series([0, 5], "DCGM_FI_DEV_GPU_TEMP")))
     assert part.failures.empty
-    assert findings(part) == {"series of other metrics": ("set aside", 1)}
+    assert findings(part) == {"series of other metrics": ("skipped by design", 1)}
 
 
 @pytest.mark.parametrize(

@@ -93,8 +93,8 @@ def test_a_node_runs_from_add_to_remove_and_may_come_again(log):
         ("9000,add,a", "suspicious", "nodes added twice", 0),
         ("9000,remove,b", "suspicious", "nodes removed that were not there", 1),
         ("1,add,b", "suspicious", "times that jump back, within a trace of nodes", 0),
-        ("9000,lost,a", "left out", "lines that are not like the others", 0),
-        ("\x00\x01", "left out", "lines that are not like the others", 0),
+        ("9000,lost,a", "dropped", "lines that are not like the others", 0),
+        ("\x00\x01", "dropped", "lines that are not like the others", 0),
     ],
 )
 def test_contradictions_are_counted(log, line, finding, what, failures):

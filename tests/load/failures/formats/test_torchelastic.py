@@ -193,7 +193,7 @@ def test_noise_gives_nothing_but_no_error(tmp_path):
     noise = bytes(range(256)) * 2000 + b"\nRoot Cause (first observed failure):\n[0]:\n  time : x\n"
     part = read(torchelastic, tmp_path, noise)
     assert part.failures.empty
-    assert ("left out", 1) in findings(part).values()
+    assert ("dropped", 1) in findings(part).values()
 
 
 def test_recognises_its_own_and_nothing_else():

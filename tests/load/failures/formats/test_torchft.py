@@ -115,16 +115,16 @@ def test_attributes_alone_are_enough(tmp_path, stamp):
 def test_records_of_wrong_types_are_counted(tmp_path, bad):
     part = read(torchft, tmp_path, printed([bad, *TRAINING]))
     assert len(part.timeline) == 4
-    assert [kind for kind, _ in findings(part).values()] in (["left out"], ["set aside"])
+    assert [kind for kind, _ in findings(part).values()] in (["dropped"], ["skipped by design"])
 
 
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
         (printed(TRAINING) + '{\n    "body": "', "truncated"),
-        ("[" * 100_000 + "\n" + printed(TRAINING), "left out"),
-        (bytes(range(256)) * 100 + b"\n" + printed(TRAINING).encode(), "set aside"),
-        ("INFO starting\n" + printed(TRAINING) + "bye\n", "set aside"),
+        ("[" * 100_000 + "\n" + printed(TRAINING), "dropped"),
+        (bytes(range(256)) * 100 + b"\n" + printed(TRAINING).encode(), "skipped by design"),
+        ("INFO starting\n" + printed(TRAINING) + "bye\n", "skipped by design"),
     ],
 )  # fmt: skip
 def test_damage_leaves_out_only_what_is_damaged(tmp_path, text, kind):

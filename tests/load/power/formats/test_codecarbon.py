@@ -68,7 +68,10 @@ def test_the_last_row_of_a_run_counts_and_runs_may_overlap(power):
     )
     assert watts(log, "a/gpu") == pytest.approx([400, 400])
     assert watts(log, "b/gpu") == pytest.approx([100, 100])
-    assert told(log)["set aside", "earlier rows of a run, whose energies are in its last row"] == 1
+    assert (
+        told(log)["skipped by design", "earlier rows of a run, whose energies are in its last row"]
+        == 1
+    )
 
 
 def test_damaged_rows_are_counted_and_the_others_read(power):
@@ -78,9 +81,9 @@ def test_damaged_rows_are_counted_and_the_others_read(power):
     )  # fmt: skip
     found = told(log)
     assert watts(log, "a/gpu") == pytest.approx([200, 200])
-    assert found["left out", "runs without a usable time or duration"] == 2
-    assert found["left out", "runs without a usable gpu_energy"] == 2
-    assert found["left out", "rows with more or fewer cells than the header"] == 1
+    assert found["dropped", "runs without a usable time or duration"] == 2
+    assert found["dropped", "runs without a usable gpu_energy"] == 2
+    assert found["dropped", "rows with more or fewer cells than the header"] == 1
 
 
 def test_stamps_need_a_zone(power):

@@ -81,15 +81,15 @@ def test_instances_of_a_gpu_are_not_counted_beside_it(power):
     )
     assert log.entities["entity"].tolist() == ["gpu0"]
     what = "rows of parts of a GPU or CPU, which repeat what the whole draws"
-    assert told(log)["set aside", what] == 2
+    assert told(log)["skipped by design", what] == 2
 
 
 def test_cells_that_are_no_number_are_missing_and_counted(power):
     cells = ["N/A", "oops", "inf", "140737488355328.0", "9223372036854775794"]
     log = power([*HEADER, ROWS[0], *(f"GPU 0  {cell}  1" for cell in cells), "GPU 0 5"], period_s=1)
     assert log.power["power_w"].isna().sum() == 5
-    assert told(log)["left out", "cells of POWER that are no number"] == 4
-    assert told(log)["left out", "rows with more or fewer cells than the header"] == 1
+    assert told(log)["dropped", "cells of POWER that are no number"] == 4
+    assert told(log)["dropped", "rows with more or fewer cells than the header"] == 1
 
 
 def test_a_header_alone_is_refused(power):

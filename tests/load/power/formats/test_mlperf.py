@@ -77,7 +77,7 @@ def test_the_switch_of_the_public_run_is_an_estimate_on_a_clock_of_its_own(publi
 
 @pytest.mark.oracle
 def test_what_lies_beside_the_public_readings_is_told_and_needs_no_look(public):
-    aside = public.quality[public.quality["finding"] == "set aside"]["what"].tolist()
+    aside = public.quality[public.quality["finding"] == "skipped by design"]["what"].tolist()
     assert "what the submitter worked out: Total Power Usage: 415.22 kWh" in aside
     assert "the log of a run, without power; load.job_log reads its steps" in aside
 
@@ -124,7 +124,7 @@ def test_ranks_before_the_mark_other_spacing_and_floats_are_read(log):
     assert part.readings["power_w"].tolist() == [5, 6.5, 7.25]
     assert part.readings["time_ns"].iloc[2] == 1_700_000_003_000_500_000
     assert part.readings["line"].tolist() == [1, 2, 3]
-    assert found(part)["set aside", "lines that are none of MLPerf's logger"] == 1
+    assert found(part)["skipped by design", "lines that are none of MLPerf's logger"] == 1
 
 
 def test_a_reading_that_is_no_number_is_missing_and_counted_with_its_line(log):
@@ -141,7 +141,7 @@ def test_a_reading_that_is_no_number_is_missing_and_counted_with_its_line(log):
 def test_a_line_without_a_usable_time_is_left_out_and_counted(log, time_ms):
     part = log([line(time_ms, 5), line(1_700_000_000_000, 6)])
     assert part.readings["power_w"].tolist() == [6]
-    assert found(part)["left out", "lines of the logger without a usable time_ms"] == 1
+    assert found(part)["dropped", "lines of the logger without a usable time_ms"] == 1
 
 
 def test_a_file_cut_in_the_middle_of_a_line_says_where(log):
@@ -157,7 +157,7 @@ def test_garbage_between_lines_is_counted_and_hurts_no_neighbour(log):
     good = line(1_700_000_000_000, 5).encode()
     part = log(b"\n".join([good, b":::MLLOG {oops}", b"\xff\xfe\x00", b"\0", good + b"\r", good]))
     assert part.readings["line"].tolist() == [1, 5, 6]
-    assert found(part)["left out", "lines of the logger that are no JSON"] == 1
+    assert found(part)["dropped", "lines of the logger that are no JSON"] == 1
 
 
 def test_stamps_that_are_repeated_are_kept_for_the_front_door_to_judge(log, tmp_path):

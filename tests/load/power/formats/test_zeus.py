@@ -51,7 +51,7 @@ def test_windows_inside_another_one_are_not_counted_again(power):
     log = power(HEADER + "1,inner,1,50\n0,epoch,10,3000\n12,next,1,100\n10,touching,1,200\n")
     assert log.power["power_w"].tolist() == pytest.approx([300, 300, 200, 200, 100, 100])
     inside = "windows inside or across another one, whose energy is in that one"
-    assert told(log)["set aside", inside] == 1
+    assert told(log)["skipped by design", inside] == 1
     assert log.power["time_ns"].is_monotonic_increasing
 
 
@@ -61,10 +61,10 @@ def test_windows_that_cannot_be_are_counted_and_the_others_read(power):
     )
     found = told(log)
     assert log.power["power_w"].dropna().tolist() == [7, 7]
-    assert found["left out", "windows without a duration"] == 1
-    assert found["left out", "windows without a usable time"] == 2
-    assert found["left out", "energies of gpu0_energy that can be none"] == 2
-    assert found["left out", "rows with more or fewer cells than the header"] == 1
+    assert found["dropped", "windows without a duration"] == 1
+    assert found["dropped", "windows without a usable time"] == 2
+    assert found["dropped", "energies of gpu0_energy that can be none"] == 2
+    assert found["dropped", "rows with more or fewer cells than the header"] == 1
 
 
 def test_a_header_alone_is_refused(power):

@@ -111,10 +111,10 @@ def test_stray_lines_headers_again_and_words_for_rates_are_told(written, found):
     stray = 'Using "cuda"\nGPU available: True, used: True\n'
     result = load.injections(written({"r.csv": stray + ENPHEEPH + more}))
     by = found(result)
-    assert by["set aside", "lines before the header"] == 2
+    assert by["skipped by design", "lines before the header"] == 2
     assert by["repaired", "repeated header lines"] == 1
     assert by["noted", "rows whose rate of injection is a word"] == 1
-    assert by["set aside", "rows without faults: the golden run"] == 2
+    assert by["skipped by design", "rows without faults: the golden run"] == 2
     assert result.campaign["campaign_id"].tolist()[-1] == "r, rate custom"
     assert result.campaign["bit_error_ratio"].isna().tolist() == [False, False, True]
 
@@ -171,7 +171,7 @@ def test_an_error_of_the_tool_is_no_outcome(written, found):
     assert result.faults["index"].tolist()[0].startswith("LayerFault(layers=[0]")
     by = found(result)
     assert by["noted", "experiments in which the tool itself failed"] == 1
-    assert by["set aside", "measures besides the first one"] == 1
+    assert by["skipped by design", "measures besides the first one"] == 1
 
 
 def test_the_other_layout_of_its_examples_is_known(written):
@@ -286,7 +286,7 @@ def test_a_name_without_a_model_says_so_and_damaged_lines_are_left_out(written, 
     by = found(result)
     assert result.campaign["fault_model"].isna().all()
     assert by["noted", "the fault model is not known: the file name has no .bfm"] == 1
-    assert by["left out", "rows with more or fewer cells than the header"] == 2
+    assert by["dropped", "rows with more or fewer cells than the header"] == 2
     assert by["noted", "injection numbers that are there twice; all are kept"] == 1
     with pytest.raises(LoadError, match="no line tells of an injection"):
         load.injections(written({"r.txt": line(1, 77)}))
@@ -308,7 +308,7 @@ def test_details_have_18_counts_under_19_names_and_carry_forward(written, found)
     assert first["masked_count"] == 1 + 2 + 3
     assert first["due_count"] == sum(range(4, 16))
     assert first["sdc_count"] == 16 + 17 + 18
-    assert found(result)["set aside", "rows whose counts sum to 0: never run"] == 1
+    assert found(result)["skipped by design", "rows whose counts sum to 0: never run"] == 1
     short = header + "a\tgp\tFLIP_SINGLE_BIT\t1\t2\n"
     with pytest.raises(LoadError, match="no row of 18 counts"):
         load.injections(written({"x_NVBitFI_details.tsv": short}))
@@ -319,7 +319,7 @@ def test_a_summary_beside_its_lines_is_not_counted_twice(written, found):
     row = "\t".join(["a", "gp", "FLIP_SINGLE_BIT", *["1"] * 18]) + "\n"
     result = load.injections(written({"d.tsv": header + row, "r.bfm0.txt": line(1, 3)}))
     assert len(result.outcomes) == 1
-    assert found(result)["set aside", "a summary beside its single injections"] == 1
+    assert found(result)["skipped by design", "a summary beside its single injections"] == 1
 
 
 def test_tools_can_be_mixed_in_one_folder(written):

@@ -168,7 +168,7 @@ def test_unknown_columns_are_set_aside_and_detectors_kept(folder, found):
     loaded = load.injections(place)
     assert "colour" not in loaded.outcomes
     assert loaded.outcomes["detected_abft_count"].tolist() == [2]
-    assert found(loaded)["set aside", "columns that have no place in the tables"] == 1
+    assert found(loaded)["skipped by design", "columns that have no place in the tables"] == 1
     assert loaded.faults["flip"].tolist() == [0]
 
 
@@ -282,7 +282,7 @@ def test_mixed_line_ends_and_bytes_that_are_no_utf8_are_mended(folder, found):
 def test_a_row_that_is_cut_off_is_left_out_and_counted(folder, found):
     loaded = load.injections(folder(faults=FAULTS_CSV + "c,2,0,w"))
     assert len(loaded.faults) == 2
-    assert found(loaded)["left out", "rows with more or fewer cells than the header"] == 1
+    assert found(loaded)["dropped", "rows with more or fewer cells than the header"] == 1
 
 
 @pytest.mark.parametrize("cut", [10, 200, -20])
@@ -292,7 +292,7 @@ def test_damaged_parquet_is_refused_or_left_out(tiny, tmp_path, cut):
     file.write_bytes(file.read_bytes()[:cut])
     loaded = load.injections(place)
     assert len(loaded.outcomes) == 0
-    left = loaded.quality[loaded.quality["finding"] == "left out"]
+    left = loaded.quality[loaded.quality["finding"] == "dropped"]
     assert left["source"].tolist() == [str(file)]
 
 

@@ -47,7 +47,9 @@ def test_weights_are_numbered_run_by_run_and_totals_kept(pair, found):
     assert result.trials["input_id"].tolist() == [0, 1, 0, 1]
     assert result.trials["outcome"].astype(object).fillna("").tolist() == ["", "sdc", "due", "sdc"]
     assert result.campaign["golden_metric"].tolist() == [0.5]
-    assert any("a pickle" in what for finding, what in found(result) if finding == "set aside")
+    assert any(
+        "a pickle" in what for finding, what in found(result) if finding == "skipped by design"
+    )
 
 
 def test_bits_count_from_the_least_significant_and_places_keep_their_order(pair, found):

@@ -64,7 +64,7 @@ def test_a_summary_comes_back_to_the_byte_and_keeps_its_totals(written, tmp_path
     assert result.outcomes["input_count"].tolist() == [10_000, 10_000]
     assert result.outcomes["due_count"].isna().all()
     by = found(result)
-    assert by["set aside", "faults whose counts sum to 0: never run"] == 1
+    assert by["skipped by design", "faults whose counts sum to 0: never run"] == 1
     assert load.write_sfi_summary(result, tmp_path / "new.csv").read_text() == SUMMARY
 
 
@@ -170,7 +170,7 @@ def test_extra_columns_of_derivatives_are_set_aside(written, found):
     derived = derived.replace(",1\n", ",1,1,0.5\n")
     result = load.injections(written(summary=derived))
     assert totals(result) == [10_701, 9_298, 1]
-    assert found(result)["set aside", "columns that have no place in the tables"] == 2
+    assert found(result)["skipped by design", "columns that have no place in the tables"] == 2
 
 
 @pytest.mark.parametrize(

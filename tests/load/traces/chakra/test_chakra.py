@@ -460,13 +460,13 @@ def test_a_node_that_cannot_be_decoded_is_left_out_and_counted(load):
     trace = load(bytes(broken))
     assert 20 not in trace.nodes["node"].tolist()
     assert len(trace.nodes) == 38
-    assert findings(trace, "left out") == {"nodes that cannot be decoded": 1}
+    assert findings(trace, "dropped") == {"nodes that cannot be decoded": 1}
 
 
 def test_padding_is_left_out_and_counted(load):
     trace = load(WHOLE + b"\0" * 5000)
     assert len(trace.nodes) == 39
-    assert findings(trace, "left out") == {"empty messages, or NUL padding": 5000}
+    assert findings(trace, "dropped") == {"empty messages, or NUL padding": 5000}
 
 
 def test_names_that_are_no_text_are_replaced_and_counted(load):
@@ -478,7 +478,7 @@ def test_names_that_are_no_text_are_replaced_and_counted(load):
 def test_times_beyond_any_clock_are_left_out_and_counted(load):
     trace = load(delimited(HEADER, node(1, us=1 << 63), node(2, us=(1 << 63) - 1), node(3, us=1)))
     assert trace.nodes["dur_ns"].isna().tolist() == [True, True, False]
-    assert findings(trace, "left out") == {"durations that are negative or no time": 2}
+    assert findings(trace, "dropped") == {"durations that are negative or no time": 2}
 
 
 @pytest.mark.parametrize(
@@ -515,7 +515,7 @@ GRAPH = json.dumps(
 def test_a_truncated_workload_graph_gives_its_whole_nodes(load):
     trace = load(GRAPH[: GRAPH.index(b'"op9"')], "model.0.json")
     assert trace.nodes["node"].tolist() == list(range(1, 9))
-    assert "the file ends inside a node, which is left out" in findings(trace, "truncated")
+    assert "the file ends inside a node, which is dropped" in findings(trace, "truncated")
 
 
 def test_a_workload_graph_tells_the_size_of_the_job(load):

@@ -238,7 +238,7 @@ def test_groups_of_one_name_and_other_members_have_numbers_of_their_own(tmp_path
     back = load.traces(tmp_path, progress=False)
     assert back.nodes["group"].astype(str).tolist() == ["tp", "7"] * 4
     assert back.ranks["rank"].tolist() == [0, 1, 2, 3]
-    assert set(back.quality["finding"]) == {"read", "set aside"}
+    assert set(back.quality["finding"]) == {"read", "skipped by design"}
 
 
 @pytest.mark.parametrize(

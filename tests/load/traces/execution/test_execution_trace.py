@@ -193,7 +193,7 @@ def test_real_traces_are_recognised_and_fit_their_tables(dataset, name, case, re
     known = set(trace.nodes["node"])
     assert set(trace.dependencies["node"]) | set(trace.dependencies["needs"]) <= known
     assert (trace.dependencies["needs"] < trace.dependencies["node"]).all()
-    assert not findings(trace, "left out", "repaired", "truncated", "suspicious")
+    assert not findings(trace, "dropped", "repaired", "truncated", "suspicious")
 
 
 def test_kineto_traces_are_not_taken_for_execution_traces(dlrm):
@@ -304,7 +304,7 @@ def test_the_argument_goes_before_all_else_and_contradiction_is_told(load):
 def test_no_rank_at_all_is_an_assumption(load):
     trace = load(content([listed_node(2)]))
     assert trace.ranks.loc[0, ["rank", "rank_source"]].tolist() == [0, "assumed"]
-    assert "rank by the order of the files; neither the trace nor its name tells one" in findings(
+    assert "rank by the order of the files; not found in the metadata or the file name" in findings(
         trace, "assumed"
     )
 
@@ -419,7 +419,7 @@ def test_a_truncated_gzip_gives_its_whole_nodes(load):
     assert 1 < len(trace.nodes) < 39
     told = findings(trace, "truncated")
     assert any("packed data end in the middle" in what for what in told)
-    assert "the file ends inside a node, which is left out" in told
+    assert "the file ends inside a node, which is dropped" in told
 
 
 @pytest.mark.parametrize(
@@ -500,8 +500,7 @@ def test_nonsense_in_single_fields_never_stops_a_load(load):
     tables.NODES.check(trace.nodes)
     tables.PROCESS_GROUPS.check(trace.process_groups)
     assert (
-        len(trace.nodes) + findings(trace, "left out")["nodes without a usable id"]
-        == len(nodes) + 1
+        len(trace.nodes) + findings(trace, "dropped")["nodes without a usable id"] == len(nodes) + 1
     )
 
 
@@ -534,7 +533,7 @@ def test_no_damage_raises_anything_but_a_load_error(data, tmp_path_factory):
             raise
         return
     tables.NODES.check(trace.nodes)
-    lost = findings(trace, "truncated", "left out", "repaired", "suspicious")
+    lost = findings(trace, "truncated", "dropped", "repaired", "suspicious")
     assert lost or len(trace.nodes) == 8
 
 

@@ -315,7 +315,7 @@ def goodput_sensitivity(
     pandas.DataFrame
         Table :data:`workbench.tables.GOODPUT_SENSITIVITY`, the largest effect first:
         ``parameter``, ``value``, ``base_share``, ``halved_share``, ``doubled_share`` (missing
-        where the convention has no answer). Inputs of 0 are left out.
+        where the convention has no answer). Inputs of 0 are dropped.
 
     Raises
     ------

@@ -30,7 +30,7 @@ def goodput(
     """Divide the GPU time of a job that fails now and then, by closed form.
 
     The same inputs give 44, 57 or 64 % under three ways of counting; each is right for its
-    assumption, so the assumption is never left out:
+    assumption, so the assumption is never dropped:
 
     ``"interval"`` one failure every ``failure_interval_min`` of wall time, of any replica;
     ``"poisson"`` failures keep arriving during recovery, and a new one restarts it;
@@ -155,7 +155,7 @@ def refuse_minimum(job: FaultTolerance) -> None:
 
 
 def as_goodput(shares: Shares, convention: str) -> pd.DataFrame:
-    """Make the table of exact shares; states that take no time are left out."""
+    """Make the table of exact shares; states that take no time are dropped."""
     kept = [row for row in shares if row[2] > 0 or row[0] == PRODUCTIVE]
     table = pd.DataFrame(kept, columns=["state", "scope", "gpu_time_share"])
     # A stall may be called like another state, e.g. lost work.

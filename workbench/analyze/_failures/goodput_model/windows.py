@@ -175,7 +175,7 @@ def goodput_windows(
     horizon_min
         Length of every run, in minutes.
     window_min
-        Length of a window, in minutes; a rest at the end of a run is left out.
+        Length of a window, in minutes; a rest at the end of a run is dropped.
 
     Returns
     -------

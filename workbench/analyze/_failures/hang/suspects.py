@@ -1,4 +1,4 @@
-"""Which ranks a hang comes from, how sure that is, and why."""
+"""The root cause of a hang: the suspect ranks, how sure that is, and why."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ORDER = ("high", "medium", "low", "none")
 
 
 def flight_suspects(recording: FlightRecording) -> pd.DataFrame:
-    """Name the ranks that a hang comes from, with reason and confidence, or say it cannot.
+    """Name the ranks that caused a hang, with reason and confidence, or say it cannot.
 
     Of the ranks that wait for each other (:func:`workbench.analyze.flight_waits`), those
     that are waited for and wait for nobody are its roots. What keeps a root is told by its
@@ -32,7 +32,7 @@ def flight_suspects(recording: FlightRecording) -> pd.DataFrame:
     pandas.DataFrame
         Table :data:`workbench.tables.FLIGHT_SUSPECTS`, one row per suspect, most certain
         first. ``verdict`` is *found* if any is of high or medium confidence (those of low
-        confidence are then left out), *cannot tell*, or *nothing hangs*. Where no rank
+        confidence are then dropped), *cannot tell*, or *nothing hangs*. Where no rank
         stands out there is one row without a rank, whose ``evidence`` says why.
 
     Raises

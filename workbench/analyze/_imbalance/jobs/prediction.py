@@ -290,7 +290,9 @@ def _changed(
     if not runs_as(it, lies, lies.kind):
         doubts.append(f"the recorded order is not that of {lies.kind}")
     if kind == "zero_bubble":
-        doubts.append(f"the weights' part is taken to be {change.weight_share:.0%} of a backward")
+        doubts.append(
+            f"the weight-gradient pass is taken to be {change.weight_share:.0%} of a backward pass"
+        )
     if count != len(lies.batches):
         doubts.append(f"{count} micro-batches drawn from the {len(lies.batches)} of each step")
     return np.array(steps), doubts

@@ -315,7 +315,7 @@ def _worst_workers(it: Job, by_worker: pd.DataFrame, share: float) -> Mask | Non
 
 def _note(operations: pd.DataFrame, it: Job, delay_ratio: float) -> str | None:
     left_out = operations.attrs.get("left_out", {})
-    parts = [f"left out: {count:,} {reason}" for reason, count in left_out.items()]
+    parts = [f"dropped: {count:,} {reason}" for reason, count in left_out.items()]
     return "; ".join([*parts, *it.doubts, *doubts_of_replay(delay_ratio)]) or None
 
 
@@ -386,14 +386,14 @@ def _correlation(forward: Floats, backward: Floats) -> float | None:
     return float(np.clip(np.corrcoef(forward.ravel(), backward.ravel())[0, 1], -1, 1))
 
 
-# Steps of a job that were recorded whole, and what had to be left out.
+# Steps of a job that were recorded whole, and what had to be dropped.
 
 
 def complete_steps(operations: pd.DataFrame) -> pd.DataFrame:
     """Keep the steps and data-parallel ranks of a job that were recorded whole.
 
     A replay needs every operation of every worker, exactly once. Recordings are cut off at
-    both ends, lose workers and double rows; this leaves out what is not whole, and counts it.
+    both ends, lose workers and double rows; this drops what is not whole, and counts it.
 
     Parameters
     ----------
@@ -404,7 +404,7 @@ def complete_steps(operations: pd.DataFrame) -> pd.DataFrame:
     -------
     pandas.DataFrame
         Table :data:`workbench.tables.JOB_OPERATIONS`. ``attrs["left_out"]`` counts what was
-        left out, by reason; it is empty where nothing was.
+        dropped, by reason; it is empty where nothing was.
 
     Raises
     ------

@@ -86,7 +86,7 @@ def execution_graph(
     Returns
     -------
     workbench.tables.ExecutionGraph
-        The graph. ``build`` tells of every step how many edges it read, guessed and left out.
+        The graph. ``build`` tells of every step how many edges it read, guessed and dropped.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def execution_graph(
     read from ``cuda_sync`` records or guessed; *CUDA graphs*, whose work hangs on one launch or
     was not recorded at all; and *residual*: work that began late, just as other work ended.
     Last, edges that make points wait for each other in a *circle*, as wrong records and clocks
-    do, are left out, those first that point back in time.
+    do, are dropped, those first that point back in time.
 
     A gap of the CPU in which communication runs, and that ends as it ends, may be a host that
     polls: all time in it that the GPU is busy. Such gaps are counted in ``build``; where they are
@@ -247,7 +247,7 @@ def _finished(
     arrays = {name: getattr(graph, name) for name in EDGE_ARRAYS}
     arrays, path = without_circles(arrays, graph.time_ns, events["name"], graph.event, step)
     if step.left_out:
-        doubts = [*doubts, f"{step.left_out:,} edges were left out as they contradict others"]
+        doubts = [*doubts, f"{step.left_out:,} edges were dropped as they contradict others"]
     graph = replace(graph, **arrays)
     keep_path(graph, path)
     gaps = next(each for each in [*steps, step] if each.name in {"gaps", "circles"})
@@ -271,7 +271,7 @@ def without_circles(
 ) -> tuple[dict[str, Any], LongestPath]:
     """Leave out edges until nothing waits for itself, and say which.
 
-    Only edges on a circle are left out: first those that point back in time, then guesses
+    Only edges on a circle are dropped: first those that point back in time, then guesses
     between points of one moment, then launches that come after what they launch.
 
     Parameters
@@ -285,7 +285,7 @@ def without_circles(
     event
         Row label of every point.
     step
-        Where what is left out is counted.
+        Where what is dropped is counted.
     """
     while True:
         path = LongestPath(arrays["source"], arrays["target"], len(time))

@@ -76,7 +76,7 @@ def collective_model(times: pd.DataFrame, *, coverage_share: float = 0.9) -> Col
     -----
     ``T = min over i of (a_i + S / b_i)``, one line for each of NCCL's protocols LL, LL128 and
     Simple; soft-L1 of the log ratio. The interval is the quantile of ``|log ratio|`` over sizes
-    left out one at a time. The size is that of nccl-tests.
+    dropped one at a time. The size is that of nccl-tests.
 
     References
     ----------

@@ -264,7 +264,7 @@ def gemm_errors(
     -----
     The error of a shape is ``|predicted / measured - 1|``; times measured more than once count
     as their median. As in :func:`gemm_model`, outside the shapes it was fitted on the hybrid is
-    the formula. All shapes of an (n, k) are held out together: with m alone left out its
+    the formula. All shapes of an (n, k) are held out together: with m alone dropped its
     neighbours would tell the answer.
     """
     GEMM_TIMES.check(times)

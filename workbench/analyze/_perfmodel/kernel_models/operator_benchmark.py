@@ -75,7 +75,7 @@ def operator_benchmark(
 def operator_coverage(
     calls: pd.DataFrame, replayed: pd.DataFrame, original: pd.DataFrame | None = None
 ) -> pd.DataFrame:
-    """Say how much of a job a replay covers, by calls and by time, and what it leaves out.
+    """Say how much of a job a replay covers, by calls and by time, and what it drops.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the steps of a trace would take in another layout, on other GPUs, in another model."""
+"""Step times predicted from a trace for another parallelism layout, GPU or model."""
 
 from __future__ import annotations
 

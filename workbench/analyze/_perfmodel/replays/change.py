@@ -21,7 +21,7 @@ Part: TypeAlias = Literal["GPU", "CPU"]
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """Ask a trace what would be if something took another time.
+    """Ask a what-if question of a trace: something takes another time.
 
     What is given narrows the choice; all of it must hold. Nothing given means all of the part.
 

@@ -86,7 +86,7 @@ def replay_fidelity(
     over the measured span. Busy correlation: of the busy time per ms. Explained share: walking
     back from the start of every step to that of the one before, and from the last event, along
     what each moment waited for, 1 - (time without a cause) / window. Calls that block have no
-    cause if the step was left out that would give them one. A graph is usable if enough is
+    cause if the step was dropped that would give them one. A graph is usable if enough is
     explained and the replay is near enough in all three: the time of the whole and of the GPU
     work, the parts of it, and the worst step.
     """

@@ -73,7 +73,7 @@ def trace_tasks(
     Chakra state their own time. A dependency on a caller is one on the last call inside it.
     GPU work waits for its caller (``launch``) and for what it needs; a trace does not state
     streams, so nothing else keeps it in order. Edges between a caller and what is inside it
-    are left out: they cannot both end first.
+    are dropped: they cannot both end first.
 
     References
     ----------
@@ -102,7 +102,7 @@ def trace_tasks(
     between = TASK_EDGES.cast(_stacked(edges)) if edges else TASK_EDGES.empty()
     between, cyclic, dropped = _acyclic(between, first)
     if dropped:
-        doubts.append(f"{dropped:,} inferred edges contradict recorded ones and are left out")
+        doubts.append(f"{dropped:,} inferred edges contradict recorded ones and are dropped")
     if cyclic:
         ids = every["event"].iloc[list(cyclic[:_MOST_LISTED])].tolist()
         dots = ", ..." if len(cyclic) > _MOST_LISTED else ""

@@ -70,7 +70,7 @@ def parse(content: Mapping[str, Any], label: str) -> Dump:
     findings.add("noted", SAYS_SYNTHETIC, int(content.get("synthetic") is True))
     others = sorted(_shown(key)[:40] for key in content if key not in _KNOWN_KEYS)
     if others:
-        findings.add("set aside", f"further parts of the dump: {', '.join(others[:8])}")
+        findings.add("skipped by design", f"further parts of the dump: {', '.join(others[:8])}")
     return Dump(
         label=label,
         version=_text(content.get("version")),
@@ -102,7 +102,7 @@ def _groups(config: object, findings: Findings) -> dict[str, tuple[str | None, t
     for key, each in config.items() if isinstance(config, Mapping) else ():
         members = _members(each.get("ranks") if isinstance(each, Mapping) else None)
         if members is None:
-            findings.add("left out", "groups whose members cannot be read", where=_shown(key))
+            findings.add("dropped", "groups whose members cannot be read", where=_shown(key))
             continue
         name = _text(each.get("name")) or _shown(key)
         found[name] = (_text(each.get("desc")), members)
@@ -128,7 +128,7 @@ def _status(status: object, findings: Findings) -> dict[str, dict[str, int | Non
     found = {}
     for key, each in status.items() if isinstance(status, Mapping) else ():
         if not isinstance(each, Mapping):
-            findings.add("left out", "states of groups that cannot be read", where=_shown(key))
+            findings.add("dropped", "states of groups that cannot be read", where=_shown(key))
             continue
         found[_shown(key)] = {
             # The recorder writes -1 where nothing was seen.
@@ -144,12 +144,12 @@ def _entries(
     if entries is None:
         return []
     if not isinstance(entries, list | tuple):
-        findings.add("left out", "operations, which are not a list")
+        findings.add("dropped", "operations, which are not a list")
         return []
     rows = []
     for place, entry in enumerate(entries):
         if not isinstance(entry, Mapping) or not isinstance(entry.get("profiling_name"), str):
-            findings.add("left out", "operations without a name", where=f"operation {place}")
+            findings.add("dropped", "operations without a name", where=f"operation {place}")
             continue
         rows.append(_entry(entry, place, groups, findings))
     rows.sort(key=lambda row: row["record"])
@@ -239,7 +239,7 @@ def _share_batch_states(rows: list[dict[str, Any]]) -> None:
 def _close_batches(rows: list[dict[str, Any]], findings: Findings) -> None:
     """Take batches for completed whose stand-in is missing from a dump of pending work.
 
-    Such a dump leaves out what has completed, but nobody watches the members of a batch, so
+    Such a dump drops what has completed, but nobody watches the members of a batch, so
     they stay in it for good. Only they share a number among sends and receives.
     """
     if any(row["state"] == "completed" for row in rows):

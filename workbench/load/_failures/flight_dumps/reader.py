@@ -156,9 +156,9 @@ def _sources(path: Paths, findings: list[Finding]) -> Iterator[tuple[Source, boo
         for file, is_named in [(entry, True)] if entry.is_file() else _below(entry):
             real = os.path.realpath(file)
             if real in seen:
-                findings.append((shown(file), "set aside", "was given before", 1, None))
+                findings.append((shown(file), "skipped by design", "was given before", 1, None))
             elif reason := "" if is_named else _implausible(file):
-                findings.append((shown(file), "set aside", reason, 1, None))
+                findings.append((shown(file), "skipped by design", reason, 1, None))
             else:
                 yield from ((source, is_named) for source in _opened(file, findings))
             seen.add(real)
@@ -193,9 +193,9 @@ def _opened(file: Path, findings: list[Finding]) -> Iterator[Source]:
         label = f"{whole.label}!{shown(member.name)}"
         if member.refusal or member.place is None:
             if member.refusal:
-                findings.append((label, "left out", member.refusal, 1, None))
+                findings.append((label, "dropped", member.refusal, 1, None))
         elif reason := _implausible_name(member.name):
-            findings.append((label, "set aside", reason, 1, None))
+            findings.append((label, "skipped by design", reason, 1, None))
         else:
             yield Source(label, file, member.name, member.size_bytes, place=member.place)
 
@@ -253,7 +253,7 @@ def _json(raw: bytes) -> Any:
 
 def _pass_over(source: Source, error: Exception, findings: list[Finding]) -> None:
     what = str(error).removeprefix(f"{source.label}: ")
-    finding = "set aside" if what.startswith(_UNREADABLE) else "left out"
+    finding = "skipped by design" if what.startswith(_UNREADABLE) else "dropped"
     findings.append((source.label, finding, what, 1, None))
 
 

@@ -48,7 +48,7 @@ def read(source: Source, given: Given) -> LogPart:
     (checkpoint_start, checkpoint_end), interrupt, detected, nodes_ready, running, ... end. A
     job whose start is not followed by running runs from its start. An event that cannot
     follow is counted; running, interrupt, start and end tell the state all the same, others
-    are left out.
+    are dropped.
 
     Raises
     ------
@@ -124,7 +124,7 @@ class _Story:
     def _complain(self, event: Event) -> None:
         after = f"after {self._state!r}" if self._state else "at the beginning"
         what = f"event {event.name!r} {after}, where it cannot be"
-        finding = "suspicious" if event.name in _PLAIN else "left out"
+        finding = "suspicious" if event.name in _PLAIN else "dropped"
         self._findings.add(finding, what, 1, f"line {event.line:,}")
 
     def _step(self, event: Event) -> None:
@@ -250,7 +250,7 @@ def is_event(text: str) -> bool:
 
 
 def events_of(lines: Iterable[tuple[int, str]], given: Given, findings: Findings) -> list[Event]:
-    """Read all events, in order of time; lines that are none are left out and counted."""
+    """Read all events, in order of time; lines that are none are dropped and counted."""
     kept: list[tuple[int, dict[str, Any], str]] = []
     for number, text in lines:
         if text.strip() and not text.lstrip().startswith("#"):
@@ -277,13 +277,13 @@ def _entry(text: str, number: int, findings: Findings) -> dict[str, Any] | None:
     try:
         entry = json.loads(text)
     except (ValueError, RecursionError):
-        findings.add("left out", "lines that are no JSON", 1, where)
+        findings.add("dropped", "lines that are no JSON", 1, where)
         return None
     if not isinstance(entry, dict) or not isinstance(entry.get("event"), str):
-        findings.add("left out", "lines without an event", 1, where)
+        findings.add("dropped", "lines without an event", 1, where)
         return None
     if entry["event"] not in EVENTS:
-        findings.add("set aside", f"event {entry['event'][:40]!r}", 1, f"line {number:,}")
+        findings.add("skipped by design", f"event {entry['event'][:40]!r}", 1, f"line {number:,}")
         return None
     return entry
 
@@ -324,7 +324,7 @@ def _times(
         elif isinstance(value, str):
             texts[place] = value
         else:
-            findings.add("left out", "events without a time", 1, f"line {number:,}")
+            findings.add("dropped", "events without a time", 1, f"line {number:,}")
     stamps = pd.Series(list(texts.values()), index=list(texts), dtype=pd.Series([""]).dtype)
     lines = pd.Series({place: kept[place][0] for place in texts}, dtype="int64")
     read = utc_ns(stamps, lines, given.tz, findings)

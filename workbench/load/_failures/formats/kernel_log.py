@@ -123,7 +123,7 @@ class _Kernel:
             findings.add("noted", SAYS_SYNTHETIC)
         elif "NVRM: Xid" in text:
             what = "a line about an Xid whose form is not known"
-            findings.add("left out", what, 1, f"line {number:,}")
+            findings.add("dropped", what, 1, f"line {number:,}")
         return self._of_host(text)
 
     def _of_host(self, text: str) -> dict[str, Any]:

@@ -105,12 +105,14 @@ def read(source: Source, given: Given) -> LogPart:
             event = _unwrapped(record)
             reason, kind = event.get("reason"), event.get("type")
             if not isinstance(reason, str) or not _involved(event):
-                findings.add("set aside", "JSON that is no event", 1, f"record {number:,}")
+                findings.add("skipped by design", "JSON that is no event", 1, f"record {number:,}")
             elif kind != "Warning" and reason not in _NORMAL_FAILURES:
-                findings.add("set aside", f"events of type {str(kind)[:20]}")
+                findings.add("skipped by design", f"events of type {str(kind)[:20]}")
             else:
                 _put(rows, seen, event, _row(event, reason, number, given, findings))
-    findings.add("set aside", "states of an event that a later one replaces", seen.get("", 0))
+    findings.add(
+        "skipped by design", "states of an event that a later one replaces", seen.get("", 0)
+    )
     return LogPart(
         failure_rows(rows, source.label),
         timeline_rows([], source.label),

@@ -138,7 +138,7 @@ def _log(lines: Iterable[tuple[int, str]], findings: Findings) -> Log:
         if match := _ITERATION.search(text):
             _count_odd(text, number, findings)
             if text[match.start() :] == last:
-                findings.add("set aside", "lines written twice", 1, f"line {number:,}")
+                findings.add("skipped by design", "lines written twice", 1, f"line {number:,}")
                 continue
             last = text[match.start() :]
             log.lines.append(_line(number, text, match, loaded))
@@ -234,7 +234,7 @@ def _time(runs: list[_Run], findings: Findings, *, is_stamped: bool) -> None:
         untimed = [line for line in run.lines if line.each_ns is None]
         what = "lines without the time of an iteration"
         findings.add(
-            "left out", what, len(untimed), f"line {untimed[0].number:,}" if untimed else ""
+            "dropped", what, len(untimed), f"line {untimed[0].number:,}" if untimed else ""
         )
         counts = [run.lines[0].step - run.done_before, *_steps(run)]
         limits = [counts[0], *(min(count, run.interval) for count in counts[1:])]

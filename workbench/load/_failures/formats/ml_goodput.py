@@ -98,7 +98,9 @@ def _entries(
     payload = record.get("jsonPayload", record.get("json_payload", record))
     known = [name for name in _FIELDS if isinstance(payload, dict) and name in payload]
     if not known:
-        findings.add("set aside", "records without a time of a job or step", 1, f"line {line:,}")
+        findings.add(
+            "skipped by design", "records without a time of a job or step", 1, f"line {line:,}"
+        )
         return
     job = payload.get("job_name")
     for name in known:
@@ -111,7 +113,7 @@ def _entries(
                 if time_ns is None
                 else "steps without number"
             )
-            findings.add("left out", what, 1, f"line {line:,}")
+            findings.add("dropped", what, 1, f"line {line:,}")
             continue
         if kind == "custom":
             kind = str(payload.get(f"{_CUSTOM}_type") or "custom")[:_LONGEST_NAME]
@@ -133,7 +135,9 @@ def _step(value: object) -> int | None:
 def _once(entries: list[Entry], findings: Findings) -> list[Entry]:
     """Leave out what was exported twice."""
     kept = list({entry[:4]: entry for entry in reversed(entries)}.values())[::-1]
-    findings.add("set aside", "entries that are there more than once", len(entries) - len(kept))
+    findings.add(
+        "skipped by design", "entries that are there more than once", len(entries) - len(kept)
+    )
     return kept
 
 
@@ -295,7 +299,7 @@ def _spans(run: Run, findings: Findings) -> list[Span]:
             what = "spans that began again before they ended (taken to end there)"
             findings.add("suspicious", what, 1, where)
         elif not entry.begins and before is None:
-            findings.add("left out", "ends of spans that did not begin", 1, where)
+            findings.add("dropped", "ends of spans that did not begin", 1, where)
     for entry in begun.values():
         spans.append(Span(entry.time_ns, run.end_ns, entry.kind, entry.line))
         what = "spans that do not end (taken to last as long as the run)"

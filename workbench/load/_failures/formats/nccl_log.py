@@ -172,7 +172,7 @@ class _Log:
             is_error = is_unknown_error(message)
             what = "NCCL warnings that tell of no failure known here"
             what += "; they speak of an error" if is_error else ""
-            finding = "suspicious" if is_error else "set aside"
+            finding = "suspicious" if is_error else "skipped by design"
             self.findings.add(finding, what, 1, f"line {number:,}: {one_line(message)[:120]}")
             return
         head, own = _WARN_HEAD.search(before[-_HEAD_LENGTH:]), _OWN_RANK.search(before)

@@ -106,7 +106,7 @@ def _events(source: Source, findings: Findings) -> list[_Event]:
         time_ns = iso_ns(f"{stamp} UTC")
         if time_ns is None or cycle == "Unknown":
             what = "events without a cycle" if time_ns else "events whose time is none"
-            findings.add("left out", what, 1, f"line {number:,}")
+            findings.add("dropped", what, 1, f"line {number:,}")
             continue
         host = None if node in ("unknown", "None") else _DESCRIPTION.sub("", node)
         event = _Event(time_ns, int(cycle), name, host, number, one_line(match[0]))
@@ -114,7 +114,7 @@ def _events(source: Source, findings: Findings) -> list[_Event]:
             found.setdefault((time_ns, name, node), event)
         else:
             what = f"events {name}" if name in _BESIDE else "events of unknown names"
-            findings.add("set aside", what, 1, f"line {number:,}")
+            findings.add("skipped by design", what, 1, f"line {number:,}")
     return list(found.values())
 
 
@@ -160,7 +160,9 @@ def _passed(events: list[_Event], findings: Findings) -> list[_Event]:
     if back:
         # A spare node looks on, and may begin to join again and again.
         others = [event for event in events if event.time_ns > back.get(event.node, -1)]
-        findings.add("set aside", "events of nodes that did not come back in a cycle", len(others))
+        findings.add(
+            "skipped by design", "events of nodes that did not come back in a cycle", len(others)
+        )
         events = [event for event in events if event.time_ns <= back.get(event.node, -1)]
     order = list(_UNTIL)
     first = events[0]
@@ -186,7 +188,7 @@ def _cycle_file(source: Source, findings: Findings) -> LogPart:
         for number, record in records(line, document, findings):
             row = _row_of_cycle(record, number, findings)
             if row is None:
-                findings.add("left out", "records without cycle_start_time", 1, f"line {number:,}")
+                findings.add("dropped", "records without cycle_start_time", 1, f"line {number:,}")
                 continue
             rows.append(row)
             spare = _hosts(record, "standby_nodes", number, findings)
@@ -203,7 +205,7 @@ def _row_of_cycle(
     start_ns = iso_ns(record.get("cycle_start_time"))
     if start_ns is None:
         return None
-    # Written by protobuf, which leaves out numbers that are 0.
+    # Written by protobuf, which drops numbers that are 0.
     cycle, attempt = (_count(record.get(name, 0)) for name in ("cycle_number", "attempt_index"))
     if attempt:
         findings.add("noted", _NEXT_ATTEMPT)
@@ -235,7 +237,7 @@ def _hosts(record: Mapping[str, Any], name: str, line: int, findings: Findings) 
     try:
         return hosts(str(record.get(name) or ""))
     except LoadError:
-        findings.add("left out", f"{name} that is no list of hosts", 1, f"line {line:,}")
+        findings.add("dropped", f"{name} that is no list of hosts", 1, f"line {line:,}")
         return ()
 
 

@@ -107,17 +107,19 @@ def _of_answer(source: Source, findings: Findings) -> Iterator[tuple[Mapping[str
         data = document.get("data") if isinstance(document, dict) else None
         result = data.get("result") if isinstance(data, dict) else None
         if not isinstance(result, list):
-            findings.add("set aside", "JSON that is no answer of Prometheus", 1, f"line {line:,}")
+            findings.add(
+                "skipped by design", "JSON that is no answer of Prometheus", 1, f"line {line:,}"
+            )
             continue
         for each in result:
             number += 1
             labels = each.get("metric") if isinstance(each, dict) else None
             if not isinstance(labels, dict):
-                findings.add("left out", "series without labels", 1, f"series {number:,}")
+                findings.add("dropped", "series without labels", 1, f"series {number:,}")
                 continue
             name = labels.get("__name__")
             if isinstance(name, str) and not _XID_METRIC.fullmatch(name):
-                findings.add("set aside", "series of other metrics")
+                findings.add("skipped by design", "series of other metrics")
                 continue
             texts = {str(key): value for key, value in labels.items() if isinstance(value, str)}
             pairs = each.get("values", [each.get("value")])
@@ -134,7 +136,7 @@ def _sample_of(
         time_ns, value = epoch_ns(pair[0]), _whole(pair[1])
     if time_ns is None or value is None:
         what = "samples that are no time and code (NaN, text, negative)"
-        findings.add("left out", what, 1, f"series {number:,}")
+        findings.add("dropped", what, 1, f"series {number:,}")
         return None
     return _sample(time_ns, value, number, labels)
 
@@ -148,7 +150,7 @@ def _of_exposition(
         match = _SAMPLE.match(text)
         value = _whole(match[3]) if match else None
         if match is None or value is None:
-            findings.add("left out", "lines that are no sample", 1, f"line {line:,}")
+            findings.add("dropped", "lines that are no sample", 1, f"line {line:,}")
             continue
         time_ns = None
         if match[4]:
@@ -200,7 +202,7 @@ def _rows(series: _Series, findings: Findings) -> Iterator[dict[str, Any]]:
         if rise > 0 and int(code) < _LARGEST_CODE:
             yield _row(series, sample, code, rise, is_first=before is None, findings=findings)
         elif rise > 0:
-            findings.add("left out", "values that are no Xid", 1, f"series {sample.number:,}")
+            findings.add("dropped", "values that are no Xid", 1, f"series {sample.number:,}")
         before = sample
 
 

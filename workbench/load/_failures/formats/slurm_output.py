@@ -101,7 +101,7 @@ def read(source: Source, given: Given) -> LogPart:
 
 
 def _put(rows: list[dict[str, Any]], row: dict[str, Any]) -> None:
-    """Append a row, or fill in what one of the same job and end left out."""
+    """Append a row, or fill in what one of the same job and end dropped."""
     for known in rows:
         if known["code"] == row["code"] and (known["job"] or row["job"]) == (
             row["job"] or known["job"]

@@ -63,7 +63,7 @@ def _matches(
             yield number, match
         elif text.strip():
             where = f"line {number:,}: {text[:40]}"
-            findings.add("left out", "lines that are not like the others", 1, where)
+            findings.add("dropped", "lines that are not like the others", 1, where)
 
 
 def _by_node(found: Iterator[tuple[int, re.Match[str]]], findings: Findings) -> LogPart:

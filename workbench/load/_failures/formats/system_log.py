@@ -144,7 +144,7 @@ class _Log:
             is_told = key in self._reported
             what = "lines in which another program repeats the kernel"
             what += "" if is_told else ", whose own line is not in the file; not counted"
-            finding = "set aside" if is_told else "suspicious"
+            finding = "skipped by design" if is_told else "suspicious"
             findings.add(finding, what, count, f"line {number:,}")
         what = "local times in an hour that a clock change repeats or skips; pass a fixed offset"
         findings.add("suspicious", what, sum(each.clock_change_count for each in stamps))
@@ -633,9 +633,9 @@ def report_reading(
     """Note how many lines were read, what they held, and what damage the stream met."""
     findings.add("read", "lines", lines.count)
     findings.add("read", "lines that report a failure", rows)
-    findings.add("set aside", "lines that report none", lines.count - rows - unknown)
+    findings.add("skipped by design", "lines that report none", lines.count - rows - unknown)
     what = f"lines longer than {LONGEST_LINE_BYTES:,} bytes; their rest"
-    findings.add("left out", what, lines.long_count)
+    findings.add("dropped", what, lines.long_count)
     tell_of_no_end(lines.rest, stream, findings, f"line {lines.count:,}")
     is_cut = stream.truncated_at is not None
     for number, note in enumerate(stream.notes):

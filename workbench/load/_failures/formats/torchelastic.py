@@ -109,7 +109,9 @@ def _error_file(source: Source, given: Given, findings: Findings) -> list[dict[s
     for line, document in json_documents(source, findings):
         row = _row_of_document(document, findings)
         if row is None:
-            findings.add("set aside", "JSON without a message of an error", 1, f"line {line:,}")
+            findings.add(
+                "skipped by design", "JSON without a message of an error", 1, f"line {line:,}"
+            )
             continue
         rows.append(row | {"node": given.node, "line": line})
     return rows
@@ -206,9 +208,7 @@ def _console(source: Source, given: Given, findings: Findings) -> list[dict[str,
     rows = []
     for entry in entries:
         if not {"rank", "exitcode"} & entry.fields.keys():
-            findings.add(
-                "left out", "entries without rank and exit code", 1, f"line {entry.line:,}"
-            )
+            findings.add("dropped", "entries without rank and exit code", 1, f"line {entry.line:,}")
             continue
         rows.append(_row_of_entry(entry, source.label, given, findings))
     return rows

@@ -103,16 +103,16 @@ def _record(record: Mapping[str, Any], line: int, findings: Findings) -> _Record
     kind = next((kind for name, kind in _KINDS.items() if name in fields), None)
     where = f"line {line:,}"
     if not isinstance(replica_id, str | int) or isinstance(replica_id, bool) or kind is None:
-        findings.add("set aside", "JSON that is no record of torchft", 1, where)
+        findings.add("skipped by design", "JSON that is no record of torchft", 1, where)
         return None
     time_ns = _time(record.get("timestamp", fields.get("timestamp")))
     if time_ns is None:
-        findings.add("left out", "records without a time", 1, where)
+        findings.add("dropped", "records without a time", 1, where)
         return None
     said = fields.get({"error": "error", "commit": "commit_result"}.get(kind, "quorum_id"))
     step = _whole(fields.get("step"), _MOST_STEPS)
     if kind == "commit" and (not isinstance(said, bool) or step is None):
-        findings.add("left out", "commits without step or result", 1, where)
+        findings.add("dropped", "commits without step or result", 1, where)
         return None
     job = fields.get("job_id")
     has_job = isinstance(job, str) and job not in ("", "unknown")

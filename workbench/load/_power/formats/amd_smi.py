@@ -151,11 +151,11 @@ def _read_table(source: Source, tables: _Tables, stamps: Stamps, findings: Findi
     for chunk in chunks_of(source, _header, stamps, findings):
         where = f"line {chunk.lines[0]:,}"
         if not _POWERS & set(chunk.cells):
-            findings.add("set aside", _NO_POWER, len(chunk.lines), where)
+            findings.add("skipped by design", _NO_POWER, len(chunk.lines), where)
             continue
         gpus = _mapped(_gpu, chunk.cells["gpu"])
         is_gpu = gpus != None  # noqa: E711 - of each row
-        findings.add("left out", _OTHER, int((~is_gpu).sum()), where)
+        findings.add("dropped", _OTHER, int((~is_gpu).sum()), where)
         kept = is_gpu & ~_is_repeated(chunk, findings)
         _add_chunk(chunk.take(kept), gpus[kept], tables, (stamps, numbers))
 
@@ -257,7 +257,7 @@ def _read_json(source: Source, tables: _Tables, stamps: Stamps, findings: Findin
                 time_ns = NO_TIME if time_ns is None else time_ns
                 row = (line, gpu, time_ns, *map(_plain, flat.values()))
                 rows.setdefault(tuple(flat), []).append(row)
-        findings.add("set aside", _OTHER, int(not found), f"line {line:,}")
+        findings.add("skipped by design", _OTHER, int(not found), f"line {line:,}")
     for roles, some in rows.items():
         lines, gpus, times, *columns = (
             np.array(each, dtype=object) for each in zip(*some, strict=True)

@@ -74,7 +74,7 @@ def _runs(raw: pd.DataFrame, given: PowerGiven, findings: Findings) -> pd.DataFr
     ends = utc_ns(raw["timestamp"].fillna(""), lines, given.tz, findings)
     spent = _numbers(raw, "duration", findings)
     is_timed = ends.ns.notna() & (spent > 0) & (spent < 1e9)
-    _tell(raw[~is_timed], findings, "left out", "runs without a usable time or duration")
+    _tell(raw[~is_timed], findings, "dropped", "runs without a usable time or duration")
     end_ns = ends.ns[is_timed].astype("int64")
     start_ns = end_ns - (spent[is_timed] * _SECOND).round().astype("int64")
     runs = raw[is_timed].assign(start_ns=start_ns, end_ns=end_ns, spent_s=spent[is_timed])
@@ -85,7 +85,7 @@ def _runs(raw: pd.DataFrame, given: PowerGiven, findings: Findings) -> pd.DataFr
     runs = runs.sort_values(["end_ns", "line"], kind="stable")
     is_earlier = runs.duplicated("run", keep="last")
     what = "earlier rows of a run, whose energies are in its last row"
-    _tell(runs[is_earlier], findings, "set aside", what)
+    _tell(runs[is_earlier], findings, "skipped by design", what)
     return runs[~is_earlier]
 
 
@@ -98,7 +98,7 @@ def _windows(
         return pd.DataFrame()
     energy = _numbers(runs, column, findings) * _J_PER_KWH
     is_known = energy.between(0, 1e15)
-    _tell(runs[~is_known], findings, "left out", f"runs without a usable {column}")
+    _tell(runs[~is_known], findings, "dropped", f"runs without a usable {column}")
     power = energy / runs["spent_s"]
     if f"{device}_power" in runs:
         last = _numbers(runs, f"{device}_power", findings)
@@ -137,7 +137,7 @@ def _windows(
 def _numbers(raw: pd.DataFrame, name: str, findings: Findings) -> pd.Series:
     values = pd.to_numeric(raw[name], errors="coerce").astype("float64")
     bad = raw[values.isna() & raw[name].notna()]
-    _tell(bad, findings, "left out", f"cells of {name} that are no number")
+    _tell(bad, findings, "dropped", f"cells of {name} that are no number")
     return values
 
 

@@ -51,7 +51,7 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
 def read_power(source: Source, given: PowerGiven) -> PowerPart:
     """Read a row per device and poll; headers are repeated, and may change.
 
-    Instances of a GPU (MIG) are set aside: they repeat the power of the whole GPU.
+    Instances of a GPU (MIG) are skipped by design: they repeat the power of the whole GPU.
 
     Raises
     ------
@@ -92,18 +92,18 @@ class _Log:
             known = zip(self.names, units["units"].split(), strict=False)
             self.factors = {name: _FACTORS.get(unit.lower(), math.nan) for name, unit in known}
         elif text.strip():
-            self.findings.add("set aside", "lines that are no row of a device", 1, where)
+            self.findings.add("skipped by design", "lines that are no row of a device", 1, where)
 
     def _row(self, row: re.Match[str], line: int) -> None:
         where = f"line {line:,}"
         if row["kind"] not in _SCOPES:
             what = "rows of parts of a GPU or CPU, which repeat what the whole draws"
-            self.findings.add("set aside", what, 1, where)
+            self.findings.add("skipped by design", what, 1, where)
             return
         cells = row["cells"].replace("N/A ", "N/A  ").split()
         if len(cells) != len(self.names):
             what = "rows with more or fewer cells than the header"
-            self.findings.add("left out", what, 1, where)
+            self.findings.add("dropped", what, 1, where)
             return
         values = dict(zip(self.names, cells, strict=True))
         power, energy = self._power_name(), "TOTEC"
@@ -132,7 +132,7 @@ class _Log:
             value = math.nan
         if not math.isfinite(value) or value >= _BLANKS_FROM:
             what = f"cells of {name} that are no number"
-            self.findings.add("left out", what, 1, f"line {line:,}: {text[:40]}")
+            self.findings.add("dropped", what, 1, f"line {line:,}: {text[:40]}")
             return math.nan
         factor = self.factors.get(name, math.nan)
         if unit and math.isnan(factor):
@@ -143,7 +143,7 @@ class _Log:
 
 
 def _place(table: pd.DataFrame, given: PowerGiven, findings: Findings) -> str:
-    """Give rows their times: as stamped, or a period apart on a clock of their own."""
+    """Give rows their times: as stamped, or a period apart with an unsynchronized clock."""
     if table["stamp"].eq("").all():
         table["time_ns"] = pd.array(list(_polls(table, given, findings)), dtype="Int64")
         return "own"

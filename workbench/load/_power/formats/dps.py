@@ -75,12 +75,12 @@ class _Log:
         """Take note of one poll."""
         nodes = record.get("nodes")
         if not isinstance(nodes, list):
-            self.findings.add("set aside", "JSON without nodes", 1, f"record {line:,}")
+            self.findings.add("skipped by design", "JSON without nodes", 1, f"record {line:,}")
             return
         stamp = next((record[name] for name in _TIMES if record.get(name) is not None), "")
         for node in nodes:
             if not isinstance(node, dict) or not isinstance(node.get("name"), str):
-                self.findings.add("left out", "nodes without a name", 1, f"record {line:,}")
+                self.findings.add("dropped", "nodes without a name", 1, f"record {line:,}")
                 continue
             for row in self._of_node(node, line):
                 self.rows.append({**row, "stamp": str(stamp), "poll": self.polls, "line": line})
@@ -93,7 +93,7 @@ class _Log:
             for part in parts if isinstance(parts, list) else []:
                 if not isinstance(part, dict) or not isinstance(part.get("id"), str | int):
                     what = f"{scope.upper()}s without an id"
-                    self.findings.add("left out", what, 1, f"record {line:,}: {name}")
+                    self.findings.add("dropped", what, 1, f"record {line:,}: {name}")
                     continue
                 known = {"entity": f"{name}/{scope}{part['id']}", "node": name, "scope": scope}
                 yield self._row(part, line) | known | {"device": str(part["id"])}
@@ -110,7 +110,7 @@ class _Log:
             unit = str(part.get("energy_usage_unit", ""))
             factor = _JOULES.get(re.sub(r"[\s_-]", "", unit.lower()))
             what = f"energies in {unit[:20]!r}, which is no known unit"
-            self.findings.add("left out", what, int(factor is None), f"record {line:,}")
+            self.findings.add("dropped", what, int(factor is None), f"record {line:,}")
             row["energy_j"] = None if factor is None else energy * factor
         return row
 
@@ -118,12 +118,12 @@ class _Log:
         value = number_of(part.get(name))
         if value is None and part.get(name) is not None:
             where = f"record {line:,}: {str(part[name])[:40]}"
-            self.findings.add("left out", f"{name} that is no number", 1, where)
+            self.findings.add("dropped", f"{name} that is no number", 1, where)
         return value
 
 
 def _place(table: pd.DataFrame, given: PowerGiven, findings: Findings) -> str:
-    """Give rows their times: as written, or a period apart on a clock of their own."""
+    """Give rows their times: as written, or a period apart with an unsynchronized clock."""
     if not table["stamp"].eq("").any():
         table["time_ns"] = utc_ns(table["stamp"], table["line"], given.tz, findings).ns
         return "epoch"

@@ -102,7 +102,7 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
         name = "/".join(text for text in (host, part) if text) or "node"
         kind, watts = _taken(each, given)
         if not each.is_active:
-            findings.add("left out", _INACTIVE, 1, f"line {each.line:,}")
+            findings.add("dropped", _INACTIVE, 1, f"line {each.line:,}")
             watts = None
         time_ns = each.page_ns if each.time_ns is None else each.time_ns
         rows.add(name, time_ns, each.line, watts)
@@ -149,10 +149,10 @@ def _readings(
         elif match := _SDR.match(text):
             host, part = given.node or "", plain_name(match["name"])
             watts = None if match["value"].lower() == "na" else float(match["value"])
-            findings.add("left out", _NO_NUMBER, int(watts is None), f"line {number:,}")
+            findings.add("dropped", _NO_NUMBER, int(watts is None), f"line {number:,}")
             yield host, part, _Block(number, page.time_ns((host, part)), {"instant": watts})
         else:
-            findings.add("set aside", _OTHER, int(bool(text.strip())), f"line {number:,}")
+            findings.add("skipped by design", _OTHER, int(bool(text.strip())), f"line {number:,}")
     yield from ((host, "", block) for host, block in blocks.items())
 
 
@@ -169,4 +169,4 @@ def _fill(block: _Block, match: re.Match[str], number: int, stamps: Stamps) -> N
         kind = "instant" if match["instant"] else "average"
         block.watts[kind] = float(watts[1]) if watts else None
         where = f"line {number:,}: {said[:40]}"
-        stamps.findings.add("left out", _NO_NUMBER, int(watts is None), where)
+        stamps.findings.add("dropped", _NO_NUMBER, int(watts is None), where)

@@ -150,7 +150,7 @@ class _Log:
             self.total = total[0]
         elif MARK not in text and text.strip():
             what = "lines that are none of MLPerf's logger"
-            self.findings.add("set aside", what, 1, where)
+            self.findings.add("skipped by design", what, 1, where)
 
     def _take_entry(self, entry: Entry) -> None:
         where = f"line {entry.line:,}"
@@ -161,14 +161,14 @@ class _Log:
         elif entry.key == "power_reading" or is_estimate:
             value = number_of(entry.value)
             what = "readings that are no number; they are missing"
-            self.findings.add("left out", what, int(value is None), where)
+            self.findings.add("dropped", what, int(value is None), where)
             self.times.append([entry.time_ns])
             self.watts.append([np.nan if value is None else value])
             self.lines.append([entry.line])
             self.codes.append([self._owner(entry.metadata, is_estimate=is_estimate)])
         elif entry.key not in _MARKS:
             self.others += 1
-            self.findings.add("set aside", "lines on other things than power", 1, where)
+            self.findings.add("skipped by design", "lines on other things than power", 1, where)
 
     def _owner(self, said: object, *, count: int = 1, is_estimate: bool = False) -> int:
         """Return the number of what was metered, as the metadata name it."""
@@ -218,7 +218,7 @@ class _Log:
         what = 'readings that do not say whether they are AC or DC; scope="node_ac" would'
         self.findings.add("noted", what, int((scopes == "unknown").sum()))
         clocks = readings["entity"].map({n: each.get("clock") for n, each in entities.items()})
-        what = "estimates, on a clock of their own: their stamps are not those of the run"
+        what = "estimates, with an unsynchronized clock: their stamps are not those of the run"
         self.findings.add("noted", what, int((clocks == "own").sum()))
         is_low = self.efficiency is not None and 0 < self.efficiency < 1
         what = "readings before the power supply (AC); the efficiency is not applied"

@@ -32,7 +32,7 @@ _HEAD = re.compile(rb"^Time,\d\d-\d\d-\d{4} [\d:.]{8,18},Watts,", re.MULTILINE)
 _CHANNEL = re.compile(r",Ch\d+,Watts,")
 _CHANNELS = "lines with channels of the analyser beside their sum; the sum is taken"
 _OTHER = "lines that are no reading"
-_CUT = "lines that break off at their power; they are left out"
+_CUT = "lines that break off at their power; they are dropped"
 _NO_NUMBER = "powers that are no number; they are missing"
 _SCOPE = "the log says nothing of where it meters; taken as the input of the system (node_ac)"
 
@@ -60,13 +60,13 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
         where = f"line {number:,}"
         match = _LINE.fullmatch(text.strip())
         if match is None:
-            findings.add("left out", _OTHER, int(bool(text.strip())), where)
+            findings.add("dropped", _OTHER, int(bool(text.strip())), where)
             continue
         if match[6] is None:
             findings.add("truncated", _CUT, 1, where)
             continue
         value = number_of(match[5])
-        findings.add("left out", _NO_NUMBER, int(value is None), where)
+        findings.add("dropped", _NO_NUMBER, int(value is None), where)
         findings.add("noted", _CHANNELS, int(bool(_CHANNEL.search(match[6]))), where)
         lines.append(number)
         stamps.append(f"{match[3]}-{match[1]}-{match[2]} {match[4]}")

@@ -119,9 +119,9 @@ def chunks_of(
         elif roles and len(cells) == width:
             rows.append((number, page, page_ns, *(cells[at] for at in roles.values())))
         elif roles and len(cells) > 1:
-            findings.add("left out", _SHORT, 1, f"line {number:,}: {text[:60]}")
+            findings.add("dropped", _SHORT, 1, f"line {number:,}: {text[:60]}")
         else:
-            findings.add("set aside", _OTHER, int(bool(text.strip())), f"line {number:,}")
+            findings.add("skipped by design", _OTHER, int(bool(text.strip())), f"line {number:,}")
     yield from _chunk(rows, roles)
     findings.add("noted", _REPEATED, max(headers - 1, 0))
 
@@ -167,7 +167,7 @@ class Numbers:
 
     def tell(self, cell: object, line: int, count: int = 1) -> None:
         """Count cells that are no number."""
-        self.findings.add("left out", _NO_NUMBER, count, f"line {line:,}: {str(cell)[:40]!r}")
+        self.findings.add("dropped", _NO_NUMBER, count, f"line {line:,}: {str(cell)[:40]!r}")
 
 
 def possible(values: Floats, most: float = math.inf) -> Floats:

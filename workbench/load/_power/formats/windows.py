@@ -28,7 +28,7 @@ def readings_of(
         Where windows that are not taken are counted.
     """
     is_long = windows["end_ns"] > windows["start_ns"]
-    _tell(windows[~is_long], findings, "left out", "windows without a duration")
+    _tell(windows[~is_long], findings, "dropped", "windows without a duration")
     taken = _apart(windows[is_long], findings)
     findings.add("noted", _NOTED, len(taken))
     spent_s = (taken["end_ns"] - taken["start_ns"]) / _SECOND
@@ -64,7 +64,7 @@ def _apart(windows: pd.DataFrame, findings: Findings) -> pd.DataFrame:
         last_entity, last_end = entity, end
         kept.append(index)
     what = "windows inside or across another one, whose energy is in that one"
-    _tell(windows.loc[inside], findings, "set aside", what)
+    _tell(windows.loc[inside], findings, "skipped by design", what)
     taken = windows.loc[kept]
     touches = (taken["start_ns"] == taken["end_ns"].shift()) & (
         taken["entity"] == taken["entity"].shift()

@@ -38,7 +38,7 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     """Read the mean power of each window, and its energy as a counter.
 
     Zeus may stamp windows with a clock that counts from the start of the machine; such files
-    are on a clock of their own. The limit that a window of its optimiser names is a state.
+    are with an unsynchronized clock. The limit that a window of its optimiser names is a state.
     """
     findings = Findings(source.label)
     raw = csv_table(source, findings)
@@ -65,7 +65,7 @@ def _windows(raw: pd.DataFrame, given: PowerGiven, findings: Findings) -> tuple[
     is_timed = start_s.between(0, _LAST_S) & spent_s.between(0, 1e9)
     if (~is_timed).any():
         where = f"line {int(raw.index[~is_timed][0]):,}"
-        findings.add("left out", "windows without a usable time", int((~is_timed).sum()), where)
+        findings.add("dropped", "windows without a usable time", int((~is_timed).sum()), where)
     raw, start_s, spent_s = raw[is_timed], start_s[is_timed], spent_s[is_timed]
     clock = "epoch" if len(raw) and start_s.median() >= _EPOCH_S else "own"
     start_ns = (start_s * _SECOND).round().astype("int64")
@@ -93,7 +93,7 @@ def _energies(raw: pd.DataFrame, name: str, findings: Findings) -> pd.Series:
     bad = (energy < 0) | (energy == float("inf"))
     if bad.any():
         where = f"line {int(raw.index[bad][0]):,}: {raw[name][bad].iloc[0]}"
-        findings.add("left out", f"energies of {name} that can be none", int(bad.sum()), where)
+        findings.add("dropped", f"energies of {name} that can be none", int(bad.sum()), where)
     return energy.mask(bad)
 
 
@@ -102,7 +102,7 @@ def _numbers(raw: pd.DataFrame, name: str, findings: Findings) -> pd.Series:
     bad = values.isna() & raw[name].notna()
     if bad.any():
         where = f"line {int(raw.index[bad][0]):,}: {raw[name][bad].iloc[0][:40]}"
-        findings.add("left out", f"cells of {name} that are no number", int(bad.sum()), where)
+        findings.add("dropped", f"cells of {name} that are no number", int(bad.sum()), where)
     return values
 
 

@@ -60,7 +60,7 @@ def read(files: list[InjectionFile]) -> list[InjectionPart]:
 def _read_file(source: Source) -> InjectionPart:
     findings = Findings(source.label)
     skipped = _header_line(source.head(1 << 16)) or 0
-    findings.add("set aside", _STRAY, skipped)
+    findings.add("skipped by design", _STRAY, skipped)
     table = text_table(source, findings, skip=skipped)
     metrics = [name for name in _METRICS if name in table.column_names]
     if not metrics:
@@ -70,7 +70,7 @@ def _read_file(source: Source) -> InjectionPart:
     note_columns(findings, [name or "(no name)" for name in others])
     rows = _rows(table, metrics[0], source, findings)
     golden = rows[rows["layer"] == _GOLDEN]
-    findings.add("set aside", "rows without faults: the golden run", len(golden))
+    findings.add("skipped by design", "rows without faults: the golden run", len(golden))
     findings.add(
         "noted", "no row without faults: the golden quality is not known", int(golden.empty)
     )

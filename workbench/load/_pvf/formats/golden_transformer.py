@@ -65,7 +65,7 @@ def _read_file(source: Source) -> InjectionPart:
     ]
     metric = _chosen(measures)
     others = {name for found in measures for name in found if name != metric}
-    findings.add("set aside", _OTHERS, len(others), ", ".join(sorted(others)[:8]) or None)
+    findings.add("skipped by design", _OTHERS, len(others), ", ".join(sorted(others)[:8]) or None)
     errors = [None if (e := each.get("error")) is None else str(e) for each in entries]
     findings.add(
         "noted", "experiments in which the tool itself failed", len(entries) - errors.count(None)

@@ -67,7 +67,7 @@ def read(files: list[InjectionFile]) -> list[InjectionPart]:
         return [_read_details(source) for source in tables]
     for source in tables:
         findings = Findings(source.label)
-        findings.add("set aside", "a summary beside its single injections")
+        findings.add("skipped by design", "a summary beside its single injections")
         parts[0].findings.append(findings)
     return parts
 
@@ -82,7 +82,7 @@ def _read_lines(source: Source) -> InjectionPart:
     found = lines.str.extract(rf"^\s*{_LINE}$")
     bad = found["count"].isna() | ~pd.to_numeric(found["category"]).between(1, _CATEGORIES)
     findings.add(
-        "left out", BAD_ROWS, int(bad.sum()), str(lines[bad].iloc[0])[:60] if bad.any() else None
+        "dropped", BAD_ROWS, int(bad.sum()), str(lines[bad].iloc[0])[:60] if bad.any() else None
     )
     found = found[~bad].reset_index(drop=True)
     if found.empty:
@@ -190,7 +190,7 @@ def _read_details(source: Source) -> InjectionPart:
         end = match.end()
         counts = np.array([int(cell) for cell in match[2].split()])
         if not counts.sum():
-            findings.add("set aside", "rows whose counts sum to 0: never run")
+            findings.add("skipped by design", "rows whose counts sum to 0: never run")
             continue
         bfm = _MODELS.index(match[1])
         name = f"{app}, {group}, {match[1]}"
@@ -199,7 +199,7 @@ def _read_details(source: Source) -> InjectionPart:
         key = {"campaign_id": name, "exp_id": 0, "flip": 0, "kind": "activation"}
         faults.append(filled(FAULTS, key, 1))
     damaged = len(_ANY_ROW.findall(body)) - len(_ROW.findall(body))
-    findings.add("left out", BAD_ROWS, damaged)
+    findings.add("dropped", BAD_ROWS, damaged)
     if not heads:
         msg = f"{source.label}: has a header and no row of {_WRITTEN} counts that was run"
         raise LoadError(msg)

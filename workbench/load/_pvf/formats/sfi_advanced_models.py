@@ -100,14 +100,16 @@ def read(files: list[InjectionFile]) -> list[InjectionPart]:
         if same := next((each for each in parts if _same_counts(each, part)), None):
             same.findings += part.findings
             what = "a summary of an analysis that is loaded as well; taken once"
-            part.findings[0].add("set aside", what)
+            part.findings[0].add("skipped by design", what)
         else:
             parts.append(part)
     for each in lists:
         if id(each) in joined:
             continue
         if same := next((part for part in parts if _same_faults(each, part)), None):
-            each.findings.add("set aside", "a fault list that a summary repeats; taken once")
+            each.findings.add(
+                "skipped by design", "a fault list that a summary repeats; taken once"
+            )
             same.findings.append(each.findings)
         else:
             parts.append(_never_run(each))
@@ -183,7 +185,7 @@ def _read_summary(source: Source) -> InjectionPart:
         what = "counts above n_injections: the analysis was probably appended to twice"
         findings.add("suspicious", what, int((said < total).sum()))
     ran = total > 0
-    findings.add("set aside", "faults whose counts sum to 0: never run", int((~ran).sum()))
+    findings.add("skipped by design", "faults whose counts sum to 0: never run", int((~ran).sum()))
     known = {*LIST, *COUNTS, "n_injections"}
     note_columns(findings, [each for each in table.column_names if each not in known])
     columns = {f"{each}_count": count[ran] for each, count in zip(_KNOWN, counts, strict=True)}
@@ -392,7 +394,7 @@ def _accuracies_of(sources: list[Source], rules: Mapping[str, Any]) -> list[Inje
         others = [findings for number, (_, findings) in enumerate(read) if number != mean]
         for findings in others:
             what = f"accuracies of one batch; {sources[mean].label} is their mean"
-            findings.add("set aside", what)
+            findings.add("skipped by design", what)
         parts[0].findings += others
     return parts
 

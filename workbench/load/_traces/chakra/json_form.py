@@ -62,16 +62,16 @@ def _metadata(message: Raw) -> bool:
 
 
 def _add_node(graph: RankGraph, node: object, position: int) -> None:
-    """Add one node and its dependencies; what is none is left out and counted."""
+    """Add one node and its dependencies; what is none is dropped and counted."""
     findings = graph.findings
     if not isinstance(node, dict):
-        findings.add("left out", "entries that are no nodes", 1, f"entry {position}")
+        findings.add("dropped", "entries that are no nodes", 1, f"entry {position}")
         return
     given = _flat(node)
     # Protobuf leaves an id out if it is 0.
     number = to_integer(given.get("id", 0 if "attr" in node or "type" in node else None))
     if number is None:
-        findings.add("left out", "nodes without a usable id", 1, f"entry {position}")
+        findings.add("dropped", "nodes without a usable id", 1, f"entry {position}")
         return
     type_name = _type(given.get("type"))
     size = to_integer(given.get("comm_size", given.get("tensor_size")))
@@ -130,5 +130,5 @@ def _edges(graph: RankGraph, number: int, given: object) -> list[tuple[int, int]
     listed = given if isinstance(given, list) else [] if given is None else [given]
     needs = [to_integer(entry) for entry in listed]
     unusable = sum(entry is None for entry in needs)
-    graph.findings.add("left out", "dependencies without a usable id", unusable, f"node {number}")
+    graph.findings.add("dropped", "dependencies without a usable id", unusable, f"node {number}")
     return [(number, entry) for entry in needs if entry is not None]

@@ -106,7 +106,7 @@ def _add_nodes(
         raise LoadError(msg)
     for offset in broken[:1]:
         what = "nodes that cannot be decoded"
-        graph.findings.add("left out", what, len(broken), f"byte {offset:,}")
+        graph.findings.add("dropped", what, len(broken), f"byte {offset:,}")
 
 
 def _add_node(graph: RankGraph, node: Any, generation: schema.Generation) -> None:
@@ -165,13 +165,13 @@ def _messages(data: bytes, findings: Findings) -> Iterator[tuple[int, bytes]]:
         except (IndexError, OverflowError):
             length, start = end - at + 1, at
         if start + length > end:
-            what = "the file ends inside a node, or a length is damaged: the rest is left out"
+            what = "the file ends inside a node, or a length is damaged: the rest is dropped"
             findings.add("truncated", what, 1, f"byte {at:,} of {end:,}")
             return
         if length == 0 and at > 0:
             content = _NOT_NUL.search(data, at)
             stop = content.start() if content else end
-            findings.add("left out", "empty messages, or NUL padding", stop - at, f"byte {at:,}")
+            findings.add("dropped", "empty messages, or NUL padding", stop - at, f"byte {at:,}")
             at = stop
             continue
         yield at, data[start : start + length]

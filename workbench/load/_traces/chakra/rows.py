@@ -32,7 +32,7 @@ def exact(wanted: NodeRow, plain: NodeRow) -> bytes | None:
 
 
 def restored(plain: NodeRow, attribute: object, findings: Findings) -> NodeRow:
-    """Return a node as it was written; an attribute that makes no sense is left out, counted."""
+    """Return a node as it was written; an attribute that makes no sense is dropped, counted."""
     if attribute is None:
         return plain
     try:
@@ -41,7 +41,7 @@ def restored(plain: NodeRow, attribute: object, findings: Findings) -> NodeRow:
         stated = None
     is_sound = isinstance(stated, dict) and all(map(_is_sound, stated, stated.values()))
     if not is_sound or not isinstance(stated, dict):
-        findings.add("left out", "exact times and types of nodes that cannot be read", 1)
+        findings.add("dropped", "exact times and types of nodes that cannot be read", 1)
         return plain
     texts = {name: clean_text(text, findings) for name, text in stated.items() if _is_text(text)}
     return plain._replace(**{**stated, **texts})

@@ -77,7 +77,7 @@ def operator_calls(
         Table :data:`workbench.tables.OPERATOR_CALLS`, by rank and node. Communication,
         custom operators, fused kernels and whatever else cannot be called with what the
         trace holds is there too, with the ``reason``. ``attrs["quality"]`` has what was
-        left out, mended or assumed while reading.
+        dropped, mended or assumed while reading.
 
     Raises
     ------

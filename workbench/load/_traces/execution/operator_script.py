@@ -35,7 +35,7 @@ def write_operator_benchmark(calls: pd.DataFrame, path: str | Path) -> Path:
     ----------
     calls
         Table :data:`workbench.tables.OPERATOR_CALLS`; calls that cannot be replayed are
-        left out.
+        dropped.
     path
         The script; it appears complete or not at all.
 

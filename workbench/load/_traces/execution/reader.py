@@ -119,12 +119,12 @@ def read_document(
 
 
 def numbered(raw: list[Any], findings: Findings) -> list[tuple[int, dict[str, Any]]]:
-    """Return the nodes with their ids; what has none is left out and counted."""
+    """Return the nodes with their ids; what has none is dropped and counted."""
     kept = []
     for position, node in enumerate(raw):
         number = to_integer(node.get("id")) if isinstance(node, dict) else None
         if number is None:
-            findings.add("left out", "nodes without a usable id", 1, f"node {position} of the list")
+            findings.add("dropped", "nodes without a usable id", 1, f"node {position} of the list")
         else:
             kept.append((number, node))
     return kept
@@ -251,9 +251,7 @@ def objects(
         except (ValueError, RecursionError) as error:
             if _is_cut(error, text):
                 where = f"byte {start + _bytes(text[:at]):,}"
-                findings.add(
-                    "truncated", "the file ends inside a node, which is left out", 1, where
-                )
+                findings.add("truncated", "the file ends inside a node, which is dropped", 1, where)
                 return
             value, at = _mend(data, start, text, at, label=label, findings=findings)
         yield value

@@ -293,12 +293,12 @@ class _Reader:
             raw = self.window[position : self.length]
             content = np.flatnonzero(raw != 0)
             if len(content) == 0:
-                self.findings.add("left out", "zero bytes where events should be", len(raw))
+                self.findings.add("dropped", "zero bytes where events should be", len(raw))
                 return self.length if not final else None
-            self.findings.add("left out", "zero bytes where events should be", int(content[0]))
+            self.findings.add("dropped", "zero bytes where events should be", int(content[0]))
             return position + int(content[0])
         if rest.startswith(b"null"):
-            self.findings.add("left out", "null instead of an event")
+            self.findings.add("dropped", "null instead of an event")
             return position + 4
         if final and b"null".startswith(rest):
             return None
@@ -330,7 +330,7 @@ class _Reader:
                 what += f", the last {self.length:,} bytes hold a part of one"
             self.findings.add("truncated", what, where=f"byte {self.offset:,}")
         elif self.bare_list:
-            self.findings.add("left out", "bytes behind the list of events", len(rest))
+            self.findings.add("dropped", "bytes behind the list of events", len(rest))
         else:
             self._keep_last_metadata(b"{" + rest.lstrip(b","))
 
@@ -347,7 +347,7 @@ class _Reader:
         read_object = mend_event(raw)
         if read_object is None:
             what = f"metadata {where} the events cannot be read"
-            self.findings.add("left out", what, len(raw), f"byte {self.offset:,}")
+            self.findings.add("dropped", what, len(raw), f"byte {self.offset:,}")
             return
         if read_object.repair:
             what = f"in the metadata {where} the events: {read_object.repair}"
@@ -356,7 +356,7 @@ class _Reader:
             another = read_object.event.pop("traceEvents")
             what = "events of another traceEvents list"
             count = len(another) if isinstance(another, list) else 1
-            self.findings.add("left out", what, count, f"byte {self.offset:,}")
+            self.findings.add("dropped", what, count, f"byte {self.offset:,}")
         self.metadata |= read_object.event
 
     def _flush(self) -> None:

@@ -132,7 +132,7 @@ def rank_tables(
             dtype = EVENTS.columns[column].dtype
             values = numbers.pop(column, None)
             data[column], beyond = _nullable(values, dtype, rows)
-            findings.add("left out", f"values of {column} beyond 32 bits", beyond)
+            findings.add("dropped", f"values of {column} beyond 32 bits", beyond)
     frame = pd.DataFrame({column: data[column] for column in EVENTS.columns}, copy=False)
     for argument in args:
         if argument not in frame:
@@ -229,7 +229,7 @@ def _numbers(
         found[column] = values
     for column in _NEVER_BELOW_0 & found.keys():
         below = (found[column] < 0) & (found[column] != MISSING)
-        raw.findings.add("left out", f"negative values of {column}", int(below.sum()))
+        raw.findings.add("dropped", f"negative values of {column}", int(below.sum()))
         found[column][below] = MISSING
     for column in _MINUS_1_IS_MISSING & found.keys():
         found[column][found[column] == -1] = MISSING
@@ -391,16 +391,16 @@ def count_phases(columns: Columns, findings: Findings) -> None:
     for (argument, category), count in columns.unreadable.items():
         if argument in _OF_STREAM_ROWS and _RENAMED.get(category, category) not in ON_STREAM:
             continue  # on the host these are addresses, and no columns
-        findings.add("left out", f"values of {argument!r} that are not of its type", count)
+        findings.add("dropped", f"values of {argument!r} that are not of its type", count)
     for phase, count in columns.phases.items():
         if phase in _SKIPPED_PHASES:
-            findings.add("set aside", _SKIPPED_PHASES[phase], count)
+            findings.add("skipped by design", _SKIPPED_PHASES[phase], count)
         elif phase == "C":
-            findings.add("left out", "counter events (phase C), which have no place here", count)
+            findings.add("dropped", "counter events (phase C), which have no place here", count)
         elif phase == "\x00":
-            findings.add("left out", "events without a phase", count)
+            findings.add("dropped", "events without a phase", count)
         else:
-            findings.add("left out", f"events of phase {phase!r}", count)
+            findings.add("dropped", f"events of phase {phase!r}", count)
 
 
 def pair_begin_end(
@@ -426,8 +426,8 @@ def pair_begin_end(
             unmatched_ends += 1
     never_ended = [row for stack in open_rows.values() for row in stack]
     keep[never_ended] = False
-    findings.add("left out", "begin events (phase B) without an end", len(never_ended))
-    findings.add("left out", "end events (phase E) without a begin", unmatched_ends)
+    findings.add("dropped", "begin events (phase B) without an end", len(never_ended))
+    findings.add("dropped", "end events (phase E) without a begin", unmatched_ends)
     what = "end events (phase E) that close a begin event of another name"
     findings.add("suspicious", what, other_name)
     return keep
@@ -440,7 +440,7 @@ def plausible(fields: dict[str, npt.NDArray[Any]], findings: Findings) -> npt.ND
     if ((ph == ord("B")) | (ph == ord("E"))).any():
         keep = pair_begin_end(fields, findings)
     timed = (flags & HAS_TIME) != 0
-    findings.add("left out", "events without a readable time stamp", int((keep & ~timed).sum()))
+    findings.add("dropped", "events without a readable time stamp", int((keep & ~timed).sum()))
     keep &= timed
     complete = (ph == ord("X")) | (ph == ord("B"))
     no_dur = keep & complete & ((flags & HAS_DUR) == 0)
@@ -449,7 +449,7 @@ def plausible(fields: dict[str, npt.NDArray[Any]], findings: Findings) -> npt.ND
         ("events with a negative duration", keep & (dur < 0)),
         ("events longer than 7 days (an overflow)", keep & (dur > _IMPLAUSIBLE_DUR_NS)),
     ):
-        findings.add("left out", what, int(bad.sum()))
+        findings.add("dropped", what, int(bad.sum()))
         keep &= ~bad
     zeroed = int((keep & complete & (fields["ts"] == 0) & (dur == 0)).sum())
     if zeroed > 1 and (fields["ts"][keep] != 0).any():
@@ -593,7 +593,7 @@ def _nearest_call(ids: IntArray, by_id: IntArray, rows: IntArray) -> IntArray:
 
 
 def _outermost(ids: IntArray, calls: IntArray, times: tuple[IntArray, IntArray]) -> IntArray:
-    """Sort calls by id and time; a driver call inside a runtime call of its id is left out."""
+    """Sort calls by id and time; a driver call inside a runtime call of its id is dropped."""
     start, dur = times
     by_id = calls[np.argsort(ids[calls], kind="stable")]
     before, after = by_id[:-1], by_id[1:]
@@ -611,7 +611,7 @@ def step_rows(
         if (number := step_number(text)) is not None:
             number_of[code] = number
         elif is_step_name(text):
-            findings.add("left out", "step numbers of ten and more digits")
+            findings.add("dropped", "step numbers of ten and more digits")
     numbers = number_of[name.codes]
     rows = np.flatnonzero((numbers != MISSING) & is_any(category, STEP_CATEGORIES))
     repeated = len(rows) - len(np.unique(numbers[rows]))

@@ -63,7 +63,7 @@ def exhaustive(
     -------
     ExhaustiveInjections
         ``sites`` (:data:`workbench.tables.EXHAUSTIVE`), ``campaign`` and ``parameters``
-        (all of the model's, whatever ``where`` leaves out).
+        (all of the model's, whatever ``where`` drops).
 
     Raises
     ------

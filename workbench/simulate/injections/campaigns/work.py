@@ -351,7 +351,7 @@ class CampaignSettings:
     Parameters
     ----------
     name
-        Of the campaign, the key of its tables; the model's class if left out.
+        Of the campaign, the key of its tables; the model's class if dropped.
     dataset
         What the inputs are, in words.
     is_synthetic
@@ -368,7 +368,7 @@ class CampaignSettings:
         Where chunks that are done are kept. The same call with the same folder goes on
         where it was stopped. One process at a time.
     chunk_size
-        Experiments between two visits to the folder; at most so many are lost. Left out:
+        Experiments between two visits to the folder; at most so many are lost. Dropped:
         about half a minute of work, measured on a few experiments, and at most 500, or
         20,000 of the fast engine. Outcomes do not depend on it.
     keep_trials

@@ -247,7 +247,7 @@ def stratified_faults(
     ------
     InjectionError
         If ``sites`` is no whole number from 1, names a stratum that the model has not, or
-        leaves out all.
+        drops all.
     """
     rng = np.random.default_rng(seed)
     population = chosen(model, where)

@@ -54,14 +54,14 @@ class FastEngine:
     rows_per_chunk
         Rows of the batches in which experiments are run together.
     is_pruned
-        Whether changes too small to change any decision are left out; the counts are the
+        Whether changes too small to change any decision are dropped; the counts are the
         same without, only slower.
 
     Attributes
     ----------
     masked_rule
         ``proven``: of the faults worked out fast, only inputs that they cannot reach count
-        as masked; those left out as too small count as benign.
+        as masked; those dropped as too small count as benign.
     chunk_most
         Experiments that a campaign gives it at once, at most.
     rerun_count

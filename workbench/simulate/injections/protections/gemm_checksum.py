@@ -352,7 +352,7 @@ def checksum_detector(
     A linear layer is checked as a quantised product would be (:class:`ChecksumGemm`): row
     sums modulo 127, activations rounded to -126 .. 126 with one scale per input. Multiplying
     first and adding up then, or the other way round, gives the same integer, so the product
-    itself is left out. An activation that rounds to 0 hides the fault, which then changes the
+    itself is dropped. An activation that rounds to 0 hides the fault, which then changes the
     output little. Tables are checked as :class:`ChecksumBags` does, ``nn.Embedding`` too.
 
     References

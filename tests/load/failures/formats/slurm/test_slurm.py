@@ -133,8 +133,8 @@ def test_unusable_times_of_end_are_counted(tmp_path):
     records = load.slurm_records(path, ended_from="2021-04-07")
     assert records.empty
     assert [(each["finding"], each["count"]) for each in records.attrs["quality"]] == [
-        ("left out", 1),
-        ("set aside", 1),
+        ("dropped", 1),
+        ("skipped by design", 1),
     ]
 
 
@@ -220,20 +220,20 @@ def test_the_demo_job_fails_once_and_runs_again(fleet_demo):
 
 
 DAMAGE = {
-    "too few fields": ("7|train|FAILED", "left out", "records with too few fields"),
+    "too few fields": ("7|train|FAILED", "dropped", "records with too few fields"),
     "a separator in a name": (
         record(JobName="a|b"),
-        "left out",
+        "dropped",
         "records with too many fields: a text holds the separator",
     ),
     "no job number": (
         record(job="train"),
-        "left out",
+        "dropped",
         "records without a job number where JobID should be",
     ),
-    "another message": ("sacct: error: slurmdbd", "left out", "lines that are no part of a record"),
-    "its header again": (HEADER, "set aside", "headers repeated"),
-    "the same again": (record(job="1"), "set aside", "records written twice"),
+    "another message": ("sacct: error: slurmdbd", "dropped", "lines that are no part of a record"),
+    "its header again": (HEADER, "skipped by design", "headers repeated"),
+    "the same again": (record(job="1"), "skipped by design", "records written twice"),
     "an unknown state": (
         record(state="EXPLODED"),
         "suspicious",
@@ -241,12 +241,12 @@ DAMAGE = {
     ),
     "no host list": (
         record(NodeList="n[4-1]"),
-        "left out",
+        "dropped",
         "host lists that cannot be read",
     ),
     "too many hosts": (
         record(NodeList="n[1-9999]x[1-9999]"),
-        "left out",
+        "dropped",
         "host lists that cannot be read",
     ),
     "ends before it starts": (
@@ -260,7 +260,7 @@ DAMAGE = {
         "runs that took longer or shorter than Elapsed says; check the time zone",
     ),
     "no end": (record(end="Unknown"), "suspicious", "ended runs without a time of end"),
-    "no time": (record(end="soon"), "left out", "stamps that are no time; they are missing"),
+    "no time": (record(end="soon"), "dropped", "stamps that are no time; they are missing"),
 }
 
 
@@ -273,7 +273,7 @@ def test_damage_is_counted_and_spares_other_records(log, line, finding, what):
 
 def test_a_record_cut_off_at_the_end_of_the_file_is_counted(log):
     part = log(record(job="1"), record(job="2")[:40])
-    assert found(part)["left out", "records with too few fields"] == 1
+    assert found(part)["dropped", "records with too few fields"] == 1
     assert part.failures["job"].tolist() == ["1"]
 
 
@@ -314,7 +314,7 @@ def test_no_noise_after_the_header_stops_the_reader(tmp_path_factory, noise):
     path = tmp_path_factory.mktemp("noise") / "sacct.txt"
     path.write_text("\n".join([HEADER, *noise, record(job="42")]), newline="")
     part = slurm.read(Source("sacct.txt", path), Given(tz="UTC"))
-    left = sum(count for (finding, _), count in found(part).items() if finding == "left out")
+    left = sum(count for (finding, _), count in found(part).items() if finding == "dropped")
     assert "42" in set(part.timeline["job"]) or left
 
 
@@ -349,7 +349,7 @@ def test_an_unknown_zone_is_refused(log):
 def test_a_time_within_a_change_of_the_clock_is_not_guessed(log, stamp):
     part = log(record(start="Unknown", end=stamp), tz="Europe/Berlin")
     assert part.failures["clock"].tolist() == ["none"]
-    [what] = [what for finding, what in found(part) if finding == "left out"]
+    [what] = [what for finding, what in found(part) if finding == "dropped"]
     assert "ambiguous or impossible in Europe/Berlin" in what
 
 
@@ -398,7 +398,9 @@ def test_a_later_record_of_the_same_run_completes_it(log):
     part = log(record(state="RUNNING", end="Unknown"), record(state="COMPLETED"))
     [run] = part.timeline.query("state == 'running'").itertuples()
     assert (run.attempt, run.outcome, run.end_ns) == (1, "COMPLETED", ns("2026-01-02T09:00:00"))
-    assert found(part)["set aside", "earlier records of a run that a later one completes"] == 1
+    assert (
+        found(part)["skipped by design", "earlier records of a run that a later one completes"] == 1
+    )
 
 
 @pytest.mark.parametrize("job", ["7_3", "7+1", "7_[5-9]"])

@@ -130,7 +130,7 @@ def test_a_table_that_breaks_off_is_counted(log):
     read = log(cut)
     assert len(read.power) == 1
     assert found(read, "breaks off")[["finding", "count", "where"]].tolist() == [
-        "left out", 1, "line 21"
+        "dropped", 1, "line 21"
     ]  # fmt: skip
 
 
@@ -142,7 +142,7 @@ def test_without_times_the_period_is_asked_for(log):
     assert read.power["time_ns"].tolist() == [0, 2 * SECOND, 4 * SECOND]
     mixed = log(HEAD + gpu(0) + stamp(0) + HEAD + gpu(0))
     assert len(mixed.power) == 1
-    assert found(mixed, "without a time above")["finding"] == "left out"
+    assert found(mixed, "without a time above")["finding"] == "dropped"
 
 
 def test_a_zone_is_asked_for(log):
@@ -168,7 +168,7 @@ def test_a_stamp_is_that_of_one_table_only(log):
     text = stamp(10) + HEAD + gpu(0, "60W") + cut + stamp(50) + HEAD + gpu(0, "77W")
     read = log(text)
     assert read.power["power_w"].tolist() == [60]
-    assert found(read, "without a time above")["finding"] == "left out"
+    assert found(read, "without a time above")["finding"] == "dropped"
 
 
 def test_hosts_in_one_file_are_told_apart_or_refused(log):

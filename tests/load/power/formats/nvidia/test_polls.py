@@ -144,7 +144,7 @@ def test_every_mark_of_a_missing_reading_is_missing_and_not_zero(log, cell):
 def test_cells_that_are_no_number_are_counted_with_their_place(log):
     read = log(HEADER, f"{stamp(0)}, 0, 70.00 W", f"{stamp(1)}, 0, 7o.00 W")
     assert found(read, "no number")[["finding", "where"]].tolist() == [
-        "left out", "line 3: ' 7o.00 W'"
+        "dropped", "line 3: ' 7o.00 W'"
     ]  # fmt: skip
 
 
@@ -170,7 +170,7 @@ def test_bytes_that_are_no_utf8_cost_their_row_only(tmp_path):
     read = loaded(path)
     assert powers(read) == [70, 80]
     assert found(read, "not UTF-8")[["count", "where"]].tolist() == [1, "line 3"]
-    assert found(read, "cells")[["finding", "count"]].tolist() == ["left out", 1]
+    assert found(read, "cells")[["finding", "count"]].tolist() == ["dropped", 1]
 
 
 def test_gzip_is_read(tmp_path):
@@ -373,7 +373,7 @@ def test_rows_of_mig_instances_do_not_count_the_board_again(log):
     slices = [f"{stamp(0.002 * n)}, 0, MIG-{n}, NVIDIA H100 MIG 1g.10gb, 300 W" for n in (1, 2)]
     read = log(header, board, *slices)
     assert powers(read) == [300]
-    assert found(read, "MIG instances")[["finding", "count"]].tolist() == ["set aside", 2]
+    assert found(read, "MIG instances")[["finding", "count"]].tolist() == ["skipped by design", 2]
 
 
 def test_mig_instances_without_their_board_count_it_once(log):

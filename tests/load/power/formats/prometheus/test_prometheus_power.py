@@ -255,7 +255,7 @@ def test_zones_of_other_nodes_are_told_apart(tmp_path):
 def test_what_is_split_among_pods_by_a_model_is_set_aside(tmp_path):
     part = loaded(tmp_path, kepler([120], "package"), series([5], "kepler_pod_cpu_watts", pod="x"))
     assert [name for name, *_ in readings(part)] == ["worker-1/package"]
-    assert findings(part)["set aside", prometheus_power._OTHER] == 1
+    assert findings(part)["skipped by design", prometheus_power._OTHER] == 1
 
 
 def test_a_recording_rule_is_a_thing_of_its_own_whose_scope_nobody_knows(tmp_path):

@@ -20,7 +20,7 @@ def test_bytes_that_are_no_utf8_cost_neither_the_file_nor_the_difference_of_name
     assert watts(part) == {"a": [1], r"B\xfc": [2], r"B\xe4": [3], r"c\xfc": [4]}
     frame = part.findings.frame().set_index("finding")
     assert frame.loc["repaired", ["count", "where"]].tolist() == [4, "line 3"]
-    assert frame.loc["left out", ["count", "where"]].tolist() == [1, "line 5"]
+    assert frame.loc["dropped", ["count", "where"]].tolist() == [1, "line 5"]
 
 
 @pytest.mark.parametrize("size", [1 << 10, 5 << 20])
@@ -54,7 +54,7 @@ def test_cells_of_a_wide_table_may_name_their_units(read_table):
 def test_limits_beside_powers_that_nothing_names_are_not_drawn(read_table, row, given):
     part = read_table(f"Time,gpu 0,gpu 0 limit,gpu 0 max\n{START},{row}\n", **given)
     assert watts(part) == {"gpu0": [312]}
-    assert [what for what in said(part, "set aside") if "a limit" in what] == [
+    assert [what for what in said(part, "skipped by design") if "a limit" in what] == [
         "column 'gpu 0 limit': a limit, no power that is drawn",
         "column 'gpu 0 max': a limit, no power that is drawn",
     ]
@@ -82,14 +82,14 @@ def test_columns_whose_cells_say_watts_lose_none_beside_them(read_table):
     assert np.isfinite(watts(read_table("time,node1,node2\n" + late))["node2"]).sum() == 15
     bare = f"time,node1,node2\n{START},0.6 kW,0.7\n"
     assert watts(read_table(bare)) == {"node1": [600]}
-    assert "name no unit" in said(read_table(bare), "set aside")[0]
+    assert "name no unit" in said(read_table(bare), "skipped by design")[0]
     assert watts(read_table(bare, unit="kW")) == {"node1": [600], "node2": [700]}
 
 
 def test_a_bare_cell_among_those_with_a_unit_is_no_power(read_table):
     part = read_table(f"time,node1\n{START},0.7 kW\n{START + 1},0.8\n{START + 2},0\n")
     assert np.nan_to_num(watts(part)["node1"], nan=-1).tolist() == [700, -1, 0]
-    assert "without a unit, which others have" in said(part, "left out")[0]
+    assert "without a unit, which others have" in said(part, "dropped")[0]
 
 
 def test_objects_in_a_line_are_told_apart(read_table):

@@ -138,7 +138,7 @@ def test_energies_of_intervals_are_no_counter(table, energies):
     beside = "".join(f"{START + at},0,300,{value}\n" for at, value in enumerate(energies))
     log = table("time,gpu,power_w,energy_j\n" + beside)
     assert (len(log.power), len(log.counters)) == (6, 0)
-    assert found(log, "fall often")["finding"] == "set aside"
+    assert found(log, "fall often")["finding"] == "skipped by design"
 
 
 def test_a_unit_that_may_be_two_is_asked_for(table):
@@ -173,7 +173,7 @@ def test_a_sum_beside_what_it_sums_is_set_aside(table):
     text = f"time,pduA_kwh,pduB_kwh,total_kwh\n{START},100,50,150\n{START + 3600},103,52,155\n"
     log = table(text)
     assert watts(log) == {"pduA": [3000], "pduB": [2000]}
-    assert found(log, "count them twice")["finding"] == "set aside"
+    assert found(log, "count them twice")["finding"] == "skipped by design"
 
 
 def test_scopes_are_told_by_what_rapl_calls_its_domains(table):
@@ -194,7 +194,7 @@ def test_racks_may_count_too(tmp_path, table):
 def test_a_reading_that_slips_to_nothing_makes_no_spike(table):
     log = table("time,gpu,energy_j\n" + rows([30000, 33000, 0, 39000, 42000, 45000]))
     assert watts(log)["gpu0"] == [3000, 3000, 3000, 3000]
-    assert found(log, "far below")[["finding", "count"]].tolist() == ["left out", 1]
+    assert found(log, "far below")[["finding", "count"]].tolist() == ["dropped", 1]
     assert analyze.energy_from_counter(log.counters)["energy_j"].item() == 15_000
     # A true reset goes on from nearly nothing.
     reset = table("time,gpu,energy_j\n" + rows([0, 300, 0, 300, 600, 900]))

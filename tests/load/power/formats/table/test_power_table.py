@@ -109,7 +109,7 @@ def test_summit_means_of_ten_seconds_are_averages(read_table):
     assert watts(part) == {"h01n01": [1.0, 2.0]}
     facts = part.entities["h01n01"]
     assert (facts["scope"], facts["method"]) == ("node_ac", "average")
-    assert len(said(part, "set aside")) == 4
+    assert len(said(part, "skipped by design")) == 4
 
 
 def test_summit_cluster_sums_tell_when_nodes_are_missing(read_table):
@@ -228,7 +228,7 @@ def test_cells_without_number_are_missing_and_counted(read_table):
         part.readings["power_w"].astype(object).where(lambda v: v.notna(), None).tolist()
         == expected
     )
-    (row,) = part.findings.frame().query("finding == 'left out'").to_dict("records")
+    (row,) = part.findings.frame().query("finding == 'dropped'").to_dict("records")
     assert row["what"] == "cells of 'power_w' that are no number; they are missing"
     assert (row["count"], row["where"]) == (1, "line 9: much")
 
@@ -241,7 +241,7 @@ def test_odd_lines_are_counted_and_the_others_keep_their_numbers(read_table):
     part = read_table(text)
     assert part.readings["line"].tolist() == [4, 7, 10]
     places = (
-        part.findings.frame().query("finding == 'left out'").set_index("what")["where"].to_dict()
+        part.findings.frame().query("finding == 'dropped'").set_index("what")["where"].to_dict()
     )
     assert places == {
         "rows without a time": "line 8",
@@ -297,7 +297,7 @@ def test_parquet_stamps_of_any_unit_and_zone(read_table, unit, zone):
             read_table(table, "a.parquet")
     part = read_table(table, "a.parquet", tz="UTC")
     assert part.readings["time_ns"].tolist() == [START * SECOND]
-    assert "rows without a time" in said(part, "left out")
+    assert "rows without a time" in said(part, "dropped")
 
 
 def test_categories_and_missing_values_of_parquet(read_table):
@@ -308,7 +308,7 @@ def test_categories_and_missing_values_of_parquet(read_table):
     part = read_table(pa.Table.from_pandas(frame), "a.parquet")
     assert watts(part)["a"] == [1000]
     assert np.isnan(watts(part)["b"][0])
-    assert said(part, "left out") == ["rows that do not name what was metered"]
+    assert said(part, "dropped") == ["rows that do not name what was metered"]
 
 
 def test_an_index_of_stamps_is_the_time(read_table):
@@ -323,7 +323,7 @@ def test_average_and_instant_of_one_device_are_not_added(read_table):
     instant = read_table(text, reading="instant")
     assert watts(instant) == {"gpu0": [900]}
     assert instant.entities["gpu0"]["method"] == "instant"
-    assert said(instant, "set aside")
+    assert said(instant, "skipped by design")
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,9 @@ def _frame(records: Records, findings: Findings) -> pd.DataFrame:
     frame = frame.reindex(columns=list(COLUMNS), fill_value="").astype(text)
     frame["line"] = pd.Series(records.lines, dtype="int64")
     twice = frame.duplicated(list(COLUMNS))
-    findings.add("set aside", "records written twice", int(twice.sum()), _line(frame[twice]))
+    findings.add(
+        "skipped by design", "records written twice", int(twice.sum()), _line(frame[twice])
+    )
     frame = frame[~twice].reset_index(drop=True)
     frame["word"] = frame["State"].str.split(n=1).str[0].fillna("").str.rstrip("+")
     odd = ~frame["word"].isin(ENDED_STATES | OTHER_STATES)
@@ -118,7 +120,7 @@ def _latest(jobs: pd.DataFrame, findings: Findings) -> pd.DataFrame:
     kept = kept.assign(_ended=ended).sort_values(["_ended", "line"], kind="stable")
     kept = kept[~kept.duplicated([*keys, "start_ns"], keep="last")].drop(columns="_ended")
     what = "earlier records of a run that a later one completes"
-    findings.add("set aside", what, len(jobs) - len(kept))
+    findings.add("skipped by design", what, len(jobs) - len(kept))
     return kept
 
 
@@ -217,7 +219,7 @@ def _hosts(text: str, line: int, findings: Findings) -> tuple[str, ...]:
     try:
         return hosts(text)
     except LoadError as error:
-        findings.add("left out", "host lists that cannot be read", 1, f"line {line:,}: {error}")
+        findings.add("dropped", "host lists that cannot be read", 1, f"line {line:,}: {error}")
         return ()
 
 

@@ -71,14 +71,14 @@ def is_wide(head: bytes) -> bool:
 def read_records(
     source: Source, findings: Findings, *, keep: Collection[str] | None = None
 ) -> Records:
-    """Read a file; what is no whole record is left out, and counted by kind with its line.
+    """Read a file; what is no whole record is dropped, and counted by kind with its line.
 
     Parameters
     ----------
     source
         What to read.
     findings
-        Gets what was left out or repaired.
+        Gets what was dropped or repaired.
     keep
         Names of the columns wanted; None for all. A repeated column gets ``.1`` added, as
         in pandas.
@@ -97,7 +97,7 @@ def read_records(
     texts: dict[str, str] = {}
     for line, fields in _joined(lines, header, findings):
         if fields == header.names:
-            findings.add("set aside", HEADER_AGAIN, 1, f"line {line:,}")
+            findings.add("skipped by design", HEADER_AGAIN, 1, f"line {line:,}")
         elif _JOB.fullmatch(fields[job]):
             # Most texts are repeated: states, dates, hosts. Each is kept once.
             records.rows.append([texts.setdefault(fields[i], fields[i]) for i in places])
@@ -108,7 +108,7 @@ def read_records(
             if header_of(header.separator.join(fields)) is not None:
                 raise _other_header(source.label, line)
             where = f"line {line:,}: {fields[job][:40]!r}"
-            findings.add("left out", NO_JOB, 1, where)
+            findings.add("dropped", NO_JOB, 1, where)
     return records
 
 
@@ -117,7 +117,7 @@ def _first_header(lines: Iterator[tuple[int, str]], source: Source, findings: Fi
         if (header := header_of(text)) is not None:
             return header
         if text.strip():
-            findings.add("set aside", "lines before the header", 1, f"line {number:,}")
+            findings.add("skipped by design", "lines before the header", 1, f"line {number:,}")
         if number == _FIRST_LINES:
             break
     msg = (
@@ -186,7 +186,7 @@ class _Joiner:
         if count > self._wanted:
             if header_of(text) is not None:
                 raise _other_header(self._findings.source, number)
-            self._findings.add("left out", TOO_MANY, 1, f"line {number:,}")
+            self._findings.add("dropped", TOO_MANY, 1, f"line {number:,}")
         else:
             self._begun, self._begun_at, self._begun_count = [text], number, count
         return self._release(None)
@@ -209,12 +209,12 @@ class _Joiner:
                 self._findings.add("repaired", JOINED, 1, f"line {self._held[0]:,}")
         elif text.strip():
             where = f"line {number:,}: {text[:40]}"
-            self._findings.add("left out", NOT_A_RECORD, 1, where)
+            self._findings.add("dropped", NOT_A_RECORD, 1, where)
 
     def _give_up(self) -> None:
         """Leave out a record that was begun and never became whole."""
         if self._begun:
-            self._findings.add("left out", TOO_FEW, 1, f"line {self._begun_at:,}")
+            self._findings.add("dropped", TOO_FEW, 1, f"line {self._begun_at:,}")
             self._begun = []
 
     def _release(self, record: tuple[int, list[str]] | None) -> Iterator[tuple[int, list[str]]]:

@@ -1,4 +1,4 @@
-"""Records of Slurm's accounting as texts, whole again where a text held line breaks."""
+"""Slurm accounting records as texts, whole again where a text held line breaks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def slurm_records(
     ended_from, ended_before
         Keep records that ended at this time or later, or before this time, by the clock of
         the file: ``"2021-04-07"`` or ``"2021-04-07T23:30:00"``. Records without a time of
-        end are left out if either is given. No time zone is needed, since stamps of one
+        end are dropped if either is given. No time zone is needed, since stamps of one
         clock are compared.
 
     Returns
@@ -39,7 +39,7 @@ def slurm_records(
     pandas.DataFrame
         Table :data:`workbench.tables.SLURM_RECORDS`: ``line``, ``JobID`` and ``State``, with
         the other columns of the file, in its order. A repeated column is named ``End.1``.
-        ``attrs["quality"]`` holds what was left out or repaired, as rows of
+        ``attrs["quality"]`` holds what was dropped or repaired, as rows of
         :data:`workbench.tables.QUALITY`.
 
     Raises
@@ -96,12 +96,14 @@ def _ended_between(
     if odd.any():
         where = f"line {int(frame.loc[odd, 'line'].iloc[0]):,}: {frame.loc[odd, 'End'].iloc[0]}"
         what = "records whose End is no time like 2021-04-07T23:30:00"
-        findings.add("left out", what, int(odd.sum()), where)
+        findings.add("dropped", what, int(odd.sum()), where)
     first, last = bounds
     kept = end.notna()
     if first is not None:
         kept &= end >= first
     if last is not None:
         kept &= end < last
-    findings.add("set aside", "records that ended at another time", int((~kept & ~odd).sum()))
+    findings.add(
+        "skipped by design", "records that ended at another time", int((~kept & ~odd).sum())
+    )
     return frame[kept].reset_index(drop=True)

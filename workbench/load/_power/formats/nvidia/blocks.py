@@ -34,7 +34,7 @@ def blocks_of(stream: Stream, findings: Findings) -> Iterator[tuple[int, bytes]]
             yield number, _tidy(whole, number, findings)
             number += whole.count(b"\n")
         if len(rest) > _LONGEST_LINE_BYTES:
-            findings.add("left out", _LONG, 1, f"line {number:,}")
+            findings.add("dropped", _LONG, 1, f"line {number:,}")
             rest, is_inside_long = b"", True
     if rest:
         yield number, _tidy(rest, number, findings)

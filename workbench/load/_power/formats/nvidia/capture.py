@@ -69,7 +69,7 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     for section in sections:
         read = _reader(section)
         if read is None:
-            findings.add("set aside", _SECTIONS, 1, section.command[:60])
+            findings.add("skipped by design", _SECTIONS, 1, section.command[:60])
             continue
         try:
             parts.append(read(section, given, findings))

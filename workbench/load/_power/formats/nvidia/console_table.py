@@ -63,8 +63,8 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     for number, line in text_lines(source, findings, whole=True):
         boards.see(number, line)
     boards.close()
-    findings.add("left out", _CUT, boards.cut_count, boards.cut_where)
-    findings.add("left out", _NO_HEAD, boards.lone_count, boards.lone_where)
+    findings.add("dropped", _CUT, boards.cut_count, boards.cut_where)
+    findings.add("dropped", _NO_HEAD, boards.lone_count, boards.lone_where)
     return part_of(boards.table(source.label, findings), given, findings)
 
 
@@ -117,7 +117,7 @@ class _Boards:
             first = next(row["line"] for row in self._rows if row["time"] == NOT_A_TIME)
             what = "GPUs of tables without a time above them"
             count = len(self._rows) - len(stamped)
-            findings.add("left out", what, count, f"line {first:,}")
+            findings.add("dropped", what, count, f"line {first:,}")
         rows = stamped or self._rows
         if not rows:
             msg = f"{label}: holds a table of nvidia-smi that shows no GPU"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-# Ampere and newer give the mean of the last second as power.draw. GA100 is left out: the
+# Ampere and newer give the mean of the last second as power.draw. GA100 is dropped: the
 # manual of nvidia-smi counts it among them, that of NVML does not.
 _AVERAGED = re.compile(
     r"\b(?:A(?:2|10|10G|16|40)|L(?:2|4|20|40|40S|40G)|H(?:20|100|200|800)|GH200|GB?(?:10|100|200|300)"

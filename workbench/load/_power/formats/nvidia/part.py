@@ -259,7 +259,7 @@ def devices_of(
     node
         Host, if the caller named it.
     findings
-        Takes what is left out or assumed.
+        Takes what is dropped or assumed.
     """
     clean = [tuple("" if is_missing(cell) else cell for cell in key) for key in keys]
     role = _identity(clean, findings)
@@ -280,7 +280,7 @@ def devices_of(
     kept = codes >= 0
     if not kept.all():
         row = int(kept.argmin())
-        findings.add("left out", _UNKNOWN_DEVICE, int((~kept).sum()), f"line {lines[row]:,}")
+        findings.add("dropped", _UNKNOWN_DEVICE, int((~kept).sum()), f"line {lines[row]:,}")
     kept &= _boards(clean, key_of, codes, lines, findings)
     _tell_of_lost(devices, codes[kept], findings)
     return Devices(devices, kept, codes[kept].astype(np.int32))
@@ -367,7 +367,7 @@ def _boards(
     row = int(is_mig.argmax())
     whole = np.unique(codes[~is_mig])
     extra = is_mig & np.isin(codes, whole)
-    findings.add("set aside", _MIG_ROWS, int(extra.sum()), f"line {lines[row]:,}")
+    findings.add("skipped by design", _MIG_ROWS, int(extra.sum()), f"line {lines[row]:,}")
     kept &= ~extra
     for code in np.setdiff1d(np.unique(codes[is_mig]), whole):
         some = codes == code
@@ -410,7 +410,7 @@ def _by_order(
     codes, kept = np.empty(len(times), dtype=np.int32), np.empty(len(times), dtype=bool)
     codes[order], kept[order] = place, ~is_odd
     if is_odd.any():
-        findings.add("left out", _ODD_BURSTS, int(is_odd.sum()), f"line {lines[~kept][0]:,}")
+        findings.add("dropped", _ODD_BURSTS, int(is_odd.sum()), f"line {lines[~kept][0]:,}")
     findings.add("assumed", _ONE if size == 1 else _BY_ORDER, size)
     host = next((key[_NODE] for key in keys if key[_NODE]), node or "")
     models = {key[_MODEL] for key in keys}

@@ -104,7 +104,7 @@ class QueryReader:
         if columns is None or refusal:
             self._refusal = refusal if not self._is_begun else self._refusal
             what = "headers whose table is not read"
-            self._findings.add("left out", what, 1, f"line {number:,}: {refusal}")
+            self._findings.add("dropped", what, 1, f"line {number:,}: {refusal}")
             self._rows.skip()
             return
         self._is_begun = True

@@ -85,7 +85,7 @@ def snapshots(lines: Iterable[tuple[int, str]], given: PowerGiven, findings: Fin
     if not boards.rows:
         msg = f"{findings.source}: holds no power of a GPU with a stamp; log nvidia-smi -q -d POWER"
         raise NoPowerError(msg)
-    findings.add("left out", _CUT, boards.cut_count, boards.cut_where)
+    findings.add("dropped", _CUT, boards.cut_count, boards.cut_where)
     findings.add("suspicious", _DAMAGED, boards.damaged_count, boards.damaged_where)
     # Who asks for some of the GPUs (-i) gets them in every snapshot.
     is_asked = len(boards.short) == boards.snapshot_count > 1 and len(set(boards.short)) == 1

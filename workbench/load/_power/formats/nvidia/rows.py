@@ -20,7 +20,7 @@ _IDENTITY = ("node", "index", "uuid", "bus", "serial", "model", "mig")
 _NUMBERS = ("power", "limit", "clock", "busy", "temperature", "violation", "energy")
 _ODD_ROWS = "lines with more or fewer cells than the header"
 _NO_STAMP = f"lines whose first cells are no stamp like {EXAMPLE}"
-_CUT = "the last line breaks off; it is left out"
+_CUT = "the last line breaks off; it is dropped"
 
 Key = tuple[str, ...]
 Clock = Literal["local", "day", "none"]
@@ -86,7 +86,7 @@ class RowReader:
         if columns is None:
             count = sum(map(bool, map(bytes.strip, block.split(b"\n"))))
             what = "lines outside of tables with power"
-            self._findings.add("set aside", what, count, f"line {number:,}")
+            self._findings.add("skipped by design", what, count, f"line {number:,}")
             return
         if (cut := _cut(block, columns)) is not None:
             line = number + block.count(b"\n")
@@ -116,7 +116,7 @@ class RowReader:
                 row = int(junk.argmax())
                 what = f"cells of {columns.name(role)} that are no number; they are missing"
                 where = f"line {int(lines[row]):,}: {cells[row].as_py()[:40]!r}"
-                findings.add("left out", what, int(junk.sum()), where)
+                findings.add("dropped", what, int(junk.sum()), where)
         self.table.is_stated |= self._numbers["power"].is_stated
         self.table.batches.append(batch)
 
@@ -135,7 +135,7 @@ class RowReader:
             text = stamps[row].as_py()[:40]
             self.table.first_bad_stamp = self.table.first_bad_stamp or text
             where = f"line {int(lines[row]):,}: {text!r}"
-            self._findings.add("left out", _NO_STAMP, int(is_wrong.sum()), where)
+            self._findings.add("dropped", _NO_STAMP, int(is_wrong.sum()), where)
         return times, is_bad
 
     def _keys(self, arrow: pa.Table, columns: Columns) -> np.ndarray:
@@ -201,7 +201,7 @@ def _is_blank(arrow: pa.Table) -> np.ndarray:
 def _parsed(
     block: bytes, columns: Columns, number: int, findings: Findings
 ) -> tuple[pa.Table | None, np.ndarray]:
-    """Split lines into cells; those with another number of cells are counted and left out."""
+    """Split lines into cells; those with another number of cells are counted and dropped."""
     bad: list[int] = []
 
     def passed_over(row: pa_csv.InvalidRow) -> str:
@@ -232,10 +232,10 @@ def _parsed(
         )
     except pa.ArrowInvalid as error:
         what = f"lines that are no table ({str(error)[:80]})"
-        findings.add("left out", what, block.count(b"\n"), f"line {number:,}")
+        findings.add("dropped", what, block.count(b"\n"), f"line {number:,}")
         return None, np.empty(0, np.int64)
     if bad:
-        findings.add("left out", _ODD_ROWS, len(bad), f"line {number + bad[0] - 1:,}")
+        findings.add("dropped", _ODD_ROWS, len(bad), f"line {number + bad[0] - 1:,}")
     lines = np.arange(number, number + table.num_rows + len(bad), dtype=np.int64)
     return table, np.delete(lines, np.array(bad, dtype=np.int64) - 1)
 

@@ -113,7 +113,7 @@ def _grouped(
     for series in every:
         meaning = _meaning(series, given, findings)
         if meaning is None:
-            findings.add("set aside", _OTHER, 1, series.name[:80])
+            findings.add("skipped by design", _OTHER, 1, series.name[:80])
             continue
         if _is_slice(series):
             findings.add("noted", _SLICES, 1, f"line {series.line[:1].sum():,}")
@@ -307,7 +307,7 @@ _NOT_FINITE = "values that are not a number (NaN, Inf); they are missing"
 _IMPOSSIBLE = "limits, clocks, totals and loads that cannot be; they are missing"
 _REPEATED = "readings that stand there twice, as for MIG slices and pods of one GPU; taken once"
 _DIFFERENT = "readings of one device that differ at one instant; the first is taken"
-_VALUES_OTHERS = "series that say the same of a device under another name; set aside"
+_VALUES_OTHERS = "series that say the same of a device under another name; skipped by design"
 
 Samples = tuple[Integers, Floats, Integers]
 
@@ -362,9 +362,9 @@ def _cleaned(meaning: Meaning, series: Series, findings: Findings) -> Floats:
     if meaning.kind not in _TOTALS:
         blank |= np.isin(values, _BLANK_FLOATS)
         blank |= (values >= _BLANK_INT32[0]) & (values <= _BLANK_INT32[1])
-    findings.add("left out", _SENTINELS, int(blank.sum()), where)
+    findings.add("dropped", _SENTINELS, int(blank.sum()), where)
     lost = ~np.isfinite(values)
-    findings.add("left out", _NOT_FINITE, int(lost.sum()), where)
+    findings.add("dropped", _NOT_FINITE, int(lost.sum()), where)
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = np.where(blank | lost, np.nan, values * _factor(meaning, values[~lost & ~blank]))
         wrong = np.isinf(scaled)
@@ -372,7 +372,7 @@ def _cleaned(meaning: Meaning, series: Series, findings: Findings) -> Floats:
             wrong |= scaled < 0
         if meaning.kind in _SHARES:
             wrong |= scaled > 1
-    findings.add("left out", _IMPOSSIBLE, int(wrong.sum()), where)
+    findings.add("dropped", _IMPOSSIBLE, int(wrong.sum()), where)
     return np.where(wrong, np.nan, scaled)
 
 

@@ -109,7 +109,7 @@ def _results(document: Any, line: int, findings: Findings) -> Iterator[dict[str,
     answer = document if isinstance(document, dict) else {}
     if answer.get("status") == "error":
         said = one_line(str(answer.get("error", "")))
-        findings.add("left out", f"an answer that is an error: {said}", 1, where)
+        findings.add("dropped", f"an answer that is an error: {said}", 1, where)
         return
     for warning in answer.get("warnings") or []:
         findings.add("suspicious", f"a warning of the server: {one_line(str(warning))}", 1, where)
@@ -118,15 +118,15 @@ def _results(document: Any, line: int, findings: Findings) -> Iterator[dict[str,
     data = data if isinstance(data, dict) else answer
     result = data.get("result")
     if not isinstance(result, list) or data.get("resultType") in ("scalar", "string"):
-        findings.add("set aside", "JSON that is no answer with series", 1, where)
+        findings.add("skipped by design", "JSON that is no answer with series", 1, where)
         return
     if not result:
-        findings.add("left out", "an answer without series: the query found nothing", 1, where)
+        findings.add("dropped", "an answer without series: the query found nothing", 1, where)
     for each in result:
         if isinstance(each, dict) and isinstance(each.get("metric"), dict):
             yield each
         else:
-            findings.add("left out", "series without labels", 1, where)
+            findings.add("dropped", "series without labels", 1, where)
 
 
 def _series(
@@ -137,7 +137,7 @@ def _series(
     where = f"series {number:,}"
     samples = each.get("values", [each["value"]] if "value" in each else None)
     if samples is None:
-        findings.add("set aside", "series of histograms", 1, where)
+        findings.add("skipped by design", "series of histograms", 1, where)
         return None
     place = samples.get(_PLACE) if isinstance(samples, dict) else None
     if isinstance(place, int) and 0 <= place < len(pairs):
@@ -146,7 +146,7 @@ def _series(
         seconds, values = _slow(samples, where, findings)
     with np.errstate(invalid="ignore"):
         good = (seconds > 0) & (seconds < _LATEST_S)
-    findings.add("left out", _NO_SAMPLES, int((~good).sum()), where)
+    findings.add("dropped", _NO_SAMPLES, int((~good).sum()), where)
     # Prometheus keeps milliseconds.
     time_ns = np.rint(seconds[good] * 1e3).astype(np.int64) * 1_000_000
     return Series(name, labels, time_ns, values[good], np.full(len(time_ns), number))
@@ -156,7 +156,7 @@ def _slow(samples: Any, where: str, findings: Findings) -> tuple[Floats, Floats]
     """Read samples one by one; those that are none are counted."""
     read = [_pair(each) for each in samples] if isinstance(samples, list) else [None]
     pairs = [each for each in read if each is not None]
-    findings.add("left out", _NO_SAMPLES, len(read) - len(pairs), where)
+    findings.add("dropped", _NO_SAMPLES, len(read) - len(pairs), where)
     both = np.array(pairs, np.float64).reshape(-1, 2)
     return both[:, 0], both[:, 1]
 
@@ -249,7 +249,7 @@ def scraped(source: Source, stamps: Stamps, findings: Findings) -> Iterator[Seri
         match = _SAMPLE.fullmatch(text if " # " not in text else text.split(" # ")[0])
         value = number_of(match["value"]) if match else None
         if match is None or value is None:
-            findings.add("left out", _BROKEN, 1, f"line {number:,}")
+            findings.add("dropped", _BROKEN, 1, f"line {number:,}")
             continue
         key = match["name"], match["labels"] or ""
         if (each := gathered.get(key)) is None:
@@ -285,5 +285,5 @@ def _time_ns(text: str | None, line: int, findings: Findings) -> int | None:
     # Prometheus writes milliseconds, OpenMetrics seconds.
     is_ms = time is not None and time >= _MILLISECONDS_FROM
     found = epoch_ns(time / 1000 if is_ms and time is not None else text)
-    findings.add("left out", "stamps that are no time", int(found is None), f"line {line:,}")
+    findings.add("dropped", "stamps that are no time", int(found is None), f"line {line:,}")
     return found

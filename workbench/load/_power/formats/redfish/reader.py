@@ -72,7 +72,7 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
         values = (each.value,) + (None,) * (len(rows[each.kind].columns) - 1)
         rows[each.kind].add(name, each.place.time_ns, each.place.line, *values)
         where = f"line {each.place.line:,}"
-        findings.add("left out", _NO_NUMBER, int(each.value is None), where)
+        findings.add("dropped", _NO_NUMBER, int(each.value is None), where)
         known = entities.setdefault(name, _entity(each, given))
         if each.kind == "limit" and each.value is not None:
             known["limit_w"] = each.value
@@ -103,6 +103,8 @@ def _values(
         error = document.get("error") if isinstance(document, dict) else None
         if isinstance(error, dict):
             said = one_line(str(error.get("message", error.get("code", ""))))
-            findings.add("left out", f"an answer that is an error: {said}", 1, f"line {line:,}")
+            findings.add("dropped", f"an answer that is an error: {said}", 1, f"line {line:,}")
         elif not found:
-            findings.add("set aside", "documents without power or energy", 1, f"line {line:,}")
+            findings.add(
+                "skipped by design", "documents without power or energy", 1, f"line {line:,}"
+            )

@@ -118,7 +118,7 @@ def _metric(each: dict[str, Any], place: Place, findings: Findings) -> Iterator[
     text = f"{last} {name}"
     is_energy, is_power = _ENERGY_METRIC.search(text), _POWER_METRIC.search(text)
     if _NO_METRIC.search(text) or not (is_energy or is_power):
-        findings.add("set aside", _OTHER, 1, name[:60])
+        findings.add("skipped by design", _OTHER, 1, name[:60])
         return
     part = part_of(path) if path.startswith("/redfish/") else plain_name(name)
     value, scope = watts_of(each["MetricValue"]), _scope(path or name)

@@ -46,7 +46,7 @@ def objects(
 ) -> Iterator[tuple[dict[str, Any], Place]]:
     """Give every object of a document with what those around it say of host and time."""
     if depth > _DEEPEST:
-        findings.add("left out", "JSON that is nested too deeply", 1, f"line {place.line:,}")
+        findings.add("dropped", "JSON that is nested too deeply", 1, f"line {place.line:,}")
         return
     if isinstance(value, dict):
         place = _inside(value, place, stamps)

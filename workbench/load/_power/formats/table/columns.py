@@ -159,7 +159,7 @@ class Watts:
         bare = np.isnan(factors) & ~np.isnan(values) & (values != 0)
         if bare.any():
             what = f"cells of {self.column.name!r} without a unit, which others have; pass unit="
-            findings.add("left out", what, int(bare.sum()), f"line {int(lines[bare.argmax()]):,}")
+            findings.add("dropped", what, int(bare.sum()), f"line {int(lines[bare.argmax()]):,}")
         watts: np.ndarray = np.where(values == 0, 0.0, values * factors)
         return watts
 
@@ -272,7 +272,7 @@ def _odd(
     if len(bad):
         shown = str(texts.iloc[int(bad[0])])[:40]
         what = f"cells of {name!r} that are no number; they are missing"
-        findings.add("left out", what, len(bad), f"line {int(lines[bad[0]]):,}: {shown}")
+        findings.add("dropped", what, len(bad), f"line {int(lines[bad[0]]):,}: {shown}")
     return values, own if has_unit.any() else None
 
 

@@ -212,7 +212,7 @@ def _with_identity(time: str, by_lower: dict[str, str], given: PowerGiven) -> Po
 def _powers(
     names: Sequence[str], found: PowerLayout, given: PowerGiven
 ) -> tuple[list[PowerColumn], list[tuple[str, str]]]:
-    """Give the columns of powers, one of each thing, and those left out."""
+    """Give the columns of powers, one of each thing, and those dropped."""
     known = {name: power_name(name.strip()) for name in names if name not in found.identity}
     powers = {name: said for name, said in known.items() if said is not None}
     left_out = [(name, "another statistic than the mean") for name, said in powers.items()

@@ -287,7 +287,7 @@ def _blocks(
         tell_of_damage(stream, findings)
     what = "rows with another number of cells than the header"
     if bad:
-        findings.add("left out", what, len(bad), f"line {bad[0]:,}" if bad[0] else None)
+        findings.add("dropped", what, len(bad), f"line {bad[0]:,}" if bad[0] else None)
     what = "lines that a quote without its end has swallowed; mend it and load again"
     findings.add("truncated", what, swallowed, f"line {bad[0]:,}" if bad and bad[0] else None)
     findings.add("read", "rows", rows)
@@ -362,7 +362,7 @@ def _records(source: Source, findings: Findings) -> Iterator[tuple[int, dict[str
         if isinstance(value, dict):
             yield line, flat(value)
         else:
-            findings.add("left out", "lines that are no JSON object", 1, f"line {line:,}")
+            findings.add("dropped", "lines that are no JSON object", 1, f"line {line:,}")
 
 
 def flat(record: dict[str, Any]) -> dict[str, Any]:

@@ -101,7 +101,9 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     findings = Findings(source.label)
     table = pieces_of(source, given, findings, wanted=[*STATE_COLUMNS, "count_inp", "size_inp"])
     for name, why in table.layout.left_out:
-        findings.add("left out" if why == NO_UNIT else "set aside", f"column {name!r}: {why}")
+        findings.add(
+            "dropped" if why == NO_UNIT else "skipped by design", f"column {name!r}: {why}"
+        )
     for column in table.layout.counters:
         if column.is_mw:
             what = "counters in mj, taken for millijoules, in which drivers of GPUs count"
@@ -144,7 +146,7 @@ class _Reader:
         times = plain(piece.columns[layout.time])
         if self._clock is None:
             if times.null_count == len(times):
-                findings.add("left out", "rows without a time", len(times))
+                findings.add("dropped", "rows without a time", len(times))
                 return
             self._clock = clock_of(times, layout.time, self._given.tz, self._label)
             if self._clock.said:
@@ -178,7 +180,7 @@ class _Reader:
         if not is_named.all() and column is self._columns[0]:
             first = int(lines[int((~is_named).argmax())])
             what = "rows that do not name what was metered"
-            self._findings.add("left out", what, int((~is_named).sum()), f"line {first:,}")
+            self._findings.add("dropped", what, int((~is_named).sum()), f"line {first:,}")
         return is_named
 
     def _note_partial(self, piece: Piece) -> None:
@@ -213,7 +215,7 @@ class _Reader:
         )
 
     def _counters(self, names: pd.Index) -> pd.DataFrame | None:
-        """Return what counts energy; refuse, or set aside beside powers, what does not count."""
+        """Return the counters of energy; refuse others, or skip them beside powers."""
         if not self._counted:
             return None
         counters = _frame(self._counted, "energy_j", names)
@@ -224,7 +226,7 @@ class _Reader:
             return counters
         shown = ", ".join(repr(joules.column.name) for joules in self._joules[:3])
         if self._readings:
-            self._findings.add("set aside", f"column {shown}: {_NO_COUNTER}")
+            self._findings.add("skipped by design", f"column {shown}: {_NO_COUNTER}")
             return None
         msg = (
             f"{self._label}: column {shown}: {_NO_COUNTER}; if it holds the energy of each "
