@@ -139,7 +139,7 @@ def _claim(times: pd.DataFrame, names: list[str]) -> str:
         idle = max(1 - float(alone["dur_ns"].sum()) / room, 0.0) if room else 0.0
         stages = plural(mine["stage"].nunique(), "stage")
         first = f"{label(name, 26)}: {stages}, pipeline bubble {safe(percent(idle))} of the step"
-        words.append(first if not words else f"{label(name, 26)}: for {safe(percent(idle))}")
+        words.append(first if not words else f"{label(name, 26)}: {safe(percent(idle))}")
     return "; ".join(words)
 
 
