@@ -15,7 +15,7 @@ from workbench.load._failures.formats.registry import looks_like_a_log, looks_li
 from workbench.load._failures.lifetimes import names_lifetimes
 from workbench.load._files import parquet
 from workbench.load._files.archive import Source
-from workbench.load._files.text_tables import header_of, keys_of
+from workbench.load._files.tables import header_of, keys_of
 from workbench.load._files.wanted import FAILURE_LOGS, TRACES
 from workbench.load._fleet import job_events as _job_events
 from workbench.load._fleet import job_megatron as _job_megatron

@@ -11,7 +11,7 @@ import pandas as pd
 from workbench.errors import LoadError
 from workbench.load._files.archive import Paths, given_paths, shown_all
 from workbench.load._files.findings import Finding, quality_frame
-from workbench.load._files.text_lines import CUT_LINE, REST
+from workbench.load._files.text import CUT_LINE, REST
 from workbench.load._files.time import BootTime, Hosts
 from workbench.load._fleet.same_job import same_job
 from workbench.load._power.part import Unit

@@ -6,7 +6,7 @@ import pytest
 
 from workbench import load
 from workbench.errors import LoadError
-from workbench.load._files.text_lines import CUT_LINE
+from workbench.load._files.text import CUT_LINE
 from workbench.tables import LOGGED_SPANS, LOGGED_STEPS, SAYS_SYNTHETIC
 
 RESULT = "result_5848-240517221859825376616_2.txt"

@@ -17,7 +17,7 @@ from workbench.errors import LoadError
 from workbench.load._files.archive import Source, shown
 from workbench.load._files.guard import DAMAGE, unreadable
 from workbench.load._files.stream import is_packed
-from workbench.load._files.text_lines import CUT_LINE, REST, may_be_cut
+from workbench.load._files.text import CUT_LINE, REST, may_be_cut
 from workbench.load._files.wanted import is_utf16
 
 _PARQUET_MAGIC = b"PAR1"

@@ -9,7 +9,7 @@ from workbench.load._failures.formats import goodput_events
 from workbench.load._failures.formats.goodput_events import Event, events_of
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.text_lines import text_lines
+from workbench.load._files.text import text_lines
 from workbench.load._files.time import Given
 from workbench.load._fleet.job_part import (
     JobGiven,

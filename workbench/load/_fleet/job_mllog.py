@@ -12,7 +12,7 @@ import pandas as pd
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.json_events import MARK, Entry, entry_of, number_of
-from workbench.load._files.text_lines import console_lines
+from workbench.load._files.text import console_lines
 from workbench.load._fleet.job_part import JobGiven, JobPart, span_rows, step_rows
 
 NAME = "MLPerf result"

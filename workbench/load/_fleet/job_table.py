@@ -8,7 +8,7 @@ import pandas as pd
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.text_tables import csv_table, header_of, json_table, keys_of
+from workbench.load._files.tables import csv_table, header_of, json_table, keys_of
 from workbench.load._files.time import utc_ns
 from workbench.load._fleet.job_part import (
     NAMES,

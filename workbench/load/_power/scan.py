@@ -17,7 +17,7 @@ from workbench._progress import progress as progress_bar
 from workbench.errors import LoadError
 from workbench.load._files.archive import Paths, given_paths, shown
 from workbench.load._files.findings import Findings
-from workbench.load._files.table_times import Clock, clock_of, is_exact, to_ns, unit_ns
+from workbench.load._files.time import Clock, clock_of, is_exact, to_ns, unit_ns
 from workbench.load._power.formats.table.columns import (
     IDENTITIES,
     PowerColumn,

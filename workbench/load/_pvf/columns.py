@@ -20,7 +20,7 @@ from pandas.arrays import BooleanArray, IntegerArray
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.text_lines import repaired, tell_of_damage
+from workbench.load._files.text import repaired, tell_of_damage
 from workbench.load._files.wanted import is_utf16
 from workbench.tables import Column
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source, survey
 from workbench.load._files.findings import Findings
-from workbench.load._files.text_lines import text_lines
+from workbench.load._files.text import text_lines
 from workbench.load._files.wanted import INJECTIONS
 from workbench.load._pvf.checks import DUE, SDC, UNKNOWN, check_part, counted
 from workbench.load._pvf.columns import Cells, converted, text_table

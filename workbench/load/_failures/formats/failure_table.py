@@ -15,8 +15,14 @@ from workbench.errors import LoadError
 from workbench.load._failures.reader import assembled
 from workbench.load._files import tables as plain
 from workbench.load._files.findings import Findings
-from workbench.load._files.table_times import clock_of, to_ns
-from workbench.load._files.time import LogPart, checked, failure_rows, timeline_rows
+from workbench.load._files.time import (
+    LogPart,
+    checked,
+    clock_of,
+    failure_rows,
+    timeline_rows,
+    to_ns,
+)
 from workbench.load._files.whole_file import without_cut_row
 from workbench.tables import FAILURES, FailureLog
 

@@ -12,7 +12,7 @@ from workbench.load._failures.kernel_messages import is_unknown_error
 from workbench.load._failures.line_prefix import OF_CONTAINER, Prefix, without_prefix
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.text_lines import console_lines
+from workbench.load._files.text import console_lines
 from workbench.load._files.time import (
     Given,
     LogPart,

@@ -7,7 +7,7 @@ from typing import Any
 
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.text_lines import console_lines
+from workbench.load._files.text import console_lines
 from workbench.load._files.time import Given, LogPart, failure_rows, one_line, timeline_rows
 
 NAME = "NCCL RAS report"

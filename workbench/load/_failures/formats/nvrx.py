@@ -13,7 +13,7 @@ from workbench.load._failures.formats.slurm.jobs import hosts
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.tables import json_documents, records
-from workbench.load._files.text_lines import console_lines
+from workbench.load._files.text import console_lines
 from workbench.load._files.time import Given, LogPart, failure_rows, iso_ns, one_line, timeline_rows
 
 NAME = "NVRx"

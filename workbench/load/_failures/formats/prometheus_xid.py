@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.tables import json_documents
-from workbench.load._files.text_lines import console_lines
+from workbench.load._files.text import console_lines
 from workbench.load._files.time import (
     SECOND,
     Given,

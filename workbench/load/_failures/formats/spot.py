@@ -10,7 +10,7 @@ import pandas as pd
 
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.text_lines import text_lines
+from workbench.load._files.text import text_lines
 from workbench.load._files.time import Given, LogPart, failure_rows, timeline_rows, utc_ns
 
 NAME = "spot trace"

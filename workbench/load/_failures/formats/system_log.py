@@ -16,7 +16,7 @@ from workbench.load._failures.line_prefix import OF_CONTAINER, Prefix, without_p
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.stream import Stream
-from workbench.load._files.text_lines import COLOURS, tell_of_no_end
+from workbench.load._files.text import COLOURS, tell_of_no_end
 from workbench.load._files.time import (
     REMEDY,
     SECOND,

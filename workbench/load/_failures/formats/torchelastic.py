@@ -15,7 +15,7 @@ from workbench.load._failures.formats.nccl_log import (
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.tables import json_documents
-from workbench.load._files.text_lines import console_lines
+from workbench.load._files.text import console_lines
 from workbench.load._files.time import (
     Given,
     LogPart,

@@ -19,7 +19,7 @@ import pandas as pd
 
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.text_tables import csv_table, header_of
+from workbench.load._files.tables import csv_table, header_of
 from workbench.load._files.time import utc_ns
 from workbench.load._power.formats.windows import readings_of
 from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart

@@ -19,7 +19,7 @@ import pandas as pd
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.text_lines import COLOURS, text_lines
+from workbench.load._files.text import COLOURS, text_lines
 from workbench.load._files.time import utc_ns
 from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart
 

@@ -32,7 +32,7 @@ from workbench.load._files.stream import (
     BLOCK_BYTES,
     Stream,
 )
-from workbench.load._files.text_lines import repaired, tell_of_damage, tell_of_no_end
+from workbench.load._files.text import repaired, tell_of_damage, tell_of_no_end
 from workbench.load._power.part import (
     BesidePowerError,
     NoPowerError,

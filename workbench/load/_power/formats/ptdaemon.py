@@ -19,7 +19,7 @@ import pandas as pd
 
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.text_lines import text_lines
+from workbench.load._files.text import text_lines
 from workbench.load._files.time import utc_ns
 from workbench.load._power.part import PowerGiven, PowerPart
 from workbench.load._power.samples import number_of, part_of

@@ -15,7 +15,7 @@ import pandas as pd
 
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.text_lines import whole_lines
+from workbench.load._files.text import whole_lines
 from workbench.load._power.samples import NO_TIME, Floats, Integers
 from workbench.load._power.stamps import Stamps, stamp_line
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.text_lines import text_lines
+from workbench.load._files.text import text_lines
 
 TOO_FEW = "records with too few fields"
 TOO_MANY = "records with too many fields: a text holds the separator"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from workbench.load._files.findings import Findings
 from workbench.load._files.stream import Stream
-from workbench.load._files.text_lines import NOT_UTF8
+from workbench.load._files.text import NOT_UTF8
 
 _BLOCK_BYTES = 16 << 20
 _LONGEST_LINE_BYTES = 1 << 20

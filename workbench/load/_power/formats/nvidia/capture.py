@@ -11,7 +11,7 @@ import pandas as pd
 
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.text_lines import text_lines
+from workbench.load._files.text import text_lines
 from workbench.load._power.formats.nvidia import query as nvidia_query
 from workbench.load._power.formats.nvidia.dmon import DmonReader
 from workbench.load._power.formats.nvidia.part import part_of

@@ -13,7 +13,7 @@ import numpy as np
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.tables import text_documents
-from workbench.load._files.text_lines import tell_of_damage, whole_lines
+from workbench.load._files.text import tell_of_damage, whole_lines
 from workbench.load._files.time import epoch_ns, one_line
 from workbench.load._power.samples import NO_TIME, Floats, Integers, number_of
 from workbench.load._power.stamps import Page, Stamps, stamp_line

@@ -22,8 +22,7 @@ from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.stream import is_packed
-from workbench.load._files.text_lines import tell_of_damage, text_lines
-from workbench.load._files.utf8 import ValidUtf8
+from workbench.load._files.text import ValidUtf8, tell_of_damage, text_lines
 from workbench.load._power.formats.table.columns import (
     PowerLayout,
     has_unit,
