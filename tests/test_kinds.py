@@ -265,7 +265,7 @@ def test_a_folder_of_many_kinds_is_told_file_by_file(run, tmp_path):
     }
     assert result.exit_code == 1
     assert re.findall(r"^! .*", result.stdout, re.MULTILINE) == [
-        "! dropped               1  is of an unrecognized kind "
+        "! dropped                1  is of an unrecognized kind "
         "(first: it begins with 'ask Ada about rank 3')"
     ]
 

@@ -226,7 +226,7 @@ def test_what_is_no_log_is_set_aside_and_what_is_unknown_left_out(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.csv", b"time,value\n1,2\n", r"a\.csv: nothing here is a failure log that can be read\. Known are: .*kernel log"),
+        ("a.csv", b"time,value\n1,2\n", r"a\.csv: no readable failure log found; supported: .*kernel log"),
         ("a.csv", b"time,value\n1,2\n", r"it begins with 'time,value'"),
         ("a.bin", bytes(range(256)) * 40, "binary data, it begins with the bytes 00 01 02"),
         ("a.log", b"", "a.log: is empty; get the file again"),
@@ -245,7 +245,9 @@ def test_a_file_that_cannot_be_a_log_is_refused_with_the_reason(tmp_path, name, 
 
 def test_a_folder_without_logs_names_what_lies_there(tmp_path):
     write(tmp_path / "a.csv", "time,value\n")
-    with pytest.raises(LoadError, match=r"Known are: .*\n  - .*a\.csv: is in no format"):
+    with pytest.raises(
+        LoadError, match=r"supported: .*\n  - .*a\.csv: is in an unrecognized format"
+    ):
         load.failures(tmp_path)
     with pytest.raises(LoadError, match="no failure log found"):
         load.failures(write(tmp_path / "docs" / "README.md", "# x\n").parent)

@@ -105,7 +105,7 @@ def test_formats_are_recognised_by_content_and_not_by_name(gpu_log, tmp_path):
 def test_what_is_no_power_is_named_with_what_can_be_read(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("id,name\n1,a\n")
-    with pytest.raises(LoadError, match=r"nothing here is power telemetry.*nvidia-smi dmon.*"
+    with pytest.raises(LoadError, match=r"no readable power telemetry found.*nvidia-smi dmon.*"
                                         r"\n.*it begins with 'id,name'"):  # fmt: skip
         loaded(path)
 
@@ -344,7 +344,7 @@ def test_an_own_clock_is_never_joined_with_another():
                    part("c.csv", times=[8, 9, 10]))  # fmt: skip
     assert len(log.entities) == 3
     assert log.entities["clock"].tolist() == ["own", "own", "epoch"]
-    told = log.quality[log.quality["what"].str.contains("clock of their own")]
+    told = log.quality[log.quality["what"].str.contains("unsynchronized clocks")]
     assert told["finding"].tolist() == ["noted", "noted"]
 
 

@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 
 from workbench.plot._style.bars import stacked_panels
 from workbench.plot._style.lanes import extremes
+from workbench.plot._style.palette import PRODUCTIVE_BAND
 from workbench.plot._style.style import (
     COLOURS,
     colour,
@@ -427,7 +428,7 @@ def phase_power(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
             name=name,
             line={"color": colour("productive"), **look},
             fill="tonexty" if column == "high_w" else None,
-            fillcolor=colour("productive, interval") if column == "high_w" else None,
+            fillcolor=PRODUCTIVE_BAND if column == "high_w" else None,
             hovertemplate=f"%{{y:,.4~g}} {unit} at %{{x:.0%}} of a step<extra>{name}</extra>",
         )
     outside = table[(table["place"] != _INSIDE) & table["power_w"].notna()]

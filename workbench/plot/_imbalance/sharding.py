@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from workbench.plot._style.bars import log_ticks, stacked
 from workbench.plot._style.lanes import extremes
+from workbench.plot._style.palette import VEIL
 from workbench.plot._style.style import (
     COLOURS,
     MAX_LINES,
@@ -534,7 +535,7 @@ def _add_mean(figure: go.Figure, total: NDArray[np.float64]) -> None:
         line={"color": COLOURS["neutral"], "dash": "dash", "width": 1.5},
         annotation={
             "text": f"mean {duration(total.mean() * _NS_PER_MS)}",
-            "bgcolor": COLOURS["veil"],
+            "bgcolor": VEIL,
         },
         annotation_position="top right",
     )

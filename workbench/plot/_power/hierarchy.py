@@ -9,6 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.lanes import MAX_POINTS, extremes
+from workbench.plot._style.palette import VEIL
 from workbench.plot._style.style import (
     COLOURS,
     colour,
@@ -250,7 +251,7 @@ def pue(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go
         figure.add_hline(
             y=whole, line={"color": colour("limit"), "dash": "dash", "width": 1.5},
             annotation_text=f"all together {whole:.3f}", annotation_position="bottom right",
-            annotation_bgcolor=COLOURS["veil"],
+            annotation_bgcolor=VEIL,
         )  # fmt: skip
     low, high = float(known["pue_ratio"].min()), float(known["pue_ratio"].max())
     room = max(0.2 * (high - low), 0.05)

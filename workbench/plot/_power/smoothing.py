@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from workbench.plot._style.lanes import extremes
+from workbench.plot._style.palette import VEIL
 from workbench.plot._style.style import COLOURS, colour, fill, finish, left_margin, nothing
 from workbench.plot._style.text import (
     amount,
@@ -279,7 +280,7 @@ def _words(figure: go.Figure, at: int, row: dict[Hashable, Any]) -> None:
         said += f" · {percent(visible)} of it can be seen"
     figure.add_annotation(
         x=0, y=at - 0.22, text=said, showarrow=False, xanchor="left", yanchor="bottom", xshift=2,
-        font={"size": 11}, bgcolor=COLOURS["veil"], borderpad=0,
+        font={"size": 11}, bgcolor=VEIL, borderpad=0,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from workbench.plot._style.bars import panels
 from workbench.plot._style.lanes import MAX_POINTS, extremes
-from workbench.plot._style.palette import SCALE
+from workbench.plot._style.palette import SCALE, VEIL
 from workbench.plot._style.style import COLOURS, colour, finish, nothing
 from workbench.plot._style.text import amount, label, plural, power_unit, seconds, time_axis
 from workbench.tables import LOGGED_SPANS, LOGGED_STEPS, POWER_HEATMAP, POWER_TOTALS
@@ -422,7 +422,7 @@ def _name(
     figure.add_annotation(
         text=text, x=starts[-1] if at_end else starts[fits[0]], y=top, showarrow=False,
         xref=_axis("x", view), yref=f"{_axis('y', view)} domain", yanchor="top",
-        xanchor="right" if at_end else "left", font={"size": 11}, bgcolor=COLOURS["veil"],
+        xanchor="right" if at_end else "left", font={"size": 11}, bgcolor=VEIL,
         borderpad=1,
     )  # fmt: skip
 

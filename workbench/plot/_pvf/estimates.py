@@ -20,6 +20,7 @@ from workbench.plot._style.chances import (
     row_with,
     segments,
 )
+from workbench.plot._style.palette import SHADES
 from workbench.plot._style.style import COLOURS, finish, left_margin, nothing
 from workbench.plot._style.text import is_doubtful, label, percent, plural, safe, short, wrapped
 from workbench.tables import PVF
@@ -202,7 +203,7 @@ def _hover(row: pd.Series) -> str:
 
 _MOST_ROWS, _MOST_BITS = 60, 64
 _ROLES = ("sign", "exponent", "mantissa")
-_SHADES = [[0, COLOURS["rare"]], [0.5, COLOURS["sdc"]], [1, COLOURS["frequent"]]]
+_SHADES = [list(stop) for stop in SHADES]
 _DECADES = 6  # below the largest; what is smaller has the lightest shade
 
 

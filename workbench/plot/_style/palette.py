@@ -109,14 +109,14 @@ COLOURS = {
     "faint": "#595959",
     "grid": "#E6E6E6",
     "separator": "#999999",
-    "productive, interval": "#D9F0E9",
     "paper": "#FFFFFF",
-    "veil": "rgba(255,255,255,0.8)",
-    "rare": "#FBE6D4",
-    "frequent": "#3A1500",
 }
 # Lines that stand beside each other and have no meaning of their own; dashes tell them apart, too.
 CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# Behind a text that lies on lines; the band around the mean of productive time.
+VEIL, PRODUCTIVE_BAND = "rgba(255,255,255,0.8)", "#D9F0E9"
+# Shades of wrong outputs, from rare to frequent.
+SHADES = ((0.0, "#FBE6D4"), (0.5, "#D55E00"), (1.0, "#3A1500"))
 # Low to high, readable in grey (cividis).
 SCALE = ("#00224E", "#35456C", "#666970", "#948E77", "#C8B866", "#FEE838")
 # The same meanings without colour: what fills a bar, what dashes a line.

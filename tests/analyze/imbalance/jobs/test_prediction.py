@@ -80,7 +80,7 @@ def test_another_schedule_has_its_textbook_bubble(job):
     gone = table.loc["as recorded", "step_ns"] - table.loc["split", "step_ns"]
     assert gone == pytest.approx(saved, rel=0.1)
     assert table.loc["gpipe", "change_ratio"] == pytest.approx(0, abs=0.02)
-    assert "weights' part is taken to be 50%" in table.loc["split", "doubt"]
+    assert "weight-gradient pass is taken to be 50%" in table.loc["split", "doubt"]
 
 
 def test_interleaved_jobs_keep_their_chunks(interleaved):

@@ -187,7 +187,9 @@ def test_a_file_without_a_reading_says_what_it_is(log):
 
 def test_nothing_but_the_total_is_refused_with_what_it_is(tmp_path):
     (tmp_path / "total_power.txt").write_text("Total Power Usage: 415.22 kWh\n")
-    with pytest.raises(LoadError, match=r"(?s)nothing here is power telemetry .*Total Power Usage"):
+    with pytest.raises(
+        LoadError, match=r"(?s)no readable power telemetry found.*Total Power Usage"
+    ):
         load.power(tmp_path)
 
 

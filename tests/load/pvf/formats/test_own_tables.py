@@ -334,7 +334,7 @@ def test_parquet_of_others_is_read_by_its_columns(folder):
 )
 def test_what_nobody_knows_is_listed(tmp_path, content, appearance):
     (tmp_path / "x.csv").write_bytes(content)
-    with pytest.raises(LoadError, match=rf"(?s)nothing here holds injection results.*{appearance}"):
+    with pytest.raises(LoadError, match=rf"(?s)no readable injection results found.*{appearance}"):
         load.injections(tmp_path)
 
 

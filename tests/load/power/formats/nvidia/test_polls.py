@@ -492,7 +492,7 @@ def test_a_table_without_times_is_on_a_clock_of_its_own(log):
     assert read.power["time_ns"].tolist() == [0, SECOND // 2, 0, SECOND // 2]
     assert read.entities["clock"].tolist() == ["own", "own"]
     assert read.entities["assumed"].tolist() == ["period_s=0.5"] * 2
-    assert found(read, "clock of their own")["count"] == 2
+    assert found(read, "unsynchronized clocks")["count"] == 2
 
 
 # --- dmon ---------------------------------------------------------------------
@@ -540,7 +540,7 @@ def test_dmon_as_csv_is_read(log):
 
 
 def test_dmon_without_power_says_what_to_log(log):
-    with pytest.raises(LoadError, match="nothing here is power telemetry"):
+    with pytest.raises(LoadError, match="no readable power telemetry found"):
         log("# gpu     sm    mem", "# Idx      %      %", "    0    100     10")
 
 
