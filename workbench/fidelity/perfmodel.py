@@ -432,7 +432,7 @@ def matrix_products() -> Iterator[Reading]:
 
 @claim(
     noun="kernel_times",
-    name="collectives of a size dropped",
+    name="collectives of a size left out",
     source=_SOURCE,
 )
 def collectives_left_out() -> Iterator[Reading]:
@@ -441,7 +441,7 @@ def collectives_left_out() -> Iterator[Reading]:
     512 bytes to 512 MiB in powers of two, on one node. The first and the last are dropped too,
     where the lines are extrapolated.
     """
-    yield from _collectives("collective, size dropped", "held_out_ns")
+    yield from _collectives("collective, size left out", "held_out_ns")
 
 
 @claim(

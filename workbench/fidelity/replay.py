@@ -77,9 +77,9 @@ def held_out(folder: Path) -> Iterator[Reading]:
         table = analyze.held_out_steps(events, analyze.execution_graph(events))
         errors.append(100 * table["error_ratio"].abs())
     means = [float(error.mean()) for error in errors]
-    yield _reading("mean absolute error, one step dropped", sum(means) / len(means))
+    yield _reading("mean absolute error, one step left out", sum(means) / len(means))
     largest = max(float(error.max()) for error in errors)
-    yield _reading("largest absolute error, one step dropped", largest)
+    yield _reading("largest absolute error, one step left out", largest)
 
 
 @claim(
