@@ -56,6 +56,8 @@ CODE = by_name(path for part in ("tests", "benchmarks") for path in (ROOT / part
 PAGES = by_name([*ROOT.glob("*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("docs/**/*.md")])
 LINES_PER_FILE = {"workbench": 800, "tests": 600, "benchmarks": 600}
 COLUMNS_TO_LIST = 6
+# Shorter ones are alike because there is only one way to write them.
+SAME_LINES = 5
 BANNED_CALLS = {"print", "eval", "exec", "pickle.load", "pickle.loads", "pd.read_pickle"}
 
 # Figures of what was loaded, or of a part of a result; there is nothing to work out first.
@@ -213,6 +215,22 @@ def test_private_modules_stay_in_their_room(path):
         node: re.match(r"workbench\.(?!_)(\w+)\._(?!style\b)", node.module) for node in imports
     }
     assert [ast.unparse(node) for node, name in foreign.items() if name and name[1] != room] == []
+
+
+def test_no_function_is_written_twice():
+    """What two files need lies in one of them, or in what they share."""
+    places = {}
+    for name, path in SOURCES.items():
+        for node in syntax_tree(path).body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and size_of(node) >= SAME_LINES:
+                places.setdefault(ast.dump(node), []).append(f"{name}:{node.lineno} {node.name}")
+    assert [same for same in places.values() if len(same) > 1] == []
+
+
+def size_of(node):
+    """Count the lines of a definition that are no docstring."""
+    skipped = ast.get_docstring(node, clean=False)
+    return node.end_lineno - node.lineno + 1 - (skipped.count("\n") + 1 if skipped else 0)
 
 
 @for_every(path=SOURCES)

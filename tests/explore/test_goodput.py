@@ -61,7 +61,7 @@ def test_every_control_has_a_label_answers_on_release_and_changes_the_figure(nou
 @pytest.mark.oracle
 def test_goodput_starts_at_the_published_case():
     title = explore.goodput().title()
-    assert "44 % (all GPUs restart), 80 % (12 replicas fail alone)" in title
+    assert "44 % (full restart), 80 % (12 replicas fail alone)" in title
 
 
 @pytest.mark.oracle
@@ -114,7 +114,7 @@ def test_controls_start_at_the_job_that_is_given_and_keep_all_of_it():
 def test_a_minimum_of_replicas_is_refused_in_words():
     explorer = explore.goodput(FaultTolerance(min_replicas=10))
     # The synchronous job has no such minimum, and an answer.
-    assert list(explorer.figure().layout.yaxis.ticktext) == ["all GPUs restart"]
+    assert list(explorer.figure().layout.yaxis.ticktext) == ["full restart"]
     explorer = explore.goodput_sweep(FaultTolerance(min_replicas=10))
     assert "min_replicas=10 has no closed form" in explorer.message.value
 

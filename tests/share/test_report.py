@@ -117,6 +117,22 @@ def test_the_overview_gives_question_and_findings_as_the_figures_state_them(
     assert card.img["src"].startswith("data:image/svg+xml;base64,")
 
 
+@pytest.mark.parametrize(
+    ("count", "told"),
+    [
+        (3, "Data: set 0, set 1, set 2."),
+        (4, "Data: 4 sources, named under each figure and at the end of this page."),
+    ],
+)
+def test_the_overview_begins_with_findings_and_no_list_of_many_sources(
+    run, notebook, tmp_path, count, told
+):
+    run["figure"] = [shown(figure_of(f"finding {n}", source=f"set {n}")) for n in range(count)]
+    page = soup_of(site_of(share.report(notebook, out=tmp_path / "site")), "index.html")
+    assert page.select_one(".wb-lead").text == told
+    assert all(f"set {n}" in page.footer.text for n in range(count))
+
+
 def test_a_page_asks_nothing_from_outside_and_says_so_to_the_browser(run, notebook, tmp_path):
     run["figure"] = [shown(figure_of("late"))]
     site = site_of(share.report(notebook, out=tmp_path / "site"))

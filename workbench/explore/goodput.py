@@ -144,7 +144,7 @@ def _draw_goodput(
         stall_min=_scaled(base.stall_phases, stall),
         replicas=int(replicas),
     )
-    cases = {"all GPUs restart": job.synchronous(), f"{int(replicas)} replicas fail alone": job}
+    cases = {"full restart": job.synchronous(), f"{int(replicas)} replicas fail alone": job}
     tables = {}
     refused = ""
     for name, each in cases.items():

@@ -110,7 +110,7 @@ def _jobs() -> Iterator[tuple[dict[str, str], FaultTolerance]]:
 
 
 def _name(row: dict[str, str]) -> str:
-    who = "all GPUs restart" if row["replicas"] == "1" else f"{row['replicas']} replicas"
+    who = "full restart" if row["replicas"] == "1" else f"{row['replicas']} replicas"
     extra = f", {row['rejoin_s']} s at re-join" if row["rejoin_s"] != "0" else ""
     stall = f", stall {row['stall_min']} min" if row["replicas"] != "1" else ""
     return f"{row['convention']}: {who}, recovery {row['recovery_min']} min{stall}{extra}"

@@ -530,7 +530,7 @@ def one_node(folder: Path) -> Iterator[Reading]:
     """Take every 71st row as the trace, and ask for another layout, width or number of GPUs.
 
     As on several nodes. Fitted constants come from jobs of the other width; for another width,
-    where both are asked for, from jobs of other depths.
+    where both are requested, from jobs of other depths.
     """
     rows = load.iterations(folder / "ground_truth_single.csv")
     same = {

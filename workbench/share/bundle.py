@@ -46,7 +46,7 @@ def bundle(fig: Any, svg: str | None = None, html: bool = False) -> dict[str, An
     -------
     dict
         MIME type to content: plotly JSON, ``text/plain`` with the title, and
-        ``image/svg+xml`` and ``text/html`` if asked for.
+        ``image/svg+xml`` and ``text/html`` if requested.
 
     Examples
     --------

@@ -24,7 +24,7 @@ from workbench.share.svg import svg_of
 if TYPE_CHECKING:
     from workbench.share._exporter import Link
 
-_TITLE = "Where the time of the training job goes"
+_TITLE = "Findings by notebook"
 _MARK = ".workbench-report"
 _FINDINGS = 4
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")

@@ -470,7 +470,7 @@ GOODPUT_AT_SCALE = Table(
         "recovery_min": Column("float64", "recovery of the synchronous job", lower=0),
         "synchronous_share": Column(
             "float64",
-            "all GPUs restart; missing where the convention has no answer",
+            "full restart; missing where the convention has no answer",
             0,
             1,
             nullable=True,

@@ -318,7 +318,7 @@ COLLECTIVE_TIMES = Table(
 
 PREDICTED_TIMES = Table(
     "predicted_times",
-    "The rows asked for, each with its predicted time, the interval and how it was found.",
+    "The rows requested, each with its predicted time, the interval and how it was found.",
     {
         "gpu": _GPU,
         "dur_ns": Column("int64", "predicted time", lower=1),
@@ -458,7 +458,7 @@ _LAYOUT_CHANGES_BASIS = (
 )
 LAYOUT_WHAT_IF = Table(
     "layout_what_if",
-    "One row per configuration asked for: what the steps of a trace of another one would take.",
+    "One row per configuration requested: what the steps of a trace of another one would take.",
     {
         **CONFIGURATIONS.columns,
         "change": Column("str", "what differs from the configuration of the trace, in words"),

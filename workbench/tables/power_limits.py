@@ -269,7 +269,7 @@ POWER_RAMPS = Table(
     "power_ramps",
     "One row per window and direction: the fastest change of power over that window.",
     {
-        "window_s": Column("float64", "window that was asked for", lower=0),
+        "window_s": Column("float64", "window that was requested", lower=0),
         "measured_s": Column(
             "float64", "whole cells it was measured over; missing if it cannot be", nullable=True
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, is_dataclass
 from typing import Any, Literal
 
@@ -112,7 +112,7 @@ class Table:
 
     def cast(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return the table's columns of ``frame`` in its dtypes; missing texts stay missing."""
-        # pandas 2 would turn a missing text into the text 'None' if asked for 'str'.
+        # pandas 2 would turn a missing text into the text 'None' if requested 'str'.
         dtypes: dict[str, Any] = {name: column.dtype for name, column in self.columns.items()}
         text = pd.Series([""]).dtype
         return pd.DataFrame(
@@ -122,6 +122,20 @@ class Table:
                 if name in frame or not self.columns[name].optional
             }
         )
+
+    def joined(self, parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
+        """Return the rows of all parts as one checked table.
+
+        Raises
+        ------
+        TableError
+            If they do not fit the table.
+        """
+        # pandas lets empty parts decide on dtypes.
+        filled = [part for part in parts if len(part)]
+        if not filled:
+            return self.empty()
+        return self.check(self.cast(pd.concat(filled, ignore_index=True)))
 
     def markdown(self) -> str:
         """Render the table as Markdown, for docs and notebooks."""

@@ -54,10 +54,10 @@ BLAME_BY = Table(
     {
         "step": Column(
             "Int32",
-            "ProfilerStep of the rank that waited; missing outside every step, or if not asked for",
+            "ProfilerStep of the rank that waited; missing outside every step, or if not requested",
             nullable=True,
         ),
-        "group": Column("category", "process group; missing if not asked for", nullable=True),
+        "group": Column("category", "process group; missing if not requested", nullable=True),
         "blamed_rank": Column("int32", "rank that started last", lower=0),
         "rank": Column("int32", "rank that waited", lower=0),
         "wait_ns": Column("int64", "summed waiting", lower=0),

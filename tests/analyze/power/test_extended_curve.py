@@ -111,7 +111,7 @@ def test_what_was_extrapolated_is_no_knowledge_to_interpolate_from():
     bent = analyze.extended_curve(analyze.extended_curve(KNOWN, 80), 90, method="quadratic")
     assert speed_at(bent, 90) == pytest.approx(
         speed_at(analyze.extended_curve(KNOWN, 90, method="quadratic"), 90)
-    ), "the method asked for counts, not that of the point below"
+    ), "the method requested counts, not that of the point below"
 
 
 def test_a_single_limit_may_be_any_number():

@@ -158,5 +158,5 @@ def test_a_profile_that_is_cut_off_is_refused(sweeps):
     ],
 )
 def test_what_is_no_sweep_is_refused_with_what_is_known(sweeps, text):
-    with pytest.raises(LoadError, match=r"nothing here is a sweep of power limits\. Known are"):
+    with pytest.raises(LoadError, match=r"no readable sweep of power limits found; supported:"):
         sweeps(text)

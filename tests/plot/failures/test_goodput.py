@@ -11,7 +11,7 @@ from workbench import analyze, plot, simulate
 from workbench.analyze import FaultTolerance
 
 JOB = FaultTolerance(rejoin_min=1, checkpoint_interval_min=60, checkpoint_write_min=1)
-CASES = {"all GPUs restart": JOB.synchronous(), "12 replicas": JOB}
+CASES = {"full restart": JOB.synchronous(), "12 replicas": JOB}
 
 
 def shares(job, convention="poisson"):
@@ -80,7 +80,7 @@ def test_a_name_that_looks_like_a_template_is_no_template():
 
 @pytest.mark.oracle
 def test_a_ladder_marks_what_is_published():
-    printed = {"all GPUs restart": 0.44, "all replicas stall": 0.80}
+    printed = {"full restart": 0.44, "global stall": 0.80}
     ladder = analyze.goodput_ladder(
         FaultTolerance(), failure_interval_min=18, convention="interval", printed=printed
     )

@@ -88,7 +88,7 @@ def test_the_accounting_says_that_its_times_are_utc(failures_demo):
     assert comments.str.endswith("times in UTC").all()
 
 
-# --- of the size that was asked for -------------------------------------------------------
+# --- of the size that was requested -------------------------------------------------------
 
 
 def test_a_month_holds_well_over_a_hundred_failures_a_quarter_of_them_on_two_nodes(truth):

@@ -229,7 +229,7 @@ def test_refuses_a_model_that_is_not_shipped(give):
 
 @pytest.mark.parametrize(("name", "count"), [("lenet", 501), ("dlrm", 1001), ("tickets", 0)])
 def test_refuses_more_inputs_than_there_are(torch_here, name, count):
-    with pytest.raises(InjectionError, match=f"{name}: {count} inputs asked for, 1 to"):
+    with pytest.raises(InjectionError, match=f"{name}: {count} inputs requested, 1 to"):
         injections.shipped_inputs(name, count)
 
 

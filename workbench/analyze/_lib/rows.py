@@ -280,7 +280,7 @@ def nest(events: pd.DataFrame, work: Work) -> Nest:
     is_call = np.arange(len(row)) >= len(operator)
     start = events["start_ns"].to_numpy()[row]
     end = np.where(is_call, start, start + events["dur_ns"].to_numpy()[row])
-    thread = _threads(events, row)
+    thread = threads(events, row)
     order = np.lexsort((start - end, start, thread))
     parent = enclosing(start[order], end[order], thread[order])
     # From positions among operators and calls to positions among operators alone.
@@ -325,7 +325,7 @@ def enclosing(start: Ints, end: Ints, group: Ints) -> Ints:
     return pointer
 
 
-def _threads(events: pd.DataFrame, row: Ints) -> Ints:
+def threads(events: pd.DataFrame, row: Ints) -> Ints:
     """Give every thread of every rank one number."""
     process, thread = events["process"].cat, events["thread"].cat
     number = events["rank"].to_numpy()[row].astype(np.int64) * (len(process.categories) + 1)

@@ -301,7 +301,7 @@ def _shape(like: pd.DataFrame) -> Callable[[_Floats], _Floats]:
         if shares.min() < at[0]:
             msg = (
                 f"like is known down to {100 * at[0]:.0f} % of its largest limit, and "
-                f"{100 * shares.min():.0f} % is asked for"
+                f"{100 * shares.min():.0f} % was requested"
             )
             raise WorkbenchError(msg)
         return _floats(np.interp(shares, at, lost))

@@ -137,7 +137,7 @@ def integrated(
 def window(
     earliest_ns: int, latest_ns: int, start_ns: int | None, end_ns: int | None
 ) -> tuple[int, int]:
-    """Give the window as asked for, or that of the readings; refuse an empty one."""
+    """Give the window as requested, or that of the readings; refuse an empty one."""
     start = earliest_ns if start_ns is None else int(start_ns)
     end = latest_ns if end_ns is None else int(end_ns)
     if end <= start:

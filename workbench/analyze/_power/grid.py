@@ -447,7 +447,7 @@ def power_of_scope(
 
 
 def _several(scope: str | Sequence[str] | None) -> list[str]:
-    """Give the scopes that were asked for; refuse those of which one may hold another."""
+    """Give the scopes that were requested; refuse those of which one may hold another."""
     if scope is None:
         return []
     wanted = [scope] if isinstance(scope, str) else list(dict.fromkeys(scope))

@@ -362,7 +362,7 @@ def truth_sample(
     Raises
     ------
     InjectionError
-        If there are fewer sites than asked for, or a stratum or component does not exist.
+        If there are fewer sites than requested, or a stratum or component does not exist.
     WorkbenchError
         If site_count or input_count is no whole number from 1.
 

@@ -146,7 +146,7 @@ def _drawn_tensors(
 def _components(
     table: pd.DataFrame, parameters: pd.DataFrame, component: str | None
 ) -> list[str | None]:
-    """List the groups: all together (None) and each part, or the one asked for."""
+    """List the groups: all together (None) and each part, or the one requested."""
     hit = set(table["component"])
     if component is None:
         known = dict.fromkeys([*parameters["component"], *sorted(hit)])

@@ -70,7 +70,7 @@ def clocks(collectives: pd.DataFrame, *, largest_imbalance_ratio: float = 1.05) 
 
     Ends that are apart for another reason, the same every time, look like an offset:
     unequal shares of the work, or a rank that the algorithm always lets go last. Nothing
-    in a trace tells the two apart. Drift is reported and not corrected unless asked for,
+    in a trace tells the two apart. Drift is reported and not corrected unless requested,
     see :func:`on_one_clock`; until then it is part of the residual.
 
     Examples

@@ -22,6 +22,7 @@ from workbench.analyze._lib.rows import (
     step_numbers,
     taken,
     texts,
+    threads,
 )
 from workbench.errors import WorkbenchError
 from workbench.kernel_kinds import KINDS
@@ -323,7 +324,7 @@ def _host_of(
     if len(asked) == 0:
         return host, host_ns
     row, thread, begin, finish = _outermost(events)
-    thread_of = _threads(events, launch[asked])
+    thread_of = threads(events, launch[asked])
     for at, number in zip(asked.tolist(), thread_of.tolist(), strict=True):
         low, high = np.searchsorted(thread, [number, number + 1])
         first = low + np.searchsorted(finish[low:high], start[at], "right")
@@ -339,18 +340,10 @@ def _outermost(events: pd.DataFrame) -> tuple[Ints, Ints, Ints, Ints]:
     telling = {"cpu_op", "user_annotation", *LAUNCH_CATEGORIES}
     is_step = step_numbers(events) != MISSING
     row = np.flatnonzero(events["category"].isin(telling).to_numpy() & ~is_step)
-    thread, begin = _threads(events, row), events["start_ns"].to_numpy()[row]
+    thread, begin = threads(events, row), events["start_ns"].to_numpy()[row]
     finish = begin + events["dur_ns"].to_numpy()[row]
     order = np.lexsort((-finish, begin, thread))
     row, thread, begin, finish = row[order], thread[order], begin[order], finish[order]
     reach = running_end(finish, thread)
     inside = np.append(False, (thread[1:] == thread[:-1]) & (begin[1:] < reach[:-1]))[: len(row)]
     return row[~inside], thread[~inside], begin[~inside], finish[~inside]
-
-
-def _threads(events: pd.DataFrame, row: Ints) -> Ints:
-    """Give every thread of every rank one number."""
-    process, thread = events["process"].cat, events["thread"].cat
-    number = events["rank"].to_numpy()[row].astype(np.int64) * (len(process.categories) + 1)
-    number = (number + codes(events["process"])[row]) * (len(thread.categories) + 1)
-    return np.asarray(number + codes(events["thread"])[row])

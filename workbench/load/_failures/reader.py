@@ -29,7 +29,7 @@ from workbench.load._files.time import (
 )
 from workbench.load._files.wanted import FAILURE_LOGS, appearance, is_utf16
 from workbench.load.power_kind import is_power_log
-from workbench.tables import FAILURES, NODE_SPANS, QUALITY, TIMELINE, FailureLog, Table
+from workbench.tables import FAILURES, NODE_SPANS, QUALITY, TIMELINE, FailureLog
 
 _HEAD_BYTES = 1 << 16
 _PRINTED = "lines of the kernel (Xid) inside a log of another kind; load the kernel's own log"
@@ -162,10 +162,10 @@ def assembled(
     parts: Sequence[LogPart], passed_over: Sequence[Finding], window_s: float
 ) -> FailureLog:
     """Put the lines of several files together, folded into incidents."""
-    lines = _together([part.failures for part in parts], FAILURES)
+    lines = FAILURES.joined([part.failures for part in parts])
     lines, repeats = without_repeats(lines)
     incidents = fold(lines, window_s=window_s)
-    timeline = _together([part.timeline for part in parts], TIMELINE)
+    timeline = TIMELINE.joined([part.timeline for part in parts])
     timeline, states = without_repeated_states(timeline)
     timeline = timeline.sort_values(["start_ns", "line"], kind="stable", ignore_index=True)
     findings = [*passed_over, *_repeated(repeats, "lines"), *_repeated(states, "states")]
@@ -175,15 +175,8 @@ def assembled(
         failures=incidents,
         timeline=TIMELINE.check(timeline),
         nodes=node_spans(incidents, timeline, parts),
-        quality=_together(quality, QUALITY),
+        quality=QUALITY.joined(quality),
     )
-
-
-def _together(frames: Sequence[pd.DataFrame], table: Table) -> pd.DataFrame:
-    filled = [frame for frame in frames if len(frame)]
-    if not filled:
-        return table.empty()
-    return table.check(table.cast(pd.concat(filled, ignore_index=True)))
 
 
 def _repeated(repeats: pd.DataFrame, noun: str) -> list[Finding]:

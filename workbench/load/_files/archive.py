@@ -194,7 +194,7 @@ def streams(
     Parameters
     ----------
     wanted
-        What to open. Each stream is closed when the next one is asked for.
+        What to open. Each stream is closed when the next one is requested.
     dropped
         Where sources are kept that cannot be opened; without it that is raised.
 

@@ -75,7 +75,7 @@ def given_ranks(labels: Sequence[str], given: RankArgument) -> list[int | None]:
         given = [given]
     ranks: list[int | None]
     if isinstance(given, Mapping):
-        ranks = [_by_name(label, given) for label in labels]
+        ranks = [rank_by_name(label, given) for label in labels]
     else:
         ranks = list(given)
     if len(ranks) != len(labels):
@@ -88,7 +88,14 @@ def given_ranks(labels: Sequence[str], given: RankArgument) -> list[int | None]:
     return ranks
 
 
-def _by_name(label: str, given: Mapping[str, int]) -> int | None:
+def rank_by_name(label: str, given: Mapping[str, int]) -> int | None:
+    """Give the rank whose key is a part of a file's name; None if none is.
+
+    Raises
+    ------
+    LoadError
+        If several keys fit.
+    """
     hits = {rank for text, rank in given.items() if text in label}
     if len(hits) > 1:
         msg = f"{label}: several keys of rank= fit this file, with ranks {sorted(hits)}"

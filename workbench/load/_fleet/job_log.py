@@ -20,10 +20,10 @@ from workbench.load._fleet import job_megatron as _job_megatron
 from workbench.load._fleet import job_mllog as _job_mllog
 from workbench.load._fleet import job_table as _job_table
 from workbench.load._fleet.job_part import JobGiven, JobPart
-from workbench.tables import LOGGED_SPANS, LOGGED_STEPS, QUALITY, JobLog, Table
+from workbench.tables import LOGGED_SPANS, LOGGED_STEPS, QUALITY, JobLog
 
 _HEAD_BYTES = 1 << 16
-_UNKNOWN = "is no log of a job that is known here"
+_UNKNOWN = "is not a recognized job log"
 _RUNS = (
     "runs of a benchmark that ended (run_start to run_stop), read as attempts of one job; results "
     "of several runs are not one job, load them one at a time"
@@ -156,15 +156,15 @@ def _assembled(parts: Sequence[JobPart], findings: list[Finding]) -> JobLog:
         last = max([last, *part.steps["attempt"], *part.spans["attempt"]])
     if (runs := sum(part.benchmark_runs for part in filled)) > 1:
         findings.append((filled[0].findings.source, "suspicious", _RUNS, runs, None))
-    steps = _together([part.steps for part in filled], LOGGED_STEPS)
+    steps = LOGGED_STEPS.joined([part.steps for part in filled])
     steps = steps.sort_values(["start_ns", "end_ns"], kind="stable", ignore_index=True)
-    spans = _together([part.spans for part in filled], LOGGED_SPANS)
+    spans = LOGGED_SPANS.joined([part.spans for part in filled])
     spans = spans.sort_values(["start_ns", "line"], kind="stable", ignore_index=True)
     quality = [part.findings.frame() for part in parts] + [quality_frame(findings)]
     return JobLog(
         steps=LOGGED_STEPS.check(steps),
         spans=LOGGED_SPANS.check(_after_steps(spans, steps)),
-        quality=_together(quality, QUALITY),
+        quality=QUALITY.joined(quality),
     )
 
 
@@ -180,19 +180,12 @@ def _after_steps(spans: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     return spans.assign(step=before.array)
 
 
-def _together(frames: Sequence[pd.DataFrame], table: Table) -> pd.DataFrame:
-    filled = [frame for frame in frames if len(frame)]
-    if not filled:
-        return table.empty()
-    return table.check(table.cast(pd.concat(filled, ignore_index=True)))
-
-
 def _raise_unknown(path: Paths, parts: Sequence[JobPart], findings: Sequence[Finding]) -> NoReturn:
     paths = shown_all(path)
     read = [tuple(row) for part in parts for row in part.findings.frame().itertuples(index=False)]
     told = [(each[0], each[1], each[2], each[3], None) for each in read if each[1] != "read"]
     msg = (
-        f"{paths}: no step and no span of a job found. Known are MLLOG lines of MLPerf Training, "
+        f"{paths}: no step and no span of a job found; supported: MLLOG lines of MLPerf Training, "
         "logs of Megatron, JSON events and tables with a column for the step and one for its "
         f"time; name columns of your own with columns=.{listed([*findings, *told])}"
     )

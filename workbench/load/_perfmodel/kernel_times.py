@@ -483,7 +483,7 @@ def finished(
     origin: str,
     findings: Sequence[tuple[str, str, int]] = (),
 ) -> pd.DataFrame:
-    """Keep the types asked for, and say what was dropped and what repeats."""
+    """Keep the types requested, and say what was dropped and what repeats."""
     frame = frame.reset_index(drop=True)
     found = list(findings)
     if dtypes is not None:
@@ -493,7 +493,7 @@ def finished(
             raise LoadError(msg)
         others = frame.loc[~kept, "dtype"].value_counts()
         found += [
-            ("skipped by design", f"type {name} not asked for", int(n))
+            ("skipped by design", f"type {name} not requested", int(n))
             for name, n in others.items()
         ]
         frame = frame[kept].reset_index(drop=True)

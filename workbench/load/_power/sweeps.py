@@ -162,8 +162,8 @@ def _listed(doubts: Sequence[tuple[Iterable[str], pd.Series]]) -> list[str]:
 def _raise_unknown(path: Paths, findings: Sequence[Finding]) -> NoReturn:
     paths = ", ".join(shown(entry) for entry in given_paths(path))
     msg = (
-        f"{paths}: nothing here is a sweep of power limits. Known are traces, windows and profiles "
-        "of Zeus, and CSV files with limit_w, time_s and power_w or energy_j."
+        f"{paths}: no readable sweep of power limits found; supported: traces, windows and "
+        "profiles of Zeus, and CSV files with limit_w, time_s and power_w or energy_j."
         f"{listed(findings)}"
     )
     raise LoadError(msg)

@@ -213,7 +213,7 @@ def with_ranks(graphs: Sequence[RankGraph], given: RankArgument) -> list[Ranked]
 
 def _note_contradiction(graph: RankGraph, number: int) -> None:
     if graph.rank not in (None, number):
-        what = f"rank {number} was asked for, but the trace says rank {graph.rank}"
+        what = f"rank {number} was requested, but the trace says rank {graph.rank}"
         graph.findings.add("suspicious", what)
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 from workbench.errors import LoadError
 from workbench.load._files.findings import Finding
 from workbench.load._files.json_events import to_integer
-from workbench.load._files.rank_names import rank_in_name
+from workbench.load._files.rank_names import rank_by_name, rank_in_name
 from workbench.load._traces.kineto.rank import RankTables, metadata_text
 from workbench.tables import DEVICES, PROCESS_GROUPS, RANKS, Column, Table
 
@@ -44,7 +44,7 @@ def number(parts: Sequence[RankTables], given: RankArgument) -> list[Numbered]:
         not fit the files.
     """
     wanted = _given_ranks(parts, given)
-    if odd := [asked for asked in wanted if asked is not None and not _is_rank(asked)]:
+    if odd := [rank for rank in wanted if rank is not None and not _is_rank(rank)]:
         msg = f"rank={odd[0]!r} is no rank; give whole numbers from 0 to {_LARGEST_RANK:,}"
         raise LoadError(msg)
     numbered: list[Numbered] = []
@@ -87,19 +87,11 @@ def _given_ranks(parts: Sequence[RankTables], given: RankArgument) -> list[int |
                 f"rank= names {unused}, which no file name holds: {[short(p.label) for p in parts]}"
             )
             raise LoadError(msg)
-        return [_by_name(part.label, given) for part in parts]
+        return [rank_by_name(part.label, given) for part in parts]
     if len(given) != len(parts):
         msg = f"{len(given)} ranks were given for {len(parts)} files; they must be as many"
         raise LoadError(msg)
     return list(given)
-
-
-def _by_name(label: str, given: Mapping[str, int]) -> int | None:
-    hits = {rank for text, rank in given.items() if text in label}
-    if len(hits) > 1:
-        msg = f"{label}: several keys of rank= fit this file, with ranks {sorted(hits)}"
-        raise LoadError(msg)
-    return hits.pop() if hits else None
 
 
 def _stated_rank(part: RankTables) -> int | None:

@@ -236,7 +236,7 @@ def _nothing(source: str, *, synthetic: bool) -> go.Figure:
 
 _LINES = (
     ("replica_share", "only the failed replica restarts", "productive", "solid", "circle"),
-    ("synchronous_share", "all GPUs restart", "more", "dash", "square"),
+    ("synchronous_share", "full restart", "more", "dash", "square"),
 )
 
 

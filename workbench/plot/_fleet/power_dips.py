@@ -55,7 +55,7 @@ def power_dips(
     """
     POWER_DIPS.check(table)
     if table.empty:
-        why = "Power never fell below the share of its usual level that was asked for."
+        why = "Power never fell below the share of its usual level that was requested."
         return nothing(why, claim="No dips of power", source=source, synthetic=synthetic)
     factor, unit = power_unit(float(table["usual_w"].max()))
     figure = go.Figure()

@@ -271,7 +271,7 @@ def _claim(rows: pd.DataFrame) -> str:
     best = rows[rows["fits"]].iloc[0]
     times = f"{duration(best['dur_ns'])} per step"
     if best["change"] == _AS_IS or best["throughput_ratio"] <= 1:
-        return "No configuration that was asked for trains faster than that of the trace"
+        return "No configuration that was requested trains faster than that of the trace"
     factor = f"{best['throughput_ratio']:.2f} × the tokens per second"
     return f"{label(best['change'], 50)} is the fastest that fits: {times}, {factor}"
 

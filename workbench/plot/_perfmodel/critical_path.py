@@ -477,7 +477,7 @@ def _notes(rows: pd.DataFrame, shown: pd.DataFrame, measured: float) -> list[str
 
 
 def _named(rows: pd.DataFrame, asked: str) -> pd.DataFrame:
-    """Give the row that the title is about: the one asked for, else the first."""
+    """Give the row that the title is about: the one requested, else the first."""
     mine = rows[rows["question"] == asked]
     return (mine if len(mine) else rows).head(1)
 

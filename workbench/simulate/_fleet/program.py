@@ -357,7 +357,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Faults:
-    """Which faults hit whom, when and how hard; None where a fault was not asked for."""
+    """Which faults hit whom, when and how hard; None where a fault was not requested."""
 
     slow_rank: int | None
     slow_first_step: int
@@ -459,7 +459,7 @@ class Job:
 def plan(*, seed: int, ranks: int, gpus_per_node: int, steps: int, faults: Collection[str]) -> Job:
     """Draw a job from the seed.
 
-    The draw does not depend on which faults are asked for, so that the same
+    The draw does not depend on which faults are requested, so that the same
     seed with and without a fault gives the same job but for that fault.
     """
     _check(ranks=ranks, gpus_per_node=gpus_per_node, steps=steps, faults=faults)

@@ -1,4 +1,4 @@
-"""PyTorch, asked for only when something is injected."""
+"""PyTorch, imported only when something is injected."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ AT_98K = {"reference_gpus": 98_304, "failure_interval_min": 18}
 
 @pytest.mark.oracle
 def test_the_ladder_goes_from_44_to_80_percent():
-    printed = {"all GPUs restart": 0.44, "all replicas stall": 0.80}
+    printed = {"full restart": 0.44, "global stall": 0.80}
     ladder = goodput_ladder(
         PUBLISHED, failure_interval_min=18, convention="interval", printed=printed
     ).set_index("change")
@@ -204,7 +204,7 @@ def test_a_ladder_knows_its_changes_and_prints_shares():
     with pytest.raises(WorkbenchError, match=r"printed names \['magic'\]; the changes are"):
         goodput_ladder(PUBLISHED, printed={"magic": 0.5}, **call)
     with pytest.raises(TableError, match="'printed_share' has 1 values above 1"):
-        goodput_ladder(PUBLISHED, printed={"all GPUs restart": 44}, **call)
+        goodput_ladder(PUBLISHED, printed={"full restart": 44}, **call)
     with pytest.raises(WorkbenchError, match="'renewal' has no closed form"):
         goodput_ladder(PUBLISHED, failure_interval_min=18, convention="renewal")
 

@@ -1,4 +1,4 @@
-"""Steps of a trace asked for other layouts: laws first, then what is refused or doubted."""
+"""Steps of a trace requested other layouts: laws first, then what is refused or doubted."""
 
 import pandas as pd
 import pytest

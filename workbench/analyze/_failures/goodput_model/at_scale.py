@@ -248,8 +248,8 @@ def goodput_ladder(
     convention
         How failures are counted; ``"interval"`` or ``"poisson"``.
     printed
-        Published shares to show beside a change, by its name: ``"all GPUs restart"``, ``"only
-        the failed replica restarts"``, ``"all replicas stall"``, ``"and again at re-join"``,
+        Published shares to show beside a change, by its name: ``"full restart"``, ``"only
+        the failed replica restarts"``, ``"global stall"``, ``"and again at re-join"``,
         ``"checkpoints are written"``.
 
     Returns
@@ -274,9 +274,9 @@ def goodput_ladder(
     check_convention(convention)
     plain = {"checkpoint_interval_min": None, "checkpoint_write_min": 0.0}
     rungs = {
-        "all GPUs restart": replace(job.synchronous(), stall_min=0.0, **plain),  # type: ignore[arg-type]
+        "full restart": replace(job.synchronous(), stall_min=0.0, **plain),  # type: ignore[arg-type]
         "only the failed replica restarts": replace(job, stall_min=0.0, rejoin_min=0.0, **plain),  # type: ignore[arg-type]
-        "all replicas stall": replace(job, rejoin_min=0.0, **plain),  # type: ignore[arg-type]
+        "global stall": replace(job, rejoin_min=0.0, **plain),  # type: ignore[arg-type]
     }
     if job.rejoin_min:
         rungs["and again at re-join"] = replace(job, **plain)  # type: ignore[arg-type]

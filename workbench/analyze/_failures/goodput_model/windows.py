@@ -81,7 +81,7 @@ def goodput_replay(
     -----
     Runs are numbered from 0 to the largest number of a row; of a run without any failure a row
     beyond the horizon tells, as :func:`workbench.simulate.failure_times` writes it. After every
-    failure all replicas stall once more when the hit one returns (``rejoin_min``), even if it
+    failure all replicas stall once more when the failed one returns (``rejoin_min``), even if it
     was out already. Failures of one minute are taken in the order of their replicas (those of
     all first), then of their phases. Checkpoints follow each other in the time that the job
     runs; a failure of one replica loses none of the work, a stop of all loses what came after

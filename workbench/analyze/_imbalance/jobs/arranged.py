@@ -10,15 +10,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench.analyze._imbalance.jobs.doubts import implausible
+from workbench.analyze._imbalance.jobs.doubts import doubts_of
 from workbench.analyze._imbalance.jobs.replay import (
     BACKWARD,
     COMMUNICATION,
     COMPUTES,
     FORWARD,
-    KNOWN,
     MEAN,
-    OVER_RANKS,
     RECEIVE,
     SEND,
     TRANSFERS,
@@ -299,7 +297,7 @@ def _counter(
 ) -> tuple[Callable[[int, str], Operation | None], Callable[[], dict[tuple[int, str], int]]]:
     """Give the transfers of a stage one after the other, None where none was recorded.
 
-    The second function counts the transfers that nobody asked for.
+    The second function counts the transfers that nobody requested.
     """
     used: dict[tuple[int, str], int] = defaultdict(int)
 
@@ -354,150 +352,6 @@ def _ideal(keys: list[Operation], own: Floats) -> Floats:
         rows = names == name
         ideal[rows] = own[rows].mean() if name in MEAN else np.median(own[rows])
     return ideal
-
-
-# What is doubtful about a recorded job although it can be replayed.
-
-# Computations of a worker that overlap by more than this share of a usual one cannot be right.
-_OVERLAP_SHARE = 0.1
-# Peers may miss each other by so much of a step; so many of the meetings may be off.
-_CLOCK_SHARE, _FEW_SHARE = 1e-4, 0.01
-# Replays of real jobs are within 2 % of the recording.
-_REPLAY_LIMIT = 0.05
-
-
-def doubts_of(it: Job, resolution_ns: int = 0) -> list[str]:
-    """Say what may be wrong with a recording, in words."""
-    at = {key: row for row, key in enumerate(it.keys)}
-    return [
-        *_unknown(it.keys),
-        *implausible(it),
-        *_overlapping(it.computes, at, it.start, it.end),
-        *_apart(it, at, resolution_ns),
-        *_absent(it),
-        *_cut_off(it),
-    ]
-
-
-def doubts_of_replay(delay_ratio: float) -> list[str]:
-    """Say if the replay does not take as long as the recording."""
-    if abs(delay_ratio) <= _REPLAY_LIMIT:
-        return []
-    if delay_ratio > 0:
-        reason = "what is lost lies between the operations (loading data, launches), or"
-        how = "shorter"
-    else:
-        reason, how = "operations overlap that should not:", "longer"
-    return [
-        f"the replay is {abs(delay_ratio):.0%} {how} than the recording: {reason} clocks or "
-        "units are wrong"
-    ]
-
-
-def _unknown(keys: list[Operation]) -> list[str]:
-    """Name the operations of which it is not known who meets in them."""
-    names = sorted({key.operation for key in keys} - KNOWN)
-    listed = ", ".join(names[:4]) + (" ..." if len(names) > 4 else "")
-    return [f"replayed as local work, as nobody knows who meets in it: {listed}"] if names else []
-
-
-def _overlapping(
-    computes: dict[int, list[Compute]], at: dict[Operation, int], start: Floats, end: Floats
-) -> list[str]:
-    """Say if computations of one worker overlap: then times are too coarse or units differ."""
-    checked = wrong = 0
-    for items in computes.values():
-        rows = [at[item.key] for item in items]
-        usual = np.median((end - start)[rows])
-        early = end[rows[:-1]] - start[rows[1:]] > _OVERLAP_SHARE * usual
-        checked, wrong = checked + early.size, wrong + int(early.sum())
-    if wrong <= 0.01 * checked:
-        return []
-    return [
-        f"{wrong:,} of {checked:,} computations begin before the one before them on their worker "
-        "is over: starts are too coarse (float32 seconds?), their unit is not that of the "
-        "durations, or ranks differ in their order"
-    ]
-
-
-def _apart(it: Job, at: dict[Operation, int], resolution_ns: int) -> list[str]:
-    """Say if peers miss each other: over for one before another begins."""
-    near = max(_CLOCK_SHARE * float(it.actual.mean()), resolution_ns)
-    missed, checked = [], 0
-    for late in (_receives_too_early(it, at), _meetings_missed(it, at)):
-        off = late > near
-        checked += off.size
-        if off.size and off.mean(axis=(0, 1)).max() > _FEW_SHARE:
-            missed.append(late[off])
-    if not missed:
-        return []
-    each = np.concatenate(missed)
-    return [
-        f"clocks differ: of {checked:,} transfers and collectives {len(each):,} are over for one "
-        f"side before the other begins, by up to {each.max() / 1e6:,.3g} ms; causes may be wrong"
-    ]
-
-
-def _receives_too_early(it: Job, at: dict[Operation, int]) -> Floats:
-    """Return by how much receives end before their send begins: transfers, steps, ranks."""
-    items = [item for items in it.computes.values() for item in items]
-    sends = {item.produces: item.send for item in items}
-    late = [
-        it.start[at[send]] - it.end[at[item.receive]]
-        for item in items
-        if item.needs is not None and item.receive is not None
-        if (send := sends.get(item.needs)) is not None
-    ]
-    return np.array(late).reshape(-1, *it.own.shape[1:])
-
-
-def _meetings_missed(it: Job, at: dict[Operation, int]) -> Floats:
-    """Return by how much a collective ends for one before it begins for the last: by step."""
-    late = []
-    for group in meetings([key for key in it.before + it.after if key.operation in COMMUNICATION]):
-        begin = together(group, {key.stage: it.start[at[key]] for key in group})
-        each = np.array([begin[key.stage] - it.end[at[key]] for key in group])
-        late.append(each.max(axis=(0, 2))[:, None])
-    return np.array(late).reshape(-1, len(it.steps), 1)
-
-
-def _absent(it: Job) -> list[str]:
-    """Say if data-parallel ranks seem to be missing, or if there is one only."""
-    ranks = it.dp_ranks.tolist()
-    lacking = sorted(set(range(max(ranks) + 1)) - set(ranks))
-    doubts = []
-    if lacking:
-        listed = ", ".join(str(rank) for rank in lacking[:5]) + " ..." * (len(lacking) > 5)
-        doubts.append(
-            f"data-parallel ranks {listed} are not there: waiting for them looks like slow "
-            "collectives"
-        )
-    if len(ranks) == 1:
-        if not lacking and any(key.operation in OVER_RANKS for key in it.keys):
-            doubts.append(
-                "data-parallel collectives, but one rank only: others may be missing, and "
-                "waiting for them looks like slow collectives"
-            )
-        doubts.append("one data-parallel rank: a slow worker and a slow stage look alike")
-    return doubts
-
-
-def _cut_off(it: Job) -> list[str]:
-    """Say if the last stage does not begin as the last one of 1F1B does."""
-    last = it.computes.get(max(it.computes), [])
-    one_chunk = len({item.produces[1] for item in last}) == 1
-    kinds = [item.produces[0] for item in last]
-    batches = len({item.produces[2] for item in last})
-    has_sends = any(key.operation in SEND.values() for key in it.keys)
-    if has_sends or not one_chunk or batches < 2 or BACKWARD not in kinds:
-        return []
-    leading = kinds.index(BACKWARD)
-    if leading < 2:
-        return []
-    return [
-        f"the last stage begins with {leading} {FORWARD} before a {BACKWARD}, where 1F1B has 1: "
-        "is the stage after it missing?"
-    ]
 
 
 # Garbage collections inside the pipeline, each tied to the computation that it delays.

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench.analyze._imbalance.jobs.arranged import Grid, doubts_of_replay, grid, job
+from workbench.analyze._imbalance.jobs.arranged import Grid, grid, job
+from workbench.analyze._imbalance.jobs.doubts import doubts_of_replay
 from workbench.analyze._imbalance.jobs.replay import COMMUNICATION, COMPUTES, TRANSFERS, Floats, Job
 from workbench.analyze._imbalance.jobs.schedule import micro_batches_of
 from workbench.errors import WorkbenchError

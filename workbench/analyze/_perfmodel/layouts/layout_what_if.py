@@ -45,7 +45,7 @@ def layout_what_if(
         Table :data:`workbench.tables.CONFIGURATIONS` with one row: the configuration of the
         trace.
     wanted
-        The same with the configurations asked for.
+        The same with the configurations requested.
     model
         Gives the closed form; from :func:`assumed_model` if None. One from
         :func:`calibrated_to` or :func:`iteration_model` is better.
@@ -57,7 +57,7 @@ def layout_what_if(
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.LAYOUT_WHAT_IF`, one row per configuration asked for, in
+        Table :data:`workbench.tables.LAYOUT_WHAT_IF`, one row per configuration requested, in
         their order. compute + communication + bubble + other + idle = dur, exactly.
 
     Raises
@@ -369,7 +369,7 @@ def scaled(steps: pd.DataFrame, now: Forecast, then: Forecast) -> Scaled:
     steps
         Columns of :data:`workbench.tables.STEP_BREAKDOWN`, one row per step.
     now, then
-        The closed form of the traced configuration, and of those asked for.
+        The closed form of the traced configuration, and of those requested.
     """
     seen = {name: steps[name].to_numpy(dtype=np.float64) for name in steps.columns}
     faster = then.work / now.work

@@ -25,7 +25,7 @@ _TEXT_LIMIT = 300
 _MOST_SIZES = 10_000
 _MOST_BITS = 128
 _MOST_MEMBERS = 1 << 22
-# The recorder keeps TORCH_NCCL_TRACE_BUFFER_SIZE operations: 2,000 unless somebody asked for more.
+# The recorder keeps TORCH_NCCL_TRACE_BUFFER_SIZE operations: 2,000 unless somebody requested more.
 MOST_ENTRIES = 200_000
 MOST_VALUES = 20_000_000
 

@@ -251,7 +251,7 @@ def _refuse_labels(judge: Judge, settings: CampaignSettings, count: int) -> None
 
 
 def _golden_metric(golden: Golden, settings: CampaignSettings) -> float | None:
-    """Give the quality without faults: the metric asked for, or the share of right answers."""
+    """Give the quality without faults: the metric requested, or the share of right answers."""
     if settings.metric is not None:
         value = settings.metric(golden.outputs, settings.labels)
         try:

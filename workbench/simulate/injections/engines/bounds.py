@@ -269,7 +269,7 @@ class AbsoluteRun:
         start, value
             Operation, and the magnitudes it gives.
         until
-            Value asked for; None is the output.
+            Value requested; None is the output.
         head
             The last linear operation: its outputs are replaced by one, the largest
             difference of two. None for none.

@@ -117,7 +117,7 @@ class RowFolding:
         rows
             Inputs these rows belong to; an input may come often.
         until
-            Value asked for; None is the output.
+            Value requested; None is the output.
         """
         last = until or self.program.output
         fresh = {start: value}

@@ -1,6 +1,6 @@
 """Small models: three that come with weights and inputs to judge them on, and one to test by.
 
-Their modules import torch, so they are imported when first asked for.
+Their modules import torch, so they are imported when first requested.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["DLRM", "DotInteraction", "Entangled", "LeNet", "TicketClassifier", "
 
 
 def __getattr__(name: str) -> Any:
-    """Import a class when it is first asked for."""
+    """Import a class when it is first requested."""
     if name not in _PLACES:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)

@@ -98,7 +98,7 @@ def shipped_inputs(
     endless = seed is not None and name != "lenet"
     if wanted < 1 or (wanted > held and not endless):
         more = "; a seed draws as many as you like" if name != "lenet" else ""
-        msg = f"{name}: {wanted} inputs asked for, 1 to {held} are shipped{more}"
+        msg = f"{name}: {wanted} inputs requested, 1 to {held} are shipped{more}"
         raise InjectionError(msg)
     if endless:
         given = _DRAWN[name](wanted, seed)
@@ -207,7 +207,7 @@ def shipped_running(
 ) -> Iterator[pd.DataFrame]:
     """Inject faults into a shipped model, and give the outcomes chunk by chunk.
 
-    Nothing happens, and PyTorch is not needed, before the first chunk is asked for.
+    Nothing happens, and PyTorch is not needed, before the first chunk is requested.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ class Header:
 
 @dataclass
 class Records:
-    """All records of a file: the columns asked for, as text."""
+    """All records of a file: the columns requested, as text."""
 
     names: list[str]
     rows: list[list[str]] = field(default_factory=list)

@@ -21,7 +21,7 @@ def slurm_records(
     """Read the records of ``sacct --parsable2``, every column as text.
 
     Users' comments and command lines may hold line breaks, which tear a record apart, and
-    sacct may report jobs that ended minutes outside of the time asked for. Here records are
+    sacct may report jobs that ended minutes outside of the time requested. Here records are
     whole, and those that ended in a given time can be chosen exactly.
 
     Parameters
@@ -47,7 +47,7 @@ def slurm_records(
     FileNotFoundError
         If ``path`` does not exist.
     LoadError
-        If the file has no header with JobID and State, or lacks End where it is asked for.
+        If the file has no header with JobID and State, or lacks End where it is requested.
 
     References
     ----------
