@@ -8,7 +8,7 @@ import pandas as pd
 
 from workbench.tables.failures import FailureLog
 from workbench.tables.power import JobLog, PowerLog
-from workbench.tables.table import Column, Table
+from workbench.tables.table import Column, Table, columns, table
 from workbench.tables.traces import flagged_text
 
 # Everything one folder tells about a job: power, steps, failures and traces.
@@ -70,21 +70,23 @@ STEP_ENERGY = Table(
     "step_energy",
     "Energy of every logged step, in order of time.",
     {
-        "step": Column("int64", "number of the step", lower=0),
-        "attempt": Column("int32", "run of the job, from 1", lower=1),
+        **columns("""
+            step: int64 >=0 - number of the step
+            attempt: int32 >=1 - run of the job, from 1
+        """),
         "start_ns": Column("int64", f"start; {_EPOCH}"),
         "end_ns": Column("int64", f"end; {_EPOCH}"),
-        "energy_j": Column("float64", _ENERGY, lower=0, nullable=True),
-        "mean_w": Column(
-            "float64", "mean power of all entities over what is known", lower=0, nullable=True
-        ),
-        "token_count": Column("Int64", "tokens of the step, all ranks", lower=0, nullable=True),
-        "sample_count": Column("Int64", "samples of the step, all ranks", lower=0, nullable=True),
-        "energy_per_token_j": Column("float64", "energy / tokens", lower=0, nullable=True),
-        "energy_per_sample_j": Column("float64", "energy / samples", lower=0, nullable=True),
-        "covered_share": Column("float64", _COVERED, lower=0, upper=1),
-        "entity_count": Column("int64", "entities that were summed", lower=0),
-        "reading_count": Column("int64", "readings within the step, of all entities", lower=0),
+        **columns("""
+            energy_j: float64? >=0 - energy of all entities; missing where too little is known
+            mean_w: float64? >=0 - mean power of all entities over what is known
+            token_count: Int64? >=0 - tokens of the step, all ranks
+            sample_count: Int64? >=0 - samples of the step, all ranks
+            energy_per_token_j: float64? >=0 - energy / tokens
+            energy_per_sample_j: float64? >=0 - energy / samples
+            covered_share: float64 0..1 - of the time, over all entities, that readings cover
+            entity_count: int64 >=0 - entities that were summed
+            reading_count: int64 >=0 - readings within the step, of all entities
+        """),
     },
 )
 
@@ -92,18 +94,20 @@ SPAN_ENERGY = Table(
     "span_energy",
     "Energy of every named stretch of a job, in order of time; they may nest.",
     {
-        "kind": Column("str", "evaluation, checkpoint, restart, run, ... as the log names it"),
-        "attempt": Column("int32", "run of the job, from 1", lower=1),
+        **columns("""
+            kind: str - evaluation, checkpoint, restart, run, ... as the log names it
+            attempt: int32 >=1 - run of the job, from 1
+        """),
         "start_ns": Column("int64", f"start; {_EPOCH}"),
         "end_ns": Column("Int64", f"end; missing if the log ends before; {_EPOCH}", nullable=True),
-        "step": Column("Int64", "step after which it began", lower=0, nullable=True),
-        "energy_j": Column("float64", _ENERGY, lower=0, nullable=True),
-        "mean_w": Column(
-            "float64", "mean power of all entities over what is known", lower=0, nullable=True
-        ),
-        "covered_share": Column("float64", _COVERED, lower=0, upper=1),
-        "entity_count": Column("int64", "entities that were summed", lower=0),
-        "reading_count": Column("int64", "readings within the span, of all entities", lower=0),
+        **columns("""
+            step: Int64? >=0 - step after which it began
+            energy_j: float64? >=0 - energy of all entities; missing where too little is known
+            mean_w: float64? >=0 - mean power of all entities over what is known
+            covered_share: float64 0..1 - of the time, over all entities, that readings cover
+            entity_count: int64 >=0 - entities that were summed
+            reading_count: int64 >=0 - readings within the span, of all entities
+        """),
     },
 )
 
@@ -111,47 +115,47 @@ WORK_ENERGY = Table(
     "work_energy",
     "What a unit of work costs: one row per measure, over the steps whose energy is known.",
     {
-        "measure": Column("str", "energy per step, power in steps, ..."),
-        "unit": Column("str", "unit of the numbers in this row"),
-        "count": Column("int64", "steps behind the numbers", lower=0),
-        "median": Column("float64", "median over steps", nullable=True),
-        "mean": Column("float64", "sum of energy / sum of work", nullable=True),
-        "deviation": Column("float64", "standard deviation over steps", nullable=True),
-        "low": Column("float64", "5 % of steps are below", nullable=True),
-        "high": Column("float64", "5 % of steps are above", nullable=True),
+        **columns("""
+            measure: str - energy per step, power in steps, ...
+            unit: str - unit of the numbers in this row
+            count: int64 >=0 - steps behind the numbers
+            median: float64? - median over steps
+            mean: float64? - sum of energy / sum of work
+            deviation: float64? - standard deviation over steps
+            low: float64? - 5 % of steps are below
+            high: float64? - 5 % of steps are above
+        """),
         "covered_share": Column("float64", f"{_COVERED}, over all steps", lower=0, upper=1),
     },
 )
 
-PHASE_POWER = Table(
-    "phase_power",
-    "Power by how far a step has got, all steps laid over each other; a last row holds the "
-    "samples outside of steps.",
-    {
-        "place": Column("str", "in steps, or outside of steps"),
-        "first_share": Column("float64", "start of the phase", lower=0, upper=1, nullable=True),
-        "last_share": Column("float64", "end of the phase", lower=0, upper=1, nullable=True),
-        "power_w": Column("float64", "mean of the samples", lower=0, nullable=True),
-        "deviation_w": Column("float64", "standard deviation of the samples", nullable=True),
-        "low_w": Column("float64", "10 % of the samples are below", nullable=True),
-        "high_w": Column("float64", "10 % of the samples are above", nullable=True),
-        "sample_count": Column("int64", "samples with power", lower=0),
-        "missing_count": Column("int64", "samples without", lower=0),
-    },
-)
+PHASE_POWER = table("""
+    phase_power: Power by how far a step has got, all steps laid over each other; a last row holds
+    the samples outside of steps.
 
-_DIP = {
-    "start_ns": Column("int64", "start of its first cell, on the clock of the meter"),
-    "end_ns": Column("int64", "end of its last cell, on the clock of the meter"),
-    "dur_s": Column("float64", "how long it lasts", lower=0),
-    "usual_w": Column("float64", "power expected meanwhile", lower=0),
-    "mean_w": Column("float64", "mean of the cells that are known", lower=0),
-    "lowest_w": Column("float64", "lowest cell", lower=0),
-    "depth_share": Column("float64", "1 - mean / usual", lower=0, upper=1),
-    "shortfall_j": Column("float64", "energy not drawn, over the known cells", lower=0),
-    "covered_share": Column("float64", "cells that are known", lower=0, upper=1),
-    "is_cut": Column("bool", "it begins or ends where the readings do"),
-}
+    place: str - in steps, or outside of steps
+    first_share: float64? 0..1 - start of the phase
+    last_share: float64? 0..1 - end of the phase
+    power_w: float64? >=0 - mean of the samples
+    deviation_w: float64? - standard deviation of the samples
+    low_w: float64? - 10 % of the samples are below
+    high_w: float64? - 10 % of the samples are above
+    sample_count: int64 >=0 - samples with power
+    missing_count: int64 >=0 - samples without
+""")
+
+_DIP = columns("""
+    start_ns: int64 - start of its first cell, on the clock of the meter
+    end_ns: int64 - end of its last cell, on the clock of the meter
+    dur_s: float64 >=0 - how long it lasts
+    usual_w: float64 >=0 - power expected meanwhile
+    mean_w: float64 >=0 - mean of the cells that are known
+    lowest_w: float64 >=0 - lowest cell
+    depth_share: float64 0..1 - 1 - mean / usual
+    shortfall_j: float64 >=0 - energy not drawn, over the known cells
+    covered_share: float64 0..1 - cells that are known
+    is_cut: bool - it begins or ends where the readings do
+""")
 
 POWER_DIPS = Table(
     "power_dips", "One row per time that power fell below what is usual, in order of time.", _DIP
@@ -162,60 +166,44 @@ DIP_CAUSES = Table(
     "One row per dip and what happened at that time; the times stay those of the meter.",
     {
         **_DIP,
-        "cause": Column(
-            "str",
-            "failure, restart, checkpoint, evaluation, initialisation, before the job, after the "
-            "job, another kind of span, or not explained",
-        ),
-        "evidence": Column("str", "the event, in words"),
-        "lag_s": Column("float64", "from the event to the start of the dip", nullable=True),
-        "overlap_share": Column(
-            "float64", "of the dip that the event lasts", lower=0, upper=1, nullable=True
-        ),
-        "also": Column("str", "other events of that time"),
+        **columns("""
+            cause: str - failure, restart, checkpoint, evaluation, initialisation, before the job,
+                after the job, another kind of span, or not explained
+            evidence: str - the event, in words
+            lag_s: float64? - from the event to the start of the dip
+            overlap_share: float64? 0..1 - of the dip that the event lasts
+            also: str - other events of that time
+        """),
     },
 )
 
-POWER_CLOCK_OFFSET = Table(
-    "power_clock_offset",
-    "How far the clock of the meter is ahead of that of the job log: one row.",
-    {
-        "offset_s": Column(
-            "float64",
-            "to subtract from the times of the meter; missing where it cannot be told",
-            nullable=True,
-        ),
-        "low_s": Column("float64", "lower end of its 95 % interval", nullable=True),
-        "high_s": Column("float64", "upper end of its 95 % interval", nullable=True),
-        "correlation": Column(
-            "float64", "between power and work at that offset", lower=-1, upper=1, nullable=True
-        ),
-        "next_offset_s": Column("float64", "the next best offset elsewhere", nullable=True),
-        "next_correlation": Column(
-            "float64", "between power and work at that", lower=-1, upper=1, nullable=True
-        ),
-        "is_ambiguous": Column("bool", "the next best is about as good, or nothing is"),
-        "doubt": Column("str", "why it is ambiguous or missing, in words; else empty"),
-        "cell_count": Column("int64", "cells of power that were compared", lower=0),
-    },
-)
+POWER_CLOCK_OFFSET = table("""
+    power_clock_offset: How far the clock of the meter is ahead of that of the job log: one row.
 
-ENERGY_WASTE = Table(
-    "energy_waste",
-    "Where the energy of a run went: one row per state; the rows sum to the whole.",
-    {
-        "state": Column("str", ", ".join(WASTE_STATES)),
-        "time_s": Column("float64", "time spent in it", lower=0),
-        "time_share": Column("float64", "of the run", lower=0, upper=1, nullable=True),
-        "step_count": Column("int64", "steps, useful or lost", lower=0),
-        "energy_j": Column("float64", "energy of all entities over what is known", lower=0),
-        "energy_share": Column("float64", "of what is known", lower=0, upper=1, nullable=True),
-        "mean_w": Column(
-            "float64", "mean power of all entities over what is known", lower=0, nullable=True
-        ),
-        "covered_share": Column("float64", _COVERED, lower=0, upper=1),
-    },
-)
+    offset_s: float64? - to subtract from the times of the meter; missing where it cannot be told
+    low_s: float64? - lower end of its 95 % interval
+    high_s: float64? - upper end of its 95 % interval
+    correlation: float64? -1..1 - between power and work at that offset
+    next_offset_s: float64? - the next best offset elsewhere
+    next_correlation: float64? -1..1 - between power and work at that
+    is_ambiguous: bool - the next best is about as good, or nothing is
+    doubt: str - why it is ambiguous or missing, in words; else empty
+    cell_count: int64 >=0 - cells of power that were compared
+""")
+
+ENERGY_WASTE = table("""
+    energy_waste: Where the energy of a run went: one row per state; the rows sum to the whole.
+
+    state: str - useful steps, lost steps, unfinished step, restart, checkpoint, evaluation,
+        initialisation, between steps, not told
+    time_s: float64 >=0 - time spent in it
+    time_share: float64? 0..1 - of the run
+    step_count: int64 >=0 - steps, useful or lost
+    energy_j: float64 >=0 - energy of all entities over what is known
+    energy_share: float64? 0..1 - of what is known
+    mean_w: float64? >=0 - mean power of all entities over what is known
+    covered_share: float64 0..1 - of the time, over all entities, that readings cover
+""")
 
 INCIDENT_ENERGY = Table(
     "incident_energy",
@@ -224,42 +212,34 @@ INCIDENT_ENERGY = Table(
     {
         "start_ns": Column("Int64", f"interruption, or failure; {_EPOCH}", nullable=True),
         "end_ns": Column("Int64", f"next step begins; {_EPOCH}", nullable=True),
-        "attempt": Column("Int32", "run of the job that it ended", lower=1, nullable=True),
-        "node": Column("str", "host that the failure log names", nullable=True),
-        "cause": Column("str", "what failed, in words; 'not told' if no failure fits"),
-        "failure_lag_s": Column(
-            "float64", "from the interruption to the failure's first line", nullable=True
-        ),
-        "also": Column("str", "other failures of that time"),
-        "lost_step_count": Column("Int64", "steps that had to be repeated", nullable=True),
-        "lost_work_s": Column(
-            "float64",
-            "time those steps took, and the step that the interruption cut",
-            nullable=True,
-        ),
-        "restart_s": Column("float64", "time until the next step", nullable=True),
-        "lost_work_j": Column("float64", "energy of that time", lower=0, nullable=True),
-        "restart_j": Column(
-            "float64", "energy until the next step, idle power included", lower=0, nullable=True
-        ),
-        "energy_j": Column("float64", "both together", lower=0, nullable=True),
-        "energy_share": Column("float64", "of what the run drew", lower=0, upper=1, nullable=True),
-        "covered_share": Column("float64", _COVERED, lower=0, upper=1, nullable=True),
+        **columns("""
+            attempt: Int32? >=1 - run of the job that it ended
+            node: str? - host that the failure log names
+            cause: str - what failed, in words; 'not told' if no failure fits
+            failure_lag_s: float64? - from the interruption to the failure's first line
+            also: str - other failures of that time
+            lost_step_count: Int64? - steps that had to be repeated
+            lost_work_s: float64? - time those steps took, and the step that the interruption cut
+            restart_s: float64? - time until the next step
+            lost_work_j: float64? >=0 - energy of that time
+            restart_j: float64? >=0 - energy until the next step, idle power included
+            energy_j: float64? >=0 - both together
+            energy_share: float64? 0..1 - of what the run drew
+            covered_share: float64? 0..1 - of the time, over all entities, that readings cover
+        """),
     },
 )
 
-FLEET_TIMELINE = Table(
-    "fleet_timeline",
-    "Power, steps, spans, failures and traces on one axis of time, in order of panel, lane and "
-    "time.",
-    {
-        "panel": Column("str", "power, step time, job, failures or traces"),
-        "lane": Column("str", "entity ('all entities' is their sum), kind of span, node, rank"),
-        "start_ns": Column("int64", "start; ns since the Unix epoch"),
-        "end_ns": Column("int64", "end; as the start where it has no length"),
-        "power_w": Column("float64", "power at the start", lower=0, nullable=True),
-        "dur_s": Column("float64", "duration of a step", lower=0, nullable=True),
-        "node": Column("str", "host", nullable=True),
-        "text": Column("str", "what it is, in words"),
-    },
-)
+FLEET_TIMELINE = table("""
+    fleet_timeline: Power, steps, spans, failures and traces on one axis of time, in order of
+    panel, lane and time.
+
+    panel: str - power, step time, job, failures or traces
+    lane: str - entity ('all entities' is their sum), kind of span, node, rank
+    start_ns: int64 - start; ns since the Unix epoch
+    end_ns: int64 - end; as the start where it has no length
+    power_w: float64? >=0 - power at the start
+    dur_s: float64? >=0 - duration of a step
+    node: str? - host
+    text: str - what it is, in words
+""")

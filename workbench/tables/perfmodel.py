@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from workbench.tables.configurations import CONFIGURATIONS
-from workbench.tables.table import Column, Table
+from workbench.tables.table import Column, Table, columns, table
 
 # A trace as a graph of points in time, and what a replay of it says.
 
@@ -44,76 +44,64 @@ POINT_KINDS = (
     "collective ready",
 )
 
-GRAPH_POINTS = Table(
-    "graph_points",
-    "One row per point in time of an execution graph: starts and ends of GPU work, and the "
-    "moments on the CPU that something depends on.",
-    {
-        "rank": Column("int32", "global rank", lower=-1),
-        "kind": Column("category", "what happens at the point: " + ", ".join(POINT_KINDS)),
-        "event": Column("Int64", "row label in the events table", nullable=True),
-        "time_ns": Column("int64", "when it was measured, from the start of the graph"),
-        "explained_ns": Column(
-            "int64", "when the measured times of its predecessors say it should be"
-        ),
-        "residual_ns": Column("int64", "measured less explained; positive: a cause is missing"),
-    },
-)
-GRAPH_EDGES = Table(
-    "graph_edges",
-    "One row per dependency: the target is not before the source plus the weight.",
-    {
-        "source": Column("int32", "point that comes first", lower=0),
-        "target": Column("int32", "point that waits", lower=0),
-        "weight_ns": Column("int64", "least time between the two", lower=0),
-        "kind": Column("category", "why the target waits: " + ", ".join(EDGE_KINDS)),
-        "is_inferred": Column("bool", "guessed from times or order, not read from the trace"),
-    },
-)
-GRAPH_BUILD = Table(
-    "graph_build",
-    "One row per step that built an execution graph.",
-    {
-        "step": Column("str", "name of the step, to be given in `without`"),
-        "is_used": Column("bool", "whether it ran"),
-        "read_count": Column("int64", "edges read from the trace", lower=0),
-        "inferred_count": Column("int64", "edges guessed from times or order", lower=0),
-        "left_out_count": Column("int64", "edges dropped since the times contradict them", lower=0),
-        "note": Column("str", "what was measured or could not be used"),
-    },
-)
+GRAPH_POINTS = table("""
+    graph_points: One row per point in time of an execution graph: starts and ends of GPU work, and
+    the moments on the CPU that something depends on.
+
+    rank: int32 >=-1 - global rank
+    kind: category - what happens at the point: trace start, GPU start, GPU end, CPU start, CPU
+        end, call, wait start, wait end, collective ready
+    event: Int64? - row label in the events table
+    time_ns: int64 - when it was measured, from the start of the graph
+    explained_ns: int64 - when the measured times of its predecessors say it should be
+    residual_ns: int64 - measured less explained; positive: a cause is missing
+""")
+GRAPH_EDGES = table("""
+    graph_edges: One row per dependency: the target is not before the source plus the weight.
+
+    source: int32 >=0 - point that comes first
+    target: int32 >=0 - point that waits
+    weight_ns: int64 >=0 - least time between the two
+    kind: category - why the target waits: GPU work, CPU, gap, call, inter-thread, launch, stream
+        order, queue limit, synchronise, inter-stream, shared GPU, dark GPU time, collective, data,
+        trace start
+    is_inferred: bool - guessed from times or order, not read from the trace
+""")
+GRAPH_BUILD = table("""
+    graph_build: One row per step that built an execution graph.
+
+    step: str - name of the step, to be given in `without`
+    is_used: bool - whether it ran
+    read_count: int64 >=0 - edges read from the trace
+    inferred_count: int64 >=0 - edges guessed from times or order
+    left_out_count: int64 >=0 - edges dropped since the times contradict them
+    note: str - what was measured or could not be used
+""")
 
 
-_FIDELITY = {
-    "rank": Column("int32", "global rank", lower=0),
-    "window_ns": Column("int64", "first to last event, as measured", lower=0),
-    "replayed_ns": Column("int64", "the same, as replayed", lower=0),
-    "error_ratio": Column("float64", "replayed / measured - 1", lower=-1),
-    "span_error_ratio": Column("float64", "the same for first to last GPU work", lower=-1),
-    "step_count": Column("int64", "ProfilerSteps", lower=0),
-    "step_error_mean_ratio": Column(
-        "Float64", "mean absolute error of the time from step to step", lower=0, nullable=True
-    ),
-    "step_error_max_ratio": Column("Float64", "largest of these", lower=0, nullable=True),
-    "breakdown_error_ratio": Column(
-        "float64", "absolute errors of the parts of the GPU time, summed, over the span", lower=0
-    ),
-    "busy_correlation": Column(
-        "Float64", "of busy time per ms, measured and replayed", -1, 1, nullable=True
-    ),
-    "explained_share": Column("float64", "of the window: time that has a cause", 0, 1),
-    "unexplained_ns": Column("int64", "time on the measured path without a cause", lower=0),
-    "gap_share": Column("float64", "of the window: gaps on that path that keep their length", 0, 1),
-    "inferred_share": Column("float64", "of the window: guessed edges on that path", 0, 1),
-    "dark_ns": Column("int64", "GPU work on that path that was not recorded", lower=0),
-    "point_count": Column("int64", "points of the rank", lower=0),
-    "edge_count": Column("int64", "edges that lead to them", lower=0),
-    "left_out_count": Column("int64", "edges of all ranks that times contradict", lower=0),
-    "is_usable": Column(
-        "bool", "enough is explained, and the replay near enough, to predict from it"
-    ),
-    "doubt": Column("str", "why predictions are unsure; empty if nothing speaks against them"),
-}
+_FIDELITY = columns("""
+    rank: int32 >=0 - global rank
+    window_ns: int64 >=0 - first to last event, as measured
+    replayed_ns: int64 >=0 - the same, as replayed
+    error_ratio: float64 >=-1 - replayed / measured - 1
+    span_error_ratio: float64 >=-1 - the same for first to last GPU work
+    step_count: int64 >=0 - ProfilerSteps
+    step_error_mean_ratio: Float64? >=0 - mean absolute error of the time from step to step
+    step_error_max_ratio: Float64? >=0 - largest of these
+    breakdown_error_ratio: float64 >=0 - absolute errors of the parts of the GPU time, summed, over
+        the span
+    busy_correlation: Float64? -1..1 - of busy time per ms, measured and replayed
+    explained_share: float64 0..1 - of the window: time that has a cause
+    unexplained_ns: int64 >=0 - time on the measured path without a cause
+    gap_share: float64 0..1 - of the window: gaps on that path that keep their length
+    inferred_share: float64 0..1 - of the window: guessed edges on that path
+    dark_ns: int64 >=0 - GPU work on that path that was not recorded
+    point_count: int64 >=0 - points of the rank
+    edge_count: int64 >=0 - edges that lead to them
+    left_out_count: int64 >=0 - edges of all ranks that times contradict
+    is_usable: bool - enough is explained, and the replay near enough, to predict from it
+    doubt: str - why predictions are unsure; empty if nothing speaks against them
+""")
 REPLAY_FIDELITY = Table(
     "replay_fidelity",
     "One row per rank: how well the replay of a trace fits the trace.",
@@ -122,70 +110,70 @@ REPLAY_FIDELITY = Table(
 GRAPH_ABLATION = Table(
     "graph_ablation",
     "One row per rank and way to build the graph: what the steps are worth.",
-    {"without": Column("str", "steps that were dropped; empty for none"), **_FIDELITY},
-)
-
-
-HELD_OUT_STEPS = Table(
-    "held_out_steps",
-    "One row per step: what the other steps of a trace predict for it.",
     {
-        "step": Column("int32", "step number as the profiler counts"),
-        "measured_ns": Column("int64", "from its start to that of the next", lower=0),
-        "predicted_ns": Column("int64", "replayed with the times of the other steps", lower=0),
-        "error_ratio": Column("float64", "predicted / measured - 1", lower=-1),
-        "naive_ns": Column("int64", "mean of the other steps", lower=0),
-        "naive_error_ratio": Column("float64", "that mean / measured - 1", lower=-1),
-        "known_share": Column("float64", "of its times that other steps have, too", 0, 1),
+        **columns("""
+            without: str - steps that were dropped; empty for none
+        """),
+        **_FIDELITY,
     },
 )
 
 
-CRITICAL_PATH = Table(
-    "critical_path",
-    "One row per dependency on the longest path, in order of time; they add up to the whole.",
-    {
-        "rank": Column("int32", "rank of what waited; -1 for several", lower=-1),
-        "kind": Column("category", "why it waited: " + ", ".join(EDGE_KINDS)),
-        "name": Column("str", "name of what waited"),
-        "event": Column("Int64", "its row label in the events table", nullable=True),
-        "start_ns": Column("int64", "when the dependency began, replayed"),
-        "dur_ns": Column("int64", "how long it took", lower=0),
-        "is_inferred": Column("bool", "the dependency is guessed"),
-    },
-)
-SLACK = Table(
-    "slack",
-    "One row per piece of GPU work: how much later it could come without delaying the end.",
-    {
-        "rank": Column("int32", "global rank", lower=0),
-        "event": Column("int64", "row label in the events table"),
-        "name": Column("str", "name of the work"),
-        "kind": Column("category", "compute, communication, memory, other", nullable=True),
-        "stream": Column("Int64", "GPU stream", nullable=True),
-        "start_ns": Column("int64", "start, replayed"),
-        "dur_ns": Column("int64", "duration, replayed", lower=0),
-        "slack_ns": Column("int64", "time it could lose alone", lower=0),
-    },
-)
-WHAT_IF = Table(
-    "what_if",
-    "One row per question: what a step would take if something were otherwise.",
-    {
-        "question": Column("str", "the changes, in words"),
-        "measured_ns": Column("int64", "mean time of a step, measured", lower=0),
-        "replayed_ns": Column("int64", "the same, replayed without a change", lower=0),
-        "predicted_ns": Column("int64", "mean time of a step with the changes", lower=0),
-        "low_ns": Column("Int64", "lower end of the interval over steps", 0, nullable=True),
-        "high_ns": Column("Int64", "upper end", lower=0, nullable=True),
-        "speedup_ratio": Column("float64", "measured / predicted", lower=0),
-        "changed_ns": Column("int64", "time in the whole trace that was changed", lower=0),
-        "step_count": Column("int64", "steps that were replayed", lower=1),
-        "basis": Column("category", "how it was found: measured, scaled or modelled"),
-        "explained_share": Column("float64", "of the time: has a cause, in the worst rank", 0, 1),
-        "doubt": Column("str", "why it is unsure; empty if nothing speaks against it"),
-    },
-)
+HELD_OUT_STEPS = table("""
+    held_out_steps: One row per step: what the other steps of a trace predict for it.
+
+    step: int32 - step number as the profiler counts
+    measured_ns: int64 >=0 - from its start to that of the next
+    predicted_ns: int64 >=0 - replayed with the times of the other steps
+    error_ratio: float64 >=-1 - predicted / measured - 1
+    naive_ns: int64 >=0 - mean of the other steps
+    naive_error_ratio: float64 >=-1 - that mean / measured - 1
+    known_share: float64 0..1 - of its times that other steps have, too
+""")
+
+
+CRITICAL_PATH = table("""
+    critical_path: One row per dependency on the longest path, in order of time; they add up to the
+    whole.
+
+    rank: int32 >=-1 - rank of what waited; -1 for several
+    kind: category - why it waited: GPU work, CPU, gap, call, inter-thread, launch, stream order,
+        queue limit, synchronise, inter-stream, shared GPU, dark GPU time, collective, data, trace
+        start
+    name: str - name of what waited
+    event: Int64? - its row label in the events table
+    start_ns: int64 - when the dependency began, replayed
+    dur_ns: int64 >=0 - how long it took
+    is_inferred: bool - the dependency is guessed
+""")
+SLACK = table("""
+    slack: One row per piece of GPU work: how much later it could come without delaying the end.
+
+    rank: int32 >=0 - global rank
+    event: int64 - row label in the events table
+    name: str - name of the work
+    kind: category? - compute, communication, memory, other
+    stream: Int64? - GPU stream
+    start_ns: int64 - start, replayed
+    dur_ns: int64 >=0 - duration, replayed
+    slack_ns: int64 >=0 - time it could lose alone
+""")
+WHAT_IF = table("""
+    what_if: One row per question: what a step would take if something were otherwise.
+
+    question: str - the changes, in words
+    measured_ns: int64 >=0 - mean time of a step, measured
+    replayed_ns: int64 >=0 - the same, replayed without a change
+    predicted_ns: int64 >=0 - mean time of a step with the changes
+    low_ns: Int64? >=0 - lower end of the interval over steps
+    high_ns: Int64? >=0 - upper end
+    speedup_ratio: float64 >=0 - measured / predicted
+    changed_ns: int64 >=0 - time in the whole trace that was changed
+    step_count: int64 >=1 - steps that were replayed
+    basis: category - how it was found: measured, scaled or modelled
+    explained_share: float64 0..1 - of the time: has a cause, in the worst rank
+    doubt: str - why it is unsure; empty if nothing speaks against it
+""")
 
 
 def _labelled(codes: NDArray[np.int8], labels: tuple[str, ...]) -> Any:
@@ -286,164 +274,137 @@ _BASIS = (
     "modelled: from published latencies and bandwidths; scaled: from another GPU"
 )
 
-GEMM_TIMES = Table(
-    "gemm_times",
-    "One row per measured matrix product C[m, n] = A[m, k] B[k, n].",
-    {
-        "gpu": _GPU,
-        "dtype": _DTYPE,
-        "m_count": Column("int64", "rows of A and C", lower=1),
-        "n_count": Column("int64", "columns of B and C", lower=1),
-        "k_count": Column("int64", "columns of A, rows of B", lower=1),
-        "dur_ns": Column("int64", "measured time", lower=1),
-        "source": _SOURCE,
-    },
-)
+GEMM_TIMES = table("""
+    gemm_times: One row per measured matrix product C[m, n] = A[m, k] B[k, n].
 
-COLLECTIVE_TIMES = Table(
-    "collective_times",
-    "One row per measured collective. Sizes are as nccl-tests counts them: the larger of what "
-    "a rank sends and receives.",
-    {
-        "gpu": _GPU,
-        "collective": Column("str", "all-reduce, all-gather, reduce-scatter, all-to-all, ..."),
-        "dtype": _DTYPE,
-        "rank_count": Column("int64", "ranks that take part", lower=2),
-        "node_count": Column("int64", "nodes they are on", lower=1),
-        "size_bytes": Column("int64", "size of the larger buffer of a rank", lower=1),
-        "dur_ns": Column("int64", "measured time", lower=1),
-        "source": _SOURCE,
-    },
-)
+    gpu: str - GPU, as the hardware table calls it, e.g. H100
+    dtype: str - element type of the operands, e.g. bfloat16
+    m_count: int64 >=1 - rows of A and C
+    n_count: int64 >=1 - columns of B and C
+    k_count: int64 >=1 - columns of A, rows of B
+    dur_ns: int64 >=1 - measured time
+    source: str - where it was measured: package, file or project
+""")
 
-PREDICTED_TIMES = Table(
-    "predicted_times",
-    "The rows requested, each with its predicted time, the interval and how it was found.",
-    {
-        "gpu": _GPU,
-        "dur_ns": Column("int64", "predicted time", lower=1),
-        "low_ns": Column("int64", _LOW, lower=0),
-        "high_ns": Column("int64", _HIGH, lower=1),
-        "analytic_ns": Column("int64", "by the closed formula alone", lower=1),
-        "basis": Column("str", _BASIS),
-        "doubt": Column("str", "why the time may be wrong; empty if nothing speaks against it"),
-    },
-)
+COLLECTIVE_TIMES = table("""
+    collective_times: One row per measured collective. Sizes are as nccl-tests counts them: the
+    larger of what a rank sends and receives.
 
-SCALED_TIMES = Table(
-    "scaled_times",
-    "The rows given, each with the ratio by which its time would change on another GPU.",
-    {
-        "gpu": Column("str", "GPU that is asked about"),
-        "bound": Column("str", "what limits it: compute, memory, communication, or other"),
-        "time_ratio": Column("float64", "time there / time here", lower=0),
-        "scaled_ns": Column("int64", "time there", lower=0),
-        "basis": Column("str", _BASIS),
-        "doubt": Column("str", "why the time may be wrong; empty if nothing speaks against it"),
-    },
-)
+    gpu: str - GPU, as the hardware table calls it, e.g. H100
+    collective: str - all-reduce, all-gather, reduce-scatter, all-to-all, ...
+    dtype: str - element type of the operands, e.g. bfloat16
+    rank_count: int64 >=2 - ranks that take part
+    node_count: int64 >=1 - nodes they are on
+    size_bytes: int64 >=1 - size of the larger buffer of a rank
+    dur_ns: int64 >=1 - measured time
+    source: str - where it was measured: package, file or project
+""")
 
-HARDWARE = Table(
-    "hardware",
-    "One row per GPU: what its data sheet promises, without sparsity, and what was measured.",
-    {
-        "gpu": _GPU,
-        "fp16_flop_per_s": Column("float64", "dense matrix peak in float16", lower=0),
-        "bf16_flop_per_s": Column("float64", "dense matrix peak in bfloat16", lower=0),
-        "fp8_flop_per_s": Column(
-            "Float64", "dense matrix peak in 8-bit floats; missing without", lower=0, nullable=True
-        ),
-        "measured_flop_per_s": Column(
-            "Float64", "best matrix product measured, bfloat16", lower=0, nullable=True
-        ),
-        "memory_bytes": Column("float64", "memory of the GPU", lower=0),
-        "memory_bytes_per_s": Column("float64", "peak bandwidth of the memory", lower=0),
-        "link_bytes_per_s": Column(
-            "float64", "NVLink or xGMI to the GPUs of the node, one direction", lower=0
-        ),
-        "network_bytes_per_s": Column(
-            "float64", "network between nodes per GPU, one direction", lower=0
-        ),
-        "multiprocessor_count": Column("int64", "SMs or CUs in use", lower=1),
-        "node_gpu_count": Column("int64", "GPUs of a node", lower=1),
-    },
-)
+PREDICTED_TIMES = table("""
+    predicted_times: The rows requested, each with its predicted time, the interval and how it was
+    found.
 
-HARDWARE_SOURCES = Table(
-    "hardware_sources",
-    "One row per GPU and number of the hardware table: where it was printed.",
-    {
-        "gpu": _GPU,
-        "quantity": Column("str", "column of the hardware table"),
-        "value": Column("float64", "as printed, in the unit beside", lower=0),
-        "unit": Column("str", "unit of the value"),
-        "source": Column("str", "who prints it, where"),
-    },
-)
+    gpu: str - GPU, as the hardware table calls it, e.g. H100
+    dur_ns: int64 >=1 - predicted time
+    low_ns: int64 >=0 - lower end of the interval
+    high_ns: int64 >=1 - upper end of the interval
+    analytic_ns: int64 >=1 - by the closed formula alone
+    basis: str - measured: this very shape was; fitted: between measured ones; extrapolated:
+        outside them; modelled: from published latencies and bandwidths; scaled: from another GPU
+    doubt: str - why the time may be wrong; empty if nothing speaks against it
+""")
 
-KERNEL_MODEL_ERRORS = Table(
-    "kernel_model_errors",
-    "One row per model and class of shapes: error on what it was not fitted on.",
-    {
-        "gpu": _GPU,
-        "dtype": _DTYPE,
-        "model": Column("str", "roofline (peaks alone), analytic (fitted formula) or hybrid"),
-        "shapes": Column("str", "all; training: m, n, k >= 1024; or a range of FLOPs"),
-        "held_out": Column("str", "what was held out when fitting"),
-        "row_count": Column("int64", "measurements predicted", lower=1),
-        "flop_count": Column("float64", "median FLOPs of them", lower=0),
-        "mean_ratio": Column("float64", "mean of |predicted / measured - 1|", lower=0),
-        "median_ratio": Column("float64", "its median", lower=0),
-        "max_ratio": Column("float64", "its maximum", lower=0),
-    },
-)
+SCALED_TIMES = table("""
+    scaled_times: The rows given, each with the ratio by which its time would change on another
+    GPU.
 
-COLLECTIVE_MODEL = Table(
-    "collective_model",
-    "One row per measured collective: what a model of three lines says, and the bandwidth.",
-    {
-        "gpu": _GPU,
-        "collective": Column("str", "all-reduce, all-gather, reduce-scatter, all-to-all, ..."),
-        "rank_count": Column("int64", "ranks that take part", lower=2),
-        "node_count": Column("int64", "nodes they are on", lower=1),
-        "size_bytes": Column("int64", "size of the larger buffer of a rank", lower=1),
-        "dur_ns": Column("int64", "measured time; median of repeats", lower=1),
-        "bus_gb_per_s": Column("float64", "bus bandwidth of it [10^9 bytes/s]", lower=0),
-        "modelled_ns": Column("float64", "by the three lines fitted to all sizes", lower=0),
-        "held_out_ns": Column(
-            "Float64",
-            "by the lines fitted without this size; missing where too few sizes are left",
-            lower=0,
-            nullable=True,
-        ),
-        "line": Column("int32", "which of the lines it is on; 1 has the lowest latency", lower=1),
-        "latency_ns": Column("float64", "of that line: time of a message without bytes", lower=0),
-        "line_gb_per_s": Column("float64", "of that line: size by time beyond", lower=0),
-    },
-)
+    gpu: str - GPU that is asked about
+    bound: str - what limits it: compute, memory, communication, or other
+    time_ratio: float64 >=0 - time there / time here
+    scaled_ns: int64 >=0 - time there
+    basis: str - measured: this very shape was; fitted: between measured ones; extrapolated:
+        outside them; modelled: from published latencies and bandwidths; scaled: from another GPU
+    doubt: str - why the time may be wrong; empty if nothing speaks against it
+""")
+
+HARDWARE = table("""
+    hardware: One row per GPU: what its data sheet promises, without sparsity, and what was
+    measured.
+
+    gpu: str - GPU, as the hardware table calls it, e.g. H100
+    fp16_flop_per_s: float64 >=0 - dense matrix peak in float16
+    bf16_flop_per_s: float64 >=0 - dense matrix peak in bfloat16
+    fp8_flop_per_s: Float64? >=0 - dense matrix peak in 8-bit floats; missing without
+    measured_flop_per_s: Float64? >=0 - best matrix product measured, bfloat16
+    memory_bytes: float64 >=0 - memory of the GPU
+    memory_bytes_per_s: float64 >=0 - peak bandwidth of the memory
+    link_bytes_per_s: float64 >=0 - NVLink or xGMI to the GPUs of the node, one direction
+    network_bytes_per_s: float64 >=0 - network between nodes per GPU, one direction
+    multiprocessor_count: int64 >=1 - SMs or CUs in use
+    node_gpu_count: int64 >=1 - GPUs of a node
+""")
+
+HARDWARE_SOURCES = table("""
+    hardware_sources: One row per GPU and number of the hardware table: where it was printed.
+
+    gpu: str - GPU, as the hardware table calls it, e.g. H100
+    quantity: str - column of the hardware table
+    value: float64 >=0 - as printed, in the unit beside
+    unit: str - unit of the value
+    source: str - who prints it, where
+""")
+
+KERNEL_MODEL_ERRORS = table("""
+    kernel_model_errors: One row per model and class of shapes: error on what it was not fitted on.
+
+    gpu: str - GPU, as the hardware table calls it, e.g. H100
+    dtype: str - element type of the operands, e.g. bfloat16
+    model: str - roofline (peaks alone), analytic (fitted formula) or hybrid
+    shapes: str - all; training: m, n, k >= 1024; or a range of FLOPs
+    held_out: str - what was held out when fitting
+    row_count: int64 >=1 - measurements predicted
+    flop_count: float64 >=0 - median FLOPs of them
+    mean_ratio: float64 >=0 - mean of |predicted / measured - 1|
+    median_ratio: float64 >=0 - its median
+    max_ratio: float64 >=0 - its maximum
+""")
+
+COLLECTIVE_MODEL = table("""
+    collective_model: One row per measured collective: what a model of three lines says, and the
+    bandwidth.
+
+    gpu: str - GPU, as the hardware table calls it, e.g. H100
+    collective: str - all-reduce, all-gather, reduce-scatter, all-to-all, ...
+    rank_count: int64 >=2 - ranks that take part
+    node_count: int64 >=1 - nodes they are on
+    size_bytes: int64 >=1 - size of the larger buffer of a rank
+    dur_ns: int64 >=1 - measured time; median of repeats
+    bus_gb_per_s: float64 >=0 - bus bandwidth of it [10^9 bytes/s]
+    modelled_ns: float64 >=0 - by the three lines fitted to all sizes
+    held_out_ns: Float64? >=0 - by the lines fitted without this size; missing where too few sizes
+        are left
+    line: int32 >=1 - which of the lines it is on; 1 has the lowest latency
+    latency_ns: float64 >=0 - of that line: time of a message without bytes
+    line_gb_per_s: float64 >=0 - of that line: size by time beyond
+""")
 
 # What the steps of a trace consist of, and what other layouts would make of them.
 
-STEP_BREAKDOWN = Table(
-    "step_breakdown",
-    "One row per rank and step: what its GPUs did from the start of the step to that of the "
-    "next. compute + exposed communication + exposed memory + exposed other + idle = dur, exactly.",
-    {
-        "rank": Column("int32", "global rank", lower=0),
-        "step": Column(
-            "Int32", "ProfilerStep; missing where the row is a whole trace", nullable=True
-        ),
-        "dur_ns": Column("int64", "from the start of the step to that of the next", lower=1),
-        "compute_ns": Column("int64", "time with compute running", lower=0),
-        "overlap_ns": Column("int64", "of that, time with communication running, too", lower=0),
-        "exposed_communication_ns": Column("int64", "communication without compute", lower=0),
-        "exposed_memory_ns": Column(
-            "int64", "copies or sets without compute and communication", lower=0
-        ),
-        "exposed_other_ns": Column("int64", "work of kind other while nothing else runs", lower=0),
-        "idle_ns": Column("int64", "time without GPU work", lower=0),
-    },
-)
+STEP_BREAKDOWN = table("""
+    step_breakdown: One row per rank and step: what its GPUs did from the start of the step to that
+    of the next. compute + exposed communication + exposed memory + exposed other + idle = dur,
+    exactly.
+
+    rank: int32 >=0 - global rank
+    step: Int32? - ProfilerStep; missing where the row is a whole trace
+    dur_ns: int64 >=1 - from the start of the step to that of the next
+    compute_ns: int64 >=0 - time with compute running
+    overlap_ns: int64 >=0 - of that, time with communication running, too
+    exposed_communication_ns: int64 >=0 - communication without compute
+    exposed_memory_ns: int64 >=0 - copies or sets without compute and communication
+    exposed_other_ns: int64 >=0 - work of kind other while nothing else runs
+    idle_ns: int64 >=0 - time without GPU work
+""")
 
 _PARTS = {
     "compute": "kernels that compute, the update of the parameters with them",
@@ -461,65 +422,61 @@ LAYOUT_WHAT_IF = Table(
     "One row per configuration requested: what the steps of a trace of another one would take.",
     {
         **CONFIGURATIONS.columns,
-        "change": Column("str", "what differs from the configuration of the trace, in words"),
-        "measured_ns": Column("int64", "median time of a measured step", lower=1),
-        "dur_ns": Column("int64", "the same in this configuration", lower=1),
-        "low_ns": Column("Int64", "lower end of the interval over steps", 0, nullable=True),
-        "high_ns": Column("Int64", "upper end", lower=0, nullable=True),
-        "step_count": Column("int64", "measured steps", lower=1),
-        "throughput_ratio": Column("float64", "tokens per second, of those in the trace", lower=0),
+        **columns("""
+            change: str - what differs from the configuration of the trace, in words
+            measured_ns: int64 >=1 - median time of a measured step
+            dur_ns: int64 >=1 - the same in this configuration
+            low_ns: Int64? >=0 - lower end of the interval over steps
+            high_ns: Int64? >=0 - upper end
+            step_count: int64 >=1 - measured steps
+            throughput_ratio: float64 >=0 - tokens per second, of those in the trace
+        """),
         **{
             f"{part}_ns": Column("int64", f"of the median step: {meaning}", lower=0)
             for part, meaning in _PARTS.items()
         },
-        "overlap_ns": Column("int64", "of compute: hides communication", lower=0),
-        "mfu_share": Column("float64", "model FLOPs / (time x peak)", 0, 1),
-        "hfu_share": Column("float64", "the same with what is recomputed", 0, 1),
-        "memory_bytes": Column("int64", "memory per GPU, fullest stage", lower=0),
-        "fits": Column("bool", "whether that is less than a GPU has"),
+        **columns("""
+            overlap_ns: int64 >=0 - of compute: hides communication
+            mfu_share: float64 0..1 - model FLOPs / (time x peak)
+            hfu_share: float64 0..1 - the same with what is recomputed
+            memory_bytes: int64 >=0 - memory per GPU, fullest stage
+            fits: bool - whether that is less than a GPU has
+        """),
         **{
             f"{part}_basis": Column("str", f"basis of {part}: {_LAYOUT_CHANGES_BASIS}")
             for part in _PARTS
         },
-        "doubt": Column("str", "why it may be wrong; empty if nothing is known"),
+        **columns("""
+            doubt: str - why it may be wrong; empty if nothing is known
+        """),
     },
 )
 
 # Execution graphs as two plain tables: what is done, and what must be done before it.
 
-TASKS = Table(
-    "tasks",
-    "One row per piece of work of an execution graph.",
-    {
-        "task": Column("int64", "number of the task", lower=0),
-        "rank": Column("int32", "global rank", lower=0),
-        "event": Column(
-            "Int64",
-            "where it comes from: row label in the events table, or id of the node of an "
-            "execution trace",
-            nullable=True,
-        ),
-        "name": Column("category", "name as recorded"),
-        "category": Column("category", "profiler category, or type of the node"),
-        "start_ns": Column("Int64", "start, if recorded", nullable=True),
-        "dur_ns": Column(
-            "Int64", "time of its own, without what it called", lower=0, nullable=True
-        ),
-        "stream": Column("Int64", "GPU stream, of GPU work", nullable=True),
-        "thread": Column("category", "thread, of work on a CPU", nullable=True),
-    },
-)
+TASKS = table("""
+    tasks: One row per piece of work of an execution graph.
 
-TASK_EDGES = Table(
-    "task_edges",
-    "One row per dependency between tasks: the source ends before the target starts.",
-    {
-        "src": Column("int64", "task that comes first", lower=0),
-        "dst": Column("int64", "task that waits", lower=0),
-        "kind": Column("category", "why it waits: data, control, thread order, launch, ..."),
-        "is_inferred": Column("bool", "guessed from order or times, not read from the trace"),
-    },
-)
+    task: int64 >=0 - number of the task
+    rank: int32 >=0 - global rank
+    event: Int64? - where it comes from: row label in the events table, or id of the node of an
+        execution trace
+    name: category - name as recorded
+    category: category - profiler category, or type of the node
+    start_ns: Int64? - start, if recorded
+    dur_ns: Int64? >=0 - time of its own, without what it called
+    stream: Int64? - GPU stream, of GPU work
+    thread: category? - thread, of work on a CPU
+""")
+
+TASK_EDGES = table("""
+    task_edges: One row per dependency between tasks: the source ends before the target starts.
+
+    src: int64 >=0 - task that comes first
+    dst: int64 >=0 - task that waits
+    kind: category - why it waits: data, control, thread order, launch, ...
+    is_inferred: bool - guessed from order or times, not read from the trace
+""")
 
 
 @dataclass(frozen=True, eq=False)

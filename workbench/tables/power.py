@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from workbench.tables.table import Column, Table
+from workbench.tables.table import Column, Table, columns, table
 from workbench.tables.traces import SAYS_SYNTHETIC, flagged_text
 
 # Power telemetry as loaded, and the log of the job that drew it.
@@ -40,10 +40,10 @@ POWER = Table(
     "without power; no row is made up.",
     {
         "time_ns": Column("int64", f"instant of the reading; {_TIME}"),
-        "entity": Column("category", _ENTITY),
-        "power_w": Column(
-            "float64", "power; missing where the source reported none", lower=0, nullable=True
-        ),
+        **columns("""
+            entity: category - what was metered, unique in the load: node001, node001/gpu3, rack7
+            power_w: float64? >=0 - power; missing where the source reported none
+        """),
     },
 )
 
@@ -52,8 +52,10 @@ POWER_COUNTERS = Table(
     "One row per reading of an energy counter, as written: a fall is a reset.",
     {
         "time_ns": Column("int64", f"instant of the reading; {_TIME}"),
-        "entity": Column("category", _ENTITY),
-        "energy_j": Column("float64", "energy since an own zero", lower=0, nullable=True),
+        **columns("""
+            entity: category - what was metered, unique in the load: node001, node001/gpu3, rack7
+            energy_j: float64? >=0 - energy since an own zero
+        """),
     },
 )
 
@@ -62,21 +64,17 @@ POWER_STATES = Table(
     "One row per reading of what explains power: limit, clock, load and throttle reasons.",
     {
         "time_ns": Column("int64", f"instant of the reading; {_TIME}"),
-        "entity": Column("category", _ENTITY),
-        "limit_w": Column("float64", "limit in force", lower=0, nullable=True),
-        "clock_mhz": Column("float64", "SM clock", lower=0, nullable=True),
-        "busy_share": Column("float64", "utilisation", lower=0, upper=1, nullable=True),
-        "temperature_c": Column("float64", "temperature of the die", nullable=True),
-        "reasons": Column(
-            "Int64",
-            "clock event reasons as NVML's bit mask: 0x4 software power cap, 0x8 hardware "
-            "slowdown, 0x20 software thermal, 0x40 hardware thermal, 0x80 power brake",
-            lower=0,
-            nullable=True,
-        ),
-        "power_violation_ns": Column(
-            "Int64", "time held back by the power cap, cumulative", lower=0, nullable=True
-        ),
+        **columns("""
+            entity: category - what was metered, unique in the load: node001, node001/gpu3, rack7
+            limit_w: float64? >=0 - limit in force
+            clock_mhz: float64? >=0 - SM clock
+            busy_share: float64? 0..1 - utilisation
+            temperature_c: float64? - temperature of the die
+            reasons: Int64? >=0 - clock event reasons as NVML's bit mask: 0x4 software power cap,
+                0x8 hardware slowdown, 0x20 software thermal, 0x40 hardware thermal, 0x80 power
+                brake
+            power_violation_ns: Int64? >=0 - time held back by the power cap, cumulative
+        """),
     },
 )
 
@@ -84,39 +82,40 @@ POWER_ENTITIES = Table(
     "power_entities",
     "One row per metered thing: what its readings mean and how many there are.",
     {
-        "entity": Column("str", _ENTITY),
-        "scope": Column("str", "where it is metered: " + ", ".join(SCOPES)),
-        "method": Column(
-            "str",
-            "instant; avg_1s (mean of the last second); average (window unknown); counter "
-            "(difference of energies); meter (a power meter of its own); estimate; unknown",
-        ),
-        "node": Column("str", "host", nullable=True),
-        "device": Column("str", "GPU index, UUID or PCI address in that host", nullable=True),
-        "model": Column("str", "product, as written", nullable=True),
-        "period_s": Column("float64", "median time between readings", lower=0, nullable=True),
-        "reading_count": Column("int64", "readings with power", lower=0),
-        "missing_count": Column("int64", "readings without power", lower=0),
+        **columns("""
+            entity: str - what was metered, unique in the load: node001, node001/gpu3, rack7
+            scope: str - where it is metered: gpu, module, cpu, memory, node_dc, node_ac, switch,
+                rack, row, pdu, panel, switchboard, msb, utility, facility, cooling, unknown
+            method: str - instant; avg_1s (mean of the last second); average (window unknown);
+                counter (difference of energies); meter (a power meter of its own); estimate;
+                unknown
+            node: str? - host
+            device: str? - GPU index, UUID or PCI address in that host
+            model: str? - product, as written
+            period_s: float64? >=0 - median time between readings
+            reading_count: int64 >=0 - readings with power
+            missing_count: int64 >=0 - readings without power
+        """),
         "first_ns": Column("Int64", f"first reading; {_TIME}", nullable=True),
         "last_ns": Column("Int64", f"last reading; {_TIME}", nullable=True),
-        "clock": Column("str", "epoch (wall time) or own (arbitrary zero)"),
-        "assumed": Column("str", "what the caller said of its time, unit or scope; else empty"),
-        "limit_w": Column("float64", "limit, where the file states one", lower=0, nullable=True),
-        "source": Column("str", "file, or archive and member"),
+        **columns("""
+            clock: str - epoch (wall time) or own (arbitrary zero)
+            assumed: str - what the caller said of its time, unit or scope; else empty
+            limit_w: float64? >=0 - limit, where the file states one
+            source: str - file, or archive and member
+        """),
     },
 )
 
-POWER_TOPOLOGY = Table(
-    "power_topology",
-    "One row per thing in the delivery tree, parents before their children.",
-    {
-        "entity": Column("str", "what is fed: node001, rack7, msb2"),
-        "parent": Column("str", "what feeds it; missing at the root", nullable=True),
-        "level": Column("str", "gpu, node, rack, panel, switchboard, msb, utility, ..."),
-        "nameplate_w": Column("float64", "rated power", lower=0, nullable=True),
-        "limit_w": Column("float64", "what its feed allows", lower=0, nullable=True),
-    },
-)
+POWER_TOPOLOGY = table("""
+    power_topology: One row per thing in the delivery tree, parents before their children.
+
+    entity: str - what is fed: node001, rack7, msb2
+    parent: str? - what feeds it; missing at the root
+    level: str - gpu, node, rack, panel, switchboard, msb, utility, ...
+    nameplate_w: float64? >=0 - rated power
+    limit_w: float64? >=0 - what its feed allows
+""")
 
 _METER_PERIOD = Column(
     "float64",
@@ -132,15 +131,14 @@ POWER_GRID = Table(
     "One row per entity and cell of a common grid of time, in order of entity and time.",
     {
         "time_ns": Column("int64", f"start of the cell; {_TIME}"),
-        "entity": Column("category", _ENTITY),
-        "power_w": Column(
-            "float64",
-            "time-weighted mean; missing where too little is known",
-            lower=0,
-            nullable=True,
-        ),
-        "covered_share": Column("float64", "of the cell that readings cover", lower=0, upper=1),
-        "meter_period_s": _METER_PERIOD,
+        **columns("""
+            entity: category - what was metered, unique in the load: node001, node001/gpu3, rack7
+            power_w: float64? >=0 - time-weighted mean; missing where too little is known
+            covered_share: float64 0..1 - of the cell that readings cover
+            meter_period_s: float64? optional >=0 - median time between readings of the meter, the
+                slowest of several: cells that are shorter are interpolated, and show nothing
+                faster; missing where it is not known
+        """),
     },
 )
 
@@ -149,49 +147,44 @@ POWER_TOTALS = Table(
     "One row per cell of a uniform grid of time: the power of many entities together.",
     {
         "time_ns": Column("int64", f"start of the cell; {_TIME}"),
-        "power_w": Column(
-            "float64", "sum over entities; missing where too few are known", lower=0, nullable=True
-        ),
-        "entity_count": Column("int64", "entities that the sum holds", lower=0),
-        "expected_count": Column("int64", "entities there are", lower=0),
-        "covered_share": Column("float64", "entity_count / expected_count", lower=0, upper=1),
-        "meter_period_s": _METER_PERIOD,
+        **columns("""
+            power_w: float64? >=0 - sum over entities; missing where too few are known
+            entity_count: int64 >=0 - entities that the sum holds
+            expected_count: int64 >=0 - entities there are
+            covered_share: float64 0..1 - entity_count / expected_count
+            meter_period_s: float64? optional >=0 - median time between readings of the meter, the
+                slowest of several: cells that are shorter are interpolated, and show nothing
+                faster; missing where it is not known
+        """),
     },
 )
 
-LOGGED_STEPS = Table(
-    "logged_steps",
-    "One row per training step, in order of time; a step that was repeated after a restart "
-    "has a row per attempt.",
-    {
-        "step": Column("int64", "number of the step, from 0 where the log counts none", lower=0),
-        "attempt": Column("int32", "run of the job, from 1", lower=1),
-        "start_ns": Column("int64", "start, ns since the Unix epoch"),
-        "end_ns": Column("int64", "end, ns since the Unix epoch"),
-        "token_count": Column("Int64", "tokens of the step, all ranks", lower=0, nullable=True),
-        "sample_count": Column("Int64", "samples of the step, all ranks", lower=0, nullable=True),
-        "source": Column("str", "file, or archive and member"),
-        "line": Column("int64", "line of the file, from 1", lower=1),
-    },
-)
+LOGGED_STEPS = table("""
+    logged_steps: One row per training step, in order of time; a step that was repeated after a
+    restart has a row per attempt.
 
-LOGGED_SPANS = Table(
-    "logged_spans",
-    "One row per stretch of a job that has a name, in order of time; they may nest.",
-    {
-        "kind": Column(
-            "str",
-            "run (start to stop of the job), initialisation, training, evaluation, checkpoint, "
-            "restart (failure to the next step), or another the log names",
-        ),
-        "attempt": Column("int32", "run of the job, from 1", lower=1),
-        "start_ns": Column("int64", "start, ns since the Unix epoch"),
-        "end_ns": Column("Int64", "end; missing if the log ends before it", nullable=True),
-        "step": Column("Int64", "step after which it began", lower=0, nullable=True),
-        "source": Column("str", "file, or archive and member"),
-        "line": Column("int64", "line of the file, from 1", lower=1),
-    },
-)
+    step: int64 >=0 - number of the step, from 0 where the log counts none
+    attempt: int32 >=1 - run of the job, from 1
+    start_ns: int64 - start, ns since the Unix epoch
+    end_ns: int64 - end, ns since the Unix epoch
+    token_count: Int64? >=0 - tokens of the step, all ranks
+    sample_count: Int64? >=0 - samples of the step, all ranks
+    source: str - file, or archive and member
+    line: int64 >=1 - line of the file, from 1
+""")
+
+LOGGED_SPANS = table("""
+    logged_spans: One row per stretch of a job that has a name, in order of time; they may nest.
+
+    kind: str - run (start to stop of the job), initialisation, training, evaluation, checkpoint,
+        restart (failure to the next step), or another the log names
+    attempt: int32 >=1 - run of the job, from 1
+    start_ns: int64 - start, ns since the Unix epoch
+    end_ns: Int64? - end; missing if the log ends before it
+    step: Int64? >=0 - step after which it began
+    source: str - file, or archive and member
+    line: int64 >=1 - line of the file, from 1
+""")
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,33 +250,29 @@ ENERGY = Table(
     "energy",
     "One row per entity: its energy in a window of time, and how much of it readings cover.",
     {
-        "entity": Column("str", "what was metered"),
-        "method": Column("str", _METHOD),
+        **columns("""
+            entity: str - what was metered
+            method: str - trapezoid (straight lines between readings), mlperf (each reading holds
+                since the one before) or counter (differences of an energy counter)
+        """),
         "start_ns": Column("int64", f"start of the window; {_WINDOW}"),
         "end_ns": Column("int64", f"end of the window; {_WINDOW}"),
-        "energy_j": Column(
-            "float64",
-            "energy of the covered time alone, the least it can be; missing if nothing is covered",
-            lower=0,
-            nullable=True,
-        ),
-        "bridged_j": Column("float64", _BRIDGED, lower=0, nullable=True),
-        "highest_j": Column(
-            "float64",
-            "the most it can be, if power was nowhere above the highest reading of the entity; "
-            "missing if there is none",
-            lower=0,
-            nullable=True,
-        ),
-        "mean_w": Column(
-            "float64", "energy over the covered time; missing with it", lower=0, nullable=True
-        ),
-        "covered_share": Column("float64", "of the window that readings cover", lower=0, upper=1),
-        "unknown_s": Column("float64", "time of the window that nothing covers", lower=0),
-        "reading_count": Column("int64", "readings with a value in the window", lower=0),
-        "reset_count": Column("int64", "falls of the counter in the window, else 0", lower=0),
-        "first_ns": Column("Int64", "first reading, or the start of the window", nullable=True),
-        "last_ns": Column("Int64", "last reading, or the end of the window", nullable=True),
+        **columns("""
+            energy_j: float64? >=0 - energy of the covered time alone, the least it can be; missing
+                if nothing is covered
+            bridged_j: float64? >=0 - estimate to add for gaps between readings, as if power had
+                gone straight across them; the time before the first and after the last reading is
+                not in it
+            highest_j: float64? >=0 - the most it can be, if power was nowhere above the highest
+                reading of the entity; missing if there is none
+            mean_w: float64? >=0 - energy over the covered time; missing with it
+            covered_share: float64 0..1 - of the window that readings cover
+            unknown_s: float64 >=0 - time of the window that nothing covers
+            reading_count: int64 >=0 - readings with a value in the window
+            reset_count: int64 >=0 - falls of the counter in the window, else 0
+            first_ns: Int64? - first reading, or the start of the window
+            last_ns: Int64? - last reading, or the end of the window
+        """),
     },
 )
 
@@ -291,35 +280,28 @@ ENERGY_TOTAL = Table(
     "energy_total",
     "One row: the energy of many entities in one window, and how much of it is known.",
     {
-        "method": Column("str", _METHOD),
+        **columns("""
+            method: str - trapezoid (straight lines between readings), mlperf (each reading holds
+                since the one before) or counter (differences of an energy counter)
+        """),
         "start_ns": Column("int64", f"start of the window; {_WINDOW}"),
         "end_ns": Column("int64", f"end of the window; {_WINDOW}"),
-        "energy_j": Column(
-            "float64",
-            "energy of what is covered, the least it can be; missing if nothing is",
-            lower=0,
-            nullable=True,
-        ),
-        "bridged_j": Column("float64", _BRIDGED, lower=0, nullable=True),
-        "highest_j": Column(
-            "float64",
-            "the most it can be, as of each entity; missing if an expected one never read",
-            lower=0,
-            nullable=True,
-        ),
-        "mean_w": Column(
-            "float64",
-            "mean power of all entities together while any of them was metered: means of entities "
-            "that were metered at one time add up, those of runs one after the other do not",
-            lower=0,
-            nullable=True,
-        ),
-        "covered_share": Column(
-            "float64", "covered time of all expected entities over their time", lower=0, upper=1
-        ),
-        "unknown_s": Column("float64", "entity-seconds that nothing covers", lower=0),
-        "entity_count": Column("int64", "entities with an energy", lower=0),
-        "expected_count": Column("int64", "entities there are", lower=0),
+        **columns("""
+            energy_j: float64? >=0 - energy of what is covered, the least it can be; missing if
+                nothing is
+            bridged_j: float64? >=0 - estimate to add for gaps between readings, as if power had
+                gone straight across them; the time before the first and after the last reading is
+                not in it
+            highest_j: float64? >=0 - the most it can be, as of each entity; missing if an expected
+                one never read
+            mean_w: float64? >=0 - mean power of all entities together while any of them was
+                metered: means of entities that were metered at one time add up, those of runs one
+                after the other do not
+            covered_share: float64 0..1 - covered time of all expected entities over their time
+            unknown_s: float64 >=0 - entity-seconds that nothing covers
+            entity_count: int64 >=0 - entities with an energy
+            expected_count: int64 >=0 - entities there are
+        """),
     },
 )
 
@@ -333,28 +315,18 @@ POWER_TREE = Table(
     f"its power, and that of its parts. Its {_PARTS}.",
     {
         "time_ns": Column("int64", f"start of the cell; {_TIME}"),
-        "entity": Column("category", "what is fed"),
-        "power_w": Column(
-            "float64",
-            "by its own meter if it has one, else of its parts; missing where unknown",
-            lower=0,
-            nullable=True,
-        ),
-        "parts_w": Column(
-            "float64",
-            "sum of its parts; missing where too few are known, and where there are none",
-            lower=0,
-            nullable=True,
-        ),
-        "is_metered": Column("bool", "whether it has a meter of its own"),
-        "entity_count": Column("int64", "parts with a value", lower=0),
-        "expected_count": Column("int64", "parts there are", lower=0),
-        "covered_share": Column(
-            "float64",
-            "entity_count / expected_count; without parts, 1 where its meter has a value, else 0",
-            lower=0,
-            upper=1,
-        ),
+        **columns("""
+            entity: category - what is fed
+            power_w: float64? >=0 - by its own meter if it has one, else of its parts; missing
+                where unknown
+            parts_w: float64? >=0 - sum of its parts; missing where too few are known, and where
+                there are none
+            is_metered: bool - whether it has a meter of its own
+            entity_count: int64 >=0 - parts with a value
+            expected_count: int64 >=0 - parts there are
+            covered_share: float64 0..1 - entity_count / expected_count; without parts, 1 where its
+                meter has a value, else 0
+        """),
     },
 )
 
@@ -364,13 +336,15 @@ POWER_RESIDUAL = Table(
     "do not.",
     {
         "time_ns": Column("int64", f"start of the cell; {_TIME}"),
-        "entity": Column("category", "what has a meter and parts"),
-        "metered_w": Column("float64", "by its own meter", lower=0, nullable=True),
-        "parts_w": Column("float64", "sum of its parts", lower=0, nullable=True),
-        "residual_w": Column("float64", "metered_w - parts_w, missing with either", nullable=True),
-        "residual_ratio": Column("float64", "residual_w / metered_w", nullable=True),
-        "is_negative": Column("bool", "whether the parts draw more than the meter shows"),
-        "covered_share": Column("float64", "of its parts with a value", lower=0, upper=1),
+        **columns("""
+            entity: category - what has a meter and parts
+            metered_w: float64? >=0 - by its own meter
+            parts_w: float64? >=0 - sum of its parts
+            residual_w: float64? - metered_w - parts_w, missing with either
+            residual_ratio: float64? - residual_w / metered_w
+            is_negative: bool - whether the parts draw more than the meter shows
+            covered_share: float64 0..1 - of its parts with a value
+        """),
     },
 )
 
@@ -380,73 +354,47 @@ PUE = Table(
     {
         "start_ns": Column("int64", f"start of the window; {_TIME}"),
         "end_ns": Column("int64", f"end of the window; {_TIME}"),
-        "facility_j": Column(
-            "float64", "energy of the cells that both have; missing if none", lower=0, nullable=True
-        ),
-        "it_j": Column(
-            "float64", "energy of the cells that both have; missing if none", lower=0, nullable=True
-        ),
-        "pue_ratio": Column(
-            "float64", "facility_j / it_j; missing if no cell has both", lower=0, nullable=True
-        ),
-        "covered_share": Column(
-            "float64", "of the window in which both are known", lower=0, upper=1
-        ),
-        "is_below_one": Column("bool", "less for the facility than for its IT: meters disagree"),
+        **columns("""
+            facility_j: float64? >=0 - energy of the cells that both have; missing if none
+            it_j: float64? >=0 - energy of the cells that both have; missing if none
+            pue_ratio: float64? >=0 - facility_j / it_j; missing if no cell has both
+            covered_share: float64 0..1 - of the window in which both are known
+            is_below_one: bool - less for the facility than for its IT: meters disagree
+        """),
     },
 )
 
-POWER_HIERARCHY = Table(
-    "power_hierarchy",
-    "One row per thing in the delivery tree, in order of the topology: how near its power comes "
-    "to its limit, how its children's peaks coincide, and what headroom can be used.",
-    {
-        "entity": Column("str", "what is fed"),
-        "parent": Column("str", "what feeds it; missing at the root", nullable=True),
-        "level": Column("str", "gpu, node, rack, panel, switchboard, msb, utility, ..."),
-        "is_metered": Column("bool", "whether it has a meter of its own"),
-        "child_count": Column("int64", "things it feeds directly", lower=0),
-        "known_count": Column("int64", "of them, those with any value", lower=0),
-        "nameplate_w": Column("float64", "rated power", lower=0, nullable=True),
-        "limit_w": Column("float64", "what its feed allows", lower=0, nullable=True),
-        "mean_w": Column("float64", "mean over the known cells", lower=0, nullable=True),
-        "p99_w": Column("float64", "99th percentile of the known cells", lower=0, nullable=True),
-        "peak_w": Column("float64", "highest known cell", lower=0, nullable=True),
-        "peaks_w": Column(
-            "float64",
-            "sum of the peaks that the known children have on their own, over common cells",
-            lower=0,
-            nullable=True,
-        ),
-        "diversity_ratio": Column(
-            "float64", "peaks_w / peak of the children's sum", lower=1, nullable=True
-        ),
-        "coincidence_share": Column("float64", "1 / diversity", lower=0, upper=1, nullable=True),
-        "common_share": Column(
-            "float64", "of the cells in which all known children have a value", lower=0, upper=1
-        ),
-        "load_factor_share": Column("float64", "mean_w / peak_w", lower=0, upper=1, nullable=True),
-        "peak_nameplate_ratio": Column("float64", "peak_w / nameplate_w", lower=0, nullable=True),
-        "peak_limit_ratio": Column("float64", "peak_w / limit_w", lower=0, nullable=True),
-        "p99_limit_ratio": Column("float64", "p99_w / limit_w", lower=0, nullable=True),
-        "nameplates_limit_ratio": Column(
-            "float64", "sum of the children's nameplates / limit_w", lower=0, nullable=True
-        ),
-        "p99s_limit_ratio": Column(
-            "float64", "sum of the children's own p99_w / limit_w", lower=0, nullable=True
-        ),
-        "headroom_w": Column("float64", "limit_w - peak_w; below 0 if over it", nullable=True),
-        "usable_headroom_w": Column(
-            "float64", "what could be added below it within all limits", lower=0, nullable=True
-        ),
-        "stranded_w": Column(
-            "float64", "headroom that limits above or below make useless", lower=0, nullable=True
-        ),
-        "covered_share": Column(
-            "float64", "of its time and parts that are known", lower=0, upper=1
-        ),
-    },
-)
+POWER_HIERARCHY = table("""
+    power_hierarchy: One row per thing in the delivery tree, in order of the topology: how near its
+    power comes to its limit, how its children's peaks coincide, and what headroom can be used.
+
+    entity: str - what is fed
+    parent: str? - what feeds it; missing at the root
+    level: str - gpu, node, rack, panel, switchboard, msb, utility, ...
+    is_metered: bool - whether it has a meter of its own
+    child_count: int64 >=0 - things it feeds directly
+    known_count: int64 >=0 - of them, those with any value
+    nameplate_w: float64? >=0 - rated power
+    limit_w: float64? >=0 - what its feed allows
+    mean_w: float64? >=0 - mean over the known cells
+    p99_w: float64? >=0 - 99th percentile of the known cells
+    peak_w: float64? >=0 - highest known cell
+    peaks_w: float64? >=0 - sum of the peaks that the known children have on their own, over common
+        cells
+    diversity_ratio: float64? >=1 - peaks_w / peak of the children's sum
+    coincidence_share: float64? 0..1 - 1 / diversity
+    common_share: float64 0..1 - of the cells in which all known children have a value
+    load_factor_share: float64? 0..1 - mean_w / peak_w
+    peak_nameplate_ratio: float64? >=0 - peak_w / nameplate_w
+    peak_limit_ratio: float64? >=0 - peak_w / limit_w
+    p99_limit_ratio: float64? >=0 - p99_w / limit_w
+    nameplates_limit_ratio: float64? >=0 - sum of the children's nameplates / limit_w
+    p99s_limit_ratio: float64? >=0 - sum of the children's own p99_w / limit_w
+    headroom_w: float64? - limit_w - peak_w; below 0 if over it
+    usable_headroom_w: float64? >=0 - what could be added below it within all limits
+    stranded_w: float64? >=0 - headroom that limits above or below make useless
+    covered_share: float64 0..1 - of its time and parts that are known
+""")
 
 # Power of whole fleets over long times, in fewer numbers.
 
@@ -456,18 +404,16 @@ POWER_ROLLUP = Table(
     "suffices to make longer cells of it without loss.",
     {
         "time_ns": Column("int64", f"start of the cell; {_TIME}"),
-        "entity": Column("category", _ENTITY),
-        "period_s": Column("float64", "length of the cell", lower=0),
-        "reading_count": Column("int64", "readings in the cell", lower=1),
-        "mean_w": Column("float64", "mean of the readings", lower=0),
-        "min_w": Column("float64", "lowest reading", lower=0),
-        "max_w": Column("float64", "highest reading", lower=0),
-        "m2_w2": Column(
-            "float64",
-            "sum of squared deviations of the readings from their mean, W^2; their variance is "
-            "this over reading_count",
-            lower=0,
-        ),
+        **columns("""
+            entity: category - what was metered, unique in the load: node001, node001/gpu3, rack7
+            period_s: float64 >=0 - length of the cell
+            reading_count: int64 >=1 - readings in the cell
+            mean_w: float64 >=0 - mean of the readings
+            min_w: float64 >=0 - lowest reading
+            max_w: float64 >=0 - highest reading
+            m2_w2: float64 >=0 - sum of squared deviations of the readings from their mean, W^2;
+                their variance is this over reading_count
+        """),
     },
 )
 
@@ -476,10 +422,10 @@ POWER_SAMPLED = Table(
     "One row per reading that a line through a long series must not lose, in order of time.",
     {
         "time_ns": Column("int64", f"instant of the reading; {_TIME}"),
-        "power_w": Column(
-            "float64", "power; missing where a gap begins or ends", lower=0, nullable=True
-        ),
-        "row": Column("int64", "row of the series that it was, from 0", lower=0),
+        **columns("""
+            power_w: float64? >=0 - power; missing where a gap begins or ends
+            row: int64 >=0 - row of the series that it was, from 0
+        """),
     },
 )
 
@@ -489,40 +435,34 @@ POWER_HEATMAP = Table(
     "the cells of the grid that lie in it.",
     {
         "time_ns": Column("int64", f"start of the column; {_TIME}"),
-        "entity": Column("category", _ENTITY),
-        "mean_w": Column(
-            "Int32", "mean over the known cells, rounded; missing if none is", 0, nullable=True
-        ),
-        "max_w": Column(
-            "Int32", "highest of the known cells, rounded; missing if none is", 0, nullable=True
-        ),
-        "covered_share": Column("float64", "of the cells that are known", lower=0, upper=1),
+        **columns("""
+            entity: category - what was metered, unique in the load: node001, node001/gpu3, rack7
+            mean_w: Int32? >=0 - mean over the known cells, rounded; missing if none is
+            max_w: Int32? >=0 - highest of the known cells, rounded; missing if none is
+            covered_share: float64 0..1 - of the cells that are known
+        """),
     },
 )
 
 # What a job draws and how long it takes under one power limit after the other.
 
-POWER_SWEEPS = Table(
-    "power_sweeps",
-    "One row per job and power limit, all of one GPU: its mean power, and the time and energy of "
-    "a piece of work that is the same under every limit of that job.",
-    {
-        "gpu": Column("str", "product, as the file or its name says", nullable=True),
-        "job": Column("str", "what was run; limits are compared within one"),
-        "dataset": Column("str", "what it was run on", nullable=True),
-        "network": Column("str", "model that was run", nullable=True),
-        "batch_count": Column("Int64", "samples of a batch", lower=1, nullable=True),
-        "limit_w": Column("float64", "power limit of one GPU", lower=0, nullable=True),
-        "power_w": Column("float64", "mean power of one GPU", lower=0, nullable=True),
-        "time_s": Column(
-            "float64", "time of the piece of work: an epoch, a window", lower=0, nullable=True
-        ),
-        "energy_j": Column("float64", "energy of one GPU in that time", lower=0, nullable=True),
-        "gpu_count": Column("int64", "GPUs that the means are over", lower=1),
-        "run_count": Column("int64", "measurements that the row is the mean of", lower=1),
-        "variant": Column("str", "what differs between them: optimiser", nullable=True),
-        "doubt": Column("str", "what is odd about the numbers; else empty"),
-        "source": Column("str", "file, or archive and member"),
-        "line": Column("int64", "line of the file, or record, of the first of them", lower=1),
-    },
-)
+POWER_SWEEPS = table("""
+    power_sweeps: One row per job and power limit, all of one GPU: its mean power, and the time and
+    energy of a piece of work that is the same under every limit of that job.
+
+    gpu: str? - product, as the file or its name says
+    job: str - what was run; limits are compared within one
+    dataset: str? - what it was run on
+    network: str? - model that was run
+    batch_count: Int64? >=1 - samples of a batch
+    limit_w: float64? >=0 - power limit of one GPU
+    power_w: float64? >=0 - mean power of one GPU
+    time_s: float64? >=0 - time of the piece of work: an epoch, a window
+    energy_j: float64? >=0 - energy of one GPU in that time
+    gpu_count: int64 >=1 - GPUs that the means are over
+    run_count: int64 >=1 - measurements that the row is the mean of
+    variant: str? - what differs between them: optimiser
+    doubt: str - what is odd about the numbers; else empty
+    source: str - file, or archive and member
+    line: int64 >=1 - line of the file, or record, of the first of them
+""")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, is_dataclass
 from typing import Any, Literal
@@ -53,6 +55,38 @@ class Column:
         # Integers without a missing value are often plain: nothing is lost where they may lack.
         plain = self.dtype.lower() if self.dtype.startswith("Int") else self.dtype
         return str(values.dtype) in (self.dtype, plain)
+
+
+_LINE = re.compile(
+    r"(?P<name>\w+): (?P<dtype>\w+(?:\[.+?\])?)(?P<nullable>\??)(?P<optional> optional)?"
+    r"(?: (?:>=(?P<least>\S+)|<=(?P<most>\S+)|(?P<lower>-?[\d.]*\d)\.\.(?P<upper>\S+)))?"
+    r" - (?P<meaning>.+)"
+)
+
+
+def columns(text: str) -> dict[str, Column]:
+    """Read columns from a text, one per line; a line that is indented further goes on.
+
+    A line is ``name: dtype - meaning``. A question mark behind the dtype allows missing
+    values, ``optional`` a frame without the column, and ``>=0``, ``<=1`` or ``0..1`` are the
+    limits of its values.
+    """
+    made: dict[str, Column] = {}
+    for line in re.sub(r"\n {4,}", " ", textwrap.dedent(text).strip()).split("\n"):
+        field = _LINE.fullmatch(line)
+        if field is None or field["name"] in made:
+            msg = f"{line!r} is not a column like 'dur_ns: int64? >=0 - duration'"
+            raise ValueError(msg)
+        lower, upper = field["least"] or field["lower"], field["most"] or field["upper"]
+        made[field["name"]] = Column(
+            field["dtype"],
+            field["meaning"],
+            None if lower is None else float(lower),
+            None if upper is None else float(upper),
+            nullable=bool(field["nullable"]),
+            optional=bool(field["optional"]),
+        )
+    return made
 
 
 def _as(values: pd.Series, dtype: Any) -> pd.Series:
@@ -151,61 +185,57 @@ class Table:
         )
 
 
+def table(text: str) -> Table:
+    """Make a table of a text: its name and meaning, an empty line, and its :func:`columns`."""
+    head, _, lines = textwrap.dedent(text).strip().partition("\n\n")
+    name, _, meaning = head.replace("\n", " ").partition(": ")
+    return Table(name, meaning, columns(lines))
+
+
 # Data sets by name.
 
-DATASETS = Table(
-    "datasets",
-    "One row per data set that the workbench knows by name.",
-    {
-        "dataset": Column("str", "name to ask for"),
-        "synthetic": Column("bool", "made by a generator, not measured"),
-        "place": Column("str", "bundled, mirror, cache or not at hand"),
-        "file_count": Column("int64", "files of the set", lower=0),
-        "size_bytes": Column("int64", "their size together", lower=0),
-        "licence": Column("str", "licence of the files"),
-        "about": Column("str", "what it is"),
-        "citation": Column("str", "whom to cite"),
-        "origin": Column("str", "where it comes from: repository and commit, or the generator"),
-    },
-)
+DATASETS = table("""
+    datasets: One row per data set that the workbench knows by name.
 
-DATASET_FILES = Table(
-    "dataset_files",
-    "One row per file of a data set, compared with its checksum.",
-    {
-        "dataset": Column("str", "name of the set"),
-        "file": Column("str", "name inside the set's folder"),
-        "size_bytes": Column("int64", "size the file should have", lower=0),
-        "sha256": Column("str", "checksum the file should have"),
-        "path": Column("str", "where the file is, or would be"),
-        "verdict": Column("str", "ok, missing or changed"),
-    },
-)
+    dataset: str - name to ask for
+    synthetic: bool - made by a generator, not measured
+    place: str - bundled, mirror, cache or not at hand
+    file_count: int64 >=0 - files of the set
+    size_bytes: int64 >=0 - their size together
+    licence: str - licence of the files
+    about: str - what it is
+    citation: str - whom to cite
+    origin: str - where it comes from: repository and commit, or the generator
+""")
+
+DATASET_FILES = table("""
+    dataset_files: One row per file of a data set, compared with its checksum.
+
+    dataset: str - name of the set
+    file: str - name inside the set's folder
+    size_bytes: int64 >=0 - size the file should have
+    sha256: str - checksum the file should have
+    path: str - where the file is, or would be
+    verdict: str - ok, missing or changed
+""")
 
 # Numbers printed elsewhere, recomputed.
 
-FIDELITY = Table(
-    "fidelity",
-    "One row per number printed elsewhere and computed here.",
-    {
-        "noun": Column("str", "what the claim is about, e.g. traces"),
-        "claim": Column("str", "name of the claim"),
-        "what": Column("str", "which of its numbers this is; empty for the claim as a whole"),
-        "source": Column("str", "paper, table, page or project that printed the number"),
-        "printed": Column("float64", "number as printed, in `unit`", nullable=True),
-        "here": Column("float64", "number computed here, in `unit`", nullable=True),
-        "tolerance": Column(
-            "float64", "largest difference allowed, in `unit`", lower=0, nullable=True
-        ),
-        "unit": Column("str", "unit of the three numbers; empty for a plain number"),
-        "verdict": Column(
-            "category",
-            "pass, short (misses a limit, and is known to), FAIL, or absent (a data set or package "
-            "is not at hand)",
-        ),
-        "note": Column("str", "why a claim failed or how to get its data set; else empty"),
-    },
-)
+FIDELITY = table("""
+    fidelity: One row per number printed elsewhere and computed here.
+
+    noun: str - what the claim is about, e.g. traces
+    claim: str - name of the claim
+    what: str - which of its numbers this is; empty for the claim as a whole
+    source: str - paper, table, page or project that printed the number
+    printed: float64? - number as printed, in `unit`
+    here: float64? - number computed here, in `unit`
+    tolerance: float64? >=0 - largest difference allowed, in `unit`
+    unit: str - unit of the three numbers; empty for a plain number
+    verdict: category - pass, short (misses a limit, and is known to), FAIL, or absent (a data set
+        or package is not at hand)
+    note: str - why a claim failed or how to get its data set; else empty
+""")
 
 # Where the numbers of a figure come from: the words under it, and whose data they are.
 

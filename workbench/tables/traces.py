@@ -9,413 +9,285 @@ from typing import Any
 
 import pandas as pd
 
-from workbench.tables.table import Column, Table
-from workbench.tables.trace_analyses import RANK_COLUMN, STEP_COLUMN
+from workbench.tables.table import table
 
 # Clocks of ranks, and who came late.
 
-CLOCKS = Table(
-    "clocks",
-    "One row per rank: how far its clock is from that of the others, and how well that is known.",
-    {
-        "rank": RANK_COLUMN,
-        "clock": Column(
-            "str",
-            "ranks that can be put on one clock with this one, e.g. 0-7; missing if none can",
-            nullable=True,
-        ),
-        "offset_ns": Column(
-            "Int64", "to subtract from the rank's times; 0 for the median rank", nullable=True
-        ),
-        "residual_ns": Column(
-            "Int64",
-            "uncertainty: robust standard deviation of the differences of ends that are left; "
-            "missing with too few collectives",
-            lower=0,
-            nullable=True,
-        ),
-        "drift_ratio": Column(
-            "Float64",
-            "how much faster the clock runs than the others'; missing if it cannot be told from 0",
-            nullable=True,
-        ),
-        "reference_ns": Column(
-            "Int64", "time on the rank's clock at which the offset holds", nullable=True
-        ),
-        "collective_count": Column("int64", "collectives that the offset is taken from", lower=0),
-        "is_sure": Column("bool", "offset and uncertainty are known"),
-        "note": Column("str", "what is doubtful", nullable=True),
-    },
-)
+CLOCKS = table("""
+    clocks: One row per rank: how far its clock is from that of the others, and how well that is
+    known.
 
-BLAME_BY = Table(
-    "blame_by",
-    "One row per step or process group (or both), rank that was waited for and rank that waited.",
-    {
-        "step": Column(
-            "Int32",
-            "ProfilerStep of the rank that waited; missing outside every step, or if not requested",
-            nullable=True,
-        ),
-        "group": Column("category", "process group; missing if not requested", nullable=True),
-        "blamed_rank": Column("int32", "rank that started last", lower=0),
-        "rank": Column("int32", "rank that waited", lower=0),
-        "wait_ns": Column("int64", "summed waiting", lower=0),
-        "collective_count": Column("int64", "collectives in which this happened", lower=1),
-        "wait_share": Column(
-            "Float64",
-            "of all waiting of the step or group; missing if there is none",
-            0,
-            1,
-            nullable=True,
-        ),
-    },
-)
+    rank: int32 >=0 - global rank
+    clock: str? - ranks that can be put on one clock with this one, e.g. 0-7; missing if none can
+    offset_ns: Int64? - to subtract from the rank's times; 0 for the median rank
+    residual_ns: Int64? >=0 - uncertainty: robust standard deviation of the differences of ends
+        that are left; missing with too few collectives
+    drift_ratio: Float64? - how much faster the clock runs than the others'; missing if it cannot
+        be told from 0
+    reference_ns: Int64? - time on the rank's clock at which the offset holds
+    collective_count: int64 >=0 - collectives that the offset is taken from
+    is_sure: bool - offset and uncertainty are known
+    note: str? - what is doubtful
+""")
 
-LATE_ARRIVALS = Table(
-    "late_arrivals",
-    "One row per collective: what the rank that came last did since the collective before it. "
-    "compute + communication + memory + other + idle = window, exactly.",
-    {
-        "collective": Column("int64", "number of the matched collective", lower=0),
-        "operation": Column("category", "e.g. all-reduce"),
-        "group": Column("category", "process group, or the stream if none is recorded"),
-        "step": STEP_COLUMN,
-        "blamed_rank": Column("int32", "rank that started last", lower=0),
-        "wait_ns": Column("int64", "summed waiting of the others", lower=0),
-        "late_ns": Column(
-            "Int64", "start minus the median start of the others", lower=0, nullable=True
-        ),
-        "window_ns": Column(
-            "int64",
-            "end of the group's collective before, or first event of the step, to the start",
-            lower=0,
-        ),
-        "compute_ns": Column("int64", "of the window, time with compute running", lower=0),
-        "communication_ns": Column("int64", "communication without compute", lower=0),
-        "memory_ns": Column("int64", "copies or sets without compute and communication", lower=0),
-        "other_ns": Column("int64", "work of kind other while nothing else runs", lower=0),
-        "idle_ns": Column("int64", "time without GPU work", lower=0),
-        "began_late_ns": Column(
-            "Int64", "start of the window minus the median of the others' windows", nullable=True
-        ),
-        "excess_kind": Column(
-            "category",
-            "what it spent most time on beyond the median of the others: compute, communication, "
-            "memory, other, idle, or began late (its window began later)",
-            nullable=True,
-        ),
-        "excess_ns": Column("Int64", "that time beyond the median", lower=0, nullable=True),
-        "compute_ratio": Column(
-            "Float64",
-            "compute launched since the collective before / median of the others; missing if "
-            "nothing can be compared",
-            lower=0,
-            nullable=True,
-        ),
-        "longest_kernel": Column("str", "GPU work that ran longest in the window", nullable=True),
-        "longest_kernel_ns": Column("Int64", "its time in the window", lower=0, nullable=True),
-        "longest_idle_ns": Column("Int64", "longest time without GPU work", lower=0, nullable=True),
-        "host_operator": Column(
-            "str",
-            "outermost operator, annotation or call of the host in most of that time; missing if "
-            "none was traced",
-            nullable=True,
-        ),
-        "host_operator_ns": Column("Int64", "how much of it", lower=0, nullable=True),
-        "is_sure": Column("bool", "who was last is sure, and no rank is missing"),
-        "note": Column("str", "what is doubtful, or not in the trace", nullable=True),
-    },
-)
+BLAME_BY = table("""
+    blame_by: One row per step or process group (or both), rank that was waited for and rank that
+    waited.
+
+    step: Int32? - ProfilerStep of the rank that waited; missing outside every step, or if not
+        requested
+    group: category? - process group; missing if not requested
+    blamed_rank: int32 >=0 - rank that started last
+    rank: int32 >=0 - rank that waited
+    wait_ns: int64 >=0 - summed waiting
+    collective_count: int64 >=1 - collectives in which this happened
+    wait_share: Float64? 0..1 - of all waiting of the step or group; missing if there is none
+""")
+
+LATE_ARRIVALS = table("""
+    late_arrivals: One row per collective: what the rank that came last did since the collective
+    before it. compute + communication + memory + other + idle = window, exactly.
+
+    collective: int64 >=0 - number of the matched collective
+    operation: category - e.g. all-reduce
+    group: category - process group, or the stream if none is recorded
+    step: Int32? - ProfilerStep; missing for work outside every step
+    blamed_rank: int32 >=0 - rank that started last
+    wait_ns: int64 >=0 - summed waiting of the others
+    late_ns: Int64? >=0 - start minus the median start of the others
+    window_ns: int64 >=0 - end of the group's collective before, or first event of the step, to the
+        start
+    compute_ns: int64 >=0 - of the window, time with compute running
+    communication_ns: int64 >=0 - communication without compute
+    memory_ns: int64 >=0 - copies or sets without compute and communication
+    other_ns: int64 >=0 - work of kind other while nothing else runs
+    idle_ns: int64 >=0 - time without GPU work
+    began_late_ns: Int64? - start of the window minus the median of the others' windows
+    excess_kind: category? - what it spent most time on beyond the median of the others: compute,
+        communication, memory, other, idle, or began late (its window began later)
+    excess_ns: Int64? >=0 - that time beyond the median
+    compute_ratio: Float64? >=0 - compute launched since the collective before / median of the
+        others; missing if nothing can be compared
+    longest_kernel: str? - GPU work that ran longest in the window
+    longest_kernel_ns: Int64? >=0 - its time in the window
+    longest_idle_ns: Int64? >=0 - longest time without GPU work
+    host_operator: str? - outermost operator, annotation or call of the host in most of that time;
+        missing if none was traced
+    host_operator_ns: Int64? >=0 - how much of it
+    is_sure: bool - who was last is sure, and no rank is missing
+    note: str? - what is doubtful, or not in the trace
+""")
 
 # Operators of an execution trace, replayed alone, beside what they took in the job.
 
-OPERATOR_CALLS = Table(
-    "operator_calls",
-    "One row per highest-level operator call of a PyTorch execution trace, in the order of "
-    "the trace; what such a call calls itself is part of it and has no row.",
-    {
-        "rank": Column("int32", "global rank", lower=0),
-        "node": Column("int64", "id of the node inside its rank"),
-        "name": Column("category", "name of the operator"),
-        "op_schema": Column("category", "schema as recorded", nullable=True),
-        "parent": Column("Int64", "node that called it", nullable=True),
-        "thread": Column("category", "thread as numbered in the trace", nullable=True),
-        "device": Column("category", "where its tensors are: cpu, cuda, ...", nullable=True),
-        "stream": Column("category", "GPU stream, if the arguments name one", nullable=True),
-        "record_function": Column(
-            "Int64", "id that joins the call to a profiler event (rf_id)", nullable=True
-        ),
-        "dur_ns": Column("Int64", "duration, if recorded", lower=0, nullable=True),
-        "arguments": Column(
-            "str", "inputs as JSON: kind, and value or shape, dtype and stride of each"
-        ),
-        "outputs": Column("str", "outputs as JSON, like the arguments"),
-        "input_bytes": Column("int64", "bytes of all tensors that are read", lower=0),
-        "assumed_stride_count": Column(
-            "int32", "tensors whose strides are not known; taken as contiguous", lower=0
-        ),
-        "collective": Column("category", "collective, of calls that communicate", nullable=True),
-        "group": Column("category", "process group of the collective", nullable=True),
-        "size_bytes": Column("Int64", "bytes this rank sends", lower=0, nullable=True),
-        "is_replayed": Column("bool", "a generated benchmark can call it"),
-        "reason": Column("category", "why not, in words", nullable=True),
-    },
-)
+OPERATOR_CALLS = table("""
+    operator_calls: One row per highest-level operator call of a PyTorch execution trace, in the
+    order of the trace; what such a call calls itself is part of it and has no row.
 
-OPERATOR_REPLAY = Table(
-    "operator_replay",
-    "One row per operator call that a generated benchmark tried to run.",
-    {
-        "rank": Column("int32", "global rank of the call in the trace", lower=0),
-        "node": Column("int64", "id of the node of the call"),
-        "name": Column("category", "name of the operator"),
-        "device": Column("category", "where it ran: cpu or cuda"),
-        "run_count": Column("int32", "timed runs", lower=0),
-        "host_ns": Column("Float64", "median time of the call on the CPU", lower=0, nullable=True),
-        "gpu_ns": Column("Float64", "median time on the GPU", lower=0, nullable=True),
-        "reason": Column("category", "why it has no time, in words", nullable=True),
-    },
-)
+    rank: int32 >=0 - global rank
+    node: int64 - id of the node inside its rank
+    name: category - name of the operator
+    op_schema: category? - schema as recorded
+    parent: Int64? - node that called it
+    thread: category? - thread as numbered in the trace
+    device: category? - where its tensors are: cpu, cuda, ...
+    stream: category? - GPU stream, if the arguments name one
+    record_function: Int64? - id that joins the call to a profiler event (rf_id)
+    dur_ns: Int64? >=0 - duration, if recorded
+    arguments: str - inputs as JSON: kind, and value or shape, dtype and stride of each
+    outputs: str - outputs as JSON, like the arguments
+    input_bytes: int64 >=0 - bytes of all tensors that are read
+    assumed_stride_count: int32 >=0 - tensors whose strides are not known; taken as contiguous
+    collective: category? - collective, of calls that communicate
+    group: category? - process group of the collective
+    size_bytes: Int64? >=0 - bytes this rank sends
+    is_replayed: bool - a generated benchmark can call it
+    reason: category? - why not, in words
+""")
 
-NODE_TIMES = Table(
-    "node_times",
-    "One row per node of an execution trace: what a profiler trace of the same job says it took.",
-    {
-        "rank": Column("int32", "global rank", lower=0),
-        "node": Column("int64", "id of the node inside its rank"),
-        "event": Column("Int64", "row label of the first event joined to it", nullable=True),
-        "event_count": Column("int32", "events of which the times are the mean", lower=0),
-        "start_ns": Column("Int64", "start of the first event", nullable=True),
-        "host_ns": Column("Float64", "time of the call on the CPU", lower=0, nullable=True),
-        "gpu_ns": Column(
-            "Float64", "GPU work that it, or what it called, launched", lower=0, nullable=True
-        ),
-        "joined_by": Column(
-            "category",
-            "id (the same id and the same name), order (as many calls of that name on both "
-            "sides), repeats (a whole multiple of them, in order) or none",
-        ),
-    },
-)
+OPERATOR_REPLAY = table("""
+    operator_replay: One row per operator call that a generated benchmark tried to run.
 
-OPERATOR_BENCHMARK = Table(
-    "operator_benchmark",
-    "One row per operator: what its calls took in the job, and what they take when replayed.",
-    {
-        "name": Column("category", "name of the operator"),
-        "call_count": Column("int64", "calls in the trace", lower=0),
-        "replayed_count": Column("int64", "of those, calls with a time of the replay", lower=0),
-        "original_count": Column("int64", "of those, calls with a time in the job", lower=0),
-        "compared_count": Column("int64", "calls with both times, which are compared", lower=0),
-        "original_ns": Column("Float64", "time in the job of all calls", lower=0, nullable=True),
-        "original_compared_ns": Column(
-            "Float64", "time in the job of the calls compared", lower=0, nullable=True
-        ),
-        "replayed_ns": Column(
-            "Float64", "time of the replay of all calls that ran", lower=0, nullable=True
-        ),
-        "replayed_compared_ns": Column(
-            "Float64", "time of the replay of the calls compared", lower=0, nullable=True
-        ),
-        "replay_ratio": Column(
-            "Float64", "replayed to original, of the calls compared", lower=0, nullable=True
-        ),
-        "device": Column("category", "where it ran in the job and in the replay"),
-        "is_comparable": Column("bool", "both ran on the same kind of device"),
-        "note": Column("str", "what is doubtful, or why there is no ratio"),
-    },
-)
+    rank: int32 >=0 - global rank of the call in the trace
+    node: int64 - id of the node of the call
+    name: category - name of the operator
+    device: category - where it ran: cpu or cuda
+    run_count: int32 >=0 - timed runs
+    host_ns: Float64? >=0 - median time of the call on the CPU
+    gpu_ns: Float64? >=0 - median time on the GPU
+    reason: category? - why it has no time, in words
+""")
 
-OPERATOR_COVERAGE = Table(
-    "operator_coverage",
-    "One row per outcome of the calls of a trace; the shares of all rows add up to 1.",
-    {
-        "outcome": Column("category", "replayed, or why not"),
-        "call_count": Column("int64", "calls", lower=0),
-        "call_share": Column("float64", "of all calls", lower=0, upper=1),
-        "original_ns": Column("Float64", "time in the job, if known", lower=0, nullable=True),
-        "original_share": Column(
-            "Float64", "of the time in the job of all calls", lower=0, upper=1, nullable=True
-        ),
-        "compared_count": Column("int64", "calls with comparable times on both sides", lower=0),
-        "replay_ratio": Column(
-            "Float64", "replayed to original, of the calls compared", lower=0, nullable=True
-        ),
-    },
-)
+NODE_TIMES = table("""
+    node_times: One row per node of an execution trace: what a profiler trace of the same job says
+    it took.
+
+    rank: int32 >=0 - global rank
+    node: int64 - id of the node inside its rank
+    event: Int64? - row label of the first event joined to it
+    event_count: int32 >=0 - events of which the times are the mean
+    start_ns: Int64? - start of the first event
+    host_ns: Float64? >=0 - time of the call on the CPU
+    gpu_ns: Float64? >=0 - GPU work that it, or what it called, launched
+    joined_by: category - id (the same id and the same name), order (as many calls of that name on
+        both sides), repeats (a whole multiple of them, in order) or none
+""")
+
+OPERATOR_BENCHMARK = table("""
+    operator_benchmark: One row per operator: what its calls took in the job, and what they take
+    when replayed.
+
+    name: category - name of the operator
+    call_count: int64 >=0 - calls in the trace
+    replayed_count: int64 >=0 - of those, calls with a time of the replay
+    original_count: int64 >=0 - of those, calls with a time in the job
+    compared_count: int64 >=0 - calls with both times, which are compared
+    original_ns: Float64? >=0 - time in the job of all calls
+    original_compared_ns: Float64? >=0 - time in the job of the calls compared
+    replayed_ns: Float64? >=0 - time of the replay of all calls that ran
+    replayed_compared_ns: Float64? >=0 - time of the replay of the calls compared
+    replay_ratio: Float64? >=0 - replayed to original, of the calls compared
+    device: category - where it ran in the job and in the replay
+    is_comparable: bool - both ran on the same kind of device
+    note: str - what is doubtful, or why there is no ratio
+""")
+
+OPERATOR_COVERAGE = table("""
+    operator_coverage: One row per outcome of the calls of a trace; the shares of all rows add up
+    to 1.
+
+    outcome: category - replayed, or why not
+    call_count: int64 >=0 - calls
+    call_share: float64 0..1 - of all calls
+    original_ns: Float64? >=0 - time in the job, if known
+    original_share: Float64? 0..1 - of the time in the job of all calls
+    compared_count: int64 >=0 - calls with comparable times on both sides
+    replay_ratio: Float64? >=0 - replayed to original, of the calls compared
+""")
 
 # Traces as loaded, and what a loader says of them.
 
-EVENTS = Table(
-    "events",
-    "One row per profiler record that has a place in time, in order of rank, start and "
-    "(longest first) duration.",
-    {
-        "rank": Column("int32", "global rank of the process", lower=0),
-        "start_ns": Column(
-            "int64", "start; ns since the Unix epoch if the trace knows it, else its own clock"
-        ),
-        "dur_ns": Column("int64", "duration; 0 for instants", lower=0),
-        "name": Column("category", "name as the profiler wrote it"),
-        "category": Column(
-            "category",
-            "profiler category in its present spelling: cpu_op, user_annotation, python_function, "
-            "cuda_runtime, cuda_driver, kernel, gpu_memcpy, gpu_memset, gpu_user_annotation, "
-            "cuda_sync, ...",
-        ),
-        "kind": Column(
-            "category",
-            "what GPU work is for: compute, communication, memory, other; missing for every row "
-            "that is not GPU work",
-            nullable=True,
-        ),
-        "step": Column(
-            "Int32",
-            "number of the ProfilerStep the row belongs to; GPU rows follow their launch",
-            nullable=True,
-        ),
-        "process": Column("category", "pid as written, as text"),
-        "thread": Column("category", "tid as written, as text"),
-        "device": Column("Int32", "GPU index", nullable=True),
-        "stream": Column("Int64", "GPU stream (0 is a valid stream)", nullable=True),
-        "correlation": Column("Int64", "id that joins a launch to its GPU work", nullable=True),
-        "external_id": Column("Int64", "id that joins a runtime call to its CPU op", nullable=True),
-        "launch": Column(
-            "Int64", "row label of the runtime call that launched this GPU work", nullable=True
-        ),
-        "size_bytes": Column("Int64", "bytes copied or set", lower=0, nullable=True),
-        "collective": Column("category", "collective as recorded, e.g. allreduce", nullable=True),
-        "group": Column("category", "name of the process group", nullable=True),
-        "group_size": Column("Int32", "ranks in the process group", lower=0, nullable=True),
-        "seq": Column("Int64", "sequence number inside the process group", nullable=True),
-        "in_count": Column("Int64", "elements sent by this rank", nullable=True),
-        "out_count": Column("Int64", "elements received by this rank", nullable=True),
-        "dtype": Column("category", "element type of the collective, e.g. Float", nullable=True),
-        "wait_stream": Column("Int64", "cuda_sync: stream that is waited for", nullable=True),
-        "wait_correlation": Column(
-            "Int64", "cuda_sync: correlation of the event record that is waited for", nullable=True
-        ),
-    },
-)
+EVENTS = table("""
+    events: One row per profiler record that has a place in time, in order of rank, start and
+    (longest first) duration.
 
-RANKS = Table(
-    "ranks",
-    "One row per loaded rank: where it came from and what its trace says of itself.",
-    {
-        "rank": Column("int32", "global rank", lower=0),
-        "rank_source": Column("str", "trace (distributedInfo), argument, file name, or assumed"),
-        "world_size": Column("Int32", "ranks of the whole job", lower=1, nullable=True),
-        "backend": Column("str", "communication backend", nullable=True),
-        "source": Column("str", "file, or archive and member, the rank was read from"),
-        "format": Column("str", "format of that file, e.g. kineto"),
-        "clock": Column("str", "epoch (comparable with wall time) or own (arbitrary zero)"),
-        "first_ns": Column("Int64", "start of the earliest event", nullable=True),
-        "last_ns": Column("Int64", "end of the latest event", nullable=True),
-        "event_count": Column("int64", "rows of this rank in the events table", lower=0),
-    },
-)
+    rank: int32 >=0 - global rank of the process
+    start_ns: int64 - start; ns since the Unix epoch if the trace knows it, else its own clock
+    dur_ns: int64 >=0 - duration; 0 for instants
+    name: category - name as the profiler wrote it
+    category: category - profiler category in its present spelling: cpu_op, user_annotation,
+        python_function, cuda_runtime, cuda_driver, kernel, gpu_memcpy, gpu_memset,
+        gpu_user_annotation, cuda_sync, ...
+    kind: category? - what GPU work is for: compute, communication, memory, other; missing for
+        every row that is not GPU work
+    step: Int32? - number of the ProfilerStep the row belongs to; GPU rows follow their launch
+    process: category - pid as written, as text
+    thread: category - tid as written, as text
+    device: Int32? - GPU index
+    stream: Int64? - GPU stream (0 is a valid stream)
+    correlation: Int64? - id that joins a launch to its GPU work
+    external_id: Int64? - id that joins a runtime call to its CPU op
+    launch: Int64? - row label of the runtime call that launched this GPU work
+    size_bytes: Int64? >=0 - bytes copied or set
+    collective: category? - collective as recorded, e.g. allreduce
+    group: category? - name of the process group
+    group_size: Int32? >=0 - ranks in the process group
+    seq: Int64? - sequence number inside the process group
+    in_count: Int64? - elements sent by this rank
+    out_count: Int64? - elements received by this rank
+    dtype: category? - element type of the collective, e.g. Float
+    wait_stream: Int64? - cuda_sync: stream that is waited for
+    wait_correlation: Int64? - cuda_sync: correlation of the event record that is waited for
+""")
 
-DEVICES = Table(
-    "devices",
-    "One row per rank and GPU that its trace describes.",
-    {
-        "rank": Column("int32", "global rank", lower=0),
-        "device": Column("Int32", "GPU index", nullable=True),
-        "name": Column("str", "marketing name, empty where the profiler wrote none"),
-        "memory_bytes": Column("Int64", "total memory", lower=0, nullable=True),
-        "capability": Column("str", "compute capability, e.g. 9.0", nullable=True),
-        "processor_count": Column("Int32", "streaming multiprocessors", lower=0, nullable=True),
-    },
-)
+RANKS = table("""
+    ranks: One row per loaded rank: where it came from and what its trace says of itself.
 
-PROCESS_GROUPS = Table(
-    "process_groups",
-    "One row per rank and process group that its trace describes.",
-    {
-        "rank": Column("int32", "global rank that reports the group", lower=0),
-        "group": Column("str", "name of the group"),
-        "description": Column("str", "what the group is for, e.g. default_pg", nullable=True),
-        "backend": Column("str", "backend configuration", nullable=True),
-        "group_size": Column("Int32", "number of members", lower=0, nullable=True),
-        "members": Column("str", "global ranks, comma separated; empty if not recorded"),
-    },
-)
+    rank: int32 >=0 - global rank
+    rank_source: str - trace (distributedInfo), argument, file name, or assumed
+    world_size: Int32? >=1 - ranks of the whole job
+    backend: str? - communication backend
+    source: str - file, or archive and member, the rank was read from
+    format: str - format of that file, e.g. kineto
+    clock: str - epoch (comparable with wall time) or own (arbitrary zero)
+    first_ns: Int64? - start of the earliest event
+    last_ns: Int64? - end of the latest event
+    event_count: int64 >=0 - rows of this rank in the events table
+""")
 
-STEPS = Table(
-    "steps",
-    "One row per rank and ProfilerStep.",
-    {
-        "rank": Column("int32", "global rank", lower=0),
-        "step": Column("int32", "step number as the profiler counts"),
-        "start_ns": Column("int64", "start of the step on the CPU"),
-        "dur_ns": Column("int64", "duration of the step on the CPU", lower=0),
-    },
-)
+DEVICES = table("""
+    devices: One row per rank and GPU that its trace describes.
 
-NODES = Table(
-    "nodes",
-    "One row per node of an execution trace (PyTorch or Chakra).",
-    {
-        "rank": Column("int32", "global rank", lower=0),
-        "node": Column("int64", "id of the node inside its rank"),
-        "name": Column("category", "name of the operator or step"),
-        "type": Column(
-            "category",
-            "node type as the file states it, e.g. COMP_NODE, COMM_COLL_NODE; PyTorch execution "
-            "traces state none and have cpu_op, annotation, root, collective (moves data) or wait "
-            "(wait and barrier, move none)",
-        ),
-        "parent": Column("Int64", "node that called this one", nullable=True),
-        "start_ns": Column("Int64", "start, if recorded", nullable=True),
-        "dur_ns": Column("Int64", "duration, if recorded", lower=0, nullable=True),
-        "record_function": Column(
-            "Int64", "id that joins the node to a profiler event (rf_id)", nullable=True
-        ),
-        "collective": Column("category", "collective type, e.g. all_reduce", nullable=True),
-        "group": Column("category", "process group", nullable=True),
-        "size_bytes": Column(
-            "Int64",
-            "bytes of the tensors that this rank puts in, if recorded; for an all-gather its own "
-            "share, as Chakra counts",
-            lower=0,
-            nullable=True,
-        ),
-        "is_cpu": Column("boolean", "ran on the CPU, not on the GPU", nullable=True),
-    },
-)
+    rank: int32 >=0 - global rank
+    device: Int32? - GPU index
+    name: str - marketing name, empty where the profiler wrote none
+    memory_bytes: Int64? >=0 - total memory
+    capability: str? - compute capability, e.g. 9.0
+    processor_count: Int32? >=0 - streaming multiprocessors
+""")
 
-DEPENDENCIES = Table(
-    "dependencies",
-    "One row per edge of an execution trace: a node and one that must end before it starts.",
-    {
-        "rank": Column("int32", "global rank", lower=0),
-        "node": Column("int64", "node that waits"),
-        "needs": Column("int64", "node that must end first"),
-        "edge": Column(
-            "category",
-            "data or control; converters from PyTorch write callers as control edges, though a "
-            "caller ends last",
-        ),
-    },
-)
+PROCESS_GROUPS = table("""
+    process_groups: One row per rank and process group that its trace describes.
 
-QUALITY = Table(
-    "quality",
-    "What a loader could not read, had to mend, or had to assume; nothing is dropped silently.",
-    {
-        "source": Column("str", "file, or archive and member"),
-        "finding": Column(
-            "category",
-            "harmless: read, skipped by design (has no place in the tables), noted; or "
-            "needs a look: "
-            "dropped, repaired, assumed, truncated, suspicious",
-        ),
-        "what": Column("str", "what was found, in words"),
-        "count": Column("int64", "how often", lower=0),
-        "where": Column("str", "first place: byte offset, line or event", nullable=True),
-    },
-)
+    rank: int32 >=0 - global rank that reports the group
+    group: str - name of the group
+    description: str? - what the group is for, e.g. default_pg
+    backend: str? - backend configuration
+    group_size: Int32? >=0 - number of members
+    members: str - global ranks, comma separated; empty if not recorded
+""")
+
+STEPS = table("""
+    steps: One row per rank and ProfilerStep.
+
+    rank: int32 >=0 - global rank
+    step: int32 - step number as the profiler counts
+    start_ns: int64 - start of the step on the CPU
+    dur_ns: int64 >=0 - duration of the step on the CPU
+""")
+
+NODES = table("""
+    nodes: One row per node of an execution trace (PyTorch or Chakra).
+
+    rank: int32 >=0 - global rank
+    node: int64 - id of the node inside its rank
+    name: category - name of the operator or step
+    type: category - node type as the file states it, e.g. COMP_NODE, COMM_COLL_NODE; PyTorch
+        execution traces state none and have cpu_op, annotation, root, collective (moves data) or
+        wait (wait and barrier, move none)
+    parent: Int64? - node that called this one
+    start_ns: Int64? - start, if recorded
+    dur_ns: Int64? >=0 - duration, if recorded
+    record_function: Int64? - id that joins the node to a profiler event (rf_id)
+    collective: category? - collective type, e.g. all_reduce
+    group: category? - process group
+    size_bytes: Int64? >=0 - bytes of the tensors that this rank puts in, if recorded; for an
+        all-gather its own share, as Chakra counts
+    is_cpu: boolean? - ran on the CPU, not on the GPU
+""")
+
+DEPENDENCIES = table("""
+    dependencies: One row per edge of an execution trace: a node and one that must end before it
+    starts.
+
+    rank: int32 >=0 - global rank
+    node: int64 - node that waits
+    needs: int64 - node that must end first
+    edge: category - data or control; converters from PyTorch write callers as control edges,
+        though a caller ends last
+""")
+
+QUALITY = table("""
+    quality: What a loader could not read, had to mend, or had to assume; nothing is dropped
+    silently.
+
+    source: str - file, or archive and member
+    finding: category - harmless: read, skipped by design (has no place in the tables), noted; or
+        needs a look: dropped, repaired, assumed, truncated, suspicious
+    what: str - what was found, in words
+    count: int64 >=0 - how often
+    where: str? - first place: byte offset, line or event
+""")
 
 
 # Findings that do not ask for anybody's attention.
