@@ -13,6 +13,7 @@ from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import (
     COLOURS,
     MAX_LINES,
+    Frame,
     colour,
     distinct,
     distinct_fill,
@@ -261,13 +262,12 @@ def goodput_at_scale(
     plotly.graph_objects.Figure
         Two lines over a logarithmic axis. The title reads off both at one size.
     """
+    frame = Frame(source, synthetic)
     GOODPUT_AT_SCALE.check(table)
     if table.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no sizes; analyze.goodput_at_scale makes them.",
             claim="No sizes to compare",
-            source=source,
-            synthetic=synthetic,
         )
     rows = table.sort_values("gpu_count", ignore_index=True)
     keep = extremes(rows["synchronous_share"].to_numpy())
@@ -301,9 +301,7 @@ def goodput_at_scale(
         f"{digits(here['recovery_min'])} min, {here['replica_count']} replicas · counted: "
         f"{safe(CONVENTIONS.get(str(here['convention']), here['convention']))}"
     )
-    return finish(
-        figure, claim=_goodput_at_scale_claim(here), source=source, synthetic=synthetic, note=note
-    )
+    return frame.finish(figure, claim=_goodput_at_scale_claim(here), note=note)
 
 
 def _goodput_at_scale_claim(here: pd.Series) -> str:
@@ -341,15 +339,14 @@ def goodput_windows(
     plotly.graph_objects.Figure
         One cumulative curve per case. The title states the range of the first.
     """
+    frame = Frame(source, synthetic)
     cases = {"all windows": table} if isinstance(table, pd.DataFrame) else dict(table)
     cases = {name: GOODPUT_WINDOWS.check(each) for name, each in cases.items()}
     known = {name: each for name, each in cases.items() if len(each)}
     if not known:
-        return nothing(
+        return frame.nothing(
             "There are no windows; analyze.goodput_windows makes them.",
             claim="No windows to compare",
-            source=source,
-            synthetic=synthetic,
         )
     figure = go.Figure()
     for at, (name, each) in enumerate(list(known.items())[:MAX_LINES]):
@@ -378,6 +375,4 @@ def goodput_windows(
     figure.update_yaxes(title="windows at most so productive [%]", tickformat=".0%")
     more = len(known) - MAX_LINES
     note = f"{more} cases not shown" if more > 0 else ""
-    return finish(
-        figure, claim=claim[0].upper() + claim[1:], source=source, synthetic=synthetic, note=note
-    )
+    return frame.finish(figure, claim=claim[0].upper() + claim[1:], note=note)

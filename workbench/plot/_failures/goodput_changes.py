@@ -10,15 +10,7 @@ import plotly.graph_objects as go
 
 from workbench.plot._failures.goodput import CONVENTIONS
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import (
-    COLOURS,
-    colour,
-    distinct,
-    fill,
-    finish,
-    left_margin,
-    nothing,
-)
+from workbench.plot._style.style import COLOURS, Frame, colour, distinct, fill, left_margin
 from workbench.plot._style.text import digits, label, percent, plural, safe
 from workbench.tables import (
     CHECKPOINT_CURVE,
@@ -60,14 +52,12 @@ def goodput_sweep(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     plotly.graph_objects.Figure
         One line per convention. The title states the range.
     """
+    frame = Frame(source, synthetic)
     GOODPUT_SWEEP.check(table)
     known = table.dropna(subset=["productive_share"])
     if known.empty:
-        return nothing(
-            "No convention has an answer for these values.",
-            claim="Nothing to vary",
-            source=source,
-            synthetic=synthetic,
+        return frame.nothing(
+            "No convention has an answer for these values.", claim="Nothing to vary"
         )
     figure = go.Figure()
     ordered = known.sort_values("value", kind="stable")
@@ -109,7 +99,7 @@ def goodput_sweep(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     note = f"counted: {counted}" + (
         f" · {missing} cases have no answer under their convention" if missing else ""
     )
-    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
+    return frame.finish(figure, claim=claim, note=note)
 
 
 def goodput_ladder(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
@@ -130,13 +120,12 @@ def goodput_ladder(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
         One group of bars per change, one bar per convention; published shares as diamonds.
         The title states both ends.
     """
+    frame = Frame(source, synthetic)
     GOODPUT_LADDER.check(table)
     if table.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no changes; analyze.goodput_ladder makes them.",
             claim="No changes to show",
-            source=source,
-            synthetic=synthetic,
         )
     changes = list(dict.fromkeys(table["change"]))[:_MOST_ROWS]
     place = {name: at for at, name in enumerate(changes)}
@@ -196,7 +185,7 @@ def goodput_ladder(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
         showgrid=False,
     )  # fmt: skip
     note = "in brackets: percentage points against the row above"
-    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
+    return frame.finish(figure, claim=claim, note=note)
 
 
 def goodput_sensitivity(
@@ -218,13 +207,12 @@ def goodput_sensitivity(
     plotly.graph_objects.Figure
         Two bars per input from the base case on. The title states what buys most.
     """
+    frame = Frame(source, synthetic)
     GOODPUT_SENSITIVITY.check(table)
     if table.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no inputs; analyze.goodput_sensitivity makes it.",
             claim="No inputs to change",
-            source=source,
-            synthetic=synthetic,
         )
     rows = table.head(_MOST_ROWS)
     base = float(rows["base_share"].iloc[0])
@@ -261,10 +249,9 @@ def goodput_sensitivity(
         tickvals=list(range(len(rows))), ticktext=ticks, range=[len(rows) - 0.5, -0.5],
         showgrid=False,
     )  # fmt: skip
-    return finish(
-        figure, claim=_buys_most(rows, base), source=source, synthetic=synthetic,
-        note=f"base case: {percent(base)}; each input is changed alone",
-    )  # fmt: skip
+    return frame.finish(
+        figure, claim=_buys_most(rows, base),
+        note=f"base case: {percent(base)}; each input is changed alone")  # fmt: skip
 
 
 def _input(name: str, value: float) -> str:
@@ -318,13 +305,12 @@ def checkpoint_curve(
         The exact share, the first-order formula beside it, and what is lost to writing and to
         work done again. The title states the best interval.
     """
+    frame = Frame(source, synthetic)
     CHECKPOINT_CURVE.check(curve)
     if curve.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no intervals; analyze.checkpoint_curve makes them.",
             claim="No checkpoint intervals to compare",
-            source=source,
-            synthetic=synthetic,
         )
     rows = curve.sort_values("checkpoint_interval_min", ignore_index=True)
     rows = rows.iloc[extremes(rows["productive_share"].to_numpy())]
@@ -372,7 +358,7 @@ def checkpoint_curve(
         if below
         else ""
     )
-    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
+    return frame.finish(figure, claim=claim, note=note)
 
 
 def expected_ettr(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
@@ -393,13 +379,11 @@ def expected_ettr(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
         Both against the size of the job; where the formula is doubtful or invalid the ground
         is shaded. Values below 0 are not drawn. The title states where the formula ends.
     """
+    frame = Frame(source, synthetic)
     EXPECTED_ETTR.check(table)
     if table.empty:
-        return nothing(
-            "The table has no sizes; analyze.expected_ettr makes them.",
-            claim="No sizes to compare",
-            source=source,
-            synthetic=synthetic,
+        return frame.nothing(
+            "The table has no sizes; analyze.expected_ettr makes them.", claim="No sizes to compare"
         )
     rows = table.sort_values("gpu_count", ignore_index=True)
     rows = rows.iloc[extremes(rows["exact_share"].to_numpy())].reset_index(drop=True)
@@ -428,11 +412,10 @@ def expected_ettr(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
             )  # fmt: skip
     figure.update_xaxes(title="size of the job [GPUs]", type="log", tickformat=",.0~f", dtick="D2")
     figure.update_yaxes(title="effective training time [%]", tickformat=".0%", range=[0, 1.08])
-    return finish(
-        figure, claim=_ettr_claim(rows), source=source, synthetic=synthetic,
+    return frame.finish(
+        figure, claim=_ettr_claim(rows),
         note=f"{int((rows['first_order_ratio'] < 0).sum())} values of the formula are below 0 "
-        "and not drawn",
-    )  # fmt: skip
+        "and not drawn")  # fmt: skip
 
 
 def _ettr_claim(rows: pd.DataFrame) -> str:
@@ -473,13 +456,12 @@ def spares(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) ->
         One line with the interval of its mean, and an upright one at the nodes in repair on
         average. The title states how many spares are enough.
     """
+    frame = Frame(source, synthetic)
     SPARES.check(table)
     if table.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no numbers of spares; analyze.spares makes them.",
             claim="No spares to compare",
-            source=source,
-            synthetic=synthetic,
         )
     rows = table.sort_values("spare_count", ignore_index=True)
     rows = rows.iloc[extremes(rows["productive_share"].to_numpy())].reset_index(drop=True)
@@ -517,4 +499,4 @@ def spares(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) ->
     figure.update_xaxes(title="spare nodes", rangemode="tozero")
     figure.update_yaxes(title="productive share of GPU time [%]", tickformat=".0%", range=[0, 1.02])
     note = "below the nodes in repair the queue for spares never empties"
-    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
+    return frame.finish(figure, claim=claim, note=note)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._style.style import COLOURS, fill, finish, left_margin, nothing
+from workbench.plot._style.style import COLOURS, Frame, fill, left_margin
 from workbench.plot._style.text import is_doubtful, label, plural, safe, wrapped
 from workbench.tables import FLIGHT_POSITIONS, FLIGHT_SUSPECTS, FLIGHT_WAITS
 
@@ -39,13 +39,11 @@ def flight_positions(
         cell. Ranks with a mark are suspects; a cell with a cross is a group in which the
         rank has called less than its peers. The title states the verdict.
     """
+    frame = Frame(source, synthetic)
     FLIGHT_POSITIONS.check(positions)
     if positions.empty:
-        return nothing(
-            "The dumps name no process group and hold no operation.",
-            claim="No operations to show",
-            source=source,
-            synthetic=synthetic,
+        return frame.nothing(
+            "The dumps name no process group and hold no operation.", claim="No operations to show"
         )
     table = positions.assign(purpose=positions["description"].fillna(positions["group"]))
     ranks, purposes, notes = _chosen(table)
@@ -86,13 +84,7 @@ def flight_positions(
         range=[len(ranks) - 0.5, -0.5],
         showgrid=False,
     )
-    return finish(
-        figure,
-        claim=_positions_claim(positions, suspects),
-        source=source,
-        synthetic=synthetic,
-        note=" · ".join(notes),
-    )
+    return frame.finish(figure, claim=_positions_claim(positions, suspects), note=" · ".join(notes))
 
 
 def _positions_claim(positions: pd.DataFrame, suspects: pd.DataFrame) -> str:
@@ -196,10 +188,11 @@ def flight_suspects(
         A bar per suspect, filled by confidence; the evidence stands in it. The title states
         the verdict. Without a suspect a sentence says why there is none.
     """
+    frame = Frame(source, synthetic)
     FLIGHT_SUSPECTS.check(suspects)
     known = suspects[suspects["rank"].notna()].reset_index(drop=True)
     if known.empty:
-        return _no_suspects(suspects, source=source, synthetic=synthetic)
+        return _no_suspects(suspects, frame=frame)
     shown = known.head(_MOST)
     figure = go.Figure()
     for confidence in CONFIDENCES:
@@ -237,23 +230,15 @@ def flight_suspects(
         height=74 * len(shown) + 30, bargap=0.7, margin_l=max(90, left_margin(labels))
     )
     note = f"{plural(len(known) - len(shown), 'further suspect')} dropped"
-    return finish(
-        figure,
-        claim=_verdict(known),
-        source=source,
-        synthetic=synthetic,
-        note=note if len(known) > len(shown) else "",
-    )
+    return frame.finish(figure, claim=_verdict(known), note=note if len(known) > len(shown) else "")
 
 
-def _no_suspects(suspects: pd.DataFrame, *, source: str, synthetic: bool) -> go.Figure:
+def _no_suspects(suspects: pd.DataFrame, *, frame: Frame) -> go.Figure:
     reason = str(suspects["reason"].iloc[0]) if len(suspects) else ""
     why = str(suspects["evidence"].iloc[0]) if len(suspects) else "The table has no rows."
-    return nothing(
+    return frame.nothing(
         safe(why[:300]) if len(why.split()) > 1 else "The dumps tell of nobody.",
         claim=_NOTHING.get(reason, "The dumps name no suspect"),
-        source=source,
-        synthetic=synthetic,
     )
 
 
@@ -310,13 +295,12 @@ def flight_waits(waits: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
         A bar per rank that is waited for, stacked by reason. Ranks that wait for nobody
         themselves come first and are marked. The title names them.
     """
+    frame = Frame(source, synthetic)
     FLIGHT_WAITS.check(waits)
     if waits.empty:
-        return nothing(
+        return frame.nothing(
             "No rank with a dump holds an operation in which somebody has not arrived.",
             claim="No rank is seen to wait for another one",
-            source=source,
-            synthetic=synthetic,
         )
     whys = waits["why"].where(waits["why"].isin(_WHYS), _OTHER)
     # A pair counts once, by the surest thing that is known of it.
@@ -353,11 +337,9 @@ def flight_waits(waits: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
         showgrid=False,
     )  # fmt: skip
     left_out = len(ranked) - len(shown)
-    return finish(
+    return frame.finish(
         figure,
         claim=_waits_claim(sorted(ends), waits),
-        source=source,
-        synthetic=synthetic,
         note=f"{plural(left_out, 'further rank')} that is waited for dropped" if left_out else "",
         is_doubtful=is_doubtful(waits),
     )

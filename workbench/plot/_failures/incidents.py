@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._style.style import COLOURS, colour, fill, finish, left_margin, nothing
+from workbench.plot._style.style import COLOURS, Frame, colour, fill, left_margin
 from workbench.plot._style.text import (
     interval,
     label,
@@ -68,6 +68,7 @@ def incidents(
     ValueError
         If ``top`` is below 1.
     """
+    frame = Frame(source, synthetic)
     FAILURES.check(failures)
     if top < 1:
         msg = f"top must be 1 or more; got {top!r}"
@@ -75,7 +76,7 @@ def incidents(
     shown, notes = _on_one_clock(failures)
     if shown.empty:
         why = "; ".join(notes) or "The logs that were read report no failure."
-        return nothing(why, claim="No incidents to show", source=source, synthetic=synthetic)
+        return frame.nothing(why, claim="No incidents to show")
     names, rows = _rows(shown, top)
     figure = go.Figure()
     for category in shown["category"].value_counts().index:
@@ -93,9 +94,7 @@ def incidents(
         margin={"l": 24 + left_margin([name[:36] for name in names])},
     )
     notes = ["larger marks fold more lines", *notes]
-    return finish(
-        figure, claim=_claim(shown), source=source, synthetic=synthetic, note=" · ".join(notes)
-    )
+    return frame.finish(figure, claim=_claim(shown), note=" · ".join(notes))
 
 
 def _on_one_clock(failures: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -230,13 +229,11 @@ def incident_counts(
         One column per window, stacked by category. The title compares the shortest window
         with the longest.
     """
+    frame = Frame(source, synthetic)
     INCIDENT_COUNTS.check(incident_counts)
     if incident_counts.empty:
-        return nothing(
-            "The logs that were read report no failure.",
-            claim="No incidents to count",
-            source=source,
-            synthetic=synthetic,
+        return frame.nothing(
+            "The logs that were read report no failure.", claim="No incidents to count"
         )
     totals = incident_counts.groupby("window_s")["incident_count"].sum().sort_index()
     kept = totals.index
@@ -260,7 +257,7 @@ def incident_counts(
     figure.update_yaxes(title="incidents [count]", rangemode="tozero")
     left_out = len(totals) - len(kept)
     note = f"{plural(left_out, 'window')} dropped" if left_out else ""
-    return finish(figure, claim=_counted(totals), source=source, synthetic=synthetic, note=note)
+    return frame.finish(figure, claim=_counted(totals), note=note)
 
 
 def _counted(totals: pd.Series) -> str:
@@ -312,16 +309,15 @@ def cause_shares(shares: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
         One bar per cause with whiskers; a hollow diamond is the share that was printed. The
         title names the leading cause and how few make up 80 %.
     """
+    frame = Frame(source, synthetic)
     CAUSE_SHARES.check(shares)
     drawn = shares.sort_values("failure_count", ascending=False, kind="stable")
     drawn = drawn[drawn["failure_share"].notna()].iloc[:_MOST].reset_index(drop=True)
     if drawn.empty:
-        return nothing(
+        return frame.nothing(
             "No failures were counted, so no cause has a share of them. "
             + " · ".join(reservations(shares)),
             claim="No causes to show",
-            source=source,
-            synthetic=synthetic,
         )
     figure = go.Figure([_bars(drawn)])
     if drawn["printed_share"].notna().any():
@@ -343,9 +339,7 @@ def cause_shares(shares: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     )
     note = " · ".join([*interval(shares), *_differences(shares), *_rest(shares, drawn)])
     note = " · ".join([note, *reservations(shares)])
-    return finish(
-        figure, claim=_causes_claim(shares), source=source, synthetic=synthetic, note=note
-    )
+    return frame.finish(figure, claim=_causes_claim(shares), note=note)
 
 
 def _bars(drawn: pd.DataFrame) -> go.Bar:

@@ -10,7 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import COLOURS, distinct, fill, finish, left_margin, nothing
+from workbench.plot._style.style import COLOURS, Frame, distinct, fill, left_margin
 from workbench.plot._style.text import digits, label, percent, plural, reservations, safe, short
 from workbench.tables import LEMON_NODES, LEMON_RECALL
 
@@ -36,13 +36,12 @@ def lemon_nodes(nodes: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
         A bar per node, those flagged patterned, with a tick at the expected count. The title
         says how many are flagged and how many lemons such an observation finds at all.
     """
+    frame = Frame(source, synthetic)
     LEMON_NODES.check(nodes)
     if nodes.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no nodes; pass what analyze.lemon_nodes returns.",
             claim="No nodes to compare",
-            source=source,
-            synthetic=synthetic,
         )
     order = ["is_lemon", "shrunk_per_1000_node_days"]
     drawn = nodes.sort_values(order, ascending=False, kind="stable").iloc[:_MOST]
@@ -83,13 +82,7 @@ def lemon_nodes(nodes: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
         range=[len(names) - 0.5, -0.5],
         showgrid=False,
     )
-    return finish(
-        figure,
-        claim=_claim(nodes),
-        source=source,
-        synthetic=synthetic,
-        note=" · ".join(_notes(nodes, len(drawn))),
-    )
+    return frame.finish(figure, claim=_claim(nodes), note=" · ".join(_notes(nodes, len(drawn))))
 
 
 def _bars(rows: pd.DataFrame, meaning: str, words: str) -> go.Bar:
@@ -165,13 +158,12 @@ def lemon_recall(recall: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
         A line for the lemons found, and one for the flagged that are lemons. The title says
         when half of the lemons are found.
     """
+    frame = Frame(source, synthetic)
     LEMON_RECALL.check(recall)
     if recall.empty:
-        return nothing(
+        return frame.nothing(
             "No length of observation was given, so there is no recall to show.",
             claim="No recall to show",
-            source=source,
-            synthetic=synthetic,
         )
     ordered = recall.sort_values("observed_days", kind="stable")
     figure = go.Figure()
@@ -199,13 +191,7 @@ def lemon_recall(recall: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     assumed = recall.attrs.get("assumed")
     notes = [f"lemons, as assumed: {label(assumed, 120)}"] if assumed else []
     notes.append("it falls where one failure more is needed to be flagged")
-    return finish(
-        figure,
-        claim=_found(ordered),
-        source=source,
-        synthetic=synthetic,
-        note=" · ".join(notes),
-    )
+    return frame.finish(figure, claim=_found(ordered), note=" · ".join(notes))
 
 
 def _found(ordered: pd.DataFrame) -> str:

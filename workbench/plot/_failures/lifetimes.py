@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from workbench.plot._style.bars import log_ticks
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import COLOURS, distinct, finish, left_margin, nothing
+from workbench.plot._style.style import COLOURS, Frame, distinct, left_margin
 from workbench.plot._style.text import (
     between,
     digits,
@@ -50,13 +50,12 @@ def failure_rates(rates: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
         One dot per group with whiskers, the highest on top. The title states the
         failures counted, the rate with its interval, and the mean time between failures.
     """
+    frame = Frame(source, synthetic)
     FAILURE_RATES.check(rates)
     if rates.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no rates; pass what analyze.failure_rates returns.",
             claim="No failure rates to show",
-            source=source,
-            synthetic=synthetic,
         )
     ordered = rates.sort_values("per_1000_node_days", ascending=False, kind="stable")
     drawn = ordered.iloc[:_MOST].reset_index(drop=True)
@@ -91,12 +90,8 @@ def failure_rates(rates: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     )
     hidden = len(rates) - len(drawn)
     notes = [*interval(rates), *([f"{hidden:,} lower rates dropped"] if hidden else [])]
-    return finish(
-        figure,
-        claim=_claim(drawn),
-        source=source,
-        synthetic=synthetic,
-        note=" · ".join([*notes, *reservations(rates)]),
+    return frame.finish(
+        figure, claim=_claim(drawn), note=" · ".join([*notes, *reservations(rates)])
     )
 
 
@@ -156,14 +151,13 @@ def mttf_by_size(sizes: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
         which all GPUs are as likely to fail. Both axes are logarithmic. The title states the
         slope, or the spread of the rates.
     """
+    frame = Frame(source, synthetic)
     MTTF_BY_SIZE.check(sizes)
     known = sizes[(sizes["mttf_h"] > 0).fillna(value=False)].reset_index(drop=True)
     if known.empty:
-        return nothing(
+        return frame.nothing(
             "No size of job has failed, so there is no time to failure to show.",
             claim="No time to failure to show",
-            source=source,
-            synthetic=synthetic,
         )
     figure = go.Figure([_law(known)])
     for kind, symbol in _KINDS.items():
@@ -186,13 +180,7 @@ def mttf_by_size(sizes: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     notes = [*(interval(sizes) if known["failure_count"].notna().any() else [])]
     notes += [f"{plural(unfailed, 'size')} without a failure dropped"] if unfailed else []
     notes += reservations(sizes)
-    return finish(
-        figure,
-        claim=_mttf_by_size_claim(known),
-        source=source,
-        synthetic=synthetic,
-        note=" · ".join(notes),
-    )
+    return frame.finish(figure, claim=_mttf_by_size_claim(known), note=" · ".join(notes))
 
 
 def _law(known: pd.DataFrame) -> go.Scatter:
@@ -295,13 +283,12 @@ def recurrence(counts: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
         A rising step curve, its band, and the fitted power law. The title says how often a
         node has failed by the end.
     """
+    frame = Frame(source, synthetic)
     RECURRENCE.check(counts)
     if counts.empty:
-        return nothing(
+        return frame.nothing(
             "No failure was counted, so nothing recurs. " + " · ".join(reservations(counts)),
             claim="No failures to add up",
-            source=source,
-            synthetic=synthetic,
         )
     rows = counts.sort_values("time_h", kind="stable")
     look = distinct(0)
@@ -333,13 +320,7 @@ def recurrence(counts: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
         "a straight line is a constant rate",
         *(interval(counts, "band") if len(known) else []),
     ]
-    return finish(
-        figure,
-        claim=claim,
-        source=source,
-        synthetic=synthetic,
-        note=" · ".join([*notes, *reservations(counts)]),
-    )
+    return frame.finish(figure, claim=claim, note=" · ".join([*notes, *reservations(counts)]))
 
 
 def _band(rows: pd.DataFrame) -> go.Scatter:
@@ -391,13 +372,12 @@ def survival(curves: pd.DataFrame, *, source: str = "", synthetic: bool = False)
         One step curve with band per group; ticks where something was last watched, still
         alive. The title says when half have failed, or how many have at the end.
     """
+    frame = Frame(source, synthetic)
     SURVIVAL.check(curves)
     if curves.empty:
-        return nothing(
+        return frame.nothing(
             "There are no lifetimes, so nothing is known about how long anything lives.",
             claim="No lifetimes to show",
-            source=source,
-            synthetic=synthetic,
         )
     groups = curves["group"].drop_duplicates().tolist()
     figure = go.Figure()
@@ -413,12 +393,8 @@ def survival(curves: pd.DataFrame, *, source: str = "", synthetic: bool = False)
     hidden = len(groups) - len(shown)
     notes = [*interval(curves, "band"), "every age for itself"]
     notes += [f"{plural(hidden, 'group')} dropped"] if hidden else []
-    return finish(
-        figure,
-        claim=_survival_claim(shown),
-        source=source,
-        synthetic=synthetic,
-        note=" · ".join([*notes, *reservations(curves)]),
+    return frame.finish(
+        figure, claim=_survival_claim(shown), note=" · ".join([*notes, *reservations(curves)])
     )
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import COLOURS, colour, finish, nothing
+from workbench.plot._style.style import COLOURS, Frame, colour
 from workbench.plot._style.text import amount, label, plural, power_unit, seconds, share_text, utc
 from workbench.tables import POWER_DIPS, POWER_TOTALS
 
@@ -53,10 +53,11 @@ def power_dips(
         Per dip a bar from its start to its end at its mean power, and a mark in its middle, one
         symbol per cause. The title counts dips, and names the one with the largest shortfall.
     """
+    frame = Frame(source, synthetic)
     POWER_DIPS.check(table)
     if table.empty:
         why = "Power never fell below the share of its usual level that was requested."
-        return nothing(why, claim="No dips of power", source=source, synthetic=synthetic)
+        return frame.nothing(why, claim="No dips of power")
     factor, unit = power_unit(float(table["usual_w"].max()))
     figure = go.Figure()
     if totals is not None and len(totals):
@@ -75,7 +76,7 @@ def power_dips(
     figure.update_layout(hovermode="closest")
     left_out = len(table) - len(kept)
     note = f"{plural(left_out, 'dip')} with less shortfall not drawn" if left_out else ""
-    return finish(figure, claim=_claim(table), source=source, synthetic=synthetic, note=note)
+    return frame.finish(figure, claim=_claim(table), note=note)
 
 
 def _causes(table: pd.DataFrame) -> pd.Series:

@@ -12,15 +12,7 @@ import plotly.graph_objects as go
 from workbench.plot._style.bars import stacked_panels
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.palette import PRODUCTIVE_BAND
-from workbench.plot._style.style import (
-    COLOURS,
-    colour,
-    distinct,
-    fill,
-    finish,
-    left_margin,
-    nothing,
-)
+from workbench.plot._style.style import COLOURS, Frame, colour, distinct, fill, left_margin
 from workbench.plot._style.text import (
     amount,
     clock_time,
@@ -56,11 +48,12 @@ def step_energy(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
         where no tokens are told. The title states the medians. Points may be dropped, never the
         highest or lowest.
     """
+    frame = Frame(source, synthetic)
     STEP_ENERGY.check(table)
     known = table[table["energy_j"].notna()].sort_values("start_ns")
     if known.empty:
         why = "No step has an energy: there are none, or power covers too little of them."
-        return nothing(why, claim="No energy of steps to show", source=source, synthetic=synthetic)
+        return frame.nothing(why, claim="No energy of steps to show")
     drawn = [("energy_j", "per step", 200)]
     drawn += [(name, words, 150) for name, words in _PER if known[name].notna().any()][:1]
     units = [power_unit(float(known[name].median()), "J") for name, _, _ in drawn]
@@ -72,11 +65,9 @@ def step_energy(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
         _add(figure, known, row, name=name, words=words, unit=unit)
     figure.update_layout(showlegend=False, hovermode="closest")
     figure.update_xaxes(title="time [UTC]", row=len(drawn), col=1)
-    return finish(
+    return frame.finish(
         figure,
         claim=_claim(known, drawn[-1][0] if len(drawn) > 1 else ""),
-        source=source,
-        synthetic=synthetic,
         note=" · ".join(_notes(table, known)),
     )
 
@@ -176,11 +167,12 @@ def energy_waste(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
         A waterfall from left to right, one row per state; its end is the energy of the run. The
         title states the share of useful steps and the largest of the others.
     """
+    frame = Frame(source, synthetic)
     ENERGY_WASTE.check(table)
     whole = float(table["energy_j"].sum())
     if whole <= 0:
         why = "No energy is known of any state: power covers nothing of the run."
-        return nothing(why, claim="No energy to take apart", source=source, synthetic=synthetic)
+        return frame.nothing(why, claim="No energy to take apart")
     begins = table["energy_j"].cumsum() - table["energy_j"]
     largest = table["energy_j"].nlargest(_MOST_STATES).index
     least = min(_LEAST_SHARE * whole, float(table["energy_j"].max()))
@@ -209,13 +201,7 @@ def energy_waste(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
         title=f"energy, summed from the top down [{unit}]", range=[0, _WORDS * whole / factor]
     )
     note = _note(table, len(table) - len(drawn))
-    return finish(
-        figure,
-        claim=_energy_waste_claim(table, whole),
-        source=source,
-        synthetic=synthetic,
-        note=note,
-    )
+    return frame.finish(figure, claim=_energy_waste_claim(table, whole), note=note)
 
 
 def _bars(part: pd.DataFrame, factor: float, unit: str, name: str) -> dict[str, Any]:
@@ -294,6 +280,7 @@ def incident_energy(
     ValueError
         If ``top`` is below 1.
     """
+    frame = Frame(source, synthetic)
     INCIDENT_ENERGY.check(table)
     if top < 1:
         msg = f"top must be 1 or more; got {top!r}"
@@ -301,7 +288,7 @@ def incident_energy(
     known = table[table["energy_j"].notna()]
     if known.empty:
         why = "No interruption has a known cost: none happened, or power covers too little of them."
-        return nothing(why, claim="No cost of incidents", source=source, synthetic=synthetic)
+        return frame.nothing(why, claim="No cost of incidents")
     kept = known["energy_j"].nlargest(top).index
     drawn = known[known.index.isin(kept)].sort_values("start_ns").reset_index(drop=True)
     factor, unit = power_unit(float(drawn["energy_j"].max()), "J")
@@ -334,9 +321,7 @@ def incident_energy(
     reach = max(_INCIDENT_ENERGY_WORDS * float(drawn["energy_j"].max()) / factor, 1e-9)
     figure.update_xaxes(title=f"energy [{unit}]", range=[0, reach])
     note = _incident_energy_note(table, known, len(known) - len(drawn))
-    return finish(
-        figure, claim=_incident_energy_claim(known), source=source, synthetic=synthetic, note=note
-    )
+    return frame.finish(figure, claim=_incident_energy_claim(known), note=note)
 
 
 def _name(row: Mapping[Hashable, Any]) -> str:
@@ -406,11 +391,12 @@ def phase_power(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
         Mean power of each part of a step, with the band that holds 80 % of the samples, and a
         line for what lies outside of steps. The title states the lowest and the highest part.
     """
+    frame = Frame(source, synthetic)
     PHASE_POWER.check(table)
     inside = table[(table["place"] == _INSIDE) & table["power_w"].notna()]
     if inside.empty:
         why = "No sample of power lies within a step."
-        return nothing(why, claim="No power within steps", source=source, synthetic=synthetic)
+        return frame.nothing(why, claim="No power within steps")
     inside = inside.sort_values("first_share")
     factor, unit = power_unit(float(inside["power_w"].max()))
     figure = go.Figure()
@@ -445,12 +431,8 @@ def phase_power(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     figure.update_xaxes(title="how far the step has got [%]", tickformat=".0%", range=[0, 1])
     figure.update_yaxes(title=f"power [{unit}]")
     figure.update_layout(hovermode="closest")
-    return finish(
-        figure,
-        claim=_phase_power_claim(inside),
-        source=source,
-        synthetic=synthetic,
-        note=_phase_power_note(table, inside),
+    return frame.finish(
+        figure, claim=_phase_power_claim(inside), note=_phase_power_note(table, inside)
     )
 
 

@@ -15,11 +15,10 @@ from workbench.plot._style.lanes import MAX_POINTS, extremes
 from workbench.plot._style.style import (
     COLOURS,
     MAX_LINES,
+    Frame,
     colour,
     distinct,
-    finish,
     left_margin,
-    nothing,
 )
 from workbench.plot._style.text import amount, clock_time, label, plural, power_unit, seconds, utc
 from workbench.tables import FLEET_TIMELINE
@@ -72,19 +71,18 @@ def fleet_timeline(
     ValueError
         If the window is empty, or ``max_points`` below 4.
     """
+    frame = Frame(source, synthetic)
     FLEET_TIMELINE.check(table)
     if table.empty:
         why = "No power, steps, spans, failures or traces were given."
-        return nothing(
-            why, claim="Nothing to show on a timeline", source=source, synthetic=synthetic
-        )
+        return frame.nothing(why, claim="Nothing to show on a timeline")
     window = _window(table, first_ns, last_ns)
     shown = table[(table["end_ns"] >= window[0]) & (table["start_ns"] <= window[1])]
     parts = {name: shown[shown["panel"] == name] for name in _PANELS}
     parts = {name: part for name, part in parts.items() if len(part)}
     if not parts:
         why = "Between these times nothing was measured or told."
-        return nothing(why, claim="Nothing in this window", source=source, synthetic=synthetic)
+        return frame.nothing(why, claim="Nothing in this window")
     lanes = {name: _lanes(part) for name, part in parts.items() if name not in _HEIGHTS}
     unit = power_unit(float(table["power_w"].max()))
     view = _View(window, max(int(max_points), 4), unit, lanes)
@@ -97,9 +95,7 @@ def fleet_timeline(
         _DRAW[name](figure, row, part, view)
     _finish_axes(figure, parts, view)
     note = _note(parts)
-    return finish(
-        figure, claim=_claim(parts, window), source=source, synthetic=synthetic, note=note
-    )
+    return frame.finish(figure, claim=_claim(parts, window), note=note)
 
 
 @dataclass(frozen=True)

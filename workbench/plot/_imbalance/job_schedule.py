@@ -9,7 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.lanes import MAX_POINTS, extremes
-from workbench.plot._style.style import COLOURS, fill, finish, left_margin, nothing
+from workbench.plot._style.style import COLOURS, Frame, fill, left_margin
 from workbench.plot._style.text import digits, duration, label, percent, plural, time_unit, wrapped
 from workbench.tables import JOB_DISPERSION, JOB_MICRO_BATCHES, JOB_SCHEDULE
 
@@ -48,15 +48,14 @@ def job_schedule(
         number of their micro-batch, transfers in a thin line below them, idle time where
         nothing is drawn over the grey. The title states both ends.
     """
+    frame = Frame(source, synthetic)
     JOB_SCHEDULE.check(schedule)
     table = schedule[schedule["version"].isin(versions)]
     if table.empty:
-        return nothing(
+        return frame.nothing(
             f"The table has no operations of the versions {', '.join(map(label, versions))}; pass "
             "what analyze.job_schedule returns.",
             claim="No step to show",
-            source=source,
-            synthetic=synthetic,
         )
     first = table.iloc[0]
     table = table[(table["step"] == first["step"]) & (table["dp_rank"] == first["dp_rank"])]
@@ -73,7 +72,7 @@ def job_schedule(
     spans = " and ".join(f"{duration(ends[name])} {_SPANS[name]}" for name in drawn)
     claim = f"Step {first['step']} of rank {first['dp_rank']} takes {spans}"
     notes = ["numbers: micro-batches", *_left_out(schedule, table, stages)]
-    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=" · ".join(notes))
+    return frame.finish(figure, claim=claim, note=" · ".join(notes))
 
 
 def job_micro_batches(
@@ -106,13 +105,12 @@ def job_micro_batches(
         One dot per micro-batch; those of the rank that computes longest have a symbol of
         their own, because one slow worker makes both passes long as well.
     """
+    frame = Frame(source, synthetic)
     JOB_MICRO_BATCHES.check(micro_batches)
     if micro_batches.empty:
-        return nothing(
+        return frame.nothing(
             "No micro-batch has both a forward and a backward pass on this stage.",
             claim="No micro-batches to compare",
-            source=source,
-            synthetic=synthetic,
         )
     whole = micro_batches["forward_ns"] + micro_batches["backward_ns"]
     worst = whole.groupby(micro_batches["dp_rank"]).sum().idxmax()
@@ -140,7 +138,7 @@ def job_micro_batches(
     note = f"micro-batches of {plural(ranks, 'rank')}: {len(micro_batches):,}"
     if drawn < len(micro_batches):
         note += f", of which {drawn:,} are drawn, the longest and shortest among them"
-    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
+    return frame.finish(figure, claim=claim, note=note)
 
 
 def _lanes(versions: Sequence[str], stages: Sequence[int]) -> list[tuple[str, int]]:
@@ -304,14 +302,13 @@ def job_dispersion(
         One bar per measure with its value beside it; what each cannot see on hover. The
         title names the measure that hides most.
     """
+    frame = Frame(source, synthetic)
     JOB_DISPERSION.check(dispersion)
     table = dispersion.iloc[:_MOST_ROWS].reset_index(drop=True)
     if table.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no measures; pass what analyze.job_dispersion returns.",
             claim="No measures to compare",
-            source=source,
-            synthetic=synthetic,
         )
     names = [label(name, 48) for name in table["measure"]]
     lost = table["lost_share"].astype("Float64")
@@ -353,7 +350,7 @@ def job_dispersion(
     hidden = len(dispersion) - len(table)
     note = "beside the bars: the value of the measure; point at a bar for what it cannot see"
     note += f" · {hidden:,} measures dropped" if hidden else ""
-    return finish(figure, claim=_claim(names, lost), source=source, synthetic=synthetic, note=note)
+    return frame.finish(figure, claim=_claim(names, lost), note=note)
 
 
 def _claim(names: list[str], lost: pd.Series) -> str:

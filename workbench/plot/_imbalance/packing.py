@@ -7,7 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import COLOURS, fill, finish, left_margin, nothing
+from workbench.plot._style.style import COLOURS, Frame, fill, left_margin
 from workbench.plot._style.text import digits, label, percent, plural, safe
 from workbench.tables import MICRO_BATCHES, PACKING_BALANCE, PACKING_QUEUES, TUNED_PACKING
 
@@ -46,13 +46,12 @@ def micro_batches(
         One column per micro-batch, linear work below attention, in units of the mean of its
         batch. The title states the worst one shown.
     """
+    frame = Frame(source, synthetic)
     MICRO_BATCHES.check(micro_batches)
     if micro_batches.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no micro-batches; analyze.packing makes them from document lengths.",
             claim="No micro-batches to show",
-            source=source,
-            synthetic=synthetic,
         )
     batches = np.sort(micro_batches["batch"].unique())
     count = max(min(batch_count, _MOST_BATCHES, len(batches)), 1)
@@ -101,7 +100,7 @@ def micro_batches(
     figure.update_yaxes(title="work [mean of the batch = 1]", rangemode="tozero")
     claim = f"The heaviest micro-batch has {worst:.2f} times the mean work of its batch"
     note = f"{len(rows):,} of {whole:,} micro-batches are drawn" if len(rows) < whole else ""
-    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
+    return frame.finish(figure, claim=claim, note=note)
 
 
 def packing_balance(
@@ -124,13 +123,12 @@ def packing_balance(
         Per plan the mean over batches, the 95th percentile, and delay and memory in words.
         The title states the most even plan.
     """
+    frame = Frame(source, synthetic)
     PACKING_BALANCE.check(balance)
     if balance.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no plans; analyze.packing_balance compares results of analyze.packing.",
             claim="No packings to compare",
-            source=source,
-            synthetic=synthetic,
         )
     rows = balance.head(_MOST_PLANS)
     place = np.arange(len(rows))
@@ -198,7 +196,7 @@ def packing_balance(
     unfair = int((~_is_fair(rows)).sum())
     if unfair:
         notes.append(f"{plural(unfair, 'plan')} with documents that are never packed not compared")
-    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=" · ".join(notes))
+    return frame.finish(figure, claim=claim, note=" · ".join(notes))
 
 
 def _is_fair(rows: pd.DataFrame) -> pd.Series:
@@ -238,13 +236,11 @@ def packing_queues(queues: pd.DataFrame, *, source: str = "", synthetic: bool = 
     plotly.graph_objects.Figure
         Arrivals over possible departures per queue; from 1 a queue grows for ever.
     """
+    frame = Frame(source, synthetic)
     PACKING_QUEUES.check(queues)
     if queues.empty:
-        return nothing(
-            "This way of packing lets no document wait.",
-            claim="No queues to show",
-            source=source,
-            synthetic=synthetic,
+        return frame.nothing(
+            "This way of packing lets no document wait.", claim="No queues to show"
         )
     rows = queues.head(_MOST_PLANS)
     ticks = [
@@ -292,7 +288,7 @@ def packing_queues(queues: pd.DataFrame, *, source: str = "", synthetic: bool = 
         else f"Every queue empties; the fullest gets {percent(float(rows['arrival_ratio'].max()))} "
         "of what can leave"
     )
-    return finish(figure, claim=claim, source=source, synthetic=synthetic)
+    return frame.finish(figure, claim=claim)
 
 
 def packing_tuning(
@@ -314,13 +310,12 @@ def packing_tuning(
     plotly.graph_objects.Figure
         One mark per choice; those that are not allowed look different. The best has its name.
     """
+    frame = Frame(source, synthetic)
     TUNED_PACKING.check(candidates)
     if candidates.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no choices; analyze.packing_tuning tries them.",
             claim="No choices of queues to show",
-            source=source,
-            synthetic=synthetic,
         )
     rows = candidates.head(5_000)
     figure = go.Figure()
@@ -357,7 +352,7 @@ def packing_tuning(
         if best["is_allowed"]
         else "No choice is allowed: every one is unstable or too late"
     )
-    return finish(figure, claim=claim, source=source, synthetic=synthetic)
+    return frame.finish(figure, claim=claim)
 
 
 def _batches(value: float) -> str:

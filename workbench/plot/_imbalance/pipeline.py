@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from workbench.plot._style.bars import log_ticks
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import COLOURS, distinct, fill, finish, ink, left_margin, nothing
+from workbench.plot._style.style import COLOURS, Frame, distinct, fill, ink, left_margin
 from workbench.plot._style.text import label, percent, plural, safe
 from workbench.tables import LENGTH_SHARES, PIPELINE, TRAINING_SPEED
 
@@ -34,13 +34,12 @@ def pipeline(tasks: pd.DataFrame, *, source: str = "", synthetic: bool = False) 
         One lane per version and stage of the slowest replica, a bar per pass with the number
         of its micro-batch. The title states how long each version takes, and how idle it is.
     """
+    frame = Frame(source, synthetic)
     PIPELINE.check(tasks)
     if tasks.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no passes; analyze.pipeline lays out a step.",
             claim="No pipeline to show",
-            source=source,
-            synthetic=synthetic,
         )
     tasks = tasks.assign(end=tasks["start_cost"] + tasks["dur_cost"])
     versions = tasks["version"].unique().tolist()
@@ -107,7 +106,7 @@ def pipeline(tasks: pd.DataFrame, *, source: str = "", synthetic: bool = False) 
         *([f"{len(rows):,} of {passes:,} passes are drawn"] if passes > len(rows) else []),
     ]
     note = " · ".join(notes)
-    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
+    return frame.finish(figure, claim=claim, note=note)
 
 
 def lanes_of(lanes: list[tuple[str, int]], version: str) -> list[int]:
@@ -160,13 +159,12 @@ def length_shares(shares: pd.DataFrame, *, source: str = "", synthetic: bool = F
         Three lines over a logarithmic axis of lengths. The title states what the longest
         1 % of the documents hold.
     """
+    frame = Frame(source, synthetic)
     LENGTH_SHARES.check(shares)
     if shares.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no documents; load.document_lengths reads them from a file.",
             claim="No document lengths to show",
-            source=source,
-            synthetic=synthetic,
         )
     figure = go.Figure()
     length = shares["length_tokens"].to_numpy()
@@ -185,7 +183,7 @@ def length_shares(shares: pd.DataFrame, *, source: str = "", synthetic: bool = F
     figure.update_xaxes(title="length of a document [tokens]", type="log")
     figure.update_xaxes(**log_ticks(length.astype(np.float64)))
     figure.update_yaxes(title="share [%]", tickformat=".0%", range=[-0.02, 1.02])
-    return finish(figure, claim=_document_lengths_claim(shares), source=source, synthetic=synthetic)
+    return frame.finish(figure, claim=_document_lengths_claim(shares))
 
 
 def _thinned(values: np.ndarray) -> np.ndarray:
@@ -231,13 +229,12 @@ def training_speed(speed: pd.DataFrame, *, source: str = "", synthetic: bool = F
         One bar per recipe: what it adds to the one it builds on, from the plain one on, which
         is 1. The title states the fastest.
     """
+    frame = Frame(source, synthetic)
     TRAINING_SPEED.check(speed)
     if speed.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no recipes; analyze.training_speed compares them.",
             claim="No recipes to compare",
-            source=source,
-            synthetic=synthetic,
         )
     rows = speed.head(_MOST_RECIPES)
     speed_of = dict(zip(rows["recipe"], rows["speedup_ratio"], strict=True))
@@ -307,7 +304,7 @@ def training_speed(speed: pd.DataFrame, *, source: str = "", synthetic: bool = F
     doubts = [safe(part) for part in parts][:4]
     left_out = [f"{plural(hidden, 'recipe')} not shown"] if hidden else []
     note = " · ".join(["communication is not counted", *left_out, *doubts])
-    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
+    return frame.finish(figure, claim=claim, note=note)
 
 
 def _training_speed_claim(rows: pd.DataFrame) -> str:

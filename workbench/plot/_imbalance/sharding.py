@@ -13,11 +13,10 @@ from workbench.plot._style.palette import VEIL
 from workbench.plot._style.style import (
     COLOURS,
     MAX_LINES,
+    Frame,
     distinct,
     fill,
-    finish,
     left_margin,
-    nothing,
 )
 from workbench.plot._style.text import (
     digits,
@@ -65,14 +64,13 @@ def context_sharding(
         One bar per way, all micro-batches together, over an even share on a perfect kernel.
         The title states the best, and how often adaptive cuts the documents.
     """
+    frame = Frame(source, synthetic)
     CONTEXT_SHARDING.check(sharding)
     even = float(sharding["even_cost"].sum())
     if not even:
-        return nothing(
+        return frame.nothing(
             "The table has no micro-batch with tokens; analyze.context_sharding makes it.",
             claim="No sharding to compare",
-            source=source,
-            synthetic=synthetic,
         )
     costs = {way: float(sharding[f"{way}_cost"].sum()) / even for way in _WAYS}
     names = [way.replace("_", " ") for way in _WAYS]
@@ -102,7 +100,7 @@ def context_sharding(
         f"even share instead of {costs['per_sequence']:.2f}"
     )
     note = f"adaptive cuts the documents in {percent(share)} of the micro-batches"
-    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
+    return frame.finish(figure, claim=claim, note=note)
 
 
 def context_chunks(chunks: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
@@ -123,14 +121,13 @@ def context_chunks(chunks: pd.DataFrame, *, source: str = "", synthetic: bool = 
         One row per rank, its runs one after the other; the documents with the most work have
         a look of their own. The title states the slowest rank over the mean.
     """
+    frame = Frame(source, synthetic)
     CONTEXT_CHUNKS.check(chunks)
     load = chunks.groupby("rank")["pair_count"].sum()
     if load.empty or not load.sum():
-        return nothing(
+        return frame.nothing(
             "The table has no runs of tokens; analyze.context_chunks makes them.",
             claim="No chunks to show",
-            source=source,
-            synthetic=synthetic,
         )
     mean = float(load.sum()) / int(chunks["rank_count"].iloc[0])
     shown = (
@@ -189,7 +186,7 @@ def context_chunks(chunks: pd.DataFrame, *, source: str = "", synthetic: bool = 
     claim = f"Rank {worst} computes {float(load.max()) / mean:.2f} times the mean of the ranks"
     hidden = len(load) - len(shown)
     note = f"{plural(hidden, 'rank')} with less work not shown" if hidden else ""
-    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
+    return frame.finish(figure, claim=claim, note=note)
 
 
 def _others(rows: pd.DataFrame) -> str:
@@ -224,13 +221,12 @@ def load_imbalance(
         One row per measure, from what equal loads give to what one load that is everything
         gives. The title names the least balanced group.
     """
+    frame = Frame(source, synthetic)
     LOAD_IMBALANCE.check(imbalance)
     if imbalance.empty:
-        return nothing(
+        return frame.nothing(
             "No loads were compared, so there is no imbalance to show.",
             claim="No imbalance to show",
-            source=source,
-            synthetic=synthetic,
         )
     measures = imbalance["measure"].drop_duplicates().tolist()[:_MOST_MEASURES]
     drawn = imbalance[imbalance["measure"].isin(measures)]
@@ -252,11 +248,9 @@ def load_imbalance(
         ticktext=[safe(tick) for tick in ticks],
         range=[len(ticks) - 0.5, -0.5],
     )
-    return finish(
+    return frame.finish(
         figure,
         claim=_claim(imbalance),
-        source=source,
-        synthetic=synthetic,
         note="each measure on its own scale; a dot's own value is on hover",
     )
 
@@ -345,13 +339,12 @@ def row_sharding(sharding: pd.DataFrame, *, source: str = "", synthetic: bool = 
         One line per placement, and the bound, against what varies: hot rows, copies, units
         or the share of the most popular row. The title states what is left to gain.
     """
+    frame = Frame(source, synthetic)
     ROW_SHARDING.check(sharding)
     if sharding.empty:
-        return nothing(
+        return frame.nothing(
             "No rows were placed, so no unit has anything to do.",
             claim="No placement of rows to show",
-            source=source,
-            synthetic=synthetic,
         )
     varied = next((n for n in _VARIED if sharding[n].nunique() > 1), "top_row_share")
     places = np.sort(sharding[varied].unique())
@@ -367,12 +360,8 @@ def row_sharding(sharding: pd.DataFrame, *, source: str = "", synthetic: bool = 
     apart = f"with {copies:,} cop{'y' if copies == 1 else 'ies'}" if copies else "in a cache"
     figure.update_xaxes(title=_VARIED[varied].format(apart=apart), **_ticks(places, varied))
     figure.update_layout(hovermode="x unified")
-    return finish(
-        figure,
-        claim=_row_sharding_claim(sharding, varied),
-        source=source,
-        synthetic=synthetic,
-        note=_note(sharding, varied),
+    return frame.finish(
+        figure, claim=_row_sharding_claim(sharding, varied), note=_note(sharding, varied)
     )
 
 
@@ -493,13 +482,11 @@ def table_sharding(
         Stacks of look-ups and communication, one per rank, and the mean. The title states
         how far the slowest rank is from it, and the table that it waits for.
     """
+    frame = Frame(source, synthetic)
     TABLE_SHARDING.check(shards)
     if shards.empty:
-        return nothing(
-            "The plan has no shards, so no rank has anything to do.",
-            claim="No shards to show",
-            source=source,
-            synthetic=synthetic,
+        return frame.nothing(
+            "The plan has no shards, so no rank has anything to do.", claim="No shards to show"
         )
     ranks = max(int(shards["world_size"].max()), int(shards["rank"].max()) + 1)
     at = shards["rank"].to_numpy()
@@ -517,12 +504,8 @@ def table_sharding(
     slowest = shards[shards["rank"] == order[0]].sort_values("perf_ms", ascending=False)
     _add_mean(figure, total)
     notes = [_measures(imbalance), _tables(slowest), _memory(shards), left_out]
-    return finish(
-        figure,
-        claim=_table_sharding_claim(slowest, total),
-        source=source,
-        synthetic=synthetic,
-        note=" · ".join(filter(None, notes)),
+    return frame.finish(
+        figure, claim=_table_sharding_claim(slowest, total), note=" · ".join(filter(None, notes))
     )
 
 

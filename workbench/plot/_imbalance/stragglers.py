@@ -7,7 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import COLOURS, distinct, fill, finish, left_margin, nothing
+from workbench.plot._style.style import COLOURS, Frame, distinct, fill, left_margin
 from workbench.plot._style.text import digits, duration, label, percent, plural, time_unit
 from workbench.tables import JOB_SLOWDOWN, JOB_SLOWDOWN_BY, JOB_STEPS
 
@@ -65,13 +65,11 @@ def job_slowdown(slowdown: pd.DataFrame, *, source: str = "", synthetic: bool = 
         Bars of the mean step: the part that equal operations need, the excess and launch
         delays. The title states the slowdown and the verdict, the line below what to do.
     """
+    frame = Frame(source, synthetic)
     JOB_SLOWDOWN.check(slowdown)
     if slowdown.empty:
-        return nothing(
-            "The table has no job; pass what analyze.job_slowdown returns.",
-            claim="No job to judge",
-            source=source,
-            synthetic=synthetic,
+        return frame.nothing(
+            "The table has no job; pass what analyze.job_slowdown returns.", claim="No job to judge"
         )
     row = slowdown.iloc[0]
     names, ends, words = _changed(row)
@@ -109,9 +107,7 @@ def job_slowdown(slowdown: pd.DataFrame, *, source: str = "", synthetic: bool = 
         f"The job is {digits(row['slowdown_ratio'])} × as slow as with equal operations: "
         f"{_VERDICTS.get(verdict, label(verdict))}"
     )
-    return finish(
-        figure, claim=claim, source=source, synthetic=synthetic, note=_verdict_note(row, verdict)
-    )
+    return frame.finish(figure, claim=claim, note=_verdict_note(row, verdict))
 
 
 def job_slowdown_by(parts: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
@@ -133,13 +129,12 @@ def job_slowdown_by(parts: pd.DataFrame, *, source: str = "", synthetic: bool = 
         ranks the worst, and the others as one column. Other parts: bars, the worst first.
         The title names the worst part.
     """
+    frame = Frame(source, synthetic)
     JOB_SLOWDOWN_BY.check(parts)
     if parts.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no parts; pass what analyze.job_slowdown_by returns.",
             claim="No parts of a job to show",
-            source=source,
-            synthetic=synthetic,
         )
     table = parts.sort_values("slowdown_ratio", ascending=False, kind="stable")
     worst, usual = table.iloc[0], table["slowdown_ratio"].median()
@@ -151,7 +146,7 @@ def job_slowdown_by(parts: pd.DataFrame, *, source: str = "", synthetic: bool = 
         figure, note = _map(table)
     else:
         figure, note = _bars(table)
-    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
+    return frame.finish(figure, claim=claim, note=note)
 
 
 def job_steps(steps: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
@@ -172,13 +167,11 @@ def job_steps(steps: pd.DataFrame, *, source: str = "", synthetic: bool = False)
         Three lines over the steps, sorted by the replayed time. The title states the range
         of slowdowns.
     """
+    frame = Frame(source, synthetic)
     JOB_STEPS.check(steps)
     if steps.empty:
-        return nothing(
-            "The table has no steps; pass what analyze.job_steps returns.",
-            claim="No steps to show",
-            source=source,
-            synthetic=synthetic,
+        return frame.nothing(
+            "The table has no steps; pass what analyze.job_steps returns.", claim="No steps to show"
         )
     table = steps.sort_values("replay_ns", kind="stable", ignore_index=True)
     kept = extremes(table["replay_ns"].to_numpy())
@@ -204,7 +197,7 @@ def job_steps(steps: pd.DataFrame, *, source: str = "", synthetic: bool = False)
     low, middle, high = table["slowdown_ratio"].quantile([0, 0.5, 1]).map(digits)
     claim = f"Steps are {low} to {high} × as slow as with equal operations, half above {middle} ×"
     note = f"{plural(len(table), 'step')}, each line at the same step"
-    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
+    return frame.finish(figure, claim=claim, note=note)
 
 
 def _changed(row: pd.Series) -> tuple[list[str], np.ndarray, list[str]]:

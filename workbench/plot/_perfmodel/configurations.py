@@ -11,7 +11,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.bars import log_ticks
-from workbench.plot._style.style import COLOURS, colour, fill, finish, left_margin, nothing
+from workbench.plot._style.style import COLOURS, Frame, colour, fill, left_margin
 from workbench.plot._style.text import (
     digits,
     duration,
@@ -60,13 +60,11 @@ def iteration_errors(
         for each group if there are few; crosses are the closed form alone, where it differs.
         The title states mean and largest error.
     """
+    frame = Frame(source, synthetic)
     ITERATION_ERRORS.check(errors)
     if errors.empty:
-        return nothing(
-            "No configuration was both measured and predicted.",
-            claim="No errors to show",
-            source=source,
-            synthetic=synthetic,
+        return frame.nothing(
+            "No configuration was both measured and predicted.", claim="No errors to show"
         )
     far = errors["error_ratio"].abs()
     shown = errors.loc[far.nlargest(_MOST_POINTS // 2).index]
@@ -97,14 +95,12 @@ def iteration_errors(
     figure.update_xaxes(title="measured iteration [s], logarithmic", type="log", **ticks)
     figure.update_yaxes(title="predicted [s], logarithmic", type="log", **ticks)
     figure.update_layout(height=380)
-    return finish(
+    return frame.finish(
         figure,
         claim=(
             f"Predictions of {plural(len(errors), 'configuration')} are "
             f"{safe(percent(far.mean()))} off in the mean, {safe(percent(far.max()))} at most"
         ),
-        source=source,
-        synthetic=synthetic,
         note=_note(errors, len(shown)),
     )
 
@@ -174,13 +170,12 @@ def layout_what_if(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
         end; a whisker for its interval, a line at the measured step. The title names the
         fastest that fits.
     """
+    frame = Frame(source, synthetic)
     LAYOUT_WHAT_IF.check(table)
     if table.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no configurations; pass what analyze.layout_what_if returns.",
             claim="No configurations to compare",
-            source=source,
-            synthetic=synthetic,
         )
     rows = table.assign(_not=~table["fits"]).sort_values(
         ["_not", "throughput_ratio"], ascending=[True, False], kind="stable"
@@ -218,11 +213,10 @@ def layout_what_if(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
         tickvals=list(range(len(ticks))), ticktext=[safe(tick) for tick in ticks],
         range=[len(ticks) - 0.5, -0.5], showgrid=False,
     )  # fmt: skip
-    return finish(
-        figure, claim=_claim(rows), source=source, synthetic=synthetic,
+    return frame.finish(
+        figure, claim=_claim(rows),
         note=" · ".join(_notes(table, shown, measured)),
-        is_doubtful=is_doubtful(rows[rows["fits"]].head(1)),
-    )  # fmt: skip
+        is_doubtful=is_doubtful(rows[rows["fits"]].head(1)))  # fmt: skip
 
 
 def _ends(rows: pd.DataFrame, per_unit: int) -> dict[str, Any]:
@@ -318,13 +312,12 @@ def parallelism_plan(plan: pd.DataFrame, *, source: str = "", synthetic: bool = 
         A cell per TP and PP with time, interval and memory; cells without a way that fits
         are empty of colour and say what they would need. The title names the fastest.
     """
+    frame = Frame(source, synthetic)
     PLAN.check(plan)
     if plan.empty:
-        return nothing(
+        return frame.nothing(
             "No TP, PP and DP multiply to these GPUs and divide the model and its batch.",
             claim="No way to spread the model",
-            source=source,
-            synthetic=synthetic,
         )
     # Of ways that do not fit, the leanest says how far off they all are.
     key = plan["dur_ns"].where(plan["fits"], plan["memory_bytes"])
@@ -372,11 +365,9 @@ def parallelism_plan(plan: pd.DataFrame, *, source: str = "", synthetic: bool = 
             showgrid=False,
         )
     figure.update_layout(height=max(_CELL_PX * len(pipelines), 180))
-    return finish(
+    return frame.finish(
         figure,
         claim=_parallelism_plan_claim(ordered),
-        source=source,
-        synthetic=synthetic,
         note=_parallelism_plan_note(plan, best),
         is_doubtful=is_doubtful(ordered[ordered["fits"]].head(1)),
     )

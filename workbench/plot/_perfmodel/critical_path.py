@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from workbench.plot._style import lanes as _lanes
 from workbench.plot._style.bars import full_name
-from workbench.plot._style.style import colour, fill, finish, left_margin, nothing
+from workbench.plot._style.style import Frame, colour, fill, left_margin
 from workbench.plot._style.text import (
     duration,
     is_doubtful,
@@ -67,14 +67,13 @@ def critical_path(
         A bar per kind of dependency, the longest on top, and below it one per name; guessed
         dependencies are hatched. The title states the shares of the GPU and the CPU.
     """
+    frame = Frame(source, synthetic)
     CRITICAL_PATH.check(table)
     whole = int(table["dur_ns"].sum())
     if not whole:
-        return nothing(
+        return frame.nothing(
             "The path takes no time; pass what analyze.critical_path returns.",
             claim="No critical path to show",
-            source=source,
-            synthetic=synthetic,
         )
     kinds = table.groupby("kind", observed=True)["dur_ns"].sum().sort_values(ascending=False)
     large = [str(kind) for kind in kinds.index if kinds[kind] >= _LEAST_SHARE * whole]
@@ -98,10 +97,9 @@ def critical_path(
         notes.append(f"{safe(percent(guessed / whole))} guessed from times")
     if rest:
         notes.append(f"{plural(len(kinds) - len(large), 'kind')} with {duration(rest)} dropped")
-    return finish(
-        figure, claim=_claim(kinds, whole), source=source, synthetic=synthetic,
-        note=" · ".join(notes),
-    )  # fmt: skip
+    return frame.finish(
+        figure, claim=_claim(kinds, whole),
+        note=" · ".join(notes))  # fmt: skip
 
 
 def _rows(table: pd.DataFrame, kinds: list[str], top: int) -> list[dict[str, Any]]:
@@ -230,13 +228,11 @@ def slack(
         One bar trace per band of slack, one lane per stream. The title counts the work that
         could come later by more than ``large_ns``.
     """
+    frame = Frame(source, synthetic)
     SLACK.check(table)
     if table.empty:
-        return nothing(
-            "The table has no GPU work; pass what analyze.slack returns.",
-            claim="No slack to show",
-            source=source,
-            synthetic=synthetic,
+        return frame.nothing(
+            "The table has no GPU work; pass what analyze.slack returns.", claim="No slack to show"
         )
     rows = table.reset_index(drop=True)
     lanes = _lanes_of(rows)
@@ -264,10 +260,9 @@ def slack(
         f"come later by more than {duration(large_ns)}; {_without(band, rows)}"
     )
     claim = claim.replace("kernel or copies", "kernels and copies")
-    return finish(
-        figure, claim=claim, source=source, synthetic=synthetic,
-        note=_note(bars, lanes["names"]),
-    )  # fmt: skip
+    return frame.finish(
+        figure, claim=claim,
+        note=_note(bars, lanes["names"]))  # fmt: skip
 
 
 def _without(band: np.ndarray, rows: pd.DataFrame) -> str:
@@ -368,13 +363,12 @@ def what_if(
         One bar per question with its interval, the shortest step on top; a line at the measured
         time. Questions in doubt are hatched. The title states the largest win.
     """
+    frame = Frame(source, synthetic)
     WHAT_IF.check(table)
     if table.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no questions; pass what analyze.what_if returns.",
             claim="No questions to answer",
-            source=source,
-            synthetic=synthetic,
         )
     rows = table.sort_values("predicted_ns", kind="stable").drop_duplicates("question")
     shown = rows.head(_MOST_ROWS)
@@ -421,11 +415,10 @@ def what_if(
         tickvals=list(range(len(ticks))), ticktext=names, range=[len(ticks) - 0.5, -0.5],
         showgrid=False,
     )  # fmt: skip
-    return finish(
-        figure, claim=_what_if_claim(shown, asked), source=source, synthetic=synthetic,
+    return frame.finish(
+        figure, claim=_what_if_claim(shown, asked),
         note=" · ".join(_notes(rows, shown, measured)),
-        is_doubtful=is_doubtful(_named(shown, asked)),
-    )  # fmt: skip
+        is_doubtful=is_doubtful(_named(shown, asked)))  # fmt: skip
 
 
 def _bars(rows: pd.DataFrame, meaning: str, words: str, per_unit: int) -> dict[str, Any]:

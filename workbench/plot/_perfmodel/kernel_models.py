@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from workbench.plot._style.bars import dots, log_ticks
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import MAX_LINES, distinct, finish, nothing
+from workbench.plot._style.style import MAX_LINES, Frame, distinct
 from workbench.plot._style.text import digits, duration, label, percent, plural, safe, size
 from workbench.tables import COLLECTIVE_MODEL, KERNEL_MODEL_ERRORS, OPERATOR_BENCHMARK
 
@@ -44,13 +44,12 @@ def collective_times(
         Both axes logarithmic; one colour per GPU, collective and number of ranks. The title
         states the latency of the shortest message, or the best bandwidth, and the error.
     """
+    frame = Frame(source, synthetic)
     COLLECTIVE_MODEL.check(times)
     if times.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no collectives; load.collective_times reads some.",
             claim="No times of collectives to show",
-            source=source,
-            synthetic=synthetic,
         )
     drawn = times.assign(_measured=_values(times, "dur_ns", show))
     drawn["_modelled"] = _values(times, "modelled_ns", show)
@@ -68,13 +67,7 @@ def collective_times(
     notes = ["dots: measured; lines: lowest of three straight lines, latency + size / bandwidth"]
     if len(kinds) > _MOST_KINDS:
         notes.append(f"{plural(len(kinds) - _MOST_KINDS, 'kind')} dropped; choose some")
-    return finish(
-        figure,
-        claim=_claim(times, show),
-        source=source,
-        synthetic=synthetic,
-        note=" · ".join(notes),
-    )
+    return frame.finish(figure, claim=_claim(times, show), note=" · ".join(notes))
 
 
 def _values(times: pd.DataFrame, column: str, show: Show) -> np.ndarray:
@@ -164,14 +157,13 @@ def gemm_errors(errors: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
         One line per GPU, type and model over the decades of FLOPs. The title states the error
         of the best model over all shapes, and that of the roofline.
     """
+    frame = Frame(source, synthetic)
     KERNEL_MODEL_ERRORS.check(errors)
     decades = errors[~errors["shapes"].isin(_OVERALL) & (errors["flop_count"] > 0)]
     if decades.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no errors by FLOPs; analyze.gemm_errors works them out.",
             claim="No errors of matrix products to show",
-            source=source,
-            synthetic=synthetic,
         )
     figure = go.Figure()
     lines = list(decades.groupby(["gpu", "dtype", "model"], sort=False, observed=True))
@@ -190,13 +182,7 @@ def gemm_errors(errors: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     notes = [f"held out: {', '.join(held[:3])}"]
     if len(lines) > MAX_LINES:
         notes.append(f"{plural(len(lines) - MAX_LINES, 'line')} dropped")
-    return finish(
-        figure,
-        claim=_gemm_errors_claim(errors),
-        source=source,
-        synthetic=synthetic,
-        note=" · ".join(notes),
-    )
+    return frame.finish(figure, claim=_gemm_errors_claim(errors), note=" · ".join(notes))
 
 
 def _gemm_errors_add(figure: go.Figure, rows: pd.DataFrame, name: str, position: int) -> None:
@@ -268,16 +254,15 @@ def operator_benchmark(
         compared; a replay on another device has a mark of its own. The title states the
         ratio of the sums, or that there is none.
     """
+    frame = Frame(source, synthetic)
     OPERATOR_BENCHMARK.check(benchmark)
     times = ["original_ns", "replayed_ns"]
     timed = benchmark[(benchmark[times].fillna(0) > 0).any(axis=1)]
     if timed.empty:
-        return nothing(
+        return frame.nothing(
             "No call has a time in the job or in a replay. Run the script of "
             "load.write_operator_benchmark, and pass node_times of a profiler trace.",
             claim="No operator times to show",
-            source=source,
-            synthetic=synthetic,
         )
     shown = timed.head(_MOST_ROWS)
     is_compared = (shown["compared_count"] > 0).to_numpy()
@@ -299,13 +284,7 @@ def operator_benchmark(
     notes = ["dots: the calls compared, else all calls"] if is_compared.any() else []
     hidden = len(timed) - len(shown)
     notes += [f"{plural(hidden, 'shorter operator')} not shown"] if hidden else []
-    return finish(
-        figure,
-        claim=_operator_benchmark_claim(timed),
-        source=source,
-        synthetic=synthetic,
-        note=" · ".join(notes),
-    )
+    return frame.finish(figure, claim=_operator_benchmark_claim(timed), note=" · ".join(notes))
 
 
 def _operator_benchmark_values(

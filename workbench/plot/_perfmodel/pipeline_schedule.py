@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._style.style import COLOURS, fill, finish, ink, left_margin, nothing
+from workbench.plot._style.style import COLOURS, Frame, fill, ink, left_margin
 from workbench.plot._style.text import (
     digits,
     duration,
@@ -50,13 +50,12 @@ def pipeline_schedule(
         micro-batch; two that overlap share the height of the lane. The title states how long
         stages are idle.
     """
+    frame = Frame(source, synthetic)
     SCHEDULE_TIMES.check(times)
     if times.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no passes; analyze.schedule_times lays out a schedule.",
             claim="No schedule to show",
-            source=source,
-            synthetic=synthetic,
         )
     names = times["schedule"].astype(str)
     order = names.unique().tolist()
@@ -99,7 +98,7 @@ def pipeline_schedule(
         *([f"the first {len(rows):,} of {passes:,} passes"] if passes > len(rows) else []),
     ]
     claim, note = _claim(times, order), " · ".join(notes)
-    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
+    return frame.finish(figure, claim=claim, note=note)
 
 
 def _bars(action: str, part: pd.DataFrame, unit: int, count: int) -> go.Bar:
@@ -163,13 +162,12 @@ def schedule_comparison(
         A bar per schedule, the fastest on top: computing and idle time of a mean stage, and
         how many activations the fullest stage keeps. The title names the fastest.
     """
+    frame = Frame(source, synthetic)
     SCHEDULE_COMPARISON.check(table)
     if table.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no schedules; analyze.schedule_comparison lays some out.",
             claim="No schedules to compare",
-            source=source,
-            synthetic=synthetic,
         )
     rows = table.sort_values("step_ns", kind="stable")
     shown = rows.head(_MOST_ROWS)
@@ -205,10 +203,9 @@ def schedule_comparison(
         note += f" · {plural(doubtful, 'schedule')} with a doubt, see the table"
     if len(rows) > len(shown):
         note += f" · the fastest {len(shown)} of {len(rows):,}"
-    return finish(
-        figure, claim=_fastest(rows), source=source, synthetic=synthetic, note=note,
-        is_doubtful=is_doubtful(rows.head(1)),
-    )  # fmt: skip
+    return frame.finish(
+        figure, claim=_fastest(rows),   note=note,
+        is_doubtful=is_doubtful(rows.head(1)))  # fmt: skip
 
 
 def _fastest(rows: pd.DataFrame) -> str:

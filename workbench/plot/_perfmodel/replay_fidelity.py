@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from workbench.plot._style.bars import panels
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import colour, finish, left_margin, nothing
+from workbench.plot._style.style import Frame, colour, left_margin
 from workbench.plot._style.text import (
     digits,
     duration,
@@ -53,13 +53,12 @@ def replay_fidelity(table: pd.DataFrame, *, source: str = "", synthetic: bool = 
         One row per rank or trace, the worst on top: four errors on the left, the explained
         share on the right. The title states the error of the whole and that share.
     """
+    frame = Frame(source, synthetic)
     REPLAY_FIDELITY.check(table)
     if table.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no ranks; pass what analyze.replay_fidelity returns.",
             claim="No replay to compare",
-            source=source,
-            synthetic=synthetic,
         )
     rows = table.assign(words=_places(table), error=table["error_ratio"].abs())
     rows = rows.iloc[np.lexsort((-rows["error"].round(4), rows["explained_share"].round(4)))]
@@ -84,9 +83,7 @@ def replay_fidelity(table: pd.DataFrame, *, source: str = "", synthetic: bool = 
     doubts = [f"unsure: {safe(each)}" for each in sorted({*rows["doubt"]} - {""})[:2]]
     hidden = len(rows) - len(shown)
     notes = doubts + [f"{plural(hidden, 'better row')} dropped"] * (hidden > 0)
-    return finish(
-        figure, claim=_fits(rows), source=source, synthetic=synthetic, note=" · ".join(notes)
-    )
+    return frame.finish(figure, claim=_fits(rows), note=" · ".join(notes))
 
 
 def graph_ablation(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
@@ -108,6 +105,7 @@ def graph_ablation(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
         or of the whole trace if there are none, and the explained share; lines stand for the
         whole graph. The title names the steps that matter most.
     """
+    frame = Frame(source, synthetic)
     GRAPH_ABLATION.check(table)
     column = "step_error_max_ratio"
     error = "largest error of a step"
@@ -117,11 +115,9 @@ def graph_ablation(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     rows = worst.agg({"error": "max", "explained_share": "min", "is_usable": "all"}).reset_index()
     whole, rows = rows[rows["without"] == ""], rows[rows["without"] != ""]
     if rows.empty:
-        return nothing(
+        return frame.nothing(
             "No step was dropped; pass what analyze.graph_ablation returns.",
             claim="No steps to compare",
-            source=source,
-            synthetic=synthetic,
         )
     lost = np.maximum(rows["error"].to_numpy(), 1 - rows["explained_share"].to_numpy())
     rows = rows.iloc[np.argsort(-lost, kind="stable")]
@@ -148,10 +144,9 @@ def graph_ablation(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
         notes.append(f"the worst of {plural(count, 'rank')}")
     if hidden := len(rows) - len(shown):
         notes.append(f"{plural(hidden, 'row')} dropped")
-    return finish(
-        figure, claim=_matters(rows, whole, error), source=source, synthetic=synthetic,
-        note=" · ".join(notes), is_doubtful=is_doubtful(table[table["without"] == ""]),
-    )  # fmt: skip
+    return frame.finish(
+        figure, claim=_matters(rows, whole, error),
+        note=" · ".join(notes), is_doubtful=is_doubtful(table[table["without"] == ""]))  # fmt: skip
 
 
 def _marker(meaning: str, symbol: str) -> dict[str, Any]:
@@ -275,15 +270,14 @@ def gpu_busy(
     plotly.graph_objects.Figure
         A stepped line, and a dashed one for the replay. The title states both means.
     """
+    frame = Frame(source, synthetic)
     curves = {"measured": _mean(measured)}
     if replayed is not None:
         curves["replayed"] = _mean(replayed)
     if curves["measured"].empty:
-        return nothing(
+        return frame.nothing(
             "The table has no bins of time; pass what analyze.gpu_busy returns.",
             claim="No GPU work to show",
-            source=source,
-            synthetic=synthetic,
         )
     first = min(int(curve.index.min()) for curve in curves.values() if len(curve))
     looks = {"measured": ("gpu work", "solid", 2.5), "replayed": ("attention", "2px,2px", 1.5)}
@@ -300,9 +294,7 @@ def gpu_busy(
     figure.update_xaxes(title="time since the first GPU work [ms]", tickformat=",")
     figure.update_yaxes(title="GPU busy [%]", range=[0, 103])
     notes = _notes(measured, curves["measured"])
-    return finish(
-        figure, claim=_claim(curves), source=source, synthetic=synthetic, note=" · ".join(notes)
-    )
+    return frame.finish(figure, claim=_claim(curves), note=" · ".join(notes))
 
 
 def _mean(table: pd.DataFrame) -> pd.Series:
@@ -354,13 +346,12 @@ def held_out_steps(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
         Three lines: measured, predicted by the graph, and the mean of the other steps, which
         needs no graph. The title states the errors of both.
     """
+    frame = Frame(source, synthetic)
     HELD_OUT_STEPS.check(table)
     if table.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no steps; pass what analyze.held_out_steps returns.",
             claim="No steps to predict",
-            source=source,
-            synthetic=synthetic,
         )
     rows = table.sort_values("step", kind="stable")
     times = rows[[column for _, column, *_ in _LINES]].to_numpy(dtype=np.float64)
@@ -395,9 +386,7 @@ def held_out_steps(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
         "the time axis does not begin at 0 · of a step's times, "
         f"{safe(percent(known))} or more are in other steps, too"
     )
-    return finish(
-        figure, claim=_held_out_steps_claim(rows), source=source, synthetic=synthetic, note=note
-    )
+    return frame.finish(figure, claim=_held_out_steps_claim(rows), note=note)
 
 
 def _held_out_steps_claim(rows: pd.DataFrame) -> str:

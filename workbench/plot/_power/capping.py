@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plot._style.style import COLOURS, colour, fill, finish, left_margin, nothing
+from workbench.plot._style.style import COLOURS, Frame, colour, fill, left_margin
 from workbench.plot._style.text import digits, is_doubtful, label, percent, plural
 from workbench.tables import CAPPING_BLAME, CAPPING_COST, CAPPING_EVENTS
 
@@ -50,16 +50,15 @@ def capping_events(
     ValueError
         If ``top`` is below 1.
     """
+    frame = Frame(source, synthetic)
     CAPPING_EVENTS.check(events)
     if top < 1:
         msg = f"top must be 1 or more; got {top!r}"
         raise ValueError(msg)
     if events.empty:
-        return nothing(
+        return frame.nothing(
             "No reading tells of capping; analyze.capped_share says how much is known at all.",
             claim="No capping to show",
-            source=source,
-            synthetic=synthetic,
         )
     totals = events.groupby("entity")["duration_s"].sum().sort_values(ascending=False)
     kept = list(totals.index[:top])
@@ -82,10 +81,9 @@ def capping_events(
         uniformtext={"minsize": 9, "mode": "hide"},
         margin={"l": 24 + left_margin([name[:36] for name in kept])},
     )  # fmt: skip
-    return finish(
-        figure, claim=_events_claim(events, totals), source=source, synthetic=synthetic,
-        note=" · ".join(_events_notes(events, len(totals) - len(kept), len(shown) - len(drawn))),
-    )  # fmt: skip
+    return frame.finish(
+        figure, claim=_events_claim(events, totals),
+        note=" · ".join(_events_notes(events, len(totals) - len(kept), len(shown) - len(drawn))))  # fmt: skip
 
 
 def _add(
@@ -183,21 +181,18 @@ def capping_cost(cost: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
         A row per attempt: cost against all uncapped steps with its interval, and against the
         nearest ones. The title states the cost, or that it is in doubt.
     """
+    frame = Frame(source, synthetic)
     CAPPING_COST.check(cost)
     if cost.empty:
-        return nothing(
+        return frame.nothing(
             "The job has no steps; analyze.capping_cost compares capped with other steps.",
             claim="No steps to compare",
-            source=source,
-            synthetic=synthetic,
         )
     known = cost.dropna(subset=["cost_s"])
     if known.empty:
-        return nothing(
+        return frame.nothing(
             "Every step was capped, so there is none to compare with.",
             claim="The cost of capping is not known",
-            source=source,
-            synthetic=synthetic,
         )
     shown = known.nlargest(_MOST_ROWS, "capped_step_count").sort_values("attempt")
     place = np.arange(len(shown))
@@ -239,10 +234,9 @@ def capping_cost(cost: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     figure.update_layout(
         height=max(120, 34 * len(shown) + 40), margin_l=left_margin(ticks), hovermode="closest"
     )
-    return finish(
-        figure, claim=_cost_claim(shown), source=source, synthetic=synthetic,
-        note=" · ".join(_cost_notes(shown, len(cost))),
-    )  # fmt: skip
+    return frame.finish(
+        figure, claim=_cost_claim(shown),
+        note=" · ".join(_cost_notes(shown, len(cost))))  # fmt: skip
 
 
 def _cost_claim(shown: pd.DataFrame) -> str:
@@ -297,13 +291,12 @@ def capping_blame(blame: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
         A bar per device: steps in which it was held back most, and others in which it was
         capped. The title names the first.
     """
+    frame = Frame(source, synthetic)
     CAPPING_BLAME.check(blame)
     if blame.empty:
-        return nothing(
+        return frame.nothing(
             "No device was capped; analyze.capped_share says how much is known at all.",
             claim="No capped device to blame",
-            source=source,
-            synthetic=synthetic,
         )
     ranked = blame.sort_values("blamed_step_count", ascending=False, kind="stable")
     shown = ranked.iloc[:_MOST_ROWS]
@@ -335,7 +328,6 @@ def capping_blame(blame: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     notes = [f"<b>in doubt: {label(first['doubt'], 200)}</b>"] if first["doubt"] else []
     if len(blame) > len(shown):
         notes.append(f"{plural(len(blame) - len(shown), 'device')} dropped")
-    return finish(
-        figure, claim=claim, source=source, synthetic=synthetic, note=" · ".join(notes),
-        is_doubtful=is_doubtful(shown.head(1)),
-    )  # fmt: skip
+    return frame.finish(
+        figure, claim=claim,   note=" · ".join(notes),
+        is_doubtful=is_doubtful(shown.head(1)))  # fmt: skip

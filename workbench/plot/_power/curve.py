@@ -10,14 +10,24 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import COLOURS, MAX_LINES, distinct, finish, left_margin, nothing
+from workbench.plot._style.style import COLOURS, MAX_LINES, Frame, distinct, left_margin
 from workbench.plot._style.text import is_doubtful, label, percent, plural
 from workbench.tables import POWER_CURVE, POWER_KNEES, PROVISIONING, PUBLISHED_GAINS
 
 SYMBOLS = (
-    "circle", "square", "diamond", "triangle-up", "triangle-down", "star", "cross", "hexagon",
-    "triangle-left", "triangle-right", "pentagon", "x",
-)  # fmt: skip
+    "circle",
+    "square",
+    "diamond",
+    "triangle-up",
+    "triangle-down",
+    "star",
+    "cross",
+    "hexagon",
+    "triangle-left",
+    "triangle-right",
+    "pentagon",
+    "x",
+)
 _CURVE = ["gpu", "job", "configuration"]
 _MOST_ROWS = 24
 _KNEES = (
@@ -45,13 +55,12 @@ def power_curve(curve: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
         Two panels over one axis of limits, a line per curve; what was not measured or
         published has open marks. The title states what least energy saves and costs.
     """
+    frame = Frame(source, synthetic)
     POWER_CURVE.check(curve)
     if curve.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no curves; analyze.power_curve makes them from sweeps over limits.",
             claim="No power limits to compare",
-            source=source,
-            synthetic=synthetic,
         )
     names = list(dict.fromkeys(zip(*(curve[name] for name in _CURVE), strict=True)))
     has_energy = bool(curve["energy_ratio"].notna().any())
@@ -71,10 +80,12 @@ def power_curve(curve: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
         figure.update_yaxes(title=title, row=row, col=1)
     figure.update_xaxes(title="power limit of a GPU [W]", tickformat=",", row=len(columns), col=1)
     figure.update_layout(height=220 * len(columns))
-    return finish(
-        figure, claim=_curve_claim(curve), source=source, synthetic=synthetic,
-        note=" · ".join(_curve_notes(curve, len(names))), is_doubtful=is_doubtful(curve),
-    )  # fmt: skip
+    return frame.finish(
+        figure,
+        claim=_curve_claim(curve),
+        note=" · ".join(_curve_notes(curve, len(names))),
+        is_doubtful=is_doubtful(curve),
+    )
 
 
 def _curve_notes(curve: pd.DataFrame, curve_count: int) -> list[str]:
@@ -167,13 +178,12 @@ def power_knees(knees: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
         A row per GPU and job, a mark per rule; what least energy saves and costs stands at the
         right. Rows in doubt are starred. The title states the range.
     """
+    frame = Frame(source, synthetic)
     POWER_KNEES.check(knees)
     if knees.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no curves; analyze.power_knees finds their limits.",
             claim="No power curves to look at",
-            source=source,
-            synthetic=synthetic,
         )
     shown = knees.iloc[:_MOST_ROWS].reset_index(drop=True)
     figure = go.Figure()
@@ -189,29 +199,40 @@ def power_knees(knees: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
             mode="markers",
             name=words,
             marker={
-                "color": distinct(at)["color"], "symbol": SYMBOLS[at], "size": 8,
+                "color": distinct(at)["color"],
+                "symbol": SYMBOLS[at],
+                "size": 8,
                 "line": {"width": 1, "color": COLOURS["paper"]},
             },
             customdata=known[column],
             hovertemplate="%{customdata:,.4g} W, %{x:.0%} of the largest limit<extra></extra>",
-        )  # fmt: skip
+        )
     for at, row in enumerate(shown.to_dict("records")):
         if pd.notna(row["saving_ratio"]):
             figure.add_annotation(
                 text=f"-{percent(row['saving_ratio'])} energy, {_signed(-row['speed_loss_ratio'])}",
-                x=1.03, y=at, xanchor="left", showarrow=False, font={"size": 11},
-            )  # fmt: skip
+                x=1.03,
+                y=at,
+                xanchor="left",
+                showarrow=False,
+                font={"size": 11},
+            )
     ticks = [
         label(f"{row.gpu} {row.job}{' *' * bool(row.doubt)}", 34) for row in shown.itertuples()
     ]
     figure.update_xaxes(
-        title="limit, as a share of the largest [%]", tickformat=".0%", range=[0, 1.32],
+        title="limit, as a share of the largest [%]",
+        tickformat=".0%",
+        range=[0, 1.32],
         tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1],
-    )  # fmt: skip
+    )
     figure.update_yaxes(
-        tickvals=list(shown.index), ticktext=ticks, range=[len(shown) - 0.4, -0.6], title="",
+        tickvals=list(shown.index),
+        ticktext=ticks,
+        range=[len(shown) - 0.4, -0.6],
+        title="",
         showgrid=False,
-    )  # fmt: skip
+    )
     figure.update_layout(
         height=max(130, 30 * len(shown) + 30), margin_l=left_margin(ticks), hovermode="closest"
     )
@@ -220,10 +241,9 @@ def power_knees(knees: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
         notes.append(f"{plural(len(knees) - len(shown), 'row')} dropped")
     if (shown["doubt"] != "").any():
         notes.append("* in doubt (see the table)")
-    return finish(
-        figure, claim=_knees_claim(knees), source=source, synthetic=synthetic,
-        note=" · ".join(notes), is_doubtful=is_doubtful(knees),
-    )  # fmt: skip
+    return frame.finish(
+        figure, claim=_knees_claim(knees), note=" · ".join(notes), is_doubtful=is_doubtful(knees)
+    )
 
 
 def _names(knees: pd.DataFrame) -> list[str]:
@@ -292,13 +312,12 @@ def provisioning(
         Two panels over one axis of limits: GPUs, and throughput against the reference limit.
         What was extrapolated is dashed. The title states the best limit and its gain.
     """
+    frame = Frame(source, synthetic)
     PROVISIONING.check(table)
     if table.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no limits; analyze.provisioning works them out from a power curve.",
             claim="No power limits to compare",
-            source=source,
-            synthetic=synthetic,
         )
     names = list(dict.fromkeys(zip(*(table[name] for name in _CURVE), strict=True)))
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.06)
@@ -318,10 +337,12 @@ def provisioning(
         notes.append(f"{plural(len(names) - _MOST_CURVES, 'curve')} dropped")
     if laid_over:
         notes.append("whiskers: what rounds to the published numbers")
-    return finish(
-        figure, claim=_claim(table), source=source, synthetic=synthetic, note=" · ".join(notes),
+    return frame.finish(
+        figure,
+        claim=_claim(table),
+        note=" · ".join(notes),
         is_doubtful=is_doubtful(_best(_known(table))),
-    )  # fmt: skip
+    )
 
 
 def _lines(own: pd.DataFrame, column: str, at: int, is_one_of_many: bool) -> list[go.Scatter]:
@@ -343,16 +364,20 @@ def _lines(own: pd.DataFrame, column: str, at: int, is_one_of_many: bool) -> lis
             showlegend=column == "gpu_count",
             legendgroup=f"{at}{mark}",
             line={
-                "color": distinct(at)["color"], "width": 2, "dash": "dash" if mark else "solid",
+                "color": distinct(at)["color"],
+                "width": 2,
+                "dash": "dash" if mark else "solid",
             },
             marker={
-                "color": distinct(at)["color"], "symbol": SYMBOLS[at] + mark, "size": 9,
+                "color": distinct(at)["color"],
+                "symbol": SYMBOLS[at] + mark,
+                "size": 9,
                 "line": {"width": 2 if mark else 0},
             },
             hovertemplate=_HOVER[column],
         )
         for part, name, mark in parts
-    ]  # fmt: skip
+    ]
 
 
 def _beyond(own: pd.DataFrame) -> pd.DataFrame:

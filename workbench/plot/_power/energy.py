@@ -7,7 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.lanes import MAX_POINTS
-from workbench.plot._style.style import colour, fill, finish, left_margin, nothing
+from workbench.plot._style.style import Frame, colour, fill, left_margin
 from workbench.plot._style.text import digits, energy_unit, joules, label, percent, plural, seconds
 from workbench.tables import ENERGY
 
@@ -35,22 +35,19 @@ def energy(energy: pd.DataFrame, *, source: str = "", synthetic: bool = False) -
         A bar per entity, or a ranked curve of more than 24. The title compares the largest
         with the median.
     """
+    frame = Frame(source, synthetic)
     ENERGY.check(energy)
     known = energy[energy["energy_j"].notna()]
     if known.empty:
         why = "No entity has readings near enough to know its energy."
-        return nothing(
+        return frame.nothing(
             why if len(energy) else "The table has no entities; analyze.energy makes them.",
             claim="No energy to show",
-            source=source,
-            synthetic=synthetic,
         )
     ranked = known.sort_values("energy_j", ascending=False, ignore_index=True, kind="stable")
     figure = _bars(ranked) if len(ranked) <= _MOST_BARS else _curve(ranked)
     notes = _notes(energy)
-    return finish(
-        figure, claim=_claim(ranked), source=source, synthetic=synthetic, note=" · ".join(notes)
-    )
+    return frame.finish(figure, claim=_claim(ranked), note=" · ".join(notes))
 
 
 def _bars(ranked: pd.DataFrame) -> go.Figure:

@@ -10,15 +10,7 @@ import plotly.graph_objects as go
 
 from workbench.plot._style.lanes import MAX_POINTS, extremes
 from workbench.plot._style.palette import VEIL
-from workbench.plot._style.style import (
-    COLOURS,
-    colour,
-    distinct,
-    fill,
-    finish,
-    left_margin,
-    nothing,
-)
+from workbench.plot._style.style import COLOURS, Frame, colour, distinct, fill, left_margin
 from workbench.plot._style.text import (
     amount,
     joules,
@@ -58,16 +50,15 @@ def power_hierarchy(
         below it. Of levels with many things, those nearest to their limits. The title tells
         which thing is nearest to its limit, and where the most headroom is stranded.
     """
+    frame = Frame(source, synthetic)
     POWER_HIERARCHY.check(hierarchy)
     drawable = hierarchy[(hierarchy["limit_w"] > 0) & hierarchy["peak_w"].notna()]
     if drawable.empty:
-        return nothing(
+        return frame.nothing(
             "Nothing has both a limit in the topology and power that meters know."
             if len(hierarchy)
             else "The table is empty; analyze.power_hierarchy makes it.",
             claim="No headroom to show",
-            source=source,
-            synthetic=synthetic,
         )
     shown = _chosen(drawable)
     figure = go.Figure()
@@ -84,10 +75,9 @@ def power_hierarchy(
         tickvals=list(range(len(shown))), ticktext=ticks, range=[len(shown) - 0.5, -0.5],
         showgrid=False,
     )  # fmt: skip
-    return finish(
-        figure, claim=_claim(drawable), source=source, synthetic=synthetic,
-        note=" · ".join(_notes(hierarchy, drawable, shown)),
-    )  # fmt: skip
+    return frame.finish(
+        figure, claim=_claim(drawable),
+        note=" · ".join(_notes(hierarchy, drawable, shown)))  # fmt: skip
 
 
 def _rows(table: pd.DataFrame) -> list[dict[Any, Any]]:
@@ -223,14 +213,13 @@ def pue(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go
         A stepped line with a dashed one for the whole, which is the ratio of the sums; the
         title states it. Windows that lack part of their time have hollow marks.
     """
+    frame = Frame(source, synthetic)
     PUE.check(table)
     known = table[table["pue_ratio"].notna()]
     if known.empty:
-        return nothing(
+        return frame.nothing(
             "No window has cells in which both the facility and its IT are known.",
             claim="No PUE to show",
-            source=source,
-            synthetic=synthetic,
         )
     whole = float(known["facility_j"].sum() / known["it_j"].sum())
     first, last = int(table["start_ns"].iloc[0]), int(table["end_ns"].iloc[-1])
@@ -260,13 +249,7 @@ def pue(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go
         title="energy of the facility over its IT [ratio]",
         range=[min(low - room, 1.0 if low >= 1 else low - room), high + room],
     )
-    return finish(
-        figure,
-        claim=_pue_claim(known, whole),
-        source=source,
-        synthetic=synthetic,
-        note=_note(table),
-    )
+    return frame.finish(figure, claim=_pue_claim(known, whole), note=_note(table))
 
 
 def _mark(figure: go.Figure, table: pd.DataFrame, *, first_ns: int, unit_ns: float) -> None:
@@ -336,16 +319,15 @@ def power_residual(
         A line for each of the six meters with the largest residuals. The title tells the
         largest, and how often a residual is negative.
     """
+    frame = Frame(source, synthetic)
     POWER_RESIDUAL.check(residual)
     known = residual[residual["residual_w"].notna()]
     if known.empty:
-        return nothing(
+        return frame.nothing(
             "No meter has a value together with all its parts, so nothing can be subtracted."
             if len(residual)
             else "No meter has others below it; analyze.power_residual needs both.",
             claim="No residual to show",
-            source=source,
-            synthetic=synthetic,
         )
     entity = known["entity"].astype(object)
     means = known.groupby(entity)["residual_w"].mean()
@@ -367,10 +349,9 @@ def power_residual(
     figure.add_hline(y=0, line={"color": colour("limit"), "width": 1.5})
     figure.update_xaxes(title=title)
     figure.update_yaxes(title=f"meter minus its parts [{unit}]", tickformat=",.4~g")
-    return finish(
-        figure, claim=_residual_claim(known, means), source=source, synthetic=synthetic,
-        note=" · ".join(_residual_notes(residual, known, len(means))),
-    )  # fmt: skip
+    return frame.finish(
+        figure, claim=_residual_claim(known, means),
+        note=" · ".join(_residual_notes(residual, known, len(means))))  # fmt: skip
 
 
 def _residual_notes(residual: pd.DataFrame, known: pd.DataFrame, meter_count: int) -> list[str]:

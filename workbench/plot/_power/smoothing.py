@@ -13,7 +13,7 @@ from plotly.subplots import make_subplots
 
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.palette import VEIL
-from workbench.plot._style.style import COLOURS, colour, fill, finish, left_margin, nothing
+from workbench.plot._style.style import COLOURS, Frame, colour, fill, left_margin
 from workbench.plot._style.text import (
     amount,
     digits,
@@ -65,14 +65,13 @@ def power_smoothing(
         Above a short stretch of power, below the charge of the store (or, without one, power of
         the whole time).
     """
+    frame = Frame(source, synthetic)
     POWER_SMOOTHING.check(table)
     known = table[table["power_w"].notna()].sort_values("time_ns", ignore_index=True)
     if known.empty:
-        return nothing(
+        return frame.nothing(
             "No cell was smoothed; analyze.power_smoothing needs a stretch without gaps.",
             claim="No smoothed power to show",
-            source=source,
-            synthetic=synthetic,
         )
     after_min = (known["time_ns"] - known["time_ns"].iloc[0]) / 60e9
     figure = make_subplots(rows=2, cols=1, vertical_spacing=0.2, row_heights=[0.62, 0.38])
@@ -100,9 +99,7 @@ def power_smoothing(
     note += f" · {filled:,} cells interpolated" if filled else ""
     if len(known) < len(table):
         note += f" · {percent(len(known) / len(table))} of the cells, the longest without a gap"
-    return finish(
-        figure, claim=_claim(known, summary), source=source, synthetic=synthetic, note=note
-    )
+    return frame.finish(figure, claim=_claim(known, summary), note=note)
 
 
 def _zoom(known: pd.DataFrame, zoom_s: float) -> Any:
@@ -212,13 +209,11 @@ def grid_check(table: pd.DataFrame, *, source: str = "", synthetic: bool = False
         A bar per requirement as a share of its limit, with verdict, numbers and margin in
         words. The title counts the verdicts.
     """
+    frame = Frame(source, synthetic)
     GRID_CHECK.check(table)
     if table.empty:
-        return nothing(
-            "The specification has no requirements that could be checked.",
-            claim="Nothing to check",
-            source=source,
-            synthetic=synthetic,
+        return frame.nothing(
+            "The specification has no requirements that could be checked.", claim="Nothing to check"
         )
     order = {name: place for place, name in enumerate(_VERDICTS)}
     rows = table.assign(_place=table["verdict"].map(order).fillna(len(order)))
@@ -255,9 +250,7 @@ def grid_check(table: pd.DataFrame, *, source: str = "", synthetic: bool = False
     note = f"bars end at {_LONGEST:.0%} of their limit" if used.max() > _LONGEST else ""
     if len(table) > _MOST:
         note += f"{' · ' * bool(note)}{len(table) - _MOST:,} more requirements dropped"
-    return finish(
-        figure, claim=_grid_check_claim(table), source=source, synthetic=synthetic, note=note
-    )
+    return frame.finish(figure, claim=_grid_check_claim(table), note=note)
 
 
 def _border(verdict: str) -> dict[str, object]:
@@ -337,13 +330,12 @@ def smoothing_summary(
         A bar per quantity as a share of what it was, with both numbers. The title states swing
         and cost, the note what the store needs and what is held back.
     """
+    frame = Frame(source, synthetic)
     SMOOTHING_SUMMARY.check(table)
     if table.empty:
-        return nothing(
+        return frame.nothing(
             "The table is empty; analyze.smoothing_summary compares before and after.",
             claim="Nothing was smoothed",
-            source=source,
-            synthetic=synthetic,
         )
     before, after = _row(table, "before", 0), _row(table, "after", -1)
     names = [name for _, name, _ in _MEASURES]
@@ -365,13 +357,7 @@ def smoothing_summary(
         title="after, of what it was before [%]", tickformat=".0%",
         range=[0, max(1.0, *ratios) * 1.35],
     )  # fmt: skip
-    return finish(
-        figure,
-        claim=_smoothing_summary_claim(before, after),
-        source=source,
-        synthetic=synthetic,
-        note=_note(after),
-    )
+    return frame.finish(figure, claim=_smoothing_summary_claim(before, after), note=_note(after))
 
 
 def _row(table: pd.DataFrame, version: str, otherwise: int) -> pd.Series:

@@ -11,15 +11,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import (
-    COLOURS,
-    colour,
-    distinct,
-    fill,
-    finish,
-    left_margin,
-    nothing,
-)
+from workbench.plot._style.style import COLOURS, Frame, colour, distinct, fill, left_margin
 from workbench.plot._style.text import amount, digits, label, percent, plural, power_unit, seconds
 from workbench.tables import (
     BAND_SHARES,
@@ -69,14 +61,13 @@ def power_spectrum(
         sensor is known, before it. Everything above Nyquist is marked as unseen. The title
         states the main period and the verdict.
     """
+    frame = Frame(source, synthetic)
     POWER_SPECTRUM.check(table)
     rows = table[table["density_w2_per_hz"] > 0].sort_values("frequency_hz", ignore_index=True)
     if rows.empty:
-        return nothing(
+        return frame.nothing(
             "Power does not move at all, so there is no frequency to show.",
             claim="No power fluctuation to show",
-            source=source,
-            synthetic=synthetic,
         )
     factor, unit = power_unit(math.sqrt(float(rows["density_w2_per_hz"].max())))
     figure = go.Figure()
@@ -96,10 +87,9 @@ def power_spectrum(
         title="frequency [Hz]", type="log", range=[math.log10(first), math.log10(last)]
     )
     figure.update_yaxes(title=f"density [{unit}²/Hz]", type="log", dtick=1)
-    return finish(
-        figure, claim=_claim(rows, peaks, limited), source=source, synthetic=synthetic,
-        note=_note(rows),
-    )  # fmt: skip
+    return frame.finish(
+        figure, claim=_claim(rows, peaks, limited),
+        note=_note(rows))  # fmt: skip
 
 
 def _lines(figure: go.Figure, rows: pd.DataFrame, factor: float) -> None:
@@ -232,13 +222,11 @@ def band_shares(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
         A bar per band in the order of the table, patterned where the meter sees only part of
         it. The title states the band with most.
     """
+    frame = Frame(source, synthetic)
     BAND_SHARES.check(table)
     if table.empty:
-        return nothing(
-            "The table has no bands; analyze.band_shares makes them.",
-            claim="No bands to show",
-            source=source,
-            synthetic=synthetic,
+        return frame.nothing(
+            "The table has no bands; analyze.band_shares makes them.", claim="No bands to show"
         )
     rows = table.sort_values("energy_share", ascending=False, na_position="last").head(_MOST)
     rows = rows.sort_index()
@@ -258,9 +246,7 @@ def band_shares(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     note = f"of what lies below Nyquist, {float(rows['nyquist_hz'].iloc[0]):.3g} Hz"
     if len(table) > _MOST:
         note += f" · {len(table) - _MOST:,} smaller bands dropped"
-    return finish(
-        figure, claim=_band_shares_claim(rows), source=source, synthetic=synthetic, note=note
-    )
+    return frame.finish(figure, claim=_band_shares_claim(rows), note=note)
 
 
 def _bars(figure: go.Figure, rows: pd.DataFrame, name: str, look: str) -> None:
@@ -319,13 +305,11 @@ def power_edges(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
         A mark per edge, rises above the axis and falls below it. The title states how many
         there are and the largest.
     """
+    frame = Frame(source, synthetic)
     POWER_EDGES.check(table)
     if table.empty:
-        return nothing(
-            "Power never changes by the threshold within the window.",
-            claim="No edges in the power",
-            source=source,
-            synthetic=synthetic,
+        return frame.nothing(
+            "Power never changes by the threshold within the window.", claim="No edges in the power"
         )
     rows = table.sort_values("start_ns", ignore_index=True)
     top = rows.iloc[int(rows["change_w"].abs().argmax())]
@@ -352,7 +336,7 @@ def power_edges(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     size = amount(float(abs(top["change_w"])))
     largest = f"a {_LOOKS[str(top['direction'])][0]} by {size} in {seconds(float(top['dur_s']))}"
     claim = f"{' and '.join(said)}; the largest is {largest}"
-    return finish(figure, claim=claim, source=source, synthetic=synthetic)
+    return frame.finish(figure, claim=claim)
 
 
 # How fast power rises and falls, by the window it is measured over.
@@ -380,15 +364,14 @@ def power_ramps(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
         Rises, falls and what 99 % of all changes stay below, on logarithmic axes. Windows that
         cannot be measured are named. The title states the fastest ramp and its window.
     """
+    frame = Frame(source, synthetic)
     POWER_RAMPS.check(table)
     rows = table[table["ramp_w_per_s"].notna()].sort_values("window_s", ignore_index=True)
     if rows.empty:
         reasons = "; ".join(sorted(set(table["note"].astype(str)))[:2])
-        return nothing(
+        return frame.nothing(
             reasons or "The table has no windows; analyze.power_ramps measures them.",
             claim="No ramp can be measured",
-            source=source,
-            synthetic=synthetic,
         )
     top = rows.iloc[int(rows["ramp_w_per_s"].argmax())]
     factor, unit = power_unit(float(top["ramp_w_per_s"]))
@@ -416,9 +399,7 @@ def power_ramps(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     if last["window_s"].iloc[0] > top["window_s"]:
         claim += f", {amount(float(last['ramp_w_per_s'].max()))}/s over "
         claim += seconds(float(last["measured_s"].iloc[0]))
-    return finish(
-        figure, claim=claim, source=source, synthetic=synthetic, note=_ramps_note(table, rows)
-    )
+    return frame.finish(figure, claim=claim, note=_ramps_note(table, rows))
 
 
 def _line(figure: go.Figure, rows: pd.DataFrame, way: str, position: int, factor: float) -> None:
@@ -481,15 +462,11 @@ def power_swings(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
         The empirical distribution of both measures of swing. The title states the median, its
         share of the mean power, and what one step in twenty exceeds.
     """
+    frame = Frame(source, synthetic)
     POWER_SWINGS.check(table)
     rows = table[table["swing_w"].notna()]
     if rows.empty:
-        return nothing(
-            _why_nothing(table),
-            claim="No swings to show",
-            source=source,
-            synthetic=synthetic,
-        )
+        return frame.nothing(_why_nothing(table), claim="No swings to show")
     factor, unit = power_unit(float(rows["range_w"].max()))
     figure = go.Figure()
     for position, (column, name) in enumerate(_MEASURES):
@@ -509,9 +486,7 @@ def power_swings(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     claim = f"Power swings by {amount(float(middle))} in the median step"
     claim += f", {percent(middle / mean)} of its mean" if mean > 0 else ""
     claim += f"; one step in twenty by {amount(float(high))} or more"
-    return finish(
-        figure, claim=claim, source=source, synthetic=synthetic, note=_swings_note(table, rows)
-    )
+    return frame.finish(figure, claim=claim, note=_swings_note(table, rows))
 
 
 def _why_nothing(table: pd.DataFrame) -> str:

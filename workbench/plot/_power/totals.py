@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from workbench.plot._style.bars import panels
 from workbench.plot._style.lanes import MAX_POINTS, extremes
 from workbench.plot._style.palette import SCALE, VEIL
-from workbench.plot._style.style import COLOURS, colour, finish, nothing
+from workbench.plot._style.style import COLOURS, Frame, colour
 from workbench.plot._style.text import amount, label, plural, power_unit, seconds, time_axis
 from workbench.tables import LOGGED_SPANS, LOGGED_STEPS, POWER_HEATMAP, POWER_TOTALS
 
@@ -65,6 +65,7 @@ def power_totals(
     ValueError
         If ``zoom_s`` is not a positive time.
     """
+    frame = Frame(source, synthetic)
     POWER_TOTALS.check(totals)
     spans = LOGGED_SPANS.empty() if spans is None else LOGGED_SPANS.check(spans)
     steps = LOGGED_STEPS.empty() if steps is None else LOGGED_STEPS.check(steps)
@@ -72,9 +73,7 @@ def power_totals(
         msg = f"zoom_s must be a time above 0, in s; got {zoom_s!r}"
         raise ValueError(msg)
     if not totals["power_w"].notna().any():
-        return nothing(
-            _why_nothing(totals), claim="No power to show", source=source, synthetic=synthetic
-        )
+        return frame.nothing(_why_nothing(totals), claim="No power to show")
     whole = (int(totals["time_ns"].iloc[0]), int(totals["time_ns"].iloc[-1]) + _cell_ns(totals))
     spans = shaded(spans, whole)
     known_ns = totals.loc[totals["power_w"].notna(), "time_ns"].to_numpy()
@@ -95,9 +94,7 @@ def power_totals(
     figure.update_yaxes(tickformat=",.4~g")
     figure.update_layout(yaxis_title=f"power [{unit}]")
     figure.update_layout(hovermode="closest")
-    return finish(
-        figure, claim=_claim(totals), source=source, synthetic=synthetic, note=_note(totals)
-    )
+    return frame.finish(figure, claim=_claim(totals), note=_note(totals))
 
 
 def _why_nothing(totals: pd.DataFrame) -> str:
@@ -205,17 +202,16 @@ def power_heatmap(
         are whole numbers, and of very many entities those that differ most from the median are
         shown, so that the figure stays below 2 MB. The title states the mean and who drew the most.
     """
+    frame = Frame(source, synthetic)
     POWER_HEATMAP.check(heatmap)
     column = f"{by}_w"
     if column not in ("mean_w", "max_w"):
         msg = f"by must be 'mean' or 'max'; got {by!r}"
         raise ValueError(msg)
     if heatmap[column].isna().all():
-        return nothing(
+        return frame.nothing(
             "The table has no cell with power; pass what analyze.power_heatmap returns.",
             claim="No power to show",
-            source=source,
-            synthetic=synthetic,
         )
     wide = heatmap.assign(entity=heatmap["entity"].astype(str)).pivot_table(
         index="entity", columns="time_ns", values=column, aggfunc="max", sort=False, dropna=False
@@ -246,7 +242,7 @@ def power_heatmap(
     figure.update_layout(height=height, hovermode="closest")
     note = _heatmap_note(wide, shown, is_missing)
     claim = _heatmap_claim(heatmap, wide)
-    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
+    return frame.finish(figure, claim=claim, note=note)
 
 
 def _oddest(wide: pd.DataFrame) -> pd.DataFrame:

@@ -21,7 +21,7 @@ from workbench.plot._style.chances import (
     segments,
 )
 from workbench.plot._style.palette import SHADES
-from workbench.plot._style.style import COLOURS, finish, left_margin, nothing
+from workbench.plot._style.style import COLOURS, Frame, left_margin
 from workbench.plot._style.text import is_doubtful, label, percent, plural, safe, short, wrapped
 from workbench.tables import PVF
 
@@ -52,13 +52,12 @@ def pvf(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go
         One dot per group with both intervals, the most vulnerable on top; open with its doubt
         where it is not sure. The title names the most vulnerable group.
     """
+    frame = Frame(source, synthetic)
     PVF.check(table)
     if table.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no groups; pass what analyze.pvf returns.",
             claim="No vulnerability to show",
-            source=source,
-            synthetic=synthetic,
         )
     ordered = table.sort_values("pvf", ascending=False, kind="stable", na_position="last")
     drawn = ordered.head(_MOST).reset_index(drop=True)
@@ -82,9 +81,7 @@ def pvf(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go
     hidden = len(table) - len(drawn)
     notes = [*estimand(table), *coverage(table[table["interval"] != _EXACT])]
     notes += [f"{hidden:,} less vulnerable groups dropped"] if hidden else []
-    return finish(
-        figure, claim=_claim(ordered), source=source, synthetic=synthetic, note=" · ".join(notes)
-    )
+    return frame.finish(figure, claim=_claim(ordered), note=" · ".join(notes))
 
 
 def _add_intervals(figure: go.Figure, drawn: pd.DataFrame, axis: Chances) -> None:
@@ -237,17 +234,15 @@ def pvf_by_bit(
     TableError
         If the column ``bit`` is missing.
     """
+    frame = Frame(source, synthetic)
     PVF.check(table)
     if "bit" not in table:
         msg = "'bit' is missing; group by it, as analyze.pvf_by_bit does"
         raise TableError(msg)
     rows = table[table["bit"].notna()]
     if rows.empty:
-        return nothing(
-            "The table has no bits; pass what analyze.pvf_by_bit returns.",
-            claim="No bits to show",
-            source=source,
-            synthetic=synthetic,
+        return frame.nothing(
+            "The table has no bits; pass what analyze.pvf_by_bit returns.", claim="No bits to show"
         )
     parts = _parts(rows)
     kept = parts.drop_duplicates().head(_MOST_ROWS)
@@ -262,10 +257,9 @@ def pvf_by_bit(
     hidden = parts.nunique() - len(kept)
     notes = [*estimand(table), *([f"{plural(hidden, 'part')} dropped"] if hidden else [])]
     claim = _by_bit_claim(rows, parts)
-    return finish(
-        figure, claim=claim, source=source, synthetic=synthetic, note=" · ".join(notes),
-        is_doubtful=is_doubtful(rows[rows["pvf"] > 0].nlargest(1, "pvf")),
-    )  # fmt: skip
+    return frame.finish(
+        figure, claim=claim,   note=" · ".join(notes),
+        is_doubtful=is_doubtful(rows[rows["pvf"] > 0].nlargest(1, "pvf")))  # fmt: skip
 
 
 def _parts(rows: pd.DataFrame) -> pd.Series:

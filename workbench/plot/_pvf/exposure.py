@@ -13,7 +13,7 @@ from workbench.plot._pvf.estimates import coverage, estimand
 from workbench.plot._style.bars import panels
 from workbench.plot._style.chances import Chances, axis_of, chance, numbers
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import distinct, fill, finish, left_margin, nothing
+from workbench.plot._style.style import Frame, distinct, fill, left_margin
 from workbench.plot._style.text import digits, is_doubtful, label, plural, safe, short
 from workbench.tables import PVF, PVF_BY_MARGIN, PVF_EXPOSURE
 
@@ -38,13 +38,12 @@ def pvf_exposure(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     plotly.graph_objects.Figure
         Two bars per group. The title compares them for the group with most wrong outputs.
     """
+    frame = Frame(source, synthetic)
     PVF_EXPOSURE.check(table)
     if table.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no groups; pass what analyze.pvf_exposure returns.",
             claim="No exposure to show",
-            source=source,
-            synthetic=synthetic,
         )
     ordered = table.sort_values("wrong_share", ascending=False, kind="stable", na_position="last")
     drawn = ordered.head(_MOST).reset_index(drop=True)
@@ -82,9 +81,7 @@ def pvf_exposure(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     notes += [f"{chance(per_upset)} of the inferences go wrong per upset of the model"]
     hidden = len(table) - len(drawn)
     notes += [f"{plural(hidden, 'group')} with less dropped"] if hidden else []
-    return finish(
-        figure, claim=_claim(drawn), source=source, synthetic=synthetic, note=" · ".join(notes)
-    )
+    return frame.finish(figure, claim=_claim(drawn), note=" · ".join(notes))
 
 
 def _hover(row: pd.Series) -> str:
@@ -136,6 +133,7 @@ def pvf_by_flips(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     TableError
         If the column ``flip_count`` is missing.
     """
+    frame = Frame(source, synthetic)
     PVF.check(table)
     if "flip_count" not in table:
         msg = "'flip_count' is missing; group by it, as analyze.pvf_by_flips does"
@@ -146,11 +144,9 @@ def pvf_by_flips(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
         due=numbers(table["due_count"]) / table["trial_count"].where(table["trial_count"] > 0),
     ).dropna(subset=["flip_count", "pvf"])
     if rows.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no numbers of flips; pass what analyze.pvf_by_flips returns.",
             claim="No flips to show",
-            source=source,
-            synthetic=synthetic,
         )
     names, lines = (list(dict.fromkeys(rows[each])) for each in ("panel", "line"))
     shown, drawn = names[:_MOST_PANELS], lines[:_MOST_LINES]
@@ -167,11 +163,9 @@ def pvf_by_flips(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     hidden = len(names) - len(shown) + len(lines) - len(drawn)
     notes = [*estimand(rows), *coverage(rows)]
     notes += [f"{plural(hidden, 'component or type')} dropped"] if hidden else []
-    return finish(
+    return frame.finish(
         figure,
         claim=_by_flips_claim(rows),
-        source=source,
-        synthetic=synthetic,
         note=" · ".join(notes),
         is_doubtful=is_doubtful(rows[rows["pvf"] > 0].nlargest(1, "pvf")),
     )
@@ -272,15 +266,14 @@ def pvf_by_margin(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
         One line per group, a mark per class of margins with its interval; open where nothing
         went wrong. The title compares the closest decisions with the clearest.
     """
+    frame = Frame(source, synthetic)
     PVF_BY_MARGIN.check(table)
     rows = table[table["pvf"].notna()]
     if rows.empty:
-        return nothing(
+        return frame.nothing(
             "No trials with a golden margin are known; analyze.pvf_by_margin needs a campaign "
             "that kept every trial.",
             claim="No margins to show",
-            source=source,
-            synthetic=synthetic,
         )
     groups = list(dict.fromkeys(rows["group"]))
     shown = rows[rows["group"].isin(groups[:_MOST_GROUPS])]
@@ -298,7 +291,7 @@ def pvf_by_margin(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     notes += ["whiskers: intervals, sites as the sample"]
     notes += [f"{plural(hidden, 'group')} dropped"] if hidden else []
     claim = _by_margin_claim(shown[shown["group"] == groups[0]].sort_values("at", kind="stable"))
-    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=" · ".join(notes))
+    return frame.finish(figure, claim=claim, note=" · ".join(notes))
 
 
 def _middle(rows: pd.DataFrame) -> np.ndarray:

@@ -17,7 +17,7 @@ from workbench.plot._style.chances import (
     segments,
 )
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import COLOURS, MAX_LINES, distinct, finish, left_margin, nothing
+from workbench.plot._style.style import COLOURS, MAX_LINES, Frame, distinct, left_margin
 from workbench.plot._style.text import label, percent, plural, safe, short
 from workbench.tables import DETECTOR_TOLERANCE, PVF_MITIGATION, PVF_PROTECTION
 
@@ -45,14 +45,13 @@ def pvf_protection(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
         One line per group, unit and way of ranking; the axis of what is protected is
         logarithmic where it spans decades. The title reads off where nine tenths are removed.
     """
+    frame = Frame(source, synthetic)
     PVF_PROTECTION.check(table)
     rows = table[table["protected_count"] > 0]
     if rows.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no protected parts; pass what analyze.pvf_protection returns.",
             claim="No protection to show",
-            source=source,
-            synthetic=synthetic,
         )
     keys = ["group", "unit", "ranked_by"]
     lines = list(rows.groupby(keys, sort=False))
@@ -72,10 +71,9 @@ def pvf_protection(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     hidden = len(lines) - min(len(lines), MAX_LINES)
     notes = ["the most harmful first", *_ranking(rows)]
     notes += [f"{plural(hidden, 'line')} dropped"] if hidden else []
-    return finish(
-        figure, claim=_claim(lines[0][1]), source=source, synthetic=synthetic,
-        note=" · ".join(notes),
-    )  # fmt: skip
+    return frame.finish(
+        figure, claim=_claim(lines[0][1]),
+        note=" · ".join(notes))  # fmt: skip
 
 
 def _add_line(figure: go.Figure, part: pd.DataFrame, at: int, told: list[str]) -> None:
@@ -156,15 +154,14 @@ def detector_tolerance(
         alarms, a line per detector; the tolerance is logarithmic. The title reads off one
         tolerance.
     """
+    frame = Frame(source, synthetic)
     DETECTOR_TOLERANCE.check(table)
     rows = table[table["detected_share"].notna() | table["false_alarm_share"].notna()]
     if rows.empty:
-        return nothing(
+        return frame.nothing(
             "No detector was tried with a fault or without; analyze.detector_tolerance needs "
             "trials of both kinds.",
             claim="No detector to show",
-            source=source,
-            synthetic=synthetic,
         )
     rows = rows.assign(at=_places(rows)).sort_values("at", kind="stable")
     figure = go.Figure()
@@ -190,7 +187,7 @@ def detector_tolerance(
     notes = ["whiskers: intervals of independent checks"]
     notes += [f"{plural(hidden, 'line')} dropped"] if hidden else []
     claim = _detector_tolerance_claim(chosen)
-    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=" · ".join(notes))
+    return frame.finish(figure, claim=claim, note=" · ".join(notes))
 
 
 def _places(rows: pd.DataFrame) -> np.ndarray:
@@ -339,13 +336,12 @@ def pvf_mitigation(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
         One row per group and mitigation with its interval and what it removes. The title
         names what removes most.
     """
+    frame = Frame(source, synthetic)
     PVF_MITIGATION.check(table)
     if table.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no mitigations; pass what analyze.pvf_mitigation returns.",
             claim="No mitigations to compare",
-            source=source,
-            synthetic=synthetic,
         )
     drawn = table.head(_MOST).reset_index(drop=True)
     axis = axis_of(drawn["pvf"], drawn["low"], drawn["high"])
@@ -370,13 +366,7 @@ def pvf_mitigation(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     hidden = len(table) - len(drawn)
     notes = ["the same faults with and without", "removed: over the wrong outputs without"]
     notes += [f"{plural(hidden, 'row')} dropped"] if hidden else []
-    return finish(
-        figure,
-        claim=_mitigation_claim(table),
-        source=source,
-        synthetic=synthetic,
-        note=" · ".join(notes),
-    )
+    return frame.finish(figure, claim=_mitigation_claim(table), note=" · ".join(notes))
 
 
 def _add_kind(figure: go.Figure, rows: pd.DataFrame, axis: Chances, *, kind: str, at: int) -> None:

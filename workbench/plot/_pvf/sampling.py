@@ -14,12 +14,11 @@ from workbench.plot._style.chances import PVF_TITLE, chance, chances, numbers, r
 from workbench.plot._style.lanes import extremes
 from workbench.plot._style.style import (
     COLOURS,
+    Frame,
     distinct,
     distinct_fill,
     fill,
-    finish,
     left_margin,
-    nothing,
 )
 from workbench.plot._style.text import digits, label, percent, plural, safe, short
 from workbench.tables import (
@@ -59,13 +58,12 @@ def interval_funnel(table: pd.DataFrame, *, source: str = "", synthetic: bool = 
         An upright line per look, at its number of sites; dashed with an open mark where it
         misses the truth. The title counts how many of each kind hold it.
     """
+    frame = Frame(source, synthetic)
     INTERVAL_FUNNEL.check(table)
     if table.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no looks; pass what analyze.interval_funnel returns.",
             claim="No intervals to compare",
-            source=source,
-            synthetic=synthetic,
         )
     group = table["group"].iloc[0]
     mine = table[table["group"] == group].sort_values("site_count", kind="stable")
@@ -88,7 +86,7 @@ def interval_funnel(table: pd.DataFrame, *, source: str = "", synthetic: bool = 
     notes += [f"{len(mine) - len(rows):,} looks not drawn"] if len(mine) > len(rows) else []
     notes += [f"{plural(others, 'group')} dropped"] if others else []
     claim = _funnel_claim(mine, truth)
-    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=" · ".join(notes))
+    return frame.finish(figure, claim=claim, note=" · ".join(notes))
 
 
 def interval_coverage(
@@ -112,13 +110,12 @@ def interval_coverage(
         One row per group, design and size with a mark per kind of interval; a line where all
         should stand. The title names the worst.
     """
+    frame = Frame(source, synthetic)
     INTERVAL_COVERAGE.check(table)
     if table.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no repeats; pass what analyze.interval_coverage returns.",
             claim="No coverage to show",
-            source=source,
-            synthetic=synthetic,
         )
     level = float(table["confidence_level"].iloc[0])
     others = table["confidence_level"].nunique() - 1
@@ -151,10 +148,9 @@ def interval_coverage(
     hidden = len(table[keys].drop_duplicates()) - len(places)
     notes += [f"{plural(hidden, 'design')} dropped"] if hidden else []
     notes += [f"{plural(others, 'other confidence')} dropped"] if others else []
-    return finish(
-        figure, claim=_coverage_claim(rows, level), source=source, synthetic=synthetic,
-        note=" · ".join(notes),
-    )  # fmt: skip
+    return frame.finish(
+        figure, claim=_coverage_claim(rows, level),
+        note=" · ".join(notes))  # fmt: skip
 
 
 def _apart(rows: pd.DataFrame) -> Any:
@@ -290,13 +286,12 @@ def outcome_shares(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
         Stacked bars of all outcomes on the left, of SDC and DUE alone on the right; beneficial
         ones are hatched. The title names the group with the largest share of both.
     """
+    frame = Frame(source, synthetic)
     OUTCOME_SHARES.check(table)
     if table.empty:
-        return nothing(
+        return frame.nothing(
             "The table has no outcomes; pass what analyze.outcome_shares returns.",
             claim="No outcomes to show",
-            source=source,
-            synthetic=synthetic,
         )
     shares = table.pivot_table(
         index="group", columns="outcome", values="outcome_share", aggfunc="sum", sort=False
@@ -331,7 +326,7 @@ def outcome_shares(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     notes = [f"{plural(len(groups), 'group')}, trials weighted as the design asks"]
     notes += [f"{plural(hidden, 'group')} with less dropped"] if hidden else []
     claim = _claim(seen.loc[groups], knows_due="due" in shares)
-    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=" · ".join(notes))
+    return frame.finish(figure, claim=claim, note=" · ".join(notes))
 
 
 def _add_bars(figure: go.Figure, share: pd.Series, *, outcome: str, panel: int) -> None:
@@ -392,14 +387,10 @@ def pvf_running(
         A line with its band; dotted lines are the interval that takes inputs as independent,
         which is too narrow. The title states the last look and the first that was enough.
     """
+    frame = Frame(source, synthetic)
     PVF_RUNNING.check(table)
     if table.empty:
-        return nothing(
-            "No site has been injected yet.",
-            claim="No estimate yet",
-            source=source,
-            synthetic=synthetic,
-        )
+        return frame.nothing("No site has been injected yet.", claim="No estimate yet")
     ordered = table.sort_values("site_count", kind="stable", ignore_index=True)
     rows = ordered.iloc[extremes(ordered["pvf"].to_numpy(), _MOST_POINTS)]
     figure = go.Figure()
@@ -430,13 +421,7 @@ def pvf_running(
     figure.update_xaxes(title="sites injected [count]", rangemode="tozero")
     figure.update_yaxes(title=f"{PVF_TITLE} [%]", range=_range(rows, truth))
     notes = ["band: interval, sites as the sample", *estimand(table)]
-    return finish(
-        figure,
-        claim=_running_claim(ordered),
-        source=source,
-        synthetic=synthetic,
-        note=" · ".join(notes),
-    )
+    return frame.finish(figure, claim=_running_claim(ordered), note=" · ".join(notes))
 
 
 def _add_band(figure: go.Figure, rows: pd.DataFrame) -> None:
@@ -520,15 +505,14 @@ def injection_sample_sizes(
         A bar per group and design, with the number of sites. The title compares the cheapest
         design with the dearest.
     """
+    frame = Frame(source, synthetic)
     INJECTION_SAMPLE_SIZES.check(table)
     known = table[table["site_count"].notna()]
     if known.empty:
-        return nothing(
+        return frame.nothing(
             "No design has an answer: without wrong outputs an error relative to them cannot be "
             "planned for.",
             claim="No sample sizes to show",
-            source=source,
-            synthetic=synthetic,
         )
     groups = list(dict.fromkeys(table["group"]))[:_MOST_GROUPS]
     designs = table[
@@ -563,10 +547,9 @@ def injection_sample_sizes(
     notes += [f"{plural(missing, 'design')} without an answer: no wrong outputs"] if missing else []
     hidden = len(set(table["group"])) - len(groups) + len(designs) - len(drawn)
     notes += [f"{plural(hidden, 'group or design')} dropped"] if hidden else []
-    return finish(
-        figure, claim=_sample_sizes_claim(known, groups[0]), source=source, synthetic=synthetic,
-        note=" · ".join(notes),
-    )  # fmt: skip
+    return frame.finish(
+        figure, claim=_sample_sizes_claim(known, groups[0]),
+        note=" · ".join(notes))  # fmt: skip
 
 
 def _axis(site_counts: pd.Series) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
@@ -220,6 +220,23 @@ def finish(
     )
     _sign(figure, signed)
     return figure
+
+
+class Frame(NamedTuple):
+    """What surrounds every picture of a figure, as its caller passed it."""
+
+    source: str
+    synthetic: bool
+
+    def finish(
+        self, figure: go.Figure, *, claim: str, note: str = "", is_doubtful: bool = False
+    ) -> go.Figure:
+        """Give a figure title and source: :func:`finish`."""
+        return finish(figure, claim=claim, note=note, is_doubtful=is_doubtful, **self._asdict())
+
+    def nothing(self, reason: str, *, claim: str) -> go.Figure:
+        """Say in words why there is nothing to draw: :func:`nothing`."""
+        return nothing(reason, claim=claim, **self._asdict())
 
 
 def _legend_rows(names: list[str]) -> int:

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from workbench.plot._style.bars import grouped_labels, stacked
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import MAX_LINES, distinct, finish, nothing
+from workbench.plot._style.style import MAX_LINES, Frame, distinct
 from workbench.plot._style.text import duration, label, percent, plural, time_unit
 from workbench.tables import CLOCKS, COMMUNICATION_OVERLAP, IDLE_TIME, STEP_TIMES, TIME_BREAKDOWN
 
@@ -44,14 +44,13 @@ def time_breakdown(
         communication, exposed communication, memory and other work, idle. The title
         states the share that computes and the largest loss.
     """
+    frame = Frame(source, synthetic)
     TIME_BREAKDOWN.check(breakdown)
     drawn = breakdown[breakdown["busy_ns"] > 0]
     if drawn.empty:
-        return nothing(
+        return frame.nothing(
             "No GPU work was recorded, so there is no GPU time to divide.",
             claim="No GPU time to show",
-            source=source,
-            synthetic=synthetic,
         )
     parts = {
         "compute": drawn["compute_ns"] - drawn["overlap_ns"],
@@ -59,9 +58,7 @@ def time_breakdown(
     } | {name: drawn[column].fillna(0) for name, column in _LOSSES.items()}
     seen = {name: part.to_numpy(dtype=np.float64) for name, part in parts.items() if part.any()}
     figure, note = stacked(_columns(drawn), seen, title=_axis(drawn))
-    return finish(
-        figure, claim=_breakdown_claim(seen), source=source, synthetic=synthetic, note=note
-    )
+    return frame.finish(figure, claim=_breakdown_claim(seen), note=note)
 
 
 def communication_overlap(
@@ -84,14 +81,13 @@ def communication_overlap(
         Stacks of overlapped and exposed communication; the title states the hidden
         share and the rank that hides least.
     """
+    frame = Frame(source, synthetic)
     COMMUNICATION_OVERLAP.check(overlap)
     drawn = overlap[overlap["communication_ns"] > 0]
     if drawn.empty:
-        return nothing(
+        return frame.nothing(
             "No communication ran on the GPUs, so there is none to hide.",
             claim="No communication to show",
-            source=source,
-            synthetic=synthetic,
         )
     parts = {
         "overlapped": drawn["overlap_ns"].to_numpy(dtype=np.float64),
@@ -104,7 +100,7 @@ def communication_overlap(
     if len(drawn) > 1:
         where = f"rank {int(worst['rank'])}" + _step_words(worst["step"])
         claim += f"; least on {where}, {percent(float(worst['overlap_share']))}"
-    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
+    return frame.finish(figure, claim=claim, note=note)
 
 
 def step_times(steps: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
@@ -125,15 +121,14 @@ def step_times(steps: pd.DataFrame, *, source: str = "", synthetic: bool = False
         One line per rank, the slowest ones if there are many; the title names the
         longest step. Without GPU work the host times are drawn.
     """
+    frame = Frame(source, synthetic)
     STEP_TIMES.check(steps)
     column, place = ("gpu_ns", "GPU") if steps["gpu_ns"].notna().any() else ("host_ns", "host")
     drawn = steps[steps[column].notna()].astype({column: "float64"})
     if drawn.empty:
-        return nothing(
+        return frame.nothing(
             "The trace marks no ProfilerStep, so time cannot be told apart by step.",
             claim="No steps to show",
-            source=source,
-            synthetic=synthetic,
         )
     worst = drawn.sort_values(column, kind="stable").iloc[-1]
     claim = (
@@ -149,7 +144,7 @@ def step_times(steps: pd.DataFrame, *, source: str = "", synthetic: bool = False
         figure.update_xaxes(title="step", tickformat="d")
     unit = time_unit(drawn[column].max())[1]
     figure.update_yaxes(title=f"{place} time of the step [{unit}]", rangemode="tozero")
-    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
+    return frame.finish(figure, claim=claim, note=note)
 
 
 def _step_lines(drawn: pd.DataFrame, column: str) -> tuple[go.Figure, str]:
@@ -231,12 +226,11 @@ def clocks(clocks: pd.DataFrame, *, source: str = "", synthetic: bool = False) -
         One dot per rank with a bar of twice its residual up and down, one trace per
         common clock. The title says how far apart clocks are.
     """
+    frame = Frame(source, synthetic)
     CLOCKS.check(clocks)
     known = clocks.dropna(subset=["offset_ns"]).sort_values("rank")
     if known.empty:
-        return nothing(
-            _why_none(clocks), claim="No clocks to compare", source=source, synthetic=synthetic
-        )
+        return frame.nothing(_why_none(clocks), claim="No clocks to compare")
     unit = time_unit(known["offset_ns"].abs().max() or 1)
     figure = go.Figure()
     names = known["clock"].value_counts().index
@@ -247,13 +241,7 @@ def clocks(clocks: pd.DataFrame, *, source: str = "", synthetic: bool = False) -
     figure.update_yaxes(title=f"offset of the clock [{unit[1]}]")
     figure.update_layout(hovermode="closest")
     notes = ["bars: twice the residual up and down", *_doubts(clocks, len(names) - len(shown))]
-    return finish(
-        figure,
-        claim=_claim(known, names),
-        source=source,
-        synthetic=synthetic,
-        note=" · ".join(notes),
-    )
+    return frame.finish(figure, claim=_claim(known, names), note=" · ".join(notes))
 
 
 def _add(figure: go.Figure, mine: pd.DataFrame, *, position: int, unit: tuple[int, str]) -> None:
@@ -375,14 +363,12 @@ def idle_time(idle: pd.DataFrame, *, source: str = "", synthetic: bool = False) 
         Stacks, one trace per cause; the title states the largest cause and its share,
         the line below the detail that makes up most of it.
     """
+    frame = Frame(source, synthetic)
     IDLE_TIME.check(idle)
     drawn = idle[idle["idle_ns"] > 0]
     if drawn.empty:
-        return nothing(
-            "There is no gap between GPU work, or no GPU work at all.",
-            claim="No idle time to show",
-            source=source,
-            synthetic=synthetic,
+        return frame.nothing(
+            "There is no gap between GPU work, or no GPU work at all.", claim="No idle time to show"
         )
     drawn = drawn.assign(
         cause=drawn["cause"].astype("object").replace("other", "other cause"),
@@ -396,11 +382,9 @@ def idle_time(idle: pd.DataFrame, *, source: str = "", synthetic: bool = False) 
     title = "rank" if drawn["stream"].isna().all() else "stream"
     figure, note = stacked(_labels(table.index), parts, title=title)
     figure.update_yaxes(title=figure.layout.yaxis.title.text.replace("time", "idle time"))
-    return finish(
+    return frame.finish(
         figure,
         claim=_idle_claim(parts),
-        source=source,
-        synthetic=synthetic,
         note=" · ".join(filter(None, [_main_detail(drawn, parts), note])),
     )
 

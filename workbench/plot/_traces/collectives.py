@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from workbench.plot._style.bars import log_ticks, stacked
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import COLOURS, distinct, finish, nothing
+from workbench.plot._style.style import COLOURS, Frame, distinct
 from workbench.plot._style.text import digits, duration, label, percent, plural, size
 from workbench.tables import BLAME, COLLECTIVE_WAITS, COLLECTIVES, LATE_ARRIVALS
 
@@ -39,17 +39,15 @@ def collectives(
         One trace per operation and confidence of the match, both axes logarithmic, one
         dot per collective. The title states the fastest.
     """
+    frame = Frame(source, synthetic)
     COLLECTIVES.check(collectives)
     matched = collectives[collectives["collective"].notna()].drop_duplicates("collective")
     drawn = matched[
         (matched["bus_gb_per_s"].fillna(0) > 0) & (matched["size_bytes"].fillna(0) > 0)
     ].astype({"bus_gb_per_s": "float64", "size_bytes": "float64"})
     if drawn.empty:
-        return nothing(
-            _why_no_bandwidth(collectives, matched),
-            claim="No bus bandwidth to show",
-            source=source,
-            synthetic=synthetic,
+        return frame.nothing(
+            _why_no_bandwidth(collectives, matched), claim="No bus bandwidth to show"
         )
     figure = go.Figure()
     operations = drawn["operation"].value_counts()
@@ -71,7 +69,7 @@ def collectives(
     unsized = len(matched) - len(drawn)
     notes = ["in brackets: confidence that the ranks' kernels were matched rightly"]
     notes += [f"{unsized:,} without a size dropped"] if unsized else []
-    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=" · ".join(notes))
+    return frame.finish(figure, claim=claim, note=" · ".join(notes))
 
 
 def collective_waits(
@@ -94,14 +92,10 @@ def collective_waits(
         Stacks of transfer and wait, one per rank. The title names the rank that the
         others waited for longest.
     """
+    frame = Frame(source, synthetic)
     COLLECTIVE_WAITS.check(waits)
     if waits.empty:
-        return nothing(
-            _why_no_waits(waits),
-            claim="No waiting in collectives to show",
-            source=source,
-            synthetic=synthetic,
-        )
+        return frame.nothing(_why_no_waits(waits), claim="No waiting in collectives to show")
     per_rank = waits.groupby("rank")[["transfer_ns", "wait_ns"]].sum()
     figure, note = stacked(
         [str(rank) for rank in per_rank.index],
@@ -110,13 +104,7 @@ def collective_waits(
     )
     figure.update_yaxes(title=figure.layout.yaxis.title.text.replace("time", "time in collectives"))
     notes = [note, *_doubts(waits), *unknown_kernels(waits, "left_out")]
-    return finish(
-        figure,
-        claim=_waits_claim(waits),
-        source=source,
-        synthetic=synthetic,
-        note=" · ".join(filter(None, notes)),
-    )
+    return frame.finish(figure, claim=_waits_claim(waits), note=" · ".join(filter(None, notes)))
 
 
 def blame(blame: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
@@ -138,6 +126,7 @@ def blame(blame: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> 
         many ranks the worst are shown and the others added up. The title names the
         worst.
     """
+    frame = Frame(source, synthetic)
     BLAME.check(blame)
     whole = int(blame["wait_ns"].sum())
     left_out = [
@@ -146,11 +135,9 @@ def blame(blame: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> 
     ]
     left_out += unknown_kernels(blame, "kernels_left_out")
     if not whole:
-        return nothing(
+        return frame.nothing(
             "; ".join(left_out) or "No rank waited for another one.",
             claim="Nobody can be blamed" if left_out else "Nobody to blame",
-            source=source,
-            synthetic=synthetic,
         )
     table = _matrix(blame)
     figure = _heat(table)
@@ -160,7 +147,7 @@ def blame(blame: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> 
         f"{percent(totals.max() / whole)} of all waiting"
     )
     note = " · ".join(left_out)
-    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
+    return frame.finish(figure, claim=claim, note=note)
 
 
 def _add_bandwidth(figure: go.Figure, drawn: pd.DataFrame, *, name: str, position: int) -> None:
@@ -349,6 +336,7 @@ def late_arrivals(
         The title names that rank and what it did before it came; the line below tells
         what its host did meanwhile, and what was dropped.
     """
+    frame = Frame(source, synthetic)
     LATE_ARRIVALS.check(late_arrivals)
     sure = late_arrivals[late_arrivals["is_sure"]]
     left_out = len(late_arrivals) - len(sure)
@@ -356,11 +344,9 @@ def late_arrivals(
     notes += unknown_kernels(late_arrivals, "kernels_left_out")
     waited = sure[sure["wait_ns"] > 0]
     if waited.empty:
-        return nothing(
+        return frame.nothing(
             "; ".join(notes) or "No collective was found in which a rank waited for another one.",
             claim="Who came late cannot be told" if left_out else "No late arrivals to show",
-            source=source,
-            synthetic=synthetic,
         )
     totals = waited.groupby("blamed_rank")["wait_ns"].sum().sort_values(ascending=False)
     figure = _columns(waited, totals)
@@ -375,7 +361,7 @@ def late_arrivals(
     if unsure_ns > totals.iloc[0]:
         claim += f"; for whom they wait {duration(unsure_ns)} more is not sure"
     notes = [*_why(worst, main), *notes]
-    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=" · ".join(notes))
+    return frame.finish(figure, claim=claim, note=" · ".join(notes))
 
 
 def _columns(waited: pd.DataFrame, totals: pd.Series) -> go.Figure:

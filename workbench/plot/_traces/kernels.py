@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from workbench.kernel_kinds import GPU_WORK
 from workbench.plot._style.bars import by_name, largest
-from workbench.plot._style.style import COLOURS, finish, nothing
+from workbench.plot._style.style import COLOURS, Frame
 from workbench.plot._style.text import duration, label, percent, plural, safe
 from workbench.tables import KERNEL_KINDS, KERNELS, OPERATORS, TRACE_DIFF
 
@@ -38,18 +38,14 @@ def kernels(
         Horizontal bars, one trace per kind; full names on hover. The title states
         the share of the largest name and of all that are shown.
     """
+    frame = Frame(source, synthetic)
     KERNELS.check(kernels)
     summed = kernels.groupby(["name", "kind"], observed=True, as_index=False)[
         ["total_ns", "kernel_count"]
     ].sum()
     whole = int(summed["total_ns"].sum())
     if not whole:
-        return nothing(
-            "No GPU work was recorded.",
-            claim="No kernels to show",
-            source=source,
-            synthetic=synthetic,
-        )
+        return frame.nothing("No GPU work was recorded.", claim="No kernels to show")
     drawn = largest(summed, "total_ns", top=top, sums=["kernel_count"])
     hover = [
         f"{percent(total / whole)} of the GPU work, {count:,} times"
@@ -67,7 +63,7 @@ def kernels(
     if len(summed) > len(drawn):
         share = percent(summed["total_ns"].nlargest(top).sum() / whole)
         claim += f"; {top} of {len(summed):,} names take {share}"
-    return finish(figure, claim=claim, source=source, synthetic=synthetic)
+    return frame.finish(figure, claim=claim)
 
 
 def kernel_kinds(kinds: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
@@ -88,6 +84,7 @@ def kernel_kinds(kinds: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
         One bar per kind and rule, largest first; what no rule recognised is a trace
         of its own. The title states the unclassified share.
     """
+    frame = Frame(source, synthetic)
     KERNEL_KINDS.check(kinds)
     keys = ["kind", "rule", "is_unclassified"]
     drawn = (
@@ -97,12 +94,7 @@ def kernel_kinds(kinds: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     )
     whole = int(drawn["total_ns"].sum())
     if not whole:
-        return nothing(
-            "No GPU work was recorded.",
-            claim="No kinds of GPU work to show",
-            source=source,
-            synthetic=synthetic,
-        )
+        return frame.nothing("No GPU work was recorded.", claim="No kinds of GPU work to show")
     is_unknown = drawn["is_unclassified"].to_numpy()
     kind = drawn["kind"].astype("object")
     figure = by_name(
@@ -124,7 +116,7 @@ def kernel_kinds(kinds: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
         f"{percent(by_kind.max() / whole)} of the GPU work is {safe(by_kind.idxmax())}; "
         f"{percent(unknown)} matched no rule"
     )
-    return finish(figure, claim=claim, source=source, synthetic=synthetic)
+    return frame.finish(figure, claim=claim)
 
 
 def operators(
@@ -149,6 +141,7 @@ def operators(
         Horizontal bars of each operator's own GPU work (own host time if no operator
         has any). The title names the largest.
     """
+    frame = Frame(source, synthetic)
     OPERATORS.check(operators)
     named = operators.assign(
         name=operators["name"].astype("object").fillna("(no operator found)").astype(str)
@@ -160,11 +153,9 @@ def operators(
     )  # fmt: skip
     whole = int(summed[value].sum())
     if not whole:
-        return nothing(
+        return frame.nothing(
             "The trace has no CPU operators; record it with ProfilerActivity.CPU.",
             claim="No operators to show",
-            source=source,
-            synthetic=synthetic,
         )
     drawn = largest(summed, value, top=top, sums=[c for c in columns if c != value])
     what = "GPU work" if value == "gpu_self_ns" else "host time"
@@ -184,7 +175,7 @@ def operators(
     if len(summed) > len(drawn):
         share = percent(summed[value].nlargest(top).sum() / whole)
         claim += f"; {top} of {len(summed):,} operators for {share}"
-    return finish(figure, claim=claim, source=source, synthetic=synthetic)
+    return frame.finish(figure, claim=claim)
 
 
 def _names(names: pd.Series, *, others: int) -> list[str]:
@@ -233,16 +224,15 @@ def trace_diff(
         Horizontal bars to both sides of zero, the remaining changes added up. The
         title states the whole change of the GPU work and the largest part of it.
     """
+    frame = Frame(source, synthetic)
     TRACE_DIFF.check(diff)
     changed = diff[diff["difference_ns"] != 0]
     if changed.empty:
-        return nothing(
+        return frame.nothing(
             "Every row takes exactly as long in both traces."
             if len(diff)
             else "Neither trace has events to compare.",
             claim="No difference to show",
-            source=source,
-            synthetic=synthetic,
         )
     on_gpu = changed[changed["category"].isin(GPU_WORK)]
     drawn = changed[changed["category"].isin(categories)] if categories else on_gpu
@@ -251,7 +241,7 @@ def trace_diff(
     figure, first = _bars(drawn, top=top)
     whole = diff[diff["category"].isin(GPU_WORK)] if adds_up else None
     note = "" if adds_up else "host categories lie inside each other and do not add up"
-    return finish(figure, claim=_claim(first, whole), source=source, synthetic=synthetic, note=note)
+    return frame.finish(figure, claim=_claim(first, whole), note=note)
 
 
 def _bars(changed: pd.DataFrame, *, top: int) -> tuple[go.Figure, pd.Series]:

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from workbench.plot._style.bars import dots
 from workbench.plot._style.lanes import extremes
-from workbench.plot._style.style import colour, distinct, finish, nothing
+from workbench.plot._style.style import Frame, colour, distinct
 from workbench.plot._style.text import digits, duration, label, percent, plural, size
 from workbench.tables import COPY_BANDWIDTH, LAUNCHES, QUEUE_LENGTH
 
@@ -39,16 +39,14 @@ def launches(
         One dot per rank, call name and measure on a logarithmic axis in µs; the title
         states the median latency of the most frequent call.
     """
+    frame = Frame(source, synthetic)
     LAUNCHES.check(launches)
     known = launches[launches["name"].notna() & (launches["call_count"] > 0)]
     started = known.groupby("name", observed=True)[["kernel_count", "call_count"]].sum()
     order = started.sort_values(["kernel_count", "call_count"], ascending=False).index[:top]
     if not len(order):
-        return nothing(
-            "The trace has no calls that start GPU work.",
-            claim="No launches to show",
-            source=source,
-            synthetic=synthetic,
+        return frame.nothing(
+            "The trace has no calls that start GPU work.", claim="No launches to show"
         )
     drawn = known[known["name"].isin(order)].reset_index(drop=True)
     figure = dots(
@@ -72,11 +70,9 @@ def launches(
     )
     lost = int(launches.loc[launches["name"].isna(), "kernel_count"].sum())
     share = percent(lost / max(int(launches["kernel_count"].sum()), 1))
-    return finish(
+    return frame.finish(
         figure,
         claim=_launch_claim(drawn[drawn["name"] == order[0]], started.loc[order[0]], started),
-        source=source,
-        synthetic=synthetic,
         note=f"{share} of the GPU work has no launch in the trace" if lost else "",
     )
 
@@ -100,13 +96,11 @@ def queue_length(queue: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
         thinned without losing a peak; crosses where a call was blocked. The title
         names the longest queue.
     """
+    frame = Frame(source, synthetic)
     QUEUE_LENGTH.check(queue)
     if queue.empty:
-        return nothing(
-            "No GPU work could be joined to the call that launched it.",
-            claim="No queue to show",
-            source=source,
-            synthetic=synthetic,
+        return frame.nothing(
+            "No GPU work could be joined to the call that launched it.", claim="No queue to show"
         )
     keys = ["rank", "device", "stream"]
     peaks = queue.groupby(keys, dropna=False)["queue_count"].max().sort_values(ascending=False)
@@ -129,7 +123,7 @@ def queue_length(queue: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     claim += f"; full queues block callers for {duration(lost)}" if lost else ""
     hidden = len(peaks) - _MOST_QUEUES
     note = f"the {_MOST_QUEUES} longest queues of {len(peaks):,}" if hidden > 0 else ""
-    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
+    return frame.finish(figure, claim=claim, note=note)
 
 
 def copy_bandwidth(
@@ -152,15 +146,14 @@ def copy_bandwidth(
         Mean and peak as dots, one per rank and GPU, on a logarithmic axis in GB/s; the
         title states the mean of the direction that moved most.
     """
+    frame = Frame(source, synthetic)
     COPY_BANDWIDTH.check(bandwidth)
     drawn = bandwidth[bandwidth["mean_gb_per_s"].fillna(0) > 0].reset_index(drop=True)
     if drawn.empty:
-        return nothing(
+        return frame.nothing(
             f"{plural(int(bandwidth['copy_count'].sum()), 'copy').replace('copys', 'copies')} "
             "in the trace, none with a size and a duration.",
             claim="No copy bandwidth to show",
-            source=source,
-            synthetic=synthetic,
         )
     sums = drawn.groupby("direction", observed=True)[["size_bytes", "busy_ns", "copy_count"]].sum()
     sums = sums.sort_values("size_bytes", ascending=False)
@@ -191,7 +184,7 @@ def copy_bandwidth(
     )
     unsized = int(bandwidth["unsized_count"].sum())
     note = f"{unsized:,} copies without a size are dropped" if unsized else ""
-    return finish(figure, claim=claim, source=source, synthetic=synthetic, note=note)
+    return frame.finish(figure, claim=claim, note=note)
 
 
 def _launch_claim(rows: pd.DataFrame, first: pd.Series, started: pd.DataFrame) -> str:

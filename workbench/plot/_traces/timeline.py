@@ -10,7 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plot._style import lanes as _lanes
-from workbench.plot._style.style import COLOURS, colour, fill, finish, left_margin, nothing
+from workbench.plot._style.style import COLOURS, Frame, colour, fill, left_margin
 from workbench.plot._style.text import duration, label, plural, safe
 from workbench.tables import EVENTS
 
@@ -63,15 +63,14 @@ def timeline(  # noqa: PLR0913 - a window in time has two ends
         One bar trace per kind of work; time in ms since the first event. The title
         names the longest event in the window.
     """
+    frame = Frame(source, synthetic)
     EVENTS.check(events)
     mine = events if ranks is None else events[events["rank"].isin(list(ranks))]
     items, lanes = _lanes.lanes_of(mine)
     if items.empty:
-        return nothing(
+        return frame.nothing(
             "The selected ranks have neither GPU work nor operators to draw.",
             claim="No timeline to show",
-            source=source,
-            synthetic=synthetic,
         )
     first = int(events["start_ns"].min())
     window = (
@@ -84,13 +83,7 @@ def timeline(  # noqa: PLR0913 - a window in time has two ends
         if (mine_of_kind := bars[bars["kind"] == code]).size:
             figure.add_bar(**_bar(mine_of_kind, kind, names=mine["name"], first_ns=first))
     _axes(figure, lanes, window_ms=[(ns - first) / 1e6 for ns in window])
-    return finish(
-        figure,
-        claim=_claim(bars, mine),
-        source=source,
-        synthetic=synthetic,
-        note=_note(bars, lanes, first_ns=first),
-    )
+    return frame.finish(figure, claim=_claim(bars, mine), note=_note(bars, lanes, first_ns=first))
 
 
 def _bar(bars: pd.DataFrame, kind: str, *, names: pd.Series, first_ns: int) -> dict[str, Any]:
