@@ -82,8 +82,10 @@ def capping_events(
         margin={"l": 24 + left_margin([name[:36] for name in kept])},
     )  # fmt: skip
     return frame.finish(
-        figure, claim=_events_claim(events, totals),
-        note=" · ".join(_events_notes(events, len(totals) - len(kept), len(shown) - len(drawn))))  # fmt: skip
+        figure,
+        claim=_events_claim(events, totals),
+        note=" · ".join(_events_notes(events, len(totals) - len(kept), len(shown) - len(drawn))),
+    )
 
 
 def _add(
