@@ -19,27 +19,11 @@ _NEVER_NS = 1 << 62
 
 
 def fold(failures: pd.DataFrame, *, window_s: float) -> pd.DataFrame:
-    """Fold rows that follow each other within ``window_s`` into incidents.
+    """Fold rows that follow each other within ``window_s`` into incidents, in order of time.
 
-    All devices of a node, and all ranks of a job, are one incident. A follow-on with nothing
-    before it becomes a failure of unknown trigger.
-
-    Parameters
-    ----------
-    failures
-        Table :data:`workbench.tables.FAILURES`, single lines or folded by a shorter window.
-    window_s
-        Longest pause inside an incident, in s. 0 folds nothing: every line is a row.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.FAILURES` in order of time, rows without a time last.
-
-    Raises
-    ------
-    ValueError
-        If ``window_s`` is negative or no number.
+    All devices of a node, and all ranks of a job, are one incident. A follow-on with nothing before
+    it becomes a failure of unknown trigger. A window of 0 folds nothing; rows without a time come
+    last.
     """
     window_ns = _window_ns(window_s)
     rows = failures.reset_index(drop=True)
@@ -122,7 +106,6 @@ def _incidents(
 
 
 def _leaders(rows: pd.DataFrame, incident: np.ndarray, is_first: np.ndarray) -> np.ndarray:
-    """Find the row that leads each incident: the earliest that is no follow-on."""
     is_late = (rows["kind"] == _LATE[0]) & (rows["code"] == _LATE[1]) & ~is_first
     # Processes crash because of a GPU more often than the other way round.
     is_late |= (rows["kind"] == "kernel") & (rows["category"] == "software")
@@ -133,7 +116,6 @@ def _leaders(rows: pd.DataFrame, incident: np.ndarray, is_first: np.ndarray) -> 
 
 
 def _other_codes(rows: pd.DataFrame, incident: np.ndarray, lead: pd.DataFrame) -> list[str]:
-    """List the codes of each incident besides that of its leader."""
     pairs = pd.DataFrame(
         {"incident": incident, "code": rows["code"], "others": rows["other_codes"]}
     ).drop_duplicates()
@@ -262,15 +244,7 @@ _NO_CULPRIT = ("unknown", "network", "follow-on")
 
 
 def members(rows: pd.DataFrame, incident: np.ndarray, lead: pd.DataFrame) -> dict[str, pd.Series]:
-    """Give the columns that list the members of each incident.
-
-    Parameters
-    ----------
-    rows, incident
-        Rows of table FAILURES, and the number of the incident of each.
-    lead
-        The row that leads each incident.
-    """
+    """Give the columns that list the members of each incident."""
     hosts = pd.Series(rows["node"].to_numpy()).groupby(incident).nunique()
     # A network port or a PCI address is told by its own host; a GPU index also by those that wait.
     has_port = lead["device"].astype(object).map(lambda name: ":" in str(name))
@@ -297,7 +271,6 @@ def members(rows: pd.DataFrame, incident: np.ndarray, lead: pd.DataFrame) -> dic
 
 
 def _joined(listed: pd.Series, incident: np.ndarray, count: int) -> list[str]:
-    """List the distinct texts of each incident, in order."""
     pairs = pd.DataFrame({"incident": incident, "text": listed.to_numpy(dtype=object)})
     pairs = pairs[pairs["text"] != ""].drop_duplicates()
     texts: dict[int, list[str]] = {}
@@ -313,7 +286,6 @@ def _once(texts: Iterable[str]) -> str:
 
 
 def _numbers(text: str) -> set[int]:
-    """Read numbers and ranges such as ``0-6, 8``."""
     numbers: set[int] = set()
     for part in text.split(", "):
         first, _, last = part.partition("-")

@@ -23,14 +23,7 @@ def is_finite(value: object) -> bool:
 def in_range(
     name: str, value: Any, *, least: float, most: float = math.inf, strictly: bool = False
 ) -> float:
-    """Return an argument as a float, or say between which ends it must be.
-
-    Raises
-    ------
-    WorkbenchError
-        If it is no finite number, below ``least`` (or equal to it, if ``strictly``), or above
-        ``most``.
-    """
+    """Return an argument as a float, or say between which ends it must be."""
     inside = is_finite(value) and least <= value <= most
     if not inside or (strictly and value == least):
         words = f"above {least:g}" if strictly else f"{least:g} or more"

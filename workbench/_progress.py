@@ -20,28 +20,10 @@ def progress(
 ) -> Any:
     """Make a progress bar that only slow work ever shows.
 
-    The bar appears after one second and is wiped when the work ends. It stays
-    silent if it is not wanted: ``enabled=False``, the environment variable
-    ``TQDM_DISABLE``, or an error stream that is neither a terminal nor a
-    notebook (a log file, a batch job, a test).
-
-    Parameters
-    ----------
-    iterable
-        What to walk over; leave out to call ``update`` on the bar by hand.
-    total
-        Size of the work in ``unit``; taken from ``len(iterable)`` if possible.
-    unit
-        What is counted; ``"B"`` (bytes) is shown with metric prefixes.
-    label
-        What is being done, e.g. ``"loading traces"``.
-    enabled
-        Whether the caller wants a bar at all.
-
-    Returns
-    -------
-    tqdm.auto.tqdm
-        The bar: iterable, context manager, with ``update(count)``.
+    It appears after one second and is wiped when the work ends. It stays silent with
+    ``enabled=False``, with the environment variable ``TQDM_DISABLE``, or where the error stream is
+    neither a terminal nor a notebook (a log file, a batch job, a test). The unit ``"B"`` (bytes) is
+    shown with metric prefixes.
 
     Examples
     --------

@@ -92,7 +92,6 @@ def _checked(rules: pd.DataFrame, place: str, *, first: int = 0) -> pd.DataFrame
 
 
 def _search(pattern: str) -> Callable[[str], object]:
-    """Return the search for a pattern: in names, or in names divided into words."""
     if not pattern.startswith(_WORDS):
         return re.compile(pattern).search
     return re.compile(rf"(?<![^_])(?:{pattern.removeprefix(_WORDS)})(?![^_])").search

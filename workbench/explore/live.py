@@ -125,7 +125,6 @@ class LiveExplorer(Explorer):
         self._say(ended)
 
     def _take_chunks(self) -> bool:
-        """Take one chunk after the other; return whether some are left."""
         self._say("starting after")
         if self._rest is None:
             self._rest = iter(self.chunks())

@@ -153,7 +153,6 @@ def _spread(count: int, wanted: int, now: int) -> list[int]:
 
 
 def _options(name: str, control: widgets.ValueWidget) -> list[tuple[str, Any]]:
-    """List what a control can be set to, as label and value."""
     if isinstance(control, widgets.IntSlider):
         return [(str(n), n) for n in range(control.min, control.max + 1, control.step)]
     if isinstance(control, _SWITCHES):
@@ -171,7 +170,6 @@ def _options(name: str, control: widgets.ValueWidget) -> list[tuple[str, Any]]:
 
 
 def _control(control: widgets.ValueWidget, label: str, options: Sequence[tuple[str, Any]]) -> str:
-    """Write one control: a range for sliders, a box for switches, else a list to choose from."""
     now = next(place for place, (_, value) in enumerate(options) if value == control.value)
     words = html.escape(label)
     if isinstance(control, _SWITCHES):

@@ -29,10 +29,8 @@ def collective_waits(trace: Trace, *, source: str = "", synthetic: bool = False)
     ----------
     trace
         What :func:`workbench.load.traces` returns, of several ranks.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -122,10 +120,8 @@ def kernels(trace: Trace, *, source: str = "", synthetic: bool = False) -> Explo
     ----------
     trace
         What :func:`workbench.load.traces` returns.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -167,10 +163,8 @@ def time_breakdown(trace: Trace, *, source: str = "", synthetic: bool = False) -
     ----------
     trace
         What :func:`workbench.load.traces` returns.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -210,10 +204,8 @@ def timeline(trace: Trace, *, source: str = "", synthetic: bool = False) -> Expl
     ----------
     trace
         What :func:`workbench.load.traces` returns.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------

@@ -386,7 +386,6 @@ def _loaded(archive: Path, suffix: str) -> Iterator[tuple[str, bytes, pd.DataFra
 
 
 def _messages(content: bytes) -> Iterator[bytes]:
-    """Cut a file of length-delimited messages into its messages."""
     place = 0
     while place < len(content):
         length, place = _varint(content, place)
@@ -395,7 +394,6 @@ def _messages(content: bytes) -> Iterator[bytes]:
 
 
 def _node_type(message: bytes) -> str:
-    """Read the type of a node, skipping all its other fields."""
     place = 0
     while place < len(message):
         tag, place = _varint(message, place)
@@ -413,7 +411,6 @@ def _node_type(message: bytes) -> str:
 
 
 def _varint(content: bytes, place: int) -> tuple[int, int]:
-    """Read one variable-length integer; give its value and the place behind it."""
     value = shift = 0
     while True:
         byte = content[place]

@@ -37,16 +37,9 @@ _PARQUET = b"PAR1"
 
 @dataclass(frozen=True)
 class Sample:
-    """A file as it is seen before it is read.
+    """A file as it is seen before it is read, with its first bytes, unpacked.
 
-    Attributes
-    ----------
-    source
-        The file.
-    head
-        Its first bytes, unpacked.
-    is_named
-        Whether the caller named the file itself, rather than a folder or archive around it.
+    ``is_named`` says whether the caller named the file itself, rather than a folder around it.
     """
 
     source: Source

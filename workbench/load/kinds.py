@@ -44,13 +44,7 @@ _OWN_TABLE = (
 
 @dataclass(frozen=True)
 class Options:
-    """What files do not say and the caller does; None is not said.
-
-    Attributes
-    ----------
-    tz, year, boot_time, node, unit, scope
-        As in :func:`load.failures` and :func:`load.power`.
-    """
+    """What files do not say and the caller does, as in :func:`load.failures`; None is not said."""
 
     tz: str | None = None
     year: int | None = None
@@ -67,20 +61,16 @@ class Options:
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of data.
+    """One kind of data; ``name`` is plural, for messages.
 
     Attributes
     ----------
-    name
-        Plural, for messages.
     recognise
         Says of a file, and the kinds it was found to be already, whether it is of this one.
     door
-        The function that reads it.
-    options
-        Fields of :class:`Options` that the function takes.
+        The function that reads it, with the fields of :class:`Options` in ``options``.
     notebooks
-        Names of the notebooks that show it, without their ending; those that need nothing else.
+        Names of the notebooks that show it and need nothing else, without their ending.
     excludes
         Whether a file of this kind is of no other.
     is_one_file
@@ -169,19 +159,7 @@ def kind_named(name: str) -> Kind:
 
 @dataclass(frozen=True)
 class Told:
-    """What the files under a path are.
-
-    Attributes
-    ----------
-    kinds
-        Names of the kinds by label of the file; none for a file that nobody knows.
-    sources
-        The files by label.
-    passed_over
-        Findings on files that were not looked at.
-    unknown
-        Findings on files of no known kind.
-    """
+    """What the files under a path are: names of kinds, and the files, by label."""
 
     kinds: Mapping[str, frozenset[str]]
     sources: Mapping[str, Source] = field(repr=False)
@@ -196,26 +174,9 @@ class Told:
 
 
 def told(path: Paths, *, most_files: int | None = None) -> Told:
-    """Say of every file under a path which kinds of data it holds.
+    """Say of every file under a path which kinds of data it holds; only their beginnings are read.
 
-    Parameters
-    ----------
-    path
-        A file, folder or archive.
-    most_files
-        Files to look at, the first ones; None for all.
-
-    Returns
-    -------
-    Told
-        Kinds by file. Only the beginnings of files are looked at.
-
-    Raises
-    ------
-    FileNotFoundError
-        If ``path`` does not exist.
-    LoadError
-        If an archive, or a file that is named itself, cannot be opened.
+    ``most_files`` are looked at, the first ones; None for all.
     """
     found = survey(path, wanted=LOGS_AND_INJECTIONS)
     named = {Path(entry) for entry in given_paths(path)}
@@ -238,19 +199,7 @@ def told(path: Paths, *, most_files: int | None = None) -> Told:
 
 
 def kinds_of(path: str | Path, *, most_files: int | None = _LOOKED_AT_FILES) -> set[str]:
-    """Say which kinds of data a file, folder or archive holds.
-
-    Parameters
-    ----------
-    path
-        Any file or folder.
-    most_files
-        Files to look at, the first ones; None for all.
-
-    Returns
-    -------
-    set of str
-        Names of :data:`KINDS`; empty if nothing is recognised.
+    """Say which kinds of data a file, folder or archive holds; empty if nothing is recognised.
 
     Examples
     --------
@@ -267,25 +216,9 @@ def kinds_of(path: str | Path, *, most_files: int | None = _LOOKED_AT_FILES) -> 
 def by_kind(path: str | Path | None, *names: str) -> dict[str, Path | None]:
     """Give a page that takes several kinds of data a path for each of them.
 
-    Parameters
-    ----------
-    path
-        The user's own data; None if there is none.
-    *names
-        The kinds that the page takes.
-
-    Returns
-    -------
-    dict
-        By kind the path, None where it holds nothing of the kind; the file itself where the
-        loader of the kind reads no folder.
-
-    Raises
-    ------
-    FileNotFoundError
-        If ``path`` does not exist.
-    LoadError
-        If it holds none of the kinds, or several files of a kind that is read from one.
+    None where ``path`` holds nothing of the kind; the file itself where the loader of the kind
+    reads no folder. Raises LoadError if the path holds none of the kinds, or several files of a
+    kind that is read from one.
 
     Examples
     --------
@@ -302,7 +235,6 @@ def by_kind(path: str | Path | None, *names: str) -> dict[str, Path | None]:
 
 
 def _place(path: Path, found: Told, kind: Kind) -> Path | None:
-    """Return what the function of a kind is given: the path, or the only file it can read."""
     if kind.name not in found.names:
         return None
     files = [found.sources[label] for label, kinds in found.kinds.items() if kind.name in kinds]

@@ -116,7 +116,6 @@ def joined(
 def _read(
     kind: Kind, path: Paths, files: Told, options: Options, progress: bool
 ) -> tuple[Any, pd.DataFrame]:
-    """Read a kind of data; give what its function gave, and its findings."""
     if not kind.is_one_file:
         loaded = kind.read(path, options, progress=progress)
         return loaded, loaded.quality
@@ -130,7 +129,6 @@ def _read(
 
 
 def _noted(label: str, loaded: Any, name: str) -> list[Finding]:
-    """Give the findings of what was read of one file."""
     if isinstance(loaded, FailureLog | Injections):
         found = loaded.quality.drop(columns="source")
         return [(label, *row) for row in found.itertuples(index=False, name=None)]
@@ -138,7 +136,6 @@ def _noted(label: str, loaded: Any, name: str) -> list[Finding]:
 
 
 def _of_table(label: str, table: pd.DataFrame, name: str) -> list[Finding]:
-    """Make findings of what the loader of one table noted beside it."""
     rows: list[Finding] = [(label, "read", name, len(table), None)]
     left_out: Mapping[str, int] = table.attrs.get("left_out", {})
     for what, count in left_out.items():

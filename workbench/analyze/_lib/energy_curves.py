@@ -44,22 +44,10 @@ class Known:
 class EnergyCurves:
     """Readings of many meters as energy up to any moment, cut wherever the work is.
 
-    Stretches that follow each other share nothing and lose nothing, so their energies add up to
-    that of the whole, however it is cut.
-
-    Parameters
-    ----------
-    power
-        Table :data:`workbench.tables.POWER`.
-    longest_gap_periods
-        Readings of an entity further apart than this many of its median periods leave a gap.
-    clock_offset_s
-        How far the clock of the meter is ahead of that of the job log.
-
-    Raises
-    ------
-    WorkbenchError
-        If something would be counted twice.
+    Segments that follow each other share nothing and lose nothing, so their energies add up to that
+    of the whole, however it is cut. Readings of an entity further apart than
+    ``longest_gap_periods`` of its median periods leave a gap; ``clock_offset_s`` is how far the
+    clock of the meter is ahead of that of the job log.
     """
 
     def __init__(
@@ -97,7 +85,6 @@ class EnergyCurves:
         return Known(energy, mean, np.clip(share, 0.0, 1.0), self._readings(starts, ends))
 
     def _readings(self, starts: Ints, ends: Ints) -> Ints:
-        """Count readings from the start of each stretch to before its end."""
         count = np.zeros(len(starts), dtype=np.int64)
         if self.signal is None:
             return count
@@ -127,28 +114,12 @@ _TOTALS = ("total", "sum", "all", "system")
 
 
 def refuse_double_counting(names: pd.Series | pd.Index, entities: pd.DataFrame | None) -> pd.Index:
-    """Give the names to sum, or raise if one of them is known to hold another.
+    """Give the names to sum, each once, or raise if one of them is known to hold another.
 
-    Parameters
-    ----------
-    names
-        Entities that have values.
-    entities
-        Rows of table :data:`workbench.tables.POWER_ENTITIES` to sum; None for all ``names``.
-
-    Returns
-    -------
-    pandas.Index
-        Names that are expected in the sum, each once.
-
-    Raises
-    ------
-    TableError
-        If ``entities`` is not that table.
-    WorkbenchError
-        If scopes that may hold each other are mixed, a name is a part of another, as
-        ``node001/gpu0`` is of ``node001`` and of ``node001/total``, or two are the AC and the DC
-        side of one thing.
+    Refused are scopes that may hold each other, a name that is a part of another, as
+    ``node001/gpu0`` is of ``node001`` and of ``node001/total``, and the AC and the DC side of one
+    entity. ``entities`` are the rows of table :data:`workbench.tables.POWER_ENTITIES` to sum; None
+    for all ``names``.
     """
     if entities is None:
         expected = pd.Index(pd.unique(pd.Series(names, dtype=object)))
@@ -168,7 +139,6 @@ def refuse_double_counting(names: pd.Series | pd.Index, entities: pd.DataFrame |
 
 
 def tracks_of(readings: Signal) -> dict[str, Track]:
-    """Give stamps and powers of each entity by its name."""
     bounds = zip(readings.first[:-1], readings.first[1:], strict=True)
     places = [slice(low, high) for low, high in bounds]
     powers = [(readings.time_ns[some], readings.power_w[some]) for some in places]
@@ -190,7 +160,6 @@ def _twice(one: str, other: str) -> str:
 
 
 def _of_one_scope(entities: pd.DataFrame) -> pd.Series:
-    """Give the names, or raise if their scopes may hold each other."""
     POWER_ENTITIES.check(entities)
     scopes = set(entities["scope"])
     if len(scopes) > 1 and not any(scopes <= beside for beside in BESIDE):
@@ -243,7 +212,6 @@ class Signal:
     latest_ns: int
 
     def block(self, start: int, end: int) -> Signal:
-        """Give the entities from one position up to another."""
         low, high = self.first[start], self.first[end]
         return Signal(
             self.names[start:end],
@@ -273,28 +241,11 @@ def readings_of(
     longest_gap_periods: float,
     keep: Literal["all", "last"] = "all",
 ) -> Signal:
-    """Sort what has a value, and find which neighbours are near enough.
+    """Sort the readings that have a value, and find which neighbours are near enough.
 
-    Parameters
-    ----------
-    table
-        With columns ``time_ns``, ``entity`` (category) and ``value``.
-    value
-        Name of the column of values.
-    longest_gap_periods
-        Longest time between two readings that is known, in median periods of the entity.
-    keep
-        Which of several readings of one instant are kept.
-
-    Returns
-    -------
-    Signal
-        Its entities are those of ``table``, in the order of its categories.
-
-    Raises
-    ------
-    ValueError
-        If it has no rows, or ``longest_gap_periods`` is not a number of 1 or more.
+    The longest time between two readings that is known is ``longest_gap_periods`` median periods of
+    the entity. Of several readings of one instant ``keep`` says which count. Entities are those of
+    ``table``, in the order of its categories.
     """
     if not longest_gap_periods >= 1 or np.isinf(longest_gap_periods):
         msg = f"longest_gap_periods must be 1 or more, and finite; got {longest_gap_periods!r}"
@@ -327,12 +278,10 @@ def readings_of(
 
 
 def owners(readings: Signal) -> NDArray[np.int64]:
-    """Give the position of the entity of each reading."""
     return np.repeat(np.arange(len(readings.names)), np.diff(readings.first))
 
 
 def _in_order(codes: Times, time: Times, value: Numbers) -> tuple[Times, Times, Numbers]:
-    """Sort by entity and time, unless it is so already; equal stamps keep their order."""
     step = np.diff(codes)
     if ((step > 0) | ((step == 0) & (np.diff(time) >= 0))).all():
         return codes, time, value
@@ -341,7 +290,6 @@ def _in_order(codes: Times, time: Times, value: Numbers) -> tuple[Times, Times, 
 
 
 def _periods(codes: Times, time: Times, entity_count: int) -> Numbers:
-    """Give the median time between readings of each entity; NaN if there is none."""
     step = np.diff(time)
     own = (np.diff(codes) == 0) & (step > 0)
     median = pd.Series(step[own]).groupby(codes[1:][own]).median()
@@ -353,21 +301,10 @@ def known_up_to(
 ) -> Iterator[tuple[slice, Numbers, Times]]:
     """Give the energy and the covered time of every entity from its first reading to instants.
 
-    Parameters
-    ----------
-    readings
-        What :func:`signal` gives.
-    at_ns
-        Instants in increasing order, the same for all entities.
-    method
-        Whether power is a straight line between readings or what the later one says.
-
-    Yields
-    ------
-    tuple
-        Some entities (a slice of their positions), their energy in J and their covered time
-        in ns, each of one row per entity and one column per instant. Only differences along a
-        row have a meaning.
+    ``at_ns`` are in increasing order. Power is a straight line between readings ("trapezoid") or
+    what the later one says ("mlperf"). Yields a slice of entities, their energy [J] and their
+    covered time [ns], one row per entity and one column per instant. Only differences along a row
+    have a meaning.
     """
     count = len(readings.names)
     per_entity = len(readings.time_ns) // count + 1
@@ -378,7 +315,6 @@ def known_up_to(
 
 
 def _up_to(part: Signal, at_ns: Times, method: EnergyMethod) -> tuple[Numbers, Times]:
-    """Work out the energy and the covered time of one block of entities."""
     if len(part.time_ns) == 0:
         nothing = np.zeros((len(part.names), len(at_ns)))
         return nothing, nothing.astype(np.int64)

@@ -25,21 +25,6 @@ _LINE_LENGTH = 1 << 62
 def union(starts: ArrayLike, ends: ArrayLike) -> Intervals:
     """Merge intervals that overlap or touch.
 
-    Parameters
-    ----------
-    starts, ends
-        The intervals [ns], in any order.
-
-    Returns
-    -------
-    tuple of numpy.ndarray
-        Starts and ends of the merged intervals, sorted.
-
-    Raises
-    ------
-    ValueError
-        If the two arrays differ in length or do not hold integers.
-
     Examples
     --------
     >>> starts, ends = union([0, 30, 5], [10, 40, 20])
@@ -110,19 +95,6 @@ def subtract(
 def gaps(starts: ArrayLike, ends: ArrayLike, *, window: tuple[int, int] | None = None) -> Intervals:
     """Return the time that no interval covers.
 
-    Parameters
-    ----------
-    starts, ends
-        The intervals [ns], in any order.
-    window
-        Where to look, from start to end [ns]; without it, from the first start to
-        the last end.
-
-    Returns
-    -------
-    tuple of numpy.ndarray
-        Starts and ends of the gaps, sorted.
-
     Examples
     --------
     >>> starts, ends = gaps([0, 30], [10, 40], window=(-5, 50))
@@ -143,18 +115,6 @@ def measure_within(
     starts: ArrayLike, ends: ArrayLike, window_starts: ArrayLike, window_ends: ArrayLike
 ) -> Ns:
     """Return, for each of many windows, the time in it that the intervals cover.
-
-    Parameters
-    ----------
-    starts, ends
-        The intervals [ns], in any order.
-    window_starts, window_ends
-        The windows [ns]; they may overlap each other and need no order.
-
-    Returns
-    -------
-    numpy.ndarray
-        One covered time [ns] per window.
 
     Examples
     --------
@@ -178,46 +138,17 @@ def measure_within(
 def running_end(ends: ArrayLike, groups: ArrayLike) -> Ns:
     """Return, for each interval, the latest end so far in its group, its own included.
 
-    Parameters
-    ----------
-    ends
-        Ends of the intervals [ns], in order of their start within each group.
-    groups
-        Number of the group each interval belongs to.
-
-    Returns
-    -------
-    numpy.ndarray
-        One latest end [ns] per interval.
+    Intervals come in order of their start within each group.
     """
     return pd.Series(np.asarray(ends)).groupby(np.asarray(groups)).cummax().to_numpy()
 
 
 def coverage(starts: ArrayLike, ends: ArrayLike, classes: ArrayLike, groups: ArrayLike) -> Ns:
-    """Measure, per group, how long exactly which classes of intervals are active.
+    """Measure, per group, how long exactly which classes of intervals are active [ns].
 
-    One sweep over all edges answers every question about overlap: the time in which
-    classes 0 and 2 are active and no other is column ``0b101``.
-
-    Parameters
-    ----------
-    starts, ends
-        The intervals [ns], in any order.
-    classes
-        Class of each interval, 0 to at most 7.
-    groups
-        Group of each interval, from 0. Groups do not see each other.
-
-    Returns
-    -------
-    numpy.ndarray
-        Time [ns] of shape (number of groups, number of combinations of classes).
-        Column 0, no class active, is the time between the intervals of the group.
-
-    Raises
-    ------
-    ValueError
-        If the arrays differ in length, do not hold integers, or a class is above 7.
+    One sweep over all edges answers every question about overlap: the time in which classes 0 and 2
+    are active and no other is column ``0b101``. Column 0, no class active, is the time between the
+    intervals of the group. Classes are 0 to 7, groups count from 0 and do not see each other.
     """
     starts, ends = _checked(starts, ends)
     classes, groups = _checked(classes, groups)
@@ -274,7 +205,6 @@ def _edges(starts: Ns, ends: Ns, classes: Ns) -> tuple[Ns, Ns]:
 
 
 def _proper(starts: ArrayLike, ends: ArrayLike) -> Intervals:
-    """Check the arrays, drop what holds nothing and sort by start."""
     starts, ends = _checked(starts, ends)
     some = ends > starts
     if not some.all():

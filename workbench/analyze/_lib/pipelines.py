@@ -138,7 +138,6 @@ class _Passes:
                     self.add(chunk, action)
 
     def add(self, chunk: int, action: int, partner: int = -1) -> None:
-        """Run a pass of the next micro-batch of its kind."""
         if action == _OLDEST_WEIGHT:
             chunk, number = self.owed.popleft()
             self.rows.append((WEIGHT, number, chunk, -1))
@@ -151,13 +150,11 @@ class _Passes:
             self.owed.append((chunk, number))
 
     def add_pair(self, forward: int, backward: int) -> None:
-        """Run a forward and a whole backward at once."""
         row = len(self.rows)
         self.add(forward, FORWARD, partner=row + 1)
         self.add(backward, BACKWARD, partner=row)
 
     def columns(self) -> _Columns:
-        """Return the passes as columns: action, micro-batch, chunk, partner."""
         action, number, chunk, partner = np.array(self.rows, dtype=np.int64).T
         return action, number, chunk, partner
 
@@ -250,14 +247,7 @@ class Plan:
 
 
 def plan(order: Order) -> Plan:
-    """Find what each pass waits for.
-
-    Raises
-    ------
-    PerformanceModelError
-        If a pass is missing or doubled, a chunk is on two stages, or passes wait for each
-        other in a circle.
-    """
+    """Find what each pass waits for."""
     count = len(order.stage)
     needs = _needs(order)
     partner_needs = np.where(order.partner < 0, count, needs[order.partner])
@@ -269,7 +259,6 @@ def plan(order: Order) -> Plan:
 
 
 def _needs(order: Order) -> Ints:
-    """Return the row that makes the input of each pass."""
     count = len(order.stage)
     chunks, batches = int(order.chunk.max()) + 1, int(order.micro_batch.max()) + 1
     row = np.full((len(ACTIONS), chunks, batches), count)
@@ -339,8 +328,6 @@ def _waves(order: Order, needs: Ints, partner_needs: Ints) -> list[Ints]:
 
 
 def _circle(order: Order, needs: Ints, heads: Ints) -> str:
-    """Say which pass cannot run, and for what it waits."""
-
     def said(row: int) -> str:
         return (
             f"{ACTIONS[order.action[row]]} of micro-batch {order.micro_batch[row]} in chunk "

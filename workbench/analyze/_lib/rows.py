@@ -72,7 +72,6 @@ def gpu_work(events: pd.DataFrame, *columns: str) -> Work:
 
 
 def required(work: Work, events: pd.DataFrame, purpose: str) -> Work:
-    """Return the GPU work, or say why there is none to analyse."""
     if len(work.row) == 0:
         msg = f"no GPU work, so no {purpose}: {_contents(events)}"
         raise WorkbenchError(msg)
@@ -150,19 +149,15 @@ class Groups(NamedTuple):
     """Where each group begins in that order."""
 
     def smallest(self, values: Ints) -> Ints:
-        """Return the smallest value of each group."""
         return np.minimum.reduceat(self._gathered(values), self.bounds)
 
     def largest(self, values: Ints) -> Ints:
-        """Return the largest value of each group."""
         return np.maximum.reduceat(self._gathered(values), self.bounds)
 
     def total(self, values: Ints) -> Ints:
-        """Return the sum of each group, exactly."""
         return np.add.reduceat(self._gathered(values), self.bounds)
 
     def sizes(self) -> Ints:
-        """Return how many entries each group has."""
         return np.diff(np.append(self.bounds, len(self.number)))
 
     def _gathered(self, values: Ints) -> Ints:
@@ -192,12 +187,6 @@ def launches_of(events: pd.DataFrame, row: Ints) -> Ints:
     """Return the position of the call that launched each piece of GPU work, -1 if none.
 
     Labels of calls that a selection of rows has dropped count as no launch.
-
-    Raises
-    ------
-    WorkbenchError
-        If a launch label points to something that cannot launch, as happens when
-        the index was reset after rows were dropped.
     """
     label = taken(events["launch"], row)
     if isinstance(events.index, pd.RangeIndex) and events.index[:1].tolist() == [0]:
@@ -296,23 +285,15 @@ def nest(events: pd.DataFrame, work: Work) -> Nest:
 
 
 def enclosing(start: Ints, end: Ints, group: Ints) -> Ints:
-    """Find, for each interval, the latest earlier one of its group that still runs.
+    """Find, for each interval, the latest earlier one of its group that still runs; -1 if none.
 
-    Parameters
-    ----------
-    start, end, group
-        Intervals in order of group, start and (longest first) duration.
-
-    Returns
-    -------
-    numpy.ndarray
-        Position of the enclosing interval, -1 if there is none.
+    Intervals come in order of group, start and (longest first) duration.
 
     Notes
     -----
-    Every interval points to its predecessor. If that has ended, so has everything
-    between it and what *it* points to, so the pointer may jump there; pointers double
-    their reach until each finds an interval that still runs.
+    Every interval points to its predecessor. If that has ended, so has everything between it and
+    what *it* points to, so the pointer may jump there; pointers double their reach until each finds
+    an interval that still runs.
     """
     pointer = np.arange(len(start)) - 1
     pointer[np.append(True, group[1:] != group[:-1])[: len(start)]] = MISSING
@@ -326,7 +307,6 @@ def enclosing(start: Ints, end: Ints, group: Ints) -> Ints:
 
 
 def threads(events: pd.DataFrame, row: Ints) -> Ints:
-    """Give every thread of every rank one number."""
     process, thread = events["process"].cat, events["thread"].cat
     number = events["rank"].to_numpy()[row].astype(np.int64) * (len(process.categories) + 1)
     number = (number + codes(events["process"])[row]) * (len(thread.categories) + 1)
@@ -468,7 +448,6 @@ def input_sizes(events: pd.DataFrame, row: Ints, operation: Ints) -> Ints:
 
 
 def _bytes_of(events: pd.DataFrame, row: Ints, elements: Ints) -> Ints:
-    """Multiply elements by the bytes of one, -1 if either is missing."""
     used, value = np.unique(codes(events["dtype"])[row], return_inverse=True)
     names = [str(name) for name in events["dtype"].cat.categories]
     bytes_each = np.array(
@@ -479,7 +458,6 @@ def _bytes_of(events: pd.DataFrame, row: Ints, elements: Ints) -> Ints:
 
 
 def _element_bytes(dtype: str) -> int:
-    """Return the bytes of one element, -1 if the type is not known."""
     name = dtype.removeprefix("c10::").lower()
     if name.startswith("float8"):
         return 1

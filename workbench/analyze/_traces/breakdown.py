@@ -109,13 +109,9 @@ def time_breakdown(events: pd.DataFrame, *, by: By = "rank") -> pd.DataFrame:
 
 
 def mixes(work: Work, group: Ints) -> Ints:
-    """Measure how long exactly which kinds ran, per group.
+    """Measure how long exactly which kinds ran, per group [ns].
 
-    Returns
-    -------
-    numpy.ndarray
-        Time [ns] of shape (groups, 2 ** number of kinds); bit k of the column number
-        says whether kind k ran.
+    Bit k of the column number says whether kind k ran.
     """
     covered = coverage(work.start, work.end, work.kind, group)
     missing = (1 << len(KINDS)) - covered.shape[1]
@@ -123,7 +119,6 @@ def mixes(work: Work, group: Ints) -> Ints:
 
 
 def parts(mixed: Ints) -> dict[str, Ints]:
-    """Give the times that a breakdown consists of, from :func:`mixes` [ns]."""
     mask = np.arange(mixed.shape[1])
 
     def total(which: NDArray[np.bool_]) -> Ints:
@@ -149,7 +144,6 @@ def _device_counts(work: Work, groups: Groups) -> NDArray[np.int32]:
 
 
 def _with_gpuless_ranks(table: pd.DataFrame, events: pd.DataFrame) -> pd.DataFrame:
-    """Keep a row for every rank, so that one without GPU work is seen."""
     rank = events["rank"].to_numpy()
     every = np.unique(rank[np.append(True, rank[1:] != rank[:-1])])
     absent = np.setdiff1d(every, table["rank"])
@@ -296,7 +290,6 @@ def step_breakdown(events: pd.DataFrame) -> pd.DataFrame:
 
 
 def _of_rank(work: Work, begin: Ints) -> pd.DataFrame:
-    """Measure the parts between moments that follow each other."""
     first = np.clip(np.searchsorted(begin, work.start, side="right") - 1, 0, None)
     last = np.clip(np.searchsorted(begin, work.end, side="left"), None, len(begin) - 1)
     pieces = np.maximum(last - first, 0)
@@ -346,7 +339,6 @@ def step_times(events: pd.DataFrame) -> pd.DataFrame:
 
 
 def _host_steps(events: pd.DataFrame) -> pd.DataFrame:
-    """Read rank, step and time from the ProfilerStep rows on the host."""
     step = step_numbers(events)
     row = np.flatnonzero(step != MISSING)
     steps = pd.DataFrame(
@@ -361,7 +353,6 @@ def _host_steps(events: pd.DataFrame) -> pd.DataFrame:
 
 
 def _gpu_steps(events: pd.DataFrame) -> pd.DataFrame:
-    """Measure the GPU work of each step."""
     work = gpu_work(events, "step")
     step = taken(events["step"], work.row)
     inside = np.flatnonzero(step != MISSING)

@@ -137,18 +137,8 @@ def on_one_clock(
 def arrival_doubts(comm: pd.DataFrame, clocks: pd.DataFrame) -> pd.Series:
     """Say in which collectives clocks do not agree well enough to tell who was last.
 
-    Parameters
-    ----------
-    comm
-        One row per communication kernel with ``instance`` (-1 if not matched), ``rank``
-        and ``start`` on one clock.
-    clocks
-        Table :data:`workbench.tables.CLOCKS`.
-
-    Returns
-    -------
-    pandas.Series
-        The doubt in words, empty if there is none, per row of ``comm``.
+    ``comm`` has one row per communication kernel with ``instance`` (-1 if not matched), ``rank``
+    and ``start`` on one clock. The doubt is a text, empty if there is none.
     """
     CLOCKS.check(clocks)
     known = clocks.drop_duplicates("rank").set_index("rank")
@@ -175,14 +165,12 @@ def arrival_doubts(comm: pd.DataFrame, clocks: pd.DataFrame) -> pd.Series:
 
 
 def _usable(collectives: pd.DataFrame, largest_imbalance_ratio: float) -> pd.DataFrame:
-    """Keep the collectives that end together on all ranks."""
     fits = collectives["collective"].notna() & collectives["operation"].isin(_SYNCHRONISING)
     fits &= ~(collectives["size_imbalance_ratio"] > largest_imbalance_ratio).fillna(value=False)
     return collectives[fits.astype(bool)].drop_duplicates(["collective", "rank"])
 
 
 def _known(used: pd.DataFrame) -> pd.DataFrame:
-    """Say what the ends of some collectives tell about the clock of each rank."""
     number, rank = np.unique(used["rank"].to_numpy(), return_inverse=True)
     start = used["start_ns"].to_numpy()
     end = start + used["dur_ns"].to_numpy()
@@ -222,19 +210,16 @@ def _known(used: pd.DataFrame) -> pd.DataFrame:
 
 
 def _joined(doubts: dict[str, NDArray[np.bool_]]) -> list[str | None]:
-    """Write all doubts about each rank into one note."""
     rows = zip(*(doubtful.tolist() for doubtful in doubts.values()), strict=True)
     return ["; ".join(compress(doubts, row)) or None for row in rows]
 
 
 def _impossible(moment: Ints, start: Ints, end: Ints) -> NDArray[np.bool_]:
-    """Say of which collectives a rank ended before the last one began."""
     each = grouped(moment)
     return np.asarray((each.largest(start) > each.smallest(end))[each.number])
 
 
 def _names_of(rank: Ints, clock: Ints) -> list[str | None]:
-    """Name every clock after its ranks: 0-3, 8."""
     names: dict[int, str] = {}
     for number in np.unique(clock).tolist():
         mine = rank[clock == number]
@@ -246,7 +231,6 @@ def _names_of(rank: Ints, clock: Ints) -> list[str | None]:
 
 
 def _largest_two(group: Ints, values: Ints) -> tuple[Ints, Ints]:
-    """Return the largest and the second largest value of each group of two or more."""
     order = np.lexsort((-values, group))
     bounds = np.flatnonzero(np.append(True, np.diff(group[order]) > 0)[: len(order)])
     ordered = values[order]
@@ -369,7 +353,6 @@ def _sets(moments: Moments) -> list[tuple[Ints, Ints]]:
 
 
 def _clock_offsets_joined(sets: list[tuple[Ints, Ints]], count: int) -> Ints:
-    """Give ranks that sets join, directly or through others, the same number."""
     lowest = np.arange(count)
     changed = True
     while changed:
@@ -392,7 +375,6 @@ def _inside(times: Floats) -> Floats:
 
 
 def _solved(inside: list[tuple[Ints, Floats, int]], clock: Ints) -> Floats:
-    """Find one offset per rank from its offsets inside sets of ranks."""
     offset = np.zeros(len(clock))
     weights = [np.full(len(ranks), float(count)) for ranks, _, count in inside]
     same = (clock[:, None] == clock[None, :]).astype(np.float64)
@@ -428,7 +410,6 @@ def _misfits(
 
 
 def _centred(first: Ints, relative: Ints, clock: Ints) -> Ints:
-    """Make the offsets of every clock those from its median rank, in whole nanoseconds."""
     offset = np.zeros(len(clock), dtype=np.int64)
     for number in range(int(clock.max(initial=-1)) + 1):
         mine = np.flatnonzero(clock == number)
@@ -463,25 +444,16 @@ def could_be_shifted(
 ) -> NDArray[np.bool_]:
     """Say of each rank whether its offset could be a shift of the order instead.
 
-    Parameters
-    ----------
-    used
-        Collectives that end together, with ``collective``, ``group``, ``operation``,
-        ``confidence``, ``start_ns`` and ``dur_ns``.
-    found
-        Their offsets.
-    rank
-        Number of the rank of each row of ``used``, from 0.
-    residual
-        Uncertainty of each rank's clock [ns], NaN if not known.
+    ``rank`` is the number of the rank of each row of ``used``, from 0; ``residual`` the uncertainty
+    of each rank's clock [ns], NaN if not known.
 
     Notes
     -----
-    A rank is beyond doubt if a sequence number matched its collectives with those of the
-    other ranks; if its offset is 0 as far as clocks agree, for a shift would have to be
-    cancelled by a clock; or if, in one of its process groups, no shift by k collectives
-    of the same operations fits: the time from one end to the k-th after it varies by more
-    than 4 times the residual. Ranks that sequence numbers join stand for each other.
+    A rank is beyond doubt if a sequence number matched its collectives with those of the other
+    ranks; if its offset is 0 as far as clocks agree, for a shift would have to be cancelled by a
+    clock; or if, in one of its process groups, no shift by k collectives of the same operations
+    fits: the time from one end to the k-th after it varies by more than 4 times the residual. Ranks
+    that sequence numbers join stand for each other.
     """
     by_order = (used["confidence"] != "high").to_numpy()
     clock_of = found.clock[rank]

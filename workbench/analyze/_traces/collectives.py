@@ -166,7 +166,6 @@ def collective_waits(
 def _kernels(
     events: pd.DataFrame, work: Work, chosen: NDArray[np.bool_], process_groups: pd.DataFrame | None
 ) -> pd.DataFrame:
-    """Gather what is known of each communication kernel, -1 for missing."""
     row = work.row[chosen]
     operation = operations(events, row)
     comm = pd.DataFrame(
@@ -193,7 +192,6 @@ def _kernels(
 
 
 def _members(events: pd.DataFrame, comm: pd.DataFrame, process_groups: pd.DataFrame | None) -> Ints:
-    """Give each kernel's process group a number for its members, -1 if unknown."""
     if process_groups is None:
         return np.full(len(comm), MISSING)
     PROCESS_GROUPS.check(process_groups)
@@ -206,7 +204,6 @@ def _members(events: pd.DataFrame, comm: pd.DataFrame, process_groups: pd.DataFr
 
 
 def _measured(comm: pd.DataFrame) -> pd.DataFrame:
-    """Add what is known of each matched collective as a whole."""
     last_first = comm[comm["instance"] != MISSING].sort_values(
         ["start", "rank"], ascending=[False, True]
     )
@@ -230,7 +227,6 @@ def _measured(comm: pd.DataFrame) -> pd.DataFrame:
 
 
 def _presented(events: pd.DataFrame, comm: pd.DataFrame) -> pd.DataFrame:
-    """Turn what is known into the columns of the table."""
     latest = comm["latest"].where(comm["latest"] <= comm["first_end"])
     sure = 2 * (comm["last_end"] - comm["first_end"]) <= comm["latest"] - comm["earliest"]
     sure &= comm["doubt"] == ""
@@ -265,7 +261,6 @@ def _presented(events: pd.DataFrame, comm: pd.DataFrame) -> pd.DataFrame:
 
 
 def _groups(events: pd.DataFrame, comm: pd.DataFrame) -> pd.Series:
-    """Name the process group of each kernel, or its stream if no group is recorded."""
     names = np.append(events["group"].cat.categories.astype(str).to_numpy(dtype=object), "")
     on_stream = "stream " + comm["stream"].astype(str).replace("-1", "unknown")
     recorded = pd.Series(names[comm["group"]], dtype=on_stream.dtype)
@@ -273,7 +268,6 @@ def _groups(events: pd.DataFrame, comm: pd.DataFrame) -> pd.Series:
 
 
 def _bandwidths(comm: pd.DataFrame) -> pd.DataFrame:
-    """Give imbalance and rates of the collectives whose size every rank has recorded."""
     mean_size = comm["mean_size"].where(comm["least"].ge(0).fillna(value=False).astype(bool))
     rate = shares(mean_size, comm["shortest"])
     ranks = comm["rank_count"].where(comm["group_size"] == MISSING, comm["group_size"])
@@ -293,7 +287,6 @@ def _bandwidths(comm: pd.DataFrame) -> pd.DataFrame:
 
 
 def _notes(comm: pd.DataFrame, complete: pd.Series, sure: pd.Series) -> pd.Series:
-    """Say why a kernel is not matched, or what is doubtful about its collective."""
     lacking = (comm["group_size"] - comm["rank_count"]).astype(str)
     partial = lacking + " of " + comm["group_size"].astype(str)
     partial += " ranks are missing: waits are lower bounds"
@@ -398,7 +391,6 @@ def blame_by(
 def _trusted(
     waits: pd.DataFrame, *, complete_only: bool, sure_only: bool
 ) -> tuple[pd.DataFrame, dict[str, dict[str, int]]]:
-    """Leave out what is doubtful, and count it by reason."""
     COLLECTIVE_WAITS.check(waits)
     unknown = dict(waits.attrs.get("left_out", {}))
     doubts = {
@@ -435,28 +427,16 @@ _SAME_SIZE = ("all-reduce", "all-gather", "reduce-scatter", "broadcast")
 def match(comm: pd.DataFrame, ranks: Iterable[int]) -> pd.DataFrame:
     """Say which kernels of different ranks are the same collective, by giving them one number.
 
-    Parameters
-    ----------
-    comm
-        One row per communication kernel, in order of rank and start, with the columns
-        ``rank``, ``stream``, ``step``, ``team`` (number of the process group, -1 if not
-        recorded), ``group_size``, ``seq``, ``operation``, ``size``, ``dtype`` and
-        ``name``, all integers, -1 for missing.
-    ranks
-        Every rank that could have taken part.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Columns ``instance`` (-1 if not matched), ``confidence`` (position in
-        CONFIDENCES) and ``note`` (why not matched), in the order of ``comm``.
+    ``comm`` has one row per communication kernel, in order of rank and start, all columns integers
+    and -1 for missing. The result has ``instance``, ``confidence`` (position in CONFIDENCES) and
+    ``note`` (why not matched).
 
     Notes
     -----
-    The best key at hand is taken for each process group: sequence number (high
-    confidence); order inside the group (medium); with nothing recorded, order on the
-    stream (low). Order is trusted as far as operation, type and size agree on all ranks
-    that have the group, and on the stream only if they agree to the end.
+    The best key available is taken for each process group: sequence number (high confidence); order
+    inside the group (medium); with nothing recorded, order on the stream (low). Order is trusted as
+    far as operation, type and size agree on all ranks that have the group, and on the stream only
+    if they agree to the end.
     """
     result = pd.DataFrame(
         {"instance": MISSING, "confidence": _NONE, "note": ""}, index=comm.index
@@ -502,7 +482,6 @@ def _only_groups(result: pd.DataFrame, comm: pd.DataFrame) -> pd.DataFrame:
 
 
 def _excluded(comm: pd.DataFrame) -> pd.Series:
-    """Say why some rows cannot be matched whatever is recorded; empty text for the rest."""
     reasons = [f"{name}: {NOT_MATCHED[name]}" if name in NOT_MATCHED else "" for name in OPERATIONS]
     reason = pd.Series(np.array(reasons, dtype=object)[comm["operation"]], index=comm.index)
     paired = comm["operation"].eq(OPERATIONS.index("send-receive")) & comm["team"].ne(MISSING)

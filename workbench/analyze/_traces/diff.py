@@ -136,7 +136,6 @@ def _sums(events: pd.DataFrame, by: By, *, short_names: bool) -> pd.DataFrame:
 
 
 def _positions(events: pd.DataFrame) -> Ints:
-    """Give each row the position of its step among the steps of the trace, -1 if it has none."""
     step = events["step"].to_numpy(dtype="int64", na_value=MISSING)
     steps = np.unique(step[step != MISSING])
     return np.where(step == MISSING, MISSING, np.searchsorted(steps, step))

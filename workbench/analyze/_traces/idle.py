@@ -41,24 +41,10 @@ _BLOCKING, _RUNTIME, _OPERATOR, _PYTHON, _UNTRACED = range(len(ACTIVITIES))
 
 
 def time_by_activity(events: pd.DataFrame, call: Ints, start: Ints, end: Ints) -> Ints:
-    """Split windows of time by what the thread of a call did in them.
+    """Split windows of time by what the thread of a call did in them: one row per window [ns].
 
-    Where records overlap, the more telling one counts: a blocking call before another
-    runtime call, that before an operator, that before Python.
-
-    Parameters
-    ----------
-    events
-        Table :data:`workbench.tables.EVENTS`.
-    call
-        Position of a call in ``events``, whose thread is meant, per window.
-    start, end
-        The windows [ns].
-
-    Returns
-    -------
-    numpy.ndarray
-        Time [ns] of shape (windows, activities); a row adds up to its window.
+    Where records overlap, the more telling one counts: a blocking call before another runtime call,
+    that before an operator, that before Python.
     """
     rank = events["rank"].to_numpy()
     process, thread = codes(events["process"]), codes(events["thread"])
@@ -87,7 +73,6 @@ def _split(
     start: Ints,
     end: Ints,
 ) -> Ints:
-    """Split windows by the activity of one thread, whose rows are given."""
     by_category, is_blocking, is_step = level_of
     level = by_category[codes(events["category"])[row]]
     level[is_step[row]] = _UNTRACED
@@ -106,7 +91,6 @@ def _split(
 
 
 def _level_of_category(events: pd.DataFrame) -> NDArray[np.int8]:
-    """Give the activity that each category means; the last one where it means none."""
     return np.array(
         [
             _RUNTIME
@@ -119,7 +103,6 @@ def _level_of_category(events: pd.DataFrame) -> NDArray[np.int8]:
 
 
 def _is_blocking(events: pd.DataFrame) -> NDArray[np.bool_]:
-    """Say for each name whether a runtime call of that name waits for the GPU."""
     names = events["name"].cat.categories.astype("str")
     copies = names.str.contains("^(?:cuda|cu|hip)Mem(?:cpy|set)")
     blocks = names.str.contains("Synchronize") | (copies & ~names.str.contains("Async"))
@@ -355,7 +338,6 @@ def _on_its_way(
 
 
 def _of_graph(events: pd.DataFrame, work: Work, which: Ints) -> NDArray[np.bool_]:
-    """Say which work was launched by a CUDA graph."""
     names = events["name"].cat.categories.astype("str")
     is_graph = np.append(np.asarray(names.str.contains("GraphLaunch"), dtype=bool), False)
     launch = launches_of(events, work.row[which])
@@ -401,7 +383,6 @@ def _launch_of_previous(events: pd.DataFrame, work: Work, stream: Ints, which: I
 
 
 def _summary(causes: list[Cause], places: Groups, work: Work, method: Method) -> pd.DataFrame:
-    """Add up the idle times by place, cause and detail."""
     shape = (len(places.bounds), len(CAUSES[method]), len(DETAILS) + 1)
     idle, count = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
     for piece in causes:

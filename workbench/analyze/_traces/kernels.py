@@ -180,7 +180,6 @@ def unclassified_kernels(
 
 
 def _ruled(events: pd.DataFrame, work: Work, rules: Rules) -> tuple[Ints, Ints, list[str]]:
-    """Give kind and rule of each piece of work, and the names of the rules."""
     used, name = np.unique(codes(events["name"])[work.row], return_inverse=True)
     told = classify(events["name"].cat.categories[used], rules=rules)
     rule_names = list(dict.fromkeys([*told["rule"], _BY_CATEGORY, _BY_LOADER, UNCLASSIFIED]))
@@ -287,7 +286,6 @@ def _host_times(events: pd.DataFrame, tree: Nest) -> tuple[Ints, Ints]:
 
 
 def _outermost(parent: Ints, bucket: Ints) -> Ints:
-    """List the operators that have no other of the same name around them."""
     is_inner = np.zeros(len(parent), dtype=bool)
     climbing, above = np.arange(len(parent)), parent
     while len(climbing):
@@ -302,7 +300,6 @@ def _outermost(parent: Ints, bucket: Ints) -> Ints:
 def _credit_upwards(
     credit: Ints, tree: Nest, bucket: Ints, outermost: Ints, duration: Ints
 ) -> None:
-    """Add the duration of GPU work to every operator around its launch."""
     counts = np.zeros(len(bucket), dtype=bool)
     counts[outermost] = True
     above = tree.starter
@@ -314,7 +311,6 @@ def _credit_upwards(
 
 
 def _unowned(table: pd.DataFrame, rank: Ints, duration: Ints) -> pd.DataFrame:
-    """Make one row per rank for the GPU work without an operator."""
     groups = grouped(rank)
     rows = pd.DataFrame(dict.fromkeys(table.columns, 0), index=range(len(groups.bounds)))
     rows["rank"] = groups.keys[0]

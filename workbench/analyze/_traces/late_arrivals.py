@@ -104,7 +104,6 @@ def late_arrivals(events: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
 
 
 def _compared(waits: pd.DataFrame, windows: Windows, parts: Ints) -> pd.DataFrame:
-    """Compare every rank's window with those of the other ranks of its collective."""
     rows = pd.DataFrame(parts, columns=list(_PARTS))
     for name in ("collective", "operation", "group", "step", "blamed_rank"):
         rows[name] = waits[name].array
@@ -126,14 +125,12 @@ def _compared(waits: pd.DataFrame, windows: Windows, parts: Ints) -> pd.DataFram
 
 
 def _ratios(rows: pd.DataFrame, compute: Ints) -> pd.Series:
-    """Divide the compute launched since the collective before by the median of other ranks."""
     launched = pd.Series(compute, dtype="Float64").mask(compute == MISSING)
     others = launched[~rows["is_late"]].groupby(rows["collective"]).median()
     return shares(launched, others.reindex(rows["collective"]))
 
 
 def _presented(events: pd.DataFrame, late: pd.DataFrame, told: Longest) -> pd.DataFrame:
-    """Turn what is known of the last ranks into the columns of the table."""
     late = late.reset_index(drop=True)
     excess = late[[f"excess {name}" for name in _MEASURES[:-1]]]
     most = excess.fillna(0).to_numpy("int64")
@@ -176,7 +173,6 @@ class Windows(NamedTuple):
     """That of the group's collective before it, at whose end the window begins; -1 if none."""
 
     def at(self, chosen: Ints) -> Windows:
-        """Keep some of the windows."""
         return Windows(*(column[chosen] for column in self))
 
 
@@ -193,13 +189,7 @@ class Longest(NamedTuple):
 
 
 def windows_of(events: pd.DataFrame, work: Work, waits: pd.DataFrame) -> Windows:
-    """Find the window before each row of a table of waits.
-
-    Raises
-    ------
-    WorkbenchError
-        If a rank has no communication kernel where ``waits`` has one.
-    """
+    """Find the window before each row of a table of waits."""
     rank = waits["rank"].to_numpy().astype(np.int64)
     arrival = waits["start_ns"].to_numpy()
     kernel = _kernels_of(work, waits)
@@ -278,7 +268,6 @@ def longest_of(events: pd.DataFrame, work: Work, windows: Windows) -> Longest:
 
 
 def _kernels_of(work: Work, waits: pd.DataFrame) -> Ints:
-    """Find the kernel of every row of a table of waits, as a position in the GPU work."""
     known = np.flatnonzero(work.kind == KINDS.index("communication"))
     there = pd.DataFrame({"rank": work.rank[known], "start": work.start[known]}).drop_duplicates()
     asked = pd.MultiIndex.from_arrays([waits["rank"].astype("int64"), waits["start_ns"]])

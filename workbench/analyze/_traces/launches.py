@@ -134,7 +134,6 @@ def _started(events: pd.DataFrame, work: Work) -> Started:
 
 
 def _calls(events: pd.DataFrame, used: Ints) -> Ints:
-    """List the calls that started work or are named like such."""
     names = pd.Index(events["name"].cat.categories.astype("str"))
     named = np.append(np.asarray(names.str.contains(_STARTS_WORK), dtype=bool), False)
     categories = pd.Index(list(events["category"].cat.categories))
@@ -151,7 +150,6 @@ def _sums(bucket: Ints, values: Ints, size: int) -> Ints:
 
 
 def _spread(bucket: Ints, values: Ints, size: int) -> pd.DataFrame:
-    """Return count, mean, median and maximum per bucket; missing where it is empty."""
     by_bucket = pd.Series(values).groupby(bucket)
     spread = by_bucket.agg(["count", "mean", "median", "max"]).reindex(range(size))
     spread["count"] = spread["count"].fillna(0).astype("int64")
@@ -229,7 +227,6 @@ def copy_bandwidth(events: pd.DataFrame, *, instant_ns: int = 1_000) -> pd.DataF
 
 
 def _directions(events: pd.DataFrame) -> Ints:
-    """Give the direction that each name states, as a position in DIRECTIONS."""
     names = pd.Index(events["name"].cat.categories.astype("str"))
     direction = np.full(len(names), DIRECTIONS.index("unknown"))
     for label, pattern in _SPELLINGS:

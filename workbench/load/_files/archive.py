@@ -67,17 +67,7 @@ class Source:
     def open(self) -> Stream:
         """Open the content, unpacked, from its beginning.
 
-        Returns
-        -------
-        Stream
-            A binary stream; use it in a ``with`` statement. After its end,
-            ``truncated_at`` and ``notes`` tell of damage.
-
-        Raises
-        ------
-        LoadError
-            If the content is empty, or packed in a way that cannot be read, or
-            (while reading) grows beyond what a trace would.
+        After the end of the stream, ``truncated_at`` and ``notes`` tell of damage.
         """
         if self.place is not None and self.place.layer == "gzip":
             outer = _outer(self)
@@ -86,7 +76,6 @@ class Source:
         return _checked(_stream(self))
 
     def head(self, size_bytes: int = _HEAD_BYTES) -> bytes:
-        """Return the first unpacked bytes, by which formats are recognised."""
         with self.open() as stream:
             return stream.read(size_bytes)
 
@@ -108,32 +97,7 @@ class Survey:
 
 
 def sources(path: Paths, *, expansion_limit: float | None = EXPANSION_LIMIT) -> list[Source]:
-    """List everything under ``path`` that may be a trace.
-
-    See :func:`survey`, which also tells what was passed over.
-
-    Parameters
-    ----------
-    path
-        A file, a directory (searched to any depth), an archive (tar, packed or
-        not, or zip, recognised by content) or several of these.
-    expansion_limit
-        How many times its packed size a file may unpack to (beyond 1 GiB)
-        before it is refused as a decompression bomb; None lifts the limit.
-
-    Returns
-    -------
-    list of Source
-        Files in order of name, members in the order their archive stores
-        them; never empty.
-
-    Raises
-    ------
-    FileNotFoundError
-        If ``path`` does not exist.
-    LoadError
-        If there is nothing to open under ``path``.
-    """
+    """List the files under ``path`` that may be traces; see :func:`survey`."""
     return survey(path, expansion_limit=expansion_limit).sources
 
 
@@ -143,31 +107,11 @@ def survey(
     expansion_limit: float | None = EXPANSION_LIMIT,
     wanted: Wanted = TRACES,
 ) -> Survey:
-    """List what under ``path`` may be a trace, and what was passed over and why.
+    """List the files under a path that may be wanted, and those that were passed over and why.
 
-    Parameters
-    ----------
-    path
-        As for :func:`sources`.
-    expansion_limit
-        As for :func:`sources`.
-    wanted
-        What is looked for, if not traces.
-
-    Returns
-    -------
-    Survey
-        ``sources`` to open and ``remarks`` for the quality table.
-
-    Raises
-    ------
-    FileNotFoundError
-        If ``path`` does not exist.
-    TypeError
-        If ``path`` is no path.
-    LoadError
-        If there is nothing to open under ``path``, or an archive or a file
-        named in ``path`` itself cannot be read.
+    Archives (tar, packed or not, or zip) are recognised by content. A file may unpack to
+    ``expansion_limit`` times its packed size (beyond 1 GiB) before it is refused as a decompression
+    bomb; None lifts the limit. Files come in order of name, members in the order of the archive.
     """
     found, given = Survey(wanted=wanted), given_paths(path)
     seen: set[Path] = set()
@@ -188,20 +132,8 @@ def streams(
 ) -> Iterator[tuple[Source, Stream]]:
     """Open one source after the other; members of one tar.gz in a single pass.
 
-    Opening the last member of a tar.gz by itself unpacks all that is before it.
-    Whoever reads several members in order should take them from here.
-
-    Parameters
-    ----------
-    wanted
-        What to open. Each stream is closed when the next one is requested.
-    dropped
-        Where sources are kept that cannot be opened; without it that is raised.
-
-    Yields
-    ------
-    tuple of Source and Stream
-        In the order given.
+    Opening the last member of a tar.gz by itself unpacks all that is before it. Each stream is
+    closed when the next is requested. Sources that cannot be opened raise without ``dropped``.
     """
     walk = _Walk()
     try:
@@ -242,7 +174,6 @@ class _Walk:
 
 
 def _stream(source: Source) -> Stream:
-    """Open a file, or a member that is a range of the file's own bytes."""
     place = source.place
     if place is None:
         return open_file(source.path, source.label, source.expansion_limit)
@@ -267,12 +198,10 @@ def _stream(source: Source) -> Stream:
 
 
 def _outer(source: Source) -> Stream:
-    """Open the archive of a source as a whole."""
     return open_file(source.path, str(source.path), source.expansion_limit)
 
 
 def _inner(source: Source, outer: Stream, *, owns: bool = True) -> Stream:
-    """Open the member that begins where ``outer`` stands."""
     length = source.place.length if source.place else 0
     health = Health()
     try:
@@ -290,7 +219,6 @@ def _inner(source: Source, outer: Stream, *, owns: bool = True) -> Stream:
 
 
 def _checked(stream: Stream) -> Stream:
-    """Return ``stream`` if it holds anything."""
     try:
         if stream.peek():
             return stream
@@ -303,7 +231,6 @@ def _checked(stream: Stream) -> Stream:
 
 
 def _files(entry: Path, remarks: list[Remark]) -> Iterator[tuple[Path, bool]]:
-    """Give the files of a directory in order of name, or the file itself."""
     if not entry.is_dir():
         if not entry.exists():
             msg = f"{shown(entry)}: there is no such file or directory"
@@ -455,11 +382,6 @@ def members(path: Path, kind: Kind, expansion_limit: float | None) -> Iterator[M
     """List the members of an archive in the order they are stored.
 
     An entry with ``is_cut`` set is given if the archive breaks off.
-
-    Raises
-    ------
-    LoadError
-        If the archive cannot be read at all.
     """
     if kind == "zip":
         return _zip_members(path)

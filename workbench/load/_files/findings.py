@@ -25,7 +25,6 @@ class Remark:
 
     @property
     def row(self) -> Finding:
-        """It as a row of the quality table."""
         return self.source, self.finding, self.what, 1, None
 
 
@@ -43,23 +42,19 @@ class Findings:
             self._found[finding, what] = (known + count, first)
 
     def count(self, what: str) -> int:
-        """Return how often ``what`` was found."""
         return sum(count for (_, text), (count, _) in self._found.items() if text == what)
 
     def rows(self) -> list[Finding]:
-        """Return the findings as rows of the quality table."""
         return [
             (self.source, finding, what, count, where)
             for (finding, what), (count, where) in self._found.items()
         ]
 
     def frame(self) -> pd.DataFrame:
-        """Return the findings as table :data:`workbench.tables.QUALITY`."""
         return quality_frame(self.rows())
 
 
 def quality_frame(rows: Sequence[Finding]) -> pd.DataFrame:
-    """Make a quality table of ``(source, finding, what, count, where)`` rows."""
     if not rows:
         return QUALITY.empty()
     return QUALITY.check(QUALITY.cast(pd.DataFrame(rows, columns=list(QUALITY.columns))))

@@ -77,13 +77,7 @@ class Dropped:
 
     @contextmanager
     def trying(self, label: str) -> Iterator[None]:
-        """Read one file inside; if that fails it is dropped, and what follows inside is not done.
-
-        Raises
-        ------
-        LoadError
-            If the reader asks for an argument.
-        """
+        """Read one file inside; one that fails is dropped, unless its reader asks for an argument."""
         try:
             with guarded(label):
                 yield
@@ -93,25 +87,17 @@ class Dropped:
             self.add(label, error)
 
     def add(self, label: str, error: Exception) -> None:
-        """Drop a file because of an error."""
         self._errors.append((label, error))
 
     @property
     def rows(self) -> list[Finding]:
-        """What was dropped, as rows of the quality table."""
         return [
             (label, "dropped", _without(label, str(error)), 1, None)
             for label, error in self._errors
         ]
 
     def raise_if_all(self) -> None:
-        """Raise what was met, if anything was, because nothing else is left.
-
-        Raises
-        ------
-        WorkbenchError, OSError
-            The error of a single file, or a LoadError that lists those of several.
-        """
+        """Raise what was met, if anything was, because nothing else is left."""
         if len(self._errors) == 1:
             raise self._errors[0][1]
         if self._errors:

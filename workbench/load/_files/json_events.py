@@ -64,19 +64,7 @@ _lenient = json.JSONDecoder(parse_float=FloatText, strict=False)
 
 
 def read_event(data: bytes, *, final: bool = True) -> Read:
-    """Read the event that ``data`` begins with.
-
-    Parameters
-    ----------
-    data
-        Bytes at hand.
-    final
-        Whether the input ends with ``data``.
-
-    Returns
-    -------
-    Read
-        The event as a dictionary; numbers with a fraction as :class:`FloatText`.
+    """Read the event that ``data`` begins with; ``final``: the input ends there.
 
     Raises
     ------
@@ -199,7 +187,6 @@ _MENDERS: tuple[tuple[Callable[[str], str | None], str], ...] = (
 
 
 def _why(raw: bytes) -> Damaged:
-    """Say what the parser stumbled over first."""
     text = raw.decode(errors="surrogateescape")
     if (match := _AMBIGUOUS.search(text)) is not None and _BAD_ESCAPE.search(text):
         at = len(text[: match.start()].encode(errors="surrogateescape"))

@@ -152,5 +152,4 @@ def unpacker_of(head: bytes) -> Unpack | None:
 
 
 def foreign_packing(head: bytes) -> str:
-    """Name the packing that ``head`` belongs to if it is known but cannot be read, else ''."""
     return next((name for magic, name in _FOREIGN.items() if head.startswith(magic)), "")

@@ -31,7 +31,6 @@ _TABLES = {field.name: getattr(tables, field.name.upper()) for field in fields(T
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - same shape for all formats
-    """Say whether a file that begins with ``head`` is Parquet."""
     return head.startswith(_MAGIC)
 
 
@@ -41,25 +40,7 @@ def is_trace(schema: pa.Schema) -> bool:
 
 
 def parquet(path: str | Path) -> Trace:
-    """Read a trace set that :func:`write` stored.
-
-    Parameters
-    ----------
-    path
-        The file.
-
-    Returns
-    -------
-    Trace
-        As it was stored.
-
-    Raises
-    ------
-    FileNotFoundError
-        If ``path`` does not exist.
-    LoadError
-        If the file is no Parquet, not one of the workbench, or of a later version.
-    """
+    """Read a trace set that :func:`write` stored."""
     try:
         events, raw = read_events(path, _KEY)
     except FileNotFoundError:
@@ -88,20 +69,7 @@ def parquet(path: str | Path) -> Trace:
 
 
 def write(trace: Trace, path: str | Path) -> Path:
-    """Store a trace set as one Parquet file, whole or not at all.
-
-    Parameters
-    ----------
-    trace
-        What to store.
-    path
-        The file; an existing one is replaced once the new one is complete.
-
-    Returns
-    -------
-    pathlib.Path
-        The file.
-    """
+    """Store a trace set as one Parquet file, whole or not at all."""
     header = {
         "version": VERSION,
         "tables": {name: pack_frame(getattr(trace, name)) for name in _TABLES if name != "events"},
@@ -168,7 +136,6 @@ def _columns(path: str | Path, names: list[str]) -> dict[str, Any]:
 
 
 def _column(file: pq.ParquetFile, name: str) -> Any:
-    """Read one column."""
     table = file.read([name], use_threads=False)
     array = table.to_pandas(split_blocks=True, self_destruct=True)[name].array
     if isinstance(array, IntegerArray):
@@ -202,7 +169,6 @@ def all_missing(rows: int, dtype: str) -> IntegerArray:
 
 
 def pack_frame(frame: pd.DataFrame) -> str:
-    """Write a small frame as text; an empty one is the empty text."""
     if frame.empty:
         return ""
     buffer = io.BytesIO()
@@ -211,7 +177,6 @@ def pack_frame(frame: pd.DataFrame) -> str:
 
 
 def unpack_frame(text: str, table: Table) -> pd.DataFrame:
-    """Read a frame that :func:`pack_frame` wrote, as ``table``."""
     if not text:
         return table.empty()
     with pq.ParquetFile(io.BytesIO(base64.b64decode(text))) as file:

@@ -18,14 +18,9 @@ _CHAKRA = re.compile(r"\.(\d{1,6})\.(?:et|json)(?:\.(?:gz|bz2|xz|zstd?|lz4))?$")
 
 
 def rank_in_name(label: str, *, is_chakra: bool = False) -> int | None:
-    """Return the rank that the name of a file tells, None if it tells none or several.
+    """Return the rank that a file's name states, None if it states none or several.
 
-    Parameters
-    ----------
-    label
-        File, or ``archive!member``; only the last part of the path counts.
-    is_chakra
-        Whether Chakra's convention ``<name>.<rank>.et`` applies.
+    Only the last part of the path counts.
 
     Examples
     --------
@@ -47,19 +42,6 @@ def rank_in_name(label: str, *, is_chakra: bool = False) -> int | None:
 
 def given_ranks(labels: Sequence[str], given: RankArgument) -> list[int | None]:
     """Return the rank that the caller gives for each file, None where none is given.
-
-    Parameters
-    ----------
-    labels
-        The files.
-    given
-        One number for one file, a list in order of the files, or a dict from a
-        part of the file name to the number.
-
-    Raises
-    ------
-    LoadError
-        If ``given`` does not fit the files, or a rank is negative.
 
     Examples
     --------
@@ -89,13 +71,7 @@ def given_ranks(labels: Sequence[str], given: RankArgument) -> list[int | None]:
 
 
 def rank_by_name(label: str, given: Mapping[str, int]) -> int | None:
-    """Give the rank whose key is a part of a file's name; None if none is.
-
-    Raises
-    ------
-    LoadError
-        If several keys fit.
-    """
+    """Give the rank whose key is a part of a file's name; None if none is."""
     hits = {rank for text, rank in given.items() if text in label}
     if len(hits) > 1:
         msg = f"{label}: several keys of rank= fit this file, with ranks {sorted(hits)}"

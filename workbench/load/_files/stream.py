@@ -51,23 +51,9 @@ class Closable(Protocol):
 class Stream(io.BufferedIOBase):
     """Unpacked bytes of one file or archive member, read from front to back.
 
-    ``readinto`` fills the buffer unless the content ends. Damage never raises:
-    what is readable is given, then the stream ends, and ``truncated_at`` and
-    ``notes`` say where and why.
-
-    Parameters
-    ----------
-    blocks
-        The unpacked content, in pieces.
-    label
-        Name for error messages.
-    health
-        Filled in by whatever makes ``blocks``.
-    file
-        Closed together with the stream.
-    allowed_bytes
-        More content than this is refused as a decompression bomb; None allows
-        any amount.
+    ``readinto`` fills the buffer unless the content ends. Damage never raises: what is readable is
+    given, then the stream ends, and ``truncated_at`` and ``notes`` say where and why. More content
+    than ``allowed_bytes`` is refused as a decompression bomb; None allows any amount.
     """
 
     def __init__(
@@ -101,15 +87,12 @@ class Stream(io.BufferedIOBase):
 
     @property
     def notes(self) -> list[str]:
-        """Everything unusual that was met so far, in words."""
         return list(self._health.notes)
 
     def readable(self) -> bool:
-        """Return True: streams are for reading."""
         return True
 
     def tell(self) -> int:
-        """Return the number of bytes given so far."""
         return self._given_bytes
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
@@ -133,7 +116,6 @@ class Stream(io.BufferedIOBase):
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def read1(self, size: int = -1, /) -> bytes:
-        """Return up to ``size`` bytes from the block at hand."""
         return bytes(self._take(size if size >= 0 else BLOCK_BYTES)) if self._has_rest() else b""
 
     def peek(self) -> bytes:
@@ -141,14 +123,12 @@ class Stream(io.BufferedIOBase):
         return bytes(self._rest) if self._has_rest() else b""
 
     def skip(self, size_bytes: int) -> int:
-        """Move on by ``size_bytes`` and return how far it went."""
         done = 0
         while done < size_bytes and self._has_rest():
             done += len(self._take(size_bytes - done))
         return done
 
     def close(self) -> None:
-        """Release the file."""
         self._rest = memoryview(b"")
         self._blocks = iter(())
         self._ended = True
@@ -188,7 +168,6 @@ def allowed_bytes(packed_bytes: int, expansion_limit: float | None) -> float | N
 
 
 def open_file(path: Path, label: str, expansion_limit: float | None) -> Stream:
-    """Open a whole file, unpacked if it is packed."""
     health = Health()
     file = path.open("rb", buffering=0)
     try:
@@ -205,7 +184,6 @@ def open_file(path: Path, label: str, expansion_limit: float | None) -> Stream:
 
 
 def file_blocks(file: BinaryIO, start: int, length: int | None, health: Health) -> Iterator[bytes]:
-    """Give ``length`` bytes of ``file`` from ``start`` on (None: up to the end)."""
     file.seek(start)
     left = length
     while left is None or left > 0:
@@ -219,7 +197,6 @@ def file_blocks(file: BinaryIO, start: int, length: int | None, health: Health) 
 
 
 def stream_blocks(stream: Stream, length: int, health: Health) -> Iterator[bytes]:
-    """Give the next ``length`` bytes of another stream."""
     left = length
     while left > 0:
         block = stream.read(min(left, BLOCK_BYTES))
@@ -246,7 +223,6 @@ class Feed:
         return held or next(self._blocks)
 
     def put_back(self, data: bytes) -> None:
-        """Give ``data`` again before anything else."""
         self._held, self._at = data + self._held[self._at :], 0
 
     def head(self, size_bytes: int) -> bytes:
@@ -256,7 +232,6 @@ class Feed:
         return self._held[self._at : self._at + size_bytes]
 
     def drop(self, size_bytes: int) -> None:
-        """Move on by ``size_bytes``."""
         self._at += len(self.head(size_bytes))
 
 
@@ -281,7 +256,6 @@ def unpacked(blocks: Iterator[bytes], health: Health, *, label: str) -> Iterator
 
 
 def is_packed(head: bytes) -> bool:
-    """Say whether data that begin with ``head`` are in a packing that can be read."""
     return head.startswith(GZIP_MAGIC) or unpacker_of(head) is not None
 
 

@@ -139,7 +139,6 @@ def read(path: Path) -> pd.DataFrame:
 
 
 def is_csv(path: Path) -> bool:
-    """Say whether a file is CSV, that is, not Parquet."""
     return parquet_in(path) is None
 
 
@@ -149,7 +148,6 @@ def lines(path: Path) -> pd.DataFrame:
 
 
 def headed(lines: pd.DataFrame) -> pd.DataFrame:
-    """Take the first line as the names of the columns."""
     names = lines.iloc[0].fillna("").astype(str).str.strip().tolist()
     return lines.iloc[1:].set_axis(names, axis="columns").reset_index(drop=True)
 
@@ -165,25 +163,9 @@ def renamed(
 ) -> pd.DataFrame:
     """Pick the columns of a table by their names in the file.
 
-    Parameters
-    ----------
-    frame
-        What the file holds.
-    path
-        Where it was read, for messages.
-    names
-        Usual names in the file, by name in the table.
-    columns
-        Names that differ in this file, by name in the table.
-    optional
-        Columns that may be absent, unless ``columns`` names them.
-    has_lines
-        Whether the file holds a row per line, if it is no Parquet file.
-
-    Raises
-    ------
-    LoadError
-        If a needed column is absent, or a name is wrong, or :func:`refuse_cut_row` does.
+    ``names`` are the usual names in the file by name in the table, ``columns`` those that differ in
+    this file. Columns that are ``optional`` may be absent unless ``columns`` names them. A file of
+    rows that are lines (``has_lines``) is refused if its last row may be cut.
     """
     if unknown := sorted(set(columns or {}) - set(names)):
         msg = f"columns= names {unknown}, which the table does not have; it has {list(names)}"

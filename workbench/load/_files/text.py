@@ -40,14 +40,7 @@ def _valid(raw: bytes, findings: Findings, number: int) -> bytes:
 class ValidUtf8(io.RawIOBase):
     """A stream of lines in which what is not UTF-8 is written out, and counted.
 
-    A last line that may be cut is dropped and told.
-
-    Parameters
-    ----------
-    stream
-        What is read; whoever opened it closes it.
-    findings
-        Where such bytes are counted, with the line of the first.
+    A last line that may be cut is dropped and counted. Whoever opened the stream closes it.
     """
 
     def __init__(self, stream: Stream, findings: Findings) -> None:
@@ -59,11 +52,9 @@ class ValidUtf8(io.RawIOBase):
         self._rest = memoryview(b"")
 
     def readable(self) -> bool:
-        """Return True: streams are for reading."""
         return True
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Return up to ``size`` bytes, or everything left if it is negative or None."""
         if size is None or size < 0:
             return b"".join(iter(lambda: self.read(_BLOCK_BYTES), b""))
         if not self._rest:
@@ -72,7 +63,6 @@ class ValidUtf8(io.RawIOBase):
         return bytes(given)
 
     def _next(self) -> bytes:
-        """Return the next whole lines."""
         lines = b""
         while not lines and (block := self._stream.read(_BLOCK_BYTES)):
             text = self._cut + block
@@ -157,7 +147,6 @@ def text_lines(
 
 
 def repaired(raw: bytes, findings: Findings, where: str) -> str:
-    """Decode what is not UTF-8, and count the bytes that are replaced."""
     text = raw.decode(errors="replace")
     bad = text.count("\ufffd") - raw.count("\ufffd".encode())
     findings.add("repaired", NOT_UTF8, bad, where)
@@ -204,7 +193,6 @@ def _console(
 
 
 def tell_of_damage(stream: Stream, findings: Findings) -> None:
-    """Note what was met while a stream was read to its end."""
     where = None if stream.truncated_at is None else f"byte {stream.truncated_at:,}"
     finding = "suspicious" if where is None else "truncated"
     for note in stream.notes:

@@ -65,7 +65,6 @@ def host_of(label: str, node: Hosts) -> str | None:
 
 
 def check_hosts(node: Hosts) -> None:
-    """Refuse what can tell no host."""
     is_pattern = isinstance(node, re.Pattern) and isinstance(node.pattern, str)
     is_dict = isinstance(node, Mapping) and all(
         isinstance(text, str) for pair in node.items() for text in pair
@@ -131,12 +130,7 @@ def utc_ns(texts: pd.Series, lines: pd.Series, tz: str | None, findings: Finding
     """Read stamps: ISO 8601 with or without an offset, or seconds since 1970.
 
     Stamps that are none, and local ones that the zone's clock change makes ambiguous or
-    impossible, become missing and are counted.
-
-    Raises
-    ------
-    LoadError
-        If a local stamp is met and ``tz`` is None, or ``tz`` is no zone.
+    impossible, become missing and are counted. A local stamp without ``tz`` is refused.
     """
     values = texts.str.strip()
     unique = pd.Series(values[~values.isin(ABSENT)].unique(), dtype=values.dtype)
@@ -157,7 +151,6 @@ def utc_ns(texts: pd.Series, lines: pd.Series, tz: str | None, findings: Finding
 
 
 def _read(unique: pd.Series, local: pd.Series, tz: str | None) -> tuple[pd.Series, pd.Series]:
-    """Return ns and problem of each distinct stamp."""
     year = pd.to_numeric(unique.str.slice(0, 4), errors="coerce").between(1970, 2200)
     zoned = unique.str.fullmatch(_ZONED)
     # Both forms of an offset are ISO 8601; pandas wants no space before it.
@@ -212,16 +205,8 @@ _PIECE_ROWS = 20_000
 class Given:
     """What the caller says that files do not carry; a reader asks for it, and never guesses.
 
-    Attributes
-    ----------
-    tz
-        Time zone of local stamps, e.g. ``"UTC"`` or ``"America/Los_Angeles"``.
-    year
-        Year of stamps that have none (of the first one: later ones may pass New Year).
-    boot_time
-        When the kernel whose stamps count seconds of uptime was booted, with zone.
-    node
-        Host of files that do not state one, as :func:`host_of` takes it from the argument.
+    ``year`` is that of the first stamp without one: later ones may pass New Year. ``boot_time`` is
+    when the kernel whose stamps count seconds of uptime was booted.
     """
 
     tz: str | None = None
@@ -292,7 +277,6 @@ def _table(
 
 
 def needs(what: str, *, label: str, line: int, text: str, remedy: str) -> LoadError:
-    """Make the error that asks the caller for what a file does not carry."""
     return LoadError(f"{label}, line {line:,}: {text[:80]!r} has no {what}; pass {remedy}")
 
 
@@ -390,13 +374,7 @@ _OFFSET = re.compile(r"(?:UTC)?([+-]\d\d:?\d\d)")
 
 
 def zone_of(name: str) -> tzinfo:
-    """Return the time zone of a name such as ``UTC``, ``Europe/Berlin`` or ``+02:00``.
-
-    Raises
-    ------
-    LoadError
-        If it is no time zone.
-    """
+    """Return the time zone of a name such as ``UTC``, ``Europe/Berlin`` or ``+02:00``."""
     try:
         text = name.strip()
         if text in ("UTC", "Z", "GMT"):
@@ -410,14 +388,12 @@ def zone_of(name: str) -> tzinfo:
 
 
 def zone_for(given: Given, *, label: str, line: int, text: str) -> tzinfo:
-    """Return the zone that the caller gave, or ask for it because of this line."""
     if given.tz is None:
         raise no_zone(label=label, line=line, text=text)
     return zone_of(given.tz)
 
 
 def no_zone(*, label: str, line: int, text: str) -> LoadError:
-    """Make the error that asks for the zone because of this line."""
     return needs("time zone", label=label, line=line, text=text, remedy=REMEDY)
 
 
@@ -446,13 +422,7 @@ class Clock:
 
 
 def clock_of(first: pa.Array, column: str, tz: str | None, label: str) -> Clock:
-    """Say how times are meant, from the first part of them.
-
-    Raises
-    ------
-    LoadError
-        If they are local and ``tz`` is None, or no times.
-    """
+    """Say how times are meant, from the first part of them."""
     kind = first.type
     if pa.types.is_timestamp(kind):
         if kind.tz is None and tz is None:
@@ -515,7 +485,6 @@ def is_exact(kind: pa.DataType) -> bool:
 
 
 def unit_ns(kind: pa.DataType, clock: Clock) -> int:
-    """Return the ns of one unit of exact times."""
     return _NS_PER[kind.unit] if pa.types.is_timestamp(kind) else clock.per_unit_ns or 1
 
 
@@ -566,7 +535,6 @@ def _tell(what: str, bad: np.ndarray, lines: np.ndarray, findings: Findings) -> 
 
 
 def _numbers(values: pa.Array) -> np.ndarray:
-    """Return numbers as int64 or float64; 0 or NaN where they are missing."""
     if pa.types.is_integer(values.type):
         whole: np.ndarray = (
             values.fill_null(0).cast(pa.int64(), safe=False).to_numpy(zero_copy_only=False)

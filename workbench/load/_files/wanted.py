@@ -39,13 +39,8 @@ HARMLESS_REASONS = (_HIDDEN, _OTHER, _NO_LOG, _NO_RESULT, GIVEN_BEFORE, REPLACED
 class Wanted:
     """Which files of a folder or archive a loader takes.
 
-    Attributes
-    ----------
-    noun
-        What is looked for, for messages.
-    refusal
-        Says by name (in lower case, without folders) and first bytes why a file is none of
-        these; '' if it may be one.
+    ``refusal`` says by name (in lower case, without folders) and first bytes why a file is none of
+    these; '' if it may be one.
     """
 
     noun: str

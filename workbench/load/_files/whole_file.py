@@ -28,15 +28,6 @@ MEND = "get the file again, or add a line end if the row is whole"
 
 
 def whole_file(path: str | Path) -> io.BytesIO:
-    """Return the content of one file, unpacked.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is none.
-    LoadError
-        If it is a folder, empty, damaged or cut off where it is packed, or UTF-16 text.
-    """
     path = Path(path)
     if not path.exists():
         msg = f"{shown(path)}: there is no such file"
@@ -70,13 +61,7 @@ def whole_text(path: str | Path) -> str:
 
 
 def parquet_in(path: str | Path) -> Path | io.BytesIO | None:
-    """Return what Arrow opens of a Parquet file, packed or not; None if the file is something else.
-
-    Raises
-    ------
-    FileNotFoundError, LoadError
-        As :func:`whole_file`.
-    """
+    """Return what Arrow opens of a Parquet file, packed or not; None if it is something else."""
     path = Path(path)
     if path.is_file():
         with path.open("rb") as file:
@@ -88,15 +73,7 @@ def parquet_in(path: str | Path) -> Path | io.BytesIO | None:
 
 
 def read_parquet(path: str | Path) -> pd.DataFrame | None:
-    """Return the table that a Parquet file holds; None if the file is something else.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no file.
-    LoadError
-        If it is damaged.
-    """
+    """Return the table that a Parquet file holds; None if the file is something else."""
     if (content := parquet_in(path)) is None:
         return None
     try:
@@ -110,15 +87,7 @@ def read_parquet(path: str | Path) -> pd.DataFrame | None:
 
 
 def read_csv(path: str | Path, *, separator: str = ",", **options: Any) -> pd.DataFrame:
-    """Return the table that a CSV file holds; ``options`` are those of pandas.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no file.
-    LoadError
-        If it is damaged, is no text, or its rows have more fields than its header.
-    """
+    """Return the table that a CSV file holds; ``options`` are those of pandas."""
     text = whole_text(path)
     try:
         if options.get("header", 0) == 0:
@@ -138,11 +107,6 @@ def without_cut_row(
 
     A line without a line end may be cut in its last cell; cells before it are whole. That more
     may have followed is said in any case.
-
-    Raises
-    ------
-    LoadError
-        If no row would be left.
     """
     last = last_line(path)
     if not last:
@@ -168,7 +132,6 @@ def last_line(path: Path) -> bytes:
 
 
 def _tail(path: Path) -> bytes:
-    """Return the last bytes of a file of lines, unpacked."""
     with path.open("rb") as file:
         head = file.read(16)
         if head.startswith(_PARQUET_MAGIC):

@@ -96,7 +96,6 @@ def _write(events: pd.DataFrame, head: dict[str, Any], file: Any) -> None:
 
 
 def _blocks(events: pd.DataFrame, base: int) -> Iterator[str]:
-    """Give the events as JSON, some thousand at a time."""
     known = [name for name in _ARGUMENTS if events[name].notna().any()]
     for begin in range(0, len(events), _BLOCK):
         part = events.iloc[begin : begin + _BLOCK]
@@ -123,7 +122,6 @@ def _texts(column: pd.Series) -> list[str]:
 
 
 def _arguments(part: pd.DataFrame, known: list[str]) -> list[str]:
-    """Give the arguments of every event as the inside of a JSON object."""
     said: list[list[str]] = [[] for _ in range(len(part))]
     for name in known:
         column, label = part[name], json.dumps(_ARGUMENTS[name])

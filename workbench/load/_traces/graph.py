@@ -84,8 +84,6 @@ class RankGraph:
 
 @dataclass(frozen=True)
 class Ranked:
-    """A graph and the rank it was given."""
-
     graph: RankGraph
     rank: int
     source: str
@@ -104,7 +102,6 @@ def us_to_ns(value: object, findings: Findings, what: str) -> int | None:
 
 
 def clean_text(text: str, findings: Findings) -> str:
-    """Replace what is no Unicode text, and count it."""
     if text.isascii() or not _SURROGATES.search(text):
         return text
     findings.add("repaired", "names with bytes that are not UTF-8, shown as \ufffd")
@@ -124,7 +121,6 @@ def without_collector() -> Iterator[None]:
 
 
 def read_all(stream: Stream, findings: Findings) -> bytes:
-    """Return the content of a stream, and note damage."""
     data = stream.read()
     for note in stream.notes:
         where = None if stream.truncated_at is None else f"byte {stream.truncated_at:,}"
@@ -133,7 +129,6 @@ def read_all(stream: Stream, findings: Findings) -> bytes:
 
 
 def load(path: Inputs, read: Callable[[Source, Stream], RankGraph], given: RankArgument) -> Trace:
-    """Read every source under ``path`` with ``read`` and put the ranks together."""
     found = gather(path)
     dropped, graphs = Dropped(), []
     with without_collector():
@@ -148,7 +143,6 @@ def load(path: Inputs, read: Callable[[Source, Stream], RankGraph], given: RankA
 
 
 def gather(path: Inputs) -> Survey:
-    """Return the sources under ``path``, or those given."""
     if isinstance(path, str | Path):
         return survey(path)
     given = list(path)
@@ -159,14 +153,6 @@ def gather(path: Inputs) -> Survey:
 
 
 def assemble(graphs: Sequence[RankGraph], remarks: Sequence[Finding], given: RankArgument) -> Trace:
-    """Put the ranks together.
-
-    Raises
-    ------
-    LoadError
-        If two files are of one rank, only some files tell theirs, or ``given``
-        does not fit the files.
-    """
     ranked = with_ranks(graphs, given)
     nodes = [_nodes(entry) for entry in ranked]
     edges = [_edges(entry) for entry in ranked]
@@ -259,7 +245,6 @@ def _column(values: Sequence[Any], dtype: str) -> Any:
 
 
 def _edges(entry: Ranked) -> pd.DataFrame:
-    """Return the edges, and note those that lead nowhere or in circles."""
     graph = entry.graph
     data = np.array(graph.data_edges, np.int64).reshape(-1, 2)
     control = np.array(graph.control_edges, np.int64).reshape(-1, 2)

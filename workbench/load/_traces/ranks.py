@@ -34,14 +34,8 @@ class Numbered(NamedTuple):
 def number(parts: Sequence[RankTables], given: RankArgument) -> list[Numbered]:
     """Give every file its rank, in order of rank.
 
-    The argument goes first, then what the trace states, then the file's name. Files of
-    which nothing is known are numbered in order, and that is called assumed.
-
-    Raises
-    ------
-    LoadError
-        If two files claim one rank, if only some files tell theirs, or if ``given`` does
-        not fit the files.
+    The argument goes first, then what the trace states, then the file's name. Files of which
+    nothing is known are numbered in order, and that is called assumed.
     """
     wanted = _given_ranks(parts, given)
     if odd := [rank for rank in wanted if rank is not None and not _is_rank(rank)]:
@@ -119,7 +113,6 @@ def _refuse_twins(numbered: Sequence[Numbered]) -> None:
 
 
 def ranks_table(numbered: Sequence[Numbered]) -> pd.DataFrame:
-    """Make table RANKS."""
     rows = []
     for rank, source, part in numbered:
         info = _distributed(part.metadata)
@@ -209,7 +202,6 @@ def _least_in_common(names: Sequence[set[str]]) -> float | None:
 
 
 def devices_table(numbered: Sequence[Numbered]) -> pd.DataFrame:
-    """Make table DEVICES."""
     rows = []
     for rank, _, part in numbered:
         for device in _dicts(part.metadata.get("deviceProperties")):
@@ -230,7 +222,6 @@ def devices_table(numbered: Sequence[Numbered]) -> pd.DataFrame:
 
 
 def groups_table(numbered: Sequence[Numbered]) -> pd.DataFrame:
-    """Make table PROCESS_GROUPS."""
     rows = []
     for rank, _, part in numbered:
         for group in _dicts(_distributed(part.metadata).get("pg_config")):
@@ -252,7 +243,6 @@ _LIMITS = {"Int32": 1 << 31, "Int64": 1 << 63}
 
 
 def _fits(value: Any, column: Column) -> bool:
-    """Say whether a number from the metadata can stand in its column; else it is missing."""
     limit = _LIMITS[column.dtype]
     low = -limit if column.lower is None else column.lower
     return value is None or low <= value < limit
@@ -286,5 +276,4 @@ def _table(table: Table, rows: list[dict[str, Any]]) -> pd.DataFrame:
 
 
 def short(label: str) -> str:
-    """Return the last part of a path, for messages with many files."""
     return label.rsplit("!", 1)[-1].replace("\\", "/").rsplit("/", 1)[-1]

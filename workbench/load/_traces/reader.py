@@ -130,7 +130,6 @@ def traces(  # noqa: PLR0913 - the front door
 def _by_format(
     path: Paths, found: Survey, dropped: Dropped
 ) -> tuple[dict[str, list[Source]], list[Finding]]:
-    """Sort what was found by format; give findings of what is in none, or refuse the mixture."""
     findings = [each.row for each in found.remarks]
     by_format: dict[str, list[Source]] = {}
     for source in found.sources:
@@ -151,7 +150,6 @@ def _by_format(
 
 
 def assemble(numbered: Sequence[Numbered], parts: Sequence[RankTables]) -> Trace:
-    """Put numbered ranks together into one trace set."""
     extras = [name for name in parts[0].events.columns if name not in EVENTS.columns]
     rows = 0
     for rank, _, part in numbered:

@@ -32,10 +32,8 @@ def time_breakdown(
     ----------
     breakdown
         Table :data:`workbench.tables.TIME_BREAKDOWN`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -70,10 +68,8 @@ def communication_overlap(
     ----------
     overlap
         Table :data:`workbench.tables.COMMUNICATION_OVERLAP`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -110,10 +106,8 @@ def step_times(steps: pd.DataFrame, *, source: str = "", synthetic: bool = False
     ----------
     steps
         Table :data:`workbench.tables.STEP_TIMES`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -148,7 +142,6 @@ def step_times(steps: pd.DataFrame, *, source: str = "", synthetic: bool = False
 
 
 def _step_lines(drawn: pd.DataFrame, column: str) -> tuple[go.Figure, str]:
-    """Draw one line per rank, the slowest if there are many."""
     slowest = drawn.groupby("rank")[column].max().nlargest(MAX_LINES).index.sort_values()
     per_unit, unit = time_unit(drawn[column].max())
     figure = go.Figure()
@@ -215,10 +208,8 @@ def clocks(clocks: pd.DataFrame, *, source: str = "", synthetic: bool = False) -
     ----------
     clocks
         Table :data:`workbench.tables.CLOCKS`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -245,7 +236,6 @@ def clocks(clocks: pd.DataFrame, *, source: str = "", synthetic: bool = False) -
 
 
 def _add(figure: go.Figure, mine: pd.DataFrame, *, position: int, unit: tuple[int, str]) -> None:
-    """Add the ranks of one common clock."""
     offset = mine["offset_ns"].to_numpy(np.float64)
     keep = extremes(offset, 700)
     mine, offset = mine.iloc[keep], offset[keep]
@@ -275,7 +265,6 @@ def _whole(ranks: pd.Series) -> dict[str, int]:
 
 
 def _claim(known: pd.DataFrame, names: pd.Index) -> str:
-    """Say how far apart the clocks are, where they can be compared."""
     if len(names) > 1:
         return (
             f"The {len(known):,} ranks are on {len(names):,} clocks that no collective compares: "
@@ -352,10 +341,8 @@ def idle_time(idle: pd.DataFrame, *, source: str = "", synthetic: bool = False) 
     ----------
     idle
         Table :data:`workbench.tables.IDLE_TIME`, by device or by stream.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -417,7 +404,6 @@ def _idle_claim(parts: dict[str, np.ndarray]) -> str:
 
 
 def _main_detail(drawn: pd.DataFrame, parts: dict[str, np.ndarray]) -> str:
-    """Say what the largest cause is mostly made of."""
     worst = max(parts, key=lambda cause: float(parts[cause].sum()))
     details = drawn[drawn["cause"] == worst].groupby("detail")["idle_ns"].sum()
     if details.empty or not details.max():

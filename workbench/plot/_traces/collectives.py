@@ -28,10 +28,8 @@ def collectives(
     ----------
     collectives
         Table :data:`workbench.tables.COLLECTIVES`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -81,10 +79,8 @@ def collective_waits(
     ----------
     waits
         Table :data:`workbench.tables.COLLECTIVE_WAITS`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -114,10 +110,8 @@ def blame(blame: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> 
     ----------
     blame
         Table :data:`workbench.tables.BLAME`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -151,7 +145,6 @@ def blame(blame: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> 
 
 
 def _add_bandwidth(figure: go.Figure, drawn: pd.DataFrame, *, name: str, position: int) -> None:
-    """Add the dots of one operation and confidence."""
     drawn = drawn.sort_values("size_bytes", kind="stable")
     drawn = drawn.iloc[extremes(drawn["bus_gb_per_s"].to_numpy())]
     confidence = str(drawn["confidence"].iloc[0])
@@ -194,7 +187,6 @@ def _why_no_bandwidth(collectives: pd.DataFrame, matched: pd.DataFrame) -> str:
 
 
 def _why_no_waits(waits: pd.DataFrame) -> str:
-    """Say why nothing is known of any collective."""
     reasons = waits.attrs.get("left_out", {})
     if not reasons:
         return "No collective was found on more than one rank, so nobody can be seen waiting."
@@ -204,7 +196,6 @@ def _why_no_waits(waits: pd.DataFrame) -> str:
 
 
 def _waits_claim(waits: pd.DataFrame) -> str:
-    """Name the rank that was waited for longest, unless nobody waited or it is not sure."""
     sure = waits[waits["is_sure"]]
     whole = int(waits["wait_ns"].sum())
     last = waits.drop_duplicates("collective")
@@ -324,10 +315,8 @@ def late_arrivals(
     ----------
     late_arrivals
         Table :data:`workbench.tables.LATE_ARRIVALS`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------

@@ -27,10 +27,8 @@ def kernels(
         Table :data:`workbench.tables.KERNELS`; ranks and steps are added up.
     top
         Names to show.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -73,10 +71,8 @@ def kernel_kinds(kinds: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     ----------
     kinds
         Table :data:`workbench.tables.KERNEL_KINDS`; ranks are added up.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -130,10 +126,8 @@ def operators(
         Table :data:`workbench.tables.OPERATORS`; ranks are added up.
     top
         Names to show.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -213,10 +207,8 @@ def trace_diff(
         changed there. Host categories lie inside each other and do not add up.
     top
         Largest changes to show, whichever their sign.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -245,7 +237,6 @@ def trace_diff(
 
 
 def _bars(changed: pd.DataFrame, *, top: int) -> tuple[go.Figure, pd.Series]:
-    """Draw the largest changes, and give the largest."""
     order = changed["difference_ns"].abs().sort_values(ascending=False, kind="stable").index
     head, tail = changed.loc[order[:top]], changed.loc[order[top:]]
     head = head.assign(label=_diff_names(head))
@@ -267,7 +258,6 @@ def _bars(changed: pd.DataFrame, *, top: int) -> tuple[go.Figure, pd.Series]:
 
 
 def _diff_names(diff: pd.DataFrame) -> list[str]:
-    """Name each row by what was compared: a name, a step or only a category."""
     names = []
     for row in diff.to_dict("records"):
         is_plain = row["category"] in GPU_WORK and not pd.isna(row["name"])

@@ -28,10 +28,8 @@ def launches(
         Table :data:`workbench.tables.LAUNCHES`.
     top
         Call names to show, those that start most GPU work first.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -84,10 +82,8 @@ def queue_length(queue: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     ----------
     queue
         Table :data:`workbench.tables.QUEUE_LENGTH`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -135,10 +131,8 @@ def copy_bandwidth(
     ----------
     bandwidth
         Table :data:`workbench.tables.COPY_BANDWIDTH`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -199,7 +193,6 @@ def _launch_claim(rows: pd.DataFrame, first: pd.Series, started: pd.DataFrame) -
 
 
 def _line(queue: pd.DataFrame, *, position: int, name: str, first_ns: int) -> dict[str, Any]:
-    """Describe the queue of one stream as a stepped line."""
     drawn = queue.iloc[extremes(queue["queue_count"].to_numpy())]
     return {
         "x": ((drawn["time_ns"] - first_ns) / 1e6).to_numpy(),
@@ -212,7 +205,6 @@ def _line(queue: pd.DataFrame, *, position: int, name: str, first_ns: int) -> di
 
 
 def _crosses(blocked: pd.DataFrame, *, first_ns: int) -> dict[str, Any]:
-    """Describe the launches that found their queue full as crosses."""
     drawn = blocked.iloc[extremes(blocked["blocked_ns"].to_numpy())]
     return {
         "x": ((drawn["time_ns"] - first_ns) / 1e6).to_numpy(),

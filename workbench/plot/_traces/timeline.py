@@ -52,10 +52,8 @@ def timeline(  # noqa: PLR0913 - a window in time has two ends
         End of the window; the end of the last event by default.
     max_points
         Rectangles to draw at most.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, and whether it was generated; the figure says both.
 
     Returns
     -------
@@ -87,7 +85,6 @@ def timeline(  # noqa: PLR0913 - a window in time has two ends
 
 
 def _bar(bars: pd.DataFrame, kind: str, *, names: pd.Series, first_ns: int) -> dict[str, Any]:
-    """Describe the rectangles of one kind as one horizontal bar trace."""
     low, high = _heights(bars)
     return {
         "name": kind,
@@ -117,7 +114,6 @@ def _heights(bars: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
 
 
 def _hover(bars: pd.DataFrame, names: pd.Series) -> list[str]:
-    """Write what a rectangle is, or how many events it stands for and the longest of them."""
     texts = []
     columns = ["row", "count", "busy_ns", "start_ns", "end_ns", "longest_ns"]
     labels = {
@@ -138,7 +134,6 @@ def _hover(bars: pd.DataFrame, names: pd.Series) -> list[str]:
 
 
 def _axes(figure: go.Figure, lanes: pd.DataFrame, *, window_ms: list[float]) -> None:
-    """Label the lanes, naming a rank only once, and rule a line between ranks."""
     drawn = lanes[lanes["lane"].notna()]
     is_first = ~drawn["rank"].duplicated()
     labels = [
@@ -246,7 +241,6 @@ def timeline_live(
 
 
 def _rectangles(bars: pd.DataFrame, *, names: pd.Series, first_ns: int) -> pd.DataFrame:
-    """Give the rectangles as the columns that holoviews draws and its tooltip shows."""
     low, high = _heights(bars)
     kind = bars["kind"].map(dict(enumerate(_lanes.KIND_ORDER)))
     return pd.DataFrame(

@@ -21,20 +21,12 @@ Raw = dict[str, Any]
 
 
 def looks_like(head: bytes) -> bool:
-    """Say whether a file that begins with ``head`` is a Chakra trace in JSON."""
     if b'"%s"' % _GRAPH.encode() in head:
         return True
     return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and bool(_MESSAGE.search(head))
 
 
 def read(data: bytes, graph: RankGraph) -> None:
-    """Read a whole file into ``graph``.
-
-    Raises
-    ------
-    LoadError
-        If the file cannot be read, or holds no node.
-    """
     if b'"%s"' % _GRAPH.encode() in data:
         document, nodes = read_nodes(data, _GRAPH, label=graph.label, findings=graph.findings)
         ranks = to_integer(document.get("ngpus"))
@@ -62,7 +54,6 @@ def _metadata(message: Raw) -> bool:
 
 
 def _add_node(graph: RankGraph, node: object, position: int) -> None:
-    """Add one node and its dependencies; what is none is dropped and counted."""
     findings = graph.findings
     if not isinstance(node, dict):
         findings.add("dropped", "entries that are no nodes", 1, f"entry {position}")
@@ -109,7 +100,6 @@ _NAMES = {
 
 
 def _flat(node: Raw) -> Raw:
-    """Return fields and attributes of a node under one spelling."""
     flat = {_NAMES.get(name, name): value for name, value in node.items()}
     listed = node.get("attr")
     for entry in listed if isinstance(listed, list) else []:

@@ -28,7 +28,6 @@ _WANTED = {
 
 
 def looks_like(head: bytes) -> bool:
-    """Say whether a file that begins with ``head`` is a Chakra trace in protobuf."""
     try:
         length, start = schema.varint(head, 0)
         first = head[start : start + length]
@@ -60,13 +59,6 @@ def _begins_like_a_node(cut: bytes) -> bool:
 
 
 def read(data: bytes, graph: RankGraph) -> None:
-    """Read a whole file into ``graph``.
-
-    Raises
-    ------
-    LoadError
-        If not even one node can be read, or more are broken than whole.
-    """
     split = list(_messages(data, graph.findings))
     if not split:
         msg = f"{graph.label}: holds no whole message; is it a Chakra execution trace?"
@@ -110,7 +102,6 @@ def _add_nodes(
 
 
 def _add_node(graph: RankGraph, node: Any, generation: schema.Generation) -> None:
-    """Add one decoded node and its dependencies."""
     findings = graph.findings
     given = _attributes(node, generation)
     present = generation is schema.NOW

@@ -18,7 +18,6 @@ _JSON_STARTS = (b"{", b"[")
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - one signature for all formats
-    """Say whether a file that begins with ``head`` is a Chakra trace."""
     if _is_json(head):
         return _chakra_json.looks_like(head)
     return _chakra_protobuf.looks_like(head)
@@ -29,48 +28,24 @@ def chakra(
 ) -> Trace:
     """Read Chakra execution traces, one file per rank.
 
-    Parameters
-    ----------
-    path
-        File, directory, archive or list of these: protobuf (``.et``) of every
-        generation of the schema since 2022, a JSON workload graph, or protobuf
-        printed as JSON; gzip is fine.
-    rank
-        Ranks where the file names do not tell them: one number for one file, a list
-        in order of the files, or a dict from a part of the file name to the number.
-
-    Returns
-    -------
-    Trace
-        ``nodes`` and ``dependencies`` are filled, ``events`` is empty. Times that
-        the file does not state are missing; protobuf does not write 0, so a
-        duration of 0 is missing too.
-
-    Raises
-    ------
-    FileNotFoundError
-        If ``path`` does not exist.
-    LoadError
-        If a file is no Chakra trace or damaged beyond repair (names the byte),
-        two files are of one rank, or only some files tell theirs.
+    Protobuf (``.et``) of every generation of the schema since 2022, a JSON workload graph, or
+    protobuf printed as JSON. Protobuf does not write 0, so a duration of 0 is missing.
 
     Notes
     -----
-    A Chakra trace does not state its rank: it is the argument, else taken from
-    the file name (``<name>.<rank>.et``), else counted in order of the files with
-    a finding in ``quality``.
-    Dependencies on missing nodes and in circles are kept and counted there.
+    A Chakra trace does not state its rank: it is the argument, else taken from the file name
+    (``<name>.<rank>.et``), else counted in order of the files with a finding in ``quality``.
+    Dependencies on missing nodes and on cycles are kept and counted there.
 
     References
     ----------
-    mlcommons/chakra: schema/protobuf/et_def.proto; before 2024 et_def/et_def.proto
-    and eg_def/eg_def.proto.
+    mlcommons/chakra: schema/protobuf/et_def.proto; before 2024 et_def/et_def.proto and
+    eg_def/eg_def.proto.
     """
     return load(path, _read, rank)
 
 
 def _read(source: Source, stream: Stream) -> RankGraph:
-    """Read one file."""
     graph = RankGraph(source.label, "chakra", Findings(source.label))
     data = read_all(stream, graph.findings)
     reader = _chakra_json if _is_json(data[:64]) else _chakra_protobuf

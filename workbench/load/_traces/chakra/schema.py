@@ -117,7 +117,6 @@ class Generation:
     has_header: bool
 
     def decoder(self) -> Any:
-        """Return the message class of a node."""
         return _message_classes()[self.name]
 
     def value(self, attribute: Any) -> object:
@@ -129,7 +128,6 @@ class Generation:
         return getattr(attribute, chosen) if chosen else None
 
     def type_name(self, number: int) -> str:
-        """Return the name of a node type."""
         return self.types[number] if 0 <= number < len(self.types) else f"NODE_TYPE_{number}"
 
     def collective_name(self, number: object) -> str | None:
@@ -149,20 +147,6 @@ OF_2022 = Generation("2022", _NODE_2022, None, _TYPES_2022, _COLLECTIVES_2022, F
 
 
 def recognise(first: bytes, nodes: Sequence[bytes]) -> Generation:
-    """Tell the generation of a file.
-
-    Parameters
-    ----------
-    first
-        The first message.
-    nodes
-        Some messages after it.
-
-    Returns
-    -------
-    Generation
-        The present one if nothing speaks for an older one.
-    """
     has_header = is_header(first)
     samples = list(nodes) if has_header else [first, *nodes]
     seen = {pair for node in samples for pair in fields(node)}
@@ -245,21 +229,12 @@ def fields(message: bytes) -> Iterator[tuple[int, int]]:
 
 
 def tag(data: bytes, at: int) -> tuple[int, int, int]:
-    """Return field number, wire type and the position behind them."""
     key, at = varint(data, at)
     return key >> 3, key & 7, at
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return a variable-length number and the position behind it.
-
-    Raises
-    ------
-    IndexError
-        If the data end inside the number.
-    OverflowError
-        If the number has more bytes than protobuf allows.
-    """
+    """Return a variable-length number and the position behind it."""
     byte = data[at]
     if byte < 0x80:
         return byte, at + 1
@@ -275,7 +250,6 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 
 @cache
 def _message_classes() -> dict[str, Any]:
-    """Describe every generation's messages to protobuf, and return the node classes."""
     pool = descriptor_pool.DescriptorPool()
     for generation in (NOW, OF_2023, EARLY_2023, OF_2022):
         file = descriptor_pb2.FileDescriptorProto(
@@ -305,7 +279,6 @@ def _describe(
     *,
     is_oneof: bool = False,
 ) -> None:
-    """Add a message to a file description."""
     message = file.message_type.add(name=name)
     if is_oneof:
         message.oneof_decl.add(name="value")

@@ -34,7 +34,6 @@ class ChakraFiles(list[Path]):
         """File with the process groups; None without collectives in groups."""
 
     def __repr__(self) -> str:
-        """List the files, and what simulators will not see in them."""
         return super().__repr__() + listed(self._rows)
 
 
@@ -143,14 +142,12 @@ def write_chakra(
 def _described(
     graph: Trace | tuple[pd.DataFrame, pd.DataFrame], process_groups: pd.DataFrame | None
 ) -> pd.DataFrame:
-    """Return the process groups that are known."""
     if process_groups is not None:
         return PROCESS_GROUPS.check(process_groups, "process_groups")
     return graph.process_groups if isinstance(graph, Trace) else PROCESS_GROUPS.empty()
 
 
 def _refuse(rank: int, nodes: pd.DataFrame, edges: pd.DataFrame, *, allow_stuck: bool) -> None:
-    """Raise if no reader of Chakra could work off these nodes."""
     ids = nodes["node"]
     if (ids < 0).any() or ids.duplicated().any():
         wrong = ids[(ids < 0) | ids.duplicated()]
@@ -209,7 +206,6 @@ def _header(groups: pd.DataFrame) -> bytes:
 
 
 def _rows(nodes: pd.DataFrame) -> Iterator[NodeRow]:
-    """Give the nodes as plain values."""
     columns = {name: [_given(v) for v in nodes[name].astype(object)] for name in NodeRow._fields}
     return (NodeRow(*values) for values in zip(*columns.values(), strict=True))
 
@@ -217,7 +213,6 @@ def _rows(nodes: pd.DataFrame) -> Iterator[NodeRow]:
 def _messages(
     nodes: pd.DataFrame, edges: pd.DataFrame, groups: Mapping[str, int]
 ) -> Iterator[bytes]:
-    """Give the nodes of one rank as protobuf messages."""
     kinds = {}
     for kind in ("data", "control"):
         chosen = edges[edges["edge"].astype(str) == kind]
@@ -229,7 +224,6 @@ def _messages(
 
 
 def _node(row: NodeRow, needed: _Edges, groups: Mapping[str, int]) -> bytes:
-    """Make the message of one node."""
     make = schema.NOW.decoder()
     message = make(id=row.node, name=_bytes(row.name))
     kind = kind_of(row)
@@ -270,7 +264,6 @@ def _node(row: NodeRow, needed: _Edges, groups: Mapping[str, int]) -> bytes:
 
 
 def _given(value: Any) -> Any:
-    """Return a plain value, None for what is missing."""
     if value is None or value is pd.NA or value != value:
         return None
     return value.item() if isinstance(value, np.generic) else value
@@ -428,6 +421,5 @@ def _numbers(names: Sequence[str]) -> list[int]:
 def _note_difference(
     lists: Sequence[Sequence[tuple[str, int]]], where: str, findings: Findings
 ) -> None:
-    """Note collectives in which the ranks of a group do not agree."""
     what = "groups whose ranks do not have the same collectives and sizes in the same order"
     findings.add("suspicious", what, int(any(other != lists[0] for other in lists[1:])), where)

@@ -60,7 +60,6 @@ def attributes(node: Raw) -> Raw:
 
 
 def values(node: Raw, side: str) -> list[Any]:
-    """Return the argument values of one ``side``, ``inputs`` or ``outputs``."""
     given = node.get(side)
     if isinstance(given, dict):
         given = given.get("values")
@@ -79,7 +78,6 @@ def tensors(arguments: list[Any], depth: int = 0) -> Iterator[TensorUse]:
 
 
 def row(node: Raw, number: int, findings: Findings) -> NodeRow:
-    """Return the row of table NODES that a node becomes."""
     attrs = attributes(node)
     name = clean_text(_text(node.get("name")) or "", findings)
     parent = caller(node)
@@ -104,7 +102,6 @@ def row(node: Raw, number: int, findings: Findings) -> NodeRow:
 
 
 def caller(node: Raw) -> int | None:
-    """Return the id of the node that called this one."""
     given = node.get("ctrl_deps", node.get("parent"))
     if isinstance(given, list):
         given = given[0] if given else None

@@ -225,7 +225,6 @@ def _not_called(node: Raw, text: str | None, schema: schemas.Schema | None) -> s
 
 
 def _device(devices: set[Any]) -> str | None:
-    """Return where a call ran: on the GPU if any of its tensors is there."""
     if not devices:
         return None
     return str(min(devices, key=lambda name: (name == "cpu", name)))
@@ -240,13 +239,11 @@ def _stream(node: Raw) -> str | None:
 
 
 def _bytes(tensor: Raw) -> int:
-    """Return the bytes of a described tensor."""
     each = next((size for end, size in _BYTES.items() if tensor["dtype"].endswith(end)), 4)
     return math.prod(tensor["shape"]) * (1 if "float8" in tensor["dtype"] else each)
 
 
 def _threads(nodes: list[tuple[int, Raw]]) -> dict[int, str]:
-    """Return the thread of every node that states one."""
     stated: Iterator[tuple[int, int | None]] = (
         (number, to_integer(nodes_of.attributes(node).get("tid"))) for number, node in nodes
     )
@@ -286,7 +283,6 @@ class Side(NamedTuple):
 
 
 def side(node: Raw, name: str) -> Side:
-    """Return ``inputs`` or ``outputs`` of a node, in any schema."""
     given = node.get(name)
     if isinstance(given, dict):
         found = [given.get(key) for key in ("values", "shapes", "types", "strides")]
@@ -297,24 +293,9 @@ def side(node: Raw, name: str) -> Side:
 
 
 def described(given: Side, strides: Strides) -> list[Raw]:
-    """Describe the arguments of one side.
+    """Describe the arguments of one side as tensor, list, none, number, bool, text or device.
 
-    Parameters
-    ----------
-    given
-        The arguments.
-    strides
-        Id of a tensor to shape and strides, where earlier nodes tell them.
-
-    Returns
-    -------
-    list of dict
-        ``kind`` is tensor, list, none, number, bool, text or device.
-
-    Raises
-    ------
-    Unusable
-        If one of them cannot be made.
+    ``strides`` maps the id of a tensor to shape and strides, where earlier nodes state them.
     """
     lengths = {len(given.values), len(given.types)}
     if len(lengths) != 1 or len(given.shapes) != len(given.values):
@@ -341,7 +322,6 @@ def _argument(value: Any, kind: Any, shape: Any, stride: Any, strides: Strides) 
 
 
 def _plain(value: Any, kind: str) -> Raw:
-    """Describe a single value that is no tensor."""
     if isinstance(value, bool):
         return {"kind": "bool", "value": value}
     if kind in ("Int", "SymInt") and type(value) is int:
@@ -404,7 +384,6 @@ def _tensor(value: Any, name: str, shape: Any, stride: Any, strides: Strides) ->
 
 
 def is_shape(shape: Any) -> bool:
-    """Tell whether this is a list of sizes."""
     return (
         isinstance(shape, list)
         and len(shape) <= _MOST_DIMENSIONS
@@ -413,7 +392,6 @@ def is_shape(shape: Any) -> bool:
 
 
 def tensors(arguments: Sequence[Raw]) -> list[Raw]:
-    """Return the tensors among described arguments, also those in lists."""
     found = []
     for argument in arguments:
         if argument["kind"] == "tensor":

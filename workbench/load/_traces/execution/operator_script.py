@@ -123,7 +123,6 @@ def operator_replay(path: str | Path) -> pd.DataFrame:
 
 
 def _described(row: Any) -> dict[str, Any]:
-    """Return what the script needs of a call."""
     schema = parse(row.op_schema)
     if schema is None:
         msg = f"rank {row.rank}, node {row.node}: is_replayed, but its schema cannot be read"

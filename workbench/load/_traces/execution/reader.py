@@ -32,48 +32,23 @@ _KNOWN_SCHEMAS = re.compile(r"1\.(0\.[1-4]|1\.[01])(-chakra\.0\.0\.4)?")
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - one signature for all formats
-    """Say whether a file that begins with ``head`` is a PyTorch execution trace."""
     return bool(_SCHEMA.search(head) and _NODES.search(head)) and b'"traceEvents"' not in head
 
 
 def execution_trace(
     path: str | Path | Iterable[str | Path] | Iterable[Source], *, rank: RankArgument = None
 ) -> Trace:
-    """Read PyTorch execution traces, one file per rank.
+    """Read PyTorch execution traces, one file per rank, of any schema from 1.0.1 to 1.1.1.
 
-    An execution trace knows what called what and which tensors were passed on,
-    but not when; ``record_function`` joins it to the profiler trace of the run.
-
-    Parameters
-    ----------
-    path
-        File, directory, archive or list of these; JSON of any schema from 1.0.1
-        to 1.1.1-chakra.0.0.4, gzip is fine. Traces that Chakra's linker gave
-        times and GPU work are read too.
-    rank
-        Ranks where the files do not tell them: one number for one file, a list in
-        order of the files, or a dict from a part of the file name to the number.
-
-    Returns
-    -------
-    Trace
-        ``nodes`` and ``dependencies`` are filled, ``events`` is empty. The data
-        dependencies are derived: a node needs the last writer of each tensor it
-        reads. Callers are in ``nodes.parent``; they are no dependencies, since a
-        caller ends last.
-
-    Raises
-    ------
-    FileNotFoundError
-        If ``path`` does not exist.
-    LoadError
-        If a file is no execution trace or damaged beyond repair (names the
-        byte), two files are of one rank, or only some files tell theirs.
+    An execution trace knows what called what and which tensors were passed on, but not when;
+    ``record_function`` joins it to the profiler trace of the run. Traces to which Chakra's linker
+    added times and GPU work are read too.
 
     Notes
     -----
-    The rank is the argument, else the one by which the process called its
-    collectives, else told by the file name, else counted in order of the files
+    A node needs the last writer of each tensor it reads. Callers are in ``nodes.parent``; they are
+    no dependencies, since a caller ends last. The rank is the argument, else the one by which the
+    process called its collectives, else that of the file name, else counted in order of the files
     with a finding in ``quality``.
 
     References
@@ -84,7 +59,6 @@ def execution_trace(
 
 
 def _read(source: Source, stream: Stream) -> RankGraph:
-    """Read one file."""
     findings = Findings(source.label)
     data = read_all(stream, findings)
     document, raw = read_nodes(data, "nodes", label=source.label, findings=findings)
@@ -101,13 +75,6 @@ def _read(source: Source, stream: Stream) -> RankGraph:
 def read_document(
     source: Source, nodes: list[tuple[int, dict[str, Any]]], findings: Findings
 ) -> RankGraph:
-    """Make a graph without edges of numbered nodes.
-
-    Raises
-    ------
-    LoadError
-        If there are none.
-    """
     if not nodes:
         msg = f"{source.label}: holds no readable node; is it an execution trace?"
         raise LoadError(msg)
@@ -131,7 +98,6 @@ def numbered(raw: list[Any], findings: Findings) -> list[tuple[int, dict[str, An
 
 
 def _add_edges(graph: RankGraph, nodes: list[tuple[int, dict[str, Any]]]) -> None:
-    """Derive the data dependencies, and note callers that are missing."""
     callers = {row.node: row.parent for row in graph.rows}
     missing = [row for row in graph.rows if row.parent is not None and row.parent not in callers]
     for row in missing[:1]:
@@ -150,7 +116,6 @@ def _add_edges(graph: RankGraph, nodes: list[tuple[int, dict[str, Any]]]) -> Non
 
 
 def _add_groups(graph: RankGraph, nodes: list[tuple[int, dict[str, Any]]]) -> None:
-    """Find the process groups, who calls them, and in the calls the rank."""
     addresses: dict[int, Group] = {}
     for _, node in nodes:
         for group, address in nodes_of.described_groups(node, graph.findings):
@@ -188,29 +153,7 @@ Document = dict[str, Any]
 def read_nodes(
     data: bytes, key: str, *, label: str, findings: Findings
 ) -> tuple[Document, list[Any]]:
-    """Return what a document says of itself, and the list under ``key``.
-
-    Parameters
-    ----------
-    data
-        The whole file.
-    key
-        Name of the list of nodes, at the top level.
-    label
-        Name of the file for messages.
-    findings
-        Told of everything mended or cut off.
-
-    Returns
-    -------
-    tuple of dict and list
-        The other top-level entries, and the nodes in order.
-
-    Raises
-    ------
-    LoadError
-        If the document cannot be read, naming the byte.
-    """
+    """Return what a document says of itself, and the list under ``key``."""
     try:
         document = json.loads(data, parse_float=FloatText)
     except (ValueError, RecursionError):
@@ -228,11 +171,6 @@ def objects(
     """Give the JSON values from byte ``start`` on, up to a closing bracket or the end.
 
     ``is_closed`` says whether a bracket is expected.
-
-    Raises
-    ------
-    LoadError
-        At a value that can be read in no way.
     """
     text = data[start:].decode("utf-8", "surrogateescape")
     at = 0
@@ -357,17 +295,10 @@ def world(groups: Iterable[Group]) -> Group | None:
 def find_rank(
     graph: RankGraph, calls: Iterable[Call], addresses: Mapping[int, Group]
 ) -> int | None:
-    """Return the global rank that the collectives tell, None if they tell none or several.
+    """Return the global rank that the collectives state, None if they state none or several.
 
-    Parameters
-    ----------
-    graph
-        Told of doubts; its groups translate ranks inside a group to global ones.
-    calls
-        The calls of the communication library.
-    addresses
-        Process groups by their address in memory, by which schemas before 1.0.3
-        call them.
+    ``addresses`` are process groups by their address in memory, by which schemas before 1.0.3 name
+    them.
     """
     named = {group.name: group for group in graph.groups}
     told: set[int] = set()
@@ -414,30 +345,14 @@ def tensor_edges(
     writes: Mapping[int, Sequence[int]],
     callers: Mapping[int, int | None],
 ) -> list[tuple[int, int]]:
-    """Derive who needs whom from the tensors that nodes read and write.
+    """Derive who needs whom from the tensors that nodes read and write, as ``(node, needs)``.
 
-    A node needs the last node before it that wrote a tensor it reads. Callers of
-    the node are no candidates (they end after it), and of nested calls that wrote
-    the tensor one after the other the outermost counts.
+    A node needs the last node before it that wrote a tensor it reads. Callers of the node are no
+    candidates (they end after it), and of nested calls that wrote the tensor one after the other
+    the outermost counts. Node ids grow with time, as PyTorch counts.
 
-    Parameters
-    ----------
-    reads
-        Node id to ids of the tensors it reads.
-    writes
-        Node id to ids of the tensors it writes.
-    callers
-        Node id to id of its caller. Node ids grow with time, as PyTorch counts.
-
-    Returns
-    -------
-    list of tuple
-        ``(node, needs)``, each pair once, in order of ``node``.
-
-    Notes
-    -----
-    Tensors are known by their own id: a view of a tensor is another tensor, so
-    writing to a tensor and reading its view gives no edge.
+    Tensors are known by their own id: a view of a tensor is another tensor, so writing to a tensor
+    and reading its view gives no edge.
     """
     spans = _spans(callers)
     writers: dict[int, list[int]] = {}
@@ -485,7 +400,6 @@ def _outermost(
 
 
 def _calls(caller: int, node: int, spans: Mapping[int, tuple[int, int]]) -> bool:
-    """Tell whether ``caller`` calls ``node``, directly or not."""
     first, last = spans[caller]
     return first <= spans[node][0] <= last
 

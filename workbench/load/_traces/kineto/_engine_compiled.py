@@ -74,7 +74,6 @@ class CompiledEngine:
             self._grow()
 
     def code(self, text: str) -> int:
-        """Return the number of ``text``."""
         known = self._odd_texts.get(text)
         if known is not None:
             return known
@@ -96,7 +95,6 @@ class CompiledEngine:
             self._grow(len(raw))
 
     def all_texts(self) -> list[str]:
-        """Return all texts in order of their numbers."""
         count = int(self._state[_scanner_texts.STRINGS])
         raw = self._arena[: int(self._state[_scanner_texts.ARENA])].tobytes()
         return [
@@ -110,7 +108,6 @@ class CompiledEngine:
         return self._slots, self._offsets, self._lengths, self._hashes, self._arena
 
     def _grow(self, at_least: int = 0) -> None:
-        """Double the room for texts."""
         count = int(self._state[_scanner_texts.STRINGS])
         self._offsets = np.concatenate([self._offsets, np.zeros_like(self._offsets)])
         self._lengths = np.concatenate([self._lengths, np.zeros_like(self._lengths)])

@@ -38,11 +38,9 @@ class PythonEngine:
         self._after_event = False
 
     def code(self, text: str) -> int:
-        """Return the number of ``text``."""
         return self.texts.code(text)
 
     def all_texts(self) -> list[str]:
-        """Return all texts in order of their numbers."""
         return self.texts.all()
 
     def scan(self, buf: npt.NDArray[np.uint8], pos: int, n: int) -> tuple[int, int]:

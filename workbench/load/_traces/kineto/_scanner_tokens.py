@@ -52,8 +52,6 @@ def word_at(typing_context, address, index):  # noqa: ARG001
 
 @intrinsic
 def byte_at(typing_context, address, index):  # noqa: ARG001
-    """Load the byte at ``address + index``."""
-
     def generate(context, builder, signature, args):  # noqa: ARG001
         pointer = builder.inttoptr(builder.add(args[0], args[1]), ir.IntType(8).as_pointer())
         return builder.zext(builder.load(pointer), ir.IntType(64))
@@ -95,7 +93,6 @@ def hash_at(buf, start, end):
 
 @nb.njit(cache=True, nogil=True)
 def hash_bytes(buf, start, end):
-    """Hash ``buf[start:end]`` of a padded array."""
     return hash_at(np.int64(buf.ctypes.data), start, end)
 
 
@@ -163,7 +160,6 @@ def string_end(buf, i, n):
 
 @nb.njit(nogil=True)
 def has_control(buf, start, end):
-    """Say whether ``buf[start:end]`` holds a control character."""
     for i in range(start, end):  # noqa: SIM110 - compiled, a generator is not
         if byte_at(buf, i) < 32:
             return True

@@ -73,31 +73,7 @@ def read(
     label: str,
     advance: Callable[[int], object] | None = None,
 ) -> RawTrace:
-    """Parse a Kineto stream.
-
-    Parameters
-    ----------
-    stream
-        Unpacked bytes of one trace.
-    engine
-        The parser, fresh.
-    slots
-        Arguments to keep; the same that the engine was made with.
-    label
-        Name of the input for messages.
-    advance
-        Called with the number of bytes of each block, for a progress bar.
-
-    Returns
-    -------
-    RawTrace
-        Columns, texts, metadata and findings.
-
-    Raises
-    ------
-    LoadError
-        If the input is no Kineto trace, or damaged beyond repair; names the byte.
-    """
+    """Parse a Kineto stream with a fresh engine that was made with the same ``slots``."""
     return _Reader(stream, engine, slots, label, advance).run()
 
 
@@ -160,7 +136,6 @@ class _Reader:
             self.advance(new)
 
     def _drop(self, parsed: int) -> None:
-        """Drop ``parsed`` bytes from the front of the window."""
         self.window = self.window[parsed:]
         self.offset += parsed
         self.length -= parsed
@@ -193,7 +168,6 @@ class _Reader:
         return ended
 
     def _find_array(self, *, final: bool) -> int | None:
-        """Read what stands before the events; None if more input is needed."""
         if not final and self.length < 2 * self._searched:
             return None  # else long metadata would be searched once per block
         self._searched = self.length

@@ -51,11 +51,9 @@ class Texts:
         self._codes: dict[str, int] = {}
 
     def code(self, text: str) -> int:
-        """Return the number of ``text``."""
         return self._codes.setdefault(text, len(self._codes))
 
     def all(self) -> list[str]:
-        """Return all texts in order of their numbers."""
         return list(self._codes)
 
 
@@ -78,7 +76,6 @@ class Block:
         self.unreadable: Counter[tuple[str, str]] = Counter()
 
     def arrays(self) -> tuple[npt.NDArray[Any], ...]:
-        """Return the arrays in the order in which the scanner takes them."""
         return (
             self.ph, self.flags, self.ts, self.dur, self.name, self.cat, self.pid, self.tid,
             self.values, self.seen, self.skipped,
@@ -164,7 +161,6 @@ class Columns:
         self._values: list[list[tuple[int, IntArray]]] = [[] for _ in range(len(slots))]
 
     def take(self, block: Block, rows: int) -> None:
-        """Copy the first ``rows`` of ``block`` and make the block empty again."""
         for name, parts in self._fields.items():
             parts.append(getattr(block, name)[:rows].copy())
         for at in np.flatnonzero(block.seen[: len(self.slots)]):
@@ -209,16 +205,10 @@ class CodedTexts:
     def of(
         cls, codes: npt.NDArray[np.generic], texts: Sequence[str], *, missing: str | None = None
     ) -> CodedTexts:
-        """Keep only texts that occur, each once, in order.
+        """Keep only texts that occur, each once, in order; rows without one get ``missing``.
 
-        Parameters
-        ----------
-        codes
-            Per row, a position in ``texts``; below 0 where there is none.
-        texts
-            May hold texts twice and texts that do not occur.
-        missing
-            Text for rows without one; None leaves them missing.
+        ``codes`` below 0 stand for no text; ``texts`` may hold texts twice and texts that do not
+        occur.
         """
         occurs = np.zeros(len(texts) + 1, np.bool_)
         occurs[np.maximum(codes, -1)] = True
@@ -246,7 +236,6 @@ class CodedTexts:
         return CodedTexts(self.codes[rows], self.texts)
 
     def categorical(self) -> pd.Categorical:
-        """Return the texts as a pandas categorical."""
         return pd.Categorical.from_codes(self.codes, categories=pd.Index(self.texts, dtype="str"))
 
 

@@ -81,24 +81,7 @@ def slots(args: Sequence[str]) -> Slots:
 def rank_tables(
     raw: RawTrace, *, label: str, args: Sequence[str] = (), rules: pd.DataFrame | None = None
 ) -> RankTables:
-    """Interpret a parsed Kineto file.
-
-    Parameters
-    ----------
-    raw
-        The parsed file; its columns are used up.
-    label
-        Name of the input.
-    args
-        Further arguments to keep, as columns of the same name.
-    rules
-        Kernel rules of the user's own.
-
-    Returns
-    -------
-    RankTables
-        Events (rank still 0), steps, quality and metadata.
-    """
+    """Interpret a parsed Kineto file, whose columns are used up; its rank is still 0."""
     findings = raw.findings
     count_phases(raw.columns, findings)
     timed = _timed(raw)
@@ -156,7 +139,6 @@ class _Timed:
 
 
 def _timed(raw: RawTrace) -> _Timed:
-    """Choose the rows with usable times and put them in order."""
     names = ("ph", "flags", "ts", "dur", "pid", "tid", "name")
     fields = {name: raw.columns.field(name) for name in names}
     if "" in raw.texts:
@@ -170,7 +152,6 @@ def _timed(raw: RawTrace) -> _Timed:
 
 
 def _named(raw: RawTrace, timed: _Timed, texts: list[str]) -> dict[str, CodedTexts]:
-    """Return the columns that hold texts."""
     columns, pick = raw.columns, timed.pick
     named = {
         "name": CodedTexts.of(timed.name, texts, missing=""),
@@ -192,7 +173,6 @@ def _named(raw: RawTrace, timed: _Timed, texts: list[str]) -> dict[str, CodedTex
 def _picker(
     keep: npt.NDArray[np.bool_], start: IntArray, dur: IntArray
 ) -> Callable[[npt.NDArray[Any]], npt.NDArray[Any]]:
-    """Return the function that puts kept rows in order."""
     if keep.all():
         by = order(start, dur)
         return (lambda values: values) if by is None else (lambda values: values[by])
@@ -203,7 +183,6 @@ def _picker(
 
 
 def _clean(texts: list[str], findings: Findings) -> list[str]:
-    """Replace what is no Unicode text, counting the texts."""
     bad = [
         code for code, text in enumerate(texts) if not text.isascii() and _SURROGATES.search(text)
     ]
@@ -218,7 +197,6 @@ def _numbers(
     pick: Callable[[npt.NDArray[Any]], npt.NDArray[Any]],
     on_stream: npt.NDArray[np.bool_],
 ) -> dict[str, IntArray]:
-    """Return the integer columns that occur, sentinels made missing."""
     found: dict[str, IntArray] = {}
     for argument, (column, kind) in COLUMNS.items():
         if kind != INTEGER or (values := raw.columns.values(argument)) is None:
@@ -259,7 +237,6 @@ def _nullable(values: IntArray | None, dtype: str, rows: int) -> tuple[Any, int]
 def _steps(
     timed: _Timed, name: CodedTexts, category: CodedTexts, findings: Findings
 ) -> tuple[tuple[IntArray, IntArray, IntArray], pd.DataFrame]:
-    """Return the windows of the steps, and their table (rank still 0)."""
     rows, numbers = step_rows(name, category, findings)
     start, dur = timed.start[rows], timed.dur[rows]
     frame = pd.DataFrame(
@@ -281,7 +258,6 @@ def _note(
     launch: IntArray,
     known: npt.NDArray[np.bool_],
 ) -> None:
-    """Note what a reader of the numbers should know of GPU work."""
     findings.add(
         "noted",
         "GPU rows whose launch is not in the trace",
@@ -338,7 +314,6 @@ def concat(tables: Sequence[pd.DataFrame], columns: Sequence[str]) -> pd.DataFra
 
 
 def quality_of(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Put quality tables below each other."""
     filled = [part for part in parts if len(part)]
     if not filled:
         return QUALITY.empty()
@@ -347,7 +322,6 @@ def quality_of(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def metadata_text(metadata: Mapping[str, Any], key: str) -> str | None:
-    """Return a metadata value as text; None if it is absent."""
     value = metadata.get(key)
     return None if value is None else value if isinstance(value, str) else json.dumps(value)
 
@@ -487,7 +461,6 @@ def categories(cat: npt.NDArray[np.int32], texts: list[str]) -> CodedTexts:
 
 
 def is_any(category: CodedTexts, wanted: frozenset[str]) -> npt.NDArray[np.bool_]:
-    """Say which rows have one of the ``wanted`` categories."""
     return category.matches(lambda text: text in wanted)
 
 
@@ -626,12 +599,7 @@ def assign_steps(
 ) -> IntArray:
     """Return the step of every row: by time, and for launched GPU work that of its launch.
 
-    Parameters
-    ----------
-    start, launch
-        Start of every row, and the position of its launch or MISSING.
-    windows
-        Number, start and end of the steps, in order of start.
+    ``windows`` are number, start and end of the steps, in order of start.
     """
     numbers, first, last = windows
     if len(numbers) == 0:

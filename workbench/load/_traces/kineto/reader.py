@@ -24,7 +24,6 @@ _HEAD = re.compile(rb'"traceEvents"|"ph"\s*:|"schemaVersion"|"deviceProperties"'
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - same shape for all formats
-    """Say whether a file that begins with ``head`` is a Kineto or Chrome trace."""
     return _HEAD.search(head) is not None
 
 
@@ -39,33 +38,7 @@ def kineto(
 ) -> RankTables:
     """Read one Kineto file; :func:`workbench.load.traces` is the front door.
 
-    Parameters
-    ----------
-    source
-        The file or archive member.
-    args
-        Names of further event arguments to keep as columns, e.g. ``"Input Dims"``.
-    rules
-        Kernel rules of one's own, asked before the shipped ones.
-    engine
-        ``"compiled"`` needs numba; ``"python"`` needs nothing and is slower; both give
-        the same tables. ``"auto"`` takes the faster one for the size of the file.
-    stream
-        The content, if it is open already.
-    advance
-        Called with the bytes of each block, for a progress bar.
-
-    Returns
-    -------
-    RankTables
-        Tables of one rank, which has no number yet.
-
-    Raises
-    ------
-    LoadError
-        If the input is no Kineto trace or damaged beyond repair; names the byte.
-    ValueError
-        If ``engine`` is unknown, or compiled and numba is not installed.
+    ``advance`` is called with the bytes of each block, for a progress bar.
     """
     wanted = slots(args)
     with stream or source.open() as opened:
