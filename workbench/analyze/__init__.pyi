@@ -1,10 +1,18 @@
 # Each name is imported when it is first used; this list is its only one.
 
 # Traces
-from ._traces.collectives import blame as blame, blame_by as blame_by
 from ._traces.breakdown import time_breakdown as time_breakdown
-from ._traces.clocks import clocks as clocks, on_one_clock as on_one_clock
-from ._traces.collectives import collective_waits as collective_waits, collectives as collectives
+from ._traces.clocks import (
+    align_clocks as align_clocks,
+    clocks as clocks,
+    on_one_clock as on_one_clock,
+)
+from ._traces.collectives import (
+    blame as blame,
+    collective_waits as collective_waits,
+    collectives as collectives,
+    straggler_attribution as straggler_attribution,
+)
 from ._traces.diff import trace_diff as trace_diff
 from ._traces.idle import idle_time as idle_time
 from ._traces.kernels import (
@@ -18,7 +26,6 @@ from ._traces.launches import copy_bandwidth as copy_bandwidth
 from ._traces.kernels import operators as operators
 from ._traces.breakdown import (
     communication_overlap as communication_overlap,
-    kind_overlaps as kind_overlaps,
 )
 from ._traces.launches import queue_length as queue_length, queue_summary as queue_summary
 from ._traces.breakdown import step_breakdown as step_breakdown

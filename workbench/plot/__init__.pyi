@@ -9,6 +9,7 @@ from ._traces.breakdown import (
 from ._traces.breakdown import clocks as clocks
 from ._traces.collectives import (
     blame as blame,
+    straggler_attribution as straggler_attribution,
     collective_waits as collective_waits,
     collectives as collectives,
 )

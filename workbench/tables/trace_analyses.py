@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.tables.table import Column, table
-
-# How busy the GPU is, over time.
+from workbench.tables.table import table
 
 GPU_BUSY = table("""
     gpu_busy: One row per rank and bin of time: how much of it some work occupied the GPU.
@@ -13,13 +11,6 @@ GPU_BUSY = table("""
     start_ns: int64 - start of the bin, on the clock of the events
     busy_share: float64 0..1 - of the bin: time with GPU work
 """)
-
-# What analyses make of traces.
-
-RANK_COLUMN = Column("int32", "global rank", lower=0)
-STEP_COLUMN = Column("Int32", "ProfilerStep; missing for work outside every step", nullable=True)
-DEVICE_COLUMN = Column("Int32", "GPU index; missing if the trace names none", nullable=True)
-STREAM_COLUMN = Column("Int64", "GPU stream; missing if the trace names none", nullable=True)
 
 TIME_BREAKDOWN = table("""
     time_breakdown: One row per rank (and step): where the time of its GPUs went. compute + exposed
@@ -52,16 +43,6 @@ COMMUNICATION_OVERLAP = table("""
     overlap_ns: int64 >=0 - of that, time with compute running too
     exposed_ns: int64 >=0 - of that, time without compute
     overlap_share: Float64? 0..1 - overlap / communication; missing without communication
-""")
-
-KIND_OVERLAPS = table("""
-    kind_overlaps: One row per rank and set of kinds: how long exactly these kinds of work ran at
-    once.
-
-    rank: int32 >=0 - global rank
-    kinds: str - kinds that ran together, joined by ' + '
-    time_ns: int64 >=0 - time with exactly these kinds running
-    time_share: Float64? 0..1 - of the time with any GPU work
 """)
 
 IDLE_TIME = table("""

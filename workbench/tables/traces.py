@@ -30,20 +30,6 @@ CLOCKS = table("""
     note: str? - what is doubtful
 """)
 
-BLAME_BY = table("""
-    blame_by: One row per step or process group (or both), rank that was waited for and rank that
-    waited.
-
-    step: Int32? - ProfilerStep of the rank that waited; missing outside every step, or if not
-        requested
-    group: category? - process group; missing if not requested
-    blamed_rank: int32 >=0 - rank that started last
-    rank: int32 >=0 - rank that waited
-    wait_ns: int64 >=0 - summed waiting
-    collective_count: int64 >=1 - collectives in which this happened
-    wait_share: Float64? 0..1 - of all waiting of the step or group; missing if there is none
-""")
-
 LATE_ARRIVALS = table("""
     late_arrivals: One row per collective: what the rank that came last did since the collective
     before it. compute + communication + memory + other + idle = window, exactly.

@@ -40,32 +40,6 @@ def test_hidden_and_exposed_communication_add_up(make_events, kernels):
     assert table["overlap_share"].isna().tolist() == (table["communication_ns"] == 0).tolist()
 
 
-@settings(max_examples=40)
-@given(st.lists(kernel, min_size=1, max_size=12))
-def test_times_of_all_combinations_add_up_to_the_busy_time(make_events, kernels):
-    events = make_events(*kernels)
-    table, whole = analyze.kind_overlaps(events), analyze.time_breakdown(events)
-    busy = whole.set_index("rank")["busy_ns"]
-    assert table.groupby("rank")["time_ns"].sum().to_dict() == busy[busy > 0].to_dict()
-    both = table[table["kinds"].str.contains("compute") & table["kinds"].str.contains("communic")]
-    overlap = whole.set_index("rank")["overlap_ns"]
-    assert both.groupby("rank")["time_ns"].sum().to_dict() == overlap[overlap > 0].to_dict()
-
-
-def test_combinations_are_named_in_words(make_events):
-    events = make_events(
-        {"start_ns": 0, "end_ns": 10, "kind": "compute"},
-        {"start_ns": 6, "end_ns": 16, "kind": "communication"},
-    )
-    table = analyze.kind_overlaps(events).set_index("kinds")
-    assert table["time_ns"].to_dict() == {
-        "compute": 6,
-        "communication": 6,
-        "compute + communication": 4,
-    }
-    assert table["time_share"].sum() == 1
-
-
 def test_without_communication_the_share_is_missing(make_events):
     events = make_events({"start_ns": 0, "end_ns": 10, "kind": "compute"})
     assert analyze.communication_overlap(events)["overlap_share"].isna().all()
@@ -83,6 +57,5 @@ def test_steps_are_told_apart(make_events):
 
 
 def test_says_why_there_is_nothing_to_overlap():
-    for analysis in (analyze.communication_overlap, analyze.kind_overlaps):
-        with pytest.raises(WorkbenchError, match="there are no events"):
-            analysis(EVENTS.empty())
+    with pytest.raises(WorkbenchError, match="there are no events"):
+        analyze.communication_overlap(EVENTS.empty())

@@ -98,7 +98,9 @@ def test_one_silent_file_among_others_is_not_guessed(trace_file):
         trace_file([event("a", 1)], name="a.json", distributedInfo={"rank": 0}),
         trace_file([event("a", 1)], name="b.json"),
     ]
-    with pytest.raises(LoadError, match=r"b\.json: neither the trace nor its name tells its rank"):
+    with pytest.raises(
+        LoadError, match=r"b\.json: rank not found in the metadata or the file name"
+    ):
         load.traces(files)
 
 

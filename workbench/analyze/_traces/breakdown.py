@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from workbench.analyze._lib.intervals import coverage
 from workbench.analyze._lib.rows import (
     MISSING,
-    Groups,
     Ints,
     Work,
     checked,
@@ -26,7 +25,6 @@ from workbench.analyze._lib.rows import (
 from workbench.kernel_kinds import KINDS
 from workbench.tables import (
     COMMUNICATION_OVERLAP,
-    KIND_OVERLAPS,
     STEP_BREAKDOWN,
     STEP_TIMES,
     TIME_BREAKDOWN,
@@ -97,7 +95,8 @@ def time_breakdown(events: pd.DataFrame, *, by: By = "rank") -> pd.DataFrame:
         rank, step = groups.keys[0], np.full(len(groups.bounds), MISSING)
         has_window = np.ones(len(rank), dtype=bool)
     table = pd.DataFrame({"rank": rank.astype("int32"), "step": nullable(step, "Int32")})
-    table["device_count"] = _device_counts(work, groups)
+    pairs = grouped(groups.number, work.device)
+    table["device_count"] = np.bincount(pairs.keys[0]).astype(np.int32)
     for name, time in parts(mixes(work, groups.number)).items():
         table[name] = time
     span = groups.largest(work.end) - groups.smallest(work.start)
@@ -114,8 +113,8 @@ def mixes(work: Work, group: Ints) -> Ints:
     Bit k of the column number says whether kind k ran.
     """
     covered = coverage(work.start, work.end, work.kind, group)
-    missing = (1 << len(KINDS)) - covered.shape[1]
-    return np.pad(covered, ((0, 0), (0, missing)))
+    # The last kinds may not occur; the others keep their columns.
+    return np.pad(covered, ((0, 0), (0, (1 << len(KINDS)) - covered.shape[1])))
 
 
 def parts(mixed: Ints) -> dict[str, Ints]:
@@ -138,11 +137,6 @@ def parts(mixed: Ints) -> dict[str, Ints]:
     }
 
 
-def _device_counts(work: Work, groups: Groups) -> NDArray[np.int32]:
-    pairs = grouped(groups.number, work.device)
-    return np.bincount(pairs.keys[0]).astype(np.int32)
-
-
 def _with_gpuless_ranks(table: pd.DataFrame, events: pd.DataFrame) -> pd.DataFrame:
     rank = events["rank"].to_numpy()
     every = np.unique(rank[np.append(True, rank[1:] != rank[:-1])])
@@ -154,9 +148,6 @@ def _with_gpuless_ranks(table: pd.DataFrame, events: pd.DataFrame) -> pd.DataFra
     rows[["step", "span_ns", "idle_ns"]] = pd.NA
     rows = rows.astype(table.dtypes)
     return pd.concat([table, rows]).sort_values("rank", ignore_index=True)
-
-
-# How much communication hides behind compute, and which kinds of work run together.
 
 
 def communication_overlap(events: pd.DataFrame, *, by: By = "rank") -> pd.DataFrame:
@@ -198,49 +189,6 @@ def communication_overlap(events: pd.DataFrame, *, by: By = "rank") -> pd.DataFr
     return COMMUNICATION_OVERLAP.check(table)
 
 
-def kind_overlaps(events: pd.DataFrame) -> pd.DataFrame:
-    """Say how long exactly which kinds of GPU work ran at the same time.
-
-    Parameters
-    ----------
-    events
-        Table :data:`workbench.tables.EVENTS`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.KIND_OVERLAPS`, one row per rank and set of kinds
-        that occurred: ``rank``, ``kinds`` such as ``"compute + communication"``,
-        ``time_ns``, ``time_share`` of the busy time. The times of a rank add up to its
-        busy time.
-
-    Raises
-    ------
-    WorkbenchError
-        If no rank has GPU work.
-    """
-    work = required(gpu_work(events), events, "overlap of kinds")
-    groups = grouped(work.rank)
-    mixed = mixes(work, groups.number)[:, 1:]
-    row, column = np.nonzero(mixed)
-    labels = [
-        " + ".join(kind for bit, kind in enumerate(KINDS) if mask >> bit & 1)
-        for mask in range(1, 1 << len(KINDS))
-    ]
-    table = pd.DataFrame(
-        {
-            "rank": groups.keys[0][row].astype("int32"),
-            "kinds": pd.Series([labels[number] for number in column], dtype="str"),
-            "time_ns": mixed[row, column],
-        }
-    )
-    table["time_share"] = shares(table["time_ns"], mixed.sum(axis=1)[row])
-    return KIND_OVERLAPS.check(table)
-
-
-# What the GPUs did in every training step, from its start to that of the next.
-
-
 def step_breakdown(events: pd.DataFrame) -> pd.DataFrame:
     """Split the time of every step into parts that add up to the step.
 
@@ -275,8 +223,7 @@ def step_breakdown(events: pd.DataFrame) -> pd.DataFrame:
     starts = step_times(events)[["rank", "step", "start_ns"]].dropna()
     tables = []
     for rank in np.unique(work.rank).tolist():
-        mine = work.rank == rank
-        own = Work(*(column[mine] for column in work))
+        own = Work(*(column[work.rank == rank] for column in work))
         of_rank = starts[starts["rank"] == rank].sort_values("start_ns")
         begin = of_rank["start_ns"].to_numpy(dtype=np.int64)
         step = of_rank["step"].to_numpy(dtype=np.int64)
@@ -292,6 +239,7 @@ def step_breakdown(events: pd.DataFrame) -> pd.DataFrame:
 def _of_rank(work: Work, begin: Ints) -> pd.DataFrame:
     first = np.clip(np.searchsorted(begin, work.start, side="right") - 1, 0, None)
     last = np.clip(np.searchsorted(begin, work.end, side="left"), None, len(begin) - 1)
+    # Work that runs across the start of a step is cut there, one piece per step.
     pieces = np.maximum(last - first, 0)
     row = np.repeat(np.arange(len(first)), pieces)
     window = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
@@ -300,15 +248,11 @@ def _of_rank(work: Work, begin: Ints) -> pd.DataFrame:
         start=np.maximum(cut.start, begin[window]), end=np.minimum(cut.end, begin[window + 1])
     )
     mixed = mixes(cut, window)
-    mixed = np.pad(mixed, ((0, len(begin) - 1 - len(mixed)), (0, 0)))
-    found = parts(mixed)
-    table = pd.DataFrame({name: found[name] for name in found if name in STEP_BREAKDOWN.columns})
+    times = parts(np.pad(mixed, ((0, len(begin) - 1 - len(mixed)), (0, 0))))
+    table = pd.DataFrame({name: times[name] for name in times if name in STEP_BREAKDOWN.columns})
     table["dur_ns"] = np.diff(begin)
-    table["idle_ns"] = table["dur_ns"] - found["busy_ns"]
+    table["idle_ns"] = table["dur_ns"] - times["busy_ns"]
     return table
-
-
-# How long each training step took, on the host and on the GPU.
 
 
 def step_times(events: pd.DataFrame) -> pd.DataFrame:
@@ -316,7 +260,7 @@ def step_times(events: pd.DataFrame) -> pd.DataFrame:
 
     The host usually runs ahead, so the two differ step by step and agree over many. In
     jobs that synchronise their gradients all ranks show the same step time, also those
-    that only wait; :func:`workbench.analyze.blame` tells them apart.
+    that only wait; :func:`workbench.analyze.straggler_attribution` tells them apart.
 
     Parameters
     ----------
@@ -331,41 +275,31 @@ def step_times(events: pd.DataFrame) -> pd.DataFrame:
         where the step started no GPU work. Empty if nothing belongs to a step.
     """
     checked(events, "start_ns", "rank", "dur_ns", "name", "category")
-    host, gpu = _host_steps(events), _gpu_steps(events)
-    table = host.merge(gpu, on=["rank", "step"], how="outer")
+    step = step_numbers(events)
+    marks = events[step != MISSING]
+    host = pd.DataFrame(
+        {
+            "rank": marks["rank"].to_numpy(np.int64),
+            "step": step[step != MISSING],
+            "start_ns": marks["start_ns"].to_numpy(),
+            "host_ns": marks["dur_ns"].to_numpy(),
+        }
+    ).drop_duplicates(["rank", "step"])
+    table = host.merge(_gpu_steps(events), on=["rank", "step"], how="outer")
     table = table.sort_values(["rank", "step"], ignore_index=True)
     table = table.astype({name: column.dtype for name, column in STEP_TIMES.columns.items()})
     return STEP_TIMES.check(table[list(STEP_TIMES.columns)])
-
-
-def _host_steps(events: pd.DataFrame) -> pd.DataFrame:
-    step = step_numbers(events)
-    row = np.flatnonzero(step != MISSING)
-    steps = pd.DataFrame(
-        {
-            "rank": events["rank"].to_numpy()[row].astype(np.int64),
-            "step": step[row],
-            "start_ns": events["start_ns"].to_numpy()[row],
-            "host_ns": events["dur_ns"].to_numpy()[row],
-        }
-    )
-    return steps.drop_duplicates(["rank", "step"])
 
 
 def _gpu_steps(events: pd.DataFrame) -> pd.DataFrame:
     work = gpu_work(events, "step")
     step = taken(events["step"], work.row)
     inside = np.flatnonzero(step != MISSING)
-    work = work._replace(**{name: getattr(work, name)[inside] for name in work._fields})
+    work = Work(*(column[inside] for column in work))
     groups = grouped(work.rank, step[inside])
     first = groups.smallest(work.start)
     busy: Ints = mixes(work, groups.number)[:, 1:].sum(axis=1)
-    return pd.DataFrame(
-        {
-            "rank": groups.keys[0],
-            "step": groups.keys[1],
-            "gpu_start_ns": first,
-            "gpu_ns": groups.largest(work.end) - first,
-            "busy_ns": busy,
-        }
-    )
+    span = groups.largest(work.end) - first
+    columns = (*groups.keys, first, span, busy)
+    names = ("rank", "step", "gpu_start_ns", "gpu_ns", "busy_ns")
+    return pd.DataFrame(dict(zip(names, columns, strict=True)))

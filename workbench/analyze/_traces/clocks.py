@@ -71,7 +71,7 @@ def clocks(collectives: pd.DataFrame, *, largest_imbalance_ratio: float = 1.05) 
     Ends that are apart for another reason, the same every time, look like an offset:
     unequal shares of the work, or a rank that the algorithm always lets go last. Nothing
     in a trace tells the two apart. Drift is reported and not corrected unless requested,
-    see :func:`on_one_clock`; until then it is part of the residual.
+    see :func:`align_clocks`; until then it is part of the residual.
 
     Examples
     --------
@@ -82,15 +82,15 @@ def clocks(collectives: pd.DataFrame, *, largest_imbalance_ratio: float = 1.05) 
     COLLECTIVES.check(collectives)
     ranks = pd.Index(np.unique(collectives["rank"].to_numpy()), name="rank")
     used = best_matched(_usable(collectives, largest_imbalance_ratio))
-    known = CLOCKS.empty().set_index("rank") if used.empty else _known(used)
-    table = known.reindex(ranks).reset_index()
+    table = CLOCKS.empty().set_index("rank") if used.empty else _of_ranks(used)
+    table = table.reindex(ranks).reset_index()
     table["note"] = table["note"].mask(table["clock"].isna(), _NO_CLOCK)
     table["collective_count"] = table["collective_count"].fillna(0)
     table["is_sure"] = table["is_sure"].astype("boolean").fillna(value=False)
     return CLOCKS.check(CLOCKS.cast(table))
 
 
-def on_one_clock(
+def align_clocks(
     events: pd.DataFrame, clocks: pd.DataFrame, *, correct_drift: bool = False
 ) -> pd.DataFrame:
     """Shift the events of every rank by the offset of its clock.
@@ -120,18 +120,21 @@ def on_one_clock(
     """
     checked(events, "rank", "start_ns")
     CLOCKS.check(clocks)
-    known = clocks.dropna(subset=["offset_ns"]).drop_duplicates("rank").set_index("rank")
+    offsets = clocks.dropna(subset=["offset_ns"]).drop_duplicates("rank").set_index("rank")
     rank = events["rank"].to_numpy()
-    place = known.index.get_indexer(pd.Index(rank))
+    position = offsets.index.get_indexer(pd.Index(rank))
     start = events["start_ns"].to_numpy()
-    shift = np.append(known["offset_ns"].to_numpy("int64"), 0)[place]
+    shift = np.append(offsets["offset_ns"].to_numpy("int64"), 0)[position]
     if correct_drift:
-        rate = np.append(known["drift_ratio"].to_numpy("float64", na_value=0.0), 0.0)[place]
-        reference = np.append(known["reference_ns"].to_numpy("int64"), 0)[place]
+        rate = np.append(offsets["drift_ratio"].to_numpy("float64", na_value=0.0), 0.0)[position]
+        reference = np.append(offsets["reference_ns"].to_numpy("int64"), 0)[position]
         shift = shift + np.rint(rate * np.where(rate == 0, 0, start - reference)).astype(np.int64)
     shifted = events.assign(start_ns=start - shift)
-    shifted.attrs["own_clock"] = np.unique(rank[place < 0]).tolist()
+    shifted.attrs["own_clock"] = np.unique(rank[position < 0]).tolist()
     return shifted
+
+
+on_one_clock = align_clocks  # the name until 0.1
 
 
 def arrival_doubts(comm: pd.DataFrame, clocks: pd.DataFrame) -> pd.Series:
@@ -141,16 +144,16 @@ def arrival_doubts(comm: pd.DataFrame, clocks: pd.DataFrame) -> pd.Series:
     and ``start`` on one clock. The doubt is a text, empty if there is none.
     """
     CLOCKS.check(clocks)
-    known = clocks.drop_duplicates("rank").set_index("rank")
+    by_rank = clocks.drop_duplicates("rank").set_index("rank")
     matched = comm.loc[comm["instance"] != MISSING, ["instance", "rank", "start"]]
-    each = grouped(matched["instance"].to_numpy())
-    clock = matched["rank"].map(known["clock"])
-    residual = matched["rank"].map(known["residual_ns"].where(known["is_sure"])).astype("Int64")
-    unknown = each.largest(residual.isna().to_numpy().astype(np.int64)) > 0
+    instances = grouped(matched["instance"].to_numpy())
+    clock = matched["rank"].map(by_rank["clock"])
+    residual = matched["rank"].map(by_rank["residual_ns"].where(by_rank["is_sure"])).astype("Int64")
+    unknown = instances.largest(residual.isna().to_numpy().astype(np.int64)) > 0
     of_clock = pd.factorize(clock)[0].astype(np.int64)
-    apart = each.largest(of_clock) != each.smallest(of_clock)
-    first, second = _largest_two(each.number, np.asarray(residual.fillna(0), dtype=np.int64))
-    latest, before = _largest_two(each.number, matched["start"].to_numpy())
+    apart = instances.largest(of_clock) != instances.smallest(of_clock)
+    first, second = _largest_two(instances.number, np.asarray(residual.fillna(0), dtype=np.int64))
+    latest, before = _largest_two(instances.number, matched["start"].to_numpy())
     agree, margin = 2 * (first + second), latest - before
     words = [
         f"the last two ranks start {_us(gap)} apart and clocks agree to {_us(limit)}: who was "
@@ -160,7 +163,7 @@ def arrival_doubts(comm: pd.DataFrame, clocks: pd.DataFrame) -> pd.Series:
     doubt = np.where(margin <= agree, np.array(words, dtype=object), "")
     doubt = np.where(unknown, "how well the clocks of its ranks agree is not known", doubt)
     doubt = np.where(apart, "its ranks are not on one clock", doubt)
-    per_row = pd.Series(doubt[each.number], index=matched.index, dtype=object)
+    per_row = pd.Series(doubt[instances.number], index=matched.index, dtype=object)
     return per_row.reindex(comm.index, fill_value="")
 
 
@@ -170,43 +173,41 @@ def _usable(collectives: pd.DataFrame, largest_imbalance_ratio: float) -> pd.Dat
     return collectives[fits.astype(bool)].drop_duplicates(["collective", "rank"])
 
 
-def _known(used: pd.DataFrame) -> pd.DataFrame:
+def _of_ranks(used: pd.DataFrame) -> pd.DataFrame:
     number, rank = np.unique(used["rank"].to_numpy(), return_inverse=True)
     start = used["start_ns"].to_numpy()
     end = start + used["dur_ns"].to_numpy()
     moment = pd.factorize(used["collective"])[0].astype(np.int64)
-    found = offsets(Moments(moment, rank.astype(np.int64), end))
-    by_rank = pd.Series(np.arange(len(rank))).groupby(rank)
-    rows = [each.to_numpy() for _, each in by_rank]
-    enough = np.array([len(each) >= _FEWEST for each in rows])
-    residual = [spread(found.left[each], end[each]) for each in rows]
-    grows = [drift(found.left[each], end[each]) for each in rows]
-    known = pd.DataFrame(
+    fitted = offsets(Moments(moment, rank.astype(np.int64), end))
+    rows = [np.flatnonzero(rank == code) for code in range(len(number))]
+    enough = np.array([len(of_rank) >= _FEWEST for of_rank in rows])
+    residual = [spread(fitted.left[of_rank], end[of_rank]) for of_rank in rows]
+    grows = [drift(fitted.left[of_rank], end[of_rank]) for of_rank in rows]
+    middle = [np.sort(end[of_rank])[len(of_rank) // 2] for of_rank in rows]
+    table = pd.DataFrame(
         {
-            "clock": _names_of(number, found.clock),
-            "offset_ns": pd.array(found.offset, dtype="Int64"),
+            "clock": _names_of(number, fitted.clock),
+            "offset_ns": pd.array(fitted.offset, dtype="Int64"),
             "residual_ns": pd.array(residual, dtype="Int64"),
             "drift_ratio": pd.array(grows, dtype="Float64"),
-            "reference_ns": pd.array(
-                [np.sort(end[each])[len(each) // 2] for each in rows], "Int64"
-            ),
-            "collective_count": [len(each) for each in rows],
+            "reference_ns": pd.array(middle, "Int64"),
+            "collective_count": list(map(len, rows)),
         },
         index=pd.Index(number, name="rank"),
     )
-    known["residual_ns"] = known["residual_ns"].where(enough)
-    shift = found.offset[rank]
+    table["residual_ns"] = table["residual_ns"].where(enough)
+    shift = fitted.offset[rank]
     impossible = _impossible(moment, start - shift, end - shift)
     most = pd.Series(impossible).groupby(rank).mean().to_numpy() > 0.5
     shortest = pd.Series(used["transfer_min_ns"].to_numpy("int64")).groupby(rank).min().to_numpy()
-    far = np.abs(found.offset) > shortest
-    apart = np.full(len(number), found.clock.max() > 0)
-    uncertain = known["residual_ns"].to_numpy("float64", na_value=np.nan)
-    shifted = could_be_shifted(used, found, rank.astype(np.int64), uncertain)
-    known["note"] = _joined(
+    far = np.abs(fitted.offset) > shortest
+    apart = np.full(len(number), fitted.clock.max() > 0)
+    uncertain = table["residual_ns"].to_numpy("float64", na_value=np.nan)
+    shifted = could_be_shifted(used, fitted, rank.astype(np.int64), uncertain)
+    table["note"] = _joined(
         {_TOO_FEW: ~enough, _STILL_OFF: most, _SHIFTED: shifted, _WAS_OFF: far, _APART: apart}
     )
-    return known.assign(is_sure=enough & ~most & ~shifted)
+    return table.assign(is_sure=enough & ~most & ~shifted)
 
 
 def _joined(doubts: dict[str, NDArray[np.bool_]]) -> list[str | None]:
@@ -215,15 +216,15 @@ def _joined(doubts: dict[str, NDArray[np.bool_]]) -> list[str | None]:
 
 
 def _impossible(moment: Ints, start: Ints, end: Ints) -> NDArray[np.bool_]:
-    each = grouped(moment)
-    return np.asarray((each.largest(start) > each.smallest(end))[each.number])
+    moments = grouped(moment)
+    return np.asarray((moments.largest(start) > moments.smallest(end))[moments.number])
 
 
 def _names_of(rank: Ints, clock: Ints) -> list[str | None]:
     names: dict[int, str] = {}
     for number in np.unique(clock).tolist():
-        mine = rank[clock == number]
-        runs = np.split(mine, np.flatnonzero(np.diff(mine) != 1) + 1)
+        members = rank[clock == number]
+        runs = np.split(members, np.flatnonzero(np.diff(members) != 1) + 1)
         names[number] = ", ".join(
             f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs
         )
@@ -240,8 +241,6 @@ def _largest_two(group: Ints, values: Ints) -> tuple[Ints, Ints]:
 def _us(time_ns: int) -> str:
     return f"{time_ns / 1000:,.3g} µs"
 
-
-# How far the clocks of ranks are apart, from moments that they all recorded.
 
 Floats = NDArray[np.float64]
 
@@ -290,7 +289,7 @@ def offsets(moments: Moments) -> Offsets:
     np.minimum.at(first, moments.rank, moments.time)
     since = (moments.time - first[moments.rank]).astype(np.float64)
     sets = _sets(moments)
-    clock = _clock_offsets_joined(sets, count)
+    clock = _connected(sets, count)
     inside = [
         (ranks, _inside(since[rows].reshape(-1, len(ranks))), len(rows) // len(ranks))
         for ranks, rows in sets
@@ -305,7 +304,7 @@ def offsets(moments: Moments) -> Offsets:
 
 def joined(moments: Moments) -> Ints:
     """Give ranks that moments join, directly or through others, the same number."""
-    return _clock_offsets_joined(_sets(moments), int(moments.rank.max(initial=-1)) + 1)
+    return _connected(_sets(moments), int(moments.rank.max(initial=-1)) + 1)
 
 
 def spread(left: Floats, time: Ints) -> int:
@@ -345,23 +344,21 @@ def drift(left: Floats, time: Ints) -> float | None:
 def _sets(moments: Moments) -> list[tuple[Ints, Ints]]:
     """Gather moments that the same ranks recorded: the ranks, and the rows, moment by moment."""
     order = np.lexsort((moments.rank, moments.moment))
-    parts = np.split(order, np.flatnonzero(np.diff(moments.moment[order])) + 1)
-    found: dict[bytes, list[Ints]] = {}
-    for rows in parts:
-        found.setdefault(moments.rank[rows].tobytes(), []).append(rows)
-    return [(moments.rank[rows[0]], np.concatenate(rows)) for rows in found.values()]
+    moments_rows = np.split(order, np.flatnonzero(np.diff(moments.moment[order])) + 1)
+    by_ranks: dict[bytes, list[Ints]] = {}
+    for rows in moments_rows:
+        by_ranks.setdefault(moments.rank[rows].tobytes(), []).append(rows)
+    return [(moments.rank[rows[0]], np.concatenate(rows)) for rows in by_ranks.values()]
 
 
-def _clock_offsets_joined(sets: list[tuple[Ints, Ints]], count: int) -> Ints:
+def _connected(sets: list[tuple[Ints, Ints]], count: int) -> Ints:
+    # Connected components: the lowest rank spreads through every set until nothing changes.
     lowest = np.arange(count)
-    changed = True
-    while changed:
-        changed = False
+    before = lowest - 1
+    while (before != lowest).any():
+        before = lowest.copy()
         for ranks, _ in sets:
-            low = lowest[ranks].min()
-            if (lowest[ranks] != low).any():
-                lowest[ranks] = low
-                changed = True
+            lowest[ranks] = lowest[ranks].min()
     return grouped(lowest).number
 
 
@@ -384,9 +381,9 @@ def _solved(inside: list[tuple[Ints, Floats, int]], clock: Ints) -> Floats:
             share = weight / weight.sum()
             matrix[np.ix_(ranks, ranks)] += np.diag(weight) - np.outer(weight, share)
             right[ranks] += weight * (value - share @ value)
-        found = np.linalg.solve(matrix, right)
-        moved = np.abs(found - offset).max()
-        offset = found
+        solution = np.linalg.solve(matrix, right)
+        moved = np.abs(solution - offset).max()
+        offset = solution
         if moved < 1:
             break
         misfits = _misfits(inside, weights, offset)
@@ -412,16 +409,14 @@ def _misfits(
 def _centred(first: Ints, relative: Ints, clock: Ints) -> Ints:
     offset = np.zeros(len(clock), dtype=np.int64)
     for number in range(int(clock.max(initial=-1)) + 1):
-        mine = np.flatnonzero(clock == number)
-        absolute = (first[mine] - first[mine[0]]) + relative[mine]
-        offset[mine] = absolute - np.sort(absolute)[(len(mine) - 1) // 2]
+        ranks = np.flatnonzero(clock == number)
+        absolute = (first[ranks] - first[ranks[0]]) + relative[ranks]
+        offset[ranks] = absolute - np.sort(absolute)[(len(ranks) - 1) // 2]
     return offset
 
 
-# Whether collectives that were matched by their order could be matched one further on.
 # A trace that begins a collective later shifts the order of its rank. If collectives come as
 # regularly as ends agree, that looks like a clock that is off by the time between two.
-
 _MOST = 1_000  # of each process group; more tell no more
 # Two ranks share a difference between them, so each has half of it; and twice that for chance.
 _CLEARLY = 4.0
@@ -432,15 +427,15 @@ def best_matched(used: pd.DataFrame) -> pd.DataFrame:
     sure = used["confidence"] == "high"
     if sure.all() or not sure.any():
         return used
-    part = _parts(used)
-    each = grouped(pd.factorize(used["collective"])[0].astype(np.int64))
-    inside = (each.largest(part) == each.smallest(part))[each.number]
+    team = _parts(used)
+    moments = grouped(pd.factorize(used["collective"])[0].astype(np.int64))
+    inside = (moments.largest(team) == moments.smallest(team))[moments.number]
     kept: pd.DataFrame = used[sure.to_numpy() | ~inside]
     return kept
 
 
 def could_be_shifted(
-    used: pd.DataFrame, found: Offsets, rank: Ints, residual: NDArray[np.float64]
+    used: pd.DataFrame, fitted: Offsets, rank: Ints, residual: NDArray[np.float64]
 ) -> NDArray[np.bool_]:
     """Say of each rank whether its offset could be a shift of the order instead.
 
@@ -456,16 +451,16 @@ def could_be_shifted(
     that sequence numbers join stand for each other.
     """
     by_order = (used["confidence"] != "high").to_numpy()
-    clock_of = found.clock[rank]
-    doubtful = np.isin(found.clock, clock_of[by_order])
-    typical = pd.Series(residual).groupby(found.clock).transform("median").fillna(0).to_numpy()
+    clock_of = fitted.clock[rank]
+    doubtful = np.isin(fitted.clock, clock_of[by_order])
+    typical = pd.Series(residual).groupby(fitted.clock).transform("median").fillna(0).to_numpy()
     agree = 2 * (np.nan_to_num(residual) + typical)
-    fine = ~doubtful | (np.abs(found.offset) <= agree)
-    part = np.zeros(len(fine), dtype=np.int64)
-    part[rank] = _parts(used)
-    if not _any_of(fine, part).all():
-        fine[_refuted(used[by_order], found, rank[by_order], found.left[by_order])] = True
-    return ~_any_of(fine, part)
+    fine = ~doubtful | (np.abs(fitted.offset) <= agree)
+    team = np.zeros(len(fine), dtype=np.int64)
+    team[rank] = _parts(used)
+    if not _any_of(fine, team).all():
+        fine[_refuted(used[by_order], fitted, rank[by_order], fitted.left[by_order])] = True
+    return ~_any_of(fine, team)
 
 
 def _parts(used: pd.DataFrame) -> Ints:
@@ -477,18 +472,18 @@ def _parts(used: pd.DataFrame) -> Ints:
     part = np.arange(len(number)) + len(used)
     if kept.any():
         moment = pd.factorize(used["collective"][kept])[0].astype(np.int64)
-        mine = rank[kept].astype(np.int64)
-        shared = joined(Moments(moment, mine, np.zeros_like(mine)))
-        part[np.unique(mine)] = shared[np.unique(mine)]
+        of_rank = rank[kept].astype(np.int64)
+        shared = joined(Moments(moment, of_rank, np.zeros_like(of_rank)))
+        part[np.unique(of_rank)] = shared[np.unique(of_rank)]
     return part[rank]
 
 
-def _any_of(fine: NDArray[np.bool_], part: Ints) -> NDArray[np.bool_]:
-    return pd.Series(fine).groupby(part).transform("any").to_numpy()
+def _any_of(fine: NDArray[np.bool_], team: Ints) -> NDArray[np.bool_]:
+    return pd.Series(fine).groupby(team).transform("any").to_numpy()
 
 
 def _refuted(
-    used: pd.DataFrame, found: Offsets, rank: Ints, left: NDArray[np.float64]
+    used: pd.DataFrame, fitted: Offsets, rank: Ints, left: NDArray[np.float64]
 ) -> NDArray[np.int64]:
     """List the ranks in one of whose process groups no shift fits."""
     end = (used["start_ns"] + used["dur_ns"]).to_numpy()
@@ -499,23 +494,25 @@ def _refuted(
             "operation": pd.factorize(used["operation"])[0],
             "rank": rank,
             "end": end,
-            "corrected": end - found.offset[rank],
+            "corrected": end - fitted.offset[rank],
             "left": left,
         }
     )
     members = rows.groupby("collective")["rank"].agg(lambda ranks: str(sorted(ranks)))
     rows["members"] = rows["collective"].map(members)
     fine: list[int] = []
-    for _, mine in rows.groupby(["group", "members"]):
-        each = mine.groupby("collective")
+    for _, group in rows.groupby(["group", "members"]):
         # Relative to the first, so that medians of times since 1970 stay exact.
-        middle = (mine["corrected"] - mine["corrected"].min()).groupby(mine["collective"]).median()
-        order = np.argsort(middle.to_numpy(), kind="stable")[:_MOST]
-        least = _least_spread(middle.to_numpy()[order], each["operation"].first().to_numpy()[order])
-        for number in np.unique(mine["rank"].to_numpy()).tolist():
-            its = mine[mine["rank"] == number]
-            if least > _CLEARLY * spread(its["left"].to_numpy(), its["end"].to_numpy()):
-                fine.append(number)
+        since = group.assign(since=group["corrected"] - group["corrected"].min())
+        collectives = since.groupby("collective")
+        middle = collectives.agg(time=("since", "median"), operation=("operation", "first"))
+        middle = middle.sort_values("time", kind="stable").iloc[:_MOST]
+        least = _least_spread(middle["time"].to_numpy(), middle["operation"].to_numpy())
+        fine += [
+            number
+            for number, of_rank in group.groupby("rank")
+            if least > _CLEARLY * spread(of_rank["left"].to_numpy(), of_rank["end"].to_numpy())
+        ]
     return np.unique(np.array(fine, dtype=np.int64))
 
 

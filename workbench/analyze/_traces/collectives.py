@@ -1,9 +1,9 @@
-"""Collectives across ranks: how long they took, and who waited for whom."""
+"""Collectives across ranks: how long they took, and which rank was the straggler."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, TypeAlias, get_args
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -27,9 +27,9 @@ from workbench.analyze._lib.rows import (
     taken,
     texts,
 )
-from workbench.analyze._traces.clocks import arrival_doubts, on_one_clock
+from workbench.analyze._traces.clocks import align_clocks, arrival_doubts
 from workbench.kernel_kinds import KINDS
-from workbench.tables import BLAME, BLAME_BY, COLLECTIVE_WAITS, COLLECTIVES, PROCESS_GROUPS
+from workbench.tables import BLAME, COLLECTIVE_WAITS, COLLECTIVES, PROCESS_GROUPS
 
 _COLUMNS = (
     "name",
@@ -111,7 +111,7 @@ def collectives(
     NVIDIA/nccl-tests, ``doc/PERFORMANCE.md`` (sizes and bus bandwidth).
     """
     if clocks is not None:
-        events = on_one_clock(events, clocks)
+        events = align_clocks(events, clocks)
     work = gpu_work(events, *_COLUMNS)
     chosen = work.kind == KINDS.index("communication")
     comm = _kernels(events, work, chosen, process_groups)
@@ -155,11 +155,11 @@ def collective_waits(
     nanosecond the lowest is blamed.
     """
     table = collectives(events, process_groups=process_groups, clocks=clocks)
-    known = table["wait_ns"].notna()
-    waits = table.loc[known, list(COLLECTIVE_WAITS.columns)].reset_index(drop=True)
+    is_matched = table["wait_ns"].notna()
+    waits = table.loc[is_matched, list(COLLECTIVE_WAITS.columns)].reset_index(drop=True)
     types = {"collective": "int64", "wait_ns": "int64", "transfer_ns": "int64"}
     waits = waits.astype({**types, "blamed_rank": "int32", "is_sure": "bool"})
-    waits.attrs["left_out"] = table.loc[~known, "note"].value_counts().to_dict()
+    waits.attrs["left_out"] = table.loc[~is_matched, "note"].value_counts().to_dict()
     return COLLECTIVE_WAITS.check(waits)
 
 
@@ -195,9 +195,9 @@ def _members(events: pd.DataFrame, comm: pd.DataFrame, process_groups: pd.DataFr
     if process_groups is None:
         return np.full(len(comm), MISSING)
     PROCESS_GROUPS.check(process_groups)
-    known = process_groups.drop_duplicates(["rank", "group"])
-    number = pd.Series(pd.factorize(known["members"])[0].astype(np.int64))
-    index = pd.MultiIndex.from_arrays([known["rank"].astype("int64"), known["group"].astype(str)])
+    listed = process_groups.drop_duplicates(["rank", "group"])
+    number = pd.Series(pd.factorize(listed["members"])[0].astype(np.int64))
+    index = pd.MultiIndex.from_arrays([listed["rank"].astype("int64"), listed["group"].astype(str)])
     names = np.append(events["group"].cat.categories.astype(str).to_numpy(dtype=object), "")
     position = index.get_indexer(pd.MultiIndex.from_arrays([comm["rank"], names[comm["group"]]]))
     return np.where(position >= 0, np.append(number, MISSING)[position], MISSING)
@@ -208,7 +208,7 @@ def _measured(comm: pd.DataFrame) -> pd.DataFrame:
         ["start", "rank"], ascending=[False, True]
     )
     last_first["dur"] = last_first["end"] - last_first["start"]
-    whole = last_first.groupby("instance").agg(
+    summary = last_first.groupby("instance").agg(
         rank_count=("rank", "size"),
         latest=("start", "max"),
         earliest=("start", "min"),
@@ -220,9 +220,9 @@ def _measured(comm: pd.DataFrame) -> pd.DataFrame:
         mean_size=("size", "mean"),
         most=("size", "max"),
     )
-    whole["number"] = whole["earliest"].rank(method="first").astype("int64") - 1
-    columns = {name: "float64" if name == "mean_size" else "Int64" for name in whole.columns}
-    comm = comm.join(whole.astype(columns), on="instance")
+    summary["number"] = summary["earliest"].rank(method="first").astype("int64") - 1
+    columns = {name: "float64" if name == "mean_size" else "Int64" for name in summary.columns}
+    comm = comm.join(summary.astype(columns), on="instance")
     return comm.sort_values(["number", "rank", "start"], na_position="last", ignore_index=True)
 
 
@@ -262,6 +262,7 @@ def _presented(events: pd.DataFrame, comm: pd.DataFrame) -> pd.DataFrame:
 
 def _groups(events: pd.DataFrame, comm: pd.DataFrame) -> pd.Series:
     names = np.append(events["group"].cat.categories.astype(str).to_numpy(dtype=object), "")
+    # Without a recorded group the stream stands for it.
     on_stream = "stream " + comm["stream"].astype(str).replace("-1", "unknown")
     recorded = pd.Series(names[comm["group"]], dtype=on_stream.dtype)
     return recorded.where(comm["group"] != MISSING, on_stream).astype("category")
@@ -298,17 +299,13 @@ def _notes(comm: pd.DataFrame, complete: pd.Series, sure: pd.Series) -> pd.Serie
     return texts(positions.astype(np.int64), [str(name) for name in names])
 
 
-# Straggler attribution: the waiting in collectives, by the rank that arrived last.
-
-By: TypeAlias = Literal["step", "group", "both"]
-
-_PAIR = ["blamed_rank", "rank"]
-
-
-def blame(
+def straggler_attribution(
     waits: pd.DataFrame, *, complete_only: bool = True, sure_only: bool = True
 ) -> pd.DataFrame:
-    """Add up how long ranks waited, by the rank they waited for, most waiting first.
+    """Add up how long ranks waited, by the straggler they waited for, most waiting first.
+
+    Choose rows of ``waits`` first for single steps or process groups: a rank that is slow for
+    good is blamed in every step, one that was late once in one.
 
     Parameters
     ----------
@@ -329,93 +326,31 @@ def blame(
         ``attrs["left_out"]`` gives the collectives dropped, by reason, and
         ``attrs["kernels_left_out"]`` the kernels of which ``waits`` knows nothing.
     """
-    waits, attrs = _trusted(waits, complete_only=complete_only, sure_only=sure_only)
-    table = _summed(waits, _PAIR)
-    total = np.full(len(table), table["wait_ns"].sum())
-    table["wait_share"] = shares(table["wait_ns"], total)
-    table = table.sort_values(["wait_ns", *_PAIR], ascending=[False, True, True], ignore_index=True)
-    table.attrs |= attrs
-    return BLAME.check(table)
-
-
-def blame_by(
-    waits: pd.DataFrame, by: By, *, complete_only: bool = True, sure_only: bool = True
-) -> pd.DataFrame:
-    """Add up how long ranks waited for which rank, by step, by process group, or by both.
-
-    A rank that is slow for good is blamed in every step, one that was late once in one;
-    a rank that is blamed in one group only is slow in what leads to that group's
-    collectives.
-
-    Parameters
-    ----------
-    waits
-        Table :data:`workbench.tables.COLLECTIVE_WAITS`.
-    by
-        ``"step"``, ``"group"``, or ``"both"`` for every group of every step.
-    complete_only, sure_only
-        As for :func:`blame`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.BLAME_BY`, steps and groups in order, then most
-        waiting first; ``wait_share`` is of all waiting of the step or group.
-        ``attrs["left_out"]`` gives the collectives dropped, by reason, and
-        ``attrs["kernels_left_out"]`` the kernels of which ``waits`` knows nothing.
-
-    Raises
-    ------
-    ValueError
-        If ``by`` is not one of the three.
-    """
-    if by not in get_args(By):
-        msg = f"by must be one of {get_args(By)}, not {by!r}"
-        raise ValueError(msg)
-    waits, attrs = _trusted(waits, complete_only=complete_only, sure_only=sure_only)
-    keys = ["step", "group"] if by == "both" else [by]
-    table = _summed(waits, [*keys, *_PAIR])
-    total = table.groupby(keys, dropna=False, observed=True)["wait_ns"].transform("sum")
-    table["wait_share"] = shares(table["wait_ns"], total)
-    for absent in {"step", "group"} - set(keys):
-        table[absent] = pd.NA
-    order = [*keys, "wait_ns", *_PAIR]
-    table = table.sort_values(
-        order, ascending=[name != "wait_ns" for name in order], ignore_index=True
-    )
-    table = BLAME_BY.cast(table)
-    table.attrs |= attrs
-    return BLAME_BY.check(table)
-
-
-def _trusted(
-    waits: pd.DataFrame, *, complete_only: bool, sure_only: bool
-) -> tuple[pd.DataFrame, dict[str, dict[str, int]]]:
     COLLECTIVE_WAITS.check(waits)
     unknown = dict(waits.attrs.get("left_out", {}))
     doubts = {
         "a rank is missing": ~waits["is_complete"].fillna(value=True).astype(bool) & complete_only,
         "it is not sure who was last": ~waits["is_sure"] & sure_only,
     }
-    left_out = {}
+    dropped = {}
     for reason, doubtful in doubts.items():
         rows = doubtful[waits.index]
         if rows.any():
-            left_out[reason] = int(waits.loc[rows, "collective"].nunique())
+            dropped[reason] = int(waits.loc[rows, "collective"].nunique())
         waits = waits[~rows]
-    return waits, {"left_out": left_out, "kernels_left_out": unknown}
-
-
-def _summed(waits: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    return (
-        waits.groupby(keys, dropna=False, observed=True)
-        .agg(wait_ns=("wait_ns", "sum"), collective_count=("wait_ns", "size"))
-        .reset_index()
-        .astype({"blamed_rank": "int32", "rank": "int32"})
+    table = waits.groupby(["blamed_rank", "rank"], as_index=False).agg(
+        wait_ns=("wait_ns", "sum"), collective_count=("wait_ns", "size")
     )
+    table = table.astype({"blamed_rank": "int32", "rank": "int32"})
+    table["wait_share"] = shares(table["wait_ns"], np.full(len(table), table["wait_ns"].sum()))
+    order = ["wait_ns", "blamed_rank", "rank"]
+    table = table.sort_values(order, ascending=[False, True, True], ignore_index=True)
+    table.attrs |= {"left_out": dropped, "kernels_left_out": unknown}
+    return BLAME.check(table)
 
 
-# Which kernels of different ranks are the same collective.
+blame = straggler_attribution  # the name until 0.1
+
 
 Texts: TypeAlias = NDArray[np.object_]
 
@@ -443,22 +378,22 @@ def match(comm: pd.DataFrame, ranks: Iterable[int]) -> pd.DataFrame:
     ).astype({"note": object})
     excluded = _excluded(comm)
     result.loc[excluded != "", "note"] = excluded[excluded != ""]
-    rest = comm[excluded == ""]
-    recorded = rest["team"] != MISSING
-    has_seq = rest["seq"].ne(MISSING).groupby(rest["team"]).transform("all") & recorded
+    candidates = comm[excluded == ""]
+    recorded = candidates["team"] != MISSING
+    has_seq = candidates["seq"].ne(MISSING).groupby(candidates["team"]).transform("all") & recorded
     levels = (
-        (_HIGH, rest[has_seq], _by_sequence),
-        (_MEDIUM, rest[recorded & ~has_seq], _by_group_order),
-        (_LOW, rest[~recorded], lambda rows: _by_stream_order(rows, set(ranks))),
+        (_HIGH, candidates[has_seq], _by_sequence),
+        (_MEDIUM, candidates[recorded & ~has_seq], _by_group_order),
+        (_LOW, candidates[~recorded], lambda rows: _by_stream_order(rows, set(ranks))),
     )
     first = 0
     for confidence, rows, matched_by in levels:
         if rows.empty:
             continue
         instance, note = matched_by(rows)
-        found = instance != MISSING
-        result.loc[rows.index, "instance"] = np.where(found, instance + first, MISSING)
-        result.loc[rows.index, "confidence"] = np.where(found, confidence, _NONE)
+        is_matched = instance != MISSING
+        result.loc[rows.index, "instance"] = np.where(is_matched, instance + first, MISSING)
+        result.loc[rows.index, "confidence"] = np.where(is_matched, confidence, _NONE)
         result.loc[rows.index, "note"] = note
         first += int(instance.max()) + 1
     return _only_groups(result, comm)
@@ -466,9 +401,9 @@ def match(comm: pd.DataFrame, ranks: Iterable[int]) -> pd.DataFrame:
 
 def _only_groups(result: pd.DataFrame, comm: pd.DataFrame) -> pd.DataFrame:
     """Take back what has one rank alone, or more ranks than its process group."""
-    found = result["instance"] != MISSING
-    ranks = comm["rank"][found].groupby(result["instance"]).transform("size")
-    size = comm["group_size"][found]
+    is_matched = result["instance"] != MISSING
+    ranks = comm["rank"][is_matched].groupby(result["instance"]).transform("size")
+    size = comm["group_size"][is_matched]
     too_many, alone = (size != MISSING) & (ranks > size), ranks == 1
     for wrong, note in (
         (too_many, "more ranks than the group has members: pass process_groups"),
@@ -490,7 +425,7 @@ def _excluded(comm: pd.DataFrame) -> pd.Series:
 
 def _by_sequence(rows: pd.DataFrame) -> tuple[Ints, Texts]:
     keys = ["team", "seq"]
-    instance = _numbered(rows, [*keys, _order_within(rows, [*keys, "rank"])])
+    instance = _numbered(rows, [*keys, rows.groupby([*keys, "rank"]).cumcount()])
     agrees = _agrees(rows, instance)
     note = np.where(agrees, "", "ranks disagree on what has this sequence number")
     return np.where(agrees, instance, MISSING), note
@@ -498,17 +433,17 @@ def _by_sequence(rows: pd.DataFrame) -> tuple[Ints, Texts]:
 
 def _by_group_order(rows: pd.DataFrame) -> tuple[Ints, Texts]:
     """Match by order inside the group; where that breaks, by order inside each step."""
-    plain = _numbered(rows, ["team", _order_within(rows, ["team", "rank"])])
+    plain = _numbered(rows, ["team", rows.groupby(["team", "rank"]).cumcount()])
     good = pd.Series(_agrees(rows, plain) & _has_all_ranks(rows, plain), index=rows.index)
-    whole = good.groupby(rows["team"]).transform("all").to_numpy()
-    order = _order_within(rows, ["team", "step", "rank"])
+    is_whole = good.groupby(rows["team"]).transform("all").to_numpy()
+    order = rows.groupby(["team", "step", "rank"]).cumcount()
     by_step = _numbered(rows, ["team", "step", order])
     fits = _agrees(rows, by_step) & _has_all_ranks(rows, by_step)
     broken_at = order.where(~fits, np.iinfo(np.int64).max)
     first_break = broken_at.groupby([rows["team"], rows["step"]]).transform("min")
     usable = (order < first_break).to_numpy()
-    instance = np.where(whole, plain, np.where(usable, by_step + len(rows), MISSING))
-    note = np.where(whole | usable, "", "ranks of the group differ from here on in the step")
+    instance = np.where(is_whole, plain, np.where(usable, by_step + len(rows), MISSING))
+    note = np.where(is_whole | usable, "", "ranks of the group differ from here on in the step")
     return instance, note
 
 
@@ -520,7 +455,7 @@ def _by_stream_order(rows: pd.DataFrame, ranks: set[int]) -> tuple[Ints, Texts]:
     streams["lane"] = streams.groupby("rank").cumcount()
     lane = rows.merge(streams, on=["rank", "stream"], how="left")["lane"].to_numpy()
     rows = rows.assign(team=lane)
-    instance = _numbered(rows, ["team", _order_within(rows, ["team", "rank"])])
+    instance = _numbered(rows, ["team", rows.groupby(["team", "rank"]).cumcount()])
     counts = rows.groupby(["team", "rank"]).size().groupby("team").agg(["size", "min", "max"])
     even = (counts["size"] == len(ranks)) & (counts["min"] == counts["max"])
     same_count = even.reindex(lane).to_numpy()
@@ -535,10 +470,6 @@ def _by_stream_order(rows: pd.DataFrame, ranks: set[int]) -> tuple[Ints, Texts]:
         "",
     )
     return np.where(same_count & same_order, instance, MISSING), note
-
-
-def _order_within(rows: pd.DataFrame, keys: list[str]) -> pd.Series:
-    return rows.groupby(keys).cumcount()
 
 
 def _numbered(rows: pd.DataFrame, keys: Sequence[str | pd.Series]) -> Ints:
@@ -558,5 +489,5 @@ def _agrees(rows: pd.DataFrame, instance: Ints) -> NDArray[np.bool_]:
 def _has_all_ranks(rows: pd.DataFrame, instance: Ints) -> NDArray[np.bool_]:
     """Say whether an instance has every rank that its group was seen on."""
     expected = rows.groupby("team")["rank"].transform("nunique").to_numpy()
-    found = pd.Series(rows["rank"].to_numpy()).groupby(instance).transform("nunique")
-    return np.asarray(found.to_numpy() == expected)
+    present = pd.Series(rows["rank"].to_numpy()).groupby(instance).transform("nunique")
+    return np.asarray(present.to_numpy() == expected)

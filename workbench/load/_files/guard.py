@@ -77,7 +77,7 @@ class Dropped:
 
     @contextmanager
     def trying(self, label: str) -> Iterator[None]:
-        """Read one file inside; one that fails is dropped, unless its reader asks for an argument."""
+        """Read one file inside: drop it if that fails, unless its reader asks for an argument."""
         try:
             with guarded(label):
                 yield

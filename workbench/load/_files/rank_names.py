@@ -1,9 +1,12 @@
-"""Ranks that file names tell, and ranks that the caller gives."""
+"""Ranks of files: what the caller gives, what a file states, and what its name states."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
 
 from workbench.errors import LoadError
 
@@ -15,6 +18,31 @@ RankArgument = int | Mapping[str, int] | Sequence[int] | None
 # Whole numbers only, and not the digits of a date or process id that follow.
 _RANK = re.compile(r"(?:^|[^a-z])(?:rank|worker)[-_]?(\d{1,6})(?!\d)|(?:^|[-_/.])r(\d{1,6})-")
 _CHAKRA = re.compile(r"\.(\d{1,6})\.(?:et|json)(?:\.(?:gz|bz2|xz|zstd?|lz4))?$")
+_LARGEST_RANK = (1 << 31) - 1  # what int32, the type of the column, can hold
+
+
+class HasRank(Protocol):
+    """What a reader knows of one file before the file has a place among others."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def stated_rank(self) -> int | None: ...
+    @property
+    def name_rank(self) -> int | None: ...
+    @property
+    def world_size(self) -> int | None: ...
+
+
+File = TypeVar("File", bound=HasRank)
+
+
+class Ranked(NamedTuple, Generic[File]):
+    """A file, its rank, and where the rank is from."""
+
+    rank: int
+    source: str
+    file: File
 
 
 def rank_in_name(label: str, *, is_chakra: bool = False) -> int | None:
@@ -34,10 +62,10 @@ def rank_in_name(label: str, *, is_chakra: bool = False) -> int | None:
     True
     """
     name = re.split(r"[/\\!]", label)[-1].lower()
-    found = {int(a or b) for a, b in _RANK.findall(name)}
+    ranks = {int(word or letter) for word, letter in _RANK.findall(name)}
     if is_chakra:
-        found |= {int(number) for number in _CHAKRA.findall(name)}
-    return found.pop() if len(found) == 1 else None
+        ranks |= {int(number) for number in _CHAKRA.findall(name)}
+    return ranks.pop() if len(ranks) == 1 else None
 
 
 def given_ranks(labels: Sequence[str], given: RankArgument) -> list[int | None]:
@@ -52,28 +80,72 @@ def given_ranks(labels: Sequence[str], given: RankArgument) -> list[int | None]:
         return [None] * len(labels)
     if isinstance(given, int):
         if len(labels) != 1:
-            msg = f"rank={given} names one rank, but there are {len(labels)} files; pass a list"
+            msg = f"rank={given} is one rank for {len(labels)} files; pass a list or a dict"
             raise LoadError(msg)
         given = [given]
     ranks: list[int | None]
     if isinstance(given, Mapping):
-        ranks = [rank_by_name(label, given) for label in labels]
+        ranks = [_by_name(label, given) for label in labels]
     else:
         ranks = list(given)
     if len(ranks) != len(labels):
         msg = f"{len(ranks)} ranks were given for {len(labels)} files; they must be as many"
         raise LoadError(msg)
-    for label, rank in zip(labels, ranks, strict=True):
-        if rank is not None and not 0 <= rank < 1 << 31:
-            msg = f"{label}: {rank} was given as its rank, but ranks count from 0"
+    for rank in ranks:
+        is_whole = isinstance(rank, int | np.integer) and not isinstance(rank, bool)
+        if rank is not None and not (is_whole and 0 <= rank <= _LARGEST_RANK):
+            msg = f"rank={rank!r} is no rank; give whole numbers from 0 to {_LARGEST_RANK:,}"
             raise LoadError(msg)
     return ranks
 
 
-def rank_by_name(label: str, given: Mapping[str, int]) -> int | None:
-    """Give the rank whose key is a part of a file's name; None if none is."""
+def _by_name(label: str, given: Mapping[str, int]) -> int | None:
     hits = {rank for text, rank in given.items() if text in label}
     if len(hits) > 1:
         msg = f"{label}: several keys of rank= fit this file, with ranks {sorted(hits)}"
         raise LoadError(msg)
     return hits.pop() if hits else None
+
+
+def ranked(files: Sequence[File], given: RankArgument) -> list[Ranked[File]]:
+    """Give every file its rank, in order of rank.
+
+    The argument goes first, then what the trace states, then the file's name. Files of which
+    nothing is known are numbered in order, and that is called assumed.
+    """
+    settled: list[Ranked[File]] = []
+    unknown: list[File] = []
+    asked = given_ranks([file.label for file in files], given)
+    for file, argument in zip(files, asked, strict=True):
+        sources = {"argument": argument, "trace": file.stated_rank, "file name": file.name_rank}
+        source, rank = next(
+            ((name, rank) for name, rank in sources.items() if rank is not None), ("", None)
+        )
+        if rank is None:
+            unknown.append(file)
+        else:
+            settled.append(Ranked(rank, source, file))
+    if unknown and settled:
+        msg = (
+            f"{unknown[0].label}: rank not found in the metadata or the file name, though other "
+            f"files state theirs ({settled[0].file.label}: {settled[0].rank}). Load it by itself "
+            "if it is of another job, or pass rank={'part of the file name': number, ...}"
+        )
+        raise LoadError(msg)
+    settled += [Ranked(number, "assumed", file) for number, file in enumerate(unknown)]
+    _refuse_twins(settled)
+    return sorted(settled, key=lambda entry: entry.rank)
+
+
+def _refuse_twins(settled: Sequence[Ranked[File]]) -> None:
+    first: dict[int, Ranked[File]] = {}
+    for entry in settled:
+        if (twin := first.setdefault(entry.rank, entry)) is not entry:
+            alone = entry.file.world_size == twin.file.world_size == 1
+            why = "; each says that it is the only one of its job" if alone else ""
+            msg = (
+                f"two files are rank {entry.rank}: {twin.file.label} ({twin.source}) and "
+                f"{entry.file.label} ({entry.source}){why}. Load one job and one time window at "
+                "a time, or pass rank={'part of the file name': number, ...}"
+            )
+            raise LoadError(msg)

@@ -14,12 +14,17 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from workbench.errors import LoadError
 from workbench.load._files.archive import Source, Survey, streams, survey
 from workbench.load._files.findings import Finding, Findings, quality_frame
 from workbench.load._files.guard import Dropped, guarded
 from workbench.load._files.json_events import to_ns
-from workbench.load._files.rank_names import NO_RANK_TOLD, RankArgument, given_ranks
+from workbench.load._files.rank_names import (
+    NO_RANK_TOLD,
+    RankArgument,
+    Ranked,
+    rank_in_name,
+    ranked,
+)
 from workbench.load._files.stream import Stream
 from workbench.tables import (
     DEPENDENCIES,
@@ -76,17 +81,13 @@ class RankGraph:
     data_edges: list[tuple[int, int]] = field(default_factory=list)
     control_edges: list[tuple[int, int]] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
-    rank: int | None = None
-    name_rank: int | None = None
+    stated_rank: int | None = None
     world_size: int | None = None
     backend: str | None = None
 
-
-@dataclass(frozen=True)
-class Ranked:
-    graph: RankGraph
-    rank: int
-    source: str
+    @property
+    def name_rank(self) -> int | None:
+        return rank_in_name(self.label, is_chakra=self.format == "chakra")
 
 
 def us_to_ns(value: object, findings: Findings, what: str) -> int | None:
@@ -153,71 +154,36 @@ def gather(path: Inputs) -> Survey:
 
 
 def assemble(graphs: Sequence[RankGraph], remarks: Sequence[Finding], given: RankArgument) -> Trace:
-    ranked = with_ranks(graphs, given)
-    nodes = [_nodes(entry) for entry in ranked]
-    edges = [_edges(entry) for entry in ranked]
+    entries = with_ranks(graphs, given)
+    nodes = [_nodes(entry) for entry in entries]
+    edges = [_edges(entry) for entry in entries]
     return Trace(
         events=EVENTS.empty(),
-        ranks=_ranks(ranked),
+        ranks=_ranks(entries),
         devices=DEVICES.empty(),
-        process_groups=_groups(ranked),
+        process_groups=_groups(entries),
         steps=STEPS.empty(),
         nodes=NODES.check(_concat(nodes, NODES.empty())),
         dependencies=DEPENDENCIES.check(_concat(edges, DEPENDENCIES.empty())),
-        quality=_quality(ranked, remarks),
+        quality=_quality(entries, remarks),
     )
 
 
-def with_ranks(graphs: Sequence[RankGraph], given: RankArgument) -> list[Ranked]:
-    """Settle the ranks: the argument, else what the file says, else its name, else the order."""
-    ranked: list[Ranked] = []
-    unknown: list[RankGraph] = []
-    asked = given_ranks([graph.label for graph in graphs], given)
-    for graph, number in zip(graphs, asked, strict=True):
-        if number is not None:
-            ranked.append(Ranked(graph, number, "argument"))
-            _note_contradiction(graph, number)
-        elif graph.rank is not None:
-            ranked.append(Ranked(graph, graph.rank, "trace"))
-        elif graph.name_rank is not None:
-            ranked.append(Ranked(graph, graph.name_rank, "file name"))
-        else:
-            unknown.append(graph)
-    if unknown and ranked:
-        msg = (
-            f"{unknown[0].label}: neither the trace nor its name tells its rank, though other "
-            f"files tell theirs ({ranked[0].graph.label}: {ranked[0].rank}). Load it by "
-            "itself if it is of another job, or pass rank={'part of the file name': number, ...}"
-        )
-        raise LoadError(msg)
-    for number, graph in enumerate(unknown):
-        graph.findings.add("assumed", NO_RANK_TOLD, 1, f"rank {number}")
-        ranked.append(Ranked(graph, number, "assumed"))
-    _refuse_twins(ranked)
-    return sorted(ranked, key=lambda entry: entry.rank)
+def with_ranks(graphs: Sequence[RankGraph], given: RankArgument) -> list[Ranked[RankGraph]]:
+    """Settle the ranks, and note what was assumed or contradicts the trace."""
+    settled = ranked(graphs, given)
+    for rank, source, graph in settled:
+        if source == "assumed":
+            graph.findings.add("assumed", NO_RANK_TOLD, 1, f"rank {rank}")
+        elif source == "argument" and graph.stated_rank not in (None, rank):
+            what = f"rank {rank} was requested, but the trace says rank {graph.stated_rank}"
+            graph.findings.add("suspicious", what)
+    return settled
 
 
-def _note_contradiction(graph: RankGraph, number: int) -> None:
-    if graph.rank not in (None, number):
-        what = f"rank {number} was requested, but the trace says rank {graph.rank}"
-        graph.findings.add("suspicious", what)
-
-
-def _refuse_twins(ranked: Sequence[Ranked]) -> None:
-    first: dict[int, Ranked] = {}
-    for entry in ranked:
-        if (other := first.setdefault(entry.rank, entry)) is not entry:
-            msg = (
-                f"two files are rank {entry.rank}: {other.graph.label} ({other.source}) and "
-                f"{entry.graph.label} ({entry.source}). Leave one out, or pass "
-                "rank={'part of the file name': number, ...}"
-            )
-            raise LoadError(msg)
-
-
-def _nodes(entry: Ranked) -> pd.DataFrame:
-    rows = sorted(entry.graph.rows, key=lambda row: row.node)
-    entry.graph.findings.add("read", "nodes", len(rows))
+def _nodes(entry: Ranked[RankGraph]) -> pd.DataFrame:
+    rows = sorted(entry.file.rows, key=lambda row: row.node)
+    entry.file.findings.add("read", "nodes", len(rows))
     columns = dict(zip(NodeRow._fields, zip(*rows, strict=True), strict=True))
     frame = pd.DataFrame(
         {
@@ -244,8 +210,8 @@ def _column(values: Sequence[Any], dtype: str) -> Any:
     )
 
 
-def _edges(entry: Ranked) -> pd.DataFrame:
-    graph = entry.graph
+def _edges(entry: Ranked[RankGraph]) -> pd.DataFrame:
+    graph = entry.file
     data = np.array(graph.data_edges, np.int64).reshape(-1, 2)
     control = np.array(graph.control_edges, np.int64).reshape(-1, 2)
     pairs = np.concatenate([data, control])
@@ -315,39 +281,35 @@ def _never_ready(node: IntArray, needs: IntArray, count: int) -> set[int]:
     return {number for number, left in enumerate(waiting) if left}
 
 
-def _quality(ranked: Sequence[Ranked], remarks: Sequence[Finding]) -> pd.DataFrame:
-    rows: list[Finding] = []
-    for entry in ranked:
-        found = entry.graph.findings.frame().itertuples(index=False, name=None)
-        rows += [(*row[:4], None if pd.isna(row[4]) else row[4]) for row in found]
-    rows += remarks
-    return quality_frame(rows)
+def _quality(entries: Sequence[Ranked[RankGraph]], remarks: Sequence[Finding]) -> pd.DataFrame:
+    rows = [row for entry in entries for row in entry.file.findings.rows()]
+    return quality_frame([*rows, *remarks])
 
 
-def _ranks(ranked: Sequence[Ranked]) -> pd.DataFrame:
+def _ranks(entries: Sequence[Ranked[RankGraph]]) -> pd.DataFrame:
     rows = [
         {
             "rank": entry.rank,
             "rank_source": entry.source,
-            "world_size": entry.graph.world_size,
-            "backend": entry.graph.backend,
-            "source": entry.graph.label,
-            "format": entry.graph.format,
+            "world_size": entry.file.world_size,
+            "backend": entry.file.backend,
+            "source": entry.file.label,
+            "format": entry.file.format,
             "clock": "own",
             "first_ns": None,
             "last_ns": None,
             "event_count": 0,
         }
-        for entry in ranked
+        for entry in entries
     ]
     return RANKS.check(RANKS.cast(pd.DataFrame(rows)))
 
 
-def _groups(ranked: Sequence[Ranked]) -> pd.DataFrame:
+def _groups(entries: Sequence[Ranked[RankGraph]]) -> pd.DataFrame:
     rows = [
         (entry.rank, g.name, g.description, g.backend, g.size, ",".join(map(str, g.members)))
-        for entry in ranked
-        for g in entry.graph.groups
+        for entry in entries
+        for g in entry.file.groups
     ]
     if not rows:
         return PROCESS_GROUPS.empty()

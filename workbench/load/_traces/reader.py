@@ -22,7 +22,7 @@ from workbench.load._files.archive import Paths, Source, Survey, shown_all, stre
 from workbench.load._files.findings import Finding, listed, quality_frame
 from workbench.load._files.guard import Dropped, guarded
 from workbench.load._files.parquet import pack_frame, read_events, unpack_frame, write_events
-from workbench.load._files.rank_names import NO_RANK_TOLD
+from workbench.load._files.rank_names import NO_RANK_TOLD, RankArgument, Ranked
 from workbench.load._files.wanted import is_utf16
 from workbench.load._traces.chakra import reader as chakra
 from workbench.load._traces.execution import reader as execution_trace
@@ -30,8 +30,6 @@ from workbench.load._traces.kineto import reader as kineto_format
 from workbench.load._traces.kineto.rank import RankTables, concat, quality_of
 from workbench.load._traces.kineto.reader import EngineName, kineto
 from workbench.load._traces.ranks import (
-    Numbered,
-    RankArgument,
     as_a_set,
     devices_table,
     groups_table,
@@ -149,7 +147,7 @@ def _by_format(
     return by_format, findings
 
 
-def assemble(numbered: Sequence[Numbered], parts: Sequence[RankTables]) -> Trace:
+def assemble(numbered: Sequence[Ranked[RankTables]], parts: Sequence[RankTables]) -> Trace:
     extras = [name for name in parts[0].events.columns if name not in EVENTS.columns]
     rows = 0
     for rank, _, part in numbered:

@@ -103,8 +103,10 @@ def collective_waits(
     return frame.finish(figure, claim=_waits_claim(waits), note=" · ".join(filter(None, notes)))
 
 
-def blame(blame: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
-    """Show how long each rank waited for which as a matrix, in milliseconds.
+def straggler_attribution(
+    blame: pd.DataFrame, *, source: str = "", synthetic: bool = False
+) -> go.Figure:
+    """Show how long each rank waited for which straggler as a matrix, in milliseconds.
 
     Parameters
     ----------
@@ -142,6 +144,9 @@ def blame(blame: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> 
     )
     note = " · ".join(left_out)
     return frame.finish(figure, claim=claim, note=note)
+
+
+blame = straggler_attribution  # the name until 0.1
 
 
 def _add_bandwidth(figure: go.Figure, drawn: pd.DataFrame, *, name: str, position: int) -> None:

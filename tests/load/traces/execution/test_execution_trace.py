@@ -322,7 +322,9 @@ def test_two_files_of_one_rank_are_refused_by_name(tmp_path):
 def test_files_without_rank_beside_files_with_one_are_refused(tmp_path):
     for name in ("a_rank1.json", "b.json"):
         (tmp_path / name).write_bytes(content([listed_node(2)]))
-    with pytest.raises(LoadError, match=r"b\.json: neither the trace nor its name tells its rank"):
+    with pytest.raises(
+        LoadError, match=r"b\.json: rank not found in the metadata or the file name"
+    ):
         execution_trace(tmp_path)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.rank_names import RankArgument, rank_in_name
+from workbench.load._files.rank_names import RankArgument
 from workbench.load._files.stream import Stream
 from workbench.load._traces.chakra import json_form as _chakra_json
 from workbench.load._traces.chakra import protobuf_form as _chakra_protobuf
@@ -50,7 +50,6 @@ def _read(source: Source, stream: Stream) -> RankGraph:
     data = read_all(stream, graph.findings)
     reader = _chakra_json if _is_json(data[:64]) else _chakra_protobuf
     reader.read(data, graph)
-    graph.name_rank = rank_in_name(source.label, is_chakra=True)
     return graph
 
 

@@ -110,7 +110,7 @@ def operator_calls(
     calls = {id(graph): made for graph, made in read}
     frames = []
     for entry in with_ranks([graph for graph, _ in read], rank):
-        frame = pd.DataFrame(calls[id(entry.graph)], columns=list(_Call._fields))
+        frame = pd.DataFrame(calls[id(entry.file)], columns=list(_Call._fields))
         frame.insert(0, "rank", np.int32(entry.rank))
         frames.append(frame)
     if not frames or not sum(map(len, frames)):

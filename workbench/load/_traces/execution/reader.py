@@ -19,7 +19,7 @@ from workbench.load._files.json_events import (
     read_event,
     to_integer,
 )
-from workbench.load._files.rank_names import RankArgument, rank_in_name
+from workbench.load._files.rank_names import RankArgument
 from workbench.load._files.stream import Stream
 from workbench.load._traces.execution import nodes as nodes_of
 from workbench.load._traces.execution.nodes import Call
@@ -80,7 +80,6 @@ def read_document(
         raise LoadError(msg)
     graph = RankGraph(source.label, "execution_trace", findings)
     graph.rows = [nodes_of.row(node, number, findings) for number, node in nodes]
-    graph.name_rank = rank_in_name(source.label)
     _add_groups(graph, nodes)
     return graph
 
@@ -137,7 +136,7 @@ def _add_groups(graph: RankGraph, nodes: list[tuple[int, dict[str, Any]]]) -> No
     graph.findings.add("noted", what, nameless)
     if (everyone := world(graph.groups)) is not None:
         graph.world_size, graph.backend = everyone.size or None, everyone.backend
-    graph.rank = find_rank(graph, calls.values(), addresses)
+    graph.stated_rank = find_rank(graph, calls.values(), addresses)
 
 
 # Reading the JSON of an execution trace: whole, mended, or as far as it goes.

@@ -15,8 +15,9 @@ import pandas as pd
 from workbench._profiler_steps import STEP_CATEGORIES, is_step_name, step_number
 from workbench.kernel_kinds import GPU_MEMORY, GPU_WORK, KINDS, classify
 from workbench.load._files.findings import Findings
-from workbench.load._files.json_events import decoder
+from workbench.load._files.json_events import decoder, to_integer
 from workbench.load._files.parquet import all_missing
+from workbench.load._files.rank_names import rank_in_name
 from workbench.load._traces.kineto._stream import RawTrace
 from workbench.load._traces.kineto.blocks import (
     HAS_DUR,
@@ -69,6 +70,25 @@ class RankTables:
     quality: pd.DataFrame
     metadata: dict[str, Any]
     clock: str
+
+    @property
+    def distributed(self) -> Mapping[str, Any]:
+        """What the trace states of the job: its rank, the size of the world, process groups."""
+        info = self.metadata.get("distributedInfo")
+        return info if isinstance(info, dict) else {}
+
+    @property
+    def stated_rank(self) -> int | None:
+        rank = to_integer(self.distributed.get("rank"))
+        return rank if rank is not None and 0 <= rank < 1 << 31 else None
+
+    @property
+    def name_rank(self) -> int | None:
+        return rank_in_name(self.label)
+
+    @property
+    def world_size(self) -> int | None:
+        return to_integer(self.distributed.get("world_size"))
 
 
 def slots(args: Sequence[str]) -> Slots:
