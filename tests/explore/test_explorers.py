@@ -64,7 +64,9 @@ def test_collective_waits_names_rank_7_in_both_views(dlrm_trace, title):
     explorer = explore.collective_waits(dlrm_trace)
     assert title(explorer).startswith("Rank 7 enters last in 5 of 8 collectives")
     explorer.controls["view"].value = "blame"
-    assert title(explorer) == "Rank 7 makes the others wait 35.6 ms, 76 % of all waiting"
+    assert (
+        title(explorer) == "Rank 7 is the straggler: the others wait 35.6 ms, 76 % of all waiting"
+    )
 
 
 @pytest.mark.oracle
@@ -91,7 +93,7 @@ def test_collective_waits_tells_what_the_late_rank_did_before(dlrm_trace, title)
     assert "group" not in explorer.controls, "none is recorded"
     explorer.controls["view"].value = "late"
     assert title(explorer) == (
-        "Rank 7 makes the others wait 35.6 ms, 74 % of it because its step began later than theirs"
+        "Rank 7 is the straggler: the others wait 35.6 ms, 74 % of it because its step began later than theirs"
     )
 
 
@@ -99,13 +101,17 @@ def test_collective_waits_can_look_at_one_group_of_one_step(fleet_demo, title):
     explorer = explore.collective_waits(load.traces(fleet_demo / "traces", progress=False))
     assert [name for name, _ in explorer.controls["group"].options] == ["all", "0", "1", "2"]
     explorer.controls["view"].value = "late"
-    assert title(explorer).startswith("Rank 6 makes the others wait 3.31 s, > 99.9 % of it because")
+    assert title(explorer).startswith(
+        "Rank 6 is the straggler: the others wait 3.31 s, > 99.9 % of it because"
+    )
     explorer.controls["step"].value = 11
     assert title(explorer).endswith("because its GPU has no work for longer than theirs")
     explorer.controls["group"].value = "2"
-    assert title(explorer).startswith("Rank 6 makes the others wait 825 µs")
+    assert title(explorer).startswith("Rank 6 is the straggler: the others wait 825 µs")
     explorer.controls["corrected"].value = False
-    assert title(explorer).startswith("Rank 6 makes the others wait 845 µs"), "sure or not"
+    assert title(explorer).startswith("Rank 6 is the straggler: the others wait 845 µs"), (
+        "sure or not"
+    )
     explorer.controls["view"].value = "blame"
     assert {int(rank) for rank in explorer.figure().layout.yaxis.ticktext} <= {4, 5, 6, 7}
 

@@ -104,4 +104,8 @@ def test_the_trace_notebook_finds_the_injected_slow_rank(run):
     with (datasets.path("fleet-demo") / "truth.csv").open() as file:
         (slow,) = [row["rank"] for row in csv.DictReader(file) if row["what"] == "slow rank"]
     titles = [title_of(figure) for figure in figures_of(notebook)]
-    assert [title for title in titles if title.startswith(f"Rank {slow} makes the others wait")]
+    assert [
+        title
+        for title in titles
+        if title.startswith(f"Rank {slow} is the straggler: the others wait")
+    ]

@@ -53,9 +53,7 @@ def collective_waits(trace: Trace, *, source: str = "", synthetic: bool = False)
     @cache
     def waits(corrected: bool) -> pd.DataFrame:
         return analyze.collective_waits(
-            trace.events,
-            process_groups=trace.process_groups,
-            clocks=clocks if corrected else None,
+            trace.events, process_groups=trace.process_groups, clocks=clocks if corrected else None
         )
 
     @cache

@@ -39,13 +39,18 @@ def files(*folders: Path) -> Iterator[Reading]:
     break this for the file with nanosecond stamps.
     """
     for folder in folders:
-        for path in _kineto_files(folder):
+        # Other files of a data set are execution traces and texts.
+        paths = [*folder.rglob("*.json.gz"), *folder.rglob("*kineto*.tar.gz")]
+        for path in sorted(path for path in paths if not path.name.endswith("_et.json.gz")):
             name = f"{folder.name}/{path.relative_to(folder).as_posix()}"
             events = _trace(path).events
-            yield Reading(f"{name}, events", _recorded(path), len(events), unit="")
+            recorded = len(re.findall(rb'"ph"\s*:\s*"[Xi]"', b"".join(_contents(path))))
+            yield Reading(f"{name}, events", recorded, len(events), unit="")
             below = int((events["dur_ns"] < 0).sum())
             yield Reading(f"{name}, negative durations", 0, below, unit="")
-            yield Reading(f"{name}, union beyond the sum", 0, _excess_ns(events))
+            work = events[events["kind"].notna()].groupby("rank")
+            excess = sum(max(0, _union_ns(rows) - int(rows["dur_ns"].sum())) for _, rows in work)
+            yield Reading(f"{name}, union beyond the sum", 0, excess)
 
 
 @claim(
@@ -69,7 +74,7 @@ def tracelens(folder: Path) -> Iterator[Reading]:
     copies = work["category"] == "gpu_memcpy"
     busy, computing = _union_ns(work), _union_ns(work[~copies])
     span = int((work["start_ns"] + work["dur_ns"]).max() - work["start_ns"].min())
-    here = {
+    computed_ns = {
         "computation_time": computing,
         "exposed_memcpy_time": busy - computing,
         "busy_time": busy,
@@ -77,8 +82,10 @@ def tracelens(folder: Path) -> Iterator[Reading]:
         "total_time": span,
         "total_memcpy_time": _union_ns(work[copies]),
     }
-    tolerance_ms = float(np.spacing(_latest_stamp_us(path))) * len(work) / 1e3
-    for name, value_ns in here.items():
+    (content,) = _contents(path)
+    stamps = [float(e["ts"]) for e in json.loads(content)["traceEvents"] if "ts" in e]
+    tolerance_ms = float(np.spacing(max(stamps))) * len(work) / 1e3
+    for name, value_ns in computed_ns.items():
         yield Reading(name, float(printed[name]), value_ns / 1e6, "ms", tolerance_ms)
 
 
@@ -90,17 +97,16 @@ def tracelens(folder: Path) -> Iterator[Reading]:
 )
 def breakdowns(*folders: Path) -> Iterator[Reading]:
     """Compare where the time goes in single files, to the nanosecond."""
-    places = {folder.name: folder for folder in folders}
+    by_name = {folder.name: folder for folder in folders}
     for row in published("trace_breakdown"):
-        events = _trace(places[row["dataset"]] / row["file"]).events
-        here = _row(analyze.time_breakdown(events), 0)
-        yield from _parts(row, row["file"], here, "span", "busy", "compute", "communication")
-        yield from _parts(row, row["file"], here, "overlap")
+        events = _trace(by_name[row["dataset"]] / row["file"]).events
+        computed = _row(analyze.time_breakdown(events), 0)
+        names = ("span", "busy", "compute", "communication", "overlap")
+        yield from _times(row, row["file"], computed, *names)
         kinds = events.loc[events["kind"].notna(), "kind"]
         counts = {"gpu_count": len(kinds), "communication_count": (kinds == "communication").sum()}
         for name, count in counts.items():
-            what = f"{row['file']}, {name}"
-            yield Reading(what, int(row[name]), int(count), unit="", source=row["source"])
+            yield _count(row, f"{row['file']}, {name}", name, count)
 
 
 @claim(
@@ -115,20 +121,18 @@ def dlrm(folder: Path) -> Iterator[Reading]:
     collectives, waits = analyze.collectives(events), analyze.collective_waits(events)
     waited = waits.groupby("rank")["wait_ns"].sum()
     ranks = analyze.time_breakdown(events).set_index("rank").assign(wait_ns=waited)
+    names = ("wait", "span", "busy", "compute", "communication", "exposed_communication")
     for row in published("trace_dlrm_ranks"):
-        names = ("wait", "span", "busy", "compute", "communication", "exposed_communication")
-        yield from _parts(row, f"rank {row['rank']}", _row(ranks, row["rank"]), *names)
+        yield from _times(row, f"rank {row['rank']}", _row(ranks, row["rank"]), *names)
     matched = collectives.dropna(subset=["collective"]).groupby("collective").first()
     for row in published("trace_dlrm_collectives"):
-        name, here = f"collective {row['collective']}", _row(matched, row["collective"])
-        yield from _parts(row, name, here, "start_skew", "end_skew", "transfer_min")
-        last = int(here["blamed_rank"])
-        what = f"{name}, last rank"
-        yield Reading(what, int(row["blamed_rank"]), last, unit="", source=row["source"])
-    blamed = analyze.blame(waits).groupby("blamed_rank")["wait_ns"].sum()
+        name, computed = f"collective {row['collective']}", _row(matched, row["collective"])
+        yield from _times(row, name, computed, "start_skew", "end_skew", "transfer_min")
+        yield _count(row, f"{name}, last rank", "blamed_rank", computed["blamed_rank"])
+    blamed = analyze.straggler_attribution(waits).groupby("blamed_rank")["wait_ns"].sum()
     printed = {int(row["blamed_rank"]): row for row in published("trace_dlrm_blame")}
     for rank, row in printed.items():
-        yield from _parts(row, f"blamed on rank {rank}", {"wait_ns": blamed.get(rank, 0)}, "wait")
+        yield from _times(row, f"blamed on rank {rank}", {"wait_ns": blamed.get(rank, 0)}, "wait")
     others = int(blamed.drop(list(printed), errors="ignore").sum())
     yield Reading("blamed on all others", 0, others, source=row["source"])
 
@@ -153,16 +157,11 @@ def dlrm_clocks(folder: Path) -> Iterator[Reading]:
     rows = published("trace_dlrm_collectives")
     near = 1000 * max(int(row["end_skew_us"]) for row in rows)
     for row in rows:
-        name, here = f"collective {row['collective']}", _row(matched, row["collective"])
-        for part, printed in printed_ns(row, "start_skew", "end_skew"):
-            what = f"{name}, {part}"
-            found = int(here[f"{part}_ns"])
-            yield Reading(what, printed, found, tolerance=near, source=row["source"])
-        last = int(here["blamed_rank"])
-        what = f"{name}, last rank"
-        yield Reading(what, int(row["blamed_rank"]), last, unit="", source=row["source"])
-        what = f"{name}, its last rank is sure"
-        yield Reading(what, 1, int(here["is_sure"]), unit="", source=row["source"])
+        name, computed = f"collective {row['collective']}", _row(matched, row["collective"])
+        yield from _times(row, name, computed, "start_skew", "end_skew", tolerance=near)
+        yield _count(row, f"{name}, last rank", "blamed_rank", computed["blamed_rank"])
+        is_sure, what = int(computed["is_sure"]), f"{name}, its last rank is sure"
+        yield Reading(what, 1, is_sure, unit="", source=row["source"])
 
 
 @claim(
@@ -173,20 +172,17 @@ def dlrm_clocks(folder: Path) -> Iterator[Reading]:
 )
 def hta_idle(folder: Path) -> Iterator[Reading]:
     """Compare the peer's rule for idle streams, on traces in whole microseconds."""
+    causes = {"host_wait": "host wait", "kernel_wait": "kernel wait", "other": "other"}
     for row in published("trace_hta_idle"):
         idle = analyze.idle_time(_trace(folder / row["file"]).events, method="stream")
         stream = idle[idle["stream"] == int(row["stream"])]
         by_cause = stream.groupby("cause", observed=True)["idle_ns"].sum()
-        causes = {"host_wait": "host wait", "kernel_wait": "kernel wait", "other": "other"}
-        here = {f"{key}_ns": by_cause.get(name, 0) for key, name in causes.items()}
-        yield from _parts(row, f"{row['file']}, stream {row['stream']}", here, *causes)
+        computed = {f"{key}_ns": by_cause.get(name, 0) for key, name in causes.items()}
+        yield from _times(row, f"{row['file']}, stream {row['stream']}", computed, *causes)
 
 
 @claim(
-    noun="traces",
-    name="HTA queue length",
-    source="HolisticTraceAnalysis",
-    needs=("kineto-hta",),
+    noun="traces", name="HTA queue length", source="HolisticTraceAnalysis", needs=("kineto-hta",)
 )
 def hta_queue(folder: Path) -> Iterator[Reading]:
     """Compare the longest queue of every stream."""
@@ -194,8 +190,7 @@ def hta_queue(folder: Path) -> Iterator[Reading]:
         queue = analyze.queue_length(_trace(folder / row["file"]).events)
         longest = analyze.queue_summary(queue).set_index("stream")["max_count"]
         what = f"{row['file']}, stream {row['stream']}, longest queue"
-        here = int(longest.get(int(row["stream"]), 0))
-        yield Reading(what, int(row["max_count"]), here, unit="", source=row["source"])
+        yield _count(row, what, "max_count", longest.get(int(row["stream"]), 0))
 
 
 @claim(
@@ -209,26 +204,31 @@ def hta_overlap(*folders: Path) -> Iterator[Reading]:
 
     HTA drops GPU work whose launch is not in the trace.
     """
-    places = {folder.name: folder for folder in folders}
+    by_name = {folder.name: folder for folder in folders}
     for row in published("trace_hta_overlap"):
-        events = _trace(places[row["dataset"]] / row["file"]).events
+        events = _trace(by_name[row["dataset"]] / row["file"]).events
         work = events[events["kind"].notna() & events["launch"].notna()]
         overlap = analyze.communication_overlap(work).set_index("rank")
-        here = 100 * float(overlap["overlap_share"][int(row["rank"])])
+        percent = 100 * float(overlap["overlap_share"][int(row["rank"])])
         what = f"{row['file']}, rank {row['rank']}"
-        yield Reading(what, float(row["overlap_pct"]), here, "%", 0.005, source=row["source"])
+        yield Reading(what, float(row["overlap_pct"]), percent, "%", 0.005, source=row["source"])
 
 
 def _row(table: pd.DataFrame, label: int | str) -> Mapping[Any, Any]:
     return {name: table[name].loc[int(label)] for name in table}
 
 
-def _parts(
-    row: dict[str, str], what: str, here: Mapping[Any, Any], *names: str
+def _times(
+    row: dict[str, str], what: str, computed: Mapping[Any, Any], *names: str, tolerance: float = 0
 ) -> Iterator[Reading]:
-    """Compare the printed microseconds of a row with nanoseconds computed here."""
+    """Compare the printed microseconds of a row with the nanoseconds computed here."""
     for name, printed in printed_ns(row, *names):
-        yield Reading(f"{what}, {name}", printed, int(here[f"{name}_ns"]), source=row["source"])
+        value = int(computed[f"{name}_ns"])
+        yield Reading(f"{what}, {name}", printed, value, "ns", tolerance, row["source"])
+
+
+def _count(row: dict[str, str], what: str, column: str, computed: Any) -> Reading:
+    return Reading(what, int(row[column]), int(computed), unit="", source=row["source"])
 
 
 @functools.lru_cache(maxsize=32)
@@ -241,26 +241,6 @@ def _union_ns(work: pd.DataFrame) -> int:
     return intervals.measure(start, start + work["dur_ns"].to_numpy())
 
 
-def _excess_ns(events: pd.DataFrame) -> int:
-    """Return by how much the union of the GPU work of any rank exceeds the sum."""
-    work = events[events["kind"].notna()]
-    return sum(
-        max(0, _union_ns(part) - int(part["dur_ns"].sum())) for _, part in work.groupby("rank")
-    )
-
-
-def _kineto_files(folder: Path) -> list[Path]:
-    """Give the profiler traces of a data set; its other files are execution traces and texts."""
-    found = [*folder.rglob("*.json.gz"), *folder.rglob("*kineto*.tar.gz")]
-    return sorted(path for path in found if not path.name.endswith("_et.json.gz"))
-
-
-def _recorded(path: Path) -> int:
-    """Count the complete and instant events of a file, or of all files of an archive."""
-    found = re.findall(rb'"ph"\s*:\s*"[Xi]"', b"".join(_contents(path)))
-    return len(found)
-
-
 def _contents(path: Path) -> Iterator[bytes]:
     if path.name.endswith(".tar.gz"):
         with tarfile.open(path) as members:
@@ -270,14 +250,8 @@ def _contents(path: Path) -> Iterator[bytes]:
         yield gzip.decompress(path.read_bytes())
 
 
-def _latest_stamp_us(path: Path) -> float:
-    (content,) = _contents(path)
-    return max(float(event["ts"]) for event in json.loads(content)["traceEvents"] if "ts" in event)
-
-
-# Claims about execution traces: as many nodes, of the same types, as the files state.
-# The counts on the printed side are taken from the files by other means than the loaders: a walk
-# over the protobuf wire format, or a generic JSON parser.
+# The counts of execution traces on the printed side are taken from the files by other means than
+# the loaders: a walk over the protobuf wire format, or a generic JSON parser.
 
 # mlcommons/chakra, schema/protobuf/et_def.proto, enum NodeType
 _CHAKRA_TYPES = (
@@ -350,24 +324,23 @@ def pytorch_dlrm(folder: Path) -> Iterator[Reading]:
 
 
 def _compare(name: str, printed: Counter[str], types: pd.Series) -> Iterator[Reading]:
-    here = Counter(types.astype(str))
-    yield Reading(f"{name}, nodes", sum(printed.values()), sum(here.values()), unit="")
-    for kind in sorted(printed | here):
-        yield Reading(f"{name}, {kind}", printed[kind], here[kind], unit="")
+    computed = Counter(types.astype(str))
+    yield Reading(f"{name}, nodes", sum(printed.values()), sum(computed.values()), unit="")
+    for kind in sorted(printed | computed):
+        yield Reading(f"{name}, {kind}", printed[kind], computed[kind], unit="")
 
 
 def _compare_pytorch(name: str, content: bytes, nodes: pd.DataFrame) -> Iterator[Reading]:
     """Compare counts and names; the sum of ids shows that no node was taken for another."""
     entries: list[dict[str, Any]] = json.loads(content)["nodes"]
     printed = Counter(entry["name"] for entry in entries)
-    here = Counter(nodes["name"].astype(str))
+    computed = Counter(nodes["name"].astype(str))
     collectives = "record_param_comms"
+    ids = sum(entry["id"] for entry in entries)
     yield Reading(f"{name}, nodes", len(entries), len(nodes), unit="")
-    yield Reading(f"{name}, {collectives}", printed[collectives], here[collectives], unit="")
-    yield Reading(f"{name}, names", len(printed), len(printed & here), unit="")
-    yield Reading(
-        f"{name}, sum of ids", sum(entry["id"] for entry in entries), nodes["node"].sum(), unit=""
-    )
+    yield Reading(f"{name}, {collectives}", printed[collectives], computed[collectives], unit="")
+    yield Reading(f"{name}, names", len(printed), len(printed & computed), unit="")
+    yield Reading(f"{name}, sum of ids", ids, nodes["node"].sum(), unit="")
 
 
 def _loaded(archive: Path, suffix: str) -> Iterator[tuple[str, bytes, pd.DataFrame]]:
@@ -386,35 +359,30 @@ def _loaded(archive: Path, suffix: str) -> Iterator[tuple[str, bytes, pd.DataFra
 
 
 def _messages(content: bytes) -> Iterator[bytes]:
-    place = 0
-    while place < len(content):
-        length, place = _varint(content, place)
-        yield content[place : place + length]
-        place += length
+    at = 0
+    while at < len(content):
+        length, at = _varint(content, at)
+        yield content[at : at + length]
+        at += length
 
 
 def _node_type(message: bytes) -> str:
-    place = 0
-    while place < len(message):
-        tag, place = _varint(message, place)
+    at = 0
+    while at < len(message):
+        tag, at = _varint(message, at)
         field, wire = tag >> 3, tag & 7
-        if wire == _BYTES:
-            length, place = _varint(message, place)
-            place += length
-        elif wire == _VARINT:
-            value, place = _varint(message, place)
-            if field == _TYPE_FIELD:
-                return _CHAKRA_TYPES[value]
-        else:
-            place += 8 if wire == _FIXED64 else 4
+        value, at = _varint(message, at) if wire in (_VARINT, _BYTES) else (0, at)
+        if wire == _VARINT and field == _TYPE_FIELD:
+            return _CHAKRA_TYPES[value]
+        at += {_VARINT: 0, _BYTES: value, _FIXED64: 8}.get(wire, 4)
     return _CHAKRA_TYPES[0]
 
 
-def _varint(content: bytes, place: int) -> tuple[int, int]:
+def _varint(content: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
-        byte = content[place]
+        byte = content[at]
         value |= (byte & 0x7F) << shift
-        place, shift = place + 1, shift + 7
+        at, shift = at + 1, shift + 7
         if byte < 0x80:
-            return value, place
+            return value, at

@@ -87,7 +87,7 @@ OPERATOR_CALLS = table("""
     collective: category? - collective, of calls that communicate
     group: category? - process group of the collective
     size_bytes: Int64? >=0 - bytes this rank sends
-    is_replayed: bool - a generated benchmark can call it
+    is_replayed: bool - it could be called alone: schema, values and shapes are all recorded
     reason: category? - why not, in words
 """)
 

@@ -61,7 +61,7 @@ def test_what_is_doubtful_about_waiting_is_said(build):
     rows = [wait(0, 0, 5, 1, is_complete=False), wait(1, 0, 30, 1, is_sure=False)]
     figure = plot.collective_waits(build(COLLECTIVE_WAITS, rows))
     assert figure.layout.title.text.replace("<br>", " ") == (
-        "Who waits for whom cannot be told: it is not sure who was last in 1 of 2 collectives"
+        "The straggler cannot be told: it is not sure who was last in 1 of 2 collectives"
     )
     said = figure.layout.title.subtitle.text.replace("<br>", " ")
     assert "1 of 2 collectives whose ranks end about as far apart" in said
@@ -90,7 +90,10 @@ def test_cells_hold_milliseconds_and_blame_is_sorted(build):
     assert list(figure.layout.yaxis.ticktext) == ["3", "1"]
     assert [list(row) for row in heat.text] == [["0.5", "12.3"], ["2", ""]]
     assert heat.texttemplate == "%{text}"
-    assert figure.layout.title.text == "Rank 3 makes the others wait 12.8 ms, 86 % of all waiting"
+    assert (
+        figure.layout.title.text
+        == "Rank 3 is the straggler: the others wait 12.8 ms, 86 % of all waiting"
+    )
 
 
 def test_of_a_thousand_ranks_none_is_lost_in_the_sum(build):
@@ -144,7 +147,7 @@ def test_kernels_of_which_nothing_is_known_are_told_under_every_figure(build):
     nobody = build(BLAME, [])
     nobody.attrs["kernels_left_out"] = unknown
     figure = plot.blame(nobody)
-    assert figure.layout.title.text == "Nobody can be blamed"
+    assert figure.layout.title.text == "No straggler can be named"
     assert "7 communication kernels dropped" in figure.layout.annotations[0].text
     late = LATE_ARRIVALS.empty()
     late.attrs["kernels_left_out"] = unknown

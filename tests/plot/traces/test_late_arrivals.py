@@ -26,7 +26,7 @@ def test_dlrm_shows_all_the_waiting_and_what_rank_7_did_before(dlrm):
         analyze.late_arrivals(events, analyze.collective_waits(events)), source="DLRM"
     )
     assert title(figure) == (
-        "Rank 7 makes the others wait 35.6 ms, 74 % of it because its step began later than theirs"
+        "Rank 7 is the straggler: the others wait 35.6 ms, 74 % of it because its step began later than theirs"
     )
     assert "what it did before is not in the trace" in note(figure)
     assert "its host is longest in ## sparse_data_dist ##" in note(figure)
@@ -50,7 +50,7 @@ def test_dlrm_shows_all_the_waiting_and_what_rank_7_did_before(dlrm):
 )
 def test_every_reason_has_its_words(build, kind, words):
     figure = plot.late_arrivals(build(LATE_ARRIVALS, [arrival(3, 2_000, kind)]))
-    assert title(figure).startswith("Rank 3 makes the others wait 2 µs, 100 % of it")
+    assert title(figure).startswith("Rank 3 is the straggler: the others wait 2 µs, 100 % of it")
     assert title(figure).endswith(words)
 
 

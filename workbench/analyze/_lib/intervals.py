@@ -68,10 +68,7 @@ def intersect(
     partners = np.searchsorted(b_starts, a_ends, side="left") - first
     mine = np.repeat(np.arange(len(a_starts)), partners)
     theirs = np.arange(len(mine)) + np.repeat(first - (np.cumsum(partners) - partners), partners)
-    return (
-        np.maximum(a_starts[mine], b_starts[theirs]),
-        np.minimum(a_ends[mine], b_ends[theirs]),
-    )
+    return (np.maximum(a_starts[mine], b_starts[theirs]), np.minimum(a_ends[mine], b_ends[theirs]))
 
 
 def subtract(

@@ -23,12 +23,7 @@ from workbench.analyze._lib.rows import (
     taken,
 )
 from workbench.kernel_kinds import KINDS
-from workbench.tables import (
-    COMMUNICATION_OVERLAP,
-    STEP_BREAKDOWN,
-    STEP_TIMES,
-    TIME_BREAKDOWN,
-)
+from workbench.tables import COMMUNICATION_OVERLAP, STEP_BREAKDOWN, STEP_TIMES, TIME_BREAKDOWN
 
 By: TypeAlias = Literal["rank", "step"]
 

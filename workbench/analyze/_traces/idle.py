@@ -281,11 +281,7 @@ def _stream_causes(gaps: Gaps, kernel_gap_ns: int) -> list[Cause]:
 
 
 def _device_causes(
-    events: pd.DataFrame,
-    work: Work,
-    gaps: Gaps,
-    kernel_gap_ns: int,
-    latency: tuple[int, int, int],
+    events: pd.DataFrame, work: Work, gaps: Gaps, kernel_gap_ns: int, latency: tuple[int, int, int]
 ) -> list[Cause]:
     host, overhead, kernel, sync, dark, unknown = range(len(CAUSES["device"]))
     unlaunched = gaps.launch == MISSING

@@ -197,15 +197,7 @@ def _ruled(events: pd.DataFrame, work: Work, rules: Rules) -> tuple[Ints, Ints, 
 
 # What the CPU operators cost, on the host and on the GPU.
 
-_COLUMNS = (
-    "name",
-    "category",
-    "process",
-    "thread",
-    "launch",
-    "external_id",
-    "correlation",
-)
+_COLUMNS = ("name", "category", "process", "thread", "launch", "external_id", "correlation")
 
 
 def operators(events: pd.DataFrame) -> pd.DataFrame:

@@ -102,10 +102,7 @@ def sources(path: Paths, *, expansion_limit: float | None = EXPANSION_LIMIT) -> 
 
 
 def survey(
-    path: Paths,
-    *,
-    expansion_limit: float | None = EXPANSION_LIMIT,
-    wanted: Wanted = TRACES,
+    path: Paths, *, expansion_limit: float | None = EXPANSION_LIMIT, wanted: Wanted = TRACES
 ) -> Survey:
     """List the files under a path that may be wanted, and those that were passed over and why.
 

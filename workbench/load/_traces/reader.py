@@ -29,13 +29,7 @@ from workbench.load._traces.execution import reader as execution_trace
 from workbench.load._traces.kineto import reader as kineto_format
 from workbench.load._traces.kineto.rank import RankTables, concat, quality_of
 from workbench.load._traces.kineto.reader import EngineName, kineto
-from workbench.load._traces.ranks import (
-    as_a_set,
-    devices_table,
-    groups_table,
-    number,
-    ranks_table,
-)
+from workbench.load._traces.ranks import as_a_set, devices_table, groups_table, number, ranks_table
 from workbench.tables import DEPENDENCIES, EVENTS, NODES, QUALITY, RANKS, STEPS, Trace
 
 _GRAPHS = {"chakra": chakra.chakra, "execution trace": execution_trace.execution_trace}

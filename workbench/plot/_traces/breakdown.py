@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
@@ -14,7 +12,7 @@ from workbench.plot._style.style import MAX_LINES, Frame, distinct
 from workbench.plot._style.text import duration, label, percent, plural, time_unit
 from workbench.tables import CLOCKS, COMMUNICATION_OVERLAP, IDLE_TIME, STEP_TIMES, TIME_BREAKDOWN
 
-_MOST_MARKED = 50
+_MOST_MARKED, _MOST_TICKS = 50, 24
 _LOSSES = {
     "exposed communication": "exposed_communication_ns",
     "exposed memory": "exposed_memory_ns",
@@ -50,11 +48,11 @@ def time_breakdown(
             "No GPU work was recorded, so there is no GPU time to divide.",
             claim="No GPU time to show",
         )
-    parts = {
+    uses = {
         "compute": drawn["compute_ns"] - drawn["overlap_ns"],
         "overlapped": drawn["overlap_ns"],
     } | {name: drawn[column].fillna(0) for name, column in _LOSSES.items()}
-    seen = {name: part.to_numpy(dtype=np.float64) for name, part in parts.items() if part.any()}
+    seen = {name: time.to_numpy(dtype=np.float64) for name, time in uses.items() if time.any()}
     figure, note = stacked(_columns(drawn), seen, title=_axis(drawn))
     return frame.finish(figure, claim=_breakdown_claim(seen), note=note)
 
@@ -85,16 +83,17 @@ def communication_overlap(
             "No communication ran on the GPUs, so there is none to hide.",
             claim="No communication to show",
         )
-    parts = {
+    times = {
         "overlapped": drawn["overlap_ns"].to_numpy(dtype=np.float64),
         "exposed communication": drawn["exposed_ns"].to_numpy(dtype=np.float64),
     }
-    figure, note = stacked(_columns(drawn), parts, title=_axis(drawn))
-    hidden = percent(parts["overlapped"].sum() / sum(part.sum() for part in parts.values()))
+    figure, note = stacked(_columns(drawn), times, title=_axis(drawn))
+    hidden = percent(times["overlapped"].sum() / sum(time.sum() for time in times.values()))
     claim = f"{hidden} of the communication hides behind compute"
     worst = drawn.sort_values("overlap_share", kind="stable").iloc[0]
     if len(drawn) > 1:
-        where = f"rank {int(worst['rank'])}" + _step_words(worst["step"])
+        step = "" if pd.isna(worst["step"]) else f" in step {int(worst['step'])}"
+        where = f"rank {int(worst['rank'])}{step}"
         claim += f"; least on {where}, {percent(float(worst['overlap_share']))}"
     return frame.finish(figure, claim=claim, note=note)
 
@@ -117,7 +116,7 @@ def step_times(steps: pd.DataFrame, *, source: str = "", synthetic: bool = False
     """
     frame = Frame(source, synthetic)
     STEP_TIMES.check(steps)
-    column, place = ("gpu_ns", "GPU") if steps["gpu_ns"].notna().any() else ("host_ns", "host")
+    column, where = ("gpu_ns", "GPU") if steps["gpu_ns"].notna().any() else ("host_ns", "host")
     drawn = steps[steps[column].notna()].astype({column: "float64"})
     if drawn.empty:
         return frame.nothing(
@@ -137,7 +136,7 @@ def step_times(steps: pd.DataFrame, *, source: str = "", synthetic: bool = False
         figure, note = _step_lines(drawn, column)
         figure.update_xaxes(title="step", tickformat="d")
     unit = time_unit(drawn[column].max())[1]
-    figure.update_yaxes(title=f"{place} time of the step [{unit}]", rangemode="tozero")
+    figure.update_yaxes(title=f"{where} time of the step [{unit}]", rangemode="tozero")
     return frame.finish(figure, claim=claim, note=note)
 
 
@@ -146,13 +145,13 @@ def _step_lines(drawn: pd.DataFrame, column: str) -> tuple[go.Figure, str]:
     per_unit, unit = time_unit(drawn[column].max())
     figure = go.Figure()
     for position, rank in enumerate(slowest):
-        mine = drawn[drawn["rank"] == rank]
-        mine = mine.iloc[extremes(mine[column].to_numpy())]
+        of_rank = drawn[drawn["rank"] == rank]
+        of_rank = of_rank.iloc[extremes(of_rank[column].to_numpy())]
         figure.add_scatter(
-            x=mine["step"].to_numpy(),
-            y=mine[column].to_numpy() / per_unit,
+            x=of_rank["step"].to_numpy(),
+            y=of_rank[column].to_numpy() / per_unit,
             name=f"rank {rank}",
-            mode="lines+markers" if len(mine) <= _MOST_MARKED else "lines",
+            mode="lines+markers" if len(of_rank) <= _MOST_MARKED else "lines",
             line=distinct(position),
             hovertemplate="step %{x}: %{y:.4~g} " + unit,
         )
@@ -164,16 +163,16 @@ def _step_lines(drawn: pd.DataFrame, column: str) -> tuple[go.Figure, str]:
     return figure, note if ranks > len(slowest) else ""
 
 
-def _breakdown_claim(parts: dict[str, np.ndarray]) -> str:
-    totals = {name: float(part.sum()) for name, part in parts.items()}
-    whole = sum(totals.values())
-    computing = (totals.get("compute", 0) + totals.get("overlapped", 0)) / whole
+def _breakdown_claim(times: dict[str, np.ndarray]) -> str:
+    totals = {name: float(time.sum()) for name, time in times.items()}
+    total_ns = sum(totals.values())
+    computing = (totals.get("compute", 0) + totals.get("overlapped", 0)) / total_ns
     losses = {name: total for name, total in totals.items() if name in _LOSSES}
     claim = f"GPUs compute {percent(computing)} of the time"
     if not losses:
         return claim
     worst = max(losses, key=lambda name: losses[name])
-    return f"{claim}; the largest loss is {worst}, {percent(losses[worst] / whole)}"
+    return f"{claim}; the largest loss is {worst}, {percent(losses[worst] / total_ns)}"
 
 
 def _axis(table: pd.DataFrame) -> str:
@@ -191,12 +190,6 @@ def _columns(table: pd.DataFrame) -> list[str]:
         return steps
     return grouped_labels(steps, [f"rank {rank}" for rank in table["rank"]])
 
-
-def _step_words(step: Any) -> str:
-    return "" if pd.isna(step) else f" in step {int(step)}"
-
-
-# Clocks: how far that of each rank is off, and how well that is known.
 
 _SYMBOLS = ("circle", "diamond", "square", "triangle-up", "star", "hexagon", "triangle-down")
 
@@ -221,106 +214,91 @@ def clocks(clocks: pd.DataFrame, *, source: str = "", synthetic: bool = False) -
     CLOCKS.check(clocks)
     known = clocks.dropna(subset=["offset_ns"]).sort_values("rank")
     if known.empty:
-        return frame.nothing(_why_none(clocks), claim="No clocks to compare")
+        reason = (
+            f"Of none of {plural(len(clocks), 'rank')} a collective ends on another rank as well."
+        )
+        if clocks.empty:
+            reason = "There are no communication kernels whose ends could be compared."
+        return frame.nothing(reason, claim="No clocks to compare")
     unit = time_unit(known["offset_ns"].abs().max() or 1)
     figure = go.Figure()
     names = known["clock"].value_counts().index
     shown = names[: len(_SYMBOLS)]
     for position, name in enumerate(shown):
         _add(figure, known[known["clock"] == name], position=position, unit=unit)
-    figure.update_xaxes(title="rank", **_whole(known["rank"]))
+    is_few = known["rank"].max() - known["rank"].min() < _MOST_TICKS
+    figure.update_xaxes(title="rank", dtick=1 if is_few else None)
     figure.update_yaxes(title=f"offset of the clock [{unit[1]}]")
     figure.update_layout(hovermode="closest")
     notes = ["bars: twice the residual up and down", *_doubts(clocks, len(names) - len(shown))]
     return frame.finish(figure, claim=_claim(known, names), note=" · ".join(notes))
 
 
-def _add(figure: go.Figure, mine: pd.DataFrame, *, position: int, unit: tuple[int, str]) -> None:
-    offset = mine["offset_ns"].to_numpy(np.float64)
+def _add(figure: go.Figure, ranks: pd.DataFrame, *, position: int, unit: tuple[int, str]) -> None:
+    offset = ranks["offset_ns"].to_numpy(np.float64)
     keep = extremes(offset, 700)
-    mine, offset = mine.iloc[keep], offset[keep]
-    bar = 2 * mine["residual_ns"].to_numpy(np.float64, na_value=np.nan)
+    ranks, offset = ranks.iloc[keep], offset[keep]
+    bar = 2 * ranks["residual_ns"].to_numpy(np.float64, na_value=np.nan)
     colour = distinct(position)["color"]
     figure.add_scatter(
-        x=mine["rank"].to_numpy(),
+        x=ranks["rank"].to_numpy(),
         y=offset / unit[0],
         error_y={"array": bar / unit[0], "color": colour, "thickness": 1.5, "width": 4},
         mode="markers",
-        name=f"ranks {label(mine['clock'].iloc[0], 24)}",
+        name=f"ranks {label(ranks['clock'].iloc[0], 24)}",
         marker={"color": colour, "symbol": _SYMBOLS[position], "size": 9},
         hovertext=[
             f"rank {rank}: {duration(off)}"
             + ("" if np.isnan(wide) else f" ± {duration(wide)}")
             + f", from {plural(count, 'collective')}"
             for rank, off, wide, count in zip(
-                mine["rank"], offset, bar, mine["collective_count"], strict=True
+                ranks["rank"], offset, bar, ranks["collective_count"], strict=True
             )
         ],
         hovertemplate="%{hovertext}<extra></extra>",
     )
 
 
-def _whole(ranks: pd.Series) -> dict[str, int]:
-    return {"dtick": 1} if ranks.max() - ranks.min() < 24 else {}
-
-
 def _claim(known: pd.DataFrame, names: pd.Index) -> str:
+    ranks = f"clocks of {len(known):,} ranks"
     if len(names) > 1:
+        largest = plural((known["clock"] == names[0]).sum(), "rank")
         return (
             f"The {len(known):,} ranks are on {len(names):,} clocks that no collective compares: "
-            f"the largest holds {plural((known['clock'] == names[0]).sum(), 'rank')}"
+            f"the largest holds {largest}"
         )
-    apart = int(known["offset_ns"].max() - known["offset_ns"].min())
+    apart_ns = int(known["offset_ns"].max() - known["offset_ns"].min())
+    apart = duration(apart_ns)
     residuals = known["residual_ns"].dropna().sort_values(ascending=False)
     if residuals.empty:
-        return f"The clocks of {len(known):,} ranks are {duration(apart)} apart, from too few ends"
+        return f"The {ranks} are {apart} apart, from too few ends"
+    # Two clocks cannot be told apart by less than twice their residuals.
     agree = 2 * int(residuals.iloc[:2].sum())
-    if apart <= agree and not known["is_sure"].any():
-        return (
-            f"Whether the clocks of {len(known):,} ranks agree is not sure; they are "
-            f"{duration(apart)} apart"
-        )
-    if apart <= agree:
-        return (
-            f"The clocks of {len(known):,} ranks agree as far as can be told: {duration(apart)} "
-            f"apart, known to {duration(agree)}"
-        )
+    if apart_ns <= agree and not known["is_sure"].any():
+        return f"Whether the {ranks} agree is not sure; they are {apart} apart"
+    if apart_ns <= agree:
+        return f"The {ranks} agree as far as can be told: {apart} apart, known to {duration(agree)}"
     furthest = known.iloc[int(known["offset_ns"].abs().to_numpy("int64").argmax())]
-    worst = furthest["rank"]
     if not furthest["is_sure"]:
-        return (
-            f"The clocks of {len(known):,} ranks seem to be up to {duration(apart)} apart, but "
-            f"that of rank {worst}, furthest off, is not sure"
-        )
-    return (
-        f"The clocks of {len(known):,} ranks are up to {duration(apart)} apart; that of rank "
-        f"{worst} is furthest off, and they are known to {duration(agree)}"
-    )
+        worst = f"that of rank {furthest['rank']}, furthest off, is not sure"
+        return f"The {ranks} seem to be up to {apart} apart, but {worst}"
+    worst = f"that of rank {furthest['rank']} is furthest off"
+    return f"The {ranks} are up to {apart} apart; {worst}, and they are known to {duration(agree)}"
 
 
 def _doubts(clocks: pd.DataFrame, hidden: int) -> list[str]:
-    lost = int(clocks["offset_ns"].isna().sum())
-    unsure = int((~clocks["is_sure"] & clocks["offset_ns"].notna()).sum())
-    said = [f"{plural(lost, 'rank')} without a known offset dropped"] if lost else []
-    if unsure:
-        why = clocks.loc[~clocks["is_sure"] & clocks["offset_ns"].notna(), "note"].dropna()
+    is_lost = clocks["offset_ns"].isna()
+    unsure = clocks[~clocks["is_sure"] & ~is_lost]
+    lost = int(is_lost.sum())
+    notes = [f"{plural(lost, 'rank')} without a known offset dropped"] if lost else []
+    if len(unsure):
+        why = unsure["note"].dropna()
         most = f", e.g. {label(why.iloc[0].split('; ')[0], 120)}" if len(why) else ""
-        said.append(f"{plural(unsure, 'rank')} not sure{most}")
-    return said + ([f"{plural(hidden, 'clock')} dropped"] if hidden else [])
+        notes.append(f"{plural(len(unsure), 'rank')} not sure{most}")
+    return notes + ([f"{plural(hidden, 'clock')} dropped"] if hidden else [])
 
 
-def _why_none(clocks: pd.DataFrame) -> str:
-    if clocks.empty:
-        return "There are no communication kernels whose ends could be compared."
-    return f"Of none of {plural(len(clocks), 'rank')} a collective ends on another rank as well."
-
-
-# Why GPUs or streams had nothing to run.
-
-_ORDER = (
-    "host late", "host wait", "launch overhead", "kernel gap", "kernel wait", "sync wait",
-    "dark", "other cause", "unknown",
-)  # fmt: skip
+# In the order in which causes are stacked.
 _WORDS = {
     "host late": "the CPU launched too late",
     "host wait": "the CPU launched too late",
@@ -364,15 +342,18 @@ def idle_time(idle: pd.DataFrame, *, source: str = "", synthetic: bool = False) 
     table = drawn.pivot_table(
         index="column", columns="cause", values="idle_ns", aggfunc="sum", fill_value=0, sort=False
     )
-    causes = sorted(table.columns, key=_place)
-    parts = {cause: table[cause].to_numpy(dtype=np.float64) for cause in causes}
+    order = {cause: at for at, cause in enumerate(_WORDS)}
+    causes = sorted(table.columns, key=lambda cause: order.get(cause, len(order)))
+    times = {cause: table[cause].to_numpy(dtype=np.float64) for cause in causes}
     title = "rank" if drawn["stream"].isna().all() else "stream"
-    figure, note = stacked(_labels(table.index), parts, title=title)
+    names = [str(name).partition("\n") for name in table.index]
+    labels = grouped_labels([first for first, _, _ in names], [rank for _, _, rank in names])
+    figure, note = stacked(labels, times, title=title)
     figure.update_yaxes(title=figure.layout.yaxis.title.text.replace("time", "idle time"))
     return frame.finish(
         figure,
-        claim=_idle_claim(parts),
-        note=" · ".join(filter(None, [_main_detail(drawn, parts), note])),
+        claim=_idle_claim(times),
+        note=" · ".join(filter(None, [_main_detail(drawn, times), note])),
     )
 
 
@@ -386,29 +367,21 @@ def _idle_columns(idle: pd.DataFrame) -> pd.Series:
     return idle["stream"].astype("string").fillna("?").astype(str) + "\nrank " + names
 
 
-def _labels(columns: pd.Index) -> list[str]:
-    parts = [str(name).partition("\n") for name in columns]
-    return grouped_labels([part[0] for part in parts], [part[2] for part in parts])
-
-
-def _place(cause: str) -> int:
-    return _ORDER.index(cause) if cause in _ORDER else len(_ORDER)
-
-
-def _idle_claim(parts: dict[str, np.ndarray]) -> str:
-    totals = {cause: float(part.sum()) for cause, part in parts.items()}
+def _idle_claim(times: dict[str, np.ndarray]) -> str:
+    totals = {cause: float(time.sum()) for cause, time in times.items()}
     worst = max(totals, key=lambda cause: totals[cause])
     share = percent(totals[worst] / sum(totals.values()))
+    idle = duration(sum(totals.values()))
     why = f" ({_WORDS[worst]})" if worst in _WORDS else ""
-    return f"{share} of the {duration(sum(totals.values()))} of idle time is {worst}{why}"
+    return f"{share} of the {idle} of idle time is {worst}{why}"
 
 
-def _main_detail(drawn: pd.DataFrame, parts: dict[str, np.ndarray]) -> str:
-    worst = max(parts, key=lambda cause: float(parts[cause].sum()))
+def _main_detail(drawn: pd.DataFrame, times: dict[str, np.ndarray]) -> str:
+    worst = max(times, key=lambda cause: float(times[cause].sum()))
     details = drawn[drawn["cause"] == worst].groupby("detail")["idle_ns"].sum()
     if details.empty or not details.max():
         return ""
-    share = percent(details.max() / float(parts[worst].sum()))
+    share = percent(details.max() / float(times[worst].sum()))
     detail = f"{label(details.idxmax(), 70)} ({share})"
     if worst == "host late":
         return f"what the launching thread did meanwhile, mostly: {detail}"

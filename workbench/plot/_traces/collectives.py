@@ -1,4 +1,4 @@
-"""Collectives: how fast they move data, who waits in them, and for whom."""
+"""Collectives: how fast they move data, who waits in them, and for which straggler."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workbench.tables import BLAME, COLLECTIVE_WAITS, COLLECTIVES, LATE_ARRIVALS
 
 _SHAPES = ("circle", "diamond", "square", "triangle-up", "star", "hexagon", "triangle-down")
 _FILLS = {"high": "", "medium": "-open"}  # anything less is open with a dot
-_MOST_ROWS, _MOST_COLUMNS, _MOST_NUMBERED = 12, 400, 16
+_MOST_ROWS, _MOST_COLUMNS, _MOST_NUMBERED, _MOST_TICKS = 12, 400, 16, 32
 _OTHERS = "others"
 _NEGLIGIBLE = 0.01  # share of all waiting
 
@@ -49,10 +49,10 @@ def collectives(
         )
     figure = go.Figure()
     operations = drawn["operation"].value_counts()
-    places = {name: at for at, name in enumerate(operations[operations > 0].index)}
-    for (operation, confidence), mine in drawn.groupby(["operation", "confidence"], observed=True):
+    positions = {name: at for at, name in enumerate(operations[operations > 0].index)}
+    for (operation, confidence), dots in drawn.groupby(["operation", "confidence"], observed=True):
         name = f"{label(operation, 30)} ({label(confidence, 10)})"
-        _add_bandwidth(figure, mine, name=name, position=places[operation])
+        _add_bandwidth(figure, dots, name=name, position=positions[operation])
     sizes = log_ticks(drawn["size_bytes"].to_numpy())
     sizes["ticktext"] = [size(tick) for tick in sizes["tickvals"]]
     figure.update_xaxes(title="size [bytes], logarithmic", type="log", **sizes)
@@ -124,26 +124,23 @@ def straggler_attribution(
     """
     frame = Frame(source, synthetic)
     BLAME.check(blame)
-    whole = int(blame["wait_ns"].sum())
-    left_out = [
+    total_ns = int(blame["wait_ns"].sum())
+    dropped = [
         f"{plural(count, 'collective')} dropped: {reason}"
         for reason, count in blame.attrs.get("left_out", {}).items()
     ]
-    left_out += unknown_kernels(blame, "kernels_left_out")
-    if not whole:
+    dropped += unknown_kernels(blame, "kernels_left_out")
+    if not total_ns:
         return frame.nothing(
-            "; ".join(left_out) or "No rank waited for another one.",
-            claim="Nobody can be blamed" if left_out else "Nobody to blame",
+            "; ".join(dropped) or "No rank waited for another one.",
+            claim="No straggler can be named" if dropped else "No straggler",
         )
-    table = _matrix(blame)
-    figure = _heat(table)
-    totals = blame.groupby("blamed_rank")["wait_ns"].sum()
+    waited = blame.groupby("blamed_rank")["wait_ns"].sum()
     claim = (
-        f"Rank {totals.idxmax()} makes the others wait {duration(totals.max())}, "
-        f"{percent(totals.max() / whole)} of all waiting"
+        f"Rank {waited.idxmax()} is the straggler: the others wait {duration(waited.max())}, "
+        f"{percent(waited.max() / total_ns)} of all waiting"
     )
-    note = " · ".join(left_out)
-    return frame.finish(figure, claim=claim, note=note)
+    return frame.finish(_heat(_matrix(blame)), claim=claim, note=" · ".join(dropped))
 
 
 blame = straggler_attribution  # the name until 0.1
@@ -152,7 +149,8 @@ blame = straggler_attribution  # the name until 0.1
 def _add_bandwidth(figure: go.Figure, drawn: pd.DataFrame, *, name: str, position: int) -> None:
     drawn = drawn.sort_values("size_bytes", kind="stable")
     drawn = drawn.iloc[extremes(drawn["bus_gb_per_s"].to_numpy())]
-    confidence = str(drawn["confidence"].iloc[0])
+    fill = _FILLS.get(str(drawn["confidence"].iloc[0]), "-open-dot")
+    columns = ["collective", "group", "size_bytes", "transfer_min_ns"]
     figure.add_scatter(
         x=drawn["size_bytes"].to_numpy(),
         y=drawn["bus_gb_per_s"].to_numpy(),
@@ -160,19 +158,13 @@ def _add_bandwidth(figure: go.Figure, drawn: pd.DataFrame, *, name: str, positio
         mode="markers",
         marker={
             "color": distinct(position)["color"],
-            "symbol": _SHAPES[position % len(_SHAPES)] + _FILLS.get(confidence, "-open-dot"),
+            "symbol": _SHAPES[position % len(_SHAPES)] + fill,
             "size": 9,
             "opacity": 0.75,
         },
         hovertext=[
             f"collective {number} in group {label(group, 80)}<br>{size(moved)} in {duration(ns)}"
-            for number, group, moved, ns in zip(
-                drawn["collective"],
-                drawn["group"],
-                drawn["size_bytes"],
-                drawn["transfer_min_ns"],
-                strict=True,
-            )
+            for number, group, moved, ns in drawn[columns].itertuples(index=False)
         ],
         hovertemplate="%{hovertext}<br>%{y:.3~g} GB/s",
     )
@@ -202,39 +194,40 @@ def _why_no_waits(waits: pd.DataFrame) -> str:
 
 def _waits_claim(waits: pd.DataFrame) -> str:
     sure = waits[waits["is_sure"]]
-    whole = int(waits["wait_ns"].sum())
+    total_ns = int(waits["wait_ns"].sum())
     last = waits.drop_duplicates("collective")
-    if 2 * sure["wait_ns"].sum() < whole:
+    if 2 * sure["wait_ns"].sum() < total_ns:
         return (
-            "Who waits for whom cannot be told: it is not sure who was last in "
+            "The straggler cannot be told: it is not sure who was last in "
             f"{(~last['is_sure']).sum():,} of {plural(len(last), 'collective')}"
         )
-    if not whole:
-        some = "All" if waits["is_complete"].fillna(value=True).all() else "The loaded"
-        return f"{some} ranks enter their collectives at the same time"
+    if not total_ns:
+        ranks = "All" if waits["is_complete"].fillna(value=True).all() else "The loaded"
+        return f"{ranks} ranks enter their collectives at the same time"
     blamed = waits.groupby("blamed_rank")["wait_ns"].sum()
     worst = blamed.idxmax()
     return (
         f"Rank {worst} enters last in {(last['blamed_rank'] == worst).sum():,} of "
         f"{plural(len(last), 'collective')}: the others wait {duration(blamed.max())} for it, "
-        f"{percent(blamed.max() / whole)} of all waiting"
+        f"{percent(blamed.max() / total_ns)} of all waiting"
     )
 
 
 def _doubts(waits: pd.DataFrame) -> list[str]:
     """Say what is doubtful: the match of kernels, the clocks, ranks that are not loaded."""
-    each = waits.drop_duplicates("collective")
+    collectives = waits.drop_duplicates("collective")
     unsure = waits.loc[~waits["is_sure"], "wait_ns"].sum()
     matters = bool(unsure >= _NEGLIGIBLE * waits["wait_ns"].sum())
-    incomplete = ~each["is_complete"].fillna(value=True).astype(bool)
+    incomplete = ~collectives["is_complete"].fillna(value=True).astype(bool)
     doubts = {
-        "matched by their order alone, as the trace records no more": each["confidence"] == "low",
+        "matched by their order alone, as the trace records no more": collectives["confidence"]
+        == "low",
         "whose ranks end about as far apart as they start, or start closer than clocks agree: "
-        "who was last is not sure": (~each["is_sure"] & matters),
+        "who was last is not sure": (~collectives["is_sure"] & matters),
         "with ranks missing, so that waits are lower bounds": incomplete,
     }
     return [
-        f"{'all' if rows.all() else f'{rows.sum():,} of'} {len(each):,} collectives {doubt}"
+        f"{'all' if rows.all() else f'{rows.sum():,} of'} {len(collectives):,} collectives {doubt}"
         for doubt, rows in doubts.items()
         if rows.any()
     ]
@@ -262,42 +255,38 @@ def _heat(table: pd.DataFrame) -> go.Figure:
     """Draw a matrix of ns as a heat map in ms, with the numbers in its cells if they fit."""
     milliseconds = table.to_numpy(dtype=np.float64) / 1e6
     text = [["" if np.isnan(ms) else digits(ms) for ms in row] for row in milliseconds]
-    many = table.shape[1] > _MOST_NUMBERED
-    figure = go.Figure(
-        go.Heatmap(
-            z=milliseconds,
-            x=list(range(table.shape[1])),
-            y=list(range(table.shape[0])),
-            zmin=0,
-            colorscale=[[0, COLOURS["paper"]], [1, COLOURS["wait"]]],
-            text=None if many else text,
-            texttemplate=None if many else "%{text}",
-            xgap=1,
-            ygap=1,
-            colorbar={"title": "wait [ms]", "thickness": 12, "outlinewidth": 0, "ticks": ""},
-            customdata=[[[row, column] for column in table.columns] for row in table.index],
-            hovertemplate="rank %{customdata[1]} waits %{z:,.4~g} ms for rank %{customdata[0]}"
-            "<extra></extra>",
-        )
+    is_numbered = table.shape[1] <= _MOST_NUMBERED
+    heat = go.Heatmap(
+        z=milliseconds,
+        x=list(range(table.shape[1])),
+        y=list(range(table.shape[0])),
+        zmin=0,
+        colorscale=[[0, COLOURS["paper"]], [1, COLOURS["wait"]]],
+        text=text if is_numbered else None,
+        texttemplate="%{text}" if is_numbered else None,
+        xgap=1,
+        ygap=1,
+        colorbar={"title": "wait [ms]", "thickness": 12, "outlinewidth": 0, "ticks": ""},
+        customdata=[[[row, column] for column in table.columns] for row in table.index],
+        hovertemplate="rank %{customdata[1]} waits %{z:,.4~g} ms for rank %{customdata[0]}"
+        "<extra></extra>",
     )
+    figure = go.Figure(heat)
     figure.update_layout(height=max(26 * table.shape[0], 150), margin_l=90)
-    figure.update_xaxes(title="rank that waits", showgrid=False, **_ticks(list(table.columns)))
-    figure.update_yaxes(
-        title="rank that comes last",
-        range=[table.shape[0] - 0.5, -0.5],
-        showgrid=False,
-        **_ticks(list(table.index)),
+    # Ranks are categories, yet their ticks must thin out: so positions with texts.
+    rows, columns = (
+        {
+            "tickvals": list(range(0, len(names), -(-len(names) // _MOST_TICKS))),
+            "ticktext": list(names[:: -(-len(names) // _MOST_TICKS)]),
+            "showgrid": False,
+        }
+        for names in (table.index, table.columns)
     )
+    figure.update_xaxes(title="rank that waits", **columns)
+    bottom = table.shape[0] - 0.5
+    figure.update_yaxes(title="rank that comes last", range=[bottom, -0.5], **rows)
     return figure
 
-
-def _ticks(labels: list[str]) -> dict[str, list[str] | list[int]]:
-    every = -(-len(labels) // 32)
-    positions = list(range(0, len(labels), every))
-    return {"tickvals": positions, "ticktext": [labels[position] for position in positions]}
-
-
-# Late arrivals: what kind of time made ranks late, by how long the others waited for it.
 
 _MOST_RANKS = 16
 _SAID = {
@@ -333,14 +322,14 @@ def late_arrivals(
     frame = Frame(source, synthetic)
     LATE_ARRIVALS.check(late_arrivals)
     sure = late_arrivals[late_arrivals["is_sure"]]
-    left_out = len(late_arrivals) - len(sure)
-    notes = [f"{plural(left_out, 'collective')} dropped: not sure who was last"] * (left_out > 0)
+    dropped = len(late_arrivals) - len(sure)
+    notes = [f"{plural(dropped, 'collective')} dropped: not sure who was last"] * (dropped > 0)
     notes += unknown_kernels(late_arrivals, "kernels_left_out")
     waited = sure[sure["wait_ns"] > 0]
     if waited.empty:
         return frame.nothing(
             "; ".join(notes) or "No collective was found in which a rank waited for another one.",
-            claim="Who came late cannot be told" if left_out else "No late arrivals to show",
+            claim="Who came late cannot be told" if dropped else "No late arrivals to show",
         )
     totals = waited.groupby("blamed_rank")["wait_ns"].sum().sort_values(ascending=False)
     figure = _columns(waited, totals)
@@ -348,7 +337,7 @@ def late_arrivals(
     kinds = worst.groupby(_kinds(worst))["wait_ns"].sum()
     main = str(kinds.idxmax())
     claim = (
-        f"Rank {totals.index[0]} makes the others wait {duration(totals.iloc[0])}, "
+        f"Rank {totals.index[0]} is the straggler: the others wait {duration(totals.iloc[0])}, "
         f"{percent(kinds.max() / totals.iloc[0])} of it because {_SAID[main]}"
     )
     unsure_ns = int(late_arrivals["wait_ns"].sum() - sure["wait_ns"].sum())
@@ -368,8 +357,8 @@ def _columns(waited: pd.DataFrame, totals: pd.Series) -> go.Figure:
     sums = table.pivot_table(
         index="column", columns="kind", values="wait_ns", aggfunc="sum", fill_value=0
     ).reindex(names)
-    parts = {kind: sums[kind].to_numpy(np.float64) for kind in _SAID if kind in sums}
-    figure, _ = stacked(names, parts, title="rank that came last")
+    stacks = {kind: sums[kind].to_numpy(np.float64) for kind in _SAID if kind in sums}
+    figure, _ = stacked(names, stacks, title="rank that came last")
     unit = figure.layout.yaxis.title.text.removeprefix("time ")
     figure.update_yaxes(title=f"waiting of the others {unit}")
     figure.update_layout(legend_title_text="more than the others: ")
@@ -382,16 +371,16 @@ def _kinds(table: pd.DataFrame) -> pd.Series:
 
 def _why(worst: pd.DataFrame, main: str) -> list[str]:
     """Tell more of the main reason: how much slower the GPU computes, or what its host did."""
-    said = ["what it did before is not in the trace"] if main == "began late" else []
-    mine = worst[_kinds(worst) == main]
-    ratio = mine["compute_ratio"].dropna().astype("float64")
+    notes = ["what it did before is not in the trace"] if main == "began late" else []
+    rows = worst[_kinds(worst) == main]
+    ratio = rows["compute_ratio"].dropna().astype("float64")
     if main == "compute" and len(ratio):
-        said.append(f"its compute takes {digits(ratio.median())} × as long as theirs (median)")
-    if kernel := _longest(mine, "longest_kernel") if main in ("compute", "memory", "other") else "":
-        said.append(f"it runs longest {label(kernel, 40)}")
+        notes.append(f"its compute takes {digits(ratio.median())} × as long as theirs (median)")
+    if kernel := _longest(rows, "longest_kernel") if main in ("compute", "memory", "other") else "":
+        notes.append(f"it runs longest {label(kernel, 40)}")
     if host := _longest(worst[_kinds(worst) == "idle"], "host_operator"):
-        said.append(f"where its GPU has no work, its host is longest in {label(host, 40)}")
-    return said
+        notes.append(f"where its GPU has no work, its host is longest in {label(host, 40)}")
+    return notes
 
 
 def _longest(table: pd.DataFrame, column: str) -> str:
@@ -400,21 +389,16 @@ def _longest(table: pd.DataFrame, column: str) -> str:
     return str(spent.idxmax()) if spent.sum() else ""
 
 
-# Words for the communication kernels of which nothing is known.
-
 _MOST = 2
 
 
 def unknown_kernels(table: pd.DataFrame, attribute: str) -> list[str]:
     """Say of how many communication kernels it is not known who waited, and mostly why."""
     reasons = sorted(table.attrs.get(attribute, {}).items(), key=lambda reason: -reason[1])
-    if not reasons:
-        return []
-    said = [
+    notes = [
         f"{plural(count, 'communication kernel')} dropped: {label(why, 200)}"
         for why, count in reasons[:_MOST]
     ]
-    others = sum(count for _, count in reasons[_MOST:])
-    return said + [f"{plural(others, 'communication kernel')} dropped for other reasons"] * (
-        others > 0
-    )
+    if others := sum(count for _, count in reasons[_MOST:]):
+        notes.append(f"{plural(others, 'communication kernel')} dropped for other reasons")
+    return notes

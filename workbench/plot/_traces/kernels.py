@@ -41,13 +41,13 @@ def kernels(
     summed = kernels.groupby(["name", "kind"], observed=True, as_index=False)[
         ["total_ns", "kernel_count"]
     ].sum()
-    whole = int(summed["total_ns"].sum())
-    if not whole:
+    total_ns = int(summed["total_ns"].sum())
+    if not total_ns:
         return frame.nothing("No GPU work was recorded.", claim="No kernels to show")
     drawn = largest(summed, "total_ns", top=top, sums=["kernel_count"])
     hover = [
-        f"{percent(total / whole)} of the GPU work, {count:,} times"
-        for total, count in zip(drawn["total_ns"], drawn["kernel_count"], strict=True)
+        f"{percent(total / total_ns)} of the GPU work, {count:,} times"
+        for total, count in drawn[["total_ns", "kernel_count"]].itertuples(index=False)
     ]
     figure = by_name(
         _names(drawn["name"], others=len(summed) - top),
@@ -57,9 +57,11 @@ def kernels(
         title="summed duration",
     )
     first = drawn.iloc[0]
-    claim = f"{label(first['name'], 48)} takes {percent(first['total_ns'] / whole)} of the GPU work"
+    claim = (
+        f"{label(first['name'], 48)} takes {percent(first['total_ns'] / total_ns)} of the GPU work"
+    )
     if len(summed) > len(drawn):
-        share = percent(summed["total_ns"].nlargest(top).sum() / whole)
+        share = percent(summed["total_ns"].nlargest(top).sum() / total_ns)
         claim += f"; {top} of {len(summed):,} names take {share}"
     return frame.finish(figure, claim=claim)
 
@@ -88,8 +90,8 @@ def kernel_kinds(kinds: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
         .sum()
         .sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
     )
-    whole = int(drawn["total_ns"].sum())
-    if not whole:
+    total_ns = int(drawn["total_ns"].sum())
+    if not total_ns:
         return frame.nothing("No GPU work was recorded.", claim="No kinds of GPU work to show")
     is_unknown = drawn["is_unclassified"].to_numpy()
     kind = drawn["kind"].astype("object")
@@ -101,15 +103,15 @@ def kernel_kinds(kinds: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
         drawn["total_ns"].to_numpy(),
         meanings=np.where(is_unknown, "unclassified", kind).tolist(),
         hover=[
-            f"{percent(total / whole)} of the GPU work, {plural(count, 'run')}"
-            for total, count in zip(drawn["total_ns"], drawn["kernel_count"], strict=True)
+            f"{percent(total / total_ns)} of the GPU work, {plural(count, 'run')}"
+            for total, count in drawn[["total_ns", "kernel_count"]].itertuples(index=False)
         ],
         title="summed duration",
     )
     by_kind = drawn.groupby(kind)["total_ns"].sum()
-    unknown = drawn.loc[is_unknown, "total_ns"].sum() / whole
+    unknown = drawn.loc[is_unknown, "total_ns"].sum() / total_ns
     claim = (
-        f"{percent(by_kind.max() / whole)} of the GPU work is {safe(by_kind.idxmax())}; "
+        f"{percent(by_kind.max() / total_ns)} of the GPU work is {safe(by_kind.idxmax())}; "
         f"{percent(unknown)} matched no rule"
     )
     return frame.finish(figure, claim=claim)
@@ -142,50 +144,52 @@ def operators(
     )
     columns = ["gpu_self_ns", "self_ns", "op_count", "kernel_count"]
     summed = named.groupby("name", as_index=False)[columns].sum()
-    value, meaning = ("gpu_self_ns", "gpu work") if summed["gpu_self_ns"].any() else (
-        "self_ns", "host",
-    )  # fmt: skip
-    whole = int(summed[value].sum())
-    if not whole:
+    on_gpu = summed["gpu_self_ns"].any()
+    value, meaning, work = (
+        ("gpu_self_ns", "gpu work", "GPU work") if on_gpu else ("self_ns", "host", "host time")
+    )
+    total_ns = int(summed[value].sum())
+    if not total_ns:
         return frame.nothing(
             "The trace has no CPU operators; record it with ProfilerActivity.CPU.",
             claim="No operators to show",
         )
     drawn = largest(summed, value, top=top, sums=[c for c in columns if c != value])
-    what = "GPU work" if value == "gpu_self_ns" else "host time"
     figure = by_name(
         _names(drawn["name"], others=len(summed) - top),
         drawn[value].to_numpy(),
         meanings=["all others" if row == -1 else meaning for row in drawn.index],
         hover=[
-            _operator_hover(row, share=row[value] / whole, what=what)
+            _operator_hover(row, share=row[value] / total_ns, work=work)
             for row in drawn.to_dict("records")
         ],
-        title=f"{what} of its own",
+        title=f"{work} of its own",
     )
     figure.update_layout(showlegend=False)
     first = drawn.iloc[0]
-    claim = f"{label(first['name'], 48)} accounts for {percent(first[value] / whole)} of the {what}"
+    claim = (
+        f"{label(first['name'], 48)} accounts for {percent(first[value] / total_ns)} of the {work}"
+    )
     if len(summed) > len(drawn):
-        share = percent(summed[value].nlargest(top).sum() / whole)
+        share = percent(summed[value].nlargest(top).sum() / total_ns)
         claim += f"; {top} of {len(summed):,} operators for {share}"
     return frame.finish(figure, claim=claim)
 
 
 def _names(names: pd.Series, *, others: int) -> list[str]:
-    words = f"all others ({plural(others, 'name')})"
-    return [words if row == -1 else str(name) for row, name in names.items()]
+    # Row -1 is the sum of all that are not shown.
+    return [
+        f"all others ({plural(others, 'name')})" if row == -1 else str(name)
+        for row, name in names.items()
+    ]
 
 
-def _operator_hover(row: dict[Any, Any], *, share: float, what: str) -> str:
+def _operator_hover(row: dict[Any, Any], *, share: float, work: str) -> str:
     return (
-        f"{percent(share)} of the {what}<br>"
+        f"{percent(share)} of the {work}<br>"
         f"{plural(int(row['op_count']), 'call')}, host time of its own {duration(row['self_ns'])}"
         f"<br>started {plural(int(row['kernel_count']), 'kernel')}, {duration(row['gpu_self_ns'])}"
     )
-
-
-# What changed from one trace to another.
 
 
 def trace_diff(
@@ -231,9 +235,9 @@ def trace_diff(
     drawn = changed if drawn.empty else drawn
     adds_up = drawn["category"].isin(GPU_WORK).all()
     figure, first = _bars(drawn, top=top)
-    whole = diff[diff["category"].isin(GPU_WORK)] if adds_up else None
+    gpu_work = diff[diff["category"].isin(GPU_WORK)] if adds_up else None
     note = "" if adds_up else "host categories lie inside each other and do not add up"
-    return frame.finish(figure, claim=_claim(first, whole), note=note)
+    return frame.finish(figure, claim=_claim(first, gpu_work), note=note)
 
 
 def _bars(changed: pd.DataFrame, *, top: int) -> tuple[go.Figure, pd.Series]:
@@ -246,13 +250,8 @@ def _bars(changed: pd.DataFrame, *, top: int) -> tuple[go.Figure, pd.Series]:
         values = np.append(values, tail["difference_ns"].sum())
         names.append(f"all others ({plural(len(tail), 'change')})")
         hover.append("added up; gains and losses cancel")
-    figure = by_name(
-        names,
-        values,
-        meanings=["less" if value < 0 else "more" for value in values],
-        hover=hover,
-        title="change from a to b",
-    )
+    meanings = ["less" if value < 0 else "more" for value in values]
+    figure = by_name(names, values, meanings=meanings, hover=hover, title="change from a to b")
     figure.add_vline(x=0, line_width=1, line_color=COLOURS["ink"])
     return figure, head.iloc[0]
 
@@ -279,12 +278,12 @@ def _hover(row: dict[Any, Any]) -> str:
 
 def _claim(row: pd.Series, gpu_work: pd.DataFrame | None) -> str:
     """State the change of the GPU work as a whole if it adds up, and the largest part."""
-    part = f"{label(row['label'], 50)} {_change(int(row['difference_ns']))}"
+    largest_change = f"{label(row['label'], 50)} {_change(int(row['difference_ns']))}"
     if gpu_work is None:
-        return f"The largest change is {part} in b"
+        return f"The largest change is {largest_change} in b"
     a_ns, difference = int(gpu_work["a_total_ns"].sum()), int(gpu_work["difference_ns"].sum())
     ratio = f" (× {(a_ns + difference) / a_ns:,.2f})" if a_ns else ""
-    return f"GPU work takes {_change(difference)} in b{ratio}; largest: {part}"
+    return f"GPU work takes {_change(difference)} in b{ratio}; largest: {largest_change}"
 
 
 def _change(difference_ns: int) -> str:

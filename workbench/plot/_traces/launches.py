@@ -60,8 +60,8 @@ def launches(
         rows=order.get_indexer(pd.Index(drawn["name"])),
         hover=[
             f"rank {rank}: {plural(calls, 'call')}, {plural(kernels, 'kernel')}"
-            for rank, calls, kernels in zip(
-                drawn["rank"], drawn["call_count"], drawn["kernel_count"], strict=True
+            for rank, calls, kernels in drawn[["rank", "call_count", "kernel_count"]].itertuples(
+                index=False
             )
         ],
         title="duration [µs], logarithmic; one dot per rank",
@@ -105,8 +105,8 @@ def queue_length(queue: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     figure = go.Figure()
     shown = peaks.index[:_MOST_QUEUES]
     for position, key in enumerate(shown):
-        mine = queue.loc[by_stream.groups[key]]
-        figure.add_scatter(**_line(mine, position=position, name=_stream(key), first_ns=first))
+        of_stream = queue.loc[by_stream.groups[key]]
+        figure.add_scatter(**_line(of_stream, position=position, name=_stream(key), first_ns=first))
     rows = np.concatenate([by_stream.groups[key] for key in shown])
     blocked = queue.loc[np.sort(rows)].query("blocked_ns > 0")
     if len(blocked):
@@ -160,13 +160,9 @@ def copy_bandwidth(
         rows=sums.index.get_indexer(pd.Index(drawn["direction"])),
         hover=[
             f"rank {rank}, GPU {device}: {count:,} copies, {size(float(moved))}"
-            for rank, device, count, moved in zip(
-                drawn["rank"],
-                drawn["device"],
-                drawn["copy_count"],
-                drawn["size_bytes"],
-                strict=True,
-            )
+            for rank, device, count, moved in drawn[
+                ["rank", "device", "copy_count", "size_bytes"]
+            ].itertuples(index=False)
         ],
         title="bandwidth [GB/s], logarithmic; one dot per rank and GPU",
     )
@@ -194,9 +190,7 @@ def _launch_claim(rows: pd.DataFrame, first: pd.Series, started: pd.DataFrame) -
 
 def _line(queue: pd.DataFrame, *, position: int, name: str, first_ns: int) -> dict[str, Any]:
     drawn = queue.iloc[extremes(queue["queue_count"].to_numpy())]
-    return {
-        "x": ((drawn["time_ns"] - first_ns) / 1e6).to_numpy(),
-        "y": drawn["queue_count"].to_numpy(),
+    return _points(drawn, first_ns) | {
         "name": name,
         "mode": "lines",
         "line": {"shape": "hv", "width": 1.5, **distinct(position)},
@@ -206,15 +200,18 @@ def _line(queue: pd.DataFrame, *, position: int, name: str, first_ns: int) -> di
 
 def _crosses(blocked: pd.DataFrame, *, first_ns: int) -> dict[str, Any]:
     drawn = blocked.iloc[extremes(blocked["blocked_ns"].to_numpy())]
-    return {
-        "x": ((drawn["time_ns"] - first_ns) / 1e6).to_numpy(),
-        "y": drawn["queue_count"].to_numpy(),
+    return _points(drawn, first_ns) | {
         "name": "caller blocked",
         "mode": "markers",
         "marker": {"symbol": "x", "size": 7, "color": colour("limit")},
         "hovertext": [f"blocked for {duration(ns)}" for ns in drawn["blocked_ns"]],
         "hovertemplate": "%{hovertext}",
     }
+
+
+def _points(drawn: pd.DataFrame, first_ns: int) -> dict[str, Any]:
+    milliseconds = ((drawn["time_ns"] - first_ns) / 1e6).to_numpy()
+    return {"x": milliseconds, "y": drawn["queue_count"].to_numpy()}
 
 
 def _stream(key: tuple[object, ...]) -> str:

@@ -63,8 +63,8 @@ def timeline(  # noqa: PLR0913 - a window in time has two ends
     """
     frame = Frame(source, synthetic)
     EVENTS.check(events)
-    mine = events if ranks is None else events[events["rank"].isin(list(ranks))]
-    items, lanes = _lanes.lanes_of(mine)
+    chosen = events if ranks is None else events[events["rank"].isin(list(ranks))]
+    items, lanes = _lanes.lanes_of(chosen)
     if items.empty:
         return frame.nothing(
             "The selected ranks have neither GPU work nor operators to draw.",
@@ -78,10 +78,10 @@ def timeline(  # noqa: PLR0913 - a window in time has two ends
     bars = _lanes.merged(items, start_ns=window[0], end_ns=window[1], limit=max_points)
     figure = go.Figure()
     for code, kind in enumerate(_lanes.KIND_ORDER):
-        if (mine_of_kind := bars[bars["kind"] == code]).size:
-            figure.add_bar(**_bar(mine_of_kind, kind, names=mine["name"], first_ns=first))
+        if (of_kind := bars[bars["kind"] == code]).size:
+            figure.add_bar(**_bar(of_kind, kind, names=chosen["name"], first_ns=first))
     _axes(figure, lanes, window_ms=[(ns - first) / 1e6 for ns in window])
-    return frame.finish(figure, claim=_claim(bars, mine), note=_note(bars, lanes, first_ns=first))
+    return frame.finish(figure, claim=_claim(bars, chosen), note=_note(bars, lanes, first_ns=first))
 
 
 def _bar(bars: pd.DataFrame, kind: str, *, names: pd.Series, first_ns: int) -> dict[str, Any]:
@@ -147,12 +147,9 @@ def _axes(figure: go.Figure, lanes: pd.DataFrame, *, window_ms: list[float]) -> 
         hovermode="closest",
     )
     figure.update_xaxes(title="time since the first event [ms]", range=window_ms, tickformat=",")
-    figure.update_yaxes(
-        tickvals=drawn["lane"].tolist(),
-        ticktext=labels,
-        range=[len(drawn) - 0.5, -0.5],
-        showgrid=False,
-    )
+    lanes_range = [len(drawn) - 0.5, -0.5]  # from the top down
+    ticks = {"tickvals": drawn["lane"].tolist(), "ticktext": labels}
+    figure.update_yaxes(**ticks, range=lanes_range, showgrid=False)
     for lane in drawn.loc[is_first, "lane"].tolist()[1:]:
         figure.add_hline(y=lane - 0.5, line_width=1, line_color=COLOURS["separator"])
 
@@ -166,27 +163,27 @@ def _claim(bars: pd.DataFrame, events: pd.DataFrame) -> str:
         return "Nothing happens in this window"
     on_gpu = bars[bars["kind"] < _lanes.KIND_ORDER.index("operator")]
     longest = (bars if on_gpu.empty else on_gpu).sort_values("longest_ns").iloc[-1]
-    what = "host" if on_gpu.empty else "GPU"
+    where = "host" if on_gpu.empty else "GPU"
     name = label(events["name"].iloc[int(longest["row"])], 40)
     ranks = plural(events["rank"].nunique(), "rank")
-    return f"{ranks}: the longest {what} work, {name}, takes {duration(longest['longest_ns'])}"
+    return f"{ranks}: the longest {where} work, {name}, takes {duration(longest['longest_ns'])}"
 
 
 def _note(bars: pd.DataFrame, lanes: pd.DataFrame, *, first_ns: int) -> str:
     """Say when time 0 is, how many events share a rectangle and which lanes are missing."""
-    parts = []
+    notes = []
     if first_ns in _EPOCH_NS:
-        parts.append(
+        notes.append(
             f"0 ms is {pd.Timestamp(first_ns, unit='ns', tz='UTC'):%Y-%m-%d %H:%M:%S.%f} UTC"
         )
     if shared := int(bars.loc[bars["count"] > 1, "count"].sum()):
-        parts.append(f"{shared:,} short events share rectangles as high as their busy share")
+        notes.append(f"{shared:,} short events share rectangles as high as their busy share")
     if hidden := int(lanes["lane"].isna().sum()):
         missing = set(lanes["rank"]) - set(lanes.loc[lanes["lane"].notna(), "rank"])
         ranks = f", among them all of {plural(len(missing), 'rank')}" if missing else ""
         threads = lanes.loc[lanes["lane"].isna(), "label"].str.startswith("thread").all()
-        parts.append(f"{plural(hidden, 'thread' if threads else 'lane')} dropped{ranks}")
-    return " · ".join(parts)
+        notes.append(f"{plural(hidden, 'thread' if threads else 'lane')} dropped{ranks}")
+    return " · ".join(notes)
 
 
 def timeline_live(
@@ -217,22 +214,18 @@ def timeline_live(
     EVENTS.check(events)
     # Each time, not once: a page that was opened anew has lost what a former cell loaded.
     hv.extension("bokeh", inline=True, logo=False)
-    mine = events if ranks is None else events[events["rank"].isin(list(ranks))]
-    items, lanes = _lanes.lanes_of(mine)
+    chosen = events if ranks is None else events[events["rank"].isin(list(ranks))]
+    items, lanes = _lanes.lanes_of(chosen)
     first = int(events["start_ns"].min()) if len(events) else 0
     span_ms = (int(items["end_ns"].max()) - first) / 1e6 if len(items) else 1.0
     options = _bokeh_options(hv, lanes, span_ms=span_ms)
 
     def draw(x_range: tuple[float, float] | None) -> hv.Rectangles:
         left, right = (0.0, span_ms) if x_range is None else x_range
-        view = _lanes.merged(
-            items,
-            start_ns=first + int(left * 1e6),
-            end_ns=first + int(np.ceil(right * 1e6)),
-            limit=max_points,
-        )
+        start_ns, end_ns = first + int(left * 1e6), first + int(np.ceil(right * 1e6))
+        view = _lanes.merged(items, start_ns=start_ns, end_ns=end_ns, limit=max_points)
         return hv.Rectangles(
-            _rectangles(view, names=mine["name"], first_ns=first),
+            _rectangles(view, names=chosen["name"], first_ns=first),
             kdims=["time_ms", "low", "end_ms", "high"],
             vdims=["kind", "colour", "event", "count", "longest", "busy"],
         ).opts(*options)

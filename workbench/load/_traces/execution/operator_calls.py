@@ -19,7 +19,6 @@ from workbench.load._files.guard import Dropped
 from workbench.load._files.json_events import to_integer
 from workbench.load._files.rank_names import RankArgument
 from workbench.load._traces.execution import nodes as nodes_of
-from workbench.load._traces.execution import operator_script as schemas
 from workbench.load._traces.execution.reader import numbered, read_document, read_nodes
 from workbench.load._traces.graph import RankGraph, gather, read_all, with_ranks, without_collector
 from workbench.tables import OPERATOR_CALLS
@@ -59,10 +58,10 @@ class _Call(NamedTuple):
 def operator_calls(
     path: str | Path | Iterable[str | Path], *, rank: RankArgument = None
 ) -> pd.DataFrame:
-    """List the operators that a job called, and say which can be replayed alone.
+    """List the operators that a job called with their arguments, and which could be called alone.
 
-    Of nested calls the outermost operator stands for all: replaying it calls the others
-    again. Annotations and autograd nodes are looked through, since they are no operators.
+    Of nested calls the outermost operator stands for all. Annotations and autograd nodes are
+    looked through, since they are no operators.
 
     Parameters
     ----------
@@ -98,23 +97,23 @@ def operator_calls(
     ----------
     Mystique, arXiv 2301.04122, section 4.2; facebookresearch/param: et_replay.
     """
-    found, dropped = gather(path), Dropped()
+    files, dropped = gather(path), Dropped()
     read: list[tuple[RankGraph, list[_Call]]] = []
     with without_collector():
-        for source, stream in streams(found.sources, dropped):
+        for source, stream in streams(files.sources, dropped):
             with dropped.trying(source.label):
                 data = read_all(stream, findings := Findings(source.label))
                 read.append(_read(data, source, findings))
     if not read:
         dropped.raise_if_all()
-    calls = {id(graph): made for graph, made in read}
+    calls = {id(graph): rows for graph, rows in read}
     frames = []
     for entry in with_ranks([graph for graph, _ in read], rank):
         frame = pd.DataFrame(calls[id(entry.file)], columns=list(_Call._fields))
         frame.insert(0, "rank", np.int32(entry.rank))
         frames.append(frame)
     if not frames or not sum(map(len, frames)):
-        label = found.sources[0].label if found.sources else path
+        label = files.sources[0].label if files.sources else path
         msg = (
             f"{label}: holds not a single operator; record it with "
             "torch.profiler.ExecutionTraceObserver around whole training steps"
@@ -175,20 +174,20 @@ def _call(node: Raw, row: Any, thread: str | None, strides: Strides) -> _Call:
         inputs = described(side(node, "inputs"), strides)
     except Unusable as unusable:
         reason = str(unusable)
-    schema = schemas.parse(text) if text else None
+    schema = parse(text) if text else None
     reason = _not_called(node, text, schema) or reason
     if reason is None and schema is not None and len(inputs) != len(schema.arguments):
         reason = "has another number of arguments than its schema"
     used = tensors(inputs)
-    devices = {tensor.get("device") for tensor in [*used, *tensors(outputs)]}
-    devices -= {None, ""}
+    # A call ran on the GPU if any of its tensors is there.
+    devices = {tensor.get("device") for tensor in [*used, *tensors(outputs)]} - {None, ""}
     return _Call(
         node=row.node,
         name=row.name,
         op_schema=text,
         parent=row.parent,
         thread=thread,
-        device=_device(devices),
+        device=str(min(devices, key=lambda name: (name == "cpu", name))) if devices else None,
         stream=_stream(node),
         record_function=row.record_function,
         dur_ns=row.dur_ns,
@@ -204,7 +203,7 @@ def _call(node: Raw, row: Any, thread: str | None, strides: Strides) -> _Call:
     )
 
 
-def _not_called(node: Raw, text: str | None, schema: schemas.Schema | None) -> str | None:
+def _not_called(node: Raw, text: str | None, schema: Schema | None) -> str | None:
     """Say why an operator is not to be called, whatever its arguments; None if it is."""
     name = str(node.get("name"))
     if name == "record_param_comms" or name.startswith(_COMMUNICATION):
@@ -221,26 +220,20 @@ def _not_called(node: Raw, text: str | None, schema: schemas.Schema | None) -> s
         return "its name is not that of its schema"
     if name in _NOT_COMPUTE:
         return "ties tensors to memory or streams and computes nothing"
-    return schemas.unusable(schema)
-
-
-def _device(devices: set[Any]) -> str | None:
-    if not devices:
-        return None
-    return str(min(devices, key=lambda name: (name == "cpu", name)))
+    return _unusable(schema)
 
 
 def _stream(node: Raw) -> str | None:
-    given = side(node, "inputs")
-    for value, kind in zip(given.values, given.types, strict=False):
+    inputs = side(node, "inputs")
+    for value, kind in zip(inputs.values, inputs.types, strict=False):
         if kind == "Stream":
             return str(value)[:60]
     return None
 
 
 def _bytes(tensor: Raw) -> int:
-    each = next((size for end, size in _BYTES.items() if tensor["dtype"].endswith(end)), 4)
-    return math.prod(tensor["shape"]) * (1 if "float8" in tensor["dtype"] else each)
+    size_bytes = next((size for end, size in _BYTES.items() if tensor["dtype"].endswith(end)), 4)
+    return math.prod(tensor["shape"]) * (1 if "float8" in tensor["dtype"] else size_bytes)
 
 
 def _threads(nodes: list[tuple[int, Raw]]) -> dict[int, str]:
@@ -283,29 +276,31 @@ class Side(NamedTuple):
 
 
 def side(node: Raw, name: str) -> Side:
-    given = node.get(name)
-    if isinstance(given, dict):
-        found = [given.get(key) for key in ("values", "shapes", "types", "strides")]
+    stated = node.get(name)
+    if isinstance(stated, dict):
+        columns = [stated.get(key) for key in ("values", "shapes", "types", "strides")]
     else:
         single = name.removesuffix("s")
-        found = [given, *(node.get(f"{single}_{key}") for key in ("shapes", "types", "strides"))]
-    return Side(*(each if isinstance(each, list) else [] for each in found))
+        columns = [stated, *(node.get(f"{single}_{key}") for key in ("shapes", "types", "strides"))]
+    return Side(*(column if isinstance(column, list) else [] for column in columns))
 
 
-def described(given: Side, strides: Strides) -> list[Raw]:
+def described(arguments: Side, strides: Strides) -> list[Raw]:
     """Describe the arguments of one side as tensor, list, none, number, bool, text or device.
 
     ``strides`` maps the id of a tensor to shape and strides, where earlier nodes state them.
     """
-    lengths = {len(given.values), len(given.types)}
-    if len(lengths) != 1 or len(given.shapes) != len(given.values):
+    lengths = {len(arguments.values), len(arguments.types)}
+    if len(lengths) != 1 or len(arguments.shapes) != len(arguments.values):
         msg = "values, types and shapes of its arguments do not fit each other"
         raise Unusable(msg)
-    found = []
-    for at, value in enumerate(given.values):
-        stride = given.strides[at] if at < len(given.strides) else None
-        found.append(_argument(value, given.types[at], given.shapes[at], stride, strides))
-    return found
+    descriptions = []
+    for at, value in enumerate(arguments.values):
+        stride = arguments.strides[at] if at < len(arguments.strides) else None
+        descriptions.append(
+            _argument(value, arguments.types[at], arguments.shapes[at], stride, strides)
+        )
+    return descriptions
 
 
 def _argument(value: Any, kind: Any, shape: Any, stride: Any, strides: Strides) -> Raw:
@@ -330,8 +325,8 @@ def _plain(value: Any, kind: str) -> Raw:
         return _number(value)
     if kind == "String" and isinstance(value, str):
         return {"kind": "text", "value": value[:200]}
-    known = kind if re.fullmatch(r"\w{1,30}", kind) else "unknown type"
-    msg = f"takes a {known}, which a trace does not hold"
+    shown = kind if re.fullmatch(r"\w{1,30}", kind) else "unknown type"
+    msg = f"takes a {shown}, which a trace does not hold"
     raise Unusable(msg)
 
 
@@ -351,15 +346,13 @@ def _list(value: Any, kind: str, shape: Any, stride: Any, strides: Strides) -> R
     if not isinstance(value, list) or len(value) > _MOST_LIST or len(types) != len(value):
         msg = "takes a list that was not recorded whole"
         raise Unusable(msg)
-    shapes = shape if isinstance(shape, list) and len(shape) == len(value) else [None] * len(value)
-    known = stride if isinstance(stride, list) and len(stride) == len(value) else shapes
-    each = known if known is not shapes else [None] * len(value)
-    return {
-        "kind": "list",
-        "values": [
-            _argument(*entry, strides) for entry in zip(value, types, shapes, each, strict=True)
-        ],
-    }
+    # Shapes and strides of the entries, where the trace has one for each.
+    shapes, steps = (
+        column if isinstance(column, list) and len(column) == len(value) else [None] * len(value)
+        for column in (shape, stride)
+    )
+    entries = zip(value, types, shapes, steps, strict=True)
+    return {"kind": "list", "values": [_argument(*entry, strides) for entry in entries]}
 
 
 def _tensor(value: Any, name: str, shape: Any, stride: Any, strides: Strides) -> Raw:
@@ -375,9 +368,9 @@ def _tensor(value: Any, name: str, shape: Any, stride: Any, strides: Strides) ->
     tensor: Raw = {"kind": "tensor", "dtype": dtype, "shape": list(shape)}
     if isinstance(value, list) and len(value) >= _TENSOR_FIELDS and isinstance(value[5], str):
         tensor["device"] = value[5].split(":")[0][:20]
-        known = strides.get(value[0]) if type(value[0]) is int else None
-        if known is not None and known[0] == tuple(shape):
-            tensor["stride"] = list(known[1])
+        view = strides.get(value[0]) if type(value[0]) is int else None
+        if view is not None and view[0] == tuple(shape):
+            tensor["stride"] = list(view[1])
     if is_shape(stride) and len(stride) == len(shape) and shape:
         tensor["stride"] = list(stride)
     return tensor
@@ -392,29 +385,136 @@ def is_shape(shape: Any) -> bool:
 
 
 def tensors(arguments: Sequence[Raw]) -> list[Raw]:
-    found = []
+    listed = []
     for argument in arguments:
         if argument["kind"] == "tensor":
-            found.append(argument)
+            listed.append(argument)
         elif argument["kind"] == "list":
-            found += tensors(argument["values"])
-    return found
+            listed += tensors(argument["values"])
+    return listed
 
 
-def learn_strides(node: Raw, known: dict[int, tuple[tuple[int, ...], tuple[int, ...]]]) -> None:
+def learn_strides(
+    node: Raw, strides_of: dict[int, tuple[tuple[int, ...], tuple[int, ...]]]
+) -> None:
     """Note the strides that a node tells of the tensor it makes, and forget outdated ones.
 
     Views are made by ``aten::as_strided``, whose arguments are shape and strides. Ids are
     used again, so what another node makes anew has no known strides.
     """
-    given = side(node, "inputs").values  # noqa: PD011 - no pandas object
-    made = [use.tensor for use in nodes_of.tensors(nodes_of.values(node, "outputs"))]
-    if node.get("name") == "aten::as_strided" and len(given) > 2 and len(made) == 1:
-        shape, strides = given[1], given[2]
+    arguments = side(node, "inputs").values  # noqa: PD011 - no pandas object
+    outputs = [use.tensor for use in nodes_of.tensors(nodes_of.values(node, "outputs"))]
+    if node.get("name") == "aten::as_strided" and len(arguments) > 2 and len(outputs) == 1:
+        shape, strides = arguments[1], arguments[2]
         if is_shape(shape) and is_shape(strides) and len(shape) == len(strides):
-            known[made[0]] = tuple(shape), tuple(strides)
+            strides_of[outputs[0]] = tuple(shape), tuple(strides)
             return
-    read = {use.tensor for use in nodes_of.tensors(list(given))}
-    for tensor in made:
-        if tensor not in read:
-            known.pop(tensor, None)
+    read = {use.tensor for use in nodes_of.tensors(list(arguments))}
+    for tensor in set(outputs) - read:
+        strides_of.pop(tensor, None)
+
+
+# Operator schemas as PyTorch writes them, and which of them may be called.
+
+_NAME = re.compile(r"([A-Za-z_]\w{0,99})::([A-Za-z_]\w{0,99})(?:\.([A-Za-z_]\w{0,99}))?")
+_ARGUMENT = re.compile(r"(?P<type>\S.*?) (?P<name>[A-Za-z_]\w*)(?:=.*)?", re.DOTALL)
+_MOST_CHARACTERS = 20_000
+# Types of which values can be made from what a trace records.
+_VALUES = {
+    "Tensor", "Scalar", "int", "float", "bool", "ScalarType", "Layout", "Device", "MemoryFormat",
+    "Generator",
+}  # fmt: skip
+# Texts steer an operator or name a file; only the former are let through.
+_TEXTS = {"rounding_mode", "approximate", "reduce", "mode", "padding", "indexing", "side"}
+
+
+class Argument(NamedTuple):
+    """One argument of a schema: its type without aliases and lengths, and its name."""
+
+    type: str
+    name: str
+    is_keyword: bool
+
+
+class Schema(NamedTuple):
+    """An operator: namespace, name, overload ('' for the default one), arguments."""
+
+    namespace: str
+    name: str
+    overload: str
+    arguments: tuple[Argument, ...]
+
+
+def parse(text: str) -> Schema | None:
+    """Read a schema; None if it is none.
+
+    Examples
+    --------
+    >>> schema = parse("aten::add.Tensor(Tensor(a!) self, *, Scalar alpha=1) -> Tensor")
+    >>> schema.name, schema.overload, schema.arguments[1]
+    ('add', 'Tensor', Argument(type='Scalar', name='alpha', is_keyword=True))
+    """
+    named = _NAME.match(text) if len(text) <= _MOST_CHARACTERS else None
+    if named is None or text[named.end() : named.end() + 1] != "(":
+        return None
+    listed = _split(text[named.end() + 1 :])
+    if listed is None:
+        return None
+    arguments: list[Argument] = []
+    is_keyword = False
+    for argument_text in listed:
+        if argument_text == "*":
+            is_keyword = True
+            continue
+        fits = _ARGUMENT.fullmatch(argument_text)
+        if fits is None:
+            return None
+        arguments.append(Argument(plain_type(fits["type"]), fits["name"], is_keyword))
+    namespace, name, overload = named.groups()
+    return Schema(namespace, name, overload or "", tuple(arguments))
+
+
+def plain_type(text: str) -> str:
+    """Return a type without aliases, symbolic numbers and fixed lengths.
+
+    Examples
+    --------
+    >>> plain_type("Tensor(a!)[]"), plain_type("SymInt[2]?")
+    ('Tensor[]', 'int[]?')
+    """
+    bare = re.sub(r"\([^()]*\)", "", text).replace("SymInt", "int")
+    return re.sub(r"\[\d+\]", "[]", bare).strip()
+
+
+def _unusable(schema: Schema) -> str | None:
+    """Say why an operator must not or cannot be called with recorded values; None if it can."""
+    for argument in schema.arguments:
+        bare = argument.type.replace("?", "").replace("[]", "")
+        if bare == "str" and argument.name in _TEXTS:
+            continue
+        if bare not in _VALUES:
+            shown = bare if re.fullmatch(r"\w{1,30}", bare) else "unknown type"
+            return f"takes a {shown}, which a trace does not hold"
+    return None
+
+
+def _split(text: str) -> list[str] | None:
+    """Cut the arguments at their commas; None if the list does not end."""
+    arguments: list[str] = []
+    depth = begin = 0
+    quote = ""
+    for at, sign in enumerate(text):
+        if quote:
+            quote = "" if sign == quote else quote
+        elif sign in "'\"":
+            quote = sign
+        elif sign in "([":
+            depth += 1
+        elif sign in ")]" and depth:
+            depth -= 1
+        elif sign in ",)" and depth == 0:
+            arguments.append(text[begin:at].strip())
+            begin = at + 1
+            if sign == ")":
+                return [part for part in arguments if part]
+    return None

@@ -485,9 +485,7 @@ def is_any(category: CodedTexts, wanted: frozenset[str]) -> npt.NDArray[np.bool_
 
 
 def kinds(
-    name: CodedTexts,
-    category: CodedTexts,
-    rules: pd.DataFrame | None,
+    name: CodedTexts, category: CodedTexts, rules: pd.DataFrame | None
 ) -> tuple[pd.Categorical, npt.NDArray[np.bool_]]:
     """Classify GPU work: its kind per row (missing elsewhere), and whether a rule knew it."""
     work = is_any(category, GPU_WORK)
@@ -613,9 +611,7 @@ def step_rows(
 
 
 def assign_steps(
-    start: IntArray,
-    launch: IntArray,
-    windows: tuple[IntArray, IntArray, IntArray],
+    start: IntArray, launch: IntArray, windows: tuple[IntArray, IntArray, IntArray]
 ) -> IntArray:
     """Return the step of every row: by time, and for launched GPU work that of its launch.
 
