@@ -163,8 +163,8 @@ def assemble(graphs: Sequence[RankGraph], remarks: Sequence[Finding], given: Ran
         devices=DEVICES.empty(),
         process_groups=_groups(entries),
         steps=STEPS.empty(),
-        nodes=NODES.check(_concat(nodes, NODES.empty())),
-        dependencies=DEPENDENCIES.check(_concat(edges, DEPENDENCIES.empty())),
+        nodes=NODES.check(concat(nodes)),
+        dependencies=DEPENDENCIES.check(concat(edges)),
         quality=_quality(entries, remarks),
     )
 
@@ -317,15 +317,16 @@ def _groups(entries: Sequence[Ranked[RankGraph]]) -> pd.DataFrame:
     return PROCESS_GROUPS.check(PROCESS_GROUPS.cast(frame))
 
 
-def _concat(frames: Sequence[pd.DataFrame], empty: pd.DataFrame) -> pd.DataFrame:
+def concat(frames: Sequence[pd.DataFrame], *, sort_categories: bool = False) -> pd.DataFrame:
     """Stack the frames of the ranks; categories are united."""
-    if not frames:
-        return empty
-    together: dict[str, pd.Series | pd.Categorical] = {}
-    for name in empty:
+    if len(frames) == 1:
+        return frames[0]
+    columns: dict[str, Any] = {}
+    for name in frames[0]:
         parts = [frame[name] for frame in frames]
-        if isinstance(empty[name].dtype, pd.CategoricalDtype):
-            together[str(name)] = pd.api.types.union_categoricals(parts)
+        if isinstance(parts[0].dtype, pd.CategoricalDtype):
+            united = pd.api.types.union_categoricals(parts, sort_categories=sort_categories)
+            columns[str(name)] = united
         else:
-            together[str(name)] = pd.concat(parts, ignore_index=True)
-    return pd.DataFrame(together)
+            columns[str(name)] = pd.concat(parts, ignore_index=True).array
+    return pd.DataFrame(columns, copy=False)

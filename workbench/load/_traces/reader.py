@@ -26,8 +26,9 @@ from workbench.load._files.rank_names import NO_RANK_TOLD, RankArgument, Ranked
 from workbench.load._files.wanted import is_utf16
 from workbench.load._traces.chakra import reader as chakra
 from workbench.load._traces.execution import reader as execution_trace
+from workbench.load._traces.graph import concat
 from workbench.load._traces.kineto import reader as kineto_format
-from workbench.load._traces.kineto.rank import RankTables, concat, quality_of
+from workbench.load._traces.kineto.rank import RankTables, quality_of
 from workbench.load._traces.kineto.reader import EngineName, kineto
 from workbench.load._traces.ranks import as_a_set, devices_table, groups_table, number, ranks_table
 from workbench.tables import DEPENDENCIES, EVENTS, NODES, QUALITY, RANKS, STEPS, Trace
@@ -107,7 +108,7 @@ def traces(  # noqa: PLR0913 - the front door
         reader = _Reader(tuple(args), own_rules, engine, None if cache is None else Path(cache))
         if parts := _read_all(by_format["kineto"], reader, dropped, progress):
             with guarded(shown_all(path)):
-                loaded.append(assemble(number(parts, rank), parts))
+                loaded.append(assemble(number(parts, rank)))
     if "parquet" in by_format:
         loaded.append(_one_parquet(by_format["parquet"]))
     for name in [name for name in _GRAPHS if name in by_format]:
@@ -141,8 +142,7 @@ def _by_format(
     return by_format, findings
 
 
-def assemble(numbered: Sequence[Ranked[RankTables]], parts: Sequence[RankTables]) -> Trace:
-    extras = [name for name in parts[0].events.columns if name not in EVENTS.columns]
+def assemble(numbered: Sequence[Ranked[RankTables]]) -> Trace:
     rows = 0
     for rank, _, part in numbered:
         part.events["rank"] = pd.Series(rank, index=part.events.index, dtype="int32")
@@ -150,7 +150,7 @@ def assemble(numbered: Sequence[Ranked[RankTables]], parts: Sequence[RankTables]
         if rows:
             part.events["launch"] = part.events["launch"] + rows
         rows += len(part.events)
-    events = concat([part.events for _, _, part in numbered], [*EVENTS.columns, *extras])
+    events = concat([part.events for _, _, part in numbered], sort_categories=True)
     steps = [part.steps for _, _, part in numbered if len(part.steps)]
     assumed = [
         (part.label, "assumed", NO_RANK_TOLD, 1, f"rank {rank}")

@@ -34,7 +34,11 @@ def read(data: bytes, graph: RankGraph) -> None:
         graph.findings.add("read", "schema workload graph")
     else:
         start = data.index(b"{")
-        nodes = list(_messages(data, start, graph))
+        label, findings = graph.label, graph.findings
+        nodes = list(objects(data, start, label=label, findings=findings, is_closed=False))
+        # The first message, without id, is metadata.
+        if nodes and isinstance(nodes[0], dict) and not {"id", "name", "type"} & set(nodes[0]):
+            del nodes[0]
         graph.findings.add("read", "schema 0.0.4 as JSON")
     for position, node in enumerate(nodes):
         _add_node(graph, node, position)
@@ -43,41 +47,31 @@ def read(data: bytes, graph: RankGraph) -> None:
         raise LoadError(msg)
 
 
-def _messages(data: bytes, start: int, graph: RankGraph) -> list[Raw]:
-    """Return the messages that follow each other; the first, without id, is metadata."""
-    found = list(objects(data, start, label=graph.label, findings=graph.findings, is_closed=False))
-    return found[1:] if found and isinstance(found[0], dict) and _metadata(found[0]) else found
-
-
-def _metadata(message: Raw) -> bool:
-    return not {"id", "name", "type"} & set(message)
-
-
 def _add_node(graph: RankGraph, node: object, position: int) -> None:
     findings = graph.findings
     if not isinstance(node, dict):
         findings.add("dropped", "entries that are no nodes", 1, f"entry {position}")
         return
-    given = _flat(node)
+    values = _flat(node)
     # Protobuf leaves an id out if it is 0.
-    number = to_integer(given.get("id", 0 if "attr" in node or "type" in node else None))
+    number = to_integer(values.get("id", 0 if "attr" in node or "type" in node else None))
     if number is None:
         findings.add("dropped", "nodes without a usable id", 1, f"entry {position}")
         return
-    type_name = _type(given.get("type"))
-    size = to_integer(given.get("comm_size", given.get("tensor_size")))
-    cpu, group = given.get("is_cpu_op"), given.get("pg_name")
-    collective = given.get("comm_type")
+    type_name = _type(values.get("type"))
+    size = to_integer(values.get("comm_size", values.get("tensor_size")))
+    cpu, group = values.get("is_cpu_op"), values.get("pg_name")
+    collective = values.get("comm_type")
     if isinstance(collective, str):
         collective = to_integer(collective) if collective.isdigit() else collective.encode()
     graph.rows.append(
         NodeRow(
             node=number,
-            name=clean_text(str(given.get("name", "")), findings),
+            name=clean_text(str(values.get("name", "")), findings),
             type=clean_text(type_name, findings),
-            start_ns=us_to_ns(given.get("start"), findings, "start"),
-            dur_ns=us_to_ns(given.get("duration"), findings, "duration"),
-            record_function=to_integer(given.get("rf_id")) or None,
+            start_ns=us_to_ns(values.get("start"), findings, "start"),
+            dur_ns=us_to_ns(values.get("duration"), findings, "duration"),
+            record_function=to_integer(values.get("rf_id")) or None,
             collective=schema.NOW.collective_name(collective)
             if type_name == "COMM_COLL_NODE"
             else None,
@@ -86,8 +80,8 @@ def _add_node(graph: RankGraph, node: object, position: int) -> None:
             is_cpu=cpu if isinstance(cpu, bool) else None,
         )
     )
-    graph.data_edges += _edges(graph, number, given.get("data_deps"))
-    graph.control_edges += _edges(graph, number, given.get("ctrl_deps"))
+    graph.data_edges += _edges(graph, number, values.get("data_deps"))
+    graph.control_edges += _edges(graph, number, values.get("ctrl_deps"))
 
 
 # Spellings of the same field: of workload graphs, of protobuf, of protobuf as JSON.
@@ -109,16 +103,16 @@ def _flat(node: Raw) -> Raw:
     return flat
 
 
-def _type(given: object) -> str:
-    number = to_integer(given)
-    if number is not None:
-        return schema.NOW.type_name(number)
-    return given if isinstance(given, str) and given else schema.NOW.type_name(0)
+def _type(stated: object) -> str:
+    number = to_integer(stated)
+    if number is None and isinstance(stated, str) and stated:
+        return stated
+    return schema.NOW.type_name(number or 0)
 
 
-def _edges(graph: RankGraph, number: int, given: object) -> list[tuple[int, int]]:
-    listed = given if isinstance(given, list) else [] if given is None else [given]
+def _edges(graph: RankGraph, number: int, stated: object) -> list[tuple[int, int]]:
+    listed = stated if isinstance(stated, list) else [] if stated is None else [stated]
     needs = [to_integer(entry) for entry in listed]
-    unusable = sum(entry is None for entry in needs)
+    unusable = needs.count(None)
     graph.findings.add("dropped", "dependencies without a usable id", unusable, f"node {number}")
     return [(number, entry) for entry in needs if entry is not None]

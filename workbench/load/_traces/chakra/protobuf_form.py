@@ -19,12 +19,8 @@ _SAMPLES = 256
 _MOST_BROKEN_SHARE = 0.5
 _NOT_NUL = re.compile(rb"[^\0]")
 # Attributes that become columns.
-_WANTED = {
-    name.encode(): name
-    for name in (
-        "comm_type", "comm_size", "tensor_size", "pg_name", "rf_id", "is_cpu_op", "runtime",
-    )
-} | {_chakra_rows.ATTRIBUTE: "exact"}  # fmt: skip
+_NAMES = ("comm_type", "comm_size", "tensor_size", "pg_name", "rf_id", "is_cpu_op", "runtime")
+_WANTED = {name.encode(): name for name in _NAMES} | {_chakra_rows.ATTRIBUTE: "exact"}
 
 
 def looks_like(head: bytes) -> bool:
@@ -38,8 +34,8 @@ def looks_like(head: bytes) -> bool:
         return False
     if len(first) < length:
         return _begins_like_a_node(first)
-    found = set(schema.fields(first))
-    return bool(found) and (2, 2) in found and found <= _NODE_FIELDS
+    present = set(schema.fields(first))
+    return bool(present) and (2, 2) in present and present <= _NODE_FIELDS
 
 
 _NODE_FIELDS = {(1, 0), (2, 2), (3, 0)} | {(n, w) for n in range(4, 23) for w in (0, 2)}
@@ -74,21 +70,12 @@ def read(data: bytes, graph: RankGraph) -> None:
     if stated != generation.name:
         what = f"schema {stated} is not known; read like {generation.name}"
         graph.findings.add("suspicious", what)
-    _add_nodes(graph, split, generation)
-
-
-def _add_nodes(
-    graph: RankGraph, split: list[tuple[int, bytes]], generation: schema.Generation
-) -> None:
-    decode = generation.decoder().FromString
-    broken = []
+    decode, broken = generation.decoder().FromString, []
     for offset, raw in split:
         try:
-            node = decode(raw)
+            _add_node(graph, decode(raw), generation)
         except DecodeError:
             broken.append(offset)
-            continue
-        _add_node(graph, node, generation)
     if len(broken) > _MOST_BROKEN_SHARE * len(split) or not graph.rows:
         where = f", first at byte {broken[0]:,}" if broken else ""
         msg = (
@@ -96,23 +83,23 @@ def _add_nodes(
             "is it a Chakra execution trace, copied in binary mode?"
         )
         raise LoadError(msg)
-    for offset in broken[:1]:
+    if broken:
         what = "nodes that cannot be decoded"
-        graph.findings.add("dropped", what, len(broken), f"byte {offset:,}")
+        graph.findings.add("dropped", what, len(broken), f"byte {broken[0]:,}")
 
 
 def _add_node(graph: RankGraph, node: Any, generation: schema.Generation) -> None:
     findings = graph.findings
-    given = _attributes(node, generation)
+    values = _attributes(node, generation)
     present = generation is schema.NOW
-    duration = node.duration_us if generation is not schema.OF_2023 else given.get("runtime")
+    duration = node.duration_us if generation is not schema.OF_2023 else values.get("runtime")
     type_name = generation.type_name(node.type)
     if type_name.startswith("NODE_TYPE_"):
         findings.add("suspicious", "node types that the schema does not know", 1, f"node {node.id}")
-    group = given.get("pg_name")
-    cpu = given.get("is_cpu_op")
-    size = to_integer(given.get("comm_size", given.get("tensor_size")))
-    collective = generation.collective_name(given.get("comm_type"))
+    group = values.get("pg_name")
+    cpu = values.get("is_cpu_op")
+    size = to_integer(values.get("comm_size", values.get("tensor_size")))
+    collective = generation.collective_name(values.get("comm_type"))
     is_collective = type_name == "COMM_COLL_NODE"
     row = NodeRow(
         node=node.id,
@@ -121,13 +108,13 @@ def _add_node(graph: RankGraph, node: Any, generation: schema.Generation) -> Non
         # Numbers that are 0 are not written, so 0 and unknown look the same.
         start_ns=us_to_ns((present and node.start_us) or None, findings, "start"),
         dur_ns=us_to_ns(duration or None, findings, "duration"),
-        record_function=to_integer(given.get("rf_id")) or None,
+        record_function=to_integer(values.get("rf_id")) or None,
         collective=collective if is_collective else None,
         group=clean_text(_text(group), findings) if group is not None else None,
         size_bytes=size if size is not None and size >= 0 else None,
         is_cpu=None if cpu is None else bool(cpu),
     )
-    graph.rows.append(_chakra_rows.restored(row, given.get("exact"), findings))
+    graph.rows.append(_chakra_rows.restored(row, values.get("exact"), findings))
     number = node.id
     graph.data_edges.extend((number, needs) for needs in node.data_deps)
     if present:
@@ -139,12 +126,12 @@ def _attributes(node: Any, generation: schema.Generation) -> dict[str, object]:
     if generation.attribute is None:
         fields = ("comm_type", "comm_size", "tensor_size")
         return {name: value for name in fields if (value := getattr(node, name))}
-    given = {}
+    values = {}
     for attribute in node.attributes:
         name = _WANTED.get(attribute.name)
         if name is not None and (value := generation.value(attribute)) is not None:
-            given[name] = value
-    return given
+            values[name] = value
+    return values
 
 
 def _messages(data: bytes, findings: Findings) -> Iterator[tuple[int, bytes]]:

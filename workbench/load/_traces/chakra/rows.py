@@ -21,14 +21,10 @@ _MOST_BITS = 63
 
 def exact(wanted: NodeRow, plain: NodeRow) -> bytes | None:
     """Return the attribute that turns ``plain``, as it would be read, into ``wanted``."""
-    differing = {
-        name: getattr(wanted, name)
-        for name in (*_TEXTS, *_NUMBERS, "is_cpu")
-        if getattr(wanted, name) != getattr(plain, name)
-    }
-    if not differing:
-        return None
-    return json.dumps(differing, separators=(",", ":")).encode()
+    names = (*_TEXTS, *_NUMBERS, "is_cpu")
+    values = {name: (getattr(wanted, name), getattr(plain, name)) for name in names}
+    differing = {name: value for name, (value, read) in values.items() if value != read}
+    return json.dumps(differing, separators=(",", ":")).encode() if differing else None
 
 
 def restored(plain: NodeRow, attribute: object, findings: Findings) -> NodeRow:
@@ -43,13 +39,15 @@ def restored(plain: NodeRow, attribute: object, findings: Findings) -> NodeRow:
     if not is_sound or not isinstance(stated, dict):
         findings.add("dropped", "exact times and types of nodes that cannot be read", 1)
         return plain
-    texts = {name: clean_text(text, findings) for name, text in stated.items() if _is_text(text)}
+    texts = {
+        name: clean_text(text, findings) for name, text in stated.items() if isinstance(text, str)
+    }
     return plain._replace(**{**stated, **texts})
 
 
 def _is_sound(name: object, value: object) -> bool:
     if name in _TEXTS:
-        return _is_text(value) or (value is None and name != "type")
+        return isinstance(value, str) or (value is None and name != "type")
     if name == "is_cpu":
         return value is None or isinstance(value, bool)
     if name not in _NUMBERS:
@@ -58,7 +56,3 @@ def _is_sound(name: object, value: object) -> bool:
         return True
     is_number = type(value) is int and value.bit_length() <= _MOST_BITS
     return is_number and not (name in _COUNTS and value < 0)  # type: ignore[operator]
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)

@@ -54,55 +54,23 @@ _NODE_2022 = {
 }  # fmt: skip
 
 _TYPES_NOW = [
-    "INVALID_NODE",
-    "METADATA_NODE",
-    "MEM_LOAD_NODE",
-    "MEM_STORE_NODE",
-    "COMP_NODE",
-    "COMM_SEND_NODE",
-    "COMM_RECV_NODE",
-    "COMM_COLL_NODE",
-    "STORAGE_NODE",
-    "BATCH_NODE",
+    "INVALID_NODE", "METADATA_NODE", "MEM_LOAD_NODE", "MEM_STORE_NODE", "COMP_NODE",
+    "COMM_SEND_NODE", "COMM_RECV_NODE", "COMM_COLL_NODE", "STORAGE_NODE", "BATCH_NODE",
     "CHECKPOINT_NODE",
-]
+]  # fmt: skip
 _TYPES_2023_EARLY = [
-    "INVALID_NODE",
-    "MEM_LOAD_NODE",
-    "MEM_LOAD_COMP_NODE",
-    "MEM_STORE_NODE",
-    "COMP_NODE",
-    "COMM_SEND_NODE",
-    "COMM_RECV_NODE",
-    "COMM_COLL_NODE",
-]
-_TYPES_2022 = [
-    "INVALID_NODE",
-    "MEM_LOAD_NODE",
-    "MEM_STORE_NODE",
-    "COMP_NODE",
-    "COMM_SEND_NODE",
-    "COMM_RECV_NODE",
-    "COMM_COLL_NODE",
-]
+    "INVALID_NODE", "MEM_LOAD_NODE", "MEM_LOAD_COMP_NODE", "MEM_STORE_NODE", "COMP_NODE",
+    "COMM_SEND_NODE", "COMM_RECV_NODE", "COMM_COLL_NODE",
+]  # fmt: skip
+_TYPES_2022 = [name for name in _TYPES_2023_EARLY if name != "MEM_LOAD_COMP_NODE"]
 _COLLECTIVES_NOW = [
-    "all_reduce",
-    "reduce",
-    "all_gather",
-    "gather",
-    "scatter",
-    "broadcast",
-    "all_to_all",
-    "reduce_scatter",
-    "reduce_scatter_block",
-    "barrier",
-]
+    "all_reduce", "reduce", "all_gather", "gather", "scatter", "broadcast", "all_to_all",
+    "reduce_scatter", "reduce_scatter_block", "barrier",
+]  # fmt: skip
 _COLLECTIVES_2023 = ["all_reduce", "all_to_all", "all_gather", "reduce_scatter", "broadcast"]
 _COLLECTIVES_2022 = ["", "all_reduce", "all_to_all", "all_gather", "reduce_scatter"]
 # Which attribute field holds the value, by the type that an attribute of 2023 states.
-_VALUE_2023 = {
-    0: "bool_val", 1: "float_val", 2: "uint64_val", 3: "int64_val", 4: "string_val",
-}  # fmt: skip
+_VALUE_2023 = dict(enumerate(["bool_val", "float_val", "uint64_val", "int64_val", "string_val"]))
 
 
 @dataclass(frozen=True)
@@ -136,8 +104,8 @@ class Generation:
             return number.decode("utf-8", "replace").lower() or None
         if not isinstance(number, int) or isinstance(number, bool):
             return None
-        known = 0 <= number < len(self.collectives)
-        return (self.collectives[number] or None) if known else f"collective_{number}"
+        is_listed = 0 <= number < len(self.collectives)
+        return (self.collectives[number] or None) if is_listed else f"collective_{number}"
 
 
 NOW = Generation("0.0.4", _NODE_NOW, _ATTRIBUTE_NOW, _TYPES_NOW, _COLLECTIVES_NOW, True)
@@ -184,14 +152,16 @@ def _of_2022(samples: Sequence[bytes]) -> Generation:
 
 def is_header(message: bytes) -> bool:
     """Tell whether a message is the metadata in front of the nodes, not a node."""
-    found = list(fields(message))
-    if not found and message:
+    present = list(fields(message))
+    if not present and message:
         return False
     # Nodes have an id (absent if 0) and a type; metadata only text and attributes.
-    if any(pair not in {(1, _BYTES), (2, _BYTES)} for pair in found):
+    if any(pair not in {(1, _BYTES), (2, _BYTES)} for pair in present):
         return False
-    repeated = found.count((2, _BYTES)) > 1
-    return (2, _BYTES) not in found or (1, _BYTES) in found or repeated or message[2:3] == b"\x0a"
+    repeated = present.count((2, _BYTES)) > 1
+    return (
+        (2, _BYTES) not in present or (1, _BYTES) in present or repeated or message[2:3] == b"\x0a"
+    )
 
 
 def version(header: bytes) -> str:
@@ -207,9 +177,9 @@ def version(header: bytes) -> str:
 def fields(message: bytes) -> Iterator[tuple[int, int]]:
     """Give field number and wire type of each field; stops at the first that is no field."""
     at = 0
-    found: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     try:
-        while at < len(message) and len(found) < _MOST_FIELDS:
+        while at < len(message) and len(pairs) < _MOST_FIELDS:
             number, wire, at = tag(message, at)
             if wire == _VARINT:
                 _, at = varint(message, at)
@@ -222,10 +192,10 @@ def fields(message: bytes) -> Iterator[tuple[int, int]]:
                 return iter(())
             if number == 0 or at > len(message):
                 return iter(())
-            found.append((number, wire))
+            pairs.append((number, wire))
     except (IndexError, OverflowError):
         return iter(())
-    return iter(found)
+    return iter(pairs)
 
 
 def tag(data: bytes, at: int) -> tuple[int, int, int]:
@@ -250,26 +220,22 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 
 @cache
 def _message_classes() -> dict[str, Any]:
-    pool = descriptor_pool.DescriptorPool()
+    pool, names = descriptor_pool.DescriptorPool(), {}
     for generation in (NOW, OF_2023, EARLY_2023, OF_2022):
+        package = "workbench_chakra_" + generation.name.replace(".", "_").replace(" ", "_")
         file = descriptor_pb2.FileDescriptorProto(
-            name=f"{_package(generation)}.proto", package=_package(generation), syntax="proto3"
+            name=f"{package}.proto", package=package, syntax="proto3"
         )
         if generation.attribute is not None:
             is_oneof = generation.attribute is _ATTRIBUTE_NOW
             _describe(file, "Attribute", generation.attribute, is_oneof=is_oneof)
         _describe(file, "Node", generation.node)
         pool.Add(file)
+        names[generation.name] = f"{package}.Node"
     return {
-        generation.name: message_factory.GetMessageClass(
-            pool.FindMessageTypeByName(f"{_package(generation)}.Node")
-        )
-        for generation in (NOW, OF_2023, EARLY_2023, OF_2022)
+        generation: message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
+        for generation, name in names.items()
     }
-
-
-def _package(generation: Generation) -> str:
-    return "workbench_chakra_" + generation.name.replace(".", "_").replace(" ", "_")
 
 
 def _describe(

@@ -37,13 +37,6 @@ class ChakraFiles(list[Path]):
         return super().__repr__() + listed(self._rows)
 
 
-class _Edges(NamedTuple):
-    """What the nodes of one rank need, by node."""
-
-    data: Mapping[int, Sequence[int]]
-    control: Mapping[int, Sequence[int]]
-
-
 def write_chakra(
     graph: Trace | tuple[pd.DataFrame, pd.DataFrame],
     path: str | Path,
@@ -107,7 +100,10 @@ def write_chakra(
     mlcommons/chakra: schema/protobuf/et_def.proto, src/feeder/et_feeder.cpp; astra-sim:
     astra-sim/workload/Workload.cc; Chakra, arXiv 2305.14516.
     """
-    described = _described(graph, process_groups)
+    if process_groups is not None:
+        described = PROCESS_GROUPS.check(process_groups, "process_groups")
+    else:
+        described = graph.process_groups if isinstance(graph, Trace) else PROCESS_GROUPS.empty()
     both = (graph.nodes, graph.dependencies) if isinstance(graph, Trace) else graph
     nodes, dependencies = NODES.check(both[0], "nodes"), DEPENDENCIES.check(both[1], "dependencies")
     if nodes.empty:
@@ -115,36 +111,28 @@ def write_chakra(
         raise LoadError(msg)
     stem = Path(path)
     stem = stem.with_suffix("") if stem.suffix == ".et" else stem
-    ranks: list[int] = sorted(nodes["rank"].unique().tolist())
-    parts = {rank: nodes[nodes["rank"] == rank] for rank in ranks}
-    needed = {rank: dependencies[dependencies["rank"] == rank] for rank in ranks}
-    for rank in ranks:
-        _refuse(rank, parts[rank], needed[rank], allow_stuck=allow_stuck)
+    nodes_of, needed = dict(list(nodes.groupby("rank"))), dict(list(dependencies.groupby("rank")))
+    needed = {rank: needed.get(rank, dependencies[:0]) for rank in nodes_of}
+    for rank, of_rank in nodes_of.items():
+        _refuse(rank, of_rank, needed[rank], allow_stuck=allow_stuck)
     findings = Findings(stem.name)
     talking = nodes[nodes["type"].isin(COMMUNICATION)]
-    rows_of = {rank: list(_rows(talking[talking["rank"] == rank])) for rank in ranks}
+    rows_of = {rank: list(_rows(talking[talking["rank"] == rank])) for rank in nodes_of}
     groups = groups_of(calls(rows_of, findings), described, findings)
     written = []
-    for rank in ranks:
+    for rank, of_rank in nodes_of.items():
         header = _header(described[described["rank"] == rank])
-        number = {name: one for (of, name), one in groups.number.items() if of == rank}
-        messages = [header, *_messages(parts[rank], needed[rank], number)]
+        numbers = {name: number for (of, name), number in groups.number.items() if of == rank}
+        messages = [header, *_messages(of_rank, needed[rank], numbers)]
         content = b"".join(_varint(len(message)) + message for message in messages)
         written.append(stem.parent / f"{stem.name}.{rank}.et")
         write_whole(written[-1], lambda opened, content=content: opened.write(content))
+    if not groups.members:
+        return ChakraFiles(written, findings, None)
     file = stem.parent / f"{stem.name}.comm_groups.json"
-    members = json.dumps({str(one): list(who) for one, who in sorted(groups.members.items())})
-    if groups.members:
-        write_whole(file, lambda opened: opened.write(members.encode()))
-    return ChakraFiles(written, findings, file if groups.members else None)
-
-
-def _described(
-    graph: Trace | tuple[pd.DataFrame, pd.DataFrame], process_groups: pd.DataFrame | None
-) -> pd.DataFrame:
-    if process_groups is not None:
-        return PROCESS_GROUPS.check(process_groups, "process_groups")
-    return graph.process_groups if isinstance(graph, Trace) else PROCESS_GROUPS.empty()
+    members = {str(number): list(ranks) for number, ranks in sorted(groups.members.items())}
+    write_whole(file, lambda opened: opened.write(json.dumps(members).encode()))
+    return ChakraFiles(written, findings, file)
 
 
 def _refuse(rank: int, nodes: pd.DataFrame, edges: pd.DataFrame, *, allow_stuck: bool) -> None:
@@ -156,25 +144,22 @@ def _refuse(rank: int, nodes: pd.DataFrame, edges: pd.DataFrame, *, allow_stuck:
             "are not; number the nodes anew, and the dependencies with them"
         )
         raise LoadError(msg)
-    is_unknown = ~edges["node"].isin(ids)
-    if is_unknown.any():
-        msg = (
-            f"rank {rank}: {int(is_unknown.sum()):,} dependencies are of nodes that are not "
-            f"there: {_some(edges['node'][is_unknown])}"
-        )
+    unknown = edges.loc[~edges["node"].isin(ids), "node"]
+    if len(unknown):
+        why = f"{len(unknown):,} dependencies are of nodes that are not there"
+        msg = f"rank {rank}: {why}: {_some(unknown)}"
         raise LoadError(msg)
     if allow_stuck:
         return
-    dangling = edges[~edges["needs"].isin(ids)]
-    stuck = sorted(on_cycles(edges[["node", "needs"]].to_numpy(np.int64)))
-    if len(dangling) or stuck:
-        why = f"{len(dangling):,} dependencies are on nodes that are not there"
-        why += f" ({_some(dangling['needs'])})" if len(dangling) else ""
-        why += f", and {len(stuck):,} nodes are on cycles or between them"
-        why += f" ({_some(pd.Series(stuck))})" if stuck else ""
+    dangling = edges.loc[~edges["needs"].isin(ids), "needs"]
+    stuck = pd.Series(sorted(on_cycles(edges[["node", "needs"]].to_numpy(np.int64))))
+    if len(dangling) or len(stuck):
+        missing, cyclic = (f" ({_some(rows)})" if len(rows) else "" for rows in (dangling, stuck))
         msg = (
-            f"rank {rank} can never be worked off: {why}. Mend or leave out these edges, or "
-            "pass allow_stuck=True to write them as they are"
+            f"rank {rank} can never be worked off: {len(dangling):,} dependencies are on nodes "
+            f"that are not there{missing}, and {len(stuck):,} nodes are on cycles or between "
+            f"them{cyclic}. Mend or leave out these edges, or pass allow_stuck=True to write them "
+            "as they are"
         )
         raise LoadError(msg)
 
@@ -213,24 +198,24 @@ def _rows(nodes: pd.DataFrame) -> Iterator[NodeRow]:
 def _messages(
     nodes: pd.DataFrame, edges: pd.DataFrame, groups: Mapping[str, int]
 ) -> Iterator[bytes]:
-    kinds = {}
-    for kind in ("data", "control"):
-        chosen = edges[edges["edge"].astype(str) == kind]
-        grouped = chosen.groupby("node", sort=False)["needs"]
-        kinds[kind] = {int(str(node)): needs.tolist() for node, needs in grouped}
-    needed = _Edges(**kinds)
+    needed: dict[tuple[str, int], list[int]] = {}
+    columns = (edges[name].tolist() for name in ("edge", "node", "needs"))
+    for edge, node, needs in zip(*columns, strict=True):
+        needed.setdefault((edge, node), []).append(needs)
     for row in _rows(nodes):
         yield _node(row, needed, groups)
 
 
-def _node(row: NodeRow, needed: _Edges, groups: Mapping[str, int]) -> bytes:
+def _node(
+    row: NodeRow, needed: Mapping[tuple[str, int], list[int]], groups: Mapping[str, int]
+) -> bytes:
     make = schema.NOW.decoder()
-    message = make(id=row.node, name=_bytes(row.name))
+    message = make(id=row.node, name=str(row.name).encode("utf-8", "replace"))
     kind = kind_of(row)
     is_collective = kind.type == COLLECTIVE
     message.type = schema.NOW.types.index(kind.type)
-    message.data_deps.extend(needed.data.get(row.node, ()))
-    message.ctrl_deps.extend(needed.control.get(row.node, ()))
+    message.data_deps.extend(needed.get(("data", row.node), ()))
+    message.ctrl_deps.extend(needed.get(("control", row.node), ()))
     message.start_us = max((row.start_ns or 0) // 1000, 0)
     message.duration_us = ((row.dur_ns or 0) + 500) // 1000
     plain = row._replace(
@@ -267,10 +252,6 @@ def _given(value: Any) -> Any:
     if value is None or value is pd.NA or value != value:
         return None
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _bytes(text: str) -> bytes:
-    return str(text).encode("utf-8", "replace")
 
 
 def _message(number: int, content: bytes) -> bytes:
@@ -340,9 +321,8 @@ def calls(ranks: Mapping[int, Sequence[NodeRow]], findings: Findings) -> Calls:
         for row in sorted(nodes, key=lambda row: (row.start_ns or 0, row.node)):
             kind = kind_of(row)
             if kind.reason:
-                findings.add(
-                    "repaired", _AS_COMPUTE + kind.reason, 1, f"rank {rank} node {row.node}"
-                )
+                what, where = _AS_COMPUTE + kind.reason, f"rank {rank} node {row.node}"
+                findings.add("repaired", what, 1, where)
             elif kind.type == COLLECTIVE:
                 call = (schema.NOW.collectives[kind.collective or 0], row.size_bytes or 0)
                 listed.setdefault((rank, row.group), []).append(call)
@@ -353,7 +333,11 @@ def groups_of(listed: Calls, described: pd.DataFrame, findings: Findings) -> Gro
     """Give the groups of the collectives numbers; note what keeps a simulator from playing them."""
     ranks = {rank for rank, _ in listed}
     members = _members(listed, described, findings)
-    distinct = sorted({(name, who) for (_, name), who in members.items()}, key=_by_number)
+    # Names that are numbers first, so that they can keep their own.
+    distinct = sorted(
+        {(name, who) for (_, name), who in members.items()},
+        key=lambda group: (_as_number(group[0]) == 0, _as_number(group[0]), *group),
+    )
     numbers = _numbers([name for name, _ in distinct])
     by_group = dict(zip(distinct, numbers, strict=True))
     number = {(rank, name): by_group[name, who] for (rank, name), who in members.items()}
@@ -361,9 +345,9 @@ def groups_of(listed: Calls, described: pd.DataFrame, findings: Findings) -> Gro
         if absent := sorted(set(who) - ranks):
             what = "process groups with ranks whose collectives are not here; simulators wait"
             findings.add("suspicious", what, 1, f"group {name}: rank {absent[0]}")
-        keys = [key for key, other in number.items() if other == chosen]
+        keys = [key for key, group in number.items() if group == chosen]
         _note_difference([listed[key] for key in keys], f"group {name}", findings)
-    alone = [found for (_, name), found in listed.items() if name is None]
+    alone = [collectives for (_, name), collectives in listed.items() if name is None]
     _note_difference(alone, "collectives without group", findings)
     return Groups(number, {by_group[key]: key[1] for key in distinct})
 
@@ -374,26 +358,20 @@ def _members(
     """Give the members of each group: those recorded, else the ranks that use its name."""
     rows = described[["rank", "group", "members"]].itertuples(index=False, name=None)
     recorded = {
-        (rank, name): tuple(sorted({int(one) for one in str(text).split(",") if one.strip()}))
-        for rank, name, text in rows
+        (rank, name): tuple(sorted({int(text) for text in str(members).split(",") if text.strip()}))
+        for rank, name, members in rows
     }
-    members = {}
+    members_of = {}
     for rank, name in listed:
         if name is None:
             continue
-        who = recorded.get((rank, name), ())
-        if not who:
-            who = tuple(sorted(r for r, n in listed if n == name and not recorded.get((r, n))))
+        members = recorded.get((rank, name), ())
+        if not members:
+            members = tuple(sorted(r for r, n in listed if n == name and not recorded.get((r, n))))
             what = "members of process groups: the ranks that use the name"
             findings.add("assumed", what, 1, f"rank {rank} group {name}")
-        members[rank, name] = who
-    return members
-
-
-def _by_number(group: tuple[str, tuple[int, ...]]) -> tuple[bool, int, str, tuple[int, ...]]:
-    name, who = group
-    is_number = _as_number(name) > 0
-    return not is_number, _as_number(name), name, who
+        members_of[rank, name] = members
+    return members_of
 
 
 def _as_number(name: str) -> int:
@@ -406,15 +384,11 @@ def _as_number(name: str) -> int:
 def _numbers(names: Sequence[str]) -> list[int]:
     """Return a number per group: its name if that is one; 0 means all ranks to a simulator."""
     numbers: list[int] = []
-    taken: set[int] = set()
     wanted = {_as_number(name) for name in names}
     free = (number for number in count(1) if number not in wanted)
     for name in names:
         number = _as_number(name)
-        if number == 0 or number in taken:
-            number = next(free)
-        taken.add(number)
-        numbers.append(number)
+        numbers.append(next(free) if number == 0 or number in numbers else number)
     return numbers
 
 
@@ -422,4 +396,4 @@ def _note_difference(
     lists: Sequence[Sequence[tuple[str, int]]], where: str, findings: Findings
 ) -> None:
     what = "groups whose ranks do not have the same collectives and sizes in the same order"
-    findings.add("suspicious", what, int(any(other != lists[0] for other in lists[1:])), where)
+    findings.add("suspicious", what, int(any(calls != lists[0] for calls in lists[1:])), where)

@@ -319,20 +319,6 @@ def _parsed(text: str) -> object:
     return value
 
 
-def concat(tables: Sequence[pd.DataFrame], columns: Sequence[str]) -> pd.DataFrame:
-    """Put events of several ranks below each other; categoricals get common categories."""
-    if len(tables) == 1:
-        return tables[0]
-    joined: dict[str, Any] = {}
-    for column in columns:
-        parts = [table[column] for table in tables]
-        if isinstance(parts[0].dtype, pd.CategoricalDtype):
-            joined[column] = pd.api.types.union_categoricals(parts, sort_categories=True)
-        else:
-            joined[column] = pd.concat(parts, ignore_index=True).array
-    return pd.DataFrame(joined, copy=False)
-
-
 def quality_of(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     filled = [part for part in parts if len(part)]
     if not filled:
