@@ -256,7 +256,7 @@ def test_lengths_of_400_digits_are_our_error(value, tmp_path):
 
 
 def test_nothing_that_a_library_raises_for_content_passes_the_guard():
-    from workbench.load._files.guard import guarded
+    from workbench.load._files.findings import guarded
 
     for error in (
         UnicodeEncodeError("utf-8", "\ud800", 0, 1, "no"), OverflowError("big"), RecursionError(),

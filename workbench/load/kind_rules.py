@@ -13,7 +13,6 @@ from workbench.load._failures.formats import prometheus_xid
 from workbench.load._failures.formats.failure_table import names_failures
 from workbench.load._failures.formats.registry import looks_like_a_log, looks_like_a_trace
 from workbench.load._failures.lifetimes import names_lifetimes
-from workbench.load._files import parquet
 from workbench.load._files.archive import Source
 from workbench.load._files.tables import header_of, keys_of
 from workbench.load._files.wanted import FAILURE_LOGS, TRACES
@@ -28,6 +27,7 @@ from workbench.load._power.formats.table.layout import time_column
 from workbench.load._pvf.formats.own_tables import is_exhaustive, parquet_schema
 from workbench.load._pvf.reader import looks_like_injections
 from workbench.load._pvf.records import names_records
+from workbench.load._traces import parquet
 from workbench.load._traces.reader import format_of
 from workbench.load.power_kind import is_power_log
 

@@ -11,7 +11,6 @@ from tests.load.conftest import event
 from workbench import load
 from workbench.errors import LoadError
 from workbench.load._files import json_events as _json_events
-from workbench.load._files import read_ahead as _read_ahead
 from workbench.load._traces.kineto import _stream as _kineto_stream
 
 GOOD = json.dumps(event("good", 1))
@@ -167,9 +166,8 @@ def test_the_byte_that_is_named_is_the_one(trace_file, engine):
 
 
 def test_events_that_span_blocks_are_read_whole(trace_file, engine, monkeypatch):
-    monkeypatch.setattr(_read_ahead, "BLOCK_BYTES", 1000)
-    for module in (_read_ahead, _kineto_stream):
-        monkeypatch.setattr(module, "HEADROOM_BYTES", 64)
+    monkeypatch.setattr(_kineto_stream, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(_kineto_stream, "HEADROOM_BYTES", 64)
     rows = [event(f"n{i}" * (i % 50), i, 1, correlation=i) for i in range(500)]
     trace = load.traces(trace_file(rows, padding="x" * 3000), engine=engine)
     assert trace.events["correlation"].dropna().tolist() == list(range(1, 500))
@@ -178,7 +176,7 @@ def test_events_that_span_blocks_are_read_whole(trace_file, engine, monkeypatch)
 def test_an_event_that_never_ends_is_refused_with_its_place(tmp_path, engine, monkeypatch):
     monkeypatch.setattr(_json_events, "REPAIR_WINDOW", 2000)
     monkeypatch.setattr(_kineto_stream, "LARGEST_EVENT", 10_000)
-    monkeypatch.setattr(_read_ahead, "BLOCK_BYTES", 4000)
+    monkeypatch.setattr(_kineto_stream, "BLOCK_BYTES", 4000)
     path = tmp_path / "rank0.json"
     path.write_text(f'{{"traceEvents": [{GOOD}, {{"name": "' + "x" * 100_000)
     with pytest.raises(LoadError, match="does not end"):

@@ -195,7 +195,7 @@ def test_a_damaged_cache_file_is_made_again(two_ranks, tmp_path, damage):
 
 
 def test_nothing_half_written_stays_behind(two_ranks, tmp_path, monkeypatch):
-    from workbench.load._files import parquet
+    from workbench.load._traces import parquet
 
     def interrupted(*_args, **_options):
         raise KeyboardInterrupt

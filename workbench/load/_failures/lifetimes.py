@@ -12,7 +12,7 @@ import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load._files import tables as plain
-from workbench.load._files.whole_file import without_cut_row
+from workbench.load._files.tables import without_cut_row
 from workbench.tables import LIFETIMES
 
 LifeUnit: TypeAlias = Literal["s", "min", "h", "d"]

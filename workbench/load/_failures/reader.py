@@ -15,8 +15,7 @@ from workbench._progress import progress as progress_bar
 from workbench.errors import LoadError
 from workbench.load._failures.formats.registry import FORMATS, readers_of
 from workbench.load._files.archive import Paths, Source, shown_all, survey
-from workbench.load._files.findings import Finding, listed, quality_frame
-from workbench.load._files.guard import Dropped, guarded
+from workbench.load._files.findings import Dropped, Finding, guarded, listed, quality_frame
 from workbench.load._files.time import (
     SECOND,
     BootTime,

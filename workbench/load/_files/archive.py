@@ -1,9 +1,4 @@
-"""Where files come from: single ones, lists, directories and archives.
-
-Every loader opens its input through :func:`sources`, so that all of them take
-the same kinds of path and treat damage and hostile archives alike. Nothing is
-ever extracted to disk.
-"""
+"""Where files come from: single ones, lists, directories and archives; nothing is extracted."""
 
 from __future__ import annotations
 
@@ -16,14 +11,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import BinaryIO, Literal, NoReturn
+from typing import BinaryIO, Literal
 
 from workbench.errors import LoadError
-from workbench.load._files.findings import Remark, listed
-from workbench.load._files.guard import Dropped
-from workbench.load._files.packings import DamagedError
+from workbench.load._files.findings import Dropped, Remark, listed
 from workbench.load._files.stream import (
     GZIP_MAGIC,
+    DamagedError,
     Feed,
     Health,
     Stream,
@@ -70,7 +64,7 @@ class Source:
         After the end of the stream, ``truncated_at`` and ``notes`` tell of damage.
         """
         if self.place is not None and self.place.layer == "gzip":
-            outer = _outer(self)
+            outer = open_file(self.path, str(self.path), self.expansion_limit)
             outer.skip(self.place.start)
             return _checked(_inner(self, outer))
         return _checked(_stream(self))
@@ -110,18 +104,20 @@ def survey(
     ``expansion_limit`` times its packed size (beyond 1 GiB) before it is refused as a decompression
     bomb; None lifts the limit. Files come in order of name, members in the order of the archive.
     """
-    found, given = Survey(wanted=wanted), given_paths(path)
+    result, given = Survey(wanted=wanted), given_paths(path)
     seen: set[Path] = set()
     for entry in map(Path, given):
-        for file, is_named in _files(entry, found.remarks):
+        for file, is_named in _files(entry, result.remarks):
             if (real := Path(os.path.realpath(file))) in seen:
-                found.pass_over(shown(file), GIVEN_BEFORE)
+                result.pass_over(shown(file), GIVEN_BEFORE)
                 continue
             seen.add(real)
-            _add(found, file, is_named=is_named, expansion_limit=expansion_limit)
-    if not found.sources:
-        _raise_nothing_found(given, found)
-    return found
+            _add(result, file, is_named=is_named, expansion_limit=expansion_limit)
+    if not result.sources:
+        why = listed([remark.row for remark in result.remarks])
+        msg = f"{shown_all(given)}: no {result.wanted.noun} found{why}"
+        raise LoadError(msg)
+    return result
 
 
 def streams(
@@ -159,8 +155,8 @@ class _Walk:
         outer = self._outer
         if outer is None or self._path != source.path or outer.tell() > place.start:
             self.close()
-            outer = self._outer = _outer(source)
-            self._path = source.path
+            outer = open_file(source.path, str(source.path), source.expansion_limit)
+            self._outer, self._path = outer, source.path
         outer.skip(place.start - outer.tell())
         return _checked(_inner(source, outer, owns=False))
 
@@ -194,10 +190,6 @@ def _stream(source: Source) -> Stream:
         raise
 
 
-def _outer(source: Source) -> Stream:
-    return open_file(source.path, str(source.path), source.expansion_limit)
-
-
 def _inner(source: Source, outer: Stream, *, owns: bool = True) -> Stream:
     length = source.place.length if source.place else 0
     health = Health()
@@ -228,6 +220,7 @@ def _checked(stream: Stream) -> Stream:
 
 
 def _files(entry: Path, remarks: list[Remark]) -> Iterator[tuple[Path, bool]]:
+    """Give each file in order of name, and whether it was named itself."""
     if not entry.is_dir():
         if not entry.exists():
             msg = f"{shown(entry)}: there is no such file or directory"
@@ -236,9 +229,8 @@ def _files(entry: Path, remarks: list[Remark]) -> Iterator[tuple[Path, bool]]:
         return
 
     def unreadable(error: OSError) -> None:
-        remarks.append(
-            Remark(shown(error.filename), "dropped", f"cannot be read: {error.strerror}")
-        )
+        reason = f"cannot be read: {error.strerror}"
+        remarks.append(Remark(shown(error.filename), "dropped", reason))
 
     for folder, subfolders, names in os.walk(entry, onerror=unreadable):
         subfolders.sort()
@@ -246,74 +238,60 @@ def _files(entry: Path, remarks: list[Remark]) -> Iterator[tuple[Path, bool]]:
             yield Path(folder, name), False
 
 
-def _add(found: Survey, file: Path, *, is_named: bool, expansion_limit: float | None) -> None:
+def _add(survey: Survey, file: Path, *, is_named: bool, expansion_limit: float | None) -> None:
     """Add one file, or the members of one archive; only what is named itself may raise."""
-    source = Source(shown(file), file, expansion_limit=expansion_limit)
+    label = shown(file)
+    source = Source(label, file, expansion_limit=expansion_limit)
     try:
-        reason = unusable(file) or ("" if is_named else _implausible(found, source))
+        reason = unusable(file) or ("" if is_named else _implausible(survey, source))
         if not reason:
-            _add_usable(found, source, is_named=is_named)
+            may_be_archive = is_named or file.name.lower().endswith(ARCHIVE_SUFFIXES)
+            if may_be_archive and (kind := archive_kind(file, expansion_limit)):
+                _add_members(survey, source, kind)
+            else:
+                survey.sources.append(replace(source, size_bytes=unpacked_size(file)))
     except (LoadError, OSError) as error:
         if is_named:
             raise
-        reason = str(error).removeprefix(f"{shown(file)}: ")
+        reason = str(error).removeprefix(f"{label}: ")
     if reason and is_named:
-        msg = f"{shown(file)}: {reason}"
+        msg = f"{label}: {reason}"
         raise LoadError(msg)
     if reason:
-        found.pass_over(shown(file), reason)
+        survey.pass_over(label, reason)
 
 
-def _add_usable(found: Survey, source: Source, *, is_named: bool) -> None:
-    may_be_archive = is_named or source.path.name.lower().endswith(ARCHIVE_SUFFIXES)
-    if may_be_archive and (kind := archive_kind(source.path, source.expansion_limit)):
-        _add_members(found, source, kind)
-    else:
-        found.sources.append(replace(source, size_bytes=unpacked_size(source.path)))
-
-
-def _add_members(found: Survey, archive: Source, kind: Kind) -> None:
-    """Add what an archive holds; of members with one name the last one counts."""
+def _add_members(survey: Survey, archive: Source, kind: Kind) -> None:
+    # Of members with one name the last one counts, as it does for tar.
     latest: dict[str, Source] = {}
     for member in members(archive.path, kind, archive.expansion_limit):
         label = f"{archive.label}!{shown(member.name)}" if member.name else archive.label
         if member.is_cut:
-            found.remarks.append(Remark(label, "truncated", member.refusal))
+            survey.remarks.append(Remark(label, "truncated", member.refusal))
             continue
         reason = member.refusal
         if member.place is not None:
-            reason = found.wanted.refused(member.name, member.head)
+            reason = survey.wanted.refused(member.name, member.head)
         if reason:
-            found.pass_over(label, reason)
+            survey.pass_over(label, reason)
         elif member.place is not None:
             if member.name in latest:
-                found.pass_over(label, REPLACED)
+                survey.pass_over(label, REPLACED)
             growth = TYPICAL_EXPANSION if is_packed(member.head) else 1
+            size = member.size_bytes * growth
             latest[member.name] = replace(
-                archive,
-                label=label,
-                member=member.name,
-                size_bytes=member.size_bytes * growth,
-                place=member.place,
+                archive, label=label, member=member.name, size_bytes=size, place=member.place
             )
-    found.sources.extend(latest.values())
+    survey.sources.extend(latest.values())
 
 
-def _implausible(found: Survey, source: Source) -> str:
+def _implausible(survey: Survey, source: Source) -> str:
     """Say why a file met in a directory is not taken; '' if it may be."""
     name = source.path.name
     if name.lower().endswith(ARCHIVE_SUFFIXES) and not name.startswith("."):
         return ""
-    return found.wanted.refused(name, source.head(HEAD_BYTES))
+    return survey.wanted.refused(name, source.head(HEAD_BYTES))
 
-
-def _raise_nothing_found(given: list[str | Path], found: Survey) -> NoReturn:
-    why = listed([each.row for each in found.remarks])
-    msg = f"{shown_all(given)}: no {found.wanted.noun} found{why}"
-    raise LoadError(msg)
-
-
-# What an archive holds, and where: read from its headers, never trusted, never extracted.
 
 HEAD_BYTES = 512
 _MAX_HEADER_BYTES = 1 << 20
@@ -397,32 +375,24 @@ def _is_tar(head: bytes) -> bool:
 
 def _tar_members(path: Path, kind: Kind, expansion_limit: float | None) -> Iterator[Member]:
     layer: Literal["plain", "gzip"] = "plain" if kind == "tar" else "gzip"
-    with (
-        open_file(path, str(path), expansion_limit) if kind == "tar.gz" else path.open("rb") as raw
-    ):
-        reader = _TarReader(raw)
-        count = 0
-
+    opened = open_file(path, str(path), expansion_limit) if kind == "tar.gz" else path.open("rb")
+    with opened as raw:
+        reader, count = _TarReader(raw), 0
         try:
             with tarfile.open(fileobj=reader, mode="r:") as archive:
                 while (info := archive.next()) is not None:
                     count += 1
                     yield _tar_member(info, reader, layer)
+            reason = reader.unfinished()
         except LoadError:
             raise
         except _HEADER_ERRORS as error:
-            yield Member(
-                "",
-                refusal=f"the archive is damaged or cut off {_after(count)}: {error}",
-                is_cut=True,
-            )
-            return
-        if reason := reader.unfinished():
-            yield Member("", refusal=f"the archive {reason} {_after(count)}", is_cut=True)
-
-
-def _after(count: int) -> str:
-    return f"after {count} member{'s' * (count != 1)}"
+            reason, why = "is damaged or cut off", f": {error}"
+        else:
+            why = ""
+        if reason:
+            after = f"after {count} member{'s' * (count != 1)}"
+            yield Member("", refusal=f"the archive {reason} {after}{why}", is_cut=True)
 
 
 def _tar_member(
@@ -563,8 +533,6 @@ def unpacked_size(file: Path) -> int:
     # The stated size counts modulo 2**32, and of the last gzip member only.
     return stated if size <= stated <= size * 1032 else size * TYPICAL_EXPANSION
 
-
-# Paths as users give them, and as they can be shown.
 
 Paths = str | Path | Iterable[str | Path]
 

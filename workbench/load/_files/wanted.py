@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from workbench.load._files.packings import PACKED_SUFFIXES, plain_name
-from workbench.load._files.stream import is_packed
+from workbench.load._files.stream import PACKED_SUFFIXES, is_packed, plain_name
 
 ARCHIVE_SUFFIXES = (
     *(".tar", ".tgz", ".tbz2", ".txz", ".tzst", ".zip"),

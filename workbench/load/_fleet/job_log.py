@@ -11,8 +11,7 @@ import pandas as pd
 from workbench._progress import progress as progress_bar
 from workbench.errors import LoadError
 from workbench.load._files.archive import Paths, Source, shown_all, survey
-from workbench.load._files.findings import Finding, listed, quality_frame
-from workbench.load._files.guard import Dropped, guarded
+from workbench.load._files.findings import Dropped, Finding, guarded, listed, quality_frame
 from workbench.load._files.time import checked
 from workbench.load._files.wanted import FAILURE_LOGS, appearance
 from workbench.load._fleet import job_events as _job_events

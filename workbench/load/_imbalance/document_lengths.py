@@ -13,9 +13,14 @@ import numpy as np
 import pandas as pd
 
 from workbench.errors import LoadError
-from workbench.load._files.guard import guarded
-from workbench.load._files.tables import as_floats
-from workbench.load._files.whole_file import read_csv, read_parquet, whole_text, without_cut_row
+from workbench.load._files.findings import guarded
+from workbench.load._files.tables import (
+    as_floats,
+    read_csv,
+    read_parquet,
+    whole_text,
+    without_cut_row,
+)
 from workbench.tables import DOCUMENT_LENGTHS
 
 # Columns that hold the length of a document or of a prompt, in the order they are tried.

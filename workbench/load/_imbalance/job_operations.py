@@ -12,9 +12,14 @@ from numpy.typing import NDArray
 
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source, shown
-from workbench.load._files.guard import DAMAGE
-from workbench.load._files.tables import as_floats
-from workbench.load._files.whole_file import parquet_in, read_csv, read_parquet, without_cut_row
+from workbench.load._files.findings import DAMAGE
+from workbench.load._files.tables import (
+    as_floats,
+    parquet_in,
+    read_csv,
+    read_parquet,
+    without_cut_row,
+)
 from workbench.tables import JOB_OPERATIONS
 
 # Name in the table -> name in the files of ByteDance-Seed/StragglerAnalysis.

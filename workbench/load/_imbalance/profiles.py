@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from workbench.errors import LoadError
-from workbench.load._files.tables import as_floats
-from workbench.load._files.whole_file import read_csv, without_cut_row
+from workbench.load._files.tables import as_floats, read_csv, without_cut_row
 from workbench.tables import ATTENTION_PROFILE, LINEAR_PROFILE, Table
 
 _NS_PER_MS = 1_000_000

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from workbench.errors import LoadError
-from workbench.load._files.whole_file import whole_text
+from workbench.load._files.tables import whole_text
 from workbench.tables import REUSE_HISTOGRAM
 
 _BATCH = re.compile(r"(\S+\.pt)(?:\.gz)?$")

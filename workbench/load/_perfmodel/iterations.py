@@ -10,8 +10,7 @@ import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load._files import tables as _plain_table
-from workbench.load._files.tables import as_floats
-from workbench.load._files.whole_file import without_cut_row
+from workbench.load._files.tables import as_floats, without_cut_row
 from workbench.tables import CONFIGURATIONS, ITERATIONS
 
 _NS_PER_MS = 1_000_000

@@ -13,8 +13,7 @@ import pandas as pd
 
 from workbench.errors import LoadError, MissingExtraError
 from workbench.load._files import tables as plain
-from workbench.load._files.tables import as_floats
-from workbench.load._files.whole_file import read_csv, read_parquet, without_cut_row
+from workbench.load._files.tables import as_floats, read_csv, read_parquet, without_cut_row
 from workbench.tables import COLLECTIVE_TIMES, GEMM_TIMES, QUALITY, Table
 
 _GEMM_NAMES = {

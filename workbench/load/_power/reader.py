@@ -11,8 +11,7 @@ from workbench._progress import progress as progress_bar
 from workbench.errors import LoadError
 from workbench.load._failures.formats.registry import looks_like_a_log, looks_like_a_trace
 from workbench.load._files.archive import Paths, Source, shown_all, survey
-from workbench.load._files.findings import Finding, listed
-from workbench.load._files.guard import Dropped, guarded
+from workbench.load._files.findings import Dropped, Finding, guarded, listed
 from workbench.load._files.time import Hosts, check_hosts, checked, host_of
 from workbench.load._files.wanted import POWER_LOGS, appearance, is_utf16
 from workbench.load._power.assembly import assembled

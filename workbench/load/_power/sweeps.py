@@ -12,7 +12,7 @@ import pandas as pd
 from workbench.errors import LoadError
 from workbench.load._files.archive import Paths, Source, given_paths, shown, survey
 from workbench.load._files.findings import Finding, Findings, listed
-from workbench.load._files.packings import plain_name
+from workbench.load._files.stream import plain_name
 from workbench.load._files.tables import csv_table, header_of, json_table, keys_of
 from workbench.load._files.wanted import FAILURE_LOGS, appearance
 from workbench.load._power.formats.zeus import ENERGY, LIMIT, WINDOW

@@ -12,8 +12,8 @@ import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load._files import tables as plain
-from workbench.load._files.packings import plain_name
-from workbench.load._files.whole_file import whole_text
+from workbench.load._files.stream import plain_name
+from workbench.load._files.tables import whole_text
 from workbench.tables import POWER_TOPOLOGY
 
 _ROOTS = ("", "-", "none", "null", "nan", "n/a", "root", "<na>")

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from workbench._writing import write_whole
 from workbench.errors import LoadError
 from workbench.load._files.archive import shown
-from workbench.load._files.guard import guarded
-from workbench.load._files.whole_file import parquet_in
+from workbench.load._files.findings import guarded
+from workbench.load._files.tables import parquet_in
 from workbench.load._pvf.columns import Cells, converted
 from workbench.load._pvf.formats import own_tables as injection_tables
 from workbench.load._pvf.formats.own_tables import EXHAUSTIVE_METADATA

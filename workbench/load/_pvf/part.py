@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.packings import plain_name
+from workbench.load._files.stream import plain_name
 from workbench.tables import CAMPAIGN, FAULTS, OUTCOME_NAMES, OUTCOMES, PARAMETERS, TRIALS, Table
 
 TABLES = {

@@ -12,9 +12,15 @@ import pandas as pd
 from workbench._progress import progress as progress_bar
 from workbench.errors import LoadError
 from workbench.load._files.archive import Paths, Source, shown_all, survey
-from workbench.load._files.findings import Finding, Findings, listed, quality_frame
-from workbench.load._files.guard import Dropped, guarded
-from workbench.load._files.packings import DamagedError
+from workbench.load._files.findings import (
+    Dropped,
+    Finding,
+    Findings,
+    guarded,
+    listed,
+    quality_frame,
+)
+from workbench.load._files.stream import DamagedError
 from workbench.load._files.wanted import INJECTIONS, appearance, is_utf16
 from workbench.load._pvf.checks import check_part
 from workbench.load._pvf.formats.own_tables import is_exhaustive

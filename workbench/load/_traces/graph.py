@@ -15,8 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from workbench.load._files.archive import Source, Survey, streams, survey
-from workbench.load._files.findings import Finding, Findings, quality_frame
-from workbench.load._files.guard import Dropped, guarded
+from workbench.load._files.findings import Dropped, Finding, Findings, guarded, quality_frame
 from workbench.load._files.json_events import to_ns
 from workbench.load._files.rank_names import (
     NO_RANK_TOLD,

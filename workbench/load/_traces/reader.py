@@ -17,19 +17,18 @@ from workbench._progress import progress as progress_bar
 from workbench._writing import write_whole
 from workbench.errors import LoadError, WorkbenchError
 from workbench.kernel_kinds import SHIPPED_RULES, read_rules
-from workbench.load._files import parquet
 from workbench.load._files.archive import Paths, Source, Survey, shown_all, streams, survey
-from workbench.load._files.findings import Finding, listed, quality_frame
-from workbench.load._files.guard import Dropped, guarded
-from workbench.load._files.parquet import pack_frame, read_events, unpack_frame, write_events
+from workbench.load._files.findings import Dropped, Finding, guarded, listed, quality_frame
 from workbench.load._files.rank_names import NO_RANK_TOLD, RankArgument, Ranked
 from workbench.load._files.wanted import is_utf16
+from workbench.load._traces import parquet
 from workbench.load._traces.chakra import reader as chakra
 from workbench.load._traces.execution import reader as execution_trace
 from workbench.load._traces.graph import concat
 from workbench.load._traces.kineto import reader as kineto_format
 from workbench.load._traces.kineto.rank import RankTables, quality_of
 from workbench.load._traces.kineto.reader import EngineName, kineto
+from workbench.load._traces.parquet import pack_frame, read_events, unpack_frame, write_events
 from workbench.load._traces.ranks import as_a_set, devices_table, groups_table, number, ranks_table
 from workbench.tables import DEPENDENCIES, EVENTS, NODES, QUALITY, RANKS, STEPS, Trace
 

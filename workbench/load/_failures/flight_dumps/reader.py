@@ -30,8 +30,7 @@ from workbench.load._files.archive import (
     shown,
     shown_all,
 )
-from workbench.load._files.findings import Finding, listed, quality_frame
-from workbench.load._files.guard import guarded
+from workbench.load._files.findings import Finding, guarded, listed, quality_frame
 from workbench.load._files.rank_names import RankArgument, given_ranks, rank_in_name
 from workbench.load._files.wanted import ARCHIVE_SUFFIXES
 from workbench.tables import (

@@ -15,6 +15,7 @@ from workbench.errors import LoadError
 from workbench.load._failures.reader import assembled
 from workbench.load._files import tables as plain
 from workbench.load._files.findings import Findings
+from workbench.load._files.tables import without_cut_row
 from workbench.load._files.time import (
     LogPart,
     checked,
@@ -23,7 +24,6 @@ from workbench.load._files.time import (
     timeline_rows,
     to_ns,
 )
-from workbench.load._files.whole_file import without_cut_row
 from workbench.tables import FAILURES, FailureLog
 
 # Name in the table, and in a file that has no other.

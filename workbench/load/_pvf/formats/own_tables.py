@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.packings import DamagedError
+from workbench.load._files.stream import DamagedError
 from workbench.load._pvf.columns import Cells, converted, header_of, text_table
 from workbench.load._pvf.part import (
     TABLES,

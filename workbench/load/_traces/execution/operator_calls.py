@@ -14,8 +14,7 @@ import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source, streams
-from workbench.load._files.findings import Findings, quality_frame
-from workbench.load._files.guard import Dropped
+from workbench.load._files.findings import Dropped, Findings, quality_frame
 from workbench.load._files.json_events import to_integer
 from workbench.load._files.rank_names import RankArgument
 from workbench.load._traces.execution import nodes as nodes_of

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.load._traces.kineto import _scanner
-from workbench.load._traces.kineto import _scanner as _scanner_texts
 from workbench.load._traces.kineto._scanner_tokens import PADDING, hash_bytes
 from workbench.load._traces.kineto.blocks import STRINGS_FULL, Block, Slots
 
@@ -41,27 +40,27 @@ class CompiledEngine:
             hashes[at] = hash_bytes(padded, 0, len(raw))
             lengths[at] = len(raw)
         table = np.full(size, -1, np.int32)
-        _scanner_texts.rehash(table, hashes, len(slots))
+        _scanner.rehash(table, hashes, len(slots))
         return table, hashes, lengths, slots.types
 
     @property
     def rows(self) -> int:
         """Rows in the block."""
-        return int(self._state[_scanner_texts.ROWS])
+        return int(self._state[_scanner.ROWS])
 
     @rows.setter
     def rows(self, value: int) -> None:
-        self._state[_scanner_texts.ROWS] = value
+        self._state[_scanner.ROWS] = value
 
     @property
     def repaired_commas(self) -> int:
         """Commas between events that were missing, or stood before the closing bracket."""
-        return int(self._state[_scanner_texts.REPAIRED_COMMAS])
+        return int(self._state[_scanner.REPAIRED_COMMAS])
 
     @property
     def hint(self) -> int:
         """Where the odd event that stopped the scanner seems to end, or below 0."""
-        return int(self._state[_scanner_texts.HINT])
+        return int(self._state[_scanner.HINT])
 
     def scan(self, buf: npt.NDArray[np.uint8], pos: int, n: int) -> tuple[int, int]:
         """Read events from byte ``pos`` on until something stops the scanner."""
@@ -74,48 +73,37 @@ class CompiledEngine:
             self._grow()
 
     def code(self, text: str) -> int:
-        known = self._odd_texts.get(text)
-        if known is not None:
-            return known
+        if (code := self._odd_texts.get(text)) is not None:
+            return code
         # Texts are kept as they stand in a file: escaped, and lone surrogates spelled out.
-        quoted = json.dumps(text, ensure_ascii=_has_surrogates(text))
-        raw = quoted[1:-1].encode()
-        return self._intern(text, raw)
-
-    def _intern(self, text: str, raw: bytes) -> int:
+        has_surrogates = any("\ud800" <= char <= "\udfff" for char in text)
+        raw = json.dumps(text, ensure_ascii=has_surrogates)[1:-1].encode()
         padded = _padded(raw)
         mixed = np.uint64(hash_bytes(padded, 0, len(raw)))
         while True:
-            code = int(
-                _scanner_texts.intern(padded, 0, len(raw), mixed, self._strings(), self._state)
-            )
+            code = int(_scanner.intern(padded, 0, len(raw), mixed, self._strings(), self._state))
             if code >= 0:
                 self._odd_texts[text] = code
                 return code
             self._grow(len(raw))
 
     def all_texts(self) -> list[str]:
-        count = int(self._state[_scanner_texts.STRINGS])
-        raw = self._arena[: int(self._state[_scanner_texts.ARENA])].tobytes()
-        return [
-            _unescape(raw[start : start + length])
-            for start, length in zip(
-                self._offsets[:count].tolist(), self._lengths[:count].tolist(), strict=True
-            )
-        ]
+        count = int(self._state[_scanner.STRINGS])
+        raw = self._arena[: int(self._state[_scanner.ARENA])].tobytes()
+        spans = zip(self._offsets[:count].tolist(), self._lengths[:count].tolist(), strict=True)
+        return [_unescape(raw[start : start + length]) for start, length in spans]
 
     def _strings(self) -> tuple[npt.NDArray[np.generic], ...]:
         return self._slots, self._offsets, self._lengths, self._hashes, self._arena
 
     def _grow(self, at_least: int = 0) -> None:
-        count = int(self._state[_scanner_texts.STRINGS])
-        self._offsets = np.concatenate([self._offsets, np.zeros_like(self._offsets)])
-        self._lengths = np.concatenate([self._lengths, np.zeros_like(self._lengths)])
-        self._hashes = np.concatenate([self._hashes, np.zeros_like(self._hashes)])
+        for name in ("_offsets", "_lengths", "_hashes"):
+            column = getattr(self, name)
+            setattr(self, name, np.concatenate([column, np.zeros_like(column)]))
         more = np.zeros(len(self._arena) + at_least, np.uint8)
         self._arena = np.concatenate([self._arena, more])
         self._slots = np.full(2 * len(self._slots), -1, np.int32)
-        _scanner_texts.rehash(self._slots, self._hashes, count)
+        _scanner.rehash(self._slots, self._hashes, int(self._state[_scanner.STRINGS]))
 
 
 def _padded(raw: bytes) -> npt.NDArray[np.uint8]:
@@ -123,10 +111,6 @@ def _padded(raw: bytes) -> npt.NDArray[np.uint8]:
     padded = np.zeros(len(raw) + PADDING, np.uint8)
     padded[: len(raw)] = np.frombuffer(raw, np.uint8)
     return padded
-
-
-def _has_surrogates(text: str) -> bool:
-    return any("\ud800" <= char <= "\udfff" for char in text) if not text.isascii() else False
 
 
 def _unescape(raw: bytes) -> str:

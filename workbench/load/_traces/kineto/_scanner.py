@@ -50,12 +50,7 @@ def _as_word(text: str) -> np.uint64:
 
 # Top-level keys with their closing quote, as the word that a load of eight bytes gives.
 _PH, _TS, _CAT, _DUR = _as_word('ph"'), _as_word('ts"'), _as_word('cat"'), _as_word('dur"')
-_PID, _TID, _NAME, _ARGS = (
-    _as_word('pid"'),
-    _as_word('tid"'),
-    _as_word('name"'),
-    _as_word('args"'),
-)
+_PID, _TID, _NAME, _ARGS = (_as_word(f'{key}"') for key in ("pid", "tid", "name", "args"))
 _LOW3, _LOW4, _LOW5 = np.uint64(0xFFFFFF), np.uint64(0xFFFFFFFF), np.uint64(0xFFFFFFFFFF)
 
 
@@ -95,26 +90,13 @@ def _close_event(buf, i, n):
 def scan(data, pos, n, rows, keys, strings, state):
     """Scan events from ``pos`` until the array ends, the input ends or a block is full.
 
-    Parameters
-    ----------
-    data, pos, n
-        Padded input, where to start (at an event, a comma or the closing bracket) and
-        its length.
-    rows
-        ``(ph, flags, ts, dur, name, cat, pid, tid, values, seen, skipped)``:
-        columns to fill, see :class:`workbench.load._traces.kineto.blocks.Block`.
-    keys
-        ``(slots, hashes, lengths, types)`` of the wanted arguments.
-    strings
-        ``(slots, offsets, lengths, hashes, arena)`` of the interned texts.
-    state
-        int64 vector: rows, strings, bytes in the arena, commas that were missing or extra.
+    ``data`` is padded input of ``n`` bytes, ``pos`` an event, a comma or the closing bracket in it.
+    ``rows`` are the columns to fill (:class:`workbench.load._traces.kineto.blocks.Block`), ``keys``
+    the ``(slots, hashes, lengths, types)`` of the wanted arguments, ``strings`` the ``(slots,
+    offsets, lengths, hashes, arena)`` of the interned texts, ``state`` counts by position.
 
-    Returns
-    -------
-    tuple of int
-        Position and what was found there. Unless it is the array's end, the position is
-        the start of the first event that is not in the columns yet.
+    Returns the position and what was found there. Unless it is the array's end, the position is the
+    start of the first event that is not in the columns yet.
     """
     ph, flags, ts, dur, name, cat, pid, tid, values, seen, skipped = rows
     key_slots, key_hashes, key_lengths, key_types = keys
@@ -385,11 +367,6 @@ def scan(data, pos, n, rows, keys, strings, state):
         tid[row] = tid_code
         row += 1
         after_event = True
-
-
-# Compiled numbering of texts: a hash table whose arrays are grown from outside.
-
-# mypy: ignore-errors
 
 
 # Positions in the state vector. HINT is where an odd event seems to end, or -1.

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import queue
 import re
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from workbench.errors import LoadError
 from workbench.load._files.findings import Findings
@@ -21,7 +25,6 @@ from workbench.load._files.json_events import (
     mend_event,
     read_event,
 )
-from workbench.load._files.read_ahead import HEADROOM_BYTES, PADDING_BYTES, ByteArray, read_ahead
 from workbench.load._files.stream import Stream
 from workbench.load._traces.kineto.blocks import (
     ARRAY_END,
@@ -32,6 +35,11 @@ from workbench.load._traces.kineto.blocks import (
     Columns,
     Slots,
 )
+
+BLOCK_BYTES = 8 << 20
+HEADROOM_BYTES = 1 << 18
+PADDING_BYTES = 64
+ByteArray = npt.NDArray[np.uint8]
 
 LARGEST_EVENT = 64 << 20
 _LOOK_AHEAD_BYTES = (1 << 13, 1 << 17, 2 * REPAIR_WINDOW)
@@ -65,20 +73,8 @@ class RawTrace:
     whole: bool = field(default=True)
 
 
-def read(
-    stream: Stream,
-    engine: Engine,
-    slots: Slots,
-    *,
-    label: str,
-    advance: Callable[[int], object] | None = None,
-) -> RawTrace:
-    """Parse a Kineto stream with a fresh engine that was made with the same ``slots``."""
-    return _Reader(stream, engine, slots, label, advance).run()
-
-
-class _Reader:
-    """Holds the window of bytes at hand while a file is parsed."""
+class StreamReader:
+    """Parses a Kineto stream with a fresh engine, made with the same slots, in a moving window."""
 
     def __init__(
         self,
@@ -94,13 +90,13 @@ class _Reader:
         self.metadata: dict[str, Any] = {}
         self.bare_list = False
         self._searched = 0  # bytes in which the list of events was looked for
-        self.window: ByteArray = np.zeros(
-            PADDING_BYTES, np.uint8
-        )  # bytes not parsed yet, then padding
-        self.length = 0  # how many of them are input
+        # Bytes not parsed yet, of which the first ``length`` are input, then padding.
+        self.window: ByteArray = np.zeros(PADDING_BYTES, np.uint8)
+        self.length = 0
         self.offset = 0  # where in the input the window begins
 
-    def run(self) -> RawTrace:
+    def read(self) -> RawTrace:
+        """Parse the stream; damage beyond repair is a LoadError that names the byte."""
         blocks = read_ahead(self.stream)
         try:
             ended = self._array(blocks)
@@ -117,8 +113,6 @@ class _Reader:
         return RawTrace(
             self.columns, self.engine.all_texts(), self.metadata, self.findings, whole=ended
         )
-
-    # --- the window ---------------------------------------------------------
 
     def _extend(self, block: ByteArray, parsed: int) -> None:
         """Drop ``parsed`` bytes from the window and put a block as read ahead behind the rest."""
@@ -140,19 +134,14 @@ class _Reader:
         self.offset += parsed
         self.length -= parsed
 
-    # --- before, in and after the array -------------------------------------
-
     def _array(self, blocks: Iterator[ByteArray]) -> bool:
         """Parse the event array; False if the input ends inside it."""
         position: int | None = None
         for block in blocks:
             self._extend(block, position or 0)
+            position = self._find_array(final=False) if position is None else 0
             if position is None:
-                position = self._find_array(final=False)
-                if position is None:
-                    continue
-            else:
-                position = 0
+                continue
             position, ended = self._events(position, final=False)
             if ended:
                 self._drop(position)
@@ -222,9 +211,8 @@ class _Reader:
                 if after is not None:
                     return self._events(after, final=final)
         elif self.length - position > LARGEST_EVENT:
-            self._raise(
-                position, f"an event opens here and does not end in {LARGEST_EVENT:,} bytes"
-            )
+            reason = f"an event opens here and does not end in {LARGEST_EVENT:,} bytes"
+            self._raise(position, reason)
         return position, False
 
     def _odd_event(self, position: int, *, final: bool) -> int | None:
@@ -262,24 +250,21 @@ class _Reader:
 
     def _no_event(self, position: int, *, final: bool) -> int | None:
         """Go past what stands where an event should: padding or null; else it is damage."""
-        rest = self.window[position : min(self.length, position + 64)].tobytes()
+        rest = self._bytes(position, 64)
         if rest.startswith(b"\x00"):
             raw = self.window[position : self.length]
             content = np.flatnonzero(raw != 0)
-            if len(content) == 0:
-                self.findings.add("dropped", "zero bytes where events should be", len(raw))
-                return self.length if not final else None
-            self.findings.add("dropped", "zero bytes where events should be", int(content[0]))
-            return position + int(content[0])
+            zeros = int(content[0]) if len(content) else len(raw)
+            self.findings.add("dropped", "zero bytes where events should be", zeros)
+            return position + zeros if len(content) or not final else None
         if rest.startswith(b"null"):
             self.findings.add("dropped", "null instead of an event")
             return position + 4
-        if final and b"null".startswith(rest):
+        # The window may end inside a null.
+        if b"null".startswith(rest) if final else len(rest) < 4:
             return None
-        if len(rest) < 4 and not final:
-            return None
-        self._raise(position, f"expected an event or the end of the list, found {rest[:20]!r}")
-        raise AssertionError  # pragma: no cover - _raise does not return
+        what = f"expected an event or the end of the list, found {rest[:20]!r}"
+        return self._raise(position, what)
 
     def _rest(self, blocks: Iterator[ByteArray]) -> bytes:
         """Return everything behind the event array."""
@@ -337,7 +322,7 @@ class _Reader:
         self.columns.take(self.engine.block, self.engine.rows)
         self.engine.rows = 0
 
-    def _raise(self, position: int, reason: str) -> None:
+    def _raise(self, position: int, reason: str) -> NoReturn:
         byte = self.offset + position
         msg = (
             f"{self.label}: cannot read the event list at byte {byte:,}: {reason}. "
@@ -345,8 +330,6 @@ class _Reader:
         )
         raise LoadError(msg)
 
-
-# Finding the list of events in the first bytes of a Kineto file.
 
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 
@@ -386,3 +369,44 @@ def _skip(text: str, at: int) -> int:
 
 def _byte(text: str, at: int) -> int:
     return at if text.isascii() else len(text[:at].encode(errors="surrogateescape"))
+
+
+def read_ahead(stream: Stream) -> Generator[ByteArray]:
+    """Read blocks in a second thread, so that unpacking and parsing overlap.
+
+    Each block has room in front for what is left of the one before, and padding behind.
+    """
+    ready: queue.Queue[ByteArray | BaseException | None] = queue.Queue(maxsize=2)
+    stop = threading.Event()
+    worker = threading.Thread(target=_read_blocks, args=(stream, ready, stop), daemon=True)
+    worker.start()
+    try:
+        while (item := ready.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        stop.set()
+        while worker.is_alive():
+            with contextlib.suppress(queue.Empty):
+                ready.get(timeout=0.05)
+
+
+def _read_blocks(
+    stream: Stream, ready: queue.Queue[ByteArray | BaseException | None], stop: threading.Event
+) -> None:
+    """Put blocks into ``ready`` until the input ends, then None or the error that ended it."""
+    last: BaseException | None = None
+    filled = BLOCK_BYTES
+    try:
+        while filled == BLOCK_BYTES and not stop.is_set():
+            block = np.empty(HEADROOM_BYTES + BLOCK_BYTES + PADDING_BYTES, np.uint8)
+            # A stream fills what it is given, but at its end.
+            filled = stream.readinto(block.data[HEADROOM_BYTES : HEADROOM_BYTES + BLOCK_BYTES])
+            end = HEADROOM_BYTES + filled
+            block[end : end + PADDING_BYTES] = 0
+            if filled:
+                ready.put(block[: end + PADDING_BYTES])
+    except BaseException as error:  # noqa: BLE001 - raised again in the reading thread
+        last = error
+    ready.put(last)

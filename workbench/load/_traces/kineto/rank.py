@@ -16,7 +16,6 @@ from workbench._profiler_steps import STEP_CATEGORIES, is_step_name, step_number
 from workbench.kernel_kinds import GPU_MEMORY, GPU_WORK, KINDS, classify
 from workbench.load._files.findings import Findings
 from workbench.load._files.json_events import decoder, to_integer
-from workbench.load._files.parquet import all_missing
 from workbench.load._files.rank_names import rank_in_name
 from workbench.load._traces.kineto._stream import RawTrace
 from workbench.load._traces.kineto.blocks import (
@@ -31,7 +30,8 @@ from workbench.load._traces.kineto.blocks import (
     Slots,
     token,
 )
-from workbench.tables import EVENTS, QUALITY, SAYS_SYNTHETIC
+from workbench.load._traces.parquet import all_missing
+from workbench.tables import EVENTS, QUALITY, SAYS_SYNTHETIC, STEPS
 
 IntArray = npt.NDArray[np.int64]
 
@@ -173,20 +173,19 @@ def _timed(raw: RawTrace) -> _Timed:
 
 def _named(raw: RawTrace, timed: _Timed, texts: list[str]) -> dict[str, CodedTexts]:
     columns, pick = raw.columns, timed.pick
+    # A missing category is uncategorised; others get their present spelling.
+    spelled = [_RENAMED.get(text, text) for text in texts]
     named = {
         "name": CodedTexts.of(timed.name, texts, missing=""),
-        "category": categories(pick(columns.field("cat")), texts),
+        "category": CodedTexts.of(pick(columns.field("cat")), spelled, missing=UNCATEGORISED),
         "process": CodedTexts.of(timed.pid, texts, missing=""),
         "thread": CodedTexts.of(timed.tid, texts, missing=""),
     }
     for argument, (column, kind) in COLUMNS.items():
         if kind == TEXT:
             codes = columns.values(argument)
-            named[column] = (
-                CodedTexts(np.full(len(timed.start), -1, np.int32), [])
-                if codes is None
-                else CodedTexts.of(pick(codes), texts)
-            )
+            absent = CodedTexts(np.full(len(timed.start), -1, np.int32), [])
+            named[column] = absent if codes is None else CodedTexts.of(pick(codes), texts)
     return named
 
 
@@ -217,26 +216,26 @@ def _numbers(
     pick: Callable[[npt.NDArray[Any]], npt.NDArray[Any]],
     on_stream: npt.NDArray[np.bool_],
 ) -> dict[str, IntArray]:
-    found: dict[str, IntArray] = {}
+    columns: dict[str, IntArray] = {}
     for argument, (column, kind) in COLUMNS.items():
         if kind != INTEGER or (values := raw.columns.values(argument)) is None:
             continue
         values = pick(values)
-        if column in found:
-            values = np.where(found[column] == MISSING, values, found[column])
-        found[column] = values
-    for column in _NEVER_BELOW_0 & found.keys():
-        below = (found[column] < 0) & (found[column] != MISSING)
+        if column in columns:
+            values = np.where(columns[column] == MISSING, values, columns[column])
+        columns[column] = values
+    for column in _NEVER_BELOW_0 & columns.keys():
+        below = (columns[column] < 0) & (columns[column] != MISSING)
         raw.findings.add("dropped", f"negative values of {column}", int(below.sum()))
-        found[column][below] = MISSING
-    for column in _MINUS_1_IS_MISSING & found.keys():
-        found[column][found[column] == -1] = MISSING
-    if "correlation" in found:
+        columns[column][below] = MISSING
+    for column in _MINUS_1_IS_MISSING & columns.keys():
+        columns[column][columns[column] == -1] = MISSING
+    if "correlation" in columns:
         # Profilers count from 1; 0 stands for none.
-        found["correlation"][found["correlation"] == 0] = MISSING
-    if "device" in found:
-        found["device"][~on_stream] = MISSING
-    return found
+        columns["correlation"][columns["correlation"] == 0] = MISSING
+    if "device" in columns:
+        columns["device"][~on_stream] = MISSING
+    return columns
 
 
 def _nullable(values: IntArray | None, dtype: str, rows: int) -> tuple[Any, int]:
@@ -259,14 +258,7 @@ def _steps(
 ) -> tuple[tuple[IntArray, IntArray, IntArray], pd.DataFrame]:
     rows, numbers = step_rows(name, category, findings)
     start, dur = timed.start[rows], timed.dur[rows]
-    frame = pd.DataFrame(
-        {
-            "rank": np.zeros(len(rows), np.int32),
-            "step": numbers.astype(np.int32),
-            "start_ns": start,
-            "dur_ns": dur,
-        }
-    )
+    frame = STEPS.cast(pd.DataFrame({"rank": 0, "step": numbers, "start_ns": start, "dur_ns": dur}))
     return (numbers, start, start + dur), frame
 
 
@@ -278,15 +270,13 @@ def _note(
     launch: IntArray,
     known: npt.NDArray[np.bool_],
 ) -> None:
-    findings.add(
-        "noted",
-        "GPU rows whose launch is not in the trace",
-        int((work & (launch == MISSING)).sum()),
-    )
+    unlaunched = int((work & (launch == MISSING)).sum())
+    findings.add("noted", "GPU rows whose launch is not in the trace", unlaunched)
     busy, unknown = int(dur[work].sum()), int(dur[work & ~known].sum())
     if unknown:
-        share = f"{unknown / busy:.1%} of kernel time" if busy else "0 ns"
-        what = f"kernels that no rule knows, counted as compute ({share})"
+        what = (
+            f"kernels that no rule knows, counted as compute ({unknown / busy:.1%} of kernel time)"
+        )
         findings.add("noted", what, int((work & ~known).sum()))
 
 
@@ -329,10 +319,8 @@ def quality_of(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 def metadata_text(metadata: Mapping[str, Any], key: str) -> str | None:
     value = metadata.get(key)
-    return None if value is None else value if isinstance(value, str) else json.dumps(value)
+    return value if value is None or isinstance(value, str) else json.dumps(value)
 
-
-# From parsed Kineto rows to the events table of one rank.
 
 # Categories as written in 2020 and 2021, and what they are called today.
 _RENAMED = {
@@ -358,11 +346,11 @@ _EPOCH_FIRST_NS, _EPOCH_LAST_NS = 1_262_304_000_000_000_000, 4_102_444_800_000_0
 _NO_STREAM = (-1, 4_294_967_295)
 _IMPLAUSIBLE_DUR_NS = 7 * 24 * 3600 * 1_000_000_000
 
-_SKIPPED_PHASES = {
-    "s": "flow arrows; the correlation column holds what they say",
-    "t": "flow arrows; the correlation column holds what they say",
-    "f": "flow arrows; the correlation column holds what they say",
-    "M": "names and sort orders of processes and threads",
+_SKIPPED_PHASES = dict.fromkeys("stf", "flow arrows; the correlation column holds what they say")
+_SKIPPED_PHASES["M"] = "names and sort orders of processes and threads"
+_DROPPED_PHASES = {
+    "C": "counter events (phase C), which have no place here",
+    "\x00": "events without a phase",
 }
 
 
@@ -375,12 +363,9 @@ def count_phases(columns: Columns, findings: Findings) -> None:
     for phase, count in columns.phases.items():
         if phase in _SKIPPED_PHASES:
             findings.add("skipped by design", _SKIPPED_PHASES[phase], count)
-        elif phase == "C":
-            findings.add("dropped", "counter events (phase C), which have no place here", count)
-        elif phase == "\x00":
-            findings.add("dropped", "events without a phase", count)
         else:
-            findings.add("dropped", f"events of phase {phase!r}", count)
+            what = _DROPPED_PHASES.get(phase, f"events of phase {phase!r}")
+            findings.add("dropped", what, count)
 
 
 def pair_begin_end(
@@ -398,8 +383,8 @@ def pair_begin_end(
             stack.append(int(row))
         elif stack:
             begin = stack.pop()
-            named = fields["name"][row]
-            other_name += bool(named >= 0 and named != fields["name"][begin])
+            name = fields["name"][row]
+            other_name += bool(name >= 0 and name != fields["name"][begin])
             fields["dur"][begin] = fields["ts"][row] - fields["ts"][begin]
             fields["flags"][begin] |= HAS_DUR
         else:
@@ -447,23 +432,16 @@ def absolute(ts: IntArray, base: object, findings: Findings) -> tuple[IntArray, 
         return ts, "own"
     middle = int(np.median(ts[:: max(1, len(ts) // 10_000)]))
     if base_ns and _EPOCH_FIRST_NS <= middle <= _EPOCH_LAST_NS:
-        findings.add(
-            "suspicious", "baseTimeNanoseconds with time stamps that are epoch already; not added"
-        )
+        what = "baseTimeNanoseconds with time stamps that are epoch already; not added"
+        findings.add("suspicious", what)
         base_ns = 0
     clock = "epoch" if _EPOCH_FIRST_NS <= middle + base_ns <= _EPOCH_LAST_NS else "own"
     ts = ts + base_ns if base_ns else ts
     wall = (ts >= _EPOCH_FIRST_NS) & (ts <= _EPOCH_LAST_NS)
-    other = int((wall != (clock == "epoch"))[ts != base_ns].sum())
+    unlike = int((wall != (clock == "epoch"))[ts != base_ns].sum())
     what = "time stamps that are no wall time" if clock == "epoch" else "time stamps of wall time"
-    findings.add("suspicious", f"{what}, unlike the others; the trace mixes clocks", other)
+    findings.add("suspicious", f"{what}, unlike the others; the trace mixes clocks", unlike)
     return ts, clock
-
-
-def categories(cat: npt.NDArray[np.int32], texts: list[str]) -> CodedTexts:
-    """Translate categories to their present spelling; a missing one is uncategorised."""
-    spelled = [_RENAMED.get(texts[code], texts[code]) for code in range(len(texts))]
-    return CodedTexts.of(cat, spelled, missing=UNCATEGORISED)
 
 
 def is_any(category: CodedTexts, wanted: frozenset[str]) -> npt.NDArray[np.bool_]:
@@ -480,15 +458,15 @@ def kinds(
     used = np.unique(name.codes[by_name])
     table = classify([name.texts[code] for code in used], rules=rules)
     kind_of = np.full(len(name.texts) + 1, -1, np.int8)
-    known_of = np.ones(len(name.texts) + 1, np.bool_)
+    is_known_of = np.ones(len(name.texts) + 1, np.bool_)
     kind_of[used] = table["kind"].map(KINDS.index).to_numpy(dtype=np.int8)
-    known_of[used] = (table["rule"] != "default").to_numpy()
+    is_known_of[used] = (table["rule"] != "default").to_numpy()
     codes = np.full(len(work), -1, np.int8)
     codes[by_name] = kind_of[name.codes[by_name]]
     codes[copies] = KINDS.index("memory")
-    known = np.ones(len(work), np.bool_)
-    known[by_name] = known_of[name.codes[by_name]]
-    return pd.Categorical.from_codes(codes, categories=pd.Index(KINDS, dtype="str")), known
+    is_known = np.ones(len(work), np.bool_)
+    is_known[by_name] = is_known_of[name.codes[by_name]]
+    return pd.Categorical.from_codes(codes, categories=pd.Index(KINDS, dtype="str")), is_known
 
 
 def order(start: IntArray, dur: IntArray) -> IntArray | None:
@@ -513,19 +491,18 @@ def streams(
     stream: IntArray | None, thread: CodedTexts, on_stream: npt.NDArray[np.bool_]
 ) -> IntArray:
     """Return the GPU stream of rows that have one; older files say it in the thread's name."""
-    found = np.full(len(on_stream), MISSING, np.int64)
+    number = np.full(len(on_stream), MISSING, np.int64)
     if stream is not None:
-        found[on_stream] = stream[on_stream]
-    lacking = on_stream & (found == MISSING)
+        number[on_stream] = stream[on_stream]
+    lacking = on_stream & (number == MISSING)
     if lacking.any():
         of_text = np.full(len(thread.texts) + 1, MISSING, np.int64)
         for code in np.unique(thread.codes[lacking]):
             if code >= 0 and (match := _STREAM_THREAD.match(thread.texts[code])):
                 of_text[code] = int(match[1])
-        found[lacking] = of_text[thread.codes[lacking]]
-    for sentinel in _NO_STREAM:
-        found[found == sentinel] = MISSING
-    return found
+        number[lacking] = of_text[thread.codes[lacking]]
+    number[np.isin(number, _NO_STREAM)] = MISSING
+    return number
 
 
 def launches(
@@ -541,7 +518,7 @@ def launches(
     may start many kernels (CUDA graphs). Where several calls have one id, as after a counter
     started anew, the last one before the GPU row counts.
     """
-    found, repeated = np.full(len(work), MISSING, np.int64), 0
+    launch, repeated = np.full(len(work), MISSING, np.int64), 0
     for ids in ids_of:
         if ids is None:
             continue
@@ -551,21 +528,21 @@ def launches(
         calls = np.flatnonzero(runtime & (ids != MISSING))
         if len(calls):
             by_id = _outermost(ids, calls, times)
-            found[rows] = _nearest_call(ids, by_id, rows)
+            launch[rows] = _nearest_call(ids, by_id, rows)
             repeated = int((np.diff(ids[by_id]) == 0).sum())
         break
-    return found, repeated
+    return launch, repeated
 
 
 def _nearest_call(ids: IntArray, by_id: IntArray, rows: IntArray) -> IntArray:
     """Return for each GPU row the last call with its id before it, or MISSING."""
-    known, number = np.unique(ids[by_id], return_inverse=True)
-    at = np.minimum(np.searchsorted(known, ids[rows]), len(known) - 1)
+    distinct, number = np.unique(ids[by_id], return_inverse=True)
+    at = np.minimum(np.searchsorted(distinct, ids[rows]), len(distinct) - 1)
     # Rows stand in order of time, so the place in the table says what came first.
     size = len(ids)
     last_before = np.searchsorted(number * size + by_id, at * size + rows) - 1
     nearest: IntArray = by_id[np.maximum(np.searchsorted(number, at), last_before)]
-    nearest[known[at] != ids[rows]] = MISSING
+    nearest[distinct[at] != ids[rows]] = MISSING
     return nearest
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 from workbench.load._files.archive import Source
 from workbench.load._files.stream import Stream
 from workbench.load._traces.kineto._engine_python import PythonEngine
-from workbench.load._traces.kineto._stream import Engine, read
+from workbench.load._traces.kineto._stream import Engine, StreamReader
 from workbench.load._traces.kineto.rank import RankTables, rank_tables, slots
 
 EngineName = Literal["auto", "compiled", "python"]
@@ -41,11 +41,9 @@ def kineto(
     ``advance`` is called with the bytes of each block, for a progress bar.
     """
     wanted = slots(args)
+    parser = _engine(engine, source.size_bytes)(wanted)
     with stream or source.open() as opened:
-        raw = read(
-            opened, _engine(engine, source.size_bytes)(wanted), wanted,
-            label=source.label, advance=advance,
-        )  # fmt: skip
+        raw = StreamReader(opened, parser, wanted, source.label, advance).read()
     return rank_tables(raw, label=source.label, args=args, rules=rules)
 
 

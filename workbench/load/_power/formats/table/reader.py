@@ -12,7 +12,7 @@ import pandas as pd
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.packings import plain_name
+from workbench.load._files.stream import plain_name
 from workbench.load._files.time import Clock, clock_of, to_ns
 from workbench.load._power.formats.table.columns import PowerLayout, Watts, has_unit, plain
 from workbench.load._power.formats.table.layout import (
