@@ -47,8 +47,8 @@ def fold(failures: pd.DataFrame, *, window_s: float) -> pd.DataFrame:
 def at_once(failures: pd.DataFrame, *, most: int, within_s: float) -> np.ndarray:
     """Mark incidents of which more than ``most`` begin within some seconds.
 
-    Only those of one reporter are compared, and only those that count: several reporters tell
-    of one failure by design.
+    Only those of one reporter are compared, and only those that count: several reporters tell of
+    one failure by design.
     """
     counted = ~failures["category"].isin(["planned", FOLLOW_ON]) & failures["severity"].ne("info")
     counted &= failures["start_ns"].notna()
@@ -211,8 +211,8 @@ def _members(rows: pd.DataFrame) -> pd.Series:
 def _runs_of_files(sources: pd.Series, members: pd.Series) -> dict[str, int]:
     """Assign the files of one rank or host each to numbered jobs.
 
-    No rank is in two files of one job that ran once; files of two jobs have ranks in common.
-    Of several jobs that a file may belong to, the one with the most similar name is taken.
+    No rank is in two files of one job that ran once; files of two jobs have ranks in common. Of
+    several jobs that a file may belong to, the one with the most similar name is taken.
     """
     told = [(str(name), {*some} - {""}) for name, some in members.groupby(sources, sort=True)]
     runs: list[tuple[set[str], list[str]]] = []

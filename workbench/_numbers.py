@@ -108,9 +108,9 @@ def together(parts: Moments) -> Moments:
 
     Notes
     -----
-    With parts *i* of a group: ``count = sum n_i``, ``mean = sum n_i m_i / count`` and
-    ``squares = sum (s_i + n_i (m_i - mean)^2)``. No large numbers are subtracted, so the
-    squares lose no digits where deviations are small against the mean.
+    With parts *i* of a group: ``count = sum n_i``, ``mean = sum n_i m_i / count`` and ``squares =
+    sum (s_i + n_i (m_i - mean)^2)``. No large numbers are subtracted, so the squares lose no digits
+    where deviations are small against the mean.
 
     References
     ----------

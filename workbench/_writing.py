@@ -12,8 +12,8 @@ from pathlib import Path
 def write_whole(path: Path, write_to: Callable[..., object]) -> None:
     """Write a file beside ``path`` and put it in place when it is complete and on the disk.
 
-    Without waiting for the disk, a name can outlive a crash that its content did not; some
-    file systems also tell only then that they are full.
+    Without waiting for the disk, a name can outlive a crash that its content did not; some file
+    systems also tell only then that they are full.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}-{os.getpid()}-{secrets.token_hex(4)}")

@@ -1,13 +1,13 @@
 """What a GPU kernel is for, told from its name by an ordered list of rules.
 
-The rules are data: ``kernel_kinds.csv`` beside this file, three columns. The first
-rule whose pattern is found in a name decides. Bring your own rules as a file of the
-same shape; they go before the shipped ones.
+The rules are data: ``kernel_kinds.csv`` beside this file, three columns. The first rule whose
+pattern is found in a name decides. Bring your own rules as a file of the same shape; they go before
+the shipped ones.
 
-A pattern that begins with ``words:`` is not searched in the name itself but among its
-words: in lower case, divided at every sign, digit and change of case, and joined by
-``_``. So ``words:lamb|layer_norm`` finds ``LAMBStage1Functor`` and
-``LayerNormForwardCUDAKernel``, and finds no ``lamb`` in a C++ ``lambda``.
+A pattern that begins with ``words:`` is not searched in the name itself but among its words: in
+lower case, divided at every sign, digit and change of case, and joined by ``_``. So
+``words:lamb|layer_norm`` finds ``LAMBStage1Functor`` and ``LayerNormForwardCUDAKernel``, and finds
+no ``lamb`` in a C++ ``lambda``.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def read_rules(path: str | Path) -> pd.DataFrame:
     Parameters
     ----------
     path
-        File with the columns ``kind`` (compute, communication, memory or other),
-        ``rule`` (a name for the rule) and ``pattern`` (a regular expression that is
-        searched in the kernel name, or behind ``words:`` among its words, as the module
-        describes). Order matters: the first match decides.
+        File with the columns ``kind`` (compute, communication, memory or other), ``rule`` (a name
+        for the rule) and ``pattern`` (a regular expression that is searched in the kernel name, or
+        behind ``words:`` among its words, as the module describes). Order matters: the first match
+        decides.
 
     Returns
     -------
@@ -127,11 +127,11 @@ def classify(
     names
         Kernel names as the profiler wrote them.
     rules
-        Rules of one's own, as a frame or a CSV file like the shipped one; they are
-        asked before the shipped rules.
+        Rules of one's own, as a frame or a CSV file like the shipped one; they are asked before the
+        shipped rules.
     default
-        Kind of a name that no rule matches. Such names carry the rule ``"default"``,
-        so that their share can be shown.
+        Kind of a name that no rule matches. Such names carry the rule ``"default"``, so that their
+        share can be shown.
 
     Returns
     -------

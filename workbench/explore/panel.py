@@ -75,17 +75,16 @@ class Explorer(widgets.VBox):  # type: ignore[misc]
     """Controls above a figure that is drawn anew whenever one of them changes.
 
     Live in JupyterLab; works the same in plain Python, where a test or a script sets
-    ``explorer.controls["rank"].value`` and reads :meth:`figure`. What an analysis
-    refuses is written above the last good figure, so that no choice can break a
-    notebook.
+    ``explorer.controls["rank"].value`` and reads :meth:`figure`. What an analysis refuses is
+    written above the last good figure, so that no choice can break a notebook.
 
     Parameters
     ----------
     draw
         Gets the value of every control as a keyword and returns the figure.
     **controls
-        Widgets by the keyword that ``draw`` knows them by; each needs a
-        ``description``, which is its label.
+        Widgets by the keyword that ``draw`` knows them by; each needs a ``description``, which is
+        its label.
 
     Attributes
     ----------
@@ -98,9 +97,8 @@ class Explorer(widgets.VBox):  # type: ignore[misc]
 
     Notes
     -----
-    The figure is *assigned* to ``out.outputs`` instead of displayed inside it: that
-    works without a kernel, cannot interleave with other output, and is where the
-    published snapshot is read from.
+    The figure is *assigned* to ``out.outputs`` instead of displayed inside it: that works without a
+    kernel, cannot interleave with other output, and is where the published snapshot is read from.
     """
 
     def __init__(self, draw: Callable[..., go.Figure], **controls: widgets.ValueWidget) -> None:

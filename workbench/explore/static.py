@@ -39,16 +39,15 @@ def static_html(explorer: Explorer, *, svg: str | None = None, limit: int = 200)
     explorer
         The explorer; its controls stay as they are.
     svg
-        Picture of the present state, shown until plotly.js draws and wherever it is
-        missing.
+        Picture of the present state, shown until plotly.js draws and wherever it is missing.
     limit
         States to compute at most; every state is a whole figure.
 
     Returns
     -------
     str
-        A ``div`` with labelled controls, the figure, its states as JSON and a script
-        that is the same for every explorer. The same explorer gives the same text.
+        A ``div`` with labelled controls, the figure, its states as JSON and a script that is the
+        same for every explorer. The same explorer gives the same text.
 
     Raises
     ------
@@ -59,8 +58,8 @@ def static_html(explorer: Explorer, *, svg: str | None = None, limit: int = 200)
 
     Notes
     -----
-    Where the states are too many, sliders offer fewer values: the present one, both ends, and
-    what fits between them. A page says so under the figure.
+    Where the states are too many, sliders offer fewer values: the present one, both ends, and what
+    fits between them. A page says so under the figure.
     """
     options = {name: _options(name, control) for name, control in explorer.controls.items()}
     options = _thinned(explorer, options, limit)

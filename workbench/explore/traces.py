@@ -21,9 +21,9 @@ _WINDOW_CUTS = 200
 def collective_waits(trace: Trace, *, source: str = "", synthetic: bool = False) -> Explorer:
     """Choose a view, a step and a process group; see who waits, for which straggler, and why.
 
-    Starts with the waiting of every rank in all collectives. The group can be chosen
-    where the trace records more than one. Clocks are aligned first, if the ends of the
-    collectives tell how far each is off; that can be switched off.
+    Starts with the waiting of every rank in all collectives. The group can be chosen where the
+    trace records more than one. Clocks are aligned first, if the ends of the collectives tell how
+    far each is off; that can be switched off.
 
     Parameters
     ----------
@@ -151,8 +151,7 @@ def time_breakdown(trace: Trace, *, source: str = "", synthetic: bool = False) -
 def timeline(trace: Trace, *, source: str = "", synthetic: bool = False) -> Explorer:
     """Choose a rank and a window in time; see its events, the finer the narrower it is.
 
-    Starts with everything. For zooming with the mouse see
-    :func:`workbench.plot.timeline_live`.
+    Starts with everything. For zooming with the mouse see :func:`workbench.plot.timeline_live`.
 
     Parameters
     ----------

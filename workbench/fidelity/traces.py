@@ -33,10 +33,10 @@ _KINETO_SETS = ("kineto-dlrm-8rank", "kineto-hta", "kineto-h100", "kineto-resnet
 def files(*folders: Path) -> Iterator[Reading]:
     """Compare the rows of every file with the events it holds, and check two laws.
 
-    No duration is negative: nanoseconds rounded to whole microseconds, starts up and ends
-    down, once made 1,975 of 12,080 durations in one of these files negative. The union of
-    the GPU work never exceeds the sum of its durations: float microseconds since the epoch
-    break this for the file with nanosecond stamps.
+    No duration is negative: nanoseconds rounded to whole microseconds, starts up and ends down,
+    once made 1,975 of 12,080 durations in one of these files negative. The union of the GPU work
+    never exceeds the sum of its durations: float microseconds since the epoch break this for the
+    file with nanosecond stamps.
     """
     for folder in folders:
         # Other files of a data set are execution traces and texts.
@@ -62,9 +62,9 @@ def files(*folders: Path) -> Iterator[Reading]:
 def tracelens(folder: Path) -> Iterator[Reading]:
     """Compare the time line of the peer with ours, over the work the peer looks at.
 
-    TraceLens drops GPU work whose launch is not in the trace and counts sets of memory
-    as computation. It adds up float64 microseconds, so every start and every end may be off
-    by half the spacing of floats at that time: the tolerance is that spacing, once per row.
+    TraceLens drops GPU work whose launch is not in the trace and counts sets of memory as
+    computation. It adds up float64 microseconds, so every start and every end may be off by half
+    the spacing of floats at that time: the tolerance is that spacing, once per row.
     """
     (path,) = folder.glob("Qwen*.json.gz")
     (table,) = folder.glob("Qwen*/gpu_timeline.csv")
@@ -146,8 +146,8 @@ def dlrm(folder: Path) -> Iterator[Reading]:
 def dlrm_clocks(folder: Path) -> Iterator[Reading]:
     """Set the clocks of the ranks wrong by milliseconds; compare what is found all the same.
 
-    The ends of one collective differ by up to 7 µs on clocks that are right, so offsets
-    cannot be known better than that; it is the tolerance.
+    The ends of one collective differ by up to 7 µs on clocks that are right, so offsets cannot be
+    known better than that; it is the tolerance.
     """
     events = _trace(folder / "dlrm_kineto.tar.gz").events
     wrong = events["start_ns"] + (events["rank"].astype("int64") - 4) ** 3 * 100_003

@@ -54,6 +54,6 @@ from ._fleet.job_log import job_log as job_log
 from ._fleet.reader import fleet as fleet
 
 # All domains
-from ._files.parquet import write as write
+from ._traces.parquet import write as write
 from .kinds import by_kind as by_kind
 from .quality import quality as quality

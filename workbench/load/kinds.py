@@ -199,7 +199,19 @@ def told(path: Paths, *, most_files: int | None = None) -> Told:
 
 
 def kinds_of(path: str | Path, *, most_files: int | None = _LOOKED_AT_FILES) -> set[str]:
-    """Say which kinds of data a file, folder or archive holds; empty if nothing is recognised.
+    """Say which kinds of data a file, folder or archive holds.
+
+    Parameters
+    ----------
+    path
+        Any file or folder.
+    most_files
+        Files to look at, the first ones; None for all.
+
+    Returns
+    -------
+    set of str
+        Names of :data:`KINDS`; empty if nothing is recognised.
 
     Examples
     --------
@@ -216,9 +228,23 @@ def kinds_of(path: str | Path, *, most_files: int | None = _LOOKED_AT_FILES) -> 
 def by_kind(path: str | Path | None, *names: str) -> dict[str, Path | None]:
     """Give a page that takes several kinds of data a path for each of them.
 
-    None where ``path`` holds nothing of the kind; the file itself where the loader of the kind
-    reads no folder. Raises LoadError if the path holds none of the kinds, or several files of a
-    kind that is read from one.
+    Parameters
+    ----------
+    path
+        The user's own data; None if there is none.
+    *names
+        The kinds that the page takes.
+
+    Returns
+    -------
+    dict
+        By kind the path, None where it holds nothing of the kind; the file itself where the loader
+        of the kind reads no folder.
+
+    Raises
+    ------
+    LoadError
+        If it holds none of the kinds, or several files of a kind that is read from one.
 
     Examples
     --------

@@ -37,10 +37,10 @@ _POWER_KEYS = re.compile(
 def is_power_log(source: Source, head: bytes) -> bool:
     """Say whether a file that begins like this surely holds power.
 
-    The reader of plain tables takes any table of numbers over time, if it is given one. A file
-    that somebody only came by needs a column or a cell that says power, or names things and
-    counts their energy; a log of an MLPerf run, which is written like the power logs beside
-    it, needs a reading; metrics of Prometheus need one of power or energy.
+    The reader of plain tables takes any table of numbers over time, if it is given one. A file that
+    somebody only came by needs a column or a cell that says power, or names things and counts their
+    energy; a log of an MLPerf run, which is written like the power logs beside it, needs a reading;
+    metrics of Prometheus need one of power or energy.
     """
     plain = head.removeprefix(BOM_UTF8)
     found = power_format_of(plain, source.label)

@@ -34,9 +34,8 @@ def quality(  # noqa: PLR0913 - the front door
 ) -> pd.DataFrame:
     """Read whatever is under a path and report on its state, not on its content.
 
-    Every kind of data in :data:`workbench.load.kinds.KINDS` is read by its own function. If
-    several kinds lie together and one cannot be read (because ``tz`` is not given, say), that
-    is a finding.
+    Every kind of data in :data:`workbench.load.kinds.KINDS` is read by its own function. If several
+    kinds lie together and one cannot be read (because ``tz`` is not given, say), that is a finding.
 
     Parameters
     ----------
@@ -58,17 +57,16 @@ def quality(  # noqa: PLR0913 - the front door
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.QUALITY`: ``source``, ``finding``, ``what``,
-        ``count``, ``where``. Findings other than
-        :data:`workbench.tables.HARMLESS` need a look.
+        Table :data:`workbench.tables.QUALITY`: ``source``, ``finding``, ``what``, ``count``,
+        ``where``. Findings other than :data:`workbench.tables.HARMLESS` need a look.
 
     Raises
     ------
     FileNotFoundError
         If ``path`` does not exist.
     LoadError
-        If nothing is recognised or can be read, or a log needs ``tz``, ``year``,
-        ``boot_time`` or ``unit``; names file, place and remedy.
+        If nothing is recognised or can be read, or a log needs ``tz``, ``year``, ``boot_time`` or
+        ``unit``; names file, place and remedy.
     """
     path = path if isinstance(path, str | Path) else given_paths(path)
     files = told(path)
@@ -95,9 +93,9 @@ def joined(
 ) -> pd.DataFrame:
     """Put the findings of several doors together, those of a file from whom it concerns.
 
-    A door says of every file that it did not take why not. That concerns nobody where another
-    door took it, and is said once where nobody did. What a door dropped from a file that it did
-    take stays.
+    A door says of every file that it did not take why not. That concerns nobody where another door
+    took it, and is said once where nobody did. What a door dropped from a file that it did take
+    stays.
     """
     kept = []
     for name, frame in frames.items():

@@ -286,8 +286,8 @@ SAYS_SYNTHETIC = "the file says that it is synthetic"
 class Trace:
     """The tables of one loaded trace set; a plain bundle, all work is done by functions.
 
-    ``events`` holds what happened when; ``nodes`` and ``dependencies`` hold execution
-    traces, which know what depends on what but not always when.
+    ``events`` holds what happened when; ``nodes`` and ``dependencies`` hold execution traces, which
+    know what depends on what but not always when.
     """
 
     events: pd.DataFrame

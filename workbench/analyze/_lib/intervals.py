@@ -1,10 +1,10 @@
 """Sets of time intervals on int64 nanoseconds: the mathematics that the analyses share.
 
-An interval is half-open: it holds its start and not its end, so its length is
-``end - start`` and neighbours that touch share nothing. A set of intervals is two
-arrays, starts and ends. They may come in any order and may overlap; intervals of zero
-or negative length hold nothing and drop out. Results are sorted, disjoint and do not
-touch each other. All sums are exact integers, so identities hold to the nanosecond.
+An interval is half-open: it holds its start and not its end, so its length is ``end - start`` and
+neighbours that touch share nothing. A set of intervals is two arrays, starts and ends. They may
+come in any order and may overlap; intervals of zero or negative length hold nothing and drop out.
+Results are sorted, disjoint and do not touch each other. All sums are exact integers, so identities
+hold to the nanosecond.
 """
 
 from __future__ import annotations
@@ -66,9 +66,13 @@ def intersect(
     b_starts, b_ends = union(b_starts, b_ends)
     first = np.searchsorted(b_ends, a_starts, side="right")
     partners = np.searchsorted(b_starts, a_ends, side="left") - first
-    mine = np.repeat(np.arange(len(a_starts)), partners)
-    theirs = np.arange(len(mine)) + np.repeat(first - (np.cumsum(partners) - partners), partners)
-    return (np.maximum(a_starts[mine], b_starts[theirs]), np.minimum(a_ends[mine], b_ends[theirs]))
+    a_rows = np.repeat(np.arange(len(a_starts)), partners)
+    before = np.cumsum(partners) - partners
+    b_rows = np.arange(len(a_rows)) + np.repeat(first - before, partners)
+    return (
+        np.maximum(a_starts[a_rows], b_starts[b_rows]),
+        np.minimum(a_ends[a_rows], b_ends[b_rows]),
+    )
 
 
 def subtract(
@@ -104,8 +108,8 @@ def gaps(starts: ArrayLike, ends: ArrayLike, *, window: tuple[int, int] | None =
     low, high = window
     opening = np.clip(np.append(low, ends), low, high)
     closing = np.clip(np.append(starts, high), low, high)
-    some = opening < closing
-    return opening[some], closing[some]
+    is_open = opening < closing
+    return opening[is_open], closing[is_open]
 
 
 def measure_within(
@@ -156,8 +160,8 @@ def coverage(starts: ArrayLike, ends: ArrayLike, classes: ArrayLike, groups: Arr
         msg = f"classes must be 0 to {_MAX_CLASS}, got {classes.min()} to {classes.max()}"
         raise ValueError(msg)
     shape = (int(groups.max(initial=-1)) + 1, 1 << (int(classes.max(initial=-1)) + 1))
-    some = ends > starts
-    return _sweep(starts[some], ends[some], classes[some], groups[some], shape)
+    is_proper = ends > starts
+    return _sweep(starts[is_proper], ends[is_proper], classes[is_proper], groups[is_proper], shape)
 
 
 def _sweep(starts: Ns, ends: Ns, classes: Ns, groups: Ns, shape: tuple[int, int]) -> Ns:
@@ -167,26 +171,22 @@ def _sweep(starts: Ns, ends: Ns, classes: Ns, groups: Ns, shape: tuple[int, int]
         return covered
     low, width = starts.min(), int(ends.max()) - int(starts.min()) + 1
     if shape[0] > 1 and shape[0] * width > _LINE_LENGTH:
-        return _sweep_halves(starts, ends, classes, groups, shape)
+        # They do not fit on one line of int64: half of the groups at a time.
+        half = shape[0] // 2
+        left = groups < half
+        halves = ((left, 0, half), (~left, half, shape[0] - half))
+        return np.concatenate(
+            [
+                _sweep(starts[p], ends[p], classes[p], groups[p] - first, (count, shape[1]))
+                for p, first, count in halves
+            ]
+        )
     shift = groups * width - low
     time, change = _edges(starts + shift, ends + shift, classes)
     group, active = time[:-1] // width, np.cumsum(change[:-1])
     inside = group == time[1:] // width
     np.add.at(covered.reshape(-1), (group * shape[1] + active)[inside], np.diff(time)[inside])
     return covered
-
-
-def _sweep_halves(starts: Ns, ends: Ns, classes: Ns, groups: Ns, shape: tuple[int, int]) -> Ns:
-    """Sweep half of the groups at a time, where all of them do not fit on one line."""
-    half = shape[0] // 2
-    left = groups < half
-    parts = [(left, 0, half), (~left, half, shape[0] - half)]
-    return np.concatenate(
-        [
-            _sweep(starts[p], ends[p], classes[p], groups[p] - first, (count, shape[1]))
-            for p, first, count in parts
-        ]
-    )
 
 
 def _edges(starts: Ns, ends: Ns, classes: Ns) -> tuple[Ns, Ns]:
@@ -203,9 +203,9 @@ def _edges(starts: Ns, ends: Ns, classes: Ns) -> tuple[Ns, Ns]:
 
 def _proper(starts: ArrayLike, ends: ArrayLike) -> Intervals:
     starts, ends = _checked(starts, ends)
-    some = ends > starts
-    if not some.all():
-        starts, ends = starts[some], ends[some]
+    is_proper = ends > starts
+    if not is_proper.all():
+        starts, ends = starts[is_proper], ends[is_proper]
     if (starts[1:] < starts[:-1]).any():
         order = np.argsort(starts)
         starts, ends = starts[order], ends[order]

@@ -10,8 +10,8 @@ from workbench.analyze._lib.rows import Ints
 def usual_latency(delay: Ints, *, fewest: int, longest_ns: int, default_ns: int) -> int:
     """Give the median of some delays, at most `longest_ns` [ns].
 
-    Fewer than `fewest` tell nothing: then it is `default_ns`. A longer median is that of work
-    which something else than its launch held up.
+    Fewer than `fewest` tell nothing: then it is `default_ns`. A longer median is that of work which
+    something else than its launch held up.
     """
     if len(delay) < max(fewest, 1):
         return default_ns

@@ -29,8 +29,8 @@ V_SHAPED = frozenset({"zbv", "dualpipe_v"})
 class Order:
     """All passes of a step, stage by stage in the order they run; ``partner`` is -1 for none.
 
-    Chunks are numbered through the model. Two passes that overlap follow each other, the
-    forward one first, and name each other's row.
+    Chunks are numbered through the model. Two passes that overlap follow each other, the forward
+    one first, and name each other's row.
     """
 
     stage: Ints
@@ -43,22 +43,24 @@ class Order:
 @lru_cache(maxsize=32)
 def order(kind: ScheduleKind, stages: int, micro_batches: int, chunks: int) -> Order:
     """Return the order of a schedule that is possible; see ``refusal`` for what is not."""
-    if kind in V_SHAPED:
-        make = _zbv if kind == "zbv" else _dualpipe_v
-        lists = [make(stage, stages, micro_batches).columns() for stage in range(stages)]
-    elif kind == "gpipe":
-        lists = [_gpipe(stage, micro_batches) for stage in range(stages)]
-    else:
-        lists = [
-            _alternating(kind, stage, stages, micro_batches, chunks) for stage in range(stages)
-        ]
-    lengths = [len(each[0]) for each in lists]
-    action, micro_batch, chunk, partner = (
-        np.concatenate(part) for part in zip(*lists, strict=True)
-    )
+    by_stage = [_of_stage(kind, stage, stages, micro_batches, chunks) for stage in range(stages)]
+    lengths = [len(action) for action, *_ in by_stage]
+    action, micro_batch, chunk, partner = map(np.concatenate, zip(*by_stage, strict=True))
     stage = np.repeat(np.arange(stages), lengths)
     first = np.repeat(np.cumsum([0, *lengths[:-1]]), lengths)
     return Order(stage, action, micro_batch, chunk, np.where(partner < 0, -1, partner + first))
+
+
+def _of_stage(
+    kind: ScheduleKind, stage: int, stages: int, micro_batches: int, chunks: int
+) -> _Columns:
+    if kind in V_SHAPED:
+        return (_zbv if kind == "zbv" else _dualpipe_v)(stage, stages, micro_batches).columns()
+    if kind == "gpipe":
+        action = np.repeat([FORWARD, BACKWARD], micro_batches)
+        number = np.tile(np.arange(micro_batches), 2)
+        return action, number, np.full(len(action), stage), np.full(len(action), -1)
+    return _alternating(kind, stage, stages, micro_batches, chunks)
 
 
 def refusal(kind: ScheduleKind, stages: int, micro_batches: int, chunks: int) -> str:
@@ -86,40 +88,35 @@ def refusal(kind: ScheduleKind, stages: int, micro_batches: int, chunks: int) ->
 _Columns: TypeAlias = tuple[Ints, Ints, Ints, Ints]
 
 
-def _gpipe(stage: int, micro_batches: int) -> _Columns:
-    action = np.repeat([FORWARD, BACKWARD], micro_batches)
-    number = np.tile(np.arange(micro_batches), 2)
-    return action, number, np.full(len(action), stage), np.full(len(action), -1)
-
-
 def _alternating(
     kind: ScheduleKind, stage: int, stages: int, micro_batches: int, chunks: int
 ) -> _Columns:
     """Alternate one forward and one backward after a warm-up of forward passes.
 
-    Micro-batches are dealt in rounds; a round goes through all chunks of the stage before the
-    next begins. With a split backward the gradient of the weights comes ``stage`` passes later.
+    Micro-batches are dealt in rounds; a round goes through all chunks of the stage before the next
+    begins. With a split backward the weight-gradient pass comes ``stage`` passes later.
     """
     round_size = micro_batches // max(1, micro_batches // stages)
-    is_split = kind == "zero_bubble"
     per_hop = 2 if kind == "interleaved" else 1
     at = np.arange(micro_batches * chunks)
     warm_up = min((chunks - 1) * round_size + per_hop * (stages - 1 - stage), len(at))
-    if chunks == 1:
-        number, local = at, np.zeros_like(at)
-    else:
+    number, local = at, np.zeros_like(at)
+    if chunks > 1:
         number = at // (round_size * chunks) * round_size + at % round_size
         local = at // round_size % chunks
     forward, backward = local * stages + stage, (chunks - 1 - local) * stages + stage
-    parts = [(FORWARD, forward, 3 * at), (INPUT, backward, 3 * (at + warm_up) + 1)]
-    if is_split:
-        parts.append((WEIGHT, backward, 3 * (at + warm_up + stage) + 2))
-    else:
-        parts[1] = (BACKWARD, *parts[1][1:])
-    rank = np.argsort(np.concatenate([key for _, _, key in parts]), kind="stable")
-    action = np.repeat([each for each, _, _ in parts], len(at))[rank]
-    chunk = np.concatenate([each for _, each, _ in parts])[rank]
-    return action, np.tile(number, len(parts))[rank], chunk, np.full(len(rank), -1)
+    # Keys of the order of the passes: forward, backward and weight gradient in turn.
+    is_split = kind == "zero_bubble"
+    passes = [
+        (FORWARD, forward, 3 * at),
+        (INPUT if is_split else BACKWARD, backward, 3 * (at + warm_up) + 1),
+        (WEIGHT, backward, 3 * (at + warm_up + stage) + 2),
+    ][: 3 if is_split else 2]
+    actions, chunk_of, keys = zip(*passes, strict=True)
+    rank = np.argsort(np.concatenate(keys), kind="stable")
+    action = np.repeat(actions, len(at))[rank]
+    chunk = np.concatenate(chunk_of)[rank]
+    return action, np.tile(number, len(passes))[rank], chunk, np.full(len(rank), -1)
 
 
 @dataclass
@@ -130,10 +127,10 @@ class _Passes:
     count: dict[tuple[int, int], int] = field(default_factory=dict)
     owed: deque[tuple[int, int]] = field(default_factory=deque)
 
-    def repeat(self, times: int, *parts: tuple[int, ...]) -> None:
+    def repeat(self, times: int, *groups: tuple[int, ...]) -> None:
         """Run parts in turn, so many times; a part is a chunk and what is done to it."""
         for _ in range(times):
-            for chunk, *actions in parts:
+            for chunk, *actions in groups:
                 for action in actions:
                     self.add(chunk, action)
 
@@ -164,48 +161,46 @@ def _zbv(stage: int, stages: int, micro_batches: int) -> _Passes:
     near, far, behind = stage, 2 * stages - 1 - stage, stages - 1 - stage
     # Laid out for a full pipeline; passes of micro-batches that are not there drop out.
     count = max(2 * stages - 1, micro_batches)
-    made = _Passes()
-    made.repeat(2 * behind + 1, (near, FORWARD))
-    made.repeat(stage, (far, FORWARD), (near, FORWARD))
-    made.repeat(behind + 1, (far, FORWARD, INPUT, WEIGHT))
+    passes = _Passes()
+    passes.repeat(2 * behind + 1, (near, FORWARD))
+    passes.repeat(stage, (far, FORWARD), (near, FORWARD))
+    passes.repeat(behind + 1, (far, FORWARD, INPUT, WEIGHT))
     full = count - stages - behind
-    made.repeat(full, (near, FORWARD, INPUT, WEIGHT), (far, FORWARD, INPUT, WEIGHT))
-    made.repeat(behind, (near, INPUT, WEIGHT), (far, FORWARD, INPUT, WEIGHT))
-    made.repeat(stage, (near, INPUT), (far, INPUT))
-    made.repeat(behind + 1, (near, INPUT, WEIGHT))
-    made.repeat(stage, (far, WEIGHT))
-    made.repeat(stage, (near, WEIGHT))
-    made.rows = [row for row in made.rows if row[1] < micro_batches]
-    return made
+    passes.repeat(full, (near, FORWARD, INPUT, WEIGHT), (far, FORWARD, INPUT, WEIGHT))
+    passes.repeat(behind, (near, INPUT, WEIGHT), (far, FORWARD, INPUT, WEIGHT))
+    passes.repeat(stage, (near, INPUT), (far, INPUT))
+    passes.repeat(behind + 1, (near, INPUT, WEIGHT))
+    passes.repeat(stage, (far, WEIGHT))
+    passes.repeat(stage, (near, WEIGHT))
+    passes.rows = [row for row in passes.rows if row[1] < micro_batches]
+    return passes
 
 
 def _dualpipe_v(stage: int, stages: int, micro_batches: int) -> _Passes:
     """DualPipeV: in the main part a forward overlaps a backward of the other direction."""
     near, far, behind = stage, 2 * stages - 1 - stage, stages - 1 - stage
-    made = _Passes()
-    made.repeat(2 * behind, (near, FORWARD))
-    made.repeat(stage + 1, (near, FORWARD), (far, FORWARD))
-    made.repeat(behind, (far, INPUT, _OLDEST_WEIGHT, FORWARD))
+    passes = _Passes()
+    passes.repeat(2 * behind, (near, FORWARD))
+    passes.repeat(stage + 1, (near, FORWARD), (far, FORWARD))
+    passes.repeat(behind, (far, INPUT, _OLDEST_WEIGHT, FORWARD))
     for at in range(micro_batches - 2 * stages + stage + 1):
         if at == behind == 0:
             # The turning point has nothing to fill yet, so overlapping would only delay.
-            made.repeat(1, (near, FORWARD), (far, BACKWARD))
+            passes.repeat(1, (near, FORWARD), (far, BACKWARD))
         else:
-            made.add_pair(near, far)
-        made.add_pair(far, near)
+            passes.add_pair(near, far)
+        passes.add_pair(far, near)
     for _ in range(behind):
-        made.add(far, BACKWARD)
-        made.add_pair(far, near)
+        passes.add(far, BACKWARD)
+        passes.add_pair(far, near)
     # From the middle of the last backward passes on, weight gradients wait until the end.
-    whole = 2 * ((stage + 1) // 2) + (1 - stage % 2)
+    full_count = 2 * ((stage + 1) // 2) + (1 - stage % 2)
     for at in range(2 * (stage + 1)):
-        made.add(near if at % 2 else far, BACKWARD if at < whole else INPUT)
-    made.repeat(behind, (near, _OLDEST_WEIGHT, INPUT))
-    made.repeat(stage + 1, (near, _OLDEST_WEIGHT))
-    return made
+        passes.add(near if at % 2 else far, BACKWARD if at < full_count else INPUT)
+    passes.repeat(behind, (near, _OLDEST_WEIGHT, INPUT))
+    passes.repeat(stage + 1, (near, _OLDEST_WEIGHT))
+    return passes
 
-
-# When the passes of a pipeline begin and end, for any order and any durations.
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -215,8 +210,7 @@ class Plan:
     """What each pass waits for, and the passes in waves that can be worked out at once.
 
     ``before`` is the pass before on the stage, ``needs`` the one that makes the input, and
-    ``partner_needs`` that of the overlapped pass; a row that there is none is the number of
-    rows.
+    ``partner_needs`` that of the overlapped pass; a row that there is none is the number of rows.
     """
 
     order: Order
@@ -228,8 +222,8 @@ class Plan:
     def times(self, dur: Floats, delay: Floats) -> tuple[Floats, Floats]:
         """Return when each pass starts and ends; further axes are independent steps.
 
-        ``delay`` is how long the input of each pass travels. Passes that overlap start
-        together; both have the duration of the pair.
+        ``delay`` is how long the input of each pass travels. Passes that overlap start together;
+        both have the duration of the pair.
         """
         delay = delay.reshape(len(delay), *[1] * (dur.ndim - 1))
         end = np.zeros((len(dur) + 1, *dur.shape[1:]))
@@ -239,8 +233,8 @@ class Plan:
         for rows in self.waves:
             ready = np.maximum(end[self.before[rows]], end[self.needs[rows]] + delay[rows])
             if paired:
-                other = end[self.partner_needs[rows]] + delay[partner[rows]]
-                ready = np.maximum(ready, other)
+                of_partner = end[self.partner_needs[rows]] + delay[partner[rows]]
+                ready = np.maximum(ready, of_partner)
             start[rows] = ready
             end[rows] = ready + dur[rows]
         return start, end[:-1]
@@ -279,16 +273,15 @@ def _refuse_odd(order: Order, row: Ints) -> None:
     count = len(order.stage)
     forward, backward, inputs, weights = row < count
     wrong = ~(forward & (backward ^ inputs) & (inputs == weights))
-    if wrong.any() or (row < count).sum() != count:
-        if wrong.any():
-            chunk, batch = np.argwhere(wrong)[0]
-        else:
-            here = row[order.action, order.chunk, order.micro_batch] != np.arange(count)
-            chunk, batch = order.chunk[here][0], order.micro_batch[here][0]
-        here = (order.chunk == chunk) & (order.micro_batch == batch)
-        found = " ".join(ACTIONS[each] for each in order.action[here]) or "nothing"
+    # Of passes that occur twice the table of rows holds only the last one.
+    twice = row[order.action, order.chunk, order.micro_batch] != np.arange(count)
+    if wrong.any() or twice.any():
+        chunk, batch = order.chunk[twice][:1], order.micro_batch[twice][:1]
+        chunk, batch = np.argwhere(wrong)[0] if wrong.any() else (chunk[0], batch[0])
+        chosen = (order.chunk == chunk) & (order.micro_batch == batch)
+        passes = " ".join(ACTIONS[action] for action in order.action[chosen]) or "nothing"
         msg = (
-            f"micro-batch {batch} in chunk {chunk} has {found}; each needs F once, and B or else "
+            f"micro-batch {batch} in chunk {chunk} has {passes}; each needs F once, and B or else "
             "I and W once"
         )
         raise PerformanceModelError(msg)
@@ -328,14 +321,13 @@ def _waves(order: Order, needs: Ints, partner_needs: Ints) -> list[Ints]:
 
 
 def _circle(order: Order, needs: Ints, heads: Ints) -> str:
-    def said(row: int) -> str:
-        return (
-            f"{ACTIONS[order.action[row]]} of micro-batch {order.micro_batch[row]} in chunk "
-            f"{order.chunk[row]}"
-        )
-
     at = next((row for row in heads if needs[row] < len(order.stage)), heads[0])
+    stands, waits = (
+        f"{ACTIONS[order.action[row]]} of micro-batch {order.micro_batch[row]} in chunk "
+        f"{order.chunk[row]}"
+        for row in (at, needs[at])
+    )
     return (
-        f"the schedule cannot run: stage {order.stage[at]} stands before {said(at)}, which waits "
-        f"for {said(needs[at])} on stage {order.stage[needs[at]]}, which waits in turn"
+        f"the schedule cannot run: stage {order.stage[at]} stands before {stands}, which waits "
+        f"for {waits} on stage {order.stage[needs[at]]}, which waits in turn"
     )

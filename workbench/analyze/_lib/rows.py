@@ -49,8 +49,8 @@ def checked(events: pd.DataFrame, *columns: str) -> pd.DataFrame:
 def gpu_work(events: pd.DataFrame, *columns: str) -> Work:
     """Pick the rows that occupied a GPU.
 
-    Rows without a kind (annotations, synchronisation, everything on the host) are
-    not GPU work. The columns for this are checked, and those that are named.
+    Rows without a kind (annotations, synchronisation, everything on the host) are not GPU work. The
+    columns for this are checked, and those that are named.
     """
     checked(events, *_WORK_COLUMNS, *columns)
     code = codes(events["kind"])
@@ -60,13 +60,16 @@ def gpu_work(events: pd.DataFrame, *columns: str) -> Work:
     order = in_order(rank, start)
     if order is not None:
         row, rank, start = row[order], rank[order], start[order]
-    kinds = [_kind_number(str(kind)) for kind in events["kind"].cat.categories]
+    kinds = [str(kind) for kind in events["kind"].cat.categories]
+    if unknown := [kind for kind in kinds if kind not in KINDS]:
+        msg = f"kind {unknown[0]!r} in the events table is not one of {KINDS}"
+        raise WorkbenchError(msg)
     return Work(
         row=row,
         rank=rank,
         start=start,
         end=start + events["dur_ns"].to_numpy()[row],
-        kind=np.array(kinds, dtype=np.int64)[code[row]],
+        kind=np.array(list(map(KINDS.index, kinds)), dtype=np.int64)[code[row]],
         device=taken(events["device"], row),
     )
 
@@ -90,13 +93,6 @@ def _contents(events: pd.DataFrame) -> str:
     )
 
 
-def _kind_number(kind: str) -> int:
-    if kind not in KINDS:
-        msg = f"kind {kind!r} in the events table is not one of {KINDS}"
-        raise WorkbenchError(msg)
-    return KINDS.index(kind)
-
-
 def codes(column: pd.Series) -> NDArray[np.signedinteger]:
     """Return the positions of a category column's values in its categories, -1 if missing."""
     return np.asarray(column.cat.codes)
@@ -104,14 +100,16 @@ def codes(column: pd.Series) -> NDArray[np.signedinteger]:
 
 def code_of(column: pd.Series, value: str) -> int:
     """Return the position of a value in the categories of a column; -2 if it never occurs."""
-    found = column.cat.categories.get_indexer(pd.Index([value]))
-    return int(found[0]) if found[0] >= 0 else -2
+    categories = column.cat.categories
+    return int(categories.get_loc(value)) if value in categories else -2
 
 
 def step_numbers(events: pd.DataFrame) -> Ints:
     """Return the number of the step of training that each row marks; -1 where it marks none."""
     numbers = [step_number(str(name)) for name in events["name"].cat.categories]
-    number = np.array([MISSING if each is None else each for each in numbers] + [MISSING])
+    number = np.array(
+        [MISSING if number_of is None else number_of for number_of in numbers] + [MISSING]
+    )
     marks = [str(name) in STEP_CATEGORIES for name in events["category"].cat.categories]
     is_mark = np.append(np.array(marks, dtype=bool), False)[codes(events["category"])]
     return np.where(is_mark, number[codes(events["name"])], MISSING)
@@ -193,12 +191,12 @@ def launches_of(events: pd.DataFrame, row: Ints) -> Ints:
         position = np.where(label < len(events), label, MISSING)
     else:
         position = events.index.get_indexer(pd.Index(label)).astype(np.int64)
-    found = np.flatnonzero(position >= 0)
+    is_found = np.flatnonzero(position >= 0)
     ranks = events["rank"].to_numpy()
-    launching = position[found]
-    wrong = (codes(events["kind"])[launching] >= 0) | (ranks[launching] != ranks[row[found]])
+    launching = position[is_found]
+    wrong = (codes(events["kind"])[launching] >= 0) | (ranks[launching] != ranks[row[is_found]])
     if wrong.any():
-        bad = found[wrong][0]
+        bad = is_found[wrong][0]
         msg = (
             f"row {events.index[row[bad]]}: launch {label[bad]} is not a call on its rank; "
             "keep the index of the loaded table when you select rows"
@@ -213,11 +211,11 @@ def nullable(values: Ints, dtype: Literal["Int32", "Int64"]) -> pd.Series:
     return column.mask(values == MISSING)
 
 
-def shares(part: pd.Series | Ints, whole: pd.Series | Ints) -> pd.Series:
+def shares(amount: pd.Series | Ints, total: pd.Series | Ints) -> pd.Series:
     """Divide; undefined shares (nothing of nothing) are missing."""
-    part = pd.Series(part).astype("Float64").reset_index(drop=True)
-    whole = pd.Series(whole).astype("Float64").reset_index(drop=True)
-    return part / whole.mask(whole == 0)
+    amount = pd.Series(amount).astype("Float64").reset_index(drop=True)
+    total = pd.Series(total).astype("Float64").reset_index(drop=True)
+    return amount / total.mask(total == 0)
 
 
 def labelled(positions: Ints, names: Sequence[str]) -> pd.Categorical:
@@ -235,11 +233,8 @@ def relabelled(positions: Ints, column: pd.Series) -> pd.Series:
 
 def texts(positions: Ints, names: Sequence[str]) -> pd.Series:
     """Turn positions in a list of names into a text column; -1 is missing."""
-    known = np.array([*names, None], dtype=object)
-    return pd.Series(known[positions], dtype=_TEXT)
-
-
-# Which CPU operator is inside which, and which one started a piece of GPU work.
+    texts_of = np.array([*names, None], dtype=object)
+    return pd.Series(texts_of[positions], dtype=_TEXT)
 
 
 class Nest(NamedTuple):
@@ -256,9 +251,9 @@ class Nest(NamedTuple):
 def nest(events: pd.DataFrame, work: Work) -> Nest:
     """Find the operator around every operator and around every launch.
 
-    The operator of a launch is the innermost one around the call on its thread. Where
-    the call is missing or stands alone, the external id of the work or of its launch
-    decides, unless it merely repeats the correlation, as profilers wrote it until 2022.
+    The operator of a launch is the innermost one around the call on its thread. Where the call is
+    missing or stands alone, the external id of the work or of its launch decides, unless it merely
+    repeats the correlation, as profilers wrote it until 2022.
     """
     is_operator = codes(events["category"]) == code_of(events["category"], "cpu_op")
     # A step is around all operators and is none itself, in whatever category it was written.
@@ -273,15 +268,15 @@ def nest(events: pd.DataFrame, work: Work) -> Nest:
     order = np.lexsort((start - end, start, thread))
     parent = enclosing(start[order], end[order], thread[order])
     # From positions among operators and calls to positions among operators alone.
-    place = np.append(np.cumsum(~is_call[order]) - 1, MISSING)
+    position = np.append(np.cumsum(~is_call[order]) - 1, MISSING)
     operator = row[order][~is_call[order]]
     around = np.empty(len(row), dtype=np.int64)
-    around[order] = place[parent]
+    around[order] = position[parent]
     starter = np.full(len(launch), MISSING)
     starter[launch != MISSING] = around[is_call][call_number]
     lost = starter == MISSING
     starter[lost] = _by_external_id(events, operator, work.row[lost], launch[lost])
-    return Nest(operator, place[parent[~is_call[order]]], starter)
+    return Nest(operator, position[parent[~is_call[order]]], starter)
 
 
 def enclosing(start: Ints, end: Ints, group: Ints) -> Ints:
@@ -315,32 +310,21 @@ def threads(events: pd.DataFrame, row: Ints) -> Ints:
 
 def _by_external_id(events: pd.DataFrame, operator: Ints, row: Ints, launch: Ints) -> Ints:
     """Find the operators that carry the external id of some GPU work or of its launch."""
-    found = np.full(len(row), MISSING)
-    names = ["rank", "external"]
-    known = pd.DataFrame(
-        {
-            "rank": events["rank"].to_numpy()[operator],
-            "external": taken(events["external_id"], operator),
-        }
-    )
-    known = known[~known.duplicated(keep=False)]
-    index = pd.MultiIndex.from_frame(known)
+    rank = events["rank"].to_numpy()
+    ids = pd.DataFrame({"rank": rank[operator], "id": taken(events["external_id"], operator)})
+    ids = ids[~ids.duplicated(keep=False)]
+    index = pd.MultiIndex.from_frame(ids)
+    starter = np.full(len(row), MISSING)
     for candidate in (row, np.where(launch == MISSING, row, launch)):
-        external, usable = _external_ids(events, candidate)
-        wanted = pd.DataFrame({"rank": events["rank"].to_numpy()[row], "external": external})
-        position = index.get_indexer(pd.MultiIndex.from_frame(wanted[names]))
-        hit = usable & (position >= 0) & (found == MISSING)
-        found[hit] = known.index.to_numpy()[position[hit]]
-    return found
+        external = taken(events["external_id"], candidate)
+        # Profilers until 2022 repeated the correlation as external id, which names no operator.
+        is_usable = (external > 0) | (external < MISSING)
+        is_usable &= external != taken(events["correlation"], candidate)
+        position = index.get_indexer(pd.MultiIndex.from_arrays([rank[row], external]))
+        hit = is_usable & (position >= 0) & (starter == MISSING)
+        starter[hit] = ids.index.to_numpy()[position[hit]]
+    return starter
 
-
-def _external_ids(events: pd.DataFrame, row: Ints) -> tuple[Ints, NDArray[np.bool_]]:
-    external = taken(events["external_id"], row)
-    repeats = external == taken(events["correlation"], row)
-    return external, (external != MISSING) & (external != 0) & ~repeats
-
-
-# What the operations of communication libraries are called, and how big they are.
 
 UNKNOWN = "unknown"
 # Names as PyTorch records them and as kernels are called, without anything but letters,
@@ -399,14 +383,15 @@ def operations(events: pd.DataFrame, row: Ints) -> Ints:
 
     What was recorded as the collective decides, else the name of the kernel.
     """
-    place = {operation: number for number, operation in enumerate(OPERATIONS)}
-    told = {}
+    unknown = OPERATIONS.index(UNKNOWN)
+    by_column = []
     for column in ("collective", "name"):
         used, value = np.unique(codes(events[column])[row], return_inverse=True)
         names = [str(name) for name in events[column].cat.categories]
-        known = [place[operation_of(names[code]) if code >= 0 else UNKNOWN] for code in used]
-        told[column] = np.array(known, dtype=np.int64)[value]
-    return np.where(told["collective"] == place[UNKNOWN], told["name"], told["collective"])
+        of_used = [operation_of(names[code]) if code >= 0 else UNKNOWN for code in used]
+        number = np.array([OPERATIONS.index(name) for name in of_used], dtype=np.int64)
+        by_column.append(number[value])
+    return np.where(by_column[0] == unknown, by_column[1], by_column[0])
 
 
 def sizes(events: pd.DataFrame, row: Ints, operation: Ints) -> Ints:
@@ -415,8 +400,8 @@ def sizes(events: pd.DataFrame, row: Ints, operation: Ints) -> Ints:
     Notes
     -----
     The size is what a rank holds on the larger side: for all-gather all it receives, for
-    reduce-scatter and all-to-all all it sends, for the others the one buffer. That is
-    elements times the size of one element.
+    reduce-scatter and all-to-all all it sends, for the others the one buffer. That is elements
+    times the size of one element.
 
     References
     ----------
@@ -448,13 +433,11 @@ def input_sizes(events: pd.DataFrame, row: Ints, operation: Ints) -> Ints:
 
 
 def _bytes_of(events: pd.DataFrame, row: Ints, elements: Ints) -> Ints:
-    used, value = np.unique(codes(events["dtype"])[row], return_inverse=True)
     names = [str(name) for name in events["dtype"].cat.categories]
-    bytes_each = np.array(
-        [_element_bytes(names[c]) if c >= 0 else -1 for c in used], dtype=np.int64
-    )
-    each = bytes_each[value] if len(used) else np.zeros(0, dtype=np.int64)
-    return np.where((elements >= 0) & (each > 0), elements * each, -1)
+    # Code -1, a missing type, is the last entry.
+    per_element = np.array([*map(_element_bytes, names), -1], dtype=np.int64)
+    element_bytes = per_element[codes(events["dtype"])[row]]
+    return np.where((elements >= 0) & (element_bytes > 0), elements * element_bytes, -1)
 
 
 def _element_bytes(dtype: str) -> int:
@@ -469,8 +452,8 @@ def bus_factor(operation: str, ranks: int) -> float | None:
 
     Notes
     -----
-    With n ranks: all-reduce 2 (n - 1) / n; all-gather, reduce-scatter and all-to-all
-    (n - 1) / n; broadcast and reduce 1. None for operations without an agreed factor.
+    With n ranks: all-reduce 2 (n - 1) / n; all-gather, reduce-scatter and all-to-all (n - 1) / n;
+    broadcast and reduce 1. None for operations without an agreed factor.
 
     References
     ----------

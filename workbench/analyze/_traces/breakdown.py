@@ -31,28 +31,27 @@ _COMPUTE, _COMMUNICATION, _MEMORY, _OTHER = (1 << KINDS.index(kind) for kind in 
 
 
 def time_breakdown(events: pd.DataFrame, *, by: By = "rank") -> pd.DataFrame:
-    """Split the time of each rank's GPUs into parts that add up to the whole.
+    """Split the time of each rank's GPUs into compute, exposed communication, copies and idle time.
 
-    At any moment the GPU computes, or it only communicates, or it only copies, or it
-    does only work of another kind, or nothing runs. Communication that runs while
-    something computes costs no time of its own; only the *exposed* rest does.
+    At any moment the GPU computes, or it only communicates, or it only copies, or it does only work
+    of another kind, or nothing runs. Communication that runs while something computes costs no time
+    of its own; only the *exposed* rest does.
 
     Parameters
     ----------
     events
         Table :data:`workbench.tables.EVENTS`.
     by
-        ``"rank"``: one row per rank. ``"step"``: one row per rank and ProfilerStep.
-        A step's GPU work is that which was launched in the step, and its window runs
-        from the first to the last of that work, so windows of neighbouring steps may
-        overlap or leave time between them. Work outside every step has a row of its
-        own, without a step, span and idle time.
+        ``"rank"``: one row per rank. ``"step"``: one row per rank and ProfilerStep, for the GPU
+        work launched in the step, from the first to the last of it, so that windows may overlap or
+        leave time between them. Work outside every step has a row of its own, without span and idle
+        time.
 
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.TIME_BREAKDOWN`. A rank without GPU work keeps
-        its row (``by="rank"``), with ``device_count`` 0 and no span.
+        Table :data:`workbench.tables.TIME_BREAKDOWN`. A rank without GPU work keeps its row
+        (``by="rank"``), with ``device_count`` 0 and no span.
 
     Raises
     ------
@@ -63,12 +62,11 @@ def time_breakdown(events: pd.DataFrame, *, by: By = "rank") -> pd.DataFrame:
 
     Notes
     -----
-    With C, N, M and O the times (sets of ns) in which compute, communication, memory
-    and other work runs on any GPU of the rank, and the span W from the first start to
-    the last end: compute = ``|C|``, overlap = ``|N ∩ C|``, exposed communication =
-    ``|N - C|``, exposed memory = ``|M - C - N|``, exposed other = ``|O - C - N - M|``,
-    busy = ``|C ∪ N ∪ M ∪ O|``, idle = W - busy. Hence compute + exposed communication +
-    exposed memory + exposed other + idle = W, exactly.
+    With C, N, M and O the times (sets of ns) in which compute, communication, memory and other work
+    runs on any GPU of the rank, and the span W from the first start to the last end: compute =
+    ``|C|``, overlap = ``|N ∩ C|``, exposed communication = ``|N - C|``, exposed memory = ``|M - C -
+    N|``, exposed other = ``|O - C - N - M|``, busy = ``|C ∪ N ∪ M ∪ O|``, idle = W - busy. Hence
+    compute + exposed communication + exposed memory + exposed other + idle = W, exactly.
 
     Examples
     --------
@@ -160,10 +158,9 @@ def communication_overlap(events: pd.DataFrame, *, by: By = "rank") -> pd.DataFr
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.COMMUNICATION_OVERLAP`, one row per rank (and
-        step): ``rank``, ``step``, ``communication_ns``, ``overlap_ns``,
-        ``exposed_ns``, ``overlap_share``. Where nothing communicates the share is
-        missing: neither all nor nothing of it was hidden.
+        Table :data:`workbench.tables.COMMUNICATION_OVERLAP`, one row per rank (and step): ``rank``,
+        ``step``, ``communication_ns``, ``overlap_ns``, ``exposed_ns``, ``overlap_share``. Where
+        nothing communicates the share is missing: neither all nor nothing of it was hidden.
 
     Raises
     ------
@@ -174,8 +171,7 @@ def communication_overlap(events: pd.DataFrame, *, by: By = "rank") -> pd.DataFr
 
     Notes
     -----
-    With N and C the times in which communication and compute run, the share is
-    ``|N ∩ C| / |N|``.
+    With N and C the times in which communication and compute run, the share is ``|N ∩ C| / |N|``.
     """
     parts = time_breakdown(events, by=by)
     table = parts[["rank", "step", "communication_ns", "overlap_ns"]].copy()
@@ -200,9 +196,9 @@ def step_breakdown(events: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.STEP_BREAKDOWN`, one row per rank and step. The last step
-        of a rank has no next one and is dropped. With fewer than two ProfilerSteps a rank has
-        one row, from its first to its last GPU work.
+        Table :data:`workbench.tables.STEP_BREAKDOWN`, one row per rank and step. The last step of a
+        rank has no next one and is dropped. With fewer than two ProfilerSteps a rank has one row,
+        from its first to its last GPU work.
 
     Raises
     ------
@@ -211,8 +207,8 @@ def step_breakdown(events: pd.DataFrame) -> pd.DataFrame:
 
     Notes
     -----
-    The parts are those of :func:`workbench.analyze.time_breakdown`. Work that runs across the
-    start of a step counts on both sides, each its share.
+    The parts are those of :func:`workbench.analyze.time_breakdown`. Work that runs across the start
+    of a step counts on both sides, each its share.
     """
     work = required(gpu_work(events), events, "step breakdown")
     starts = step_times(events)[["rank", "step", "start_ns"]].dropna()
@@ -253,9 +249,9 @@ def _of_rank(work: Work, begin: Ints) -> pd.DataFrame:
 def step_times(events: pd.DataFrame) -> pd.DataFrame:
     """List the steps of every rank with their time on the host and on the GPU.
 
-    The host usually runs ahead, so the two differ step by step and agree over many. In
-    jobs that synchronise their gradients all ranks show the same step time, also those
-    that only wait; :func:`workbench.analyze.straggler_attribution` tells them apart.
+    The host usually runs ahead, so the two differ step by step and agree over many. In jobs that
+    synchronise their gradients all ranks show the same step time, also those that only wait;
+    :func:`workbench.analyze.straggler_attribution` tells them apart.
 
     Parameters
     ----------
@@ -265,9 +261,9 @@ def step_times(events: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.STEP_TIMES`, one row per rank and step, in that
-        order. Host times are missing where no ``ProfilerStep`` was recorded, GPU times
-        where the step started no GPU work. Empty if nothing belongs to a step.
+        Table :data:`workbench.tables.STEP_TIMES`, one row per rank and step, in that order. Host
+        times are missing where no ``ProfilerStep`` was recorded, GPU times where the step started
+        no GPU work. Empty if nothing belongs to a step.
     """
     checked(events, "start_ns", "rank", "dur_ns", "name", "category")
     step = step_numbers(events)

@@ -31,47 +31,43 @@ _STILL_OFF = "after correction most of its collectives end on a rank before the 
 def clocks(collectives: pd.DataFrame, *, largest_imbalance_ratio: float = 1.05) -> pd.DataFrame:
     """Estimate from the ends of collectives how far the clock of each rank is off.
 
-    Ranks leave an all-reduce together, whenever they entered it. So where one of them
-    records its ends earlier or later than the others every time, its clock is off.
+    Ranks leave an all-reduce together, whenever they entered it. So where one of them records its
+    ends earlier or later than the others every time, its clock is off.
 
     Parameters
     ----------
     collectives
         Table :data:`workbench.tables.COLLECTIVES`, from events on the ranks' own clocks.
     largest_imbalance_ratio
-        Collectives in which the largest size of all ranks is more than this times the
-        mean are not used: with unequal shares of the work ranks end apart.
+        Collectives in which the largest size of all ranks is more than this times the mean are not
+        used: with unequal shares of the work ranks end apart.
 
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.CLOCKS`, one row per rank of ``collectives``.
-        Ranks that no collective joins, directly or through others, have different
-        ``clock`` and cannot be compared.
+        Table :data:`workbench.tables.CLOCKS`, one row per rank of ``collectives``. Ranks that no
+        collective joins, directly or through others, have different ``clock``.
 
     Notes
     -----
-    Used are matched all-reduce, all-gather, reduce-scatter and all-to-all (also as
-    send-receive of all ranks, which is how NCCL calls its kernel): in these every rank
-    needs data from every other, so none can end before the last begins. Broadcast,
-    reduce, gather and scatter are not used, as some of their ranks may leave early.
+    Used are matched all-reduce, all-gather, reduce-scatter and all-to-all (also as send-receive of
+    all ranks, which is how NCCL calls its kernel): every rank needs data from every other, so none
+    can end before the last begins. Of broadcast, reduce, gather and scatter ranks may leave early.
 
-    Inside a set of ranks, the offset of rank r is the median over collectives of its end
-    minus the median end of all ranks. Sets that overlap (tensor- and data-parallel groups)
-    are joined by weighted least squares, so that ranks without a collective in common are
-    compared through others. What is left, ``d = end - offset - median over ranks of the
-    same``, gives the residual u = 1.4826 median |d|; at least 0.5 µs where all times are
-    whole microseconds.
+    Inside a set of ranks, the offset of rank r is the median over collectives of its end minus the
+    median end of all ranks. Sets that overlap (tensor- and data-parallel groups) are joined by
+    weighted least squares. What is left, ``d = end - offset - median over ranks of the same``,
+    gives the residual u = 1.4826 median |d|; at least 0.5 µs where all times are whole
+    microseconds.
 
-    Where no sequence numbers match the kernels of ranks, their order does, and a trace that
-    begins a collective later shifts it. That looks like an offset if collectives come as
-    regularly as ends agree. Such an offset is not sure, unless the time from one end to the
-    k-th after it varies by more than 4 u, for every k that would match the same operations.
+    Where only their order matches the kernels of ranks, a trace that begins a collective later
+    looks like an offset if collectives come as regularly as ends agree. Such an offset is not sure,
+    unless the time from one end to the k-th after it varies by more than 4 u, for every k that
+    would match the same operations.
 
-    Ends that are apart for another reason, the same every time, look like an offset:
-    unequal shares of the work, or a rank that the algorithm always lets go last. Nothing
-    in a trace tells the two apart. Drift is reported and not corrected unless requested,
-    see :func:`align_clocks`; until then it is part of the residual.
+    Ends that are apart for another reason, the same every time (unequal shares of the work, a rank
+    that the algorithm always lets go last), look like an offset; nothing in a trace tells the two
+    apart. Drift is reported, and part of the residual until :func:`align_clocks` corrects it.
 
     Examples
     --------
@@ -102,21 +98,21 @@ def align_clocks(
     clocks
         Table :data:`workbench.tables.CLOCKS`, from :func:`clocks`.
     correct_drift
-        Also correct how much faster or slower each clock runs, where that is known.
-        Durations stay as they are: a drift changes them by a few in a million.
+        Also correct how much faster or slower each clock runs, where that is known. Durations stay
+        as they are: a drift changes them by a few in a million.
 
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.EVENTS`, labels and order as before.
-        ``attrs["own_clock"]`` lists the ranks whose offset is not known; they stay as
-        they are, and what is said of them against others is not sure.
+        Table :data:`workbench.tables.EVENTS`, labels and order as before. ``attrs["own_clock"]``
+        lists the ranks whose offset is not known; they stay as they are, and what is said of them
+        against others is not sure.
 
     Notes
     -----
     ``start - offset``; with drift ``start - offset - drift (start - reference)``. After a
-    correction of drift, estimate the clocks again from the shifted events: the residual is
-    smaller then.
+    correction of drift, estimate the clocks again from the shifted events: the residual is smaller
+    then.
     """
     checked(events, "rank", "start_ns")
     CLOCKS.check(clocks)
@@ -276,12 +272,12 @@ def offsets(moments: Moments) -> Offsets:
 
     Notes
     -----
-    Moments with the same ranks are taken together: the offset of rank r inside them is
-    the median over moments of its time minus the median time of all ranks, iterated once
-    with the offsets found. Where sets of ranks overlap, ``sum w (d - o - t)^2`` over sets
-    and ranks is minimised, with d the offset inside the set, o that of the rank, t that of
-    the set and w the number of moments; w is lowered where the misfit exceeds the median
-    misfit (Huber), until nothing changes by a nanosecond.
+    Moments with the same ranks are taken together: the offset of rank r inside them is the median
+    over moments of its time minus the median time of all ranks, iterated once with the offsets
+    found. Where sets of ranks overlap, ``sum w (d - o - t)^2`` over sets and ranks is minimised,
+    with d the offset inside the set, o that of the rank, t that of the set and w the number of
+    moments; w is lowered where the misfit exceeds the median misfit (Huber), until nothing changes
+    by a nanosecond.
     """
     count = int(moments.rank.max()) + 1
     # Clocks may be years apart: floats hold what is left beyond each rank's first moment.
@@ -321,9 +317,9 @@ def drift(left: Floats, time: Ints) -> float | None:
 
     Notes
     -----
-    A line is laid through the medians of the first and the last third. Their distance has
-    to exceed 3 of its standard errors, ``1.25 s sqrt(6 / n)``, with s the robust standard
-    deviation around the line and n the number of differences, at least 9.
+    A line is laid through the medians of the first and the last third. Their distance has to exceed
+    3 of its standard errors, ``1.25 s sqrt(6 / n)``, with s the robust standard deviation around
+    the line and n the number of differences, at least 9.
     """
     third = len(left) // 3
     if third < 3:

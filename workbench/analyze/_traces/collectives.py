@@ -61,50 +61,47 @@ def collectives(
 ) -> pd.DataFrame:
     """Match the communication kernels of all ranks and measure each collective.
 
-    A rank that enters a collective early waits in it for the last one, so its own
-    duration says little. The shortest duration of all ranks is the transfer itself;
-    what another rank spent beyond that it spent waiting.
+    A rank that enters a collective early waits in it for the last one, so its own duration says
+    little. The shortest duration of all ranks is the transfer itself; what another rank spent
+    beyond that it spent waiting.
 
     Parameters
     ----------
     events
         Table :data:`workbench.tables.EVENTS` of all ranks, on one common clock.
     process_groups
-        Table :data:`workbench.tables.PROCESS_GROUPS`. With it, groups that share a
-        name but not their members are kept apart.
+        Table :data:`workbench.tables.PROCESS_GROUPS`. With it, groups that share a name but not
+        their members are kept apart.
     clocks
-        Table :data:`workbench.tables.CLOCKS` of these events. With it, they are put on
-        one clock first, and who was last is sure only as far as clocks agree.
+        Table :data:`workbench.tables.CLOCKS` of these events. With it, they are put on one clock
+        first, and who was last is sure only as far as clocks agree.
 
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.COLLECTIVES`, one row per communication kernel:
-        matched ones by collective and rank, then the others. Nothing is dropped: what
-        could not be matched has no ``collective``, confidence none and a ``note``.
+        Table :data:`workbench.tables.COLLECTIVES`, one row per communication kernel: matched ones
+        by collective and rank, then the others. What could not be matched has no ``collective``,
+        confidence none and a ``note``.
 
     Notes
     -----
-    Kernels are matched by process group and sequence number (high confidence), by
-    process group and order (medium) or, with nothing recorded, by order on the stream
-    (low; only if all ranks ran the same names in the same order). Barriers, waits,
-    coalesced placeholders and point-to-point transfers are not matched.
+    Kernels are matched by process group and sequence number (high confidence), by process group and
+    order (medium) or, with nothing recorded, by order on the stream (low; only if all ranks ran the
+    same names in the same order). Barriers, waits, coalesced placeholders and point-to-point
+    transfers are not matched.
 
-    For rank r with start s_r and end e_r: wait = max s - s_r, transfer = e_r - max s,
-    shortest duration = min (e_r - s_r). If max s > min e the ranks cannot have waited
-    for each other, and there is neither wait nor transfer. On one clock, and with equal
-    shares of the work, all ranks end together. Where they end over half as far apart as
-    they start, ``is_sure`` is false: the wait may be a clock's offset, and the rank blamed
-    innocent. With ``clocks``, ``is_sure`` is also false unless the last rank starts more
-    than 2 (u + v) after the one before it, u and v being the two largest residuals of the
-    clocks of its ranks. So nothing is sure about a start skew of no more than that.
+    For rank r with start s_r and end e_r: wait = max s - s_r, transfer = e_r - max s, shortest
+    duration = min (e_r - s_r). If max s > min e the ranks cannot have waited for each other, and
+    there is neither. Ranks that end over half as far apart as they start are not on one clock or
+    have unequal work, so ``is_sure`` is false. With ``clocks`` it is also false unless the last
+    rank starts more than 2 (u + v) after the one before it, u and v being the two largest residuals
+    of the clocks of its ranks.
 
-    Size is elements times bytes per element; for all-gather all elements a rank
-    receives, for reduce-scatter and all-to-all all it sends. Algorithm bandwidth is the
-    mean size / shortest duration; bus bandwidth is that times 2 (n - 1) / n for
-    all-reduce, (n - 1) / n for all-gather, reduce-scatter and all-to-all, 1 for broadcast
-    and reduce. If some ranks of the group are missing, waits are lower bounds, and the
-    note says so.
+    Size is elements times bytes per element; for all-gather all elements a rank receives, for
+    reduce-scatter and all-to-all all it sends. Algorithm bandwidth is the mean size / shortest
+    duration; bus bandwidth is that times 2 (n - 1) / n for all-reduce, (n - 1) / n for all-gather,
+    reduce-scatter and all-to-all, 1 for broadcast and reduce. If ranks of the group are missing,
+    waits are lower bounds.
 
     References
     ----------
@@ -126,33 +123,27 @@ def collective_waits(
     process_groups: pd.DataFrame | None = None,
     clocks: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """Split every collective into waiting for the last rank and moving data.
+    """Split every collective into waiting for the straggler and moving data.
 
-    A rank that enters a collective early cannot make progress until the last rank
-    enters. That time is waiting, and it is blamed on the last rank. The rest, up to the
-    rank's own end, is transfer.
+    A rank that enters a collective early cannot make progress until the last rank enters. That time
+    is waiting, blamed on the last rank. The rest, up to the rank's own end, is transfer.
 
     Parameters
     ----------
-    events
-        Table :data:`workbench.tables.EVENTS` of all ranks, on one common clock.
-    process_groups
-        Table :data:`workbench.tables.PROCESS_GROUPS`, as for :func:`collectives`.
-    clocks
-        Table :data:`workbench.tables.CLOCKS`, as for :func:`collectives`.
+    events, process_groups, clocks
+        As for :func:`collectives`.
 
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.COLLECTIVE_WAITS`, one row per matched collective and
-        rank. ``attrs["left_out"]`` counts the kernels for which nothing can be said, by
-        reason; :func:`collectives` lists them. Empty if only one rank is loaded.
+        Table :data:`workbench.tables.COLLECTIVE_WAITS`, one row per matched collective and rank;
+        empty if only one rank is loaded. ``attrs["left_out"]`` counts the kernels for which nothing
+        can be said, by reason; :func:`collectives` lists them.
 
     Notes
     -----
-    ``wait = max_r(start) - start`` and ``transfer = end - max_r(start)``, so the two add
-    up to the time the rank spent in the collective. Of ranks that start last at the same
-    nanosecond the lowest is blamed.
+    ``wait = max_r(start) - start`` and ``transfer = end - max_r(start)``. Of ranks that start last
+    at the same nanosecond the lowest is blamed.
     """
     table = collectives(events, process_groups=process_groups, clocks=clocks)
     is_matched = table["wait_ns"].notna()
@@ -304,27 +295,27 @@ def straggler_attribution(
 ) -> pd.DataFrame:
     """Add up how long ranks waited, by the straggler they waited for, most waiting first.
 
-    Choose rows of ``waits`` first for single steps or process groups: a rank that is slow for
-    good is blamed in every step, one that was late once in one.
+    Choose rows of ``waits`` first for single steps or process groups: a rank that is slow for good
+    is blamed in every step, one that was late once in one.
 
     Parameters
     ----------
     waits
         Table :data:`workbench.tables.COLLECTIVE_WAITS`.
     complete_only
-        Leave out collectives of which a rank is known to be missing: that rank may have
-        been the last.
+        Leave out collectives of which a rank is known to be missing: that rank may have been the
+        last.
     sure_only
         Leave out collectives in which it is not sure who was last.
 
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.BLAME`: ``blamed_rank``, ``rank`` (that waited),
-        ``wait_ns``, ``collective_count``, ``wait_share`` of all waiting. A rank appears
-        with itself, without waiting, for every collective in which it was last.
-        ``attrs["left_out"]`` gives the collectives dropped, by reason, and
-        ``attrs["kernels_left_out"]`` the kernels of which ``waits`` knows nothing.
+        Table :data:`workbench.tables.BLAME`: ``blamed_rank``, ``rank`` (that waited), ``wait_ns``,
+        ``collective_count``, ``wait_share`` of all waiting. A rank appears with itself, without
+        waiting, for every collective in which it was last. ``attrs["left_out"]`` gives the
+        collectives dropped, by reason, and ``attrs["kernels_left_out"]`` the kernels of which
+        ``waits`` knows nothing.
     """
     COLLECTIVE_WAITS.check(waits)
     unknown = dict(waits.attrs.get("left_out", {}))

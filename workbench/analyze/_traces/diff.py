@@ -30,8 +30,8 @@ def trace_diff(
 ) -> pd.DataFrame:
     """Compare how often things happened in two traces, and how long they took.
 
-    Traces rarely cover the same number of steps, so compare the durations per step;
-    the totals are there to be checked.
+    Traces rarely cover the same number of steps, so compare the durations per step; the totals are
+    there to be checked.
 
     Parameters
     ----------
@@ -40,12 +40,12 @@ def trace_diff(
     events_b
         Table :data:`workbench.tables.EVENTS` to compare with it.
     by
-        ``"name"``: by category and name. ``"category"``: by category. ``"step"``: by
-        category and step, where the first step of one trace is set beside the first of the
-        other whatever their numbers; rows outside every step are one row without a step.
+        ``"name"``: by category and name. ``"category"``: by category. ``"step"``: by category and
+        step, where the first step of one trace is set beside the first of the other whatever their
+        numbers; rows outside every step are one row without a step.
     short_names
-        Compare names without template arguments and parameter lists, which differ
-        between versions of a library.
+        Compare names without template arguments and parameter lists, which differ between versions
+        of a library.
 
     Returns
     -------
@@ -59,27 +59,27 @@ def trace_diff(
 
     Notes
     -----
-    Durations are summed over rows and ranks. Rows inside one another (operators inside
-    operators) count each, so only sums of GPU work and of runtime calls are times that
-    were spent. Per step means: divided by the number of pairs of rank and step, and with
-    ``by="step"`` by the number of ranks that have the step.
+    Durations are summed over rows and ranks. Rows inside one another (operators inside operators)
+    count each, so only sums of GPU work and of runtime calls are times that were spent. Per step
+    means: divided by the number of pairs of rank and step, and with ``by="step"`` by the number of
+    ranks that have the step.
     """
     if by not in get_args(By):
         msg = f"by must be one of {get_args(By)}, not {by!r}"
         raise ValueError(msg)
     a, b = (_sums(events, by, short_names=short_names) for events in (events_a, events_b))
     both = a.merge(b, on=list(a.index.names), how="outer", suffixes=("_a", "_b"))
-    both = both.fillna(0).astype("int64")
-    both = both.reset_index()
+    both = both.fillna(0).astype("int64").reset_index()
     a_steps, b_steps = (
         _step_counts(events, both["step"].to_numpy()) for events in (events_a, events_b)
     )
+    change = np.select([both["count_a"] == 0, both["count_b"] == 0], [1, 2], 0)
     table = pd.DataFrame(
         {
             "category": both["category"].astype("category"),
             "name": both["name"].mask(both["name"] == "").astype("category"),
             "step": nullable(both["step"].to_numpy(), "Int32"),
-            "change": _changes(both),
+            "change": labelled(change, CHANGES),
             "a_count": both["count_a"],
             "b_count": both["count_b"],
             "difference_count": both["count_b"] - both["count_a"],
@@ -150,8 +150,3 @@ def _step_counts(events: pd.DataFrame, position: Ints) -> Ints:
     return np.where(
         position == MISSING, 0 if is_one_step else len(pairs.bounds), per_step[position]
     )
-
-
-def _changes(both: pd.DataFrame) -> pd.Categorical:
-    change = np.select([both["count_a"] == 0, both["count_b"] == 0], [1, 2], 0)
-    return labelled(change, CHANGES)

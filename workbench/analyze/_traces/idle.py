@@ -34,8 +34,6 @@ from workbench.analyze._lib.rows import (
 from workbench.kernel_kinds import KINDS
 from workbench.tables import IDLE_TIME
 
-# What a host thread did while a GPU had nothing to run.
-
 ACTIVITIES = ("blocking call", "runtime call", "operator", "Python", "untraced")
 _BLOCKING, _RUNTIME, _OPERATOR, _PYTHON, _UNTRACED = range(len(ACTIVITIES))
 
@@ -48,65 +46,52 @@ def time_by_activity(events: pd.DataFrame, call: Ints, start: Ints, end: Ints) -
     """
     rank = events["rank"].to_numpy()
     process, thread = codes(events["process"]), codes(events["thread"])
-    threads = grouped(
-        rank[call].astype(np.int64), process[call].astype(np.int64), thread[call].astype(np.int64)
-    )
+    threads = grouped(*(column[call].astype(np.int64) for column in (rank, process, thread)))
     order = in_order(rank)
-    ordered_rank = rank if order is None else rank[order]
-    is_step = step_numbers(events) != MISSING
-    level_of = _level_of_category(events), _is_blocking(events), is_step
+    order = np.arange(len(rank)) if order is None else order
+    level = _levels(events)
+    begin, ordered_rank = events["start_ns"].to_numpy(), rank[order]
     times = np.zeros((len(call), len(ACTIVITIES)), dtype=np.int64)
-    for number, (one_rank, one_process, one_thread) in enumerate(zip(*threads.keys, strict=True)):
-        low, high = np.searchsorted(ordered_rank, [one_rank, one_rank + 1])
-        rows = slice(low, high) if order is None else order[low:high]
-        its_own = (process[rows] == one_process) & (thread[rows] == one_thread)
-        row = low + np.flatnonzero(its_own) if order is None else order[low:high][its_own]
-        here = np.flatnonzero(threads.number == number)
-        times[here] = _split(events, row, level_of, start[here], end[here])
+    for number, (its_rank, *its_thread) in enumerate(zip(*threads.keys, strict=True)):
+        # Rows of one rank are searched, so that many threads do not each cost all events.
+        of_rank = order[slice(*np.searchsorted(ordered_rank, [its_rank, its_rank + 1]))]
+        is_own = (process[of_rank] == its_thread[0]) & (thread[of_rank] == its_thread[1])
+        row = of_rank[is_own]
+        windows = np.flatnonzero(threads.number == number)
+        finish = begin[row] + events["dur_ns"].to_numpy()[row]
+        times[windows] = _split(level[row], (begin[row], finish), start[windows], end[windows])
     return times
 
 
-def _split(
-    events: pd.DataFrame,
-    row: Ints,
-    level_of: tuple[NDArray[np.int8], NDArray[np.bool_], NDArray[np.bool_]],
-    start: Ints,
-    end: Ints,
-) -> Ints:
-    by_category, is_blocking, is_step = level_of
-    level = by_category[codes(events["category"])[row]]
-    level[is_step[row]] = _UNTRACED
-    level[(level == _RUNTIME) & is_blocking[codes(events["name"])[row]]] = _BLOCKING
-    begin = events["start_ns"].to_numpy()[row]
-    finish = begin + events["dur_ns"].to_numpy()[row]
+def _split(level: Ints, records: tuple[Ints, Ints], start: Ints, end: Ints) -> Ints:
+    begin, finish = records
     times = np.zeros((len(start), len(ACTIVITIES)), dtype=np.int64)
     covered = np.zeros(len(start), dtype=np.int64)
     for number in range(_UNTRACED):
         if (level == number).any():
-            some = level <= number
-            upto = measure_within(begin[some], finish[some], start, end)
+            # All that is at least as telling, so that what hides behind it drops out.
+            chosen = level <= number
+            upto = measure_within(begin[chosen], finish[chosen], start, end)
             times[:, number], covered = upto - covered, upto
     times[:, _UNTRACED] = end - start - covered
     return times
 
 
-def _level_of_category(events: pd.DataFrame) -> NDArray[np.int8]:
-    return np.array(
-        [
-            _RUNTIME
-            if category in LAUNCH_CATEGORIES
-            else {"cpu_op": _OPERATOR, "python_function": _PYTHON}.get(category, _UNTRACED)
-            for category in events["category"].cat.categories
-        ],
-        dtype=np.int8,
-    )
-
-
-def _is_blocking(events: pd.DataFrame) -> NDArray[np.bool_]:
+def _levels(events: pd.DataFrame) -> Ints:
+    """Give the activity that each row stands for; the last one where it means none."""
+    meanings = dict.fromkeys(LAUNCH_CATEGORIES, _RUNTIME)
+    meanings |= {"cpu_op": _OPERATOR, "python_function": _PYTHON}
+    categories = events["category"].cat.categories
+    level = np.array([meanings.get(name, _UNTRACED) for name in categories], dtype=np.int64)
+    level = level[codes(events["category"])]
+    # A step is around all operators and is none itself, in whatever category it was written.
+    level[step_numbers(events) != MISSING] = _UNTRACED
     names = events["name"].cat.categories.astype("str")
     copies = names.str.contains("^(?:cuda|cu|hip)Mem(?:cpy|set)")
     blocks = names.str.contains("Synchronize") | (copies & ~names.str.contains("Async"))
-    return np.append(np.asarray(blocks, dtype=bool), False)
+    is_blocking = np.append(np.asarray(blocks, dtype=bool), False)[codes(events["name"])]
+    level[(level == _RUNTIME) & is_blocking] = _BLOCKING
+    return level
 
 
 Method: TypeAlias = Literal["device", "stream"]
@@ -140,20 +125,20 @@ def idle_time(
 ) -> pd.DataFrame:
     """Split the idle time of each GPU, or of each stream, by its cause.
 
-    A gap ends when the next work begins, so the cause is what kept that work from
-    beginning earlier: it had not been launched yet, or it had and waited.
+    A gap ends when the next work begins, so the cause is what kept that work from beginning
+    earlier: it had not been launched yet, or it had and waited.
 
     Parameters
     ----------
     events
         Table :data:`workbench.tables.EVENTS`.
     method
-        ``"device"``: gaps in which no stream of a GPU works. ``"stream"``: gaps of each
-        stream by itself, with the rule of HolisticTraceAnalysis; a stream that is parked
-        while another works counts as idle there.
+        ``"device"``: gaps in which no stream of a GPU works. ``"stream"``: gaps of each stream by
+        itself, with the rule of HolisticTraceAnalysis; a stream that is parked while another works
+        counts as idle there.
     kernel_gap_ns
-        A gap shorter than this, before work that was launched in time, is the usual
-        distance between two kernels [ns].
+        A gap shorter than this, before work that was launched in time, is the usual distance
+        between two kernels [ns].
     launch_ns
         What a launch usually takes after its call, where too few launches tell [ns].
     fewest_launches
@@ -164,9 +149,8 @@ def idle_time(
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.IDLE_TIME`, one row per rank, GPU (or stream), cause
-        and detail that occurred. The idle times of a GPU add up to its span minus its
-        busy time.
+        Table :data:`workbench.tables.IDLE_TIME`, one row per rank, GPU (or stream), cause and
+        detail that occurred. The idle times of a GPU add up to its span minus its busy time.
 
     Raises
     ------
@@ -180,29 +164,26 @@ def idle_time(
     For a gap from g0 to g1 and the launch call of the work that starts at g1, begun at l:
 
     * no launch in the trace, or l > g1 (clocks disagree): *unknown*;
-    * g0 < l: *host late* until l, *launch overhead* from l until the call has ended and the
-      usual time of a launch has passed; ``detail`` says what the launching thread did until
-      l: a blocking call, another runtime call, an operator, Python, or nothing that was
-      traced. What is left counts as below, if it is ``kernel_gap_ns`` or more; else it is
-      launch overhead, too;
+    * g0 < l: *host late* until l, *launch overhead* from l until the call has ended and the usual
+      time of a launch has passed; ``detail`` says what the launching thread did until l. What is
+      left counts as below, if it is ``kernel_gap_ns`` or more; else it is launch overhead, too;
     * l ≤ g0 and the gap is shorter than ``kernel_gap_ns``: *kernel gap*;
-    * l ≤ g0 and the stream had been told to wait for another one, or the work is a
-      collective: *sync wait*;
-    * otherwise *dark*: work was ready and did not run. Typical for kernels that the
-      profiler missed, such as those of CUDA graphs; ``detail`` says so where the work before
-      or after the gap was launched by one.
+    * l ≤ g0 and the stream had been told to wait for another one, or the work is a collective:
+      *sync wait*;
+    * otherwise *dark*: work was ready and did not run. Typical for kernels that the profiler
+      missed, such as those of CUDA graphs; ``detail`` says so where one launched its neighbours.
 
-    The usual time of a launch is the median from the end of the call to the start of the
-    work, over gaps with g0 < l. A call that goes on for ``kernel_gap_ns`` or more after g0 is
-    launch overhead as well, if the work began when it ended.
+    The usual time of a launch is the median from the end of the call to the start of the work, over
+    gaps with g0 < l. A call that goes on for ``kernel_gap_ns`` or more after g0 is launch overhead
+    as well, if the work began when it ended.
 
     Per stream: *host wait* if g0 < l, else *kernel wait* if the gap is shorter than
     ``kernel_gap_ns``, else *other*; *unknown* without a launch.
 
     References
     ----------
-    Per-stream rule: facebookresearch/HolisticTraceAnalysis,
-    ``hta/analyzers/breakdown_analysis.py`` (host wait, kernel wait, other).
+    Per-stream rule: facebookresearch/HolisticTraceAnalysis, ``hta/analyzers/breakdown_analysis.py``
+    (host wait, kernel wait, other).
     """
     if method not in get_args(Method):
         msg = f"method must be one of {get_args(Method)}, not {method!r}"
@@ -210,20 +191,20 @@ def idle_time(
     work = required(gpu_work(events, *_COLUMNS), events, "idle time")
     stream = taken(events["stream"], work.row)
     queue = stream if method == "stream" else np.full(len(stream), MISSING)
-    places = grouped(work.rank, work.device, queue)
-    gaps = _gaps(events, work, places)
+    queues = grouped(work.rank, work.device, queue)
+    gaps = _gaps(events, work, queues)
     if method == "stream":
         causes = _stream_causes(gaps, kernel_gap_ns)
     else:
         latency = (fewest_launches, longest_launch_ns, launch_ns)
         causes = _device_causes(events, work, gaps, kernel_gap_ns, latency)
-    return IDLE_TIME.check(_summary(causes, places, work, method))
+    return IDLE_TIME.check(_summary(causes, queues, work, method))
 
 
 class Gaps(NamedTuple):
     """Idle times of GPUs or streams, each with the work that ended it."""
 
-    place: Ints
+    queue: Ints
     """Number of the GPU or stream."""
     previous: Ints
     """The work that began last before the gap, as a position in the GPU work."""
@@ -240,24 +221,24 @@ class Gaps(NamedTuple):
 class Cause(NamedTuple):
     """A number of idle times with what caused them: each its own, or all the same."""
 
-    place: Ints
+    queue: Ints
     cause: Ints | int
     detail: Ints | int
     time: Ints
 
 
-def _gaps(events: pd.DataFrame, work: Work, places: Groups) -> Gaps:
-    order = in_order(places.number, work.start)
+def _gaps(events: pd.DataFrame, work: Work, queues: Groups) -> Gaps:
+    order = in_order(queues.number, work.start)
     if order is None:
         order = np.arange(len(work.row))
-    place, start = places.number[order], work.start[order]
-    before = running_end(work.end[order], place)[:-1]
-    gap = np.flatnonzero((place[1:] == place[:-1]) & (start[1:] > before))
+    number, start = queues.number[order], work.start[order]
+    before = running_end(work.end[order], number)[:-1]
+    gap = np.flatnonzero((number[1:] == number[:-1]) & (start[1:] > before))
     following = order[gap + 1]
     launch = launches_of(events, work.row[following])
     begun = events["start_ns"].to_numpy()[launch]
     return Gaps(
-        place=place[gap],
+        queue=number[gap],
         previous=order[gap],
         following=following,
         start=before[gap],
@@ -269,15 +250,12 @@ def _gaps(events: pd.DataFrame, work: Work, places: Groups) -> Gaps:
 
 
 def _stream_causes(gaps: Gaps, kernel_gap_ns: int) -> list[Cause]:
-    host, kernel, other, unknown = range(len(CAUSES["stream"]))
+    host, kernel, neither, unknown = range(len(CAUSES["stream"]))
     unlaunched = gaps.launch == MISSING
     time = gaps.end - gaps.start
-    cause = np.select(
-        [unlaunched, gaps.launch_start > gaps.start, time < kernel_gap_ns],
-        [unknown, host, kernel],
-        other,
-    )
-    return [Cause(gaps.place, cause, np.where(unlaunched, _NO_LAUNCH, MISSING), time)]
+    tests = [unlaunched, gaps.launch_start > gaps.start, time < kernel_gap_ns]
+    cause = np.select(tests, [unknown, host, kernel], neither)
+    return [Cause(gaps.queue, cause, np.where(unlaunched, _NO_LAUNCH, MISSING), time)]
 
 
 def _device_causes(
@@ -302,12 +280,12 @@ def _device_causes(
         [_NO_LAUNCH, _LATE_LAUNCH, waited, _GRAPH],
         MISSING,
     )
-    place, begun = gaps.place[late], launched[late]
+    number_of_gpu, begun = gaps.queue[late], launched[late]
     by_activity = time_by_activity(events, gaps.launch[late], gaps.start[late], begun)
     return [
-        Cause(gaps.place, cause, detail, time),
-        *(Cause(place, host, number, times) for number, times in enumerate(by_activity.T)),
-        Cause(place, overhead, MISSING, arrived[late] - begun),
+        Cause(gaps.queue, cause, detail, time),
+        *(Cause(number_of_gpu, host, number, times) for number, times in enumerate(by_activity.T)),
+        Cause(number_of_gpu, overhead, MISSING, arrived[late] - begun),
     ]
 
 
@@ -320,11 +298,11 @@ def _on_its_way(
     delay = gaps.end - gaps.launch_end
     usual = np.full(len(delay), default_ns)
     # Gaps are in order of their GPU.
-    bounds = np.flatnonzero(np.diff(gaps.place, prepend=MISSING, append=np.iinfo(np.int64).max))
+    bounds = np.flatnonzero(np.diff(gaps.queue, prepend=MISSING, append=np.iinfo(np.int64).max))
     for first, last in pairwise(bounds.tolist()):
-        here = slice(first, last)
-        usual[here] = usual_latency(
-            delay[here][late[here]], fewest=fewest, longest_ns=longest_ns, default_ns=default_ns
+        of_gpu = slice(first, last)
+        usual[of_gpu] = usual_latency(
+            delay[of_gpu][late[of_gpu]], fewest=fewest, longest_ns=longest_ns, default_ns=default_ns
         )
     until = np.minimum(gaps.launch_end + usual, gaps.end)
     until = np.where(gaps.end - until < kernel_gap_ns, gaps.end, until)
@@ -333,20 +311,20 @@ def _on_its_way(
     return late | lasts, until
 
 
-def _of_graph(events: pd.DataFrame, work: Work, which: Ints) -> NDArray[np.bool_]:
+def _of_graph(events: pd.DataFrame, work: Work, pieces: Ints) -> NDArray[np.bool_]:
     names = events["name"].cat.categories.astype("str")
     is_graph = np.append(np.asarray(names.str.contains("GraphLaunch"), dtype=bool), False)
-    launch = launches_of(events, work.row[which])
+    launch = launches_of(events, work.row[pieces])
     return is_graph[np.where(launch == MISSING, MISSING, codes(events["name"])[launch])]
 
 
 def _waited_for(events: pd.DataFrame, work: Work, gaps: Gaps) -> Ints:
     """Say what the work after each gap had to wait for, as far as the trace knows.
 
-    A wait for another stream is queued like work: it counts if the host issued it after
-    it launched the previous work on that stream and before it launched this one.
+    A wait for another stream is queued like work: it counts if the host issued it after it launched
+    the previous work on that stream and before it launched this one.
     """
-    waited = np.full(len(gaps.place), MISSING)
+    waited = np.full(len(gaps.queue), MISSING)
     is_wait = codes(events["category"]) == code_of(events["category"], "cuda_sync")
     is_wait &= codes(events["name"]) == code_of(events["name"], "Stream Wait Event")
     waits = events.loc[is_wait, ["rank", "stream", "start_ns"]].dropna()
@@ -355,40 +333,40 @@ def _waited_for(events: pd.DataFrame, work: Work, gaps: Gaps) -> Ints:
         earliest = _launch_of_previous(events, work, stream, gaps.following)
         rank, stream = work.rank[gaps.following], stream[gaps.following]
         for (its_rank, its_stream), issued in waits.groupby(["rank", "stream"])["start_ns"]:
-            here = (rank == its_rank) & (stream == its_stream)
+            on_stream = (rank == its_rank) & (stream == its_stream)
             times = np.sort(issued.to_numpy())
-            by_launch = np.searchsorted(times, gaps.launch_start[here], side="right")
-            by_previous = np.searchsorted(times, earliest[here], side="right")
-            waited[here] = np.where(by_launch > by_previous, _STREAM_WAIT, MISSING)
+            by_launch = np.searchsorted(times, gaps.launch_start[on_stream], side="right")
+            by_previous = np.searchsorted(times, earliest[on_stream], side="right")
+            waited[on_stream] = np.where(by_launch > by_previous, _STREAM_WAIT, MISSING)
     waited[work.kind[gaps.following] == KINDS.index("communication")] = _COLLECTIVE
     return waited
 
 
-def _launch_of_previous(events: pd.DataFrame, work: Work, stream: Ints, which: Ints) -> Ints:
+def _launch_of_previous(events: pd.DataFrame, work: Work, stream: Ints, pieces: Ints) -> Ints:
     """Return when the work before some work on the same stream was launched [ns]."""
     order = np.lexsort((work.start, stream, work.device, work.rank))
     queue = grouped(work.rank, work.device, stream).number[order]
     previous = np.full(len(order), MISSING)
     same = queue[1:] == queue[:-1]
     previous[order[1:][same]] = order[:-1][same]
-    ahead = previous[which]
+    ahead = previous[pieces]
     launch = launches_of(events, work.row[ahead])
-    known = (ahead != MISSING) & (launch != MISSING)
+    is_known = (ahead != MISSING) & (launch != MISSING)
     long_ago = np.iinfo(np.int64).min
-    return np.where(known, events["start_ns"].to_numpy()[launch], long_ago)
+    return np.where(is_known, events["start_ns"].to_numpy()[launch], long_ago)
 
 
-def _summary(causes: list[Cause], places: Groups, work: Work, method: Method) -> pd.DataFrame:
-    shape = (len(places.bounds), len(CAUSES[method]), len(DETAILS) + 1)
+def _summary(causes: list[Cause], queues: Groups, work: Work, method: Method) -> pd.DataFrame:
+    shape = (len(queues.bounds), len(CAUSES[method]), len(DETAILS) + 1)
     idle, count = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
     for piece in causes:
-        bucket = (piece.place * shape[1] + piece.cause) * shape[2] + piece.detail + 1
-        some = np.flatnonzero(piece.time)
-        np.add.at(idle.reshape(-1), bucket[some], piece.time[some])
-        count += np.bincount(bucket[some], minlength=count.size).reshape(shape)
-    place, cause, detail = np.nonzero(idle)
-    rank, device, stream = (key[place] for key in places.keys)
-    span = places.largest(work.end) - places.smallest(work.start)
+        bucket = (piece.queue * shape[1] + piece.cause) * shape[2] + piece.detail + 1
+        positive = np.flatnonzero(piece.time)
+        np.add.at(idle.reshape(-1), bucket[positive], piece.time[positive])
+        count += np.bincount(bucket[positive], minlength=count.size).reshape(shape)
+    number, cause, detail = np.nonzero(idle)
+    rank, device, stream = (key[number] for key in queues.keys)
+    span = queues.largest(work.end) - queues.smallest(work.start)
     table = pd.DataFrame(
         {
             "rank": rank.astype("int32"),
@@ -396,9 +374,9 @@ def _summary(causes: list[Cause], places: Groups, work: Work, method: Method) ->
             "stream": nullable(stream, "Int64"),
             "cause": labelled(cause, CAUSES[method]),
             "detail": texts(detail - 1, DETAILS),
-            "gap_count": count[place, cause, detail],
-            "idle_ns": idle[place, cause, detail],
-            "idle_share": shares(idle[place, cause, detail], span[place]),
+            "gap_count": count[number, cause, detail],
+            "idle_ns": idle[number, cause, detail],
+            "idle_share": shares(idle[number, cause, detail], span[number]),
         }
     )
     return table[list(IDLE_TIME.columns)]

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from workbench.analyze._lib.rows import (
     MISSING,
@@ -45,9 +46,9 @@ def kernels(events: pd.DataFrame, *, by_step: bool = False) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.KERNELS`, one row per rank (and step), name and
-        kind; empty without GPU work. ``time_share`` is the part in the summed durations,
-        which exceed the busy time where work overlaps.
+        Table :data:`workbench.tables.KERNELS`, one row per rank (and step), name and kind; empty
+        without GPU work. ``time_share`` is the part in the summed durations, which exceed the busy
+        time where work overlaps.
 
     Notes
     -----
@@ -65,7 +66,7 @@ def kernels(events: pd.DataFrame, *, by_step: bool = False) -> pd.DataFrame:
         groups.number, weights=(duration - mean[groups.number]) ** 2, minlength=len(total)
     )
     deviation = pd.Series(np.sqrt(squares / np.maximum(number - 1, 1)), dtype="Float64")
-    whole = grouped(rank, step)
+    per_rank = grouped(rank, step)
     table = pd.DataFrame(
         {
             "rank": rank.astype("int32"),
@@ -78,7 +79,7 @@ def kernels(events: pd.DataFrame, *, by_step: bool = False) -> pd.DataFrame:
             "min_ns": groups.smallest(duration),
             "max_ns": groups.largest(duration),
             "std_ns": deviation.mask(number < 2),
-            "time_share": shares(total, whole.total(total)[whole.number]),
+            "time_share": shares(total, per_rank.total(total)[per_rank.number]),
         }
     )
     order = np.lexsort((-total, step, step == MISSING, rank))
@@ -88,22 +89,22 @@ def kernels(events: pd.DataFrame, *, by_step: bool = False) -> pd.DataFrame:
 def kernel_kinds(events: pd.DataFrame, *, rules: Rules = None) -> pd.DataFrame:
     """Say what the GPU work is for, which rule says so, and how much no rule knows.
 
-    Work that no rule knows counts as compute, so a large unclassified share makes the
-    compute time a guess; see :func:`unclassified_kernels` for the names.
+    Work that no rule knows counts as compute, so a large unclassified share makes the compute time
+    a guess; see :func:`unclassified_kernels` for the names.
 
     Parameters
     ----------
     events
         Table :data:`workbench.tables.EVENTS`.
     rules
-        Rules of one's own, as for :func:`workbench.kernel_kinds.classify`; kinds are then
-        told anew from the names. Without them the kinds of ``events`` stand.
+        Rules of one's own, as for :func:`workbench.kernel_kinds.classify`; kinds are then told anew
+        from the names. Without them the kinds of ``events`` stand.
 
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.KERNEL_KINDS`, one row per rank, kind and rule,
-        longest total first within each rank; empty without GPU work.
+        Table :data:`workbench.tables.KERNEL_KINDS`, one row per rank, kind and rule, longest total
+        first within each rank; empty without GPU work.
 
     Raises
     ------
@@ -117,7 +118,7 @@ def kernel_kinds(events: pd.DataFrame, *, rules: Rules = None) -> pd.DataFrame:
     names = grouped(groups.number, name)
     rank, kind, rule = groups.keys
     total = groups.total(work.end - work.start)
-    whole = grouped(rank)
+    per_rank = grouped(rank)
     table = pd.DataFrame(
         {
             "rank": rank.astype("int32"),
@@ -127,7 +128,7 @@ def kernel_kinds(events: pd.DataFrame, *, rules: Rules = None) -> pd.DataFrame:
             "name_count": np.bincount(names.keys[0], minlength=len(rank)),
             "kernel_count": groups.sizes(),
             "total_ns": total,
-            "time_share": shares(total, whole.total(total)[whole.number]),
+            "time_share": shares(total, per_rank.total(total)[per_rank.number]),
         }
     )
     order = np.lexsort((-total, rank))
@@ -151,8 +152,8 @@ def unclassified_kernels(
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.UNCLASSIFIED_KERNELS`: ``name``, ``kind``,
-        ``kernel_count``, ``total_ns``, ``time_share`` of all GPU work, over all ranks.
+        Table :data:`workbench.tables.UNCLASSIFIED_KERNELS`: ``name``, ``kind``, ``kernel_count``,
+        ``total_ns``, ``time_share`` of all GPU work, over all ranks.
 
     Raises
     ------
@@ -181,10 +182,10 @@ def unclassified_kernels(
 
 def _ruled(events: pd.DataFrame, work: Work, rules: Rules) -> tuple[Ints, Ints, list[str]]:
     used, name = np.unique(codes(events["name"])[work.row], return_inverse=True)
-    told = classify(events["name"].cat.categories[used], rules=rules)
-    rule_names = list(dict.fromkeys([*told["rule"], _BY_CATEGORY, _BY_LOADER, UNCLASSIFIED]))
-    rule = pd.Index(rule_names).get_indexer(pd.Index(told["rule"]))[name]
-    kind = pd.Index(KINDS).get_indexer(pd.Index(told["kind"]))[name]
+    classified = classify(events["name"].cat.categories[used], rules=rules)
+    rule_names = list(dict.fromkeys([*classified["rule"], _BY_CATEGORY, _BY_LOADER, UNCLASSIFIED]))
+    rule = pd.Index(rule_names).get_indexer(pd.Index(classified["rule"]))[name]
+    kind = pd.Index(KINDS).get_indexer(pd.Index(classified["kind"]))[name]
     categories = pd.Index(list(events["category"].cat.categories))
     is_copy = categories.isin(GPU_MEMORY)[codes(events["category"])[work.row]]
     kind = np.where(is_copy, KINDS.index("memory"), kind)
@@ -195,17 +196,15 @@ def _ruled(events: pd.DataFrame, work: Work, rules: Rules) -> tuple[Ints, Ints, 
     return kind, rule, rule_names
 
 
-# What the CPU operators cost, on the host and on the GPU.
-
 _COLUMNS = ("name", "category", "process", "thread", "launch", "external_id", "correlation")
 
 
 def operators(events: pd.DataFrame) -> pd.DataFrame:
     """Add up host and GPU time by operator, most GPU time first within each rank.
 
-    An operator's own time is what it spends outside the operators inside it. The GPU
-    work it started runs later and elsewhere; it is credited to the innermost operator
-    around the launching call, and to those around that one in ``gpu_ns``.
+    An operator's own time is what it spends outside the operators inside it. The GPU work it
+    started runs later and elsewhere; it is credited to the innermost operator around the launching
+    call, and to those around that one in ``gpu_ns``.
 
     Parameters
     ----------
@@ -215,10 +214,9 @@ def operators(events: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.OPERATORS`, one row per rank and operator, and one
-        without a name per rank for GPU work that no operator is known to have started.
-        So ``gpu_self_ns`` adds up to the durations of all GPU work. Empty if there is
-        neither operator nor GPU work.
+        Table :data:`workbench.tables.OPERATORS`, one row per rank and operator, and one without a
+        name per rank for GPU work that no operator is known to have started. So ``gpu_self_ns``
+        adds up to the durations of all GPU work. Empty if there is neither operator nor GPU work.
 
     Raises
     ------
@@ -227,8 +225,8 @@ def operators(events: pd.DataFrame) -> pd.DataFrame:
 
     Notes
     -----
-    ``total_ns`` and ``gpu_ns`` count an operator that calls itself once, through its
-    outermost call, so neither exceeds what was spent.
+    ``total_ns`` and ``gpu_ns`` count an operator that calls itself once, through its outermost
+    call, so neither exceeds what was spent.
     """
     work = gpu_work(events, *_COLUMNS)
     tree = nest(events, work)
@@ -237,25 +235,30 @@ def operators(events: pd.DataFrame) -> pd.DataFrame:
     groups = grouped(rank, name)
     bucket = groups.number
     total, own = _host_times(events, tree)
-    outermost = _outermost(tree.parent, bucket)
+    is_outermost = _is_outermost(tree.parent, bucket)
     duration = work.end - work.start
     started = tree.starter != MISSING
-    credit = np.zeros((4, len(groups.bounds)), dtype=np.int64)
-    np.add.at(credit[0], bucket[outermost], total[outermost])
     direct = bucket[tree.starter[started]]
-    np.add.at(credit[1], direct, 1)
-    np.add.at(credit[2], direct, duration[started])
-    _credit_upwards(credit[3], tree, bucket, outermost, duration)
+    host, kernels, gpu_self, gpu = (np.zeros(len(groups.bounds), np.int64) for _ in range(4))
+    np.add.at(host, bucket[is_outermost], total[is_outermost])
+    np.add.at(kernels, direct, 1)
+    np.add.at(gpu_self, direct, duration[started])
+    # Up from the launch to every operator around it.
+    above, of_work = tree.starter[started], duration[started]
+    while len(above):
+        np.add.at(gpu, bucket[above], np.where(is_outermost[above], of_work, 0))
+        above = tree.parent[above]
+        above, of_work = above[above != MISSING], of_work[above != MISSING]
     table = pd.DataFrame(
         {
             "rank": groups.keys[0].astype("int32"),
             "name": relabelled(groups.keys[1], events["name"]),
             "op_count": groups.sizes(),
-            "total_ns": credit[0],
+            "total_ns": host,
             "self_ns": groups.total(own),
-            "kernel_count": credit[1],
-            "gpu_self_ns": credit[2],
-            "gpu_ns": credit[3],
+            "kernel_count": kernels,
+            "gpu_self_ns": gpu_self,
+            "gpu_ns": gpu,
         }
     )
     table = pd.concat([table, _unowned(table, work.rank[~started], duration[~started])])
@@ -277,29 +280,17 @@ def _host_times(events: pd.DataFrame, tree: Nest) -> tuple[Ints, Ints]:
     return total, own
 
 
-def _outermost(parent: Ints, bucket: Ints) -> Ints:
+def _is_outermost(parent: Ints, bucket: Ints) -> NDArray[np.bool_]:
+    """Say which operators have no other of the same name around them."""
     is_inner = np.zeros(len(parent), dtype=bool)
     climbing, above = np.arange(len(parent)), parent
     while len(climbing):
-        on = above != MISSING
-        climbing, above = climbing[on], above[on]
+        has_parent = above != MISSING
+        climbing, above = climbing[has_parent], above[has_parent]
         same = bucket[above] == bucket[climbing]
         is_inner[climbing[same]] = True
         climbing, above = climbing[~same], parent[above[~same]]
-    return np.flatnonzero(~is_inner)
-
-
-def _credit_upwards(
-    credit: Ints, tree: Nest, bucket: Ints, outermost: Ints, duration: Ints
-) -> None:
-    counts = np.zeros(len(bucket), dtype=bool)
-    counts[outermost] = True
-    above = tree.starter
-    while len(above):
-        on = above != MISSING
-        above, duration = above[on], duration[on]
-        np.add.at(credit, bucket[above], np.where(counts[above], duration, 0))
-        above = tree.parent[above]
+    return ~is_inner
 
 
 def _unowned(table: pd.DataFrame, rank: Ints, duration: Ints) -> pd.DataFrame:

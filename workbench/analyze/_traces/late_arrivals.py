@@ -1,8 +1,8 @@
-"""Late arrivals: what a rank did before the others had to wait for it."""
+"""Late arrivals at collectives: what the straggler was doing before."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -42,17 +42,17 @@ _SERIOUS = (0, 1)
 
 
 def late_arrivals(events: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
-    """Say what the last rank of each collective did since the collective before it.
+    """Say what the straggler of each collective was doing since the collective before it.
 
-    All ranks leave a collective together. What one of them spends more time on than the
-    others until it enters the next one is what makes it late: longer kernels, a GPU
-    without work, or waiting in another group.
+    All ranks leave a collective together. What one of them spends more time on than the others
+    until it enters the next one is what makes it late: longer kernels, a GPU without work, or
+    waiting in another group.
 
     Parameters
     ----------
     events
-        Table :data:`workbench.tables.EVENTS` that ``waits`` was made from; if that was
-        with clocks, from :func:`workbench.analyze.on_one_clock`.
+        Table :data:`workbench.tables.EVENTS` that ``waits`` was made from; if that was with clocks,
+        from :func:`workbench.analyze.align_clocks`.
     waits
         Table :data:`workbench.tables.COLLECTIVE_WAITS`, all of it: choose rows afterwards.
 
@@ -65,40 +65,40 @@ def late_arrivals(events: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
     Raises
     ------
     WorkbenchError
-        If the events do not have the kernels of ``waits`` where it has them, or
-        ``launch`` points to rows that launch nothing.
+        If the events do not have the kernels of ``waits`` where it has them, or ``launch`` points
+        to rows that launch nothing.
 
     Notes
     -----
-    The window of a rank runs from the end of the matched collective before it in the same
-    group to the start of this one; without one, from the first event of the step (of the
-    trace, for work outside every step). It is split as in
-    :func:`workbench.analyze.time_breakdown`: compute, communication without compute (of
-    other groups, waiting in them included), memory without both, other, idle.
+    The window of a rank runs from the end of the matched collective before it in the same group to
+    the start of this one; without one, from the first event of the step (of the trace, for work
+    outside every step). It is split into compute, communication without compute (of other groups,
+    waiting in them included), memory without both, other, idle.
 
-    The excess of a part is its time on the last rank minus the median of the other ranks,
-    each in its own window. If the window itself began later than the median, that is the
-    excess *began late*. The largest of the six is given; where it is well below
-    ``late_ns``, several kinds add up to it. Excess of communication means that the rank
-    was kept by another group: look there for who came last.
+    The excess of each is its time on the last rank minus the median of the other ranks, each in its
+    own window; a window that itself began later than the median gives the excess *began late*. The
+    largest of the six is given. Excess of communication means that the rank was kept by another
+    group: look there for the straggler.
 
-    ``compute_ratio`` compares the same work on all ranks whenever it ran: the summed durations
-    of the compute that the rank launched after the collective before and before this one,
-    divided by the median of the others. Above 1 the GPU is slow, or its share is larger;
-    near 1 with an excess of compute, it merely runs now what the others ran while they
-    waited in the collective before.
+    ``compute_ratio`` compares the same work on all ranks whenever it ran: the summed durations of
+    the compute launched between both collectives, divided by the median of the others. Above 1 the
+    GPU is slow, or its share is larger; near 1 with an excess of compute, it merely runs now what
+    the others ran while they waited in the collective before.
 
-    The host is looked at during the longest time without GPU work, on the thread that
-    launched the work after it.
+    The host is looked at during the longest time without GPU work, on the thread that launched the
+    work after it.
     """
     COLLECTIVE_WAITS.check(waits)
     work = gpu_work(events, *_COLUMNS)
     windows = windows_of(events, work, waits)
     rows = _compared(waits, windows, parts_of(work, windows))
-    rows["ratio"] = _ratios(rows, compute_between(events, work, windows))
+    compute = compute_between(events, work, windows)
+    launched = pd.Series(compute, dtype="Float64").mask(compute == MISSING)
+    usual = launched[~rows["is_late"]].groupby(rows["collective"]).median()
+    rows["ratio"] = shares(launched, usual.reindex(rows["collective"]))
     late = rows[rows["is_late"]].drop_duplicates("collective").sort_values("collective")
-    told = longest_of(events, work, windows.at(late.index.to_numpy()))
-    table = _presented(events, late, told)
+    longest = longest_of(events, work, windows.at(late.index.to_numpy()))
+    table = _presented(events, late, longest)
     table.attrs["kernels_left_out"] = dict(waits.attrs.get("left_out", {}))
     return LATE_ARRIVALS.check(table)
 
@@ -108,53 +108,51 @@ def _compared(waits: pd.DataFrame, windows: Windows, parts: Ints) -> pd.DataFram
     for name in ("collective", "operation", "group", "step", "blamed_rank"):
         rows[name] = waits[name].array
     rows["is_late"] = waits["rank"].to_numpy() == rows["blamed_rank"].to_numpy()
-    each = waits.reset_index(drop=True).groupby("collective")
-    rows["wait_ns"] = each["wait_ns"].transform("sum")
+    by_collective = waits.reset_index(drop=True).groupby("collective")
+    rows["wait_ns"] = by_collective["wait_ns"].transform("sum")
     # Relative to the collective, so that medians of times since 1970 stay exact.
-    base = each["start_ns"].transform("min").to_numpy()
+    base = by_collective["start_ns"].transform("min").to_numpy()
     rows["window_ns"] = windows.end - windows.start
     rows["began_late_ns"], rows["late_ns"] = windows.start - base, windows.end - base
-    others = rows[~rows["is_late"]].groupby("collective")[_MEASURES].median()
-    median = others.reindex(rows["collective"]).set_axis(rows.index)
+    usual = rows[~rows["is_late"]].groupby("collective")[_MEASURES].median()
+    median = usual.reindex(rows["collective"]).set_axis(rows.index)
     for name in _MEASURES:
         rows[f"excess {name}"] = (rows[name] - median[name]).round().astype("Int64")
-    sure, complete = each["is_sure"].transform("all"), waits["is_complete"].fillna(value=True)
+    sure = by_collective["is_sure"].transform("all")
+    complete = waits["is_complete"].fillna(value=True)
     follows = pd.Series(windows.previous != MISSING).groupby(rows["collective"]).transform("all")
     doubt = np.select([~sure, ~complete.to_numpy(bool), ~follows], range(len(_DOUBTS)), MISSING)
     return rows.assign(doubt=doubt)
 
 
-def _ratios(rows: pd.DataFrame, compute: Ints) -> pd.Series:
-    launched = pd.Series(compute, dtype="Float64").mask(compute == MISSING)
-    others = launched[~rows["is_late"]].groupby(rows["collective"]).median()
-    return shares(launched, others.reindex(rows["collective"]))
-
-
-def _presented(events: pd.DataFrame, late: pd.DataFrame, told: Longest) -> pd.DataFrame:
+def _presented(events: pd.DataFrame, late: pd.DataFrame, longest: Longest) -> pd.DataFrame:
     late = late.reset_index(drop=True)
-    excess = late[[f"excess {name}" for name in _MEASURES[:-1]]]
-    most = excess.fillna(0).to_numpy("int64")
-    kind = np.where(most.max(axis=1, initial=0) > 0, most.argmax(axis=1), MISSING)
+    excess = late[[f"excess {name}" for name in _MEASURES[:-1]]].fillna(0).to_numpy("int64")
+    most = excess.max(axis=1, initial=0)
+    kind = np.where(most > 0, excess.argmax(axis=1), MISSING)
     names = np.append(events["name"].cat.categories.astype(str).to_numpy(dtype=object), "")
     code = codes(events["name"])
+
+    def if_any(values: Any, row: Ints) -> pd.Series:
+        column = pd.Series(values)
+        return column.astype("Int64" if column.dtype == np.int64 else object).mask(row == MISSING)
+
     table = late.assign(
         late_ns=late["excess late_ns"],
         began_late_ns=late["excess began_late_ns"],
         excess_kind=labelled(kind, EXCESSES),
-        excess_ns=pd.Series(most.max(axis=1, initial=0), dtype="Int64").mask(kind == MISSING),
+        excess_ns=if_any(most, kind),
         compute_ratio=late["ratio"],
-        longest_kernel=pd.Series(names[code[told.kernel]]).mask(told.kernel == MISSING),
-        longest_kernel_ns=pd.Series(told.kernel_ns, dtype="Int64").mask(told.kernel == MISSING),
-        longest_idle_ns=pd.Series(told.idle_ns, dtype="Int64").mask(told.idle_ns == 0),
-        host_operator=pd.Series(names[code[told.host]]).mask(told.host == MISSING),
-        host_operator_ns=pd.Series(told.host_ns, dtype="Int64").mask(told.host == MISSING),
+        longest_kernel=if_any(names[code[longest.kernel]], longest.kernel),
+        longest_kernel_ns=if_any(longest.kernel_ns, longest.kernel),
+        longest_idle_ns=pd.Series(longest.idle_ns, dtype="Int64").mask(longest.idle_ns == 0),
+        host_operator=if_any(names[code[longest.host]], longest.host),
+        host_operator_ns=if_any(longest.host_ns, longest.host),
         is_sure=~late["doubt"].isin(_SERIOUS),
         note=texts(late["doubt"].to_numpy(), _DOUBTS),
     )
     return LATE_ARRIVALS.cast(table)
 
-
-# What a rank did between one collective of a group and the next.
 
 # Earlier kinds hide later ones, as in the time breakdown.
 _LAYERS = tuple(KINDS.index(kind) for kind in ("compute", "communication", "memory", "other"))
@@ -209,24 +207,27 @@ def parts_of(work: Work, windows: Windows) -> Ints:
     """Split windows into compute, communication, memory, other and idle time [ns], exactly."""
     parts = np.zeros((len(windows.rank), len(_LAYERS) + 1), dtype=np.int64)
     for rank in np.unique(windows.rank).tolist():
-        here = np.flatnonzero(windows.rank == rank)
-        its = _of_rank(work, rank)
-        kind, covered = work.kind[its], np.zeros(len(here), dtype=np.int64)
+        of_rank = np.flatnonzero(windows.rank == rank)
+        work_of_rank = _of_rank(work, rank)
+        kind, covered = work.kind[work_of_rank], np.zeros(len(of_rank), dtype=np.int64)
         for column in range(len(_LAYERS)):
-            some = np.isin(kind, _LAYERS[: column + 1])
+            chosen = np.isin(kind, _LAYERS[: column + 1])
             upto = measure_within(
-                work.start[its][some], work.end[its][some], windows.start[here], windows.end[here]
+                work.start[work_of_rank][chosen],
+                work.end[work_of_rank][chosen],
+                windows.start[of_rank],
+                windows.end[of_rank],
             )
-            parts[here, column], covered = upto - covered, upto
-        parts[here, -1] = windows.end[here] - windows.start[here] - covered
+            parts[of_rank, column], covered = upto - covered, upto
+        parts[of_rank, -1] = windows.end[of_rank] - windows.start[of_rank] - covered
     return parts
 
 
 def compute_between(events: pd.DataFrame, work: Work, windows: Windows) -> Ints:
     """Add up the compute that was launched between both collectives of a window [ns].
 
-    Every rank launches the same work in the same order, whenever it runs. Returns -1 where
-    no collective came before, or a launch is not in the trace.
+    Every rank launches the same work in the same order, whenever it runs. Returns -1 where no
+    collective came before, or a launch is not in the trace.
     """
     launch = launches_of(events, work.row)
     when = events["start_ns"].to_numpy()[launch]
@@ -234,10 +235,10 @@ def compute_between(events: pd.DataFrame, work: Work, windows: Windows) -> Ints:
     spent = np.where(work.kind == KINDS.index("compute"), work.end - work.start, 0)[order]
     until = np.empty_like(spent)
     until[order] = np.cumsum(spent)
-    known = (windows.previous != MISSING) & (launch[windows.kernel] != MISSING)
-    known &= launch[windows.previous] != MISSING
+    is_known = (windows.previous != MISSING) & (launch[windows.kernel] != MISSING)
+    is_known &= launch[windows.previous] != MISSING
     between = until[windows.kernel] - until[windows.previous]
-    return np.where(known & (between >= 0), between, MISSING)
+    return np.where(is_known & (between >= 0), between, MISSING)
 
 
 def longest_of(events: pd.DataFrame, work: Work, windows: Windows) -> Longest:
@@ -247,8 +248,8 @@ def longest_of(events: pd.DataFrame, work: Work, windows: Windows) -> Longest:
     kernel_ns = np.zeros(count, dtype=np.int64)
     idle_start, idle_end = np.zeros_like(kernel_ns), np.zeros_like(kernel_ns)
     for rank in np.unique(windows.rank).tolist():
-        its = _of_rank(work, rank)
-        start, end = work.start[its], work.end[its]
+        of_rank = _of_rank(work, rank)
+        start, end = work.start[of_rank], work.end[of_rank]
         reach = np.maximum.accumulate(end)
         for at in np.flatnonzero(windows.rank == rank).tolist():
             low, high = int(windows.start[at]), int(windows.end[at])
@@ -256,32 +257,34 @@ def longest_of(events: pd.DataFrame, work: Work, windows: Windows) -> Longest:
             begin, finish = start[first:last], end[first:last]
             inside = np.minimum(finish, high) - np.maximum(begin, low)
             if len(inside) and inside.max() > 0:
-                kernel[at] = work.row[its][first + int(inside.argmax())]
+                kernel[at] = work.row[of_rank][first + int(inside.argmax())]
                 kernel_ns[at] = inside.max()
             opening, closing = gaps(begin, finish, window=(low, high))
             if len(opening):
                 widest = int((closing - opening).argmax())
                 idle_start[at], idle_end[at] = opening[widest], closing[widest]
-                following[at] = its.start + np.searchsorted(start, closing[widest])
+                following[at] = of_rank.start + np.searchsorted(start, closing[widest])
     host, host_ns = _host_of(events, work, following, idle_start, idle_end)
     return Longest(kernel, kernel_ns, idle_end - idle_start, host, host_ns)
 
 
 def _kernels_of(work: Work, waits: pd.DataFrame) -> Ints:
-    known = np.flatnonzero(work.kind == KINDS.index("communication"))
-    there = pd.DataFrame({"rank": work.rank[known], "start": work.start[known]}).drop_duplicates()
-    asked = pd.MultiIndex.from_arrays([waits["rank"].astype("int64"), waits["start_ns"]])
-    position = pd.MultiIndex.from_frame(there).get_indexer(asked)
+    communication = np.flatnonzero(work.kind == KINDS.index("communication"))
+    recorded = pd.DataFrame(
+        {"rank": work.rank[communication], "start": work.start[communication]}
+    ).drop_duplicates()
+    wanted = pd.MultiIndex.from_arrays([waits["rank"].astype("int64"), waits["start_ns"]])
+    position = pd.MultiIndex.from_frame(recorded).get_indexer(wanted)
     absent = position < 0
     if absent.any():
         row = waits[absent].iloc[0]
         msg = (
             f"collective {row['collective']} begins at {row['start_ns']} ns on rank {row['rank']}, "
             f"where the events have no communication kernel ({absent.sum():,} such rows); pass the "
-            "events that the waits were made from, with clocks those of on_one_clock"
+            "events that the waits were made from, with clocks those of align_clocks"
         )
         raise WorkbenchError(msg)
-    return np.asarray(known[there.index.to_numpy()[position]])
+    return np.asarray(communication[recorded.index.to_numpy()[position]])
 
 
 def _first_events(events: pd.DataFrame, rank: Ints, step: Ints) -> Ints:
@@ -306,15 +309,15 @@ def _host_of(
 ) -> tuple[Ints, Ints]:
     """Find the outermost thing that the launching thread did for most of some idle times."""
     host, host_ns = np.full(len(following), MISSING), np.zeros(len(following), dtype=np.int64)
-    known = np.flatnonzero(following != MISSING)
+    is_known = np.flatnonzero(following != MISSING)
     launch = np.full(len(following), MISSING)
-    launch[known] = launches_of(events, work.row[following[known]])
-    asked = np.flatnonzero(launch != MISSING)
-    if len(asked) == 0:
+    launch[is_known] = launches_of(events, work.row[following[is_known]])
+    with_launch = np.flatnonzero(launch != MISSING)
+    if len(with_launch) == 0:
         return host, host_ns
     row, thread, begin, finish = _outermost(events)
-    thread_of = threads(events, launch[asked])
-    for at, number in zip(asked.tolist(), thread_of.tolist(), strict=True):
+    thread_of = threads(events, launch[with_launch])
+    for at, number in zip(with_launch.tolist(), thread_of.tolist(), strict=True):
         low, high = np.searchsorted(thread, [number, number + 1])
         first = low + np.searchsorted(finish[low:high], start[at], "right")
         last = low + np.searchsorted(begin[low:high], end[at])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -12,10 +12,8 @@ from workbench.analyze._lib.intervals import coverage, running_end
 from workbench.analyze._lib.rows import (
     LAUNCH_CATEGORIES,
     MISSING,
-    Groups,
     Ints,
     Work,
-    code_of,
     codes,
     gpu_work,
     grouped,
@@ -37,10 +35,9 @@ _COLUMNS = ("name", "category", "stream", "launch")
 def launches(events: pd.DataFrame) -> pd.DataFrame:
     """Count and time the calls that start GPU work, and the delay until it begins.
 
-    Two delays look alike and mean different things. If the stream had nothing to do
-    when the call began, the time until the work begins is *launch latency*: the price
-    of launching. If the stream was busy, the work waited its turn in the *queue*, as
-    it should: the host runs ahead.
+    Two delays look alike and mean different things. If the stream had nothing to do when the call
+    began, the time until the work begins is *launch latency*: the price of launching. If it was
+    busy, the work waited its turn in the *queue*, as it should: the host runs ahead.
 
     Parameters
     ----------
@@ -50,11 +47,10 @@ def launches(events: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.LAUNCHES`, one row per rank and name of a call,
-        most GPU work first, and one without a name per rank for work whose launch is
-        not in the trace. Every piece of GPU work is in one row and there in one of
-        ``latency_count``, ``queued_count`` and ``early_count``, but for that without a
-        launch. Empty if there is neither call nor work.
+        Table :data:`workbench.tables.LAUNCHES`, one row per rank and name of a call, most GPU work
+        first, and one without a name per rank for work whose launch is not in the trace. Launched
+        work is in one of ``latency_count``, ``queued_count`` and ``early_count``. Empty if there is
+        neither call nor work.
 
     Raises
     ------
@@ -63,74 +59,60 @@ def launches(events: pd.DataFrame) -> pd.DataFrame:
 
     Notes
     -----
-    Work and call are joined whatever the call is named. A call counts if it started
-    some work, or is named like one that does; CUDA and HIP graphs start many kernels
-    with one call, of which all but the first of a stream count as queued. Work that
+    A call counts if it started some work, or is named like one that does; CUDA and HIP graphs start
+    many kernels with one call, of which all but the first of a stream count as queued. Work that
     begins before its launch call does (clocks disagree) has neither delay.
     """
     work = gpu_work(events, *_COLUMNS)
-    started = _started(events, work)
-    call = _calls(events, started.call)
-    known = started.call != MISSING
+    launch, delay, was_idle = _started(events, work)
+    call = _calls(events, launch)
+    is_launched = launch != MISSING
     rank = events["rank"].to_numpy()
     name = codes(events["name"]).astype(np.int64)
     # Entries are calls first, then work; work without a launch has no name.
     entry_rank = np.append(rank[call], work.rank).astype(np.int64)
-    entry_name = np.append(name[call], np.where(known, name[started.call], MISSING))
+    entry_name = np.append(name[call], np.where(is_launched, name[launch], MISSING))
     groups = grouped(entry_rank, entry_name)
     of_call, of_work = groups.number[: len(call)], groups.number[len(call) :]
-    size = len(groups.bounds)
+    count = partial(np.bincount, minlength=len(groups.bounds))
     host = events["dur_ns"].to_numpy()[call]
-    has_child = np.isin(call, started.call)
-    early = known & (started.delay < 0)
+    by_name = pd.Series(host).groupby(of_call)
+    is_early = is_launched & (delay < 0)
     table = pd.DataFrame(
         {
             "rank": groups.keys[0].astype("int32"),
             "name": relabelled(groups.keys[1], events["name"]),
-            "call_count": np.bincount(of_call, minlength=size),
-            "childless_count": np.bincount(of_call[~has_child], minlength=size),
-            "kernel_count": np.bincount(of_work, minlength=size),
-            "host_ns": _sums(of_call, host, size),
-            "early_count": np.bincount(of_work[early], minlength=size),
+            "call_count": count(of_call),
+            "childless_count": count(of_call[~np.isin(call, launch)]),
+            "kernel_count": count(of_work),
+            "host_ns": by_name.sum().reindex(range(len(groups.bounds)), fill_value=0),
+            "early_count": count(of_work[is_early]),
+            "host_max_ns": by_name.max().astype("Int64").reindex(range(len(groups.bounds))),
         }
     )
     table["host_mean_ns"] = shares(table["host_ns"], table["call_count"])
-    table["host_max_ns"] = _spread(of_call, host, size)["max"]
-    for column, chosen in {
-        "latency": known & ~early & started.was_idle,
-        "queue": known & ~early & ~started.was_idle,
-    }.items():
-        spread = _spread(of_work[chosen], started.delay[chosen], size)
+    for column, counted, is_idle in (("latency", "latency", True), ("queue", "queued", False)):
+        chosen = is_launched & ~is_early & (was_idle == is_idle)
+        spread = _spread(of_work[chosen], delay[chosen], len(groups.bounds))
         for statistic in ("mean", "median", "max"):
             table[f"{column}_{statistic}_ns"] = spread[statistic]
-        table["queued_count" if column == "queue" else "latency_count"] = spread["count"]
+        table[f"{counted}_count"] = spread["count"]
     table = table.sort_values(["rank", "kernel_count"], ascending=[True, False], ignore_index=True)
     return LAUNCHES.check(table[list(LAUNCHES.columns)])
 
 
-class Started(NamedTuple):
-    """For each piece of GPU work, how it was launched."""
-
-    call: Ints
-    """Position of the call in the events table; -1 if there is none."""
-    delay: Ints
-    """From the start of the call to the start of the work [ns]."""
-    was_idle: NDArray[np.bool_]
-    """All earlier work of its stream had ended when the call began."""
-
-
-def _started(events: pd.DataFrame, work: Work) -> Started:
+def _started(events: pd.DataFrame, work: Work) -> tuple[Ints, Ints, NDArray[np.bool_]]:
+    """Return the call of each piece of work, the delay since its start, and if the stream idled."""
     call = launches_of(events, work.row)
     issued = events["start_ns"].to_numpy()[call]
-    stream = taken(events["stream"], work.row)
-    queue = grouped(work.rank, work.device, stream).number
+    queue = grouped(work.rank, work.device, taken(events["stream"], work.row)).number
     order = in_order(queue, work.start)
-    if order is None:
-        order = np.arange(len(queue))
+    order = np.arange(len(queue)) if order is None else order
+    # The stream was idle if all earlier work of it had ended when the call began.
     ahead = np.full(len(queue), np.iinfo(np.int64).min)
     same = queue[order][1:] == queue[order][:-1]
     ahead[order[1:][same]] = running_end(work.end[order], queue[order])[:-1][same]
-    return Started(call, work.start - issued, ahead <= issued)
+    return call, work.start - issued, ahead <= issued
 
 
 def _calls(events: pd.DataFrame, used: Ints) -> Ints:
@@ -143,12 +125,6 @@ def _calls(events: pd.DataFrame, used: Ints) -> Ints:
     return np.flatnonzero(chosen)
 
 
-def _sums(bucket: Ints, values: Ints, size: int) -> Ints:
-    total = np.zeros(size, dtype=np.int64)
-    np.add.at(total, bucket, values)
-    return total
-
-
 def _spread(bucket: Ints, values: Ints, size: int) -> pd.DataFrame:
     by_bucket = pd.Series(values).groupby(bucket)
     spread = by_bucket.agg(["count", "mean", "median", "max"]).reindex(range(size))
@@ -156,16 +132,15 @@ def _spread(bucket: Ints, values: Ints, size: int) -> pd.DataFrame:
     return spread.astype({"mean": "Float64", "median": "Float64", "max": "Int64"})
 
 
-# How fast memory is copied and set.
-
 DIRECTIONS = ("HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "Memset", "unknown")
+# How vendors spell them, in the same order.
 _SPELLINGS = (
-    ("HtoD", r"HtoD|HostToDevice|H2D"),
-    ("DtoH", r"DtoH|DeviceToHost|D2H"),
-    ("DtoD", r"DtoD|DeviceToDevice|D2D"),
-    ("PtoP", r"PtoP|PeerToPeer|P2P"),
-    ("HtoH", r"HtoH|HostToHost|H2H"),
-    ("Memset", r"(?i:memset|fillbuffer)"),
+    r"HtoD|HostToDevice|H2D",
+    r"DtoH|DeviceToHost|D2H",
+    r"DtoD|DeviceToDevice|D2D",
+    r"PtoP|PeerToPeer|P2P",
+    r"HtoH|HostToHost|H2H",
+    r"(?i:memset|fillbuffer)",
 )
 
 
@@ -177,37 +152,38 @@ def copy_bandwidth(events: pd.DataFrame, *, instant_ns: int = 1_000) -> pd.DataF
     events
         Table :data:`workbench.tables.EVENTS`.
     instant_ns
-        How long a copy is taken to last that the profiler gave a duration of 0, because
-        its clock was too coarse [ns].
+        How long a copy is taken to last that the profiler gave a duration of 0, because its clock
+        was too coarse [ns].
 
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.COPY_BANDWIDTH`, one row per rank, device and
-        direction; empty without copies. Rates are in 10^9 bytes per second and missing
-        where no copy has a size, as on AMD.
+        Table :data:`workbench.tables.COPY_BANDWIDTH`, one row per rank, device and direction; empty
+        without copies. Rates are in 10^9 bytes per second and missing where no copy has a size, as
+        on AMD.
 
     Notes
     -----
-    A copy of b bytes in t ns runs at b / t GB/s. Rates of copies that run at once add
-    up, and the mean is over the time in which at least one runs, so it is the sum of
-    bytes over that time.
+    A copy of b bytes in t ns runs at b / t GB/s. Rates of copies that run at once add up, and the
+    mean is over the time in which at least one runs, so it is the sum of bytes over that time.
     """
     work = gpu_work(events, "category", "name", "size_bytes")
-    category = codes(events["category"])[work.row]
-    is_copy = (category == code_of(events["category"], "gpu_memcpy")) | (
-        category == code_of(events["category"], "gpu_memset")
-    )
+    copies = events["category"].cat.categories.isin(["gpu_memcpy", "gpu_memset"])
+    is_copy = np.append(copies, False)[codes(events["category"])[work.row]]
     row, start = work.row[is_copy], work.start[is_copy]
     duration = work.end[is_copy] - start
     direction = _directions(events)[codes(events["name"])[row]]
     groups = grouped(work.rank[is_copy], work.device[is_copy], direction)
     size = taken(events["size_bytes"], row)
-    sized = size >= 0
-    lasting = np.where(duration == 0, instant_ns, duration)
-    total = groups.total(np.where(sized, size, 0))
-    sized_count = groups.total(sized.astype(np.int64))
-    busy = _busy(groups, start, start + lasting, sized)
+    is_sized = size >= 0
+    end = start + np.where(duration == 0, instant_ns, duration)
+    total = groups.total(np.where(is_sized, size, 0))
+    sized_count = groups.total(is_sized.astype(np.int64))
+    # Rates and times are those of sized copies alone.
+    group, begin, finish = groups.number[is_sized], start[is_sized], end[is_sized]
+    covered = coverage(begin, finish, np.zeros_like(group), group)
+    busy = np.zeros(len(groups.bounds), dtype=np.int64)
+    busy[: len(covered)] = covered[:, 1:].sum(axis=1)
     rank, device, direction = groups.keys
     table = pd.DataFrame(
         {
@@ -220,66 +196,50 @@ def copy_bandwidth(events: pd.DataFrame, *, instant_ns: int = 1_000) -> pd.DataF
             "size_bytes": pd.Series(total, dtype="Int64").mask(sized_count == 0),
             "busy_ns": busy,
             "mean_gb_per_s": shares(total, busy),
-            "peak_gb_per_s": _peaks(groups, start, lasting, size, sized),
         }
     )
+    peak = _peaks(group, begin, finish, size[is_sized] / (finish - begin))
+    table["peak_gb_per_s"] = peak.reindex(table.index).astype("Float64")
     return COPY_BANDWIDTH.check(table)
 
 
 def _directions(events: pd.DataFrame) -> Ints:
-    names = pd.Index(events["name"].cat.categories.astype("str"))
-    direction = np.full(len(names), DIRECTIONS.index("unknown"))
-    for label, pattern in _SPELLINGS:
-        direction[np.asarray(names.str.contains(pattern), dtype=bool)] = DIRECTIONS.index(label)
-    return direction
+    names = events["name"].cat.categories.astype("str")
+    stated = [np.asarray(names.str.contains(pattern), dtype=bool) for pattern in _SPELLINGS]
+    # Of several patterns that fit, the last one counts; "unknown" is behind all of them.
+    order = range(len(_SPELLINGS) - 1, -1, -1)
+    return np.select([stated[at] for at in order], list(order), len(_SPELLINGS))
 
 
-def _busy(groups: Groups, start: Ints, end: Ints, sized: NDArray[np.bool_]) -> Ints:
-    covered = coverage(
-        start[sized], end[sized], np.zeros(int(sized.sum()), dtype=np.int64), groups.number[sized]
-    )
-    busy = np.zeros(len(groups.bounds), dtype=np.int64)
-    busy[: len(covered)] = covered[:, -1] if covered.shape[1] > 1 else 0
-    return busy
-
-
-def _peaks(
-    groups: Groups, start: Ints, lasting: Ints, size: Ints, sized: NDArray[np.bool_]
-) -> pd.Series:
+def _peaks(group: Ints, start: Ints, end: Ints, rate: NDArray[np.float64]) -> pd.Series:
     """Return the largest sum of concurrent rates per group [GB/s]."""
-    rate = size[sized] / lasting[sized]
-    group = np.tile(groups.number[sized], 2)
-    time = np.append(start[sized], (start + lasting)[sized])
-    change = np.append(rate, -rate)
-    order = np.lexsort((change, time, group))
-    running = pd.Series(change[order]).groupby(group[order]).cumsum()
-    peak = running.groupby(group[order]).max().reindex(range(len(groups.bounds)))
-    return peak.astype("Float64")
-
-
-# How far the host runs ahead: launches issued whose GPU work has not begun.
+    groups, time, change = np.tile(group, 2), np.append(start, end), np.append(rate, -rate)
+    # At one instant a copy ends before the next begins, so that back to back is not concurrent.
+    order = np.lexsort((change, time, groups))
+    running = pd.Series(change[order]).groupby(groups[order]).cumsum()
+    return running.groupby(groups[order]).max()
 
 
 def queue_length(events: pd.DataFrame, *, limit: int = 1024) -> pd.DataFrame:
     """Follow the number of launches that wait in each stream.
 
-    A long queue keeps the GPU busy while the host is late; an empty one means the host
-    cannot keep up. A full one makes the launching call wait until there is room.
+    A long queue keeps the GPU busy while the host is late; an empty one means the host cannot keep
+    up. A full one makes the launching call wait until there is room.
 
     Parameters
     ----------
     events
         Table :data:`workbench.tables.EVENTS`.
     limit
-        Length from which on a launch call counts as blocked. CUDA streams have been seen
-        to hold 1021 to 1024 launches.
+        Length from which on a launch call counts as blocked. CUDA streams have been seen to hold
+        1021 to 1024 launches.
 
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.QUEUE_LENGTH`, one row per change, in order of rank,
-        device, stream and time: ``rank``, ``device``, ``stream``, ``time_ns``,
-        ``queue_count``, ``blocked_ns``. Empty if no work has a launch.
+        Table :data:`workbench.tables.QUEUE_LENGTH`, one row per change, in order of rank, device,
+        stream and time: ``rank``, ``device``, ``stream``, ``time_ns``, ``queue_count``,
+        ``blocked_ns``. Empty if no work has a launch.
 
     Raises
     ------
@@ -288,10 +248,9 @@ def queue_length(events: pd.DataFrame, *, limit: int = 1024) -> pd.DataFrame:
 
     Notes
     -----
-    Plus one at the start of a launch call, minus one when its work begins. Work that one
-    call starts in one stream (a graph) counts as one launch, which waits until the first
-    of it begins. Work that begins no later than its launch call never waited and is left
-    out; :func:`workbench.analyze.launches` counts it.
+    Plus one at the start of a launch call, minus one when its work begins. Work that one call
+    starts in one stream (a graph) is one launch, which waits until the first of it begins. Work
+    that begins no later than its launch call never waited.
 
     References
     ----------
@@ -306,34 +265,27 @@ def queue_length(events: pd.DataFrame, *, limit: int = 1024) -> pd.DataFrame:
     launched = grouped(work.rank[waits], work.device[waits], stream[waits], call[waits])
     rank, device, queue, call = launched.keys
     begun = launched.smallest(work.start[waits])
-    streams = grouped(rank, device, queue)
-    issued = events["start_ns"].to_numpy()[call]
-    series = _series(streams, issued, begun, events["dur_ns"].to_numpy()[call], limit)
-    return QUEUE_LENGTH.check(series)
-
-
-def _series(streams: Groups, issued: Ints, begun: Ints, call_ns: Ints, limit: int) -> pd.DataFrame:
-    stream = np.append(streams.number, streams.number)
-    time = np.append(issued, begun)
-    change = np.repeat([1, -1], len(issued))
-    duration = np.append(call_ns, np.zeros_like(call_ns))
+    number = grouped(rank, device, queue).number
+    stream = np.append(number, number)
+    time = np.append(events["start_ns"].to_numpy()[call], begun)
+    change = np.repeat([1, -1], len(call))
     # At one instant, what begins leaves the queue before what is issued enters it.
     order = np.lexsort((change, time, stream))
-    stream, change = stream[order], change[order]
     # Every stream ends with an empty queue, so one running sum serves them all.
-    length = np.cumsum(change)
-    is_blocked = (change > 0) & (length >= limit)
-    rank, device, queue = (key[stream] for key in streams.keys)
-    return pd.DataFrame(
+    length = np.cumsum(change[order])
+    is_blocked = (change[order] > 0) & (length >= limit)
+    call_ns = np.append(events["dur_ns"].to_numpy()[call], np.zeros_like(call))
+    table = pd.DataFrame(
         {
-            "rank": rank.astype("int32"),
-            "device": nullable(device, "Int32"),
-            "stream": nullable(queue, "Int64"),
+            "rank": np.tile(rank, 2)[order].astype("int32"),
+            "device": nullable(np.tile(device, 2)[order], "Int32"),
+            "stream": nullable(np.tile(queue, 2)[order], "Int64"),
             "time_ns": time[order],
             "queue_count": length,
-            "blocked_ns": np.where(is_blocked, duration[order], 0),
+            "blocked_ns": np.where(is_blocked, call_ns[order], 0),
         }
     )
+    return QUEUE_LENGTH.check(table)
 
 
 def queue_summary(queue: pd.DataFrame) -> pd.DataFrame:
@@ -347,8 +299,8 @@ def queue_summary(queue: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.QUEUE_SUMMARY`, one row per rank, device and stream.
-        The mean is over the time from the first to the last change.
+        Table :data:`workbench.tables.QUEUE_SUMMARY`, one row per rank, device and stream. The mean
+        is over the time from the first to the last change.
     """
     QUEUE_LENGTH.check(queue)
     groups = grouped(

@@ -318,9 +318,8 @@ Kind = Literal["tar", "tar.gz", "zip"]
 class Place:
     """Where the bytes of a member are.
 
-    ``layer`` says what lies around them: the range counts bytes of the archive
-    file itself (plain, or deflate if the member is packed by itself), or bytes
-    of the unpacked archive (gzip).
+    ``layer`` says what lies around them: the range counts bytes of the archive file itself (plain,
+    or deflate if the member is packed by itself), or bytes of the unpacked archive (gzip).
     """
 
     start: int

@@ -1,7 +1,7 @@
 """Reading single trace events with a general JSON parser, mending what can be mended.
 
-This is the path for everything the compiled scanner does not understand, and the
-whole path where numba is missing. What is legal is decided here and nowhere else.
+This is the path for everything the compiled scanner does not understand, and the whole path where
+numba is missing. What is legal is decided here and nowhere else.
 """
 
 from __future__ import annotations
@@ -264,8 +264,8 @@ class Entry:
 def entry_of(line: int, text: str, findings: Findings) -> Entry | None:
     """Read one line; None if it is none of the logger's, or damaged, which is counted.
 
-    Ranks may be written before the mark (``  0: :::MLLOG``), and metadata may be an empty
-    text or null.
+    Ranks may be written before the mark (``  0: :::MLLOG``), and metadata may be an empty text or
+    null.
     """
     _, mark, rest = text.partition(MARK)
     if not mark:

@@ -35,8 +35,8 @@ _DAMAGED_LIMIT, _NESTED_COST = 1000, 50
 def json_documents(source: Source, findings: Findings) -> Iterator[tuple[int, Any]]:
     """Give line (from 1) and value of every JSON document of a file.
 
-    Text between documents is skipped by design. Where a document is damaged, reading goes on at
-    the next line that begins one, so whole parts of a damaged document are found.
+    Text between documents is skipped by design. Where a document is damaged, reading goes on at the
+    next line that begins one, so whole parts of a damaged document are found.
     """
     with source.open() as stream:
         raw = stream.read()
@@ -189,8 +189,8 @@ def renamed(
 def refuse_cut_row(frame: pd.DataFrame, path: Path, used: Iterable[str]) -> None:
     """Raise if the last row of a CSV file has no line end, and a value in use may be cut or lost.
 
-    Such tables are small, and every row of them matters. A number may be cut, and cells behind
-    the last one may be lost; a text that is the last cell of a whole row is kept.
+    Such tables are small, and every row of them matters. A number may be cut, and cells behind the
+    last one may be lost; a text that is the last cell of a whole row is kept.
     """
     last = last_line(path)
     cells = _cells(last)
@@ -481,8 +481,8 @@ def without_cut_row(
 ) -> tuple[pd.DataFrame, dict[str, int]]:
     """Leave out the last row of a text file if a value in use may be cut, and say so.
 
-    A line without a line end may be cut in its last cell; cells before it are whole. That more
-    may have followed is said in any case.
+    A line without a line end may be cut in its last cell; cells before it are whole. That more may
+    have followed is said in any case.
     """
     last = last_line(path)
     if not last:
@@ -521,8 +521,8 @@ def _tail(path: Path) -> bytes:
 def refuse_longer_rows(text: str, path: Path, *, separator: str = ",") -> None:
     """Raise if the first row has more fields than the header.
 
-    pandas would take the first field of every row for a label, and shift the others by one
-    column. A later row that is longer makes pandas raise by itself.
+    pandas would take the first field of every row for a label, and shift the others by one column.
+    A later row that is longer makes pandas raise by itself.
     """
     rows = (row for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator) if row)
     header, first = next(rows, []), next(rows, [])

@@ -106,9 +106,8 @@ def may_be_cut(last: bytes) -> bool:
 def tell_of_no_end(last: bytes, stream: Stream, findings: Findings, where: str) -> None:
     """Note that the last line of a log, which is kept, has no line end, unless it closes JSON.
 
-    A log that was copied while it was written, or a disk that was full, ends so: what came after
-    is not in the file, and the line may say less than it did. Where a packing is cut, that is
-    told.
+    A log that was copied while it was written, or a disk that was full, ends so: what came after is
+    not in the file, and the line may say less than it did. Where a packing is cut, that is told.
     """
     text = last.strip(b" \t\r\n")
     is_open = bool(text) and stream.truncated_at is None and not _closes_json(text)
@@ -204,8 +203,8 @@ def _lines(
 ) -> Iterator[list[bytes]]:
     """Give the lines that end in each block; of longer ones the beginning, still too long.
 
-    They are split at newlines only: texts may hold other separators of lines. A last line
-    without an end goes to ``rest``.
+    They are split at newlines only: texts may hold other separators of lines. A last line without
+    an end goes to ``rest``.
     """
     begun: list[bytes] = []
     length = 0

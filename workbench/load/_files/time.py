@@ -129,8 +129,8 @@ class Times:
 def utc_ns(texts: pd.Series, lines: pd.Series, tz: str | None, findings: Findings) -> Times:
     """Read stamps: ISO 8601 with or without an offset, or seconds since 1970.
 
-    Stamps that are none, and local ones that the zone's clock change makes ambiguous or
-    impossible, become missing and are counted. A local stamp without ``tz`` is refused.
+    Stamps that are none, and local ones that the zone's clock change makes ambiguous or impossible,
+    become missing and are counted. A local stamp without ``tz`` is refused.
     """
     values = texts.str.strip()
     unique = pd.Series(values[~values.isin(ABSENT)].unique(), dtype=values.dtype)

@@ -46,8 +46,8 @@ def write_chrome_trace(events: pd.DataFrame, path: str | Path, *, synthetic: boo
     -------
     pathlib.Path
         The file. Read back it gives the same times (to the ns), names, categories, processes,
-        threads, devices, streams, correlations, sizes and process groups. Kinds, launches and
-        steps are not in the format; the loader finds them again.
+        threads, devices, streams, correlations, sizes and process groups. Kinds, launches and steps
+        are not in the format; the loader finds them again.
 
     Raises
     ------
@@ -58,8 +58,8 @@ def write_chrome_trace(events: pd.DataFrame, path: str | Path, *, synthetic: boo
 
     References
     ----------
-    Trace Event Format (Google), "JSON Object Format"; time stamps are in microseconds, with
-    the nanoseconds behind the point, and relative to ``baseTimeNanoseconds`` as Kineto has it.
+    Trace Event Format (Google), "JSON Object Format"; time stamps are in microseconds, with the
+    nanoseconds behind the point, and relative to ``baseTimeNanoseconds`` as Kineto has it.
     """
     EVENTS.check(events)
     ranks = events["rank"].unique().tolist()

@@ -69,7 +69,20 @@ def parquet(path: str | Path) -> Trace:
 
 
 def write(trace: Trace, path: str | Path) -> Path:
-    """Store a trace set as one Parquet file, whole or not at all."""
+    """Store a trace set as one Parquet file, whole or not at all.
+
+    Parameters
+    ----------
+    trace
+        What to store.
+    path
+        The file; an existing one is replaced once the new one is complete.
+
+    Returns
+    -------
+    pathlib.Path
+        The file.
+    """
     header = {
         "version": VERSION,
         "tables": {name: pack_frame(getattr(trace, name)) for name in _TABLES if name != "events"},

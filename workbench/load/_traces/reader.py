@@ -52,49 +52,46 @@ def traces(  # noqa: PLR0913 - the front door
 ) -> Trace:
     """Load the traces of one job, one rank or thousands, into tables.
 
-    Formats are recognised by content: PyTorch profiler (Kineto) traces of any
-    generation and vendor, PyTorch execution traces, Chakra execution traces
-    (protobuf and JSON), and the workbench's own Parquet. Damage is repaired where
-    that is safe, and everything dropped, repaired or assumed is counted in the
-    quality table.
+    Formats are recognised by content: PyTorch profiler (Kineto) traces of any generation and
+    vendor, PyTorch execution traces, Chakra execution traces (protobuf and JSON), and the
+    workbench's own Parquet. Damage is repaired where that is safe, and everything dropped, repaired
+    or assumed is counted in the quality table.
 
     Parameters
     ----------
     path
-        A file (``.json``, ``.json.gz``, ``.et``, ``.parquet``), a directory, an
-        archive (``.tar.gz``, ``.zip``) or a list of these. Profiles and execution
-        traces of one job may lie together.
+        A file (``.json``, ``.json.gz``, ``.et``, ``.parquet``), a directory, an archive
+        (``.tar.gz``, ``.zip``) or a list of these. Profiles and execution traces of one job may lie
+        together.
     rank
-        Ranks where the files do not tell them: one number for one file, a list in
-        order of the files, or a dict from a part of the file name to the number.
+        Ranks where the files do not tell them: one number for one file, a list in order of the
+        files, or a dict from a part of the file name to the number.
     args
         Names of further event arguments to keep as columns, e.g. ``("Input Dims",)``.
     rules
-        Kernel rules of one's own, as a frame or CSV file; see
-        :func:`workbench.kernel_kinds.read_rules`. They go before the shipped ones.
+        Kernel rules of one's own, as a frame or CSV file, asked before the shipped ones; see
+        :func:`workbench.kernel_kinds.read_rules`.
     engine
         ``"auto"``, ``"compiled"`` (needs numba) or ``"python"``; the tables are the same.
     cache
-        Directory in which parsed files are kept, by content; the second load of a file
-        is then many times faster. None keeps nothing.
+        Directory in which parsed files are kept, by content; None keeps nothing.
     progress
         Whether to show a progress bar if loading takes more than a second.
 
     Returns
     -------
     Trace
-        ``events`` (:data:`workbench.tables.EVENTS`), ``ranks``, ``devices``,
-        ``process_groups``, ``steps``, ``nodes`` and ``dependencies`` (execution traces
-        only) and ``quality``.
+        ``events`` (:data:`workbench.tables.EVENTS`), ``ranks``, ``devices``, ``process_groups``,
+        ``steps``, ``nodes`` and ``dependencies`` (execution traces only) and ``quality``.
 
     Raises
     ------
     FileNotFoundError
         If ``path`` does not exist.
     LoadError
-        If nothing under ``path`` is a known trace that can be read (names the byte of a
-        single one), formats are mixed, or two files claim one rank. Of several files those
-        that are damaged beyond repair are dropped, with a finding in ``quality``.
+        If nothing under ``path`` is a known trace that can be read (names the byte of a single
+        one), formats are mixed, or two files claim one rank. Of several files those that are
+        damaged beyond repair are dropped, with a finding in ``quality``.
     """
     if isinstance(args, str):
         msg = f"args must list names, e.g. args=({args!r},); got the text {args!r}"
@@ -324,8 +321,8 @@ _HEADER = b"workbench-rank"
 def key(source: Source, args: Sequence[str], rules: pd.DataFrame | None, directory: Path) -> str:
     """Return the name under which the tables of ``source`` are kept.
 
-    It depends on the bytes of the file and on every option that changes the tables, not
-    on the file's name, place or age.
+    It depends on the bytes of the file and on every option that changes the tables, not on the
+    file's name, place or age.
     """
     options = json.dumps(
         [
@@ -348,8 +345,8 @@ def get_or_store(
 ) -> RankTables:
     """Return the kept tables of ``source``, or parse it and keep them.
 
-    A kept file that is damaged, or was made by something else, is replaced. Where
-    nothing can be kept, the tables say so in their quality.
+    A kept file that is damaged, or was made by something else, is replaced. Where nothing can be
+    kept, the tables say so in their quality.
     """
     try:
         file = directory / f"{key(source, *options, directory)}.parquet"

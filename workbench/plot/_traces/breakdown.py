@@ -36,9 +36,9 @@ def time_breakdown(
     Returns
     -------
     plotly.graph_objects.Figure
-        One trace per use of the time: compute alone, compute that hides
-        communication, exposed communication, memory and other work, idle. The title
-        states the share that computes and the largest loss.
+        One trace per use of the time: compute alone, compute that hides communication, exposed
+        communication, memory and other work, idle. The title states the share that computes and the
+        largest loss.
     """
     frame = Frame(source, synthetic)
     TIME_BREAKDOWN.check(breakdown)
@@ -72,8 +72,8 @@ def communication_overlap(
     Returns
     -------
     plotly.graph_objects.Figure
-        Stacks of overlapped and exposed communication; the title states the hidden
-        share and the rank that hides least.
+        Stacks of overlapped and exposed communication; the title states the hidden share and the
+        rank that hides least.
     """
     frame = Frame(source, synthetic)
     COMMUNICATION_OVERLAP.check(overlap)
@@ -111,8 +111,8 @@ def step_times(steps: pd.DataFrame, *, source: str = "", synthetic: bool = False
     Returns
     -------
     plotly.graph_objects.Figure
-        One line per rank, the slowest ones if there are many; the title names the
-        longest step. Without GPU work the host times are drawn.
+        One line per rank, the slowest ones if there are many; the title names the longest step.
+        Without GPU work the host times are drawn.
     """
     frame = Frame(source, synthetic)
     STEP_TIMES.check(steps)
@@ -207,8 +207,8 @@ def clocks(clocks: pd.DataFrame, *, source: str = "", synthetic: bool = False) -
     Returns
     -------
     plotly.graph_objects.Figure
-        One dot per rank with a bar of twice its residual up and down, one trace per
-        common clock. The title says how far apart clocks are.
+        One dot per rank with a bar of twice its residual up and down, one trace per common clock.
+        The title says how far apart clocks are.
     """
     frame = Frame(source, synthetic)
     CLOCKS.check(clocks)
@@ -325,8 +325,8 @@ def idle_time(idle: pd.DataFrame, *, source: str = "", synthetic: bool = False) 
     Returns
     -------
     plotly.graph_objects.Figure
-        Stacks, one trace per cause; the title states the largest cause and its share,
-        the line below the detail that makes up most of it.
+        Stacks, one trace per cause; the title states the largest cause and its share, the line
+        below the detail that makes up most of it.
     """
     frame = Frame(source, synthetic)
     IDLE_TIME.check(idle)

@@ -34,8 +34,8 @@ def collectives(
     Returns
     -------
     plotly.graph_objects.Figure
-        One trace per operation and confidence of the match, both axes logarithmic, one
-        dot per collective. The title states the fastest.
+        One trace per operation and confidence of the match, both axes logarithmic, one dot per
+        collective. The title states the fastest.
     """
     frame = Frame(source, synthetic)
     COLLECTIVES.check(collectives)
@@ -85,8 +85,8 @@ def collective_waits(
     Returns
     -------
     plotly.graph_objects.Figure
-        Stacks of transfer and wait, one per rank. The title names the rank that the
-        others waited for longest.
+        Stacks of transfer and wait, one per rank. The title names the rank that the others waited
+        for longest.
     """
     frame = Frame(source, synthetic)
     COLLECTIVE_WAITS.check(waits)
@@ -118,9 +118,8 @@ def straggler_attribution(
     Returns
     -------
     plotly.graph_objects.Figure
-        Rows are the ranks that came last, worst first, columns those that waited. With
-        many ranks the worst are shown and the others added up. The title names the
-        worst.
+        Rows are the ranks that came last, worst first, columns those that waited. With many ranks
+        the worst are shown and the others added up. The title names the worst.
     """
     frame = Frame(source, synthetic)
     BLAME.check(blame)
@@ -315,9 +314,9 @@ def late_arrivals(
     Returns
     -------
     plotly.graph_objects.Figure
-        One column per rank, the one most waited for first, one trace per kind of excess.
-        The title names that rank and what it did before it came; the line below tells
-        what its host did meanwhile, and what was dropped.
+        One column per rank, the one most waited for first, one trace per kind of excess. The title
+        names that rank and what it did before it came; the line below tells what its host did
+        meanwhile, and what was dropped.
     """
     frame = Frame(source, synthetic)
     LATE_ARRIVALS.check(late_arrivals)

@@ -33,8 +33,8 @@ def kernels(
     Returns
     -------
     plotly.graph_objects.Figure
-        Horizontal bars, one trace per kind; full names on hover. The title states
-        the share of the largest name and of all that are shown.
+        Horizontal bars, one trace per kind; full names on hover. The title states the share of the
+        largest name and of all that are shown.
     """
     frame = Frame(source, synthetic)
     KERNELS.check(kernels)
@@ -79,8 +79,8 @@ def kernel_kinds(kinds: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     Returns
     -------
     plotly.graph_objects.Figure
-        One bar per kind and rule, largest first; what no rule recognised is a trace
-        of its own. The title states the unclassified share.
+        One bar per kind and rule, largest first; what no rule recognised is a trace of its own. The
+        title states the unclassified share.
     """
     frame = Frame(source, synthetic)
     KERNEL_KINDS.check(kinds)
@@ -134,8 +134,8 @@ def operators(
     Returns
     -------
     plotly.graph_objects.Figure
-        Horizontal bars of each operator's own GPU work (own host time if no operator
-        has any). The title names the largest.
+        Horizontal bars of each operator's own GPU work (own host time if no operator has any). The
+        title names the largest.
     """
     frame = Frame(source, synthetic)
     OPERATORS.check(operators)
@@ -207,8 +207,8 @@ def trace_diff(
     diff
         Table :data:`workbench.tables.TRACE_DIFF`, by name, category or step.
     categories
-        Profiler categories to draw; by default those of GPU work, or all if nothing
-        changed there. Host categories lie inside each other and do not add up.
+        Profiler categories to draw; by default those of GPU work, or all if nothing changed there.
+        Host categories lie inside each other and do not add up.
     top
         Largest changes to show, whichever their sign.
     source, synthetic
@@ -217,8 +217,8 @@ def trace_diff(
     Returns
     -------
     plotly.graph_objects.Figure
-        Horizontal bars to both sides of zero, the remaining changes added up. The
-        title states the whole change of the GPU work and the largest part of it.
+        Horizontal bars to both sides of zero, the remaining changes added up. The title states the
+        whole change of the GPU work and the largest part of it.
     """
     frame = Frame(source, synthetic)
     TRACE_DIFF.check(diff)

@@ -34,8 +34,8 @@ def launches(
     Returns
     -------
     plotly.graph_objects.Figure
-        One dot per rank, call name and measure on a logarithmic axis in µs; the title
-        states the median latency of the most frequent call.
+        One dot per rank, call name and measure on a logarithmic axis in µs; the title states the
+        median latency of the most frequent call.
     """
     frame = Frame(source, synthetic)
     LAUNCHES.check(launches)
@@ -88,9 +88,8 @@ def queue_length(queue: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     Returns
     -------
     plotly.graph_objects.Figure
-        One stepped line per stream, those with the longest queues if there are many,
-        thinned without losing a peak; crosses where a call was blocked. The title
-        names the longest queue.
+        One stepped line per stream, those with the longest queues if there are many, thinned
+        without losing a peak; crosses where a call was blocked. The title names the longest queue.
     """
     frame = Frame(source, synthetic)
     QUEUE_LENGTH.check(queue)
@@ -137,8 +136,8 @@ def copy_bandwidth(
     Returns
     -------
     plotly.graph_objects.Figure
-        Mean and peak as dots, one per rank and GPU, on a logarithmic axis in GB/s; the
-        title states the mean of the direction that moved most.
+        Mean and peak as dots, one per rank and GPU, on a logarithmic axis in GB/s; the title states
+        the mean of the direction that moved most.
     """
     frame = Frame(source, synthetic)
     COPY_BANDWIDTH.check(bandwidth)

@@ -34,18 +34,18 @@ def timeline(  # noqa: PLR0913 - a window in time has two ends
 ) -> go.Figure:
     """Draw GPU work per stream and host work per thread over time.
 
-    A full-height rectangle is one event. Where events are narrower than the picture
-    can show, those of one short interval share a rectangle per kind, as high as their
-    busy share, so that the coloured area is always busy time. The longest events are
-    never merged. A narrower window shows more of them one by one.
+    A full-height rectangle is one event. Where events are narrower than the picture can show, those
+    of one short interval share a rectangle per kind, as high as their busy share, so that the
+    coloured area is always busy time. The longest events are never merged. A narrower window shows
+    more of them one by one.
 
     Parameters
     ----------
     events
         Table :data:`workbench.tables.EVENTS`, or some of its rows.
     ranks
-        Ranks to draw; all by default. The first 40 lanes are drawn, streams before
-        threads, and the figure says how many were dropped.
+        Ranks to draw; all by default. The first 40 lanes are drawn, streams before threads, and the
+        figure says how many were dropped.
     start_ns
         Start of the window in the clock of ``events``; the first event by default.
     end_ns
@@ -58,8 +58,8 @@ def timeline(  # noqa: PLR0913 - a window in time has two ends
     Returns
     -------
     plotly.graph_objects.Figure
-        One bar trace per kind of work; time in ms since the first event. The title
-        names the longest event in the window.
+        One bar trace per kind of work; time in ms since the first event. The title names the
+        longest event in the window.
     """
     frame = Frame(source, synthetic)
     EVENTS.check(events)
@@ -191,8 +191,8 @@ def timeline_live(
 ) -> hv.DynamicMap:
     """Show the timeline so that zooming in reveals ever finer events.
 
-    Needs a running kernel: each zoom or pan merges the events anew for the visible
-    window, so that millions of them stay smooth and the browser holds a few thousand.
+    Needs a running kernel: each zoom or pan merges the events anew for the visible window, so that
+    millions of them stay smooth and the browser holds a few thousand.
 
     Parameters
     ----------
@@ -206,8 +206,8 @@ def timeline_live(
     Returns
     -------
     holoviews.DynamicMap
-        Rectangles for the bokeh backend. Its scripts come with the output, because their
-        network address may not be reachable; they add 6 MB to a saved notebook.
+        Rectangles for the bokeh backend. Its scripts come with the output, because their network
+        address may not be reachable; they add 6 MB to a saved notebook.
     """
     import holoviews as hv
 

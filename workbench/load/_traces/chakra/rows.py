@@ -1,8 +1,8 @@
 """What of a node the Chakra schema cannot hold, as one attribute of it.
 
-Chakra counts microseconds, does not write 0, and knows neither callers nor the node types
-of PyTorch. A file of the workbench stays readable by every tool of Chakra and still gives
-back the very rows that were written.
+Chakra counts microseconds, does not write 0, and knows neither callers nor the node types of
+PyTorch. A file of the workbench stays readable by every tool of Chakra and still gives back the
+very rows that were written.
 """
 
 from __future__ import annotations

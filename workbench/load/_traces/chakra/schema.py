@@ -1,7 +1,7 @@
 """The generations of the Chakra protobuf schema, and telling them apart.
 
-The messages are described at run time, with the fields that are read and nothing
-else; fields that a generation has beyond them are skipped by the decoder.
+The messages are described at run time, with the fields that are read and nothing else; fields that
+a generation has beyond them are skipped by the decoder.
 """
 
 from __future__ import annotations

@@ -46,8 +46,8 @@ def write_chakra(
 ) -> ChakraFiles:
     """Write execution graphs as Chakra execution traces, one file per rank.
 
-    Chakra's feeder, converters and visualiser read the files, and so does
-    :func:`traces`, which gives back the same rows.
+    Chakra's feeder, converters and visualiser read the files, and so does :func:`traces`, which
+    gives back the same rows.
 
     Parameters
     ----------
@@ -58,19 +58,18 @@ def write_chakra(
         Folder and name of the files without rank: ``"run/job"`` makes ``run/job.0.et``,
         ``run/job.1.et``, ... A file appears complete or not at all.
     allow_stuck
-        Write graphs too that no reader can work off, since a node needs itself or one
-        that is not there; they are refused by default.
+        Write graphs too that no reader can work off, since a node needs itself or one that is not
+        there; they are refused by default.
     process_groups
-        Table :data:`workbench.tables.PROCESS_GROUPS`, e.g. of the profiler trace that the
-        nodes were made of; that of a loaded trace by default. The members of a group that it
-        does not list are the ranks with collectives of that group.
+        Table :data:`workbench.tables.PROCESS_GROUPS`, that of a loaded trace by default. The
+        members of a group that it does not list are the ranks with collectives of that group.
 
     Returns
     -------
     list of pathlib.Path
-        The files, by rank. Its ``quality`` counts what is written otherwise than recorded, and
-        what keeps simulators waiting; its ``groups`` is the file ``job.comm_groups.json``
-        beside them, ASTRA-sim's ``--comm-group-configuration``.
+        The files, by rank. Its ``quality`` counts what is written otherwise than recorded, and what
+        keeps simulators waiting; its ``groups`` is the file ``job.comm_groups.json`` beside them,
+        ASTRA-sim's ``--comm-group-configuration``.
 
     Raises
     ------
@@ -81,19 +80,18 @@ def write_chakra(
 
     Notes
     -----
-    ``GlobalMetadata`` and then one ``Node`` after the other, each behind its length. Node
-    types of PyTorch become ``COMP_NODE``, calls of the communication library
-    ``COMM_COLL_NODE``, with the bytes that one rank puts in. Simulators stop at collectives
-    without a size or of a kind that they do not model (reduce, gather, scatter, barrier), and
-    at sends and receives without a partner: these become ``COMP_NODE`` of their measured
-    time. Simulators know process groups by a number above 0: names that are such a number
-    stay, others get one. Times are rounded to microseconds. What the schema cannot hold
-    (nanoseconds, callers, a recorded 0, names of groups) is in the attribute
-    ``workbench_row``. Callers are not written as control edges, as other converters do: a
-    caller ends last.
+    ``GlobalMetadata`` and then one ``Node`` after the other, each behind its length. Node types of
+    PyTorch become ``COMP_NODE``, calls of the communication library ``COMM_COLL_NODE``, with the
+    bytes that one rank puts in. Simulators stop at collectives without a size or of a kind that
+    they do not model (reduce, gather, scatter, barrier), and at sends and receives without a
+    partner: these become ``COMP_NODE`` of their measured time. Process groups have a number above
+    0: names that are such a number stay, others get one. Times are rounded to microseconds. What
+    the schema cannot hold (nanoseconds, callers, a recorded 0, names of groups) is in the attribute
+    ``workbench_row``. Callers are not written as control edges, as other converters do: a caller
+    ends last.
 
-    ASTRA-sim gives each rank one CPU and one stream of computation: traces of several busy
-    threads or streams take longer there than they did.
+    ASTRA-sim gives each rank one CPU and one stream of computation: traces of several busy threads
+    or streams take longer there than they did.
 
     References
     ----------

@@ -111,9 +111,9 @@ def caller(node: Raw) -> int | None:
 def communication(node: Raw) -> Call | None:
     """Read the arguments of ``record_param_comms``; None for other nodes and without sense.
 
-    They are, from the front: tensors, sequence number, process group (its
-    address before schema 1.0.3), rank, collective, split sizes, and since 1.0.3
-    first global rank, stride and size of the group.
+    They are, from the front: tensors, sequence number, process group (its address before schema
+    1.0.3), rank, collective, split sizes, and since 1.0.3 first global rank, stride and size of the
+    group.
     """
     if node.get("name") != _COMMUNICATION:
         return None

@@ -57,10 +57,10 @@ class _Call(NamedTuple):
 def operator_calls(
     path: str | Path | Iterable[str | Path], *, rank: RankArgument = None
 ) -> pd.DataFrame:
-    """List the operators that a job called with their arguments, and which could be called alone.
+    """List the operators that a job called with their arguments.
 
-    Of nested calls the outermost operator stands for all. Annotations and autograd nodes are
-    looked through, since they are no operators.
+    Of nested calls the outermost operator stands for all. Annotations and autograd nodes are looked
+    through, since they are no operators.
 
     Parameters
     ----------
@@ -72,10 +72,9 @@ def operator_calls(
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.OPERATOR_CALLS`, by rank and node. Communication,
-        custom operators, fused kernels and whatever else cannot be called with what the
-        trace holds is there too, with the ``reason``. ``attrs["quality"]`` has what was
-        dropped, mended or assumed while reading.
+        Table :data:`workbench.tables.OPERATOR_CALLS`, by rank and node. Communication, custom
+        operators, fused kernels and whatever else could not be called alone with what the trace
+        holds have a ``reason``. ``attrs["quality"]`` has what was dropped, mended or assumed.
 
     Raises
     ------
@@ -86,11 +85,10 @@ def operator_calls(
 
     Notes
     -----
-    An operator can be replayed if it is one of PyTorch (``aten``) with a recorded schema,
-    every type in that schema can be made from recorded values, and all values, shapes and
-    types are there. Operators that take the name of a file are never replayed. Strides are
-    taken from the trace (schema 1.1.1), else from the ``aten::as_strided`` that made the
-    tensor; others are assumed contiguous and counted.
+    An operator could be called alone if it is one of PyTorch (``aten``) with a recorded schema,
+    every type in that schema can be made from recorded values, and all values, shapes and types are
+    there. Strides are taken from the trace (schema 1.1.1), else from the ``aten::as_strided`` that
+    made the tensor; others are assumed contiguous and counted.
 
     References
     ----------
@@ -398,8 +396,8 @@ def learn_strides(
 ) -> None:
     """Note the strides that a node tells of the tensor it makes, and forget outdated ones.
 
-    Views are made by ``aten::as_strided``, whose arguments are shape and strides. Ids are
-    used again, so what another node makes anew has no known strides.
+    Views are made by ``aten::as_strided``, whose arguments are shape and strides. Ids are used
+    again, so what another node makes anew has no known strides.
     """
     arguments = side(node, "inputs").values  # noqa: PD011 - no pandas object
     outputs = [use.tensor for use in nodes_of.tensors(nodes_of.values(node, "outputs"))]

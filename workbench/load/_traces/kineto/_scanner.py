@@ -1,8 +1,8 @@
 """A compiled scanner that turns the bytes of a Kineto event array into columns.
 
-It walks every event once and keeps only what the events table needs; everything
-else is skipped by structure. It accepts plain, regular events only. At an event with
-anything unusual in it the scanner stops and leaves that event to the general parser
+It walks every event once and keeps only what the events table needs; everything else is skipped by
+structure. It accepts plain, regular events only. At an event with anything unusual in it the
+scanner stops and leaves that event to the general parser
 (:mod:`workbench.load._files.json_events`), so this file never decides what is legal.
 """
 

@@ -1,8 +1,8 @@
 """Compiled reading of JSON tokens: the small steps of ``kineto._scanner``.
 
-Contract: addresses point at ``n`` bytes of input and at least :data:`PADDING` readable
-zero bytes after them. Every load of eight bytes starts below ``n``, and that is the
-one bound that keeps all reads inside the buffer.
+Contract: addresses point at ``n`` bytes of input and at least :data:`PADDING` readable zero bytes
+after them. Every load of eight bytes starts below ``n``, and that is the one bound that keeps all
+reads inside the buffer.
 """
 
 # mypy: ignore-errors
@@ -116,9 +116,9 @@ def skip_space(buf, i, n):
 def string_end(buf, i, n):
     """Find the closing quote of the string whose first byte is at ``i``.
 
-    Returns ``(end, hash, plain)``; ``end`` is -1 if the input ends inside the string
-    and -2 at an escape that JSON does not know; ``plain`` is False if the string has
-    escapes or control characters, and then the hash is not that of its bytes.
+    Returns ``(end, hash, plain)``; ``end`` is -1 if the input ends inside the string and -2 at an
+    escape that JSON does not know; ``plain`` is False if the string has escapes or control
+    characters, and then the hash is not that of its bytes.
     """
     start = i
     mixed = _SEED

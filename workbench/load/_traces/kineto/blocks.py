@@ -84,8 +84,8 @@ class Block:
     def write(self, row: int, event: dict[str, Any], texts: Numbering) -> bool:
         """Write one parsed event to ``row``; False if its phase is counted, not kept.
 
-        A field of a type that cannot be used is left missing, as if it were absent;
-        arguments of which that is true are counted.
+        A field of a type that cannot be used is left missing, as if it were absent; arguments of
+        which that is true are counted.
         """
         phase = event.get("ph")
         kind = ord(phase) if isinstance(phase, str) and len(phase) == 1 and ord(phase) < 256 else 0

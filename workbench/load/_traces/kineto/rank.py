@@ -513,10 +513,10 @@ def launches(
 ) -> tuple[IntArray, int]:
     """Return, for GPU work, the position of the call that launched it, else MISSING.
 
-    Also returns how many calls have the id of an earlier one.
-    Joined on the first of ``ids_of`` (correlation, external id) that a GPU row has. One launch
-    may start many kernels (CUDA graphs). Where several calls have one id, as after a counter
-    started anew, the last one before the GPU row counts.
+    Also returns how many calls have the id of an earlier one. Joined on the first of ``ids_of``
+    (correlation, external id) that a GPU row has. One launch may start many kernels (CUDA graphs).
+    Where several calls have one id, as after a counter started anew, the last one before the GPU
+    row counts.
     """
     launch, repeated = np.full(len(work), MISSING, np.int64), 0
     for ids in ids_of:
