@@ -29,15 +29,12 @@ _TEXT = pd.Series(["text"]).dtype
 class Work(NamedTuple):
     """The GPU work of an events table, one entry per row, in order of rank and start."""
 
-    row: Ints
-    """Position in the events table."""
+    row: Ints  # position in the events table
     rank: Ints
     start: Ints
     end: Ints
-    kind: Ints
-    """Position in :data:`workbench.kernel_kinds.KINDS`."""
-    device: Ints
-    """GPU index, -1 if missing."""
+    kind: Ints  # Position in :data:`workbench.kernel_kinds.KINDS`
+    device: Ints  # GPU index, -1 if missing
 
 
 def checked(events: pd.DataFrame, *columns: str) -> pd.DataFrame:
@@ -137,14 +134,11 @@ def in_order(*keys: NDArray[np.integer]) -> Ints | None:
 class Groups(NamedTuple):
     """Entries gathered by one or more keys."""
 
-    number: Ints
-    """Number of the group of each entry; groups are numbered in order of their keys."""
-    keys: list[Ints]
-    """For each key its value per group."""
+    number: Ints  # number of the group of each entry; groups are numbered in order of their keys
+    keys: list[Ints]  # for each key its value per group
+    # order that brings the entries of a group together; None if they are together
     order: Ints | None
-    """Order that brings the entries of a group together; None if they are together."""
-    bounds: Ints
-    """Where each group begins in that order."""
+    bounds: Ints  # where each group begins in that order
 
     def smallest(self, values: Ints) -> Ints:
         return np.minimum.reduceat(self._gathered(values), self.bounds)
@@ -240,12 +234,9 @@ def texts(positions: Ints, names: Sequence[str]) -> pd.Series:
 class Nest(NamedTuple):
     """The CPU operators of an events table, by thread and start."""
 
-    row: Ints
-    """Position in the events table."""
-    parent: Ints
-    """The operator around each operator, as a position here; -1 if there is none."""
-    starter: Ints
-    """For each piece of GPU work the operator that started it; -1 if none was found."""
+    row: Ints  # position in the events table
+    parent: Ints  # the operator around each operator, as a position here; -1 if there is none
+    starter: Ints  # for each piece of GPU work the operator that started it; -1 if none was found
 
 
 def nest(events: pd.DataFrame, work: Work) -> Nest:

@@ -248,23 +248,17 @@ _NORMAL = 1.4826
 class Moments(NamedTuple):
     """What several ranks recorded of the same moments: one entry per moment and rank."""
 
-    moment: Ints
-    """Number of the moment, from 0."""
-    rank: Ints
-    """Number of the rank, from 0."""
-    time: Ints
-    """When it was on the clock of the rank [ns]."""
+    moment: Ints  # number of the moment, from 0
+    rank: Ints  # number of the rank, from 0
+    time: Ints  # when it was on the clock of the rank [ns]
 
 
 class Offsets(NamedTuple):
     """What has to be subtracted from each rank's clock, one entry per rank."""
 
-    clock: Ints
-    """Number of the common clock; ranks that no moments join have different ones."""
-    offset: Ints
-    """Offset from that clock [ns]; 0 for the median rank."""
-    left: Floats
-    """What the offsets leave of the differences [ns], one entry per moment and rank."""
+    clock: Ints  # number of the common clock; ranks that no moments join have different ones
+    offset: Ints  # offset from that clock [ns]; 0 for the median rank
+    left: Floats  # what the offsets leave of the differences [ns], one entry per moment and rank
 
 
 def offsets(moments: Moments) -> Offsets:

@@ -204,16 +204,12 @@ def idle_time(
 class Gaps(NamedTuple):
     """Idle times of GPUs or streams, each with the work that ended it."""
 
-    queue: Ints
-    """Number of the GPU or stream."""
-    previous: Ints
-    """The work that began last before the gap, as a position in the GPU work."""
-    following: Ints
-    """The work that ended the gap, as a position in the GPU work."""
+    queue: Ints  # number of the GPU or stream
+    previous: Ints  # the work that began last before the gap, as a position in the GPU work
+    following: Ints  # the work that ended the gap, as a position in the GPU work
     start: Ints
     end: Ints
-    launch: Ints
-    """The call that launched that work, as a position in the events table; -1 if none."""
+    launch: Ints  # the call that launched that work, as a position in the events table; -1 if none
     launch_start: Ints
     launch_end: Ints
 

@@ -163,12 +163,10 @@ class Windows(NamedTuple):
 
     rank: Ints
     start: Ints
-    end: Ints
-    """When the rank entered the collective."""
-    kernel: Ints
-    """The kernel of the collective, as a position in the GPU work."""
+    end: Ints  # when the rank entered the collective
+    kernel: Ints  # the kernel of the collective, as a position in the GPU work
+    # that of the group's collective before it, at whose end the window begins; -1 if none
     previous: Ints
-    """That of the group's collective before it, at whose end the window begins; -1 if none."""
 
     def at(self, chosen: Ints) -> Windows:
         return Windows(*(column[chosen] for column in self))
@@ -177,12 +175,11 @@ class Windows(NamedTuple):
 class Longest(NamedTuple):
     """The longest kernel and the longest idle time of each window."""
 
-    kernel: Ints
-    """Position in the events table, -1 if nothing ran."""
+    kernel: Ints  # position in the events table, -1 if nothing ran
     kernel_ns: Ints
     idle_ns: Ints
+    # what the host did in the idle time, as a position in the events table; -1 if unknown
     host: Ints
-    """What the host did in the idle time, as a position in the events table; -1 if unknown."""
     host_ns: Ints
 
 

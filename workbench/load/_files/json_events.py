@@ -29,6 +29,7 @@ _BAD_ESCAPE = re.compile(r'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _TOKENS = re.compile(
     rf"({_STRING})|,(\s*[}}\]])|(-?\b(?:nan|inf|infinity)\b(?:\(\w*\))?)", re.IGNORECASE | re.DOTALL
 )
+_AFTER_STRING = re.compile(r'\s*(?:[:}\]]|,\s*(?:"[^"]*"\s*:|["\d\[{\-tfn]))')
 _AMBIGUOUS = re.compile(r'(?<!\\)(?:\\\\)*\\"\s*[,}\]:]')
 
 
@@ -103,19 +104,15 @@ def mend_event(raw: bytes) -> Read | None:
         text = raw.decode(errors="surrogateescape")
     for mend, note in _MENDERS:
         mended = mend(text)
-        if mended is None or (note and mended == text and mend is not _same):
+        if mended is None or (mended == text and mend is not _same):
             continue
         try:
-            event = (decoder if mend is _strict else _lenient).decode(mended)
+            event = (_lenient if note else decoder).decode(mended)
         except (ValueError, RecursionError):
             continue
         if isinstance(event, dict):
             return Read(event, len(raw), note)
     return None
-
-
-def _strict(text: str) -> str:
-    return text
 
 
 def _same(text: str) -> str:
@@ -126,14 +123,10 @@ def _relax(text: str) -> str:
     """Drop trailing commas and spell not-a-number as Python's parser knows it."""
 
     def replace(match: re.Match[str]) -> str:
-        if match[1]:
-            return match[1]
-        if match[2]:
-            return match[2]
+        if whole := match[1] or match[2]:
+            return whole
         word = match[3].lower()
-        if "nan" in word:
-            return "NaN"
-        return "-Infinity" if word.startswith("-") else "Infinity"
+        return "NaN" if "nan" in word else "-Infinity" if word.startswith("-") else "Infinity"
 
     return _TOKENS.sub(replace, text)
 
@@ -161,7 +154,7 @@ def _escape_quotes(text: str) -> str | None:
         if char == '"':
             if not inside:
                 inside = True
-            elif _closes(text, position + 1):
+            elif position + 1 >= len(text) or _AFTER_STRING.match(text, position + 1):
                 inside = False
             else:
                 out.append("\\")
@@ -170,15 +163,8 @@ def _escape_quotes(text: str) -> str | None:
     return "".join(out)
 
 
-_AFTER_STRING = re.compile(r'\s*(?:[:}\]]|,\s*(?:"[^"]*"\s*:|["\d\[{\-tfn]))')
-
-
-def _closes(text: str, position: int) -> bool:
-    return position >= len(text) or _AFTER_STRING.match(text, position) is not None
-
-
 _MENDERS: tuple[tuple[Callable[[str], str | None], str], ...] = (
-    (_strict, ""),
+    (_same, ""),
     (_same, "raw control characters inside a string"),
     (_relax, "trailing commas or numbers that JSON does not know (nan, inf)"),
     (_escape_backslashes, "backslashes that start no JSON escape"),
@@ -242,8 +228,7 @@ def _exact(value: object, *, digits: int) -> Decimal | None:
     return exact if exact.is_finite() and exact.adjusted() <= digits else None
 
 
-# Lines of MLPerf's logger: JSON after the mark ``:::MLLOG``, wherever it stands in a line.
-
+# MLPerf's logger writes JSON after this mark, wherever it stands in a line.
 MARK = ":::MLLOG"
 _MILLISECOND = 1_000_000
 _LATEST_MS = (1 << 63) // _MILLISECOND
@@ -267,32 +252,26 @@ def entry_of(line: int, text: str, findings: Findings) -> Entry | None:
     Ranks may be written before the mark (``  0: :::MLLOG``), and metadata may be an empty text or
     null.
     """
-    _, mark, rest = text.partition(MARK)
+    _, mark, written = text.partition(MARK)
     if not mark:
         return None
+    finding, what = "dropped", ""
+    record, time_ns = None, None
     try:
-        record = json.loads(rest)
+        record = json.loads(written)
     except (ValueError, RecursionError) as error:
-        finding, what = _damage(error, rest)
+        finding, what = _damage(error, written)
+    else:
+        if not isinstance(record, dict) or not isinstance(record.get("key"), str):
+            what = "lines of the logger without a key"
+        elif (time_ns := _time_ns(record.get("time_ms"))) is None:
+            what = "lines of the logger without a usable time_ms"
+    if what or time_ns is None:
         findings.add(finding, what, 1, f"line {line:,}")
         return None
-    if not isinstance(record, dict) or not isinstance(record.get("key"), str):
-        findings.add("dropped", "lines of the logger without a key", 1, f"line {line:,}")
-        return None
-    time_ns = _time_ns(record.get("time_ms"))
-    if time_ns is None:
-        what = "lines of the logger without a usable time_ms"
-        findings.add("dropped", what, 1, f"line {line:,}")
-        return None
-    metadata = record.get("metadata")
-    return Entry(
-        line,
-        time_ns,
-        record["key"],
-        str(record.get("event_type", "")),
-        record.get("value"),
-        metadata if isinstance(metadata, dict) else {},
-    )
+    metadata, event_type = record.get("metadata"), str(record.get("event_type", ""))
+    metadata = metadata if isinstance(metadata, dict) else {}
+    return Entry(line, time_ns, record["key"], event_type, record.get("value"), metadata)
 
 
 def number_of(value: object) -> float | None:
@@ -306,9 +285,9 @@ def number_of(value: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _damage(error: Exception, rest: str) -> tuple[str, str]:
+def _damage(error: Exception, written: str) -> tuple[str, str]:
     if isinstance(error, json.JSONDecodeError):
-        is_cut = error.pos >= len(rest.rstrip()) or error.msg.startswith("Unterminated string")
+        is_cut = error.pos >= len(written.rstrip()) or error.msg.startswith("Unterminated string")
         if is_cut:
             return "truncated", "lines of the logger that do not end"
     return "dropped", "lines of the logger that are no JSON"

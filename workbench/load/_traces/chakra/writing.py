@@ -291,10 +291,8 @@ class Kind(NamedTuple):
 class Groups(NamedTuple):
     """Process groups as simulators number them, from 1."""
 
-    number: Mapping[tuple[int, str], int]
-    """By rank and recorded name."""
-    members: Mapping[int, Sequence[int]]
-    """Ranks, by number of the group."""
+    number: Mapping[tuple[int, str], int]  # by rank and recorded name
+    members: Mapping[int, Sequence[int]]  # ranks, by number of the group
 
 
 def kind_of(row: NodeRow) -> Kind:

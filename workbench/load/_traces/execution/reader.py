@@ -139,8 +139,6 @@ def _add_groups(graph: RankGraph, nodes: list[tuple[int, dict[str, Any]]]) -> No
     graph.stated_rank = find_rank(graph, calls.values(), addresses)
 
 
-# Reading the JSON of an execution trace: whole, mended, or as far as it goes.
-
 _GAP = re.compile(r"[\s,]*")
 _AT_END_CHARACTERS = 16
 _strict = json.JSONDecoder(parse_float=FloatText)
@@ -159,7 +157,10 @@ def read_nodes(
         return _read_piecewise(data, key, label=label, findings=findings)
     nodes = document.pop(key, None) if isinstance(document, dict) else None
     if not isinstance(nodes, list):
-        msg = f"{label}: has no list {key!r} at its top level; found {_kind(document)}"
+        shown = f"a {type(document).__name__}"
+        if isinstance(document, dict):
+            shown = f"{[str(name)[:40] for name in list(document)[:8]]}"
+        msg = f"{label}: has no list {key!r} at its top level; found {shown}"
         raise LoadError(msg)
     return document, nodes
 
@@ -174,9 +175,7 @@ def objects(
     text = data[start:].decode("utf-8", "surrogateescape")
     at = 0
     while True:
-        gap = _GAP.match(text, at)
-        if gap is not None:
-            at = gap.end()
+        at = _GAP.match(text, at).end()  # type: ignore[union-attr] # it matches nothing, too
         if at >= len(text):
             what = "the list of nodes is not closed"
             findings.add("truncated", what, int(is_closed), f"byte {len(data):,}")
@@ -214,9 +213,9 @@ def _read_piecewise(
         msg = f"{label}: is no JSON with a list {key!r}{_first_error(data)}"
         raise LoadError(msg)
     header = _header(data[: opening.start()])
-    known = len(findings.frame())
+    before = len(findings.frame())
     nodes = list(objects(data, opening.end(), label=label, findings=findings))
-    if len(findings.frame()) == known:
+    if len(findings.frame()) == before:
         what = f"the text around the list {key!r} is damaged, the list is whole"
         findings.add("suspicious", what + _first_error(data))
     return header, nodes
@@ -272,14 +271,6 @@ def _bytes(text: str) -> int:
     return len(text.encode("utf-8", "surrogateescape"))
 
 
-def _kind(document: object) -> str:
-    if isinstance(document, dict):
-        return f"{[str(name)[:40] for name in list(document)[:8]]}"
-    return f"a {type(document).__name__}"
-
-
-# Which rank a PyTorch execution trace is of: told by the collectives in it.
-
 _UNROOTED = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 _DEFAULT_NAMES = ("0", "default_pg")
 
@@ -287,8 +278,7 @@ _DEFAULT_NAMES = ("0", "default_pg")
 def world(groups: Iterable[Group]) -> Group | None:
     """Return the group of all ranks: the default one, which lists no members."""
     unlisted = [group for group in groups if not group.members]
-    by_name = [group for group in unlisted if group.name in _DEFAULT_NAMES]
-    return next(iter(by_name + unlisted), None)
+    return min(unlisted, key=lambda group: group.name not in _DEFAULT_NAMES, default=None)
 
 
 def find_rank(
@@ -299,26 +289,26 @@ def find_rank(
     ``addresses`` are process groups by their address in memory, by which schemas before 1.0.3 name
     them.
     """
-    named = {group.name: group for group in graph.groups}
-    told: set[int] = set()
+    by_name = {group.name: group for group in graph.groups}
+    ranks: set[int] = set()
     unlisted: set[tuple[int | None, int]] = set()
     for call in calls:
         if call.rank is None or call.rank < 0 or not call.collective.startswith(_UNROOTED):
             continue
-        group = named.get(call.group or "") or addresses.get(call.address or 0)
+        group = by_name.get(call.group or "") or addresses.get(call.address or 0)
         number = _global_rank(call, call.rank, group)
         if number is not None:
-            told.add(number)
+            ranks.add(number)
         elif group is None:
             unlisted.add((call.address, call.rank))
-    if not told and len(unlisted) == 1:
-        told = {unlisted.pop()[1]}
+    if not ranks and len(unlisted) == 1:
+        ranks = {unlisted.pop()[1]}
         what = "the only process group of the trace, whose members it does not list, has all ranks"
         graph.findings.add("assumed", what)
-    if len(told) > 1:
-        what = f"collectives tell different ranks: {sorted(told)[:8]}"
+    if len(ranks) > 1:
+        what = f"collectives tell different ranks: {sorted(ranks)[:8]}"
         graph.findings.add("suspicious", what)
-    return told.pop() if len(told) == 1 else None
+    return ranks.pop() if len(ranks) == 1 else None
 
 
 def _global_rank(call: Call, rank: int, group: Group | None) -> int | None:
@@ -332,8 +322,6 @@ def _global_rank(call: Call, rank: int, group: Group | None) -> int | None:
     number = call.first_rank + rank * call.rank_stride
     return number if 0 <= number < 1 << 31 else None
 
-
-# Data dependencies of PyTorch execution traces: who wrote the tensors that a node reads.
 
 # Deeper than any call stack worth following; keeps made-up traces from costing time.
 _MOST_STEPS = 64
@@ -372,11 +360,8 @@ def tensor_edges(
 def _last_writer(
     writers: Sequence[int], node: int, spans: Mapping[int, tuple[int, int]]
 ) -> int | None:
-    """Return the latest writer that does not call ``node``."""
-    for writer in writers[: -_MOST_STEPS - 1 : -1]:
-        if not _calls(writer, node, spans):
-            return writer
-    return None
+    latest = writers[: -_MOST_STEPS - 1 : -1]
+    return next((writer for writer in latest if not _calls(writer, node, spans)), None)
 
 
 def _outermost(

@@ -184,22 +184,16 @@ def scan(data, pos, n, rows, keys, strings, state):
                     which, end = 8, start + 4
             if which == 0:
                 end, mixed, plain = string_end(buf, start, n)
-                if end < 0:
-                    status = 1 if end == -1 else 3
-                    break
-                if not plain:
-                    status = 2
+                if end < 0 or not plain:
+                    status = 2 if end >= 0 else 1 if end == -1 else 3
                     break
                 if in_args:
                     slot = _find_key(mixed, end - start, key_slots, key_hashes, key_lengths)
             i = end + 1
             if i < n and byte_at(buf, i) != 58:
                 i = skip_space(buf, i, n)
-            if i >= n:
-                status = 1
-                break
-            if byte_at(buf, i) != 58:
-                status = 2
+            if i >= n or byte_at(buf, i) != 58:
+                status = 1 if i >= n else 2
                 break
             i = skip_space(buf, i + 1, n)
             if i >= n:
@@ -222,16 +216,11 @@ def scan(data, pos, n, rows, keys, strings, state):
                 if end < 0:
                     status = 1 if end == -1 else 3
                     break
-                if which == 2 or which == 3 or which == 8:
-                    status = 2
-                    break
-                if not plain and has_control(buf, i + 1, end):
+                is_odd = which == 2 or which == 3 or which == 8 or (which == 1 and end != i + 2)
+                if is_odd or (not plain and has_control(buf, i + 1, end)):
                     status = 2
                     break
                 if which == 1:
-                    if end != i + 2:
-                        status = 2
-                        break
                     kind = np.int64(byte_at(buf, i + 1))
                 elif which >= 4 or (slot >= 0 and key_types[slot] != INTEGER):
                     first, last = i + 1, end
@@ -250,11 +239,8 @@ def scan(data, pos, n, rows, keys, strings, state):
                 i = end + 1
             elif which == 2 or which == 3:
                 end, regular, value = nanoseconds_at(buf, i, n)
-                if end < 0:
-                    status = 1
-                    break
-                if not regular:
-                    status = 2
+                if end < 0 or not regular:
+                    status = 1 if end < 0 else 2
                     break
                 if which == 2:
                     ts_ns = value
@@ -265,42 +251,30 @@ def scan(data, pos, n, rows, keys, strings, state):
                 i = end
             elif slot >= 0 and key_types[slot] == INTEGER:
                 end, regular, value = integer_at(buf, i, n)
-                if end < 0:
-                    status = 1
-                    break
-                if not regular:
-                    status = 2
+                if end < 0 or not regular:
+                    status = 1 if end < 0 else 2
                     break
                 values[slot, row] = value
                 wrote = True
                 i = end
             elif byte == 91 or byte == 123:
-                if which != 0:
-                    status = 2
-                    break
                 end = nested_end(buf, i, n)
-                if end < 0:
-                    status = 1 if end == -1 else 2
+                if which != 0 or end < 0 or (slot >= 0 and key_types[slot] != TOKEN):
+                    status = 1 if which == 0 and end == -1 else 2
                     break
                 if slot >= 0:
-                    if key_types[slot] != TOKEN:
-                        status = 2
-                        break
                     first, last, mixed, is_text = i, end, hash_at(buf, i, end), True
                 i = end
             else:
                 end, regular = scalar_end(buf, i, n)
-                if end < 0:
-                    status = 1
-                    break
-                number = byte == 45 or (byte >= 48 and byte <= 57)
-                if not regular or (which > 0 and not (number and (which == 6 or which == 7))):
-                    status = 2
+                # Of the keys, only processes and threads may be numbers here.
+                is_number = byte == 45 or (byte >= 48 and byte <= 57)
+                is_id = is_number and (which == 6 or which == 7)
+                is_odd = (which > 0 and not is_id) or (slot >= 0 and key_types[slot] == TEXT)
+                if end < 0 or not regular or is_odd:
+                    status = 1 if end < 0 else 2
                     break
                 if which > 0 or slot >= 0:
-                    if slot >= 0 and key_types[slot] == TEXT:
-                        status = 2
-                        break
                     first, last, mixed, is_text = i, end, hash_at(buf, i, end), True
                 i = end
 
@@ -324,33 +298,26 @@ def scan(data, pos, n, rows, keys, strings, state):
             # After a value: a comma or the end of the object.
             if i < n and byte_at(buf, i) != 44 and byte_at(buf, i) != 125:
                 i = skip_space(buf, i, n)
-            if i >= n:
-                status = 1
+            if i >= n or (byte_at(buf, i) != 44 and byte_at(buf, i) != 125):
+                status = 1 if i >= n else 2
                 break
             if byte_at(buf, i) == 44:
                 i += 1
                 expect_key = True
-            elif byte_at(buf, i) != 125:
-                status = 2
-                break
 
         if status != 0:
             if wrote:
-                for slot in range(len(key_types)):
-                    values[slot, row] = MISSING
+                values[:, row] = MISSING
             state[ROWS] = row
-            if status == 1:
-                return begin, NEED_MORE
-            if status == 4:
-                return begin, STRINGS_FULL
+            if status == 1 or status == 4:
+                return begin, NEED_MORE if status == 1 else STRINGS_FULL
             state[HINT] = _close_event(buf, begin, n) if status == 2 else -1
             return begin, ODD
         if kind != 88 and kind != 105 and kind != 73 and kind != 66 and kind != 69:
             # Flow arrows, counters and metadata are counted, not kept.
             skipped[kind] += 1
             if wrote:
-                for slot in range(len(key_types)):
-                    values[slot, row] = MISSING
+                values[:, row] = MISSING
             after_event = True
             continue
         if wrote:

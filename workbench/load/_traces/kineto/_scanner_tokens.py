@@ -303,26 +303,29 @@ def scalar_end(buf, i, n):
 
 
 @nb.njit(nogil=True)
+def skip_digits(buf, i):
+    while byte_at(buf, i) >= 48 and byte_at(buf, i) <= 57:
+        i += 1
+    return i
+
+
+@nb.njit(nogil=True)
 def number_end(buf, i, n):
     if byte_at(buf, i) == 45:
         i += 1
     start = i
-    while byte_at(buf, i) >= 48 and byte_at(buf, i) <= 57:
-        i += 1
+    i = skip_digits(buf, i)
     regular = i > start and not (byte_at(buf, start) == 48 and i - start > 1)
     if byte_at(buf, i) == 46:
         start = i + 1
-        i += 1
-        while byte_at(buf, i) >= 48 and byte_at(buf, i) <= 57:
-            i += 1
+        i = skip_digits(buf, start)
         regular = regular and i > start
     if byte_at(buf, i) == 101 or byte_at(buf, i) == 69:
         i += 1
         if byte_at(buf, i) == 43 or byte_at(buf, i) == 45:
             i += 1
         start = i
-        while byte_at(buf, i) >= 48 and byte_at(buf, i) <= 57:
-            i += 1
+        i = skip_digits(buf, start)
         regular = regular and i > start
     if i >= n:
         return np.int64(-1), False
