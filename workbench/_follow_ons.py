@@ -17,8 +17,6 @@ _FIELDS = ["kind", "node", "job", "source", "start_ns", "end_ns"]
 
 
 class _Place:
-    """When something failed at one place."""
-
     def __init__(self) -> None:
         self.spans: list[tuple[int, int]] = []
         self.is_untimed = False
@@ -40,20 +38,20 @@ def with_lone_follow_ons(folded: pd.DataFrame, window_ns: int) -> pd.DataFrame:
     follows = (folded["category"] == FOLLOW_ON).to_numpy(dtype=bool)
     if not follows.any():
         return folded
-    places: dict[tuple[str, str], _Place] = {}
+    failed_at: dict[tuple[str, str], _Place] = {}
     for row in _rows(folded[~follows]):
         for key in _keys(row, is_trigger=True):
-            place = places.setdefault(key, _Place())
+            failed = failed_at.setdefault(key, _Place())
             if row["start_ns"] is None:
-                place.is_untimed = True
+                failed.is_untimed = True
             else:
-                place.spans.append((row["start_ns"], row["end_ns"] or row["start_ns"]))
+                failed.spans.append((row["start_ns"], row["end_ns"] or row["start_ns"]))
     alone = follows.copy()
     alone[follows] = [
         not any(
-            places[key].had(row["start_ns"], window_ns)
+            failed_at[key].had(row["start_ns"], window_ns)
             for key in _keys(row, is_trigger=False)
-            if key in places
+            if key in failed_at
         )
         for row in _rows(folded[follows])
     ]
@@ -71,9 +69,9 @@ def is_told_as_alone(folded: pd.DataFrame) -> np.ndarray:
 
 
 def _rows(folded: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    some = folded[_FIELDS].astype(object)
-    some = some.where(some.notna(), None)
-    for values in some.itertuples(index=False, name=None):
+    columns = folded[_FIELDS].astype(object)
+    columns = columns.where(columns.notna(), None)
+    for values in columns.itertuples(index=False, name=None):
         yield dict(zip(_FIELDS, values, strict=True))
 
 

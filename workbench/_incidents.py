@@ -15,6 +15,7 @@ SECOND = 1_000_000_000
 # "GPU stopped processing" comes first if the job itself is at fault, and late if it suffers.
 _LATE = ("xid", "43")
 _WORST = ("fatal", "warning", "unknown", "info")
+# Longer than any log, and still inside int64 when it is added to a time.
 _NEVER_NS = 1 << 62
 
 
@@ -57,21 +58,21 @@ def at_once(failures: pd.DataFrame, *, most: int, within_s: float) -> np.ndarray
     for _, rows in pd.DataFrame({"who": who, "clock": failures["clock"]})[counted].groupby(
         ["who", "clock"]
     ):
-        place = failures.index.get_indexer(rows.index)
-        start = _nanoseconds(failures["start_ns"])[place]
-        place, start = place[np.argsort(start, kind="stable")], np.sort(start)
+        position = failures.index.get_indexer(rows.index)
+        start = _nanoseconds(failures["start_ns"])[position]
+        position, start = position[np.argsort(start, kind="stable")], np.sort(start)
         until = np.searchsorted(start, start + round(within_s * SECOND), side="right")
         begins = np.flatnonzero(until - np.arange(len(start)) > most)
         change = np.zeros(len(start) + 1, dtype=np.int64)
         np.add.at(change, begins, 1)
         np.add.at(change, until[begins], -1)
-        crowded[place[np.cumsum(change[:-1]) > 0]] = True
+        crowded[position[np.cumsum(change[:-1]) > 0]] = True
     return crowded
 
 
 def _window_ns(window_s: float) -> int:
-    given: object = window_s
-    is_number = isinstance(given, int | float | np.number) and not isinstance(given, bool)
+    number: object = window_s
+    is_number = isinstance(number, int | float | np.number) and not isinstance(number, bool)
     if not is_number or not np.isfinite(window_s) or window_s < 0:
         msg = f"window_s must be a number of seconds, 0 or more; got {window_s!r}"
         raise ValueError(msg)
@@ -85,12 +86,11 @@ def _nanoseconds(times: pd.Series) -> np.ndarray:
 def _incidents(
     rows: pd.DataFrame, end: np.ndarray, incident: np.ndarray, is_first: np.ndarray
 ) -> pd.DataFrame:
-    """Make one row of each incident; ``rows`` are in order of incident and time."""
     lead = rows.iloc[_leaders(rows, incident, is_first)].reset_index(drop=True)
     grouped = rows.groupby(incident, sort=True)
     has_time = lead["start_ns"].notna()
-    known = rows["severity"].where(rows["severity"].isin(_WORST), "unknown")
-    worst = pd.Series(known.map(_WORST.index)).groupby(incident).min()
+    severity = rows["severity"].where(rows["severity"].isin(_WORST), "unknown")
+    worst = pd.Series(severity.map(_WORST.index)).groupby(incident).min()
     lead = lead.assign(
         start_ns=rows["start_ns"][is_first].reset_index(drop=True),
         end_ns=pd.Series(end).groupby(incident).max().astype("Int64").where(has_time),
@@ -121,22 +121,22 @@ def _other_codes(rows: pd.DataFrame, incident: np.ndarray, lead: pd.DataFrame) -
     ).drop_duplicates()
     pairs = pairs[pairs["incident"].duplicated(keep=False) | (pairs["others"] != "")]
     codes: dict[int, set[str]] = {}
-    for number, code, others in pairs.itertuples(index=False, name=None):
-        mine = codes.setdefault(number, set())
-        mine.update(each for each in others.split(", ") if each)
+    for number, code, codes_besides in pairs.itertuples(index=False, name=None):
+        own = codes.setdefault(number, set())
+        own.update(name for name in codes_besides.split(", ") if name)
         if not pd.isna(code):
-            mine.add(code)
-    found, leading = [""] * len(lead), lead["code"].tolist()
-    for number, mine in codes.items():
-        found[number] = ", ".join(sorted(mine - {leading[number]}, key=_in_order))
-    return found
+            own.add(code)
+    joined, leading = [""] * len(lead), lead["code"].tolist()
+    for number, own in codes.items():
+        # Numbers in their order, before names.
+        codes_besides = sorted(own - {leading[number]}, key=lambda code: (_as_number(code), code))
+        joined[number] = ", ".join(codes_besides)
+    return joined
 
 
-def _in_order(code: str) -> tuple[int, str]:
-    return (int(code) if code.isdecimal() and len(code) < 18 else _NEVER_NS, code)
+def _as_number(code: str) -> int:
+    return int(code) if code.isdecimal() and len(code) < 18 else _NEVER_NS
 
-
-# What may be one incident: a node with all its devices, or a job with all its ranks.
 
 # One fault of a GPU, a switch or the host is reported under many codes and by many devices, so
 # these fold across codes, devices and kinds. What does not stop a node ("kernel", not fatal)
@@ -159,7 +159,7 @@ def fold_keys(rows: pd.DataFrame) -> np.ndarray:
     is_anywhere = (rows["node"].isna() & ~of_job) | (rows["clock"] == "own")
     text = rows[["kind", "clock", "node", "source", "rank", "code", "job"]].astype(object)
     run, repeat = _runs(rows, of_job)
-    parts = pd.DataFrame(
+    keys = pd.DataFrame(
         {
             "family": text["kind"].mask(of_node, "node").mask(of_device, text["kind"] + " device"),
             "clock": text["clock"],
@@ -173,7 +173,7 @@ def fold_keys(rows: pd.DataFrame) -> np.ndarray:
             "repeat": repeat,
         }
     )
-    return parts.groupby(list(parts), dropna=False, sort=False).ngroup().to_numpy()
+    return keys.groupby(list(keys), dropna=False, sort=False).ngroup().to_numpy()
 
 
 def is_job_wide(rows: pd.DataFrame) -> pd.Series:
@@ -185,27 +185,35 @@ def is_job_wide(rows: pd.DataFrame) -> pd.Series:
 def _runs(rows: pd.DataFrame, of_job: pd.Series) -> tuple[pd.Series, pd.Series]:
     """Assign numbers to jobs that have no name, and to repeats that have no time."""
     run, repeat = pd.Series(0, index=rows.index), pd.Series(0, index=rows.index)
-    some = rows[of_job].sort_values(["source", "line"], kind="stable")
-    if some.empty:
+    failed = rows[of_job].sort_values(["source", "line"], kind="stable")
+    if failed.empty:
         return run, repeat
-    member = _members(some)
-    nameless = some["job"].isna()
-    run_of = _runs_of_files(some.loc[nameless, "source"], member[nameless])
-    run[of_job] = some["source"].where(nameless).map(run_of).fillna(0).astype("int64")
-    untimed = some["start_ns"].isna()
-    who = [run.reindex(some.index), some["job"].astype(object), some["kind"], member, some["code"]]
+    member = _members(failed)
+    nameless = failed["job"].isna()
+    run_of = _runs_of_files(failed.loc[nameless, "source"], member[nameless])
+    run[of_job] = failed["source"].where(nameless).map(run_of).fillna(0).astype("int64")
+    untimed = failed["start_ns"].isna()
+    reporter = [
+        run.reindex(failed.index),
+        failed["job"].astype(object),
+        failed["kind"],
+        member,
+        failed["code"],
+    ]
     # Every rank tells of a failure once: what it tells again is another failure.
-    again = some[untimed].groupby([each[untimed] for each in who], dropna=False).cumcount()
+    again = (
+        failed[untimed].groupby([column[untimed] for column in reporter], dropna=False).cumcount()
+    )
     repeat.update(again)
     return run, repeat
 
 
 def _members(rows: pd.DataFrame) -> pd.Series:
     """Name the process that reports: its rank, else its host and GPU; empty if unknown."""
-    place = rows["node"].fillna("").astype(str) + "|" + rows["device"].fillna("").astype(str)
-    place = place.where(rows["node"].notna() & rows["device"].notna(), "")
-    named = rows["rank"].astype(object).map(str).where(rows["rank"].notna(), place)
-    return named.mask(rows["rank_count"] > 1, "several")
+    device = rows["node"].fillna("").astype(str) + "|" + rows["device"].fillna("").astype(str)
+    device = device.where(rows["node"].notna() & rows["device"].notna(), "")
+    member = rows["rank"].astype(object).map(str).where(rows["rank"].notna(), device)
+    return member.mask(rows["rank_count"] > 1, "several")
 
 
 def _runs_of_files(sources: pd.Series, members: pd.Series) -> dict[str, int]:
@@ -214,12 +222,15 @@ def _runs_of_files(sources: pd.Series, members: pd.Series) -> dict[str, int]:
     No rank is in two files of one job that ran once; files of two jobs have ranks in common. Of
     several jobs that a file may belong to, the one with the most similar name is taken.
     """
-    told = [(str(name), {*some} - {""}) for name, some in members.groupby(sources, sort=True)]
+    members_of_file = [
+        (str(name), {*members_of} - {""})
+        for name, members_of in members.groupby(sources, sort=True)
+    ]
     runs: list[tuple[set[str], list[str]]] = []
     number_of: dict[str, int] = {}
-    for source, names in told:
+    for source, names in members_of_file:
         # A file that names no rank is a job by itself.
-        fits = [n for n, (taken, _) in enumerate(runs) if names and taken.isdisjoint(names)]
+        fits = [n for n, (held, _) in enumerate(runs) if names and held.isdisjoint(names)]
         fits = [n for n in fits if runs[n][0]]
         best = max(fits, key=lambda n: _alike(source, runs[n][1]), default=len(runs))
         if best == len(runs):
@@ -230,14 +241,11 @@ def _runs_of_files(sources: pd.Series, members: pd.Series) -> dict[str, int]:
     return number_of
 
 
-def _alike(source: str, others: Iterable[str]) -> int:
-    """Count the characters that a file name has in common with the last of others."""
-    *_, last = others
-    pairs = zip(source, last, strict=False)
+# Files of one job differ in their ends (the rank), so the common beginning tells.
+def _alike(source: str, names: list[str]) -> int:
+    pairs = zip(source, names[-1], strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
-
-# Which devices, ranks and hosts an incident has.
 
 # A rank that waited reports these as well as the one at fault.
 _NO_CULPRIT = ("unknown", "network", "follow-on")
@@ -262,10 +270,10 @@ def members(rows: pd.DataFrame, incident: np.ndarray, lead: pd.DataFrame) -> dic
         "device": lead["device"].astype(object).mask(nowhere, None),
         "devices": devices.mask(is_spread, own).mask(nowhere, ""),
         "ranks": pd.Series(
-            [", ".join(_written(span) for span in each) for each in spans], dtype=object
+            [", ".join(map(_written, incident_spans)) for incident_spans in spans], dtype=object
         ),
         "rank_count": pd.Series(
-            [sum(last - first + 1 for first, last in each) for each in spans], dtype="int64"
+            [sum(last - first + 1 for first, last in of) for of in spans], dtype="int64"
         ),
     }
 
@@ -276,19 +284,14 @@ def _joined(listed: pd.Series, incident: np.ndarray, count: int) -> list[str]:
     texts: dict[int, list[str]] = {}
     for number, text in pairs.itertuples(index=False, name=None):
         texts.setdefault(number, []).append(text)
-    return [_once(texts.get(number, ())) for number in range(count)]
-
-
-def _once(texts: Iterable[str]) -> str:
-    """Join lists of names, each name once."""
-    names = {name for text in texts for name in text.split(", ")}
-    return ", ".join(sorted(names, key=lambda name: (len(name), name)))
+    names = ({name for text in texts.get(n, ()) for name in text.split(", ")} for n in range(count))
+    return [", ".join(sorted(listed, key=lambda name: (len(name), name))) for listed in names]
 
 
 def _numbers(text: str) -> set[int]:
     numbers: set[int] = set()
-    for part in text.split(", "):
-        first, _, last = part.partition("-")
+    for span in text.split(", "):
+        first, _, last = span.partition("-")
         numbers.update(range(int(first), int(last or first) + 1))
     return numbers
 

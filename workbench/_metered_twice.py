@@ -18,7 +18,9 @@ _SIDE = re.compile(r"(?<![a-z])(ac|dc)(?![a-z])", re.IGNORECASE)
 _LEAST_CORRELATION = 0.98
 _RATIO_SPREAD = 0.05
 _MOST_RATIO = 1.5
+# Fewer readings rise and fall together by chance.
 _LEAST_READINGS = 5
+# Steady series are alike whatever they measure.
 _STILL_SHARE = 1e-3
 
 
@@ -27,9 +29,9 @@ def sides_of_one(names: Iterable[str]) -> tuple[str, str] | None:
     for group in _groups(names):
         by_side: dict[str, str] = {}
         for name in group:
-            said = {side.lower() for side in _SIDE.findall(name)}
-            if len(said) == 1:
-                by_side.setdefault(said.pop(), name)
+            sides = {side.lower() for side in _SIDE.findall(name)}
+            if len(sides) == 1:
+                by_side.setdefault(sides.pop(), name)
         if len(by_side) == 2:
             return by_side["ac"], by_side["dc"]
     return None
@@ -41,24 +43,23 @@ def read_alike(tracks: Mapping[str, Track]) -> tuple[str, str] | None:
     Names that differ in the file they are from, or in AC and DC, are one name.
     """
     for group in _groups(tracks):
-        for place, name in enumerate(group):
-            for other in group[:place]:
-                if _is_one_feed(tracks[other], tracks[name]):
-                    return other, name
+        for position, name in enumerate(group):
+            for earlier in group[:position]:
+                if _is_one_feed(tracks[earlier], tracks[name]):
+                    return earlier, name
     return None
 
 
 def _groups(names: Iterable[str]) -> Iterator[list[str]]:
-    """Give the names of each thing that has several."""
-    found: dict[str, list[str]] = defaultdict(list)
+    by_name: dict[str, list[str]] = defaultdict(list)
     for name in names:
-        found[_SIDE.sub("", _FILE.sub("", name))].append(name)
-    return (group for group in found.values() if len(group) > 1)
+        by_name[_SIDE.sub("", _FILE.sub("", name))].append(name)
+    return (group for group in by_name.values() if len(group) > 1)
 
 
-def _is_one_feed(one: Track, other: Track) -> bool:
+def _is_one_feed(track: Track, second: Track) -> bool:
     """Say whether two series are in a constant ratio wherever both were read."""
-    (time, power), (other_time, other_power) = one, other
+    (time, power), (other_time, other_power) = track, second
     if len(time) < _LEAST_READINGS or len(other_time) < _LEAST_READINGS:
         return False
     inside = (time >= other_time[0]) & (time <= other_time[-1]) & (power > 0)

@@ -62,8 +62,6 @@ def share_between(name: str, value: Any) -> float:
     return float(value)
 
 
-# Counts, means, extremes and squared deviations of parts, put together exactly.
-
 Floats = NDArray[np.float64]
 
 
@@ -85,6 +83,9 @@ class Moments:
         return len(self.key)
 
 
+_COLUMNS = ("key", "count", "mean", "low", "high", "squares")
+
+
 def of_values(key: NDArray[np.int64], values: Floats) -> Moments:
     """Return the moments of the values of each key; keys come out in order."""
     if (key[1:] < key[:-1]).any():
@@ -103,7 +104,7 @@ def of_values(key: NDArray[np.int64], values: Floats) -> Moments:
     return Moments(key[starts], count, np.clip(mean, low, high), low, high, squares)
 
 
-def together(parts: Moments) -> Moments:
+def together(pieces: Moments) -> Moments:
     """Merge the moments of parts that share a key; keys come out in order.
 
     Notes
@@ -116,42 +117,35 @@ def together(parts: Moments) -> Moments:
     ----------
     T. F. Chan, G. H. Golub, R. J. LeVeque, The American Statistician 37 (1983) 242.
     """
-    order = np.argsort(parts.key, kind="stable")
-    key, count, mean = parts.key[order], parts.count[order], parts.mean[order]
+    order = np.argsort(pieces.key, kind="stable")
+    key, count, mean = pieces.key[order], pieces.count[order], pieces.mean[order]
     starts = _starts(key)
     if len(starts) == len(key):
-        return _taken(parts, order)
+        return Moments(*(getattr(pieces, name)[order] for name in _COLUMNS))
     total = np.add.reduceat(count, starts)
     size = np.diff(np.r_[starts, len(key)])
     # Deviations from the first mean of a group, so that equal means stay equal to the last bit.
     first = mean[starts]
     shift = np.add.reduceat(count * (mean - np.repeat(first, size)), starts) / total
-    low = np.minimum.reduceat(parts.low[order], starts)
-    high = np.maximum.reduceat(parts.high[order], starts)
+    low = np.minimum.reduceat(pieces.low[order], starts)
+    high = np.maximum.reduceat(pieces.high[order], starts)
     middle = np.clip(first + shift, low, high)
     apart = mean - np.repeat(middle, size)
-    squares = np.add.reduceat(parts.squares[order] + count * apart**2, starts)
+    squares = np.add.reduceat(pieces.squares[order] + count * apart**2, starts)
     return Moments(key[starts], total, middle, low, high, squares)
 
 
-def joined(parts: list[Moments]) -> Moments:
+def joined(tables: list[Moments]) -> Moments:
     """Put several tables of moments below each other."""
-    names = ("key", "count", "mean", "low", "high", "squares")
-    return Moments(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+    return Moments(
+        *(np.concatenate([getattr(table, name) for table in tables]) for name in _COLUMNS)
+    )
 
 
 def _starts(key: NDArray[np.int64]) -> NDArray[np.int64]:
     if not len(key):
         return np.zeros(0, dtype=np.int64)
     return np.concatenate([[0], np.flatnonzero(key[1:] != key[:-1]) + 1]).astype(np.int64)
-
-
-def _taken(parts: Moments, order: NDArray[np.int64]) -> Moments:
-    names = ("key", "count", "mean", "low", "high", "squares")
-    return Moments(*(getattr(parts, name)[order] for name in names))
-
-
-# Types of stored numbers: how many bits they have, and what each bit is for.
 
 
 @dataclass(frozen=True)

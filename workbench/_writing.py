@@ -31,8 +31,8 @@ def write_whole(path: Path, write_to: Callable[..., object]) -> None:
     _keep_name(path.parent)
 
 
+# Without this a crash may lose the new name, though its content is on the disk.
 def _keep_name(folder: Path) -> None:
-    """Bring the new name to the disk, where the system lets folders be opened."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

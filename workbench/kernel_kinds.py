@@ -72,21 +72,21 @@ def read_rules(path: str | Path) -> pd.DataFrame:
     return _checked(rules, f"{path}, line ", first=2)
 
 
-def _checked(rules: pd.DataFrame, place: str, *, first: int = 0) -> pd.DataFrame:
+def _checked(rules: pd.DataFrame, where: str, *, first: int = 0) -> pd.DataFrame:
     """Return the columns of rules that can be used; errors name the place of the bad one."""
     if missing := [name for name in _COLUMNS if name not in rules]:
-        msg = f"{place.rpartition(',')[0]}: no column {missing}; kernel rules need {_COLUMNS}"
+        msg = f"{where.rpartition(',')[0]}: no column {missing}; kernel rules need {_COLUMNS}"
         raise LoadError(msg)
     for number, (kind, _, pattern) in enumerate(
         rules[_COLUMNS].itertuples(index=False, name=None), start=first
     ):
         if kind not in KINDS:
-            msg = f"{place}{number}: kind {kind!r} is not one of {KINDS}"
+            msg = f"{where}{number}: kind {kind!r} is not one of {KINDS}"
             raise LoadError(msg)
         try:
             _search(pattern)
         except (re.error, TypeError, AttributeError) as error:
-            msg = f"{place}{number}: {pattern!r} is not a regular expression: {error}"
+            msg = f"{where}{number}: {pattern!r} is not a regular expression: {error}"
             raise LoadError(msg) from None
     return rules[_COLUMNS]
 
@@ -158,7 +158,13 @@ def classify(
     matched = np.full(len(texts), UNCLASSIFIED, dtype=object)
     divided = [_in_words(text) for text in texts]
     open_positions = list(range(len(texts)))
-    for kind, rule, pattern in _all_rules(rules).itertuples(index=False, name=None):
+    ordered = shipped_rules()
+    if rules is not None:
+        own = (
+            _checked(rules, "rules, row ") if isinstance(rules, pd.DataFrame) else read_rules(rules)
+        )
+        ordered = pd.concat([own, ordered], ignore_index=True)
+    for kind, rule, pattern in ordered.itertuples(index=False, name=None):
         search = _search(pattern)
         searched = divided if pattern.startswith(_WORDS) else texts
         hits = [position for position in open_positions if search(searched[position])]
@@ -168,10 +174,3 @@ def classify(
             hit_set = set(hits)
             open_positions = [p for p in open_positions if p not in hit_set]
     return pd.DataFrame({"name": texts, "kind": kinds, "rule": matched})
-
-
-def _all_rules(own: pd.DataFrame | str | Path | None) -> pd.DataFrame:
-    if own is None:
-        return shipped_rules()
-    own = _checked(own, "rules, row ") if isinstance(own, pd.DataFrame) else read_rules(own)
-    return pd.concat([own, shipped_rules()], ignore_index=True)

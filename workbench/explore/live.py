@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import threading
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any, ClassVar
 
 import ipywidgets as widgets
@@ -67,12 +66,12 @@ class LiveExplorer(Explorer):
         self.inject = widgets.Button(description="Inject", icon="play")
         self.stop = widgets.Button(description="Stop", icon="stop", disabled=True)
         self.progress = widgets.HTML("nothing injected yet")
-        super().__init__(partial(self._draw_found, draw), **controls)
+        super().__init__(lambda **values: draw(found=self.found, **values), **controls)
         buttons = widgets.HBox([self.inject, self.stop, self.progress])
-        row, *others = self.children  # type: ignore[has-type]
-        self.children = (row, buttons, *others)
+        row, *below = self.children  # type: ignore[has-type]
+        self.children = (row, buttons, *below)
         self.inject.on_click(self._start)
-        self.stop.on_click(self._ask_to_stop)
+        self.stop.on_click(lambda _button: self._asked_to_stop.set())
 
     def is_running(self) -> bool:
         """Say whether the thread is still at work."""
@@ -84,9 +83,6 @@ class LiveExplorer(Explorer):
         self._rest = None
         super().close()
 
-    def _draw_found(self, draw: Callable[..., go.Figure], **values: Any) -> go.Figure:
-        return draw(found=self.found, **values)
-
     def _redraw(self, _change: Any = None) -> None:
         # A control may be moved while the thread draws.
         with self._screen:
@@ -95,20 +91,17 @@ class LiveExplorer(Explorer):
     def _start(self, _button: Any = None) -> None:
         if self.is_running():
             return
-        other = LiveExplorer._at_work
-        if other is not None and other is not self:
-            other._end()
+        running = LiveExplorer._at_work
+        if running is not None and running is not self:
+            running._end()
         LiveExplorer._at_work = self
         self._asked_to_stop.clear()
         self.inject.disabled, self.stop.disabled = True, False
         self.thread = threading.Thread(target=self._work, name="injecting", daemon=True)
         self.thread.start()
 
-    def _ask_to_stop(self, _button: Any = None) -> None:
-        self._asked_to_stop.set()
-
+    # The thread itself may let go of the explorer; it must not wait for itself.
     def _end(self) -> None:
-        """Stop and wait, unless it is the thread itself that lets go of the explorer."""
         self._asked_to_stop.set()
         if self.thread is not None and self.thread is not threading.current_thread():
             self.thread.join()
@@ -118,7 +111,10 @@ class LiveExplorer(Explorer):
             ended = "stopped at" if self._take_chunks() else "all of"
         except Exception as error:  # noqa: BLE001 - nobody else would hear of it
             self._rest = None
-            self._tell(error)
+            is_known = isinstance(error, (ValueError, WorkbenchError))
+            text = str(error) if is_known else f"{type(error).__name__}: {error}"
+            with self._screen:
+                self.message.value = f"<b>Not possible:</b> {html.escape(text)}"
             ended = "ended by an error after"
         finally:
             self.inject.disabled, self.stop.disabled = False, True
@@ -137,12 +133,6 @@ class LiveExplorer(Explorer):
                 return True
         self._rest = None
         return False
-
-    def _tell(self, error: Exception) -> None:
-        is_known = isinstance(error, (ValueError, WorkbenchError))
-        text = str(error) if is_known else f"{type(error).__name__}: {error}"
-        with self._screen:
-            self.message.value = f"<b>Not possible:</b> {html.escape(text)}"
 
     def _say(self, doing: str) -> None:
         done = sum(map(len, self.found))

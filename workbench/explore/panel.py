@@ -19,8 +19,6 @@ from workbench.explore.static import static_html
 from workbench.plot._style.style import nothing
 from workbench.tables import Trace
 
-# Controls that several explorers offer, and the choice of rows they stand for.
-
 ALL = "all"
 
 
@@ -46,21 +44,19 @@ def chosen_rows(table: pd.DataFrame, **choices: object) -> pd.DataFrame:
 
 def slider(description: str, options: list[tuple[str, object]], value: object) -> widgets.Widget:
     """Offer some values on a line, answering when the handle is let go."""
-    made = widgets.SelectionSlider(
+    control = widgets.SelectionSlider(
         options=options, value=value, description=description, continuous_update=False
     )
     # ipywidgets leaves the label of the first option empty until the handle has moved.
-    made.label = options[made.index][0]
-    return made
+    control.label = options[control.index][0]
+    return control
 
 
 def numbers(description: str, values: Iterable[float], start: float) -> widgets.Widget:
     """Offer numbers on a line; where it starts is among them."""
-    offered = sorted({*(float(each) for each in values), float(start)})
-    return slider(description, [(f"{each:g}", each) for each in offered], float(start))
+    offered = sorted({*(float(number) for number in values), float(start)})
+    return slider(description, [(f"{number:g}", number) for number in offered], float(start))
 
-
-# The one way a widget is wired: controls, then a figure, then what is left without a kernel.
 
 __all__ = ["PLOTLY_MIME", "Explorer", "static_html"]
 
@@ -161,8 +157,8 @@ class Explorer(widgets.VBox):  # type: ignore[misc]
         return data
 
 
+# ipywidgets would cut or wrap labels and choices that are wider than its default.
 def _fit(control: widgets.ValueWidget) -> None:
-    """Let a control be as wide as its label and choices; ipywidgets would cut or wrap them."""
     control.layout.margin = "2px 18px 2px 2px"
     if control.has_trait("readout"):
         control.layout.width = f"{_slider_px(control)}px"
@@ -194,8 +190,6 @@ def chosen(control: widgets.ValueWidget) -> str:
     return " to ".join(label) if isinstance(label, tuple) else str(label)
 
 
-# Questions that can be asked of any trace, and the parts of it that can be changed.
-
 _LONGEST, _LABEL = 6, 44
 
 
@@ -209,23 +203,21 @@ def standard_questions(events: pd.DataFrame) -> list[Change]:
     """Ask what faster compute, hidden communication and copies, and a faster CPU would buy."""
     kinds = kinds_of(events)
     factors = {"compute": 0.5, "communication": 0.0, "memory": 0.0}
-    asked = [Change(factor=factor, kind=kind) for kind, factor in factors.items() if kind in kinds]
-    return [*asked, Change(factor=0.5, part="CPU")]
+    changes = [
+        Change(factor=factor, kind=kind) for kind, factor in factors.items() if kind in kinds
+    ]
+    return [*changes, Change(factor=0.5, part="CPU")]
 
 
 def parts_of(events: pd.DataFrame) -> dict[str, dict[str, Any]]:
     """Return what can be changed: a label each, and what a :class:`Change` calls it."""
-    parts: dict[str, dict[str, Any]] = {kind: {"kind": kind} for kind in kinds_of(events)}
-    parts["CPU"] = {"part": "CPU"}
+    entries: dict[str, dict[str, Any]] = {kind: {"kind": kind} for kind in kinds_of(events)}
+    entries["CPU"] = {"part": "CPU"}
     longest = analyze.kernels(events).groupby("name", observed=True)["total_ns"].sum()
     for name in longest.nlargest(_LONGEST).index:
-        short = _cut(str(name))
-        same = sum(label.startswith(short) for label in parts)
-        parts[f"{short} ({same + 1})" if same else short] = {"name": str(name)}
-    return parts
-
-
-def _cut(name: str) -> str:
-    """Shorten a name for a menu; templates of one library differ at their ends."""
-    bare = name.removeprefix("void ").replace("at::native::", "")
-    return bare if len(bare) <= _LABEL else f"{bare[: _LABEL - 17]}…{bare[-16:]}"
+        bare = str(name).removeprefix("void ").replace("at::native::", "")
+        # Templates of one library differ at their ends, so both ends stay.
+        short = bare if len(bare) <= _LABEL else f"{bare[: _LABEL - 17]}…{bare[-16:]}"
+        same = sum(label.startswith(short) for label in entries)
+        entries[f"{short} ({same + 1})" if same else short] = {"name": str(name)}
+    return entries

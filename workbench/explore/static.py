@@ -26,6 +26,7 @@ _CHOICES = (
     widgets.SelectionSlider,
     widgets.ToggleButtons,
 )
+# A slider needs two values; a page of more figures than this opens slowly.
 _FEWEST, _ENOUGH = 2, 120
 _SWITCHES = (widgets.Checkbox, widgets.ToggleButton)
 _SCRIPT = files("workbench.explore").joinpath("_static.js").read_text(encoding="utf-8")
@@ -89,9 +90,9 @@ def static_html(explorer: Explorer, *, svg: str | None = None, limit: int = 200)
     )
 
 
+# Equal figures and their common template are kept once: every state is a whole figure.
 def _states(explorer: Explorer, options: dict[str, list[tuple[str, Any]]]) -> dict[str, Any]:
-    """Draw every combination of values, keeping equal figures and their template once."""
-    known: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     template: Any = {}
     order = []
     for values in itertools.product(*([value for _, value in pairs] for pairs in options.values())):
@@ -103,14 +104,14 @@ def _states(explorer: Explorer, options: dict[str, list[tuple[str, Any]]]) -> di
             figure = {"message": f"Not possible: {error}"}
         else:
             template = figure["layout"].pop("template", template)
-        order.append(known.setdefault(json.dumps(figure, sort_keys=True), len(known)))
-    return {"template": template, "figures": [json.loads(text) for text in known], "order": order}
+        order.append(numbers.setdefault(json.dumps(figure, sort_keys=True), len(numbers)))
+    return {"template": template, "figures": [json.loads(text) for text in numbers], "order": order}
 
 
+# Sliders thin out, choices and switches do not: a choice that is gone cannot be guessed.
 def _thinned(
     explorer: Explorer, options: dict[str, list[tuple[str, Any]]], limit: int
 ) -> dict[str, list[tuple[str, Any]]]:
-    """Let sliders offer fewer values until all states fit; choices and switches stay whole."""
     sizes = {name: len(pairs) for name, pairs in options.items()}
     sliders = [
         name
@@ -131,8 +132,8 @@ def _thinned(
         pairs = options[name]
         if sizes[name] < len(pairs):
             value = explorer.controls[name].value
-            now = next(place for place, (_, each) in enumerate(pairs) if each == value)
-            thinned[name] = [pairs[place] for place in _spread(len(pairs), sizes[name], now)]
+            now = next(position for position, (_, option) in enumerate(pairs) if option == value)
+            thinned[name] = [pairs[position] for position in _spread(len(pairs), sizes[name], now)]
     return thinned
 
 
@@ -141,14 +142,14 @@ def _spread(count: int, wanted: int, now: int) -> list[int]:
 
     If only two are wanted they are that place and the end farther from it.
     """
-    places = [round(place * (count - 1) / (wanted - 1)) for place in range(wanted)]
+    positions = [round(position * (count - 1) / (wanted - 1)) for position in range(wanted)]
     if wanted == _FEWEST:
         return sorted({now, 0 if now > count - 1 - now else count - 1})
-    if now not in places:
-        inner = range(1, len(places) - 1)
-        nearest = min(inner, key=lambda at: abs(places[at] - now))
-        places[nearest] = now
-    return sorted(set(places))
+    if now not in positions:
+        inner = range(1, len(positions) - 1)
+        nearest = min(inner, key=lambda at: abs(positions[at] - now))
+        positions[nearest] = now
+    return sorted(set(positions))
 
 
 def _options(name: str, control: widgets.ValueWidget) -> list[tuple[str, Any]]:
@@ -169,7 +170,7 @@ def _options(name: str, control: widgets.ValueWidget) -> list[tuple[str, Any]]:
 
 
 def _control(control: widgets.ValueWidget, label: str, options: Sequence[tuple[str, Any]]) -> str:
-    now = next(place for place, (_, value) in enumerate(options) if value == control.value)
+    now = next(at for at, (_, value) in enumerate(options) if value == control.value)
     words = html.escape(label)
     if isinstance(control, _SWITCHES):
         ticked = " checked" if now else ""
@@ -181,8 +182,8 @@ def _control(control: widgets.ValueWidget, label: str, options: Sequence[tuple[s
             f'value="{now}" aria-valuetext="{shown}"></label> <output>{shown}</output></span>'
         )
     choices = "".join(
-        f'<option value="{place}"{" selected" if place == now else ""}>{html.escape(text)}</option>'
-        for place, (text, _) in enumerate(options)
+        f'<option value="{at}"{" selected" if at == now else ""}>{html.escape(text)}</option>'
+        for at, (text, _) in enumerate(options)
     )
     return f"<label>{words} <select data-wb>{choices}</select></label>"
 
@@ -195,8 +196,8 @@ def _picture(svg: str | None, explorer: Explorer) -> str:
     return f'<img alt="{title}" src="data:image/svg+xml;base64,{data}">'
 
 
+# Names come from traces: none may end the script element that holds them.
 def _harmless(content: Any) -> str:
-    """Write JSON in which no name from a trace can end the element that holds it."""
     text = json.dumps(content, separators=(",", ":"), sort_keys=True)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")

@@ -15,6 +15,7 @@ from workbench.errors import WorkbenchError
 from workbench.explore.panel import ALL, Explorer, choice, chosen_rows, rank_choice
 from workbench.tables import Trace
 
+# More cuts than a slider has pixels could not be set.
 _WINDOW_CUTS = 200
 
 

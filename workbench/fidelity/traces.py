@@ -133,8 +133,8 @@ def dlrm(folder: Path) -> Iterator[Reading]:
     printed = {int(row["blamed_rank"]): row for row in published("trace_dlrm_blame")}
     for rank, row in printed.items():
         yield from _times(row, f"blamed on rank {rank}", {"wait_ns": blamed.get(rank, 0)}, "wait")
-    others = int(blamed.drop(list(printed), errors="ignore").sum())
-    yield Reading("blamed on all others", 0, others, source=row["source"])
+    elsewhere = int(blamed.drop(list(printed), errors="ignore").sum())
+    yield Reading("blamed on all others", 0, elsewhere, source=row["source"])
 
 
 @claim(
@@ -160,8 +160,8 @@ def dlrm_clocks(folder: Path) -> Iterator[Reading]:
         name, computed = f"collective {row['collective']}", _row(matched, row["collective"])
         yield from _times(row, name, computed, "start_skew", "end_skew", tolerance=near)
         yield _count(row, f"{name}, last rank", "blamed_rank", computed["blamed_rank"])
-        is_sure, what = int(computed["is_sure"]), f"{name}, its last rank is sure"
-        yield Reading(what, 1, is_sure, unit="", source=row["source"])
+        is_sure, claimed = int(computed["is_sure"]), f"{name}, its last rank is sure"
+        yield Reading(claimed, 1, is_sure, unit="", source=row["source"])
 
 
 @claim(
@@ -189,8 +189,8 @@ def hta_queue(folder: Path) -> Iterator[Reading]:
     for row in published("trace_hta_queue"):
         queue = analyze.queue_length(_trace(folder / row["file"]).events)
         longest = analyze.queue_summary(queue).set_index("stream")["max_count"]
-        what = f"{row['file']}, stream {row['stream']}, longest queue"
-        yield _count(row, what, "max_count", longest.get(int(row["stream"]), 0))
+        label = f"{row['file']}, stream {row['stream']}, longest queue"
+        yield _count(row, label, "max_count", longest.get(int(row["stream"]), 0))
 
 
 @claim(
@@ -210,8 +210,8 @@ def hta_overlap(*folders: Path) -> Iterator[Reading]:
         work = events[events["kind"].notna() & events["launch"].notna()]
         overlap = analyze.communication_overlap(work).set_index("rank")
         percent = 100 * float(overlap["overlap_share"][int(row["rank"])])
-        what = f"{row['file']}, rank {row['rank']}"
-        yield Reading(what, float(row["overlap_pct"]), percent, "%", 0.005, source=row["source"])
+        label = f"{row['file']}, rank {row['rank']}"
+        yield Reading(label, float(row["overlap_pct"]), percent, "%", 0.005, source=row["source"])
 
 
 def _row(table: pd.DataFrame, label: int | str) -> Mapping[Any, Any]:
@@ -219,16 +219,16 @@ def _row(table: pd.DataFrame, label: int | str) -> Mapping[Any, Any]:
 
 
 def _times(
-    row: dict[str, str], what: str, computed: Mapping[Any, Any], *names: str, tolerance: float = 0
+    row: dict[str, str], label: str, computed: Mapping[Any, Any], *names: str, tolerance: float = 0
 ) -> Iterator[Reading]:
     """Compare the printed microseconds of a row with the nanoseconds computed here."""
     for name, printed in printed_ns(row, *names):
         value = int(computed[f"{name}_ns"])
-        yield Reading(f"{what}, {name}", printed, value, "ns", tolerance, row["source"])
+        yield Reading(f"{label}, {name}", printed, value, "ns", tolerance, row["source"])
 
 
-def _count(row: dict[str, str], what: str, column: str, computed: Any) -> Reading:
-    return Reading(what, int(row[column]), int(computed), unit="", source=row["source"])
+def _count(row: dict[str, str], label: str, column: str, computed: Any) -> Reading:
+    return Reading(label, int(row[column]), int(computed), unit="", source=row["source"])
 
 
 @functools.lru_cache(maxsize=32)
@@ -264,6 +264,7 @@ _CHAKRA_TYPES = (
     "COMM_RECV_NODE",
     "COMM_COLL_NODE",
 )
+# Number of the field in a Chakra node, and the wire types of protobuf.
 _TYPE_FIELD = 3
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
 

@@ -77,9 +77,9 @@ class Sample:
         """Whether it is Parquet, or the first two lines are rows of as many cells."""
         if self.head.startswith(_PARQUET):
             return bool(self.names)
-        header, _, rest = self.head.lstrip().partition(b"\n")
+        header, _, body = self.head.lstrip().partition(b"\n")
         cells = len(header_of(header))
-        return cells > 1 and len(header_of(rest)) == cells
+        return cells > 1 and len(header_of(body)) == cells
 
     @cached_property
     def is_document(self) -> bool:
@@ -105,14 +105,14 @@ def is_injection_records(sample: Sample, _found: Set[str]) -> bool:
     return not sample.is_document and names_records(names)
 
 
-def is_failure_table(sample: Sample, found: Set[str]) -> bool:
+def is_failure_table(sample: Sample, kinds: Set[str]) -> bool:
     """Recognise failures in a table whose columns are named as in the package's own."""
-    return not found and _is_data(sample) and names_failures(sample.columns)
+    return not kinds and _is_data(sample) and names_failures(sample.columns)
 
 
-def is_lifetimes(sample: Sample, found: Set[str]) -> bool:
+def is_lifetimes(sample: Sample, kinds: Set[str]) -> bool:
     """Recognise lifetimes in a table whose columns are named as in the package's own."""
-    return not found and _is_data(sample) and names_lifetimes(sample.columns)
+    return not kinds and _is_data(sample) and names_lifetimes(sample.columns)
 
 
 def is_operations(sample: Sample, _found: Set[str]) -> bool:
@@ -125,9 +125,9 @@ def is_power(sample: Sample, _found: Set[str]) -> bool:
     return is_power_log(sample.source, sample.head)
 
 
-def is_trace(sample: Sample, found: Set[str]) -> bool:
+def is_trace(sample: Sample, kinds: Set[str]) -> bool:
     """Recognise a profile or an execution trace."""
-    if found or _job_mllog.looks_like(sample.head):
+    if kinds or _job_mllog.looks_like(sample.head):
         return False
     if sample.schema is not None:
         return parquet.is_trace(sample.schema)
@@ -135,42 +135,41 @@ def is_trace(sample: Sample, found: Set[str]) -> bool:
     return not is_met and bool(format_of(sample.source))
 
 
-def is_flight_dump(sample: Sample, found: Set[str]) -> bool:
+def is_flight_dump(sample: Sample, kinds: Set[str]) -> bool:
     """Recognise a dump of the flight recorder, pickled or JSON."""
-    return not found and not looks_like_a_trace(sample.head) and looks_like_a_dump(sample.head)
+    return not kinds and not looks_like_a_trace(sample.head) and looks_like_a_dump(sample.head)
 
 
-def is_failure_log(sample: Sample, found: Set[str]) -> bool:
+def is_failure_log(sample: Sample, kinds: Set[str]) -> bool:
     """Recognise a log of failures; an exporter serves the last Xid beside the power."""
-    if found:
+    if kinds:
         return prometheus_xid.looks_like(sample.head, sample.source.label)
     if sample.is_document or _job_mllog.looks_like(sample.head):
         return False
     return looks_like_a_log(sample.head, sample.source.label)
 
 
-def is_job_log(sample: Sample, found: Set[str]) -> bool:
+def is_job_log(sample: Sample, kinds: Set[str]) -> bool:
     """Recognise a log of steps; one logger may write them beside what they draw."""
-    if "power logs" in found:
+    if "power logs" in kinds:
         return _job_table.looks_like(sample.head)
     if _job_mllog.looks_like(sample.head):
         return True
-    return not sample.is_document and any(each.looks_like(sample.head) for each in _JOB_READERS)
+    return not sample.is_document and any(reader.looks_like(sample.head) for reader in _JOB_READERS)
 
 
-def is_lengths(sample: Sample, found: Set[str]) -> bool:
+def is_lengths(sample: Sample, kinds: Set[str]) -> bool:
     """Recognise lengths of documents: numbers, or a column that is named so."""
-    return not found and _is_data(sample) and looks_like_lengths(sample.head, sample.names)
+    return not kinds and _is_data(sample) and looks_like_lengths(sample.head, sample.names)
 
 
-def is_plain_power(sample: Sample, found: Set[str]) -> bool:
+def is_plain_power(sample: Sample, kinds: Set[str]) -> bool:
     """Recognise a table of numbers over time, taken for power only if it is named itself."""
-    is_free = not found and sample.is_named
+    is_free = not kinds and sample.is_named
     if sample.schema is not None:
         return is_free and time_column(sample.names) is not None
     return is_free and power_format_of(sample.head, sample.source.label) is not None
 
 
 def _is_data(sample: Sample) -> bool:
-    """Say whether a file is no documentation; Parquet never is."""
     return sample.head.startswith(_PARQUET) or not sample.is_document

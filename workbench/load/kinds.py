@@ -33,6 +33,7 @@ from workbench.load._pvf.records import injection_records
 from workbench.load._traces.reader import traces
 from workbench.load.kind_rules import Sample
 
+# A notebook only has to know which kinds there are, not all files of each.
 _LOOKED_AT_FILES = 200
 _HEAD_BYTES = 1 << 16
 UNKNOWN = "is of an unrecognized kind"
@@ -90,12 +91,12 @@ class Kind:
 
     def read(self, path: Paths, options: Options, *, progress: bool = True) -> Any:
         """Read a path with the function of this kind."""
-        said = asdict(options)
-        given = {name: said[name] for name in self.options}
+        stated = asdict(options)
+        arguments = {name: stated[name] for name in self.options}
         return (
-            self.door(path, **given)
+            self.door(path, **arguments)
             if self.is_one_file
-            else self.door(path, **given, progress=progress)
+            else self.door(path, **arguments, progress=progress)
         )
 
 
@@ -169,8 +170,8 @@ class Told:
     @property
     def names(self) -> tuple[str, ...]:
         """The kinds that there are, in the order of the table."""
-        there = frozenset().union(*self.kinds.values())
-        return tuple(name for name in NAMES if name in there)
+        present = frozenset().union(*self.kinds.values())
+        return tuple(name for name in NAMES if name in present)
 
 
 def told(path: Paths, *, most_files: int | None = None) -> Told:
@@ -178,12 +179,12 @@ def told(path: Paths, *, most_files: int | None = None) -> Told:
 
     ``most_files`` are looked at, the first ones; None for all.
     """
-    found = survey(path, wanted=LOGS_AND_INJECTIONS)
-    named = {Path(entry) for entry in given_paths(path)}
+    files = survey(path, wanted=LOGS_AND_INJECTIONS)
+    paths = {Path(entry) for entry in given_paths(path)}
     kinds: dict[str, frozenset[str]] = {}
     unknown: list[Finding] = []
-    for source in islice(found.sources, most_files):
-        is_named = not source.member and source.path in named
+    for source in islice(files.sources, most_files):
+        is_named = not source.member and source.path in paths
         try:
             sample = Sample(source, source.head(_HEAD_BYTES), is_named)
             kinds[source.label] = _kinds(sample)
@@ -192,10 +193,10 @@ def told(path: Paths, *, most_files: int | None = None) -> Told:
             unknown.append((source.label, "dropped", why, 1, None))
             continue
         if not kinds[source.label]:
-            what = f"{UNKNOWN}; {_OWN_TABLE}" if sample.is_table else UNKNOWN
-            unknown.append((source.label, "dropped", what, 1, appearance(sample.head)))
-    sources = {source.label: source for source in found.sources}
-    return Told(kinds, sources, [each.row for each in found.remarks], unknown)
+            reason = f"{UNKNOWN}; {_OWN_TABLE}" if sample.is_table else UNKNOWN
+            unknown.append((source.label, "dropped", reason, 1, appearance(sample.head)))
+    sources = {source.label: source for source in files.sources}
+    return Told(kinds, sources, [remark.row for remark in files.remarks], unknown)
 
 
 def kinds_of(path: str | Path, *, most_files: int | None = _LOOKED_AT_FILES) -> set[str]:
@@ -253,17 +254,17 @@ def by_kind(path: str | Path | None, *names: str) -> dict[str, Path | None]:
     """
     if path is None:
         return dict.fromkeys(names)
-    place = Path(path).expanduser()
-    found = told(place, most_files=_LOOKED_AT_FILES)
-    if not set(names) & set(found.names):
-        raise unfit(place, found, names)
-    return {name: _place(place, found, kind_named(name)) for name in names}
+    folder = Path(path).expanduser()
+    files = told(folder, most_files=_LOOKED_AT_FILES)
+    if not set(names) & set(files.names):
+        raise unfit(folder, files, names)
+    return {name: _place(folder, files, kind_named(name)) for name in names}
 
 
-def _place(path: Path, found: Told, kind: Kind) -> Path | None:
-    if kind.name not in found.names:
+def _place(path: Path, told_of: Told, kind: Kind) -> Path | None:
+    if kind.name not in told_of.names:
         return None
-    files = [found.sources[label] for label, kinds in found.kinds.items() if kind.name in kinds]
+    files = [told_of.sources[label] for label, kinds in told_of.kinds.items() if kind.name in kinds]
     if not kind.is_one_file:
         return path
     if len(files) > 1 or files[0].member:
@@ -279,11 +280,11 @@ def hosts_by_file(path: str | Path, node: Hosts) -> dict[str, str]:
     return {label: host for label, host in hosts.items() if host is not None}
 
 
-def unfit(path: Paths, found: Told, wanted: tuple[str, ...] = NAMES) -> LoadError:
+def unfit(path: Paths, files: Told, wanted: tuple[str, ...] = NAMES) -> LoadError:
     """Make the error that says what was wanted and what there is."""
-    held = f"holds {' and '.join(found.names)}, but no {_either(wanted)}"
-    msg = f"{shown_all(path)}: {held if found.names else f'{UNKNOWN} ({_either(wanted)})'}"
-    rows = [*found.unknown, *found.passed_over]
+    held = f"holds {' and '.join(files.names)}, but no {_either(wanted)}"
+    msg = f"{shown_all(path)}: {held if files.names else f'{UNKNOWN} ({_either(wanted)})'}"
+    rows = [*files.unknown, *files.passed_over]
     if [row[0] for row in rows] == [shown_all(path)]:
         why = rows[0][4] or rows[0][2]
         return LoadError(f"{msg}; {why}{rows[0][2].removeprefix(UNKNOWN) if rows[0][4] else ''}")
@@ -295,10 +296,10 @@ def _either(names: tuple[str, ...]) -> str:
 
 
 def _kinds(sample: Sample) -> frozenset[str]:
-    found: set[str] = set()
+    names: set[str] = set()
     for kind in KINDS:
-        if kind.recognise(sample, found):
-            found.add(kind.name)
+        if kind.recognise(sample, names):
+            names.add(kind.name)
             if kind.excludes:
                 break
-    return frozenset(found)
+    return frozenset(names)

@@ -43,23 +43,22 @@ def is_power_log(source: Source, head: bytes) -> bool:
     metrics of Prometheus need one of power or energy.
     """
     plain = head.removeprefix(BOM_UTF8)
-    found = power_format_of(plain, source.label)
-    if found is mlperf_power:
+    reader = power_format_of(plain, source.label)
+    if reader is mlperf_power:
         return bool(_POWER_KEYS.search(plain))
-    if found is power_table:
+    if reader is power_table:
         return _says_power(source, plain)
-    if found is prometheus_power:
+    if reader is prometheus_power:
         return _has_metric(source, plain)
-    return found is not None
+    return reader is not None
 
 
 def _has_metric(source: Source, head: bytes) -> bool:
-    """Say whether metrics of power are among those of a page or of an answer."""
     names = {
         (plain or quoted).decode("utf-8", "replace") for plain, quoted in _METRIC.findall(head)
     }
     meanings = filter(None, map(meaning_of, names))
-    if any(each.kind in (*POWER_KINDS, "energy") for each in meanings):
+    if any(meaning.kind in (*POWER_KINDS, "energy") for meaning in meanings):
         return True
     # Others may follow the first series of a long answer.
     is_cut = len(head) >= _HEAD_BYTES - len(BOM_UTF8)

@@ -100,15 +100,15 @@ def joined(
     kept = []
     for name, frame in frames.items():
         is_passed = frame["finding"].isin(["dropped", "skipped by design"])
-        others = {label for label, kinds in files.kinds.items() if name not in kinds}
-        others |= {row[0] for row in files.passed_over}
-        kept.append(frame[~(is_passed & frame["source"].isin(others))])
+        foreign = {label for label, kinds in files.kinds.items() if name not in kinds}
+        foreign |= {row[0] for row in files.passed_over}
+        kept.append(frame[~(is_passed & frame["source"].isin(foreign))])
     kept.append(quality_frame([*files.unknown, *files.passed_over, *more]))
-    parts = [frame for frame in kept if len(frame)]
-    if not parts:
+    filled = [frame for frame in kept if len(frame)]
+    if not filled:
         return QUALITY.empty()
-    whole = pd.concat(parts, ignore_index=True).drop_duplicates(ignore_index=True)
-    return QUALITY.check(QUALITY.cast(whole))
+    together = pd.concat(filled, ignore_index=True).drop_duplicates(ignore_index=True)
+    return QUALITY.check(QUALITY.cast(together))
 
 
 def _read(
@@ -128,17 +128,17 @@ def _read(
 
 def _noted(label: str, loaded: Any, name: str) -> list[Finding]:
     if isinstance(loaded, FailureLog | Injections):
-        found = loaded.quality.drop(columns="source")
-        return [(label, *row) for row in found.itertuples(index=False, name=None)]
+        rows = loaded.quality.drop(columns="source")
+        return [(label, *row) for row in rows.itertuples(index=False, name=None)]
     return _of_table(label, getattr(loaded, "sites", loaded), name)
 
 
 def _of_table(label: str, table: pd.DataFrame, name: str) -> list[Finding]:
     rows: list[Finding] = [(label, "read", name, len(table), None)]
     left_out: Mapping[str, int] = table.attrs.get("left_out", {})
-    for what, count in left_out.items():
-        finding = "truncated" if what in (CUT_LINE, REST) else "skipped by design"
-        rows.append((label, finding, what, count, None))
+    for reason, count in left_out.items():
+        finding = "truncated" if reason in (CUT_LINE, REST) else "skipped by design"
+        rows.append((label, finding, reason, count, None))
     rows += [(label, "suspicious", doubt, 1, None) for doubt in table.attrs.get("doubts", ())]
     if column := table.attrs.get("column"):
         rows.append((label, "noted", f"taken from column {column!r}", 1, None))

@@ -346,20 +346,17 @@ def folded_findings(
     kept: list[dict[str, Any]] = []
     for row in rows:
         group = groups[row["finding"], row["what"]]
-        files = list(dict.fromkeys(str(each["source"]) for each in group))
+        files = list(dict.fromkeys(str(finding["source"]) for finding in group))
         if len(files) <= most_files:
             kept.append(dict(row))
         elif row is group[0]:
-            count = sum(each["count"] for each in group)
-            kept.append({**row, "source": _many(files, most_files), "count": count})
+            count = sum(finding["count"] for finding in group)
+            # The folder of the first file stands for the others.
+            names = [files[0], *(re.split(r"[/\\!]", file)[-1] for file in files[1:most_files])]
+            more = f"{', '.join(names)} and {len(files) - most_files:,} more"
+            source = f"{len(files):,} files with the same finding: {more}"
+            kept.append({**row, "source": source, "count": count})
     return kept
-
-
-def _many(files: Sequence[str], named: int) -> str:
-    """Name some of many files, with the folder of the first."""
-    shown = [files[0], *(re.split(r"[/\\!]", file)[-1] for file in files[1:named])]
-    more = f" and {len(files) - named:,} more"
-    return f"{len(files):,} files with the same finding: {', '.join(shown)}{more}"
 
 
 def flagged_text(quality: pd.DataFrame) -> str:
@@ -373,5 +370,5 @@ def flagged_text(quality: pd.DataFrame) -> str:
         for row in kinds.head(_LISTED_FINDINGS).itertuples()
     ]
     listed += ["\n  ..."] * (len(kinds) > _LISTED_FINDINGS)
-    found = f"{len(kinds)} finding{'s' * (len(kinds) != 1)} to look at (see .quality)"
-    return found + "".join(listed)
+    summary = f"{len(kinds)} finding{'s' * (len(kinds) != 1)} to look at (see .quality)"
+    return summary + "".join(listed)

@@ -261,11 +261,11 @@ def test_a_clock_that_runs_fast_is_seen_and_corrected_if_asked(make_events):
     assert table["drift_ratio"][2] == pytest.approx(300e-6, rel=0.05)
     assert table["drift_ratio"][:2].isna().all()
     assert table["residual_ns"][2] > 3 * US
-    straight = analyze.on_one_clock(events, table, correct_drift=True)
+    straight = analyze.align_clocks(events, table, correct_drift=True)
     again = clocks_of(straight)
     assert again["residual_ns"].max() < 2 * US
     assert again["drift_ratio"].isna().all()
-    plain = analyze.on_one_clock(events, table)
+    plain = analyze.align_clocks(events, table)
     assert clocks_of(plain)["residual_ns"][2] > 3 * US, "drift is corrected only if asked"
 
 
@@ -273,7 +273,7 @@ def test_events_are_shifted_and_nothing_else(make_events):
     events = make_events(*job([range(3)], offset=[0, 70, -80])).iloc[2:]
     before = events.copy(deep=True)
     table = clocks_of(events)
-    mended = EVENTS.check(analyze.on_one_clock(events, table))
+    mended = EVENTS.check(analyze.align_clocks(events, table))
     assert events.equals(before)
     assert mended.index.equals(events.index)
     assert mended.drop(columns="start_ns").equals(events.drop(columns="start_ns"))
@@ -287,7 +287,7 @@ def test_ranks_without_a_known_offset_keep_their_clock_and_are_listed(make_event
     rows = job([range(2)], offset=[0, 70])
     table = clocks_of(make_events(*rows))
     more = make_events(*rows, {"rank": 7, "start_ns": 5}, nccl(8, 5, 9, group="alone"))
-    mended = analyze.on_one_clock(more, table)
+    mended = analyze.align_clocks(more, table)
     assert mended.attrs["own_clock"] == [7, 8]
     assert mended.loc[mended["rank"].isin([7, 8]), "start_ns"].tolist() == [5, 5]
 

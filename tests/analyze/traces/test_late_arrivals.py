@@ -235,10 +235,10 @@ def test_with_clocks_the_shifted_events_are_needed_and_tell_the_same(make_events
     wrong = events.assign(start_ns=events["start_ns"] + 9_000 * events["rank"].astype("int64"))
     clocks = analyze.clocks(analyze.collectives(wrong))
     waits = analyze.collective_waits(wrong, clocks=clocks)
-    mended = analyze.late_arrivals(analyze.on_one_clock(wrong, clocks), waits)
+    mended = analyze.late_arrivals(analyze.align_clocks(wrong, clocks), waits)
     names = ["blamed_rank", "wait_ns", "window_ns", "excess_kind", "excess_ns", "compute_ns"]
     assert mended[names].equals(plain[names])
-    with pytest.raises(WorkbenchError, match="on_one_clock"):
+    with pytest.raises(WorkbenchError, match="align_clocks"):
         analyze.late_arrivals(wrong, waits)
 
 

@@ -1,4 +1,4 @@
-"""Energy of stretches of time, summed over meters, and how much of that time is known."""
+"""Energy of segments of time, summed over meters, and how much of that time is known."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def offset_ns(clock_offset_s: float) -> int:
 
 @dataclass(frozen=True)
 class Known:
-    """Energy of some stretches: per stretch, summed over entities."""
+    """Energy of some segments: per segment, summed over entities."""
 
     energy_j: Floats
     mean_w: Floats  # missing where nothing is known
@@ -64,23 +64,23 @@ class EnergyCurves:
         self.names = [str(name) for name in refuse_double_counting(pd.Index(names), None)]
 
     def between(self, start_ns: ArrayLike, end_ns: ArrayLike) -> Known:
-        """Sum stretches over entities; a stretch that nothing covers has energy 0, coverage 0."""
+        """Sum segments over entities; a segment that nothing covers has energy 0, coverage 0."""
         starts, ends = np.asarray(start_ns, dtype=np.int64), np.asarray(end_ns, dtype=np.int64)
-        at, place = np.unique(np.concatenate([starts, ends]), return_inverse=True)
-        first, last = np.split(place, 2)
+        at, position = np.unique(np.concatenate([starts, ends]), return_inverse=True)
+        first, last = np.split(position, 2)
         # Whole ns stay exact in a float up to a hundred days of meters, and never overflow.
         energy, mean, covered = (np.zeros(len(starts)) for _ in range(3))
         blocks = known_up_to(self.signal, at) if self.signal is not None else ()
         for _, energy_j, covered_ns in blocks:
             drawn = np.maximum(energy_j[:, last] - energy_j[:, first], 0.0)
-            known = np.maximum(covered_ns[:, last] - covered_ns[:, first], 0)
+            known_ns = np.maximum(covered_ns[:, last] - covered_ns[:, first], 0)
             energy += drawn.sum(axis=0)
-            covered += known.sum(axis=0)
+            covered += known_ns.sum(axis=0)
             mean += np.divide(
-                drawn, known / SECOND, out=np.zeros(known.shape), where=known > 0
+                drawn, known_ns / SECOND, out=np.zeros(known_ns.shape), where=known_ns > 0
             ).sum(axis=0)
-        whole = np.maximum(ends - starts, 0) * float(len(self.names))
-        share = np.divide(covered, whole, out=np.zeros(len(starts)), where=whole > 0)
+        possible = np.maximum(ends - starts, 0) * float(len(self.names))
+        share = np.divide(covered, possible, out=np.zeros(len(starts)), where=possible > 0)
         mean = np.where(covered > 0, mean, np.nan)
         return Known(energy, mean, np.clip(share, 0.0, 1.0), self._readings(starts, ends))
 
@@ -106,8 +106,6 @@ class EnergyCurves:
         return float(np.median(steps)) / SECOND if len(steps) else 0.0
 
 
-# Which metered things may be summed: those of which none holds another.
-
 # Scopes that lie beside each other, so that their sum counts nothing twice.
 BESIDE = ({"gpu", "cpu", "memory"}, {"node_ac", "switch"}, {"node_dc", "switch"})
 _TOTALS = ("total", "sum", "all", "system")
@@ -125,11 +123,11 @@ def refuse_double_counting(names: pd.Series | pd.Index, entities: pd.DataFrame |
         expected = pd.Index(pd.unique(pd.Series(names, dtype=object)))
     else:
         expected = pd.Index(pd.unique(_of_one_scope(entities).astype(object)))
-    known = set(expected)
+    summed = set(expected)
     for name in expected:
-        if whole := next((each for each in _wholes(str(name)) if each in known), ""):
+        if holder := next((above for above in _wholes(str(name)) if above in summed), ""):
             msg = (
-                f"{name!r} is a part of {whole!r}, and their sum would count twice; keep entities "
+                f"{name!r} is a part of {holder!r}, and their sum would count twice; keep entities "
                 'of one scope, e.g. entities=entities[entities["scope"] == "node_ac"]'
             )
             raise WorkbenchError(msg)
@@ -140,8 +138,8 @@ def refuse_double_counting(names: pd.Series | pd.Index, entities: pd.DataFrame |
 
 def tracks_of(readings: Signal) -> dict[str, Track]:
     bounds = zip(readings.first[:-1], readings.first[1:], strict=True)
-    places = [slice(low, high) for low, high in bounds]
-    powers = [(readings.time_ns[some], readings.power_w[some]) for some in places]
+    spans = [slice(low, high) for low, high in bounds]
+    powers = [(readings.time_ns[span], readings.power_w[span]) for span in spans]
     return dict(zip(map(str, readings.names), powers, strict=True))
 
 
@@ -151,11 +149,11 @@ def refuse_metered_twice(tracks: Mapping[str, Track]) -> None:
         raise WorkbenchError(_twice(*pair))
 
 
-def _twice(one: str, other: str) -> str:
+def _twice(first: str, second: str) -> str:
     return (
-        f"{one!r} and {other!r} meter one thing, e.g. the AC and the DC side of a supply, and "
+        f"{first!r} and {second!r} meter one thing, e.g. the AC and the DC side of a supply, and "
         "their sum would count it twice; keep the meters of one side, e.g. power[~power['entity']"
-        f".isin([{other!r}, ...])], or load their files alone"
+        f".isin([{second!r}, ...])], or load their files alone"
     )
 
 
@@ -172,15 +170,13 @@ def _of_one_scope(entities: pd.DataFrame) -> pd.Series:
     return entities["entity"]
 
 
+# Names are paths: a/b/c is a part of a/b and of a, and of a/total, which sums what is in a.
 def _wholes(name: str) -> list[str]:
-    """Give what a name says it is a part of: a/b/c is of a/b and of a, and of a/total."""
-    parts = name.split("/")
-    above = ["/".join(parts[:end]) for end in range(len(parts) - 1, 0, -1)]
+    levels = name.split("/")
+    above = ["/".join(levels[:end]) for end in range(len(levels) - 1, 0, -1)]
     totals = [f"{above[0]}/{word}" for word in _TOTALS] if above else []
     return [*above, *(total for total in totals if total != name)]
 
-
-# The signal that readings of power stand for: energy and covered time up to any instant.
 
 EnergyMethod = Literal["trapezoid", "mlperf"]
 Times = NDArray[np.int64]
@@ -257,11 +253,11 @@ def readings_of(
     time, values = table["time_ns"].to_numpy(), table[value].to_numpy()
     codes, time, values = _in_order(codes.astype(np.int64), time, values)
     period_ns = _periods(codes, time, len(categories))
-    known = ~np.isnan(values)
+    has_value = ~np.isnan(values)
     if keep == "last":
-        known[:-1] &= ~(known[1:] & (np.diff(codes) == 0) & (np.diff(time) == 0))
+        has_value[:-1] &= ~(has_value[1:] & (np.diff(codes) == 0) & (np.diff(time) == 0))
     present = np.unique(codes)
-    codes_known, time_known = codes[known], time[known]
+    codes_known, time_known = codes[has_value], time[has_value]
     joined = np.zeros(len(time_known), dtype=bool)
     longest = period_ns[codes_known[1:]] * longest_gap_periods * _SLACK
     joined[1:] = (np.diff(codes_known) == 0) & (np.diff(time_known) <= longest)
@@ -269,7 +265,7 @@ def readings_of(
         categories[present],
         np.r_[np.searchsorted(codes_known, present), len(codes_known)].astype(np.int64),
         time_known,
-        values[known],
+        values[has_value],
         joined,
         period_ns[present] / _NS,
         int(time.min()),
@@ -310,37 +306,41 @@ def known_up_to(
     per_entity = len(readings.time_ns) // count + 1
     at_once = max(min(_QUERIES // max(len(at_ns), 1), _READINGS // per_entity), 1)
     for start in range(0, count, at_once):
-        part = readings.block(start, min(start + at_once, count))
-        yield slice(start, start + len(part.names)), *_up_to(part, at_ns, method)
+        block = readings.block(start, min(start + at_once, count))
+        yield slice(start, start + len(block.names)), *_up_to(block, at_ns, method)
 
 
-def _up_to(part: Signal, at_ns: Times, method: EnergyMethod) -> tuple[Numbers, Times]:
-    if len(part.time_ns) == 0:
-        nothing = np.zeros((len(part.names), len(at_ns)))
+def _up_to(block: Signal, at_ns: Times, method: EnergyMethod) -> tuple[Numbers, Times]:
+    if len(block.time_ns) == 0:
+        nothing = np.zeros((len(block.names), len(at_ns)))
         return nothing, nothing.astype(np.int64)
     # Whole ns, so that a cell is covered or not, whatever was summed before it; a sum that
     # overflows still has right differences.
-    step_ns = np.where(part.joined, np.diff(part.time_ns, prepend=part.time_ns[0]), 0)
-    before = np.roll(part.power_w, 1)
-    level = (before + part.power_w) / 2 if method == "trapezoid" else part.power_w
+    step_ns = np.where(block.joined, np.diff(block.time_ns, prepend=block.time_ns[0]), 0)
+    before = np.roll(block.power_w, 1)
+    level = (before + block.power_w) / 2 if method == "trapezoid" else block.power_w
     # One leading zero, so that position 0 stands for the time before the first reading.
     energy = np.r_[0.0, np.cumsum(level * (step_ns / _NS))]
     covered = np.r_[0, np.cumsum(step_ns)]
-    place = np.stack(
+    position = np.stack(
         [
-            low + np.searchsorted(part.time_ns[low:high], at_ns, side="right")
-            for low, high in zip(part.first[:-1], part.first[1:], strict=True)
+            low + np.searchsorted(block.time_ns[low:high], at_ns, side="right")
+            for low, high in zip(block.first[:-1], block.first[1:], strict=True)
         ]
     )
-    # `place` is the reading after the instant; the energy up to the reading before it, and
+    # `position` is the reading after the instant; the energy up to the reading before it, and
     # then what has passed of the segment between both, if that is known.
-    after = np.minimum(place, len(part.time_ns) - 1)
-    inside = part.joined[after] & (place > part.first[:-1, None]) & (place < part.first[1:, None])
-    passed_ns = np.where(inside, at_ns - part.time_ns[after - 1], 0)
+    after = np.minimum(position, len(block.time_ns) - 1)
+    inside = (
+        block.joined[after]
+        & (position > block.first[:-1, None])
+        & (position < block.first[1:, None])
+    )
+    passed_ns = np.where(inside, at_ns - block.time_ns[after - 1], 0)
     if method == "trapezoid":
         share = passed_ns / np.where(inside, step_ns[after], 1)
-        drawn = before[after] + (part.power_w[after] - before[after]) * share / 2
+        drawn = before[after] + (block.power_w[after] - before[after]) * share / 2
     else:
-        drawn = part.power_w[after]
-    energy_j = energy[place] + np.where(inside, drawn * (passed_ns / _NS), 0.0)
-    return energy_j, covered[place] + passed_ns
+        drawn = block.power_w[after]
+    energy_j = energy[position] + np.where(inside, drawn * (passed_ns / _NS), 0.0)
+    return energy_j, covered[position] + passed_ns

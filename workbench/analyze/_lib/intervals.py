@@ -18,7 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 Ns: TypeAlias = NDArray[np.int64]
 Intervals: TypeAlias = tuple[Ns, Ns]
 
+# A column per combination of classes: 256 at most.
 _MAX_CLASS = 7
+# Sums of two places on the line must fit int64.
 _LINE_LENGTH = 1 << 62
 
 
@@ -164,8 +166,8 @@ def coverage(starts: ArrayLike, ends: ArrayLike, classes: ArrayLike, groups: Arr
     return _sweep(starts[is_proper], ends[is_proper], classes[is_proper], groups[is_proper], shape)
 
 
+# Sweep line: the groups are laid end to end on one line, so that one sort serves all of them.
 def _sweep(starts: Ns, ends: Ns, classes: Ns, groups: Ns, shape: tuple[int, int]) -> Ns:
-    """Lay the groups end to end on one line and sweep along it once."""
     covered = np.zeros(shape, dtype=np.int64)
     if len(starts) == 0:
         return covered
@@ -189,8 +191,9 @@ def _sweep(starts: Ns, ends: Ns, classes: Ns, groups: Ns, shape: tuple[int, int]
     return covered
 
 
+# Every class has a bit: where its union begins the bit is added, where it ends it is taken off, so
+# that the running sum says which classes are active.
 def _edges(starts: Ns, ends: Ns, classes: Ns) -> tuple[Ns, Ns]:
-    """List, in order, where the union of each class begins (+ its bit) and ends (- its bit)."""
     times, changes = [], []
     for number in range(int(classes.max()) + 1):
         merged = union(starts[classes == number], ends[classes == number])

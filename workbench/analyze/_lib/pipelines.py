@@ -128,7 +128,6 @@ class _Passes:
     owed: deque[tuple[int, int]] = field(default_factory=deque)
 
     def repeat(self, times: int, *groups: tuple[int, ...]) -> None:
-        """Run parts in turn, so many times; a part is a chunk and what is done to it."""
         for _ in range(times):
             for chunk, *actions in groups:
                 for action in actions:
@@ -294,8 +293,8 @@ def _refuse_odd(order: Order, row: Ints) -> None:
         raise PerformanceModelError(msg)
 
 
+# Waves, because a pass at a time would be a loop in Python over every pass of a step.
 def _waves(order: Order, needs: Ints, partner_needs: Ints) -> list[Ints]:
-    """Sort passes into waves: the next of every stage whose inputs are there."""
     count = len(order.stage)
     stages = np.unique(order.stage)
     head = np.searchsorted(order.stage, stages)

@@ -18,6 +18,7 @@ from workbench.tables import EVENTS, Table
 Ints: TypeAlias = NDArray[np.int64]
 
 MISSING = -1
+# Categories of calls that can launch GPU work, by vendor.
 LAUNCH_CATEGORIES = frozenset(
     {"cuda_runtime", "cuda_driver", "mtia_runtime", "xpu_runtime", "privateuse1_runtime"}
 )
@@ -299,8 +300,9 @@ def threads(events: pd.DataFrame, row: Ints) -> Ints:
     return np.asarray(number + codes(events["thread"])[row])
 
 
+# The fallback for GPU work whose launch is missing or stands alone: ids that two operators share
+# decide nothing.
 def _by_external_id(events: pd.DataFrame, operator: Ints, row: Ints, launch: Ints) -> Ints:
-    """Find the operators that carry the external id of some GPU work or of its launch."""
     rank = events["rank"].to_numpy()
     ids = pd.DataFrame({"rank": rank[operator], "id": taken(events["external_id"], operator)})
     ids = ids[~ids.duplicated(keep=False)]
@@ -366,7 +368,9 @@ def operation_of(name: str) -> str:
     """
     letters = re.sub("[^a-z0-9]", "", name.split("(", maxsplit=1)[0].lower())
     letters = re.sub("^(?:nccl|rccl|c10d)", "", letters)
-    return next((known for known, spelling in _SPELLINGS if re.search(spelling, letters)), UNKNOWN)
+    return next(
+        (operation for operation, spelling in _SPELLINGS if re.search(spelling, letters)), UNKNOWN
+    )
 
 
 def operations(events: pd.DataFrame, row: Ints) -> Ints:

@@ -27,6 +27,7 @@ from workbench.tables import COMMUNICATION_OVERLAP, STEP_BREAKDOWN, STEP_TIMES, 
 
 By: TypeAlias = Literal["rank", "step"]
 
+# A bit per kind, as in the columns of mixes().
 _COMPUTE, _COMMUNICATION, _MEMORY, _OTHER = (1 << KINDS.index(kind) for kind in KINDS)
 
 
@@ -173,9 +174,9 @@ def communication_overlap(events: pd.DataFrame, *, by: By = "rank") -> pd.DataFr
     -----
     With N and C the times in which communication and compute run, the share is ``|N ∩ C| / |N|``.
     """
-    parts = time_breakdown(events, by=by)
-    table = parts[["rank", "step", "communication_ns", "overlap_ns"]].copy()
-    table["exposed_ns"] = parts["exposed_communication_ns"]
+    breakdown = time_breakdown(events, by=by)
+    table = breakdown[["rank", "step", "communication_ns", "overlap_ns"]].copy()
+    table["exposed_ns"] = breakdown["exposed_communication_ns"]
     table["overlap_share"] = shares(table["overlap_ns"], table["communication_ns"])
     return COMMUNICATION_OVERLAP.check(table)
 

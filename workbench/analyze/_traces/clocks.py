@@ -14,6 +14,7 @@ from workbench.tables import CLOCKS, COLLECTIVES
 
 # No rank can leave such a collective before the last one has entered it.
 _SYNCHRONISING = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send-receive")
+# The median of two ends says nothing of its own error.
 _FEWEST = 3
 _NO_CLOCK = "no matched collective that ends together on this and another rank"
 _TOO_FEW = "fewer than 3 collectives: how well its clock agrees is not known"
@@ -77,7 +78,10 @@ def clocks(collectives: pd.DataFrame, *, largest_imbalance_ratio: float = 1.05) 
     """
     COLLECTIVES.check(collectives)
     ranks = pd.Index(np.unique(collectives["rank"].to_numpy()), name="rank")
-    used = best_matched(_usable(collectives, largest_imbalance_ratio))
+    fits = collectives["collective"].notna() & collectives["operation"].isin(_SYNCHRONISING)
+    is_uneven = collectives["size_imbalance_ratio"] > largest_imbalance_ratio
+    fits &= ~is_uneven.fillna(value=False).astype(bool)
+    used = best_matched(collectives[fits].drop_duplicates(["collective", "rank"]))
     table = CLOCKS.empty().set_index("rank") if used.empty else _of_ranks(used)
     table = table.reindex(ranks).reset_index()
     table["note"] = table["note"].mask(table["clock"].isna(), _NO_CLOCK)
@@ -163,12 +167,6 @@ def arrival_doubts(comm: pd.DataFrame, clocks: pd.DataFrame) -> pd.Series:
     return per_row.reindex(comm.index, fill_value="")
 
 
-def _usable(collectives: pd.DataFrame, largest_imbalance_ratio: float) -> pd.DataFrame:
-    fits = collectives["collective"].notna() & collectives["operation"].isin(_SYNCHRONISING)
-    fits &= ~(collectives["size_imbalance_ratio"] > largest_imbalance_ratio).fillna(value=False)
-    return collectives[fits.astype(bool)].drop_duplicates(["collective", "rank"])
-
-
 def _of_ranks(used: pd.DataFrame) -> pd.DataFrame:
     number, rank = np.unique(used["rank"].to_numpy(), return_inverse=True)
     start = used["start_ns"].to_numpy()
@@ -193,7 +191,9 @@ def _of_ranks(used: pd.DataFrame) -> pd.DataFrame:
     )
     table["residual_ns"] = table["residual_ns"].where(enough)
     shift = fitted.offset[rank]
-    impossible = _impossible(moment, start - shift, end - shift)
+    moments = grouped(moment)
+    is_left = moments.largest(start - shift) > moments.smallest(end - shift)
+    impossible = is_left[moments.number]
     most = pd.Series(impossible).groupby(rank).mean().to_numpy() > 0.5
     shortest = pd.Series(used["transfer_min_ns"].to_numpy("int64")).groupby(rank).min().to_numpy()
     far = np.abs(fitted.offset) > shortest
@@ -209,11 +209,6 @@ def _of_ranks(used: pd.DataFrame) -> pd.DataFrame:
 def _joined(doubts: dict[str, NDArray[np.bool_]]) -> list[str | None]:
     rows = zip(*(doubtful.tolist() for doubtful in doubts.values()), strict=True)
     return ["; ".join(compress(doubts, row)) or None for row in rows]
-
-
-def _impossible(moment: Ints, start: Ints, end: Ints) -> NDArray[np.bool_]:
-    moments = grouped(moment)
-    return np.asarray((moments.largest(start) > moments.smallest(end))[moments.number])
 
 
 def _names_of(rank: Ints, clock: Ints) -> list[str | None]:
@@ -240,6 +235,7 @@ def _us(time_ns: int) -> str:
 
 Floats = NDArray[np.float64]
 
+# At most: the loop ends when no offset moves by a nanosecond.
 _ROUNDS = 10
 # The median absolute deviation times this is the standard deviation of normal noise.
 _NORMAL = 1.4826
@@ -331,8 +327,8 @@ def drift(left: Floats, time: Ints) -> float | None:
     return slope if abs(rise) > 3 * 1.25 * noise * np.sqrt(6 / len(left)) else None
 
 
+# Moments with the same ranks are solved together: their offsets are plain medians.
 def _sets(moments: Moments) -> list[tuple[Ints, Ints]]:
-    """Gather moments that the same ranks recorded: the ranks, and the rows, moment by moment."""
     order = np.lexsort((moments.rank, moments.moment))
     moments_rows = np.split(order, np.flatnonzero(np.diff(moments.moment[order])) + 1)
     by_ranks: dict[bytes, list[Ints]] = {}
@@ -352,8 +348,8 @@ def _connected(sets: list[tuple[Ints, Ints]], count: int) -> Ints:
     return grouped(lowest).number
 
 
+# Alternating medians over ranks and moments (median polish), two rounds.
 def _inside(times: Floats) -> Floats:
-    """Give the offsets of the ranks (columns) that recorded some moments (rows)."""
     offset = np.zeros(times.shape[1])
     for _ in range(2):
         middle = np.median(times - offset, axis=1, keepdims=True)
@@ -385,10 +381,10 @@ def _solved(inside: list[tuple[Ints, Floats, int]], clock: Ints) -> Floats:
     return offset
 
 
+# A common shift of a set says nothing of its ranks, so it is taken off.
 def _misfits(
     inside: list[tuple[Ints, Floats, int]], weights: list[Floats], offset: Floats
 ) -> list[Floats]:
-    """Say how far each offset inside a set is from that of its rank, but for a common shift."""
     misfits = []
     for (ranks, value, _), weight in zip(inside, weights, strict=True):
         apart = value - offset[ranks]
@@ -453,19 +449,19 @@ def could_be_shifted(
     return ~_any_of(fine, team)
 
 
+# Ranks that sequence numbers join stand for each other: a shift would have to move all of them.
 def _parts(used: pd.DataFrame) -> Ints:
-    """Give ranks that sequence numbers join the same number, one entry per row."""
     number, rank = np.unique(used["rank"].to_numpy(), return_inverse=True)
     sure = (used["confidence"] == "high").to_numpy()
     count = np.bincount(rank[sure], minlength=len(number))
     kept = sure & (count[rank] >= _FEWEST)
-    part = np.arange(len(number)) + len(used)
+    team = np.arange(len(number)) + len(used)
     if kept.any():
         moment = pd.factorize(used["collective"][kept])[0].astype(np.int64)
         of_rank = rank[kept].astype(np.int64)
         shared = joined(Moments(moment, of_rank, np.zeros_like(of_rank)))
-        part[np.unique(of_rank)] = shared[np.unique(of_rank)]
-    return part[rank]
+        team[np.unique(of_rank)] = shared[np.unique(of_rank)]
+    return team[rank]
 
 
 def _any_of(fine: NDArray[np.bool_], team: Ints) -> NDArray[np.bool_]:
@@ -475,7 +471,6 @@ def _any_of(fine: NDArray[np.bool_], team: Ints) -> NDArray[np.bool_]:
 def _refuted(
     used: pd.DataFrame, fitted: Offsets, rank: Ints, left: NDArray[np.float64]
 ) -> NDArray[np.int64]:
-    """List the ranks in one of whose process groups no shift fits."""
     end = (used["start_ns"] + used["dur_ns"]).to_numpy()
     rows = pd.DataFrame(
         {
@@ -506,8 +501,8 @@ def _refuted(
     return np.unique(np.array(fine, dtype=np.int64))
 
 
+# Of all shifts the least regular time decides, so that a rank is called sure only if no shift fits.
 def _least_spread(time: NDArray[np.float64], operation: Ints) -> float:
-    """Return how much the time to the k-th next varies, for the k with which it varies least."""
     if len(time) < _FEWEST:
         return 0.0
     least = np.inf

@@ -195,6 +195,7 @@ def _members(events: pd.DataFrame, comm: pd.DataFrame, process_groups: pd.DataFr
 
 
 def _measured(comm: pd.DataFrame) -> pd.DataFrame:
+    # The last to start comes first; of ties the lowest rank is blamed.
     last_first = comm[comm["instance"] != MISSING].sort_values(
         ["start", "rank"], ascending=[False, True]
     )
@@ -367,7 +368,10 @@ def match(comm: pd.DataFrame, ranks: Iterable[int]) -> pd.DataFrame:
     result = pd.DataFrame(
         {"instance": MISSING, "confidence": _NONE, "note": ""}, index=comm.index
     ).astype({"note": object})
-    excluded = _excluded(comm)
+    reasons = [f"{name}: {NOT_MATCHED[name]}" if name in NOT_MATCHED else "" for name in OPERATIONS]
+    reason = pd.Series(np.array(reasons, dtype=object)[comm["operation"]], index=comm.index)
+    is_paired = comm["operation"].eq(OPERATIONS.index("send-receive")) & comm["team"].ne(MISSING)
+    excluded = reason.mask(is_paired, "send-receive: its partner is not recorded")
     result.loc[excluded != "", "note"] = excluded[excluded != ""]
     candidates = comm[excluded == ""]
     recorded = candidates["team"] != MISSING
@@ -391,7 +395,6 @@ def match(comm: pd.DataFrame, ranks: Iterable[int]) -> pd.DataFrame:
 
 
 def _only_groups(result: pd.DataFrame, comm: pd.DataFrame) -> pd.DataFrame:
-    """Take back what has one rank alone, or more ranks than its process group."""
     is_matched = result["instance"] != MISSING
     ranks = comm["rank"][is_matched].groupby(result["instance"]).transform("size")
     size = comm["group_size"][is_matched]
@@ -405,13 +408,6 @@ def _only_groups(result: pd.DataFrame, comm: pd.DataFrame) -> pd.DataFrame:
         result.loc[rows, ["instance", "confidence"]] = [MISSING, _NONE]
         result.loc[rows, "note"] = note
     return result
-
-
-def _excluded(comm: pd.DataFrame) -> pd.Series:
-    reasons = [f"{name}: {NOT_MATCHED[name]}" if name in NOT_MATCHED else "" for name in OPERATIONS]
-    reason = pd.Series(np.array(reasons, dtype=object)[comm["operation"]], index=comm.index)
-    paired = comm["operation"].eq(OPERATIONS.index("send-receive")) & comm["team"].ne(MISSING)
-    return reason.mask(paired, "send-receive: its partner is not recorded")
 
 
 def _by_sequence(rows: pd.DataFrame) -> tuple[Ints, Texts]:
@@ -438,8 +434,8 @@ def _by_group_order(rows: pd.DataFrame) -> tuple[Ints, Texts]:
     return instance, note
 
 
+# The weakest key: only as good as all ranks running the same names in the same order.
 def _by_stream_order(rows: pd.DataFrame, ranks: set[int]) -> tuple[Ints, Texts]:
-    """Match by order on the stream, if all ranks ran the same names in the same order."""
     if len(ranks) < 2:
         return np.full(len(rows), MISSING), np.full(len(rows), "only one rank is loaded", object)
     streams = rows[["rank", "stream"]].drop_duplicates().sort_values(["rank", "stream"])
@@ -468,8 +464,8 @@ def _numbered(rows: pd.DataFrame, keys: Sequence[str | pd.Series]) -> Ints:
     return grouped(*(column.to_numpy().astype(np.int64) for column in columns)).number
 
 
+# Only some operations have one size on all ranks; an all-to-all may be uneven.
 def _agrees(rows: pd.DataFrame, instance: Ints) -> NDArray[np.bool_]:
-    """Say whether all ranks of an instance ran the same operation, type and size."""
     same_size = rows["operation"].isin([OPERATIONS.index(name) for name in _SAME_SIZE])
     signature = _numbered(rows, ["operation", "dtype", rows["size"].where(same_size, MISSING)])
     by_instance = pd.Series(signature).groupby(instance)
@@ -478,7 +474,6 @@ def _agrees(rows: pd.DataFrame, instance: Ints) -> NDArray[np.bool_]:
 
 
 def _has_all_ranks(rows: pd.DataFrame, instance: Ints) -> NDArray[np.bool_]:
-    """Say whether an instance has every rank that its group was seen on."""
     expected = rows.groupby("team")["rank"].transform("nunique").to_numpy()
     present = pd.Series(rows["rank"].to_numpy()).groupby(instance).transform("nunique")
     return np.asarray(present.to_numpy() == expected)

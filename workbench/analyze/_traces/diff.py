@@ -68,27 +68,27 @@ def trace_diff(
         msg = f"by must be one of {get_args(By)}, not {by!r}"
         raise ValueError(msg)
     a, b = (_sums(events, by, short_names=short_names) for events in (events_a, events_b))
-    both = a.merge(b, on=list(a.index.names), how="outer", suffixes=("_a", "_b"))
-    both = both.fillna(0).astype("int64").reset_index()
+    joined = a.merge(b, on=list(a.index.names), how="outer", suffixes=("_a", "_b"))
+    joined = joined.fillna(0).astype("int64").reset_index()
     a_steps, b_steps = (
-        _step_counts(events, both["step"].to_numpy()) for events in (events_a, events_b)
+        _step_counts(events, joined["step"].to_numpy()) for events in (events_a, events_b)
     )
-    change = np.select([both["count_a"] == 0, both["count_b"] == 0], [1, 2], 0)
+    change = np.select([joined["count_a"] == 0, joined["count_b"] == 0], [1, 2], 0)
     table = pd.DataFrame(
         {
-            "category": both["category"].astype("category"),
-            "name": both["name"].mask(both["name"] == "").astype("category"),
-            "step": nullable(both["step"].to_numpy(), "Int32"),
+            "category": joined["category"].astype("category"),
+            "name": joined["name"].mask(joined["name"] == "").astype("category"),
+            "step": nullable(joined["step"].to_numpy(), "Int32"),
             "change": labelled(change, CHANGES),
-            "a_count": both["count_a"],
-            "b_count": both["count_b"],
-            "difference_count": both["count_b"] - both["count_a"],
-            "a_total_ns": both["total_a"],
-            "b_total_ns": both["total_b"],
-            "difference_ns": both["total_b"] - both["total_a"],
-            "total_ratio": shares(both["total_b"], both["total_a"]),
-            "a_per_step_ns": shares(both["total_a"], a_steps),
-            "b_per_step_ns": shares(both["total_b"], b_steps),
+            "a_count": joined["count_a"],
+            "b_count": joined["count_b"],
+            "difference_count": joined["count_b"] - joined["count_a"],
+            "a_total_ns": joined["total_a"],
+            "b_total_ns": joined["total_b"],
+            "difference_ns": joined["total_b"] - joined["total_a"],
+            "total_ratio": shares(joined["total_b"], joined["total_a"]),
+            "a_per_step_ns": shares(joined["total_a"], a_steps),
+            "b_per_step_ns": shares(joined["total_b"], b_steps),
         }
     )
     order = np.argsort(-table["difference_ns"].abs().to_numpy(), kind="stable")
@@ -111,8 +111,8 @@ def short_name(name: str) -> str:
     return short or name
 
 
+# Codes differ from trace to trace, so the texts behind them are compared.
 def _sums(events: pd.DataFrame, by: By, *, short_names: bool) -> pd.DataFrame:
-    """Count rows and add up durations, by texts that mean the same in any trace."""
     checked(events, "rank", "dur_ns", "name", "category", "step")
     everything = np.full(len(events), MISSING)
     name = codes(events["name"]).astype(np.int64) if by == "name" else everything
@@ -142,7 +142,6 @@ def _positions(events: pd.DataFrame) -> Ints:
 
 
 def _step_counts(events: pd.DataFrame, position: Ints) -> Ints:
-    """Count the ranks that have the step at each position, or all pairs of rank and step."""
     step = _positions(events)
     pairs = grouped(events["rank"].to_numpy()[step != MISSING].astype(np.int64), step[step >= 0])
     per_step = np.bincount(pairs.keys[1], minlength=int(position.max(initial=0)) + 1)

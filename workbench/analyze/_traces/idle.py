@@ -285,10 +285,11 @@ def _device_causes(
     ]
 
 
+# A launch takes time after its call has ended; until then the gap is its overhead, not the GPU
+# waiting.
 def _on_its_way(
     gaps: Gaps, is_known: NDArray[np.bool_], kernel_gap_ns: int, latency: tuple[int, int, int]
 ) -> tuple[NDArray[np.bool_], Ints]:
-    """Say in which gaps the launch that ends them was on its way, and until when."""
     fewest, longest_ns, default_ns = latency
     late = is_known & (gaps.launch_start > gaps.start)
     delay = gaps.end - gaps.launch_end
@@ -339,7 +340,6 @@ def _waited_for(events: pd.DataFrame, work: Work, gaps: Gaps) -> Ints:
 
 
 def _launch_of_previous(events: pd.DataFrame, work: Work, stream: Ints, pieces: Ints) -> Ints:
-    """Return when the work before some work on the same stream was launched [ns]."""
     order = np.lexsort((work.start, stream, work.device, work.rank))
     queue = grouped(work.rank, work.device, stream).number[order]
     previous = np.full(len(order), MISSING)

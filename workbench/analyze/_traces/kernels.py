@@ -30,6 +30,7 @@ from workbench.tables import KERNEL_KINDS, KERNELS, OPERATORS, UNCLASSIFIED_KERN
 
 Rules: TypeAlias = pd.DataFrame | str | Path | None
 
+# Names in the column of rules for kinds that no rule decided.
 _BY_CATEGORY, _BY_LOADER = "category", "loader"
 
 
@@ -268,8 +269,8 @@ def operators(events: pd.DataFrame) -> pd.DataFrame:
     return OPERATORS.check(table)
 
 
+# Operators inside may end after the one around them where times are rounded, so they are cut.
 def _host_times(events: pd.DataFrame, tree: Nest) -> tuple[Ints, Ints]:
-    """Return the duration of each operator, and what is left without those inside it."""
     start = events["start_ns"].to_numpy()[tree.row]
     total = events["dur_ns"].to_numpy()[tree.row]
     inside = np.flatnonzero(tree.parent != MISSING)
@@ -280,8 +281,8 @@ def _host_times(events: pd.DataFrame, tree: Nest) -> tuple[Ints, Ints]:
     return total, own
 
 
+# Climbs all chains of callers at once, a level per round; recursion must count once.
 def _is_outermost(parent: Ints, bucket: Ints) -> NDArray[np.bool_]:
-    """Say which operators have no other of the same name around them."""
     is_inner = np.zeros(len(parent), dtype=bool)
     climbing, above = np.arange(len(parent)), parent
     while len(climbing):

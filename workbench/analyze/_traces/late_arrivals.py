@@ -38,6 +38,7 @@ _DOUBTS = (
     "no collective of the group before it: the window begins with the step, and what came before "
     "is not in the trace",
 )
+# Doubts, by position, about who the straggler is; the third is only about the window.
 _SERIOUS = (0, 1)
 
 
@@ -103,8 +104,8 @@ def late_arrivals(events: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
     return LATE_ARRIVALS.check(table)
 
 
-def _compared(waits: pd.DataFrame, windows: Windows, parts: Ints) -> pd.DataFrame:
-    rows = pd.DataFrame(parts, columns=list(_PARTS))
+def _compared(waits: pd.DataFrame, windows: Windows, times: Ints) -> pd.DataFrame:
+    rows = pd.DataFrame(times, columns=list(_PARTS))
     for name in ("collective", "operation", "group", "step", "blamed_rank"):
         rows[name] = waits[name].array
     rows["is_late"] = waits["rank"].to_numpy() == rows["blamed_rank"].to_numpy()
@@ -202,7 +203,7 @@ def windows_of(events: pd.DataFrame, work: Work, waits: pd.DataFrame) -> Windows
 
 def parts_of(work: Work, windows: Windows) -> Ints:
     """Split windows into compute, communication, memory, other and idle time [ns], exactly."""
-    parts = np.zeros((len(windows.rank), len(_LAYERS) + 1), dtype=np.int64)
+    times = np.zeros((len(windows.rank), len(_LAYERS) + 1), dtype=np.int64)
     for rank in np.unique(windows.rank).tolist():
         of_rank = np.flatnonzero(windows.rank == rank)
         work_of_rank = _of_rank(work, rank)
@@ -215,9 +216,9 @@ def parts_of(work: Work, windows: Windows) -> Ints:
                 windows.start[of_rank],
                 windows.end[of_rank],
             )
-            parts[of_rank, column], covered = upto - covered, upto
-        parts[of_rank, -1] = windows.end[of_rank] - windows.start[of_rank] - covered
-    return parts
+            times[of_rank, column], covered = upto - covered, upto
+        times[of_rank, -1] = windows.end[of_rank] - windows.start[of_rank] - covered
+    return times
 
 
 def compute_between(events: pd.DataFrame, work: Work, windows: Windows) -> Ints:
@@ -285,7 +286,6 @@ def _kernels_of(work: Work, waits: pd.DataFrame) -> Ints:
 
 
 def _first_events(events: pd.DataFrame, rank: Ints, step: Ints) -> Ints:
-    """Return when the first event of some steps of some ranks began; of the rank if no step."""
     if len(rank) == 0:
         return np.zeros(0, dtype=np.int64)
     number = events["step"].fillna(MISSING).astype("int64")
@@ -301,10 +301,10 @@ def _of_rank(work: Work, rank: int) -> slice:
     return slice(low, high)
 
 
+# Only the outermost work is looked at: what is inside it happened because of it.
 def _host_of(
     events: pd.DataFrame, work: Work, following: Ints, start: Ints, end: Ints
 ) -> tuple[Ints, Ints]:
-    """Find the outermost thing that the launching thread did for most of some idle times."""
     host, host_ns = np.full(len(following), MISSING), np.zeros(len(following), dtype=np.int64)
     is_known = np.flatnonzero(following != MISSING)
     launch = np.full(len(following), MISSING)
@@ -325,7 +325,6 @@ def _host_of(
 
 
 def _outermost(events: pd.DataFrame) -> tuple[Ints, Ints, Ints, Ints]:
-    """List host work that is inside no other, by thread and start: row, thread, start, end."""
     telling = {"cpu_op", "user_annotation", *LAUNCH_CATEGORIES}
     is_step = step_numbers(events) != MISSING
     row = np.flatnonzero(events["category"].isin(telling).to_numpy() & ~is_step)

@@ -117,10 +117,10 @@ def _started(events: pd.DataFrame, work: Work) -> tuple[Ints, Ints, NDArray[np.b
 
 def _calls(events: pd.DataFrame, used: Ints) -> Ints:
     names = pd.Index(events["name"].cat.categories.astype("str"))
-    named = np.append(np.asarray(names.str.contains(_STARTS_WORK), dtype=bool), False)
+    is_named = np.append(np.asarray(names.str.contains(_STARTS_WORK), dtype=bool), False)
     categories = pd.Index(list(events["category"].cat.categories))
     is_call = np.append(categories.isin(LAUNCH_CATEGORIES), False)
-    chosen = is_call[codes(events["category"])] & named[codes(events["name"])]
+    chosen = is_call[codes(events["category"])] & is_named[codes(events["name"])]
     chosen[used[used != MISSING]] = True
     return np.flatnonzero(chosen)
 
@@ -211,8 +211,8 @@ def _directions(events: pd.DataFrame) -> Ints:
     return np.select([stated[at] for at in order], list(order), len(_SPELLINGS))
 
 
+# A sweep over starts (+ rate) and ends (- rate): the highest running sum is the peak.
 def _peaks(group: Ints, start: Ints, end: Ints, rate: NDArray[np.float64]) -> pd.Series:
-    """Return the largest sum of concurrent rates per group [GB/s]."""
     groups, time, change = np.tile(group, 2), np.append(start, end), np.append(rate, -rate)
     # At one instant a copy ends before the next begins, so that back to back is not concurrent.
     order = np.lexsort((change, time, groups))

@@ -40,6 +40,7 @@ from workbench.load._files.wanted import (
     printable,
 )
 
+# Traces unpack to about 12 times their size; deflate reaches 1,032 times.
 EXPANSION_LIMIT = 200.0
 _HEAD_BYTES = 4096
 
@@ -104,9 +105,9 @@ def survey(
     ``expansion_limit`` times its packed size (beyond 1 GiB) before it is refused as a decompression
     bomb; None lifts the limit. Files come in order of name, members in the order of the archive.
     """
-    result, given = Survey(wanted=wanted), given_paths(path)
+    result, entries = Survey(wanted=wanted), given_paths(path)
     seen: set[Path] = set()
-    for entry in map(Path, given):
+    for entry in map(Path, entries):
         for file, is_named in _files(entry, result.remarks):
             if (real := Path(os.path.realpath(file))) in seen:
                 result.pass_over(shown(file), GIVEN_BEFORE)
@@ -115,7 +116,7 @@ def survey(
             _add(result, file, is_named=is_named, expansion_limit=expansion_limit)
     if not result.sources:
         why = listed([remark.row for remark in result.remarks])
-        msg = f"{shown_all(given)}: no {result.wanted.noun} found{why}"
+        msg = f"{shown_all(entries)}: no {result.wanted.noun} found{why}"
         raise LoadError(msg)
     return result
 
@@ -141,9 +142,8 @@ def streams(
         walk.close()
 
 
+# Opening every member by itself would unpack all that is before it once per member.
 class _Walk:
-    """Opens sources in order, going through an archive that is packed as a whole only once."""
-
     def __init__(self) -> None:
         self._outer: Stream | None = None
         self._path: Path | None = None
@@ -220,7 +220,6 @@ def _checked(stream: Stream) -> Stream:
 
 
 def _files(entry: Path, remarks: list[Remark]) -> Iterator[tuple[Path, bool]]:
-    """Give each file in order of name, and whether it was named itself."""
     if not entry.is_dir():
         if not entry.exists():
             msg = f"{shown(entry)}: there is no such file or directory"
@@ -286,7 +285,6 @@ def _add_members(survey: Survey, archive: Source, kind: Kind) -> None:
 
 
 def _implausible(survey: Survey, source: Source) -> str:
-    """Say why a file met in a directory is not taken; '' if it may be."""
     name = source.path.name
     if name.lower().endswith(ARCHIVE_SUFFIXES) and not name.startswith("."):
         return ""
@@ -294,6 +292,7 @@ def _implausible(survey: Survey, source: Source) -> str:
 
 
 HEAD_BYTES = 512
+# Headers of tar files with long names take a few KiB.
 _MAX_HEADER_BYTES = 1 << 20
 TYPICAL_EXPANSION = 12
 _ZIP_MAGICS = (b"PK\x03\x04", b"PK\x05\x06")
@@ -411,9 +410,8 @@ def _tar_member(
     return Member(name, info.size, Place(info.offset_data, info.size, layer), head)
 
 
+# Headers are hostile: reading goes forward only and in small pieces, whatever they claim.
 class _TarReader(io.RawIOBase):
-    """Reads forward only and in small pieces, whatever the headers claim."""
-
     def __init__(self, raw: BinaryIO | Stream) -> None:
         super().__init__()
         self._raw = raw
@@ -505,10 +503,10 @@ def _unreadable(info: zipfile.ZipInfo) -> str:
     return ""
 
 
+# Members are never extracted, but their names are shown and decide ranks, so odd paths are refused.
 def _unsafe(name: str) -> str:
-    """Say why a member's name is refused; '' if it is a plain relative path."""
-    parts = name.replace("\\", "/").split("/")
-    if parts[0] == "" or ":" in parts[0] or ".." in parts:
+    folders = name.replace("\\", "/").split("/")
+    if folders[0] == "" or ":" in folders[0] or ".." in folders:
         return "has a path that leads out of the archive"
     return ""
 

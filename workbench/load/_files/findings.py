@@ -50,8 +50,8 @@ class Findings:
     def add(self, finding: str, what: str, count: int = 1, where: str | None = None) -> None:
         """Count ``what``; ``where`` of the first occurrence is kept."""
         if count:
-            known, first = self._found.get((finding, what), (0, where))
-            self._found[finding, what] = (known + count, first)
+            before, first = self._found.get((finding, what), (0, where))
+            self._found[finding, what] = (before + count, first)
 
     def count(self, what: str) -> int:
         return sum(count for (_, text), (count, _) in self._found.items() if text == what)
@@ -89,6 +89,7 @@ DAMAGE = (
     tarfile.TarError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 _SHOWN_CHARS = 200
+# Errors that ask for an argument are worded so.
 _ASKS = re.compile(r"\bpass \w+")
 
 
@@ -116,9 +117,9 @@ def guarded(label: str, kind: str = "") -> Iterator[None]:
     try:
         yield
     except DAMAGE as error:
-        if (told := unreadable(label, error, kind)) is error:
+        if (raised := unreadable(label, error, kind)) is error:
             raise
-        raise told from error
+        raise raised from error
 
 
 def asks_for_argument(error: Exception) -> bool:
@@ -155,7 +156,7 @@ class Dropped:
     @property
     def rows(self) -> list[Finding]:
         return [
-            (label, "dropped", _without(label, str(error)), 1, None)
+            (label, "dropped", str(error).removeprefix(label).lstrip(":, "), 1, None)
             for label, error in self._errors
         ]
 
@@ -166,7 +167,3 @@ class Dropped:
         if self._errors:
             msg = f"none of {len(self._errors):,} files can be read{listed(self.rows)}"
             raise LoadError(msg) from self._errors[0][1]
-
-
-def _without(label: str, message: str) -> str:
-    return message.removeprefix(label).lstrip(":, ")

@@ -18,6 +18,7 @@ from workbench.load._files.findings import Findings
 
 # A damaged event is looked at this far; longer ones are refused, not searched.
 REPAIR_WINDOW = 1 << 20
+# Every possible end of an event means parsing it from its start again.
 _REPAIR_BUDGET = 4 << 20
 
 _STRING = r'"(?:[^"\\]|\\.)*"'
@@ -123,23 +124,23 @@ def _relax(text: str) -> str:
     """Drop trailing commas and spell not-a-number as Python's parser knows it."""
 
     def replace(match: re.Match[str]) -> str:
-        if whole := match[1] or match[2]:
-            return whole
+        if unchanged := match[1] or match[2]:
+            return unchanged
         word = match[3].lower()
         return "NaN" if "nan" in word else "-Infinity" if word.startswith("-") else "Infinity"
 
     return _TOKENS.sub(replace, text)
 
 
+# Where a quote follows a backslash two readings are possible, so none is taken.
 def _escape_backslashes(text: str) -> str | None:
-    """Double every backslash that starts no JSON escape, unless the reading is ambiguous."""
     if _AMBIGUOUS.search(text) and _BAD_ESCAPE.search(text):
         return None
     return _BAD_ESCAPE.sub(r"\\\\", text)
 
 
+# A quote ends a string only if something follows that may follow one in JSON.
 def _escape_quotes(text: str) -> str | None:
-    """Escape quotes inside strings: those that nothing a string can be followed by follows."""
     if _AMBIGUOUS.search(text):
         return None
     out: list[str] = []
@@ -211,8 +212,8 @@ def to_integer(value: object) -> int | None:
     return number - (1 << 64) if 0 < number < 1 << 64 else None
 
 
+# Decimal, because floats of epoch microseconds are off by up to 125 ns.
 def _exact(value: object, *, digits: int) -> Decimal | None:
-    """Read a number of at most ``digits`` + 1 digits before the point; None if it is none."""
     if isinstance(value, int):
         # Converting an integer takes time that grows with the square of its digits.
         return Decimal(value) if value.bit_length() <= _MOST_BITS else None
@@ -255,19 +256,19 @@ def entry_of(line: int, text: str, findings: Findings) -> Entry | None:
     _, mark, written = text.partition(MARK)
     if not mark:
         return None
-    finding, what = "dropped", ""
+    finding, reason = "dropped", ""
     record, time_ns = None, None
     try:
         record = json.loads(written)
     except (ValueError, RecursionError) as error:
-        finding, what = _damage(error, written)
+        finding, reason = _damage(error, written)
     else:
         if not isinstance(record, dict) or not isinstance(record.get("key"), str):
-            what = "lines of the logger without a key"
+            reason = "lines of the logger without a key"
         elif (time_ns := _time_ns(record.get("time_ms"))) is None:
-            what = "lines of the logger without a usable time_ms"
-    if what or time_ns is None:
-        findings.add(finding, what, 1, f"line {line:,}")
+            reason = "lines of the logger without a usable time_ms"
+    if reason or time_ns is None:
+        findings.add(finding, reason, 1, f"line {line:,}")
         return None
     metadata, event_type = record.get("metadata"), str(record.get("event_type", ""))
     metadata = metadata if isinstance(metadata, dict) else {}
@@ -297,5 +298,5 @@ def _time_ns(time_ms: object) -> int | None:
     number = number_of(time_ms)
     if number is None or not 0 < number < _LATEST_MS:
         return None
-    whole = int(number)
-    return whole * _MILLISECOND + round((number - whole) * _MILLISECOND)
+    milliseconds = int(number)
+    return milliseconds * _MILLISECOND + round((number - milliseconds) * _MILLISECOND)

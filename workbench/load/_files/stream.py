@@ -20,6 +20,7 @@ GZIP_MAGIC = b"\x1f\x8b\x08"
 BLOCK_BYTES = 1 << 20
 _INPUT_BYTES = 1 << 20
 _LOOK_BYTES = 1 << 16
+# Up to here a bomb does no harm, and small files may be mostly padding.
 _ALWAYS_ALLOWED_BYTES = 1 << 30
 _GZIP_HEADER_CRC, _GZIP_EXTRA, _GZIP_NAME, _GZIP_COMMENT = 2, 4, 8, 16
 
@@ -295,24 +296,24 @@ def gunzip(feed: Feed, health: Health) -> Iterator[bytes]:
             return
 
 
+# Tape tools pad with NUL bytes; anything else behind the last gzip member is foreign.
 def _goes_on(feed: Feed, health: Health) -> bool:
-    """Tell whether another gzip member follows; note what else does."""
     padding = 0
-    while (rest := feed.head(_LOOK_BYTES)).startswith(b"\0"):
-        nuls = len(rest) - len(rest.lstrip(b"\0"))
+    while (tail := feed.head(_LOOK_BYTES)).startswith(b"\0"):
+        nuls = len(tail) - len(tail.lstrip(b"\0"))
         padding += nuls
         feed.drop(nuls)
     if padding:
         health.notes.append(f"{padding:,} NUL bytes of padding after gzip data were ignored")
-    if not rest or rest.startswith(GZIP_MAGIC):
-        return bool(rest)
+    if not tail or tail.startswith(GZIP_MAGIC):
+        return bool(tail)
     ignored = sum(len(block) for block in feed)
     health.notes.append(f"{ignored:,} bytes after the end of the gzip data were ignored")
     return False
 
 
+# RFC 1952, section 2.3: optional fields follow the ten bytes that every header has.
 def _skip_gzip_header(feed: Feed) -> None:
-    """Move past a gzip header (RFC 1952, section 2.3); EOFError if it is incomplete."""
     flags = _need(feed, 10)[3]
     feed.drop(10)
     if flags & _GZIP_EXTRA:
@@ -375,8 +376,8 @@ def checked(blocks: Iterator[bytes], health: Health, crc: int) -> Iterator[bytes
         health.wrong("the zip checksum does not match: the content may be damaged")
 
 
+# Where some byte is wrong, halving the step finds the last good one before it.
 def _salvage(engine: zlib._Decompress, data: bytes) -> Iterator[bytes]:
-    """Give what can be unpacked of ``data``, of which some byte is wrong."""
     step = len(data)
     while data and step:
         safe = engine.copy()
@@ -395,8 +396,6 @@ def _salvage(engine: zlib._Decompress, data: bytes) -> Iterator[bytes]:
 
 
 def _of_the_standard_library(name: str, magic: bytes, make: Callable[[], Any]) -> Unpack:
-    """Unpack one stream after the other with a decoder of the standard library."""
-
     def unpack(feed: Feed, health: Health) -> Iterator[bytes]:
         while True:
             engine = make()
@@ -407,9 +406,9 @@ def _of_the_standard_library(name: str, magic: bytes, make: Callable[[], Any]) -
                 health.cut(f"the {name} data are damaged or cut off ({reason})")
                 return
             feed.put_back(engine.unused_data)
-            rest = feed.head(1 << 16)
-            if not rest.startswith(magic):
-                if rest.strip(b"\0"):
+            tail = feed.head(1 << 16)
+            if not tail.startswith(magic):
+                if tail.strip(b"\0"):
                     health.notes.append(f"bytes after the end of the {name} data were ignored")
                 return
 
@@ -423,9 +422,9 @@ def _one_stream(engine: Any, feed: Feed) -> Iterator[bytes]:
             block = next(feed, b"")
             if not block:
                 raise EOFError
-            data, rest = block[:_STEP_BYTES], block[_STEP_BYTES:]
-            if rest:
-                feed.put_back(rest)
+            data, later = block[:_STEP_BYTES], block[_STEP_BYTES:]
+            if later:
+                feed.put_back(later)
         if plain := engine.decompress(data, BLOCK_BYTES):
             yield plain
 
@@ -446,9 +445,8 @@ class _Readable(io.RawIOBase):
         return block[:size]
 
 
+# Arrow, because the standard library has neither; its streams go on where one ends.
 def _of_arrow(name: str) -> Unpack:
-    """Unpack with Arrow, whose streams go on where one ends and another follows."""
-
     def unpack(feed: Feed, health: Health) -> Iterator[bytes]:
         import pyarrow as pa
 

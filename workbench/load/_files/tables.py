@@ -22,8 +22,6 @@ from workbench.load._files.stream import is_packed
 from workbench.load._files.text import CUT_LINE, REST, may_be_cut, tell_of_damage, text_lines
 from workbench.load._files.wanted import is_utf16
 
-# The JSON documents of a log: one, a list, one per line, or one after the other.
-
 _decoder = json.JSONDecoder()
 _START = re.compile(r"^[ \t]*(?=[{\[])", re.MULTILINE)
 _SPACE = re.compile(r"\s*,?\s*")
@@ -56,7 +54,8 @@ def text_documents(text: str, findings: Findings) -> Iterator[tuple[int, Any]]:
         except (ValueError, RecursionError) as error:
             findings.add(*_damage(error, text), 1, f"line {line:,}")
             damaged += _NESTED_COST if isinstance(error, RecursionError) else 1
-            refused, end = True, _line_end(text, start)
+            line_end = text.find("\n", start)
+            refused, end = True, len(text) if line_end < 0 else line_end + 1
         else:
             refused = False
             findings.add("read", "JSON documents")
@@ -69,7 +68,6 @@ def text_documents(text: str, findings: Findings) -> Iterator[tuple[int, Any]]:
 
 
 def _next_document(text: str, at: int, findings: Findings, *, may_be_inside: bool) -> int | None:
-    """Find where the next document begins, and count what lies in between."""
     if may_be_inside:
         at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
         if text[at : at + 1] in ("{", "["):
@@ -91,13 +89,8 @@ def _damage(error: Exception, text: str) -> tuple[str, str]:
         error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
     ):
         return "truncated", "a JSON document that does not end"
-    what = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
-    return "dropped", f"damaged JSON ({what[:80]})"
-
-
-def _line_end(text: str, at: int) -> int:
-    end = text.find("\n", at)
-    return len(text) if end < 0 else end + 1
+    reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+    return "dropped", f"damaged JSON ({reason[:80]})"
 
 
 def records(
@@ -110,14 +103,12 @@ def records(
     if key is not None and isinstance(value, dict) and isinstance(value.get(key), list):
         value = value[key]
     numbered = enumerate(value, start=1) if isinstance(value, list) else [(line, value)]
-    for number, each in numbered:
-        if isinstance(each, dict):
-            yield number, each
+    for number, record in numbered:
+        if isinstance(record, dict):
+            yield number, record
         else:
             findings.add("skipped by design", "JSON that is no object", 1, f"record {number:,}")
 
-
-# Tables that people keep in CSV or Parquet files: columns found by name, numbers checked.
 
 _EXACT = 1 << 53  # above this a float holds no odd numbers
 
@@ -171,8 +162,8 @@ def renamed(
         twice = sorted({str(name) for name in frame.columns[frame.columns.duplicated()]})
         msg = f"{path}: columns {twice} occur twice; rename one of each"
         raise LoadError(msg)
-    found = {**names, **(columns or {})}
-    absent = {name: there for name, there in found.items() if there not in frame}
+    name_of = {**names, **(columns or {})}
+    absent = {name: column for name, column in name_of.items() if column not in frame}
     needed = set(absent) - set(optional) | set(absent) & set(columns or {})
     if missing := [absent[name] for name in names if name in needed]:
         msg = (
@@ -180,7 +171,7 @@ def renamed(
             "Say which is which with columns={...}"
         )
         raise LoadError(msg)
-    kept = {name: there for name, there in found.items() if name not in absent}
+    kept = {name: column for name, column in name_of.items() if name not in absent}
     if has_lines:
         refuse_cut_row(frame, path, kept.values())
     return frame[list(kept.values())].set_axis(list(kept), axis="columns")
@@ -217,14 +208,14 @@ def left_out(path: Path) -> dict[str, int]:
 
 def numbers(values: pd.Series, path: Path, *, least: float = 0) -> pd.Series:
     """Return a column as finite floats from ``least``, or name the first that is none."""
-    plain = _plain(values)
+    plain = as_floats(values)
     _refuse(values, np.isfinite(plain) & (plain >= least), path, f"a finite number from {least:g}")
     return pd.Series(plain)
 
 
 def whole(values: pd.Series, path: Path, *, least: int = 0, most: int = _EXACT - 1) -> pd.Series:
     """Return a column as whole numbers from ``least``, or name the first that is none."""
-    plain = _plain(values)
+    plain = as_floats(values)
     with np.errstate(invalid="ignore"):
         good = (plain >= least) & (plain == np.floor(plain)) & (plain <= most)
     to = "" if most == _EXACT - 1 else f" to {most:,}"
@@ -239,10 +230,6 @@ def texts(values: pd.Series) -> pd.Series:
     return cells.where(values.notna().to_numpy() & (cells != "").to_numpy(), None)
 
 
-def _plain(values: pd.Series) -> np.ndarray:
-    return as_floats(values)
-
-
 def _refuse(values: pd.Series, good: np.ndarray, path: Path, expected: str) -> None:
     if not good.all():
         row = int(np.flatnonzero(~good)[0])
@@ -251,9 +238,6 @@ def _refuse(values: pd.Series, good: np.ndarray, path: Path, expected: str) -> N
             f"{expected}, the first is {values.iloc[[row]].tolist()[0]!r} in row {row:,}"
         )
         raise LoadError(msg)
-
-
-# Numbers of a column as floats, whatever stands in its cells.
 
 
 def as_floats(values: pd.Series) -> np.ndarray:
@@ -274,8 +258,6 @@ def _float(value: Any) -> float:
     except OverflowError:
         return float("inf")
 
-
-# Small tables as text, with their lines: CSV with any usual separator, or JSON objects.
 
 _SEPARATORS = ",;\t|"
 _TEXT = pd.Series([""]).dtype
@@ -324,8 +306,8 @@ def csv_table(source: Source, findings: Findings) -> pd.DataFrame:
             rows.append(cells)
             lines.append(line)
         else:
-            what = "rows with more or fewer cells than the header"
-            findings.add("dropped", what, 1, f"line {line:,}")
+            finding = "rows with more or fewer cells than the header"
+            findings.add("dropped", finding, 1, f"line {line:,}")
     frame = pd.DataFrame(rows, columns=names or None, index=lines, dtype=_TEXT)
     return frame.mask(frame.isin(["", "nan", "NaN", "None", "null"]))
 
@@ -335,19 +317,18 @@ def json_table(source: Source, findings: Findings, key: str | None = None) -> pd
 
     The list may be the value of ``key`` in the document.
     """
-    found = [
+    rows = [
         (number, {name: _text(value) for name, value in record.items()})
         for line, document in json_documents(source, findings)
         for number, record in records(line, document, findings, key=key)
     ]
-    lines = [number for number, _ in found]
+    lines = [number for number, _ in rows]
     if len(set(lines)) < len(lines):  # records of several lists
         lines = list(range(1, len(lines) + 1))
-    return pd.DataFrame([record for _, record in found], index=lines).astype(_TEXT)
+    return pd.DataFrame([record for _, record in rows], index=lines).astype(_TEXT)
 
 
 def _rows(source: Source, findings: Findings) -> Iterator[tuple[int, list[str]]]:
-    """Give the line and the cells of every row that is neither blank nor a comment."""
     separator = ","
     is_first = True
     for line, text in text_lines(source, findings, whole=True):
@@ -388,17 +369,15 @@ def _checked(names: list[str], label: str) -> list[str]:
 
 
 def _text(value: Any) -> str | None:
-    """Return a value as a cell; what is no single value is none."""
     if value is None or isinstance(value, dict | list):
         return None
     return value if isinstance(value, str) else repr(value)
 
 
-# One named file as a whole, for readers that need all of it and keep no findings.
-
 _PARQUET_MAGIC = b"PAR1"
 _TABLE = "Parquet or CSV"
 _MARK = b"\xef\xbb\xbf"
+# The last line of a table is shorter than this.
 _TAIL_BYTES = 1 << 16
 MEND = "get the file again, or add a line end if the row is whole"
 
@@ -487,8 +466,8 @@ def without_cut_row(
     last = last_line(path)
     if not last:
         return frame, {}
-    told = frame.iloc[-1].notna().to_numpy() if len(frame) else np.zeros(1)
-    cell = int(np.flatnonzero(told).max(initial=0))
+    is_present = frame.iloc[-1].notna().to_numpy() if len(frame) else np.zeros(1)
+    cell = int(np.flatnonzero(is_present).max(initial=0))
     is_used = set(used) & {str(name).strip() for name in frame.columns[cell:]}
     if not len(frame) or not is_used or not may_be_cut(last):
         return frame, {REST: 1}

@@ -16,6 +16,7 @@ from workbench.load._files.stream import BLOCK_BYTES, Stream
 
 _NOT_UTF8 = r"bytes that are not UTF-8, shown like \xfc"
 _BLOCK_BYTES = 4 << 20
+# A file without line ends must not be gathered in memory.
 _LONGEST_LINE_BYTES = 64 << 20
 
 
@@ -59,8 +60,8 @@ class ValidUtf8(io.RawIOBase):
             return b"".join(iter(lambda: self.read(_BLOCK_BYTES), b""))
         if not self._rest:
             self._rest = memoryview(self._next())
-        given, self._rest = self._rest[:size], self._rest[size:]
-        return bytes(given)
+        piece, self._rest = self._rest[:size], self._rest[size:]
+        return bytes(piece)
 
     def _next(self) -> bytes:
         lines = b""
@@ -126,12 +127,12 @@ def text_lines(
 
     A last line without an end is told; with ``whole`` one that may be cut is dropped, too.
     """
-    rest: list[bytes] = []
+    unended: list[bytes] = []
     with source.open() as stream:
         number = 0
-        lines = chain(chain.from_iterable(_lines(stream, rest=rest)), rest)
+        lines = chain(chain.from_iterable(_lines(stream, unended=unended)), unended)
         for number, line in enumerate(lines, 1):
-            if rest and whole and may_be_cut(line):
+            if unended and whole and may_be_cut(line):
                 findings.add("truncated", CUT_LINE, 1, f"line {number:,}")
                 break
             raw = line.removesuffix(b"\r")
@@ -140,8 +141,8 @@ def text_lines(
             except UnicodeDecodeError:
                 text = repaired(raw, findings, f"line {number:,}")
             yield number, text.lstrip("\ufeff") if number == 1 else text
-        if rest and not whole:
-            tell_of_no_end(rest[0], stream, findings, f"line {number:,}")
+        if unended and not whole:
+            tell_of_no_end(unended[0], stream, findings, f"line {number:,}")
         tell_of_damage(stream, findings)
 
 
@@ -166,19 +167,19 @@ def whole_lines(source: Source, findings: Findings) -> Iterator[tuple[int, str]]
 
     Where the last thing in a line is a number, a cut leaves another one.
     """
-    rest: list[bytes] = []
-    yield from _console(source, findings, rest, keeps_rest=False)
-    for raw in rest:
+    unended: list[bytes] = []
+    yield from _console(source, findings, unended, keeps_rest=False)
+    for raw in unended:
         findings.add("truncated", CUT_LINE, 1, raw[:60].decode("utf-8", "replace"))
 
 
 def _console(
-    source: Source, findings: Findings, rest: list[bytes], *, keeps_rest: bool
+    source: Source, findings: Findings, unended: list[bytes], *, keeps_rest: bool
 ) -> Iterator[tuple[int, str]]:
     with source.open() as stream:
         number = 0
-        blocks = _lines(stream, _LONGEST_BYTES, rest=rest)
-        for lines in chain(blocks, [rest] if keeps_rest else []):
+        blocks = _lines(stream, _LONGEST_BYTES, unended=unended)
+        for lines in chain(blocks, [unended] if keeps_rest else []):
             longer = sum(len(line) > _LONGEST_BYTES for line in lines)
             findings.add("dropped", "the rest of lines longer than 64 KiB", longer)
             for raw in lines:
@@ -186,8 +187,8 @@ def _console(
                 text = raw[:_LONGEST_BYTES].decode("utf-8", "replace").rstrip("\r")
                 yield number, COLOURS.sub("", text) if "\x1b" in text else text
         findings.add("read", "lines", number)
-        if keeps_rest and rest and len(rest[0]) <= _LONGEST_BYTES:
-            tell_of_no_end(rest[0], stream, findings, f"line {number:,}")
+        if keeps_rest and unended and len(unended[0]) <= _LONGEST_BYTES:
+            tell_of_no_end(unended[0], stream, findings, f"line {number:,}")
         tell_of_damage(stream, findings)
 
 
@@ -199,7 +200,7 @@ def tell_of_damage(stream: Stream, findings: Findings) -> None:
 
 
 def _lines(
-    stream: Stream, longest: float = math.inf, *, rest: list[bytes]
+    stream: Stream, longest: float = math.inf, *, unended: list[bytes]
 ) -> Iterator[list[bytes]]:
     """Give the lines that end in each block; of longer ones the beginning, still too long.
 
@@ -218,4 +219,4 @@ def _lines(
             yield [b"".join(begun), *lines[:-1]]
             begun, length = [lines[-1]], len(lines[-1])
     if length:
-        rest.append(b"".join(begun))
+        unended.append(b"".join(begun))

@@ -25,14 +25,15 @@ from workbench.tables import FAILURES, TIMELINE, Table
 
 Hosts = str | Mapping[str, str] | re.Pattern[str] | None
 BootTime = str | datetime | pd.Timestamp | None
+# No log of failures is older, and a later year is a slip of the keyboard.
 _YEARS = (1990, 2100)
 
 
 def checked(tz: str | None, year: int | None, boot_time: BootTime) -> Given:
     """Return what was said if it can be used; ValueError if it cannot."""
     if year is not None:
-        given: object = year
-        is_whole = isinstance(given, int) and not isinstance(given, bool)
+        value: object = year
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
         if not is_whole or not _YEARS[0] <= year <= _YEARS[1]:
             msg = f"year must be a whole number from {_YEARS[0]} to {_YEARS[1]}; got {year!r}"
             raise ValueError(msg)
@@ -55,12 +56,12 @@ def host_of(label: str, node: Hosts) -> str | None:
     """
     if node is None or isinstance(node, str):
         return node
-    for place in (re.split(r"[/!]", label)[-1], label):
+    for name in (re.split(r"[/!]", label)[-1], label):
         if isinstance(node, re.Pattern):
-            if found := node.search(place):
-                return found[1] if node.groups else found[0]
-        elif parts := [part for part in node if part in place]:
-            return node[max(parts, key=len)]
+            if match := node.search(name):
+                return match[1] if node.groups else match[0]
+        elif texts := [text for text in node if text in name]:
+            return node[max(texts, key=len)]
     return None
 
 
@@ -79,11 +80,11 @@ def check_hosts(node: Hosts) -> None:
 
 def _zone_name(tz: str) -> str:
     try:
-        found = zone_of(tz)
+        zone = zone_of(tz)
     except LoadError:
         msg = f'tz must be a time zone such as "UTC", "Europe/Berlin" or "+01:00"; got {tz!r}'
         raise ValueError(msg) from None
-    return "UTC" if found is UTC else str(found).removeprefix("UTC")
+    return "UTC" if zone is UTC else str(zone).removeprefix("UTC")
 
 
 def _boot(boot_time: str | datetime | pd.Timestamp, tz: str | None) -> pd.Timestamp:
@@ -139,13 +140,13 @@ def utc_ns(texts: pd.Series, lines: pd.Series, tz: str | None, findings: Finding
         first = values[values.isin(unique[local])].index[0]
         raise no_zone(label=findings.source, line=int(lines[first]), text=values[first])
     ns, problem = _read(unique, local, tz)
-    place = pd.Series(range(len(unique)), index=unique).reindex(values).to_numpy()
-    at = pd.Series(place, index=texts.index).dropna().astype("int64")
+    position = pd.Series(range(len(unique)), index=unique).reindex(values).to_numpy()
+    at = pd.Series(position, index=texts.index).dropna().astype("int64")
     result = pd.Series(ns.iloc[at].array, index=at.index).reindex(texts.index)
-    for what in sorted({*problem} - {""}):
-        bad = at[problem.iloc[at].eq(what).to_numpy()]
+    for reason in sorted({*problem} - {""}):
+        bad = at[problem.iloc[at].eq(reason).to_numpy()]
         where = f"line {int(lines[bad.index[0]]):,}: {values[bad.index[0]][:40]}"
-        findings.add("dropped", what, len(bad), where)
+        findings.add("dropped", reason, len(bad), where)
     used = pd.Series(local.iloc[at].to_numpy(dtype=bool), index=at.index)
     return Times(result, used.reindex(texts.index, fill_value=False))
 
@@ -157,17 +158,17 @@ def _read(unique: pd.Series, local: pd.Series, tz: str | None) -> tuple[pd.Serie
     tidy = unique.str.replace(r" (?=(?:Z|[+-]\d\d(?::?\d\d)?)$)", "", regex=True)
     absolute = _parsed(tidy.where(zoned & year), utc=True)
     naive = _parsed(tidy.where(local & year), utc=False)
-    both = absolute
+    instants = absolute
     if tz is not None:
         # Records stand alone, so nothing tells which hour of two is meant.
         placed = naive.dt.tz_localize(zone_of(tz), ambiguous="NaT", nonexistent="NaT")
-        both = absolute.fillna(placed.dt.tz_convert("UTC"))
-    raw = both.dt.tz_localize(None).astype("int64")
-    ns = raw.astype("Int64").mask(both.isna())
+        instants = absolute.fillna(placed.dt.tz_convert("UTC"))
+    raw = instants.dt.tz_localize(None).astype("int64")
+    ns = raw.astype("Int64").mask(instants.isna())
     for index in unique.index[unique.str.fullmatch(_SECONDS)]:
-        whole, _, fraction = unique[index].partition(".")
-        if int(whole) < _LATEST_S:
-            ns[index] = int(whole) * 10**9 + int(f"{fraction[:9]:0<9}")
+        seconds, _, fraction = unique[index].partition(".")
+        if int(seconds) < _LATEST_S:
+            ns[index] = int(seconds) * 10**9 + int(f"{fraction[:9]:0<9}")
     problem = pd.Series("stamps that are no time; they are missing", index=unique.index)
     shifted = f"local times that the clock change makes ambiguous or impossible in {tz}; "
     problem = problem.mask(naive.notna(), shifted + "they are missing").mask(ns.notna(), "")
@@ -187,11 +188,11 @@ def duration_ns(text: str) -> int | None:
     )
     if match is None:
         return None
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups()[:4])
-    whole = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-    if whole > _LONGEST_S:
+    days, hours, minutes, seconds = (int(text or 0) for text in match.groups()[:4])
+    total_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    if total_s > _LONGEST_S:
         return None
-    return whole * 10**9 + int(f"{match[5] or '0':0<9}")
+    return total_s * 10**9 + int(f"{match[5] or '0':0<9}")
 
 
 # What a reader of failure logs gets and gives: a file, what the caller said, and tables.
@@ -263,10 +264,10 @@ def timeline_rows(rows: Iterable[Mapping[str, Any]], source: str) -> pd.DataFram
     return _table(TIMELINE, rows, {"clock": "epoch", "source": source})
 
 
+# In pieces, because dicts take many times the memory of a frame.
 def _table(
     table: Table, rows: Iterable[Mapping[str, Any]], usual: Mapping[str, Any]
 ) -> pd.DataFrame:
-    """Make a table in pieces: dicts take many times the memory of a frame."""
     names, walk, pieces = list(table.columns), iter(rows), []
     while piece := list(islice(walk, _PIECE_ROWS)):
         columns = {n: [row.get(n, usual.get(n)) for row in piece] for n in names}
@@ -300,6 +301,7 @@ def _cut(plain: str) -> str:
 # Instants as logs write them, in nanoseconds since the Unix epoch.
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - what is subtracted has no zone either
+# What int64 can hold in ns.
 _STAMPS_LATEST_S = (1 << 63) // SECOND
 _FIRST_YEAR, _LAST_YEAR = 1970, 2261
 _ISO = re.compile(
@@ -379,8 +381,8 @@ def zone_of(name: str) -> tzinfo:
         text = name.strip()
         if text in ("UTC", "Z", "GMT"):
             return UTC
-        if found := _OFFSET.fullmatch(text):
-            return datetime.fromisoformat(f"2000-01-01T00:00:00{found[1]}").tzinfo or UTC
+        if offset := _OFFSET.fullmatch(text):
+            return datetime.fromisoformat(f"2000-01-01T00:00:00{offset[1]}").tzinfo or UTC
         return ZoneInfo(text)
     except (KeyError, ValueError, TypeError, OSError, AttributeError):
         msg = f"tz={name!r} is no time zone; name it like 'UTC', 'Europe/Berlin' or '+02:00'"
@@ -439,14 +441,14 @@ def clock_of(first: pa.Array, column: str, tz: str | None, label: str) -> Clock:
     raise LoadError(msg)
 
 
+# The name of the column goes before the size of its numbers: uptime in s may look like anything.
 def _counted(values: np.ndarray, column: str, label: str) -> Clock:
-    """Tell what numbers count: by the name of their column, or by their size."""
-    known = values[np.isfinite(values)] if values.dtype.kind == "f" else values
-    middle = float(np.median(known)) if len(known) else 0.0
-    named = _IN_NAME.search(column.strip())
+    finite = values[np.isfinite(values)] if values.dtype.kind == "f" else values
+    middle = float(np.median(finite)) if len(finite) else 0.0
+    unit_in_name = _IN_NAME.search(column.strip())
     by_size = next((u for u, (low, high) in _SINCE_1970.items() if low <= middle <= high), None)
-    if named:
-        unit = (named[1] or "s").lower()
+    if unit_in_name:
+        unit = (unit_in_name[1] or "s").lower()
         unit = "s" if unit in ("sec", "seconds") else unit
         kind = "epoch" if by_size == unit else "own"
         return Clock(_NS_PER[unit], kind)
@@ -493,9 +495,12 @@ def _stamps(times: pa.Array, clock: Clock, lines: np.ndarray, findings: Findings
         naive = pd.Series(_ns_or_null(times, lines, findings)).astype("datetime64[ns]")
         zone = zone_of(clock.zone or "UTC")
         placed = naive.dt.tz_localize(zone, ambiguous="NaT", nonexistent="NaT")
-        what = f"local times that the clock change makes ambiguous or impossible in {clock.zone}"
+        finding = f"local times that the clock change makes ambiguous or impossible in {clock.zone}"
         _tell(
-            f"{what}; pass an offset", (placed.isna() & naive.notna()).to_numpy(), lines, findings
+            f"{finding}; pass an offset",
+            (placed.isna() & naive.notna()).to_numpy(),
+            lines,
+            findings,
         )
         raw = placed.dt.tz_convert("UTC").dt.tz_localize(None).astype("int64")
         return raw.astype("Int64").mask(placed.isna())
@@ -507,7 +512,6 @@ def _ns_or_null(times: pa.Array, lines: np.ndarray, findings: Findings) -> pd.Se
 
 
 def _scaled(times: pa.Array, per_unit: int, lines: np.ndarray, findings: Findings) -> pd.Series:
-    """Multiply by ns per unit; what cannot be a time becomes missing."""
     missing = np.asarray(times.is_null())
     _tell("rows without a time", missing, lines, findings)
     values = _numbers(times)
@@ -516,11 +520,11 @@ def _scaled(times: pa.Array, per_unit: int, lines: np.ndarray, findings: Finding
         with np.errstate(invalid="ignore"):
             bad = ~missing & ~(np.abs(values) <= _LATEST_NS / per_unit)
         safe = np.where(missing | bad, 0, values)
-        whole = np.floor(safe)
+        units = np.floor(safe)
         # A float64 of seconds since 1970 resolves 0.24 us; what is below is noise.
-        fraction = np.round((safe - whole) * per_unit)
+        fraction = np.round((safe - units) * per_unit)
         fraction = np.round(fraction, -3) if per_unit == _NS_PER["s"] else fraction
-        ns = whole.astype(np.int64) * per_unit + fraction.astype(np.int64)
+        ns = units.astype(np.int64) * per_unit + fraction.astype(np.int64)
     else:
         bad = ~missing & (np.abs(values) > _LATEST_NS // per_unit)
         ns = np.where(missing | bad, 0, values).astype(np.int64) * per_unit
@@ -528,18 +532,18 @@ def _scaled(times: pa.Array, per_unit: int, lines: np.ndarray, findings: Finding
     return pd.Series(pd.arrays.IntegerArray(ns, missing | bad))
 
 
-def _tell(what: str, bad: np.ndarray, lines: np.ndarray, findings: Findings) -> None:
+def _tell(finding: str, bad: np.ndarray, lines: np.ndarray, findings: Findings) -> None:
     if bad.any():
         where = f"line {int(lines[int(bad.argmax())]):,}"
-        findings.add("dropped", what, int(bad.sum()), where)
+        findings.add("dropped", finding, int(bad.sum()), where)
 
 
 def _numbers(values: pa.Array) -> np.ndarray:
     if pa.types.is_integer(values.type):
-        whole: np.ndarray = (
+        integers: np.ndarray = (
             values.fill_null(0).cast(pa.int64(), safe=False).to_numpy(zero_copy_only=False)
         )
-        return whole
+        return integers
     cast: np.ndarray = values.cast(pa.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False)
     return cast
 
@@ -548,12 +552,11 @@ _NUMBER = r"^\s*[-+]?\d{1,19}(\.\d*)?([eE][-+]?\d{1,2})?\s*$"
 
 
 def _as_numbers(texts: pa.Array) -> np.ndarray | None:
-    """Return texts as numbers if most of them are, else None."""
     numeric = _numeric_or_null(texts)
     if numeric.null_count * 2 >= len(texts):
         return None
-    known: np.ndarray = numeric.cast(pa.float64()).drop_null().to_numpy(zero_copy_only=False)
-    return known
+    numbers: np.ndarray = numeric.cast(pa.float64()).drop_null().to_numpy(zero_copy_only=False)
+    return numbers
 
 
 def _numeric_or_null(texts: pa.Array) -> pa.Array:
@@ -561,8 +564,8 @@ def _numeric_or_null(texts: pa.Array) -> pa.Array:
     return pc.if_else(pc.match_substring_regex(trimmed, _NUMBER), trimmed, None)
 
 
+# Whole numbers stay exact; floats of ns since 1970 would be off by up to 128.
 def _table_times_parsed(texts: pa.Array) -> pa.Array:
-    """Return texts as whole numbers if they are some, else as floats."""
     try:
         return texts.cast(pa.int64())
     except pa.ArrowInvalid:

@@ -15,7 +15,6 @@ ARCHIVE_SUFFIXES = (
 _TRACE_SUFFIXES = (".json", ".et", ".parquet", ".tmp")
 _NO_TRACE_SUFFIXES = (".ipynb", ".jsonl", ".comm_groups.json")
 _NO_LOG_SUFFIXES = (".ipynb", ".py", ".md", ".html", ".png", ".svg", ".pdf", ".parquet")
-_NO_POWER_SUFFIXES = tuple(suffix for suffix in _NO_LOG_SUFFIXES if suffix != ".parquet")
 # Pickles, arrays and weights beside results; nothing of them is opened.
 _NO_RESULT_SUFFIXES = (
     *(".ipynb", ".py", ".md", ".html", ".png", ".svg", ".pdf", ".yml", ".yaml", ".log", ".sh"),
@@ -71,22 +70,18 @@ def _no_result(base: str, _head: bytes) -> str:
     return _NO_RESULT if is_none else ""
 
 
-def _no_power(base: str, _head: bytes) -> str:
-    is_none = base in _NO_LOG_NAMES or base.endswith(_NO_POWER_SUFFIXES)
-    return _NO_LOG if is_none else ""
-
-
-def _neither(base: str, head: bytes) -> str:
-    return _no_log(base, head) and _no_result(base, head)
+def _no_power(base: str, head: bytes) -> str:
+    return "" if base.endswith(".parquet") else _no_log(base, head)
 
 
 TRACES = Wanted("trace file", _no_trace)
 FAILURE_LOGS = Wanted("failure log", _no_log)
 INJECTIONS = Wanted("injection result", _no_result)
 POWER_LOGS = Wanted("power log", _no_power)
-LOGS_AND_INJECTIONS = Wanted("trace, log, dump or table of a known kind", _neither)
-
-# What a file that nobody knows looks like, for messages.
+LOGS_AND_INJECTIONS = Wanted(
+    "trace, log, dump or table of a known kind",
+    lambda base, head: _no_log(base, head) and _no_result(base, head),
+)
 
 _SHOWN_CHARS = 60
 _BYTE_ORDER_MARKS = (b"\xff\xfe", b"\xfe\xff")

@@ -22,8 +22,8 @@ def xid_meaning(code: str) -> dict[str, str]:
     >>> xid_meaning("9999")["cause"]
     'Xid 9999 (not in the catalogue)'
     """
-    known = _codes(_XID_CODES).get(code)
-    return dict(known) if known else {"cause": f"Xid {code} (not in the catalogue)"}
+    meaning = _codes(_XID_CODES).get(code)
+    return dict(meaning) if meaning else {"cause": f"Xid {code} (not in the catalogue)"}
 
 
 def sxid_meaning(code: str) -> dict[str, str]:
@@ -34,8 +34,8 @@ def sxid_meaning(code: str) -> dict[str, str]:
     >>> sxid_meaning("20034")["cause"]
     'NVSwitch: LTSSM fault up'
     """
-    known = _codes(_SXID_CODES).get(code)
-    return dict(known) if known else {"cause": f"SXid {code} (not in the catalogue)"}
+    meaning = _codes(_SXID_CODES).get(code)
+    return dict(meaning) if meaning else {"cause": f"SXid {code} (not in the catalogue)"}
 
 
 def pci_address(text: str) -> str:
@@ -46,10 +46,10 @@ def pci_address(text: str) -> str:
     >>> pci_address("PCI:0000:9B:00"), pci_address("00000000:86:00.0"), pci_address("0008:00")
     ('0000:9b:00', '0000:86:00', '0000:08:00')
     """
-    found = _ADDRESS.fullmatch(text.strip().lower())
-    if found is None:
+    match = _ADDRESS.fullmatch(text.strip().lower())
+    if match is None:
         return text.strip().lower()
-    domain, bus, slot, function = found.groups()
+    domain, bus, slot, function = match.groups()
     address = f"{int(domain or '0', 16):04x}:{int(bus, 16):02x}:{int(slot, 16):02x}"
     return address if function in (None, "0") else f"{address}.{function}"
 

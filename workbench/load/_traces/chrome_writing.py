@@ -23,6 +23,7 @@ _ARGUMENTS: Mapping[str, str] = {
 _BLOCK = 50_000
 _NS_PER_MS = 1_000_000
 _PACKED_LEVEL = 6
+# At most 15 digits, which every JSON reader keeps exactly.
 _WHOLE = re.compile(r"-?[1-9][0-9]{0,14}|0")
 
 
@@ -79,6 +80,7 @@ def write_chrome_trace(events: pd.DataFrame, path: str | Path, *, synthetic: boo
         if Path(path).suffix != ".gz":
             _write(events, head, file)
             return
+        # Without a time in the header the same events give the same bytes.
         with gzip.GzipFile("", "wb", _PACKED_LEVEL, file, mtime=0) as packed:
             _write(events, head, packed)
 
@@ -96,12 +98,12 @@ def _write(events: pd.DataFrame, head: dict[str, Any], file: Any) -> None:
 
 
 def _blocks(events: pd.DataFrame, base: int) -> Iterator[str]:
-    known = [name for name in _ARGUMENTS if events[name].notna().any()]
+    names = [name for name in _ARGUMENTS if events[name].notna().any()]
     for begin in range(0, len(events), _BLOCK):
-        part = events.iloc[begin : begin + _BLOCK]
-        texts = {name: _texts(part[name]) for name in ("name", "category", "process", "thread")}
-        arguments = _arguments(part, known)
-        start, dur = (part["start_ns"] - base).tolist(), part["dur_ns"].tolist()
+        block = events.iloc[begin : begin + _BLOCK]
+        texts = {name: _texts(block[name]) for name in ("name", "category", "process", "thread")}
+        arguments = _arguments(block, names)
+        start, dur = (block["start_ns"] - base).tolist(), block["dur_ns"].tolist()
         rows = zip(*texts.values(), start, dur, arguments, strict=True)
         yield ",\n".join(
             f'{{"ph": "X", "cat": {category}, "name": {name}, "pid": {process}, '
@@ -110,30 +112,32 @@ def _blocks(events: pd.DataFrame, base: int) -> Iterator[str]:
         )
 
 
+# Numbers of processes and threads are written as numbers, as profilers do.
 def _texts(column: pd.Series) -> list[str]:
-    """Give the values of a category column as JSON; numbers of processes and threads as such."""
     is_number = column.name in {"process", "thread"}
-    known = [
-        str(each) if is_number and _WHOLE.fullmatch(str(each)) else json.dumps(str(each))
-        for each in column.cat.categories
+    texts = [
+        str(category)
+        if is_number and _WHOLE.fullmatch(str(category))
+        else json.dumps(str(category))
+        for category in column.cat.categories
     ]
-    known.append('""')
-    return [known[code] for code in column.cat.codes.tolist()]
+    texts.append('""')
+    return [texts[code] for code in column.cat.codes.tolist()]
 
 
-def _arguments(part: pd.DataFrame, known: list[str]) -> list[str]:
-    said: list[list[str]] = [[] for _ in range(len(part))]
-    for name in known:
-        column, label = part[name], json.dumps(_ARGUMENTS[name])
+def _arguments(block: pd.DataFrame, names: list[str]) -> list[str]:
+    listed: list[list[str]] = [[] for _ in range(len(block))]
+    for name in names:
+        column, label = block[name], json.dumps(_ARGUMENTS[name])
         if isinstance(column.dtype, pd.CategoricalDtype):
             texts = _texts(column)
         else:
             texts = [str(value) for value in column.tolist()]
         for row in column.notna().to_numpy().nonzero()[0].tolist():
-            said[row].append(f"{label}: {texts[row]}")
-    return [", ".join(each) for each in said]
+            listed[row].append(f"{label}: {texts[row]}")
+    return [", ".join(arguments) for arguments in listed]
 
 
 def _us(time_ns: int) -> str:
-    whole, rest = divmod(time_ns, 1000)
-    return f"{whole}.{rest:03d}"
+    microseconds, below = divmod(time_ns, 1000)
+    return f"{microseconds}.{below:03d}"

@@ -40,6 +40,7 @@ IntArray = npt.NDArray[np.int64]
 Inputs = str | Path | Iterable[str | Path] | Iterable[Source]
 
 _PLAIN_US = 1 << 52  # a shorter way for nearly all times
+# What surrogateescape makes of bytes that are not UTF-8.
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -128,32 +129,32 @@ def read_all(stream: Stream, findings: Findings) -> bytes:
     return data
 
 
-def load(path: Inputs, read: Callable[[Source, Stream], RankGraph], given: RankArgument) -> Trace:
-    found = gather(path)
+def load(path: Inputs, read: Callable[[Source, Stream], RankGraph], rank: RankArgument) -> Trace:
+    files = gather(path)
     dropped, graphs = Dropped(), []
     with without_collector():
-        for source, stream in streams(found.sources, dropped):
+        for source, stream in streams(files.sources, dropped):
             with dropped.trying(source.label):
                 graphs.append(read(source, stream))
     if not graphs:
         dropped.raise_if_all()
-    remarks = [*(each.row for each in found.remarks), *dropped.rows]
+    remarks = [*(remark.row for remark in files.remarks), *dropped.rows]
     with guarded(graphs[0].label):
-        return assemble(graphs, remarks, given)
+        return assemble(graphs, remarks, rank)
 
 
 def gather(path: Inputs) -> Survey:
     if isinstance(path, str | Path):
         return survey(path)
-    given = list(path)
-    ready = [entry for entry in given if isinstance(entry, Source)]
-    if len(ready) == len(given):
+    entries = list(path)
+    ready = [entry for entry in entries if isinstance(entry, Source)]
+    if len(ready) == len(entries):
         return Survey(sources=ready)
-    return survey([entry.path if isinstance(entry, Source) else entry for entry in given])
+    return survey([entry.path if isinstance(entry, Source) else entry for entry in entries])
 
 
-def assemble(graphs: Sequence[RankGraph], remarks: Sequence[Finding], given: RankArgument) -> Trace:
-    entries = with_ranks(graphs, given)
+def assemble(graphs: Sequence[RankGraph], remarks: Sequence[Finding], rank: RankArgument) -> Trace:
+    entries = with_ranks(graphs, rank)
     nodes = [_nodes(entry) for entry in entries]
     edges = [_edges(entry) for entry in entries]
     return Trace(
@@ -168,15 +169,15 @@ def assemble(graphs: Sequence[RankGraph], remarks: Sequence[Finding], given: Ran
     )
 
 
-def with_ranks(graphs: Sequence[RankGraph], given: RankArgument) -> list[Ranked[RankGraph]]:
+def with_ranks(graphs: Sequence[RankGraph], wanted: RankArgument) -> list[Ranked[RankGraph]]:
     """Settle the ranks, and note what was assumed or contradicts the trace."""
-    settled = ranked(graphs, given)
+    settled = ranked(graphs, wanted)
     for rank, source, graph in settled:
         if source == "assumed":
             graph.findings.add("assumed", NO_RANK_TOLD, 1, f"rank {rank}")
         elif source == "argument" and graph.stated_rank not in (None, rank):
-            what = f"rank {rank} was requested, but the trace says rank {graph.stated_rank}"
-            graph.findings.add("suspicious", what)
+            finding = f"rank {rank} was requested, but the trace says rank {graph.stated_rank}"
+            graph.findings.add("suspicious", finding)
     return settled
 
 
@@ -195,8 +196,8 @@ def _nodes(entry: Ranked[RankGraph]) -> pd.DataFrame:
     return frame
 
 
+# Categories in order of the alphabet, so that the same nodes give the same table.
 def _column(values: Sequence[Any], dtype: str) -> Any:
-    """Make one column; texts become categories in order of the alphabet."""
     if dtype == "int64":
         return np.array(values, np.int64)
     if dtype != "category":
@@ -232,13 +233,12 @@ def _edges(entry: Ranked[RankGraph]) -> pd.DataFrame:
 
 
 def _note_edges(pairs: IntArray, data_count: int, nodes: IntArray, findings: Findings) -> None:
-    """Note what is odd about edges, of which the first ``data_count`` are data dependencies."""
     findings.add("read", "dependencies", len(pairs))
-    known, counts = np.unique(nodes, return_counts=True)
-    for number in known[counts > 1][:1]:
-        many = int((counts - 1).sum())
-        findings.add("suspicious", "node ids that occur again", many, f"node {number}")
-    dangling = ~np.isin(pairs[:, 1], known)
+    ids, counts = np.unique(nodes, return_counts=True)
+    for number in ids[counts > 1][:1]:
+        count = int((counts - 1).sum())
+        findings.add("suspicious", "node ids that occur again", count, f"node {number}")
+    dangling = ~np.isin(pairs[:, 1], ids)
     if dangling.any():
         findings.add(
             "suspicious", "dependencies on nodes that the trace lacks", int(dangling.sum()),
@@ -247,8 +247,8 @@ def _note_edges(pairs: IntArray, data_count: int, nodes: IntArray, findings: Fin
     is_data = np.arange(len(pairs)) < data_count
     for kind, chosen in (("data", is_data), ("data and control", np.ones(len(pairs), np.bool_))):
         if stuck := on_cycles(pairs[~dangling & chosen]):
-            what = f"nodes on cycles of {kind} dependencies, or between them"
-            findings.add("suspicious", what, len(stuck), f"node {min(stuck)}")
+            finding = f"nodes on cycles of {kind} dependencies, or between them"
+            findings.add("suspicious", finding, len(stuck), f"node {min(stuck)}")
             break
 
 
@@ -256,16 +256,16 @@ def on_cycles(pairs: IntArray) -> set[int]:
     """Return the nodes that remain when sources and sinks are taken off until none is left."""
     if not (pairs[:, 1] >= pairs[:, 0]).any():
         return set()  # every node needs only earlier ones
-    known, numbered = np.unique(pairs, return_inverse=True)
+    ids, numbered = np.unique(pairs, return_inverse=True)
     numbered = numbered.reshape(pairs.shape)
-    left = _never_ready(numbered[:, 0], numbered[:, 1], len(known))
+    left = _never_ready(numbered[:, 0], numbered[:, 1], len(ids))
     if left:
-        left &= _never_ready(numbered[:, 1], numbered[:, 0], len(known))
-    return {int(known[number]) for number in left}
+        left &= _never_ready(numbered[:, 1], numbered[:, 0], len(ids))
+    return {int(ids[number]) for number in left}
 
 
+# Kahn's algorithm: what is left when no node is ready any more waits for itself.
 def _never_ready(node: IntArray, needs: IntArray, count: int) -> set[int]:
-    """Return the nodes, of ``count``, that never start if each waits for all it needs."""
     waiting = np.bincount(node, minlength=count).tolist()
     by_needs = np.argsort(needs, kind="stable")
     users = node[by_needs].tolist()
@@ -322,10 +322,12 @@ def concat(frames: Sequence[pd.DataFrame], *, sort_categories: bool = False) -> 
         return frames[0]
     columns: dict[str, Any] = {}
     for name in frames[0]:
-        parts = [frame[name] for frame in frames]
-        if isinstance(parts[0].dtype, pd.CategoricalDtype):
-            united = pd.api.types.union_categoricals(parts, sort_categories=sort_categories)
+        columns_of_ranks = [frame[name] for frame in frames]
+        if isinstance(columns_of_ranks[0].dtype, pd.CategoricalDtype):
+            united = pd.api.types.union_categoricals(
+                columns_of_ranks, sort_categories=sort_categories
+            )
             columns[str(name)] = united
         else:
-            columns[str(name)] = pd.concat(parts, ignore_index=True).array
+            columns[str(name)] = pd.concat(columns_of_ranks, ignore_index=True).array
     return pd.DataFrame(columns, copy=False)

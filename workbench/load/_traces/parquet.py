@@ -7,7 +7,6 @@ import io
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from workbench.kernel_kinds import KINDS
 from workbench.tables import Table, Trace
 
 VERSION = 1
+# Key in the metadata of the Parquet file under which the other tables are.
 _KEY = b"workbench"
 _MAGIC = b"PAR1"
 _READERS, _ROWS_WORTH_A_THREAD = 2, 100_000
@@ -110,8 +110,8 @@ def write_events(events: pd.DataFrame, metadata: dict[bytes, bytes], path: Path)
     )
 
 
+# pandas 2 would read categories without a type as objects.
 def _with_typed_categories(table: pa.Table) -> pa.Table:
-    """Give text categories to columns that have none; pandas 2 would read them as objects."""
     for position, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type) and pa.types.is_null(field.type.value_type):
             codes = pa.nulls(table.num_rows, pa.int8())
@@ -129,10 +129,16 @@ def read_events(path: str | Path, key: bytes) -> tuple[pd.DataFrame, bytes]:
             name: all_missing(rows, "Int32" if schema.field(name).type.bit_width == 32 else "Int64")
             for name in _without_values(file)
         }
+
+    def read_some(chosen: list[str]) -> dict[str, Any]:
+        # One by one: all at once would take twice the memory, which costs time.
+        with _open(path) as file:
+            return {name: _column(file, name) for name in chosen}
+
     names = [name for name in schema.names if name not in columns]
     threads = _READERS if rows >= _ROWS_WORTH_A_THREAD else 1
     with ThreadPoolExecutor(threads) as pool:
-        for read in pool.map(partial(_columns, path), (names[n::threads] for n in range(threads))):
+        for read in pool.map(read_some, (names[n::threads] for n in range(threads))):
             columns |= read
     return pd.DataFrame({name: columns[name] for name in schema.names}, copy=False), header
 
@@ -140,12 +146,6 @@ def read_events(path: str | Path, key: bytes) -> tuple[pd.DataFrame, bytes]:
 def _open(path: str | Path) -> pq.ParquetFile:
     # Unless the reader maps the file, a large one would stand in memory twice.
     return pq.ParquetFile(path, memory_map=True, page_checksum_verification=True)
-
-
-def _columns(path: str | Path, names: list[str]) -> dict[str, Any]:
-    """Read columns one by one; all at once would take twice the memory, which costs time."""
-    with _open(path) as file:
-        return {name: _column(file, name) for name in names}
 
 
 def _column(file: pq.ParquetFile, name: str) -> Any:
@@ -160,15 +160,15 @@ def _column(file: pq.ParquetFile, name: str) -> Any:
     return array
 
 
+# The file itself states how many values are missing, so such columns need not be read.
 def _without_values(file: pq.ParquetFile) -> list[str]:
-    """Return the integer columns in which every row is missing, as the file itself states."""
     groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
     names = []
     for position, field in enumerate(file.schema_arrow):
         if not pa.types.is_signed_integer(field.type):
             continue
-        parts = [(group.column(position).statistics, group.num_rows) for group in groups]
-        if parts and all(known and known.null_count == rows for known, rows in parts):
+        statistics = [(group.column(position).statistics, group.num_rows) for group in groups]
+        if statistics and all(of and of.null_count == rows for of, rows in statistics):
             names.append(field.name)
     return names
 

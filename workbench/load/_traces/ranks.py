@@ -19,24 +19,24 @@ _LEAST_COMMON_SHARE = 0.25
 _BY_ITSELF = "of other models or runs? load each by itself"
 
 
-def number(parts: Sequence[RankTables], given: RankArgument) -> list[Ranked[RankTables]]:
+def number(files: Sequence[RankTables], given: RankArgument) -> list[Ranked[RankTables]]:
     """Give every file its rank, in order of rank, as :func:`ranked` does."""
     if isinstance(given, Mapping):
-        unused = [text for text in given if not any(text in part.label for part in parts)]
+        unused = [text for text in given if not any(text in file.label for file in files)]
         if unused:
-            names = [short(part.label) for part in parts]
+            names = [short(file.label) for file in files]
             msg = f"rank= names {unused}, which no file name holds: {names}"
             raise LoadError(msg)
-    return ranked(parts, given)
+    return ranked(files, given)
 
 
 def ranks_table(numbered: Sequence[Ranked[RankTables]]) -> pd.DataFrame:
     rows = []
-    for rank, source, part in numbered:
-        events, world = part.events, part.world_size
+    for rank, source, file in numbered:
+        events, world = file.events, file.world_size
         ends = events["start_ns"] + events["dur_ns"]
-        row = {"rank": rank, "rank_source": source, "source": part.label, "format": "kineto"}
-        row |= {"backend": metadata_text(part.distributed, "backend"), "clock": part.clock}
+        row = {"rank": rank, "rank_source": source, "source": file.label, "format": "kineto"}
+        row |= {"backend": metadata_text(file.distributed, "backend"), "clock": file.clock}
         row["world_size"] = world if world and world > 0 else None
         row["first_ns"] = int(events["start_ns"].iloc[0]) if len(events) else None
         row["last_ns"] = int(ends.max()) if len(events) else None
@@ -47,20 +47,24 @@ def ranks_table(numbered: Sequence[Ranked[RankTables]]) -> pd.DataFrame:
 def as_a_set(numbered: Sequence[Ranked[RankTables]]) -> list[Finding]:
     """Return findings about the set as a whole: ranks that lack, clocks that differ."""
     whats: list[tuple[str, int]] = []
-    world = max((part.world_size or 0 for _, _, part in numbered), default=0)
+    world = max((file.world_size or 0 for _, _, file in numbered), default=0)
     if 1 < len(numbered) < world:
         loaded = {rank for rank, _, _ in numbered}
         # A file may claim a world of any size; a million ranks is more than any job has.
         lacking = [str(rank) for rank in range(min(world, 1 << 20)) if rank not in loaded]
         shown = ", ".join(lacking[:8]) + (", ..." if len(lacking) > 8 else "")
-        what = f"ranks of {world:,} that are not loaded; waiting for them cannot be seen: {shown}"
-        whats.append((what, len(lacking)))
-    whats += [(what, len(numbered)) for what in _apart(numbered)]
-    if len({part.clock for _, _, part in numbered if len(part.events)}) > 1:
-        what = "ranks on different clocks (see ranks.clock); times across ranks cannot be compared"
-        whats.append((what, 1))
+        finding = (
+            f"ranks of {world:,} that are not loaded; waiting for them cannot be seen: {shown}"
+        )
+        whats.append((finding, len(lacking)))
+    whats += [(finding, len(numbered)) for finding in _apart(numbered)]
+    if len({file.clock for _, _, file in numbered if len(file.events)}) > 1:
+        finding = (
+            "ranks on different clocks (see ranks.clock); times across ranks cannot be compared"
+        )
+        whats.append((finding, 1))
     source = short(numbered[0].file.label)
-    return [(source, "suspicious", what, count, None) for what, count in whats]
+    return [(source, "suspicious", finding, count, None) for finding, count in whats]
 
 
 def _apart(numbered: Sequence[Ranked[RankTables]]) -> list[str]:
@@ -68,22 +72,22 @@ def _apart(numbered: Sequence[Ranked[RankTables]]) -> list[str]:
 
     Ranks that the caller gave are believed.
     """
-    parts = [item.file for item in numbered if item.source != "argument"]
-    if len(parts) < 2:
+    files = [item.file for item in numbered if item.source != "argument"]
+    if len(files) < 2:
         return []
-    sizes = {size for part in parts if (size := part.world_size)}
+    sizes = {size for file in files if (size := file.world_size)}
     if len(sizes) > 1:
         jobs = " and ".join(f"{size:,}" for size in sorted(sizes))
         return [
             f"files of jobs of different sizes ({jobs} ranks), read as ranks of one; {_BY_ITSELF}"
         ]
-    names = (part.events.loc[part.events["kind"].notna(), "name"].unique() for part in parts)
+    names = (file.events.loc[file.events["kind"].notna(), "name"].unique() for file in files)
     share = _least_in_common([set(of_part) for of_part in names])
     if share is not None and share < _LEAST_COMMON_SHARE:
         shown = f"{share:.0%} of the kernel names"
         return [f"files with little in common ({shown}), read as ranks of one job; {_BY_ITSELF}"]
     is_stated = any(item.source in ("trace", "file name") for item in numbered)
-    if is_stated or any(part.events["kind"].eq("communication").any() for part in parts):
+    if is_stated or any(file.events["kind"].eq("communication").any() for file in files):
         return []
     why = "no file tells a rank or holds a collective"
     return [f"files that nothing ties together ({why}), read as ranks of one job; {_BY_ITSELF}"]
@@ -100,8 +104,8 @@ def _least_in_common(names: Sequence[set[str]]) -> float | None:
 
 def devices_table(numbered: Sequence[Ranked[RankTables]]) -> pd.DataFrame:
     rows = []
-    for rank, _, part in numbered:
-        for device in _dicts(part.metadata.get("deviceProperties")):
+    for rank, _, file in numbered:
+        for device in _dicts(file.metadata.get("deviceProperties")):
             major, minor = device.get("computeMajor"), device.get("computeMinor")
             processors = device.get("numSms", device.get("multiProcessorCount"))
             row = {"rank": rank, "device": to_integer(device.get("id"))}
@@ -122,8 +126,8 @@ def groups_table(numbered: Sequence[Ranked[RankTables]]) -> pd.DataFrame:
             "group_size": to_integer(group.get("pg_size")),
             "members": _members(group.get("ranks")),
         }
-        for rank, _, part in numbered
-        for group in _dicts(part.distributed.get("pg_config"))
+        for rank, _, file in numbered
+        for group in _dicts(file.distributed.get("pg_config"))
     ]
     return _table(PROCESS_GROUPS, rows)
 

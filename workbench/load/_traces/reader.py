@@ -96,15 +96,15 @@ def traces(  # noqa: PLR0913 - the front door
     if isinstance(args, str):
         msg = f"args must list names, e.g. args=({args!r},); got the text {args!r}"
         raise TypeError(msg)
-    found, dropped = survey(path), Dropped()
+    files, dropped = survey(path), Dropped()
     own_rules = read_rules(rules) if isinstance(rules, str | Path) else rules
-    by_format, findings = _by_format(path, found, dropped)
+    by_format, findings = _by_format(path, files, dropped)
     loaded = []
     if "kineto" in by_format:
         reader = _Reader(tuple(args), own_rules, engine, None if cache is None else Path(cache))
-        if parts := _read_all(by_format["kineto"], reader, dropped, progress):
+        if ranks := _read_all(by_format["kineto"], reader, dropped, progress):
             with guarded(shown_all(path)):
-                loaded.append(assemble(number(parts, rank)))
+                loaded.append(assemble(number(ranks, rank)))
     if "parquet" in by_format:
         loaded.append(_one_parquet(by_format["parquet"]))
     for name in [name for name in _GRAPHS if name in by_format]:
@@ -117,18 +117,18 @@ def traces(  # noqa: PLR0913 - the front door
 
 
 def _by_format(
-    path: Paths, found: Survey, dropped: Dropped
+    path: Paths, files: Survey, dropped: Dropped
 ) -> tuple[dict[str, list[Source]], list[Finding]]:
-    findings = [each.row for each in found.remarks]
+    findings = [remark.row for remark in files.remarks]
     by_format: dict[str, list[Source]] = {}
-    for source in found.sources:
+    for source in files.sources:
         with dropped.trying(source.label):
             if name := format_of(source):
                 by_format.setdefault(name, []).append(source)
             else:
                 is_wide = is_utf16(source.head())
-                what = _UTF16 if is_wide else "is in an unrecognized format"
-                findings.append((source.label, "dropped", what, 1, None))
+                reason = _UTF16 if is_wide else "is in an unrecognized format"
+                findings.append((source.label, "dropped", reason, 1, None))
     if not by_format:
         if not findings:
             dropped.raise_if_all()
@@ -140,17 +140,17 @@ def _by_format(
 
 def assemble(numbered: Sequence[Ranked[RankTables]]) -> Trace:
     rows = 0
-    for rank, _, part in numbered:
-        part.events["rank"] = pd.Series(rank, index=part.events.index, dtype="int32")
-        part.steps["rank"] = pd.Series(rank, index=part.steps.index, dtype="int32")
+    for rank, _, tables in numbered:
+        tables.events["rank"] = pd.Series(rank, index=tables.events.index, dtype="int32")
+        tables.steps["rank"] = pd.Series(rank, index=tables.steps.index, dtype="int32")
         if rows:
-            part.events["launch"] = part.events["launch"] + rows
-        rows += len(part.events)
-    events = concat([part.events for _, _, part in numbered], sort_categories=True)
-    steps = [part.steps for _, _, part in numbered if len(part.steps)]
+            tables.events["launch"] = tables.events["launch"] + rows
+        rows += len(tables.events)
+    events = concat([tables.events for _, _, tables in numbered], sort_categories=True)
+    steps = [tables.steps for _, _, tables in numbered if len(tables.steps)]
     assumed = [
-        (part.label, "assumed", NO_RANK_TOLD, 1, f"rank {rank}")
-        for rank, source, part in numbered
+        (tables.label, "assumed", NO_RANK_TOLD, 1, f"rank {rank}")
+        for rank, source, tables in numbered
         if source == "assumed"
     ]
     return Trace(
@@ -162,7 +162,7 @@ def assemble(numbered: Sequence[Ranked[RankTables]]) -> Trace:
         nodes=NODES.empty(),
         dependencies=DEPENDENCIES.empty(),
         quality=quality_of(
-            [part.quality for _, _, part in numbered]
+            [tables.quality for _, _, tables in numbered]
             + [quality_frame(assumed + as_a_set(numbered))]
         ),
     )
@@ -197,11 +197,11 @@ def _read_all(
     with progress_bar(total=total, unit="B", label="loading traces", enabled=progress) as bar:
         if workers > 1 and total >= _PARALLEL_FROM_BYTES and not one_pass:
             return list(_in_processes(reader, wanted, workers, bar.update, dropped))
-        parts = []
+        tables = []
         for source, stream in streams(wanted, dropped):
             with dropped.trying(source.label), stream:
-                parts.append(reader.read(source, stream, bar.update))
-        return parts
+                tables.append(reader.read(source, stream, bar.update))
+        return tables
 
 
 class _Reader:
@@ -229,8 +229,8 @@ class _Reader:
             return parse()
         return get_or_store(self.cache, source, (self.args, self.rules), parse)
 
+    # An error must not end the process that reads other files.
     def read_or_error(self, source: Source) -> RankTables | Exception:
-        """Read one source; an error must not end the process that reads others."""
         try:
             with guarded(source.label):
                 return self.read(source)
@@ -249,13 +249,13 @@ def _in_processes(
 
     parallel = Parallel(n_jobs=workers, return_as="generator")
     done = parallel(delayed(reader.read_or_error)(source) for source in wanted)
-    for source, part in zip(wanted, done, strict=True):
+    for source, tables in zip(wanted, done, strict=True):
         advance(source.size_bytes)
-        if isinstance(part, RankTables):
-            yield part
+        if isinstance(tables, RankTables):
+            yield tables
             continue
         with dropped.trying(source.label):
-            raise part
+            raise tables
 
 
 def _one_parquet(wanted: Sequence[Source]) -> Trace:
@@ -287,7 +287,6 @@ def _raise_unknown(path: Paths, findings: Sequence[Finding]) -> None:
 
 
 def _joined(profile: Trace, graph: Trace) -> Trace:
-    """Put a profile and the execution traces of the same job together."""
     more = graph.ranks[~graph.ranks["rank"].isin(profile.ranks["rank"])]
     ranks = pd.concat([profile.ranks, more], ignore_index=True) if len(more) else profile.ranks
     return replace(
@@ -303,7 +302,7 @@ def _joined(profile: Trace, graph: Trace) -> Trace:
 
 
 def _raise_mixed(by_format: Mapping[str, Sequence[Source]]) -> None:
-    examples = ", ".join(f"{name} ({found[0].label})" for name, found in by_format.items())
+    examples = ", ".join(f"{name} ({sources[0].label})" for name, sources in by_format.items())
     msg = (
         f"files of different formats: {examples}; profiles and execution traces of one job go "
         "together, anything else is loaded by itself"
@@ -354,29 +353,29 @@ def get_or_store(
         return _not_kept(parse(), error)
     if (kept := _load(file, source.label)) is not None:
         return kept
-    part = parse()
+    tables = parse()
     try:
-        _store(part, file)
+        _store(tables, file)
     except OSError as error:
-        return _not_kept(part, error)
-    return part
+        return _not_kept(tables, error)
+    return tables
 
 
-def _not_kept(part: RankTables, error: OSError) -> RankTables:
-    what = f"the cache cannot be used: {error.strerror or error}"
-    note = quality_frame([(part.label, "noted", what, 1, None)])
-    return replace(part, quality=quality_of([part.quality, note]))
+def _not_kept(tables: RankTables, error: OSError) -> RankTables:
+    finding = f"the cache cannot be used: {error.strerror or error}"
+    note = quality_frame([(tables.label, "noted", finding, 1, None)])
+    return replace(tables, quality=quality_of([tables.quality, note]))
 
 
+# Hashing reads the whole file, so the digest is remembered while size, time and inode stay.
 def _content_digest(path: Path, directory: Path) -> str:
-    """Return the SHA-256 of a file; remembered as long as size, time and inode stay."""
     state = path.stat()
     seen = f"{path.resolve()}|{state.st_size}|{state.st_mtime_ns}|{state.st_ino}"
     memo = directory / "seen" / hashlib.sha256(seen.encode()).hexdigest()[:40]
     with contextlib.suppress(OSError):
-        known = memo.read_text(encoding="ascii")
-        if len(known) == 64:
-            return known
+        digest_before = memo.read_text(encoding="ascii")
+        if len(digest_before) == 64:
+            return digest_before
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     write_whole(memo, lambda file: file.write(digest.encode("ascii")))
@@ -400,11 +399,11 @@ def _load(file: Path, label: str) -> RankTables | None:
     return RankTables(label, events, steps, quality, header["metadata"], header["clock"])
 
 
-def _store(part: RankTables, file: Path) -> None:
+def _store(tables: RankTables, file: Path) -> None:
     header = {
-        "metadata": part.metadata,
-        "clock": part.clock,
-        "quality": pack_frame(part.quality),
-        "steps": pack_frame(part.steps),
+        "metadata": tables.metadata,
+        "clock": tables.clock,
+        "quality": pack_frame(tables.quality),
+        "steps": pack_frame(tables.steps),
     }
-    write_events(part.events, {_HEADER: json.dumps(header).encode()}, file)
+    write_events(tables.events, {_HEADER: json.dumps(header).encode()}, file)

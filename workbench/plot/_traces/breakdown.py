@@ -12,6 +12,7 @@ from workbench.plot._style.style import MAX_LINES, Frame, distinct
 from workbench.plot._style.text import duration, label, percent, plural, time_unit
 from workbench.tables import CLOCKS, COMMUNICATION_OVERLAP, IDLE_TIME, STEP_TIMES, TIME_BREAKDOWN
 
+# Markers of more steps, and ticks of more ranks, would touch each other.
 _MOST_MARKED, _MOST_TICKS = 50, 24
 _LOSSES = {
     "exposed communication": "exposed_communication_ns",
@@ -182,7 +183,6 @@ def _axis(table: pd.DataFrame) -> str:
 
 
 def _columns(table: pd.DataFrame) -> list[str]:
-    """Label every row with its rank, or with its step and, where a new rank starts, the rank."""
     if table["step"].isna().all():
         return [str(rank) for rank in table["rank"]]
     steps = ["outside" if pd.isna(step) else str(step) for step in table["step"]]
@@ -212,26 +212,26 @@ def clocks(clocks: pd.DataFrame, *, source: str = "", synthetic: bool = False) -
     """
     frame = Frame(source, synthetic)
     CLOCKS.check(clocks)
-    known = clocks.dropna(subset=["offset_ns"]).sort_values("rank")
-    if known.empty:
+    placed = clocks.dropna(subset=["offset_ns"]).sort_values("rank")
+    if placed.empty:
         reason = (
             f"Of none of {plural(len(clocks), 'rank')} a collective ends on another rank as well."
         )
         if clocks.empty:
             reason = "There are no communication kernels whose ends could be compared."
         return frame.nothing(reason, claim="No clocks to compare")
-    unit = time_unit(known["offset_ns"].abs().max() or 1)
+    unit = time_unit(placed["offset_ns"].abs().max() or 1)
     figure = go.Figure()
-    names = known["clock"].value_counts().index
+    names = placed["clock"].value_counts().index
     shown = names[: len(_SYMBOLS)]
     for position, name in enumerate(shown):
-        _add(figure, known[known["clock"] == name], position=position, unit=unit)
-    is_few = known["rank"].max() - known["rank"].min() < _MOST_TICKS
+        _add(figure, placed[placed["clock"] == name], position=position, unit=unit)
+    is_few = placed["rank"].max() - placed["rank"].min() < _MOST_TICKS
     figure.update_xaxes(title="rank", dtick=1 if is_few else None)
     figure.update_yaxes(title=f"offset of the clock [{unit[1]}]")
     figure.update_layout(hovermode="closest")
     notes = ["bars: twice the residual up and down", *_doubts(clocks, len(names) - len(shown))]
-    return frame.finish(figure, claim=_claim(known, names), note=" · ".join(notes))
+    return frame.finish(figure, claim=_claim(placed, names), note=" · ".join(notes))
 
 
 def _add(figure: go.Figure, ranks: pd.DataFrame, *, position: int, unit: tuple[int, str]) -> None:
@@ -259,26 +259,26 @@ def _add(figure: go.Figure, ranks: pd.DataFrame, *, position: int, unit: tuple[i
     )
 
 
-def _claim(known: pd.DataFrame, names: pd.Index) -> str:
-    ranks = f"clocks of {len(known):,} ranks"
+def _claim(placed: pd.DataFrame, names: pd.Index) -> str:
+    ranks = f"clocks of {len(placed):,} ranks"
     if len(names) > 1:
-        largest = plural((known["clock"] == names[0]).sum(), "rank")
+        largest = plural((placed["clock"] == names[0]).sum(), "rank")
         return (
-            f"The {len(known):,} ranks are on {len(names):,} clocks that no collective compares: "
+            f"The {len(placed):,} ranks are on {len(names):,} clocks that no collective compares: "
             f"the largest holds {largest}"
         )
-    apart_ns = int(known["offset_ns"].max() - known["offset_ns"].min())
+    apart_ns = int(placed["offset_ns"].max() - placed["offset_ns"].min())
     apart = duration(apart_ns)
-    residuals = known["residual_ns"].dropna().sort_values(ascending=False)
+    residuals = placed["residual_ns"].dropna().sort_values(ascending=False)
     if residuals.empty:
         return f"The {ranks} are {apart} apart, from too few ends"
     # Two clocks cannot be told apart by less than twice their residuals.
     agree = 2 * int(residuals.iloc[:2].sum())
-    if apart_ns <= agree and not known["is_sure"].any():
+    if apart_ns <= agree and not placed["is_sure"].any():
         return f"Whether the {ranks} agree is not sure; they are {apart} apart"
     if apart_ns <= agree:
         return f"The {ranks} agree as far as can be told: {apart} apart, known to {duration(agree)}"
-    furthest = known.iloc[int(known["offset_ns"].abs().to_numpy("int64").argmax())]
+    furthest = placed.iloc[int(placed["offset_ns"].abs().to_numpy("int64").argmax())]
     if not furthest["is_sure"]:
         worst = f"that of rank {furthest['rank']}, furthest off, is not sure"
         return f"The {ranks} seem to be up to {apart} apart, but {worst}"
@@ -358,7 +358,6 @@ def idle_time(idle: pd.DataFrame, *, source: str = "", synthetic: bool = False) 
 
 
 def _idle_columns(idle: pd.DataFrame) -> pd.Series:
-    """Name the GPU or stream of each row; the GPU only where a rank has several."""
     names = idle["rank"].astype(str)
     if idle.groupby("rank")["device"].nunique().gt(1).any():
         names = names + " GPU " + idle["device"].astype(str)

@@ -14,6 +14,7 @@ from workbench.tables import BLAME, COLLECTIVE_WAITS, COLLECTIVES, LATE_ARRIVALS
 
 _SHAPES = ("circle", "diamond", "square", "triangle-up", "star", "hexagon", "triangle-down")
 _FILLS = {"high": "", "medium": "-open"}  # anything less is open with a dot
+# Of a heat map: rows that are read, columns that are seen, numbers that fit a cell.
 _MOST_ROWS, _MOST_COLUMNS, _MOST_NUMBERED, _MOST_TICKS = 12, 400, 16, 32
 _OTHERS = "others"
 _NEGLIGIBLE = 0.01  # share of all waiting
@@ -232,8 +233,8 @@ def _doubts(waits: pd.DataFrame) -> list[str]:
     ]
 
 
+# Small ranks are added up: a cell of a thousand ranks would be narrower than a pixel.
 def _matrix(blame: pd.DataFrame) -> pd.DataFrame:
-    """Arrange waiting as blamed rank (worst first) by waiting rank, small ones added up."""
     names = {}
     for column, most in (("blamed_rank", _MOST_ROWS), ("rank", _MOST_COLUMNS)):
         totals = blame.groupby(column)["wait_ns"].sum().sort_values(ascending=False, kind="stable")
@@ -251,7 +252,6 @@ def _matrix(blame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _heat(table: pd.DataFrame) -> go.Figure:
-    """Draw a matrix of ns as a heat map in ms, with the numbers in its cells if they fit."""
     milliseconds = table.to_numpy(dtype=np.float64) / 1e6
     text = [["" if np.isnan(ms) else digits(ms) for ms in row] for row in milliseconds]
     is_numbered = table.shape[1] <= _MOST_NUMBERED
@@ -347,7 +347,6 @@ def late_arrivals(
 
 
 def _columns(waited: pd.DataFrame, totals: pd.Series) -> go.Figure:
-    """Stack the waiting that ranks caused by kind, the worst first, the many small ones added."""
     kept = totals.index[totals >= _NEGLIGIBLE * totals.sum()][: _MOST_RANKS - 1]
     kept = totals.index if len(totals) <= len(kept) + 1 else kept
     names = [str(rank) for rank in kept] + [_OTHERS] * (len(totals) > len(kept))
@@ -398,6 +397,6 @@ def unknown_kernels(table: pd.DataFrame, attribute: str) -> list[str]:
         f"{plural(count, 'communication kernel')} dropped: {label(why, 200)}"
         for why, count in reasons[:_MOST]
     ]
-    if others := sum(count for _, count in reasons[_MOST:]):
-        notes.append(f"{plural(others, 'communication kernel')} dropped for other reasons")
+    if more := sum(count for _, count in reasons[_MOST:]):
+        notes.append(f"{plural(more, 'communication kernel')} dropped for other reasons")
     return notes

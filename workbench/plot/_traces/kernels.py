@@ -50,7 +50,7 @@ def kernels(
         for total, count in drawn[["total_ns", "kernel_count"]].itertuples(index=False)
     ]
     figure = by_name(
-        _names(drawn["name"], others=len(summed) - top),
+        _names(drawn["name"], hidden=len(summed) - top),
         drawn["total_ns"].to_numpy(),
         meanings=drawn["kind"].astype("object").fillna("all others").tolist(),
         hover=hover,
@@ -139,11 +139,11 @@ def operators(
     """
     frame = Frame(source, synthetic)
     OPERATORS.check(operators)
-    named = operators.assign(
+    by_name_rows = operators.assign(
         name=operators["name"].astype("object").fillna("(no operator found)").astype(str)
     )
     columns = ["gpu_self_ns", "self_ns", "op_count", "kernel_count"]
-    summed = named.groupby("name", as_index=False)[columns].sum()
+    summed = by_name_rows.groupby("name", as_index=False)[columns].sum()
     on_gpu = summed["gpu_self_ns"].any()
     value, meaning, work = (
         ("gpu_self_ns", "gpu work", "GPU work") if on_gpu else ("self_ns", "host", "host time")
@@ -156,7 +156,7 @@ def operators(
         )
     drawn = largest(summed, value, top=top, sums=[c for c in columns if c != value])
     figure = by_name(
-        _names(drawn["name"], others=len(summed) - top),
+        _names(drawn["name"], hidden=len(summed) - top),
         drawn[value].to_numpy(),
         meanings=["all others" if row == -1 else meaning for row in drawn.index],
         hover=[
@@ -176,10 +176,10 @@ def operators(
     return frame.finish(figure, claim=claim)
 
 
-def _names(names: pd.Series, *, others: int) -> list[str]:
+def _names(names: pd.Series, *, hidden: int) -> list[str]:
     # Row -1 is the sum of all that are not shown.
     return [
-        f"all others ({plural(others, 'name')})" if row == -1 else str(name)
+        f"all others ({plural(hidden, 'name')})" if row == -1 else str(name)
         for row, name in names.items()
     ]
 
@@ -277,7 +277,6 @@ def _hover(row: dict[Any, Any]) -> str:
 
 
 def _claim(row: pd.Series, gpu_work: pd.DataFrame | None) -> str:
-    """State the change of the GPU work as a whole if it adds up, and the largest part."""
     largest_change = f"{label(row['label'], 50)} {_change(int(row['difference_ns']))}"
     if gpu_work is None:
         return f"The largest change is {largest_change} in b"

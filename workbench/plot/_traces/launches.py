@@ -39,14 +39,14 @@ def launches(
     """
     frame = Frame(source, synthetic)
     LAUNCHES.check(launches)
-    known = launches[launches["name"].notna() & (launches["call_count"] > 0)]
-    started = known.groupby("name", observed=True)[["kernel_count", "call_count"]].sum()
+    with_name = launches[launches["name"].notna() & (launches["call_count"] > 0)]
+    started = with_name.groupby("name", observed=True)[["kernel_count", "call_count"]].sum()
     order = started.sort_values(["kernel_count", "call_count"], ascending=False).index[:top]
     if not len(order):
         return frame.nothing(
             "The trace has no calls that start GPU work.", claim="No launches to show"
         )
-    drawn = known[known["name"].isin(order)].reset_index(drop=True)
+    drawn = with_name[with_name["name"].isin(order)].reset_index(drop=True)
     figure = dots(
         [str(name) for name in order],
         {

@@ -17,6 +17,7 @@ from workbench.tables import EVENTS
 if TYPE_CHECKING:
     import holoviews as hv
 
+# A few lanes get more height each, so that a figure of one rank is no strip.
 _LANE_PX, _WIDE_LANE_PX, _LANES_PX = 20, 48, 240
 # An own clock would reach this many nanoseconds after 31 years without a restart.
 _EPOCH_NS = range(10**18, 4 * 10**18)

@@ -16,6 +16,7 @@ from workbench.load._traces.chakra import schema
 from workbench.load._traces.graph import NodeRow, RankGraph, clean_text, us_to_ns
 
 _SAMPLES = 256
+# More broken messages than whole ones: the file is something else.
 _MOST_BROKEN_SHARE = 0.5
 _NOT_NUL = re.compile(rb"[^\0]")
 # Attributes that become columns.
@@ -41,8 +42,8 @@ def looks_like(head: bytes) -> bool:
 _NODE_FIELDS = {(1, 0), (2, 2), (3, 0)} | {(n, w) for n in range(4, 23) for w in (0, 2)}
 
 
+# The head may end inside the first node; id and name, which every node has, come first.
 def _begins_like_a_node(cut: bytes) -> bool:
-    """Tell whether an incomplete message has id and name as a node has."""
     try:
         number, wire, at = schema.tag(cut, 0)
         if (number, wire) == (1, 0):
@@ -64,12 +65,12 @@ def read(data: bytes, graph: RankGraph) -> None:
         stated = schema.version(split.pop(0)[1]) or generation.name
     else:
         stated = generation.name
-        what = "metadata in front of the nodes" if generation.has_header else ""
-        graph.findings.add("suspicious", f"{what}: there are none", int(bool(what)))
+        finding = "metadata in front of the nodes" if generation.has_header else ""
+        graph.findings.add("suspicious", f"{finding}: there are none", int(bool(finding)))
     graph.findings.add("read", f"schema {stated}")
     if stated != generation.name:
-        what = f"schema {stated} is not known; read like {generation.name}"
-        graph.findings.add("suspicious", what)
+        finding = f"schema {stated} is not known; read like {generation.name}"
+        graph.findings.add("suspicious", finding)
     decode, broken = generation.decoder().FromString, []
     for offset, raw in split:
         try:
@@ -84,8 +85,8 @@ def read(data: bytes, graph: RankGraph) -> None:
         )
         raise LoadError(msg)
     if broken:
-        what = "nodes that cannot be decoded"
-        graph.findings.add("dropped", what, len(broken), f"byte {broken[0]:,}")
+        finding = "nodes that cannot be decoded"
+        graph.findings.add("dropped", finding, len(broken), f"byte {broken[0]:,}")
 
 
 def _add_node(graph: RankGraph, node: Any, generation: schema.Generation) -> None:
@@ -110,7 +111,7 @@ def _add_node(graph: RankGraph, node: Any, generation: schema.Generation) -> Non
         dur_ns=us_to_ns(duration or None, findings, "duration"),
         record_function=to_integer(values.get("rf_id")) or None,
         collective=collective if is_collective else None,
-        group=clean_text(_text(group), findings) if group is not None else None,
+        group=None if group is None else clean_text(_text(group), findings),
         size_bytes=size if size is not None and size >= 0 else None,
         is_cpu=None if cpu is None else bool(cpu),
     )
@@ -121,8 +122,8 @@ def _add_node(graph: RankGraph, node: Any, generation: schema.Generation) -> Non
         graph.control_edges.extend((number, needs) for needs in node.ctrl_deps)
 
 
+# Before attributes there were fields of their own for the same.
 def _attributes(node: Any, generation: schema.Generation) -> dict[str, object]:
-    """Return the wanted attributes of a node, or the fields that held them once."""
     if generation.attribute is None:
         fields = ("comm_type", "comm_size", "tensor_size")
         return {name: value for name in fields if (value := getattr(node, name))}
@@ -143,8 +144,8 @@ def _messages(data: bytes, findings: Findings) -> Iterator[tuple[int, bytes]]:
         except (IndexError, OverflowError):
             length, start = end - at + 1, at
         if start + length > end:
-            what = "the file ends inside a node, or a length is damaged: the rest is dropped"
-            findings.add("truncated", what, 1, f"byte {at:,} of {end:,}")
+            finding = "the file ends inside a node, or a length is damaged: the rest is dropped"
+            findings.add("truncated", finding, 1, f"byte {at:,} of {end:,}")
             return
         if length == 0 and at > 0:
             content = _NOT_NUL.search(data, at)

@@ -53,7 +53,7 @@ def _read(source: Source, stream: Stream) -> RankGraph:
     return graph
 
 
+# A first byte of protobuf may be a brace, too: it is the length of a message of 123 bytes.
 def _is_json(head: bytes) -> bool:
-    """Tell text from protobuf, of which a first byte may be a brace too."""
     start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     return start.startswith(_JSON_STARTS) and b'"' in start[:64] and head[:1] in b"\xef {[ \t\r\n"

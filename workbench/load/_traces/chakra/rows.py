@@ -16,6 +16,7 @@ ATTRIBUTE = b"workbench_row"
 _TEXTS = ("type", "collective", "group")
 _COUNTS = ("dur_ns", "size_bytes")
 _NUMBERS = ("parent", "start_ns", "record_function", *_COUNTS)
+# Numbers must fit the int64 columns they are put back into.
 _MOST_BITS = 63
 
 

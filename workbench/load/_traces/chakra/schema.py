@@ -15,6 +15,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+# 64 bits in groups of seven.
 _MOST_VARINT_BYTES = 10
 _MOST_FIELDS = 64
 
@@ -125,8 +126,8 @@ def recognise(first: bytes, nodes: Sequence[bytes]) -> Generation:
     return NOW
 
 
+# Field 11 is an attribute in 2023 and storage details now; an attribute begins with its name.
 def _has_attribute_of_2023(message: bytes) -> bool:
-    """Tell whether field 11 is an attribute (begins with its name) and not storage details."""
     at = 0
     for number, wire in fields(message):
         _, _, at = tag(message, at)
@@ -137,8 +138,8 @@ def _has_attribute_of_2023(message: bytes) -> bool:
     return False
 
 
+# The two oldest differ in the number that stands for a collective: 6 in 2022, then 7.
 def _of_2022(samples: Sequence[bytes]) -> Generation:
-    """Tell the two oldest apart: by the number that stands for a collective."""
     decode = OF_2022.decoder()
     for sample in samples:
         try:

@@ -102,8 +102,11 @@ def write_chakra(
         described = PROCESS_GROUPS.check(process_groups, "process_groups")
     else:
         described = graph.process_groups if isinstance(graph, Trace) else PROCESS_GROUPS.empty()
-    both = (graph.nodes, graph.dependencies) if isinstance(graph, Trace) else graph
-    nodes, dependencies = NODES.check(both[0], "nodes"), DEPENDENCIES.check(both[1], "dependencies")
+    tables = (graph.nodes, graph.dependencies) if isinstance(graph, Trace) else graph
+    nodes, dependencies = (
+        NODES.check(tables[0], "nodes"),
+        DEPENDENCIES.check(tables[1], "dependencies"),
+    )
     if nodes.empty:
         msg = "there are no nodes to write; load an execution trace, or use analyze.chakra_nodes"
         raise LoadError(msg)
@@ -168,8 +171,8 @@ def _some(ids: pd.Series) -> str:
     return ", ".join(map(str, different[:_LISTED])) + dots
 
 
+# Process groups as PyTorch writes them.
 def _header(groups: pd.DataFrame) -> bytes:
-    """Describe the file: its schema, and the process groups as PyTorch writes them."""
     metadata = _message(1, _VERSION)
     metadata += _message(2, _message(1, b"schema") + _message(29, b"workbench"))
     if len(groups):
@@ -317,8 +320,8 @@ def calls(ranks: Mapping[int, Sequence[NodeRow]], findings: Findings) -> Calls:
         for row in sorted(nodes, key=lambda row: (row.start_ns or 0, row.node)):
             kind = kind_of(row)
             if kind.reason:
-                what, where = _AS_COMPUTE + kind.reason, f"rank {rank} node {row.node}"
-                findings.add("repaired", what, 1, where)
+                finding, where = _AS_COMPUTE + kind.reason, f"rank {rank} node {row.node}"
+                findings.add("repaired", finding, 1, where)
             elif kind.type == COLLECTIVE:
                 call = (schema.NOW.collectives[kind.collective or 0], row.size_bytes or 0)
                 listed.setdefault((rank, row.group), []).append(call)
@@ -339,8 +342,8 @@ def groups_of(listed: Calls, described: pd.DataFrame, findings: Findings) -> Gro
     number = {(rank, name): by_group[name, who] for (rank, name), who in members.items()}
     for (name, who), chosen in by_group.items():
         if absent := sorted(set(who) - ranks):
-            what = "process groups with ranks whose collectives are not here; simulators wait"
-            findings.add("suspicious", what, 1, f"group {name}: rank {absent[0]}")
+            finding = "process groups with ranks whose collectives are not here; simulators wait"
+            findings.add("suspicious", finding, 1, f"group {name}: rank {absent[0]}")
         keys = [key for key, group in number.items() if group == chosen]
         _note_difference([listed[key] for key in keys], f"group {name}", findings)
     alone = [collectives for (_, name), collectives in listed.items() if name is None]
@@ -364,21 +367,20 @@ def _members(
         members = recorded.get((rank, name), ())
         if not members:
             members = tuple(sorted(r for r, n in listed if n == name and not recorded.get((r, n))))
-            what = "members of process groups: the ranks that use the name"
-            findings.add("assumed", what, 1, f"rank {rank} group {name}")
+            finding = "members of process groups: the ranks that use the name"
+            findings.add("assumed", finding, 1, f"rank {rank} group {name}")
         members_of[rank, name] = members
     return members_of
 
 
 def _as_number(name: str) -> int:
-    """Return a name that simulators can use as it is as a number, else 0."""
     plain = name.isascii() and name.isdecimal() and len(name) <= len(str(_MOST_GROUP_NUMBER))
     number = int(name) if plain else 0
     return number if number <= _MOST_GROUP_NUMBER else 0
 
 
+# 0 means all ranks to a simulator, so numbers begin at 1; names that are numbers keep theirs.
 def _numbers(names: Sequence[str]) -> list[int]:
-    """Return a number per group: its name if that is one; 0 means all ranks to a simulator."""
     numbers: list[int] = []
     wanted = {_as_number(name) for name in names}
     free = (number for number in count(1) if number not in wanted)
@@ -391,5 +393,5 @@ def _numbers(names: Sequence[str]) -> list[int]:
 def _note_difference(
     lists: Sequence[Sequence[tuple[str, int]]], where: str, findings: Findings
 ) -> None:
-    what = "groups whose ranks do not have the same collectives and sizes in the same order"
-    findings.add("suspicious", what, int(any(calls != lists[0] for calls in lists[1:])), where)
+    finding = "groups whose ranks do not have the same collectives and sizes in the same order"
+    findings.add("suspicious", finding, int(any(calls != lists[0] for calls in lists[1:])), where)

@@ -11,6 +11,7 @@ from workbench.load._files.json_events import FloatText, to_integer
 from workbench.load._traces.graph import Group, NodeRow, clean_text, us_to_ns
 
 _ROOTS = ("[pytorch|profiler|execution_", "__ROOT_PROCESS__", "__ROOT_THREAD__")
+# RecordScope::USER_SCOPE of PyTorch.
 _USER_SCOPE = 7
 _COMMUNICATION = "record_param_comms"
 _GROUP_INIT = "process_group:init"
@@ -22,7 +23,9 @@ _SPELLINGS = {
     "alltoall": "all_to_all",
     "alltoallv": "all_to_allv",
 }
+# Tensor, storage, offset, elements, bytes of one element, device.
 _TENSOR_FIELDS = 6
+# Lists of lists of tensors occur; hostile files nest deeper.
 _MOST_NESTING = 4
 
 Raw = dict[str, Any]
@@ -60,10 +63,10 @@ def attributes(node: Raw) -> Raw:
 
 
 def values(node: Raw, side: str) -> list[Any]:
-    given = node.get(side)
-    if isinstance(given, dict):
-        given = given.get("values")
-    return given if isinstance(given, list) else []
+    arguments = node.get(side)
+    if isinstance(arguments, dict):
+        arguments = arguments.get("values")
+    return arguments if isinstance(arguments, list) else []
 
 
 def tensors(arguments: list[Any], depth: int = 0) -> Iterator[TensorUse]:
@@ -102,10 +105,10 @@ def row(node: Raw, number: int, findings: Findings) -> NodeRow:
 
 
 def caller(node: Raw) -> int | None:
-    given = node.get("ctrl_deps", node.get("parent"))
-    if isinstance(given, list):
-        given = given[0] if given else None
-    return to_integer(given)
+    stated = node.get("ctrl_deps", node.get("parent"))
+    if isinstance(stated, list):
+        stated = stated[0] if stated else None
+    return to_integer(stated)
 
 
 def communication(node: Raw) -> Call | None:
@@ -118,17 +121,17 @@ def communication(node: Raw) -> Call | None:
     if node.get("name") != _COMMUNICATION:
         return None
     attrs = attributes(node)
-    given = values(node, "inputs")
-    at = next((at for at, value in enumerate(given) if _text(value)), None)
-    spelled = _text(attrs.get("collective_name")) or (given[at] if at is not None else None)
+    arguments = values(node, "inputs")
+    at = next((at for at, value in enumerate(arguments) if _text(value)), None)
+    spelled = _text(attrs.get("collective_name")) or (arguments[at] if at is not None else None)
     if spelled is None:
         return None
     rank, group, address = None, _text(attrs.get("pg_name")), None
     if at is not None and at >= 2:
-        rank = to_integer(given[at - 1])
-        address = to_integer(given[at - 2]) or None
-        if isinstance(given[at - 2], list) and given[at - 2]:
-            group = group or _text(given[at - 2][0])
+        rank = to_integer(arguments[at - 1])
+        address = to_integer(arguments[at - 2]) or None
+        if isinstance(arguments[at - 2], list) and arguments[at - 2]:
+            group = group or _text(arguments[at - 2][0])
     return Call(
         collective=_SPELLINGS.get(spelled.lower().replace("_", ""), spelled.lower()),
         rank=rank,
@@ -182,7 +185,7 @@ def _is_tensor(argument: list[Any]) -> bool:
     return (
         len(argument) >= _TENSOR_FIELDS
         and isinstance(argument[5], str)
-        and all(type(part) is int for part in argument[:5])
+        and all(type(number) is int for number in argument[:5])
     )
 
 

@@ -23,7 +23,9 @@ from workbench.load._traces.graph import RankGraph, gather, read_all, with_ranks
 from workbench.tables import OPERATOR_CALLS
 
 _COMMUNICATION = ("c10d::", "_c10d_functional", "c10d_functional", "nccl:", "gloo:", "mpi:")
+# By what the name of a type ends in.
 _BYTES = {"8": 1, "bool": 1, "16": 2, "32": 4, "64": 8, "128": 16}
+# Sums of made-up sizes must fit int64.
 _MOST_BYTES = 1 << 62
 # Wiring of tensors to memory and streams; there is nothing to time.
 _NOT_COMPUTE = {"aten::set_", "aten::record_stream"}
@@ -32,8 +34,6 @@ Raw = dict[str, Any]
 
 
 class _Call(NamedTuple):
-    """One row of the table, without its rank."""
-
     node: int
     name: str
     op_schema: str | None
@@ -145,7 +145,6 @@ def _read(data: bytes, source: Source, findings: Findings) -> tuple[RankGraph, l
 
 
 def _is_operator(node: Raw) -> bool:
-    """Tell operators from annotations, autograd nodes and roots."""
     name = node.get("name")
     if not isinstance(name, str):
         return False
@@ -451,10 +450,10 @@ def parse(text: str) -> Schema | None:
     >>> schema.name, schema.overload, schema.arguments[1]
     ('add', 'Tensor', Argument(type='Scalar', name='alpha', is_keyword=True))
     """
-    named = _NAME.match(text) if len(text) <= _MOST_CHARACTERS else None
-    if named is None or text[named.end() : named.end() + 1] != "(":
+    head = _NAME.match(text) if len(text) <= _MOST_CHARACTERS else None
+    if head is None or text[head.end() : head.end() + 1] != "(":
         return None
-    listed = _split(text[named.end() + 1 :])
+    listed = _split(text[head.end() + 1 :])
     if listed is None:
         return None
     arguments: list[Argument] = []
@@ -467,7 +466,7 @@ def parse(text: str) -> Schema | None:
         if fits is None:
             return None
         arguments.append(Argument(plain_type(fits["type"]), fits["name"], is_keyword))
-    namespace, name, overload = named.groups()
+    namespace, name, overload = head.groups()
     return Schema(namespace, name, overload or "", tuple(arguments))
 
 
@@ -495,8 +494,8 @@ def _unusable(schema: Schema) -> str | None:
     return None
 
 
+# Commas inside brackets and quotes (default values) divide nothing.
 def _split(text: str) -> list[str] | None:
-    """Cut the arguments at their commas; None if the list does not end."""
     arguments: list[str] = []
     depth = begin = 0
     quote = ""
@@ -513,5 +512,5 @@ def _split(text: str) -> list[str] | None:
             arguments.append(text[begin:at].strip())
             begin = at + 1
             if sign == ")":
-                return [part for part in arguments if part]
+                return [argument for argument in arguments if argument]
     return None

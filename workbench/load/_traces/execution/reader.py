@@ -110,8 +110,8 @@ def _add_edges(graph: RankGraph, nodes: list[tuple[int, dict[str, Any]]]) -> Non
         for side in ("inputs", "outputs")
     }
     graph.data_edges = tensor_edges(sides["inputs"], sides["outputs"], callers)
-    what = "data dependencies that are derived: on the last writer of each tensor read"
-    graph.findings.add("noted", what, len(graph.data_edges))
+    finding = "data dependencies that are derived: on the last writer of each tensor read"
+    graph.findings.add("noted", finding, len(graph.data_edges))
 
 
 def _add_groups(graph: RankGraph, nodes: list[tuple[int, dict[str, Any]]]) -> None:
@@ -132,14 +132,15 @@ def _add_groups(graph: RankGraph, nodes: list[tuple[int, dict[str, Any]]]) -> No
         for row in graph.rows
     ]
     nameless = sum(row.type == "collective" and row.group is None for row in graph.rows)
-    what = "collectives whose process group has no name, only an address"
-    graph.findings.add("noted", what, nameless)
+    finding = "collectives whose process group has no name, only an address"
+    graph.findings.add("noted", finding, nameless)
     if (everyone := world(graph.groups)) is not None:
         graph.world_size, graph.backend = everyone.size or None, everyone.backend
     graph.stated_rank = find_rank(graph, calls.values(), addresses)
 
 
 _GAP = re.compile(r"[\s,]*")
+# An error this near to the end is there because the file is cut.
 _AT_END_CHARACTERS = 16
 _strict = json.JSONDecoder(parse_float=FloatText)
 _lenient = json.JSONDecoder(parse_float=FloatText, strict=False)
@@ -177,8 +178,8 @@ def objects(
     while True:
         at = _GAP.match(text, at).end()  # type: ignore[union-attr] # it matches nothing, too
         if at >= len(text):
-            what = "the list of nodes is not closed"
-            findings.add("truncated", what, int(is_closed), f"byte {len(data):,}")
+            finding = "the list of nodes is not closed"
+            findings.add("truncated", finding, int(is_closed), f"byte {len(data):,}")
             return
         if text[at] == "]":
             return
@@ -193,8 +194,8 @@ def objects(
         yield value
 
 
+# Raw control characters in strings are let pass and counted: they are not ambiguous.
 def _decode(text: str, at: int, findings: Findings) -> tuple[Any, int]:
-    """Decode the value at ``at``; raw control characters in strings are let pass and counted."""
     try:
         return _strict.raw_decode(text, at)
     except json.JSONDecodeError as error:
@@ -216,13 +217,12 @@ def _read_piecewise(
     before = len(findings.frame())
     nodes = list(objects(data, opening.end(), label=label, findings=findings))
     if len(findings.frame()) == before:
-        what = f"the text around the list {key!r} is damaged, the list is whole"
-        findings.add("suspicious", what + _first_error(data))
+        finding = f"the text around the list {key!r} is damaged, the list is whole"
+        findings.add("suspicious", finding + _first_error(data))
     return header, nodes
 
 
 def _header(before: bytes) -> Document:
-    """Read the entries in front of the list of nodes, as far as they can be read."""
     text = before.decode("utf-8", "replace").rstrip().rstrip(",")
     try:
         header = _lenient.decode(text + "}")
@@ -234,7 +234,6 @@ def _header(before: bytes) -> Document:
 def _mend(
     data: bytes, start: int, text: str, at: int, *, label: str, findings: Findings
 ) -> tuple[Any, int]:
-    """Read a damaged value with the repairs that trace events get."""
     offset = start + _bytes(text[:at])
     try:
         read = read_event(data[offset : offset + 2 * REPAIR_WINDOW])
@@ -250,7 +249,6 @@ def _mend(
 
 
 def _is_cut(error: Exception, text: str) -> bool:
-    """Tell whether an error is there only because the text ends."""
     if not isinstance(error, json.JSONDecodeError):
         return False
     return error.msg.startswith("Unterminated") or error.pos >= len(text) - _AT_END_CHARACTERS
@@ -271,6 +269,7 @@ def _bytes(text: str) -> int:
     return len(text.encode("utf-8", "surrogateescape"))
 
 
+# Of the others (broadcast, reduce) the recorded rank may be that of the root.
 _UNROOTED = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 _DEFAULT_NAMES = ("0", "default_pg")
 
@@ -303,11 +302,13 @@ def find_rank(
             unlisted.add((call.address, call.rank))
     if not ranks and len(unlisted) == 1:
         ranks = {unlisted.pop()[1]}
-        what = "the only process group of the trace, whose members it does not list, has all ranks"
-        graph.findings.add("assumed", what)
+        finding = (
+            "the only process group of the trace, whose members it does not list, has all ranks"
+        )
+        graph.findings.add("assumed", finding)
     if len(ranks) > 1:
-        what = f"collectives tell different ranks: {sorted(ranks)[:8]}"
-        graph.findings.add("suspicious", what)
+        finding = f"collectives tell different ranks: {sorted(ranks)[:8]}"
+        graph.findings.add("suspicious", finding)
     return ranks.pop() if len(ranks) == 1 else None
 
 
@@ -364,6 +365,7 @@ def _last_writer(
     return next((writer for writer in latest if not _calls(writer, node, spans)), None)
 
 
+# Of nested calls that wrote the tensor the outermost is the one that was waited for.
 def _outermost(
     writer: int,
     node: int,
@@ -372,7 +374,6 @@ def _outermost(
     outputs: Mapping[int, set[int]],
     spans: Mapping[int, tuple[int, int]],
 ) -> int:
-    """Climb from ``writer`` to its outermost caller that wrote the tensor too."""
     for _ in range(_MOST_STEPS):
         caller = callers.get(writer)
         if caller is None or caller >= writer or tensor not in outputs.get(caller, ()):
@@ -388,8 +389,8 @@ def _calls(caller: int, node: int, spans: Mapping[int, tuple[int, int]]) -> bool
     return first <= spans[node][0] <= last
 
 
+# Nested-set numbering: a call contains another if it spans its number, so asking is O(1).
 def _spans(callers: Mapping[int, int | None]) -> dict[int, tuple[int, int]]:
-    """Give each call a span of numbers in which those of all its callees lie."""
     callees: dict[int, list[int]] = {}
     roots = []
     for node, caller in callers.items():

@@ -88,8 +88,8 @@ class PythonEngine:
             self._after_event = True
 
 
+# Cut at the last closing brace, never inside a character of several bytes.
 def _whole_objects(raw: bytes) -> str:
-    """Decode up to the last closing brace and what may follow it: never half a character."""
     cut = raw.rfind(b"}") + 1
     behind = _BEHIND.match(raw, cut)
     cut = behind.end() if behind else cut

@@ -67,7 +67,6 @@ def _find_key(mixed, length, key_slots, key_hashes, key_lengths):
 
 @nb.njit(nogil=True)
 def _close_event(buf, i, n):
-    """Find where the event that opens at ``i`` seems to end; below 0 if it does not."""
     depth = 0
     while i < n:
         byte = byte_at(buf, i)

@@ -127,14 +127,14 @@ def string_end(buf, i, n):
         word = word_at(buf, i)
         quote = word ^ _QUOTES
         slash = word ^ _SLASHES
-        found = (
+        special = (
             ((quote - _ONES) & ~quote) | ((slash - _ONES) & ~slash) | ((word - _SPACES) & ~word)
         ) & _TOPS
-        if found == np.uint64(0):
+        if special == np.uint64(0):
             mixed = mix(mixed, word)
             i += 8
             continue
-        at = first_set(found) >> 3
+        at = first_set(special) >> 3
         byte = byte_at(buf, i + at)
         if byte == 34 and i + at < n and plain:
             return i + at, mix(mixed, low_bytes(word, at) ^ np.uint64(at + 1)), True
@@ -198,19 +198,19 @@ def eight_digits(buf, i):
     """Read up to eight decimal digits at ``i``: ``(count, value)``."""
     word = word_at(buf, i) ^ _ZEROS
     # The top bit of a byte tells that it is no digit: 6 more than 9 carries into it.
-    other = ((word + _SIXES) | word) & _NOT_DIGIT
-    if other == np.uint64(0):
+    no_digit = ((word + _SIXES) | word) & _NOT_DIGIT
+    if no_digit == np.uint64(0):
         count = np.int64(8)
     else:
-        count = first_set(other) >> 3
+        count = first_set(no_digit) >> 3
         if count == 0:
             return np.int64(0), np.int64(0)
         word = word << np.uint64(64 - 8 * count)
     # Neighbours are joined pairwise: digits to tens, tens to ten thousands, those to the value.
     word = word * np.uint64(10) + (word >> np.uint64(8))
     pairs = word & _EVEN_PAIRS
-    others = (word >> np.uint64(16)) & _EVEN_PAIRS
-    return count, np.int64((pairs * _WEIGHT_HIGH + others * _WEIGHT_LOW) >> np.uint64(32))
+    odd_pairs = (word >> np.uint64(16)) & _EVEN_PAIRS
+    return count, np.int64((pairs * _WEIGHT_HIGH + odd_pairs * _WEIGHT_LOW) >> np.uint64(32))
 
 
 @nb.njit(nogil=True)
@@ -263,7 +263,7 @@ def nanoseconds_at(buf, i, n):
         i += 1
         first = i
         scale = np.int64(100)
-        above, rest = np.int64(0), False
+        above, has_more = np.int64(0), False
         while byte_at(buf, i) >= 48 and byte_at(buf, i) <= 57:
             digit = np.int64(byte_at(buf, i) - 48)
             if i - first < 3:
@@ -272,10 +272,10 @@ def nanoseconds_at(buf, i, n):
             elif i - first == 3:
                 above = digit
             elif digit > 0:
-                rest = True
+                has_more = True
             i += 1
         regular = regular and i > first
-        if above > 5 or (above == 5 and (rest or value & 1 == 1)):
+        if above > 5 or (above == 5 and (has_more or value & 1 == 1)):
             value += 1
     if i >= n:
         return np.int64(-1), False, value

@@ -37,6 +37,7 @@ from workbench.load._traces.kineto.blocks import (
 )
 
 BLOCK_BYTES = 8 << 20
+# Room in front of a block for the event that the block before ended in.
 HEADROOM_BYTES = 1 << 18
 PADDING_BYTES = 64
 ByteArray = npt.NDArray[np.uint8]
@@ -100,22 +101,22 @@ class StreamReader:
         blocks = read_ahead(self.stream)
         try:
             ended = self._array(blocks)
-            rest = self._rest(blocks) if ended else b""
+            tail = self._rest(blocks) if ended else b""
         finally:
             blocks.close()
-        self._after(ended, rest)
+        self._after(ended, tail)
         self._flush()
         if self.engine.repaired_commas:
-            what = "commas between events that were missing or one too many"
-            self.findings.add("repaired", what, self.engine.repaired_commas)
+            finding = "commas between events that were missing or one too many"
+            self.findings.add("repaired", finding, self.engine.repaired_commas)
         for note in self.stream.notes:
             self.findings.add("suspicious", note)
         return RawTrace(
             self.columns, self.engine.all_texts(), self.metadata, self.findings, whole=ended
         )
 
+    # The usual case copies a few bytes in front of the block instead of the block behind them.
     def _extend(self, block: ByteArray, parsed: int) -> None:
-        """Drop ``parsed`` bytes from the window and put a block as read ahead behind the rest."""
         self._drop(parsed)
         kept, new = self.length, len(block) - HEADROOM_BYTES - PADDING_BYTES
         if kept <= HEADROOM_BYTES:
@@ -135,7 +136,6 @@ class StreamReader:
         self.length -= parsed
 
     def _array(self, blocks: Iterator[ByteArray]) -> bool:
-        """Parse the event array; False if the input ends inside it."""
         position: int | None = None
         for block in blocks:
             self._extend(block, position or 0)
@@ -204,9 +204,9 @@ class StreamReader:
     def _wants_more(self, position: int, *, final: bool) -> tuple[int, bool]:
         """Decide on an event that does not end in the window."""
         if final:
-            rest = self.window[position : self.length].tobytes()
-            opening = rest.find(b"{")
-            if opening >= 0 and not rest[:opening].strip(b", \t\r\n\x00"):
+            unread = self.window[position : self.length].tobytes()
+            opening = unread.find(b"{")
+            if opening >= 0 and not unread[:opening].strip(b", \t\r\n\x00"):
                 after = self._odd_event(position + opening, final=final)
                 if after is not None:
                     return self._events(after, final=final)
@@ -228,8 +228,8 @@ class StreamReader:
         self.engine.rows += kept
         return position + read.end
 
+    # Most events are short, and the general parser is slow: it looks no further than needed.
     def _read_odd(self, position: int, *, final: bool) -> Read | None:
-        """Parse one event, looking no further ahead than needed: most events are short."""
         hint = self.engine.hint - position
         if hint > 0 and (read := mend_event(self._bytes(position, hint))) is not None:
             return read
@@ -250,72 +250,70 @@ class StreamReader:
 
     def _no_event(self, position: int, *, final: bool) -> int | None:
         """Go past what stands where an event should: padding or null; else it is damage."""
-        rest = self._bytes(position, 64)
-        if rest.startswith(b"\x00"):
+        head = self._bytes(position, 64)
+        if head.startswith(b"\x00"):
             raw = self.window[position : self.length]
             content = np.flatnonzero(raw != 0)
             zeros = int(content[0]) if len(content) else len(raw)
             self.findings.add("dropped", "zero bytes where events should be", zeros)
             return position + zeros if len(content) or not final else None
-        if rest.startswith(b"null"):
+        if head.startswith(b"null"):
             self.findings.add("dropped", "null instead of an event")
             return position + 4
         # The window may end inside a null.
-        if b"null".startswith(rest) if final else len(rest) < 4:
+        if b"null".startswith(head) if final else len(head) < 4:
             return None
-        what = f"expected an event or the end of the list, found {rest[:20]!r}"
-        return self._raise(position, what)
+        reason = f"expected an event or the end of the list, found {head[:20]!r}"
+        return self._raise(position, reason)
 
     def _rest(self, blocks: Iterator[ByteArray]) -> bytes:
-        """Return everything behind the event array."""
-        rest = [self.window[: self.length].tobytes()]
+        pieces = [self.window[: self.length].tobytes()]
         size = self.length
         for padded in blocks:
             block = padded[HEADROOM_BYTES : len(padded) - PADDING_BYTES]
             size += len(block)
             if size > LARGEST_METADATA:
                 self._raise(0, f"more than {LARGEST_METADATA:,} bytes behind the events")
-            rest.append(block.tobytes())
+            pieces.append(block.tobytes())
             if self.advance is not None:
                 self.advance(len(block))
-        return b"".join(rest)
+        return b"".join(pieces)
 
-    def _after(self, ended: bool, rest: bytes) -> None:
-        """Read the metadata behind the array, or say where the input broke off."""
-        rest = rest.strip(_BLANK)
+    def _after(self, ended: bool, tail: bytes) -> None:
+        tail = tail.strip(_BLANK)
         if not ended:
-            what = "the file ends inside the list of events; all whole events were read"
+            finding = "the file ends inside the list of events; all whole events were read"
             if self.length:
-                what += f", the last {self.length:,} bytes hold a part of one"
-            self.findings.add("truncated", what, where=f"byte {self.offset:,}")
+                finding += f", the last {self.length:,} bytes hold a part of one"
+            self.findings.add("truncated", finding, where=f"byte {self.offset:,}")
         elif self.bare_list:
-            self.findings.add("dropped", "bytes behind the list of events", len(rest))
+            self.findings.add("dropped", "bytes behind the list of events", len(tail))
         else:
-            self._keep_last_metadata(b"{" + rest.lstrip(b","))
+            self._keep_last_metadata(b"{" + tail.lstrip(b","))
 
+    # Some files end before the closing brace of the outermost object.
     def _keep_last_metadata(self, raw: bytes) -> None:
-        """Keep the metadata behind the events, whose closing brace may be missing."""
         closed = raw if raw.endswith(b"}") and mend_event(raw) else raw.rstrip(b",") + b"}"
         if closed is not raw and mend_event(closed):
-            what = "the file ends behind the list of events, before its closing brace"
-            self.findings.add("truncated", what, where=f"byte {self.offset + self.length:,}")
+            finding = "the file ends behind the list of events, before its closing brace"
+            self.findings.add("truncated", finding, where=f"byte {self.offset + self.length:,}")
             raw = closed
         self._keep_metadata(raw, "behind")
 
     def _keep_metadata(self, raw: bytes, where: str) -> None:
         read_object = mend_event(raw)
         if read_object is None:
-            what = f"metadata {where} the events cannot be read"
-            self.findings.add("dropped", what, len(raw), f"byte {self.offset:,}")
+            finding = f"metadata {where} the events cannot be read"
+            self.findings.add("dropped", finding, len(raw), f"byte {self.offset:,}")
             return
         if read_object.repair:
-            what = f"in the metadata {where} the events: {read_object.repair}"
-            self.findings.add("repaired", what)
+            finding = f"in the metadata {where} the events: {read_object.repair}"
+            self.findings.add("repaired", finding)
         if "traceEvents" in read_object.event:
             another = read_object.event.pop("traceEvents")
-            what = "events of another traceEvents list"
+            finding = "events of another traceEvents list"
             count = len(another) if isinstance(another, list) else 1
-            self.findings.add("dropped", what, count, f"byte {self.offset:,}")
+            self.findings.add("dropped", finding, count, f"byte {self.offset:,}")
         self.metadata |= read_object.event
 
     def _flush(self) -> None:
@@ -357,8 +355,8 @@ def event_list(head: bytes, start: int) -> tuple[int, int] | None:
     except (json.JSONDecodeError, RecursionError):
         pass
     # Metadata that JSON cannot read, or that is cut by the end of the window.
-    found = _ARRAY.search(head, start + _byte(text, at))
-    return (found.start(), found.end()) if found else None
+    match_behind = _ARRAY.search(head, start + _byte(text, at))
+    return (match_behind.start(), match_behind.end()) if match_behind else None
 
 
 def _skip(text: str, at: int) -> int:
@@ -376,6 +374,7 @@ def read_ahead(stream: Stream) -> Generator[ByteArray]:
 
     Each block has room in front for what is left of the one before, and padding behind.
     """
+    # Two blocks ahead, so that memory stays bounded whatever is unpacked.
     ready: queue.Queue[ByteArray | BaseException | None] = queue.Queue(maxsize=2)
     stop = threading.Event()
     worker = threading.Thread(target=_read_blocks, args=(stream, ready, stop), daemon=True)

@@ -15,6 +15,7 @@ import pandas as pd
 from workbench.load._files.json_events import FloatText, to_integer, to_ns
 
 INTEGER, TEXT, TOKEN = 0, 1, 2
+# Stands for absent; no id or size is as small.
 MISSING = np.iinfo(np.int64).min
 HAS_TIME, HAS_DUR = 1, 2
 ROWS_PER_BLOCK = 1 << 15
@@ -161,8 +162,8 @@ class Columns:
         self._values: list[list[tuple[int, IntArray]]] = [[] for _ in range(len(slots))]
 
     def take(self, block: Block, rows: int) -> None:
-        for name, parts in self._fields.items():
-            parts.append(getattr(block, name)[:rows].copy())
+        for name, pieces in self._fields.items():
+            pieces.append(getattr(block, name)[:rows].copy())
         for at in np.flatnonzero(block.seen[: len(self.slots)]):
             self._values[at].append((self.rows, block.values[at, :rows].copy()))  # noqa: PD011 - no pandas object
             block.values[at] = MISSING  # noqa: PD011
@@ -176,18 +177,18 @@ class Columns:
 
     def field(self, name: str) -> npt.NDArray[Any]:
         """Return one field for all rows and forget its parts."""
-        parts = self._fields.pop(name)
-        return parts[0] if len(parts) == 1 else np.concatenate(parts or [np.zeros(0, np.int64)])
+        pieces = self._fields.pop(name)
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces or [np.zeros(0, np.int64)])
 
     def values(self, name: str) -> IntArray | None:
         """Return one argument for all rows, :data:`MISSING` where absent; None if it never is."""
-        parts = self._values[self.slots.position[name]]
-        if not parts:
+        pieces = self._values[self.slots.position[name]]
+        if not pieces:
             return None
         full = np.full(self.rows, MISSING, np.int64)
-        while parts:
-            start, part = parts.pop()
-            full[start : start + len(part)] = part
+        while pieces:
+            start, piece = pieces.pop()
+            full[start : start + len(piece)] = piece
         return full
 
 

@@ -57,6 +57,7 @@ _NEVER_BELOW_0 = frozenset({"size_bytes", "group_size"})
 _MINUS_1_IS_MISSING = frozenset(
     {"seq", "in_count", "out_count", "wait_stream", "wait_correlation", "device"}
 )
+# What surrogateescape makes of bytes that are not UTF-8.
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -106,21 +107,23 @@ def rank_tables(
     count_phases(raw.columns, findings)
     timed = _timed(raw)
     texts = _clean(raw.texts, findings)
-    named = _named(raw, timed, texts)
-    on_stream = is_any(named["category"], ON_STREAM)
+    text_columns = _named(raw, timed, texts)
+    on_stream = is_any(text_columns["category"], ON_STREAM)
     numbers = _numbers(raw, timed.pick, on_stream)
-    numbers["stream"] = streams(numbers.get("stream"), named["thread"], on_stream)
-    work = is_any(named["category"], GPU_WORK)
+    numbers["stream"] = streams(numbers.get("stream"), text_columns["thread"], on_stream)
+    work = is_any(text_columns["category"], GPU_WORK)
     numbers["launch"], repeated = launches(
-        is_any(named["category"], RUNTIME), work,
+        is_any(text_columns["category"], RUNTIME), work,
         (numbers.get("correlation"), numbers.get("external_id")), (timed.start, timed.dur),
     )  # fmt: skip
-    what = "launch calls with the correlation of an earlier one; GPU rows take the nearest before"
-    findings.add("suspicious", what, repeated)
-    windows, steps = _steps(timed, named["name"], named["category"], findings)
+    finding = (
+        "launch calls with the correlation of an earlier one; GPU rows take the nearest before"
+    )
+    findings.add("suspicious", finding, repeated)
+    windows, steps = _steps(timed, text_columns["name"], text_columns["category"], findings)
     numbers["step"] = assign_steps(timed.start, numbers["launch"], windows)
-    kind, known = kinds(named["name"], named["category"], rules)
-    _note(findings, dur=timed.dur, work=work, launch=numbers["launch"], known=known)
+    kind, is_known = kinds(text_columns["name"], text_columns["category"], rules)
+    _note(findings, dur=timed.dur, work=work, launch=numbers["launch"], known=is_known)
 
     rows = len(timed.start)
     data: dict[str, Any] = {
@@ -129,7 +132,7 @@ def rank_tables(
         "dur_ns": timed.dur,
         "kind": kind,
     }
-    data |= {column: coded.categorical() for column, coded in named.items()}
+    data |= {column: coded.categorical() for column, coded in text_columns.items()}
     for column in EVENTS.columns:
         if column not in data:
             dtype = EVENTS.columns[column].dtype
@@ -147,8 +150,6 @@ def rank_tables(
 
 @dataclass(frozen=True)
 class _Timed:
-    """The rows that have a place in time, in order: their times, and how to pick others' fields."""
-
     start: IntArray
     dur: IntArray
     clock: str
@@ -175,7 +176,7 @@ def _named(raw: RawTrace, timed: _Timed, texts: list[str]) -> dict[str, CodedTex
     columns, pick = raw.columns, timed.pick
     # A missing category is uncategorised; others get their present spelling.
     spelled = [_RENAMED.get(text, text) for text in texts]
-    named = {
+    columns_of = {
         "name": CodedTexts.of(timed.name, texts, missing=""),
         "category": CodedTexts.of(pick(columns.field("cat")), spelled, missing=UNCATEGORISED),
         "process": CodedTexts.of(timed.pid, texts, missing=""),
@@ -185,8 +186,8 @@ def _named(raw: RawTrace, timed: _Timed, texts: list[str]) -> dict[str, CodedTex
         if kind == TEXT:
             codes = columns.values(argument)
             absent = CodedTexts(np.full(len(timed.start), -1, np.int32), [])
-            named[column] = absent if codes is None else CodedTexts.of(pick(codes), texts)
-    return named
+            columns_of[column] = absent if codes is None else CodedTexts.of(pick(codes), texts)
+    return columns_of
 
 
 def _picker(
@@ -239,7 +240,6 @@ def _numbers(
 
 
 def _nullable(values: IntArray | None, dtype: str, rows: int) -> tuple[Any, int]:
-    """Make a nullable pandas array; also count the values that do not fit its type."""
     narrow: type = np.int32 if dtype == "Int32" else np.int64
     if values is None:
         return all_missing(rows, dtype), 0
@@ -274,14 +274,13 @@ def _note(
     findings.add("noted", "GPU rows whose launch is not in the trace", unlaunched)
     busy, unknown = int(dur[work].sum()), int(dur[work & ~known].sum())
     if unknown:
-        what = (
+        finding = (
             f"kernels that no rule knows, counted as compute ({unknown / busy:.1%} of kernel time)"
         )
-        findings.add("noted", what, int((work & ~known).sum()))
+        findings.add("noted", finding, int((work & ~known).sum()))
 
 
 def _extra(raw: RawTrace, argument: str, timed: _Timed, texts: list[str]) -> Any:
-    """Return a further argument as a column: numbers if all are, else texts."""
     codes = raw.columns.values(argument)
     if codes is None:
         return CodedTexts(np.full(len(timed.start), -1, np.int32), []).categorical()
@@ -309,11 +308,11 @@ def _parsed(text: str) -> object:
     return value
 
 
-def quality_of(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    filled = [part for part in parts if len(part)]
+def quality_of(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    filled = [table for table in tables if len(table)]
     if not filled:
         return QUALITY.empty()
-    joined = pd.concat([part.astype({"finding": "str"}) for part in filled], ignore_index=True)
+    joined = pd.concat([table.astype({"finding": "str"}) for table in filled], ignore_index=True)
     return joined.astype({"finding": "category"})
 
 
@@ -341,8 +340,11 @@ ON_STREAM = GPU_WORK | {"cuda_sync", "gpu_user_annotation"}
 _STREAM_THREAD = re.compile(r"stream\s+(\d{1,18})\s*$")
 
 _OF_STREAM_ROWS = ("stream", "device")
+# How many windows are looked back at where windows overlap or nest.
 _STEPS_BACK = 4
+# 2010 to 2100; clocks that count from a boot stay far below.
 _EPOCH_FIRST_NS, _EPOCH_LAST_NS = 1_262_304_000_000_000_000, 4_102_444_800_000_000_000
+# No stream, as int32 and as uint32.
 _NO_STREAM = (-1, 4_294_967_295)
 _IMPLAUSIBLE_DUR_NS = 7 * 24 * 3600 * 1_000_000_000
 
@@ -364,8 +366,8 @@ def count_phases(columns: Columns, findings: Findings) -> None:
         if phase in _SKIPPED_PHASES:
             findings.add("skipped by design", _SKIPPED_PHASES[phase], count)
         else:
-            what = _DROPPED_PHASES.get(phase, f"events of phase {phase!r}")
-            findings.add("dropped", what, count)
+            finding = _DROPPED_PHASES.get(phase, f"events of phase {phase!r}")
+            findings.add("dropped", finding, count)
 
 
 def pair_begin_end(
@@ -393,8 +395,8 @@ def pair_begin_end(
     keep[never_ended] = False
     findings.add("dropped", "begin events (phase B) without an end", len(never_ended))
     findings.add("dropped", "end events (phase E) without a begin", unmatched_ends)
-    what = "end events (phase E) that close a begin event of another name"
-    findings.add("suspicious", what, other_name)
+    finding = "end events (phase E) that close a begin event of another name"
+    findings.add("suspicious", finding, other_name)
     return keep
 
 
@@ -410,11 +412,11 @@ def plausible(fields: dict[str, npt.NDArray[Any]], findings: Findings) -> npt.ND
     complete = (ph == ord("X")) | (ph == ord("B"))
     no_dur = keep & complete & ((flags & HAS_DUR) == 0)
     findings.add("assumed", "duration 0 of complete events that state none", int(no_dur.sum()))
-    for what, bad in (
+    for finding, bad in (
         ("events with a negative duration", keep & (dur < 0)),
         ("events longer than 7 days (an overflow)", keep & (dur > _IMPLAUSIBLE_DUR_NS)),
     ):
-        findings.add("dropped", what, int(bad.sum()))
+        findings.add("dropped", finding, int(bad.sum()))
         keep &= ~bad
     zeroed = int((keep & complete & (fields["ts"] == 0) & (dur == 0)).sum())
     if zeroed > 1 and (fields["ts"][keep] != 0).any():
@@ -432,15 +434,17 @@ def absolute(ts: IntArray, base: object, findings: Findings) -> tuple[IntArray, 
         return ts, "own"
     middle = int(np.median(ts[:: max(1, len(ts) // 10_000)]))
     if base_ns and _EPOCH_FIRST_NS <= middle <= _EPOCH_LAST_NS:
-        what = "baseTimeNanoseconds with time stamps that are epoch already; not added"
-        findings.add("suspicious", what)
+        finding = "baseTimeNanoseconds with time stamps that are epoch already; not added"
+        findings.add("suspicious", finding)
         base_ns = 0
     clock = "epoch" if _EPOCH_FIRST_NS <= middle + base_ns <= _EPOCH_LAST_NS else "own"
     ts = ts + base_ns if base_ns else ts
     wall = (ts >= _EPOCH_FIRST_NS) & (ts <= _EPOCH_LAST_NS)
     unlike = int((wall != (clock == "epoch"))[ts != base_ns].sum())
-    what = "time stamps that are no wall time" if clock == "epoch" else "time stamps of wall time"
-    findings.add("suspicious", f"{what}, unlike the others; the trace mixes clocks", unlike)
+    finding = (
+        "time stamps that are no wall time" if clock == "epoch" else "time stamps of wall time"
+    )
+    findings.add("suspicious", f"{finding}, unlike the others; the trace mixes clocks", unlike)
     return ts, clock
 
 
@@ -534,8 +538,8 @@ def launches(
     return launch, repeated
 
 
+# Counters may start anew, so of several calls with one id the last before the GPU row counts.
 def _nearest_call(ids: IntArray, by_id: IntArray, rows: IntArray) -> IntArray:
-    """Return for each GPU row the last call with its id before it, or MISSING."""
     distinct, number = np.unique(ids[by_id], return_inverse=True)
     at = np.minimum(np.searchsorted(distinct, ids[rows]), len(distinct) - 1)
     # Rows stand in order of time, so the place in the table says what came first.
@@ -546,8 +550,8 @@ def _nearest_call(ids: IntArray, by_id: IntArray, rows: IntArray) -> IntArray:
     return nearest
 
 
+# A driver call inside a runtime call has its id, too; the runtime call is the launch.
 def _outermost(ids: IntArray, calls: IntArray, times: tuple[IntArray, IntArray]) -> IntArray:
-    """Sort calls by id and time; a driver call inside a runtime call of its id is dropped."""
     start, dur = times
     by_id = calls[np.argsort(ids[calls], kind="stable")]
     before, after = by_id[:-1], by_id[1:]
