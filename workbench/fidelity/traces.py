@@ -21,11 +21,14 @@ from workbench.analyze import intervals
 from workbench.fidelity.registry import Reading, claim, printed_ns, published
 from workbench.tables import Trace
 
+_traces = functools.partial(claim, noun="traces")
+_executions = functools.partial(claim, noun="execution_traces")
+_EXACT, _HTA = "exact integer arithmetic on the raw files", "HolisticTraceAnalysis"
+_DLRM = ("kineto-dlrm-8rank",)
 _KINETO_SETS = ("kineto-dlrm-8rank", "kineto-hta", "kineto-h100", "kineto-resnet")
 
 
-@claim(
-    noun="traces",
+@_traces(
     name="every public Kineto file loads",
     source="the file itself, its bytes searched for complete and instant events; arithmetic",
     needs=_KINETO_SETS,
@@ -53,8 +56,7 @@ def files(*folders: Path) -> Iterator[Reading]:
             yield Reading(f"{name}, union beyond the sum", 0, excess)
 
 
-@claim(
-    noun="traces",
+@_traces(
     name="TraceLens",
     source="AMD-AGI/TraceLens, gpu_timeline.csv for Qwen1.5-0.5B on one H100",
     needs=("kineto-h100",),
@@ -89,12 +91,7 @@ def tracelens(folder: Path) -> Iterator[Reading]:
         yield Reading(name, float(printed[name]), value_ns / 1e6, "ms", tolerance_ms)
 
 
-@claim(
-    noun="traces",
-    name="breakdown",
-    source="exact integer arithmetic on the raw files",
-    needs=_KINETO_SETS,
-)
+@_traces(name="breakdown", source=_EXACT, needs=_KINETO_SETS)
 def breakdowns(*folders: Path) -> Iterator[Reading]:
     """Compare where the time goes in single files, to the nanosecond."""
     by_name = {folder.name: folder for folder in folders}
@@ -109,12 +106,7 @@ def breakdowns(*folders: Path) -> Iterator[Reading]:
             yield _count(row, f"{row['file']}, {name}", name, count)
 
 
-@claim(
-    noun="traces",
-    name="DLRM on 8 ranks",
-    source="exact integer arithmetic on the raw files",
-    needs=("kineto-dlrm-8rank",),
-)
+@_traces(name="DLRM on 8 ranks", source=_EXACT, needs=_DLRM)
 def dlrm(folder: Path) -> Iterator[Reading]:
     """Compare who waits, for whom and how long, to the nanosecond."""
     events = _trace(folder / "dlrm_kineto.tar.gz").events
@@ -137,12 +129,7 @@ def dlrm(folder: Path) -> Iterator[Reading]:
     yield Reading("blamed on all others", 0, elsewhere, source=row["source"])
 
 
-@claim(
-    noun="traces",
-    name="DLRM on 8 ranks, clocks set wrong",
-    source="exact integer arithmetic on the raw files",
-    needs=("kineto-dlrm-8rank",),
-)
+@_traces(name="DLRM on 8 ranks, clocks set wrong", source=_EXACT, needs=_DLRM)
 def dlrm_clocks(folder: Path) -> Iterator[Reading]:
     """Set the clocks of the ranks wrong by milliseconds; compare what is found all the same.
 
@@ -164,12 +151,7 @@ def dlrm_clocks(folder: Path) -> Iterator[Reading]:
         yield Reading(claimed, 1, is_sure, unit="", source=row["source"])
 
 
-@claim(
-    noun="traces",
-    name="HTA idle time per stream",
-    source="HolisticTraceAnalysis",
-    needs=("kineto-hta",),
-)
+@_traces(name="HTA idle time per stream", source=_HTA, needs=("kineto-hta",))
 def hta_idle(folder: Path) -> Iterator[Reading]:
     """Compare the peer's rule for idle streams, on traces in whole microseconds."""
     causes = {"host_wait": "host wait", "kernel_wait": "kernel wait", "other": "other"}
@@ -181,9 +163,7 @@ def hta_idle(folder: Path) -> Iterator[Reading]:
         yield from _times(row, f"{row['file']}, stream {row['stream']}", computed, *causes)
 
 
-@claim(
-    noun="traces", name="HTA queue length", source="HolisticTraceAnalysis", needs=("kineto-hta",)
-)
+@_traces(name="HTA queue length", source=_HTA, needs=("kineto-hta",))
 def hta_queue(folder: Path) -> Iterator[Reading]:
     """Compare the longest queue of every stream."""
     for row in published("trace_hta_queue"):
@@ -193,12 +173,7 @@ def hta_queue(folder: Path) -> Iterator[Reading]:
         yield _count(row, label, "max_count", longest.get(int(row["stream"]), 0))
 
 
-@claim(
-    noun="traces",
-    name="HTA overlap",
-    source="HolisticTraceAnalysis",
-    needs=("kineto-hta", "kineto-dlrm-8rank"),
-)
+@_traces(name="HTA overlap", source=_HTA, needs=("kineto-hta", "kineto-dlrm-8rank"))
 def hta_overlap(*folders: Path) -> Iterator[Reading]:
     """Compare the share of communication that compute hides, printed with two decimals.
 
@@ -269,8 +244,7 @@ _TYPE_FIELD = 3
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
 
 
-@claim(
-    noun="execution_traces",
+@_executions(
     name="Chakra protobuf",
     source="the file itself, counted by walking the protobuf wire format",
     needs=("chakra-et",),
@@ -282,8 +256,7 @@ def chakra_protobuf(folder: Path) -> Iterator[Reading]:
         yield from _compare(name, Counter(map(_node_type, messages)), nodes["type"])
 
 
-@claim(
-    noun="execution_traces",
+@_executions(
     name="Chakra JSON",
     source="the file itself, counted by a generic JSON parser",
     needs=("chakra-et",),
@@ -296,8 +269,7 @@ def chakra_json(folder: Path) -> Iterator[Reading]:
         yield from _compare(name, types, nodes["type"])
 
 
-@claim(
-    noun="execution_traces",
+@_executions(
     name="PyTorch, one process",
     source="the file itself, counted by a generic JSON parser",
     needs=("kineto-resnet", "chakra-et"),
@@ -312,11 +284,10 @@ def pytorch(resnet: Path, chakra: Path) -> Iterator[Reading]:
         yield from _compare_pytorch(name, content, nodes)
 
 
-@claim(
-    noun="execution_traces",
+@_executions(
     name="PyTorch, the 8 ranks of DLRM",
     source="the files themselves, counted by a generic JSON parser",
-    needs=("kineto-dlrm-8rank",),
+    needs=_DLRM,
 )
 def pytorch_dlrm(folder: Path) -> Iterator[Reading]:
     """Compare nodes and collectives of every rank with the entries of its file."""

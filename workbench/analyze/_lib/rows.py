@@ -98,8 +98,8 @@ def codes(column: pd.Series) -> NDArray[np.signedinteger]:
 
 def code_of(column: pd.Series, value: str) -> int:
     """Return the position of a value in the categories of a column; -2 if it never occurs."""
-    categories = column.cat.categories
-    return int(categories.get_loc(value)) if value in categories else -2
+    position = int(column.cat.categories.get_indexer(pd.Index([value]))[0])
+    return position if position >= 0 else -2
 
 
 def step_numbers(events: pd.DataFrame) -> Ints:

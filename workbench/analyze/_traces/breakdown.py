@@ -8,20 +8,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench.analyze._lib import rows as arrays
 from workbench.analyze._lib.intervals import coverage
-from workbench.analyze._lib.rows import (
-    MISSING,
-    Ints,
-    Work,
-    checked,
-    gpu_work,
-    grouped,
-    nullable,
-    required,
-    shares,
-    step_numbers,
-    taken,
-)
+from workbench.analyze._lib.rows import MISSING, Ints, Work
 from workbench.kernel_kinds import KINDS
 from workbench.tables import COMMUNICATION_OVERLAP, STEP_BREAKDOWN, STEP_TIMES, TIME_BREAKDOWN
 
@@ -79,17 +68,17 @@ def time_breakdown(events: pd.DataFrame, *, by: By = "rank") -> pd.DataFrame:
     if by not in get_args(By):
         msg = f"by must be one of {get_args(By)}, not {by!r}"
         raise ValueError(msg)
-    work = required(gpu_work(events, "step"), events, "time breakdown")
+    work = arrays.required(arrays.gpu_work(events, "step"), events, "time breakdown")
     if by == "step":
-        groups = grouped(work.rank, taken(events["step"], work.row))
+        groups = arrays.grouped(work.rank, arrays.taken(events["step"], work.row))
         rank, step = groups.keys
         has_window = step != MISSING
     else:
-        groups = grouped(work.rank)
+        groups = arrays.grouped(work.rank)
         rank, step = groups.keys[0], np.full(len(groups.bounds), MISSING)
         has_window = np.ones(len(rank), dtype=bool)
-    table = pd.DataFrame({"rank": rank.astype("int32"), "step": nullable(step, "Int32")})
-    pairs = grouped(groups.number, work.device)
+    table = pd.DataFrame({"rank": rank.astype("int32"), "step": arrays.nullable(step, "Int32")})
+    pairs = arrays.grouped(groups.number, work.device)
     table["device_count"] = np.bincount(pairs.keys[0]).astype(np.int32)
     for name, time in parts(mixes(work, groups.number)).items():
         table[name] = time
@@ -177,7 +166,7 @@ def communication_overlap(events: pd.DataFrame, *, by: By = "rank") -> pd.DataFr
     breakdown = time_breakdown(events, by=by)
     table = breakdown[["rank", "step", "communication_ns", "overlap_ns"]].copy()
     table["exposed_ns"] = breakdown["exposed_communication_ns"]
-    table["overlap_share"] = shares(table["overlap_ns"], table["communication_ns"])
+    table["overlap_share"] = arrays.shares(table["overlap_ns"], table["communication_ns"])
     return COMMUNICATION_OVERLAP.check(table)
 
 
@@ -211,7 +200,7 @@ def step_breakdown(events: pd.DataFrame) -> pd.DataFrame:
     The parts are those of :func:`workbench.analyze.time_breakdown`. Work that runs across the start
     of a step counts on both sides, each its share.
     """
-    work = required(gpu_work(events), events, "step breakdown")
+    work = arrays.required(arrays.gpu_work(events), events, "step breakdown")
     starts = step_times(events)[["rank", "step", "start_ns"]].dropna()
     tables = []
     for rank in np.unique(work.rank).tolist():
@@ -222,7 +211,9 @@ def step_breakdown(events: pd.DataFrame) -> pd.DataFrame:
         if len(begin) < 2:
             begin = np.array([own.start.min(), own.end.max()])
             step = np.array([MISSING, MISSING])
-        tables.append(_of_rank(own, begin).assign(rank=rank, step=nullable(step[:-1], "Int32")))
+        tables.append(
+            _of_rank(own, begin).assign(rank=rank, step=arrays.nullable(step[:-1], "Int32"))
+        )
     table = pd.concat(tables)
     table = table[table["dur_ns"] > 0].reset_index(drop=True)
     return STEP_BREAKDOWN.check(STEP_BREAKDOWN.cast(table))
@@ -266,8 +257,8 @@ def step_times(events: pd.DataFrame) -> pd.DataFrame:
         times are missing where no ``ProfilerStep`` was recorded, GPU times where the step started
         no GPU work. Empty if nothing belongs to a step.
     """
-    checked(events, "start_ns", "rank", "dur_ns", "name", "category")
-    step = step_numbers(events)
+    arrays.checked(events, "start_ns", "rank", "dur_ns", "name", "category")
+    step = arrays.step_numbers(events)
     marks = events[step != MISSING]
     host = pd.DataFrame(
         {
@@ -284,11 +275,11 @@ def step_times(events: pd.DataFrame) -> pd.DataFrame:
 
 
 def _gpu_steps(events: pd.DataFrame) -> pd.DataFrame:
-    work = gpu_work(events, "step")
-    step = taken(events["step"], work.row)
+    work = arrays.gpu_work(events, "step")
+    step = arrays.taken(events["step"], work.row)
     inside = np.flatnonzero(step != MISSING)
     work = Work(*(column[inside] for column in work))
-    groups = grouped(work.rank, step[inside])
+    groups = arrays.grouped(work.rank, step[inside])
     first = groups.smallest(work.start)
     busy: Ints = mixes(work, groups.number)[:, 1:].sum(axis=1)
     span = groups.largest(work.end) - first

@@ -494,8 +494,8 @@ def _refuted(
         middle = middle.sort_values("time", kind="stable").iloc[:_MOST]
         least = _least_spread(middle["time"].to_numpy(), middle["operation"].to_numpy())
         fine += [
-            number
-            for number, of_rank in group.groupby("rank")
+            int(of_rank["rank"].iloc[0])
+            for _, of_rank in group.groupby("rank")
             if least > _CLEARLY * spread(of_rank["left"].to_numpy(), of_rank["end"].to_numpy())
         ]
     return np.unique(np.array(fine, dtype=np.int64))

@@ -9,40 +9,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench.analyze._lib.rows import (
-    MISSING,
-    NOT_MATCHED,
-    OPERATIONS,
-    Ints,
-    Work,
-    bus_factor,
-    codes,
-    gpu_work,
-    grouped,
-    labelled,
-    nullable,
-    operations,
-    shares,
-    sizes,
-    taken,
-    texts,
-)
+from workbench.analyze._lib import rows as arrays
+from workbench.analyze._lib.rows import MISSING, NOT_MATCHED, OPERATIONS, Ints, Work
 from workbench.analyze._traces.clocks import align_clocks, arrival_doubts
 from workbench.kernel_kinds import KINDS
 from workbench.tables import BLAME, COLLECTIVE_WAITS, COLLECTIVES, PROCESS_GROUPS
 
 _COLUMNS = (
-    "name",
-    "step",
-    "stream",
-    "collective",
-    "group",
-    "group_size",
-    "seq",
-    "in_count",
-    "out_count",
+    "name", "step", "stream", "collective", "group", "group_size", "seq", "in_count", "out_count",
     "dtype",
-)
+)  # fmt: skip
 _INFEASIBLE = (
     "a rank ended before the last one began: clocks disagree by more than the collective took "
     "(see analyze.clocks), or it need not wait"
@@ -109,7 +85,7 @@ def collectives(
     """
     if clocks is not None:
         events = align_clocks(events, clocks)
-    work = gpu_work(events, *_COLUMNS)
+    work = arrays.gpu_work(events, *_COLUMNS)
     chosen = work.kind == KINDS.index("communication")
     comm = _kernels(events, work, chosen, process_groups)
     comm = comm.join(match(comm, np.unique(work.rank).tolist()))
@@ -158,26 +134,28 @@ def _kernels(
     events: pd.DataFrame, work: Work, chosen: NDArray[np.bool_], process_groups: pd.DataFrame | None
 ) -> pd.DataFrame:
     row = work.row[chosen]
-    operation = operations(events, row)
+    operation = arrays.operations(events, row)
     comm = pd.DataFrame(
         {
             "row": row,
             "rank": work.rank[chosen],
             "start": work.start[chosen],
             "end": work.end[chosen],
-            "stream": taken(events["stream"], row),
-            "step": taken(events["step"], row),
-            "group": codes(events["group"])[row].astype(np.int64),
-            "group_size": taken(events["group_size"], row),
-            "seq": taken(events["seq"], row),
+            "stream": arrays.taken(events["stream"], row),
+            "step": arrays.taken(events["step"], row),
+            "group": arrays.codes(events["group"])[row].astype(np.int64),
+            "group_size": arrays.taken(events["group_size"], row),
+            "seq": arrays.taken(events["seq"], row),
             "operation": operation,
-            "size": sizes(events, row, operation),
-            "dtype": codes(events["dtype"])[row].astype(np.int64),
-            "name": codes(events["name"])[row].astype(np.int64),
+            "size": arrays.sizes(events, row, operation),
+            "dtype": arrays.codes(events["dtype"])[row].astype(np.int64),
+            "name": arrays.codes(events["name"])[row].astype(np.int64),
         }
     )
     members = _members(events, comm, process_groups)
-    team = grouped(*(comm[key].to_numpy() for key in ("group", "group_size")), members).number
+    team = arrays.grouped(
+        *(comm[key].to_numpy() for key in ("group", "group_size")), members
+    ).number
     comm["team"] = np.where(comm["group"] == MISSING, MISSING, team)
     return comm
 
@@ -228,12 +206,12 @@ def _presented(events: pd.DataFrame, comm: pd.DataFrame) -> pd.DataFrame:
             "collective": comm["number"],
             "rank": comm["rank"].astype("int32"),
             "event": events.index.to_numpy()[comm["row"]],
-            "operation": labelled(comm["operation"].to_numpy(), OPERATIONS),
+            "operation": arrays.labelled(comm["operation"].to_numpy(), OPERATIONS),
             "group": _groups(events, comm),
-            "group_size": nullable(comm["group_size"].to_numpy(), "Int32"),
+            "group_size": arrays.nullable(comm["group_size"].to_numpy(), "Int32"),
             "rank_count": comm["rank_count"].fillna(1).astype("int32"),
             "is_complete": complete.astype("boolean"),
-            "step": nullable(comm["step"].to_numpy(), "Int32"),
+            "step": arrays.nullable(comm["step"].to_numpy(), "Int32"),
             "start_ns": comm["start"],
             "dur_ns": comm["end"] - comm["start"],
             "wait_ns": latest - comm["start"],
@@ -243,8 +221,8 @@ def _presented(events: pd.DataFrame, comm: pd.DataFrame) -> pd.DataFrame:
             "start_skew_ns": comm["latest"] - comm["earliest"],
             "end_skew_ns": comm["last_end"] - comm["first_end"],
             "is_sure": sure.mask(latest.isna()).astype("boolean"),
-            "size_bytes": nullable(comm["size"].to_numpy(), "Int64"),
-            "confidence": labelled(comm["confidence"].to_numpy(), CONFIDENCES),
+            "size_bytes": arrays.nullable(comm["size"].to_numpy(), "Int64"),
+            "confidence": arrays.labelled(comm["confidence"].to_numpy(), CONFIDENCES),
             "note": _notes(comm, complete, sure),
         }
     )
@@ -262,17 +240,17 @@ def _groups(events: pd.DataFrame, comm: pd.DataFrame) -> pd.Series:
 
 def _bandwidths(comm: pd.DataFrame) -> pd.DataFrame:
     mean_size = comm["mean_size"].where(comm["least"].ge(0).fillna(value=False).astype(bool))
-    rate = shares(mean_size, comm["shortest"])
+    rate = arrays.shares(mean_size, comm["shortest"])
     ranks = comm["rank_count"].where(comm["group_size"] == MISSING, comm["group_size"])
-    pairs = grouped(comm["operation"].to_numpy(), ranks.to_numpy("int64", na_value=1))
+    pairs = arrays.grouped(comm["operation"].to_numpy(), ranks.to_numpy("int64", na_value=1))
     factors = [
-        bus_factor(OPERATIONS[operation], count)
+        arrays.bus_factor(OPERATIONS[operation], count)
         for operation, count in zip(*(key.tolist() for key in pairs.keys), strict=True)
     ]
     factor = pd.array(factors, dtype="Float64")[pairs.number]
     return pd.DataFrame(
         {
-            "size_imbalance_ratio": shares(comm["most"], mean_size),
+            "size_imbalance_ratio": arrays.shares(comm["most"], mean_size),
             "algorithm_gb_per_s": rate,
             "bus_gb_per_s": rate * factor,
         }
@@ -288,7 +266,7 @@ def _notes(comm: pd.DataFrame, complete: pd.Series, sure: pd.Series) -> pd.Serie
     note = note.mask(comm["doubt"] != "", comm["doubt"])
     note = note.mask((comm["latest"] > comm["first_end"]).fillna(value=False), _INFEASIBLE)
     positions, names = pd.factorize(note.mask(note == ""))
-    return texts(positions.astype(np.int64), [str(name) for name in names])
+    return arrays.texts(positions.astype(np.int64), [str(name) for name in names])
 
 
 def straggler_attribution(
@@ -334,7 +312,9 @@ def straggler_attribution(
         wait_ns=("wait_ns", "sum"), collective_count=("wait_ns", "size")
     )
     table = table.astype({"blamed_rank": "int32", "rank": "int32"})
-    table["wait_share"] = shares(table["wait_ns"], np.full(len(table), table["wait_ns"].sum()))
+    table["wait_share"] = arrays.shares(
+        table["wait_ns"], np.full(len(table), table["wait_ns"].sum())
+    )
     order = ["wait_ns", "blamed_rank", "rank"]
     table = table.sort_values(order, ascending=[False, True, True], ignore_index=True)
     table.attrs |= {"left_out": dropped, "kernels_left_out": unknown}
@@ -461,7 +441,7 @@ def _by_stream_order(rows: pd.DataFrame, ranks: set[int]) -> tuple[Ints, Texts]:
 
 def _numbered(rows: pd.DataFrame, keys: Sequence[str | pd.Series]) -> Ints:
     columns = [rows[key] if isinstance(key, str) else key for key in keys]
-    return grouped(*(column.to_numpy().astype(np.int64) for column in columns)).number
+    return arrays.grouped(*(column.to_numpy().astype(np.int64) for column in columns)).number
 
 
 # Only some operations have one size on all ranks; an all-to-all may be uneven.

@@ -8,16 +8,8 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 import pandas as pd
 
-from workbench.analyze._lib.rows import (
-    MISSING,
-    Ints,
-    checked,
-    codes,
-    grouped,
-    labelled,
-    nullable,
-    shares,
-)
+from workbench.analyze._lib import rows as arrays
+from workbench.analyze._lib.rows import MISSING, Ints
 from workbench.tables import TRACE_DIFF
 
 By: TypeAlias = Literal["name", "category", "step"]
@@ -78,17 +70,17 @@ def trace_diff(
         {
             "category": joined["category"].astype("category"),
             "name": joined["name"].mask(joined["name"] == "").astype("category"),
-            "step": nullable(joined["step"].to_numpy(), "Int32"),
-            "change": labelled(change, CHANGES),
+            "step": arrays.nullable(joined["step"].to_numpy(), "Int32"),
+            "change": arrays.labelled(change, CHANGES),
             "a_count": joined["count_a"],
             "b_count": joined["count_b"],
             "difference_count": joined["count_b"] - joined["count_a"],
             "a_total_ns": joined["total_a"],
             "b_total_ns": joined["total_b"],
             "difference_ns": joined["total_b"] - joined["total_a"],
-            "total_ratio": shares(joined["total_b"], joined["total_a"]),
-            "a_per_step_ns": shares(joined["total_a"], a_steps),
-            "b_per_step_ns": shares(joined["total_b"], b_steps),
+            "total_ratio": arrays.shares(joined["total_b"], joined["total_a"]),
+            "a_per_step_ns": arrays.shares(joined["total_a"], a_steps),
+            "b_per_step_ns": arrays.shares(joined["total_b"], b_steps),
         }
     )
     order = np.argsort(-table["difference_ns"].abs().to_numpy(), kind="stable")
@@ -113,11 +105,11 @@ def short_name(name: str) -> str:
 
 # Codes differ from trace to trace, so the texts behind them are compared.
 def _sums(events: pd.DataFrame, by: By, *, short_names: bool) -> pd.DataFrame:
-    checked(events, "rank", "dur_ns", "name", "category", "step")
+    arrays.checked(events, "rank", "dur_ns", "name", "category", "step")
     everything = np.full(len(events), MISSING)
-    name = codes(events["name"]).astype(np.int64) if by == "name" else everything
+    name = arrays.codes(events["name"]).astype(np.int64) if by == "name" else everything
     step = _positions(events) if by == "step" else everything
-    groups = grouped(codes(events["category"]).astype(np.int64), name, step)
+    groups = arrays.grouped(arrays.codes(events["category"]).astype(np.int64), name, step)
     category, name, step = groups.keys
     names = [str(text) for text in events["name"].cat.categories]
     if short_names:
@@ -143,7 +135,9 @@ def _positions(events: pd.DataFrame) -> Ints:
 
 def _step_counts(events: pd.DataFrame, position: Ints) -> Ints:
     step = _positions(events)
-    pairs = grouped(events["rank"].to_numpy()[step != MISSING].astype(np.int64), step[step >= 0])
+    pairs = arrays.grouped(
+        events["rank"].to_numpy()[step != MISSING].astype(np.int64), step[step >= 0]
+    )
     per_step = np.bincount(pairs.keys[1], minlength=int(position.max(initial=0)) + 1)
     is_one_step = (position != MISSING).any()
     return np.where(

@@ -9,28 +9,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench.analyze._lib import rows as arrays
 from workbench.analyze._lib.intervals import measure_within, running_end
 from workbench.analyze._lib.latency import usual_latency
-from workbench.analyze._lib.rows import (
-    LAUNCH_CATEGORIES,
-    MISSING,
-    Groups,
-    Ints,
-    Work,
-    code_of,
-    codes,
-    gpu_work,
-    grouped,
-    in_order,
-    labelled,
-    launches_of,
-    nullable,
-    required,
-    shares,
-    step_numbers,
-    taken,
-    texts,
-)
+from workbench.analyze._lib.rows import LAUNCH_CATEGORIES, MISSING, Groups, Ints, Work
 from workbench.kernel_kinds import KINDS
 from workbench.tables import IDLE_TIME
 
@@ -45,9 +27,9 @@ def time_by_activity(events: pd.DataFrame, call: Ints, start: Ints, end: Ints) -
     that before an operator, that before Python.
     """
     rank = events["rank"].to_numpy()
-    process, thread = codes(events["process"]), codes(events["thread"])
-    threads = grouped(*(column[call].astype(np.int64) for column in (rank, process, thread)))
-    order = in_order(rank)
+    process, thread = arrays.codes(events["process"]), arrays.codes(events["thread"])
+    threads = arrays.grouped(*(column[call].astype(np.int64) for column in (rank, process, thread)))
+    order = arrays.in_order(rank)
     order = np.arange(len(rank)) if order is None else order
     level = _levels(events)
     begin, ordered_rank = events["start_ns"].to_numpy(), rank[order]
@@ -83,15 +65,15 @@ def _levels(events: pd.DataFrame) -> Ints:
     meanings |= {"cpu_op": _OPERATOR, "python_function": _PYTHON}
     categories = events["category"].cat.categories
     level = np.array([meanings.get(name, _UNTRACED) for name in categories], dtype=np.int64)
-    level = level[codes(events["category"])]
+    level = level[arrays.codes(events["category"])]
     # A step is around all operators and is none itself, in whatever category it was written.
-    level[step_numbers(events) != MISSING] = _UNTRACED
+    level[arrays.step_numbers(events) != MISSING] = _UNTRACED
     names = events["name"].cat.categories.astype("str")
     copies = names.str.contains("^(?:cuda|cu|hip)Mem(?:cpy|set)")
     blocks = names.str.contains("Synchronize") | (copies & ~names.str.contains("Async"))
-    is_blocking = np.append(np.asarray(blocks, dtype=bool), False)[codes(events["name"])]
+    is_blocking = np.append(np.asarray(blocks, dtype=bool), False)[arrays.codes(events["name"])]
     level[(level == _RUNTIME) & is_blocking] = _BLOCKING
-    return level
+    return np.asarray(level)
 
 
 Method: TypeAlias = Literal["device", "stream"]
@@ -188,10 +170,10 @@ def idle_time(
     if method not in get_args(Method):
         msg = f"method must be one of {get_args(Method)}, not {method!r}"
         raise ValueError(msg)
-    work = required(gpu_work(events, *_COLUMNS), events, "idle time")
-    stream = taken(events["stream"], work.row)
+    work = arrays.required(arrays.gpu_work(events, *_COLUMNS), events, "idle time")
+    stream = arrays.taken(events["stream"], work.row)
     queue = stream if method == "stream" else np.full(len(stream), MISSING)
-    queues = grouped(work.rank, work.device, queue)
+    queues = arrays.grouped(work.rank, work.device, queue)
     gaps = _gaps(events, work, queues)
     if method == "stream":
         causes = _stream_causes(gaps, kernel_gap_ns)
@@ -224,14 +206,14 @@ class Cause(NamedTuple):
 
 
 def _gaps(events: pd.DataFrame, work: Work, queues: Groups) -> Gaps:
-    order = in_order(queues.number, work.start)
+    order = arrays.in_order(queues.number, work.start)
     if order is None:
         order = np.arange(len(work.row))
     number, start = queues.number[order], work.start[order]
     before = running_end(work.end[order], number)[:-1]
     gap = np.flatnonzero((number[1:] == number[:-1]) & (start[1:] > before))
     following = order[gap + 1]
-    launch = launches_of(events, work.row[following])
+    launch = arrays.launches_of(events, work.row[following])
     begun = events["start_ns"].to_numpy()[launch]
     return Gaps(
         queue=number[gap],
@@ -311,8 +293,8 @@ def _on_its_way(
 def _of_graph(events: pd.DataFrame, work: Work, pieces: Ints) -> NDArray[np.bool_]:
     names = events["name"].cat.categories.astype("str")
     is_graph = np.append(np.asarray(names.str.contains("GraphLaunch"), dtype=bool), False)
-    launch = launches_of(events, work.row[pieces])
-    return is_graph[np.where(launch == MISSING, MISSING, codes(events["name"])[launch])]
+    launch = arrays.launches_of(events, work.row[pieces])
+    return is_graph[np.where(launch == MISSING, MISSING, arrays.codes(events["name"])[launch])]
 
 
 def _waited_for(events: pd.DataFrame, work: Work, gaps: Gaps) -> Ints:
@@ -322,11 +304,11 @@ def _waited_for(events: pd.DataFrame, work: Work, gaps: Gaps) -> Ints:
     the previous work on that stream and before it launched this one.
     """
     waited = np.full(len(gaps.queue), MISSING)
-    is_wait = codes(events["category"]) == code_of(events["category"], "cuda_sync")
-    is_wait &= codes(events["name"]) == code_of(events["name"], "Stream Wait Event")
+    is_wait = arrays.codes(events["category"]) == arrays.code_of(events["category"], "cuda_sync")
+    is_wait &= arrays.codes(events["name"]) == arrays.code_of(events["name"], "Stream Wait Event")
     waits = events.loc[is_wait, ["rank", "stream", "start_ns"]].dropna()
     if len(waits):
-        stream = taken(events["stream"], work.row)
+        stream = arrays.taken(events["stream"], work.row)
         earliest = _launch_of_previous(events, work, stream, gaps.following)
         rank, stream = work.rank[gaps.following], stream[gaps.following]
         for (its_rank, its_stream), issued in waits.groupby(["rank", "stream"])["start_ns"]:
@@ -341,12 +323,12 @@ def _waited_for(events: pd.DataFrame, work: Work, gaps: Gaps) -> Ints:
 
 def _launch_of_previous(events: pd.DataFrame, work: Work, stream: Ints, pieces: Ints) -> Ints:
     order = np.lexsort((work.start, stream, work.device, work.rank))
-    queue = grouped(work.rank, work.device, stream).number[order]
+    queue = arrays.grouped(work.rank, work.device, stream).number[order]
     previous = np.full(len(order), MISSING)
     same = queue[1:] == queue[:-1]
     previous[order[1:][same]] = order[:-1][same]
     ahead = previous[pieces]
-    launch = launches_of(events, work.row[ahead])
+    launch = arrays.launches_of(events, work.row[ahead])
     is_known = (ahead != MISSING) & (launch != MISSING)
     long_ago = np.iinfo(np.int64).min
     return np.where(is_known, events["start_ns"].to_numpy()[launch], long_ago)
@@ -366,13 +348,13 @@ def _summary(causes: list[Cause], queues: Groups, work: Work, method: Method) ->
     table = pd.DataFrame(
         {
             "rank": rank.astype("int32"),
-            "device": nullable(device, "Int32"),
-            "stream": nullable(stream, "Int64"),
-            "cause": labelled(cause, CAUSES[method]),
-            "detail": texts(detail - 1, DETAILS),
+            "device": arrays.nullable(device, "Int32"),
+            "stream": arrays.nullable(stream, "Int64"),
+            "cause": arrays.labelled(cause, CAUSES[method]),
+            "detail": arrays.texts(detail - 1, DETAILS),
             "gap_count": count[number, cause, detail],
             "idle_ns": idle[number, cause, detail],
-            "idle_share": shares(idle[number, cause, detail], span[number]),
+            "idle_share": arrays.shares(idle[number, cause, detail], span[number]),
         }
     )
     return table[list(IDLE_TIME.columns)]

@@ -9,22 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench.analyze._lib.rows import (
-    MISSING,
-    Ints,
-    Nest,
-    Work,
-    codes,
-    gpu_work,
-    grouped,
-    labelled,
-    nest,
-    nullable,
-    relabelled,
-    shares,
-    taken,
-    texts,
-)
+from workbench.analyze._lib import rows as arrays
+from workbench.analyze._lib.rows import MISSING, Ints, Nest, Work
 from workbench.kernel_kinds import GPU_MEMORY, KINDS, UNCLASSIFIED, classify
 from workbench.tables import KERNEL_KINDS, KERNELS, OPERATORS, UNCLASSIFIED_KERNELS
 
@@ -55,10 +41,10 @@ def kernels(events: pd.DataFrame, *, by_step: bool = False) -> pd.DataFrame:
     -----
     ``std_ns`` is the sample standard deviation (divisor n - 1).
     """
-    work = gpu_work(events, "name", "step")
-    step = taken(events["step"], work.row) if by_step else np.full(len(work.row), MISSING)
-    name = codes(events["name"])[work.row].astype(np.int64)
-    groups = grouped(work.rank, step, name, work.kind)
+    work = arrays.gpu_work(events, "name", "step")
+    step = arrays.taken(events["step"], work.row) if by_step else np.full(len(work.row), MISSING)
+    name = arrays.codes(events["name"])[work.row].astype(np.int64)
+    groups = arrays.grouped(work.rank, step, name, work.kind)
     rank, step, name, kind = groups.keys
     duration = work.end - work.start
     total, number = groups.total(duration), groups.sizes()
@@ -67,20 +53,20 @@ def kernels(events: pd.DataFrame, *, by_step: bool = False) -> pd.DataFrame:
         groups.number, weights=(duration - mean[groups.number]) ** 2, minlength=len(total)
     )
     deviation = pd.Series(np.sqrt(squares / np.maximum(number - 1, 1)), dtype="Float64")
-    per_rank = grouped(rank, step)
+    per_rank = arrays.grouped(rank, step)
     table = pd.DataFrame(
         {
             "rank": rank.astype("int32"),
-            "step": nullable(step, "Int32"),
-            "name": relabelled(name, events["name"]),
-            "kind": labelled(kind, KINDS),
+            "step": arrays.nullable(step, "Int32"),
+            "name": arrays.relabelled(name, events["name"]),
+            "kind": arrays.labelled(kind, KINDS),
             "kernel_count": number,
             "total_ns": total,
             "mean_ns": mean,
             "min_ns": groups.smallest(duration),
             "max_ns": groups.largest(duration),
             "std_ns": deviation.mask(number < 2),
-            "time_share": shares(total, per_rank.total(total)[per_rank.number]),
+            "time_share": arrays.shares(total, per_rank.total(total)[per_rank.number]),
         }
     )
     order = np.lexsort((-total, step, step == MISSING, rank))
@@ -112,24 +98,24 @@ def kernel_kinds(events: pd.DataFrame, *, rules: Rules = None) -> pd.DataFrame:
     LoadError
         If the rules cannot be used.
     """
-    work = gpu_work(events, "name", "category")
+    work = arrays.gpu_work(events, "name", "category")
     kind, rule, rule_names = _ruled(events, work, rules)
-    name = codes(events["name"])[work.row].astype(np.int64)
-    groups = grouped(work.rank, kind, rule)
-    names = grouped(groups.number, name)
+    name = arrays.codes(events["name"])[work.row].astype(np.int64)
+    groups = arrays.grouped(work.rank, kind, rule)
+    names = arrays.grouped(groups.number, name)
     rank, kind, rule = groups.keys
     total = groups.total(work.end - work.start)
-    per_rank = grouped(rank)
+    per_rank = arrays.grouped(rank)
     table = pd.DataFrame(
         {
             "rank": rank.astype("int32"),
-            "kind": labelled(kind, KINDS),
-            "rule": texts(rule, rule_names),
+            "kind": arrays.labelled(kind, KINDS),
+            "rule": arrays.texts(rule, rule_names),
             "is_unclassified": rule == rule_names.index(UNCLASSIFIED),
             "name_count": np.bincount(names.keys[0], minlength=len(rank)),
             "kernel_count": groups.sizes(),
             "total_ns": total,
-            "time_share": shares(total, per_rank.total(total)[per_rank.number]),
+            "time_share": arrays.shares(total, per_rank.total(total)[per_rank.number]),
         }
     )
     order = np.lexsort((-total, rank))
@@ -161,20 +147,20 @@ def unclassified_kernels(
     LoadError
         If the rules cannot be used.
     """
-    work = gpu_work(events, "name", "category")
+    work = arrays.gpu_work(events, "name", "category")
     kind, rule, rule_names = _ruled(events, work, rules)
     unknown = rule == rule_names.index(UNCLASSIFIED)
-    name = codes(events["name"])[work.row].astype(np.int64)
-    groups = grouped(name[unknown], kind[unknown])
+    name = arrays.codes(events["name"])[work.row].astype(np.int64)
+    groups = arrays.grouped(name[unknown], kind[unknown])
     duration = work.end - work.start
     total = groups.total(duration[unknown])
     table = pd.DataFrame(
         {
-            "name": relabelled(groups.keys[0], events["name"]).astype(str),
-            "kind": labelled(groups.keys[1], KINDS),
+            "name": arrays.relabelled(groups.keys[0], events["name"]).astype(str),
+            "kind": arrays.labelled(groups.keys[1], KINDS),
             "kernel_count": groups.sizes(),
             "total_ns": total,
-            "time_share": shares(total, np.full(len(total), duration.sum())),
+            "time_share": arrays.shares(total, np.full(len(total), duration.sum())),
         }
     )
     order = np.argsort(-total, kind="stable")[:limit]
@@ -182,13 +168,13 @@ def unclassified_kernels(
 
 
 def _ruled(events: pd.DataFrame, work: Work, rules: Rules) -> tuple[Ints, Ints, list[str]]:
-    used, name = np.unique(codes(events["name"])[work.row], return_inverse=True)
+    used, name = np.unique(arrays.codes(events["name"])[work.row], return_inverse=True)
     classified = classify(events["name"].cat.categories[used], rules=rules)
     rule_names = list(dict.fromkeys([*classified["rule"], _BY_CATEGORY, _BY_LOADER, UNCLASSIFIED]))
     rule = pd.Index(rule_names).get_indexer(pd.Index(classified["rule"]))[name]
     kind = pd.Index(KINDS).get_indexer(pd.Index(classified["kind"]))[name]
     categories = pd.Index(list(events["category"].cat.categories))
-    is_copy = categories.isin(GPU_MEMORY)[codes(events["category"])[work.row]]
+    is_copy = categories.isin(GPU_MEMORY)[arrays.codes(events["category"])[work.row]]
     kind = np.where(is_copy, KINDS.index("memory"), kind)
     rule = np.where(is_copy, rule_names.index(_BY_CATEGORY), rule)
     if rules is None:
@@ -229,11 +215,11 @@ def operators(events: pd.DataFrame) -> pd.DataFrame:
     ``total_ns`` and ``gpu_ns`` count an operator that calls itself once, through its outermost
     call, so neither exceeds what was spent.
     """
-    work = gpu_work(events, *_COLUMNS)
-    tree = nest(events, work)
+    work = arrays.gpu_work(events, *_COLUMNS)
+    tree = arrays.nest(events, work)
     rank = events["rank"].to_numpy()[tree.row].astype(np.int64)
-    name = codes(events["name"])[tree.row].astype(np.int64)
-    groups = grouped(rank, name)
+    name = arrays.codes(events["name"])[tree.row].astype(np.int64)
+    groups = arrays.grouped(rank, name)
     bucket = groups.number
     total, own = _host_times(events, tree)
     is_outermost = _is_outermost(tree.parent, bucket)
@@ -253,7 +239,7 @@ def operators(events: pd.DataFrame) -> pd.DataFrame:
     table = pd.DataFrame(
         {
             "rank": groups.keys[0].astype("int32"),
-            "name": relabelled(groups.keys[1], events["name"]),
+            "name": arrays.relabelled(groups.keys[1], events["name"]),
             "op_count": groups.sizes(),
             "total_ns": host,
             "self_ns": groups.total(own),
@@ -295,7 +281,7 @@ def _is_outermost(parent: Ints, bucket: Ints) -> NDArray[np.bool_]:
 
 
 def _unowned(table: pd.DataFrame, rank: Ints, duration: Ints) -> pd.DataFrame:
-    groups = grouped(rank)
+    groups = arrays.grouped(rank)
     rows = pd.DataFrame(dict.fromkeys(table.columns, 0), index=range(len(groups.bounds)))
     rows["rank"] = groups.keys[0]
     rows["kernel_count"] = groups.sizes()

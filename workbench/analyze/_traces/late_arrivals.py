@@ -7,23 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from workbench.analyze._lib import rows as arrays
 from workbench.analyze._lib.intervals import gaps, measure_within, running_end
-from workbench.analyze._lib.rows import (
-    LAUNCH_CATEGORIES,
-    MISSING,
-    Ints,
-    Work,
-    codes,
-    gpu_work,
-    grouped,
-    labelled,
-    launches_of,
-    shares,
-    step_numbers,
-    taken,
-    texts,
-    threads,
-)
+from workbench.analyze._lib.rows import LAUNCH_CATEGORIES, MISSING, Ints, Work
 from workbench.errors import WorkbenchError
 from workbench.kernel_kinds import KINDS
 from workbench.tables import COLLECTIVE_WAITS, LATE_ARRIVALS
@@ -90,13 +76,13 @@ def late_arrivals(events: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
     work after it.
     """
     COLLECTIVE_WAITS.check(waits)
-    work = gpu_work(events, *_COLUMNS)
+    work = arrays.gpu_work(events, *_COLUMNS)
     windows = windows_of(events, work, waits)
     rows = _compared(waits, windows, parts_of(work, windows))
     compute = compute_between(events, work, windows)
     launched = pd.Series(compute, dtype="Float64").mask(compute == MISSING)
     usual = launched[~rows["is_late"]].groupby(rows["collective"]).median()
-    rows["ratio"] = shares(launched, usual.reindex(rows["collective"]))
+    rows["ratio"] = arrays.shares(launched, usual.reindex(rows["collective"]))
     late = rows[rows["is_late"]].drop_duplicates("collective").sort_values("collective")
     longest = longest_of(events, work, windows.at(late.index.to_numpy()))
     table = _presented(events, late, longest)
@@ -132,7 +118,7 @@ def _presented(events: pd.DataFrame, late: pd.DataFrame, longest: Longest) -> pd
     most = excess.max(axis=1, initial=0)
     kind = np.where(most > 0, excess.argmax(axis=1), MISSING)
     names = np.append(events["name"].cat.categories.astype(str).to_numpy(dtype=object), "")
-    code = codes(events["name"])
+    code = arrays.codes(events["name"])
 
     def if_any(values: Any, row: Ints) -> pd.Series:
         column = pd.Series(values)
@@ -141,7 +127,7 @@ def _presented(events: pd.DataFrame, late: pd.DataFrame, longest: Longest) -> pd
     table = late.assign(
         late_ns=late["excess late_ns"],
         began_late_ns=late["excess began_late_ns"],
-        excess_kind=labelled(kind, EXCESSES),
+        excess_kind=arrays.labelled(kind, EXCESSES),
         excess_ns=if_any(most, kind),
         compute_ratio=late["ratio"],
         longest_kernel=if_any(names[code[longest.kernel]], longest.kernel),
@@ -150,7 +136,7 @@ def _presented(events: pd.DataFrame, late: pd.DataFrame, longest: Longest) -> pd
         host_operator=if_any(names[code[longest.host]], longest.host),
         host_operator_ns=if_any(longest.host_ns, longest.host),
         is_sure=~late["doubt"].isin(_SERIOUS),
-        note=texts(late["doubt"].to_numpy(), _DOUBTS),
+        note=arrays.texts(late["doubt"].to_numpy(), _DOUBTS),
     )
     return LATE_ARRIVALS.cast(table)
 
@@ -190,14 +176,14 @@ def windows_of(events: pd.DataFrame, work: Work, waits: pd.DataFrame) -> Windows
     arrival = waits["start_ns"].to_numpy()
     kernel = _kernels_of(work, waits)
     left = arrival + waits["wait_ns"].to_numpy() + waits["transfer_ns"].to_numpy()
-    order = np.lexsort((arrival, codes(waits["group"]), rank))
-    lane = grouped(rank, codes(waits["group"]).astype(np.int64)).number[order]
+    order = np.lexsort((arrival, arrays.codes(waits["group"]), rank))
+    lane = arrays.grouped(rank, arrays.codes(waits["group"]).astype(np.int64)).number[order]
     later = np.flatnonzero(lane[1:] == lane[:-1]) + 1
     start, previous = arrival.copy(), np.full(len(rank), MISSING)
     start[order[later]] = running_end(left[order], lane)[later - 1]
     previous[order[later]] = kernel[order[later - 1]]
     first = np.flatnonzero(previous == MISSING)
-    start[first] = _first_events(events, rank[first], taken(waits["step"], first))
+    start[first] = _first_events(events, rank[first], arrays.taken(waits["step"], first))
     return Windows(rank, np.minimum(start, arrival), arrival, kernel, previous)
 
 
@@ -227,7 +213,7 @@ def compute_between(events: pd.DataFrame, work: Work, windows: Windows) -> Ints:
     Every rank launches the same work in the same order, whenever it runs. Returns -1 where no
     collective came before, or a launch is not in the trace.
     """
-    launch = launches_of(events, work.row)
+    launch = arrays.launches_of(events, work.row)
     when = events["start_ns"].to_numpy()[launch]
     order = np.lexsort((work.start, when, work.rank))
     spent = np.where(work.kind == KINDS.index("compute"), work.end - work.start, 0)[order]
@@ -308,12 +294,12 @@ def _host_of(
     host, host_ns = np.full(len(following), MISSING), np.zeros(len(following), dtype=np.int64)
     is_known = np.flatnonzero(following != MISSING)
     launch = np.full(len(following), MISSING)
-    launch[is_known] = launches_of(events, work.row[following[is_known]])
+    launch[is_known] = arrays.launches_of(events, work.row[following[is_known]])
     with_launch = np.flatnonzero(launch != MISSING)
     if len(with_launch) == 0:
         return host, host_ns
     row, thread, begin, finish = _outermost(events)
-    thread_of = threads(events, launch[with_launch])
+    thread_of = arrays.threads(events, launch[with_launch])
     for at, number in zip(with_launch.tolist(), thread_of.tolist(), strict=True):
         low, high = np.searchsorted(thread, [number, number + 1])
         first = low + np.searchsorted(finish[low:high], start[at], "right")
@@ -326,9 +312,9 @@ def _host_of(
 
 def _outermost(events: pd.DataFrame) -> tuple[Ints, Ints, Ints, Ints]:
     telling = {"cpu_op", "user_annotation", *LAUNCH_CATEGORIES}
-    is_step = step_numbers(events) != MISSING
+    is_step = arrays.step_numbers(events) != MISSING
     row = np.flatnonzero(events["category"].isin(telling).to_numpy() & ~is_step)
-    thread, begin = threads(events, row), events["start_ns"].to_numpy()[row]
+    thread, begin = arrays.threads(events, row), events["start_ns"].to_numpy()[row]
     finish = begin + events["dur_ns"].to_numpy()[row]
     order = np.lexsort((-finish, begin, thread))
     row, thread, begin, finish = row[order], thread[order], begin[order], finish[order]

@@ -8,23 +8,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from workbench.analyze._lib import rows as arrays
 from workbench.analyze._lib.intervals import coverage, running_end
-from workbench.analyze._lib.rows import (
-    LAUNCH_CATEGORIES,
-    MISSING,
-    Ints,
-    Work,
-    codes,
-    gpu_work,
-    grouped,
-    in_order,
-    labelled,
-    launches_of,
-    nullable,
-    relabelled,
-    shares,
-    taken,
-)
+from workbench.analyze._lib.rows import LAUNCH_CATEGORIES, MISSING, Ints, Work
 from workbench.tables import COPY_BANDWIDTH, LAUNCHES, QUEUE_LENGTH, QUEUE_SUMMARY
 
 # What a call that can start GPU work is called, by any vendor.
@@ -63,16 +49,16 @@ def launches(events: pd.DataFrame) -> pd.DataFrame:
     many kernels with one call, of which all but the first of a stream count as queued. Work that
     begins before its launch call does (clocks disagree) has neither delay.
     """
-    work = gpu_work(events, *_COLUMNS)
+    work = arrays.gpu_work(events, *_COLUMNS)
     launch, delay, was_idle = _started(events, work)
     call = _calls(events, launch)
     is_launched = launch != MISSING
     rank = events["rank"].to_numpy()
-    name = codes(events["name"]).astype(np.int64)
+    name = arrays.codes(events["name"]).astype(np.int64)
     # Entries are calls first, then work; work without a launch has no name.
     entry_rank = np.append(rank[call], work.rank).astype(np.int64)
     entry_name = np.append(name[call], np.where(is_launched, name[launch], MISSING))
-    groups = grouped(entry_rank, entry_name)
+    groups = arrays.grouped(entry_rank, entry_name)
     of_call, of_work = groups.number[: len(call)], groups.number[len(call) :]
     count = partial(np.bincount, minlength=len(groups.bounds))
     host = events["dur_ns"].to_numpy()[call]
@@ -81,7 +67,7 @@ def launches(events: pd.DataFrame) -> pd.DataFrame:
     table = pd.DataFrame(
         {
             "rank": groups.keys[0].astype("int32"),
-            "name": relabelled(groups.keys[1], events["name"]),
+            "name": arrays.relabelled(groups.keys[1], events["name"]),
             "call_count": count(of_call),
             "childless_count": count(of_call[~np.isin(call, launch)]),
             "kernel_count": count(of_work),
@@ -90,7 +76,7 @@ def launches(events: pd.DataFrame) -> pd.DataFrame:
             "host_max_ns": by_name.max().astype("Int64").reindex(range(len(groups.bounds))),
         }
     )
-    table["host_mean_ns"] = shares(table["host_ns"], table["call_count"])
+    table["host_mean_ns"] = arrays.shares(table["host_ns"], table["call_count"])
     for column, counted, is_idle in (("latency", "latency", True), ("queue", "queued", False)):
         chosen = is_launched & ~is_early & (was_idle == is_idle)
         spread = _spread(of_work[chosen], delay[chosen], len(groups.bounds))
@@ -103,10 +89,10 @@ def launches(events: pd.DataFrame) -> pd.DataFrame:
 
 def _started(events: pd.DataFrame, work: Work) -> tuple[Ints, Ints, NDArray[np.bool_]]:
     """Return the call of each piece of work, the delay since its start, and if the stream idled."""
-    call = launches_of(events, work.row)
+    call = arrays.launches_of(events, work.row)
     issued = events["start_ns"].to_numpy()[call]
-    queue = grouped(work.rank, work.device, taken(events["stream"], work.row)).number
-    order = in_order(queue, work.start)
+    queue = arrays.grouped(work.rank, work.device, arrays.taken(events["stream"], work.row)).number
+    order = arrays.in_order(queue, work.start)
     order = np.arange(len(queue)) if order is None else order
     # The stream was idle if all earlier work of it had ended when the call began.
     ahead = np.full(len(queue), np.iinfo(np.int64).min)
@@ -120,7 +106,7 @@ def _calls(events: pd.DataFrame, used: Ints) -> Ints:
     is_named = np.append(np.asarray(names.str.contains(_STARTS_WORK), dtype=bool), False)
     categories = pd.Index(list(events["category"].cat.categories))
     is_call = np.append(categories.isin(LAUNCH_CATEGORIES), False)
-    chosen = is_call[codes(events["category"])] & is_named[codes(events["name"])]
+    chosen = is_call[arrays.codes(events["category"])] & is_named[arrays.codes(events["name"])]
     chosen[used[used != MISSING]] = True
     return np.flatnonzero(chosen)
 
@@ -167,14 +153,14 @@ def copy_bandwidth(events: pd.DataFrame, *, instant_ns: int = 1_000) -> pd.DataF
     A copy of b bytes in t ns runs at b / t GB/s. Rates of copies that run at once add up, and the
     mean is over the time in which at least one runs, so it is the sum of bytes over that time.
     """
-    work = gpu_work(events, "category", "name", "size_bytes")
+    work = arrays.gpu_work(events, "category", "name", "size_bytes")
     copies = events["category"].cat.categories.isin(["gpu_memcpy", "gpu_memset"])
-    is_copy = np.append(copies, False)[codes(events["category"])[work.row]]
+    is_copy = np.append(copies, False)[arrays.codes(events["category"])[work.row]]
     row, start = work.row[is_copy], work.start[is_copy]
     duration = work.end[is_copy] - start
-    direction = _directions(events)[codes(events["name"])[row]]
-    groups = grouped(work.rank[is_copy], work.device[is_copy], direction)
-    size = taken(events["size_bytes"], row)
+    direction = _directions(events)[arrays.codes(events["name"])[row]]
+    groups = arrays.grouped(work.rank[is_copy], work.device[is_copy], direction)
+    size = arrays.taken(events["size_bytes"], row)
     is_sized = size >= 0
     end = start + np.where(duration == 0, instant_ns, duration)
     total = groups.total(np.where(is_sized, size, 0))
@@ -188,14 +174,14 @@ def copy_bandwidth(events: pd.DataFrame, *, instant_ns: int = 1_000) -> pd.DataF
     table = pd.DataFrame(
         {
             "rank": rank.astype("int32"),
-            "device": nullable(device, "Int32"),
-            "direction": labelled(direction, DIRECTIONS),
+            "device": arrays.nullable(device, "Int32"),
+            "direction": arrays.labelled(direction, DIRECTIONS),
             "copy_count": groups.sizes(),
             "instant_count": groups.total((duration == 0).astype(np.int64)),
             "unsized_count": groups.sizes() - sized_count,
             "size_bytes": pd.Series(total, dtype="Int64").mask(sized_count == 0),
             "busy_ns": busy,
-            "mean_gb_per_s": shares(total, busy),
+            "mean_gb_per_s": arrays.shares(total, busy),
         }
     )
     peak = _peaks(group, begin, finish, size[is_sized] / (finish - begin))
@@ -257,15 +243,15 @@ def queue_length(events: pd.DataFrame, *, limit: int = 1024) -> pd.DataFrame:
     facebookresearch/HolisticTraceAnalysis, ``get_queue_length_time_series`` and
     ``get_time_spent_blocked_on_full_queue``.
     """
-    work = gpu_work(events, "stream", "launch")
-    call = launches_of(events, work.row)
+    work = arrays.gpu_work(events, "stream", "launch")
+    call = arrays.launches_of(events, work.row)
     issued = events["start_ns"].to_numpy()[call]
     waits = (call != MISSING) & (work.start > issued)
-    stream = taken(events["stream"], work.row)
-    launched = grouped(work.rank[waits], work.device[waits], stream[waits], call[waits])
+    stream = arrays.taken(events["stream"], work.row)
+    launched = arrays.grouped(work.rank[waits], work.device[waits], stream[waits], call[waits])
     rank, device, queue, call = launched.keys
     begun = launched.smallest(work.start[waits])
-    number = grouped(rank, device, queue).number
+    number = arrays.grouped(rank, device, queue).number
     stream = np.append(number, number)
     time = np.append(events["start_ns"].to_numpy()[call], begun)
     change = np.repeat([1, -1], len(call))
@@ -278,8 +264,8 @@ def queue_length(events: pd.DataFrame, *, limit: int = 1024) -> pd.DataFrame:
     table = pd.DataFrame(
         {
             "rank": np.tile(rank, 2)[order].astype("int32"),
-            "device": nullable(np.tile(device, 2)[order], "Int32"),
-            "stream": nullable(np.tile(queue, 2)[order], "Int64"),
+            "device": arrays.nullable(np.tile(device, 2)[order], "Int32"),
+            "stream": arrays.nullable(np.tile(queue, 2)[order], "Int64"),
             "time_ns": time[order],
             "queue_count": length,
             "blocked_ns": np.where(is_blocked, call_ns[order], 0),
@@ -303,7 +289,7 @@ def queue_summary(queue: pd.DataFrame) -> pd.DataFrame:
         is over the time from the first to the last change.
     """
     QUEUE_LENGTH.check(queue)
-    groups = grouped(
+    groups = arrays.grouped(
         queue["rank"].to_numpy().astype(np.int64),
         queue["device"].to_numpy(dtype="int64", na_value=MISSING),
         queue["stream"].to_numpy(dtype="int64", na_value=MISSING),
@@ -316,10 +302,10 @@ def queue_summary(queue: pd.DataFrame) -> pd.DataFrame:
     table = pd.DataFrame(
         {
             "rank": rank.astype("int32"),
-            "device": nullable(device, "Int32"),
-            "stream": nullable(stream, "Int64"),
+            "device": arrays.nullable(device, "Int32"),
+            "stream": arrays.nullable(stream, "Int64"),
             "max_count": groups.largest(length),
-            "mean_count": shares(groups.total(lasts * length), groups.total(lasts)),
+            "mean_count": arrays.shares(groups.total(lasts * length), groups.total(lasts)),
             "blocked_count": groups.total((blocked > 0).astype(np.int64)),
             "blocked_ns": groups.total(blocked),
         }

@@ -14,22 +14,9 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from workbench.errors import LoadError
+from workbench.load._files import stream as unpacking
 from workbench.load._files.findings import Dropped, Remark, listed
-from workbench.load._files.stream import (
-    GZIP_MAGIC,
-    DamagedError,
-    Feed,
-    Health,
-    Stream,
-    allowed_bytes,
-    checked,
-    file_blocks,
-    inflate,
-    is_packed,
-    open_file,
-    stream_blocks,
-    unpacked,
-)
+from workbench.load._files.stream import GZIP_MAGIC, DamagedError, Feed, Health, Stream
 from workbench.load._files.wanted import (
     ARCHIVE_SUFFIXES,
     GIVEN_BEFORE,
@@ -65,7 +52,7 @@ class Source:
         After the end of the stream, ``truncated_at`` and ``notes`` tell of damage.
         """
         if self.place is not None and self.place.layer == "gzip":
-            outer = open_file(self.path, str(self.path), self.expansion_limit)
+            outer = unpacking.open_file(self.path, str(self.path), self.expansion_limit)
             outer.skip(self.place.start)
             return _checked(_inner(self, outer))
         return _checked(_stream(self))
@@ -155,7 +142,7 @@ class _Walk:
         outer = self._outer
         if outer is None or self._path != source.path or outer.tell() > place.start:
             self.close()
-            outer = open_file(source.path, str(source.path), source.expansion_limit)
+            outer = unpacking.open_file(source.path, str(source.path), source.expansion_limit)
             self._outer, self._path = outer, source.path
         outer.skip(place.start - outer.tell())
         return _checked(_inner(source, outer, owns=False))
@@ -167,44 +154,38 @@ class _Walk:
 
 
 def _stream(source: Source) -> Stream:
+    """Open a file, or a member that is a range of the file's own bytes."""
     place = source.place
     if place is None:
-        return open_file(source.path, source.label, source.expansion_limit)
+        return unpacking.open_file(source.path, source.label, source.expansion_limit)
     health = Health()
     file = source.path.open("rb", buffering=0)
-    try:
-        blocks: Iterator[bytes] = file_blocks(file, place.start, place.length, health)
-        if place.layer == "deflate":
-            blocks = inflate(Feed(blocks), health)
-        if place.crc is not None:
-            blocks = checked(blocks, health, place.crc)
-        return Stream(
-            unpacked(blocks, health, label=source.label),
-            label=source.label,
-            health=health,
-            file=file,
-            allowed_bytes=allowed_bytes(place.length, source.expansion_limit),
-        )
-    except BaseException:
-        file.close()
-        raise
+    blocks: Iterator[bytes] = unpacking.file_blocks(file, place.start, place.length, health)
+    if place.layer == "deflate":
+        blocks = unpacking.inflate(Feed(blocks), health)
+    if place.crc is not None:
+        blocks = unpacking.checked(blocks, health, place.crc)
+    return _opened(source, blocks, health, file)
 
 
 def _inner(source: Source, outer: Stream, *, owns: bool = True) -> Stream:
-    length = source.place.length if source.place else 0
+    """Open the member that begins where ``outer`` stands."""
     health = Health()
-    try:
-        return Stream(
-            unpacked(stream_blocks(outer, length, health), health, label=source.label),
-            label=source.label,
-            health=health,
-            file=outer if owns else None,
-            allowed_bytes=allowed_bytes(length, source.expansion_limit),
-        )
-    except BaseException:
-        if owns:
-            outer.close()
-        raise
+    blocks = unpacking.stream_blocks(outer, source.place.length if source.place else 0, health)
+    return _opened(source, blocks, health, outer if owns else None)
+
+
+def _opened(
+    source: Source, blocks: Iterator[bytes], health: Health, file: io.IOBase | None
+) -> Stream:
+    return unpacking.opened(
+        blocks,
+        health,
+        label=source.label,
+        file=file,
+        packed_bytes=source.place.length if source.place else 0,
+        expansion_limit=source.expansion_limit,
+    )
 
 
 def _checked(stream: Stream) -> Stream:
@@ -276,7 +257,7 @@ def _add_members(survey: Survey, archive: Source, kind: Kind) -> None:
         elif member.place is not None:
             if member.name in latest:
                 survey.pass_over(label, REPLACED)
-            growth = TYPICAL_EXPANSION if is_packed(member.head) else 1
+            growth = TYPICAL_EXPANSION if unpacking.is_packed(member.head) else 1
             size = member.size_bytes * growth
             latest[member.name] = replace(
                 archive, label=label, member=member.name, size_bytes=size, place=member.place
@@ -299,16 +280,10 @@ _ZIP_MAGICS = (b"PK\x03\x04", b"PK\x05\x06")
 _ZIP_LOCAL_HEADER_BYTES = 30
 # What the standard library raises on purpose or by accident for damaged headers.
 _HEADER_ERRORS = (
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    struct.error,
-    ArithmeticError,
-    EOFError,
-    LookupError,
+    tarfile.TarError, zipfile.BadZipFile, struct.error, ArithmeticError, EOFError, LookupError,
     NotImplementedError,  # zipfile: a compression, encryption or version that it does not know
-    RecursionError,
-    ValueError,
-)
+    RecursionError, ValueError,
+)  # fmt: skip
 
 Kind = Literal["tar", "tar.gz", "zip"]
 
@@ -345,9 +320,9 @@ def archive_kind(path: Path, expansion_limit: float | None) -> Kind | None:
         raw = file.read(HEAD_BYTES)
     if raw.startswith(_ZIP_MAGICS):
         return "zip"
-    if not is_packed(raw):
+    if not unpacking.is_packed(raw):
         return "tar" if _is_tar(raw) else None
-    with open_file(path, str(path), expansion_limit) as stream:
+    with unpacking.open_file(path, str(path), expansion_limit) as stream:
         return "tar.gz" if _is_tar(stream.read(HEAD_BYTES)) else None
 
 
@@ -373,7 +348,11 @@ def _is_tar(head: bytes) -> bool:
 
 def _tar_members(path: Path, kind: Kind, expansion_limit: float | None) -> Iterator[Member]:
     layer: Literal["plain", "gzip"] = "plain" if kind == "tar" else "gzip"
-    opened = open_file(path, str(path), expansion_limit) if kind == "tar.gz" else path.open("rb")
+    opened = (
+        unpacking.open_file(path, str(path), expansion_limit)
+        if kind == "tar.gz"
+        else path.open("rb")
+    )
     with opened as raw:
         reader, count = _TarReader(raw), 0
         try:
@@ -478,24 +457,21 @@ def _zip_member(info: zipfile.ZipInfo, file: BinaryIO) -> Member:
     header = file.read(_ZIP_LOCAL_HEADER_BYTES)
     if len(header) < _ZIP_LOCAL_HEADER_BYTES or not header.startswith(_ZIP_MAGICS[0]):
         return Member(name, refusal="has a damaged header")
+    # Name and extra field lie between the local header and the content.
     start = info.header_offset + len(header) + sum(struct.unpack("<HH", header[26:30]))
+    file.seek(start)
+    head = file.read(min(info.compress_size, HEAD_BYTES * 8))
     layer: Literal["plain", "deflate"] = "deflate" if info.compress_type else "plain"
+    if layer == "deflate":
+        head = next(unpacking.inflate(Feed(iter([head])), Health()), b"")
     place = Place(start, info.compress_size, layer, info.CRC)
-    return Member(name, info.file_size, place, _zip_head(place, file))
-
-
-def _zip_head(place: Place, file: BinaryIO) -> bytes:
-    file.seek(place.start)
-    packed = file.read(min(place.length, HEAD_BYTES * 8))
-    if place.layer == "plain":
-        return packed[:HEAD_BYTES]
-    return next(inflate(Feed(iter([packed])), Health()), b"")[:HEAD_BYTES]
+    return Member(name, info.file_size, place, head[:HEAD_BYTES])
 
 
 def _unreadable(info: zipfile.ZipInfo) -> str:
-    """Say why the standard tools could not unpack a zip member; '' if they could."""
     if info.flag_bits & 0x1:
         return "is encrypted; unpack the archive first"
+    # The upper half holds the mode of Unix; 0xA is that of a link.
     if (info.external_attr >> 28) == 0xA:
         return "is a symbolic link, which is never followed"
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
@@ -524,7 +500,7 @@ def unpacked_size(file: Path) -> int:
     with file.open("rb") as packed:
         head = packed.read(HEAD_BYTES)
         if not head.startswith(GZIP_MAGIC):
-            return size * (TYPICAL_EXPANSION if is_packed(head) else 1)
+            return size * (TYPICAL_EXPANSION if unpacking.is_packed(head) else 1)
         packed.seek(-min(4, size), os.SEEK_END)
         stated = int.from_bytes(packed.read(4), "little")
     # The stated size counts modulo 2**32, and of the last gzip member only.

@@ -257,7 +257,8 @@ def entry_of(line: int, text: str, findings: Findings) -> Entry | None:
     if not mark:
         return None
     finding, reason = "dropped", ""
-    record, time_ns = None, None
+    record: Any = None
+    time_ns = None
     try:
         record = json.loads(written)
     except (ValueError, RecursionError) as error:

@@ -178,27 +178,36 @@ class Stream(io.BufferedIOBase):
             raise DamagedError(msg)
 
 
-def allowed_bytes(packed_bytes: int, expansion_limit: float | None) -> float | None:
-    """Return how much content ``packed_bytes`` may unpack to before it counts as a bomb."""
-    if expansion_limit is None:
-        return None
-    return max(_ALWAYS_ALLOWED_BYTES, packed_bytes * expansion_limit)
+def opened(
+    blocks: Iterator[bytes],
+    health: Health,
+    *,
+    label: str,
+    file: io.IOBase | None,
+    packed_bytes: int,
+    expansion_limit: float | None,
+) -> Stream:
+    """Make a stream of blocks that may be packed; ``file`` is closed with it, or if that fails."""
+    # How much content so many bytes may unpack to before they count as a bomb.
+    limit = None
+    if expansion_limit is not None:
+        limit = max(_ALWAYS_ALLOWED_BYTES, packed_bytes * expansion_limit)
+    try:
+        content = unpacked(blocks, health, label=label)
+        return Stream(content, label=label, health=health, file=file, allowed_bytes=limit)
+    except BaseException:
+        if file is not None:
+            file.close()
+        raise
 
 
 def open_file(path: Path, label: str, expansion_limit: float | None) -> Stream:
-    health = Health()
+    health, size = Health(), path.stat().st_size
     file = path.open("rb", buffering=0)
-    try:
-        return Stream(
-            unpacked(file_blocks(file, 0, None, health), health, label=label),
-            label=label,
-            health=health,
-            file=file,
-            allowed_bytes=allowed_bytes(path.stat().st_size, expansion_limit),
-        )
-    except BaseException:
-        file.close()
-        raise
+    blocks = file_blocks(file, 0, None, health)
+    return opened(
+        blocks, health, label=label, file=file, packed_bytes=size, expansion_limit=expansion_limit
+    )
 
 
 def file_blocks(file: BinaryIO, start: int, length: int | None, health: Health) -> Iterator[bytes]:

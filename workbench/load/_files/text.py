@@ -6,6 +6,7 @@ import io
 import math
 import re
 from collections.abc import Iterator
+from functools import partial
 from itertools import chain
 
 from workbench.load._files.archive import Source
@@ -153,33 +154,20 @@ def repaired(raw: bytes, findings: Findings, where: str) -> str:
     return text
 
 
-def console_lines(source: Source, findings: Findings) -> Iterator[tuple[int, str]]:
+def console_lines(
+    source: Source, findings: Findings, *, whole: bool = False
+) -> Iterator[tuple[int, str]]:
     """Give number, from 1, and text of every line without colours.
 
     Programs may have written binary noise to a console: of endless lines only the beginning is
-    given, and what is not UTF-8 is no finding. A last line without an end is given and told.
-    """
-    yield from _console(source, findings, [], keeps_rest=True)
-
-
-def whole_lines(source: Source, findings: Findings) -> Iterator[tuple[int, str]]:
-    """Give lines as :func:`console_lines`, without a last one that has no end.
-
-    Where the last thing in a line is a number, a cut leaves another one.
+    given, and what is not UTF-8 is no finding. A last line without an end is given and counted;
+    with ``whole`` it is dropped, for where it ends in a number a cut leaves another one.
     """
     unended: list[bytes] = []
-    yield from _console(source, findings, unended, keeps_rest=False)
-    for raw in unended:
-        findings.add("truncated", CUT_LINE, 1, raw[:60].decode("utf-8", "replace"))
-
-
-def _console(
-    source: Source, findings: Findings, unended: list[bytes], *, keeps_rest: bool
-) -> Iterator[tuple[int, str]]:
     with source.open() as stream:
         number = 0
         blocks = _lines(stream, _LONGEST_BYTES, unended=unended)
-        for lines in chain(blocks, [unended] if keeps_rest else []):
+        for lines in chain(blocks, [] if whole else [unended]):
             longer = sum(len(line) > _LONGEST_BYTES for line in lines)
             findings.add("dropped", "the rest of lines longer than 64 KiB", longer)
             for raw in lines:
@@ -187,9 +175,14 @@ def _console(
                 text = raw[:_LONGEST_BYTES].decode("utf-8", "replace").rstrip("\r")
                 yield number, COLOURS.sub("", text) if "\x1b" in text else text
         findings.add("read", "lines", number)
-        if keeps_rest and unended and len(unended[0]) <= _LONGEST_BYTES:
+        if not whole and unended and len(unended[0]) <= _LONGEST_BYTES:
             tell_of_no_end(unended[0], stream, findings, f"line {number:,}")
         tell_of_damage(stream, findings)
+    if whole and unended:
+        findings.add("truncated", CUT_LINE, 1, unended[0][:60].decode("utf-8", "replace"))
+
+
+whole_lines = partial(console_lines, whole=True)
 
 
 def tell_of_damage(stream: Stream, findings: Findings) -> None:

@@ -58,11 +58,7 @@ def pci_address(text: str) -> str:
 def _codes(path: Path) -> dict[str, dict[str, str]]:
     with path.open(encoding="utf-8", newline="") as file:
         return {
-            row["code"]: {
-                "cause": row["name"],
-                "category": row["category"],
-                "severity": row["severity"],
-                "action": row["action"],
-            }
+            row["code"]: {"cause": row["name"]}
+            | {name: row[name] for name in ("category", "severity", "action")}
             for row in csv.DictReader(file)
         }

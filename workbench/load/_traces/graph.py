@@ -286,22 +286,12 @@ def _quality(entries: Sequence[Ranked[RankGraph]], remarks: Sequence[Finding]) -
 
 
 def _ranks(entries: Sequence[Ranked[RankGraph]]) -> pd.DataFrame:
-    rows = [
-        {
-            "rank": entry.rank,
-            "rank_source": entry.source,
-            "world_size": entry.file.world_size,
-            "backend": entry.file.backend,
-            "source": entry.file.label,
-            "format": entry.file.format,
-            "clock": "own",
-            "first_ns": None,
-            "last_ns": None,
-            "event_count": 0,
-        }
-        for entry in entries
-    ]
-    return RANKS.check(RANKS.cast(pd.DataFrame(rows)))
+    rows = []
+    for rank, source, graph in entries:
+        stated = (graph.world_size, graph.backend, graph.label, graph.format)
+        # Execution traces know no times, and have no events.
+        rows.append((rank, source, *stated, "own", None, None, 0))
+    return RANKS.check(RANKS.cast(pd.DataFrame(rows, columns=list(RANKS.columns))))
 
 
 def _groups(entries: Sequence[Ranked[RankGraph]]) -> pd.DataFrame:

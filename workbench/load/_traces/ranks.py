@@ -108,7 +108,7 @@ def devices_table(numbered: Sequence[Ranked[RankTables]]) -> pd.DataFrame:
         for device in _dicts(file.metadata.get("deviceProperties")):
             major, minor = device.get("computeMajor"), device.get("computeMinor")
             processors = device.get("numSms", device.get("multiProcessorCount"))
-            row = {"rank": rank, "device": to_integer(device.get("id"))}
+            row: dict[str, Any] = {"rank": rank, "device": to_integer(device.get("id"))}
             row["name"] = str(metadata_text(device, "name") or "")
             row["memory_bytes"] = to_integer(device.get("totalGlobalMem"))
             row["capability"] = None if major is None else f"{major}.{minor}"

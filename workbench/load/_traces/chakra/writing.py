@@ -110,10 +110,10 @@ def write_chakra(
     if nodes.empty:
         msg = "there are no nodes to write; load an execution trace, or use analyze.chakra_nodes"
         raise LoadError(msg)
-    stem = Path(path)
-    stem = stem.with_suffix("") if stem.suffix == ".et" else stem
-    nodes_of, needed = dict(list(nodes.groupby("rank"))), dict(list(dependencies.groupby("rank")))
-    needed = {rank: needed.get(rank, dependencies[:0]) for rank in nodes_of}
+    stem = Path(path).with_suffix("") if Path(path).suffix == ".et" else Path(path)
+    ranks: list[int] = sorted(nodes["rank"].unique().tolist())
+    nodes_of = {rank: nodes[nodes["rank"] == rank] for rank in ranks}
+    needed = {rank: dependencies[dependencies["rank"] == rank] for rank in ranks}
     for rank, of_rank in nodes_of.items():
         _refuse(rank, of_rank, needed[rank], allow_stuck=allow_stuck)
     findings = Findings(stem.name)

@@ -30,28 +30,12 @@ _MOST_BYTES = 1 << 62
 # Wiring of tensors to memory and streams; there is nothing to time.
 _NOT_COMPUTE = {"aten::set_", "aten::record_stream"}
 
+# Columns that are those of the node.
+_OF_NODE = (
+    "node", "name", "parent", "record_function", "dur_ns", "collective", "group", "size_bytes"
+)  # fmt: skip
+
 Raw = dict[str, Any]
-
-
-class _Call(NamedTuple):
-    node: int
-    name: str
-    op_schema: str | None
-    parent: int | None
-    thread: str | None
-    device: str | None
-    stream: str | None
-    record_function: int | None
-    dur_ns: int | None
-    arguments: str
-    outputs: str
-    input_bytes: int
-    assumed_stride_count: int
-    collective: str | None
-    group: str | None
-    size_bytes: int | None
-    is_replayed: bool
-    reason: str | None
 
 
 def operator_calls(
@@ -95,7 +79,7 @@ def operator_calls(
     Mystique, arXiv 2301.04122, section 4.2; facebookresearch/param: et_replay.
     """
     files, dropped = gather(path), Dropped()
-    read: list[tuple[RankGraph, list[_Call]]] = []
+    read: list[tuple[RankGraph, list[Raw]]] = []
     with without_collector():
         for source, stream in streams(files.sources, dropped):
             with dropped.trying(source.label):
@@ -106,9 +90,8 @@ def operator_calls(
     calls = {id(graph): rows for graph, rows in read}
     frames = []
     for entry in with_ranks([graph for graph, _ in read], rank):
-        frame = pd.DataFrame(calls[id(entry.file)], columns=list(_Call._fields))
-        frame.insert(0, "rank", np.int32(entry.rank))
-        frames.append(frame)
+        frame = pd.DataFrame(calls[id(entry.file)], columns=list(OPERATOR_CALLS.columns))
+        frames.append(frame.assign(rank=np.int32(entry.rank)))
     if not frames or not sum(map(len, frames)):
         label = files.sources[0].label if files.sources else path
         msg = (
@@ -124,7 +107,7 @@ def operator_calls(
     return OPERATOR_CALLS.check(table)
 
 
-def _read(data: bytes, source: Source, findings: Findings) -> tuple[RankGraph, list[_Call]]:
+def _read(data: bytes, source: Source, findings: Findings) -> tuple[RankGraph, list[Raw]]:
     _, raw = read_nodes(data, "nodes", label=source.label, findings=findings)
     nodes = sorted(numbered(raw, findings), key=lambda entry: entry[0])
     graph = read_document(source, nodes, findings)
@@ -157,7 +140,7 @@ def _is_operator(node: Raw) -> bool:
     )
 
 
-def _call(node: Raw, row: Any, thread: str | None, strides: Strides) -> _Call:
+def _call(node: Raw, row: Any, thread: str | None, strides: Strides) -> Raw:
     attrs = nodes_of.attributes(node)
     text = attrs.get("op_schema")
     text = text if isinstance(text, str) and text else None
@@ -177,26 +160,18 @@ def _call(node: Raw, row: Any, thread: str | None, strides: Strides) -> _Call:
     used = tensors(inputs)
     # A call ran on the GPU if any of its tensors is there.
     devices = {tensor.get("device") for tensor in [*used, *tensors(outputs)]} - {None, ""}
-    return _Call(
-        node=row.node,
-        name=row.name,
-        op_schema=text,
-        parent=row.parent,
-        thread=thread,
-        device=str(min(devices, key=lambda name: (name == "cpu", name))) if devices else None,
-        stream=_stream(node),
-        record_function=row.record_function,
-        dur_ns=row.dur_ns,
-        arguments=json.dumps(inputs, separators=(",", ":")),
-        outputs=json.dumps(outputs, separators=(",", ":")),
-        input_bytes=min(sum(map(_bytes, used)), _MOST_BYTES),
-        assumed_stride_count=sum(len(t["shape"]) > 1 and "stride" not in t for t in used),
-        collective=row.collective,
-        group=row.group,
-        size_bytes=row.size_bytes,
-        is_replayed=reason is None,
-        reason=reason,
-    )
+    return {name: getattr(row, name) for name in _OF_NODE} | {
+        "op_schema": text,
+        "thread": thread,
+        "device": str(min(devices, key=lambda name: (name == "cpu", name))) if devices else None,
+        "stream": _stream(node),
+        "arguments": json.dumps(inputs, separators=(",", ":")),
+        "outputs": json.dumps(outputs, separators=(",", ":")),
+        "input_bytes": min(sum(map(_bytes, used)), _MOST_BYTES),
+        "assumed_stride_count": sum(len(t["shape"]) > 1 and "stride" not in t for t in used),
+        "is_replayed": reason is None,
+        "reason": reason,
+    }
 
 
 def _not_called(node: Raw, text: str | None, schema: Schema | None) -> str | None:
