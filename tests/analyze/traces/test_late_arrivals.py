@@ -220,7 +220,7 @@ def test_waits_of_other_events_are_refused(make_events):
     events = make_events(*between())
     waits = analyze.collective_waits(events)
     moved = events.assign(start_ns=events["start_ns"] + 7)
-    with pytest.raises(WorkbenchError, match=r"collective 0 begins at 10 ns on rank 0.*on_one_cl"):
+    with pytest.raises(WorkbenchError, match=r"collective 0 begins at 10 ns on rank 0.*align_clo"):
         analyze.late_arrivals(moved, waits)
 
 

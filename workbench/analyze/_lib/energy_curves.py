@@ -252,7 +252,10 @@ def readings_of(
     codes, categories = table["entity"].cat.codes.to_numpy(), table["entity"].cat.categories
     time, values = table["time_ns"].to_numpy(), table[value].to_numpy()
     codes, time, values = _in_order(codes.astype(np.int64), time, values)
-    period_ns = _periods(codes, time, len(categories))
+    step = np.diff(time)
+    is_own = (np.diff(codes) == 0) & (step > 0)
+    median = pd.Series(step[is_own]).groupby(codes[1:][is_own]).median()
+    period_ns = median.reindex(range(len(categories))).to_numpy(dtype=np.float64)
     has_value = ~np.isnan(values)
     if keep == "last":
         has_value[:-1] &= ~(has_value[1:] & (np.diff(codes) == 0) & (np.diff(time) == 0))
@@ -283,13 +286,6 @@ def _in_order(codes: Times, time: Times, value: Numbers) -> tuple[Times, Times, 
         return codes, time, value
     order = np.lexsort((time, codes))
     return codes[order], time[order], value[order]
-
-
-def _periods(codes: Times, time: Times, entity_count: int) -> Numbers:
-    step = np.diff(time)
-    own = (np.diff(codes) == 0) & (step > 0)
-    median = pd.Series(step[own]).groupby(codes[1:][own]).median()
-    return median.reindex(range(entity_count)).to_numpy(dtype=np.float64)
 
 
 def known_up_to(

@@ -200,15 +200,10 @@ def _of_ranks(used: pd.DataFrame) -> pd.DataFrame:
     apart = np.full(len(number), fitted.clock.max() > 0)
     uncertain = table["residual_ns"].to_numpy("float64", na_value=np.nan)
     shifted = could_be_shifted(used, fitted, rank.astype(np.int64), uncertain)
-    table["note"] = _joined(
-        {_TOO_FEW: ~enough, _STILL_OFF: most, _SHIFTED: shifted, _WAS_OFF: far, _APART: apart}
-    )
+    doubts = {_TOO_FEW: ~enough, _STILL_OFF: most, _SHIFTED: shifted, _WAS_OFF: far, _APART: apart}
+    by_rank = zip(*(doubtful.tolist() for doubtful in doubts.values()), strict=True)
+    table["note"] = ["; ".join(compress(doubts, doubtful)) or None for doubtful in by_rank]
     return table.assign(is_sure=enough & ~most & ~shifted)
-
-
-def _joined(doubts: dict[str, NDArray[np.bool_]]) -> list[str | None]:
-    rows = zip(*(doubtful.tolist() for doubtful in doubts.values()), strict=True)
-    return ["; ".join(compress(doubts, row)) or None for row in rows]
 
 
 def _names_of(rank: Ints, clock: Ints) -> list[str | None]:

@@ -157,6 +157,7 @@ def assemble(graphs: Sequence[RankGraph], remarks: Sequence[Finding], rank: Rank
     entries = with_ranks(graphs, rank)
     nodes = [_nodes(entry) for entry in entries]
     edges = [_edges(entry) for entry in entries]
+    rows = [row for entry in entries for row in entry.file.findings.rows()]
     return Trace(
         events=EVENTS.empty(),
         ranks=_ranks(entries),
@@ -165,7 +166,7 @@ def assemble(graphs: Sequence[RankGraph], remarks: Sequence[Finding], rank: Rank
         steps=STEPS.empty(),
         nodes=NODES.check(concat(nodes)),
         dependencies=DEPENDENCIES.check(concat(edges)),
-        quality=_quality(entries, remarks),
+        quality=quality_frame([*rows, *remarks]),
     )
 
 
@@ -278,11 +279,6 @@ def _never_ready(node: IntArray, needs: IntArray, count: int) -> set[int]:
             if waiting[user] == 0:
                 ready.append(user)
     return {number for number, left in enumerate(waiting) if left}
-
-
-def _quality(entries: Sequence[Ranked[RankGraph]], remarks: Sequence[Finding]) -> pd.DataFrame:
-    rows = [row for entry in entries for row in entry.file.findings.rows()]
-    return quality_frame([*rows, *remarks])
 
 
 def _ranks(entries: Sequence[Ranked[RankGraph]]) -> pd.DataFrame:

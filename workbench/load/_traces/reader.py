@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -113,7 +113,9 @@ def traces(  # noqa: PLR0913 - the front door
     if not loaded:
         dropped.raise_if_all()
     trace = loaded[0] if len(loaded) == 1 else _joined(*loaded)
-    return _with_findings(trace, [*findings, *dropped.rows])
+    if not (rows := [*findings, *dropped.rows]):
+        return trace
+    return replace(trace, quality=quality_of([trace.quality, quality_frame(rows)]))
 
 
 def _by_format(
@@ -204,17 +206,14 @@ def _read_all(
         return tables
 
 
+@dataclass(frozen=True)
 class _Reader:
     """Reads one source, from the cache if it is there; can be sent to a worker process."""
 
-    def __init__(
-        self,
-        args: tuple[str, ...],
-        rules: pd.DataFrame | None,
-        engine: EngineName,
-        cache: Path | None,
-    ) -> None:
-        self.args, self.rules, self.engine, self.cache = args, rules, engine, cache
+    args: tuple[str, ...]
+    rules: pd.DataFrame | None
+    engine: EngineName
+    cache: Path | None
 
     def read(
         self, source: Source, stream: object = None, advance: Callable[[int], object] | None = None
@@ -268,13 +267,6 @@ def _one_parquet(wanted: Sequence[Source]) -> Trace:
         raise LoadError(msg)
     with guarded(source.label):
         return parquet.parquet(source.path)
-
-
-def _with_findings(trace: Trace, findings: Sequence[Finding]) -> Trace:
-    if not findings:
-        return trace
-    more = quality_frame(findings)
-    return replace(trace, quality=quality_of([trace.quality, more]))
 
 
 def _raise_unknown(path: Paths, findings: Sequence[Finding]) -> None:

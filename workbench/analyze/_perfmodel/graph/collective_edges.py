@@ -89,7 +89,7 @@ def _same_clock(graph: ExecutionGraph, here: pd.DataFrame, jitter_ns: int) -> No
         worst = int(np.argmax(apart))
         msg = (
             f"rank {here['rank'].iloc[worst]}: its collectives are {apart[worst] / 1e3:,.1f} µs "
-            "off its events; put the events on one clock (on_one_clock) and match the "
+            "off its events; put the events on one clock (align_clocks) and match the "
             "collectives of these"
         )
         raise PerformanceModelError(msg)
@@ -112,7 +112,7 @@ def _possible(graph: ExecutionGraph, matched: pd.DataFrame, which: Ints) -> np.n
         msg = (
             f"rank {ranks[np.argmax(began)]} began a collective {clash.max() / 1e3:,.1f} µs after "
             f"rank {ranks[np.argmin(ended)]} had ended it, and most of the {count:,} collectives "
-            "are like that: the ranks are not on one clock (clocks, on_one_clock)"
+            "are like that: the ranks are not on one clock (clocks, align_clocks)"
         )
         raise PerformanceModelError(msg)
     return np.asarray(clash <= 0)[which]

@@ -161,12 +161,13 @@ def _group(entry: Raw, findings: Findings) -> Group:
     listed = entry.get("ranks")
     numbers = [to_integer(rank) for rank in listed] if isinstance(listed, list) else []
     texts = [_text(entry.get(key)) for key in ("pg_name", "pg_desc", "backend_config")]
+    size = to_integer(entry.get("group_size"))
     name, description, backend = [text and clean_text(text, findings) for text in texts]
     return Group(
         name=name or "",
         description=description,
         backend=backend,
-        size=_count(entry.get("group_size")),
+        size=size if size is not None and 0 <= size < 1 << 31 else None,
         members=tuple(number for number in numbers if number is not None and number >= 0),
     )
 
@@ -191,8 +192,3 @@ def _is_tensor(argument: list[Any]) -> bool:
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) and not isinstance(value, FloatText) else None
-
-
-def _count(value: object) -> int | None:
-    number = to_integer(value)
-    return number if number is not None and 0 <= number < 1 << 31 else None

@@ -32,16 +32,11 @@ class PythonEngine:
     def __init__(self, slots: Slots) -> None:
         self.block = Block(slots)
         self.texts = Texts()
+        self.code, self.all_texts = self.texts.code, self.texts.all
         self.rows = 0
         self.repaired_commas = 0
         self.hint = -1  # json tells where it stumbled, not where the event ends
         self._after_event = False
-
-    def code(self, text: str) -> int:
-        return self.texts.code(text)
-
-    def all_texts(self) -> list[str]:
-        return self.texts.all()
 
     def scan(self, buf: npt.NDArray[np.uint8], pos: int, n: int) -> tuple[int, int]:
         """Read events from byte ``pos`` on; same contract as the compiled scanner."""
