@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -11,9 +12,17 @@ from google.protobuf.message import DecodeError
 from workbench.errors import LoadError
 from workbench.load._files.findings import Findings
 from workbench.load._files.json_events import to_integer
-from workbench.load._traces.chakra import rows as _chakra_rows
 from workbench.load._traces.chakra import schema
 from workbench.load._traces.graph import NodeRow, RankGraph, clean_text, us_to_ns
+
+# What of a node the schema cannot hold (nanoseconds, a recorded 0, callers) is one attribute of it,
+# so that files stay readable by every tool of Chakra and still give back the rows written.
+ATTRIBUTE = b"workbench_row"
+_TEXTS = ("type", "collective", "group")
+_COUNTS = ("dur_ns", "size_bytes")
+_NUMBERS = ("parent", "start_ns", "record_function", *_COUNTS)
+# Numbers must fit the int64 columns they are put back into.
+_MOST_BITS = 63
 
 _SAMPLES = 256
 # More broken messages than whole ones: the file is something else.
@@ -21,7 +30,7 @@ _MOST_BROKEN_SHARE = 0.5
 _NOT_NUL = re.compile(rb"[^\0]")
 # Attributes that become columns.
 _NAMES = ("comm_type", "comm_size", "tensor_size", "pg_name", "rf_id", "is_cpu_op", "runtime")
-_WANTED = {name.encode(): name for name in _NAMES} | {_chakra_rows.ATTRIBUTE: "exact"}
+_WANTED = {name.encode(): name for name in _NAMES} | {ATTRIBUTE: "exact"}
 
 
 def looks_like(head: bytes) -> bool:
@@ -115,7 +124,7 @@ def _add_node(graph: RankGraph, node: Any, generation: schema.Generation) -> Non
         size_bytes=size if size is not None and size >= 0 else None,
         is_cpu=None if cpu is None else bool(cpu),
     )
-    graph.rows.append(_chakra_rows.restored(row, values.get("exact"), findings))
+    graph.rows.append(restored(row, values.get("exact"), findings))
     number = node.id
     graph.data_edges.extend((number, needs) for needs in node.data_deps)
     if present:
@@ -159,3 +168,42 @@ def _messages(data: bytes, findings: Findings) -> Iterator[tuple[int, bytes]]:
 
 def _text(value: object) -> str:
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
+
+
+def exact(wanted: NodeRow, plain: NodeRow) -> bytes | None:
+    """Return the attribute that turns ``plain``, as it would be read, into ``wanted``."""
+    names = (*_TEXTS, *_NUMBERS, "is_cpu")
+    values = {name: (getattr(wanted, name), getattr(plain, name)) for name in names}
+    differing = {name: value for name, (value, read) in values.items() if value != read}
+    return json.dumps(differing, separators=(",", ":")).encode() if differing else None
+
+
+def restored(plain: NodeRow, attribute: object, findings: Findings) -> NodeRow:
+    """Return a node as it was written; an attribute that makes no sense is dropped, counted."""
+    if attribute is None:
+        return plain
+    try:
+        stated = json.loads(attribute) if isinstance(attribute, bytes) else None
+    except (ValueError, RecursionError):
+        stated = None
+    is_sound = isinstance(stated, dict) and all(map(_is_sound, stated, stated.values()))
+    if not is_sound or not isinstance(stated, dict):
+        findings.add("dropped", "exact times and types of nodes that cannot be read", 1)
+        return plain
+    texts = {
+        name: clean_text(text, findings) for name, text in stated.items() if isinstance(text, str)
+    }
+    return plain._replace(**{**stated, **texts})
+
+
+def _is_sound(name: object, value: object) -> bool:
+    if name in _TEXTS:
+        return isinstance(value, str) or (value is None and name != "type")
+    if name == "is_cpu":
+        return value is None or isinstance(value, bool)
+    if name not in _NUMBERS:
+        return False
+    if value is None:
+        return True
+    is_number = type(value) is int and value.bit_length() <= _MOST_BITS
+    return is_number and not (name in _COUNTS and value < 0)  # type: ignore[operator]

@@ -14,7 +14,7 @@ import pandas as pd
 from workbench._writing import write_whole
 from workbench.errors import LoadError
 from workbench.load._files.findings import Findings, listed
-from workbench.load._traces.chakra import rows, schema
+from workbench.load._traces.chakra import protobuf_form, schema
 from workbench.load._traces.graph import NodeRow, on_cycles
 from workbench.tables import DEPENDENCIES, NODES, PROCESS_GROUPS, Trace
 
@@ -243,8 +243,8 @@ def _node(
     for name, (field, value) in stated.items():
         if value is not None:
             message.attributes.add(name=name.encode(), **{field: value})
-    if (more := rows.exact(row, plain)) is not None:
-        message.attributes.add(name=rows.ATTRIBUTE, string_val=more)
+    if (more := protobuf_form.exact(row, plain)) is not None:
+        message.attributes.add(name=protobuf_form.ATTRIBUTE, string_val=more)
     encoded: bytes = message.SerializeToString()
     return encoded
 
