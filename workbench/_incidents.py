@@ -265,16 +265,14 @@ def members(rows: pd.DataFrame, incident: np.ndarray, lead: pd.DataFrame) -> dic
     ranked = rows["rank"].astype(object).map(str).where(rows["rank"].notna(), "")
     ranks = _joined(rows["ranks"].where(rows["ranks"] != "", ranked), incident, len(lead))
     spans = [tuple(_spans(_numbers(text))) if text else () for text in ranks]
+    names = [", ".join(str(a) if a == b else f"{a}-{b}" for a, b in of) for of in spans]
+    counts = [sum(last - first + 1 for first, last in of) for of in spans]
     return {
         "node": lead["node"].astype(object).mask(nowhere, None),
         "device": lead["device"].astype(object).mask(nowhere, None),
         "devices": devices.mask(is_spread, own).mask(nowhere, ""),
-        "ranks": pd.Series(
-            [", ".join(map(_written, incident_spans)) for incident_spans in spans], dtype=object
-        ),
-        "rank_count": pd.Series(
-            [sum(last - first + 1 for first, last in of) for of in spans], dtype="int64"
-        ),
+        "ranks": pd.Series(names, dtype=object),
+        "rank_count": pd.Series(counts, dtype="int64"),
     }
 
 
@@ -301,8 +299,3 @@ def _spans(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
     for _, run in groupby(enumerate(sorted(numbers)), key=lambda pair: pair[1] - pair[0]):
         of_run = [number for _, number in run]
         yield of_run[0], of_run[-1]
-
-
-def _written(span: tuple[int, int]) -> str:
-    first, last = span
-    return str(first) if first == last else f"{first}-{last}"

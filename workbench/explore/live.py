@@ -46,6 +46,7 @@ class LiveExplorer(Explorer):
         The last one started; join it to wait.
     """
 
+    # A model is changed in place, so only one explorer may inject at a time.
     _at_work: ClassVar[LiveExplorer | None] = None
 
     def __init__(

@@ -326,6 +326,7 @@ blame = straggler_attribution  # the name until 0.1
 
 Texts: TypeAlias = NDArray[np.object_]
 
+# Of the match: by sequence number, by order in the group, by order on the stream, none.
 CONFIDENCES = ("high", "medium", "low", "none")
 _HIGH, _MEDIUM, _LOW, _NONE = range(len(CONFIDENCES))
 _SAME_SIZE = ("all-reduce", "all-gather", "reduce-scatter", "broadcast")

@@ -519,12 +519,10 @@ def shown(path: str | Path) -> str:
 
 
 def shown_all(path: Paths) -> str:
-    """Return what a caller gave as text, for messages."""
     return ", ".join(shown(entry) for entry in given_paths(path)) or "an empty list"
 
 
 def given_paths(path: object) -> list[str | Path]:
-    """Return ``path`` as a list of paths."""
     if isinstance(path, str | Path):
         return [path]
     if isinstance(path, bytes) or not isinstance(path, Iterable):

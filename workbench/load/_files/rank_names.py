@@ -17,6 +17,7 @@ RankArgument = int | Mapping[str, int] | Sequence[int] | None
 
 # Whole numbers only, and not the digits of a date or process id that follow.
 _RANK = re.compile(r"(?:^|[^a-z])(?:rank|worker)[-_]?(\d{1,6})(?!\d)|(?:^|[-_/.])r(\d{1,6})-")
+# Chakra names its files job.RANK.et.
 _CHAKRA = re.compile(r"\.(\d{1,6})\.(?:et|json)(?:\.(?:gz|bz2|xz|zstd?|lz4))?$")
 _LARGEST_RANK = (1 << 31) - 1  # what int32, the type of the column, can hold
 

@@ -13,8 +13,6 @@ from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.stream import BLOCK_BYTES, Stream
 
-# Bytes that some parser takes for UTF-8 without looking, made so.
-
 _NOT_UTF8 = r"bytes that are not UTF-8, shown like \xfc"
 _BLOCK_BYTES = 4 << 20
 # A file without line ends must not be gathered in memory.
@@ -82,8 +80,6 @@ class ValidUtf8(io.RawIOBase):
         return valid
 
 
-# Lines of a log as numbered text: whole, or as a console wrote them.
-
 NOT_UTF8 = "bytes that are not UTF-8, shown as \N{REPLACEMENT CHARACTER}"
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 CUT_LINE = (
@@ -112,13 +108,10 @@ def tell_of_no_end(last: bytes, stream: Stream, findings: Findings, where: str) 
     not in the file, and the line may say less than it did. Where a packing is cut, that is told.
     """
     text = last.strip(b" \t\r\n")
-    is_open = bool(text) and stream.truncated_at is None and not _closes_json(text)
-    findings.add("truncated", NO_END, int(is_open), where)
-
-
-def _closes_json(text: bytes) -> bool:
     is_balanced = text.startswith(_JSON_BEGINS) and text.count(b"{") == text.count(b"}")
-    return text.endswith((b"}", b"]")) and (is_balanced or not text.strip(b"]}, \t"))
+    is_json = text.endswith((b"}", b"]")) and (is_balanced or not text.strip(b"]}, \t"))
+    is_open = bool(text) and stream.truncated_at is None and not is_json
+    findings.add("truncated", NO_END, int(is_open), where)
 
 
 def text_lines(

@@ -21,8 +21,6 @@ from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.tables import FAILURES, TIMELINE, Table
 
-# What callers say of failure logs, checked before anything is read.
-
 Hosts = str | Mapping[str, str] | re.Pattern[str] | None
 BootTime = str | datetime | pd.Timestamp | None
 # No log of failures is older, and a later year is a slip of the keyboard.
@@ -108,8 +106,6 @@ def _boot(boot_time: str | datetime | pd.Timestamp, tz: str | None) -> pd.Timest
     return boot.tz_convert("UTC")
 
 
-# Stamps of logs as ns since 1970: local ones need a zone, and none is ever assumed.
-
 ABSENT = frozenset({"", "Unknown", "None", "NONE", "N/A", "Invalid", "(null)"})
 _LOCAL = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?"
 _ZONED = rf"{_LOCAL} ?(?:Z|[+-]\d\d(?::?\d\d)?)"
@@ -194,8 +190,6 @@ def duration_ns(text: str) -> int | None:
         return None
     return total_s * 10**9 + int(f"{match[5] or '0':0<9}")
 
-
-# What a reader of failure logs gets and gives: a file, what the caller said, and tables.
 
 SECOND = 1_000_000_000
 _SHOWN_CHARS = 300
@@ -298,8 +292,6 @@ def _cut(plain: str) -> str:
     return plain if len(plain) <= _SHOWN_CHARS else plain[: _SHOWN_CHARS - 1] + "…"
 
 
-# Instants as logs write them, in nanoseconds since the Unix epoch.
-
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - what is subtracted has no zone either
 # What int64 can hold in ns.
 _STAMPS_LATEST_S = (1 << 63) // SECOND
@@ -398,8 +390,6 @@ def zone_for(given: Given, *, label: str, line: int, text: str) -> tzinfo:
 def no_zone(*, label: str, line: int, text: str) -> LoadError:
     return needs("time zone", label=label, line=line, text=text, remedy=REMEDY)
 
-
-# Times in a table, whatever they are written as, in ns.
 
 _NS_PER = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _IN_NAME = re.compile(r"_(ns|us|ms|s|sec|seconds)$|^(seconds|elapsed(?:_time)?)$", re.IGNORECASE)

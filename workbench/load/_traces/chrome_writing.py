@@ -68,11 +68,8 @@ def write_chrome_trace(events: pd.DataFrame, path: str | Path, *, synthetic: boo
         msg = f"the events are of {len(ranks)} ranks; write each to a file of its own"
         raise LoadError(msg)
     base = int(events["start_ns"].min()) // _NS_PER_MS * _NS_PER_MS if len(events) else 0
-    head: dict[str, Any] = {
-        "schemaVersion": 1,
-        "displayTimeUnit": "ns",
-        "baseTimeNanoseconds": base,
-    }
+    head: dict[str, Any] = {"schemaVersion": 1, "displayTimeUnit": "ns"}
+    head["baseTimeNanoseconds"] = base
     head |= {"distributedInfo": {"rank": ranks[0]}} if ranks else {}
     head |= {"synthetic": True} if synthetic else {}
 

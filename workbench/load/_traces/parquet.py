@@ -22,6 +22,7 @@ from workbench.errors import LoadError
 from workbench.kernel_kinds import KINDS
 from workbench.tables import Table, Trace
 
+# Raised when the layout changes; other versions are refused.
 VERSION = 1
 # Key in the metadata of the Parquet file under which the other tables are.
 _KEY = b"workbench"

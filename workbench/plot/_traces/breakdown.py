@@ -191,6 +191,7 @@ def _columns(table: pd.DataFrame) -> list[str]:
     return grouped_labels(steps, [f"rank {rank}" for rank in table["rank"]])
 
 
+# One per common clock; more could not be told apart.
 _SYMBOLS = ("circle", "diamond", "square", "triangle-up", "star", "hexagon", "triangle-down")
 
 

@@ -12,6 +12,7 @@ from workbench.plot._style.style import COLOURS, Frame, distinct
 from workbench.plot._style.text import digits, duration, label, percent, plural, size
 from workbench.tables import BLAME, COLLECTIVE_WAITS, COLLECTIVES, LATE_ARRIVALS
 
+# Shapes by operation; fills say how sure the match is.
 _SHAPES = ("circle", "diamond", "square", "triangle-up", "star", "hexagon", "triangle-down")
 _FILLS = {"high": "", "medium": "-open"}  # anything less is open with a dot
 # Of a heat map: rows that are read, columns that are seen, numbers that fit a cell.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -111,7 +111,6 @@ def _read(data: bytes, source: Source, findings: Findings) -> tuple[RankGraph, l
     _, raw = read_nodes(data, "nodes", label=source.label, findings=findings)
     nodes = sorted(numbered(raw, findings), key=lambda entry: entry[0])
     graph = read_document(source, nodes, findings)
-    threads = _threads(nodes)
     strides: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
     rows = {row.node: row for row in graph.rows}
     inside: set[int] = set()
@@ -122,7 +121,7 @@ def _read(data: bytes, source: Source, findings: Findings) -> tuple[RankGraph, l
             inside.add(number)
         elif _is_operator(node):
             inside.add(number)
-            calls.append(_call(node, rows[number], threads.get(number), strides))
+            calls.append(_call(node, rows[number], strides))
         learn_strides(node, strides)
     return graph, calls
 
@@ -140,7 +139,7 @@ def _is_operator(node: Raw) -> bool:
     )
 
 
-def _call(node: Raw, row: Any, thread: str | None, strides: Strides) -> Raw:
+def _call(node: Raw, row: Any, strides: Strides) -> Raw:
     attrs = nodes_of.attributes(node)
     text = attrs.get("op_schema")
     text = text if isinstance(text, str) and text else None
@@ -157,12 +156,12 @@ def _call(node: Raw, row: Any, thread: str | None, strides: Strides) -> Raw:
     reason = _not_called(node, text, schema) or reason
     if reason is None and schema is not None and len(inputs) != len(schema.arguments):
         reason = "has another number of arguments than its schema"
-    used = tensors(inputs)
+    used, thread = tensors(inputs), to_integer(attrs.get("tid"))
     # A call ran on the GPU if any of its tensors is there.
     devices = {tensor.get("device") for tensor in [*used, *tensors(outputs)]} - {None, ""}
     return {name: getattr(row, name) for name in _OF_NODE} | {
         "op_schema": text,
-        "thread": thread,
+        "thread": None if thread is None else str(thread),
         "device": str(min(devices, key=lambda name: (name == "cpu", name))) if devices else None,
         "stream": _stream(node),
         "arguments": json.dumps(inputs, separators=(",", ":")),
@@ -205,13 +204,6 @@ def _stream(node: Raw) -> str | None:
 def _bytes(tensor: Raw) -> int:
     size_bytes = next((size for end, size in _BYTES.items() if tensor["dtype"].endswith(end)), 4)
     return math.prod(tensor["shape"]) * (1 if "float8" in tensor["dtype"] else size_bytes)
-
-
-def _threads(nodes: list[tuple[int, Raw]]) -> dict[int, str]:
-    stated: Iterator[tuple[int, int | None]] = (
-        (number, to_integer(nodes_of.attributes(node).get("tid"))) for number, node in nodes
-    )
-    return {number: str(thread) for number, thread in stated if thread is not None}
 
 
 # Arguments of an operator as an execution trace records them, in a form that can be replayed.

@@ -192,9 +192,6 @@ class Columns:
         return full
 
 
-# Texts as numbers, on their way to a pandas categorical.
-
-
 @dataclass
 class CodedTexts:
     """One text per row: ``codes`` into sorted, distinct ``texts``; -1 where missing."""
