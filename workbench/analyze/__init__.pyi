@@ -167,7 +167,6 @@ from ._perfmodel.graph.execution_graph import (
 from ._perfmodel.graph.rank_rows import GraphRules as GraphRules
 from ._perfmodel.graph.usable_graph import usable_graph as usable_graph
 from ._perfmodel.kernel_models.collective_model import (
-    CollectiveModel as CollectiveModel,
     bus_bandwidth as bus_bandwidth,
     collective_model as collective_model,
     collective_times as collective_times,
@@ -175,20 +174,10 @@ from ._perfmodel.kernel_models.collective_model import (
 )
 from ._perfmodel.kernel_models.gemm_model import gemm_errors as gemm_errors
 from ._perfmodel.kernel_models.gemm_model import (
-    GemmModel as GemmModel,
     gemm_model as gemm_model,
     predicted_gemm_times as predicted_gemm_times,
 )
-from ._perfmodel.kernel_models.hardware import (
-    hardware as hardware,
-    hardware_sources as hardware_sources,
-    kernel_time as kernel_time,
-)
-from ._perfmodel.kernel_models.operator_benchmark import (
-    operator_benchmark as operator_benchmark,
-    operator_coverage as operator_coverage,
-)
-from ._perfmodel.kernel_models.gemm_fit import scaled_kernel_times as scaled_kernel_times
+from ._perfmodel.kernel_models.hardware import hardware as hardware
 from ._perfmodel.layouts.model_shape import GpuType as GpuType, gpu_type as gpu_type
 from ._perfmodel.layouts.iteration_model import public_iterations as public_iterations
 from ._perfmodel.layouts.iteration_errors import (
@@ -216,19 +205,15 @@ from ._perfmodel.replays.fidelity import (
 )
 from ._perfmodel.replays.fidelity import gpu_busy as gpu_busy
 from ._perfmodel.replays.fidelity import held_out_steps as held_out_steps
-from ._perfmodel.replays.list_schedule import list_schedule as list_schedule
 from ._perfmodel.replays.what_if import what_if as what_if
 from ._perfmodel.schedule_times import (
     PassTimes as PassTimes,
     schedule_comparison as schedule_comparison,
-    schedule_stages as schedule_stages,
     schedule_summary as schedule_summary,
     schedule_times as schedule_times,
 )
 from ._perfmodel.tasks.chakra_nodes import chakra_nodes as chakra_nodes
-from ._perfmodel.tasks.et_graph import trace_tasks as trace_tasks
-from ._perfmodel.tasks.graph_tasks import graph_tasks as graph_tasks, task_graph as task_graph
-from ._perfmodel.tasks.node_times import node_times as node_times
+from ._perfmodel.tasks.graph_tasks import graph_tasks as graph_tasks
 from ._perfmodel.timing.replay import replay as replay, replayed_events as replayed_events
 
 # Power and energy

@@ -396,11 +396,7 @@ _GPUS = ("H100", "H200")
 _SOURCE = "measured by NVIDIA, in the package aiconfigurator-core"
 
 
-@claim(
-    noun="kernel_times",
-    name="matrix products of other (n, k)",
-    source=_SOURCE,
-)
+@claim(noun="kernel_times", name="matrix products of other (n, k)", source=_SOURCE)
 def matrix_products() -> Iterator[Reading]:
     """Predict every bfloat16 product from those of other (n, k), in four folds.
 
@@ -430,11 +426,7 @@ def matrix_products() -> Iterator[Reading]:
             )
 
 
-@claim(
-    noun="kernel_times",
-    name="collectives of a size left out",
-    source=_SOURCE,
-)
+@claim(noun="kernel_times", name="collectives of a size left out", source=_SOURCE)
 def collectives_left_out() -> Iterator[Reading]:
     """Leave out one size at a time, its repeats and element types with it; 21 sizes each.
 
@@ -444,11 +436,7 @@ def collectives_left_out() -> Iterator[Reading]:
     yield from _collectives("collective, size left out", "held_out_ns")
 
 
-@claim(
-    noun="kernel_times",
-    name="collectives by three lines",
-    source=_SOURCE,
-)
+@claim(noun="kernel_times", name="collectives by three lines", source=_SOURCE)
 def collectives_fitted() -> Iterator[Reading]:
     """Compare the lines with the very sizes they were fitted to, as is often done."""
     yield from _collectives("collective, all sizes fitted", "modelled_ns")

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from workbench.tables.configurations import CONFIGURATIONS
 from workbench.tables.table import Column, Table, columns, table
 
-# A trace as a graph of points in time, and what a replay of it says.
-
 EDGE_KINDS = (
     "GPU work",
     "CPU",
@@ -29,7 +27,6 @@ EDGE_KINDS = (
     "shared GPU",
     "dark GPU time",
     "collective",
-    "data",
     "trace start",
 )
 POINT_KINDS = (
@@ -63,8 +60,8 @@ GRAPH_EDGES = table("""
     target: int32 >=0 - point that waits
     weight_ns: int64 >=0 - least time between the two
     kind: category - why the target waits: GPU work, CPU, gap, call, inter-thread, launch, stream
-        order, queue limit, synchronise, inter-stream, shared GPU, dark GPU time, collective, data,
-        trace start
+        order, queue limit, synchronise, inter-stream, shared GPU, dark GPU time, collective, trace
+        start
     is_inferred: bool - guessed from times or order, not read from the trace
 """)
 GRAPH_BUILD = table("""
@@ -103,9 +100,7 @@ _FIDELITY = columns("""
     doubt: str - why predictions are unsure; empty if nothing speaks against them
 """)
 REPLAY_FIDELITY = Table(
-    "replay_fidelity",
-    "One row per rank: how well the replay of a trace fits the trace.",
-    _FIDELITY,
+    "replay_fidelity", "One row per rank: how well the replay of a trace fits the trace.", _FIDELITY
 )
 GRAPH_ABLATION = Table(
     "graph_ablation",
@@ -138,8 +133,7 @@ CRITICAL_PATH = table("""
 
     rank: int32 >=-1 - rank of what waited; -1 for several
     kind: category - why it waited: GPU work, CPU, gap, call, inter-thread, launch, stream order,
-        queue limit, synchronise, inter-stream, shared GPU, dark GPU time, collective, data, trace
-        start
+        queue limit, synchronise, inter-stream, shared GPU, dark GPU time, collective, trace start
     name: str - name of what waited
     event: Int64? - its row label in the events table
     start_ns: int64 - when the dependency began, replayed
@@ -248,7 +242,7 @@ class ExecutionGraph:
     def nbytes(self) -> int:
         """Memory of the arrays."""
         arrays = (getattr(self, field.name) for field in fields(self))
-        return sum(each.nbytes for each in arrays if isinstance(each, np.ndarray))
+        return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
 
     def __repr__(self) -> str:
         """Say how large it is and what is unsure about it."""
@@ -261,18 +255,6 @@ class ExecutionGraph:
         )
         return "\n".join([head, *(f"  {doubt}" for doubt in self.doubts)])
 
-
-# Measured times of kernels and collectives, what models predict, and the hardware they ran on.
-
-_GPU = Column("str", "GPU, as the hardware table calls it, e.g. H100")
-_DTYPE = Column("str", "element type of the operands, e.g. bfloat16")
-_SOURCE = Column("str", "where it was measured: package, file or project")
-_LOW = "lower end of the interval"
-_HIGH = "upper end of the interval"
-_BASIS = (
-    "measured: this very shape was; fitted: between measured ones; extrapolated: outside them; "
-    "modelled: from published latencies and bandwidths; scaled: from another GPU"
-)
 
 GEMM_TIMES = table("""
     gemm_times: One row per measured matrix product C[m, n] = A[m, k] B[k, n].
@@ -310,20 +292,7 @@ PREDICTED_TIMES = table("""
     high_ns: int64 >=1 - upper end of the interval
     analytic_ns: int64 >=1 - by the closed formula alone
     basis: str - measured: this very shape was; fitted: between measured ones; extrapolated:
-        outside them; modelled: from published latencies and bandwidths; scaled: from another GPU
-    doubt: str - why the time may be wrong; empty if nothing speaks against it
-""")
-
-SCALED_TIMES = table("""
-    scaled_times: The rows given, each with the ratio by which its time would change on another
-    GPU.
-
-    gpu: str - GPU that is asked about
-    bound: str - what limits it: compute, memory, communication, or other
-    time_ratio: float64 >=0 - time there / time here
-    scaled_ns: int64 >=0 - time there
-    basis: str - measured: this very shape was; fitted: between measured ones; extrapolated:
-        outside them; modelled: from published latencies and bandwidths; scaled: from another GPU
+        outside them; modelled: from published latencies and bandwidths
     doubt: str - why the time may be wrong; empty if nothing speaks against it
 """)
 
@@ -342,16 +311,6 @@ HARDWARE = table("""
     network_bytes_per_s: float64 >=0 - network between nodes per GPU, one direction
     multiprocessor_count: int64 >=1 - SMs or CUs in use
     node_gpu_count: int64 >=1 - GPUs of a node
-""")
-
-HARDWARE_SOURCES = table("""
-    hardware_sources: One row per GPU and number of the hardware table: where it was printed.
-
-    gpu: str - GPU, as the hardware table calls it, e.g. H100
-    quantity: str - column of the hardware table
-    value: float64 >=0 - as printed, in the unit beside
-    unit: str - unit of the value
-    source: str - who prints it, where
 """)
 
 KERNEL_MODEL_ERRORS = table("""
@@ -387,8 +346,6 @@ COLLECTIVE_MODEL = table("""
     latency_ns: float64 >=0 - of that line: time of a message without bytes
     line_gb_per_s: float64 >=0 - of that line: size by time beyond
 """)
-
-# What the steps of a trace consist of, and what other layouts would make of them.
 
 STEP_BREAKDOWN = table("""
     step_breakdown: One row per rank and step: what its GPUs did from the start of the step to that
@@ -452,8 +409,6 @@ LAYOUT_WHAT_IF = Table(
     },
 )
 
-# Execution graphs as two plain tables: what is done, and what must be done before it.
-
 TASKS = table("""
     tasks: One row per piece of work of an execution graph.
 
@@ -485,7 +440,5 @@ class TaskGraph:
 
     tasks: pd.DataFrame
     edges: pd.DataFrame
-    cyclic: tuple[int, ...] = ()
-    """Tasks on cycles or between them, which can never all be done."""
     doubts: tuple[str, ...] = ()
     """What a replay of it would get wrong, in words."""

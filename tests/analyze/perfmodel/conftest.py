@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from itertools import pairwise
 
+import networkx as nx
 import pandas as pd
 import pytest
 from hypothesis import strategies as st
@@ -97,6 +98,23 @@ def edges_of() -> Callable[..., list[tuple]]:
         ]
 
     return edges
+
+
+@pytest.fixture(scope="session")
+def task_ends() -> Callable[..., pd.Series]:
+    """Give the end of every task, played by a walk through networkx: an own, slow engine."""
+
+    def ends(found) -> pd.Series:
+        network = nx.DiGraph()
+        network.add_nodes_from(found.tasks["task"])
+        network.add_edges_from(zip(found.edges["src"], found.edges["dst"], strict=True))
+        dur = found.tasks.set_index("task")["dur_ns"].to_dict()
+        end: dict[int, int] = {}
+        for task in nx.topological_sort(network):
+            end[task] = max((end[needed] for needed in network.pred[task]), default=0) + dur[task]
+        return pd.Series(end).loc[found.tasks["task"]]
+
+    return ends
 
 
 ITEM = st.tuples(

@@ -11,10 +11,7 @@ TEST = ("kineto-hta", "trace_diff/test/test.json.gz")
 DF_INDEX = ("kineto-hta", "df_index_resolver/df_index_resolver.json.gz")
 NCCL = ("kineto-hta", "nccl_parser_config/nccl_data.json.gz")
 NS = ("kineto-hta", "ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz")
-ALEXNET = (
-    "kineto-hta",
-    "critical_path/alexnet/benchmark_result_2869224_1695835535_trace.json.gz",
-)
+ALEXNET = ("kineto-hta", "critical_path/alexnet/benchmark_result_2869224_1695835535_trace.json.gz")
 # Long traces of training, and short ones; nothing is said of which the rules were chosen on.
 LONG = [
     DF_INDEX, NS, NCCL, CONTROL, TEST, ALEXNET, ("kineto-resnet", "resnet_kineto.json.gz"),
@@ -158,10 +155,7 @@ def test_twice_the_time_for_everything_is_nearly_twice_the_time(real_events, gra
 
 @pytest.mark.oracle
 def test_half_the_compute_helps_where_the_gpu_is_the_limit(real_events, graph_of):
-    changes = [
-        analyze.Change(factor=0.5, kind="compute"),
-        analyze.Change(part="CPU", factor=0.5),
-    ]
+    changes = [analyze.Change(factor=0.5, kind="compute"), analyze.Change(part="CPU", factor=0.5)]
     for trace, least, most in ((NS, (0.4, 0), (0.5, 0.02)), (DF_INDEX, (0, 0.4), (0.01, 0.501))):
         found = analyze.what_if(real_events(*trace), graph_of(trace), changes)
         saved = 1 - 1 / found["speedup_ratio"]

@@ -12,7 +12,7 @@ from workbench import analyze
 from workbench.analyze import PassTimes
 from workbench.analyze._lib.pipelines import ScheduleKind
 from workbench.errors import PerformanceModelError, TableError
-from workbench.tables import SCHEDULE_STAGES, SCHEDULE_TIMES
+from workbench.tables import SCHEDULE_TIMES
 
 KINDS = get_args(ScheduleKind)
 shapes = st.tuples(st.integers(1, 4), st.integers(1, 3)).map(lambda x: (x[0], 2 * x[0] * x[1]))
@@ -102,10 +102,9 @@ def test_nothing_starts_before_its_input_and_a_stage_does_one_thing_at_a_time(ki
     ends = table.set_index(["action", "chunk", "micro_batch"])[["end", "stage"]]
     last = size[0] - 1
     for row in table.itertuples():
-        need = {
-            "F": [("F", row.chunk - 1)] if row.chunk else [],
-            "W": [("I", row.chunk)],
-        }.get(row.action, [("B", row.chunk + 1), ("I", row.chunk + 1)])
+        need = {"F": [("F", row.chunk - 1)] if row.chunk else [], "W": [("I", row.chunk)]}.get(
+            row.action, [("B", row.chunk + 1), ("I", row.chunk + 1)]
+        )
         if row.action in "BI" and row.chunk == last:
             need = [("F", row.chunk)]
         found = [ends.loc[(*key, row.micro_batch)] for key in need
@@ -151,10 +150,10 @@ def test_the_critical_path_is_passes_and_transfers_from_begin_to_end(kind, shape
 @given(st.sampled_from(KINDS), shapes)
 def test_busy_and_idle_time_of_a_stage_add_up_to_the_step(kind, shape):
     table = laid_out(kind, *shape, transfer_ns=0.1, overlapped_ns=2.5)
-    stages = SCHEDULE_STAGES.check(analyze.schedule_stages(table))
-    step = (table["start_ns"] + table["dur_ns"]).max()
-    assert len(stages) == shape[0]
-    assert np.allclose(stages["busy_ns"] + stages["idle_ns"], step)
+    costs = analyze.schedule_summary(table).iloc[0]
+    busy = table.loc[~table["is_overlapped"] | table["action"].eq("F"), "dur_ns"].sum()
+    assert costs["stage_count"] == shape[0]
+    assert busy == pytest.approx((1 - costs["bubble_share"]) * costs["step_ns"] * shape[0])
 
 
 def test_a_longer_pass_on_the_critical_path_lengthens_the_step_by_as_much():

@@ -9,14 +9,7 @@ import pandas as pd
 
 from workbench.analyze._imbalance.packers import is_whole
 from workbench.analyze._lib import pipelines as _pipeline_order
-from workbench.analyze._lib.pipelines import (
-    ACTIONS,
-    FORWARD,
-    V_SHAPED,
-    Ints,
-    Order,
-    ScheduleKind,
-)
+from workbench.analyze._lib.pipelines import ACTIONS, FORWARD, V_SHAPED, Ints, Order, ScheduleKind
 from workbench.errors import PerformanceModelError
 from workbench.tables import PIPELINE_SCHEDULE
 

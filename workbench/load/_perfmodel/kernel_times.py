@@ -244,13 +244,7 @@ def read_collectives(
         what = "times are rounded to 10 µs, which is much of a short one"
         findings.append(("noted", what, coarse))
     frame = frame.assign(source=path.name)
-    return finished(
-        frame,
-        COLLECTIVE_TIMES,
-        dtypes=dtypes,
-        origin=str(path),
-        findings=findings,
-    )
+    return finished(frame, COLLECTIVE_TIMES, dtypes=dtypes, origin=str(path), findings=findings)
 
 
 def operation(names: pd.Series, path: Path) -> pd.Series:

@@ -21,12 +21,7 @@ from workbench.tables import SCHEDULE_COMPARISON, SCHEDULE_TIMES
 
 _MOST_LANES, _MOST_BARS, _LABELLED, _MOST_ROWS = 48, 4_000, 700, 30
 _LANE_PX, _ROW_PX = 24, 34
-_MEANINGS = {
-    "F": "forward",
-    "B": "backward",
-    "I": "input gradient",
-    "W": "weight gradient",
-}
+_MEANINGS = {"F": "forward", "B": "backward", "I": "input gradient", "W": "weight gradient"}
 
 
 def pipeline_schedule(

@@ -262,10 +262,7 @@ def assumed_model() -> IterationModel:
 
 
 def calibrated_to(
-    model: IterationModel,
-    measured: pd.DataFrame,
-    *,
-    gpus: Mapping[str, GpuType] | None = None,
+    model: IterationModel, measured: pd.DataFrame, *, gpus: Mapping[str, GpuType] | None = None
 ) -> IterationModel:
     """Move a model to other hardware or software by what was measured there.
 

@@ -184,11 +184,7 @@ def _too_few(count: int, confidence_level: float) -> str:
 
 
 def _doubts(
-    each: pd.DataFrame,
-    ranks: int,
-    before: pd.DataFrame,
-    after: pd.DataFrame,
-    found: Scaled,
+    each: pd.DataFrame, ranks: int, before: pd.DataFrame, after: pd.DataFrame, found: Scaled
 ) -> list[str]:
     """Say of every configuration what the trace cannot tell of it."""
     common = _doubts_of_the_trace(each, ranks, before.iloc[0], found)
@@ -345,9 +341,7 @@ class Forecast:
         )
         layers = np.ceil(predicted["layer_count"] / predicted["pipeline_parallel"])
         return cls(
-            each,
-            (layers * rounds).to_numpy(dtype=np.float64),
-            float(np.floor(1e9 * fixed_s)),
+            each, (layers * rounds).to_numpy(dtype=np.float64), float(np.floor(1e9 * fixed_s))
         )
 
     @property

@@ -117,10 +117,7 @@ def replay_fidelity(
 def graph_ablation(
     events: pd.DataFrame,
     *,
-    without: Iterable[str | Sequence[str]] = (
-        *GRAPH_STEPS,
-        ("inter-stream", "residual"),
-    ),
+    without: Iterable[str | Sequence[str]] = (*GRAPH_STEPS, ("inter-stream", "residual")),
     rules: GraphRules | None = None,
 ) -> pd.DataFrame:
     """Build the graph again without one step or several, to see what each is worth.

@@ -1,27 +1,16 @@
-"""Execution graphs of points as graphs of tasks, and back."""
+"""Execution graphs of points as graphs of tasks."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from workbench.analyze._lib.rows import MISSING, Ints, checked
-from workbench.analyze._perfmodel.graph.draft import Step, build_table
-from workbench.errors import PerformanceModelError
-from workbench.tables import (
-    EDGE_KINDS,
-    POINT_KINDS,
-    TASK_EDGES,
-    TASKS,
-    ExecutionGraph,
-    TaskGraph,
-)
+from workbench.tables import EDGE_KINDS, POINT_KINDS, TASK_EDGES, TASKS, ExecutionGraph, TaskGraph
 
 _LANES = tuple(EDGE_KINDS.index(kind) for kind in ("GPU work", "CPU", "gap", "call"))
-_WORK, _CPU, *_ = _LANES
+_WORK, _CPU = _LANES[:2]
 _READY = POINT_KINDS.index("collective ready")
 
 
@@ -158,99 +147,3 @@ def _edges_between(
         }
     ).drop_duplicates(["src", "dst"], ignore_index=True)
     return TASK_EDGES.check(TASK_EDGES.cast(frame))
-
-
-def task_graph(given: TaskGraph) -> ExecutionGraph:
-    """Turn tasks, e.g. of a PyTorch or Chakra execution trace, into a graph that can be replayed.
-
-    Parameters
-    ----------
-    given
-        From :func:`trace_tasks` or :func:`graph_tasks`.
-
-    Returns
-    -------
-    workbench.tables.ExecutionGraph
-        Two points per task, its start and its end. ``time_ns`` is recorded where all starts are,
-        else it is that of a replay, so that there is nothing to compare with: ``doubts`` say so.
-
-    Raises
-    ------
-    PerformanceModelError
-        If tasks wait for each other in a circle, or none has a time.
-
-    Notes
-    -----
-    A task begins when all that it needs have ended. Tasks without a time take none.
-    """
-    tasks, edges = TASKS.check(given.tasks), TASK_EDGES.check(given.edges)
-    if given.cyclic:
-        msg = (
-            f"{len(given.cyclic):,} tasks wait for each other in a circle, e.g. {given.cyclic[0]}; "
-            "leave out the edges between them"
-        )
-        raise PerformanceModelError(msg)
-    untimed = int(tasks["dur_ns"].isna().sum())
-    if untimed == len(tasks):
-        msg = "none of the tasks has a time; join them with those of a profiler trace (node_times)"
-        raise PerformanceModelError(msg)
-    count = len(tasks)
-    place = pd.Index(tasks["task"])
-    source, target = (place.get_indexer(pd.Index(edges[name])) for name in ("src", "dst"))
-    starts = 1 + 2 * np.arange(count)
-    free = np.setdiff1d(np.arange(count), target)
-    duration = tasks["dur_ns"].fillna(0).to_numpy("int64")
-    on_gpu = tasks["stream"].notna().to_numpy() | tasks["thread"].isna().to_numpy()
-    parts = [
-        (starts, starts + 1, duration, np.where(on_gpu, _WORK, _CPU), np.zeros(count, dtype=bool)),
-        (starts[source] + 1, starts[target], 0, EDGE_KINDS.index("data"), edges["is_inferred"]),
-        (np.zeros(len(free)), starts[free], 0, EDGE_KINDS.index("trace start"), False),
-    ]
-    sizes = [len(part[1]) for part in parts]
-
-    def joined(at: int, dtype: str) -> Any:
-        values = [
-            np.broadcast_to(np.asarray(part[at]), size)
-            for part, size in zip(parts, sizes, strict=True)
-        ]
-        return np.concatenate(values).astype(dtype)
-
-    kinds = ("GPU start", "GPU end"), ("CPU start", "CPU end")
-    pairs = [[POINT_KINDS.index(each) for each in pair] for pair in kinds]
-    step = Step("tasks", is_used=True, read=int((~edges["is_inferred"]).sum()))
-    step.inferred = int(edges["is_inferred"].sum())
-    doubts = list(given.doubts)
-    if untimed:
-        doubts.append(f"{untimed:,} of {count:,} tasks have no time and take none")
-    graph = ExecutionGraph(
-        time_ns=np.zeros(1 + 2 * count, dtype=np.int64),
-        point_rank=np.append(-1, np.repeat(tasks["rank"], 2)).astype(np.int32),
-        point_kind=np.append(0, np.where(on_gpu[:, None], *pairs).ravel()).astype(np.int8),
-        event=np.append(MISSING, np.repeat(tasks["event"].fillna(MISSING).astype("int64"), 2)),
-        source=joined(0, "int32"),
-        target=joined(1, "int32"),
-        weight_ns=joined(2, "int64"),
-        edge_kind=joined(3, "int8"),
-        is_inferred=joined(4, "bool"),
-        gpu_start=starts[on_gpu].astype(np.int32),
-        thread=np.append(MISSING, np.repeat(np.where(on_gpu, MISSING, 0), 2)).astype(np.int32),
-        origin_ns=0,
-        build=build_table([step]),
-        doubts=tuple(doubts),
-    )
-    return _timed(graph, tasks, duration)
-
-
-def _timed(graph: ExecutionGraph, tasks: pd.DataFrame, duration: Ints) -> ExecutionGraph:
-    """Put recorded times into a graph, or those of a replay."""
-    from dataclasses import replace
-
-    from workbench.analyze._perfmodel.timing.replay import replay
-
-    if tasks["start_ns"].isna().any():
-        doubt = "starts were not recorded: times are those of the replay itself"
-        return replace(graph, time_ns=replay(graph), doubts=(*graph.doubts, doubt))
-    start = tasks["start_ns"].to_numpy("int64")
-    origin = int(start.min())
-    time = np.stack([start - origin, start - origin + duration], axis=1).ravel()
-    return replace(graph, time_ns=np.append(0, time), origin_ns=origin)
