@@ -38,10 +38,8 @@ def collective_times(times: pd.DataFrame, *, source: str = "", synthetic: bool =
     ----------
     times
         Table :data:`workbench.tables.COLLECTIVE_TIMES`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -107,10 +105,8 @@ def critical_path(
     questions
         Changes to choose from; by default compute and CPU twice as fast, no communication, no
         copies.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -161,16 +157,13 @@ def graph_ablation(
         Table :data:`workbench.tables.EVENTS`.
     rules
         As for :func:`workbench.analyze.execution_graph`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
     workbench.explore.Explorer
-        Controls above :func:`workbench.plot.graph_ablation` and
-        :func:`workbench.plot.gpu_busy`.
+        Controls above :func:`workbench.plot.graph_ablation` and :func:`workbench.plot.gpu_busy`.
     """
     table = cache(lambda: analyze.graph_ablation(events, rules=rules))
     measured = cache(lambda: analyze.gpu_busy(events))
@@ -229,19 +222,16 @@ def job_slowdown(
     ----------
     operations
         Table :data:`workbench.tables.JOB_OPERATIONS`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
     workbench.explore.Explorer
-        Controls above :func:`workbench.plot.job_slowdown`,
-        :func:`workbench.plot.job_slowdown_by`, :func:`workbench.plot.job_schedule`,
-        :func:`workbench.plot.job_micro_batches`, :func:`workbench.plot.job_dispersion` and
-        :func:`workbench.plot.job_steps`. Of many steps some are offered, evenly spread; the
-        step matters to the schedule and to micro-batches.
+        Controls above :func:`workbench.plot.job_slowdown`, :func:`workbench.plot.job_slowdown_by`,
+        :func:`workbench.plot.job_schedule`, :func:`workbench.plot.job_micro_batches`,
+        :func:`workbench.plot.job_dispersion` and :func:`workbench.plot.job_steps`. Of many steps
+        some are offered, evenly spread; the step matters to the schedule and to micro-batches.
     """
     JOB_OPERATIONS.check(operations)
     whole = cache(partial(analyze.complete_steps, operations))
@@ -472,12 +462,9 @@ def what_if(
     graph
         From :func:`workbench.analyze.execution_graph`.
     questions
-        What to compare with; by default compute and CPU twice as fast, no communication, no
-        copies.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+        What to compare with; by default compute and CPU twice as fast, no communication, no copies.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------

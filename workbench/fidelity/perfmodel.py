@@ -370,13 +370,12 @@ def megatron_bridge() -> Iterator[Reading]:
 def lumos() -> Iterator[Reading]:
     """Calibrate on TP2 PP2 DP8 and predict the eight others.
 
-    Total and compute of that job are matched. Micro-batches are not printed: two per stage,
-    because the printed compute time does not change with the stages. Lumos replays traces,
-    which hold the network's times. A closed form knows nothing of why TP2 PP8 DP4 takes half
-    as long again as PP8 DP8, and PP4 DP16 as PP4 DP8, or why PP16 idles for 0.46 s: it
-    misses these. What hides behind compute is taken to be as much of what shows of tensor,
-    pipeline and data parallelism as in that job; that rule was chosen with all nine in sight,
-    so its error is no blind one.
+    Total and compute of that job are matched. Micro-batches are not printed: two per stage, because
+    the printed compute time does not change with the stages. Lumos replays traces, which hold the
+    network's times. A closed form knows nothing of why TP2 PP8 DP4 takes half as long again as PP8
+    DP8, and PP4 DP16 as PP4 DP8, or why PP16 idles for 0.46 s: it misses these. What hides behind
+    compute is taken to be as much of what shows of tensor, pipeline and data parallelism as in that
+    job; that rule was chosen with all nine in sight, so its error is no blind one.
     """
     table = lumos_jobs()
     predicted = from_the_first(table).predict(table)

@@ -48,10 +48,8 @@ def iteration_errors(
     ----------
     errors
         Table :data:`workbench.tables.ITERATION_ERRORS`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -158,10 +156,8 @@ def layout_what_if(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     ----------
     table
         Table :data:`workbench.tables.LAYOUT_WHAT_IF`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -301,10 +297,8 @@ def parallelism_plan(plan: pd.DataFrame, *, source: str = "", synthetic: bool = 
     ----------
     plan
         Table :data:`workbench.tables.PLAN`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------

@@ -56,10 +56,8 @@ def critical_path(
         Table :data:`workbench.tables.CRITICAL_PATH`.
     top
         Names to show; the rest of each kind is gathered.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -217,10 +215,8 @@ def slack(
     max_points
         Rectangles to draw at most; work narrower than the picture can show shares them, as in
         :func:`workbench.plot.timeline`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -352,10 +348,8 @@ def what_if(
         Table :data:`workbench.tables.WHAT_IF`.
     asked
         Question that the title is about; the one that saves most by default.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------

@@ -33,10 +33,8 @@ def collective_times(
         Table :data:`workbench.tables.COLLECTIVE_MODEL`.
     show
         ``"time"``, or ``"bandwidth"`` on the bus.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -146,10 +144,8 @@ def gemm_errors(errors: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     ----------
     errors
         Table :data:`workbench.tables.KERNEL_MODEL_ERRORS`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------

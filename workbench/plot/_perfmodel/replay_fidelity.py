@@ -42,10 +42,8 @@ def replay_fidelity(table: pd.DataFrame, *, source: str = "", synthetic: bool = 
     table
         Table :data:`workbench.tables.REPLAY_FIDELITY`; of several traces, put together with a
         column ``trace`` that names them.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -93,10 +91,8 @@ def graph_ablation(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     ----------
     table
         Table :data:`workbench.tables.GRAPH_ABLATION`; of several ranks the worst counts.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -260,10 +256,8 @@ def gpu_busy(
         Table :data:`workbench.tables.GPU_BUSY`; of several ranks their mean is drawn.
     replayed
         The same of :func:`workbench.analyze.replayed_events`, with bins of the same width.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -335,10 +329,8 @@ def held_out_steps(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     ----------
     table
         Table :data:`workbench.tables.HELD_OUT_STEPS`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------

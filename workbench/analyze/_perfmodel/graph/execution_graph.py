@@ -78,8 +78,7 @@ def execution_graph(
         other in the collectives that were matched; without it each rank stands for itself, and
         its communication keeps its measured time.
     without
-        Steps to leave out, of :data:`workbench.analyze.GRAPH_STEPS`, to see what they are
-        worth.
+        Steps to leave out, of :data:`workbench.analyze.GRAPH_STEPS`, to see what they are worth.
     rules
         Times and counts from which the steps conclude.
 

@@ -11,9 +11,8 @@ from workbench.tables import REPLAY_FIDELITY, ExecutionGraph
 def usable_graph(graph: ExecutionGraph, fidelity: pd.DataFrame) -> ExecutionGraph:
     """Give a graph whose replay can be trusted, and refuse any other.
 
-    A critical path or slack of a graph that does not know why its trace took the time it took
-    looks as exact as that of one that does. Nothing should be read from a graph that does not
-    pass here.
+    A critical path or slack of a graph that does not know why its trace took the time it took looks
+    as exact as that of one that does. Nothing should be read from a graph that does not pass here.
 
     Parameters
     ----------

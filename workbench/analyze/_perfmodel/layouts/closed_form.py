@@ -552,8 +552,7 @@ def utilization(
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.UTILIZATION`: the rows with ``mfu_share`` and
-        ``hfu_share``.
+        Table :data:`workbench.tables.UTILIZATION`: the rows with ``mfu_share`` and ``hfu_share``.
 
     Raises
     ------

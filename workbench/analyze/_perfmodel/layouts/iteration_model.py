@@ -199,11 +199,10 @@ def iteration_model(
       links in a node; a ring over several leaves each by the adapters of all its ranks there,
       ``network_share`` of them, if these are slower;
     * with experts, the feed-forward products at ``expert_share`` of that share, for the
-      narrower of hidden and expert width and for the rows that one expert gets; copies of
-      tokens sorted and back, ``16 k h T / t`` bytes; four exchanges of ``2 k T h / t`` bytes
-      per token and expert, nothing of it hidden: over the links of a node, or, beyond, once to
-      each other node that has one of its experts, whichever is slower; launches of
-      ``launch_s + routing_s``;
+      narrower of hidden and expert width and for the rows that one expert gets; copies of tokens
+      sorted and back, ``16 k h T / t`` bytes; four exchanges of ``2 k T h / t`` bytes per token and
+      expert, nothing of it hidden: over the links of a node, or, beyond, once to each other node
+      that has one of its experts, whichever is slower; launches of ``launch_s + routing_s``;
     * with context parallelism, keys and values are gathered in every pass and their
       gradients scattered, nothing of it hidden; a ring that hides it is not modelled;
     * the root of the squares of their sum and ``launch_s``, as launches overlap GPU work.
@@ -287,8 +286,7 @@ def calibrated_to(
     Raises
     ------
     PerformanceModelError
-        If there is no row, a row contradicts itself, or the rows are not explained to
-        within 5 %.
+        If there is no row, a row contradicts itself, or the rows are not explained to within 5 %.
 
     Notes
     -----

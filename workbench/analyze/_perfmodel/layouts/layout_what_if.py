@@ -42,8 +42,7 @@ def layout_what_if(
         Table :data:`workbench.tables.STEP_BREAKDOWN`, measured or replayed. The ranks of a step
         are averaged; ranks without steps count only if no rank has any.
     now
-        Table :data:`workbench.tables.CONFIGURATIONS` with one row: the configuration of the
-        trace.
+        Table :data:`workbench.tables.CONFIGURATIONS` with one row: the configuration of the trace.
     wanted
         The same with the configurations requested.
     model

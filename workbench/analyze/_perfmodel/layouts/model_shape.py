@@ -27,8 +27,7 @@ class ModelShape:
     heads
         Attention heads.
     ffn
-        Inner width of a feed-forward block, of one expert if there are several; 4 x hidden
-        if None.
+        Inner width of a feed-forward block, of one expert if there are several; 4 x hidden if None.
     kv_heads
         Heads of keys and values; as many as ``heads`` if None.
     head_width

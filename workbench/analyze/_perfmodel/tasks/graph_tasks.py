@@ -27,10 +27,9 @@ def graph_tasks(events: pd.DataFrame, graph: ExecutionGraph) -> TaskGraph:
     Returns
     -------
     TaskGraph
-        ``tasks`` (:data:`workbench.tables.TASKS`): GPU work, and the stretches of a thread
-        between two moments that something depends on; ``edges``
-        (:data:`workbench.tables.TASK_EDGES`). :func:`chakra_nodes` makes an execution trace of
-        them.
+        ``tasks`` (:data:`workbench.tables.TASKS`): GPU work, and the stretches of a thread between
+        two moments that something depends on; ``edges`` (:data:`workbench.tables.TASK_EDGES`).
+        :func:`chakra_nodes` makes an execution trace of them.
 
     Notes
     -----
