@@ -192,7 +192,7 @@ from ._perfmodel.layouts.iteration_model import (
 )
 from ._perfmodel.layouts.layout import Layout as Layout, configurations as configurations
 from ._perfmodel.layouts.layout_what_if import layout_what_if as layout_what_if
-from ._perfmodel.layouts.closed_form import memory_need as memory_need
+from ._perfmodel.layouts.closed_form import memory_footprint as memory_footprint
 from ._perfmodel.layouts.closed_form import model_flops as model_flops, utilization as utilization
 from ._perfmodel.layouts.model_shape import ModelShape as ModelShape, model_shape as model_shape
 from ._perfmodel.layouts.parallelism_plan import parallelism_plan as parallelism_plan

@@ -112,8 +112,8 @@ ITERATION_ERRORS = Table(
     },
 )
 
-MEMORY_NEED = Table(
-    "memory_need",
+MEMORY_FOOTPRINT = Table(
+    "memory_footprint",
     "One row per configuration: memory of a GPU of the fullest pipeline stage.",
     {
         **CONFIGURATIONS.columns,

@@ -113,7 +113,7 @@ def test_memory_falls_with_tensor_parallelism_recomputation_and_shards(
     changes |= {"all": {"recompute": "none"}, "whole": {"sharding": "none"}}
     changes |= {each: {"sharding": each} for each in ("zero1", "fsdp")}
     layouts = [analyze.Layout(**{**base, **each}) for each in changes.values()]
-    table = analyze.memory_need(analyze.configurations(GPT, layouts))
+    table = analyze.memory_footprint(analyze.configurations(GPT, layouts))
     need = dict(zip(changes, table["total_bytes"], strict=True))
     assert need["wide"] < need["none"]
     assert need["full"] <= need["selective"] <= need["all"]
@@ -417,7 +417,7 @@ def test_empty_tables_stay_empty():
     assert analyze.configurations(GPT, []).empty
     assert analyze.assumed_model().predict(empty).empty
     assert analyze.model_flops(empty).empty
-    assert analyze.memory_need(empty).empty
+    assert analyze.memory_footprint(empty).empty
     assert analyze.utilization(empty).empty
 
 
@@ -456,7 +456,7 @@ def test_experts_may_be_spread_over_more_ranks_than_there_are_replicas():
 def test_a_folded_rank_holds_whole_experts():
     # By hand: 128 experts on 32 ranks are 4 each, not halved by the 2 tensor-parallel ranks.
     folded, plain = (
-        analyze.memory_need(expert_jobs(tensor=2, pipeline=2, expert=ranks)).iloc[0]
+        analyze.memory_footprint(expert_jobs(tensor=2, pipeline=2, expert=ranks)).iloc[0]
         for ranks in (32, 16)
     )
     shape = analyze.model_shape("Qwen 3 235B-A22B")
@@ -470,7 +470,7 @@ def test_a_folded_rank_holds_whole_experts():
 
 def test_states_of_experts_are_shared_by_their_own_replicas_only():
     # With as many expert-parallel ranks as replicas an expert exists once: nothing to share.
-    need = analyze.memory_need(expert_jobs(expert=16, sharding="zero1")).iloc[0]
+    need = analyze.memory_footprint(expert_jobs(expert=16, sharding="zero1")).iloc[0]
     shape = analyze.model_shape("Qwen 3 235B-A22B")
     experts = shape.layers * 8 * 3 * shape.hidden * shape.ffn
     assert need["optimizer_bytes"] > 12 * experts
@@ -555,7 +555,7 @@ def test_memory_is_that_of_ranks_told_apart_one_by_one(tensor, context, data, ex
         shape, tensor=tensor, context=context, data=data, expert=expert, sharding=sharding,
         global_batch=64,
     )  # fmt: skip
-    need = analyze.memory_need(table).iloc[0]
+    need = analyze.memory_footprint(table).iloc[0]
     width = 1 if data % expert else tensor
     of_rank = {
         "shared": [rank % tensor for rank in range(count)],

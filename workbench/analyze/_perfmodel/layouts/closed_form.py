@@ -11,7 +11,7 @@ import pandas as pd
 
 from workbench.analyze._perfmodel.layouts.model_shape import GpuType, gpu_type
 from workbench.errors import PerformanceModelError
-from workbench.tables import CONFIGURATIONS, ITERATIONS, MEMORY_NEED, MODEL_FLOPS, UTILIZATION
+from workbench.tables import CONFIGURATIONS, ITERATIONS, MEMORY_FOOTPRINT, MODEL_FLOPS, UTILIZATION
 
 PARTS = (
     "compute", "bubble", "tensor", "context", "expert", "pipeline", "data", "optimizer", "other",
@@ -382,7 +382,7 @@ def in_words(configurations: pd.DataFrame) -> list[str]:
 _PARTS = ("parameters", "gradients", "optimizer", "activations")
 
 
-def memory_need(
+def memory_footprint(
     configurations: pd.DataFrame, *, gpus: Mapping[str, GpuType] | None = None
 ) -> pd.DataFrame:
     """Work out what a GPU of the first, fullest stage must hold.
@@ -397,7 +397,7 @@ def memory_need(
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.MEMORY_NEED`. Libraries, buffers of collectives and
+        Table :data:`workbench.tables.MEMORY_FOOTPRINT`. Libraries, buffers of collectives and
         fragments come on top: some gigabytes.
 
     Raises
@@ -431,7 +431,7 @@ def memory_need(
         fits=total <= c.capacity,
     )
     table["total_bytes"] = table[[f"{name}_bytes" for name in _PARTS]].sum(axis=1)
-    return MEMORY_NEED.check(table.reset_index(drop=True))
+    return MEMORY_FOOTPRINT.check(table.reset_index(drop=True))
 
 
 def total_bytes(c: Columns) -> Array:

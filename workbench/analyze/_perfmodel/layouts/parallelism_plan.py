@@ -62,7 +62,7 @@ def parallelism_plan(
 
     Notes
     -----
-    Whether it fits is memory without libraries and fragments; see :func:`memory_need`.
+    Whether it fits is memory without libraries and fragments; see :func:`memory_footprint`.
     """
     count = whole_number("gpu_count", gpu_count, least=1)
     varied = set(vary)
