@@ -193,13 +193,10 @@ class ExecutionGraph:
     is_inferred: NDArray[np.bool_]
     gpu_start: NDArray[np.int32]
     """Point where each piece of GPU work starts; it ends at the next point."""
-    thread: NDArray[np.int32]
-    """Thread of every point on a CPU, -1 elsewhere."""
-    origin_ns: int
-    """What to add to times to be on the clock of the events."""
+    thread: NDArray[np.int32]  # thread of every point on a CPU, -1 elsewhere
+    origin_ns: int  # what to add to times to be on the clock of the events
     build: pd.DataFrame
-    doubts: Sequence[str] = ()
-    """What makes predictions from it unsure, in words."""
+    doubts: Sequence[str] = ()  # what makes predictions from it unsure, in words
 
     @property
     def explained_ns(self) -> NDArray[np.int64]:
@@ -440,5 +437,4 @@ class TaskGraph:
 
     tasks: pd.DataFrame
     edges: pd.DataFrame
-    doubts: tuple[str, ...] = ()
-    """What a replay of it would get wrong, in words."""
+    doubts: tuple[str, ...] = ()  # what a replay of it would get wrong, in words

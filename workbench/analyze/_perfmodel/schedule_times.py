@@ -158,7 +158,6 @@ def schedule_summary(times: pd.DataFrame) -> pd.DataFrame:
 
 
 def _costs(passes: pd.DataFrame) -> dict[str, Any]:
-    """Give the costs of one schedule, from its stages."""
     stage, action = passes["stage"], passes["action"]
     kept = action.eq("F").astype("int64") - action.isin(["B", "W"]).astype("int64")
     peak = kept.groupby(stage, sort=False).cumsum().groupby(stage, sort=False).max()
@@ -252,7 +251,6 @@ def schedule_comparison(
 
 
 def _doubt(doubt: str | None, schedule: pd.DataFrame, times: PassTimes) -> str | None:
-    """Add what the durations leave open to the doubt of a schedule."""
     doubts = [doubt] if isinstance(doubt, str) else []
     if times.overlapped_ns is None and schedule["overlapped_with"].notna().any():
         doubts.append("passes that overlap are taken to gain nothing; give overlapped_ns")

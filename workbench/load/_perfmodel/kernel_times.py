@@ -238,7 +238,6 @@ def read_collectives(
 
 
 def operation(names: pd.Series, path: Path) -> pd.Series:
-    """Spell the names of collectives as the tables do."""
     letters = names.astype(str).str.lower().str.replace("[^a-z]", "", regex=True)
     spelled = letters.map({name.replace("-", ""): name for name in _OPERATIONS})
     if spelled.isna().any():
@@ -345,7 +344,6 @@ _MISSING = (
 
 
 def known_gpus() -> dict[str, Path]:
-    """Give the folder of every GPU in the installed package, by the name of the GPU."""
     try:
         package = metadata.distribution(PACKAGE)
     except metadata.PackageNotFoundError as error:
@@ -382,7 +380,6 @@ def _order(version: str) -> list[tuple[int, str]]:
 
 
 def described(file: Path) -> str:
-    """Name a file of the package, with the package's version."""
     inside = file.as_posix().partition("aiconfigurator_core/")[2]
     return f"{PACKAGE} {metadata.version(PACKAGE)}, {inside}"
 
@@ -404,7 +401,6 @@ def positive_ns(values: pd.Series, per_unit: float, path: Path) -> pd.Series:
 
 
 def time_of(raw: pd.DataFrame, path: Path) -> pd.Series:
-    """Find the one column with times, and give nanoseconds."""
     columns = [name for name in _TIMES if name in raw]
     if len(columns) != 1:
         msg = f"{path}: one column with times is needed, of {list(_TIMES)}; it has {columns}"

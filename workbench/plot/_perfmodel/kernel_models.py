@@ -69,7 +69,6 @@ def collective_times(
 
 
 def _values(times: pd.DataFrame, column: str, show: Show) -> np.ndarray:
-    """Give microseconds, or the bandwidth that goes with a time."""
     ns = np.maximum(times[column].to_numpy(dtype=np.float64), 1e-3)
     if show == "time":
         return np.asarray(ns / 1e3)
@@ -209,7 +208,6 @@ def _gemm_errors_add(figure: go.Figure, rows: pd.DataFrame, name: str, position:
 
 
 def _gemm_errors_claim(errors: pd.DataFrame) -> str:
-    """State the best model over all shapes beside the roofline."""
     whole = errors[errors["shapes"] == "all"]
     if whole.empty:
         return f"Errors of {plural(errors['model'].nunique(), 'model')} of matrix products"

@@ -123,7 +123,6 @@ def _bars(action: str, part: pd.DataFrame, unit: int, count: int) -> go.Bar:
 
 
 def _claim(times: pd.DataFrame, names: list[str]) -> str:
-    """State the idle share of the first two schedules."""
     words: list[str] = []
     for name in names[:2]:
         mine = times[times["schedule"] == name]
@@ -204,7 +203,6 @@ def schedule_comparison(
 
 
 def _fastest(rows: pd.DataFrame) -> str:
-    """Name the fastest schedule, and what the slowest takes beside it."""
     first, last = rows.iloc[0], rows.iloc[-1]
     claim = f"{label(first['schedule'], 26)} takes {duration(first['step_ns'])} per step"
     if len(rows) == 1 or not first["step_ns"]:

@@ -41,19 +41,16 @@ class Draft:
     points: CpuPoints
     rules: GraphRules
     without: frozenset[str]
-    lasting: NDArray[np.bool_]
-    """Per CPU row whether it is a call that launches when it ends."""
+    lasting: NDArray[np.bool_]  # per CPU row whether it is a call that launches when it ends
     steps: list[Step] = field(default_factory=list)
     _parts: list[tuple[Ints, Ints, Ints, int, bool]] = field(default_factory=list)
 
     @property
     def gpu(self) -> GpuRows:
-        """GPU work."""
         return self.rows.gpu
 
     @property
     def cpu(self) -> CpuRows:
-        """Rows of the CPU."""
         return self.rows.cpu
 
     @cached_property
@@ -92,7 +89,6 @@ class Draft:
         return np.concatenate([[0], gpu, self.points.time])
 
     def step(self, name: str) -> Step:
-        """Begin a step."""
         self.steps.append(Step(name, name not in self.without))
         return self.steps[-1]
 
@@ -115,7 +111,6 @@ class Draft:
         self.steps[-1].read += 0 if inferred else len(target)
 
     def edges(self) -> dict[str, NDArray[Any]]:
-        """Give the edges so far, as the arrays of an ExecutionGraph."""
         sizes = [len(part[1]) for part in self._parts]
         return {
             "source": np.concatenate([part[0] for part in self._parts]).astype(np.int32),

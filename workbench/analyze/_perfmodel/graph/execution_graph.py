@@ -179,7 +179,6 @@ def _draft(rows: RankRows, without: frozenset[str], rules: GraphRules) -> Draft:
 
 
 def _arrays(draft: Draft, rank: int) -> dict[str, Any]:
-    """Give the points and edges of a rank; its point 0 is the common start."""
     gpu, points = draft.gpu, draft.points
     pair = [POINT_KINDS.index("GPU start"), POINT_KINDS.index("GPU end")]
     return {
@@ -241,7 +240,6 @@ def _finished(
     doubts: list[str],
     rules: GraphRules,
 ) -> ExecutionGraph:
-    """Leave out what contradicts itself, and keep the order that was found on the way."""
     step = Step("circles", is_used=True)
     arrays = {name: getattr(graph, name) for name in EDGE_ARRAYS}
     arrays, path = without_circles(arrays, graph.time_ns, events["name"], graph.event, step)
@@ -347,7 +345,6 @@ def rank_doubts(events: pd.DataFrame, rows: RankRows, rules: GraphRules) -> list
 
 
 def step_doubts(events: pd.DataFrame) -> list[str]:
-    """Say whether ranks recorded different steps."""
     if "step" not in events or events["rank"].nunique() < 2:
         return []
     pairs = events[["rank", "step"]].dropna().drop_duplicates()

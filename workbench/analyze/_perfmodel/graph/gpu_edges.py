@@ -166,7 +166,6 @@ def stream_waits(draft: Draft) -> None:
 
 
 def _told_waits(draft: Draft, every: list[Queue], wait: Ints) -> np.ndarray:
-    """Add the edges that the trace tells of; say which calls it tells of."""
     cpu, gpu, rows = draft.cpu, draft.gpu, draft.rows
     calls = np.flatnonzero(cpu.what == EVENT_RECORD)
     records = dict(zip(cpu.correlation[calls].tolist(), calls.tolist(), strict=True))

@@ -176,7 +176,6 @@ class _Busy:
 def _with_communication(
     graph: ExecutionGraph, events: pd.DataFrame, busy: _Busy, rules: GraphRules, step: Step
 ) -> list[str]:
-    """Say how much of the critical path are gaps that end as communication does."""
     polled = _polled_ns(graph, busy, rules.polling_ns)
     if not polled.any():
         return []
@@ -234,7 +233,6 @@ def _on_path(graph: ExecutionGraph, polled: Ints, weight_ns: Ints) -> tuple[int,
 
 
 def _without(graph: ExecutionGraph, events: pd.DataFrame) -> Ints:
-    """Give the weights if communication took no time."""
     talks = events.index[(events["kind"] == "communication").to_numpy(dtype=bool)]
     is_work = graph.edge_kind == EDGE_KINDS.index("GPU work")
     is_talk = is_work & np.isin(graph.event[graph.source], talks)

@@ -49,36 +49,26 @@ _CALLS = {
 class GpuRows(NamedTuple):
     """GPU work of a rank, in order of start."""
 
-    row: Ints
-    """Position in the events table."""
+    row: Ints  # position in the events table
     start: Ints
     end: Ints
-    stream: Ints
-    """Number of the stream in `RankRows.streams`."""
-    call: Ints
-    """The CPU row that launched it, as a position in `CpuRows`; -1 if none."""
-    before: Ints
-    """The work before it on its stream, as a position here; -1 if none."""
-    name: Ints
-    """Code of its name."""
-    fills: NDArray[np.bool_]
-    """It is a kernel that computes, which can take the whole GPU."""
+    stream: Ints  # number of the stream in `RankRows.streams`
+    call: Ints  # the CPU row that launched it, as a position in `CpuRows`; -1 if none
+    before: Ints  # the work before it on its stream, as a position here; -1 if none
+    name: Ints  # code of its name
+    fills: NDArray[np.bool_]  # it is a kernel that computes, which can take the whole GPU
 
 
 class CpuRows(NamedTuple):
     """Operators and runtime calls of a rank, by thread, start and (longest first) duration."""
 
-    row: Ints
-    """Position in the events table."""
+    row: Ints  # position in the events table
     start: Ints
     end: Ints
     thread: Ints
-    is_call: NDArray[np.bool_]
-    """Runtime or driver call, not an operator."""
-    what: NDArray[np.int8]
-    """PLAIN, or what the call does to streams."""
-    name: Ints
-    """Code of its name."""
+    is_call: NDArray[np.bool_]  # runtime or driver call, not an operator
+    what: NDArray[np.int8]  # PLAIN, or what the call does to streams
+    name: Ints  # code of its name
     correlation: Ints
 
 
@@ -95,8 +85,7 @@ class RankRows(NamedTuple):
 
     gpu: GpuRows
     cpu: CpuRows
-    streams: list[tuple[int, int]]
-    """Device and stream, by number."""
+    streams: list[tuple[int, int]]  # device and stream, by number
     sync_records: dict[int, SyncRecord]
     """What the profiler says of synchronisation calls, by their correlation."""
     origin_ns: int
@@ -107,7 +96,6 @@ class RankRows(NamedTuple):
 
 
 def rank_rows(events: pd.DataFrame, rank: int, without: frozenset[str]) -> RankRows:
-    """Pick the rows of a rank that has GPU work."""
     category = codes(events["category"])
     names = [str(each) for each in events["category"].cat.categories]
     of_rank = events["rank"].to_numpy() == rank
@@ -183,7 +171,6 @@ def _gpu_rows(
 def _sync_records(
     events: pd.DataFrame, of_rank: NDArray[np.bool_], names: list[str], category: Ints
 ) -> dict[int, SyncRecord]:
-    """Read what the profiler says of synchronisation calls, by their correlation."""
     if "cuda_sync" not in names:
         return {}
     row = np.flatnonzero(of_rank & (category == names.index("cuda_sync")))
@@ -208,13 +195,10 @@ class CpuPoints(NamedTuple):
 
     time: Ints
     kind: NDArray[np.int8]
-    cpu: Ints
-    """The CPU row a point belongs to."""
+    cpu: Ints  # the CPU row a point belongs to
     thread: Ints
-    starts: Ints
-    """Per CPU row the point where its call begins; -1 if it has none."""
-    ends: Ints
-    """Per CPU row the point where its wait ends, or its call begins; -1 if it has none."""
+    starts: Ints  # per CPU row the point where its call begins; -1 if it has none
+    ends: Ints  # per CPU row the point where its wait ends, or its call begins; -1 if it has none
 
 
 def cpu_points(cpu: CpuRows, is_anchor: NDArray[np.bool_], waits: NDArray[np.bool_]) -> CpuPoints:

@@ -140,7 +140,6 @@ def dark_edges(draft: Draft) -> None:
 
 
 def _silent_graphs(draft: Draft, silent: Ints, waiting: Ints) -> None:
-    """Add edges for graphs without recorded work, whose launches come before some points."""
     if not len(silent):
         return
     launch, waiting = silent[waiting != MISSING], waiting[waiting != MISSING]

@@ -214,7 +214,6 @@ def bus_bandwidth(collective: str, *, rank_count: int, size_bytes: float, dur_ns
 
 
 def _kinds(times: pd.DataFrame) -> list[tuple[Key, Floats, Floats]]:
-    """Give sizes and median seconds of every kind of collective."""
     kinds: list[tuple[Key, Floats, Floats]] = []
     for values, rows in times.groupby(KEY, sort=True, observed=True):
         key = _key(values)
@@ -335,15 +334,12 @@ class Lines:
     bytes_per_s: Floats
 
     def each(self, size: Floats) -> Floats:
-        """Give the time on every line, one row per line."""
         return self.latency_s[:, None] + size[None] / self.bytes_per_s[:, None]
 
     def seconds(self, size: Floats) -> Floats:
-        """Give the time on the lowest line."""
         return np.asarray(self.each(size).min(axis=0))
 
     def line(self, size: Floats) -> NDArray[np.int64]:
-        """Say which line is the lowest."""
         return np.asarray(self.each(size).argmin(axis=0))
 
 

@@ -25,8 +25,6 @@ _OUTSIDE = "outside the measured shapes: the formula alone, with its largest err
 
 @dataclass(frozen=True)
 class _Fit:
-    """The model of one GPU and element type."""
-
     hybrid: Hybrid
     measured: pd.Series
     inside_log: float
@@ -334,13 +332,11 @@ class Roof:
 
     @staticmethod
     def of(gpu: str, dtype: str) -> Roof:
-        """Look up a GPU."""
         row, peak = gpu_row(gpu), peak_of(gpu, dtype)
         units, bandwidth = int(row["multiprocessor_count"]), float(row["memory_bytes_per_s"])
         return Roof(peak, bandwidth, units, DTYPES[dtype][:3])
 
     def parts(self, shapes: Floats) -> tuple[Floats, Floats]:
-        """Give FLOPs and bytes of each shape."""
         m, n, k = shapes.T
         left, right, out = self.element_bytes
         return 2 * m * n * k, left * m * k + right * k * n + out * m * n
@@ -415,7 +411,6 @@ class Hybrid:
         return np.asarray(analytic * np.exp(learned))
 
     def inside(self, shapes: Floats) -> NDArray[np.bool_]:
-        """Say which shapes lie among the fitted ones."""
         return self.hull.holds(np.log(shapes))
 
 
@@ -434,7 +429,6 @@ def fit_hybrid(roof: Roof, shapes: Floats, seconds: Floats) -> Hybrid:
 
 
 def groups(shapes: Floats) -> NDArray[np.int64]:
-    """Give each different (n, k) a number."""
     return pd.factorize(pd.MultiIndex.from_arrays([shapes[:, 1], shapes[:, 2]]))[0].astype(np.int64)
 
 
@@ -454,7 +448,6 @@ class Hull:
 
     @staticmethod
     def of(points: NDArray[np.float64]) -> Hull:
-        """Make the hull of some points; where they lie in a plane, the box around them."""
         from scipy.spatial import ConvexHull, QhullError
 
         unit = np.eye(points.shape[1])
@@ -469,6 +462,5 @@ class Hull:
         )
 
     def holds(self, points: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Say for each point whether it is inside."""
         beyond = points @ self.normals.T + self.offsets > _SLACK
         return np.asarray(~beyond.any(axis=1), dtype=np.bool_)

@@ -54,7 +54,6 @@ def _hardware() -> pd.DataFrame:
 
 
 def gpu_row(gpu: str) -> pd.Series:
-    """Give the row of one GPU, or say which there are."""
     table = _hardware().set_index("gpu")
     if gpu not in table.index:
         msg = f"no GPU is called {gpu!r} in the hardware table; it has {list(table.index)}"
@@ -63,7 +62,6 @@ def gpu_row(gpu: str) -> pd.Series:
 
 
 def peak_of(gpu: str, dtype: str) -> float:
-    """Give the dense peak of a GPU for operands of one type [FLOP/s]."""
     row = gpu_row(gpu)
     if dtype not in DTYPES:
         msg = f"no peak is known for operands of type {dtype!r}; known are {list(DTYPES)}"

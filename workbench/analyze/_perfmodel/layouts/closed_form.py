@@ -36,12 +36,10 @@ class Constants:
     routing_s: float = 7e-3
 
     def logarithms(self) -> npt.NDArray[np.float64]:
-        """Give them as the vector that is fitted."""
         return np.log([getattr(self, field.name) for field in fields(self)])
 
     @classmethod
     def from_logarithms(cls, vector: npt.NDArray[np.float64]) -> Constants:
-        """Undo :meth:`logarithms`."""
         return cls(*(float(each) for each in np.exp(vector)))
 
 
@@ -52,7 +50,6 @@ TOP = np.array([0.0 if field.name.endswith("_share") else np.inf for field in fi
 
 
 def parts(c: Columns, k: Constants) -> dict[str, Array]:
-    """Give the seconds of every part; together they are the iteration."""
     matrix, launch, tensor, context, expert = _layer(c, k)
     layer = matrix + launch + tensor + context + expert
     stage = c.stage_layers * layer
@@ -95,7 +92,6 @@ def _own(c: Columns, k: Constants, ranks: Array) -> Array:
 
 
 def _link(c: Columns, k: Constants, ranks: Array, stride: Array | float = 1.0) -> Array:
-    """Bandwidth of a ring of every ``stride``-th rank."""
     return _slower(c, ranks, stride, k.node_share * c.node, k.network_share * c.network)
 
 
@@ -150,7 +146,6 @@ def _exchange(c: Columns, k: Constants) -> Array:
 
 
 def _groups(c: Columns) -> tuple[tuple[Array, Array, Array], ...]:
-    """Give parameters that a rank holds, their replicas, and how far those are apart."""
     shared = c.stage_layers * c.shared_layer_parameters + c.vocabulary * c.h / c.t
     experts = c.stage_layers * c.expert_layer_parameters
     return (shared, c.replicas, c.t), (experts, c.expert_replicas, c.expert_span)
@@ -230,13 +225,11 @@ class Columns:
 
     @property
     def rounds(self) -> Array:
-        """Micro-batches per replica."""
-        return self.gb / (self.d * self.b)
+        return self.gb / (self.d * self.b)  # micro-batches per replica
 
     @property
     def shown(self) -> Array:
-        """Return the share of the scores that is computed."""
-        return np.where(self.flash > 0, 0.5, 1.0)
+        return np.where(self.flash > 0, 0.5, 1.0)  # share of the scores that is computed
 
     @property
     def linear_parameters(self) -> Array:
@@ -245,8 +238,7 @@ class Columns:
 
     @property
     def attention_parameters(self) -> Array:
-        """Matrix elements of the attention of a layer."""
-        return 2 * self.h * (self.heads + self.kv)
+        return 2 * self.h * (self.heads + self.kv)  # matrix elements of the attention of a layer
 
     @property
     def expert_parameters(self) -> Array:
@@ -255,8 +247,7 @@ class Columns:
 
     @property
     def is_routed(self) -> npt.NDArray[np.bool_]:
-        """Whether tokens are sent to experts."""
-        return self.experts > 1
+        return self.experts > 1  # whether tokens are sent to experts
 
     @property
     def is_folded(self) -> npt.NDArray[np.bool_]:
@@ -269,8 +260,7 @@ class Columns:
 
     @property
     def expert_t(self) -> Array:
-        """Ranks that share the matrices of one expert."""
-        return np.where(self.is_folded, 1, self.t)
+        return np.where(self.is_folded, 1, self.t)  # ranks that share the matrices of one expert
 
     @property
     def replicas(self) -> Array:
@@ -435,7 +425,6 @@ def memory_footprint(
 
 
 def total_bytes(c: Columns) -> Array:
-    """Give the memory of a GPU of the fullest stage."""
     return np.asarray(np.sum([*_states(c), _activations(c)], axis=0), dtype=np.float64)
 
 
@@ -526,7 +515,6 @@ def model_flops(configurations: pd.DataFrame, *, causal: bool = False) -> pd.Dat
 
 
 def flops(c: Columns, *, causal: bool) -> tuple[Array, Array]:
-    """Give model and hardware FLOPs of one iteration, all GPUs."""
     tokens = c.gb * c.s
     linear = 6 * tokens * c.layers * c.linear_parameters
     attention = 12 * tokens * c.s * c.heads * c.layers * (0.5 if causal else 1.0)

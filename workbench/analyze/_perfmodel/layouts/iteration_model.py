@@ -115,7 +115,6 @@ class IterationModel:
         return PREDICTED_ITERATIONS.check(PREDICTED_ITERATIONS.cast(table).reset_index(drop=True))
 
     def _error_class(self, is_routed: bool) -> str:
-        """Say how far off such predictions were where the truth is known."""
         if math.isfinite(self._half_width):
             width = math.expm1(self._half_width)
             return f"fitted: {self.coverage_share:.0%} of the rows held out were within {width:.0%}"
@@ -432,7 +431,6 @@ class Hull:
 
     @classmethod
     def around(cls, measured: pd.DataFrame) -> Hull:
-        """Take the ranges and kinds of a table."""
         return cls(
             {name: (int(measured[name].min()), int(measured[name].max())) for name in _RANGES},
             {name: frozenset(measured[name].tolist()) for name in _KINDS},
@@ -444,7 +442,6 @@ class Hull:
         return replace(self, kinds=kinds)
 
     def outside(self, configurations: pd.DataFrame) -> list[list[str]]:
-        """Say for every row where it lies outside."""
         found: list[list[str]] = [[] for _ in range(len(configurations))]
         for name, word in _RANGES.items():
             low, high = self.ranges[name]
@@ -474,12 +471,10 @@ _TREES = 400
 
 
 def has_trees() -> bool:
-    """Say whether scikit-learn is at hand."""
     return importlib.util.find_spec("sklearn") is not None
 
 
 def features(c: Columns) -> npt.NDArray[np.float64]:
-    """Give the logarithms that the trees split on, one row per configuration."""
     each: list[Array] = [
         c.t, c.c, c.p, c.d, c.v, c.b, c.h, c.layers, c.s, c.n, c.gb, c.rounds,
         1 + (c.p - 1) / (c.v * c.rounds), c.h / c.t, c.tokens, c.layers / c.p,

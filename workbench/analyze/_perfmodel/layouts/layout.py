@@ -118,7 +118,6 @@ class Layout:
 
     @property
     def gpu_count(self) -> int:
-        """GPUs of the job."""
         return self.tensor * self.pipeline * self.data * self.context
 
     @property

@@ -270,12 +270,10 @@ def _misfits(row: Mapping[Hashable, Any]) -> list[str]:
 
 
 def _plain(value: Any) -> Any:
-    """Turn a number of numpy into one of Python."""
     return value.item() if hasattr(value, "item") else value
 
 
 def differences(now: pd.DataFrame, wanted: pd.DataFrame) -> list[str]:
-    """Say of every row how it differs from the one row of ``now``."""
     one = now.iloc[0]
     found = []
     for row in wanted.to_dict("records"):
@@ -306,17 +304,14 @@ Flags = npt.NDArray[np.bool_]
 class Scaled:
     """Parts of every step in every configuration, and how sure they are."""
 
-    parts: dict[str, Array]
-    """Per part an array (configurations, steps) [ns]."""
+    parts: dict[str, Array]  # per part an array (configurations, steps) [ns]
     overlap: Array
-    bases: dict[str, list[str]]
-    """Per part its basis in every configuration."""
+    bases: dict[str, list[str]]  # per part its basis in every configuration
     added: dict[str, Flags]
     """Per kind of communication where it is in the configuration and not in the trace."""
 
     @property
     def total(self) -> Array:
-        """Time of the steps [ns]."""
         return np.asarray(np.sum(list(self.parts.values()), axis=0), dtype=np.float64)
 
 
@@ -325,14 +320,11 @@ class Forecast:
     """What the closed form says of one configuration, or of many [ns]."""
 
     parts: dict[str, Array]
-    passes: Array
-    """Layers of a stage x micro-batches: how often the host launches a layer."""
-    fixed: float
-    """Of the part ``other``: what does not depend on the configuration."""
+    passes: Array  # layers of a stage x micro-batches: how often the host launches a layer
+    fixed: float  # of the part ``other``: what does not depend on the configuration
 
     @classmethod
     def of(cls, predicted: pd.DataFrame, fixed_s: float) -> Forecast:
-        """Read it from a table of predicted iterations."""
         names = ("compute", "bubble", *COMMUNICATION, "optimizer", "other")
         each = {name: predicted[f"{name}_ns"].to_numpy(dtype=np.float64) for name in names}
         rounds = predicted["global_batch_count"] / (
@@ -350,7 +342,6 @@ class Forecast:
 
     @property
     def launch(self) -> Array:
-        """Launches that the GPU waits for."""
         return np.maximum(self.parts["other"] - self.fixed, 0)
 
 

@@ -112,7 +112,6 @@ class ModelShape:
 
     @property
     def active_parameter_count(self) -> int:
-        """Parameters that one token meets."""
         return self.parameter_count - self.layers * (
             self._layer(self.experts) - self._layer(self.routed)
         )

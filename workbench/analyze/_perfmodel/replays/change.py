@@ -111,7 +111,6 @@ class Change:
 
     @property
     def question(self) -> str:
-        """The change in words."""
         words = [
             self.kind or ("" if self.name or self.operator else self.part),
             self.name or "",
@@ -157,7 +156,6 @@ def changed_weights(
 
 
 def chosen_work(events: pd.DataFrame, graph: ExecutionGraph, change: Change) -> NDArray[np.bool_]:
-    """Say which pieces of GPU work of a graph a change is about."""
     row = events.index.get_indexer(pd.Index(graph.event[graph.gpu_start]))
     chosen = np.ones(len(row), dtype=bool)
     if change.rank is not None:

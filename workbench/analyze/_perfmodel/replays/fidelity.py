@@ -190,7 +190,6 @@ def _step_errors(
 
 
 def _busy_correlation(before: pd.DataFrame, after: pd.DataFrame) -> float | None:
-    """Correlate the busy time of both per millisecond."""
     works = [gpu_work(each) for each in (before, after)]
     first = min(int(work.start.min()) for work in works)
     last = max(int(work.end.max()) for work in works)
@@ -455,7 +454,6 @@ def _places(events: pd.DataFrame, graph: ExecutionGraph, step: Ints) -> Ints:
 
 
 def _lanes(events: pd.DataFrame, graph: ExecutionGraph) -> Ints:
-    """Give threads and streams a number."""
     stream = np.append(events["stream"].array.to_numpy(dtype="int64", na_value=MISSING), MISSING)
     of_point = stream[events.index.get_indexer(pd.Index(graph.event))]
     return np.where(graph.thread >= 0, -2 - graph.thread, of_point)

@@ -15,17 +15,12 @@ from workbench.tables import EDGE_KINDS, ExecutionGraph
 class HostSteps(NamedTuple):
     """Steps of one rank, in order of time, between the points of the thread that marks them."""
 
-    number: Ints
-    """Number of the step, as the profiler counts."""
-    start: Ints
-    """When it was marked, from the start of the graph [ns]."""
-    before: Ints
-    """The last point before that, or the start of the graph."""
-    first: Ints
-    """The first point from then on; the last one of the thread if there is none."""
+    number: Ints  # number of the step, as the profiler counts
+    start: Ints  # when it was marked, from the start of the graph [ns]
+    before: Ints  # the last point before that, or the start of the graph
+    first: Ints  # the first point from then on; the last one of the thread if there is none
 
     def chosen(self, number: Ints) -> HostSteps:
-        """Give the steps of some numbers."""
         kept = np.isin(self.number, number)
         return HostSteps(*(column[kept] for column in self))
 
@@ -43,10 +38,8 @@ class StepBounds(NamedTuple):
 
     number: Ints
     of_rank: list[HostSteps]
-    begun: Ints
-    """For each piece of GPU work how many steps had begun when it was launched."""
-    work_end: NDArray[np.integer[Any]]
-    """Point where each piece of GPU work ends."""
+    begun: Ints  # for each piece of GPU work how many steps had begun when it was launched
+    work_end: NDArray[np.integer[Any]]  # point where each piece of GPU work ends
     measured_ns: Ints
 
     def times(self, time_ns: Ints) -> Ints:
@@ -110,7 +103,6 @@ def host_steps(events: pd.DataFrame, graph: ExecutionGraph, rank: int) -> HostSt
 def _points_beside(
     events: pd.DataFrame, graph: ExecutionGraph, row: Ints, of_rank: np.ndarray
 ) -> Ints:
-    """Give the points of the thread of some rows, in order of time."""
     if not len(row):
         return row
     one = events.iloc[row[0]]

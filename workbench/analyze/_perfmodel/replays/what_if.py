@@ -170,7 +170,6 @@ def _allowing(failed: Iterable[str]) -> list[str]:
 
 
 def _doubts(changes: list[Change]) -> list[str]:
-    """Say what is unsure about changes as such."""
     swapped = [change for change in changes if change.to_gpu]
     return ["what binds a kernel was told from its name, and latencies stay"] if swapped else []
 

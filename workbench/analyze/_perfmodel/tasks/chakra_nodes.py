@@ -102,7 +102,6 @@ def _refuse(tasks: pd.DataFrame, edges: pd.DataFrame, position: np.ndarray) -> N
 
 
 def _nodes(events: pd.DataFrame, tasks: pd.DataFrame, position: np.ndarray) -> pd.DataFrame:
-    """Make one node per task."""
     known = position >= 0
     row = position[known].astype(np.int64)
     kind = pd.Series(None, index=range(len(tasks)), dtype=object)

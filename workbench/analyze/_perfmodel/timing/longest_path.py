@@ -64,7 +64,6 @@ class LongestPath:
         return time
 
     def circled(self, weight_ns: Ints) -> bool:
-        """Say whether some points wait for each other in a circle."""
         time = np.zeros(len(self._waiting), np.int64)
         return len(self._ordered(weight_ns[self._by_source], time)) > 0
 
@@ -80,7 +79,6 @@ class LongestPath:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the order and of the edges in it."""
         arrays = (self._bounds, self._by_source, self._waiting, self._target, self._order)
         return sum(each.nbytes for each in arrays if each is not None)
 
@@ -91,6 +89,5 @@ class LongestPath:
         return order, np.searchsorted(self._targets[order], np.arange(count + 1)).astype(np.int32)
 
     def into(self, point: int) -> Points:
-        """Return the edges that lead to a point."""
         order, bounds = self._by_target
         return order[bounds[point] : bounds[point + 1]]

@@ -54,14 +54,12 @@ def replay(graph: ExecutionGraph, *, weight_ns: Ints | None = None) -> Ints:
 
 
 def paths_of(graph: ExecutionGraph) -> LongestPath:
-    """Give the order of a graph, which is found once."""
     if graph not in _PATHS:
         _PATHS[graph] = LongestPath(graph.source, graph.target, len(graph.time_ns))
     return _PATHS[graph]
 
 
 def keep_path(graph: ExecutionGraph, path: LongestPath) -> None:
-    """Remember the order of a graph that was found while it was built."""
     _PATHS[graph] = path
 
 
@@ -141,7 +139,6 @@ def replayed_events(events: pd.DataFrame, graph: ExecutionGraph, time_ns: Ints) 
 
 
 def _lanes(events: pd.DataFrame) -> Ints:
-    """Give each thread and stream of each rank a number."""
     keys = [events["rank"].to_numpy(dtype=np.int64)]
     keys += [codes(events[name]).astype(np.int64) for name in ("process", "thread")]
     keys += [
