@@ -120,9 +120,9 @@ def critical_path(
 
     @cache
     def path(question: str) -> pd.DataFrame:
-        asked = [] if question == _NONE else [changes[question]]
+        chosen = [] if question == _NONE else [changes[question]]
         usable = analyze.usable_graph(graph, fidelity())
-        return analyze.critical_path(events, usable, changes=asked)
+        return analyze.critical_path(events, usable, changes=chosen)
 
     def draw(*, question: str, top: int) -> go.Figure:
         return plot.critical_path(path(question), top=top, source=source, synthetic=synthetic)
@@ -234,14 +234,14 @@ def job_slowdown(
         some are offered, evenly spread; the step matters to the schedule and to micro-batches.
     """
     JOB_OPERATIONS.check(operations)
-    whole = cache(partial(analyze.complete_steps, operations))
+    complete = cache(partial(analyze.complete_steps, operations))
     tables = {
-        "verdict": cache(lambda: analyze.job_slowdown(whole())),
-        "schedule": cache(lambda step: analyze.job_schedule(whole(), step=step)),
-        "micro-batches": cache(lambda: analyze.job_micro_batches(whole())),
-        "measures": cache(lambda: analyze.job_dispersion(whole())),
-        "steps": cache(lambda: analyze.job_steps(whole())),
-        "part": cache(lambda part: analyze.job_slowdown_by(whole(), part)),
+        "verdict": cache(lambda: analyze.job_slowdown(complete())),
+        "schedule": cache(lambda step: analyze.job_schedule(complete(), step=step)),
+        "micro-batches": cache(lambda: analyze.job_micro_batches(complete())),
+        "measures": cache(lambda: analyze.job_dispersion(complete())),
+        "steps": cache(lambda: analyze.job_steps(complete())),
+        "part": cache(lambda part: analyze.job_slowdown_by(complete(), part)),
     }
     return Explorer(
         partial(_job_slowdown_draw, tables=tables, source=source, synthetic=synthetic),
@@ -254,8 +254,8 @@ def _steps(operations: pd.DataFrame) -> list[tuple[str, int | str]]:
     """Offer the slowest step (for micro-batches all of them), and some by number."""
     steps = np.unique(operations["step"].to_numpy()).tolist()
     if len(steps) > _MOST_STEPS:
-        places = np.linspace(0, len(steps) - 1, _MOST_STEPS).round().astype(int)
-        steps = [steps[place] for place in places]
+        positions = np.linspace(0, len(steps) - 1, _MOST_STEPS).round().astype(int)
+        steps = [steps[position] for position in positions]
     return [("slowest, or all", ALL), *((str(step), step) for step in steps)]
 
 
@@ -289,8 +289,8 @@ def _micro_batches(
     if step != ALL:
         return plot.job_micro_batches(table[table["step"] == step].reset_index(drop=True), **shown)
     correlation = tables["verdict"]()["forward_backward_correlation"].iloc[0]
-    known = None if pd.isna(correlation) else float(correlation)
-    return plot.job_micro_batches(table, correlation=known, **shown)
+    shown_correlation = None if pd.isna(correlation) else float(correlation)
+    return plot.job_micro_batches(table, correlation=shown_correlation, **shown)
 
 
 # Explore how a model can be spread over GPUs.
@@ -334,15 +334,15 @@ def parallelism_plan(
     PerformanceModelError
         If a name is no published model.
     """
-    chosen = [analyze.model_shape(one) if isinstance(one, str) else one for one in shapes]
-    named = {shape.name or f"model {place}": shape for place, shape in enumerate(chosen, 1)}
+    chosen = [analyze.model_shape(shape) if isinstance(shape, str) else shape for shape in shapes]
+    by_name = {shape.name or f"model {number}": shape for number, shape in enumerate(chosen, 1)}
     start = like or analyze.Layout(sharding="zero1", sequence_parallel=True, flash_attention=True)
 
     @cache
     def planned(name: str, gpus: int, kind: str, recompute: Any, batch: int) -> pd.DataFrame:
         fields = {**vars(start), "data": 1, "micro_batch": 1, "pipeline": 1, "chunks": 1}
         layout = analyze.Layout(**{**fields, "recompute": recompute, "global_batch": batch})
-        return analyze.parallelism_plan(named[name], gpus, model=model, like=layout, gpu=kind)
+        return analyze.parallelism_plan(by_name[name], gpus, model=model, like=layout, gpu=kind)
 
     def draw(*, shape: str, gpus: int, kind: str, recompute: str, batch: int) -> go.Figure:
         table = planned(shape, gpus, kind, recompute, batch)
@@ -351,7 +351,7 @@ def parallelism_plan(
 
     return Explorer(
         draw,
-        shape=widgets.Dropdown(options=list(named), description="model"),
+        shape=widgets.Dropdown(options=list(by_name), description="model"),
         gpus=widgets.SelectionSlider(
             options=[64, 128, 256, 512, 1024, 2048, 4096], value=512, continuous_update=False,
             description="GPUs",
@@ -425,13 +425,13 @@ def _pipeline_schedule_draw(
         weight_share * backward_ns,
         overlapped_ns=(1 - overlap_share) * (forward_ns + backward_ns),
     )
-    wide, many = int(stages), int(micro_batches)
+    wide, batches = int(stages), int(micro_batches)
     if schedule == _COMPARED:
-        table = analyze.schedule_comparison(times, stages=wide, micro_batches=many)
+        table = analyze.schedule_comparison(times, stages=wide, micro_batches=batches)
         return plot.schedule_comparison(table, **label)
-    made = analyze.pipeline_schedule(schedule, wide, many)  # type: ignore[arg-type]
-    chunks = made["chunk"].nunique() // wide
-    return plot.pipeline_schedule(analyze.schedule_times(made, times.part(chunks)), **label)
+    order = analyze.pipeline_schedule(schedule, wide, batches)  # type: ignore[arg-type]
+    chunks = order["chunk"].nunique() // wide
+    return plot.pipeline_schedule(analyze.schedule_times(order, times.part(chunks)), **label)
 
 
 # Explore what a step would take if something were otherwise.
@@ -471,7 +471,7 @@ def what_if(
     workbench.explore.Explorer
         Controls above :func:`workbench.plot.what_if`.
     """
-    parts = parts_of(events)
+    choices = parts_of(events)
     fidelity = cache(lambda: analyze.replay_fidelity(events, graph))
     compared = standard_questions(events) if questions is None else list(questions)
 
@@ -480,7 +480,7 @@ def what_if(
         return analyze.what_if(events, graph, compared, fidelity=fidelity())
 
     def draw(*, what: str, time: float, rank: int | str = ALL) -> go.Figure:
-        chosen, name = dict(parts[what]), parts[what].get("name")
+        chosen, name = dict(choices[what]), choices[what].get("name")
         if name is not None:
             chosen["name"] = f"^{re.escape(name)}$"
         change = Change(factor=time, rank=None if rank == ALL else int(rank), **chosen)
@@ -491,7 +491,7 @@ def what_if(
         return plot.what_if(rows, asked=words, source=source, synthetic=synthetic)
 
     controls: dict[str, Any] = {
-        "what": widgets.Dropdown(options=list(parts), description="what"),
+        "what": widgets.Dropdown(options=list(choices), description="what"),
         "time": slider("its time", list(_TIMES), 0.5),
     }
     ranks = sorted(int(rank) for rank in events["rank"].unique())

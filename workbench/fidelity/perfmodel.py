@@ -175,12 +175,12 @@ def lumos_jobs() -> pd.DataFrame:
 _GIB = 2**30
 
 
-def _limit(name: str, here: float, label: str = "", source: str = "") -> Reading:
+def _limit(name: str, computed: float, label: str = "", source: str = "") -> Reading:
     """Compare with a limit of the file, or with what was reached where that misses it."""
     (row,) = (row for row in published("configuration_limits") if row["what"] == name)
     reached, source = float(row["reached"]) if row["reached"] else None, source or row["source"]
     limit = float(row["limit"])
-    return Reading(label or name, limit, here, row["unit"], 0, source, "at most", reached)
+    return Reading(label or name, limit, computed, row["unit"], 0, source, "at most", reached)
 
 
 def _mean(errors: pd.Series) -> float:
@@ -231,10 +231,10 @@ def megatron() -> Iterator[Reading]:
     worst = 100 * float(errors.abs().max())
     yield _limit("eight Megatron jobs, largest", worst, f"largest {label}")
     shares = 100 * analyze.utilization(jobs)["mfu_share"]
-    for row, here in zip(published("iteration_megatron"), shares.tolist(), strict=True):
+    for row, computed in zip(published("iteration_megatron"), shares.tolist(), strict=True):
         if row["mfu_pct"]:
             printed = float(row["mfu_pct"])
-            yield Reading(f"MFU, {row['model']}", printed, here, "%", 0.3, row["source"])
+            yield Reading(f"MFU, {row['model']}", printed, computed, "%", 0.3, row["source"])
 
 
 @claim(noun="configurations", name="memory of Megatron jobs", source="arXiv:2205.05198, Figure 1")
@@ -245,13 +245,13 @@ def memory() -> Iterator[Reading]:
         jobs = analyze.configurations(analyze.model_shape(row["model"]), layout, gpu="A100")
         need = analyze.memory_footprint(jobs).iloc[0]
         states = sum(need[f"{name}_bytes"] for name in ("parameters", "gradients", "optimizer"))
-        for name, here, column, near in (
+        for name, computed, column, near in (
             ("states", states, "state_gib", 0.09),
             ("activations", need["activations_bytes"], "activations_gib", 0.03),
         ):
             printed = float(row[column])
             label = f"{row['model']}, {name}, recompute {row['recompute']}"
-            yield Reading(label, printed, here / _GIB, "GiB", near * printed, row["source"])
+            yield Reading(label, printed, computed / _GIB, "GiB", near * printed, row["source"])
 
 
 @claim(noun="configurations", name="GPT-3 175B of MLPerf", source="MLPerf Training v4.1, GPT-3")
@@ -285,8 +285,10 @@ def llama() -> Iterator[Reading]:
         yield Reading(label, float(number != 3), float(fits), "", source=row["source"])
     table = llama_jobs()
     predicted = from_the_first(table).predict(table)
-    here = analyze.utilization(table.assign(dur_ns=predicted["dur_ns"]), causal=True)["mfu_share"]
-    for row, share in list(zip(rows, here, strict=True))[1:]:
+    computed = analyze.utilization(table.assign(dur_ns=predicted["dur_ns"]), causal=True)[
+        "mfu_share"
+    ]
+    for row, share in list(zip(rows, computed, strict=True))[1:]:
         printed_share = 100 * float(row["tflops_per_gpu"]) / 989
         tokens, off = row["sequence_tokens"], abs(100 * share - printed_share)
         label = f"MFU at {int(tokens):,} tokens, {row['gpu_count']} GPUs: points off"
@@ -399,9 +401,9 @@ def _collectives(model: str, column: str) -> Iterator[Reading]:
     for row in published("kernel_models"):
         if row["model"] == model:
             ranks = int(row["rank_count"])
-            here = mean[(row["gpu"], row["what"], ranks)]
+            computed = mean[(row["gpu"], row["what"], ranks)]
             name = f"{row['gpu']}, {row['what']}, {ranks} ranks"
-            yield _kernel_times_limit(name, here, row)
+            yield _kernel_times_limit(name, computed, row)
 
 
 @cache
@@ -409,10 +411,10 @@ def _modelled_collectives() -> pd.DataFrame:
     return analyze.collective_times(load.collective_times(gpus=_GPUS))
 
 
-def _kernel_times_limit(label: str, here: float, row: dict[str, str]) -> Reading:
-    limit, here = float(row["mean_pct"]), 100 * float(here)
+def _kernel_times_limit(label: str, computed: float, row: dict[str, str]) -> Reading:
+    limit, computed = float(row["mean_pct"]), 100 * float(computed)
     reached = float(row["reached_pct"]) if row["reached_pct"] else None
-    return Reading(label, limit, here, "%", 0, row["source"], "at most", reached)
+    return Reading(label, limit, computed, "%", 0, row["source"], "at most", reached)
 
 
 _MODEL = ["hidden", "head_count", "layer_count", "sequence_tokens"]
@@ -479,9 +481,9 @@ def one_node(folder: Path) -> Iterator[Reading]:
 
 def _reading(label: str, errors: np.ndarray) -> Reading:
     """Put the mean error beside that of the naive rule; both are columns of ``errors``."""
-    here, naive = 100 * np.abs(errors).mean(axis=0)
+    computed, naive = 100 * np.abs(errors).mean(axis=0)
     label = f"{label}, {len(errors):,} pairs, mean error beside the naive rule's"
-    return Reading(label, naive, here, "%", bound="at most")
+    return Reading(label, naive, computed, "%", bound="at most")
 
 
 def _fitted_errors(
@@ -598,10 +600,10 @@ def round_trip(resnet: Path, dlrm_folder: Path, chakra: Path) -> Iterator[Readin
 def _compare(name: str, documents: list[dict[str, Any]], calls: pd.DataFrame) -> Iterator[Reading]:
     printed = [name for document in documents for name in _outermost(document["nodes"])]
     replayed = sum(name.startswith("aten::") and name not in _NO_COMPUTE for name in printed)
-    here, total = int(calls["is_replayed"].sum()), len(printed)
+    computed, total = int(calls["is_replayed"].sum()), len(printed)
     yield Reading(f"{name}, operators", total, len(calls), unit="")
-    yield Reading(f"{name}, replayable", replayed, here, unit="")
-    share, label = here / len(calls), f"{name}, replayable share"
+    yield Reading(f"{name}, replayable", replayed, computed, unit="")
+    share, label = computed / len(calls), f"{name}, replayable share"
     yield Reading(label, replayed / total, share, unit="", tolerance=1e-12)
 
 
@@ -634,7 +636,7 @@ def _different(before: pd.DataFrame, after: pd.DataFrame) -> int:
     if len(before) != len(after):
         return max(len(before), len(after))
     pairs = [before[name].astype(object).where(before[name].notna(), None) for name in before]
-    others = [after[name].astype(object).where(after[name].notna(), None) for name in after]
-    same = pd.concat([a == b for a, b in zip(pairs, others, strict=True)], axis=1)
-    missing = pd.concat([a.isna() & b.isna() for a, b in zip(pairs, others, strict=True)], axis=1)
+    copies = [after[name].astype(object).where(after[name].notna(), None) for name in after]
+    same = pd.concat([a == b for a, b in zip(pairs, copies, strict=True)], axis=1)
+    missing = pd.concat([a.isna() & b.isna() for a, b in zip(pairs, copies, strict=True)], axis=1)
     return int((~(same | missing).all(axis=1)).sum())

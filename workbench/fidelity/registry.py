@@ -128,7 +128,7 @@ def claim(
     """
 
     def register(compute: Compute) -> Compute:
-        if any((known.noun, known.name) == (noun, name) for known in _CLAIMS):
+        if any((entry.noun, entry.name) == (noun, name) for entry in _CLAIMS):
             msg = f"{noun!r} has a claim named {name!r} already; give this one another name"
             raise ValueError(msg)
         _CLAIMS.append(Claim(noun, name, source, needs, compute))
@@ -155,7 +155,7 @@ def claims(noun: str | None = None) -> list[Claim]:
     WorkbenchError
         If no claim is about ``noun``.
     """
-    chosen = [known for known in _CLAIMS if noun in {None, known.noun}]
+    chosen = [entry for entry in _CLAIMS if noun in {None, entry.noun}]
     if noun is not None and not chosen:
         msg = f"no claims about {noun!r}; there are claims about {sorted(_nouns())}"
         raise WorkbenchError(msg)
@@ -185,10 +185,10 @@ def run(noun: str | None = None, *, progress: Callable[[str], None] | None = Non
         If no claim is about ``noun``.
     """
     rows: list[dict[str, object]] = []
-    for known in claims(noun):
+    for entry in claims(noun):
         if progress is not None:
-            progress(f"{known.noun}: {known.name}")
-        rows.extend(_rows(known))
+            progress(f"{entry.noun}: {entry.name}")
+        rows.extend(_rows(entry))
     if not rows:
         return FIDELITY.empty()
     dtypes = {name: column.dtype for name, column in FIDELITY.columns.items()}
@@ -212,31 +212,31 @@ def failed(frame: pd.DataFrame) -> bool:
 
 
 def _nouns() -> set[str]:
-    return {known.noun for known in _CLAIMS}
+    return {entry.noun for entry in _CLAIMS}
 
 
-def _rows(known: Claim) -> Iterator[dict[str, object]]:
+def _rows(entry: Claim) -> Iterator[dict[str, object]]:
     # Whatever goes wrong in one claim is that claim's failure and must not hide the others.
     try:
-        if absent := [name for name in known.needs if not _is_at_hand(name)]:
+        if absent := [name for name in entry.needs if not _is_at_hand(name)]:
             note = f"get it with: workbench datasets fetch {' '.join(absent)}"
-            yield _row(known, verdict="absent", note=note)
+            yield _row(entry, verdict="absent", note=note)
             return
         compared = False
-        for reading in known.compute(*(datasets.best(name)[0] for name in known.needs)):
-            yield _compared(known, reading)
+        for reading in entry.compute(*(datasets.best(name)[0] for name in entry.needs)):
+            yield _compared(entry, reading)
             compared = True
         if not compared:
-            yield _row(known, verdict="FAIL", note="the claim compared nothing")
+            yield _row(entry, verdict="FAIL", note="the claim compared nothing")
     except MissingExtraError as error:
-        yield _row(known, verdict="absent", note=str(error))
+        yield _row(entry, verdict="absent", note=str(error))
     except Exception as error:  # noqa: BLE001
-        yield _row(known, verdict="FAIL", note=f"{type(error).__name__}: {error}")
+        yield _row(entry, verdict="FAIL", note=f"{type(error).__name__}: {error}")
 
 
-def _compared(known: Claim, reading: Reading) -> dict[str, object]:
+def _compared(entry: Claim, reading: Reading) -> dict[str, object]:
     return _row(
-        known,
+        entry,
         what=f"{reading.what}, {reading.bound}" if reading.bound else reading.what,
         verdict=reading.verdict(),
         printed=float(reading.printed),
@@ -247,22 +247,22 @@ def _compared(known: Claim, reading: Reading) -> dict[str, object]:
     )
 
 
-def _row(known: Claim, *, verdict: str, **others: object) -> dict[str, object]:
+def _row(entry: Claim, *, verdict: str, **fields: object) -> dict[str, object]:
     return {
-        "noun": known.noun,
-        "claim": known.name,
+        "noun": entry.noun,
+        "claim": entry.name,
         "what": "",
-        "source": known.source,
+        "source": entry.source,
         "unit": "",
         "verdict": verdict,
         "note": "",
-        **others,
+        **fields,
     }
 
 
 def _is_at_hand(name: str) -> bool:
-    places = datasets.describe().set_index("dataset")["place"]
-    return str(places.get(name)) != "not at hand"
+    availability = datasets.describe().set_index("dataset")["place"]
+    return str(availability.get(name)) != "not at hand"
 
 
 # The results of the claims, for people: a text table and a fragment of a page.
@@ -304,15 +304,15 @@ def html(frame: pd.DataFrame) -> str:
         Tables of class ``wb-fidelity``, without scripts. The numbers of a claim can be
         unfolded; those of a claim that fails are. Every text is escaped.
     """
-    parts = list(_claims(frame))
+    groups = list(_claims(frame))
     overview: list[tuple[str, ...]] = [
-        (part["noun"].iloc[0], part["claim"].iloc[0], part["source"].iloc[0], _verdicts(part))
-        for part in parts
+        (rows["noun"].iloc[0], rows["claim"].iloc[0], rows["source"].iloc[0], _verdicts(rows))
+        for rows in groups
     ]
     heads = ("about", "claim", "source of the printed numbers", "verdicts")
     return "\n".join(
         [f"<p><strong>{summary(frame)}</strong></p>", _table(heads, overview, (_CELL,) * 4)]
-        + [_details(part) for part in parts]
+        + [_details(rows) for rows in groups]
     )
 
 
@@ -373,20 +373,20 @@ def summary(frame: pd.DataFrame) -> str:
     return ", ".join(f"{counts.get(name, 0)} {name}" for name in shown)
 
 
-def _verdicts(part: pd.DataFrame) -> str:
+def _verdicts(rows: pd.DataFrame) -> str:
     """Count the verdicts of one claim, without those that did not occur."""
-    return re.sub(r"(^|, )0 \w+", "", summary(part)).removeprefix(", ")
+    return re.sub(r"(^|, )0 \w+", "", summary(rows)).removeprefix(", ")
 
 
 def _claims(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """Give the rows of each claim and source, in the order they were computed."""
     FIDELITY.check(frame)
     keys = [frame[name].astype(object) for name in ("noun", "claim", "source")]
-    yield from (part for _, part in frame.groupby(keys, sort=False))
+    yield from (rows for _, rows in frame.groupby(keys, sort=False))
 
 
-def _block(part: pd.DataFrame) -> str:
-    rows = [_HEADS, *_cells(part)]
+def _block(group: pd.DataFrame) -> str:
+    rows = [_HEADS, *_cells(group)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
     lines = [
         "  ".join(
@@ -395,17 +395,17 @@ def _block(part: pd.DataFrame) -> str:
         ).rstrip()
         for row in rows
     ]
-    first = part.iloc[0]
-    head = f"{first['noun']}: {first['claim']} - {_verdicts(part)}\nsource: {first['source']}"
-    return "\n  ".join([head, *(lines if len(lines) > 1 else []), *_notes(part)])
+    first = group.iloc[0]
+    head = f"{first['noun']}: {first['claim']} - {_verdicts(group)}\nsource: {first['source']}"
+    return "\n  ".join([head, *(lines if len(lines) > 1 else []), *_notes(group)])
 
 
-def _details(part: pd.DataFrame) -> str:
-    first = part.iloc[0]
-    head = escaping.escape(f"{first['claim']} - {_verdicts(part)}")
-    notes = "".join(f"<p>{escaping.escape(note)}</p>" for note in _notes(part))
-    table = _table(_HEADS, _cells(part), (_CELL, _NUMBER, _NUMBER, _NUMBER, _CELL))
-    state = " open" if failed(part) else ""
+def _details(rows: pd.DataFrame) -> str:
+    first = rows.iloc[0]
+    head = escaping.escape(f"{first['claim']} - {_verdicts(rows)}")
+    notes = "".join(f"<p>{escaping.escape(note)}</p>" for note in _notes(rows))
+    table = _table(_HEADS, _cells(rows), (_CELL, _NUMBER, _NUMBER, _NUMBER, _CELL))
+    state = " open" if failed(rows) else ""
     return f"<details{state}><summary>{head}</summary>{notes}{table}</details>"
 
 

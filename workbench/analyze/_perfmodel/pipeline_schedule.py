@@ -71,7 +71,7 @@ def pipeline_schedule(
         raise ValueError(msg)
     if chunks is None:
         chunks = 2 if kind == "interleaved" or kind in V_SHAPED else 1
-    if not all(is_whole(each) for each in (stages, micro_batches, chunks)):
+    if not all(is_whole(number) for number in (stages, micro_batches, chunks)):
         msg = (
             "stages, micro_batches and chunks must be whole numbers of at least 1, not "
             f"{(stages, micro_batches, chunks)}"
@@ -111,14 +111,14 @@ def order_of(schedule: pd.DataFrame) -> tuple[str, Order]:
     table = PIPELINE_SCHEDULE.check(schedule)
     names = table["schedule"].unique().tolist()
     if len(names) != 1:
-        found = f"{names[:6]}" if names else "none"
-        msg = f"one schedule at a time; the table holds {found}"
+        names_text = f"{names[:6]}" if names else "none"
+        msg = f"one schedule at a time; the table holds {names_text}"
         raise PerformanceModelError(msg)
     if unknown := sorted({*map(str, table["action"].unique())} - set(ACTIONS)):
         msg = f"actions must be {', '.join(ACTIONS)}, not {unknown[:4]}"
         raise PerformanceModelError(msg)
-    place = np.lexsort((table["position"].to_numpy(), table["stage"].to_numpy()))
-    table = table.iloc[place]
+    order = np.lexsort((table["position"].to_numpy(), table["stage"].to_numpy()))
+    table = table.iloc[order]
     codes = np.asarray(table["action"].cat.set_categories(list(ACTIONS)).cat.codes, np.int64)
     stage, position, batch, chunk = (
         table[name].to_numpy(dtype=np.int64)

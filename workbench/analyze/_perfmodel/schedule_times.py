@@ -170,7 +170,7 @@ def _costs(passes: pd.DataFrame) -> dict[str, Any]:
     busy, idle = float(busy_ns.sum()), float(idle_ns.sum())
     critical = float(passes.loc[passes["is_critical"], "dur_ns"].sum())
     batches, stages = passes["micro_batch"].nunique(), len(peak)
-    few = f"{batches} micro-batches on {stages} stages: the pipeline never fills"
+    never_full = f"{batches} micro-batches on {stages} stages: the pipeline never fills"
     return {
         "stage_count": stages,
         "micro_batch_count": batches,
@@ -183,7 +183,7 @@ def _costs(passes: pd.DataFrame) -> dict[str, Any]:
         "peak_activations_count": peak.max(),
         "peak_activations_ratio": (peak / chunks).max(),
         "basis": "modelled",
-        "doubt": few if batches < stages else None,
+        "doubt": never_full if batches < stages else None,
     }
 
 

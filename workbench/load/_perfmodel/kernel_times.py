@@ -193,7 +193,7 @@ def _own_gemms(path: Path, *, gpus: Sequence[str], dtypes: Sequence[str] | None)
         # Without a column, the types to keep name the one type of all rows.
         table["dtype"], dtypes = one_or_column(raw, "dtype", dtypes, path), None
     frame = pd.DataFrame(table).assign(source=path.name)
-    findings = [("truncated", what, count) for what, count in plain.left_out(path).items()]
+    findings = [("truncated", damage, count) for damage, count in plain.left_out(path).items()]
     return finished(frame, GEMM_TIMES, dtypes=dtypes, origin=str(path), findings=findings)
 
 
@@ -228,7 +228,7 @@ def read_collectives(
     frame = pd.DataFrame({"node_count": 1, **reader(raw, path)}, index=raw.index)
     if "gpu" not in frame:
         frame["gpu"] = one_or_column(raw, "gpu", gpus, path)
-    findings = [("truncated", what, count) for what, count in left_out.items()]
+    findings = [("truncated", damage, count) for damage, count in left_out.items()]
     coarse = int((frame["dur_ns"] < _COARSE_NS * _COARSE_STEPS).sum()) if reader is _distca else 0
     if coarse:
         words = "times are rounded to 10 µs, which is much of a short one"

@@ -106,16 +106,16 @@ def iteration_errors(
 def _series(shown: pd.DataFrame) -> list[tuple[str, npt.NDArray[np.bool_], str, str, str]]:
     """Tell the series apart: name, rows, column, symbol and shade."""
     learned = (shown["analytic_ns"] != shown["dur_ns"]).to_numpy()
-    found = []
+    series = []
     if learned.any():
-        found.append(("closed form alone", learned, "analytic_ns", "x-thin-open", "all others"))
+        series.append(("closed form alone", learned, "analytic_ns", "x-thin-open", "all others"))
     groups = sorted(shown["group"].unique())
     if not 1 < len(groups) <= len(_SYMBOLS):
-        return [*found, ("prediction", np.ones(len(shown), bool), "dur_ns", "circle", "less")]
+        return [*series, ("prediction", np.ones(len(shown), bool), "dur_ns", "circle", "less")]
     for group, (symbol, shade) in zip(groups, _SYMBOLS, strict=False):
         chosen = (shown["group"] == group).to_numpy(dtype=bool)
-        found.append((label(group, 60), chosen, "dur_ns", symbol, shade))
-    return found
+        series.append((label(group, 60), chosen, "dur_ns", symbol, shade))
+    return series
 
 
 def _note(errors: pd.DataFrame, shown: int) -> str:
@@ -124,9 +124,9 @@ def _note(errors: pd.DataFrame, shown: int) -> str:
     if (errors["analytic_ns"] != errors["dur_ns"]).any():
         alone = float(errors["analytic_error_ratio"].abs().mean())
         notes.append(f"closed form alone {safe(percent(alone))} in the mean")
-    known = errors["is_inside"].dropna()
-    if len(known):
-        notes.append(f"{safe(percent(float(known.astype(bool).mean())))} lie in their interval")
+    is_inside = errors["is_inside"].dropna()
+    if len(is_inside):
+        notes.append(f"{safe(percent(float(is_inside.astype(bool).mean())))} lie in their interval")
     notes.append(
         f"held out: {label(groups[0], 40)}" if len(groups) == 1 else f"{len(groups)} groups"
     )
@@ -179,16 +179,16 @@ def layout_what_if(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     shown = rows.head(_MOST_ROWS).reset_index(drop=True)
     longest = float(shown[["measured_ns", "dur_ns", "high_ns"]].astype("Float64").max().max())
     per_unit, unit = time_unit(longest)
-    place = shown.index.to_numpy()
+    lanes = shown.index.to_numpy()
     figure = go.Figure()
-    for part, meaning in _PARTS.items():
-        values = shown[f"{part}_ns"].to_numpy(dtype=np.float64)
-        if values.any() or part == "compute":
+    for name, meaning in _PARTS.items():
+        values = shown[f"{name}_ns"].to_numpy(dtype=np.float64)
+        if values.any() or name == "compute":
             figure.add_bar(
-                orientation="h", x=values / per_unit, y=place, name=meaning, marker=fill(meaning),
+                orientation="h", x=values / per_unit, y=lanes, name=meaning, marker=fill(meaning),
                 hovertext=[
-                    f"{label(row['change'], 90)}<br>{duration(row[f'{part}_ns'])} "
-                    f"{safe(row[f'{part}_basis'])}" for row in shown.to_dict("records")
+                    f"{label(row['change'], 90)}<br>{duration(row[f'{name}_ns'])} "
+                    f"{safe(row[f'{name}_basis'])}" for row in shown.to_dict("records")
                 ],
                 hovertemplate="%{hovertext}<extra>" + meaning + "</extra>",
             )  # fmt: skip
@@ -221,16 +221,16 @@ def _ends(rows: pd.DataFrame, per_unit: int) -> dict[str, Any]:
         rows[name].to_numpy(dtype=np.float64, na_value=np.nan) / per_unit
         for name in ("dur_ns", "low_ns", "high_ns")
     )
-    known = ~np.isnan(low + high)
+    is_drawn = ~np.isnan(low + high)
     return {
         "mode": "markers+text",
         "x": values,
         "y": rows.index.to_numpy(),
         "marker": {"color": colour("dark"), "size": 4, "symbol": "line-ns"},
         "error_x": {
-            "array": np.where(known, np.maximum(high - values, 0), 0),
-            "arrayminus": np.where(known, np.maximum(values - low, 0), 0),
-            "visible": bool(known.any()), "width": 4, "thickness": 1.5, "color": colour("dark"),
+            "array": np.where(is_drawn, np.maximum(high - values, 0), 0),
+            "arrayminus": np.where(is_drawn, np.maximum(values - low, 0), 0),
+            "visible": bool(is_drawn.any()), "width": 4, "thickness": 1.5, "color": colour("dark"),
         },
         "text": [f"    {_said(row)}" for row in rows.to_dict("records")],
         "textposition": "middle right",
@@ -245,7 +245,7 @@ def _tick(row: dict[Any, Any]) -> str:
 
 
 def _is_modelled(row: dict[Any, Any]) -> bool:
-    return any(row[f"{part}_basis"] == "modelled" for part in _PARTS)
+    return any(row[f"{name}_basis"] == "modelled" for name in _PARTS)
 
 
 def _said(row: dict[Any, Any]) -> str:
@@ -275,8 +275,8 @@ def _notes(table: pd.DataFrame, shown: pd.DataFrame, measured: float) -> list[st
         notes.append(f"whiskers: how much {steps} vary, not how far the model is off")
     else:
         notes.append(f"no interval from {steps}")
-    told = table["doubt"].str.split("; ").explode()
-    if len(doubts := told[told != ""].value_counts().index.tolist()):
+    texts = table["doubt"].str.split("; ").explode()
+    if len(doubts := texts[texts != ""].value_counts().index.tolist()):
         notes.append(f"unsure: {label(doubts[0], 120)}")
     if hidden := len(table) - len(shown):
         notes.append(f"{plural(hidden, 'configuration')} dropped")
@@ -323,12 +323,12 @@ def parallelism_plan(plan: pd.DataFrame, *, source: str = "", synthetic: bool = 
     seconds, texts = np.full(shape, np.nan), np.full(shape, "", dtype=object)
     for row in best.to_dict("records"):
         if row["tensor_parallel"] in tensors and row["pipeline_parallel"] in pipelines:
-            place = (
+            cell = (
                 pipelines.index(row["pipeline_parallel"]),
                 tensors.index(row["tensor_parallel"]),
             )
-            texts[place] = _cell(row)
-            seconds[place] = row["dur_ns"] / 1e9 if row["fits"] else np.nan
+            texts[cell] = _cell(row)
+            seconds[cell] = row["dur_ns"] / 1e9 if row["fits"] else np.nan
     names = [[f"TP{tensor}, PP{stages}" for tensor in tensors] for stages in pipelines]
     figure = go.Figure()
     figure.add_heatmap(
@@ -354,7 +354,7 @@ def parallelism_plan(plan: pd.DataFrame, *, source: str = "", synthetic: bool = 
         axis.update(
             title=title,
             tickvals=list(range(len(values))),
-            ticktext=[str(each) for each in values],
+            ticktext=[str(value) for value in values],
             range=[-0.5, len(values) - 0.5],
             showgrid=False,
         )

@@ -56,11 +56,11 @@ def collective_times(
     for position, (key, rows) in enumerate(kinds[:_MOST_KINDS]):
         _add(figure, rows.sort_values("size_bytes", kind="stable"), key, position)
     ticks = log_ticks(drawn["size_bytes"].to_numpy(dtype=np.float64))
-    ticks["ticktext"] = [size(each) for each in ticks["tickvals"]]
+    ticks["ticktext"] = [size(tick) for tick in ticks["tickvals"]]
     figure.update_xaxes(title="size [bytes], logarithmic", type="log", **ticks)
-    what = "time [µs], logarithmic" if show == "time" else "bus bandwidth [GB/s], logarithmic"
+    axis = "time [µs], logarithmic" if show == "time" else "bus bandwidth [GB/s], logarithmic"
     values = np.concatenate([drawn["_measured"], drawn["_modelled"]])
-    figure.update_yaxes(title=what, type="log", **log_ticks(values[values > 0]))
+    figure.update_yaxes(title=axis, type="log", **log_ticks(values[values > 0]))
     figure.update_layout(hovermode="closest")
     notes = ["dots: measured; lines: lowest of three straight lines, latency + size / bandwidth"]
     if len(kinds) > _MOST_KINDS:
@@ -121,8 +121,8 @@ def _claim(times: pd.DataFrame, show: Show) -> str:
     off = f"; sizes dropped are predicted {percent(float(held))} off" if held == held else ""
     if show == "bandwidth":
         best = times.sort_values("bus_gb_per_s").iloc[-1]
-        said = f"The bus carries up to {digits(best['bus_gb_per_s'])} GB/s, in an "
-        return f"{said}{label(best['collective'], 20)} of {size(best['size_bytes'])}{off}"
+        start = f"The bus carries up to {digits(best['bus_gb_per_s'])} GB/s, in an "
+        return f"{start}{label(best['collective'], 20)} of {size(best['size_bytes'])}{off}"
     first = times.sort_values("dur_ns").iloc[0]
     last = times.sort_values("dur_ns").iloc[-1]
     return (
@@ -163,17 +163,17 @@ def gemm_errors(errors: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     figure = go.Figure()
     lines = list(decades.groupby(["gpu", "dtype", "model"], sort=False, observed=True))
     for position, (key, rows) in enumerate(lines[:MAX_LINES]):
-        _gemm_errors_add(figure, rows, " ".join(label(part, 16) for part in key), position)
+        _gemm_errors_add(figure, rows, " ".join(label(text, 16) for text in key), position)
     flops = decades["flop_count"].to_numpy(dtype=np.float64)
     ticks = log_ticks(flops)
-    ticks["ticktext"] = [f"{each:.0e}" for each in ticks["tickvals"]]
+    ticks["ticktext"] = [f"{name:.0e}" for name in ticks["tickvals"]]
     figure.update_xaxes(title="work of a product [FLOPs], logarithmic", type="log", **ticks)
     shown = 100 * np.maximum(decades["mean_ratio"].to_numpy(dtype=np.float64), 1e-6)
     figure.update_yaxes(
         title="mean error of what was held out [%], logarithmic", type="log", **log_ticks(shown)
     )
     figure.update_layout(hovermode="closest")
-    held = sorted({label(each, 40) for each in decades["held_out"]})
+    held = sorted({label(name, 40) for name in decades["held_out"]})
     notes = [f"held out: {', '.join(held[:3])}"]
     if len(lines) > MAX_LINES:
         notes.append(f"{plural(len(lines) - MAX_LINES, 'line')} dropped")
@@ -208,13 +208,13 @@ def _gemm_errors_add(figure: go.Figure, rows: pd.DataFrame, name: str, position:
 
 
 def _gemm_errors_claim(errors: pd.DataFrame) -> str:
-    whole = errors[errors["shapes"] == "all"]
-    if whole.empty:
+    overall = errors[errors["shapes"] == "all"]
+    if overall.empty:
         return f"Errors of {plural(errors['model'].nunique(), 'model')} of matrix products"
-    by_model = whole.groupby("model", observed=True)["mean_ratio"].mean()
+    by_model = overall.groupby("model", observed=True)["mean_ratio"].mean()
     best = str(by_model.index[int(by_model.to_numpy().argmin())])
-    said = f"The {label(best, 20)} model is {percent(float(by_model.min()))} off on products that "
-    said += "it never saw"
+    claim = f"The {label(best, 20)} model is {percent(float(by_model.min()))} off on products that "
+    claim += "it never saw"
     if "roofline" in by_model and best != "roofline":
-        said += f", the roofline {percent(float(by_model['roofline']))}"
-    return said
+        claim += f", the roofline {percent(float(by_model['roofline']))}"
+    return claim

@@ -57,17 +57,17 @@ def pipeline_schedule(
     pairs = list(dict.fromkeys(zip(names, times["stage"].tolist(), strict=True)))
     shown = pairs[:_MOST_LANES]
     # A gap between two schedules.
-    place = {lane: at + 0.7 * order.index(lane[0]) for at, lane in enumerate(shown)}
-    lanes = [place.get(key) for key in zip(names, times["stage"].tolist(), strict=True)]
+    height = {lane: at + 0.7 * order.index(lane[0]) for at, lane in enumerate(shown)}
+    lanes = [height.get(key) for key in zip(names, times["stage"].tolist(), strict=True)]
     rows = times.assign(lane=pd.array(lanes, dtype="Float64"))
     rows = rows[rows["lane"].notna()].sort_values("start_ns", kind="stable")
     passes, rows = len(rows), rows.head(_MOST_BARS)
     unit, sign = time_unit(float((times["start_ns"] + times["dur_ns"]).max()))
     figure = go.Figure()
     for action in _MEANINGS:
-        part = rows[rows["action"] == action]
-        if not part.empty:
-            figure.add_trace(_bars(action, part, unit, len(rows)))
+        passes_of = rows[rows["action"] == action]
+        if not passes_of.empty:
+            figure.add_trace(_bars(action, passes_of, unit, len(rows)))
     figure.update_layout(
         barmode="overlay",
         height=max(len(shown), 3) * _LANE_PX + 16 * len(order),
@@ -80,9 +80,9 @@ def pipeline_schedule(
         for name, stage in shown
     ]
     figure.update_yaxes(
-        tickvals=list(place.values()),
+        tickvals=list(height.values()),
         ticktext=ticks,
-        range=[max(place.values()) + 0.6, -0.6],
+        range=[max(height.values()) + 0.6, -0.6],
         showgrid=False,
     )
     figure.update_xaxes(title=f"time [{sign}]", rangemode="tozero")
@@ -96,18 +96,18 @@ def pipeline_schedule(
     return frame.finish(figure, claim=claim, note=note)
 
 
-def _bars(action: str, part: pd.DataFrame, unit: int, count: int) -> go.Bar:
+def _bars(action: str, rows: pd.DataFrame, unit: int, count: int) -> go.Bar:
     """Draw the passes of one kind; of two that overlap, the forward is the upper one."""
     meaning = _MEANINGS[action]
     marker = fill(meaning) | {"line": {"width": 0.6, "color": COLOURS["paper"]}}
-    half = part["is_overlapped"].to_numpy()
+    half = rows["is_overlapped"].to_numpy()
     side = -0.215 if action == "F" else 0.215
-    passes = part["micro_batch"].astype(str)
+    passes = rows["micro_batch"].astype(str)
     return go.Bar(
         orientation="h",
-        base=part["start_ns"] / unit,
-        x=part["dur_ns"] / unit,
-        y=part["lane"].to_numpy(dtype=np.float64) + np.where(half, side, 0.0),
+        base=rows["start_ns"] / unit,
+        x=rows["dur_ns"] / unit,
+        y=rows["lane"].to_numpy(dtype=np.float64) + np.where(half, side, 0.0),
         width=np.where(half, 0.43, 0.86),
         name=f"{action} {meaning}",
         marker=marker,
@@ -116,7 +116,7 @@ def _bars(action: str, part: pd.DataFrame, unit: int, count: int) -> go.Bar:
         textangle=0,
         insidetextanchor="middle",
         insidetextfont={"color": ink(marker["color"]), "size": 10},
-        customdata=np.stack([part["micro_batch"], part["chunk"]], axis=1),
+        customdata=np.stack([rows["micro_batch"], rows["chunk"]], axis=1),
         hovertemplate=f"{meaning} of micro-batch %{{customdata[0]}}, chunk %{{customdata[1]}}<br>"
         "from %{base:.4g}, for %{x:.4g}<extra></extra>",
     )
@@ -125,12 +125,15 @@ def _bars(action: str, part: pd.DataFrame, unit: int, count: int) -> go.Bar:
 def _claim(times: pd.DataFrame, names: list[str]) -> str:
     words: list[str] = []
     for name in names[:2]:
-        mine = times[times["schedule"] == name]
-        room = float((mine["start_ns"] + mine["dur_ns"]).max()) * mine["stage"].nunique()
+        own_passes = times[times["schedule"] == name]
+        room = (
+            float((own_passes["start_ns"] + own_passes["dur_ns"]).max())
+            * own_passes["stage"].nunique()
+        )
         # Of two passes that overlap, one stands for both.
-        alone = mine[~mine["is_overlapped"] | mine["action"].eq("F")]
+        alone = own_passes[~own_passes["is_overlapped"] | own_passes["action"].eq("F")]
         idle = max(1 - float(alone["dur_ns"].sum()) / room, 0.0) if room else 0.0
-        stages = plural(mine["stage"].nunique(), "stage")
+        stages = plural(own_passes["stage"].nunique(), "stage")
         first = f"{label(name, 26)}: {stages}, pipeline bubble {safe(percent(idle))} of the step"
         words.append(first if not words else f"{label(name, 26)}: {safe(percent(idle))}")
     return "; ".join(words)

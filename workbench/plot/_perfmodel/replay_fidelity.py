@@ -65,20 +65,20 @@ def replay_fidelity(table: pd.DataFrame, *, source: str = "", synthetic: bool = 
     row_px = _NUMBERED_PX if is_numbered else _ROW_PX
     figure = panels(["error of the replay", "explained"], height_px=max(len(shown) * row_px, 90))
     for at, (words, column, meaning, symbol) in enumerate(_ERRORS):
-        known = np.flatnonzero(shown[column].notna())
-        values = 100 * shown[column].to_numpy(dtype=np.float64, na_value=np.nan)[known]
+        positions = np.flatnonzero(shown[column].notna())
+        values = 100 * shown[column].to_numpy(dtype=np.float64, na_value=np.nan)[positions]
         figure.add_scatter(
             mode="markers+text" if is_numbered else "markers",
-            x=np.abs(values), y=known + 0.21 * (at - 1.5), row=1, col=1, name=words,
+            x=np.abs(values), y=positions + 0.21 * (at - 1.5), row=1, col=1, name=words,
             marker=_marker(meaning, symbol), cliponaxis=False,
             text=[f"{_signed(value) if at == 0 else _number(value)}" for value in values],
             textposition="middle right", textfont={"size": 11},
-            hovertext=[f"{label(shown['words'][row], 80)}: {words}" for row in known],
+            hovertext=[f"{label(shown['words'][row], 80)}: {words}" for row in positions],
             hovertemplate="%{hovertext}, %{x:.3~g} %<extra></extra>",
         )  # fmt: skip
     _add_explained(figure, shown, shown["is_usable"].to_numpy())
     _axes(figure, list(shown["words"]), "replay error [%]")
-    doubts = [f"unsure: {safe(each)}" for each in sorted({*rows["doubt"]} - {""})[:2]]
+    doubts = [f"unsure: {safe(doubt)}" for doubt in sorted({*rows["doubt"]} - {""})[:2]]
     hidden = len(rows) - len(shown)
     notes = doubts + [f"{plural(hidden, 'better row')} dropped"] * (hidden > 0)
     return frame.finish(figure, claim=_fits(rows), note=" · ".join(notes))
@@ -109,7 +109,7 @@ def graph_ablation(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
         column, error = "error_ratio", "error of the whole trace"
     worst = table.assign(error=table[column].abs().astype("float64")).groupby("without", sort=False)
     rows = worst.agg({"error": "max", "explained_share": "min", "is_usable": "all"}).reset_index()
-    whole, rows = rows[rows["without"] == ""], rows[rows["without"] != ""]
+    full, rows = rows[rows["without"] == ""], rows[rows["without"] != ""]
     if rows.empty:
         return frame.nothing(
             "No step was dropped; pass what analyze.graph_ablation returns.",
@@ -131,17 +131,17 @@ def graph_ablation(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     names = [f"without {words.replace(', ', ' and ')}" for words in shown["without"]]
     _axes(figure, names, "replay error [%]")
     notes = []
-    if len(whole):
+    if len(full):
         line = {"color": colour("neutral"), "width": 1.5, "dash": "dash"}
         for col, name in enumerate(("error", "explained_share"), start=1):
-            figure.add_vline(x=100 * float(whole[name].iloc[0]), line=line, row=1, col=col)
+            figure.add_vline(x=100 * float(full[name].iloc[0]), line=line, row=1, col=col)
         notes.append("dashed: the whole graph")
     if (count := table["rank"].nunique()) > 1:
         notes.append(f"the worst of {plural(count, 'rank')}")
     if hidden := len(rows) - len(shown):
         notes.append(f"{plural(hidden, 'row')} dropped")
     return frame.finish(
-        figure, claim=_matters(rows, whole, error),
+        figure, claim=_matters(rows, full, error),
         note=" · ".join(notes), is_doubtful=is_doubtful(table[table["without"] == ""]))  # fmt: skip
 
 
@@ -220,16 +220,16 @@ def _fits(rows: pd.DataFrame) -> str:
     return f"The replay {fits}; {explained} of the time has a cause{doubt}"
 
 
-def _matters(rows: pd.DataFrame, whole: pd.DataFrame, error: str) -> str:
+def _matters(rows: pd.DataFrame, full: pd.DataFrame, error: str) -> str:
     # One step alone, if there is one: which of several it was would stay open.
     single = rows[~rows["without"].str.contains(", ")]
     rows = single if len(single) else rows
     top = rows.nlargest(1, "error").iloc[0]
     dark = rows.nsmallest(1, "explained_share").iloc[0]
     grows = f"to {safe(percent(top['error']))}"
-    if len(whole):
-        grows = f"from {safe(percent(float(whole['error'].iloc[0])))} {grows}"
-    if len(whole) and top["error"] <= whole["error"].iloc[0]:
+    if len(full):
+        grows = f"from {safe(percent(float(full['error'].iloc[0])))} {grows}"
+    if len(full) and top["error"] <= full["error"].iloc[0]:
         claim = f"No step alone lessens the {error}"
     else:
         claim = f"Without {label(top['without'], 24)} the {error} grows {grows}"
@@ -351,16 +351,16 @@ def held_out_steps(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     figure = go.Figure()
     for words, column, meaning, dash, symbol in _LINES:
         keep = extremes(rows[column].to_numpy())
-        part = rows.iloc[keep]
-        errors = part[column] / part["measured_ns"].clip(lower=1) - 1
+        points = rows.iloc[keep]
+        errors = points[column] / points["measured_ns"].clip(lower=1) - 1
         figure.add_scatter(
-            x=part["step"].to_numpy(), y=part[column].to_numpy() / per_unit, name=words,
-            mode="lines+markers" if len(part) <= _MOST_MARKED else "lines",
+            x=points["step"].to_numpy(), y=points[column].to_numpy() / per_unit, name=words,
+            mode="lines+markers" if len(points) <= _MOST_MARKED else "lines",
             line={"color": colour(meaning), "dash": dash, "width": 2},
             marker={"symbol": symbol, "size": 9, "color": colour(meaning), "line": {"width": 2}},
             hovertext=[
                 f"step {step}: {duration(ns)}" + (f", {100 * error:+.2f} %" * bool(error))
-                for step, ns, error in zip(part["step"], part[column], errors, strict=True)
+                for step, ns, error in zip(points["step"], points[column], errors, strict=True)
             ],
             hovertemplate="%{hovertext}<extra>" + words + "</extra>",
         )  # fmt: skip
@@ -373,10 +373,10 @@ def held_out_steps(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
         title=f"time of the step [{unit}]",
         range=[times.min() / per_unit - room, times.max() / per_unit + room],
     )
-    known = float(rows["known_share"].min())
+    known_share = float(rows["known_share"].min())
     note = (
         "the time axis does not begin at 0 · of a step's times, "
-        f"{safe(percent(known))} or more are in other steps, too"
+        f"{safe(percent(known_share))} or more are in other steps, too"
     )
     return frame.finish(figure, claim=_held_out_steps_claim(rows), note=note)
 

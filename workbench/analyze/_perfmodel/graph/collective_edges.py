@@ -25,25 +25,25 @@ def with_collectives(
     measured time.
     """
     position = pd.Index(graph.event[graph.gpu_start]).get_indexer(pd.Index(collectives["event"]))
-    here = collectives[position >= 0].assign(start=graph.gpu_start[position[position >= 0]])
-    _same_clock(graph, here, jitter_ns)
-    members = here.groupby("collective")["rank"].transform("size")
-    is_whole = here["collective"].notna() & (here["rank_count"] > 1)
-    is_whole &= (members == here["rank_count"]).fillna(value=False)
-    matched = here[is_whole.to_numpy(dtype=bool)]
+    local = collectives[position >= 0].assign(start=graph.gpu_start[position[position >= 0]])
+    _same_clock(graph, local, jitter_ns)
+    members = local.groupby("collective")["rank"].transform("size")
+    is_whole = local["collective"].notna() & (local["rank_count"] > 1)
+    is_whole &= (members == local["rank_count"]).fillna(value=False)
+    matched = local[is_whole.to_numpy(dtype=bool)]
     number, first, which = np.unique(
         matched["collective"].to_numpy("int64"), return_index=True, return_inverse=True
     )
-    known = _possible(graph, matched, which.reshape(-1))
-    matched = matched[known]
+    is_possible = _possible(graph, matched, which.reshape(-1))
+    matched = matched[is_possible]
     number, first, which = np.unique(
         matched["collective"].to_numpy("int64"), return_index=True, return_inverse=True
     )
     start, weak = matched["start"].to_numpy("int64"), matched["confidence"] != "high"
     latest = _latest(graph, start, which, len(number))
     step.read, step.inferred = int((~weak).sum()), int(weak.sum())
-    step.left_out = int((~known).sum())
-    doubts = _doubts(here, matched)
+    step.left_out = int((~is_possible).sum())
+    doubts = _doubts(local, matched)
     step.notes += doubts
 
     def points(name: str, values: Any) -> Any:
@@ -55,7 +55,7 @@ def with_collectives(
 
     def edges(name: str, arriving: Any, ending: Any) -> Any:
         old = getattr(graph, name)
-        new = [np.broadcast_to(each, len(start)) for each in (arriving, ending)]
+        new = [np.broadcast_to(values, len(start)) for values in (arriving, ending)]
         return np.concatenate([old[~own], *new]).astype(old.dtype)
 
     ready, inferred = len(graph.time_ns) + which, weak.to_numpy(dtype=bool)
@@ -81,14 +81,14 @@ def _latest(graph: ExecutionGraph, start: Ints, which: Ints, count: int) -> Ints
     return latest
 
 
-def _same_clock(graph: ExecutionGraph, here: pd.DataFrame, jitter_ns: int) -> None:
+def _same_clock(graph: ExecutionGraph, local: pd.DataFrame, jitter_ns: int) -> None:
     """Refuse collectives that were measured on other clocks than the events."""
-    start = graph.time_ns[here["start"].to_numpy("int64")] + graph.origin_ns
-    apart = np.abs(start - here["start_ns"].to_numpy("int64"))
+    start = graph.time_ns[local["start"].to_numpy("int64")] + graph.origin_ns
+    apart = np.abs(start - local["start_ns"].to_numpy("int64"))
     if apart.max(initial=0) > jitter_ns:
         worst = int(np.argmax(apart))
         msg = (
-            f"rank {here['rank'].iloc[worst]}: its collectives are {apart[worst] / 1e3:,.1f} µs "
+            f"rank {local['rank'].iloc[worst]}: its collectives are {apart[worst] / 1e3:,.1f} µs "
             "off its events; put the events on one clock (on_one_clock) and match the "
             "collectives of these"
         )
@@ -118,11 +118,11 @@ def _possible(graph: ExecutionGraph, matched: pd.DataFrame, which: Ints) -> np.n
     return np.asarray(clash <= 0)[which]
 
 
-def _doubts(here: pd.DataFrame, matched: pd.DataFrame) -> list[str]:
+def _doubts(local: pd.DataFrame, matched: pd.DataFrame) -> list[str]:
     doubts = []
-    if count := len(here) - len(matched):
+    if count := len(local) - len(matched):
         doubts.append(
-            f"{count:,} of {len(here):,} pieces of communication are not matched across ranks and "
+            f"{count:,} of {len(local):,} pieces of communication are not matched across ranks and "
             "keep their measured time"
         )
     lacking = (~matched["is_complete"]).fillna(value=False)

@@ -67,8 +67,8 @@ class Draft:
     def launch(self) -> Ints:
         """Point of the call that launched each piece of GPU work; -1 if none."""
         call = self.gpu.call
-        place = np.where(self.lasting, self.points.ends, self.points.starts)
-        return np.where(call != MISSING, self.first + np.append(place, MISSING)[call], MISSING)
+        point = np.where(self.lasting, self.points.ends, self.points.starts)
+        return np.where(call != MISSING, self.first + np.append(point, MISSING)[call], MISSING)
 
     @cached_property
     def call_start(self) -> Ints:
@@ -105,19 +105,19 @@ class Draft:
         target = np.asarray(target, dtype=np.int64)
         source = np.broadcast_to(np.asarray(source, dtype=np.int64), target.shape)
         weight = np.broadcast_to(np.asarray(weight, dtype=np.int64), target.shape)
-        part = (source, target, np.maximum(weight, 0), EDGE_KINDS.index(kind), inferred)
-        self._parts.append(part)
+        edges = (source, target, np.maximum(weight, 0), EDGE_KINDS.index(kind), inferred)
+        self._parts.append(edges)
         self.steps[-1].inferred += len(target) if inferred else 0
         self.steps[-1].read += 0 if inferred else len(target)
 
     def edges(self) -> dict[str, NDArray[Any]]:
-        sizes = [len(part[1]) for part in self._parts]
+        sizes = [len(group[1]) for group in self._parts]
         return {
-            "source": np.concatenate([part[0] for part in self._parts]).astype(np.int32),
-            "target": np.concatenate([part[1] for part in self._parts]).astype(np.int32),
-            "weight_ns": np.concatenate([part[2] for part in self._parts]),
-            "edge_kind": np.repeat([part[3] for part in self._parts], sizes).astype(np.int8),
-            "is_inferred": np.repeat([part[4] for part in self._parts], sizes).astype(bool),
+            "source": np.concatenate([group[0] for group in self._parts]).astype(np.int32),
+            "target": np.concatenate([group[1] for group in self._parts]).astype(np.int32),
+            "weight_ns": np.concatenate([group[2] for group in self._parts]),
+            "edge_kind": np.repeat([group[3] for group in self._parts], sizes).astype(np.int8),
+            "is_inferred": np.repeat([group[4] for group in self._parts], sizes).astype(bool),
         }
 
     def residual(self) -> Ints:

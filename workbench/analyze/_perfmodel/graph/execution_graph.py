@@ -125,20 +125,20 @@ def execution_graph(
     work = required(gpu_work(events), events, "execution graph")
     rules = rules or GraphRules()
     steps: list[Step] = []
-    parts: list[dict[str, Any]] = []
+    arrays: list[dict[str, Any]] = []
     doubts = step_doubts(events)
     for rank in np.unique(work.rank).tolist():
         rows = rank_rows(events, rank, left_out)
         draft = _draft(rows, left_out, rules)
         steps += draft.steps
-        parts.append(_arrays(draft, rank))
+        arrays.append(_arrays(draft, rank))
         doubts += [f"rank {rank}: {doubt}" for doubt in rank_doubts(events, rows, rules)]
-    graph = _joined(parts, events)
+    graph = _joined(arrays, events)
     if collectives is not None:
         steps.append(Step("collectives", is_used=True))
         matched = COLLECTIVES.check(collectives)
-        graph, found = with_collectives(graph, matched, steps[-1], rules.jitter_ns)
-        doubts += found
+        graph, collective_doubts = with_collectives(graph, matched, steps[-1], rules.jitter_ns)
+        doubts += collective_doubts
     return _finished(graph, events, steps, doubts, rules)
 
 
@@ -193,33 +193,33 @@ def _arrays(draft: Draft, rank: int) -> dict[str, Any]:
     }
 
 
-def _joined(parts: list[dict[str, Any]], events: pd.DataFrame) -> ExecutionGraph:
+def _joined(ranks: list[dict[str, Any]], events: pd.DataFrame) -> ExecutionGraph:
     """Put ranks beside each other, with one start and one clock."""
-    origin = min(part["origin_ns"] for part in parts)
-    offsets = np.cumsum([0, *(len(part["time_ns"]) - 1 for part in parts)])
-    threads = np.cumsum([0, *(int(part["thread"].max(initial=0)) + 1 for part in parts)])
+    origin = min(rank["origin_ns"] for rank in ranks)
+    offsets = np.cumsum([0, *(len(rank["time_ns"]) - 1 for rank in ranks)])
+    threads = np.cumsum([0, *(int(rank["thread"].max(initial=0)) + 1 for rank in ranks)])
 
-    def moved(part: dict[str, Any], name: str, offset: int) -> Ints:
-        return np.where(part[name] == 0, 0, part[name] + offset)
+    def moved(rank: dict[str, Any], name: str, offset: int) -> Ints:
+        return np.where(rank[name] == 0, 0, rank[name] + offset)
 
     def points(name: str) -> Ints:
-        first = parts[0][name][:1]
-        return np.concatenate([first, *(part[name][1:] for part in parts)])
+        first = ranks[0][name][:1]
+        return np.concatenate([first, *(rank[name][1:] for rank in ranks)])
 
-    for part, thread in zip(parts, threads, strict=False):
-        shift = part["origin_ns"] - origin
-        part["time_ns"] = part["time_ns"] + shift
-        part["time_ns"][0] = 0
-        part["weight_ns"] = part["weight_ns"] + np.where(part["source"] == 0, shift, 0)
-        part["thread"] = np.where(part["thread"] >= 0, part["thread"] + thread, MISSING)
+    for rank, thread in zip(ranks, threads, strict=False):
+        shift = rank["origin_ns"] - origin
+        rank["time_ns"] = rank["time_ns"] + shift
+        rank["time_ns"][0] = 0
+        rank["weight_ns"] = rank["weight_ns"] + np.where(rank["source"] == 0, shift, 0)
+        rank["thread"] = np.where(rank["thread"] >= 0, rank["thread"] + thread, MISSING)
     arrays: dict[str, Any] = {
         name: np.concatenate(
-            [moved(part, name, at) for part, at in zip(parts, offsets, strict=False)]
+            [moved(rank, name, at) for rank, at in zip(ranks, offsets, strict=False)]
         ).astype(np.int32)
         for name in ("source", "target", "gpu_start")
     }
     for name in ("weight_ns", "edge_kind", "is_inferred"):
-        arrays[name] = np.concatenate([part[name] for part in parts])
+        arrays[name] = np.concatenate([rank[name] for rank in ranks])
     label = np.append(events.index.to_numpy(dtype=np.int64), MISSING)
     return ExecutionGraph(
         time_ns=points("time_ns"),
@@ -247,7 +247,7 @@ def _finished(
         doubts = [*doubts, f"{step.left_out:,} edges were dropped as they contradict others"]
     graph = replace(graph, **arrays)
     keep_path(graph, path)
-    gaps = next(each for each in [*steps, step] if each.name in {"gaps", "circles"})
+    gaps = next(entry for entry in [*steps, step] if entry.name in {"gaps", "circles"})
     doubts = [*doubts, *polling_doubts(graph, events, rules, gaps)]
     build = build_table([*steps, step])
     graph = replace(graph, build=build, doubts=tuple(dict.fromkeys(doubts)))
@@ -291,10 +291,11 @@ def without_circles(
         wrong = _wrong(arrays, time)
         kinds = [EDGE_KINDS[kind] for kind in np.unique(arrays["edge_kind"][wrong])]
         ends = [event[arrays[end][wrong][:_NAMED]].tolist() for end in ("source", "target")]
-        found = [f"{names[a]} (row {a}) > {names[b]} (row {b})" for a, b in zip(*ends, strict=True)]
-        said = "; ".join(found)
+        examples = [
+            f"{names[a]} (row {a}) > {names[b]} (row {b})" for a, b in zip(*ends, strict=True)
+        ]
         step.left_out += int(wrong.sum())
-        step.notes.append(f"edges of {', '.join(kinds)} contradict others: {said}")
+        step.notes.append(f"edges of {', '.join(kinds)} contradict others: {'; '.join(examples)}")
         arrays = {name: values[~wrong] for name, values in arrays.items()}
 
 
@@ -307,7 +308,7 @@ def _wrong(arrays: dict[str, Any], time: Ints) -> NDArray[np.bool_]:
     matrix = coo_array((np.ones(len(source)), (source, target)), shape=(count, count))
     group = connected_components(matrix, connection="strong")[1]
     on_circle = (group[source] == group[target]) & (source != target)
-    doubtful = on_circle & ~np.isin(arrays["edge_kind"], [EDGE_KINDS.index(each) for each in _SURE])
+    doubtful = on_circle & ~np.isin(arrays["edge_kind"], [EDGE_KINDS.index(kind) for kind in _SURE])
     launch = arrays["edge_kind"] == EDGE_KINDS.index("launch")
     back = time[source] > time[target]
     same = (time[source] == time[target]) & arrays["is_inferred"]
@@ -337,7 +338,7 @@ def rank_doubts(events: pd.DataFrame, rows: RankRows, rules: GraphRules) -> list
         doubts.append(f"{share:.0%} of the GPU work begins before its launch: clocks are off")
     if (share := _share(~has)) > _WITHOUT_LAUNCH:
         doubts.append(f"{share:.0%} of the GPU work has no launch in the trace")
-    is_launch = np.array(["LaunchKernel" in str(each) for each in events["name"].cat.categories])
+    is_launch = np.array(["LaunchKernel" in str(name) for name in events["name"].cat.categories])
     calls = np.flatnonzero(cpu.is_call & np.append(is_launch, False)[cpu.name])
     if (share := _share(~np.isin(calls, gpu.call))) > _WITHOUT_WORK:
         doubts.append(f"{share:.0%} of the kernel launches have no work on the GPU in the trace")
@@ -350,10 +351,10 @@ def step_doubts(events: pd.DataFrame) -> list[str]:
     pairs = events[["rank", "step"]].dropna().drop_duplicates()
     ranks = np.unique(pairs["rank"].to_numpy()).tolist()
     steps = {rank: sorted(pairs.loc[pairs["rank"] == rank, "step"]) for rank in ranks}
-    if len({tuple(each) for each in steps.values()}) < 2:
+    if len({tuple(numbers) for numbers in steps.values()}) < 2:
         return []
-    said = [f"rank {rank}: {len(each)}" for rank, each in list(steps.items())[:_SHOWN]]
-    return [f"ranks recorded different steps ({', '.join(said)})"]
+    counts = [f"rank {rank}: {len(numbers)}" for rank, numbers in list(steps.items())[:_SHOWN]]
+    return [f"ranks recorded different steps ({', '.join(counts)})"]
 
 
 def _share(chosen: np.ndarray) -> float:

@@ -70,8 +70,8 @@ def stream_edges(draft: Draft) -> None:
     gap = gpu.start[later] - gpu.end[before]
     alone = gpu.call[later] == MISSING
     queued = ~alone & (draft.call_start[later] + rules.queued_ns < gpu.end[before])
-    known = gap[queued & (gap < rules.longest_stream_gap_ns)]
-    usual = max(int(np.median(known)), 0) if len(known) else rules.stream_gap_ns
+    usual_gaps = gap[queued & (gap < rules.longest_stream_gap_ns)]
+    usual = max(int(np.median(usual_gaps)), 0) if len(usual_gaps) else rules.stream_gap_ns
     step.notes.append(f"usual gap between queued work {usual / 1e3:.2f} µs")
     weight = np.full(len(later), usual)
     if not step.is_used:
@@ -170,15 +170,15 @@ def _told_waits(draft: Draft, every: list[Queue], wait: Ints) -> np.ndarray:
     calls = np.flatnonzero(cpu.what == EVENT_RECORD)
     records = dict(zip(cpu.correlation[calls].tolist(), calls.tolist(), strict=True))
     is_told = np.zeros(len(wait), dtype=bool)
-    for place, call in enumerate(wait.tolist()):
-        told = rows.sync_records.get(int(cpu.correlation[call]))
-        if told is None or told.wait_correlation < 0:
+    for position, call in enumerate(wait.tolist()):
+        record = rows.sync_records.get(int(cpu.correlation[call]))
+        if record is None or record.wait_correlation < 0:
             continue
-        stream, waited = rows.number_of(told.stream), rows.number_of(told.wait_stream)
+        stream, waited = rows.number_of(record.stream), rows.number_of(record.wait_stream)
         if MISSING in (stream, waited):
             continue
-        is_told[place] = True
-        moment = cpu.start[records.get(told.wait_correlation, call)]
+        is_told[position] = True
+        moment = cpu.start[records.get(record.wait_correlation, call)]
         target = int(_next_launch(draft, np.array([call]), every[stream].work)[0])
         source = int(every[waited].last_before(np.array([moment]))[0])
         if MISSING in (target, source) or target == source:
@@ -216,13 +216,13 @@ def _next_launch(draft: Draft, call: Ints, work: Ints) -> Ints:
     work = work[np.lexsort((gpu.start[work], gpu.call[work]))]
     if not len(work):
         return np.full(len(call), MISSING)
-    place = np.searchsorted(gpu.call[work], call, side="right")
-    found = np.where(place < len(work), work[np.minimum(place, len(work) - 1)], MISSING)
-    launch = gpu.call[found]
+    position = np.searchsorted(gpu.call[work], call, side="right")
+    following = np.where(position < len(work), work[np.minimum(position, len(work) - 1)], MISSING)
+    launch = gpu.call[following]
     calls_before = np.cumsum(cpu.is_call)
-    usable = (found != MISSING) & (cpu.thread[launch] == cpu.thread[call])
+    usable = (following != MISSING) & (cpu.thread[launch] == cpu.thread[call])
     usable &= calls_before[launch] - calls_before[call] <= draft.rules.furthest_call
-    return np.where(usable, found, MISSING)
+    return np.where(usable, following, MISSING)
 
 
 def residual_edges(draft: Draft) -> None:
@@ -242,14 +242,14 @@ def residual_edges(draft: Draft) -> None:
     work, ended = late[has], cause[has]
     lag = gpu.start[work] - gpu.end[ended]
     draft.add(draft.starts[ended] + 1, draft.starts[work], lag, "inter-stream", inferred=True)
-    rest = late[~has]
-    cause = _about_to_end(draft, rest, residual[rest])
-    crowded, filling = rest[cause != MISSING], cause[cause != MISSING]
+    uncaused = late[~has]
+    cause = _about_to_end(draft, uncaused, residual[uncaused])
+    crowded, filling = uncaused[cause != MISSING], cause[cause != MISSING]
     lag = gpu.start[crowded] - gpu.start[filling]
     draft.add(draft.starts[filling], draft.starts[crowded], lag, "shared GPU", inferred=True)
-    for found, words in ((work, "that had ended"), (crowded, "that filled the GPU")):
-        if len(found):
-            step.notes.append(f"{residual[found].sum() / 1e6:.2f} ms behind work {words}")
+    for works, words in ((work, "that had ended"), (crowded, "that filled the GPU")):
+        if len(works):
+            step.notes.append(f"{residual[works].sum() / 1e6:.2f} ms behind work {words}")
 
 
 def _just_ended(draft: Draft, late: Ints) -> Ints:
@@ -258,18 +258,18 @@ def _just_ended(draft: Draft, late: Ints) -> Ints:
     by_end = np.argsort(gpu.end, kind="stable")
     end = gpu.end[by_end]
     latest = gpu.start[late] + rules.jitter_ns // 2
-    place = np.searchsorted(end, latest, side="right") - 1
-    found = np.full(len(late), MISSING)
+    position = np.searchsorted(end, latest, side="right") - 1
+    causes = np.full(len(late), MISSING)
     looking = np.arange(len(late))
     while len(looking):
-        at, began = place[looking], gpu.start[late[looking]]
+        at, began = position[looking], gpu.start[late[looking]]
         near = (at >= 0) & (end[at] > began - rules.residual_window_ns)
         looking, at = looking[near], at[near]
-        other = gpu.stream[by_end[at]] != gpu.stream[late[looking]]
-        found[looking[other]] = by_end[at[other]]
-        looking = looking[~other]
-        place[looking] -= 1
-    return found
+        is_other = gpu.stream[by_end[at]] != gpu.stream[late[looking]]
+        causes[looking[is_other]] = by_end[at[is_other]]
+        looking = looking[~is_other]
+        position[looking] -= 1
+    return causes
 
 
 def _about_to_end(draft: Draft, late: Ints, residual: Ints) -> Ints:
@@ -280,18 +280,18 @@ def _about_to_end(draft: Draft, late: Ints, residual: Ints) -> Ints:
     gpu, rules = draft.gpu, draft.rules
     by_end = np.argsort(gpu.end, kind="stable")
     end = gpu.end[by_end]
-    place = np.searchsorted(end, gpu.start[late], side="right")
-    found = np.full(len(late), MISSING)
+    position = np.searchsorted(end, gpu.start[late], side="right")
+    causes = np.full(len(late), MISSING)
     looking = np.arange(len(late))
     while len(looking):
-        at, work = place[looking], late[looking]
+        at, work = position[looking], late[looking]
         began = gpu.start[work]
         near = (at < len(end)) & (end[np.minimum(at, len(end) - 1)] <= began + rules.draining_ns)
         looking, work, began = looking[near], work[near], began[near]
-        cause = by_end[place[looking]]
+        cause = by_end[position[looking]]
         fits = (gpu.stream[cause] != gpu.stream[work]) & gpu.fills[cause]
         fits &= gpu.start[cause] <= began - residual[looking] // 2
-        found[looking[fits]] = cause[fits]
+        causes[looking[fits]] = cause[fits]
         looking = looking[~fits]
-        place[looking] += 1
-    return found
+        position[looking] += 1
+    return causes

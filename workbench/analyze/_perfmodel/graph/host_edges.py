@@ -77,15 +77,17 @@ def _causes(draft: Draft, wait: Ints, begin: Ints) -> Ints:
     ends = np.flatnonzero(points.kind == END)
     best = np.full(len(wait), MISSING)
     best_time = np.full((2, len(wait)), _NEVER)
-    place = np.unique(np.stack([points.thread[wait], name[wait]]), axis=1, return_inverse=True)[1]
-    place = place.reshape(-1)
-    times = np.bincount(place)[place]
+    group = np.unique(np.stack([points.thread[wait], name[wait]]), axis=1, return_inverse=True)[1]
+    group = group.reshape(-1)
+    times = np.bincount(group)[group]
     for thread in np.unique(points.thread[ends]).tolist():
-        mine = ends[points.thread[ends] == thread]
-        found = mine[np.searchsorted(points.time[mine], points.time[wait], side="right") - 1]
-        time = points.time[found]
+        own_ends = ends[points.thread[ends] == thread]
+        cause = own_ends[
+            np.searchsorted(points.time[own_ends], points.time[wait], side="right") - 1
+        ]
+        time = points.time[cause]
         fits = (time > begin) & (time <= points.time[wait]) & (points.thread[wait] != thread)
-        number = np.unique(place * (int(name.max()) + 1) + name[found], return_inverse=True)[1]
+        number = np.unique(group * (int(name.max()) + 1) + name[cause], return_inverse=True)[1]
         together = np.bincount(number, fits)[number]
         recurs = (together >= _LEAST_RECURRENCE) & (2 * together >= times)
         # A cause that recurs is better than one that does not; then the later one.
@@ -93,7 +95,7 @@ def _causes(draft: Draft, wait: Ints, begin: Ints) -> Ints:
         better = fits & (
             (rank[0] > best_time[0]) | ((rank[0] == best_time[0]) & (time > best_time[1]))
         )
-        best = np.where(better, found, best)
+        best = np.where(better, cause, best)
         best_time = np.where(better, rank, best_time)
     return best
 
@@ -103,11 +105,11 @@ def _add(draft: Draft, wait: Ints, cause: Ints, lag: Ints) -> None:
     points, first = draft.points, draft.first
     has_length = "gaps" not in draft.without
     caused = wait[cause[wait] != MISSING]
-    rest = points.time[caused] - points.time[cause[caused]]
+    lag_ns = points.time[caused] - points.time[cause[caused]]
     draft.add(
         first + cause[caused],
         first + caused,
-        rest if has_length else 0,
+        lag_ns if has_length else 0,
         "inter-thread",
         inferred=True,
     )
@@ -164,8 +166,8 @@ class _Busy:
         self.work = gpu_work(events)
         self.spans = {}
         for rank in np.unique(self.work.rank).tolist():
-            mine = self.work.rank == rank
-            start, end = self.work.start[mine], self.work.end[mine]
+            of_rank = self.work.rank == rank
+            start, end = self.work.start[of_rank], self.work.end[of_rank]
             self.spans[rank] = union(start - graph.origin_ns, end - graph.origin_ns)
 
     def within(self, rank: int, begin: Ints, end: Ints) -> Ints:
@@ -179,30 +181,30 @@ def _with_communication(
     polled = _polled_ns(graph, busy, rules.polling_ns)
     if not polled.any():
         return []
-    whole, on_path = _on_path(graph, polled, graph.weight_ns)
+    length, on_path = _on_path(graph, polled, graph.weight_ns)
     near = ""
     # Where the GPU is behind by a little, gaps bind as soon as communication is faster.
-    if on_path / whole <= _MOST:
-        rest, beside = _on_path(graph, polled, _without(graph, events))
-        if rest >= _AS_LONG * whole and beside > on_path:
+    if on_path / length <= _MOST:
+        host_ns, beside = _on_path(graph, polled, _without(graph, events))
+        if host_ns >= _AS_LONG * length and beside > on_path:
             on_path, near = beside, " but for communication"
     words = (
         f"{int((polled > 0).sum()):,} gaps of the CPU end as communication does (the host polls?), "
-        f"{on_path / 1e6:.1f} ms ({on_path / whole:.0%}) of the critical path{near}"
+        f"{on_path / 1e6:.1f} ms ({on_path / length:.0%}) of the critical path{near}"
     )
     step.notes.append(words)
-    if on_path / whole < _TOLD:
+    if on_path / length < _TOLD:
         return []
-    if on_path / whole > _MOST and _gpu_is_as_long(graph, polled, whole):
+    if on_path / length > _MOST and _gpu_is_as_long(graph, polled, length):
         return [f"what-ifs are unreliable: {words}, and the GPU is busy as long"]
     return [f"{words}: they would not shrink with communication"]
 
 
 def _co_critical(graph: ExecutionGraph, busy: _Busy, rules: GraphRules) -> list[str]:
     """Doubt a critical path of gaps beside a GPU that is nearly always busy."""
-    whole = max(int(graph.time_ns.max()), 1)
-    window = np.array([0]), np.array([whole])
-    shares = {rank: int(busy.within(rank, *window)[0]) / whole for rank in busy.spans}
+    window_ns = max(int(graph.time_ns.max()), 1)
+    window = np.array([0]), np.array([window_ns])
+    shares = {rank: int(busy.within(rank, *window)[0]) / window_ns for rank in busy.spans}
     busiest = [rank for rank, share in shares.items() if share > rules.co_critical_busy_share]
     if not busiest:
         return []
@@ -252,11 +254,11 @@ def _polled_ns(graph: ExecutionGraph, busy: _Busy, window_ns: int) -> Ints:
     work = busy.work
     talks = work.kind == KINDS.index("communication")
     for rank in np.unique(work.rank[talks]).tolist():
-        mine = rows[graph.point_rank[graph.target[rows]] == rank]
+        gaps = rows[graph.point_rank[graph.target[rows]] == rank]
         of_rank = talks & (work.rank == rank)
-        start, stop = (each[of_rank] - graph.origin_ns for each in (work.start, work.end))
-        mine = mine[_end_together(begin[mine], end[mine], start, stop, window_ns)]
-        polled[mine] = busy.within(rank, begin[mine], end[mine])
+        start, stop = (moments[of_rank] - graph.origin_ns for moments in (work.start, work.end))
+        gaps = gaps[_end_together(begin[gaps], end[gaps], start, stop, window_ns)]
+        polled[gaps] = busy.within(rank, begin[gaps], end[gaps])
     return polled
 
 
@@ -267,16 +269,16 @@ def _end_together(
     order = np.argsort(stop, kind="stable")
     start, stop = start[order], stop[order]
     first = np.searchsorted(stop, end - window_ns)
-    many: NDArray[np.int64] = np.searchsorted(stop, end + window_ns, side="right") - first
+    count: NDArray[np.int64] = np.searchsorted(stop, end + window_ns, side="right") - first
     ran = np.zeros(len(begin), dtype=bool)
-    for offset in range(int(many.max(initial=0))):
-        at = np.flatnonzero(many > offset)
+    for offset in range(int(count.max(initial=0))):
+        at = np.flatnonzero(count > offset)
         kernel = first[at] + offset
         ran[at] |= np.minimum(stop[kernel], end[at]) > np.maximum(start[kernel], begin[at])
     return ran
 
 
-def _gpu_is_as_long(graph: ExecutionGraph, polled: Ints, whole: int) -> bool:
+def _gpu_is_as_long(graph: ExecutionGraph, polled: Ints, length: int) -> bool:
     """Say whether all takes nearly as long if the CPU need not poll."""
     weight = np.maximum(graph.weight_ns - polled, 0)
-    return bool(replay(graph, weight_ns=weight).max() >= _AS_LONG * whole)
+    return bool(replay(graph, weight_ns=weight).max() >= _AS_LONG * length)

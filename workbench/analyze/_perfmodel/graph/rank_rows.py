@@ -92,26 +92,26 @@ class RankRows(NamedTuple):
 
     def number_of(self, stream: int) -> int:
         """Return the number of a stream; -1 if nothing ran on it."""
-        return next((n for n, (_, each) in enumerate(self.streams) if each == stream), MISSING)
+        return next((n for n, (_, name) in enumerate(self.streams) if name == stream), MISSING)
 
 
 def rank_rows(events: pd.DataFrame, rank: int, without: frozenset[str]) -> RankRows:
     category = codes(events["category"])
-    names = [str(each) for each in events["category"].cat.categories]
+    names = [str(label) for label in events["category"].cat.categories]
     of_rank = events["rank"].to_numpy() == rank
     work = gpu_work(events, "stream", "launch", "correlation", "wait_stream", "wait_correlation")
-    mine = work.row[of_rank[work.row]]
+    work_row = work.row[of_rank[work.row]]
     if "CUDA graphs" in without:
         # As tools see it that join one call with one piece of work.
-        called = np.append(codes(events["name"]), -1)[launches_of(events, mine)]
-        mine = mine[~np.append(_is_graph_launch(events), False)[called]]
+        called = np.append(codes(events["name"]), -1)[launches_of(events, work_row)]
+        work_row = work_row[~np.append(_is_graph_launch(events), False)[called]]
     # A missing category has code -1, the entry after the last.
     is_call = np.append(np.isin(names, list(LAUNCH_CATEGORIES)), False)
     is_cpu = is_call | np.append(np.isin(names, ["cpu_op"]), False)
     row = np.flatnonzero(of_rank & is_cpu[category] & (step_numbers(events) == MISSING))
-    origin = int(events["start_ns"].to_numpy()[np.append(mine, row)].min())
+    origin = int(events["start_ns"].to_numpy()[np.append(work_row, row)].min())
     cpu = _cpu_rows(events, row, is_call[category[row]], origin)
-    gpu, streams = _gpu_rows(events, mine, cpu, origin)
+    gpu, streams = _gpu_rows(events, work_row, cpu, origin)
     return RankRows(gpu, cpu, streams, _sync_records(events, of_rank, names, category), origin)
 
 
@@ -125,15 +125,15 @@ def _cpu_rows(events: pd.DataFrame, row: Ints, is_call: NDArray[np.bool_], origi
     process, thread = (codes(events[name])[row].astype(np.int64) for name in ("process", "thread"))
     number = np.unique(process * (int(thread.max(initial=0)) + 2) + thread, return_inverse=True)[1]
     order = np.lexsort((-duration, start, number))
-    what = np.array([_CALLS.get(str(name), PLAIN) for name in events["name"].cat.categories])
-    what = np.append(what, PLAIN).astype(np.int8)[codes(events["name"])[row]]
+    effect = np.array([_CALLS.get(str(name), PLAIN) for name in events["name"].cat.categories])
+    effect = np.append(effect, PLAIN).astype(np.int8)[codes(events["name"])[row]]
     return CpuRows(
         row=row[order],
         start=start[order],
         end=(start + duration)[order],
         thread=number[order],
         is_call=is_call[order],
-        what=np.where(is_call, what, PLAIN)[order],
+        what=np.where(is_call, effect, PLAIN)[order],
         name=codes(events["name"])[row].astype(np.int64)[order],
         correlation=_taken(events["correlation"], row)[order],
     )
@@ -149,8 +149,8 @@ def _gpu_rows(
     device, stream = _taken(events["device"], row), _taken(events["stream"], row)
     pairs, number = np.unique(np.stack([device, stream]), axis=1, return_inverse=True)
     number = number.reshape(-1)
-    place = np.full(len(events) + 1, MISSING)
-    place[cpu.row] = np.arange(len(cpu.row))
+    cpu_position = np.full(len(events) + 1, MISSING)
+    cpu_position[cpu.row] = np.arange(len(cpu.row))
     by_stream = np.argsort(number, kind="stable")
     before = np.full(len(row), MISSING)
     same = number[by_stream][1:] == number[by_stream][:-1]
@@ -160,12 +160,12 @@ def _gpu_rows(
         start=start,
         end=start + events["dur_ns"].to_numpy()[row],
         stream=number,
-        call=place[launches_of(events, row)],
+        call=cpu_position[launches_of(events, row)],
         before=before,
         name=codes(events["name"])[row].astype(np.int64),
         fills=codes(events["kind"])[row] == code_of(events["kind"], "compute"),
     )
-    return gpu, [(int(one), int(two)) for one, two in pairs.T]
+    return gpu, [(int(gpu_device), int(gpu_stream)) for gpu_device, gpu_stream in pairs.T]
 
 
 def _sync_records(
@@ -175,10 +175,10 @@ def _sync_records(
         return {}
     row = np.flatnonzero(of_rank & (category == names.index("cuda_sync")))
     columns = ("correlation", "stream", "wait_stream", "wait_correlation")
-    told = [_taken(events[name], row).tolist() for name in columns]
+    values = [_taken(events[name], row).tolist() for name in columns]
     return {
         correlation: SyncRecord(stream, waited, record)
-        for correlation, stream, waited, record in zip(*told, strict=True)
+        for correlation, stream, waited, record in zip(*values, strict=True)
         if correlation > 0
     }
 
@@ -216,22 +216,22 @@ def cpu_points(cpu: CpuRows, is_anchor: NDArray[np.bool_], waits: NDArray[np.boo
     outermost = cpu.start >= before
     # Clocks round: a row can end after the one it is in, whose segment it extends.
     reaches = outermost | (cpu.end > before)
-    parts = [
+    groups = [
         (every[outermost], START, cpu.start),
         (every[reaches], END, cpu.end),
         (every[is_anchor & ~waits], CALL, cpu.start),
         (every[waits], WAIT_START, cpu.start),
         (every[waits], WAIT_END, cpu.end),
     ]
-    row = np.concatenate([part[0] for part in parts])
-    kind = np.repeat([part[1] for part in parts], [len(part[0]) for part in parts])
-    time = np.concatenate([of[part] for part, _, of in parts])
+    row = np.concatenate([group[0] for group in groups])
+    kind = np.repeat([group[1] for group in groups], [len(group[0]) for group in groups])
+    time = np.concatenate([of[group] for group, _, of in groups])
     order = _order(cpu, row, kind, time)
     row, kind, time = row[order], kind[order], time[order]
     starts, ends = np.full((2, len(every)), MISSING)
-    for wanted, place in ((CALL, starts), (WAIT_START, starts), (CALL, ends), (WAIT_END, ends)):
+    for wanted, slot in ((CALL, starts), (WAIT_START, starts), (CALL, ends), (WAIT_END, ends)):
         chosen = np.flatnonzero(kind == wanted)
-        place[row[chosen]] = chosen
+        slot[row[chosen]] = chosen
     return CpuPoints(time, kind.astype(np.int8), row, cpu.thread[row], starts, ends)
 
 

@@ -38,6 +38,6 @@ def usable_graph(graph: ExecutionGraph, fidelity: pd.DataFrame) -> ExecutionGrap
         msg = "the graph is refused: no rank was replayed; load a trace with GPU work"
         raise PerformanceModelError(msg)
     first = refused.iloc[0]
-    others = f" (and {len(refused) - 1:,} more ranks)" if len(refused) > 1 else ""
-    msg = f"the graph is refused, rank {first['rank']}{others}: {first['doubt']}"
+    more = f" (and {len(refused) - 1:,} more ranks)" if len(refused) > 1 else ""
+    msg = f"the graph is refused, rank {first['rank']}{more}: {first['doubt']}"
     raise PerformanceModelError(msg)

@@ -287,7 +287,9 @@ def _expected(key: Key, size: Floats) -> Floats:
             f"{list(MODELLED)} are modelled without; load times of it"
         )
         raise PerformanceModelError(msg)
-    return np.array([expected_seconds(gpu, name, ranks, nodes, each) for each in size])
+    return np.array(
+        [expected_seconds(gpu, name, ranks, nodes, bytes_moved) for bytes_moved in size]
+    )
 
 
 def _framed(

@@ -149,15 +149,15 @@ def _fit(gpu: str, dtype: str, rows: pd.DataFrame, coverage: float) -> _Fit:
     seconds = measured.to_numpy(dtype=np.float64) / 1e9
     # Split conformal: the interval comes from rows that the fit has not seen.
     held = folds(shapes, 5) == 0
-    few = int(groups(shapes).max()) + 1 < _LEAST_GROUPS
-    kept = np.ones_like(held) if few else ~held
-    judged = kept if few else held
+    is_small = int(groups(shapes).max()) + 1 < _LEAST_GROUPS
+    kept = np.ones_like(held) if is_small else ~held
+    judged = kept if is_small else held
     hybrid = fit_hybrid(roof, shapes[kept], seconds[kept])
     error = np.abs(np.log(seconds[judged] / hybrid.seconds(shapes[judged])))
     formula = np.abs(np.log(seconds[judged] / hybrid.formula.seconds(shapes[judged])))
     # n + 1: the new shape is one more draw among the held-out ones.
     rank = min(np.ceil((len(error) + 1) * coverage) / len(error), 1.0)
-    doubts = [_FEW] if few else []
+    doubts = [_FEW] if is_small else []
     doubts += [_NO_TREES] if hybrid.forest is None else []
     inside = float(np.quantile(error, rank, method="higher"))
     outside = max(float(formula.max()), inside)

@@ -40,7 +40,7 @@ class Constants:
 
     @classmethod
     def from_logarithms(cls, vector: npt.NDArray[np.float64]) -> Constants:
-        return cls(*(float(each) for each in np.exp(vector)))
+        return cls(*(float(value) for value in np.exp(vector)))
 
 
 # How far, as a factor, each may lie from what it is assumed to be before the data must insist.
@@ -323,7 +323,7 @@ def columns(
         if with_hardware
         else {}
     )
-    each = [kinds.get(name) for name in names]
+    types = [kinds.get(name) for name in names]
 
     def of(column: str) -> Array:
         return configurations[column].to_numpy(dtype=np.float64)
@@ -332,7 +332,7 @@ def columns(
         return np.asarray(configurations[column] == value, dtype=np.float64)
 
     def hardware(field: str, factor: float = 1e9) -> Array:
-        return np.array([getattr(kind, field, np.nan) * factor for kind in each], dtype=np.float64)
+        return np.array([getattr(kind, field, np.nan) * factor for kind in types], dtype=np.float64)
 
     return Columns(
         layers=of("layer_count"), h=of("hidden"), ffn=of("ffn"),
@@ -413,10 +413,10 @@ def memory_footprint(
     arXiv:2205.05198, Table 2 and section 4.2.3; Megatron-LM, ``theoretical_memory_usage.py``.
     """
     c = columns(configurations, gpus)
-    parts = dict(zip(_PARTS, (*_states(c), _activations(c)), strict=True))
-    total = np.sum(list(parts.values()), axis=0)
+    held = dict(zip(_PARTS, (*_states(c), _activations(c)), strict=True))
+    total = np.sum(list(held.values()), axis=0)
     table = configurations.assign(
-        **{f"{name}_bytes": np.rint(each).astype(np.int64) for name, each in parts.items()},
+        **{f"{name}_bytes": np.rint(values).astype(np.int64) for name, values in held.items()},
         capacity_bytes=np.rint(c.capacity).astype(np.int64),
         fits=total <= c.capacity,
     )
@@ -443,9 +443,9 @@ def _held_states(
 ) -> tuple[Array, Array, Array]:
     """Give bytes of weights, gradients and optimizer of parameters shared by so many ranks."""
     held = c.stage_layers * layer + besides
-    whole = np.where(c.sharding == "zero1", 1, shards)
-    gathered = np.where(whole > 1, 2 * layer, 0)
-    return 2 * held / whole + gathered, 4 * held / whole, 12 * held / shards
+    copies = np.where(c.sharding == "zero1", 1, shards)
+    gathered = np.where(copies > 1, 2 * layer, 0)
+    return 2 * held / copies + gathered, 4 * held / copies, 12 * held / shards
 
 
 def _activations(c: Columns) -> Array:

@@ -90,8 +90,8 @@ class IterationModel:
         c = columns(configurations, gpus)
         if configurations.empty:
             return PREDICTED_ITERATIONS.empty()
-        each = _whole_ns(parts(c, self.constants))
-        analytic = np.sum(list(each.values()), axis=0)
+        components = _whole_ns(parts(c, self.constants))
+        analytic = np.sum(list(components.values()), axis=0)
         outside = self._outside(configurations)
         learned = np.exp(self._trees.predict(features(c))) if self._trees is not None else 1.0
         predicted = analytic * learned
@@ -109,7 +109,7 @@ class IterationModel:
             fits=memory <= c.capacity,
             doubt=["; ".join(filter(None, [self.doubt, *words])) for words in outside],
             error_class=[classes[routed] for routed in c.is_routed.tolist()],
-            **{f"{name}_ns": values for name, values in each.items()},
+            **{f"{name}_ns": values for name, values in components.items()},
             **self._bases(configurations),
         )
         return PREDICTED_ITERATIONS.check(PREDICTED_ITERATIONS.cast(table).reset_index(drop=True))
@@ -139,8 +139,8 @@ class IterationModel:
         hull = self._hull
         modelled = ["modelled"] * len(configurations)
         return {
-            f"{part}_basis": modelled if hull is None else hull.bases(part, configurations)
-            for part in PARTS
+            f"{name}_basis": modelled if hull is None else hull.bases(name, configurations)
+            for name in PARTS
         }
 
 
@@ -364,21 +364,21 @@ def _constants(
     c = columns(measured, gpus)
     logarithms = np.log(measured["dur_ns"].to_numpy(dtype=np.float64) / 1e9)
     origin = start.logarithms()
-    known = {
+    measured_parts = {
         name: np.log(measured[f"{name}_ns"].to_numpy(dtype=np.float64) / 1e9)
         for name in PARTS
         if f"{name}_ns" in measured
     }
 
     def errors(vector: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        each = parts(c, Constants.from_logarithms(vector))
-        missed = [np.log(np.sum(list(each.values()), axis=0)) - logarithms]
-        missed += [np.log(each[name]) - truth for name, truth in known.items()]
+        predicted = parts(c, Constants.from_logarithms(vector))
+        missed = [np.log(np.sum(list(predicted.values()), axis=0)) - logarithms]
+        missed += [np.log(predicted[name]) - truth for name, truth in measured_parts.items()]
         return np.concatenate([*missed, _PULL * (vector - origin) / SPREAD])
 
     bounds = (origin - _REACH, np.clip(TOP, origin, origin + _REACH))
-    found = least_squares(errors, origin, loss="soft_l1", f_scale=_SOFT, bounds=bounds)
-    return Constants.from_logarithms(found.x)
+    fit = least_squares(errors, origin, loss="soft_l1", f_scale=_SOFT, bounds=bounds)
+    return Constants.from_logarithms(fit.x)
 
 
 def _split(measured: pd.DataFrame, groups: str | None) -> tuple[Mask, Mask]:
@@ -397,12 +397,12 @@ def _scores(
     constants, learned = _fit(inner, gpus, grow=grow)
     c = columns(outer, gpus)
     left = np.log(outer["dur_ns"].to_numpy(dtype=np.float64) / 1e9 / _seconds(c, constants))
-    told = learned.predict(features(c)) if learned is not None else 0.0
-    return np.abs(left - told), np.abs(left)
+    learned_log = learned.predict(features(c)) if learned is not None else 0.0
+    return np.abs(left - learned_log), np.abs(left)
 
 
-def _whole_ns(each: dict[str, Array]) -> dict[str, npt.NDArray[np.int64]]:
-    return {name: np.rint(1e9 * values).astype(np.int64) for name, values in each.items()}
+def _whole_ns(seconds: dict[str, Array]) -> dict[str, npt.NDArray[np.int64]]:
+    return {name: np.rint(1e9 * values).astype(np.int64) for name, values in seconds.items()}
 
 
 # What was measured, so that a prediction can say where it goes beyond that.
@@ -438,31 +438,31 @@ class Hull:
 
     def with_kinds(self, measured: pd.DataFrame) -> Hull:
         """Add the kinds of another table; its numbers are one point and widen nothing."""
-        kinds = {name: each | set(measured[name].tolist()) for name, each in self.kinds.items()}
+        kinds = {name: values | set(measured[name].tolist()) for name, values in self.kinds.items()}
         return replace(self, kinds=kinds)
 
     def outside(self, configurations: pd.DataFrame) -> list[list[str]]:
-        found: list[list[str]] = [[] for _ in range(len(configurations))]
+        reasons: list[list[str]] = [[] for _ in range(len(configurations))]
         for name, word in _RANGES.items():
             low, high = self.ranges[name]
             span = f"{low}" if low == high else f"{low} to {high}"
             for row, value in enumerate(configurations[name].tolist()):
                 if not low <= value <= high:
-                    found[row].append(f"{word} {value} never measured (only {span})")
+                    reasons[row].append(f"{word} {value} never measured (only {span})")
         for name, word in _KINDS.items():
             for row, value in enumerate(configurations[name].tolist()):
                 if value not in self.kinds[name]:
-                    found[row].append(f"{word} {value} never measured")
-        return found
+                    reasons[row].append(f"{word} {value} never measured")
+        return reasons
 
-    def bases(self, part: str, configurations: pd.DataFrame) -> list[str]:
+    def bases(self, name: str, configurations: pd.DataFrame) -> list[str]:
         """Say for every row whether a part rests on fitted constants."""
-        column = _NEEDS.get(part)
+        column = _NEEDS.get(name)
         seen = column is None or self.ranges[column][1] > 1
-        known = configurations["gpu"].isin(self.kinds["gpu"])
-        if part == "data":
-            known &= configurations["sharding"].isin(self.kinds["sharding"])
-        return ["scaled" if seen and each else "modelled" for each in known]
+        is_seen = configurations["gpu"].isin(self.kinds["gpu"])
+        if name == "data":
+            is_seen &= configurations["sharding"].isin(self.kinds["sharding"])
+        return ["scaled" if seen and is_known else "modelled" for is_known in is_seen]
 
 
 # What the closed form leaves: regression trees on the logarithm of measured over predicted.
@@ -475,11 +475,11 @@ def has_trees() -> bool:
 
 
 def features(c: Columns) -> npt.NDArray[np.float64]:
-    each: list[Array] = [
+    inputs: list[Array] = [
         c.t, c.c, c.p, c.d, c.v, c.b, c.h, c.layers, c.s, c.n, c.gb, c.rounds,
         1 + (c.p - 1) / (c.v * c.rounds), c.h / c.t, c.tokens, c.layers / c.p,
     ]  # fmt: skip
-    return np.log(np.column_stack(each))
+    return np.log(np.column_stack(inputs))
 
 
 def trees(c: Columns, logarithms: npt.NDArray[np.float64]) -> Any:

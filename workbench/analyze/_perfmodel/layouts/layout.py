@@ -177,14 +177,16 @@ def configurations(
     PerformanceModelError
         If a layout does not fit the model.
     """
-    each = [layouts] if isinstance(layouts, Layout) else list(layouts)
-    for layout in each:
+    all_layouts = [layouts] if isinstance(layouts, Layout) else list(layouts)
+    for layout in all_layouts:
         if wrong := layout.misfits(shape):
             msg = f"{shape.name or 'the model'} cannot be spread so: " + "; ".join(wrong)
             raise PerformanceModelError(msg)
-    if not each:
+    if not all_layouts:
         return CONFIGURATIONS.empty()
-    frame = pd.DataFrame([{**_shape_row(shape), **_layout_row(one), "gpu": gpu} for one in each])
+    frame = pd.DataFrame(
+        [{**_shape_row(shape), **_layout_row(layout), "gpu": gpu} for layout in all_layouts]
+    )
     return CONFIGURATIONS.check(CONFIGURATIONS.cast(frame))
 
 

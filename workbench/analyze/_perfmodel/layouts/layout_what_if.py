@@ -95,14 +95,18 @@ def layout_what_if(
     if wanted.empty:
         return LAYOUT_WHAT_IF.empty()
     model = model or assumed_model()
-    before, after = (model.predict(each, gpus=gpus) for each in (now, wanted))
-    each = _one_per_step(steps)
-    found = scaled(
-        each, *(Forecast.of(table, model.constants.fixed_s) for table in (before, after))
-    )
-    measured = float(np.median(each["dur_ns"]))
-    few = "" if _is_enough(len(each), confidence_level) else _too_few(len(each), confidence_level)
-    dur, parts = _middle(found)
+    before, after = (model.predict(table, gpus=gpus) for table in (now, wanted))
+    mean_steps = _one_per_step(steps)
+    count = len(mean_steps)
+    forecasts = (Forecast.of(table, model.constants.fixed_s) for table in (before, after))
+    prediction = scaled(mean_steps, *forecasts)
+    measured = float(np.median(mean_steps["dur_ns"]))
+    common = _doubts_of_the_trace(mean_steps, steps["rank"].nunique(), before.iloc[0], prediction)
+    if not _is_enough(count, confidence_level):
+        words = "1 step is" if count == 1 else f"{count} steps are"
+        share = f"{confidence_level:.0%}"
+        common.insert(0, f"{words} too few for an interval that holds {share} of them")
+    dur, components = _middle(prediction)
     c = columns(wanted, gpus)
     budget = c.n * c.peak * dur / 1e9
     shares = [np.minimum(count / budget, 1) for count in flops(c, causal=False)]
@@ -111,17 +115,14 @@ def layout_what_if(
         change=differences(now, wanted),
         measured_ns=round(measured),
         dur_ns=dur,
-        **_interval(found.total, confidence_level),
-        step_count=len(each),
+        **_interval(prediction.total, confidence_level),
+        step_count=count,
         throughput_ratio=c.gb * c.s / tokens * measured / dur,
-        **parts,
+        **components,
         mfu_share=shares[0],
         hfu_share=shares[1],
-        **{f"{name}_basis": words for name, words in found.bases.items()},
-        doubt=[
-            "; ".join(filter(None, [few, words]))
-            for words in _doubts(each, steps["rank"].nunique(), before, after, found)
-        ],
+        **{f"{name}_basis": words for name, words in prediction.bases.items()},
+        doubt=_doubts(common, before.iloc[0], after, prediction),
     )
     return LAYOUT_WHAT_IF.check(LAYOUT_WHAT_IF.cast(table).reset_index(drop=True))
 
@@ -147,9 +148,9 @@ def _one_per_step(steps: pd.DataFrame) -> pd.DataFrame:
     return steps[times].groupby(number).mean()
 
 
-def _middle(found: Scaled) -> tuple[Any, dict[str, Any]]:
+def _middle(prediction: Scaled) -> tuple[Any, dict[str, Any]]:
     """Give the median step as whole ns, in parts that add up to it."""
-    total = found.total
+    total = prediction.total
     order = np.argsort(total, axis=1, kind="stable")
     count = total.shape[1]
     middle = order[:, (count - 1) // 2 : count // 2 + 1]
@@ -157,11 +158,13 @@ def _middle(found: Scaled) -> tuple[Any, dict[str, Any]]:
     def of(values: Array) -> Array:
         return np.asarray(np.take_along_axis(values, middle, axis=1).mean(axis=1))
 
-    ends = np.rint(np.cumsum([of(found.parts[name]) for name in PARTS], axis=0)).astype(np.int64)
-    each = np.diff(ends, axis=0, prepend=0)
-    parts = {f"{name}_ns": values for name, values in zip(PARTS, each, strict=True)}
-    hidden = np.minimum(np.rint(of(found.overlap)).astype(np.int64), parts["compute_ns"])
-    return np.maximum(ends[-1], 1), {**parts, "overlap_ns": hidden}
+    # Ends are rounded, not parts: so the parts add up to the step exactly.
+    ends = np.rint(np.cumsum([of(prediction.parts[name]) for name in PARTS], axis=0))
+    lengths = np.diff(ends, axis=0, prepend=0).astype(np.int64)
+    components = {f"{name}_ns": values for name, values in zip(PARTS, lengths, strict=True)}
+    hidden = np.rint(of(prediction.overlap)).astype(np.int64)
+    components["overlap_ns"] = np.minimum(hidden, components["compute_ns"])
+    return np.maximum(ends[-1].astype(np.int64), 1), components
 
 
 def _interval(total: Array, confidence_level: float) -> dict[str, Any]:
@@ -174,58 +177,47 @@ def _interval(total: Array, confidence_level: float) -> dict[str, Any]:
 
 
 def _is_enough(count: int, confidence_level: float) -> bool:
+    # Of n further steps in order, the outer two bound (n - 1) / (n + 1) of all in expectation.
     return (count - 1) / (count + 1) >= confidence_level - 1e-12
 
 
-def _too_few(count: int, confidence_level: float) -> str:
-    words = "1 step is" if count == 1 else f"{count} steps are"
-    return f"{words} too few for an interval that holds {confidence_level:.0%} of them"
-
-
 def _doubts(
-    each: pd.DataFrame, ranks: int, before: pd.DataFrame, after: pd.DataFrame, found: Scaled
+    common: list[str], traced: pd.Series, after: pd.DataFrame, prediction: Scaled
 ) -> list[str]:
     """Say of every configuration what the trace cannot tell of it."""
-    common = _doubts_of_the_trace(each, ranks, before.iloc[0], found)
-    one = before.iloc[0]
     doubts = []
     for row, then in enumerate(after.to_dict("records")):
-        new = ", ".join(name for name, flags in found.added.items() if flags[row])
-        own = {
-            f"{then['gpu_count']:,} GPUs, the trace has {one['gpu_count']:,}": (
-                then["gpu_count"] != one["gpu_count"]
-            ),
-            f"GPU {then['gpu']}, the trace is of {one['gpu']}": then["gpu"] != one["gpu"],
-            "no pipeline in the trace: its bubble is modelled": (
-                found.bases["bubble"][row] == "modelled"
-            ),
+        new = ", ".join(name for name, flags in prediction.added.items() if flags[row])
+        gpus, traced_gpus = then["gpu_count"], traced["gpu_count"]
+        is_modelled = prediction.bases["bubble"][row] == "modelled"
+        rules = {
+            f"{gpus:,} GPUs, the trace has {traced_gpus:,}": gpus != traced_gpus,
+            f"GPU {then['gpu']}, the trace is of {traced['gpu']}": then["gpu"] != traced["gpu"],
+            "no pipeline in the trace: its bubble is modelled": is_modelled,
             f"communication not in the trace is modelled, not hidden: {new}": bool(new),
             str(then["doubt"]): bool(then["doubt"]),
         }
-        doubts.append("; ".join([*common, *(words for words, holds in own.items() if holds)]))
+        doubts.append("; ".join([*common, *(words for words, holds in rules.items() if holds)]))
     return doubts
 
 
 def _doubts_of_the_trace(
-    each: pd.DataFrame, ranks: int, one: pd.Series, found: Scaled
+    measured: pd.DataFrame, ranks: int, traced: pd.Series, prediction: Scaled
 ) -> list[str]:
-    off = float(one["dur_ns"] / each["dur_ns"].median() - 1)
-    talks = bool((each["exposed_communication_ns"] + each["overlap_ns"]).any())
-    silent = not any(one[f"{kind}_ns"] for kind in found.added)
+    off = float(traced["dur_ns"] / measured["dur_ns"].median() - 1)
+    talks = bool((measured["exposed_communication_ns"] + measured["overlap_ns"]).any())
+    silent = not any(traced[f"{kind}_ns"] for kind in prediction.added)
     lone = "trace has one rank only: " if ranks == 1 else ""
-    rules = {
-        f"the model alone takes {abs(off):.0%} {'more' if off > 0 else 'less'} than the trace": (
-            abs(off) > _FAR
-        ),
-        f"{lone}the bubble is told from other waiting by the closed form": one["bubble_ns"] > 0,
-        "the layout of the trace has no communication, the trace has some: it stays": (
-            talks and silent
-        ),
-    }
-    return [words for words, holds in rules.items() if holds]
+    doubts = []
+    if abs(off) > _FAR:
+        more = "more" if off > 0 else "less"
+        doubts.append(f"the model alone takes {abs(off):.0%} {more} than the trace")
+    if traced["bubble_ns"] > 0:
+        doubts.append(f"{lone}the bubble is told from other waiting by the closed form")
+    if talks and silent:
+        doubts.append("the layout of the trace has no communication, the trace has some: it stays")
+    return doubts
 
-
-# Rows of configurations: whether a job can be like that, and how two of them differ.
 
 _WORDS = {
     "gpu": "GPU", "gpu_count": "GPUs", "tensor_parallel": "TP", "context_parallel": "CP",
@@ -240,13 +232,7 @@ _WORDS = {
 
 
 def possible(configurations: pd.DataFrame, name: str) -> None:
-    """Refuse rows that no job can have.
-
-    Raises
-    ------
-    PerformanceModelError
-        For the first such row, with every reason.
-    """
+    """Refuse the first row that no job can have, with every reason."""
     for number, row in enumerate(configurations.to_dict("records")):
         try:
             wrong = _misfits(row)
@@ -262,10 +248,8 @@ def _misfits(row: Mapping[Hashable, Any]) -> list[str]:
     layout = Layout(**{name: _plain(row[column]) for name, column in LAYOUT_COLUMNS.items()})
     wrong = layout.misfits(shape)
     if layout.gpu_count != row["gpu_count"]:
-        wrong.append(
-            f"TP{layout.tensor} x CP{layout.context} x PP{layout.pipeline} x DP{layout.data} is "
-            f"{layout.gpu_count} GPUs, not {row['gpu_count']}"
-        )
+        product = f"TP{layout.tensor} x CP{layout.context} x PP{layout.pipeline} x DP{layout.data}"
+        wrong.append(f"{product} is {layout.gpu_count} GPUs, not {row['gpu_count']}")
     return wrong
 
 
@@ -274,16 +258,16 @@ def _plain(value: Any) -> Any:
 
 
 def differences(now: pd.DataFrame, wanted: pd.DataFrame) -> list[str]:
-    one = now.iloc[0]
-    found = []
+    traced = now.iloc[0]
+    words_of = []
     for row in wanted.to_dict("records"):
-        each = [
-            f"{words} {_said(one[name])} → {_said(row[name])}"
+        changes = [
+            f"{words} {_said(traced[name])} → {_said(row[name])}"
             for name, words in _WORDS.items()
-            if one[name] != row[name]
+            if traced[name] != row[name]
         ]
-        found.append(", ".join(each) or "as in the trace")
-    return found
+        words_of.append(", ".join(changes) or "as in the trace")
+    return words_of
 
 
 def _said(value: Any) -> str:
@@ -292,8 +276,6 @@ def _said(value: Any) -> str:
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
-
-# How the parts of measured steps change with the layout: ratios of the closed form.
 
 COMMUNICATION = ("tensor", "context", "expert", "pipeline", "data")
 PARTS = ("compute", "communication", "bubble", "other", "idle")
@@ -326,13 +308,13 @@ class Forecast:
     @classmethod
     def of(cls, predicted: pd.DataFrame, fixed_s: float) -> Forecast:
         names = ("compute", "bubble", *COMMUNICATION, "optimizer", "other")
-        each = {name: predicted[f"{name}_ns"].to_numpy(dtype=np.float64) for name in names}
+        components = {name: predicted[f"{name}_ns"].to_numpy(dtype=np.float64) for name in names}
         rounds = predicted["global_batch_count"] / (
             predicted["data_parallel"] * predicted["micro_batch_count"]
         )
         layers = np.ceil(predicted["layer_count"] / predicted["pipeline_parallel"])
         return cls(
-            each, (layers * rounds).to_numpy(dtype=np.float64), float(np.floor(1e9 * fixed_s))
+            components, (layers * rounds).to_numpy(dtype=np.float64), float(np.floor(1e9 * fixed_s))
         )
 
     @property
@@ -346,15 +328,7 @@ class Forecast:
 
 
 def scaled(steps: pd.DataFrame, now: Forecast, then: Forecast) -> Scaled:
-    """Scale every step to every configuration.
-
-    Parameters
-    ----------
-    steps
-        Columns of :data:`workbench.tables.STEP_BREAKDOWN`, one row per step.
-    now, then
-        The closed form of the traced configuration, and of those requested.
-    """
+    """Scale every step (STEP_BREAKDOWN, one row each) to every configuration requested."""
     seen = {name: steps[name].to_numpy(dtype=np.float64) for name in steps.columns}
     faster = then.work / now.work
     compute = np.outer(faster, seen["compute_ns"])
@@ -425,4 +399,4 @@ def _idle(idle: Array, now: Forecast, then: Forecast) -> tuple[Array, Array, Arr
 def _bases(ratio: Array, modelled: Flags | None = None) -> list[str]:
     new = np.zeros(len(ratio), dtype=bool) if modelled is None else modelled
     words = np.where(new, "modelled", np.where(ratio == 1, "measured", "scaled"))
-    return [str(each) for each in words]
+    return [str(word) for word in words]

@@ -149,11 +149,11 @@ def model_shape(name: str) -> ModelShape:
     >>> round(model_shape("GPT-3 175B").parameter_count / 1e9)
     175
     """
-    known = _known()
-    if name not in known:
-        msg = f"no model {name!r}; there are {list(known)}, or make a ModelShape(...)"
+    shapes = _known()
+    if name not in shapes:
+        msg = f"no model {name!r}; there are {list(shapes)}, or make a ModelShape(...)"
         raise PerformanceModelError(msg)
-    return known[name]
+    return shapes[name]
 
 
 @cache
@@ -259,11 +259,11 @@ def gpu_type(name: str) -> GpuType:
     >>> gpu_type("H100").peak_tflops
     989.0
     """
-    known = _gpu_type_known()
-    if name not in known:
-        msg = f"no GPU type {name!r}; there are {list(known)}, or make a GpuType(...)"
+    types = _gpu_type_known()
+    if name not in types:
+        msg = f"no GPU type {name!r}; there are {list(types)}, or make a GpuType(...)"
         raise PerformanceModelError(msg)
-    return known[name]
+    return types[name]
 
 
 @cache

@@ -90,7 +90,7 @@ def _layouts(
     shape: ModelShape, count: int, like: Layout, kind: GpuType, varied: set[str]
 ) -> list[Layout]:
     contexts = _powers(count) if "context" in varied else [like.context]
-    found = []
+    layouts = []
     for tensor in _divisors(count, most=kind.gpus_per_node):
         for context in contexts:
             if count % (tensor * context) or like.sequence % context:
@@ -99,11 +99,11 @@ def _layouts(
             for pipeline in _divisors(left, most=shape.layers):
                 if shape.layers % pipeline == 0:
                     base = (tensor, context, pipeline, left // pipeline)
-                    found += _cut(shape, like, base, varied)
-    if len(found) > _MOST_ROWS:
-        msg = f"{len(found):,} layouts are too many to predict; vary less"
+                    layouts += _cut(shape, like, base, varied)
+    if len(layouts) > _MOST_ROWS:
+        msg = f"{len(layouts):,} layouts are too many to predict; vary less"
         raise PerformanceModelError(msg)
-    return found
+    return layouts
 
 
 def _cut(
@@ -113,7 +113,7 @@ def _cut(
     apart = tensor * context * data
     experts = _powers(apart) if "expert" in varied else [like.expert]
     chunks = like.chunks if pipeline > 1 and shape.layers % (pipeline * like.chunks) == 0 else 1
-    each = [
+    candidates = [
         replace(
             like, tensor=tensor, context=context, pipeline=pipeline, data=data,
             expert=expert, chunks=chunks, micro_batch=size,
@@ -123,11 +123,11 @@ def _cut(
         for size in _MICRO_BATCHES
         if like.global_batch % (data * size) == 0
     ]  # fmt: skip
-    return [layout for layout in each if not layout.misfits(shape)]
+    return [layout for layout in candidates if not layout.misfits(shape)]
 
 
 def _divisors(number: int, *, most: int) -> list[int]:
-    return [each for each in range(1, min(number, most) + 1) if number % each == 0]
+    return [divisor for divisor in range(1, min(number, most) + 1) if number % divisor == 0]
 
 
 def _powers(most: int) -> list[int]:

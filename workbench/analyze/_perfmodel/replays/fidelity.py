@@ -95,8 +95,8 @@ def replay_fidelity(
     moved = replayed_events(events, graph, time)
     rows = []
     for rank in np.unique(graph.point_rank[graph.point_rank >= 0]).tolist():
-        mine = events["rank"].to_numpy() == rank
-        before, after = events[mine], moved[mine]
+        is_rank = events["rank"].to_numpy() == rank
+        before, after = events[is_rank], moved[is_rank]
         steps = _step_errors(before, after, step_bounds(before, graph, rank), (graph.time_ns, time))
         rows.append(
             {"rank": rank, **_compared(before, after, steps), **_walked(before, graph, rank)}
@@ -106,7 +106,7 @@ def replay_fidelity(
     table["left_out_count"] = int(kinds["left_out_count"].sum())
     records = table.to_dict("records")
     failed = [limits_failed(row, least_explained_share, rules) for row in records]
-    table["is_usable"] = [not each for each in failed]
+    table["is_usable"] = [not limits for limits in failed]
     table["doubt"] = [
         "; ".join([*words.values(), *_doubts(row), *graph.doubts])
         for words, row in zip(failed, records, strict=True)
@@ -137,18 +137,24 @@ def graph_ablation(
         Table :data:`workbench.tables.GRAPH_ABLATION`: ``without`` (empty for the whole graph)
         and the columns of :data:`workbench.tables.REPLAY_FIDELITY`.
     """
-    cases = [(), *((each,) if isinstance(each, str) else tuple(each) for each in without)]
-    parts = []
+    cases = [
+        (),
+        *(
+            (case_steps,) if isinstance(case_steps, str) else tuple(case_steps)
+            for case_steps in without
+        ),
+    ]
+    tables = []
     for case in cases:
         graph = execution_graph(events, without=case, rules=rules)
-        parts.append(replay_fidelity(events, graph).assign(without=", ".join(case)))
-    table = pd.concat(parts, ignore_index=True)
+        tables.append(replay_fidelity(events, graph).assign(without=", ".join(case)))
+    table = pd.concat(tables, ignore_index=True)
     return GRAPH_ABLATION.check(GRAPH_ABLATION.cast(table))
 
 
 def _compared(before: pd.DataFrame, after: pd.DataFrame, steps: np.ndarray) -> dict[str, Any]:
-    window, new_window = (_window(each) for each in (before, after))
-    old, new = (time_breakdown(each).iloc[0] for each in (before, after))
+    window, new_window = (_window(table) for table in (before, after))
+    old, new = (time_breakdown(table).iloc[0] for table in (before, after))
     span = int(old["span_ns"])
     error = sum(abs(int(old[name]) - int(new[name])) for name in _PARTS) / max(span, 1)
     return {
@@ -178,7 +184,9 @@ def _step_errors(
     before: pd.DataFrame, after: pd.DataFrame, bounds: StepBounds, times: tuple[Ints, Ints]
 ) -> np.ndarray:
     """Give the error of every step: on the host, or with its GPU work if that is further off."""
-    old, new = (step_times(each)["start_ns"].dropna().to_numpy("int64") for each in (before, after))
+    old, new = (
+        step_times(table)["start_ns"].dropna().to_numpy("int64") for table in (before, after)
+    )
     if len(old) < 2:
         return np.zeros(0)
     errors = np.diff(new) / np.maximum(np.diff(old), 1) - 1
@@ -190,7 +198,7 @@ def _step_errors(
 
 
 def _busy_correlation(before: pd.DataFrame, after: pd.DataFrame) -> float | None:
-    works = [gpu_work(each) for each in (before, after)]
+    works = [gpu_work(table) for table in (before, after)]
     first = min(int(work.start.min()) for work in works)
     last = max(int(work.end.max()) for work in works)
     edges = np.arange(first, last + _BIN_NS, _BIN_NS)
@@ -209,11 +217,11 @@ def _busy(start: Ints, end: Ints, edges: Ints) -> np.ndarray:
 
 def _walked(events: pd.DataFrame, graph: ExecutionGraph, rank: int) -> dict[str, Any]:
     """Walk back from every step's start, and the last point, along what it waited for."""
-    mine = np.flatnonzero(graph.point_rank == rank)
+    points = np.flatnonzero(graph.point_rank == rank)
     time = graph.time_ns
-    last = int(mine[np.argmax(time[mine])])
+    last = int(points[np.argmax(time[points])])
     stops = [*host_steps(events, graph, rank).first[1:].tolist(), last]
-    begin = int(time[mine].min())
+    begin = int(time[points].min())
     walks = [
         _between(graph, stop, int(time[before]) if before is not None else begin)
         for before, stop in zip([None, *stops], stops, strict=False)
@@ -237,7 +245,7 @@ def _walked(events: pd.DataFrame, graph: ExecutionGraph, rank: int) -> dict[str,
         "gap_share": min(spent(kind == EDGE_KINDS.index("gap")) / max(window, 1), 1.0),
         "inferred_share": min(spent(graph.is_inferred[path]) / max(window, 1), 1.0),
         "dark_ns": spent(kind == EDGE_KINDS.index("dark GPU time")),
-        "point_count": len(mine),
+        "point_count": len(points),
         "edge_count": int((graph.point_rank[graph.target] == rank).sum()),
     }
 
@@ -265,12 +273,12 @@ def limits_failed(row: Mapping[Any, Any], least: float, rules: GraphRules) -> di
             f"{1 - row['explained_share']:.0%} of the time has no known cause "
             f"(at most {1 - least:.0%})"
         )
-    for name, columns, what in _LIMITS:
+    for name, columns, subject in _LIMITS:
         errors = [row[column] for column in columns if not pd.isna(row[column])]
         worst = max(errors, key=abs, default=0.0)
         if abs(worst) > getattr(rules, name):
             size = f"{worst:+.1%}" if name == "most_error_ratio" else f"{worst:.1%}"
-            failed[name] = f"{what} {size} off (at most {getattr(rules, name):.0%})"
+            failed[name] = f"{subject} {size} off (at most {getattr(rules, name):.0%})"
     return failed
 
 
@@ -333,12 +341,14 @@ def gpu_busy(events: pd.DataFrame, *, bin_ns: int = 1_000_000) -> pd.DataFrame:
         msg = f"bin_ns={bin_ns}: {count:,} bins on {len(ranks)} ranks are too many; widen them"
         raise PerformanceModelError(msg)
     starts = (first + np.arange(count, dtype=np.int64)) * bin_ns
-    parts = []
+    tables = []
     for rank in ranks.tolist():
-        mine = work.rank == rank
-        busy = measure_within(*union(work.start[mine], work.end[mine]), starts, starts + bin_ns)
-        parts.append(pd.DataFrame({"rank": rank, "start_ns": starts, "busy_share": busy / bin_ns}))
-    return GPU_BUSY.check(GPU_BUSY.cast(pd.concat(parts, ignore_index=True)))
+        is_rank = work.rank == rank
+        busy = measure_within(
+            *union(work.start[is_rank], work.end[is_rank]), starts, starts + bin_ns
+        )
+        tables.append(pd.DataFrame({"rank": rank, "start_ns": starts, "busy_share": busy / bin_ns}))
+    return GPU_BUSY.check(GPU_BUSY.cast(pd.concat(tables, ignore_index=True)))
 
 
 # Predict a step from the other steps of its trace.
@@ -381,24 +391,24 @@ def held_out_steps(events: pd.DataFrame, graph: ExecutionGraph) -> pd.DataFrame:
     time = graph.time_ns
     starts = bounds.of_rank[0].start
     step = np.searchsorted(starts, launch_times(events, graph)[graph.target], side="right")
-    place = _places(events, graph, step)
+    position = _places(events, graph, step)
     varying = np.isin(graph.edge_kind, [EDGE_KINDS.index(kind) for kind in _VARYING])
     weight = graph.weight_ns.astype(float)
     count = len(starts)
-    size = int(place.max()) + 1
-    sums, found = np.zeros((2, count + 1, size))
-    np.add.at(sums, (step[varying], place[varying]), weight[varying])
-    np.add.at(found, (step[varying], place[varying]), 1)
+    size = int(position.max()) + 1
+    sums, counts = np.zeros((2, count + 1, size))
+    np.add.at(sums, (step[varying], position[varying]), weight[varying])
+    np.add.at(counts, (step[varying], position[varying]), 1)
     measured = bounds.durations()
     before_first = measured - np.diff(bounds.times(time))
     rows = []
     for number in range(1, count):
-        others = np.arange(1, count) != number
-        total, times = sums[1:count][others].sum(0), found[1:count][others].sum(0)
-        mine = np.flatnonzero(varying & (step == number))
-        known = mine[times[place[mine]] > 0]
+        is_other = np.arange(1, count) != number
+        total, times = sums[1:count][is_other].sum(0), counts[1:count][is_other].sum(0)
+        edges = np.flatnonzero(varying & (step == number))
+        replaceable = edges[times[position[edges]] > 0]
         changed = weight.copy()
-        changed[known] = total[place[known]] / times[place[known]]
+        changed[replaceable] = total[position[replaceable]] / times[position[replaceable]]
         again = bounds.times(replay(graph, weight_ns=np.rint(changed).astype(np.int64)))
         rows.append(
             {
@@ -406,7 +416,7 @@ def held_out_steps(events: pd.DataFrame, graph: ExecutionGraph) -> pd.DataFrame:
                 "measured_ns": measured[number - 1],
                 "predicted_ns": again[number] - again[number - 1] + before_first[number - 1],
                 "naive_ns": np.delete(measured, number - 1).mean(),
-                "known_share": weight[known].sum() / max(weight[mine].sum(), 1),
+                "known_share": weight[replaceable].sum() / max(weight[edges].sum(), 1),
             }
         )
     table = pd.DataFrame(rows)
@@ -449,8 +459,8 @@ def _places(events: pd.DataFrame, graph: ExecutionGraph, step: Ints) -> Ints:
     number[order] = frame.iloc[order].groupby(list(keys)).cumcount().to_numpy()
     frame["number"] = number
     same = [name for name in frame if name != "step"]
-    place: Ints = frame.groupby(same).ngroup().to_numpy().astype(np.int64)
-    return place
+    position: Ints = frame.groupby(same).ngroup().to_numpy().astype(np.int64)
+    return position
 
 
 def _lanes(events: pd.DataFrame, graph: ExecutionGraph) -> Ints:

@@ -68,7 +68,7 @@ def step_bounds(events: pd.DataFrame, graph: ExecutionGraph, rank: int | None = 
     """Find the steps that all ranks of a graph recorded, or one rank; none if any has none."""
     every = np.unique(graph.point_rank[graph.point_rank >= 0]).tolist()
     ranks = every if rank is None else [rank]
-    of_rank = [host_steps(events, graph, one) for one in ranks]
+    of_rank = [host_steps(events, graph, member) for member in ranks]
     number = of_rank[0].number
     for steps in of_rank[1:]:
         number = number[np.isin(number, steps.number)]
@@ -76,28 +76,28 @@ def step_bounds(events: pd.DataFrame, graph: ExecutionGraph, rank: int | None = 
     # Work of other ranks belongs to no step here, as that after the last one.
     begun = np.full(len(graph.gpu_start), len(number))
     launched = launch_times(events, graph)[graph.gpu_start]
-    for one, steps in zip(ranks, of_rank, strict=True):
-        mine = graph.point_rank[graph.gpu_start] == one
-        begun[mine] = np.searchsorted(steps.start, launched[mine], side="right")
+    for member, steps in zip(ranks, of_rank, strict=True):
+        own_work = graph.point_rank[graph.gpu_start] == member
+        begun[own_work] = np.searchsorted(steps.start, launched[own_work], side="right")
     return StepBounds(number, of_rank, begun, graph.gpu_start + 1, graph.time_ns)
 
 
 def host_steps(events: pd.DataFrame, graph: ExecutionGraph, rank: int) -> HostSteps:
     """Find the steps of a rank, if their thread has points in the graph."""
-    mine = events["rank"].to_numpy() == rank
-    number = np.where(mine, step_numbers(events), MISSING)
+    is_rank = events["rank"].to_numpy() == rank
+    number = np.where(is_rank, step_numbers(events), MISSING)
     row = np.flatnonzero(number != MISSING)
     start = events["start_ns"].to_numpy()[row] - graph.origin_ns
     row, start = row[np.argsort(start, kind="stable")], np.sort(start)
     # A number that occurs again is a repetition of the same step.
     kept = np.sort(np.unique(number[row], return_index=True)[1])
     row, start = row[kept], start[kept]
-    points = _points_beside(events, graph, row, mine)
+    points = _points_beside(events, graph, row, is_rank)
     if not len(points):
         return HostSteps(*np.zeros((4, 0), dtype=np.int64))
-    place = np.searchsorted(graph.time_ns[points], start)
-    before = np.append(0, points)[place]
-    return HostSteps(number[row], start, before, points[np.minimum(place, len(points) - 1)])
+    position = np.searchsorted(graph.time_ns[points], start)
+    before = np.append(0, points)[position]
+    return HostSteps(number[row], start, before, points[np.minimum(position, len(points) - 1)])
 
 
 def _points_beside(
@@ -105,8 +105,8 @@ def _points_beside(
 ) -> Ints:
     if not len(row):
         return row
-    one = events.iloc[row[0]]
-    same = of_rank & (events["process"] == one["process"]) & (events["thread"] == one["thread"])
+    mark = events.iloc[row[0]]
+    same = of_rank & (events["process"] == mark["process"]) & (events["thread"] == mark["thread"])
     points = np.flatnonzero((graph.thread >= 0) & np.isin(graph.event, events.index[same]))
     return points[np.argsort(graph.time_ns[points], kind="stable")]
 

@@ -108,13 +108,13 @@ def what_if(  # noqa: PLR0913 - the front door
         measured = bounds.durations()
     draws = np.random.default_rng(seed).integers(len(measured), size=(_DRAWS, len(measured)))
     rows = []
-    for each in changes:
-        asked = [each] if isinstance(each, Change) else list(each)
-        weight, touched = changed_weights(events, graph, asked)
+    for question in changes:
+        joint = [question] if isinstance(question, Change) else list(question)
+        weight, touched = changed_weights(events, graph, joint)
         after = _durations(bounds, replay(graph, weight_ns=weight))
         rows.append(
             {
-                "question": "; ".join(change.question for change in asked),
+                "question": "; ".join(change.question for change in joint),
                 "measured_ns": measured.mean(),
                 "replayed_ns": before.mean(),
                 **_interval(measured.mean(), before, after, draws, confidence_level),
@@ -122,7 +122,7 @@ def what_if(  # noqa: PLR0913 - the front door
                 "step_count": len(measured),
                 "basis": "scaled",
                 "explained_share": worst["explained_share"],
-                "doubt": "; ".join(sorted({*fidelity["doubt"], *_doubts(asked)} - {""})),
+                "doubt": "; ".join(sorted({*fidelity["doubt"], *_doubts(joint)} - {""})),
             }
         )
     table = pd.DataFrame(rows, columns=list(WHAT_IF.columns))

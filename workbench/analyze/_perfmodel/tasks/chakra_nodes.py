@@ -102,27 +102,29 @@ def _refuse(tasks: pd.DataFrame, edges: pd.DataFrame, position: np.ndarray) -> N
 
 
 def _nodes(events: pd.DataFrame, tasks: pd.DataFrame, position: np.ndarray) -> pd.DataFrame:
-    known = position >= 0
-    row = position[known].astype(np.int64)
+    has_event = position >= 0
+    row = position[has_event].astype(np.int64)
     kind = pd.Series(None, index=range(len(tasks)), dtype=object)
-    kind[known] = events["kind"].astype(object).to_numpy()[row]
+    kind[has_event] = events["kind"].astype(object).to_numpy()[row]
     on_gpu = kind.notna().to_numpy() | tasks["stream"].notna().to_numpy()
     # A lag is called after its edge and bears the event that it ends at, whose work it is not.
     is_lag = tasks["category"].astype(str).isin(EDGE_KINDS).to_numpy()
     is_communication = (kind == "communication").to_numpy() & ~is_lag
     operation = pd.Series("", index=range(len(tasks)), dtype=object)
     number = operations(events, row)
-    operation[known] = np.array(OPERATIONS, dtype=object)[number]
+    operation[has_event] = np.array(OPERATIONS, dtype=object)[number]
     operation[~is_communication] = ""
     group = pd.Series(None, index=range(len(tasks)), dtype=object)
-    group[known] = events["group"].astype(object).to_numpy()[row]
+    group[has_event] = events["group"].astype(object).to_numpy()[row]
     collective = operation.map(_COLLECTIVES)
     types = np.where(operation.isin(_COLLECTIVES), "COMM_COLL_NODE", "COMP_NODE").astype(object)
     for name, kind_of in _POINT_TO_POINT.items():
         types[(operation == name).to_numpy()] = kind_of
     size = pd.Series(-1, index=range(len(tasks)), dtype="int64")
     put_in = input_sizes(events, row, number)
-    size[known] = np.where(is_communication[known], put_in, taken(events["size_bytes"], row))
+    size[has_event] = np.where(
+        is_communication[has_event], put_in, taken(events["size_bytes"], row)
+    )
     start, duration = (tasks[name].reset_index(drop=True) for name in ("start_ns", "dur_ns"))
     if is_communication.any():
         # Waiting for other ranks is not the task's own time, but nobody else has it here.

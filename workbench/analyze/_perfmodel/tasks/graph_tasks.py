@@ -80,9 +80,9 @@ def graph_tasks(events: pd.DataFrame, graph: ExecutionGraph) -> TaskGraph:
 
 def _meetings(graph: ExecutionGraph, ready: Ints, first: int) -> pd.DataFrame:
     """Make one task without time per matched collective, which waits for all its ranks."""
-    there = np.flatnonzero(graph.point_kind[graph.target] == _READY)
+    arriving = np.flatnonzero(graph.point_kind[graph.target] == _READY)
     rank = np.zeros(len(graph.time_ns), dtype=np.int32)
-    rank[graph.target[there[::-1]]] = graph.point_rank[graph.source[there[::-1]]]
+    rank[graph.target[arriving[::-1]]] = graph.point_rank[graph.source[arriving[::-1]]]
     return pd.DataFrame(
         {
             "task": first + np.arange(len(ready)),
@@ -97,13 +97,13 @@ def _meetings(graph: ExecutionGraph, ready: Ints, first: int) -> pd.DataFrame:
 
 def _with_meetings(edges: pd.DataFrame, transfer: Ints, meeting: Ints) -> pd.DataFrame:
     """Let what a transfer waits for on its own rank hold up its other ranks too."""
-    place = pd.Index(transfer).get_indexer(pd.Index(edges["dst"]))
-    arriving = edges[(place >= 0) & ~edges["src"].isin(meeting)]
-    place = place[arriving.index]
-    parts = [edges, arriving.assign(dst=meeting[place], kind="collective")]
-    both = pd.concat([part for part in parts if len(part)] or parts[:1])
-    both = both.drop_duplicates(["src", "dst"], ignore_index=True)
-    return TASK_EDGES.check(TASK_EDGES.cast(both))
+    position = pd.Index(transfer).get_indexer(pd.Index(edges["dst"]))
+    arriving = edges[(position >= 0) & ~edges["src"].isin(meeting)]
+    position = position[arriving.index]
+    tables = [edges, arriving.assign(dst=meeting[position], kind="collective")]
+    joined = pd.concat([table for table in tables if len(table)] or tables[:1])
+    joined = joined.drop_duplicates(["src", "dst"], ignore_index=True)
+    return TASK_EDGES.check(TASK_EDGES.cast(joined))
 
 
 def _words(kind: NDArray[np.int8]) -> NDArray[np.object_]:
@@ -125,24 +125,26 @@ def _at_points(
 def _edges_between(
     graph: ExecutionGraph, number: Ints, on_lane: NDArray[np.bool_], ending: Ints, beginning: Ints
 ) -> pd.DataFrame:
-    parts = []
+    groups = []
     inside = np.flatnonzero(on_lane)
     before = ending[graph.source[inside]]
-    parts.append((before, number[inside], np.full(len(inside), "lane"), inside))
-    other = np.flatnonzero(~on_lane)
-    alone, timed = other[number[other] == MISSING], other[number[other] != MISSING]
+    groups.append((before, number[inside], np.full(len(inside), "lane"), inside))
+    off_lane = np.flatnonzero(~on_lane)
+    alone, timed = off_lane[number[off_lane] == MISSING], off_lane[number[off_lane] != MISSING]
     words = _words(graph.edge_kind)
-    parts.append((ending[graph.source[alone]], beginning[graph.target[alone]], words[alone], alone))
-    parts.append((ending[graph.source[timed]], number[timed], words[timed], timed))
-    parts.append((number[timed], beginning[graph.target[timed]], words[timed], timed))
-    source, target, kind, edge = (np.concatenate(each) for each in zip(*parts, strict=True))
-    known = (source != MISSING) & (target != MISSING) & (source != target)
+    groups.append(
+        (ending[graph.source[alone]], beginning[graph.target[alone]], words[alone], alone)
+    )
+    groups.append((ending[graph.source[timed]], number[timed], words[timed], timed))
+    groups.append((number[timed], beginning[graph.target[timed]], words[timed], timed))
+    source, target, kind, edge = (np.concatenate(columns) for columns in zip(*groups, strict=True))
+    is_known = (source != MISSING) & (target != MISSING) & (source != target)
     frame = pd.DataFrame(
         {
-            "src": source[known],
-            "dst": target[known],
-            "kind": pd.Categorical(kind[known]),
-            "is_inferred": graph.is_inferred[edge][known],
+            "src": source[is_known],
+            "dst": target[is_known],
+            "kind": pd.Categorical(kind[is_known]),
+            "is_inferred": graph.is_inferred[edge][is_known],
         }
     ).drop_duplicates(["src", "dst"], ignore_index=True)
     return TASK_EDGES.check(TASK_EDGES.cast(frame))

@@ -80,7 +80,7 @@ class LongestPath:
     @property
     def nbytes(self) -> int:
         arrays = (self._bounds, self._by_source, self._waiting, self._target, self._order)
-        return sum(each.nbytes for each in arrays if each is not None)
+        return sum(array.nbytes for array in arrays if array is not None)
 
     @cached_property
     def _by_target(self) -> tuple[Points, Points]:

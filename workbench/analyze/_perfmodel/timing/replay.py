@@ -120,8 +120,8 @@ def replayed_events(events: pd.DataFrame, graph: ExecutionGraph, time_ns: Ints) 
     end = start + events["dur_ns"].to_numpy()
     lane = _lanes(events)
     position = pd.Index(events.index).get_indexer(pd.Index(graph.event))
-    known = np.flatnonzero((position >= 0) & (graph.event >= 0))
-    order = known[np.lexsort((graph.time_ns[known], lane[position[known]]))]
+    points = np.flatnonzero((position >= 0) & (graph.event >= 0))
+    order = points[np.lexsort((graph.time_ns[points], lane[position[points]]))]
     of_point = lane[position[order]]
     measured, predicted = graph.time_ns[order] + graph.origin_ns, time_ns[order] + graph.origin_ns
     begin = np.searchsorted(of_point, np.arange(lane.max(initial=-1) + 2))
@@ -129,9 +129,9 @@ def replayed_events(events: pd.DataFrame, graph: ExecutionGraph, time_ns: Ints) 
     rows = np.searchsorted(lane[by_lane], np.arange(lane.max(initial=-1) + 2))
     for number in np.unique(of_point).tolist():
         at = slice(begin[number], begin[number + 1])
-        mine = by_lane[rows[number] : rows[number + 1]]
+        lane_rows = by_lane[rows[number] : rows[number + 1]]
         for moment in (start, end):
-            moment[mine] = _moved(moment[mine], measured[at], predicted[at])
+            moment[lane_rows] = _moved(moment[lane_rows], measured[at], predicted[at])
     work = position[graph.gpu_start]
     start[work] = time_ns[graph.gpu_start] + graph.origin_ns
     end[work] = time_ns[graph.gpu_start + 1] + graph.origin_ns
@@ -154,10 +154,12 @@ def _lanes(events: pd.DataFrame) -> Ints:
 def _moved(moment: Ints, measured: Ints, predicted: Ints) -> Ints:
     """Move moments with the points around them; before and after these by as much as they."""
     inside = np.clip(moment, measured[0], measured[-1])
-    place = np.clip(np.searchsorted(measured, inside, side="right") - 1, 0, len(measured) - 1)
-    after = np.minimum(place + 1, len(measured) - 1)
-    width = np.maximum(measured[after] - measured[place], 1)
-    share = (inside - measured[place]) / width
-    new = predicted[place] + np.rint(share * (predicted[after] - predicted[place])).astype(np.int64)
+    before = np.clip(np.searchsorted(measured, inside, side="right") - 1, 0, len(measured) - 1)
+    after = np.minimum(before + 1, len(measured) - 1)
+    width = np.maximum(measured[after] - measured[before], 1)
+    share = (inside - measured[before]) / width
+    new = predicted[before] + np.rint(share * (predicted[after] - predicted[before])).astype(
+        np.int64
+    )
     moved: NDArray[np.int64] = new + (moment - inside)
     return moved
