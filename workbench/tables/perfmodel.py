@@ -14,32 +14,13 @@ from workbench.tables.configurations import CONFIGURATIONS
 from workbench.tables.table import Column, Table, columns, table
 
 EDGE_KINDS = (
-    "GPU work",
-    "CPU",
-    "gap",
-    "call",
-    "inter-thread",
-    "launch",
-    "stream order",
-    "queue limit",
-    "synchronise",
-    "inter-stream",
-    "shared GPU",
-    "dark GPU time",
-    "collective",
-    "trace start",
-)
+    "GPU work", "CPU", "gap", "call", "inter-thread", "launch", "stream order", "queue limit",
+    "synchronise", "inter-stream", "shared GPU", "dark GPU time", "collective", "trace start",
+)  # fmt: skip
 POINT_KINDS = (
-    "trace start",
-    "GPU start",
-    "GPU end",
-    "CPU start",
-    "CPU end",
-    "call",
-    "wait start",
-    "wait end",
-    "collective ready",
-)
+    "trace start", "GPU start", "GPU end", "CPU start", "CPU end", "call", "wait start",
+    "wait end", "collective ready",
+)  # fmt: skip
 
 GRAPH_POINTS = table("""
     graph_points: One row per point in time of an execution graph: starts and ends of GPU work, and

@@ -72,11 +72,8 @@ def pipeline_schedule(
     if chunks is None:
         chunks = 2 if kind == "interleaved" or kind in V_SHAPED else 1
     if not all(is_whole(number) for number in (stages, micro_batches, chunks)):
-        msg = (
-            "stages, micro_batches and chunks must be whole numbers of at least 1, not "
-            f"{(stages, micro_batches, chunks)}"
-        )
-        raise PerformanceModelError(msg)
+        msg = "stages, micro_batches and chunks must be whole numbers of at least 1, not "
+        raise PerformanceModelError(msg + f"{(stages, micro_batches, chunks)}")
     if reason := _pipeline_order.refusal(kind, stages, micro_batches, chunks):
         raise PerformanceModelError(reason)
     order = _pipeline_order.order(kind, stages, micro_batches, chunks)
@@ -142,10 +139,7 @@ def _partners(stage: Ints, position: Ints, codes: Ints, overlapped_with: pd.Seri
     lost |= ~alone & ((codes == FORWARD) != (partner > rows))
     if lost.any():
         at = int(lost.argmax())
-        msg = (
-            f"the pass at position {position[at]} of stage {stage[at]} overlaps position "
-            f"{wanted[at]}; a forward and the backward it overlaps follow each other and name "
-            "each other"
-        )
-        raise PerformanceModelError(msg)
+        msg = f"the pass at position {position[at]} of stage {stage[at]} overlaps position "
+        msg += f"{wanted[at]}; a forward and the backward it overlaps follow each other and name "
+        raise PerformanceModelError(msg + "each other")
     return partner

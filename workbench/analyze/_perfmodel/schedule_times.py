@@ -270,10 +270,8 @@ def _durations(passes: Plan, times: PassTimes) -> tuple[Floats, Floats]:
     weight = backward / 2 if weight_ns is None else _spread("weight_ns", weight_ns, shape)
     if (weight > backward).any():
         chunk, batch = np.argwhere(weight > backward)[0]
-        msg = (
-            f"weight_ns is a part of backward_ns, but in chunk {chunk}, micro-batch {batch} it is "
-            f"{weight[chunk, batch]:g} of {backward[chunk, batch]:g}"
-        )
+        msg = f"weight_ns is a part of backward_ns, but in chunk {chunk}, micro-batch {batch} it "
+        msg += f"is {weight[chunk, batch]:g} of {backward[chunk, batch]:g}"
         raise PerformanceModelError(msg)
     table = np.empty((len(ACTIONS), *shape))
     table[[FORWARD, BACKWARD, INPUT, WEIGHT]] = forward, backward, backward - weight, weight
@@ -308,10 +306,8 @@ def _spread(name: str, value: Durations, shape: tuple[int, int]) -> Floats:
         values = values[:, None]
     sizes = zip(values.shape, shape, strict=False)
     if values.ndim not in (0, 2) or any(size not in (1, full) for size, full in sizes):
-        msg = (
-            f"{name} has shape {np.shape(value)}; give one number, {shape[0]} (one per chunk of "
-            f"the model) or {shape[0]} x {shape[1]} (chunks x micro-batches)"
-        )
+        msg = f"{name} has shape {np.shape(value)}; give one number, {shape[0]} (one per chunk of "
+        msg += f"the model) or {shape[0]} x {shape[1]} (chunks x micro-batches)"
         raise PerformanceModelError(msg)
     if len(wrong := values[~(np.isfinite(values) & (values >= 0))]):
         msg = f"{name} must be numbers of at least 0, not {wrong[0]:g}"

@@ -87,12 +87,9 @@ def _same_clock(graph: ExecutionGraph, local: pd.DataFrame, jitter_ns: int) -> N
     apart = np.abs(start - local["start_ns"].to_numpy("int64"))
     if apart.max(initial=0) > jitter_ns:
         worst = int(np.argmax(apart))
-        msg = (
-            f"rank {local['rank'].iloc[worst]}: its collectives are {apart[worst] / 1e3:,.1f} µs "
-            "off its events; put the events on one clock (on_one_clock) and match the "
-            "collectives of these"
-        )
-        raise PerformanceModelError(msg)
+        msg = f"rank {local['rank'].iloc[worst]}: its collectives are {apart[worst] / 1e3:,.1f} µs "
+        msg += "off its events; put the events on one clock (on_one_clock) and match the "
+        raise PerformanceModelError(msg + "collectives of these")
 
 
 def _possible(graph: ExecutionGraph, matched: pd.DataFrame, which: Ints) -> np.ndarray:
@@ -109,11 +106,9 @@ def _possible(graph: ExecutionGraph, matched: pd.DataFrame, which: Ints) -> np.n
         worst = np.flatnonzero(which == np.argmax(clash))
         began, ended = graph.time_ns[start[worst]], graph.time_ns[start[worst] + 1]
         ranks = matched["rank"].to_numpy()[worst]
-        msg = (
-            f"rank {ranks[np.argmax(began)]} began a collective {clash.max() / 1e3:,.1f} µs after "
-            f"rank {ranks[np.argmin(ended)]} had ended it, and most of the {count:,} collectives "
-            "are like that: the ranks are not on one clock (clocks, on_one_clock)"
-        )
+        msg = f"rank {ranks[np.argmax(began)]} began a collective {clash.max() / 1e3:,.1f} µs "
+        msg += f"after rank {ranks[np.argmin(ended)]} had ended it, and most of the {count:,} "
+        msg += "collectives are like that: the ranks are not on one clock (clocks, on_one_clock)"
         raise PerformanceModelError(msg)
     return np.asarray(clash <= 0)[which]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ class Draft:
     without: frozenset[str]
     lasting: NDArray[np.bool_]  # per CPU row whether it is a call that launches when it ends
     steps: list[Step] = field(default_factory=list)
-    _parts: list[tuple[Ints, Ints, Ints, int, bool]] = field(default_factory=list)
+    _added: list[tuple[Ints, Ints, Ints, int, bool]] = field(default_factory=list)
 
     @property
     def gpu(self) -> GpuRows:
@@ -105,19 +106,21 @@ class Draft:
         target = np.asarray(target, dtype=np.int64)
         source = np.broadcast_to(np.asarray(source, dtype=np.int64), target.shape)
         weight = np.broadcast_to(np.asarray(weight, dtype=np.int64), target.shape)
-        edges = (source, target, np.maximum(weight, 0), EDGE_KINDS.index(kind), inferred)
-        self._parts.append(edges)
+        self._added.append(
+            (source, target, np.maximum(weight, 0), EDGE_KINDS.index(kind), inferred)
+        )
         self.steps[-1].inferred += len(target) if inferred else 0
         self.steps[-1].read += 0 if inferred else len(target)
 
     def edges(self) -> dict[str, NDArray[Any]]:
-        sizes = [len(group[1]) for group in self._parts]
+        source, target, weight, kind, inferred = zip(*self._added, strict=True)
+        sizes = [len(points) for points in target]
         return {
-            "source": np.concatenate([group[0] for group in self._parts]).astype(np.int32),
-            "target": np.concatenate([group[1] for group in self._parts]).astype(np.int32),
-            "weight_ns": np.concatenate([group[2] for group in self._parts]),
-            "edge_kind": np.repeat([group[3] for group in self._parts], sizes).astype(np.int8),
-            "is_inferred": np.repeat([group[4] for group in self._parts], sizes).astype(bool),
+            "source": np.concatenate(source).astype(np.int32),
+            "target": np.concatenate(target).astype(np.int32),
+            "weight_ns": np.concatenate(weight),
+            "edge_kind": np.repeat(kind, sizes).astype(np.int8),
+            "is_inferred": np.repeat(inferred, sizes).astype(bool),
         }
 
     def residual(self) -> Ints:
@@ -130,20 +133,12 @@ class Draft:
 
 def build_table(steps: list[Step]) -> pd.DataFrame:
     """Table :data:`workbench.tables.GRAPH_BUILD`; the same step of several ranks is added up."""
-    names = list(dict.fromkeys(step.name for step in steps))
-    same = {name: [step for step in steps if step.name == name] for name in names}
-    return GRAPH_BUILD.check(
-        pd.DataFrame(
-            {
-                "step": names,
-                "is_used": [same[name][0].is_used for name in names],
-                "read_count": [sum(step.read for step in same[name]) for name in names],
-                "inferred_count": [sum(step.inferred for step in same[name]) for name in names],
-                "left_out_count": [sum(step.left_out for step in same[name]) for name in names],
-                "note": [
-                    "; ".join(dict.fromkeys(note for step in same[name] for note in step.notes))
-                    for name in names
-                ],
-            }
-        )
+    by_name = pd.DataFrame([vars(step) for step in steps]).groupby("name", sort=False)
+    table = by_name.agg(
+        is_used=("is_used", "first"),
+        read_count=("read", "sum"),
+        inferred_count=("inferred", "sum"),
+        left_out_count=("left_out", "sum"),
+        note=("notes", lambda notes: "; ".join(dict.fromkeys(chain.from_iterable(notes)))),
     )
+    return GRAPH_BUILD.check(GRAPH_BUILD.cast(table.rename_axis("step").reset_index()))

@@ -42,16 +42,9 @@ from workbench.errors import PerformanceModelError
 from workbench.tables import COLLECTIVES, EDGE_KINDS, GRAPH_BUILD, POINT_KINDS, ExecutionGraph
 
 GRAPH_STEPS = (
-    "inter-thread",
-    "gaps",
-    "launch",
-    "stream order",
-    "queue limit",
-    "synchronise",
-    "inter-stream",
-    "CUDA graphs",
-    "residual",
-)
+    "inter-thread", "gaps", "launch", "stream order", "queue limit", "synchronise", "inter-stream",
+    "CUDA graphs", "residual",
+)  # fmt: skip
 _COLUMNS = ("category", "process", "thread", "correlation")
 
 
@@ -145,10 +138,8 @@ def execution_graph(
 def _labelled(events: pd.DataFrame) -> None:
     """Refuse row labels by which no event could be found again."""
     if events.index.dtype.kind not in "iu" or not events.index.is_unique:
-        msg = (
-            "the row labels of the events must be whole numbers, each once: after concat or a "
-            "change of the index, load the ranks together (load.traces takes several files)"
-        )
+        msg = "the row labels of the events must be whole numbers, each once: after concat or a "
+        msg += "change of the index, load the ranks together (load.traces takes several files)"
         raise PerformanceModelError(msg)
 
 
@@ -213,13 +204,12 @@ def _joined(ranks: list[dict[str, Any]], events: pd.DataFrame) -> ExecutionGraph
         rank["weight_ns"] = rank["weight_ns"] + np.where(rank["source"] == 0, shift, 0)
         rank["thread"] = np.where(rank["thread"] >= 0, rank["thread"] + thread, MISSING)
     arrays: dict[str, Any] = {
-        name: np.concatenate(
-            [moved(rank, name, at) for rank, at in zip(ranks, offsets, strict=False)]
-        ).astype(np.int32)
-        for name in ("source", "target", "gpu_start")
+        name: np.concatenate([rank[name] for rank in ranks])
+        for name in ("weight_ns", "edge_kind", "is_inferred")
     }
-    for name in ("weight_ns", "edge_kind", "is_inferred"):
-        arrays[name] = np.concatenate([rank[name] for rank in ranks])
+    for name in ("source", "target", "gpu_start"):
+        numbers = [moved(rank, name, at) for rank, at in zip(ranks, offsets, strict=False)]
+        arrays[name] = np.concatenate(numbers).astype(np.int32)
     label = np.append(events.index.to_numpy(dtype=np.int64), MISSING)
     return ExecutionGraph(
         time_ns=points("time_ns"),
@@ -255,8 +245,6 @@ def _finished(
     return graph
 
 
-# Points that wait for each other in a circle, and the edges that cannot be right there.
-
 # What holds in any trace: work ends after it starts, and threads and streams have an order.
 _SURE = ("GPU work", "CPU", "gap", "call", "stream order", "trace start")
 _NAMED = 3
@@ -269,20 +257,8 @@ def without_circles(
     """Leave out edges until nothing waits for itself, and say which.
 
     Only edges on a circle are dropped: first those that point back in time, then guesses
-    between points of one moment, then launches that come after what they launch.
-
-    Parameters
-    ----------
-    arrays
-        ``source``, ``target``, ``weight_ns``, ``edge_kind`` and ``is_inferred`` of the edges.
-    time
-        When each point was measured [ns].
-    names
-        Names of events by row label.
-    event
-        Row label of every point.
-    step
-        Where what is dropped is counted.
+    between points of one moment, then launches that come after what they launch. ``step``
+    counts them and names a few.
     """
     while True:
         path = LongestPath(arrays["source"], arrays["target"], len(time))
@@ -318,8 +294,6 @@ def _wrong(arrays: dict[str, Any], time: Ints) -> NDArray[np.bool_]:
     msg = f"{on_circle.sum():,} edges form circles that nothing in the trace can open"
     raise PerformanceModelError(msg)
 
-
-# What makes a trace a poor base for predictions, in words.
 
 # Shares from which on a trace is in doubt.
 _EARLY, _WITHOUT_WORK, _WITHOUT_LAUNCH = 0.01, 0.05, 0.2

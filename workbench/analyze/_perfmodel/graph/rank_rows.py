@@ -24,26 +24,19 @@ from workbench.analyze._lib.rows import (
 from workbench.analyze._lib.rows import taken as _taken
 from workbench.tables import POINT_KINDS
 
-_DEVICE_SYNC = ("cudaDeviceSynchronize", "hipDeviceSynchronize", "cudaCtxSynchronize")
-_STREAM_SYNC = ("cudaStreamSynchronize", "hipStreamSynchronize")
-_EVENT_SYNC = ("cudaEventSynchronize", "hipEventSynchronize")
-_STREAM_WAIT = ("cudaStreamWaitEvent", "hipStreamWaitEvent")
-_EVENT_RECORD = ("cudaEventRecord", "cudaEventRecordWithFlags", "hipEventRecord")
-_COPIES = ("cudaMemcpyAsync", "cudaMemcpy", "hipMemcpyAsync", "hipMemcpy", "hipMemcpyWithStream")
-_GRAPH_LAUNCH = ("cudaGraphLaunch", "hipGraphLaunch", "cuGraphLaunch")
-
 PLAIN, DEVICE_SYNC, STREAM_SYNC, EVENT_SYNC, STREAM_WAIT, EVENT_RECORD, COPY, GRAPH_LAUNCH = range(
     8
 )
-_CALLS = {
-    **dict.fromkeys(_DEVICE_SYNC, DEVICE_SYNC),
-    **dict.fromkeys(_STREAM_SYNC, STREAM_SYNC),
-    **dict.fromkeys(_EVENT_SYNC, EVENT_SYNC),
-    **dict.fromkeys(_STREAM_WAIT, STREAM_WAIT),
-    **dict.fromkeys(_EVENT_RECORD, EVENT_RECORD),
-    **dict.fromkeys(_COPIES, COPY),
-    **dict.fromkeys(_GRAPH_LAUNCH, GRAPH_LAUNCH),
+_CALL_NAMES = {
+    DEVICE_SYNC: ("cudaDeviceSynchronize", "hipDeviceSynchronize", "cudaCtxSynchronize"),
+    STREAM_SYNC: ("cudaStreamSynchronize", "hipStreamSynchronize"),
+    EVENT_SYNC: ("cudaEventSynchronize", "hipEventSynchronize"),
+    STREAM_WAIT: ("cudaStreamWaitEvent", "hipStreamWaitEvent"),
+    EVENT_RECORD: ("cudaEventRecord", "cudaEventRecordWithFlags", "hipEventRecord"),
+    COPY: ("cudaMemcpyAsync", "cudaMemcpy", "hipMemcpyAsync", "hipMemcpy", "hipMemcpyWithStream"),
+    GRAPH_LAUNCH: ("cudaGraphLaunch", "hipGraphLaunch", "cuGraphLaunch"),
 }
+_CALLS = {name: effect for effect, names in _CALL_NAMES.items() for name in names}
 
 
 class GpuRows(NamedTuple):
@@ -97,26 +90,24 @@ class RankRows(NamedTuple):
 
 def rank_rows(events: pd.DataFrame, rank: int, without: frozenset[str]) -> RankRows:
     category = codes(events["category"])
-    names = [str(label) for label in events["category"].cat.categories]
+    categories = [str(label) for label in events["category"].cat.categories]
     of_rank = events["rank"].to_numpy() == rank
     work = gpu_work(events, "stream", "launch", "correlation", "wait_stream", "wait_correlation")
     work_row = work.row[of_rank[work.row]]
     if "CUDA graphs" in without:
         # As tools see it that join one call with one piece of work.
+        names = [str(name) for name in events["name"].cat.categories]
+        is_launch = np.append(np.isin(names, _CALL_NAMES[GRAPH_LAUNCH]), False)
         called = np.append(codes(events["name"]), -1)[launches_of(events, work_row)]
-        work_row = work_row[~np.append(_is_graph_launch(events), False)[called]]
+        work_row = work_row[~is_launch[called]]
     # A missing category has code -1, the entry after the last.
-    is_call = np.append(np.isin(names, list(LAUNCH_CATEGORIES)), False)
-    is_cpu = is_call | np.append(np.isin(names, ["cpu_op"]), False)
+    is_call = np.append(np.isin(categories, list(LAUNCH_CATEGORIES)), False)
+    is_cpu = is_call | np.append(np.isin(categories, ["cpu_op"]), False)
     row = np.flatnonzero(of_rank & is_cpu[category] & (step_numbers(events) == MISSING))
     origin = int(events["start_ns"].to_numpy()[np.append(work_row, row)].min())
     cpu = _cpu_rows(events, row, is_call[category[row]], origin)
     gpu, streams = _gpu_rows(events, work_row, cpu, origin)
-    return RankRows(gpu, cpu, streams, _sync_records(events, of_rank, names, category), origin)
-
-
-def _is_graph_launch(events: pd.DataFrame) -> NDArray[np.bool_]:
-    return np.isin([str(name) for name in events["name"].cat.categories], _GRAPH_LAUNCH)
+    return RankRows(gpu, cpu, streams, _sync_records(events, of_rank, categories, category), origin)
 
 
 def _cpu_rows(events: pd.DataFrame, row: Ints, is_call: NDArray[np.bool_], origin: int) -> CpuRows:
@@ -183,8 +174,6 @@ def _sync_records(
     }
 
 
-# The moments on the CPU that a graph needs: segments, launches, waits.
-
 START, END, CALL, WAIT_START, WAIT_END = (
     POINT_KINDS.index(kind) for kind in ("CPU start", "CPU end", "call", "wait start", "wait end")
 )
@@ -245,9 +234,6 @@ def _order(cpu: CpuRows, row: Ints, kind: Ints, time: Ints) -> Ints:
     # An END closes its segment: after the waits of the same row, which are inside.
     last = np.where(is_end, kind == END, kind != START)
     return np.lexsort((last, within, late, time, cpu.thread[row]))
-
-
-# The numbers that steer how an execution graph is built.
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -205,10 +205,8 @@ def bus_bandwidth(collective: str, *, rank_count: int, size_bytes: float, dur_ns
     """
     factor = bus_factor(collective, rank_count)
     if factor is None or rank_count < 2 or size_bytes < 0 or dur_ns <= 0:
-        msg = (
-            f"no bus bandwidth of {collective!r} with {rank_count} ranks, {size_bytes} bytes and "
-            f"{dur_ns} ns; a known collective, 2 ranks and a time above 0 are needed"
-        )
+        msg = f"no bus bandwidth of {collective!r} with {rank_count} ranks, {size_bytes} bytes and "
+        msg += f"{dur_ns} ns; a known collective, 2 ranks and a time above 0 are needed"
         raise PerformanceModelError(msg)
     return size_bytes / dur_ns * factor
 
@@ -219,11 +217,8 @@ def _kinds(times: pd.DataFrame) -> list[tuple[Key, Floats, Floats]]:
         key = _key(values)
         median = rows.groupby("size_bytes")["dur_ns"].median()
         if len(median) < LEAST_SIZES:
-            msg = (
-                f"{key[1]} of {key[2]} ranks on {key[0]}: {len(median)} sizes are too few for "
-                f"three lines; {LEAST_SIZES} are needed"
-            )
-            raise PerformanceModelError(msg)
+            msg = f"{key[1]} of {key[2]} ranks on {key[0]}: {len(median)} sizes are too few for "
+            raise PerformanceModelError(msg + f"three lines; {LEAST_SIZES} are needed")
         size = median.index.to_numpy(dtype=np.float64)
         kinds.append((key, size, median.to_numpy(dtype=np.float64) / 1e9))
     return kinds
@@ -282,10 +277,8 @@ def _predicted(model: CollectiveModel, key: Key, rows: pd.DataFrame) -> pd.DataF
 def _expected(key: Key, size: Floats) -> Floats:
     gpu, name, ranks, nodes = key
     if name not in MODELLED:
-        msg = (
-            f"{name} of {ranks} ranks on {nodes} nodes of {gpu} was not measured, and only "
-            f"{list(MODELLED)} are modelled without; load times of it"
-        )
+        msg = f"{name} of {ranks} ranks on {nodes} nodes of {gpu} was not measured, and only "
+        msg += f"{list(MODELLED)} are modelled without; load times of it"
         raise PerformanceModelError(msg)
     return np.array(
         [expected_seconds(gpu, name, ranks, nodes, bytes_moved) for bytes_moved in size]

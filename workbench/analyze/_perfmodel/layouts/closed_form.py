@@ -561,11 +561,9 @@ def utilization(
     model, hardware = flops(c, causal=causal)
     if len(c.n) and (hardware > budget).any():
         row = int(np.argmax(hardware / budget))
-        msg = (
-            f"row {row} ({iterations['source'].iloc[row]}) would run at "
-            f"{hardware[row] / budget[row]:.0%} of the peak of {c.n[row]:g} "
-            f"{iterations['gpu'].iloc[row]}; check its time, GPUs, batch and peak"
-        )
+        msg = f"row {row} ({iterations['source'].iloc[row]}) would run at "
+        msg += f"{hardware[row] / budget[row]:.0%} of the peak of {c.n[row]:g} "
+        msg += f"{iterations['gpu'].iloc[row]}; check its time, GPUs, batch and peak"
         raise PerformanceModelError(msg)
     table = iterations.assign(mfu_share=model / budget, hfu_share=hardware / budget)
     return UTILIZATION.check(table.reset_index(drop=True))

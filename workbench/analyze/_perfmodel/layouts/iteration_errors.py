@@ -47,10 +47,8 @@ def iteration_errors(
         len(measured) != len(predicted)
         or (measured[same].to_numpy() != predicted[same].to_numpy()).any()
     ):
-        msg = (
-            f"{len(measured)} measured and {len(predicted)} predicted rows are not the same "
-            "configurations in the same order; pass model.predict(measured)"
-        )
+        msg = f"{len(measured)} measured and {len(predicted)} predicted rows are not the same "
+        msg += "configurations in the same order; pass model.predict(measured)"
         raise PerformanceModelError(msg)
     if measured.empty:
         return ITERATION_ERRORS.empty()

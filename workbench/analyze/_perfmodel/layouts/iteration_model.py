@@ -302,10 +302,8 @@ def calibrated_to(
     seconds = measured["dur_ns"].to_numpy(dtype=np.float64) / 1e9
     left = np.abs(np.log(_seconds(columns(measured, gpus), constants) / seconds))
     if left.mean() > _SOFT:
-        msg = (
-            f"the closed form cannot explain {measured['source'].iloc[int(left.argmax())]}: it "
-            f"is {np.expm1(left.max()):.0%} off after calibration; check GPU type, batch, layout"
-        )
+        msg = f"the closed form cannot explain {measured['source'].iloc[int(left.argmax())]}: it "
+        msg += f"is {np.expm1(left.max()):.0%} off after calibration; check GPU type, batch, layout"
         raise PerformanceModelError(msg)
     return IterationModel(
         constants,
@@ -318,10 +316,8 @@ def calibrated_to(
 def _check(measured: pd.DataFrame, groups: str | None) -> None:
     ITERATIONS.check(measured)
     if len(measured) < _LEAST_ROWS:
-        msg = (
-            f"{len(measured)} measured rows are too few to fit twelve constants; at least "
-            f"{_LEAST_ROWS} are needed, or calibrated_to(assumed_model(), rows)"
-        )
+        msg = f"{len(measured)} measured rows are too few to fit twelve constants; at least "
+        msg += f"{_LEAST_ROWS} are needed, or calibrated_to(assumed_model(), rows)"
         raise PerformanceModelError(msg)
     if groups is not None and groups not in measured:
         msg = f"groups={groups!r} is no column of the table; it has {list(measured.columns)}"
@@ -333,10 +329,8 @@ def _refuse_contradictions(measured: pd.DataFrame) -> None:
     wrong = measured["doubt"].str.contains("is not the number|does not divide by DP", regex=True)
     if wrong.any():
         first = measured[wrong].iloc[0]
-        msg = (
-            f"{int(wrong.sum())} rows contradict themselves, the first is {first['source']}: "
-            f"{first['doubt']}; leave them out with measured[measured['doubt'] == '']"
-        )
+        msg = f"{int(wrong.sum())} rows contradict themselves, the first is {first['source']}: "
+        msg += f"{first['doubt']}; leave them out with measured[measured['doubt'] == '']"
         raise PerformanceModelError(msg)
 
 
@@ -493,11 +487,8 @@ def trees(c: Columns, logarithms: npt.NDArray[np.float64]) -> Any:
     try:
         from sklearn.ensemble import ExtraTreesRegressor
     except ImportError as error:
-        msg = (
-            "scikit-learn is not installed: pip install 'ai-infra-workbench[train]', or choose "
-            "residual='none' for the closed form alone"
-        )
-        raise MissingExtraError(msg) from error
+        msg = "scikit-learn is not installed: pip install 'ai-infra-workbench[train]', or choose "
+        raise MissingExtraError(msg + "residual='none' for the closed form alone") from error
     return ExtraTreesRegressor(_TREES, random_state=0).fit(features(c), logarithms)
 
 

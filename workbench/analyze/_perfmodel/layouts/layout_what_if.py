@@ -13,8 +13,8 @@ import pandas as pd
 from workbench._numbers import share_between
 from workbench.analyze._perfmodel.layouts.closed_form import Array, columns, flops
 from workbench.analyze._perfmodel.layouts.iteration_model import IterationModel, assumed_model
-from workbench.analyze._perfmodel.layouts.layout import LAYOUT_COLUMNS, SHAPE_COLUMNS, Layout
-from workbench.analyze._perfmodel.layouts.model_shape import GpuType, ModelShape
+from workbench.analyze._perfmodel.layouts.layout import LAYOUT_COLUMNS, Layout
+from workbench.analyze._perfmodel.layouts.model_shape import SHAPE_COLUMNS, GpuType, ModelShape
 from workbench.errors import PerformanceModelError
 from workbench.tables import CONFIGURATIONS, LAYOUT_WHAT_IF, STEP_BREAKDOWN
 
@@ -259,15 +259,12 @@ def _plain(value: Any) -> Any:
 
 def differences(now: pd.DataFrame, wanted: pd.DataFrame) -> list[str]:
     traced = now.iloc[0]
-    words_of = []
+    texts = []
     for row in wanted.to_dict("records"):
-        changes = [
-            f"{words} {_said(traced[name])} → {_said(row[name])}"
-            for name, words in _WORDS.items()
-            if traced[name] != row[name]
-        ]
-        words_of.append(", ".join(changes) or "as in the trace")
-    return words_of
+        changed = [name for name in _WORDS if traced[name] != row[name]]
+        words = [f"{_WORDS[name]} {_said(traced[name])} → {_said(row[name])}" for name in changed]
+        texts.append(", ".join(words) or "as in the trace")
+    return texts
 
 
 def _said(value: Any) -> str:

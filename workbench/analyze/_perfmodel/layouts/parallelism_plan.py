@@ -72,12 +72,9 @@ def parallelism_plan(
     kind = gpu_type(gpu) if isinstance(gpu, str) else gpu
     layouts = _layouts(shape, count, like, kind, varied)
     if not layouts:
-        msg = (
-            f"no TP x PP x DP of {count} GPUs divides {shape.heads} heads, {shape.layers} layers "
-            f"and a batch of {like.global_batch}; try a number of GPUs with more factors of two, "
-            "or another batch"
-        )
-        raise PerformanceModelError(msg)
+        msg = f"no TP x PP x DP of {count} GPUs divides {shape.heads} heads, {shape.layers} layers "
+        msg += f"and a batch of {like.global_batch}; try a number of GPUs with more factors of "
+        raise PerformanceModelError(msg + "two, or another batch")
     gpus: Mapping[str, GpuType] = {kind.name: kind}
     table = model.predict(configurations(shape, layouts, gpu=kind.name), gpus=gpus)
     table = table.assign(_not=~table["fits"]).sort_values(["_not", "dur_ns"], kind="stable")

@@ -431,11 +431,8 @@ def _bounds(events: pd.DataFrame, graph: ExecutionGraph) -> StepBounds:
         raise PerformanceModelError(msg)
     bounds = step_bounds(events, graph)
     if len(bounds.number) < 3:
-        msg = (
-            f"{len(bounds.number)} ProfilerSteps: to hold one out, record three or more "
-            "(torch.profiler.schedule, and step() in the loop)"
-        )
-        raise PerformanceModelError(msg)
+        msg = f"{len(bounds.number)} ProfilerSteps: to hold one out, record three or more "
+        raise PerformanceModelError(msg + "(torch.profiler.schedule, and step() in the loop)")
     return bounds
 
 

@@ -144,11 +144,8 @@ def _refuse(events: pd.DataFrame, fidelity: pd.DataFrame, least: float, rules: G
                 f"only {share:.1%} of the time has a known cause, less than "
                 f"least_explained_share={least:g}"
             )
-        msg = (
-            f"rank {row['rank']}: {'; '.join(failed.values())}; {_advice(events)}"
-            f"or allow more by {', '.join(_allowing(failed))}"
-        )
-        raise PerformanceModelError(msg)
+        msg = f"rank {row['rank']}: {'; '.join(failed.values())}; {_advice(events)}or allow more "
+        raise PerformanceModelError(msg + f"by {', '.join(_allowing(failed))}")
 
 
 def _advice(events: pd.DataFrame) -> str:

@@ -45,11 +45,8 @@ def replay(graph: ExecutionGraph, *, weight_ns: Ints | None = None) -> Ints:
     """
     weight = graph.weight_ns if weight_ns is None else np.asarray(weight_ns)
     if weight.shape != graph.weight_ns.shape or weight.dtype.kind not in "iu":
-        msg = (
-            f"weight_ns must be {len(graph.weight_ns):,} integers, one per edge, not "
-            f"{weight.shape} of {weight.dtype}"
-        )
-        raise PerformanceModelError(msg)
+        msg = f"weight_ns must be {len(graph.weight_ns):,} integers, one per edge, not "
+        raise PerformanceModelError(msg + f"{weight.shape} of {weight.dtype}")
     return paths_of(graph).times(weight)
 
 
