@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from typing import Any, Literal, get_args
 
@@ -26,8 +26,6 @@ from workbench.explore.panel import (
 )
 from workbench.tables import JOB_OPERATIONS, ExecutionGraph, Source, as_source
 
-# Explore how long collectives take, and how fast the bus is.
-
 
 def collective_times(times: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> Explorer:
     """Choose GPU, collective and ranks; see time or bandwidth by size.
@@ -46,39 +44,28 @@ def collective_times(times: pd.DataFrame, *, source: str = "", synthetic: bool =
     workbench.explore.Explorer
         Controls above :func:`workbench.plot.collective_times`.
     """
-    beside = analyze.collective_times(times)
-    names = {name: list(dict.fromkeys(beside[name].tolist())) for name in ("gpu", "collective")}
-    collective = choice("collective", names["collective"])
-    gpu = choice("GPU", names["gpu"])
-    for control, values in ((collective, names["collective"]), (gpu, names["gpu"])):
+    modelled = analyze.collective_times(times)
+
+    def draw(
+        *, gpu: str, collective: str, rank_count: int | str, show: Literal["time", "bandwidth"]
+    ) -> go.Figure:
+        rows = chosen_rows(modelled, gpu=gpu, collective=collective, rank_count=rank_count)
+        return plot.collective_times(rows, show=show, source=source, synthetic=synthetic)
+
+    controls = {}
+    for name, label in (("gpu", "GPU"), ("collective", "collective")):
+        values = list(dict.fromkeys(modelled[name].tolist()))
+        controls[name] = choice(label, values)
         if values:
-            control.value = str(values[0])
+            controls[name].value = str(values[0])
+    views = [("time", "time"), ("bus bandwidth", "bandwidth")]
     return Explorer(
-        partial(_draw, beside=beside, source=source, synthetic=synthetic),
-        gpu=gpu,
-        collective=collective,
-        rank_count=choice("ranks", sorted(set(beside["rank_count"].tolist()))),
-        show=widgets.ToggleButtons(
-            options=[("time", "time"), ("bus bandwidth", "bandwidth")], description="show"
-        ),
+        draw,
+        **controls,
+        rank_count=choice("ranks", sorted(set(modelled["rank_count"].tolist()))),
+        show=widgets.ToggleButtons(options=views, description="show"),
     )
 
-
-def _draw(
-    *,
-    gpu: str,
-    collective: str,
-    rank_count: int | str,
-    show: Literal["time", "bandwidth"],
-    beside: pd.DataFrame,
-    source: str,
-    synthetic: bool,
-) -> go.Figure:
-    rows = chosen_rows(beside, gpu=gpu, collective=collective, rank_count=rank_count)
-    return plot.collective_times(rows, show=show, source=source, synthetic=synthetic)
-
-
-# Explore what the longest path consists of, and what comes after it.
 
 _NONE = "nothing"
 
@@ -134,9 +121,7 @@ def critical_path(
     )
 
 
-# Explore what each step of building an execution graph is worth.
-
-_GRAPH_ABLATION_NONE = "nothing: the whole graph"
+_WHOLE_GRAPH = "nothing: the whole graph"
 
 
 def graph_ablation(
@@ -170,7 +155,7 @@ def graph_ablation(
 
     @cache
     def replayed(without: str) -> pd.DataFrame:
-        left_out = () if without == _GRAPH_ABLATION_NONE else (without,)
+        left_out = () if without == _WHOLE_GRAPH else (without,)
         graph = analyze.execution_graph(events, without=left_out, rules=rules)
         return analyze.gpu_busy(analyze.replayed_events(events, graph, analyze.replay(graph)))
 
@@ -178,23 +163,17 @@ def graph_ablation(
         if view == "busy":
             return plot.gpu_busy(measured(), replayed(without), source=source, synthetic=synthetic)
         rows = table()
-        if without != _GRAPH_ABLATION_NONE:
+        if without != _WHOLE_GRAPH:
             rows = rows[rows["without"].isin(["", without])]
         return plot.graph_ablation(rows, source=source, synthetic=synthetic)
 
+    views = [("errors and causes", "errors"), ("GPU busy over time", "busy")]
     return Explorer(
         draw,
-        view=widgets.Dropdown(
-            options=[("errors and causes", "errors"), ("GPU busy over time", "busy")],
-            description="view",
-        ),
-        without=widgets.Dropdown(
-            options=[_GRAPH_ABLATION_NONE, *GRAPH_STEPS], description="dropped"
-        ),
+        view=widgets.Dropdown(options=views, description="view"),
+        without=widgets.Dropdown(options=[_WHOLE_GRAPH, *GRAPH_STEPS], description="dropped"),
     )
 
-
-# Explore what stragglers cost a job, and where they are.
 
 _MOST_STEPS = 16
 _VIEWS = (
@@ -235,16 +214,40 @@ def job_slowdown(
     """
     JOB_OPERATIONS.check(operations)
     complete = cache(partial(analyze.complete_steps, operations))
-    tables = {
-        "verdict": cache(lambda: analyze.job_slowdown(complete())),
-        "schedule": cache(lambda step: analyze.job_schedule(complete(), step=step)),
-        "micro-batches": cache(lambda: analyze.job_micro_batches(complete())),
-        "measures": cache(lambda: analyze.job_dispersion(complete())),
-        "steps": cache(lambda: analyze.job_steps(complete())),
-        "part": cache(lambda part: analyze.job_slowdown_by(complete(), part)),
+    verdict = cache(lambda: analyze.job_slowdown(complete()))
+    schedule = cache(lambda step: analyze.job_schedule(complete(), step=step))
+    micro_batches = cache(lambda: analyze.job_micro_batches(complete()))
+    dispersion = cache(lambda: analyze.job_dispersion(complete()))
+    job_steps = cache(lambda: analyze.job_steps(complete()))
+    by = cache(lambda view: analyze.job_slowdown_by(complete(), view))
+    label: dict[str, Any] = {"source": source, "synthetic": synthetic}
+
+    def batches(step: int | str) -> go.Figure:
+        table = micro_batches()
+        if step != ALL:
+            rows = table[table["step"] == step].reset_index(drop=True)
+            return plot.job_micro_batches(rows, **label)
+        correlation = verdict()["forward_backward_correlation"].iloc[0]
+        shown = None if pd.isna(correlation) else float(correlation)
+        return plot.job_micro_batches(table, correlation=shown, **label)
+
+    figures: dict[str, Callable[[int | str], go.Figure]] = {
+        "verdict": lambda _: plot.job_slowdown(verdict(), **label),
+        "schedule": lambda step: plot.job_schedule(
+            schedule(None if step == ALL else int(step)), **label
+        ),
+        "micro-batches": batches,
+        "measures": lambda _: plot.job_dispersion(dispersion(), **label),
+        "steps": lambda _: plot.job_steps(job_steps(), **label),
     }
+
+    def draw(*, view: str, step: int | str) -> go.Figure:
+        if view in figures:
+            return figures[view](step)
+        return plot.job_slowdown_by(by(view), **label)
+
     return Explorer(
-        partial(_job_slowdown_draw, tables=tables, source=source, synthetic=synthetic),
+        draw,
         view=widgets.Dropdown(options=_VIEWS, description="view"),
         step=widgets.Dropdown(options=_steps(operations), description="step"),
     )
@@ -258,42 +261,6 @@ def _steps(operations: pd.DataFrame) -> list[tuple[str, int | str]]:
         steps = [steps[position] for position in positions]
     return [("slowest, or all", ALL), *((str(step), step) for step in steps)]
 
-
-def _job_slowdown_draw(
-    *,
-    view: str,
-    step: int | str,
-    tables: Mapping[str, Callable[..., pd.DataFrame]],
-    source: str,
-    synthetic: bool,
-) -> go.Figure:
-    shown: dict[str, Any] = {"source": source, "synthetic": synthetic}
-    if view == "verdict":
-        return plot.job_slowdown(tables["verdict"](), **shown)
-    if view == "schedule":
-        chosen = None if step == ALL else int(step)
-        return plot.job_schedule(tables["schedule"](chosen), **shown)
-    if view == "micro-batches":
-        return _micro_batches(tables, step, shown)
-    if view == "measures":
-        return plot.job_dispersion(tables["measures"](), **shown)
-    if view == "steps":
-        return plot.job_steps(tables["steps"](), **shown)
-    return plot.job_slowdown_by(tables["part"](view), **shown)
-
-
-def _micro_batches(
-    tables: Mapping[str, Callable[..., pd.DataFrame]], step: int | str, shown: dict[str, Any]
-) -> go.Figure:
-    table = tables["micro-batches"]()
-    if step != ALL:
-        return plot.job_micro_batches(table[table["step"] == step].reset_index(drop=True), **shown)
-    correlation = tables["verdict"]()["forward_backward_correlation"].iloc[0]
-    shown_correlation = None if pd.isna(correlation) else float(correlation)
-    return plot.job_micro_batches(table, correlation=shown_correlation, **shown)
-
-
-# Explore how a model can be spread over GPUs.
 
 _KINDS = ("A100", "H100", "H200", "B200", "GB200")
 
@@ -367,8 +334,6 @@ def parallelism_plan(
     )  # fmt: skip
 
 
-# Explore pipeline schedules: their bubbles, with numbers of your own.
-
 _COMPARED = "all, side by side"
 
 
@@ -396,10 +361,28 @@ def pipeline_schedule(
     """
     options = [(name, name) for name in (*get_args(ScheduleKind), _COMPARED)]
     label = {"source": source or Source("durations as chosen", "model"), "synthetic": synthetic}
+
+    def draw(
+        *,
+        schedule: str,
+        stages: float,
+        micro_batches: float,
+        weight_share: float,
+        overlap_share: float,
+    ) -> go.Figure:
+        pair_ns = (1 - overlap_share) * (forward_ns + backward_ns)
+        weight_ns = weight_share * backward_ns
+        times = PassTimes(forward_ns, backward_ns, weight_ns, overlapped_ns=pair_ns)
+        count, batches = int(stages), int(micro_batches)
+        if schedule == _COMPARED:
+            table = analyze.schedule_comparison(times, stages=count, micro_batches=batches)
+            return plot.schedule_comparison(table, **label)
+        order = analyze.pipeline_schedule(schedule, count, batches)  # type: ignore[arg-type]
+        chunks = order["chunk"].nunique() // count
+        return plot.pipeline_schedule(analyze.schedule_times(order, times.part(chunks)), **label)
+
     return Explorer(
-        partial(
-            _pipeline_schedule_draw, forward_ns=forward_ns, backward_ns=backward_ns, label=label
-        ),
+        draw,
         schedule=widgets.Dropdown(options=options, value="1f1b", description="schedule"),
         stages=numbers("stages", (2, 4, 8), 4),
         micro_batches=numbers("micro-batches", (2, 4, 8, 12, 16, 32), 8),
@@ -407,34 +390,6 @@ def pipeline_schedule(
         overlap_share=numbers("gained by overlapping", (0, 0.1, 0.2, 0.3), 0),
     )
 
-
-def _pipeline_schedule_draw(
-    *,
-    schedule: str,
-    stages: float,
-    micro_batches: float,
-    weight_share: float,
-    overlap_share: float,
-    forward_ns: float,
-    backward_ns: float,
-    label: dict[str, Any],
-) -> go.Figure:
-    times = PassTimes(
-        forward_ns,
-        backward_ns,
-        weight_share * backward_ns,
-        overlapped_ns=(1 - overlap_share) * (forward_ns + backward_ns),
-    )
-    wide, batches = int(stages), int(micro_batches)
-    if schedule == _COMPARED:
-        table = analyze.schedule_comparison(times, stages=wide, micro_batches=batches)
-        return plot.schedule_comparison(table, **label)
-    order = analyze.pipeline_schedule(schedule, wide, batches)  # type: ignore[arg-type]
-    chunks = order["chunk"].nunique() // wide
-    return plot.pipeline_schedule(analyze.schedule_times(order, times.part(chunks)), **label)
-
-
-# Explore what a step would take if something were otherwise.
 
 _TIMES = (
     ("removed", 0.0), ("1/4", 0.25), ("1/2", 0.5), ("3/4", 0.75), ("x1.1", 1.1), ("x1.5", 1.5),

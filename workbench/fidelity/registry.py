@@ -16,8 +16,6 @@ from workbench import datasets
 from workbench.errors import DatasetError, MissingExtraError, WorkbenchError
 from workbench.tables import FIDELITY
 
-# Numbers that others printed: the tables in ``data/published``.
-
 
 def published(name: str) -> list[dict[str, str]]:
     """Read one table of printed numbers, every cell as the text it was printed as."""
@@ -40,9 +38,6 @@ def printed_ns(row: dict[str, str], *names: str) -> Iterator[tuple[str, int]]:
                 msg = f"{name}_us is {text}, which is no whole number of nanoseconds"
                 raise ValueError(msg)
             yield name, int(nanoseconds)
-
-
-# The list of claims and the one way to run them.
 
 
 @dataclass(frozen=True)
@@ -157,7 +152,8 @@ def claims(noun: str | None = None) -> list[Claim]:
     """
     chosen = [entry for entry in _CLAIMS if noun in {None, entry.noun}]
     if noun is not None and not chosen:
-        msg = f"no claims about {noun!r}; there are claims about {sorted(_nouns())}"
+        nouns = sorted({entry.noun for entry in _CLAIMS})
+        msg = f"no claims about {noun!r}; there are claims about {nouns}"
         raise WorkbenchError(msg)
     return chosen
 
@@ -211,14 +207,10 @@ def failed(frame: pd.DataFrame) -> bool:
     return bool((frame["verdict"] == "FAIL").any())
 
 
-def _nouns() -> set[str]:
-    return {entry.noun for entry in _CLAIMS}
-
-
 def _rows(entry: Claim) -> Iterator[dict[str, object]]:
     # Whatever goes wrong in one claim is that claim's failure and must not hide the others.
     try:
-        if absent := [name for name in entry.needs if not _is_at_hand(name)]:
+        if absent := [name for name in entry.needs if not _is_available(name)]:
             note = f"get it with: workbench datasets fetch {' '.join(absent)}"
             yield _row(entry, verdict="absent", note=note)
             return
@@ -235,37 +227,21 @@ def _rows(entry: Claim) -> Iterator[dict[str, object]]:
 
 
 def _compared(entry: Claim, reading: Reading) -> dict[str, object]:
-    return _row(
-        entry,
-        what=f"{reading.what}, {reading.bound}" if reading.bound else reading.what,
-        verdict=reading.verdict(),
-        printed=float(reading.printed),
-        here=float(reading.here),
-        tolerance=float(reading.tolerance),
-        unit=reading.unit,
-        **({"source": reading.source} if reading.source else {}),
-    )
+    numbers = {name: float(getattr(reading, name)) for name in ("printed", "here", "tolerance")}
+    what = f"{reading.what}, {reading.bound}" if reading.bound else reading.what
+    fields = {"what": what, "source": reading.source or entry.source, "unit": reading.unit}
+    return _row(entry, verdict=reading.verdict(), **numbers, **fields)
 
 
 def _row(entry: Claim, *, verdict: str, **fields: object) -> dict[str, object]:
-    return {
-        "noun": entry.noun,
-        "claim": entry.name,
-        "what": "",
-        "source": entry.source,
-        "unit": "",
-        "verdict": verdict,
-        "note": "",
-        **fields,
-    }
+    key = {"noun": entry.noun, "claim": entry.name, "source": entry.source}
+    return {**key, "what": "", "unit": "", "note": "", "verdict": verdict, **fields}
 
 
-def _is_at_hand(name: str) -> bool:
+def _is_available(name: str) -> bool:
     availability = datasets.describe().set_index("dataset")["place"]
     return str(availability.get(name)) != "not at hand"
 
-
-# The results of the claims, for people: a text table and a fragment of a page.
 
 _VERDICTS = ("pass", "short", "FAIL", "absent")
 _HEADS = ("what", "printed", "here", "tolerance", "verdict")
@@ -329,30 +305,16 @@ def notebook() -> dict[str, Any]:
         "**Question.** Which numbers of papers, peers and exact references does the workbench "
         "reproduce?\n\n"
         "**Answer.** Every claim below was computed while this page was made. A claim whose data "
-        "set is not at hand says how to get it.\n\n"
+        "set is not available says how to get it.\n\n"
         "**Data.** Public data sets, named in the notes."
     )
-    code = (
-        "from IPython.display import HTML\n\n"
-        "from workbench import fidelity\n\n"
-        "HTML(fidelity.html(fidelity.run()))"
-    )
-    return {
-        "cells": [
-            {"cell_type": "markdown", "id": "cell-00", "metadata": {}, "source": opening},
-            {
-                "cell_type": "code",
-                "id": "cell-01",
-                "metadata": {},
-                "source": code,
-                "execution_count": None,
-                "outputs": [],
-            },
-        ],
-        "metadata": {"language_info": {"name": "python"}},
-        "nbformat": 4,
-        "nbformat_minor": 5,
-    }
+    code = "from IPython.display import HTML\n\nfrom workbench import fidelity\n\n"
+    code += "HTML(fidelity.html(fidelity.run()))"
+    text = {"cell_type": "markdown", "id": "cell-00", "metadata": {}, "source": opening}
+    run_all = {"cell_type": "code", "id": "cell-01", "metadata": {}, "source": code}
+    run_all |= {"execution_count": None, "outputs": []}
+    metadata = {"language_info": {"name": "python"}}
+    return {"cells": [text, run_all], "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
 
 
 def summary(frame: pd.DataFrame) -> str:
@@ -388,13 +350,10 @@ def _claims(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
 def _block(group: pd.DataFrame) -> str:
     rows = [_HEADS, *_cells(group)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
-    lines = [
-        "  ".join(
-            cell.rjust(width) if 0 < column < len(_HEADS) - 1 else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+    lines = []
+    for what, *numbers, verdict in rows:
+        aligned = [number.rjust(width) for number, width in zip(numbers, widths[1:-1], strict=True)]
+        lines.append("  ".join([what.ljust(widths[0]), *aligned, verdict]).rstrip())
     first = group.iloc[0]
     head = f"{first['noun']}: {first['claim']} - {_verdicts(group)}\nsource: {first['source']}"
     return "\n  ".join([head, *(lines if len(lines) > 1 else []), *_notes(group)])
@@ -414,30 +373,21 @@ def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]], styles: tuple[st
         f'<th scope="col" style="{style}">{name}</th>'
         for name, style in zip(heads, styles, strict=True)
     )
-    body = "\n".join(
-        "<tr>"
-        + "".join(
-            f'<td style="{style}">{escaping.escape(cell)}</td>'
-            for cell, style in zip(cells, styles, strict=True)
-        )
-        + "</tr>"
-        for cells in rows
-    )
-    return (
-        f'<table class="wb-fidelity">\n<thead><tr>{head}</tr></thead>\n'
-        f"<tbody>\n{body}\n</tbody>\n</table>"
-    )
+    lines = []
+    for row in rows:
+        cells = zip(row, styles, strict=True)
+        body = [f'<td style="{style}">{escaping.escape(cell)}</td>' for cell, style in cells]
+        lines.append(f"<tr>{''.join(body)}</tr>")
+    top = f'<table class="wb-fidelity">\n<thead><tr>{head}</tr></thead>\n<tbody>\n'
+    return top + "\n".join(lines) + "\n</tbody>\n</table>"
 
 
 def _cells(frame: pd.DataFrame) -> list[tuple[str, ...]]:
-    return [
-        (
-            row["what"],
-            *(_number(row[name], row["unit"]) for name in ("printed", "here", "tolerance")),
-            row["verdict"],
-        )
-        for row in frame[frame["note"] == ""].to_dict("records")
-    ]
+    cells = []
+    for row in frame[frame["note"] == ""].to_dict("records"):
+        numbers = (_number(row[name], row["unit"]) for name in ("printed", "here", "tolerance"))
+        cells.append((row["what"], *numbers, row["verdict"]))
+    return cells
 
 
 def _notes(frame: pd.DataFrame) -> list[str]:

@@ -44,7 +44,7 @@ def _ranks(folder: Path) -> list[tuple[str, pd.DataFrame]]:
 @claim(
     noun="replay",
     name="a replay takes as long as the trace",
-    source="every public Kineto trace at hand that has GPU work, replayed from its own graph",
+    source="every available public Kineto trace that has GPU work, replayed from its own graph",
     needs=_SETS,
 )
 def self_replay(*folders: Path) -> Iterator[Reading]:
@@ -171,16 +171,10 @@ def closed_forms() -> Iterator[Reading]:
             times = PassTimes(forward, backward, weight, 0.0, pair)
             costs = analyze.schedule_summary(analyze.schedule_times(schedule, times)).iloc[0]
             chunks = int(costs["chunk_count"])
-            variables: dict[str, float] = {"p": stages, "m": batches, "v": chunks}
-            variables |= {
-                "PP": stages * chunks,
-                "F": forward,
-                "B": backward,
-                "W": weight,
-                "FB": pair,
-            }
-            printed = _FORMULAS[row["formula"]](variables)
-            label = f"{kind}, {row['label']}, {stages} stages, {batches} micro-batches"
+            sizes = {"p": stages, "m": batches, "v": chunks, "PP": stages * chunks}
+            passes = {"F": forward, "B": backward, "W": weight, "FB": pair}
+            printed = _FORMULAS[row["formula"]](sizes | passes)
+            label = f"{kind}, {row['what']}, {stages} stages, {batches} micro-batches"
             computed = float(costs[_COLUMNS[row["what"]]])
             yield Reading(label, printed, computed, "", 1e-9 * max(printed, 1.0), row["source"])
 

@@ -99,18 +99,10 @@ def _add(figure: go.Figure, rows: pd.DataFrame, key: tuple[object, ...], positio
         name=name,
         marker={"symbol": _SYMBOLS[position % len(_SYMBOLS)], "size": 9, "color": look["color"]},
         hovertext=[
-            f"{size(moved)} in {duration(ns)}, {digits(bus)} GB/s on the bus<br>on line {line}: "
-            f"{duration(latency)} + size / {digits(speed)} GB/s"
-            for moved, ns, bus, line, latency, speed in zip(
-                *(
-                    rows[column]
-                    for column in (
-                        "size_bytes", "dur_ns", "bus_gb_per_s", "line", "latency_ns",
-                        "line_gb_per_s",
-                    )
-                ),
-                strict=True,
-            )
+            f"{size(row['size_bytes'])} in {duration(row['dur_ns'])}, "
+            f"{digits(row['bus_gb_per_s'])} GB/s on the bus<br>on line {row['line']}: "
+            f"{duration(row['latency_ns'])} + size / {digits(row['line_gb_per_s'])} GB/s"
+            for row in rows.to_dict("records")
         ],
         hovertemplate="%{hovertext}",
     )  # fmt: skip
@@ -192,16 +184,10 @@ def _gemm_errors_add(figure: go.Figure, rows: pd.DataFrame, name: str, position:
         line={**look, "width": 2},
         marker={"symbol": _SYMBOLS[position % len(_SYMBOLS)], "size": 8, "color": look["color"]},
         hovertext=[
-            f"{safe(str(shapes)[:60])}: {plural(int(count), 'product')}<br>mean "
-            f"{percent(float(mean))}, median {percent(float(median))}, "
-            f"at most {percent(float(most))}"
-            for shapes, count, mean, median, most in zip(
-                *(
-                    rows[column]
-                    for column in ("shapes", "row_count", "mean_ratio", "median_ratio", "max_ratio")
-                ),
-                strict=True,
-            )
+            f"{safe(str(row['shapes'])[:60])}: {plural(row['row_count'], 'product')}<br>mean "
+            f"{percent(row['mean_ratio'])}, median {percent(row['median_ratio'])}, "
+            f"at most {percent(row['max_ratio'])}"
+            for row in rows.to_dict("records")
         ],
         hovertemplate="%{hovertext}",
     )
