@@ -165,7 +165,6 @@ from ._perfmodel.graph.execution_graph import (
     execution_graph as execution_graph,
 )
 from ._perfmodel.graph.rank_rows import GraphRules as GraphRules
-from ._perfmodel.graph.usable_graph import usable_graph as usable_graph
 from ._perfmodel.kernel_models.collective_model import (
     bus_bandwidth as bus_bandwidth,
     collective_model as collective_model,
@@ -200,11 +199,12 @@ from ._perfmodel.pipeline_schedule import pipeline_schedule as pipeline_schedule
 from ._perfmodel.replays.change import Change as Change
 from ._perfmodel.replays.what_if import critical_path as critical_path, slack as slack
 from ._perfmodel.replays.fidelity import (
+    gpu_busy as gpu_busy,
     graph_ablation as graph_ablation,
+    held_out_steps as held_out_steps,
     replay_fidelity as replay_fidelity,
+    usable_graph as usable_graph,
 )
-from ._perfmodel.replays.fidelity import gpu_busy as gpu_busy
-from ._perfmodel.replays.fidelity import held_out_steps as held_out_steps
 from ._perfmodel.replays.what_if import what_if as what_if
 from ._perfmodel.schedule_times import (
     PassTimes as PassTimes,

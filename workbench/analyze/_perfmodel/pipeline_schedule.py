@@ -98,18 +98,11 @@ def _table(kind: str, order: Order) -> pd.DataFrame:
 
 
 def order_of(schedule: pd.DataFrame) -> tuple[str, Order]:
-    """Read the name and the order of one schedule back from its table.
-
-    Raises
-    ------
-    PerformanceModelError
-        If the table is empty or holds several schedules, or what overlaps does not fit.
-    """
+    """Read the name and the order of one schedule back from its table."""
     table = PIPELINE_SCHEDULE.check(schedule)
     names = table["schedule"].unique().tolist()
     if len(names) != 1:
-        names_text = f"{names[:6]}" if names else "none"
-        msg = f"one schedule at a time; the table holds {names_text}"
+        msg = f"one schedule at a time; the table holds {names[:6] or 'none'}"
         raise PerformanceModelError(msg)
     if unknown := sorted({*map(str, table["action"].unique())} - set(ACTIONS)):
         msg = f"actions must be {', '.join(ACTIONS)}, not {unknown[:4]}"

@@ -121,8 +121,6 @@ def _add(draft: Draft, wait: Ints, cause: Ints, lag: Ints) -> None:
     draft.add(0, first + head, points.time[head] if has_length else 0, "trace start")
 
 
-# Hosts that ask again and again whether the GPU is done, which no trace records.
-
 # Time between two moments of a thread that keeps its length; of it, what no row accounts for.
 _UNTRACED = [EDGE_KINDS.index(kind) for kind in ("gap", "inter-thread")]
 _OWN = [*_UNTRACED, EDGE_KINDS.index("CPU")]
@@ -139,18 +137,7 @@ def polling_doubts(
     A host that waits for the GPU by polling has no call that says so: the wait is a gap of
     fixed length, or a long operator, and it would stay if the GPU were made faster. So it is
     told by two signs: gaps that end as communication does, and gaps that are most of the
-    critical path of a GPU that is hardly ever idle.
-
-    Parameters
-    ----------
-    graph
-        Of all ranks, without circles.
-    events
-        What it was built from.
-    rules
-        With ``polling_ns``, ``co_critical_busy_share`` and ``co_critical_gap_share``.
-    step
-        Step of the builder that gets a note.
+    critical path of a GPU that is hardly ever idle. ``step`` gets a note.
     """
     busy = _Busy(graph, events)
     doubts = _with_communication(graph, events, busy, rules, step)

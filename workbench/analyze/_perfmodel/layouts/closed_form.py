@@ -175,8 +175,6 @@ def _optimizer(c: Columns, k: Constants) -> Array:
     return np.asarray(20 * held / (k.optimizer_share * c.memory))
 
 
-# The numbers of configurations as arrays, under the letters that the formulas use.
-
 Array = npt.NDArray[np.float64]
 
 
@@ -318,11 +316,8 @@ def columns(
     """
     CONFIGURATIONS.check(configurations)
     names = configurations["gpu"].astype(str)
-    kinds = (
-        {name: (gpus or {}).get(name) or gpu_type(name) for name in names.unique()}
-        if with_hardware
-        else {}
-    )
+    looked_up = names.unique() if with_hardware else []
+    kinds = {name: (gpus or {}).get(name) or gpu_type(name) for name in looked_up}
     types = [kinds.get(name) for name in names]
 
     def of(column: str) -> Array:
@@ -367,8 +362,6 @@ def in_words(configurations: pd.DataFrame) -> list[str]:
     return words
 
 
-# Memory that a GPU of the fullest pipeline stage needs.
-
 _PARTS = ("parameters", "gradients", "optimizer", "activations")
 
 
@@ -404,9 +397,9 @@ def memory_footprint(
     matrices: t, or 1 where the data-parallel ranks do not divide by e. Activations per layer
     and micro-batch, in bytes: ``s b h (10 + (8 + 4 k f/h)/t + 5 a s/(h t))`` with feed-forward
     width f and k experts per token, the 10 divided by t with sequence parallelism, the last
-    term absent with selective
-    recomputation or flash attention; ``2 s b h`` with full recomputation. The first stage
-    holds min(m, p) micro-batches, 1 + (p - 1)/(p v) times p if interleaved.
+    term absent with selective recomputation or flash attention; ``2 s b h`` with full
+    recomputation. The first stage holds min(m, p) micro-batches, 1 + (p - 1)/(p v) times p if
+    interleaved.
 
     References
     ----------
@@ -459,9 +452,6 @@ def _activations(c: Columns) -> Array:
     embedding = np.where(c.sequence_parallel > 0, 1 / c.t, 1) * (8 * c.tokens + tokens)
     head = np.where(c.p == 1, 4 * (tokens + c.tokens * c.vocabulary) / c.t, 0)
     return np.asarray((stage + embedding) * in_flight + head, dtype=np.float64)
-
-
-# Floating-point operations of an iteration, and the share of the peak that they reach.
 
 
 def model_flops(configurations: pd.DataFrame, *, causal: bool = False) -> pd.DataFrame:

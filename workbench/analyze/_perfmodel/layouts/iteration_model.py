@@ -399,8 +399,6 @@ def _whole_ns(seconds: dict[str, Array]) -> dict[str, npt.NDArray[np.int64]]:
     return {name: np.rint(1e9 * values).astype(np.int64) for name, values in seconds.items()}
 
 
-# What was measured, so that a prediction can say where it goes beyond that.
-
 _RANGES = {
     "layer_count": "layers", "hidden": "hidden", "gpu_count": "GPUs", "tensor_parallel": "TP",
     "context_parallel": "CP", "pipeline_parallel": "PP", "data_parallel": "DP",
@@ -459,8 +457,6 @@ class Hull:
         return ["scaled" if seen and is_known else "modelled" for is_known in is_seen]
 
 
-# What the closed form leaves: regression trees on the logarithm of measured over predicted.
-
 _TREES = 400
 
 
@@ -477,13 +473,7 @@ def features(c: Columns) -> npt.NDArray[np.float64]:
 
 
 def trees(c: Columns, logarithms: npt.NDArray[np.float64]) -> Any:
-    """Grow the trees; the same rows give the same trees.
-
-    Raises
-    ------
-    MissingExtraError
-        If scikit-learn is not installed.
-    """
+    """Grow the trees; the same rows give the same trees."""
     try:
         from sklearn.ensemble import ExtraTreesRegressor
     except ImportError as error:
@@ -491,8 +481,6 @@ def trees(c: Columns, logarithms: npt.NDArray[np.float64]) -> Any:
         raise MissingExtraError(msg + "residual='none' for the closed form alone") from error
     return ExtraTreesRegressor(_TREES, random_state=0).fit(features(c), logarithms)
 
-
-# How far off predictions were where the truth is public, by class of model.
 
 _FILE = "iteration_megatron_bridge.csv"
 # Their recipes: fused attention, sequence parallelism; states are sharded over the replicas.

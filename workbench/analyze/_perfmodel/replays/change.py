@@ -84,15 +84,6 @@ class Change:
     is_fused: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 <= self.factor < np.inf:
-            msg = f"factor={self.factor!r}: give the share of the time that is left, 0 or more"
-            raise PerformanceModelError(msg)
-        if self.part not in get_args(Part):
-            msg = f"part={self.part!r} must be one of {', '.join(get_args(Part))}"
-            raise PerformanceModelError(msg)
-        if self.kind is not None and self.kind not in KINDS:
-            msg = f"kind={self.kind!r} must be one of {', '.join(KINDS)}"
-            raise PerformanceModelError(msg)
         for field in ("name", "operator"):
             pattern = getattr(self, field)
             try:
@@ -100,14 +91,27 @@ class Change:
             except re.error as error:
                 msg = f"{field}={pattern!r} is no regular expression: {error}"
                 raise PerformanceModelError(msg) from error
-        if (self.from_gpu is None) != (self.to_gpu is None):
-            msg = "from_gpu and to_gpu belong together: the GPU of the trace, and another one"
-            raise PerformanceModelError(msg)
         choices = (self.to_gpu, self.name, self.kind, self.operator, self.stream)
         narrows = self.is_fused or any(choice is not None for choice in choices)
-        if self.part == "CPU" and narrows:
-            msg = "name, kind, operator, stream, GPUs and is_fused choose GPU work; "
-            raise PerformanceModelError(msg + "a CPU has a rank only")
+        rules = {
+            f"factor={self.factor!r}: give the share of the time that is left, 0 or more": (
+                not 0 <= self.factor < np.inf
+            ),
+            f"part={self.part!r} must be one of {', '.join(get_args(Part))}": (
+                self.part not in get_args(Part)
+            ),
+            f"kind={self.kind!r} must be one of {', '.join(KINDS)}": (
+                self.kind not in {None, *KINDS}
+            ),
+            "from_gpu and to_gpu belong together: the GPU of the trace, and another one": (
+                (self.from_gpu is None) != (self.to_gpu is None)
+            ),
+            "name, kind, operator, stream, GPUs and is_fused choose GPU work; a CPU has a rank "
+            "only": self.part == "CPU" and narrows,
+        }
+        for msg, is_broken in rules.items():
+            if is_broken:
+                raise PerformanceModelError(msg)
 
     @property
     def question(self) -> str:
@@ -128,13 +132,7 @@ class Change:
 def changed_weights(
     events: pd.DataFrame, graph: ExecutionGraph, changes: list[Change]
 ) -> tuple[Ints, NDArray[np.bool_]]:
-    """Give the weights of a graph with the changes made, and which edges they touch.
-
-    Raises
-    ------
-    PerformanceModelError
-        If a change chooses nothing.
-    """
+    """Give the weights of a graph with the changes made, and which edges they touch."""
     weight = graph.weight_ns.astype(float)
     touched = np.zeros(len(weight), dtype=bool)
     for change in changes:

@@ -30,14 +30,7 @@ from workbench.tables import (
     ExecutionGraph,
 )
 
-_PARTS = (
-    "compute_ns",
-    "overlap_ns",
-    "exposed_communication_ns",
-    "exposed_memory_ns",
-    "exposed_other_ns",
-    "idle_ns",
-)
+_PARTS = ("compute", "overlap", "exposed_communication", "exposed_memory", "exposed_other", "idle")
 _BIN_NS = 1_000_000
 WITHOUT_GRAPHS = "profile a run without CUDA graphs (no reduce-overhead, enforce_eager)"
 # Limits of GraphRules, the errors they are about, and what these are of.
@@ -114,6 +107,41 @@ def replay_fidelity(
     return REPLAY_FIDELITY.check(REPLAY_FIDELITY.cast(table))
 
 
+def usable_graph(graph: ExecutionGraph, fidelity: pd.DataFrame) -> ExecutionGraph:
+    """Give a graph whose replay can be trusted, and refuse any other.
+
+    A critical path or slack of a graph that does not know why its trace took the time it took looks
+    as exact as that of one that does. Nothing should be read from a graph that does not pass here.
+
+    Parameters
+    ----------
+    graph
+        From :func:`execution_graph`.
+    fidelity
+        From :func:`replay_fidelity` of this graph.
+
+    Returns
+    -------
+    ExecutionGraph
+        The same graph.
+
+    Raises
+    ------
+    PerformanceModelError
+        If the replay of a rank is not usable, or if there is no replay.
+    """
+    refused = REPLAY_FIDELITY.check(fidelity).query("not is_usable")
+    if refused.empty and len(fidelity):
+        return graph
+    if fidelity.empty:
+        msg = "the graph is refused: no rank was replayed; load a trace with GPU work"
+        raise PerformanceModelError(msg)
+    first = refused.iloc[0]
+    more = f" (and {len(refused) - 1:,} more ranks)" if len(refused) > 1 else ""
+    msg = f"the graph is refused, rank {first['rank']}{more}: {first['doubt']}"
+    raise PerformanceModelError(msg)
+
+
 def graph_ablation(
     events: pd.DataFrame,
     *,
@@ -156,7 +184,9 @@ def _compared(before: pd.DataFrame, after: pd.DataFrame, steps: np.ndarray) -> d
     window, new_window = (_window(table) for table in (before, after))
     old, new = (time_breakdown(table).iloc[0] for table in (before, after))
     span = int(old["span_ns"])
-    error = sum(abs(int(old[name]) - int(new[name])) for name in _PARTS) / max(span, 1)
+    error = sum(abs(int(old[f"{name}_ns"]) - int(new[f"{name}_ns"])) for name in _PARTS) / max(
+        span, 1
+    )
     return {
         "window_ns": window,
         "replayed_ns": new_window,
@@ -295,8 +325,6 @@ def _doubts(row: Mapping[Any, Any]) -> list[str]:
     return doubts
 
 
-# How busy the GPU is, over time.
-
 _MOST_BINS = 10_000_000
 
 
@@ -350,8 +378,6 @@ def gpu_busy(events: pd.DataFrame, *, bin_ns: int = 1_000_000) -> pd.DataFrame:
         tables.append(pd.DataFrame({"rank": rank, "start_ns": starts, "busy_share": busy / bin_ns}))
     return GPU_BUSY.check(GPU_BUSY.cast(pd.concat(tables, ignore_index=True)))
 
-
-# Predict a step from the other steps of its trace.
 
 _VARYING = ("GPU work", "CPU", "gap", "launch", "call")
 

@@ -16,20 +16,7 @@ Points: TypeAlias = NDArray[np.int32]
 
 
 class LongestPath:
-    """The order of a graph, found once; every replay with other weights follows it.
-
-    Parameters
-    ----------
-    source, target
-        Points of every edge.
-    point_count
-        Points of the graph; point 0 is its start.
-
-    Raises
-    ------
-    PerformanceModelError
-        If edges form a cycle.
-    """
+    """The order of a graph (Kahn's), found once; every replay with other weights follows it."""
 
     def __init__(self, source: Points, target: Points, point_count: int) -> None:
         if importlib.util.find_spec("numba") is not None:
@@ -43,15 +30,7 @@ class LongestPath:
         self._order: Points | None = None
 
     def times(self, weight_ns: Ints, floor_ns: Ints | None = None) -> Ints:
-        """Return when each point comes [ns].
-
-        Parameters
-        ----------
-        weight_ns
-            Least time between source and target of every edge.
-        floor_ns
-            When each point comes at the earliest, whatever it waits for; 0 by default.
-        """
+        """Return when each point comes, at the earliest at its floor [ns]."""
         weight = weight_ns[self._by_source]
         count = len(self._waiting)
         time = np.zeros(count, np.int64) if floor_ns is None else floor_ns.astype(np.int64)

@@ -70,18 +70,8 @@ def binding_edges(
 ) -> Ints:
     """Return the edges along which a point came as late as it did, the last one first.
 
-    Parameters
-    ----------
-    graph
-        From :func:`execution_graph`.
-    time_ns
-        Times of the points, measured or replayed.
-    last
-        The point to walk back from.
-    begin
-        Where to stop [ns].
-    weight_ns
-        Weights of the edges, if not the measured ones.
+    The walk back from the point ``last`` stops at the time ``begin``; times and weights are those
+    measured or those of a replay.
     """
     into = paths_of(graph).into
     path: list[int] = []
