@@ -83,9 +83,9 @@ def test_each_kernel_is_scaled_by_what_binds_it():
 
 
 def test_there_and_back_is_where_it_began():
-    there, back = ratios("H100", "B200"), ratios("B200", "H100")
-    assert (there * back).tolist() == pytest.approx([1.0] * len(there))
-    assert ratios("H100", "H100").tolist() == [1.0] * len(there)
+    forward, back = ratios("H100", "B200"), ratios("B200", "H100")
+    assert (forward * back).tolist() == pytest.approx([1.0] * len(forward))
+    assert ratios("H100", "H100").tolist() == [1.0] * len(forward)
 
 
 def test_a_gpu_that_is_not_in_the_table_is_refused():

@@ -32,9 +32,11 @@ def test_a_graph_that_is_usable_passes_unchanged(dark):
 
 def test_one_rank_that_is_not_usable_refuses_the_graph_of_all(dark):
     graph, fidelity = dark
-    both = fidelity.loc[[0, 0]].reset_index(drop=True).assign(rank=[0, 1], is_usable=[True, False])
+    fidelity_of_two = (
+        fidelity.loc[[0, 0]].reset_index(drop=True).assign(rank=[0, 1], is_usable=[True, False])
+    )
     with pytest.raises(PerformanceModelError, match="refused, rank 1: "):
-        analyze.usable_graph(graph, REPLAY_FIDELITY.cast(both))
+        analyze.usable_graph(graph, REPLAY_FIDELITY.cast(fidelity_of_two))
 
 
 def test_no_replay_is_no_permission(dark):

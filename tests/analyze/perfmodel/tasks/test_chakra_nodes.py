@@ -21,14 +21,14 @@ def test_profiler_work_becomes_nodes_with_collectives_and_sizes(tmp_path):
              "in_count": 10, "out_count": 10, "dtype": "Float"},
         ],
     )  # fmt: skip
-    made = pd.DataFrame(
+    tasks = pd.DataFrame(
         {"task": np.arange(3), "rank": 0, "event": np.arange(3), "name": ["a", "b", "c"],
          "category": "x", "start_ns": [0, 9, 14], "dur_ns": [9, 5, 6], "stream": [None, 7, 8],
          "thread": ["1", None, None]}
     )  # fmt: skip
     edges = pd.DataFrame({"src": [0, 1], "dst": [1, 2], "kind": "launch", "is_inferred": False})
     nodes, needed = analyze.chakra_nodes(
-        events, tables.TASKS.cast(made), tables.TASK_EDGES.cast(edges)
+        events, tables.TASKS.cast(tasks), tables.TASK_EDGES.cast(edges)
     )
     assert nodes["type"].tolist() == ["COMP_NODE", "COMP_NODE", "COMM_COLL_NODE"]
     assert nodes["size_bytes"].iloc[2] == 40
@@ -39,4 +39,4 @@ def test_profiler_work_becomes_nodes_with_collectives_and_sizes(tmp_path):
     assert back.nodes["dur_ns"].tolist() == [9, 5, 6]
     assert back.nodes["group"].iloc[2] == "dp"
     with pytest.raises(PerformanceModelError, match="edges are of tasks that do not exist"):
-        analyze.chakra_nodes(events, tables.TASKS.cast(made[:1]), tables.TASK_EDGES.cast(edges))
+        analyze.chakra_nodes(events, tables.TASKS.cast(tasks[:1]), tables.TASK_EDGES.cast(edges))

@@ -36,16 +36,16 @@ def test_real_graphs_survive_as_tasks_and_as_chakra_files(
 ):
     events = real_events(dataset, file)
     graph = analyze.execution_graph(events)
-    found = analyze.graph_tasks(events, graph)
-    TASKS.check(found.tasks)
-    TASK_EDGES.check(found.edges)
-    assert task_ends(found).max() == pytest.approx(analyze.replay(graph).max(), rel=2e-4)
-    nodes, dependencies = analyze.chakra_nodes(events, found.tasks, found.edges)
+    result = analyze.graph_tasks(events, graph)
+    TASKS.check(result.tasks)
+    TASK_EDGES.check(result.edges)
+    assert task_ends(result).max() == pytest.approx(analyze.replay(graph).max(), rel=2e-4)
+    nodes, dependencies = analyze.chakra_nodes(events, result.tasks, result.edges)
     (path,) = load.write_chakra((nodes, dependencies), tmp_path / "graph")
     read = load.traces(path, progress=False)
-    assert len(read.nodes) == len(found.tasks)
+    assert len(read.nodes) == len(result.tasks)
     assert len(read.dependencies) == len(dependencies)
-    assert read.nodes["dur_ns"].sum() == found.tasks["dur_ns"].sum()
+    assert read.nodes["dur_ns"].sum() == result.tasks["dur_ns"].sum()
 
 
 @pytest.mark.slow
@@ -54,9 +54,9 @@ def test_ranks_wait_for_each_other_in_tasks_as_they_do_in_the_graph(dlrm, fleet_
     for path in (dlrm, fleet_demo):
         events = load.traces(path, progress=False).events
         graph = analyze.execution_graph(events, collectives=analyze.collectives(events))
-        found = analyze.graph_tasks(events, graph)
-        assert task_ends(found).max() == analyze.replay(graph).max()
+        result = analyze.graph_tasks(events, graph)
+        assert task_ends(result).max() == analyze.replay(graph).max()
         kernels = events.index[(events["kind"] == "communication").to_numpy()]
-        work = found.tasks[found.tasks["stream"].notna()]
+        work = result.tasks[result.tasks["stream"].notna()]
         assert set(kernels) <= set(work["event"])
         assert work["event"].is_unique
