@@ -360,7 +360,8 @@ def pipeline_schedule(
         :func:`workbench.plot.schedule_comparison` of all schedules.
     """
     options = [(name, name) for name in (*get_args(ScheduleKind), _COMPARED)]
-    label = {"source": source or Source("durations as chosen", "model"), "synthetic": synthetic}
+    origin = source or Source("durations as chosen", "model")
+    label: dict[str, Any] = {"source": origin, "synthetic": synthetic}
 
     def draw(
         *,
@@ -437,6 +438,8 @@ def what_if(
     def draw(*, what: str, time: float, rank: int | str = ALL) -> go.Figure:
         chosen, name = dict(choices[what]), choices[what].get("name")
         if name is not None:
+            # The whole name and nothing else: kernel names are full of what a pattern reads as
+            # syntax.
             chosen["name"] = f"^{re.escape(name)}$"
         change = Change(factor=time, rank=None if rank == ALL else int(rank), **chosen)
         table = analyze.what_if(events, graph, [change], fidelity=fidelity())

@@ -19,6 +19,7 @@ from workbench.tables import FIDELITY
 
 def published(name: str) -> list[dict[str, str]]:
     """Read one table of printed numbers, every cell as the text it was printed as."""
+    # An installed package carries its data as _bundled; a checkout has them beside it.
     package = Path(__file__).resolve().parents[1]
     for folder in (package / "_bundled", package.parent / "data"):
         path = folder / "published" / f"{name}.csv"
@@ -311,7 +312,7 @@ def notebook() -> dict[str, Any]:
     code = "from IPython.display import HTML\n\nfrom workbench import fidelity\n\n"
     code += "HTML(fidelity.html(fidelity.run()))"
     text = {"cell_type": "markdown", "id": "cell-00", "metadata": {}, "source": opening}
-    run_all = {"cell_type": "code", "id": "cell-01", "metadata": {}, "source": code}
+    run_all: dict[str, Any] = {"cell_type": "code", "id": "cell-01", "metadata": {}, "source": code}
     run_all |= {"execution_count": None, "outputs": []}
     metadata = {"language_info": {"name": "python"}}
     return {"cells": [text, run_all], "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
@@ -399,5 +400,6 @@ def _number(value: Any, unit: str) -> str:
     """Write a number without losing a digit of it; nothing for a missing one."""
     if pd.isna(value):
         return ""
+    # Whole nanoseconds beyond 10 digits must not be rounded.
     digits = f"{int(value):,}" if float(value).is_integer() else f"{value:,.10g}"
     return f"{digits} {unit}".rstrip()

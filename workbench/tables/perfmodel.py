@@ -69,8 +69,8 @@ _FIDELITY = columns("""
     breakdown_error_ratio: float64 >=0 - absolute errors of the parts of the GPU time, summed, over
         the span
     busy_correlation: Float64? -1..1 - of busy time per ms, measured and replayed
-    explained_share: float64 0..1 - of the window: time that has a cause
-    unexplained_ns: int64 >=0 - time on the measured path without a cause
+    explained_share: float64 0..1 - of the window: explained time
+    unexplained_ns: int64 >=0 - time on the measured path that nothing explains
     gap_share: float64 0..1 - of the window: gaps on that path that keep their length
     inferred_share: float64 0..1 - of the window: guessed edges on that path
     dark_ns: int64 >=0 - GPU work on that path that was not recorded
@@ -78,7 +78,7 @@ _FIDELITY = columns("""
     edge_count: int64 >=0 - edges that lead to them
     left_out_count: int64 >=0 - edges of all ranks that times contradict
     is_usable: bool - enough is explained, and the replay near enough, to predict from it
-    doubt: str - why predictions are unsure; empty if nothing speaks against them
+    doubt: str - why predictions are unreliable; empty if nothing speaks against them
 """)
 REPLAY_FIDELITY = Table(
     "replay_fidelity", "One row per rank: how well the replay of a trace fits the trace.", _FIDELITY
@@ -134,7 +134,7 @@ SLACK = table("""
     slack_ns: int64 >=0 - time it could lose alone
 """)
 WHAT_IF = table("""
-    what_if: One row per question: what a step would take if something were otherwise.
+    what_if: One row per question: the predicted step time of a what-if analysis.
 
     question: str - the changes, in words
     measured_ns: int64 >=0 - mean time of a step, measured
@@ -146,8 +146,8 @@ WHAT_IF = table("""
     changed_ns: int64 >=0 - time in the whole trace that was changed
     step_count: int64 >=1 - steps that were replayed
     basis: category - how it was found: measured, scaled or modelled
-    explained_share: float64 0..1 - of the time: has a cause, in the worst rank
-    doubt: str - why it is unsure; empty if nothing speaks against it
+    explained_share: float64 0..1 - of the time: explained, in the worst rank
+    doubt: str - why it is unreliable; empty if nothing speaks against it
 """)
 
 
@@ -177,7 +177,7 @@ class ExecutionGraph:
     thread: NDArray[np.int32]  # thread of every point on a CPU, -1 elsewhere
     origin_ns: int  # what to add to times to be on the clock of the events
     build: pd.DataFrame
-    doubts: Sequence[str] = ()  # what makes predictions from it unsure, in words
+    doubts: Sequence[str] = ()  # what makes predictions from it unreliable
 
     @property
     def explained_ns(self) -> NDArray[np.int64]:
@@ -223,7 +223,7 @@ class ExecutionGraph:
         return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
 
     def __repr__(self) -> str:
-        """Say how large it is and what is unsure about it."""
+        """Say how large it is and why it is unreliable."""
         inferred = float(self.is_inferred.mean()) if len(self.is_inferred) else 0.0
         ranks = len(np.unique(self.point_rank[self.point_rank >= 0]))
         head = (

@@ -36,13 +36,13 @@ def test_a_replay_states_its_error_and_what_has_a_cause(build, title_text):
     rows = [fits(-0.003, 0.997, step_error_max_ratio=0.005, doubt="fewer than two steps")]
     figure = plot.replay_fidelity(build(REPLAY_FIDELITY, rows))
     title, note = title_text(figure)
-    fit = "The replay is 0.3 % short; 99.7 % of the time has a cause"
+    fit = "The replay underestimates by 0.3 %; 99.7 % of the time is explained"
     assert title == f"{fit}; predictions are in doubt"
     assert (
         title_text(plot.replay_fidelity(build(REPLAY_FIDELITY, [rows[0] | {"doubt": ""}])))[0]
         == fit
     )
-    assert note == "unsure: fewer than two steps"
+    assert note == "doubt: fewer than two steps"
     shown = {trace.name: trace.text[0].strip() for trace in figure.data if len(trace.x)}
     assert shown["whole trace"] == "−0.3 %"
     assert shown["worst step"] == "0.5 %"
@@ -54,7 +54,7 @@ def test_several_replays_are_ordered_by_what_they_leave_unexplained(build, title
     figure = plot.replay_fidelity(build(REPLAY_FIDELITY, rows))
     assert list(figure.layout.yaxis.ticktext) == ["rank 1", "rank 0"]
     assert title_text(figure)[0] == (
-        "1 of 2 graphs is refused: replayed 2.0 % off, 80 % of the time has a cause"
+        "1 of 2 graphs is refused: replayed 2.0 % off, 80 % of the time is explained"
     )
     poor = next(trace for trace in figure.data if trace.name.startswith("too little"))
     assert (list(poor.x), list(poor.y)) == ([80], [0])
@@ -76,7 +76,7 @@ def test_the_step_that_matters_most_is_named(build, title_text):
     figure = plot.graph_ablation(build(GRAPH_ABLATION, rows))
     assert title_text(figure) == [
         "Without gaps the largest error of a step grows from 0.5 % to 17 %; "
-        "without synchronise 16 % of the time has no cause",
+        "without synchronise 16 % of the time is unexplained",
         "dashed: the whole graph",
     ]
     assert list(figure.layout.yaxis.ticktext) == [
@@ -190,9 +190,9 @@ def test_a_question_that_was_asked_is_what_the_title_is_about(build, title_text)
     figure = plot.what_if(build(WHAT_IF, rows), asked="compute x2")
     title, note = title_text(figure)
     assert title == "In doubt: compute x2: a step takes 150 ms instead of 100 ms, 0.67 × as fast"
-    assert "unsure: too little is explained" in note
+    assert "doubt: too little is explained" in note
     assert figure.layout.yaxis.ticktext[1] == "<b>compute x2</b>"
-    assert [trace.name for trace in figure.data][:2] == ["predicted", "predicted, unsure"]
+    assert [trace.name for trace in figure.data][:2] == ["predicted", "predicted, unreliable"]
 
 
 def test_where_nothing_helps_the_title_says_so(build, title_text):

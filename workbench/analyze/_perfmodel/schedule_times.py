@@ -295,6 +295,7 @@ def _paired(
         return np.where(pairs, dur + dur[order.partner], dur)
     pair_ns = _spread("overlapped_ns", overlapped_ns, shape)
     is_forward = order.action == FORWARD
+    # The time of a pair is given by the chunk and micro-batch of its forward.
     lead = np.where(is_forward, np.arange(len(dur)), order.partner)
     return np.where(pairs, pair_ns[order.chunk[lead], order.micro_batch[lead]], dur)
 
@@ -327,5 +328,6 @@ def _critical(passes: Plan, start: Floats, end: Floats, delay: Floats) -> NDArra
         pair = [at] if partner[at] < 0 else [at, int(partner[at])]
         after = [int(before[at]), *(int(needs[row]) for row in pair)]
         ready = [ends[after[0]], *(ends[needs[row]] + delay[row] for row in pair)]
+        # The latest of the causes binds; a time of 0 is the begin of the step.
         at = after[int(np.argmax(ready))] if max(ready) > 0 else count
     return marked

@@ -82,6 +82,7 @@ def iterations(
     """
     path = Path(path)
     frame = _plain_table.read(path)
+    # vTrain's files begin with a byte-order mark, which would stick to the first name.
     frame.columns = [str(name).removeprefix("\ufeff").strip() for name in frame.columns]
     if frame.columns.has_duplicates:
         twice = sorted(set(frame.columns[frame.columns.duplicated()]))

@@ -146,6 +146,7 @@ def collective_times(
         file = newest(folder / "comm" / "nccl", version, "nccl_perf.parquet")
         raw = plain.read(file)
         dtype = raw["nccl_dtype"].astype(str)
+        # Its message_size counts elements, not bytes: see Notes.
         element = dtype.map({"half": 2, "int8": 1})
         if element.isna().any():
             odd = sorted(set(dtype[element.isna()]))

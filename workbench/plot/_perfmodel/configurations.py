@@ -25,18 +25,10 @@ from workbench.plot._style.text import (
 )
 from workbench.tables import ITERATION_ERRORS, LAYOUT_WHAT_IF, PLAN
 
-# Predicted beside measured iteration times.
-
 _MOST_POINTS = 4_000
 # Told apart by shape; shades repeat.
-_SYMBOLS = (
-    ("circle", "series"),
-    ("diamond", "neutral"),
-    ("square-open", "series"),
-    ("triangle-up", "neutral"),
-    ("star", "series"),
-    ("circle-open", "neutral"),
-)
+_SYMBOLS = ("circle", "diamond", "square-open", "triangle-up", "star", "circle-open")
+_SHADES = ("series", "neutral") * 3
 
 
 def iteration_errors(
@@ -66,12 +58,10 @@ def iteration_errors(
         )
     far = errors["error_ratio"].abs()
     shown = errors.loc[far.nlargest(_MOST_POINTS // 2).index]
-    words = [
-        f"{label(name, 80)}<br>{label(group, 60)}: {error:+.1%}"
-        for name, group, error in zip(
-            shown["configuration"], shown["group"], shown["error_ratio"], strict=True
-        )
-    ]
+    rows = zip(shown["configuration"], shown["group"], shown["error_ratio"], strict=True)
+    words = np.array(
+        [f"{label(name, 80)}<br>{label(group, 60)}: {error:+.1%}" for name, group, error in rows]
+    )
     figure = go.Figure()
     measured = shown["measured_ns"].to_numpy() / 1e9
     for name, chosen, column, symbol, shade in _series(shown):
@@ -81,8 +71,8 @@ def iteration_errors(
             mode="markers",
             name=name,
             marker={"symbol": symbol, "color": COLOURS[shade], "size": 8, "opacity": 0.8},
-            customdata=[word for word, takes in zip(words, chosen, strict=True) if takes],
-            hovertemplate="%{customdata}<br>measured %{x:.3~g} s, here %{y:.3~g} s<extra></extra>",
+            customdata=words[chosen].tolist(),
+            hovertemplate="%{customdata}<br>%{x:.3~g} s measured, %{y:.3~g} s here<extra></extra>",
         )
     ends = [float(measured.min()), float(measured.max())]
     figure.add_scatter(
@@ -93,14 +83,9 @@ def iteration_errors(
     figure.update_xaxes(title="measured iteration [s], logarithmic", type="log", **ticks)
     figure.update_yaxes(title="predicted [s], logarithmic", type="log", **ticks)
     figure.update_layout(height=380)
-    return frame.finish(
-        figure,
-        claim=(
-            f"Predictions of {plural(len(errors), 'configuration')} are "
-            f"{safe(percent(far.mean()))} off in the mean, {safe(percent(far.max()))} at most"
-        ),
-        note=_note(errors, len(shown)),
-    )
+    claim = f"Predictions of {plural(len(errors), 'configuration')} are "
+    claim += f"{safe(percent(far.mean()))} off in the mean, {safe(percent(far.max()))} at most"
+    return frame.finish(figure, claim=claim, note=_note(errors, len(shown)))
 
 
 def _series(shown: pd.DataFrame) -> list[tuple[str, npt.NDArray[np.bool_], str, str, str]]:
@@ -112,7 +97,7 @@ def _series(shown: pd.DataFrame) -> list[tuple[str, npt.NDArray[np.bool_], str, 
     groups = sorted(shown["group"].unique())
     if not 1 < len(groups) <= len(_SYMBOLS):
         return [*series, ("prediction", np.ones(len(shown), bool), "dur_ns", "circle", "less")]
-    for group, (symbol, shade) in zip(groups, _SYMBOLS, strict=False):
+    for group, symbol, shade in zip(groups, _SYMBOLS, _SHADES, strict=False):
         chosen = (shown["group"] == group).to_numpy(dtype=bool)
         series.append((label(group, 60), chosen, "dur_ns", symbol, shade))
     return series
@@ -135,8 +120,6 @@ def _note(errors: pd.DataFrame, shown: int) -> str:
     return " · ".join(notes)
 
 
-# What the steps of a trace would take in other configurations, part by part.
-
 _MOST_ROWS, _ROW_PX, _NAME = 20, 34, 46
 # Column without its unit -> meaning, as in other figures of where time goes.
 _PARTS = {
@@ -150,7 +133,7 @@ _AS_IS = "as in the trace"
 
 
 def layout_what_if(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
-    """Show what a step would take in other configurations, and of what it would consist.
+    """Show the predicted step time in other configurations, part by part.
 
     Parameters
     ----------
@@ -194,25 +177,22 @@ def layout_what_if(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
             )  # fmt: skip
     figure.add_scatter(**_ends(shown, per_unit))
     measured = float(shown["measured_ns"].iloc[0])
-    figure.add_vline(
-        x=measured / per_unit, line={"color": colour("dark"), "width": 1.5, "dash": "dash"}
-    )
+    dashed = {"color": colour("dark"), "width": 1.5, "dash": "dash"}
+    figure.add_vline(x=measured / per_unit, line=dashed)
     ticks = [_tick(row) for row in shown.to_dict("records")]
     figure.update_layout(
         barmode="stack", bargap=0.3, hovermode="closest", margin_l=left_margin(ticks),
         height=max(len(ticks), 3) * _ROW_PX,
     )  # fmt: skip
-    figure.update_xaxes(
-        title=f"median time of a step [{unit}]", range=[0, 1.5 * longest / per_unit]
-    )
+    # Half as much room again, for the text behind the longest bar.
+    top = 1.5 * longest / per_unit
+    figure.update_xaxes(title=f"median time of a step [{unit}]", range=[0, top])
     figure.update_yaxes(
         tickvals=list(range(len(ticks))), ticktext=[safe(tick) for tick in ticks],
         range=[len(ticks) - 0.5, -0.5], showgrid=False,
     )  # fmt: skip
-    return frame.finish(
-        figure, claim=_claim(rows),
-        note=" · ".join(_notes(table, shown, measured)),
-        is_doubtful=is_doubtful(rows[rows["fits"]].head(1)))  # fmt: skip
+    note, best = " · ".join(_notes(table, shown, measured)), rows[rows["fits"]].head(1)
+    return frame.finish(figure, claim=_claim(rows), note=note, is_doubtful=is_doubtful(best))
 
 
 def _ends(rows: pd.DataFrame, per_unit: int) -> dict[str, Any]:
@@ -277,13 +257,11 @@ def _notes(table: pd.DataFrame, shown: pd.DataFrame, measured: float) -> list[st
         notes.append(f"no interval from {steps}")
     texts = table["doubt"].str.split("; ").explode()
     if len(doubts := texts[texts != ""].value_counts().index.tolist()):
-        notes.append(f"unsure: {label(doubts[0], 120)}")
+        notes.append(f"doubt: {label(doubts[0], 120)}")
     if hidden := len(table) - len(shown):
         notes.append(f"{plural(hidden, 'configuration')} dropped")
     return notes
 
-
-# Ways to spread a model over GPUs: the best iteration time for each TP and PP.
 
 _MOST_CELLS = 12  # of a row or column; more cannot be read
 _GB = 1e9
@@ -322,49 +300,31 @@ def parallelism_plan(plan: pd.DataFrame, *, source: str = "", synthetic: bool = 
     shape = (len(pipelines), len(tensors))
     seconds, texts = np.full(shape, np.nan), np.full(shape, "", dtype=object)
     for row in best.to_dict("records"):
-        if row["tensor_parallel"] in tensors and row["pipeline_parallel"] in pipelines:
-            cell = (
-                pipelines.index(row["pipeline_parallel"]),
-                tensors.index(row["tensor_parallel"]),
-            )
+        tensor, stages = row["tensor_parallel"], row["pipeline_parallel"]
+        if tensor in tensors and stages in pipelines:
+            cell = (pipelines.index(stages), tensors.index(tensor))
             texts[cell] = _cell(row)
+            # A cell that does not fit stays without a colour: NaN draws a gap.
             seconds[cell] = row["dur_ns"] / 1e9 if row["fits"] else np.nan
     names = [[f"TP{tensor}, PP{stages}" for tensor in tensors] for stages in pipelines]
     figure = go.Figure()
     figure.add_heatmap(
-        x=list(range(len(tensors))),
-        y=list(range(len(pipelines))),
-        z=seconds,
-        customdata=names,
-        text=texts,
-        texttemplate="%{text}",
-        textfont={"size": 11},
-        colorscale="Cividis",
-        reversescale=True,
-        xgap=3,
-        ygap=3,
-        hoverongaps=False,
+        x=list(range(len(tensors))), y=list(range(len(pipelines))), z=seconds, customdata=names,
+        text=texts, texttemplate="%{text}", textfont={"size": 11}, colorscale="Cividis",
+        reversescale=True, xgap=3, ygap=3, hoverongaps=False,
         colorbar={"title": {"text": "s per<br>iteration"}, "thickness": 12},
         hovertemplate="%{customdata}<br>%{text}<extra></extra>",
-    )
+    )  # fmt: skip
     for axis, title, values in (
         (figure.layout.xaxis, "tensor-parallel ranks TP [GPUs]", tensors),
         (figure.layout.yaxis, "pipeline stages PP [GPUs]", pipelines),
     ):
-        axis.update(
-            title=title,
-            tickvals=list(range(len(values))),
-            ticktext=[str(value) for value in values],
-            range=[-0.5, len(values) - 0.5],
-            showgrid=False,
-        )
+        ticks = {"tickvals": list(range(len(values))), "ticktext": [str(value) for value in values]}
+        axis.update(title=title, **ticks, range=[-0.5, len(values) - 0.5], showgrid=False)
     figure.update_layout(height=max(_CELL_PX * len(pipelines), 180))
-    return frame.finish(
-        figure,
-        claim=_parallelism_plan_claim(ordered),
-        note=_parallelism_plan_note(plan, best),
-        is_doubtful=is_doubtful(ordered[ordered["fits"]].head(1)),
-    )
+    claim, note = _parallelism_plan_claim(ordered), _parallelism_plan_note(plan, best)
+    doubtful = is_doubtful(ordered[ordered["fits"]].head(1))
+    return frame.finish(figure, claim=claim, note=note, is_doubtful=doubtful)
 
 
 def _cell(row: dict[Hashable, Any]) -> str:

@@ -95,9 +95,7 @@ def critical_path(
         notes.append(f"{safe(percent(guessed / total_ns))} guessed from times")
     if small_ns:
         notes.append(f"{plural(len(kinds) - len(large), 'kind')} with {duration(small_ns)} dropped")
-    return frame.finish(
-        figure, claim=_claim(kinds, total_ns),
-        note=" · ".join(notes))  # fmt: skip
+    return frame.finish(figure, claim=_claim(kinds, total_ns), note=" · ".join(notes))
 
 
 def _rows(table: pd.DataFrame, kinds: list[str], top: int) -> list[dict[str, Any]]:
@@ -188,8 +186,6 @@ def _claim(kinds: pd.Series, total_ns: int) -> str:
     return claim + (f", {percent(between)} is waiting between them" if between >= 0.01 else "")
 
 
-# How much later GPU work could come without delaying the end, over time.
-
 _NONE_NS = 10_000
 _LANE_PX, _WIDE_LANE_PX, _LANES_PX = 26, 60, 200
 # Dark to light, so that they are told apart where bars are too many for patterns.
@@ -256,9 +252,7 @@ def slack(
         f"come later by more than {duration(large_ns)}; {_without(band, rows)}"
     )
     claim = claim.replace("kernel or copies", "kernels and copies")
-    return frame.finish(
-        figure, claim=claim,
-        note=_note(bars, lanes["names"]))  # fmt: skip
+    return frame.finish(figure, claim=claim, note=_note(bars, lanes["names"]))
 
 
 def _without(band: np.ndarray, rows: pd.DataFrame) -> str:
@@ -284,6 +278,7 @@ def _slack_bar(
 ) -> dict[str, Any]:
     floor = bars["lane"] + 0.42
     high = floor - 0.84 * bars["bottom_share"]
+    # Thin slices stay visible: no lower than a twentieth of the lane.
     low = high - (0.84 * bars["height_share"]).clip(lower=0.05)
     edge = {"width": 0.6, "color": colour(meaning)}
     names = rows["name"].to_numpy()
@@ -331,8 +326,6 @@ def _note(bars: pd.DataFrame, names: list[str]) -> str:
     return " · ".join(notes)
 
 
-# What a step would take if something were otherwise.
-
 _MOST_ROWS, _WHAT_IF_ROW_PX = 24, 32
 _TIMES = ("measured_ns", "predicted_ns", "high_ns")
 
@@ -364,6 +357,7 @@ def what_if(
             "The table has no questions; pass what analyze.what_if returns.",
             claim="No questions to answer",
         )
+    # The explorer asks a question that may be among the prepared ones.
     rows = table.sort_values("predicted_ns", kind="stable").drop_duplicates("question")
     shown = rows.head(_MOST_ROWS)
     if asked and asked not in set(shown["question"]):
@@ -373,10 +367,8 @@ def what_if(
     longest = float(shown[list(_TIMES)].max().max())
     per_unit, unit = time_unit(longest)
     figure = go.Figure()
-    for meaning, words, in_doubt in (
-        ("all others", "predicted", False),
-        ("attention", "predicted, unsure", True),
-    ):
+    looks = (("all others", "predicted", False), ("attention", "predicted, unreliable", True))
+    for meaning, words, in_doubt in looks:
         group = shown[(shown["doubt"] != "") == in_doubt]
         if len(group):
             figure.add_bar(**_bars(group, meaning, words, per_unit))
@@ -386,9 +378,8 @@ def what_if(
         textposition="middle right", cliponaxis=False, showlegend=False, hoverinfo="skip",
     )  # fmt: skip
     measured = float(shown["measured_ns"].iloc[0])
-    figure.add_vline(
-        x=measured / per_unit, line={"color": colour("dark"), "width": 1.5, "dash": "dash"}
-    )
+    dashed = {"color": colour("dark"), "width": 1.5, "dash": "dash"}
+    figure.add_vline(x=measured / per_unit, line=dashed)
     ticks = [short(question, 40) for question in shown["question"]]
     names = [
         f"<b>{safe(tick)}</b>" if question == asked else safe(tick)
@@ -396,11 +387,9 @@ def what_if(
     ]
     is_single = int(shown["step_count"].max()) == 1
     figure.update_layout(
-        height=max(len(ticks), 3) * _WHAT_IF_ROW_PX,
-        margin_l=left_margin(ticks),
-        hovermode="closest",
-        bargap=0.3,
-    )
+        height=max(len(ticks), 3) * _WHAT_IF_ROW_PX, margin_l=left_margin(ticks),
+        hovermode="closest", bargap=0.3,
+    )  # fmt: skip
     figure.update_xaxes(
         title=f"{'time' if is_single else 'mean time of a step'} [{unit}]",
         range=[0, 1.32 * longest / per_unit],
@@ -409,10 +398,9 @@ def what_if(
         tickvals=list(range(len(ticks))), ticktext=names, range=[len(ticks) - 0.5, -0.5],
         showgrid=False,
     )  # fmt: skip
-    return frame.finish(
-        figure, claim=_what_if_claim(shown, asked),
-        note=" · ".join(_notes(rows, shown, measured)),
-        is_doubtful=is_doubtful(_named(shown, asked)))  # fmt: skip
+    claim, note = _what_if_claim(shown, asked), " · ".join(_notes(rows, shown, measured))
+    doubtful = is_doubtful(_named(shown, asked))
+    return frame.finish(figure, claim=claim, note=note, is_doubtful=doubtful)
 
 
 def _bars(rows: pd.DataFrame, meaning: str, words: str, per_unit: int) -> dict[str, Any]:
@@ -455,9 +443,9 @@ def _notes(rows: pd.DataFrame, shown: pd.DataFrame, measured: float) -> list[str
     if shown["low_ns"].notna().any():
         notes.append("whiskers: interval over steps")
     explained = float(shown["explained_share"].min())
-    notes.append(f"{percent(explained)} of the time has a known cause")
+    notes.append(f"{percent(explained)} of the time is explained")
     if doubts := sorted({*rows["doubt"]} - {""}):
-        notes.append(f"unsure: {label(doubts[0], 160)}")
+        notes.append(f"doubt: {label(doubts[0], 160)}")
     if hidden := len(rows) - len(shown):
         notes.append(f"{plural(hidden, 'question')} dropped")
     return notes

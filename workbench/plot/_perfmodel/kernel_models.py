@@ -14,8 +14,6 @@ from workbench.plot._style.style import MAX_LINES, Frame, distinct
 from workbench.plot._style.text import digits, duration, label, percent, plural, safe, size
 from workbench.tables import COLLECTIVE_MODEL, KERNEL_MODEL_ERRORS
 
-# Times and bus bandwidths of collectives by size, beside the lines of a model.
-
 _SYMBOLS = ("circle", "diamond", "square", "triangle-up", "star", "hexagon")
 _KEY = ["gpu", "collective", "rank_count", "node_count"]
 _MOST_KINDS, _MOST_POINTS = 6, 700
@@ -69,6 +67,7 @@ def collective_times(
 
 
 def _values(times: pd.DataFrame, column: str, show: Show) -> np.ndarray:
+    # Logarithmic axes know no zero.
     ns = np.maximum(times[column].to_numpy(dtype=np.float64), 1e-3)
     if show == "time":
         return np.asarray(ns / 1e3)
@@ -122,8 +121,6 @@ def _claim(times: pd.DataFrame, show: Show) -> str:
         f"{duration(last['dur_ns'])} for {size(last['size_bytes'])}{off}"
     )
 
-
-# How wrong models of matrix products are, by the work of a product.
 
 _OVERALL = ("all", "training")
 

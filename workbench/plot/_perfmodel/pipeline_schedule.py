@@ -200,9 +200,8 @@ def schedule_comparison(
         note += f" · {plural(doubtful, 'schedule')} with a doubt, see the table"
     if len(rows) > len(shown):
         note += f" · the fastest {len(shown)} of {len(rows):,}"
-    return frame.finish(
-        figure, claim=_fastest(rows),   note=note,
-        is_doubtful=is_doubtful(rows.head(1)))  # fmt: skip
+    doubtful = is_doubtful(rows.head(1))
+    return frame.finish(figure, claim=_fastest(rows), note=note, is_doubtful=doubtful)
 
 
 def _fastest(rows: pd.DataFrame) -> str:

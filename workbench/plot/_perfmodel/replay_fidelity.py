@@ -31,7 +31,7 @@ _ERRORS = (
     ("busy and idle times", "breakdown_error_ratio", "memory", "square-open"),
 )
 _MOST_ROWS, _MOST_NUMBERED, _ROW_PX, _NUMBERED_PX = 24, 10, 30, 68
-_EXPLAINED = "time that has a cause [%]"
+_EXPLAINED = "explained time [%]"
 
 
 def replay_fidelity(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
@@ -78,7 +78,7 @@ def replay_fidelity(table: pd.DataFrame, *, source: str = "", synthetic: bool = 
         )  # fmt: skip
     _add_explained(figure, shown, shown["is_usable"].to_numpy())
     _axes(figure, list(shown["words"]), "replay error [%]")
-    doubts = [f"unsure: {safe(doubt)}" for doubt in sorted({*rows["doubt"]} - {""})[:2]]
+    doubts = [f"doubt: {safe(doubt)}" for doubt in sorted({*rows["doubt"]} - {""})[:2]]
     hidden = len(rows) - len(shown)
     notes = doubts + [f"{plural(hidden, 'better row')} dropped"] * (hidden > 0)
     return frame.finish(figure, claim=_fits(rows), note=" · ".join(notes))
@@ -140,9 +140,8 @@ def graph_ablation(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
         notes.append(f"the worst of {plural(count, 'rank')}")
     if hidden := len(rows) - len(shown):
         notes.append(f"{plural(hidden, 'row')} dropped")
-    return frame.finish(
-        figure, claim=_matters(rows, full, error),
-        note=" · ".join(notes), is_doubtful=is_doubtful(table[table["without"] == ""]))  # fmt: skip
+    claim, doubtful = _matters(rows, full, error), is_doubtful(table[table["without"] == ""])
+    return frame.finish(figure, claim=claim, note=" · ".join(notes), is_doubtful=doubtful)
 
 
 def _marker(meaning: str, symbol: str) -> dict[str, Any]:
@@ -152,6 +151,7 @@ def _marker(meaning: str, symbol: str) -> dict[str, Any]:
 
 def _add_explained(figure: go.Figure, rows: pd.DataFrame, usable: np.ndarray) -> None:
     """Add the explained shares on the right, apart where too little is explained."""
+    # With everything explained the axis would have no width.
     low = 100 * min(float(rows["explained_share"].min()), 0.98)
     for is_good, meaning, symbol, words in (
         (True, "allowed", "circle", "explained"),
@@ -208,16 +208,16 @@ def _fits(rows: pd.DataFrame) -> str:
     if refused := int((~rows["is_usable"]).sum()):
         whose = f"{refused:,} of {len(rows):,} graphs" if len(rows) > 1 else "The graph"
         verb = "is" if refused == 1 else "are"
-        return f"{whose} {verb} refused: replayed {size} off, {explained} of the time has a cause"
+        return f"{whose} {verb} refused: replayed {size} off, {explained} of the time is explained"
     doubt = "; predictions are in doubt" if (rows["doubt"] != "").any() else ""
     if len(rows) > 1:
         return (
-            f"The worst of {len(rows):,} replays is {size} off; the least explained has a cause "
-            f"for {explained} of the time{doubt}"
+            f"The worst of {len(rows):,} replays is {size} off; of the least explained, "
+            f"{explained} of the time is{doubt}"
         )
-    way = "short" if rows["error_ratio"].iloc[0] < 0 else "long"
-    fits = f"is {size} {way}" if error else "takes exactly as long as measured"
-    return f"The replay {fits}; {explained} of the time has a cause{doubt}"
+    way = "under" if rows["error_ratio"].iloc[0] < 0 else "over"
+    fits = f"{way}estimates by {size}" if error else "takes exactly as long as measured"
+    return f"The replay {fits}; {explained} of the time is explained{doubt}"
 
 
 def _matters(rows: pd.DataFrame, full: pd.DataFrame, error: str) -> str:
@@ -235,10 +235,7 @@ def _matters(rows: pd.DataFrame, full: pd.DataFrame, error: str) -> str:
         claim = f"Without {label(top['without'], 24)} the {error} grows {grows}"
     unexplained = safe(percent(1 - float(dark["explained_share"])))
     where = "" if dark["without"] == top["without"] else f"without {label(dark['without'], 24)} "
-    return f"{claim}; {where}{unexplained} of the time has no cause"
-
-
-# How busy the GPU is over time, measured and replayed.
+    return f"{claim}; {where}{unexplained} of the time is unexplained"
 
 
 def gpu_busy(
@@ -305,14 +302,11 @@ def _notes(table: pd.DataFrame, curve: pd.Series) -> list[str]:
 
 
 def _claim(curves: dict[str, pd.Series]) -> str:
-    means = {
-        name: safe(percent(float(curve.mean()))) for name, curve in curves.items() if len(curve)
-    }
+    full = {name: curve for name, curve in curves.items() if len(curve)}
+    means = {name: safe(percent(float(curve.mean()))) for name, curve in full.items()}
     claim = f"The GPU is busy {means['measured']} of the time"
     return claim + (f", {means['replayed']} in the replay" if "replayed" in means else "")
 
-
-# Steps as the other steps of a trace predict them.
 
 _LINES = (
     ("measured", "measured_ns", "dark", "solid", "circle"),

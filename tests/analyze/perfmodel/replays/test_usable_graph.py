@@ -21,7 +21,7 @@ def dark(make_events, script):
 def test_a_graph_that_explains_little_is_refused_with_its_reason(dark):
     graph, fidelity = dark
     assert not fidelity["is_usable"].iloc[0]
-    with pytest.raises(PerformanceModelError, match=r"the graph is refused, rank 0: .*no known"):
+    with pytest.raises(PerformanceModelError, match=r"the graph is refused, rank 0: .*unexplained"):
         analyze.usable_graph(graph, fidelity)
 
 

@@ -134,7 +134,9 @@ def test_predictions_are_refused_where_too_little_is_explained(make_events, scri
     trace.launch(20, (900, 50, 7))  # nothing tells why it waited
     events = make_events(*trace.rows)
     graph = analyze.execution_graph(events)
-    with pytest.raises(PerformanceModelError, match=r"rank 0: only \d+\.\d% of the time has"):
+    with pytest.raises(
+        PerformanceModelError, match=r"rank 0: only \d+\.\d% of the time is explained"
+    ):
         analyze.what_if(events, graph, [Change(factor=0.5)])
     prediction = analyze.what_if(events, graph, [Change(factor=0.5)], least_explained_share=0)
     assert prediction["explained_share"].iloc[0] < 0.2

@@ -80,6 +80,7 @@ class Draft:
     @cached_property
     def issued(self) -> Ints:
         """When each piece of GPU work was launched; -1 if nothing did [ns]."""
+        # A call that loads a module or allocates launches at its end.
         moment = np.where(self.lasting, self.cpu.end, self.cpu.start)
         return np.append(moment, MISSING)[self.gpu.call]
 
@@ -107,6 +108,7 @@ class Draft:
         source = np.broadcast_to(np.asarray(source, dtype=np.int64), target.shape)
         weight = np.broadcast_to(np.asarray(weight, dtype=np.int64), target.shape)
         self._added.append(
+            # A negative weight would let a point come before what it waits for: clocks round.
             (source, target, np.maximum(weight, 0), EDGE_KINDS.index(kind), inferred)
         )
         self.steps[-1].inferred += len(target) if inferred else 0

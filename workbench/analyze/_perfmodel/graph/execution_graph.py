@@ -156,6 +156,7 @@ def _draft(rows: RankRows, without: frozenset[str], rules: GraphRules) -> Draft:
     waits |= lasting
     anchors = launching | np.isin(cpu.what, (STREAM_WAIT, EVENT_RECORD, GRAPH_LAUNCH))
     draft = Draft(rows, cpu_points(cpu, anchors, waits), rules, without, lasting)
+    # The order matters: waits and residuals are measured against the edges added so far.
     draft.step("GPU work")
     draft.add(draft.starts, draft.starts + 1, gpu.end - gpu.start, "GPU work")
     host_edges(draft)
@@ -197,6 +198,7 @@ def _joined(ranks: list[dict[str, Any]], events: pd.DataFrame) -> ExecutionGraph
         first = ranks[0][name][:1]
         return np.concatenate([first, *(rank[name][1:] for rank in ranks)])
 
+    # Ranks keep their own start as point 0; later the common start is that of the earliest.
     for rank, thread in zip(ranks, threads, strict=False):
         shift = rank["origin_ns"] - origin
         rank["time_ns"] = rank["time_ns"] + shift
@@ -282,12 +284,14 @@ def _wrong(arrays: dict[str, Any], time: Ints) -> NDArray[np.bool_]:
     source, target = arrays["source"], arrays["target"]
     count = len(time)
     matrix = coo_array((np.ones(len(source)), (source, target)), shape=(count, count))
+    # Points on a common circle are one strongly connected component.
     group = connected_components(matrix, connection="strong")[1]
     on_circle = (group[source] == group[target]) & (source != target)
     doubtful = on_circle & ~np.isin(arrays["edge_kind"], [EDGE_KINDS.index(kind) for kind in _SURE])
     launch = arrays["edge_kind"] == EDGE_KINDS.index("launch")
     back = time[source] > time[target]
     same = (time[source] == time[target]) & arrays["is_inferred"]
+    # From the surest sign of an error to the weakest; one kind at a time, as few as possible.
     for chosen in (back & ~launch, same, back, ~launch):
         if (doubtful & chosen).any():
             return np.asarray(doubtful & chosen)

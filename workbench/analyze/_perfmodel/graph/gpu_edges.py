@@ -32,6 +32,8 @@ def launch_edges(draft: Draft) -> None:
     has_call = draft.launch != MISSING
     before_end = np.where(gpu.before != MISSING, gpu.end[gpu.before], _NEVER)
     delay = gpu.start - draft.issued
+    # Behind other work the delay is queueing, so only launches onto an idle stream tell the
+    # latency.
     idle = has_call & (before_end < draft.issued)
     usual = usual_latency(
         delay[idle],
@@ -51,6 +53,7 @@ def launch_edges(draft: Draft) -> None:
                 f"{count:,} began later than a launch explains, {excess / 1e6:.2f} ms in all"
             )
     draft.add(draft.launch[has_call], draft.starts[has_call], weight[has_call], "launch")
+    # Work in flight when the trace begins has no launch row, and nothing before it on its stream.
     lost = ~has_call & (gpu.before == MISSING)
     begin = gpu.start[lost] if "gaps" not in draft.without else 0
     draft.add(0, draft.starts[lost], begin, "trace start")
@@ -76,6 +79,7 @@ def stream_edges(draft: Draft) -> None:
     weight = np.full(len(later), usual)
     if not step.is_used:
         return
+    # A global median would bias the replay of work without a launch: the gap is that of the pair.
     if alone.any():
         pair = gpu.name[before] * (int(gpu.name.max()) + 1) + gpu.name[later]
         weight[alone] = _medians(gap[alone], pair[alone])
@@ -87,6 +91,7 @@ def _medians(values: Ints, group: Ints) -> Ints:
     number = np.unique(group, return_inverse=True)[1]
     order = np.lexsort((values, number))
     bounds = np.append(0, np.cumsum(np.bincount(number)))
+    # The lower median: an observed value, so that times stay whole nanoseconds.
     middle = (bounds[:-1] + bounds[1:] - 1) // 2
     usual: Ints = np.maximum(values[order][middle][number], 0)
     return usual
@@ -98,6 +103,7 @@ def queue_limit(gpu: GpuRows, cpu: CpuRows, rules: GraphRules) -> int:
     call = gpu.call[has]
     took = (cpu.end - cpu.start)[call]
     blocked = _depths(gpu, cpu, has)[took > rules.blocked_ns]
+    # ROCm queues go deeper without blocking; V100s block at 1,021 launches.
     if len(blocked) <= rules.fewest_blocked or np.median(blocked) < rules.shortest_queue:
         return 0
     return int(np.median(blocked))
@@ -108,6 +114,8 @@ def _depths(gpu: GpuRows, cpu: CpuRows, has: Ints) -> Ints:
     begin = cpu.start[gpu.call[has]]
     order = np.argsort(begin, kind="stable")
     depth = np.empty(len(has), dtype=np.int64)
+    # Launches before this one, less the work that had started when it began: what is still
+    # queued.
     depth[order] = np.arange(len(has)) - np.searchsorted(np.sort(gpu.start[has]), begin[order])
     return depth
 
@@ -139,6 +147,7 @@ def queue_edges(draft: Draft, limit: int) -> None:
     has = np.flatnonzero(gpu.call != MISSING)
     has = has[np.lexsort((gpu.start[has], draft.call_start[has]))]
     ahead, call = has[:-limit], gpu.call[has[limit:]]
+    # Only a call with a wait of its own can be held up; the others are one point.
     waits = points.ends[call] != points.starts[call]
     ahead, call = ahead[waits], call[waits]
     fits = gpu.start[ahead] <= draft.cpu.end[call] + draft.rules.clash_ns
@@ -168,6 +177,7 @@ def stream_waits(draft: Draft) -> None:
 def _told_waits(draft: Draft, every: list[Queue], wait: Ints) -> np.ndarray:
     cpu, gpu, rows = draft.cpu, draft.gpu, draft.rows
     calls = np.flatnonzero(cpu.what == EVENT_RECORD)
+    # Plain record and wait rows carry no event handle: a cuda_sync row joins them by correlation.
     records = dict(zip(cpu.correlation[calls].tolist(), calls.tolist(), strict=True))
     is_told = np.zeros(len(wait), dtype=bool)
     for position, call in enumerate(wait.tolist()):
@@ -201,6 +211,7 @@ def _untold_waits(draft: Draft, every: list[Queue], wait: Ints) -> None:
         )
         source = np.where(gpu.stream[target] == number, MISSING, source)
         end = np.where(source != MISSING, gpu.end[source], _NEVER)
+        # Of all other streams the latest end: earlier work cannot be what held this up.
         better = end > best_end
         best, best_end = np.where(better, source, best), np.where(better, end, best_end)
     has = best != MISSING
@@ -236,6 +247,7 @@ def residual_edges(draft: Draft) -> None:
     if not step.is_used:
         return
     residual = draft.residual()[draft.starts]
+    # Unexplained delays below this are jitter of launches and clocks, not a missing dependency.
     late = np.flatnonzero(residual >= rules.least_residual_ns)
     cause = _just_ended(draft, late)
     has = cause != MISSING
@@ -263,6 +275,8 @@ def _just_ended(draft: Draft, late: Ints) -> Ints:
     looking = np.arange(len(late))
     while len(looking):
         at, began = position[looking], gpu.start[late[looking]]
+        # Step back to the next earlier end, for all that still look, until it is on another
+        # stream.
         near = (at >= 0) & (end[at] > began - rules.residual_window_ns)
         looking, at = looking[near], at[near]
         is_other = gpu.stream[by_end[at]] != gpu.stream[late[looking]]

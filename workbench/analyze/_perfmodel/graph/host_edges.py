@@ -37,6 +37,7 @@ def host_edges(draft: Draft) -> None:
     number = draft.first + np.arange(len(points.time))
     inside = np.append(False, points.thread[1:] == points.thread[:-1])
     lag = np.diff(points.time, prepend=0)
+    # A gap leads to the start of an outermost row: time that no operator covers, mostly Python.
     is_wait, is_gap = points.kind == WAIT_END, inside & (points.kind == START)
     # Where nothing else is to account for the time in a call, the call keeps all of it.
     is_launch = draft.cpu.what[points.cpu] < DEVICE_SYNC
@@ -51,6 +52,7 @@ def host_edges(draft: Draft) -> None:
     draft.add(number[plain] - 1, number[plain], lag[plain], "CPU")
     draft.add(number[waits] - 1, number[waits], own[waits], "call")
     gap, head = np.flatnonzero(is_gap), np.flatnonzero(~inside)
+    # Short gaps are Python between two operators; only a long one may be a wait for a thread.
     wait = np.append(gap[lag[gap] > rules.longest_gap_ns], head)
     begin = np.append(points.time[wait[: len(wait) - len(head)] - 1], np.full(len(head), -1))
     step = draft.step("inter-thread")
@@ -79,6 +81,7 @@ def _causes(draft: Draft, wait: Ints, begin: Ints) -> Ints:
     best_time = np.full((2, len(wait)), _NEVER)
     group = np.unique(np.stack([points.thread[wait], name[wait]]), axis=1, return_inverse=True)[1]
     group = group.reshape(-1)
+    # How often a point of this name occurs on this thread, for the share that recurs below.
     times = np.bincount(group)[group]
     for thread in np.unique(points.thread[ends]).tolist():
         own_ends = ends[points.thread[ends] == thread]
@@ -114,6 +117,7 @@ def _add(draft: Draft, wait: Ints, cause: Ints, lag: Ints) -> None:
         inferred=True,
     )
     draft.step("gaps")
+    # Heads are the first points of a thread: nothing on it comes before.
     is_head = np.append(True, points.thread[1:] != points.thread[:-1])[wait]
     gap, head = wait[~is_head], wait[is_head & (cause[wait] == MISSING)]
     own = np.where(cause[gap] == MISSING, lag[gap], 0) if has_length else 0
@@ -233,6 +237,7 @@ def _polled_ns(graph: ExecutionGraph, busy: _Busy, window_ns: int) -> Ints:
 
     Other work may have run before it on the GPU: the host waits for all of it.
     """
+    # DeepEP, for one, spins on counters on the CPU: no runtime call says that the host waits.
     polled = np.zeros(len(graph.weight_ns), dtype=np.int64)
     begin, end = graph.time_ns[graph.source], graph.time_ns[graph.target]
     # A gap shorter than the window ends near some communication by chance.
@@ -253,6 +258,7 @@ def _end_together(
     begin: Ints, end: Ints, start: Ints, stop: Ints, window_ns: int
 ) -> NDArray[np.bool_]:
     """Say in which gaps communication ran that ended about as they did."""
+    # By end, so that the kernels that end near a gap are neighbours and the loop below is short.
     order = np.argsort(stop, kind="stable")
     start, stop = start[order], stop[order]
     first = np.searchsorted(stop, end - window_ns)
@@ -267,5 +273,6 @@ def _end_together(
 
 def _gpu_is_as_long(graph: ExecutionGraph, polled: Ints, length: int) -> bool:
     """Say whether all takes nearly as long if the CPU need not poll."""
+    # If all is nearly as long without polling, the GPU binds too, and a faster one would show.
     weight = np.maximum(graph.weight_ns - polled, 0)
     return bool(replay(graph, weight_ns=weight).max() >= _AS_LONG * length)

@@ -115,6 +115,7 @@ def _cpu_rows(events: pd.DataFrame, row: Ints, is_call: NDArray[np.bool_], origi
     duration = events["dur_ns"].to_numpy()[row]
     process, thread = (codes(events[name])[row].astype(np.int64) for name in ("process", "thread"))
     number = np.unique(process * (int(thread.max(initial=0)) + 2) + thread, return_inverse=True)[1]
+    # Longest first: of rows that start together the outer one comes before what it holds.
     order = np.lexsort((-duration, start, number))
     effect = np.array([_CALLS.get(str(name), PLAIN) for name in events["name"].cat.categories])
     effect = np.append(effect, PLAIN).astype(np.int8)[codes(events["name"])[row]]
@@ -138,10 +139,12 @@ def _gpu_rows(
     order = np.lexsort((events["dur_ns"].to_numpy()[row], start))
     row, start = row[order], start[order]
     device, stream = _taken(events["device"], row), _taken(events["stream"], row)
+    # Stream numbers repeat from device to device.
     pairs, number = np.unique(np.stack([device, stream]), axis=1, return_inverse=True)
     number = number.reshape(-1)
     cpu_position = np.full(len(events) + 1, MISSING)
     cpu_position[cpu.row] = np.arange(len(cpu.row))
+    # Stable, so that the order of start is kept within each stream.
     by_stream = np.argsort(number, kind="stable")
     before = np.full(len(row), MISSING)
     same = number[by_stream][1:] == number[by_stream][:-1]
@@ -170,6 +173,7 @@ def _sync_records(
     return {
         correlation: SyncRecord(stream, waited, record)
         for correlation, stream, waited, record in zip(*values, strict=True)
+        # Rows without a correlation could be joined with no call.
         if correlation > 0
     }
 

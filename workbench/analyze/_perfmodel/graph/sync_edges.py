@@ -72,6 +72,7 @@ def sync_edges(draft: Draft) -> None:
     device = np.flatnonzero(waits & (cpu.what == DEVICE_SYNC))
     for queue in every:
         _wait(draft, queue.last_before(cpu.start[device]), device)
+    # A blocking copy (pageable memory, or to the host) waits for itself, not for the device.
     copies = np.flatnonzero(np.isin(gpu.call, np.flatnonzero(waits & (cpu.what == COPY))))
     _wait(draft, copies, gpu.call[copies])
     narrow = np.flatnonzero(waits & np.isin(cpu.what, (STREAM_SYNC, EVENT_SYNC)))
@@ -88,6 +89,7 @@ def sync_edges(draft: Draft) -> None:
 def _wait(draft: Draft, work: Ints, call: Ints, *, inferred: bool = False) -> None:
     has = work != MISSING
     work, call = work[has], call[has]
+    # Work that ends well after the call was not waited for, whatever the record says.
     fits = draft.gpu.end[work] <= draft.cpu.end[call] + draft.rules.clash_ns
     draft.steps[-1].left_out += int((~fits).sum())
     end = draft.first + draft.points.ends[call[fits]]
@@ -99,6 +101,7 @@ def _told_stream(rows: RankRows, call: int) -> int:
     record = rows.sync_records.get(int(rows.cpu.correlation[call]))
     if record is None:
         return MISSING
+    # An event was recorded on another stream than the one the call names: wait_on_stream.
     is_event = rows.cpu.what[call] == EVENT_SYNC
     return rows.number_of(
         record.wait_stream if is_event and record.wait_stream >= 0 else record.stream
@@ -135,6 +138,7 @@ def dark_edges(draft: Draft) -> None:
     if not step.is_used or not len(graphs):
         return
     graphs = graphs[np.argsort(cpu.start[graphs], kind="stable")]
+    # Kernels of a graph share the correlation of its one launch, if they were recorded at all.
     is_silent = ~np.isin(graphs, draft.gpu.call)
     waiting = _waiting(draft, cpu.start[graphs])
     _silent_graphs(draft, graphs[is_silent], waiting[is_silent])

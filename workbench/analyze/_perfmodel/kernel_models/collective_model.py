@@ -215,6 +215,7 @@ def _kinds(times: pd.DataFrame) -> list[tuple[Key, Floats, Floats]]:
     kinds: list[tuple[Key, Floats, Floats]] = []
     for values, rows in times.groupby(KEY, sort=True, observed=True):
         key = _key(values)
+        # Element types of one size count as repeats: the time depends on bytes.
         median = rows.groupby("size_bytes")["dur_ns"].median()
         if len(median) < LEAST_SIZES:
             msg = f"{key[1]} of {key[2]} ranks on {key[0]}: {len(median)} sizes are too few for "
@@ -268,6 +269,7 @@ def _predicted(model: CollectiveModel, key: Key, rows: pd.DataFrame) -> pd.DataF
     measured = fit.measured.reindex(size.astype(np.int64)).to_numpy(dtype=np.float64)
     is_measured = ~np.isnan(measured)
     inside = (size >= fit.measured.index.min()) & (size <= fit.measured.index.max())
+    # Beyond the sizes the largest error held out counts, and at least half as much again.
     width = np.exp(np.where(inside, fit.width_log, max(fit.widest_log, np.log(1.5))))
     basis = np.where(is_measured, "measured", np.where(inside, "fitted", "extrapolated"))
     seconds = np.where(is_measured, measured, analytic)
@@ -403,6 +405,7 @@ def expected_seconds(gpu: str, collective: str, ranks: int, nodes: int, size: fl
     the bus is that of the link or, across nodes, of all adapters of a node, if that is less.
     """
     row = gpu_row(gpu)
+    # The fullest node decides, so the division rounds up.
     per_node = -(-ranks // nodes)
     bus = float(row["link_bytes_per_s"])
     if nodes > 1:

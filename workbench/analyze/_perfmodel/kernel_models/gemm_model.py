@@ -170,6 +170,7 @@ def _predicted(fit: _Fit, rows: pd.DataFrame) -> pd.DataFrame:
     keys = pd.MultiIndex.from_frame(rows[SHAPE].astype("int64"))
     measured = fit.measured.reindex(keys).to_numpy(dtype=np.float64)
     is_measured = ~np.isnan(measured)
+    # Trees repeat what they saw last, so outside the hull the formula and its error stand alone.
     width = np.exp(np.where(inside | is_measured, fit.inside_log, fit.outside_log))
     time = np.where(is_measured, measured, fit.hybrid.seconds(shapes) * 1e9)
     outside_doubt = "; ".join(filter(None, [_OUTSIDE, fit.doubt]))
@@ -435,6 +436,7 @@ def groups(shapes: Floats) -> NDArray[np.int64]:
 def folds(shapes: Floats, count: int) -> NDArray[np.int64]:
     """Put every shape into one of some folds; those of one (n, k) stay together."""
     group = groups(shapes)
+    # Whole (n, k) at a time: with m alone held out, its neighbours would tell the answer.
     shuffled = np.random.default_rng(0).permutation(int(group.max()) + 1) % count
     return shuffled[group].astype(np.int64)
 
@@ -455,6 +457,7 @@ class Hull:
         offsets = -np.concatenate([points.max(axis=0), -points.min(axis=0)])
         try:
             equations = ConvexHull(points).equations
+        # Too few shapes, or all in one plane, have no hull.
         except (QhullError, ValueError):
             return Hull(normals, offsets)
         return Hull(

@@ -10,6 +10,7 @@ from workbench import datasets
 from workbench.errors import PerformanceModelError
 from workbench.tables import HARDWARE
 
+# Units of the data sheets, in SI.
 _UNITS = {"TFLOP/s": 1e12, "TB/s": 1e12, "GB/s": 1e9, "GB": 1e9, "1": 1.0}
 # Bytes per element of the two operands (activations, weights) and of the result, and the peak.
 DTYPES = {
@@ -58,7 +59,7 @@ def gpu_row(gpu: str) -> pd.Series:
     if gpu not in table.index:
         msg = f"no GPU is called {gpu!r} in the hardware table; it has {list(table.index)}"
         raise PerformanceModelError(msg)
-    return table.loc[gpu]
+    return table.T[gpu]
 
 
 def peak_of(gpu: str, dtype: str) -> float:

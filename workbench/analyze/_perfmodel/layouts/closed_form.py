@@ -172,6 +172,7 @@ def _gradients(c: Columns, k: Constants, held: Array, replicas: Array, stride: A
 
 def _optimizer(c: Columns, k: Constants) -> Array:
     held = sum(parameters / c.shards(*group) for parameters, *group in _groups(c))
+    # 20 bytes move per parameter: see the Notes of iteration_model.
     return np.asarray(20 * held / (k.optimizer_share * c.memory))
 
 
@@ -316,8 +317,9 @@ def columns(
     """
     CONFIGURATIONS.check(configurations)
     names = configurations["gpu"].astype(str)
-    looked_up = names.unique() if with_hardware else []
-    kinds = {name: (gpus or {}).get(name) or gpu_type(name) for name in looked_up}
+    kinds = {}
+    if with_hardware:
+        kinds = {name: (gpus or {}).get(name) or gpu_type(name) for name in names.unique()}
     types = [kinds.get(name) for name in names]
 
     def of(column: str) -> Array:
@@ -448,6 +450,8 @@ def _activations(c: Columns) -> Array:
     layer = tokens * (outside + (8 + 4 * c.routed * c.ffn / c.h) / c.t + scores)
     # Of what is computed again only the input stays, and one layer is whole at a time.
     stage = np.where(c.full > 0, 2 * tokens * c.stage_layers + layer / c.p, layer * c.stage_layers)
+    # 1F1B: the first stage holds as many micro-batches as there are stages, interleaving a part
+    # more.
     in_flight = np.where(c.v > 1, c.p * (1 + (c.p - 1) / (c.p * c.v)), np.minimum(c.rounds, c.p))
     embedding = np.where(c.sequence_parallel > 0, 1 / c.t, 1) * (8 * c.tokens + tokens)
     head = np.where(c.p == 1, 4 * (tokens + c.tokens * c.vocabulary) / c.t, 0)
@@ -547,6 +551,7 @@ def utilization(
     """
     ITERATIONS.check(iterations)
     c = columns(iterations, gpus)
+    # The peak of the precision trained in: MFU of FP8 jobs is of the FP8 peak.
     budget = c.n * c.peak * iterations["dur_ns"].to_numpy(dtype=np.float64) / 1e9
     model, hardware = flops(c, causal=causal)
     if len(c.n) and (hardware > budget).any():

@@ -124,6 +124,7 @@ def cross_validated(
 
 def _folds(measured: pd.DataFrame, folds: int | None) -> pd.Series:
     count = whole_number("folds", folds, least=2)
+    # A configuration measured twice on both sides of a fold would give the answer away.
     same = measured.drop(columns=["dur_ns", "source", "doubt"])
     alike = same.groupby(list(same.columns), dropna=False, sort=False).ngroup().to_numpy()
     fold = np.random.default_rng(0).permutation(int(alike.max()) + 1) % count

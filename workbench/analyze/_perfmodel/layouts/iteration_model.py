@@ -230,6 +230,7 @@ def iteration_model(
     share_between("coverage_share", coverage_share)
     grow = residual == "trees" or (residual == "auto" and has_trees())
     constants, learned = _fit(measured, gpus, grow=grow)
+    # Split conformal: the interval comes from rows that its model has not seen.
     inner, outer = _split(measured, groups)
     scores, analytic = _scores(measured[inner], measured[outer], gpus, grow=grow)
     rank = math.ceil((len(scores) + 1) * coverage_share)
@@ -370,6 +371,7 @@ def _constants(
         missed += [np.log(predicted[name]) - truth for name, truth in measured_parts.items()]
         return np.concatenate([*missed, _PULL * (vector - origin) / SPREAD])
 
+    # No share of a peak above 1, unless the start already is.
     bounds = (origin - _REACH, np.clip(TOP, origin, origin + _REACH))
     fit = least_squares(errors, origin, loss="soft_l1", f_scale=_SOFT, bounds=bounds)
     return Constants.from_logarithms(fit.x)
@@ -501,6 +503,7 @@ def public_iterations() -> pd.DataFrame:
         layout = Layout(**sizes, sharding=row["sharding"], **_RECIPE)
         jobs.append(configurations(model_shape(row["model"]), layout, gpu=row["gpu"]))
     table = pd.concat(jobs, ignore_index=True)
+    # What is printed is tokens per second and GPU; an iteration is one global batch.
     tokens = table["global_batch_count"] * table["sequence_tokens"]
     rate = printed["tokens_per_s_per_gpu"] * table["gpu_count"]
     table = table.assign(

@@ -30,7 +30,7 @@ def layout_what_if(
     gpus: Mapping[str, GpuType] | None = None,
     confidence_level: float = 0.8,
 ) -> pd.DataFrame:
-    """Ask the steps of a trace what they would take in other configurations.
+    """Predict step times in other configurations from the steps of a trace.
 
     The trace says how long things take, the closed form how they change: every part of every
     step is scaled by the ratio of the closed form, so that what the closed form has wrong in
@@ -108,6 +108,7 @@ def layout_what_if(
         common.insert(0, f"{words} too few for an interval that holds {share} of them")
     dur, components = _middle(prediction)
     c = columns(wanted, gpus)
+    # Model FLOPs count once; what is recomputed counts in the hardware share only.
     budget = c.n * c.peak * dur / 1e9
     shares = [np.minimum(count / budget, 1) for count in flops(c, causal=False)]
     tokens = (now["global_batch_count"] * now["sequence_tokens"]).iloc[0]
@@ -327,6 +328,7 @@ class Forecast:
 def scaled(steps: pd.DataFrame, now: Forecast, then: Forecast) -> Scaled:
     """Scale every step (STEP_BREAKDOWN, one row each) to every configuration requested."""
     seen = {name: steps[name].to_numpy(dtype=np.float64) for name in steps.columns}
+    # A ratio of two closed forms: what it has wrong in both layouts cancels.
     faster = then.work / now.work
     compute = np.outer(faster, seen["compute_ns"])
     gpu_other = seen["exposed_memory_ns"] + seen["exposed_other_ns"]
@@ -378,6 +380,7 @@ def _communication(
         ratio = kept / total
     added = {kind: (then.parts[kind] > 0) & ~has[kind] for kind in COMMUNICATION}
     more = np.sum([then.parts[kind] * added[kind] for kind in COMMUNICATION], axis=0)
+    # Communication can hide behind no more compute than there is.
     hidden = np.minimum(np.outer(ratio, overlap), compute)
     return np.outer(ratio, overlap + exposed) - hidden + more[:, None], hidden, ratio, added
 

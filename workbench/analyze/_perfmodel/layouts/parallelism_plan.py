@@ -88,6 +88,7 @@ def _layouts(
 ) -> list[Layout]:
     contexts = _powers(count) if "context" in varied else [like.context]
     layouts = []
+    # Tensor parallelism beyond a node would send every layer over the network.
     for tensor in _divisors(count, most=kind.gpus_per_node):
         for context in contexts:
             if count % (tensor * context) or like.sequence % context:
@@ -109,6 +110,7 @@ def _cut(
     tensor, context, pipeline, data = sizes
     apart = tensor * context * data
     experts = _powers(apart) if "expert" in varied else [like.expert]
+    # Interleaving needs layers that divide by stages and chunks; else plain 1F1B.
     chunks = like.chunks if pipeline > 1 and shape.layers % (pipeline * like.chunks) == 0 else 1
     candidates = [
         replace(

@@ -1,4 +1,4 @@
-"""What could be otherwise: GPU work, the CPU, a rank, made faster, slower or taken away."""
+"""Changes of a what-if analysis: GPU work, the CPU or a rank faster, slower or removed."""
 
 from __future__ import annotations
 
@@ -198,6 +198,7 @@ def _work_edges(graph: ExecutionGraph, work: NDArray[np.bool_]) -> NDArray[np.bo
     ends[graph.gpu_start[work] + 1] = True
     kind = graph.edge_kind
     own = (kind == EDGE_KINDS.index("GPU work")) | (kind == EDGE_KINDS.index("shared GPU"))
+    # Of a matched collective only the transfer shrinks; waiting for ranks is theirs.
     transfer = (kind == EDGE_KINDS.index("collective")) & ends[graph.target]
     chosen: NDArray[np.bool_] = (own & begins[graph.source]) | transfer
     return chosen
@@ -264,6 +265,7 @@ def _fuse(
     later = np.zeros(len(graph.time_ns), dtype=bool)
     later[graph.target[joined]] = True
     launch = (graph.edge_kind == EDGE_KINDS.index("launch")) & later[graph.target]
+    # Every launch but the first of a run is saved, with what the call cost the CPU.
     call = np.unique(graph.source[launch])
     cost = events["dur_ns"].reindex(graph.event[call]).fillna(0).to_numpy()
     saved = np.zeros(len(graph.time_ns))

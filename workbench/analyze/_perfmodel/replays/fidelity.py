@@ -51,7 +51,7 @@ def replay_fidelity(
     """Compare a replay with the trace it comes from, rank by rank.
 
     A good total proves little: errors cancel, and a graph that kept every delay as it was would
-    have none. So the parts are compared, too, and the share of the time that has a cause.
+    have none. So the parts are compared, too, and the share of explained time.
 
     Parameters
     ----------
@@ -78,8 +78,8 @@ def replay_fidelity(
     differences of compute, overlap, exposed communication, memory and other, and idle time,
     over the measured span. Busy correlation: of the busy time per ms. Explained share: walking
     back from the start of every step to that of the one before, and from the last event, along
-    what each moment waited for, 1 - (time without a cause) / window. Calls that block have no
-    cause if the step was dropped that would give them one. A graph is usable if enough is
+    what each moment waited for, 1 - unexplained time / window. Calls that block are unexplained
+    if the step was dropped that would give them a cause. A graph is usable if enough is
     explained and the replay is near enough in all three: the time of the whole and of the GPU
     work, the parts of it, and the worst step.
     """
@@ -184,6 +184,7 @@ def _compared(before: pd.DataFrame, after: pd.DataFrame, steps: np.ndarray) -> d
     window, new_window = (_window(table) for table in (before, after))
     old, new = (time_breakdown(table).iloc[0] for table in (before, after))
     span = int(old["span_ns"])
+    # L1 of the parts: errors of opposite sign cancel in the total, not here.
     error = sum(abs(int(old[f"{name}_ns"]) - int(new[f"{name}_ns"])) for name in _PARTS) / max(
         span, 1
     )
@@ -232,6 +233,7 @@ def _busy_correlation(before: pd.DataFrame, after: pd.DataFrame) -> float | None
     first = min(int(work.start.min()) for work in works)
     last = max(int(work.end.max()) for work in works)
     edges = np.arange(first, last + _BIN_NS, _BIN_NS)
+    # A correlation of fewer bins says nothing.
     if len(edges) < 4:
         return None
     curves = [_busy(work.start, work.end, edges) for work in works]
@@ -258,6 +260,7 @@ def _walked(events: pd.DataFrame, graph: ExecutionGraph, rank: int) -> dict[str,
     ]
     path = np.concatenate(walks)
     window = int(time[last]) - begin
+    # Keeping every residual as a weight would make any graph exact; so they are counted instead.
     late = time[graph.target[path]] - time[graph.source[path]]
     blocked = (graph.edge_kind[path] == EDGE_KINDS.index("call")) & (
         graph.weight_ns[path] > _longest_call(graph)
@@ -300,8 +303,7 @@ def limits_failed(row: Mapping[Any, Any], least: float, rules: GraphRules) -> di
     failed = {}
     if row["explained_share"] < least:
         failed["least_explained_share"] = (
-            f"{1 - row['explained_share']:.0%} of the time has no known cause "
-            f"(at most {1 - least:.0%})"
+            f"{1 - row['explained_share']:.0%} of the time is unexplained (at most {1 - least:.0%})"
         )
     for name, columns, subject in _LIMITS:
         errors = [row[column] for column in columns if not pd.isna(row[column])]
@@ -363,6 +365,7 @@ def gpu_busy(events: pd.DataFrame, *, bin_ns: int = 1_000_000) -> pd.DataFrame:
     if bin_ns <= 0:
         msg = f"bin_ns={bin_ns}: give a width above 0, e.g. 1_000_000 for a millisecond"
         raise PerformanceModelError(msg)
+    # Whole multiples of the width: two traces on one clock share their bins.
     first, last = int(work.start.min()) // bin_ns, -(-int(work.end.max()) // bin_ns)
     ranks = np.unique(work.rank)
     if (count := max(last - first, 1)) * len(ranks) > _MOST_BINS:
@@ -418,6 +421,7 @@ def held_out_steps(events: pd.DataFrame, graph: ExecutionGraph) -> pd.DataFrame:
     starts = bounds.of_rank[0].start
     step = np.searchsorted(starts, launch_times(events, graph)[graph.target], side="right")
     position = _places(events, graph, step)
+    # Waits and orders have no time of their own to replace.
     varying = np.isin(graph.edge_kind, [EDGE_KINDS.index(kind) for kind in _VARYING])
     weight = graph.weight_ns.astype(float)
     count = len(starts)
@@ -477,6 +481,7 @@ def _places(events: pd.DataFrame, graph: ExecutionGraph, step: Ints) -> Ints:
         "step": step,
     }
     frame = pd.DataFrame(keys)
+    # Numbered by time, so that the n-th of a kind in one step is the n-th in the others.
     order = np.argsort(graph.time_ns[graph.target], kind="stable")
     number = np.empty(len(frame), dtype=np.int64)
     number[order] = frame.iloc[order].groupby(list(keys)).cumcount().to_numpy()
@@ -489,4 +494,5 @@ def _places(events: pd.DataFrame, graph: ExecutionGraph, step: Ints) -> Ints:
 def _lanes(events: pd.DataFrame, graph: ExecutionGraph) -> Ints:
     stream = np.append(events["stream"].array.to_numpy(dtype="int64", na_value=MISSING), MISSING)
     of_point = stream[events.index.get_indexer(pd.Index(graph.event))]
+    # Threads below -1, streams from 0: one number for both without a clash.
     return np.where(graph.thread >= 0, -2 - graph.thread, of_point)

@@ -27,6 +27,7 @@ class HostSteps(NamedTuple):
     def times(self, time_ns: Ints, measured_ns: Ints) -> Ints:
         """Give when each step begins on the host: it moves with the points around it [ns]."""
         width = measured_ns[self.first] - measured_ns[self.before]
+        # A mark has no point of its own: it keeps its place between its neighbours.
         share = np.clip((self.start - measured_ns[self.before]) / np.maximum(width, 1), 0, 1)
         moved = np.rint(share * (time_ns[self.first] - time_ns[self.before])).astype(np.int64)
         beyond = np.maximum(self.start - measured_ns[self.first], 0)
@@ -69,6 +70,7 @@ def step_bounds(events: pd.DataFrame, graph: ExecutionGraph, rank: int | None = 
     every = np.unique(graph.point_rank[graph.point_rank >= 0]).tolist()
     ranks = every if rank is None else [rank]
     of_rank = [host_steps(events, graph, member) for member in ranks]
+    # Only steps that all ranks recorded: a step lasts until its slowest rank is through.
     number = of_rank[0].number
     for steps in of_rank[1:]:
         number = number[np.isin(number, steps.number)]

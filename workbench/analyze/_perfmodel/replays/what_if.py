@@ -1,4 +1,4 @@
-"""How long a step would take if something were otherwise."""
+"""What-if analysis, critical path and slack of an execution graph."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def what_if(  # noqa: PLR0913 - the front door
     fidelity
         Table :data:`workbench.tables.REPLAY_FIDELITY` of this graph; computed if not given.
     least_explained_share
-        Predictions are refused where less of the time has a known cause; 0 allows all, whatever
+        Predictions are refused where less of the time is explained; 0 allows all, whatever
         its errors.
     rules
         With the errors from which on predictions are refused, as for :func:`replay_fidelity`.
@@ -106,6 +106,7 @@ def what_if(  # noqa: PLR0913 - the front door
     measured, before = _durations(bounds, graph.time_ns), _durations(bounds, replay(graph))
     if len(bounds.number) > 1:
         measured = bounds.durations()
+    # Steps are drawn as pairs, before and after: a slow step is slow in both.
     draws = np.random.default_rng(seed).integers(len(measured), size=(_DRAWS, len(measured)))
     rows = []
     for question in changes:
@@ -141,7 +142,7 @@ def _refuse(events: pd.DataFrame, fidelity: pd.DataFrame, least: float, rules: G
         share = row["explained_share"]
         if "least_explained_share" in failed:
             failed["least_explained_share"] = (
-                f"only {share:.1%} of the time has a known cause, less than "
+                f"only {share:.1%} of the time is explained, less than "
                 f"least_explained_share={least:g}"
             )
         msg = f"rank {row['rank']}: {'; '.join(failed.values())}; {_advice(events)}or allow more "
@@ -242,6 +243,7 @@ def critical_path(
             "is_inferred": graph.is_inferred[path],
         }
     )
+    # Points that belong to no event, such as the start, carry -1 inside.
     table["event"] = table["event"].mask(table["event"] < 0)
     return CRITICAL_PATH.check(CRITICAL_PATH.cast(table))
 
@@ -268,6 +270,7 @@ def slack(events: pd.DataFrame, graph: ExecutionGraph) -> pd.DataFrame:
     """
     checked(events, "name", "rank", "kind", "stream")
     time = replay(graph)
+    # The longest path to the end is the longest path from the start with all edges turned round.
     backwards = LongestPath(graph.target, graph.source, len(time)).times(graph.weight_ns)
     start = graph.gpu_start
     order = start[np.argsort(time[start], kind="stable")]

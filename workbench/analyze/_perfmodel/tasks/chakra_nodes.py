@@ -69,6 +69,7 @@ def chakra_nodes(
     rank = tasks.set_index("task")["rank"]
     src, dst = rank.loc[task_edges["src"]].to_numpy(), rank.loc[task_edges["dst"]].to_numpy()
     at_meeting = task_edges[["src", "dst"]].isin(set(tasks["task"][is_meeting])).any(axis=1)
+    # A Chakra file is of one rank, so edges between ranks cannot be written.
     is_inside = (src == dst) & ~at_meeting.to_numpy()
     inside = task_edges[is_inside]
     frame = pd.DataFrame(

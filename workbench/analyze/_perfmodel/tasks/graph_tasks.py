@@ -27,7 +27,7 @@ def graph_tasks(events: pd.DataFrame, graph: ExecutionGraph) -> TaskGraph:
     Returns
     -------
     TaskGraph
-        ``tasks`` (:data:`workbench.tables.TASKS`): GPU work, and the stretches of a thread between
+        ``tasks`` (:data:`workbench.tables.TASKS`): GPU work, and the segments of a thread between
         two moments that something depends on; ``edges`` (:data:`workbench.tables.TASK_EDGES`).
         :func:`chakra_nodes` makes an execution trace of them.
 
@@ -115,7 +115,7 @@ def _at_points(
 ) -> tuple[Ints, Ints]:
     """Give the task of a thread or stream that ends, and the one that begins, at each point."""
     ending, beginning = np.full((2, len(graph.time_ns)), MISSING)
-    # What begins a thread has no stretch before it, but can wait for another thread.
+    # What begins a thread has no segment before it, but can wait for another thread.
     ending[graph.target[number != MISSING]] = number[number != MISSING]
     ending[graph.target[on_lane]] = number[on_lane]
     beginning[graph.source[on_lane]] = number[on_lane]

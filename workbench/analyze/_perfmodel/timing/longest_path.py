@@ -25,6 +25,7 @@ class LongestPath:
             from workbench.analyze._perfmodel.timing import engine_python as engine  # type: ignore[no-redef]
         self._engine = engine
         self._bounds, self._by_source, self._waiting = engine.ordered(source, target, point_count)
+        # Edges lie by source, so that one walk reads memory in order (CSR).
         self._target = target[self._by_source]
         self._targets = target
         self._order: Points | None = None

@@ -1,4 +1,4 @@
-"""When everything would have happened, by an execution graph."""
+"""Replay of an execution graph: the time of every point and event."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from workbench.analyze._perfmodel.timing.longest_path import LongestPath
 from workbench.errors import PerformanceModelError
 from workbench.tables import ExecutionGraph
 
+# Weak, so that an order goes with its graph.
 _PATHS: WeakKeyDictionary[ExecutionGraph, LongestPath] = WeakKeyDictionary()
 
 
@@ -111,6 +112,7 @@ def replayed_events(events: pd.DataFrame, graph: ExecutionGraph, time_ns: Ints) 
     order = points[np.lexsort((graph.time_ns[points], lane[position[points]]))]
     of_point = lane[position[order]]
     measured, predicted = graph.time_ns[order] + graph.origin_ns, time_ns[order] + graph.origin_ns
+    # Bounds of each lane in the sorted points and rows, in place of a mask for each.
     begin = np.searchsorted(of_point, np.arange(lane.max(initial=-1) + 2))
     by_lane = np.argsort(lane, kind="stable")
     rows = np.searchsorted(lane[by_lane], np.arange(lane.max(initial=-1) + 2))
