@@ -108,6 +108,7 @@ def critical_path(
     @cache
     def path(question: str) -> pd.DataFrame:
         chosen = [] if question == _NONE else [changes[question]]
+        # A refused graph has a path too, and it would look as exact as any.
         usable = analyze.usable_graph(graph, fidelity())
         return analyze.critical_path(events, usable, changes=chosen)
 
@@ -177,16 +178,11 @@ def graph_ablation(
 
 _MOST_STEPS = 16
 _VIEWS = (
-    ("verdict", "verdict"),
-    ("map of workers", "worker"),
-    ("by stage", "stage"),
-    ("by data-parallel rank", "dp_rank"),
-    ("by operation", "operation"),
-    ("schedule of a step", "schedule"),
-    ("micro-batches", "micro-batches"),
-    ("what usual measures say", "measures"),
-    ("steps", "steps"),
-)
+    ("verdict", "verdict"), ("map of workers", "worker"), ("by stage", "stage"),
+    ("by data-parallel rank", "dp_rank"), ("by operation", "operation"),
+    ("schedule of a step", "schedule"), ("micro-batches", "micro-batches"),
+    ("what usual measures say", "measures"), ("steps", "steps"),
+)  # fmt: skip
 
 
 def job_slowdown(
@@ -213,6 +209,7 @@ def job_slowdown(
         some are offered, evenly spread; the step matters to the schedule and to micro-batches.
     """
     JOB_OPERATIONS.check(operations)
+    # Computed when a view first needs it, so that the explorer opens at once.
     complete = cache(partial(analyze.complete_steps, operations))
     verdict = cache(lambda: analyze.job_slowdown(complete()))
     schedule = cache(lambda step: analyze.job_schedule(complete(), step=step))

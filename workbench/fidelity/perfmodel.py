@@ -89,9 +89,10 @@ def printed_predictions() -> pd.DataFrame:
         Table :data:`workbench.tables.ITERATION_ERRORS`; ``group`` names the source and what
         the assumed constants were calibrated on. Jobs that served to calibrate are dropped.
     """
+    gpt3 = printed_iterations("iteration_mlperf_gpt3", **_MLPERF)
     errors = [
         megatron_errors().assign(group="Megatron, A100: calibrated on its other models"),
-        after_the_first(mlperf_jobs(), "GPT-3 175B, MLPerf: calibrated on 256 H100"),
+        after_the_first(gpt3, "GPT-3 175B, MLPerf: calibrated on 256 H100"),
         after_the_first(llama_jobs(), "Llama 3 405B: calibrated on 8,192 H100"),
         after_the_first(lumos_jobs(), "Lumos, 15B: calibrated on TP2 PP2 DP8"),
     ]
@@ -132,16 +133,12 @@ def megatron_errors() -> pd.DataFrame:
     return pd.concat(errors, ignore_index=True)
 
 
-def mlperf_jobs() -> pd.DataFrame:
-    """Give the printed jobs of MLPerf, 256 GPUs first."""
-    return printed_iterations("iteration_mlperf_gpt3", **_MLPERF)
-
-
 def llama_jobs() -> pd.DataFrame:
     """Give the rows of Llama 3; replicas are GPUs over the other sizes."""
     jobs = []
     for row in published("iteration_llama3"):
         sizes = llama_sizes(row)
+        # Row 3 prints 4 replicas, which contradicts its GPUs: they follow from the other sizes.
         data = int(row["gpu_count"]) // int(np.prod(list(sizes.values())))
         batch = {"global_batch": data * int(row["batch_per_replica"]), "data": data}
         layout = {**_LLAMA, **sizes, **batch, "sequence": int(row["sequence_tokens"])}
@@ -261,7 +258,7 @@ def mlperf() -> Iterator[Reading]:
     No recomputation, sequence parallelism and FP8 as in the settings; layouts of 1,536 and
     3,072 GPUs are not printed and taken as at 512.
     """
-    jobs = mlperf_jobs()
+    jobs = printed_iterations("iteration_mlperf_gpt3", **_MLPERF)
     errors = after_the_first(jobs, "MLPerf")["error_ratio"]
     for row, error in zip(jobs.iloc[1:].to_dict("records"), errors, strict=True):
         label = f"{row['gpu_count']} GPUs, calibrated on 256"
@@ -363,6 +360,7 @@ def matrix_products() -> Iterator[Reading]:
     The roofline with the peaks of the data sheet is printed beside it, as what it must beat.
     """
     errors = analyze.gemm_errors(load.gemm_times(gpus=_GPUS), fold_count=4)
+    # Without the trees there is nothing to judge: the claim is absent, not failed.
     if not (errors["model"] == "hybrid").any():
         msg = "the trees need scikit-learn; pip install 'ai-infra-workbench[kernels]'"
         raise MissingExtraError(msg)
@@ -638,5 +636,6 @@ def _different(before: pd.DataFrame, after: pd.DataFrame) -> int:
     pairs = [before[name].astype(object).where(before[name].notna(), None) for name in before]
     copies = [after[name].astype(object).where(after[name].notna(), None) for name in after]
     same = pd.concat([a == b for a, b in zip(pairs, copies, strict=True)], axis=1)
+    # Missing differs from missing, so such cells are compared apart.
     missing = pd.concat([a.isna() & b.isna() for a, b in zip(pairs, copies, strict=True)], axis=1)
     return int((~(same | missing).all(axis=1)).sum())

@@ -24,6 +24,7 @@ def published(name: str) -> list[dict[str, str]]:
     for folder in (package / "_bundled", package.parent / "data"):
         path = folder / "published" / f"{name}.csv"
         if path.is_file():
+            # Text, and no cell read as missing: what was printed stays as it was printed.
             table = pd.read_csv(path, dtype=str, keep_default_na=False)
             return [dict(zip(table.columns, row, strict=True)) for row in table.to_numpy()]
     msg = f"{package}: the printed numbers {name}.csv are missing; install ai-infra-workbench again"

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from workbench.tables.configurations import CONFIGURATIONS
 from workbench.tables.table import Column, Table, columns, table
 
+# The arrays of an ExecutionGraph hold kinds as positions in these two.
 EDGE_KINDS = (
     "GPU work", "CPU", "gap", "call", "inter-thread", "launch", "stream order", "queue limit",
     "synchronise", "inter-stream", "shared GPU", "dark GPU time", "collective", "trace start",

@@ -82,6 +82,7 @@ def pipeline_schedule(
 
 def _table(kind: str, order: Order) -> pd.DataFrame:
     count = len(order.stage)
+    # Rows lie by stage, so a position is the row less the first row of its stage.
     first = np.searchsorted(order.stage, order.stage)
     partner = np.where(order.partner < 0, 0, order.partner - first)
     return pd.DataFrame(
@@ -124,6 +125,7 @@ def _partners(stage: Ints, position: Ints, codes: Ints, overlapped_with: pd.Seri
     alone = overlapped_with.isna().to_numpy()
     wanted = overlapped_with.fillna(-1).to_numpy(dtype=np.int64)
     partner = np.full(len(stage), -1)
+    # A pair stands side by side, so only neighbours can fit.
     for side in (-1, 1):
         beside = np.clip(rows + side, 0, max(len(stage) - 1, 0))
         fits = (stage[beside] == stage) & (position[beside] == wanted) & (beside != rows)

@@ -159,6 +159,7 @@ def schedule_summary(times: pd.DataFrame) -> pd.DataFrame:
 
 def _costs(passes: pd.DataFrame) -> dict[str, Any]:
     stage, action = passes["stage"], passes["action"]
+    # Activations live from the forward to the backward or, if that is split, to its W.
     kept = action.eq("F").astype("int64") - action.isin(["B", "W"]).astype("int64")
     peak = kept.groupby(stage, sort=False).cumsum().groupby(stage, sort=False).max()
     chunks = passes["chunk"].groupby(stage, sort=False).nunique()

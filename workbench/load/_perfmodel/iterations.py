@@ -29,6 +29,7 @@ _NEEDED = {
     "pipeline_parallel": "pipeline parallelism",
 }
 _TIME = {"iteration_ms": "iteration time (ms)"}
+# vTrain's files know neither context nor expert parallelism, chunks or experts.
 _ONE = ("context_parallel", "expert_parallel", "chunk_count", "expert_count", "routed_count")
 _CHOICES = {
     "recompute": ("none", "selective", "full"),

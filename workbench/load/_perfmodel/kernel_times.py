@@ -177,6 +177,7 @@ def _chosen(gpus: Sequence[str]) -> list[tuple[str, Path]]:
 
 def _own_gemms(path: Path, *, gpus: Sequence[str], dtypes: Sequence[str] | None) -> pd.DataFrame:
     raw = plain.read(path)
+    # A last row without a line end may have lost digits of its time.
     plain.refuse_cut_row(raw, path, raw.columns)
     table: dict[str, Any] = {}
     for name, names in _GEMM_NAMES.items():
@@ -304,6 +305,7 @@ def _vidur(raw: pd.DataFrame, path: Path) -> dict[str, Any]:
 
 
 def _vtrain(raw: pd.DataFrame, path: Path) -> dict[str, Any]:
+    # The table holds sizes and times only.
     ranks = re.search(r"GPU(\d+)", path.name)
     if ranks is None or int(ranks[1]) < 2:
         msg = f"{path}: the number of ranks is told by the file's name alone, as AR_GPU8_..._LUT"
@@ -392,6 +394,7 @@ _TIMES = {"dur_ns": 1.0, "time_us": 1e3, "latency": 1e6, "latency_ms": 1e6, "lat
 def positive_ns(values: pd.Series, per_unit: float, path: Path) -> pd.Series:
     """Give times as whole nanoseconds; what is not above 0 is named with its row."""
     numbers = as_floats(values)
+    # A time that rounds to 0 ns was not measured.
     bad = ~(np.isfinite(numbers) & (np.rint(numbers * per_unit) >= 1))
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
@@ -441,6 +444,7 @@ def finished(
         words = {name: f"type {name} not requested" for name in skipped}
         rows += [("skipped by design", words[name], int(n)) for name, n in skipped.items()]
         frame = frame[kept].reset_index(drop=True)
+    # A repeat differs in time and source only.
     key = [name for name in table.columns if name not in ("dur_ns", "source")]
     if repeated := int(frame.duplicated(key).sum()):
         rows.append(("noted", "the same was measured before; analyses take the median", repeated))

@@ -179,7 +179,8 @@ def layout_what_if(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     measured = float(shown["measured_ns"].iloc[0])
     dashed = {"color": colour("dark"), "width": 1.5, "dash": "dash"}
     figure.add_vline(x=measured / per_unit, line=dashed)
-    ticks = [_tick(row) for row in shown.to_dict("records")]
+    records = shown.to_dict("records")
+    ticks = [short(row["change"], _NAME) + " *" * _is_modelled(row) for row in records]
     figure.update_layout(
         barmode="stack", bargap=0.3, hovermode="closest", margin_l=left_margin(ticks),
         height=max(len(ticks), 3) * _ROW_PX,
@@ -218,10 +219,6 @@ def _ends(rows: pd.DataFrame, per_unit: int) -> dict[str, Any]:
         "showlegend": False,
         "hoverinfo": "skip",
     }  # fmt: skip
-
-
-def _tick(row: dict[Any, Any]) -> str:
-    return short(row["change"], _NAME) + (" *" if _is_modelled(row) else "")
 
 
 def _is_modelled(row: dict[Any, Any]) -> bool:

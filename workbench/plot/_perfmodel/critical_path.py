@@ -132,6 +132,7 @@ def _rows(table: pd.DataFrame, kinds: list[str], top: int) -> list[dict[str, Any
 def _bar(
     rows: pd.DataFrame, column: str, meaning: str, words: str, per_unit: int
 ) -> dict[str, Any]:
+    # Guessed time goes on where read time ends: one bar in two looks.
     base = rows["known_ns"] if column == "guessed_ns" else 0 * rows["known_ns"]
     return {
         "orientation": "h",
@@ -236,29 +237,20 @@ def slack(
     items = items[items["lane"] < _lanes.MAX_LANES]
     first, last = int(rows["start_ns"].min()), int(items["end_ns"].max())
     bars = _lanes.merged(items, start_ns=first, end_ns=last, limit=max_points)
-    words = (
-        f"no slack, below {duration(min(_NONE_NS, large_ns))}",
-        f"up to {duration(large_ns)}",
-        f"more than {duration(large_ns)}",
-    )
+    none, large = duration(min(_NONE_NS, large_ns)), duration(large_ns)
+    words = (f"no slack, below {none}", f"up to {large}", f"more than {large}")
     figure = go.Figure()
     for code, meaning in enumerate(_BANDS):
         if len(band_bars := bars[bars["kind"] == code]):
             figure.add_bar(**_slack_bar(band_bars, meaning, words[code], rows, first))
     _slack_axes(figure, lanes["names"], (last - first) / 1e6)
     free = int((band == 2).sum())
-    claim = (
-        f"{free:,} of {plural(len(rows), 'kernel or copy').replace('copys', 'copies')} could "
-        f"come later by more than {duration(large_ns)}; {_without(band, rows)}"
-    )
-    claim = claim.replace("kernel or copies", "kernels and copies")
-    return frame.finish(figure, claim=claim, note=_note(bars, lanes["names"]))
-
-
-def _without(band: np.ndarray, rows: pd.DataFrame) -> str:
+    works = "kernel or copy" if len(rows) == 1 else "kernels and copies"
+    claim = f"{free:,} of {len(rows):,} {works} could come later by more than {large}; "
     times = rows["dur_ns"].to_numpy()
-    bound = times[band == 0].sum() / max(times.sum(), 1)
-    return f"{safe(percent(float(bound)))} of the GPU time has no slack"
+    bound = float(times[band == 0].sum() / max(times.sum(), 1))
+    claim += f"{safe(percent(bound))} of the GPU time has no slack"
+    return frame.finish(figure, claim=claim, note=_note(bars, lanes["names"]))
 
 
 def _lanes_of(rows: pd.DataFrame) -> dict[str, Any]:
@@ -372,9 +364,13 @@ def what_if(
         group = shown[(shown["doubt"] != "") == in_doubt]
         if len(group):
             figure.add_bar(**_bars(group, meaning, words, per_unit))
+    texts = [
+        f"  {duration(row['predicted_ns'])}, {row['speedup_ratio']:.2f} ×"
+        for row in shown.to_dict("records")
+    ]
     figure.add_scatter(
         mode="text", x=shown[list(_TIMES)].max(axis=1).astype(float) / per_unit,
-        y=shown.index.to_numpy(), text=[f"  {_said(row)}" for row in shown.to_dict("records")],
+        y=shown.index.to_numpy(), text=texts,
         textposition="middle right", cliponaxis=False, showlegend=False, hoverinfo="skip",
     )  # fmt: skip
     measured = float(shown["measured_ns"].iloc[0])
@@ -426,10 +422,6 @@ def _bars(rows: pd.DataFrame, meaning: str, words: str, per_unit: int) -> dict[s
         ],
         "hovertemplate": "%{hovertext}<extra>" + words + "</extra>",
     }  # fmt: skip
-
-
-def _said(row: dict[Any, Any]) -> str:
-    return f"{duration(row['predicted_ns'])}, {row['speedup_ratio']:.2f} ×"
 
 
 def _span(row: dict[Any, Any]) -> str:

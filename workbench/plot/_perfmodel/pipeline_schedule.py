@@ -72,6 +72,7 @@ def pipeline_schedule(
         barmode="overlay",
         height=max(len(shown), 3) * _LANE_PX + 16 * len(order),
         margin_l=min(66 + 7 * max(len(name) for name in order), 230),
+        # Letters that do not fit are hidden instead of shrunk beyond reading.
         uniformtext={"mode": "hide", "minsize": 8},
     )
     firsts = dict(reversed(shown))

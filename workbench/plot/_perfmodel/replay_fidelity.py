@@ -59,6 +59,7 @@ def replay_fidelity(table: pd.DataFrame, *, source: str = "", synthetic: bool = 
             claim="No replay to compare",
         )
     rows = table.assign(words=_places(table), error=table["error_ratio"].abs())
+    # Rounded, so that shares that print alike are ordered by their error.
     rows = rows.iloc[np.lexsort((-rows["error"].round(4), rows["explained_share"].round(4)))]
     shown = rows.head(_MOST_ROWS).reset_index(drop=True)
     is_numbered = len(shown) <= _MOST_NUMBERED
@@ -361,6 +362,7 @@ def held_out_steps(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     steps = rows["step"].drop_duplicates().tolist()
     if len(steps) <= _MOST_MARKED:
         figure.update_xaxes(tickvals=steps[:: -(-len(steps) // 20)])
+    # Room above and below even where all steps take the same time.
     room = 0.08 * max(float(np.ptp(times)), 0.02 * float(times.max()), 1.0) / per_unit
     figure.update_xaxes(title="step", tickformat="d")
     figure.update_yaxes(

@@ -130,13 +130,6 @@ def test_points_that_wait_for_each_other_are_counted_and_one_is_named():
         path.times(np.ones(3, dtype=np.int64))
 
 
-def test_a_floor_holds_points_back():
-    path = LongestPath(np.array([0], dtype=np.int32), np.array([1], dtype=np.int32), 2)
-    weight = np.array([5])
-    assert path.times(weight, np.array([0, 3])).tolist() == [0, 5]
-    assert path.times(weight, np.array([4, 3])).tolist() == [4, 9]
-
-
 def test_events_move_with_the_points_around_them(make_events, script):
     trace = script()
     trace.op(0, 100, "outer").op(20, 10, "inner")

@@ -46,6 +46,7 @@ def with_collectives(
 
     def points(name: str, values: Any) -> Any:
         old = getattr(graph, name)
+        # Appended, so that the points of the ranks keep their numbers.
         return np.concatenate([old, np.broadcast_to(values, len(number))]).astype(old.dtype)
 
     # The work itself no longer lasts as long as it did: waiting is not its own time.

@@ -128,6 +128,7 @@ def lasting_calls(gpu: GpuRows, cpu: CpuRows, limit: int, rules: GraphRules) -> 
     """
     has = np.flatnonzero(gpu.call != MISSING)
     call = gpu.call[has]
+    # If any work of a call began before its end, the call launched at its begin.
     late = gpu.start[has] >= cpu.end[call] - rules.jitter_ns
     late &= ((cpu.end - cpu.start)[call] > rules.blocked_ns) & (cpu.what[call] != COPY)
     if limit:

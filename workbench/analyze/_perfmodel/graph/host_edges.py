@@ -42,9 +42,8 @@ def host_edges(draft: Draft) -> None:
     # Where nothing else is to account for the time in a call, the call keeps all of it.
     is_launch = draft.cpu.what[points.cpu] < DEVICE_SYNC
     usual = _usual(lag[is_wait & is_launch & ~draft.lasting[points.cpu]], rules.blocked_ns)
-    blocked = (
-        lag if "queue limit" in draft.without else np.where(lag > rules.blocked_ns, usual, lag)
-    )
+    # Without the step that gives a wait its cause, the call keeps all of its time.
+    blocked = np.where((lag > rules.blocked_ns) & ("queue limit" not in draft.without), usual, lag)
     synced = lag if "synchronise" in draft.without else rules.sync_ns
     own = np.minimum(lag, np.where(is_launch, blocked, synced))
     own = np.where(draft.lasting[points.cpu], lag, own)
@@ -108,14 +107,8 @@ def _add(draft: Draft, wait: Ints, cause: Ints, lag: Ints) -> None:
     points, first = draft.points, draft.first
     has_length = "gaps" not in draft.without
     caused = wait[cause[wait] != MISSING]
-    lag_ns = points.time[caused] - points.time[cause[caused]]
-    draft.add(
-        first + cause[caused],
-        first + caused,
-        lag_ns if has_length else 0,
-        "inter-thread",
-        inferred=True,
-    )
+    lag_ns = points.time[caused] - points.time[cause[caused]] if has_length else 0
+    draft.add(first + cause[caused], first + caused, lag_ns, "inter-thread", inferred=True)
     draft.step("gaps")
     # Heads are the first points of a thread: nothing on it comes before.
     is_head = np.append(True, points.thread[1:] != points.thread[:-1])[wait]

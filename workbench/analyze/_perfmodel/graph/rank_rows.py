@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -119,16 +119,11 @@ def _cpu_rows(events: pd.DataFrame, row: Ints, is_call: NDArray[np.bool_], origi
     order = np.lexsort((-duration, start, number))
     effect = np.array([_CALLS.get(str(name), PLAIN) for name in events["name"].cat.categories])
     effect = np.append(effect, PLAIN).astype(np.int8)[codes(events["name"])[row]]
-    return CpuRows(
-        row=row[order],
-        start=start[order],
-        end=(start + duration)[order],
-        thread=number[order],
-        is_call=is_call[order],
-        what=np.where(is_call, effect, PLAIN)[order],
-        name=codes(events["name"])[row].astype(np.int64)[order],
-        correlation=_taken(events["correlation"], row)[order],
-    )
+    name, correlation = codes(events["name"])[row].astype(np.int64), events["correlation"]
+    effect = np.where(is_call, effect, PLAIN)
+    columns: list[Any] = [row, start, start + duration, number, is_call, effect, name]
+    columns.append(_taken(correlation, row))
+    return CpuRows(*(column[order] for column in columns))
 
 
 def _gpu_rows(

@@ -75,6 +75,7 @@ def sync_edges(draft: Draft) -> None:
     # A blocking copy (pageable memory, or to the host) waits for itself, not for the device.
     copies = np.flatnonzero(np.isin(gpu.call, np.flatnonzero(waits & (cpu.what == COPY))))
     _wait(draft, copies, gpu.call[copies])
+    # Waits for a stream or an event name it only in a cuda_sync record.
     narrow = np.flatnonzero(waits & np.isin(cpu.what, (STREAM_SYNC, EVENT_SYNC)))
     recorded = np.array(
         [_told_stream(draft.rows, call) for call in narrow.tolist()], dtype=np.int64

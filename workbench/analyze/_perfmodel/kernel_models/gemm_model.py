@@ -290,6 +290,7 @@ def _error_rows(
     key: dict[str, str], shapes: Floats, seconds: Floats, predicted: dict[str, Floats]
 ) -> list[dict[str, object]]:
     flops = 2 * shapes.prod(axis=1)
+    # Errors by work: small products are bound by launches, large ones by the peak.
     decade = np.floor(np.log10(flops)).astype(int)
     classes = {
         "all": np.ones(len(shapes), dtype=np.bool_),

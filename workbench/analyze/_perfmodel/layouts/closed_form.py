@@ -424,6 +424,7 @@ def total_bytes(c: Columns) -> Array:
 
 
 def _states(c: Columns) -> tuple[Array, Array, Array]:
+    # The output embedding is on the first stage too only where there is one stage.
     embedding = c.vocabulary * c.h * np.where((c.p == 1) & (c.tied == 0), 2, 1)
     shared = _held_states(c, c.shared_layer_parameters, embedding / c.t, c.shards(c.replicas, c.t))
     # Of an expert there are fewer replicas, so fewer ranks to share its states.

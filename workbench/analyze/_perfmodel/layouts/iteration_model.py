@@ -353,7 +353,7 @@ def _fit(
 def _constants(
     measured: pd.DataFrame, gpus: Mapping[str, GpuType] | None, *, start: Constants
 ) -> Constants:
-    """Fit them, each drawn towards where it starts."""
+    """Fit the logarithms, each drawn towards where it starts."""
     from scipy.optimize import least_squares
 
     c = columns(measured, gpus)

@@ -108,11 +108,6 @@ class Layout:
     def gpu_count(self) -> int:
         return self.tensor * self.pipeline * self.data * self.context
 
-    @property
-    def rounds(self) -> int:
-        """Micro-batches that every replica runs per iteration."""
-        return self.global_batch // (self.data * self.micro_batch)
-
     def misfits(self, shape: ModelShape) -> list[str]:
         """Say why a model cannot be spread so, one text per reason; nothing if it can."""
         # The first chunk may hold the embedding only, the last one the head.

@@ -145,6 +145,7 @@ def _one_per_step(steps: pd.DataFrame) -> pd.DataFrame:
     if steps["step"].notna().any():
         steps = steps[steps["step"].notna()]
     number = steps["step"].fillna(-1).to_numpy(dtype=np.int64)
+    # A job takes one time per step; its ranks differ in how they spend it.
     times = [name for name in STEP_BREAKDOWN.columns if name.endswith("_ns")]
     return steps[times].groupby(number).mean()
 

@@ -84,6 +84,7 @@ class ModelShape:
         defaults["head_width"] = self.hidden // max(self.heads, 1)
         for field, value in defaults.items():
             if getattr(self, field) is None:
+                # Frozen, so that a shape can be a key; defaults depend on other fields.
                 object.__setattr__(self, field, value)
         counts = [name for name in SHAPE_COLUMNS if name not in {"gated", "tied"}]
         if wrong := not_counts(self, counts) or self._contradictions():

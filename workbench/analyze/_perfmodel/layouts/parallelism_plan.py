@@ -77,6 +77,7 @@ def parallelism_plan(
         raise PerformanceModelError(msg + "two, or another batch")
     gpus: Mapping[str, GpuType] = {kind.name: kind}
     table = model.predict(configurations(shape, layouts, gpu=kind.name), gpus=gpus)
+    # What does not fit comes last, however fast.
     table = table.assign(_not=~table["fits"]).sort_values(["_not", "dur_ns"], kind="stable")
     table = table.drop(columns="_not").reset_index(drop=True)
     table["is_best"] = (table.index == 0) & table["fits"]

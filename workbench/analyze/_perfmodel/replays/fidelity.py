@@ -295,6 +295,7 @@ def _longest_call(graph: ExecutionGraph) -> int:
     rules = GraphRules()
     if not used["synchronise"]:
         return rules.sync_ns
+    # With both steps in use every wait has its cause, so none is too long.
     return rules.blocked_launch_ns if not used["queue limit"] else 1 << 62
 
 

@@ -124,5 +124,6 @@ def launch_times(events: pd.DataFrame, graph: ExecutionGraph) -> Ints:
     time[graph.target[launched]] = (
         events["start_ns"].reindex(call, fill_value=0).to_numpy() - graph.origin_ns
     )
+    # The end of work belongs to the same step as its start.
     time[graph.gpu_start + 1] = time[graph.gpu_start]
     return time

@@ -31,6 +31,7 @@ from workbench.tables import (
 )
 
 _DRAWS = 2000
+_SWAP_DOUBT = "what binds a kernel was told from its name, and latencies stay"
 
 
 def what_if(  # noqa: PLR0913 - the front door
@@ -112,6 +113,7 @@ def what_if(  # noqa: PLR0913 - the front door
     for question in changes:
         joint = [question] if isinstance(question, Change) else list(question)
         weight, touched = changed_weights(events, graph, joint)
+        swap_doubt = _SWAP_DOUBT if any(change.to_gpu for change in joint) else ""
         after = _durations(bounds, replay(graph, weight_ns=weight))
         rows.append(
             {
@@ -123,7 +125,7 @@ def what_if(  # noqa: PLR0913 - the front door
                 "step_count": len(measured),
                 "basis": "scaled",
                 "explained_share": worst["explained_share"],
-                "doubt": "; ".join(sorted({*fidelity["doubt"], *_doubts(joint)} - {""})),
+                "doubt": "; ".join(sorted({*fidelity["doubt"], swap_doubt} - {""})),
             }
         )
     table = pd.DataFrame(rows, columns=list(WHAT_IF.columns))
@@ -165,11 +167,6 @@ def _allowing(failed: Iterable[str]) -> list[str]:
     ratios = [name for name in failed if name != "least_explained_share"]
     own = ["least_explained_share"] if "least_explained_share" in failed else []
     return [*own, *([f"rules=GraphRules({'=..., '.join(ratios)}=...)"] if ratios else [])]
-
-
-def _doubts(changes: list[Change]) -> list[str]:
-    swapped = [change for change in changes if change.to_gpu]
-    return ["what binds a kernel was told from its name, and latencies stay"] if swapped else []
 
 
 def _durations(bounds: StepBounds, time_ns: Ints) -> Ints:

@@ -87,17 +87,15 @@ def chakra_nodes(
 
 
 def _refuse(tasks: pd.DataFrame, edges: pd.DataFrame, position: np.ndarray) -> None:
-    wrong = []
-    if lacking := int(tasks["dur_ns"].isna().sum()):
-        wrong.append(f"{lacking:,} tasks have no duration")
-    if twice := int(tasks["task"].duplicated().sum()):
-        wrong.append(f"{twice:,} numbers of tasks occur twice")
-    if absent := int(((position < 0) & tasks["event"].notna().to_numpy()).sum()):
-        wrong.append(f"{absent:,} tasks are of events that are not in this table")
-    unknown = ~edges[["src", "dst"]].isin(set(tasks["task"])).all(axis=1)
-    if unknown.any():
-        wrong.append(f"{int(unknown.sum()):,} edges are of tasks that do not exist")
-    if wrong:
+    is_absent = (position < 0) & tasks["event"].notna().to_numpy()
+    is_unknown = ~edges[["src", "dst"]].isin(set(tasks["task"])).all(axis=1)
+    counts = {
+        "tasks have no duration": tasks["dur_ns"].isna().sum(),
+        "numbers of tasks occur twice": tasks["task"].duplicated().sum(),
+        "tasks are of events that are not in this table": is_absent.sum(),
+        "edges are of tasks that do not exist": is_unknown.sum(),
+    }
+    if wrong := [f"{count:,} {words}" for words, count in counts.items() if count]:
         msg = "; ".join(wrong) + ": pass the tasks and edges of one graph, and its events"
         raise PerformanceModelError(msg)
 
@@ -123,9 +121,8 @@ def _nodes(events: pd.DataFrame, tasks: pd.DataFrame, position: np.ndarray) -> p
         types[(operation == name).to_numpy()] = kind_of
     size = pd.Series(-1, index=range(len(tasks)), dtype="int64")
     put_in = input_sizes(events, row, number)
-    size[has_event] = np.where(
-        is_communication[has_event], put_in, taken(events["size_bytes"], row)
-    )
+    recorded = taken(events["size_bytes"], row)
+    size[has_event] = np.where(is_communication[has_event], put_in, recorded)
     start, duration = (tasks[name].reset_index(drop=True) for name in ("start_ns", "dur_ns"))
     if is_communication.any():
         # Waiting for other ranks is not the task's own time, but nobody else has it here.

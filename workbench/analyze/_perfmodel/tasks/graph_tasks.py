@@ -117,6 +117,7 @@ def _at_points(
     ending, beginning = np.full((2, len(graph.time_ns)), MISSING)
     # What begins a thread has no segment before it, but can wait for another thread.
     ending[graph.target[number != MISSING]] = number[number != MISSING]
+    # Lanes last: at a point where both end, the thread or stream goes on, not the lag.
     ending[graph.target[on_lane]] = number[on_lane]
     beginning[graph.source[on_lane]] = number[on_lane]
     return ending, beginning

@@ -30,11 +30,11 @@ class LongestPath:
         self._targets = target
         self._order: Points | None = None
 
-    def times(self, weight_ns: Ints, floor_ns: Ints | None = None) -> Ints:
-        """Return when each point comes, at the earliest at its floor [ns]."""
+    def times(self, weight_ns: Ints) -> Ints:
+        """Return when each point comes [ns]."""
         weight = weight_ns[self._by_source]
         count = len(self._waiting)
-        time = np.zeros(count, np.int64) if floor_ns is None else floor_ns.astype(np.int64)
+        time = np.zeros(count, np.int64)
         if self._order is not None:
             self._engine.next_pass(self._order, self._bounds, self._target, weight, time)
             return time

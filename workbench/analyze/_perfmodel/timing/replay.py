@@ -121,6 +121,7 @@ def replayed_events(events: pd.DataFrame, graph: ExecutionGraph, time_ns: Ints) 
         lane_rows = by_lane[rows[number] : rows[number + 1]]
         for moment in (start, end):
             moment[lane_rows] = _moved(moment[lane_rows], measured[at], predicted[at])
+    # GPU work has points of its own; interpolation is for the rows that have none.
     work = position[graph.gpu_start]
     start[work] = time_ns[graph.gpu_start] + graph.origin_ns
     end[work] = time_ns[graph.gpu_start + 1] + graph.origin_ns
@@ -135,6 +136,7 @@ def _lanes(events: pd.DataFrame) -> Ints:
         for name in ("device", "stream")
     ]
     number = np.zeros(len(events), dtype=np.int64)
+    # Numbered anew after each key: the product of all codes could exceed int64.
     for key in keys:
         number = pd.factorize(number * (int(key.max(initial=0)) + 2) + key + 1)[0]
     return number
