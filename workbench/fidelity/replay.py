@@ -16,6 +16,7 @@ from workbench.fidelity.registry import Reading, claim, published
 _SETS = ("kineto-hta", "kineto-h100", "kineto-resnet", "kineto-dlrm-8rank")
 _QUEUED = "ns_resolution_trace"
 _STREAMS = ("trace_diff/control", "trace_diff/test")
+# Only these have the three steps that holding one out takes.
 _STEPPED = ("df_index_resolver", "nccl_parser_config", _QUEUED, *_STREAMS)
 _NO_WAITS = "inter-stream, residual"
 

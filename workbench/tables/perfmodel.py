@@ -87,12 +87,7 @@ REPLAY_FIDELITY = Table(
 GRAPH_ABLATION = Table(
     "graph_ablation",
     "One row per rank and way to build the graph: what the steps are worth.",
-    {
-        **columns("""
-            without: str - steps that were dropped; empty for none
-        """),
-        **_FIDELITY,
-    },
+    {**columns("without: str - steps that were dropped; empty for none"), **_FIDELITY},
 )
 
 
@@ -382,9 +377,7 @@ LAYOUT_WHAT_IF = Table(
             f"{part}_basis": Column("str", f"basis of {part}: {_LAYOUT_CHANGES_BASIS}")
             for part in _PARTS
         },
-        **columns("""
-            doubt: str - why it may be wrong; empty if nothing is known
-        """),
+        **columns("doubt: str - why it may be wrong; empty if nothing is known"),
     },
 )
 

@@ -302,7 +302,6 @@ def _paired(
 
 
 def _spread(name: str, value: Durations, shape: tuple[int, int]) -> Floats:
-    """Return durations by chunk and micro-batch, or say what is wrong with them."""
     values = np.asarray(value, dtype=np.float64)
     if values.ndim == 1 and values.shape[0] == shape[0]:
         values = values[:, None]

@@ -16,6 +16,7 @@ from workbench.tables import COLLECTIVE_MODEL, KERNEL_MODEL_ERRORS
 
 _SYMBOLS = ("circle", "diamond", "square", "triangle-up", "star", "hexagon")
 _KEY = ["gpu", "collective", "rank_count", "node_count"]
+# As many kinds as there are symbols.
 _MOST_KINDS, _MOST_POINTS = 6, 700
 Show = Literal["time", "bandwidth"]
 

@@ -145,6 +145,7 @@ def _labelled(events: pd.DataFrame) -> None:
 
 def _draft(rows: RankRows, without: frozenset[str], rules: GraphRules) -> Draft:
     gpu, cpu = rows.gpu, rows.cpu
+    # A point per launch, even without a wait: what it launched hangs on it.
     launching = np.zeros(len(cpu.row), dtype=bool)
     launching[gpu.call[gpu.call != MISSING]] = True
     limit = queue_limit(gpu, cpu, rules)
@@ -242,6 +243,7 @@ def _finished(
     gaps = next(entry for entry in [*steps, step] if entry.name in {"gaps", "circles"})
     doubts = [*doubts, *polling_doubts(graph, events, rules, gaps)]
     build = build_table([*steps, step])
+    # Ranks may have the same doubt: it is told once.
     graph = replace(graph, build=build, doubts=tuple(dict.fromkeys(doubts)))
     keep_path(graph, path)
     return graph

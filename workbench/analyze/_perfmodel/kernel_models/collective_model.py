@@ -243,6 +243,7 @@ def _beside(key: Key, size: Floats, seconds: Floats) -> pd.DataFrame:
     lines = fit_lines(size, seconds)
     line = lines.line(size)
     factor = bus_factor(key[1], key[2]) or 1.0
+    # Leaving one out must not leave fewer sizes than a fit takes.
     enough = len(size) > LEAST_SIZES
     return pd.DataFrame(
         {

@@ -380,7 +380,6 @@ def fit_formula(roof: Roof, shapes: Floats, seconds: Floats) -> Formula:
 
 
 def features(roof: Roof, shapes: Floats) -> NDArray[np.float32]:
-    """Give what the trees see of a shape."""
     m, n, _ = shapes.T
     flops, moved = roof.parts(shapes)
     waves = np.ceil(m / _TILE_M) * np.ceil(n / _TILE_N) / roof.multiprocessors

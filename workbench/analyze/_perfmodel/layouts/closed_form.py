@@ -43,12 +43,6 @@ class Constants:
         return cls(*(float(value) for value in np.exp(vector)))
 
 
-# How far, as a factor, each may lie from what it is assumed to be before the data must insist.
-SPREAD = np.array([0.3, 2, 2, 1, 1, 1, 2, 1, 1, 2, 0.5, 1])
-# The largest logarithm of each: nothing gives more than its data sheet says.
-TOP = np.array([0.0 if field.name.endswith("_share") else np.inf for field in fields(Constants)])
-
-
 def parts(c: Columns, k: Constants) -> dict[str, Array]:
     matrix, launch, tensor, context, expert = _layer(c, k)
     layer = matrix + launch + tensor + context + expert
@@ -81,6 +75,7 @@ def _share_of_peak(c: Columns, k: Constants) -> Array:
 def _share_of_experts(c: Columns, k: Constants) -> Array:
     """Give the share of grouped products: narrow experts, each with its part of the tokens."""
     rows = c.tokens * c.routed * c.e / c.experts * c.expert_t / c.t
+    # The narrower side of an expert decides how much of the peak its products reach.
     narrow = 1 + k.half_width * c.expert_t / np.minimum(c.h, c.ffn)
     return k.matrix_share * k.expert_share / narrow / (1 + k.half_tokens / rows)
 
@@ -329,6 +324,7 @@ def columns(
         return np.asarray(configurations[column] == value, dtype=np.float64)
 
     def hardware(field: str, factor: float = 1e9) -> Array:
+        # Without hardware the kind is None, whose numbers are NaN.
         return np.array([getattr(kind, field, np.nan) * factor for kind in types], dtype=np.float64)
 
     return Columns(
@@ -351,7 +347,6 @@ def columns(
 
 
 def in_words(configurations: pd.DataFrame) -> list[str]:
-    """Name every configuration as people do: GPUs, parallelism, batch."""
     shown = {"TP": "tensor", "CP": "context", "PP": "pipeline", "DP": "data", "EP": "expert"}
     words = []
     for row in configurations.to_dict("records"):

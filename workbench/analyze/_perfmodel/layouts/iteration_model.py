@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, Literal
 
@@ -17,8 +17,6 @@ from workbench import datasets
 from workbench._numbers import share_between
 from workbench.analyze._perfmodel.layouts.closed_form import (
     PARTS,
-    SPREAD,
-    TOP,
     Array,
     Columns,
     Constants,
@@ -44,6 +42,10 @@ _SOFT = 0.05  # beyond 5 % a row counts less than by its square
 _PULL = 0.03  # how much a constant's distance from the assumed one weighs against a row
 _CALIBRATION_SHARE = 0.2
 _REACH = 7.0  # no constant moves further than by e to this
+# How far, as a factor, each may lie from what it is assumed to be before the data must insist.
+_SPREAD = np.array([0.3, 2, 2, 1, 1, 1, 2, 1, 1, 2, 0.5, 1])
+# The largest logarithm of each: nothing gives more than its data sheet says.
+_TOP = np.array([0.0 if field.name.endswith("_share") else np.inf for field in fields(Constants)])
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,7 @@ class IterationModel:
         model, hardware = flops(c, causal=False)
         budget = c.n * c.peak * predicted / 1e9
         memory = total_bytes(c)
+        # Twice at most, not once per row: the class depends on experts alone.
         classes = {routed: self._error_class(routed) for routed in set(c.is_routed.tolist())}
         table = configurations[list(CONFIGURATIONS.columns)].assign(
             dur_ns=np.rint(predicted).astype(np.int64),
@@ -369,10 +372,10 @@ def _constants(
         predicted = parts(c, Constants.from_logarithms(vector))
         missed = [np.log(np.sum(list(predicted.values()), axis=0)) - logarithms]
         missed += [np.log(predicted[name]) - truth for name, truth in measured_parts.items()]
-        return np.concatenate([*missed, _PULL * (vector - origin) / SPREAD])
+        return np.concatenate([*missed, _PULL * (vector - origin) / _SPREAD])
 
     # No share of a peak above 1, unless the start already is.
-    bounds = (origin - _REACH, np.clip(TOP, origin, origin + _REACH))
+    bounds = (origin - _REACH, np.clip(_TOP, origin, origin + _REACH))
     fit = least_squares(errors, origin, loss="soft_l1", f_scale=_SOFT, bounds=bounds)
     return Constants.from_logarithms(fit.x)
 
@@ -380,6 +383,7 @@ def _constants(
 def _split(measured: pd.DataFrame, groups: str | None) -> tuple[Mask, Mask]:
     """Set a fifth apart, whole groups, the same for the same rows; give two masks."""
     labels = np.arange(len(measured)) if groups is None else pd.factorize(measured[groups])[0]
+    # A fixed seed: the same rows give the same interval.
     order = np.random.default_rng(0).permutation(int(labels.max()) + 1)
     apart = np.isin(labels, order[: max(round(_CALIBRATION_SHARE * len(order)), 1)])
     return ~apart, apart

@@ -96,6 +96,7 @@ def replay_fidelity(
         )
     table = pd.DataFrame(rows)
     kinds = graph.build.set_index("step")
+    # Dropped edges are counted per step of the builder, not per rank.
     table["left_out_count"] = int(kinds["left_out_count"].sum())
     records = table.to_dict("records")
     failed = [limits_failed(row, least_explained_share, rules) for row in records]

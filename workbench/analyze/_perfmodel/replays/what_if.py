@@ -163,7 +163,6 @@ def _advice(events: pd.DataFrame) -> str:
 
 
 def _allowing(failed: Iterable[str]) -> list[str]:
-    """Name the arguments that would allow what failed."""
     ratios = [name for name in failed if name != "least_explained_share"]
     own = ["least_explained_share"] if "least_explained_share" in failed else []
     return [*own, *([f"rules=GraphRules({'=..., '.join(ratios)}=...)"] if ratios else [])]
