@@ -64,6 +64,7 @@ def iteration_errors(
     )
     figure = go.Figure()
     measured = shown["measured_ns"].to_numpy() / 1e9
+    hover = "%{customdata}<br>measured %{x:.3~g} s, predicted %{y:.3~g} s<extra></extra>"
     for name, chosen, column, symbol, shade in _series(shown):
         figure.add_scatter(
             x=measured[chosen],
@@ -72,7 +73,7 @@ def iteration_errors(
             name=name,
             marker={"symbol": symbol, "color": COLOURS[shade], "size": 8, "opacity": 0.8},
             customdata=words[chosen].tolist(),
-            hovertemplate="%{customdata}<br>%{x:.3~g} s measured, %{y:.3~g} s here<extra></extra>",
+            hovertemplate=hover,
         )
     ends = [float(measured.min()), float(measured.max())]
     figure.add_scatter(

@@ -213,8 +213,8 @@ def _fits(rows: pd.DataFrame) -> str:
     doubt = "; predictions are in doubt" if (rows["doubt"] != "").any() else ""
     if len(rows) > 1:
         return (
-            f"The worst of {len(rows):,} replays is {size} off; of the least explained, "
-            f"{explained} of the time is{doubt}"
+            f"The worst of {len(rows):,} replays is {size} off; at least {explained} of the "
+            f"time is explained{doubt}"
         )
     way = "under" if rows["error_ratio"].iloc[0] < 0 else "over"
     fits = f"{way}estimates by {size}" if error else "takes exactly as long as measured"

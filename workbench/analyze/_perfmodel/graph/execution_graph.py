@@ -149,13 +149,13 @@ def _draft(rows: RankRows, without: frozenset[str], rules: GraphRules) -> Draft:
     launching = np.zeros(len(cpu.row), dtype=bool)
     launching[gpu.call[gpu.call != MISSING]] = True
     limit = queue_limit(gpu, cpu, rules)
-    blocking = (cpu.what == COPY) & launching & (cpu.end - cpu.start > rules.blocking_copy_ns)
-    waits = ((cpu.what > PLAIN) & (cpu.what <= EVENT_SYNC)) | blocking
+    blocking = (cpu.effect == COPY) & launching & (cpu.end - cpu.start > rules.blocking_copy_ns)
+    waits = ((cpu.effect > PLAIN) & (cpu.effect <= EVENT_SYNC)) | blocking
     if limit:
-        waits |= launching & (cpu.what != COPY)
+        waits |= launching & (cpu.effect != COPY)
     lasting = lasting_calls(gpu, cpu, limit, rules)
     waits |= lasting
-    anchors = launching | np.isin(cpu.what, (STREAM_WAIT, EVENT_RECORD, GRAPH_LAUNCH))
+    anchors = launching | np.isin(cpu.effect, (STREAM_WAIT, EVENT_RECORD, GRAPH_LAUNCH))
     draft = Draft(rows, cpu_points(cpu, anchors, waits), rules, without, lasting)
     # The order matters: waits and residuals are measured against the edges added so far.
     draft.step("GPU work")

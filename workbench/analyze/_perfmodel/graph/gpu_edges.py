@@ -130,7 +130,7 @@ def lasting_calls(gpu: GpuRows, cpu: CpuRows, limit: int, rules: GraphRules) -> 
     call = gpu.call[has]
     # If any work of a call began before its end, the call launched at its begin.
     late = gpu.start[has] >= cpu.end[call] - rules.jitter_ns
-    late &= ((cpu.end - cpu.start)[call] > rules.blocked_ns) & (cpu.what[call] != COPY)
+    late &= ((cpu.end - cpu.start)[call] > rules.blocked_ns) & (cpu.effect[call] != COPY)
     if limit:
         late &= _depths(gpu, cpu, has) < limit
     lasting = np.zeros(len(cpu.row), dtype=bool)
@@ -167,7 +167,7 @@ def stream_waits(draft: Draft) -> None:
     for that work of the other streams which ended last before it began.
     """
     step = draft.step("inter-stream")
-    wait = np.flatnonzero(draft.cpu.what == STREAM_WAIT)
+    wait = np.flatnonzero(draft.cpu.effect == STREAM_WAIT)
     if not step.is_used or not len(wait):
         return
     every = queues(draft.rows)
@@ -177,7 +177,7 @@ def stream_waits(draft: Draft) -> None:
 
 def _told_waits(draft: Draft, every: list[Queue], wait: Ints) -> np.ndarray:
     cpu, gpu, rows = draft.cpu, draft.gpu, draft.rows
-    calls = np.flatnonzero(cpu.what == EVENT_RECORD)
+    calls = np.flatnonzero(cpu.effect == EVENT_RECORD)
     # Plain record and wait rows carry no event handle: a cuda_sync row joins them by correlation.
     records = dict(zip(cpu.correlation[calls].tolist(), calls.tolist(), strict=True))
     is_told = np.zeros(len(wait), dtype=bool)

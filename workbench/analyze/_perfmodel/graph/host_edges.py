@@ -40,7 +40,7 @@ def host_edges(draft: Draft) -> None:
     # A gap leads to the start of an outermost row: time that no operator covers, mostly Python.
     is_wait, is_gap = points.kind == WAIT_END, inside & (points.kind == START)
     # Where nothing else is to account for the time in a call, the call keeps all of it.
-    is_launch = draft.cpu.what[points.cpu] < DEVICE_SYNC
+    is_launch = draft.cpu.effect[points.cpu] < DEVICE_SYNC
     usual = _usual(lag[is_wait & is_launch & ~draft.lasting[points.cpu]], rules.blocked_ns)
     # Without the step that gives a wait its cause, the call keeps all of its time.
     blocked = np.where((lag > rules.blocked_ns) & ("queue limit" not in draft.without), usual, lag)

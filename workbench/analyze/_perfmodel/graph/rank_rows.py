@@ -60,7 +60,7 @@ class CpuRows(NamedTuple):
     end: Ints
     thread: Ints
     is_call: NDArray[np.bool_]  # runtime or driver call, not an operator
-    what: NDArray[np.int8]  # PLAIN, or what the call does to streams
+    effect: NDArray[np.int8]  # PLAIN, or what the call does to streams
     name: Ints  # code of its name
     correlation: Ints
 

@@ -69,14 +69,14 @@ def sync_edges(draft: Draft) -> None:
         return
     cpu, gpu, points, every = draft.cpu, draft.gpu, draft.points, queues(draft.rows)
     waits = points.ends != points.starts
-    device = np.flatnonzero(waits & (cpu.what == DEVICE_SYNC))
+    device = np.flatnonzero(waits & (cpu.effect == DEVICE_SYNC))
     for queue in every:
         _wait(draft, queue.last_before(cpu.start[device]), device)
     # A blocking copy (pageable memory, or to the host) waits for itself, not for the device.
-    copies = np.flatnonzero(np.isin(gpu.call, np.flatnonzero(waits & (cpu.what == COPY))))
+    copies = np.flatnonzero(np.isin(gpu.call, np.flatnonzero(waits & (cpu.effect == COPY))))
     _wait(draft, copies, gpu.call[copies])
     # Waits for a stream or an event name it only in a cuda_sync record.
-    narrow = np.flatnonzero(waits & np.isin(cpu.what, (STREAM_SYNC, EVENT_SYNC)))
+    narrow = np.flatnonzero(waits & np.isin(cpu.effect, (STREAM_SYNC, EVENT_SYNC)))
     recorded = np.array(
         [_told_stream(draft.rows, call) for call in narrow.tolist()], dtype=np.int64
     )
@@ -103,7 +103,7 @@ def _told_stream(rows: RankRows, call: int) -> int:
     if record is None:
         return MISSING
     # An event was recorded on another stream than the one the call names: wait_on_stream.
-    is_event = rows.cpu.what[call] == EVENT_SYNC
+    is_event = rows.cpu.effect[call] == EVENT_SYNC
     return rows.number_of(
         record.wait_stream if is_event and record.wait_stream >= 0 else record.stream
     )
@@ -135,7 +135,7 @@ def dark_edges(draft: Draft) -> None:
     only some work was recorded leaves holes before and between this work, and after it.
     """
     step, cpu = draft.step("CUDA graphs"), draft.cpu
-    graphs = np.flatnonzero(cpu.what == GRAPH_LAUNCH)
+    graphs = np.flatnonzero(cpu.effect == GRAPH_LAUNCH)
     if not step.is_used or not len(graphs):
         return
     graphs = graphs[np.argsort(cpu.start[graphs], kind="stable")]

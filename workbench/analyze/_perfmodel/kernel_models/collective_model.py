@@ -331,14 +331,14 @@ class Lines:
     latency_s: Floats
     bytes_per_s: Floats
 
-    def each(self, size: Floats) -> Floats:
+    def on_all_lines(self, size: Floats) -> Floats:
         return self.latency_s[:, None] + size[None] / self.bytes_per_s[:, None]
 
     def seconds(self, size: Floats) -> Floats:
-        return np.asarray(self.each(size).min(axis=0))
+        return np.asarray(self.on_all_lines(size).min(axis=0))
 
     def line(self, size: Floats) -> NDArray[np.int64]:
-        return np.asarray(self.each(size).argmin(axis=0))
+        return np.asarray(self.on_all_lines(size).argmin(axis=0))
 
 
 def fit_lines(size: Floats, seconds: Floats) -> Lines:
