@@ -100,7 +100,6 @@ UNIT_BESIDE = {"fidelity": {"printed", "here", "tolerance"}, "fleet_truth": {"si
 UNIT_BESIDE |= {"goodput_sweep": {"value"}, "goodput_sensitivity": {"value"}}
 UNIT_BESIDE["grid_check"] = {"limit", "measured", "margin"}
 UNIT_BESIDE["power_peaks"] = {"harmonic"}
-UNIT_BESIDE["hardware_sources"] = {"value"}
 UNIT_BESIDE["provisioning_facts"] = {"value"}
 UNIT_BESIDE["graph_edges"] = {"source", "target"}
 UNIT_BESIDE |= {name: {"busy_correlation"} for name in ("replay_fidelity", "graph_ablation")}

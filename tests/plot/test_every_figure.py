@@ -359,17 +359,6 @@ def collective_times(rank, n):
     }  # fmt: skip
 
 
-def operator_benchmark(_, n):
-    is_same = n % 3 > 0
-    return {
-        "name": f"{HOSTILE}{n}", "call_count": 9, "replayed_count": 8, "original_count": 9,
-        "compared_count": 8 * is_same, "original_ns": 2e6 + n, "replayed_ns": 3e6 + n,
-        "original_compared_ns": 1e6 + n if is_same else None,
-        "replayed_compared_ns": 2e6 + n if is_same else None, "device": HOSTILE,
-        "replay_ratio": 2.0 if is_same else None, "is_comparable": is_same, "note": HOSTILE,
-    }  # fmt: skip
-
-
 # Every function that is called as a figure makes a row for it.
 MADE = globals() | {
     name: row

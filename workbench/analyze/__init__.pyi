@@ -172,32 +172,18 @@ from ._perfmodel.graph.execution_graph import (
     execution_graph as execution_graph,
 )
 from ._perfmodel.graph.rank_rows import GraphRules as GraphRules
-from ._perfmodel.graph.usable_graph import usable_graph as usable_graph
 from ._perfmodel.kernel_models.collective_model import (
-    CollectiveModel as CollectiveModel,
     bus_bandwidth as bus_bandwidth,
     collective_model as collective_model,
     collective_times as collective_times,
     predicted_collective_times as predicted_collective_times,
 )
-from ._perfmodel.kernel_models.gemm_model import gemm_errors as gemm_errors
 from ._perfmodel.kernel_models.gemm_model import (
-    GemmModel as GemmModel,
+    gemm_errors as gemm_errors,
     gemm_model as gemm_model,
     predicted_gemm_times as predicted_gemm_times,
 )
-from ._perfmodel.kernel_models.hardware import (
-    hardware as hardware,
-    hardware_sources as hardware_sources,
-    kernel_time as kernel_time,
-)
-from ._perfmodel.kernel_models.operator_benchmark import (
-    operator_benchmark as operator_benchmark,
-    operator_coverage as operator_coverage,
-)
-from ._perfmodel.kernel_models.gemm_fit import scaled_kernel_times as scaled_kernel_times
-from ._perfmodel.layouts.model_shape import GpuType as GpuType, gpu_type as gpu_type
-from ._perfmodel.layouts.iteration_model import public_iterations as public_iterations
+from ._perfmodel.kernel_models.hardware import hardware as hardware
 from ._perfmodel.layouts.iteration_errors import (
     cross_validated as cross_validated,
     iteration_errors as iteration_errors,
@@ -207,35 +193,43 @@ from ._perfmodel.layouts.iteration_model import (
     assumed_model as assumed_model,
     calibrated_to as calibrated_to,
     iteration_model as iteration_model,
+    public_iterations as public_iterations,
 )
 from ._perfmodel.layouts.layout import Layout as Layout, configurations as configurations
 from ._perfmodel.layouts.layout_what_if import layout_what_if as layout_what_if
-from ._perfmodel.layouts.closed_form import memory_need as memory_need
-from ._perfmodel.layouts.closed_form import model_flops as model_flops, utilization as utilization
-from ._perfmodel.layouts.model_shape import ModelShape as ModelShape, model_shape as model_shape
+from ._perfmodel.layouts.closed_form import (
+    memory_footprint as memory_footprint,
+    model_flops as model_flops,
+    utilization as utilization,
+)
+from ._perfmodel.layouts.model_shape import (
+    GpuType as GpuType,
+    ModelShape as ModelShape,
+    gpu_type as gpu_type,
+    model_shape as model_shape,
+)
 from ._perfmodel.layouts.parallelism_plan import parallelism_plan as parallelism_plan
 from ._perfmodel.pipeline_schedule import pipeline_schedule as pipeline_schedule
 from ._perfmodel.replays.change import Change as Change
-from ._perfmodel.replays.what_if import critical_path as critical_path, slack as slack
-from ._perfmodel.replays.fidelity import (
-    graph_ablation as graph_ablation,
-    replay_fidelity as replay_fidelity,
+from ._perfmodel.replays.what_if import (
+    critical_path as critical_path,
+    slack as slack,
+    what_if as what_if,
 )
-from ._perfmodel.replays.fidelity import gpu_busy as gpu_busy
-from ._perfmodel.replays.fidelity import held_out_steps as held_out_steps
-from ._perfmodel.replays.list_schedule import list_schedule as list_schedule
-from ._perfmodel.replays.what_if import what_if as what_if
+from ._perfmodel.replays.fidelity import (
+    gpu_busy as gpu_busy,
+    graph_ablation as graph_ablation,
+    held_out_steps as held_out_steps,
+    replay_fidelity as replay_fidelity,
+    usable_graph as usable_graph,
+)
 from ._perfmodel.schedule_times import (
     PassTimes as PassTimes,
     schedule_comparison as schedule_comparison,
-    schedule_stages as schedule_stages,
     schedule_summary as schedule_summary,
     schedule_times as schedule_times,
 )
-from ._perfmodel.tasks.chakra_nodes import chakra_nodes as chakra_nodes
-from ._perfmodel.tasks.et_graph import trace_tasks as trace_tasks
-from ._perfmodel.tasks.graph_tasks import graph_tasks as graph_tasks, task_graph as task_graph
-from ._perfmodel.tasks.node_times import node_times as node_times
+from ._perfmodel.graph_tasks import chakra_nodes as chakra_nodes, graph_tasks as graph_tasks
 from ._perfmodel.timing.replay import replay as replay, replayed_events as replayed_events
 
 # Power and energy

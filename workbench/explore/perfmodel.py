@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from typing import Any, Literal, get_args
 
@@ -26,8 +26,6 @@ from workbench.explore.panel import (
 )
 from workbench.tables import JOB_OPERATIONS, ExecutionGraph, Source, as_source
 
-# Explore how long collectives take, and how fast the bus is.
-
 
 def collective_times(times: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> Explorer:
     """Choose GPU, collective and ranks; see time or bandwidth by size.
@@ -38,49 +36,36 @@ def collective_times(times: pd.DataFrame, *, source: str = "", synthetic: bool =
     ----------
     times
         Table :data:`workbench.tables.COLLECTIVE_TIMES`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
     workbench.explore.Explorer
         Controls above :func:`workbench.plot.collective_times`.
     """
-    beside = analyze.collective_times(times)
-    names = {name: list(dict.fromkeys(beside[name].tolist())) for name in ("gpu", "collective")}
-    collective = choice("collective", names["collective"])
-    gpu = choice("GPU", names["gpu"])
-    for control, values in ((collective, names["collective"]), (gpu, names["gpu"])):
+    modelled = analyze.collective_times(times)
+
+    def draw(
+        *, gpu: str, collective: str, rank_count: int | str, show: Literal["time", "bandwidth"]
+    ) -> go.Figure:
+        rows = chosen_rows(modelled, gpu=gpu, collective=collective, rank_count=rank_count)
+        return plot.collective_times(rows, show=show, source=source, synthetic=synthetic)
+
+    controls = {}
+    for name, label in (("gpu", "GPU"), ("collective", "collective")):
+        values = list(dict.fromkeys(modelled[name].tolist()))
+        controls[name] = choice(label, values)
         if values:
-            control.value = str(values[0])
+            controls[name].value = str(values[0])
+    views = [("time", "time"), ("bus bandwidth", "bandwidth")]
     return Explorer(
-        partial(_draw, beside=beside, source=source, synthetic=synthetic),
-        gpu=gpu,
-        collective=collective,
-        rank_count=choice("ranks", sorted(set(beside["rank_count"].tolist()))),
-        show=widgets.ToggleButtons(
-            options=[("time", "time"), ("bus bandwidth", "bandwidth")], description="show"
-        ),
+        draw,
+        **controls,
+        rank_count=choice("ranks", sorted(set(modelled["rank_count"].tolist()))),
+        show=widgets.ToggleButtons(options=views, description="show"),
     )
 
-
-def _draw(
-    *,
-    gpu: str,
-    collective: str,
-    rank_count: int | str,
-    show: Literal["time", "bandwidth"],
-    beside: pd.DataFrame,
-    source: str,
-    synthetic: bool,
-) -> go.Figure:
-    rows = chosen_rows(beside, gpu=gpu, collective=collective, rank_count=rank_count)
-    return plot.collective_times(rows, show=show, source=source, synthetic=synthetic)
-
-
-# Explore what the longest path consists of, and what comes after it.
 
 _NONE = "nothing"
 
@@ -107,10 +92,8 @@ def critical_path(
     questions
         Changes to choose from; by default compute and CPU twice as fast, no communication, no
         copies.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -124,9 +107,10 @@ def critical_path(
 
     @cache
     def path(question: str) -> pd.DataFrame:
-        asked = [] if question == _NONE else [changes[question]]
+        chosen = [] if question == _NONE else [changes[question]]
+        # A refused graph has a path too, and it would look as exact as any.
         usable = analyze.usable_graph(graph, fidelity())
-        return analyze.critical_path(events, usable, changes=asked)
+        return analyze.critical_path(events, usable, changes=chosen)
 
     def draw(*, question: str, top: int) -> go.Figure:
         return plot.critical_path(path(question), top=top, source=source, synthetic=synthetic)
@@ -138,9 +122,7 @@ def critical_path(
     )
 
 
-# Explore what each step of building an execution graph is worth.
-
-_GRAPH_ABLATION_NONE = "nothing: the whole graph"
+_WHOLE_GRAPH = "nothing: the whole graph"
 
 
 def graph_ablation(
@@ -161,23 +143,20 @@ def graph_ablation(
         Table :data:`workbench.tables.EVENTS`.
     rules
         As for :func:`workbench.analyze.execution_graph`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
     workbench.explore.Explorer
-        Controls above :func:`workbench.plot.graph_ablation` and
-        :func:`workbench.plot.gpu_busy`.
+        Controls above :func:`workbench.plot.graph_ablation` and :func:`workbench.plot.gpu_busy`.
     """
     table = cache(lambda: analyze.graph_ablation(events, rules=rules))
     measured = cache(lambda: analyze.gpu_busy(events))
 
     @cache
     def replayed(without: str) -> pd.DataFrame:
-        left_out = () if without == _GRAPH_ABLATION_NONE else (without,)
+        left_out = () if without == _WHOLE_GRAPH else (without,)
         graph = analyze.execution_graph(events, without=left_out, rules=rules)
         return analyze.gpu_busy(analyze.replayed_events(events, graph, analyze.replay(graph)))
 
@@ -185,36 +164,25 @@ def graph_ablation(
         if view == "busy":
             return plot.gpu_busy(measured(), replayed(without), source=source, synthetic=synthetic)
         rows = table()
-        if without != _GRAPH_ABLATION_NONE:
+        if without != _WHOLE_GRAPH:
             rows = rows[rows["without"].isin(["", without])]
         return plot.graph_ablation(rows, source=source, synthetic=synthetic)
 
+    views = [("errors and causes", "errors"), ("GPU busy over time", "busy")]
     return Explorer(
         draw,
-        view=widgets.Dropdown(
-            options=[("errors and causes", "errors"), ("GPU busy over time", "busy")],
-            description="view",
-        ),
-        without=widgets.Dropdown(
-            options=[_GRAPH_ABLATION_NONE, *GRAPH_STEPS], description="dropped"
-        ),
+        view=widgets.Dropdown(options=views, description="view"),
+        without=widgets.Dropdown(options=[_WHOLE_GRAPH, *GRAPH_STEPS], description="dropped"),
     )
 
 
-# Explore what stragglers cost a job, and where they are.
-
 _MOST_STEPS = 16
 _VIEWS = (
-    ("verdict", "verdict"),
-    ("map of workers", "worker"),
-    ("by stage", "stage"),
-    ("by data-parallel rank", "dp_rank"),
-    ("by operation", "operation"),
-    ("schedule of a step", "schedule"),
-    ("micro-batches", "micro-batches"),
-    ("what usual measures say", "measures"),
-    ("steps", "steps"),
-)
+    ("verdict", "verdict"), ("map of workers", "worker"), ("by stage", "stage"),
+    ("by data-parallel rank", "dp_rank"), ("by operation", "operation"),
+    ("schedule of a step", "schedule"), ("micro-batches", "micro-batches"),
+    ("what usual measures say", "measures"), ("steps", "steps"),
+)  # fmt: skip
 
 
 def job_slowdown(
@@ -229,32 +197,54 @@ def job_slowdown(
     ----------
     operations
         Table :data:`workbench.tables.JOB_OPERATIONS`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
     workbench.explore.Explorer
-        Controls above :func:`workbench.plot.job_slowdown`,
-        :func:`workbench.plot.job_slowdown_by`, :func:`workbench.plot.job_schedule`,
-        :func:`workbench.plot.job_micro_batches`, :func:`workbench.plot.job_dispersion` and
-        :func:`workbench.plot.job_steps`. Of many steps some are offered, evenly spread; the
-        step matters to the schedule and to micro-batches.
+        Controls above :func:`workbench.plot.job_slowdown`, :func:`workbench.plot.job_slowdown_by`,
+        :func:`workbench.plot.job_schedule`, :func:`workbench.plot.job_micro_batches`,
+        :func:`workbench.plot.job_dispersion` and :func:`workbench.plot.job_steps`. Of many steps
+        some are offered, evenly spread; the step matters to the schedule and to micro-batches.
     """
     JOB_OPERATIONS.check(operations)
-    whole = cache(partial(analyze.complete_steps, operations))
-    tables = {
-        "verdict": cache(lambda: analyze.job_slowdown(whole())),
-        "schedule": cache(lambda step: analyze.job_schedule(whole(), step=step)),
-        "micro-batches": cache(lambda: analyze.job_micro_batches(whole())),
-        "measures": cache(lambda: analyze.job_dispersion(whole())),
-        "steps": cache(lambda: analyze.job_steps(whole())),
-        "part": cache(lambda part: analyze.job_slowdown_by(whole(), part)),
+    # Computed when a view first needs it, so that the explorer opens at once.
+    complete = cache(partial(analyze.complete_steps, operations))
+    verdict = cache(lambda: analyze.job_slowdown(complete()))
+    schedule = cache(lambda step: analyze.job_schedule(complete(), step=step))
+    micro_batches = cache(lambda: analyze.job_micro_batches(complete()))
+    dispersion = cache(lambda: analyze.job_dispersion(complete()))
+    job_steps = cache(lambda: analyze.job_steps(complete()))
+    by = cache(lambda view: analyze.job_slowdown_by(complete(), view))
+    label: dict[str, Any] = {"source": source, "synthetic": synthetic}
+
+    def batches(step: int | str) -> go.Figure:
+        table = micro_batches()
+        if step != ALL:
+            rows = table[table["step"] == step].reset_index(drop=True)
+            return plot.job_micro_batches(rows, **label)
+        correlation = verdict()["forward_backward_correlation"].iloc[0]
+        shown = None if pd.isna(correlation) else float(correlation)
+        return plot.job_micro_batches(table, correlation=shown, **label)
+
+    figures: dict[str, Callable[[int | str], go.Figure]] = {
+        "verdict": lambda _: plot.job_slowdown(verdict(), **label),
+        "schedule": lambda step: plot.job_schedule(
+            schedule(None if step == ALL else int(step)), **label
+        ),
+        "micro-batches": batches,
+        "measures": lambda _: plot.job_dispersion(dispersion(), **label),
+        "steps": lambda _: plot.job_steps(job_steps(), **label),
     }
+
+    def draw(*, view: str, step: int | str) -> go.Figure:
+        if view in figures:
+            return figures[view](step)
+        return plot.job_slowdown_by(by(view), **label)
+
     return Explorer(
-        partial(_job_slowdown_draw, tables=tables, source=source, synthetic=synthetic),
+        draw,
         view=widgets.Dropdown(options=_VIEWS, description="view"),
         step=widgets.Dropdown(options=_steps(operations), description="step"),
     )
@@ -264,46 +254,10 @@ def _steps(operations: pd.DataFrame) -> list[tuple[str, int | str]]:
     """Offer the slowest step (for micro-batches all of them), and some by number."""
     steps = np.unique(operations["step"].to_numpy()).tolist()
     if len(steps) > _MOST_STEPS:
-        places = np.linspace(0, len(steps) - 1, _MOST_STEPS).round().astype(int)
-        steps = [steps[place] for place in places]
+        positions = np.linspace(0, len(steps) - 1, _MOST_STEPS).round().astype(int)
+        steps = [steps[position] for position in positions]
     return [("slowest, or all", ALL), *((str(step), step) for step in steps)]
 
-
-def _job_slowdown_draw(
-    *,
-    view: str,
-    step: int | str,
-    tables: Mapping[str, Callable[..., pd.DataFrame]],
-    source: str,
-    synthetic: bool,
-) -> go.Figure:
-    shown: dict[str, Any] = {"source": source, "synthetic": synthetic}
-    if view == "verdict":
-        return plot.job_slowdown(tables["verdict"](), **shown)
-    if view == "schedule":
-        chosen = None if step == ALL else int(step)
-        return plot.job_schedule(tables["schedule"](chosen), **shown)
-    if view == "micro-batches":
-        return _micro_batches(tables, step, shown)
-    if view == "measures":
-        return plot.job_dispersion(tables["measures"](), **shown)
-    if view == "steps":
-        return plot.job_steps(tables["steps"](), **shown)
-    return plot.job_slowdown_by(tables["part"](view), **shown)
-
-
-def _micro_batches(
-    tables: Mapping[str, Callable[..., pd.DataFrame]], step: int | str, shown: dict[str, Any]
-) -> go.Figure:
-    table = tables["micro-batches"]()
-    if step != ALL:
-        return plot.job_micro_batches(table[table["step"] == step].reset_index(drop=True), **shown)
-    correlation = tables["verdict"]()["forward_backward_correlation"].iloc[0]
-    known = None if pd.isna(correlation) else float(correlation)
-    return plot.job_micro_batches(table, correlation=known, **shown)
-
-
-# Explore how a model can be spread over GPUs.
 
 _KINDS = ("A100", "H100", "H200", "B200", "GB200")
 
@@ -344,15 +298,15 @@ def parallelism_plan(
     PerformanceModelError
         If a name is no published model.
     """
-    chosen = [analyze.model_shape(one) if isinstance(one, str) else one for one in shapes]
-    named = {shape.name or f"model {place}": shape for place, shape in enumerate(chosen, 1)}
+    chosen = [analyze.model_shape(shape) if isinstance(shape, str) else shape for shape in shapes]
+    by_name = {shape.name or f"model {number}": shape for number, shape in enumerate(chosen, 1)}
     start = like or analyze.Layout(sharding="zero1", sequence_parallel=True, flash_attention=True)
 
     @cache
     def planned(name: str, gpus: int, kind: str, recompute: Any, batch: int) -> pd.DataFrame:
         fields = {**vars(start), "data": 1, "micro_batch": 1, "pipeline": 1, "chunks": 1}
         layout = analyze.Layout(**{**fields, "recompute": recompute, "global_batch": batch})
-        return analyze.parallelism_plan(named[name], gpus, model=model, like=layout, gpu=kind)
+        return analyze.parallelism_plan(by_name[name], gpus, model=model, like=layout, gpu=kind)
 
     def draw(*, shape: str, gpus: int, kind: str, recompute: str, batch: int) -> go.Figure:
         table = planned(shape, gpus, kind, recompute, batch)
@@ -361,7 +315,7 @@ def parallelism_plan(
 
     return Explorer(
         draw,
-        shape=widgets.Dropdown(options=list(named), description="model"),
+        shape=widgets.Dropdown(options=list(by_name), description="model"),
         gpus=widgets.SelectionSlider(
             options=[64, 128, 256, 512, 1024, 2048, 4096], value=512, continuous_update=False,
             description="GPUs",
@@ -376,8 +330,6 @@ def parallelism_plan(
         ),
     )  # fmt: skip
 
-
-# Explore pipeline schedules: their bubbles, with numbers of your own.
 
 _COMPARED = "all, side by side"
 
@@ -405,11 +357,30 @@ def pipeline_schedule(
         :func:`workbench.plot.schedule_comparison` of all schedules.
     """
     options = [(name, name) for name in (*get_args(ScheduleKind), _COMPARED)]
-    label = {"source": source or Source("durations as chosen", "model"), "synthetic": synthetic}
+    origin = source or Source("durations as chosen", "model")
+    label: dict[str, Any] = {"source": origin, "synthetic": synthetic}
+
+    def draw(
+        *,
+        schedule: str,
+        stages: float,
+        micro_batches: float,
+        weight_share: float,
+        overlap_share: float,
+    ) -> go.Figure:
+        pair_ns = (1 - overlap_share) * (forward_ns + backward_ns)
+        weight_ns = weight_share * backward_ns
+        times = PassTimes(forward_ns, backward_ns, weight_ns, overlapped_ns=pair_ns)
+        count, batches = int(stages), int(micro_batches)
+        if schedule == _COMPARED:
+            table = analyze.schedule_comparison(times, stages=count, micro_batches=batches)
+            return plot.schedule_comparison(table, **label)
+        order = analyze.pipeline_schedule(schedule, count, batches)  # type: ignore[arg-type]
+        chunks = order["chunk"].nunique() // count
+        return plot.pipeline_schedule(analyze.schedule_times(order, times.part(chunks)), **label)
+
     return Explorer(
-        partial(
-            _pipeline_schedule_draw, forward_ns=forward_ns, backward_ns=backward_ns, label=label
-        ),
+        draw,
         schedule=widgets.Dropdown(options=options, value="1f1b", description="schedule"),
         stages=numbers("stages", (2, 4, 8), 4),
         micro_batches=numbers("micro-batches", (2, 4, 8, 12, 16, 32), 8),
@@ -417,34 +388,6 @@ def pipeline_schedule(
         overlap_share=numbers("gained by overlapping", (0, 0.1, 0.2, 0.3), 0),
     )
 
-
-def _pipeline_schedule_draw(
-    *,
-    schedule: str,
-    stages: float,
-    micro_batches: float,
-    weight_share: float,
-    overlap_share: float,
-    forward_ns: float,
-    backward_ns: float,
-    label: dict[str, Any],
-) -> go.Figure:
-    times = PassTimes(
-        forward_ns,
-        backward_ns,
-        weight_share * backward_ns,
-        overlapped_ns=(1 - overlap_share) * (forward_ns + backward_ns),
-    )
-    wide, many = int(stages), int(micro_batches)
-    if schedule == _COMPARED:
-        table = analyze.schedule_comparison(times, stages=wide, micro_batches=many)
-        return plot.schedule_comparison(table, **label)
-    made = analyze.pipeline_schedule(schedule, wide, many)  # type: ignore[arg-type]
-    chunks = made["chunk"].nunique() // wide
-    return plot.pipeline_schedule(analyze.schedule_times(made, times.part(chunks)), **label)
-
-
-# Explore what a step would take if something were otherwise.
 
 _TIMES = (
     ("removed", 0.0), ("1/4", 0.25), ("1/2", 0.5), ("3/4", 0.75), ("x1.1", 1.1), ("x1.5", 1.5),
@@ -472,19 +415,16 @@ def what_if(
     graph
         From :func:`workbench.analyze.execution_graph`.
     questions
-        What to compare with; by default compute and CPU twice as fast, no communication, no
-        copies.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+        What to compare with; by default compute and CPU twice as fast, no communication, no copies.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
     workbench.explore.Explorer
         Controls above :func:`workbench.plot.what_if`.
     """
-    parts = parts_of(events)
+    choices = parts_of(events)
     fidelity = cache(lambda: analyze.replay_fidelity(events, graph))
     compared = standard_questions(events) if questions is None else list(questions)
 
@@ -493,8 +433,10 @@ def what_if(
         return analyze.what_if(events, graph, compared, fidelity=fidelity())
 
     def draw(*, what: str, time: float, rank: int | str = ALL) -> go.Figure:
-        chosen, name = dict(parts[what]), parts[what].get("name")
+        chosen, name = dict(choices[what]), choices[what].get("name")
         if name is not None:
+            # The whole name and nothing else: kernel names are full of what a pattern reads as
+            # syntax.
             chosen["name"] = f"^{re.escape(name)}$"
         change = Change(factor=time, rank=None if rank == ALL else int(rank), **chosen)
         table = analyze.what_if(events, graph, [change], fidelity=fidelity())
@@ -504,7 +446,7 @@ def what_if(
         return plot.what_if(rows, asked=words, source=source, synthetic=synthetic)
 
     controls: dict[str, Any] = {
-        "what": widgets.Dropdown(options=list(parts), description="what"),
+        "what": widgets.Dropdown(options=list(choices), description="what"),
         "time": slider("its time", list(_TIMES), 0.5),
     }
     ranks = sorted(int(rank) for rank in events["rank"].unique())

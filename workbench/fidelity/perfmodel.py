@@ -6,7 +6,6 @@ import gzip
 import json
 import tarfile
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -28,8 +27,6 @@ from workbench.tables import (
     Trace,
 )
 
-# Printed configurations as tables of measured iterations.
-
 
 def printed_iterations(name: str, **same: Any) -> pd.DataFrame:
     """Make a table of iterations from a file of printed ones.
@@ -48,12 +45,8 @@ def printed_iterations(name: str, **same: Any) -> pd.DataFrame:
         Table :data:`workbench.tables.ITERATIONS`: ``gpu_count``, ``dur_ns``, ``source`` and what
         else makes a configuration.
     """
-    return measured(
-        *(
-            (row, {**printed_layout(row), **same}, float(row["iteration_s"]))
-            for row in published(name)
-        )
-    )
+    rows = published(name)
+    return measured(*((row, printed_layout(row) | same, float(row["iteration_s"])) for row in rows))
 
 
 def printed_layout(row: dict[str, str]) -> dict[str, Any]:
@@ -63,24 +56,22 @@ def printed_layout(row: dict[str, str]) -> dict[str, Any]:
         "chunks": "chunk_count", "micro_batch": "micro_batch_count",
         "global_batch": "global_batch_count", "sequence": "sequence_tokens",
     }  # fmt: skip
-    found: dict[str, Any] = {ours: int(row[name]) for ours, name in names.items() if name in row}
+    layout: dict[str, Any] = {key: int(row[name]) for key, name in names.items() if name in row}
     if "recompute" in row:
-        found["recompute"] = row["recompute"]
-        found["sequence_parallel"] = row["has_sequence_parallel"] == "yes"
-    return found
+        layout["recompute"] = row["recompute"]
+        layout["sequence_parallel"] = row["has_sequence_parallel"] == "yes"
+    return layout
 
 
 def measured(*rows: tuple[dict[str, str], dict[str, Any], float]) -> pd.DataFrame:
     """Put (printed row, layout, seconds) into a table of iterations."""
-    each = []
+    jobs = []
     for row, layout, seconds in rows:
         shape = analyze.model_shape(row["model"])
         job = analyze.configurations(shape, analyze.Layout(**layout), gpu=row.get("gpu", "H100"))
-        each.append(job.assign(dur_ns=round(seconds * 1e9), source=row["source"], doubt=""))
-    return ITERATIONS.check(pd.concat(each, ignore_index=True))
+        jobs.append(job.assign(dur_ns=round(seconds * 1e9), source=row["source"], doubt=""))
+    return ITERATIONS.check(pd.concat(jobs, ignore_index=True))
 
-
-# Training jobs whose iteration times others printed, each predicted without having been seen.
 
 # How the printed jobs were set up beyond what their tables print; see the claims.
 _MLPERF: dict[str, Any] = {"flash_attention": True, "sharding": "zero1"}
@@ -98,21 +89,20 @@ def printed_predictions() -> pd.DataFrame:
         Table :data:`workbench.tables.ITERATION_ERRORS`; ``group`` names the source and what
         the assumed constants were calibrated on. Jobs that served to calibrate are dropped.
     """
-    jobs = mlperf_jobs()
-    llama, lumos = llama_jobs(), lumos_jobs()
-    found = [
+    gpt3 = printed_iterations("iteration_mlperf_gpt3", **_MLPERF)
+    errors = [
         megatron_errors().assign(group="Megatron, A100: calibrated on its other models"),
-        after_the_first(jobs, "GPT-3 175B, MLPerf: calibrated on 256 H100"),
-        after_the_first(llama, "Llama 3 405B: calibrated on 8,192 H100"),
-        after_the_first(lumos, "Lumos, 15B: calibrated on TP2 PP2 DP8"),
+        after_the_first(gpt3, "GPT-3 175B, MLPerf: calibrated on 256 H100"),
+        after_the_first(llama_jobs(), "Llama 3 405B: calibrated on 8,192 H100"),
+        after_the_first(lumos_jobs(), "Lumos, 15B: calibrated on TP2 PP2 DP8"),
     ]
-    return ITERATION_ERRORS.check(pd.concat(found, ignore_index=True))
+    return ITERATION_ERRORS.check(pd.concat(errors, ignore_index=True))
 
 
 def after_the_first(jobs: pd.DataFrame, group: str) -> pd.DataFrame:
     """Predict all jobs but the first, on which assumed constants are calibrated."""
-    rest = jobs.iloc[1:].reset_index(drop=True)
-    return analyze.iteration_errors(rest, from_the_first(jobs).predict(rest), group=group)
+    later = jobs.iloc[1:].reset_index(drop=True)
+    return analyze.iteration_errors(later, from_the_first(jobs).predict(later), group=group)
 
 
 def after_one_row_of_each(jobs: pd.DataFrame) -> pd.DataFrame:
@@ -120,14 +110,10 @@ def after_one_row_of_each(jobs: pd.DataFrame) -> pd.DataFrame:
     errors = []
     for name, rows in jobs.groupby(["model", "gpu"]):
         layouts = rows[list(CONFIGURATIONS.columns)].astype(str).agg(" ".join, axis=1)
-        others = rows[layouts != layouts.iloc[0]].reset_index(drop=True)
-        if len(others):
-            model = from_the_first(rows)
-            errors.append(
-                analyze.iteration_errors(
-                    others, model.predict(others), group=", ".join(map(str, name))
-                )
-            )
+        unseen = rows[layouts != layouts.iloc[0]].reset_index(drop=True)
+        if len(unseen):
+            predicted, group = from_the_first(rows).predict(unseen), ", ".join(map(str, name))
+            errors.append(analyze.iteration_errors(unseen, predicted, group=group))
     return pd.concat(errors, ignore_index=True)
 
 
@@ -141,15 +127,10 @@ def megatron_errors() -> pd.DataFrame:
     jobs = printed_iterations("iteration_megatron")
     errors = []
     for name in jobs["model"].unique():
-        others, own = jobs[jobs["model"] != name], jobs[jobs["model"] == name]
-        model = analyze.calibrated_to(analyze.assumed_model(), others)
+        own = jobs[jobs["model"] == name]
+        model = analyze.calibrated_to(analyze.assumed_model(), jobs[jobs["model"] != name])
         errors.append(analyze.iteration_errors(own, model.predict(own), group=name))
     return pd.concat(errors, ignore_index=True)
-
-
-def mlperf_jobs() -> pd.DataFrame:
-    """Give the printed jobs of MLPerf, 256 GPUs first."""
-    return printed_iterations("iteration_mlperf_gpt3", **_MLPERF)
 
 
 def llama_jobs() -> pd.DataFrame:
@@ -157,24 +138,21 @@ def llama_jobs() -> pd.DataFrame:
     jobs = []
     for row in published("iteration_llama3"):
         sizes = llama_sizes(row)
+        # Row 3 prints 4 replicas, which contradicts its GPUs: they follow from the other sizes.
         data = int(row["gpu_count"]) // int(np.prod(list(sizes.values())))
         batch = {"global_batch": data * int(row["batch_per_replica"]), "data": data}
         layout = {**_LLAMA, **sizes, **batch, "sequence": int(row["sequence_tokens"])}
-        jobs.append(_as_fast_as_printed(row, layout))
-    return pd.concat(jobs, ignore_index=True)
+        job = measured((row, layout, 1.0))
+        # The paper prints TFLOPs per GPU, which count half of the scores: the mask is causal.
+        flops = float(analyze.model_flops(job, causal=True)["model_flops_count"].iloc[0])
+        seconds = flops / (float(row["tflops_per_gpu"]) * 1e12 * int(row["gpu_count"]))
+        jobs.append(job.assign(dur_ns=round(1e9 * seconds)))
+    return ITERATIONS.check(pd.concat(jobs, ignore_index=True))
 
 
 def llama_sizes(row: dict[str, str]) -> dict[str, int]:
     """Take the printed sizes of a row but its replicas."""
     return {name: int(row[f"{name}_parallel"]) for name in ("tensor", "context", "pipeline")}
-
-
-def _as_fast_as_printed(row: dict[str, str], layout: dict[str, Any]) -> pd.DataFrame:
-    """Turn printed TFLOPs per GPU into seconds."""
-    job = measured((row, layout, 1.0))
-    flops = float(analyze.model_flops(job, causal=True)["model_flops_count"].iloc[0])
-    seconds = flops / (float(row["tflops_per_gpu"]) * 1e12 * int(row["gpu_count"]))
-    return ITERATIONS.check(job.assign(dur_ns=round(1e9 * seconds)))
 
 
 def lumos_jobs() -> pd.DataFrame:
@@ -184,26 +162,22 @@ def lumos_jobs() -> pd.DataFrame:
         rounds = 2 * int(row["pipeline_parallel"])
         layout = {**printed_layout(row), **_LUMOS}
         layout["global_batch"] = rounds * int(row["data_parallel"])
-        total = sum(float(row[f"{part}_ms"]) for part in _BARS)
+        total = sum(float(row[f"{bar}_ms"]) for bar in _BARS)
         busy = round(1e6 * (float(row["compute_ms"]) + float(row["overlap_ms"])))
         job = measured((row, layout, total / 1e3))
         jobs.append(job.assign(compute_ns=busy, overlap_ms=float(row["overlap_ms"])))
     return pd.concat(jobs, ignore_index=True)
 
 
-# Claims about configurations: iteration times that a model has not seen, utilization, memory.
-
 _GIB = 2**30
 
 
-def _limit(what: str, row: str, here: float, source: str = "") -> Reading:
+def _limit(name: str, computed: float, label: str = "", source: str = "") -> Reading:
     """Compare with a limit of the file, or with what was reached where that misses it."""
-    (found,) = (each for each in published("configuration_limits") if each["what"] == row)
-    reached = float(found["reached"]) if found["reached"] else None
-    return Reading(
-        what, float(found["limit"]), here, found["unit"], 0, source or found["source"], "at most",
-        reached,
-    )  # fmt: skip
+    (row,) = (row for row in published("configuration_limits") if row["what"] == name)
+    reached, source = float(row["reached"]) if row["reached"] else None, source or row["source"]
+    limit = float(row["limit"])
+    return Reading(label or name, limit, computed, row["unit"], 0, source, "at most", reached)
 
 
 def _mean(errors: pd.Series) -> float:
@@ -225,22 +199,19 @@ def held_out(folder: Path) -> Iterator[Reading]:
     width hold 16 layers' times (four of TP, four of micro-batch), and the other width is
     held out, so nothing but physics tells what width does.
     """
-    many = load.iterations(folder / "ground_truth_multi.csv")
+    multi = load.iterations(folder / "ground_truth_multi.csv")
     single = load.iterations(folder / "ground_truth_single.csv")
     paper = {row["nodes"]: row for row in published("vtrain_errors")}
-    five = analyze.cross_validated(many, residual="trees")
-    yield _limit(
-        "several nodes, five parts", "several nodes, five parts", _mean(five["error_ratio"])
-    )
+    five = analyze.cross_validated(multi, residual="trees")
+    yield _limit("several nodes, five parts", _mean(five["error_ratio"]))
     yield Reading(
         "several nodes, five parts, beside vTrain's own", float(paper["multi"]["mape_pct"]),
         _mean(five["error_ratio"]), "%", 0, paper["multi"]["source"], "at most",
     )  # fmt: skip
-    few = analyze.cross_validated(many, by="gpu_count", held_out=512, residual="trees")
-    yield _limit("512 GPUs held out", "512 GPUs held out", _mean(few["error_ratio"]))
+    large = analyze.cross_validated(multi, by="gpu_count", held_out=512, residual="trees")
+    yield _limit("512 GPUs held out", _mean(large["error_ratio"]))
     wide = analyze.cross_validated(single, by="hidden", held_out=2048, residual="trees")
-    name = "one node, widest held out"
-    yield _limit(name, name, _mean(wide["error_ratio"]))
+    yield _limit("one node, widest held out", _mean(wide["error_ratio"]))
 
 
 @claim(noun="configurations", name="eight Megatron jobs", source="arXiv:2205.05198, Table 5")
@@ -252,21 +223,15 @@ def megatron() -> Iterator[Reading]:
     computed again three times, as if its backward pass were repeated, too.
     """
     jobs = printed_iterations("iteration_megatron")
-    found = megatron_errors()["error_ratio"]
-    yield _limit("mean of eight, each model held out", "eight Megatron jobs", _mean(found))
-    yield _limit(
-        "largest of eight, each model held out",
-        "eight Megatron jobs, largest",
-        100 * float(found.abs().max()),
-    )
-    for row, share in zip(
-        published("iteration_megatron"), analyze.utilization(jobs).to_dict("records"), strict=True
-    ):
+    errors, label = megatron_errors()["error_ratio"], "of eight, each model held out"
+    yield _limit("eight Megatron jobs", _mean(errors), f"mean {label}")
+    worst = 100 * float(errors.abs().max())
+    yield _limit("eight Megatron jobs, largest", worst, f"largest {label}")
+    shares = 100 * analyze.utilization(jobs)["mfu_share"]
+    for row, computed in zip(published("iteration_megatron"), shares.tolist(), strict=True):
         if row["mfu_pct"]:
             printed = float(row["mfu_pct"])
-            yield Reading(
-                f"MFU, {row['model']}", printed, 100 * share["mfu_share"], "%", 0.3, row["source"]
-            )
+            yield Reading(f"MFU, {row['model']}", printed, computed, "%", 0.3, row["source"])
 
 
 @claim(noun="configurations", name="memory of Megatron jobs", source="arXiv:2205.05198, Figure 1")
@@ -275,15 +240,15 @@ def memory() -> Iterator[Reading]:
     for row in published("memory_megatron"):
         layout = analyze.Layout(**{**printed_layout(row), "data": 1})
         jobs = analyze.configurations(analyze.model_shape(row["model"]), layout, gpu="A100")
-        need = analyze.memory_need(jobs).iloc[0]
-        states = sum(need[f"{part}_bytes"] for part in ("parameters", "gradients", "optimizer"))
-        for name, here, near in (
-            ("states", states, 0.09),
-            ("activations", need["activations_bytes"], 0.03),
+        need = analyze.memory_footprint(jobs).iloc[0]
+        states = sum(need[f"{name}_bytes"] for name in ("parameters", "gradients", "optimizer"))
+        for name, computed, column, near in (
+            ("states", states, "state_gib", 0.09),
+            ("activations", need["activations_bytes"], "activations_gib", 0.03),
         ):
-            printed = float(row[f"{'state' if name == 'states' else name}_gib"])
-            what = f"{row['model']}, {name}, recompute {row['recompute']}"
-            yield Reading(what, printed, here / _GIB, "GiB", near * printed, row["source"])
+            printed = float(row[column])
+            label = f"{row['model']}, {name}, recompute {row['recompute']}"
+            yield Reading(label, printed, computed / _GIB, "GiB", near * printed, row["source"])
 
 
 @claim(noun="configurations", name="GPT-3 175B of MLPerf", source="MLPerf Training v4.1, GPT-3")
@@ -293,11 +258,11 @@ def mlperf() -> Iterator[Reading]:
     No recomputation, sequence parallelism and FP8 as in the settings; layouts of 1,536 and
     3,072 GPUs are not printed and taken as at 512.
     """
-    jobs = mlperf_jobs()
+    jobs = printed_iterations("iteration_mlperf_gpt3", **_MLPERF)
     errors = after_the_first(jobs, "MLPerf")["error_ratio"]
     for row, error in zip(jobs.iloc[1:].to_dict("records"), errors, strict=True):
-        what = f"{row['gpu_count']} GPUs, calibrated on 256"
-        yield _limit(what, "GPT-3 175B of MLPerf", 100 * abs(error), row["source"])
+        label = f"{row['gpu_count']} GPUs, calibrated on 256"
+        yield _limit("GPT-3 175B of MLPerf", 100 * abs(error), label, row["source"])
 
 
 @claim(noun="configurations", name="Llama 3 405B", source="arXiv:2407.21783, Table 4")
@@ -311,25 +276,20 @@ def llama() -> Iterator[Reading]:
     says it does; a ring would hide that.
     """
     rows = published("iteration_llama3")
-    for place, row in enumerate(rows, start=1):
+    for number, row in enumerate(rows, start=1):
         printed = int(np.prod([*llama_sizes(row).values(), int(row["data_parallel"])]))
-        fits = printed == int(row["gpu_count"])
-        yield Reading(
-            f"row {place} multiplies out (1 yes, 0 no)", float(place != 3), float(fits), "",
-            source=row["source"],
-        )  # fmt: skip
+        fits, label = printed == int(row["gpu_count"]), f"row {number} multiplies out (1 yes, 0 no)"
+        yield Reading(label, float(number != 3), float(fits), "", source=row["source"])
     table = llama_jobs()
     predicted = from_the_first(table).predict(table)
-    here = analyze.utilization(table.assign(dur_ns=predicted["dur_ns"]), causal=True)["mfu_share"]
-    for row, share in list(zip(rows, here, strict=True))[1:]:
+    computed = analyze.utilization(table.assign(dur_ns=predicted["dur_ns"]), causal=True)[
+        "mfu_share"
+    ]
+    for row, share in list(zip(rows, computed, strict=True))[1:]:
         printed_share = 100 * float(row["tflops_per_gpu"]) / 989
-        what = f"MFU at {int(row['sequence_tokens']):,} tokens, {row['gpu_count']} GPUs: points off"
-        yield _limit(
-            what,
-            f"Llama 3 405B, {row['sequence_tokens']}",
-            abs(100 * share - printed_share),
-            row["source"],
-        )
+        tokens, off = row["sequence_tokens"], abs(100 * share - printed_share)
+        label = f"MFU at {int(tokens):,} tokens, {row['gpu_count']} GPUs: points off"
+        yield _limit(f"Llama 3 405B, {tokens}", off, label, row["source"])
 
 
 @claim(
@@ -349,13 +309,10 @@ def megatron_bridge() -> Iterator[Reading]:
     blind = analyze.iteration_errors(jobs, analyze.assumed_model().predict(jobs))["error_ratio"]
     routed = jobs["expert_count"] > 1
     for name, rows in (("dense models", ~routed), ("mixtures of experts", routed)):
-        yield _limit(f"{name}, median", f"{name}, median", 100 * blind[rows].abs().median())
-    unseen = routed & (jobs["model"] == "Qwen 3 235B-A22B")
-    yield _limit(
-        "Qwen 3 235B-A22B, no part in any constant, median",
-        "mixtures of experts, median",
-        100 * blind[unseen].abs().median(),
-    )
+        yield _limit(f"{name}, median", 100 * blind[rows].abs().median())
+    unseen = 100 * blind[routed & (jobs["model"] == "Qwen 3 235B-A22B")].abs().median()
+    label = "Qwen 3 235B-A22B, no part in any constant, median"
+    yield _limit("mixtures of experts, median", unseen, label)
     seconds = jobs["dur_ns"].rank().corr((jobs["dur_ns"] * (1 + blind)).rank())
     yield Reading(
         "rank correlation of predicted and printed", 0.9, float(seconds), "", 0,
@@ -363,44 +320,38 @@ def megatron_bridge() -> Iterator[Reading]:
     )  # fmt: skip
     after = after_one_row_of_each(jobs[routed])["error_ratio"]
     name = "mixtures of experts, other layouts after one row, median"
-    yield _limit(name, name, 100 * after.abs().median())
+    yield _limit(name, 100 * after.abs().median())
 
 
 @claim(noun="configurations", name="nine jobs of Lumos", source="Lumos, arXiv:2504.09307, Figure 7")
 def lumos() -> Iterator[Reading]:
     """Calibrate on TP2 PP2 DP8 and predict the eight others.
 
-    Total and compute of that job are matched. Micro-batches are not printed: two per stage,
-    because the printed compute time does not change with the stages. Lumos replays traces,
-    which hold the network's times. A closed form knows nothing of why TP2 PP8 DP4 takes half
-    as long again as PP8 DP8, and PP4 DP16 as PP4 DP8, or why PP16 idles for 0.46 s: it
-    misses these. What hides behind compute is taken to be as much of what shows of tensor,
-    pipeline and data parallelism as in that job; that rule was chosen with all nine in sight,
-    so its error is no blind one.
+    Total and compute of that job are matched. Micro-batches are not printed: two per stage, because
+    the printed compute time does not change with the stages. Lumos replays traces, which hold the
+    network's times. A closed form knows nothing of why TP2 PP8 DP4 takes half as long again as PP8
+    DP8, and PP4 DP16 as PP4 DP8, or why PP16 idles for 0.46 s: it misses these. What hides behind
+    compute is taken to be as much of what shows of tensor, pipeline and data parallelism as in that
+    job; that rule was chosen with all nine in sight, so its error is no blind one.
     """
     table = lumos_jobs()
     predicted = from_the_first(table).predict(table)
     errors = analyze.iteration_errors(table, predicted)["error_ratio"].iloc[1:]
-    yield _limit("eight jobs, total, mean", "Lumos, total", _mean(errors))
-    yield _limit("eight jobs, total, median", "Lumos, total, median", 100 * errors.abs().median())
+    yield _limit("Lumos, total", _mean(errors), "eight jobs, total, mean")
+    median = 100 * errors.abs().median()
+    yield _limit("Lumos, total, median", median, "eight jobs, total, median")
     compute = (predicted["compute_ns"] / table["compute_ns"] - 1).iloc[1:]
-    yield _limit("eight jobs, compute, mean", "Lumos, compute", _mean(compute))
+    yield _limit("Lumos, compute", _mean(compute), "eight jobs, compute, mean")
     hidden = table["overlap_ms"] / predicted[["tensor_ns", "pipeline_ns", "data_ns"]].sum(axis=1)
     overlap = (hidden.iloc[0] / hidden - 1).iloc[1:]
-    yield _limit("eight jobs, overlap, mean", "Lumos, overlap", _mean(overlap))
+    yield _limit("Lumos, overlap", _mean(overlap), "eight jobs, overlap, mean")
 
-
-# Claims about kernel models: errors on matrix products and collectives that were held out.
 
 _GPUS = ("H100", "H200")
 _SOURCE = "measured by NVIDIA, in the package aiconfigurator-core"
 
 
-@claim(
-    noun="kernel_times",
-    name="matrix products of other (n, k)",
-    source=_SOURCE,
-)
+@claim(noun="kernel_times", name="matrix products of other (n, k)", source=_SOURCE)
 def matrix_products() -> Iterator[Reading]:
     """Predict every bfloat16 product from those of other (n, k), in four folds.
 
@@ -409,6 +360,7 @@ def matrix_products() -> Iterator[Reading]:
     The roofline with the peaks of the data sheet is printed beside it, as what it must beat.
     """
     errors = analyze.gemm_errors(load.gemm_times(gpus=_GPUS), fold_count=4)
+    # Without the trees there is nothing to judge: the claim is absent, not failed.
     if not (errors["model"] == "hybrid").any():
         msg = "the trees need scikit-learn; pip install 'ai-infra-workbench[kernels]'"
         raise MissingExtraError(msg)
@@ -416,25 +368,15 @@ def matrix_products() -> Iterator[Reading]:
     for row in published("kernel_models"):
         if row["model"] == "matrix product":
             gpu, shapes, limit = row["gpu"], row["what"], float(row["mean_pct"])
-            yield _kernel_times_limit(
-                f"{gpu}, {shapes} shapes", limit, mean[(gpu, "hybrid", shapes)], row
-            )
+            yield _kernel_times_limit(f"{gpu}, {shapes} shapes", mean[(gpu, "hybrid", shapes)], row)
             naive = 100 * float(mean[(gpu, "roofline", shapes)])
             yield Reading(
-                what=f"{gpu}, {shapes} shapes, roofline alone",
-                printed=limit,
-                here=naive,
-                unit="%",
-                bound="at least",
+                f"{gpu}, {shapes} shapes, roofline alone", limit, naive, "%", bound="at least",
                 source="what a model must beat: the peaks of the data sheet",
-            )
+            )  # fmt: skip
 
 
-@claim(
-    noun="kernel_times",
-    name="collectives of a size left out",
-    source=_SOURCE,
-)
+@claim(noun="kernel_times", name="collectives of a size left out", source=_SOURCE)
 def collectives_left_out() -> Iterator[Reading]:
     """Leave out one size at a time, its repeats and element types with it; 21 sizes each.
 
@@ -444,51 +386,40 @@ def collectives_left_out() -> Iterator[Reading]:
     yield from _collectives("collective, size left out", "held_out_ns")
 
 
-@claim(
-    noun="kernel_times",
-    name="collectives by three lines",
-    source=_SOURCE,
-)
+@claim(noun="kernel_times", name="collectives by three lines", source=_SOURCE)
 def collectives_fitted() -> Iterator[Reading]:
     """Compare the lines with the very sizes they were fitted to, as is often done."""
     yield from _collectives("collective, all sizes fitted", "modelled_ns")
 
 
 def _collectives(model: str, column: str) -> Iterator[Reading]:
-    beside = _beside()
-    error = (beside[column] / beside["dur_ns"] - 1).abs()
-    key = [beside["gpu"], beside["collective"], beside["rank_count"]]
-    mean = error.groupby(key).mean()
+    times = _modelled_collectives()
+    error = (times[column] / times["dur_ns"] - 1).abs()
+    mean = error.groupby([times["gpu"], times["collective"], times["rank_count"]]).mean()
     for row in published("kernel_models"):
         if row["model"] == model:
             ranks = int(row["rank_count"])
-            here = mean[(row["gpu"], row["what"], ranks)]
+            computed = mean[(row["gpu"], row["what"], ranks)]
             name = f"{row['gpu']}, {row['what']}, {ranks} ranks"
-            yield _kernel_times_limit(name, float(row["mean_pct"]), here, row)
+            yield _kernel_times_limit(name, computed, row)
 
 
 @cache
-def _beside() -> pd.DataFrame:
+def _modelled_collectives() -> pd.DataFrame:
     return analyze.collective_times(load.collective_times(gpus=_GPUS))
 
 
-def _kernel_times_limit(what: str, limit: float, here: float, row: dict[str, str]) -> Reading:
-    return Reading(
-        what=what,
-        printed=limit,
-        here=100 * float(here),
-        unit="%",
-        bound="at most",
-        source=row["source"],
-        reached=float(row["reached_pct"]) if row["reached_pct"] else None,
-    )
+def _kernel_times_limit(label: str, computed: float, row: dict[str, str]) -> Reading:
+    limit, computed = float(row["mean_pct"]), 100 * float(computed)
+    reached = float(row["reached_pct"]) if row["reached_pct"] else None
+    return Reading(label, limit, computed, "%", 0, row["source"], "at most", reached)
 
-
-# Claims about layouts: measured iterations asked for their neighbours, beside a naive rule.
 
 _MODEL = ["hidden", "head_count", "layer_count", "sequence_tokens"]
 _SIZES = ["tensor_parallel", "pipeline_parallel", "data_parallel", "micro_batch_count"]
 _JOB = [*_MODEL, "gpu_count", "global_batch_count"]
+Columns = tuple[list[str], list[str]]
+_LAYOUTS: Columns = (_JOB, _SIZES)
 _TALK = ("tensor", "context", "expert", "pipeline", "data")
 # Of 109 rows on several nodes, and of 1,440 on one, each such one is a trace.
 _EVERY_OF_SEVERAL, _EVERY = 4, 71
@@ -510,13 +441,12 @@ def several_nodes(folder: Path) -> Iterator[Reading]:
     overlap. So this tests the ratios, not the parts of a trace.
     """
     rows = load.iterations(folder / "ground_truth_multi.csv")
-    found = _errors(rows, analyze.assumed_model(), _JOB, _SIZES, every=_EVERY_OF_SEVERAL)
-    yield _reading("constants assumed", found)
-    fitted = []
-    for hidden in rows["hidden"].unique():
-        model = analyze.iteration_model(rows[rows["hidden"] != hidden], residual="none")
-        own = rows[rows["hidden"] == hidden]
-        fitted.append(_errors(own, model, _JOB, _SIZES, every=_EVERY_OF_SEVERAL))
+    errors = _errors(rows, analyze.assumed_model(), _LAYOUTS, every=_EVERY_OF_SEVERAL)
+    yield _reading("constants assumed", errors)
+    values = rows["hidden"].unique()
+    fitted = [
+        _fitted_errors(rows, "hidden", value, _LAYOUTS, every=_EVERY_OF_SEVERAL) for value in values
+    ]
     yield _reading("fitted to other models", np.concatenate(fitted))
 
 
@@ -533,69 +463,61 @@ def one_node(folder: Path) -> Iterator[Reading]:
     where both are requested, from jobs of other depths.
     """
     rows = load.iterations(folder / "ground_truth_single.csv")
-    same = {
-        "layout": (_JOB, _SIZES),
+    changes = {
+        "layout": _LAYOUTS,
         "number of GPUs": ([*_MODEL, *_SIZES[:2], "micro_batch_count"], ["gpu_count"]),
         "width": ([*(name for name in _JOB if name != "hidden"), *_SIZES], ["hidden"]),
     }
-    for what, (alike, other) in same.items():
-        found = _errors(rows, analyze.assumed_model(), alike, other, every=_EVERY)
-        yield _reading(f"another {what}, constants assumed", found)
-        apart = "layer_count" if what == "width" else "hidden"
-        fitted = []
-        for value in sorted(rows[apart].unique())[:: 3 if what == "width" else 1]:
-            model = analyze.iteration_model(rows[rows[apart] != value], residual="none")
-            own = rows[rows[apart] == value]
-            fitted.append(_errors(own, model, alike, other, every=_EVERY))
-        yield _reading(f"another {what}, fitted to others", np.concatenate(fitted))
+    for change, columns in changes.items():
+        errors = _errors(rows, analyze.assumed_model(), columns, every=_EVERY)
+        yield _reading(f"another {change}, constants assumed", errors)
+        apart = "layer_count" if change == "width" else "hidden"
+        values = sorted(rows[apart].unique())[:: 3 if change == "width" else 1]
+        fitted = [_fitted_errors(rows, apart, value, columns, every=_EVERY) for value in values]
+        yield _reading(f"another {change}, fitted to others", np.concatenate(fitted))
 
 
-def _reading(what: str, errors: np.ndarray) -> Reading:
+def _reading(label: str, errors: np.ndarray) -> Reading:
     """Put the mean error beside that of the naive rule; both are columns of ``errors``."""
-    here, naive = 100 * np.abs(errors).mean(axis=0)
-    return Reading(
-        f"{what}, {len(errors):,} pairs, mean error beside the naive rule's", naive, here, "%",
-        bound="at most",
-    )  # fmt: skip
+    computed, naive = 100 * np.abs(errors).mean(axis=0)
+    label = f"{label}, {len(errors):,} pairs, mean error beside the naive rule's"
+    return Reading(label, naive, computed, "%", bound="at most")
+
+
+def _fitted_errors(
+    rows: pd.DataFrame, apart: str, value: Any, columns: Columns, *, every: int
+) -> np.ndarray:
+    """Give the errors of the rows with one value of a column, fitted to all others."""
+    own = rows[apart] == value
+    model = analyze.iteration_model(rows[~own], residual="none")
+    return _errors(rows[own], model, columns, every=every)
 
 
 def _errors(
-    rows: pd.DataFrame,
-    model: analyze.IterationModel,
-    alike: list[str],
-    other: list[str],
-    *,
-    every: int = 1,
+    rows: pd.DataFrame, model: analyze.IterationModel, columns: Columns, *, every: int
 ) -> np.ndarray:
-    """Give the errors of all pairs: predicted, and by FLOPs per GPU.
+    """Give the errors of all pairs: predicted by a model that saw none, and by FLOPs per GPU.
 
-    Parameters
-    ----------
-    rows
-        Measured iterations.
-    model
-        Has seen none of them.
-    alike, other
-        Columns that are the same in both rows of a pair, and some of which differ.
-    every
-        Take each such row as the trace.
+    One row of so many is the trace. Both rows of a pair agree in the first columns, and differ in
+    some of the second.
     """
+    same, differing = columns
     rows = rows.reset_index(drop=True)
     forms = model.predict(rows)
     flops = analyze.model_flops(rows)["hardware_flops_count"] / rows["gpu_count"]
-    job = rows.groupby(alike).ngroup()
-    found = [np.zeros((0, 2))]
-    for place in range(0, len(rows), every):
-        one = rows.iloc[[place]]
-        differ = (rows[other].to_numpy() != one[other].to_numpy()).any(axis=1)
-        near = ((job == job[place]) & differ).to_numpy()
+    job = rows.groupby(same).ngroup()
+    errors = [np.zeros((0, 2))]
+    for position in range(0, len(rows), every):
+        traced = rows.iloc[[position]]
+        differs = (rows[differing].to_numpy() != traced[differing].to_numpy()).any(axis=1)
+        near = ((job == job[position]) & differs).to_numpy()
         if near.any():
-            steps = _as_trace(one.iloc[0], forms.iloc[place])
-            asked = analyze.layout_what_if(steps, one, rows[near], model=model)
+            steps = _as_trace(traced.iloc[0], forms.iloc[position])
+            predicted = analyze.layout_what_if(steps, traced, rows[near], model=model)
             truth = rows.loc[near, "dur_ns"].to_numpy()
-            naive = one["dur_ns"].iloc[0] * flops[near].to_numpy() / flops[place]
-            found.append(np.column_stack([asked["dur_ns"] / truth - 1, naive / truth - 1]))
-    return np.concatenate(found)
+            naive = traced["dur_ns"].iloc[0] * flops[near].to_numpy() / flops[position]
+            errors.append(np.column_stack([predicted["dur_ns"] / truth - 1, naive / truth - 1]))
+    return np.concatenate(errors)
 
 
 def _as_trace(measured: pd.Series, form: pd.Series) -> pd.DataFrame:
@@ -611,7 +533,6 @@ def _as_trace(measured: pd.Series, form: pd.Series) -> pd.DataFrame:
     return STEP_BREAKDOWN.check(STEP_BREAKDOWN.cast(pd.DataFrame([row])))
 
 
-# Claims about operators replayed alone, and about graphs written as Chakra files.
 # The counts on the printed side are taken from the files by a generic JSON parser and a walk up
 # the callers, without the loaders; a file that was written and read again must differ in 0 rows.
 
@@ -667,29 +588,21 @@ def round_trip(resnet: Path, dlrm_folder: Path, chakra: Path) -> Iterator[Readin
         trace = load.traces(file, progress=False)
         # Chakra's sample has dependencies on nodes that it lacks; they are kept as they are.
         again = _written(trace, allow_stuck=name.startswith("Chakra"))
-        for part, table in (("nodes", NODES), ("dependencies", DEPENDENCIES)):
-            before, after = getattr(trace, part), getattr(again, part)
-            yield Reading(f"{name}, {part}", len(before), len(after), unit="")
+        for field, table in (("nodes", NODES), ("dependencies", DEPENDENCIES)):
+            before, after = getattr(trace, field), getattr(again, field)
+            yield Reading(f"{name}, {field}", len(before), len(after), unit="")
             different = _different(table.cast(before), table.cast(after))
-            yield Reading(f"{name}, {part} that differ", 0, different, unit="")
+            yield Reading(f"{name}, {field} that differ", 0, different, unit="")
 
 
 def _compare(name: str, documents: list[dict[str, Any]], calls: pd.DataFrame) -> Iterator[Reading]:
-    printed: Counter[str] = Counter()
-    for document in documents:
-        printed.update(_outermost(document["nodes"]))
-    replayed = sum(
-        count
-        for operator, count in printed.items()
-        if operator.startswith("aten::") and operator not in _NO_COMPUTE
-    )
-    here = int(calls["is_replayed"].sum())
-    total = sum(printed.values())
+    printed = [name for document in documents for name in _outermost(document["nodes"])]
+    replayed = sum(name.startswith("aten::") and name not in _NO_COMPUTE for name in printed)
+    computed, total = int(calls["is_replayed"].sum()), len(printed)
     yield Reading(f"{name}, operators", total, len(calls), unit="")
-    yield Reading(f"{name}, replayable", replayed, here, unit="")
-    yield Reading(
-        f"{name}, replayable share", replayed / total, here / len(calls), unit="", tolerance=1e-12
-    )
+    yield Reading(f"{name}, replayable", replayed, computed, unit="")
+    share, label = computed / len(calls), f"{name}, replayable share"
+    yield Reading(label, replayed / total, share, unit="", tolerance=1e-12)
 
 
 def _outermost(nodes: list[dict[str, Any]]) -> Iterator[str]:
@@ -721,7 +634,8 @@ def _different(before: pd.DataFrame, after: pd.DataFrame) -> int:
     if len(before) != len(after):
         return max(len(before), len(after))
     pairs = [before[name].astype(object).where(before[name].notna(), None) for name in before]
-    others = [after[name].astype(object).where(after[name].notna(), None) for name in after]
-    same = pd.concat([a == b for a, b in zip(pairs, others, strict=True)], axis=1)
-    missing = pd.concat([a.isna() & b.isna() for a, b in zip(pairs, others, strict=True)], axis=1)
+    copies = [after[name].astype(object).where(after[name].notna(), None) for name in after]
+    same = pd.concat([a == b for a, b in zip(pairs, copies, strict=True)], axis=1)
+    # Missing differs from missing, so such cells are compared apart.
+    missing = pd.concat([a.isna() & b.isna() for a, b in zip(pairs, copies, strict=True)], axis=1)
     return int((~(same | missing).all(axis=1)).sum())

@@ -16,15 +16,15 @@ from workbench import datasets
 from workbench.errors import DatasetError, MissingExtraError, WorkbenchError
 from workbench.tables import FIDELITY
 
-# Numbers that others printed: the tables in ``data/published``.
-
 
 def published(name: str) -> list[dict[str, str]]:
     """Read one table of printed numbers, every cell as the text it was printed as."""
+    # An installed package carries its data as _bundled; a checkout has them beside it.
     package = Path(__file__).resolve().parents[1]
     for folder in (package / "_bundled", package.parent / "data"):
         path = folder / "published" / f"{name}.csv"
         if path.is_file():
+            # Text, and no cell read as missing: what was printed stays as it was printed.
             table = pd.read_csv(path, dtype=str, keep_default_na=False)
             return [dict(zip(table.columns, row, strict=True)) for row in table.to_numpy()]
     msg = f"{package}: the printed numbers {name}.csv are missing; install ai-infra-workbench again"
@@ -40,9 +40,6 @@ def printed_ns(row: dict[str, str], *names: str) -> Iterator[tuple[str, int]]:
                 msg = f"{name}_us is {text}, which is no whole number of nanoseconds"
                 raise ValueError(msg)
             yield name, int(nanoseconds)
-
-
-# The list of claims and the one way to run them.
 
 
 @dataclass(frozen=True)
@@ -128,7 +125,7 @@ def claim(
     """
 
     def register(compute: Compute) -> Compute:
-        if any((known.noun, known.name) == (noun, name) for known in _CLAIMS):
+        if any((entry.noun, entry.name) == (noun, name) for entry in _CLAIMS):
             msg = f"{noun!r} has a claim named {name!r} already; give this one another name"
             raise ValueError(msg)
         _CLAIMS.append(Claim(noun, name, source, needs, compute))
@@ -155,9 +152,10 @@ def claims(noun: str | None = None) -> list[Claim]:
     WorkbenchError
         If no claim is about ``noun``.
     """
-    chosen = [known for known in _CLAIMS if noun in {None, known.noun}]
+    chosen = [entry for entry in _CLAIMS if noun in {None, entry.noun}]
     if noun is not None and not chosen:
-        msg = f"no claims about {noun!r}; there are claims about {sorted(_nouns())}"
+        nouns = sorted({entry.noun for entry in _CLAIMS})
+        msg = f"no claims about {noun!r}; there are claims about {nouns}"
         raise WorkbenchError(msg)
     return chosen
 
@@ -185,10 +183,10 @@ def run(noun: str | None = None, *, progress: Callable[[str], None] | None = Non
         If no claim is about ``noun``.
     """
     rows: list[dict[str, object]] = []
-    for known in claims(noun):
+    for entry in claims(noun):
         if progress is not None:
-            progress(f"{known.noun}: {known.name}")
-        rows.extend(_rows(known))
+            progress(f"{entry.noun}: {entry.name}")
+        rows.extend(_rows(entry))
     if not rows:
         return FIDELITY.empty()
     dtypes = {name: column.dtype for name, column in FIDELITY.columns.items()}
@@ -211,61 +209,41 @@ def failed(frame: pd.DataFrame) -> bool:
     return bool((frame["verdict"] == "FAIL").any())
 
 
-def _nouns() -> set[str]:
-    return {known.noun for known in _CLAIMS}
-
-
-def _rows(known: Claim) -> Iterator[dict[str, object]]:
+def _rows(entry: Claim) -> Iterator[dict[str, object]]:
     # Whatever goes wrong in one claim is that claim's failure and must not hide the others.
     try:
-        if absent := [name for name in known.needs if not _is_at_hand(name)]:
+        if absent := [name for name in entry.needs if not _is_available(name)]:
             note = f"get it with: workbench datasets fetch {' '.join(absent)}"
-            yield _row(known, verdict="absent", note=note)
+            yield _row(entry, verdict="absent", note=note)
             return
         compared = False
-        for reading in known.compute(*(datasets.best(name)[0] for name in known.needs)):
-            yield _compared(known, reading)
+        for reading in entry.compute(*(datasets.best(name)[0] for name in entry.needs)):
+            yield _compared(entry, reading)
             compared = True
         if not compared:
-            yield _row(known, verdict="FAIL", note="the claim compared nothing")
+            yield _row(entry, verdict="FAIL", note="the claim compared nothing")
     except MissingExtraError as error:
-        yield _row(known, verdict="absent", note=str(error))
+        yield _row(entry, verdict="absent", note=str(error))
     except Exception as error:  # noqa: BLE001
-        yield _row(known, verdict="FAIL", note=f"{type(error).__name__}: {error}")
+        yield _row(entry, verdict="FAIL", note=f"{type(error).__name__}: {error}")
 
 
-def _compared(known: Claim, reading: Reading) -> dict[str, object]:
-    return _row(
-        known,
-        what=f"{reading.what}, {reading.bound}" if reading.bound else reading.what,
-        verdict=reading.verdict(),
-        printed=float(reading.printed),
-        here=float(reading.here),
-        tolerance=float(reading.tolerance),
-        unit=reading.unit,
-        **({"source": reading.source} if reading.source else {}),
-    )
+def _compared(entry: Claim, reading: Reading) -> dict[str, object]:
+    numbers = {name: float(getattr(reading, name)) for name in ("printed", "here", "tolerance")}
+    what = f"{reading.what}, {reading.bound}" if reading.bound else reading.what
+    fields = {"what": what, "source": reading.source or entry.source, "unit": reading.unit}
+    return _row(entry, verdict=reading.verdict(), **numbers, **fields)
 
 
-def _row(known: Claim, *, verdict: str, **others: object) -> dict[str, object]:
-    return {
-        "noun": known.noun,
-        "claim": known.name,
-        "what": "",
-        "source": known.source,
-        "unit": "",
-        "verdict": verdict,
-        "note": "",
-        **others,
-    }
+def _row(entry: Claim, *, verdict: str, **fields: object) -> dict[str, object]:
+    key = {"noun": entry.noun, "claim": entry.name, "source": entry.source}
+    return {**key, "what": "", "unit": "", "note": "", "verdict": verdict, **fields}
 
 
-def _is_at_hand(name: str) -> bool:
-    places = datasets.describe().set_index("dataset")["place"]
-    return str(places.get(name)) != "not at hand"
+def _is_available(name: str) -> bool:
+    availability = datasets.describe().set_index("dataset")["place"]
+    return str(availability.get(name)) != "not at hand"
 
-
-# The results of the claims, for people: a text table and a fragment of a page.
 
 _VERDICTS = ("pass", "short", "FAIL", "absent")
 _HEADS = ("what", "printed", "here", "tolerance", "verdict")
@@ -304,15 +282,15 @@ def html(frame: pd.DataFrame) -> str:
         Tables of class ``wb-fidelity``, without scripts. The numbers of a claim can be
         unfolded; those of a claim that fails are. Every text is escaped.
     """
-    parts = list(_claims(frame))
+    groups = list(_claims(frame))
     overview: list[tuple[str, ...]] = [
-        (part["noun"].iloc[0], part["claim"].iloc[0], part["source"].iloc[0], _verdicts(part))
-        for part in parts
+        (rows["noun"].iloc[0], rows["claim"].iloc[0], rows["source"].iloc[0], _verdicts(rows))
+        for rows in groups
     ]
     heads = ("about", "claim", "source of the printed numbers", "verdicts")
     return "\n".join(
         [f"<p><strong>{summary(frame)}</strong></p>", _table(heads, overview, (_CELL,) * 4)]
-        + [_details(part) for part in parts]
+        + [_details(rows) for rows in groups]
     )
 
 
@@ -329,30 +307,16 @@ def notebook() -> dict[str, Any]:
         "**Question.** Which numbers of papers, peers and exact references does the workbench "
         "reproduce?\n\n"
         "**Answer.** Every claim below was computed while this page was made. A claim whose data "
-        "set is not at hand says how to get it.\n\n"
+        "set is not available says how to get it.\n\n"
         "**Data.** Public data sets, named in the notes."
     )
-    code = (
-        "from IPython.display import HTML\n\n"
-        "from workbench import fidelity\n\n"
-        "HTML(fidelity.html(fidelity.run()))"
-    )
-    return {
-        "cells": [
-            {"cell_type": "markdown", "id": "cell-00", "metadata": {}, "source": opening},
-            {
-                "cell_type": "code",
-                "id": "cell-01",
-                "metadata": {},
-                "source": code,
-                "execution_count": None,
-                "outputs": [],
-            },
-        ],
-        "metadata": {"language_info": {"name": "python"}},
-        "nbformat": 4,
-        "nbformat_minor": 5,
-    }
+    code = "from IPython.display import HTML\n\nfrom workbench import fidelity\n\n"
+    code += "HTML(fidelity.html(fidelity.run()))"
+    text = {"cell_type": "markdown", "id": "cell-00", "metadata": {}, "source": opening}
+    run_all: dict[str, Any] = {"cell_type": "code", "id": "cell-01", "metadata": {}, "source": code}
+    run_all |= {"execution_count": None, "outputs": []}
+    metadata = {"language_info": {"name": "python"}}
+    return {"cells": [text, run_all], "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
 
 
 def summary(frame: pd.DataFrame) -> str:
@@ -373,39 +337,36 @@ def summary(frame: pd.DataFrame) -> str:
     return ", ".join(f"{counts.get(name, 0)} {name}" for name in shown)
 
 
-def _verdicts(part: pd.DataFrame) -> str:
+def _verdicts(rows: pd.DataFrame) -> str:
     """Count the verdicts of one claim, without those that did not occur."""
-    return re.sub(r"(^|, )0 \w+", "", summary(part)).removeprefix(", ")
+    return re.sub(r"(^|, )0 \w+", "", summary(rows)).removeprefix(", ")
 
 
 def _claims(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """Give the rows of each claim and source, in the order they were computed."""
     FIDELITY.check(frame)
     keys = [frame[name].astype(object) for name in ("noun", "claim", "source")]
-    yield from (part for _, part in frame.groupby(keys, sort=False))
+    yield from (rows for _, rows in frame.groupby(keys, sort=False))
 
 
-def _block(part: pd.DataFrame) -> str:
-    rows = [_HEADS, *_cells(part)]
+def _block(group: pd.DataFrame) -> str:
+    rows = [_HEADS, *_cells(group)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
-    lines = [
-        "  ".join(
-            cell.rjust(width) if 0 < column < len(_HEADS) - 1 else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-    first = part.iloc[0]
-    head = f"{first['noun']}: {first['claim']} - {_verdicts(part)}\nsource: {first['source']}"
-    return "\n  ".join([head, *(lines if len(lines) > 1 else []), *_notes(part)])
+    lines = []
+    for what, *numbers, verdict in rows:
+        aligned = [number.rjust(width) for number, width in zip(numbers, widths[1:-1], strict=True)]
+        lines.append("  ".join([what.ljust(widths[0]), *aligned, verdict]).rstrip())
+    first = group.iloc[0]
+    head = f"{first['noun']}: {first['claim']} - {_verdicts(group)}\nsource: {first['source']}"
+    return "\n  ".join([head, *(lines if len(lines) > 1 else []), *_notes(group)])
 
 
-def _details(part: pd.DataFrame) -> str:
-    first = part.iloc[0]
-    head = escaping.escape(f"{first['claim']} - {_verdicts(part)}")
-    notes = "".join(f"<p>{escaping.escape(note)}</p>" for note in _notes(part))
-    table = _table(_HEADS, _cells(part), (_CELL, _NUMBER, _NUMBER, _NUMBER, _CELL))
-    state = " open" if failed(part) else ""
+def _details(rows: pd.DataFrame) -> str:
+    first = rows.iloc[0]
+    head = escaping.escape(f"{first['claim']} - {_verdicts(rows)}")
+    notes = "".join(f"<p>{escaping.escape(note)}</p>" for note in _notes(rows))
+    table = _table(_HEADS, _cells(rows), (_CELL, _NUMBER, _NUMBER, _NUMBER, _CELL))
+    state = " open" if failed(rows) else ""
     return f"<details{state}><summary>{head}</summary>{notes}{table}</details>"
 
 
@@ -414,30 +375,21 @@ def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]], styles: tuple[st
         f'<th scope="col" style="{style}">{name}</th>'
         for name, style in zip(heads, styles, strict=True)
     )
-    body = "\n".join(
-        "<tr>"
-        + "".join(
-            f'<td style="{style}">{escaping.escape(cell)}</td>'
-            for cell, style in zip(cells, styles, strict=True)
-        )
-        + "</tr>"
-        for cells in rows
-    )
-    return (
-        f'<table class="wb-fidelity">\n<thead><tr>{head}</tr></thead>\n'
-        f"<tbody>\n{body}\n</tbody>\n</table>"
-    )
+    lines = []
+    for row in rows:
+        cells = zip(row, styles, strict=True)
+        body = [f'<td style="{style}">{escaping.escape(cell)}</td>' for cell, style in cells]
+        lines.append(f"<tr>{''.join(body)}</tr>")
+    top = f'<table class="wb-fidelity">\n<thead><tr>{head}</tr></thead>\n<tbody>\n'
+    return top + "\n".join(lines) + "\n</tbody>\n</table>"
 
 
 def _cells(frame: pd.DataFrame) -> list[tuple[str, ...]]:
-    return [
-        (
-            row["what"],
-            *(_number(row[name], row["unit"]) for name in ("printed", "here", "tolerance")),
-            row["verdict"],
-        )
-        for row in frame[frame["note"] == ""].to_dict("records")
-    ]
+    cells = []
+    for row in frame[frame["note"] == ""].to_dict("records"):
+        numbers = (_number(row[name], row["unit"]) for name in ("printed", "here", "tolerance"))
+        cells.append((row["what"], *numbers, row["verdict"]))
+    return cells
 
 
 def _notes(frame: pd.DataFrame) -> list[str]:
@@ -449,5 +401,6 @@ def _number(value: Any, unit: str) -> str:
     """Write a number without losing a digit of it; nothing for a missing one."""
     if pd.isna(value):
         return ""
+    # Whole nanoseconds beyond 10 digits must not be rounded.
     digits = f"{int(value):,}" if float(value).is_integer() else f"{value:,.10g}"
     return f"{digits} {unit}".rstrip()

@@ -16,44 +16,45 @@ from workbench.fidelity.registry import Reading, claim, published
 _SETS = ("kineto-hta", "kineto-h100", "kineto-resnet", "kineto-dlrm-8rank")
 _QUEUED = "ns_resolution_trace"
 _STREAMS = ("trace_diff/control", "trace_diff/test")
+# Only these have the three steps that holding one out takes.
 _STEPPED = ("df_index_resolver", "nccl_parser_config", _QUEUED, *_STREAMS)
 _NO_WAITS = "inter-stream, residual"
 
 
-def _reading(what: str, here: float, name: str = "") -> Reading:
+def _reading(name_in_file: str, computed: float, name: str = "") -> Reading:
     """Set a number beside the printed one of that name."""
-    (row,) = (row for row in published("replay_numbers") if row["what"] == what)
+    (row,) = (row for row in published("replay_numbers") if row["what"] == name_in_file)
     value, near = float(row["value"]), float(row["tolerance"])
     bound: Any = row["bound"]
-    return Reading(name or what, value, here, row["unit"], near, row["source"], bound)
+    return Reading(name or name_in_file, value, computed, row["unit"], near, row["source"], bound)
 
 
 @cache
 def _ranks(folder: Path) -> list[tuple[str, pd.DataFrame]]:
     """Load every rank with GPU work of the profiler traces below a folder."""
-    found = [*folder.rglob("*.json.gz"), *folder.rglob("*kineto*.tar.gz")]
+    files = [*folder.rglob("*.json.gz"), *folder.rglob("*kineto*.tar.gz")]
     ranks = []
-    for path in sorted(each for each in found if not each.name.endswith("_et.json.gz")):
+    for path in sorted(file for file in files if not file.name.endswith("_et.json.gz")):
         events = load.traces(path, progress=False).events
-        for rank, part in events.groupby("rank"):
-            if part["kind"].notna().any():
-                ranks.append((f"{path.relative_to(folder).as_posix()}, rank {rank}", part))
+        for rank, rows in events.groupby("rank"):
+            if rows["kind"].notna().any():
+                ranks.append((f"{path.relative_to(folder).as_posix()}, rank {rank}", rows))
     return ranks
 
 
 @claim(
     noun="replay",
     name="a replay takes as long as the trace",
-    source="every public Kineto trace at hand that has GPU work, replayed from its own graph",
+    source="every available public Kineto trace that has GPU work, replayed from its own graph",
     needs=_SETS,
 )
 def self_replay(*folders: Path) -> Iterator[Reading]:
     """Replay every rank of every trace from its graph, and compare times and parts."""
-    parts = []
+    tables = []
     for _, events in (rank for folder in folders for rank in _ranks(folder)):
         graph = analyze.execution_graph(events)
-        parts.append(analyze.replay_fidelity(events, graph))
-    table = pd.concat(parts)
+        tables.append(analyze.replay_fidelity(events, graph))
+    table = pd.concat(tables)
     error = 100 * table["error_ratio"].abs()
     yield _reading("mean absolute error of the replayed time", error.mean())
     yield _reading("largest absolute error of the replayed time", error.max())
@@ -95,7 +96,7 @@ def ablations(folder: Path) -> Iterator[Reading]:
     limit = build["queue limit"].split()[3].replace(",", "")
     yield _reading("launches that the queue takes, V100", float(limit))
     table = analyze.graph_ablation(events, without=["queue limit"]).set_index("without")
-    mean, largest = (100 * table[f"step_error_{each}_ratio"] for each in ("mean", "max"))
+    mean, largest = (100 * table[f"step_error_{statistic}_ratio"] for statistic in ("mean", "max"))
     yield _reading("mean error per step, all steps", mean[""], f"{_QUEUED}: mean error per step")
     yield _reading("mean error per step, without the queue limit", mean["queue limit"])
     yield _reading("largest error per step, without the queue limit", largest["queue limit"])
@@ -169,14 +170,14 @@ def closed_forms() -> Iterator[Reading]:
             forward, backward, weight, pair = _EQUAL if kind == "dualpipe_v" else _ANY
             schedule = analyze.pipeline_schedule(kind, stages, batches)
             times = PassTimes(forward, backward, weight, 0.0, pair)
-            found = analyze.schedule_summary(analyze.schedule_times(schedule, times)).iloc[0]
-            chunks = int(found["chunk_count"])
-            named: dict[str, float] = {"p": stages, "m": batches, "v": chunks}
-            named |= {"PP": stages * chunks, "F": forward, "B": backward, "W": weight, "FB": pair}
-            printed = _FORMULAS[row["formula"]](named)
-            what = f"{kind}, {row['what']}, {stages} stages, {batches} micro-batches"
-            here = float(found[_COLUMNS[row["what"]]])
-            yield Reading(what, printed, here, "", 1e-9 * max(printed, 1.0), row["source"])
+            costs = analyze.schedule_summary(analyze.schedule_times(schedule, times)).iloc[0]
+            chunks = int(costs["chunk_count"])
+            sizes = {"p": stages, "m": batches, "v": chunks, "PP": stages * chunks}
+            passes = {"F": forward, "B": backward, "W": weight, "FB": pair}
+            printed = _FORMULAS[row["formula"]](sizes | passes)
+            label = f"{kind}, {row['what']}, {stages} stages, {batches} micro-batches"
+            computed = float(costs[_COLUMNS[row["what"]]])
+            yield Reading(label, printed, computed, "", 1e-9 * max(printed, 1.0), row["source"])
 
 
 @claim(
@@ -196,7 +197,7 @@ def jobs(folder: Path) -> Iterator[Reading]:
         if name not in errors:
             operations = load.job_operations(folder / f"trace-{name}.parquet")
             errors[name] = analyze.job_held_out(operations).set_index("method")
-        here = float(errors[name][row["measure"]].loc[row["method"]])
-        what, bound = f"{name}, {row['method']}, {row['measure']}", row["bound"]
-        known, near = float(row["value"]), float(row["tolerance"])
-        yield Reading(what, known, here, "", near, row["source"], bound)  # type: ignore[arg-type]
+        computed = float(errors[name][row["measure"]].loc[row["method"]])
+        label, bound = f"{name}, {row['method']}, {row['measure']}", row["bound"]
+        printed, near = float(row["value"]), float(row["tolerance"])
+        yield Reading(label, printed, computed, "", near, row["source"], bound)  # type: ignore[arg-type]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from workbench.tables.table import Column, Table, columns, table
 
-# Configurations of training jobs, how long their iterations take, and what they need.
-
 _MODEL = columns("""
     model: str? - name of the model; missing if none was given
     layer_count: int64 >=1 - transformer layers
@@ -114,8 +112,8 @@ ITERATION_ERRORS = Table(
     },
 )
 
-MEMORY_NEED = Table(
-    "memory_need",
+MEMORY_FOOTPRINT = Table(
+    "memory_footprint",
     "One row per configuration: memory of a GPU of the fullest pipeline stage.",
     {
         **CONFIGURATIONS.columns,
@@ -161,22 +159,9 @@ PLAN = Table(
     "One row per way to spread a model over GPUs, fastest that fits first.",
     {
         **PREDICTED_ITERATIONS.columns,
-        **columns("""
-            is_best: bool - fastest that fits, of all rows
-        """),
+        **columns("is_best: bool - fastest that fits, of all rows"),
     },
 )
-
-# Pipeline schedules: what every stage runs in which order, when, and what it costs.
-
-_SCHEDULE = Column("category", "gpipe, 1f1b, interleaved, zero_bubble, zbv, dualpipe_v, or a name")
-_STAGE = Column("int32", "pipeline stage", lower=0)
-_ACTION = Column(
-    "category",
-    "F forward, B whole backward, or its two parts: I gradient of the inputs, W of the weights",
-)
-_MICRO_BATCH = Column("int32", "micro-batch of the step", lower=0)
-_CHUNK = Column("int32", "part of the model, counted along it", lower=0)
 
 PIPELINE_SCHEDULE = table("""
     pipeline_schedule: One row per pass of a training step: the order in which each stage runs its
@@ -207,20 +192,6 @@ SCHEDULE_TIMES = table("""
     dur_ns: float64 >=0 - duration; of two that overlap, that of the pair
     is_overlapped: bool - whether another pass of its stage runs meanwhile
     is_critical: bool - whether it is on a longest chain of passes, which a longer pass lengthens
-""")
-
-SCHEDULE_STAGES = table("""
-    schedule_stages: One row per stage of a schedule: how long it computes, waits, and what it
-    keeps.
-
-    schedule: category - gpipe, 1f1b, interleaved, zero_bubble, zbv, dualpipe_v, or a name
-    stage: int32 >=0 - pipeline stage
-    chunk_count: int32 >=1 - parts of the model the stage holds, all parts being equal
-    busy_ns: float64 >=0 - time with a pass running
-    idle_ns: float64 >=0 - the rest of the step: its bubble
-    idle_share: float64 0..1 - of the step
-    peak_activations_count: int64 >=0 - most micro-batches kept at once, counted in each chunk:
-        from the forward to the end of the backward
 """)
 
 SCHEDULE_COMPARISON = table("""

@@ -13,36 +13,15 @@ from numpy.typing import NDArray
 from workbench.tables.configurations import CONFIGURATIONS
 from workbench.tables.table import Column, Table, columns, table
 
-# A trace as a graph of points in time, and what a replay of it says.
-
+# The arrays of an ExecutionGraph hold kinds as positions in these two.
 EDGE_KINDS = (
-    "GPU work",
-    "CPU",
-    "gap",
-    "call",
-    "inter-thread",
-    "launch",
-    "stream order",
-    "queue limit",
-    "synchronise",
-    "inter-stream",
-    "shared GPU",
-    "dark GPU time",
-    "collective",
-    "data",
-    "trace start",
-)
+    "GPU work", "CPU", "gap", "call", "inter-thread", "launch", "stream order", "queue limit",
+    "synchronise", "inter-stream", "shared GPU", "dark GPU time", "collective", "trace start",
+)  # fmt: skip
 POINT_KINDS = (
-    "trace start",
-    "GPU start",
-    "GPU end",
-    "CPU start",
-    "CPU end",
-    "call",
-    "wait start",
-    "wait end",
-    "collective ready",
-)
+    "trace start", "GPU start", "GPU end", "CPU start", "CPU end", "call", "wait start",
+    "wait end", "collective ready",
+)  # fmt: skip
 
 GRAPH_POINTS = table("""
     graph_points: One row per point in time of an execution graph: starts and ends of GPU work, and
@@ -63,8 +42,8 @@ GRAPH_EDGES = table("""
     target: int32 >=0 - point that waits
     weight_ns: int64 >=0 - least time between the two
     kind: category - why the target waits: GPU work, CPU, gap, call, inter-thread, launch, stream
-        order, queue limit, synchronise, inter-stream, shared GPU, dark GPU time, collective, data,
-        trace start
+        order, queue limit, synchronise, inter-stream, shared GPU, dark GPU time, collective, trace
+        start
     is_inferred: bool - guessed from times or order, not read from the trace
 """)
 GRAPH_BUILD = table("""
@@ -91,8 +70,8 @@ _FIDELITY = columns("""
     breakdown_error_ratio: float64 >=0 - absolute errors of the parts of the GPU time, summed, over
         the span
     busy_correlation: Float64? -1..1 - of busy time per ms, measured and replayed
-    explained_share: float64 0..1 - of the window: time that has a cause
-    unexplained_ns: int64 >=0 - time on the measured path without a cause
+    explained_share: float64 0..1 - of the window: explained time
+    unexplained_ns: int64 >=0 - time on the measured path that nothing explains
     gap_share: float64 0..1 - of the window: gaps on that path that keep their length
     inferred_share: float64 0..1 - of the window: guessed edges on that path
     dark_ns: int64 >=0 - GPU work on that path that was not recorded
@@ -100,22 +79,15 @@ _FIDELITY = columns("""
     edge_count: int64 >=0 - edges that lead to them
     left_out_count: int64 >=0 - edges of all ranks that times contradict
     is_usable: bool - enough is explained, and the replay near enough, to predict from it
-    doubt: str - why predictions are unsure; empty if nothing speaks against them
+    doubt: str - why predictions are unreliable; empty if nothing speaks against them
 """)
 REPLAY_FIDELITY = Table(
-    "replay_fidelity",
-    "One row per rank: how well the replay of a trace fits the trace.",
-    _FIDELITY,
+    "replay_fidelity", "One row per rank: how well the replay of a trace fits the trace.", _FIDELITY
 )
 GRAPH_ABLATION = Table(
     "graph_ablation",
     "One row per rank and way to build the graph: what the steps are worth.",
-    {
-        **columns("""
-            without: str - steps that were dropped; empty for none
-        """),
-        **_FIDELITY,
-    },
+    {**columns("without: str - steps that were dropped; empty for none"), **_FIDELITY},
 )
 
 
@@ -138,8 +110,7 @@ CRITICAL_PATH = table("""
 
     rank: int32 >=-1 - rank of what waited; -1 for several
     kind: category - why it waited: GPU work, CPU, gap, call, inter-thread, launch, stream order,
-        queue limit, synchronise, inter-stream, shared GPU, dark GPU time, collective, data, trace
-        start
+        queue limit, synchronise, inter-stream, shared GPU, dark GPU time, collective, trace start
     name: str - name of what waited
     event: Int64? - its row label in the events table
     start_ns: int64 - when the dependency began, replayed
@@ -159,7 +130,7 @@ SLACK = table("""
     slack_ns: int64 >=0 - time it could lose alone
 """)
 WHAT_IF = table("""
-    what_if: One row per question: what a step would take if something were otherwise.
+    what_if: One row per question: the predicted step time of a what-if analysis.
 
     question: str - the changes, in words
     measured_ns: int64 >=0 - mean time of a step, measured
@@ -171,8 +142,8 @@ WHAT_IF = table("""
     changed_ns: int64 >=0 - time in the whole trace that was changed
     step_count: int64 >=1 - steps that were replayed
     basis: category - how it was found: measured, scaled or modelled
-    explained_share: float64 0..1 - of the time: has a cause, in the worst rank
-    doubt: str - why it is unsure; empty if nothing speaks against it
+    explained_share: float64 0..1 - of the time: explained, in the worst rank
+    doubt: str - why it is unreliable; empty if nothing speaks against it
 """)
 
 
@@ -199,13 +170,10 @@ class ExecutionGraph:
     is_inferred: NDArray[np.bool_]
     gpu_start: NDArray[np.int32]
     """Point where each piece of GPU work starts; it ends at the next point."""
-    thread: NDArray[np.int32]
-    """Thread of every point on a CPU, -1 elsewhere."""
-    origin_ns: int
-    """What to add to times to be on the clock of the events."""
+    thread: NDArray[np.int32]  # thread of every point on a CPU, -1 elsewhere
+    origin_ns: int  # what to add to times to be on the clock of the events
     build: pd.DataFrame
-    doubts: Sequence[str] = ()
-    """What makes predictions from it unsure, in words."""
+    doubts: Sequence[str] = ()  # what makes predictions from it unreliable
 
     @property
     def explained_ns(self) -> NDArray[np.int64]:
@@ -248,10 +216,10 @@ class ExecutionGraph:
     def nbytes(self) -> int:
         """Memory of the arrays."""
         arrays = (getattr(self, field.name) for field in fields(self))
-        return sum(each.nbytes for each in arrays if isinstance(each, np.ndarray))
+        return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
 
     def __repr__(self) -> str:
-        """Say how large it is and what is unsure about it."""
+        """Say how large it is and why it is unreliable."""
         inferred = float(self.is_inferred.mean()) if len(self.is_inferred) else 0.0
         ranks = len(np.unique(self.point_rank[self.point_rank >= 0]))
         head = (
@@ -261,18 +229,6 @@ class ExecutionGraph:
         )
         return "\n".join([head, *(f"  {doubt}" for doubt in self.doubts)])
 
-
-# Measured times of kernels and collectives, what models predict, and the hardware they ran on.
-
-_GPU = Column("str", "GPU, as the hardware table calls it, e.g. H100")
-_DTYPE = Column("str", "element type of the operands, e.g. bfloat16")
-_SOURCE = Column("str", "where it was measured: package, file or project")
-_LOW = "lower end of the interval"
-_HIGH = "upper end of the interval"
-_BASIS = (
-    "measured: this very shape was; fitted: between measured ones; extrapolated: outside them; "
-    "modelled: from published latencies and bandwidths; scaled: from another GPU"
-)
 
 GEMM_TIMES = table("""
     gemm_times: One row per measured matrix product C[m, n] = A[m, k] B[k, n].
@@ -310,20 +266,7 @@ PREDICTED_TIMES = table("""
     high_ns: int64 >=1 - upper end of the interval
     analytic_ns: int64 >=1 - by the closed formula alone
     basis: str - measured: this very shape was; fitted: between measured ones; extrapolated:
-        outside them; modelled: from published latencies and bandwidths; scaled: from another GPU
-    doubt: str - why the time may be wrong; empty if nothing speaks against it
-""")
-
-SCALED_TIMES = table("""
-    scaled_times: The rows given, each with the ratio by which its time would change on another
-    GPU.
-
-    gpu: str - GPU that is asked about
-    bound: str - what limits it: compute, memory, communication, or other
-    time_ratio: float64 >=0 - time there / time here
-    scaled_ns: int64 >=0 - time there
-    basis: str - measured: this very shape was; fitted: between measured ones; extrapolated:
-        outside them; modelled: from published latencies and bandwidths; scaled: from another GPU
+        outside them; modelled: from published latencies and bandwidths
     doubt: str - why the time may be wrong; empty if nothing speaks against it
 """)
 
@@ -342,16 +285,6 @@ HARDWARE = table("""
     network_bytes_per_s: float64 >=0 - network between nodes per GPU, one direction
     multiprocessor_count: int64 >=1 - SMs or CUs in use
     node_gpu_count: int64 >=1 - GPUs of a node
-""")
-
-HARDWARE_SOURCES = table("""
-    hardware_sources: One row per GPU and number of the hardware table: where it was printed.
-
-    gpu: str - GPU, as the hardware table calls it, e.g. H100
-    quantity: str - column of the hardware table
-    value: float64 >=0 - as printed, in the unit beside
-    unit: str - unit of the value
-    source: str - who prints it, where
 """)
 
 KERNEL_MODEL_ERRORS = table("""
@@ -387,8 +320,6 @@ COLLECTIVE_MODEL = table("""
     latency_ns: float64 >=0 - of that line: time of a message without bytes
     line_gb_per_s: float64 >=0 - of that line: size by time beyond
 """)
-
-# What the steps of a trace consist of, and what other layouts would make of them.
 
 STEP_BREAKDOWN = table("""
     step_breakdown: One row per rank and step: what its GPUs did from the start of the step to that
@@ -446,13 +377,9 @@ LAYOUT_WHAT_IF = Table(
             f"{part}_basis": Column("str", f"basis of {part}: {_LAYOUT_CHANGES_BASIS}")
             for part in _PARTS
         },
-        **columns("""
-            doubt: str - why it may be wrong; empty if nothing is known
-        """),
+        **columns("doubt: str - why it may be wrong; empty if nothing is known"),
     },
 )
-
-# Execution graphs as two plain tables: what is done, and what must be done before it.
 
 TASKS = table("""
     tasks: One row per piece of work of an execution graph.
@@ -485,7 +412,4 @@ class TaskGraph:
 
     tasks: pd.DataFrame
     edges: pd.DataFrame
-    cyclic: tuple[int, ...] = ()
-    """Tasks on cycles or between them, which can never all be done."""
-    doubts: tuple[str, ...] = ()
-    """What a replay of it would get wrong, in words."""
+    doubts: tuple[str, ...] = ()  # what a replay of it would get wrong, in words

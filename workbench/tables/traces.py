@@ -104,53 +104,6 @@ OPERATOR_REPLAY = table("""
     reason: category? - why it has no time, in words
 """)
 
-NODE_TIMES = table("""
-    node_times: One row per node of an execution trace: what a profiler trace of the same job says
-    it took.
-
-    rank: int32 >=0 - global rank
-    node: int64 - id of the node inside its rank
-    event: Int64? - row label of the first event joined to it
-    event_count: int32 >=0 - events of which the times are the mean
-    start_ns: Int64? - start of the first event
-    host_ns: Float64? >=0 - time of the call on the CPU
-    gpu_ns: Float64? >=0 - GPU work that it, or what it called, launched
-    joined_by: category - id (the same id and the same name), order (as many calls of that name on
-        both sides), repeats (a whole multiple of them, in order) or none
-""")
-
-OPERATOR_BENCHMARK = table("""
-    operator_benchmark: One row per operator: what its calls took in the job, and what they take
-    when replayed.
-
-    name: category - name of the operator
-    call_count: int64 >=0 - calls in the trace
-    replayed_count: int64 >=0 - of those, calls with a time of the replay
-    original_count: int64 >=0 - of those, calls with a time in the job
-    compared_count: int64 >=0 - calls with both times, which are compared
-    original_ns: Float64? >=0 - time in the job of all calls
-    original_compared_ns: Float64? >=0 - time in the job of the calls compared
-    replayed_ns: Float64? >=0 - time of the replay of all calls that ran
-    replayed_compared_ns: Float64? >=0 - time of the replay of the calls compared
-    replay_ratio: Float64? >=0 - replayed to original, of the calls compared
-    device: category - where it ran in the job and in the replay
-    is_comparable: bool - both ran on the same kind of device
-    note: str - what is doubtful, or why there is no ratio
-""")
-
-OPERATOR_COVERAGE = table("""
-    operator_coverage: One row per outcome of the calls of a trace; the shares of all rows add up
-    to 1.
-
-    outcome: category - replayed, or why not
-    call_count: int64 >=0 - calls
-    call_share: float64 0..1 - of all calls
-    original_ns: Float64? >=0 - time in the job, if known
-    original_share: Float64? 0..1 - of the time in the job of all calls
-    compared_count: int64 >=0 - calls with comparable times on both sides
-    replay_ratio: Float64? >=0 - replayed to original, of the calls compared
-""")
-
 # Traces as loaded, and what a loader says of them.
 
 EVENTS = table("""

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from itertools import pairwise
 
+import networkx as nx
 import pandas as pd
 import pytest
 from hypothesis import strategies as st
@@ -89,14 +90,33 @@ def edges_of() -> Callable[..., list[tuple]]:
     def edges(events: pd.DataFrame, graph, kind: str) -> list[tuple]:
         points = graph.points
         name = events["name"].astype(object).reindex(points["event"].fillna(-1)).fillna("")
-        said = (name.to_numpy() + " " + points["kind"].astype(object).to_numpy()).tolist()
+        labels = (name.to_numpy() + " " + points["kind"].astype(object).to_numpy()).tolist()
         chosen = graph.edges[graph.edges["kind"] == kind]
         return [
-            (said[edge.source].strip(), said[edge.target].strip(), edge.weight_ns / US)
+            (labels[edge.source].strip(), labels[edge.target].strip(), edge.weight_ns / US)
             for edge in chosen.itertuples()
         ]
 
     return edges
+
+
+@pytest.fixture(scope="session")
+def task_ends() -> Callable[..., pd.Series]:
+    """Give the end of every task, played by a walk through networkx: an own, slow engine."""
+
+    def ends(graph_of_tasks) -> pd.Series:
+        network = nx.DiGraph()
+        network.add_nodes_from(graph_of_tasks.tasks["task"])
+        network.add_edges_from(
+            zip(graph_of_tasks.edges["src"], graph_of_tasks.edges["dst"], strict=True)
+        )
+        dur = graph_of_tasks.tasks.set_index("task")["dur_ns"].to_dict()
+        end: dict[int, int] = {}
+        for task in nx.topological_sort(network):
+            end[task] = max((end[needed] for needed in network.pred[task]), default=0) + dur[task]
+        return pd.Series(end).loc[graph_of_tasks.tasks["task"]]
+
+    return ends
 
 
 ITEM = st.tuples(

@@ -32,43 +32,50 @@ def schedules(torch_here, absent):
 
 def stage(group_size, num_stages, stage_index=0, group_rank=0):
     """Stand in for a stage of a model, as a schedule sees it."""
-    made = mock.MagicMock(group_size=group_size, num_stages=num_stages, stage_index=stage_index)
-    made.group_rank, made.has_backward = group_rank, True
-    made.is_first, made.is_last = stage_index == 0, stage_index == num_stages - 1
+    reference = mock.MagicMock(
+        group_size=group_size, num_stages=num_stages, stage_index=stage_index
+    )
+    reference.group_rank, reference.has_backward = group_rank, True
+    reference.is_first, reference.is_last = (
+        stage_index == 0,
+        stage_index == num_stages - 1,
+    )
     for way in ("fwd", "bwd"):
         for end in ("recv", "send"):
-            getattr(made, f"get_{way}_{end}_ops").return_value = []
-    return made
+            getattr(reference, f"get_{way}_{end}_ops").return_value = []
+    return reference
 
 
 def of_torch(schedules, kind, stages, micro_batches, chunks):
     """List PyTorch's passes by stage: action, micro-batch, chunk, whether it overlaps another."""
-    mocks = [stage(stages, stages * chunks, stages * each) for each in range(chunks)]
-    made = getattr(schedules, CLASSES[kind])(mocks, micro_batches)
-    found = []
+    mocks = [stage(stages, stages * chunks, stages * item) for item in range(chunks)]
+    reference = getattr(schedules, CLASSES[kind])(mocks, micro_batches)
+    ranks = []
     for rank in range(stages):
         passes = []
-        for action in filter(None, made.pipeline_order[rank]):
-            parts = action.sub_actions or (action,)
+        for action in filter(None, reference.pipeline_order[rank]):
+            actions = action.sub_actions or (action,)
             passes += [
-                (part.computation_type.value, part.microbatch_index, part.stage_index,
-                 len(parts) == 2)
-                for part in parts
-                if part.computation_type.value in {"F", "B", "I", "W"}
+                (sub_action.computation_type.value, sub_action.microbatch_index, sub_action.stage_index,
+                 len(actions) == 2)
+                for sub_action in actions
+                if sub_action.computation_type.value in {"F", "B", "I", "W"}
             ]  # fmt: skip
-        found.append(passes)
-    return found
+        ranks.append(passes)
+    return ranks
 
 
 def run_by_torch(schedules, name, rank, stages, micro_batches):
     """Run one stage of a schedule that PyTorch does not keep as a list; say what it did."""
-    passes, it = [], stage(stages, stages, rank, rank)
-    it.forward_one_chunk.side_effect = lambda at, *_, **__: passes.append(("F", at, rank, False))
-    it.backward_one_chunk.side_effect = lambda at, **__: passes.append(("B", at, rank, False))
-    made = getattr(schedules, name)(it, micro_batches)
+    passes, runner = [], stage(stages, stages, rank, rank)
+    runner.forward_one_chunk.side_effect = lambda at, *_, **__: passes.append(
+        ("F", at, rank, False)
+    )
+    runner.backward_one_chunk.side_effect = lambda at, **__: passes.append(("B", at, rank, False))
+    reference = getattr(schedules, name)(runner, micro_batches)
     nothing = [()] * micro_batches
-    with mock.patch.object(made, "_initialize_stage"):
-        made._step_microbatches(nothing, [{}] * micro_batches, nothing, None)
+    with mock.patch.object(reference, "_initialize_stage"):
+        reference._step_microbatches(nothing, [{}] * micro_batches, nothing, None)
     return passes
 
 
@@ -77,10 +84,10 @@ def of_ours(schedule):
         schedule["stage"], schedule["action"], schedule["micro_batch"], schedule["chunk"],
         schedule["overlapped_with"].notna(), strict=True,
     )  # fmt: skip
-    found = [[] for _ in range(schedule["stage"].max() + 1)]
+    ranks = [[] for _ in range(schedule["stage"].max() + 1)]
     for at, *row in rows:
-        found[at].append(tuple(row))
-    return found
+        ranks[at].append(tuple(row))
+    return ranks
 
 
 @pytest.mark.oracle
@@ -91,12 +98,12 @@ def test_orders_are_those_of_pytorch(kind, schedules):
         for chunks in CHUNKS[kind]:
             shape = (stages, micro_batches, chunks)
             try:
-                ours = analyze.pipeline_schedule(kind, *shape)
+                own_order = analyze.pipeline_schedule(kind, *shape)
             except PerformanceModelError:
                 with pytest.raises(ValueError, match="micro"):
                     of_torch(schedules, kind, *shape)
                 continue
-            assert of_ours(ours) == of_torch(schedules, kind, *shape), shape
+            assert of_ours(own_order) == of_torch(schedules, kind, *shape), shape
             compared += 1
     assert compared >= 4
 
@@ -106,23 +113,23 @@ def test_orders_are_those_of_pytorch(kind, schedules):
 def test_schedules_of_one_chunk_do_what_pytorch_does_when_it_runs(kind, name, schedules):
     for stages, micro_batches in SHAPES:
         if micro_batches >= stages:
-            ours = of_ours(analyze.pipeline_schedule(kind, stages, micro_batches))
+            own_order = of_ours(analyze.pipeline_schedule(kind, stages, micro_batches))
             for rank in range(stages):
-                assert ours[rank] == run_by_torch(schedules, name, rank, stages, micro_batches)
+                assert own_order[rank] == run_by_torch(schedules, name, rank, stages, micro_batches)
 
 
 @pytest.mark.oracle
 def test_the_order_that_pytorch_prints_for_1f1b_counts_from_1_on_the_last_stage(schedules):
     printed = schedules.Schedule1F1B(stage(3, 3), 5)._get_pipeline_order()
-    ours = of_ours(analyze.pipeline_schedule("1f1b", 3, 5))
+    own_order = of_ours(analyze.pipeline_schedule("1f1b", 3, 5))
     for rank in range(3):
         shift = int(rank == 2)
         passes = [
-            (each.computation_type.value, each.microbatch_index)
-            for each in printed[rank]
-            if each is not None and each.computation_type.value in {"F", "B"}
+            (item.computation_type.value, item.microbatch_index)
+            for item in printed[rank]
+            if item is not None and item.computation_type.value in {"F", "B"}
         ]
-        assert passes == [(a, at + shift * (a == "F")) for a, at, *_ in ours[rank]]
+        assert passes == [(a, at + shift * (a == "F")) for a, at, *_ in own_order[rank]]
 
 
 def test_with_fewer_micro_batches_than_stages_1f1b_fills_what_it_can():

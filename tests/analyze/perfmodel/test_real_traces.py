@@ -11,10 +11,7 @@ TEST = ("kineto-hta", "trace_diff/test/test.json.gz")
 DF_INDEX = ("kineto-hta", "df_index_resolver/df_index_resolver.json.gz")
 NCCL = ("kineto-hta", "nccl_parser_config/nccl_data.json.gz")
 NS = ("kineto-hta", "ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz")
-ALEXNET = (
-    "kineto-hta",
-    "critical_path/alexnet/benchmark_result_2869224_1695835535_trace.json.gz",
-)
+ALEXNET = ("kineto-hta", "critical_path/alexnet/benchmark_result_2869224_1695835535_trace.json.gz")
 # Long traces of training, and short ones; nothing is said of which the rules were chosen on.
 LONG = [
     DF_INDEX, NS, NCCL, CONTROL, TEST, ALEXNET, ("kineto-resnet", "resnet_kineto.json.gz"),
@@ -37,24 +34,24 @@ WITH_STEPS = [DF_INDEX, NCCL, NS, CONTROL, TEST]
 @pytest.fixture(scope="session")
 def graph_of(real_events):
     """Build the graph of a real trace, once."""
-    known = {}
+    cached = {}
 
     def graph(trace):
-        if trace not in known:
-            known[trace] = analyze.execution_graph(real_events(*trace))
-        return known[trace]
+        if trace not in cached:
+            cached[trace] = analyze.execution_graph(real_events(*trace))
+        return cached[trace]
 
     return graph
 
 
 @pytest.fixture(scope="session")
 def fidelity_of(real_events, graph_of):
-    known = {}
+    cached = {}
 
     def fidelity(trace):
-        if trace not in known:
-            known[trace] = analyze.replay_fidelity(real_events(*trace), graph_of(trace)).iloc[0]
-        return known[trace]
+        if trace not in cached:
+            cached[trace] = analyze.replay_fidelity(real_events(*trace), graph_of(trace)).iloc[0]
+        return cached[trace]
 
     return fidelity
 
@@ -62,13 +59,13 @@ def fidelity_of(real_events, graph_of):
 @pytest.mark.oracle
 @pytest.mark.parametrize("trace", [*LONG, *SHORT, *SAMPLED], ids=lambda each: each[1])
 def test_every_trace_is_replayed_to_one_per_cent(trace, fidelity_of):
-    found = fidelity_of(trace)
-    assert abs(found["error_ratio"]) <= 0.01
-    assert abs(found["span_error_ratio"]) <= 0.01
-    assert found["explained_share"] >= 0.98
-    assert found["breakdown_error_ratio"] <= (0.03 if trace in SAMPLED else 0.015)
-    if found["step_count"] > 1:
-        assert found["step_error_mean_ratio"] <= 0.01
+    prediction = fidelity_of(trace)
+    assert abs(prediction["error_ratio"]) <= 0.01
+    assert abs(prediction["span_error_ratio"]) <= 0.01
+    assert prediction["explained_share"] >= 0.98
+    assert prediction["breakdown_error_ratio"] <= (0.03 if trace in SAMPLED else 0.015)
+    if prediction["step_count"] > 1:
+        assert prediction["step_error_mean_ratio"] <= 0.01
 
 
 @pytest.mark.oracle
@@ -98,32 +95,32 @@ def test_the_queue_of_a_v100_takes_1021_launches(real_events, graph_of, fidelity
     assert build["note"] == "the queue takes 1,021 launches"
     assert build["inferred_count"] > 3_000
     without = analyze.graph_ablation(real_events(*NS), without=["queue limit"])
-    whole, less = without.iloc[0], without.iloc[1]
-    assert whole["error_ratio"] == fidelity_of(NS)["error_ratio"]
+    full, less = without.iloc[0], without.iloc[1]
+    assert full["error_ratio"] == fidelity_of(NS)["error_ratio"]
     assert 0.05 <= less["step_error_mean_ratio"] <= 0.1
     assert less["step_error_max_ratio"] == pytest.approx(0.155, abs=0.02)
-    assert whole["step_error_mean_ratio"] <= 0.003
-    assert less["explained_share"] < whole["explained_share"] - 0.02
+    assert full["step_error_mean_ratio"] <= 0.003
+    assert less["explained_share"] < full["explained_share"] - 0.02
 
 
 @pytest.mark.oracle
 @pytest.mark.parametrize(("trace", "least"), [(CONTROL, 0.1), (TEST, 0.1)])
 def test_waits_between_streams_are_worth_a_tenth_of_a_step(trace, least, real_events):
     case = ("inter-stream", "residual")
-    whole, less = analyze.graph_ablation(real_events(*trace), without=[case]).to_dict("records")
+    full, less = analyze.graph_ablation(real_events(*trace), without=[case]).to_dict("records")
     assert less["without"] == "inter-stream, residual"
     assert less["step_error_mean_ratio"] > least
-    assert whole["step_error_mean_ratio"] <= 0.01
-    assert less["explained_share"] < whole["explained_share"] - 0.05
+    assert full["step_error_mean_ratio"] <= 0.01
+    assert less["explained_share"] < full["explained_share"] - 0.05
 
 
 @pytest.mark.oracle
 def test_cuda_graphs_are_worth_something_where_there_are_any(real_events):
-    whole, less = analyze.graph_ablation(real_events(*TEST), without=["CUDA graphs"]).to_dict(
+    full, less = analyze.graph_ablation(real_events(*TEST), without=["CUDA graphs"]).to_dict(
         "records"
     )
-    assert less["breakdown_error_ratio"] > whole["breakdown_error_ratio"]
-    assert less["explained_share"] < whole["explained_share"]
+    assert less["breakdown_error_ratio"] > full["breakdown_error_ratio"]
+    assert less["explained_share"] < full["explained_share"]
 
 
 @pytest.mark.oracle
@@ -152,18 +149,15 @@ def test_cuda_graphs_whose_work_was_not_recorded_still_take_their_time(real_even
 def test_twice_the_time_for_everything_is_nearly_twice_the_time(real_events, graph_of):
     changes = [[analyze.Change(factor=2.0), analyze.Change(part="CPU", factor=2.0)]]
     for trace in (NCCL, NS):
-        found = analyze.what_if(real_events(*trace), graph_of(trace), changes).iloc[0]
-        assert 0.5 <= found["speedup_ratio"] <= 0.53
+        prediction = analyze.what_if(real_events(*trace), graph_of(trace), changes).iloc[0]
+        assert 0.5 <= prediction["speedup_ratio"] <= 0.53
 
 
 @pytest.mark.oracle
 def test_half_the_compute_helps_where_the_gpu_is_the_limit(real_events, graph_of):
-    changes = [
-        analyze.Change(factor=0.5, kind="compute"),
-        analyze.Change(part="CPU", factor=0.5),
-    ]
+    changes = [analyze.Change(factor=0.5, kind="compute"), analyze.Change(part="CPU", factor=0.5)]
     for trace, least, most in ((NS, (0.4, 0), (0.5, 0.02)), (DF_INDEX, (0, 0.4), (0.01, 0.501))):
-        found = analyze.what_if(real_events(*trace), graph_of(trace), changes)
-        saved = 1 - 1 / found["speedup_ratio"]
+        prediction = analyze.what_if(real_events(*trace), graph_of(trace), changes)
+        saved = 1 - 1 / prediction["speedup_ratio"]
         assert (saved >= np.array(least) - 1e-3).all(), trace
         assert (saved <= np.array(most)).all(), trace

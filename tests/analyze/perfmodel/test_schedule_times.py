@@ -12,7 +12,7 @@ from workbench import analyze
 from workbench.analyze import PassTimes
 from workbench.analyze._lib.pipelines import ScheduleKind
 from workbench.errors import PerformanceModelError, TableError
-from workbench.tables import SCHEDULE_STAGES, SCHEDULE_TIMES
+from workbench.tables import SCHEDULE_TIMES
 
 KINDS = get_args(ScheduleKind)
 shapes = st.tuples(st.integers(1, 4), st.integers(1, 3)).map(lambda x: (x[0], 2 * x[0] * x[1]))
@@ -77,9 +77,9 @@ def test_activations_kept_are_as_many_as_stages(kind):
 @pytest.mark.oracle
 def test_zb_v_stages_never_pause_where_all_three_parts_are_equal():
     times = laid_out("zbv", 4, 16, backward_ns=2.0)
-    for at, mine in times.groupby("stage"):
-        span = (mine["start_ns"] + mine["dur_ns"]).max() - mine["start_ns"].min()
-        assert span == pytest.approx(mine["dur_ns"].sum()), at
+    for at, own in times.groupby("stage"):
+        span = (own["start_ns"] + own["dur_ns"]).max() - own["start_ns"].min()
+        assert span == pytest.approx(own["dur_ns"].sum()), at
 
 
 durations = st.floats(0.1, 5)
@@ -95,24 +95,23 @@ def test_nothing_starts_before_its_input_and_a_stage_does_one_thing_at_a_time(ki
     times = PassTimes(forward, backward, backward * 0.3, transfer_ns=0.2)
     table = SCHEDULE_TIMES.check(analyze.schedule_times(schedule, times))
     table = table.assign(end=table["start_ns"] + table["dur_ns"])
-    for _, mine in table.groupby("stage"):
-        before = mine["end"].cummax().shift(fill_value=0.0).to_numpy()
-        second = mine["is_overlapped"] & mine["action"].ne("F")
-        assert (mine["start_ns"].to_numpy() >= before - 1e-9)[~second].all()
+    for _, own in table.groupby("stage"):
+        before = own["end"].cummax().shift(fill_value=0.0).to_numpy()
+        second = own["is_overlapped"] & own["action"].ne("F")
+        assert (own["start_ns"].to_numpy() >= before - 1e-9)[~second].all()
     ends = table.set_index(["action", "chunk", "micro_batch"])[["end", "stage"]]
     last = size[0] - 1
     for row in table.itertuples():
-        need = {
-            "F": [("F", row.chunk - 1)] if row.chunk else [],
-            "W": [("I", row.chunk)],
-        }.get(row.action, [("B", row.chunk + 1), ("I", row.chunk + 1)])
+        need = {"F": [("F", row.chunk - 1)] if row.chunk else [], "W": [("I", row.chunk)]}.get(
+            row.action, [("B", row.chunk + 1), ("I", row.chunk + 1)]
+        )
         if row.action in "BI" and row.chunk == last:
             need = [("F", row.chunk)]
-        found = [ends.loc[(*key, row.micro_batch)] for key in need
+        starts_of = [ends.loc[(*key, row.micro_batch)] for key in need
                  if (*key, row.micro_batch) in ends.index]  # fmt: skip
-        assert len(found) == min(len(need), 1)
-        for each in found:
-            assert row.start_ns >= each["end"] + 0.2 * (each["stage"] != row.stage) - 1e-9
+        assert len(starts_of) == min(len(need), 1)
+        for passes_of in starts_of:
+            assert row.start_ns >= passes_of["end"] + 0.2 * (passes_of["stage"] != row.stage) - 1e-9
 
 
 @settings(max_examples=12)
@@ -151,10 +150,10 @@ def test_the_critical_path_is_passes_and_transfers_from_begin_to_end(kind, shape
 @given(st.sampled_from(KINDS), shapes)
 def test_busy_and_idle_time_of_a_stage_add_up_to_the_step(kind, shape):
     table = laid_out(kind, *shape, transfer_ns=0.1, overlapped_ns=2.5)
-    stages = SCHEDULE_STAGES.check(analyze.schedule_stages(table))
-    step = (table["start_ns"] + table["dur_ns"]).max()
-    assert len(stages) == shape[0]
-    assert np.allclose(stages["busy_ns"] + stages["idle_ns"], step)
+    costs = analyze.schedule_summary(table).iloc[0]
+    busy = table.loc[~table["is_overlapped"] | table["action"].eq("F"), "dur_ns"].sum()
+    assert costs["stage_count"] == shape[0]
+    assert busy == pytest.approx((1 - costs["bubble_share"]) * costs["step_ns"] * shape[0])
 
 
 def test_a_longer_pass_on_the_critical_path_lengthens_the_step_by_as_much():
@@ -207,9 +206,9 @@ def test_schedules_that_do_not_exist_are_left_out_with_their_reason():
 
 
 def test_several_schedules_are_summed_up_side_by_side():
-    both = pd.concat([laid_out("gpipe", 2, 4), laid_out("zbv", 2, 4)], ignore_index=True)
-    both["schedule"] = both["schedule"].astype("category")
-    table = analyze.schedule_summary(both)
+    joined = pd.concat([laid_out("gpipe", 2, 4), laid_out("zbv", 2, 4)], ignore_index=True)
+    joined["schedule"] = joined["schedule"].astype("category")
+    table = analyze.schedule_summary(joined)
     assert table["schedule"].tolist() == ["gpipe", "zbv"]
     assert table["step_ns"].tolist() == [
         summary(kind, 2, 4)["step_ns"] for kind in ("gpipe", "zbv")
@@ -300,10 +299,10 @@ def test_what_overlaps_is_a_forward_and_the_backward_behind_it():
 
 def test_one_schedule_at_a_time_is_laid_out():
     several = [analyze.pipeline_schedule(kind, 2, 4) for kind in ("gpipe", "1f1b")]
-    both = pd.concat(several, ignore_index=True)
-    both["schedule"] = both["schedule"].astype("category")
+    joined = pd.concat(several, ignore_index=True)
+    joined["schedule"] = joined["schedule"].astype("category")
     with pytest.raises(PerformanceModelError, match=r"holds \['gpipe', '1f1b'\]"):
-        analyze.schedule_times(both, ONE)
+        analyze.schedule_times(joined, ONE)
     with pytest.raises(PerformanceModelError, match="the table holds none"):
         analyze.schedule_times(several[0].iloc[:0], ONE)
 

@@ -63,10 +63,10 @@ def test_without_the_package_it_says_how_to_get_it(monkeypatch):
 def test_nccl_tests_of_distca_agree_with_the_bandwidth_it_prints(real_data, operation):
     path = real_data("profiles-h100") / "nccl_perf.csv"
     times = load.collective_times(path, gpus=["H100"])
-    mine = times["collective"] == operation
+    own_gb_per_s = times["collective"] == operation
     printed = pd.read_csv(path, index_col=False)["algbw_out_gbs"]
     rate = times["size_bytes"] / times["dur_ns"]
-    assert (rate[mine] / printed[mine] - 1).abs().max() < 0.001
+    assert (rate[own_gb_per_s] / printed[own_gb_per_s] - 1).abs().max() < 0.001
 
 
 @pytest.mark.oracle

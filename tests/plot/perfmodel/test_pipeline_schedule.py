@@ -39,8 +39,8 @@ def test_passes_that_overlap_share_a_lane():
 
 
 def test_two_schedules_stand_above_each_other():
-    both = pd.concat([laid_out(kind, 2, 4) for kind in ("gpipe", "zbv")], ignore_index=True)
-    figure = plot.pipeline_schedule(both.astype({"schedule": "category"}))
+    two_tables = pd.concat([laid_out(kind, 2, 4) for kind in ("gpipe", "zbv")], ignore_index=True)
+    figure = plot.pipeline_schedule(two_tables.astype({"schedule": "category"}))
     ticks = list(figure.layout.yaxis.ticktext)
     assert ticks == ["<b>gpipe</b>, stage 0", "stage 1", "<b>zbv</b>, stage 0", "stage 1"]
     assert "; zbv: " in figure.layout.title.text
@@ -48,9 +48,9 @@ def test_two_schedules_stand_above_each_other():
 
 def test_what_is_not_drawn_is_said():
     figure = plot.pipeline_schedule(laid_out("1f1b", 60, 64))
-    said = figure.layout.title.subtitle.text.replace("<br>", " ")
-    assert "12 stages not shown" in said
-    assert "the first 4,000 of 6,144 passes" in said
+    title_text = figure.layout.title.subtitle.text.replace("<br>", " ")
+    assert "12 stages not shown" in title_text
+    assert "the first 4,000 of 6,144 passes" in title_text
 
 
 def test_the_fastest_schedule_is_on_top_and_in_the_title():

@@ -9,14 +9,7 @@ import pandas as pd
 
 from workbench.analyze._imbalance.packers import is_whole
 from workbench.analyze._lib import pipelines as _pipeline_order
-from workbench.analyze._lib.pipelines import (
-    ACTIONS,
-    FORWARD,
-    V_SHAPED,
-    Ints,
-    Order,
-    ScheduleKind,
-)
+from workbench.analyze._lib.pipelines import ACTIONS, FORWARD, V_SHAPED, Ints, Order, ScheduleKind
 from workbench.errors import PerformanceModelError
 from workbench.tables import PIPELINE_SCHEDULE
 
@@ -78,12 +71,9 @@ def pipeline_schedule(
         raise ValueError(msg)
     if chunks is None:
         chunks = 2 if kind == "interleaved" or kind in V_SHAPED else 1
-    if not all(is_whole(each) for each in (stages, micro_batches, chunks)):
-        msg = (
-            "stages, micro_batches and chunks must be whole numbers of at least 1, not "
-            f"{(stages, micro_batches, chunks)}"
-        )
-        raise PerformanceModelError(msg)
+    if not all(is_whole(number) for number in (stages, micro_batches, chunks)):
+        msg = "stages, micro_batches and chunks must be whole numbers of at least 1, not "
+        raise PerformanceModelError(msg + f"{(stages, micro_batches, chunks)}")
     if reason := _pipeline_order.refusal(kind, stages, micro_batches, chunks):
         raise PerformanceModelError(reason)
     order = _pipeline_order.order(kind, stages, micro_batches, chunks)
@@ -92,6 +82,7 @@ def pipeline_schedule(
 
 def _table(kind: str, order: Order) -> pd.DataFrame:
     count = len(order.stage)
+    # Rows lie by stage, so a position is the row less the first row of its stage.
     first = np.searchsorted(order.stage, order.stage)
     partner = np.where(order.partner < 0, 0, order.partner - first)
     return pd.DataFrame(
@@ -108,24 +99,17 @@ def _table(kind: str, order: Order) -> pd.DataFrame:
 
 
 def order_of(schedule: pd.DataFrame) -> tuple[str, Order]:
-    """Read the name and the order of one schedule back from its table.
-
-    Raises
-    ------
-    PerformanceModelError
-        If the table is empty or holds several schedules, or what overlaps does not fit.
-    """
+    """Read the name and the order of one schedule back from its table."""
     table = PIPELINE_SCHEDULE.check(schedule)
     names = table["schedule"].unique().tolist()
     if len(names) != 1:
-        found = f"{names[:6]}" if names else "none"
-        msg = f"one schedule at a time; the table holds {found}"
+        msg = f"one schedule at a time; the table holds {names[:6] or 'none'}"
         raise PerformanceModelError(msg)
     if unknown := sorted({*map(str, table["action"].unique())} - set(ACTIONS)):
         msg = f"actions must be {', '.join(ACTIONS)}, not {unknown[:4]}"
         raise PerformanceModelError(msg)
-    place = np.lexsort((table["position"].to_numpy(), table["stage"].to_numpy()))
-    table = table.iloc[place]
+    order = np.lexsort((table["position"].to_numpy(), table["stage"].to_numpy()))
+    table = table.iloc[order]
     codes = np.asarray(table["action"].cat.set_categories(list(ACTIONS)).cat.codes, np.int64)
     stage, position, batch, chunk = (
         table[name].to_numpy(dtype=np.int64)
@@ -141,6 +125,7 @@ def _partners(stage: Ints, position: Ints, codes: Ints, overlapped_with: pd.Seri
     alone = overlapped_with.isna().to_numpy()
     wanted = overlapped_with.fillna(-1).to_numpy(dtype=np.int64)
     partner = np.full(len(stage), -1)
+    # A pair stands side by side, so only neighbours can fit.
     for side in (-1, 1):
         beside = np.clip(rows + side, 0, max(len(stage) - 1, 0))
         fits = (stage[beside] == stage) & (position[beside] == wanted) & (beside != rows)
@@ -149,10 +134,7 @@ def _partners(stage: Ints, position: Ints, codes: Ints, overlapped_with: pd.Seri
     lost |= ~alone & ((codes == FORWARD) != (partner > rows))
     if lost.any():
         at = int(lost.argmax())
-        msg = (
-            f"the pass at position {position[at]} of stage {stage[at]} overlaps position "
-            f"{wanted[at]}; a forward and the backward it overlaps follow each other and name "
-            "each other"
-        )
-        raise PerformanceModelError(msg)
+        msg = f"the pass at position {position[at]} of stage {stage[at]} overlaps position "
+        msg += f"{wanted[at]}; a forward and the backward it overlaps follow each other and name "
+        raise PerformanceModelError(msg + "each other")
     return partner

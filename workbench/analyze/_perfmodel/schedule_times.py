@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias, get_args
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ from workbench.analyze._lib.pipelines import (
 )
 from workbench.analyze._perfmodel.pipeline_schedule import order_of, pipeline_schedule
 from workbench.errors import PerformanceModelError
-from workbench.tables import SCHEDULE_COMPARISON, SCHEDULE_STAGES, SCHEDULE_TIMES
+from workbench.tables import SCHEDULE_COMPARISON, SCHEDULE_TIMES
 
 Floats: TypeAlias = NDArray[np.float64]
 Durations: TypeAlias = float | Floats
@@ -61,13 +61,13 @@ class PassTimes:
 
     def part(self, chunks: int) -> PassTimes:
         """Return the times of one of several equal chunks; what is transferred stays."""
-        weight, both = self.weight_ns, self.overlapped_ns
+        weight, pair = self.weight_ns, self.overlapped_ns
         return replace(
             self,
             forward_ns=self.forward_ns / chunks,
             backward_ns=self.backward_ns / chunks,
             weight_ns=None if weight is None else weight / chunks,
-            overlapped_ns=None if both is None else both / chunks,
+            overlapped_ns=None if pair is None else pair / chunks,
         )
 
 
@@ -103,14 +103,12 @@ def schedule_times(schedule: pd.DataFrame, times: PassTimes) -> pd.DataFrame:
     before it lets it.
     """
     name, order = order_of(schedule)
-    found = plan(order)
-    dur, delay = _durations(found, times)
-    start, end = found.times(dur, delay)
+    passes = plan(order)
+    dur, delay = _durations(passes, times)
+    start, end = passes.times(dur, delay)
     table = pd.DataFrame(
         {
-            "schedule": pd.Categorical.from_codes(
-                np.zeros(len(dur), dtype=np.int8), pd.Index([name])
-            ),
+            "schedule": pd.Categorical([name] * len(dur)),
             "stage": order.stage,
             "action": pd.Categorical.from_codes(order.action.astype(np.int8), pd.Index(ACTIONS)),
             "micro_batch": order.micro_batch,
@@ -118,55 +116,10 @@ def schedule_times(schedule: pd.DataFrame, times: PassTimes) -> pd.DataFrame:
             "start_ns": start,
             "dur_ns": dur,
             "is_overlapped": order.partner >= 0,
-            "is_critical": _critical(found, start, end, delay),
+            "is_critical": _critical(passes, start, end, delay),
         }
     )
     return SCHEDULE_TIMES.check(SCHEDULE_TIMES.cast(table))
-
-
-def schedule_stages(times: pd.DataFrame) -> pd.DataFrame:
-    """Add up each stage of laid-out schedules: busy, idle, and what it must keep in memory.
-
-    Parameters
-    ----------
-    times
-        Table :data:`workbench.tables.SCHEDULE_TIMES`, of one or several schedules; each
-        stage's passes in their order.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Table :data:`workbench.tables.SCHEDULE_STAGES`.
-
-    Notes
-    -----
-    A stage keeps the activations of a micro-batch in a chunk from the forward to the end of
-    the backward; if that is split, to the end of the weight-gradient pass. The step ends with its
-    last pass, on whatever stage, and is idle time for the others.
-    """
-    SCHEDULE_TIMES.check(times)
-    if times.empty:
-        return SCHEDULE_STAGES.empty()
-    action = times["action"]
-    kept = action.eq("F").astype("int64") - action.isin(["B", "W"]).astype("int64")
-    keys = [times["schedule"].cat.remove_unused_categories(), times["stage"]]
-    # Of two passes that overlap, one stands for both.
-    alone = ~(times["is_overlapped"] & action.ne("F"))
-    how = {"sort": False, "observed": True}
-    table = pd.DataFrame(
-        {
-            "chunk_count": times["chunk"].groupby(keys, **how).nunique(),
-            "busy_ns": times["dur_ns"].where(alone, 0.0).groupby(keys, **how).sum(),
-            "peak_activations_count": kept.groupby(keys, **how).cumsum().groupby(keys, **how).max(),
-        }
-    )
-    table.index.names = ["schedule", "stage"]
-    table = table.reset_index()
-    ends = (times["start_ns"] + times["dur_ns"]).groupby(keys[0], observed=True).max()
-    step = table["schedule"].astype(str).map(ends).to_numpy(dtype=np.float64)
-    table["idle_ns"] = np.maximum(step - table["busy_ns"], 0.0)
-    table["idle_share"] = table["idle_ns"] / np.where(step > 0, step, 1.0)
-    return SCHEDULE_STAGES.check(SCHEDULE_STAGES.cast(table))
 
 
 def schedule_summary(times: pd.DataFrame) -> pd.DataFrame:
@@ -186,42 +139,53 @@ def schedule_summary(times: pd.DataFrame) -> pd.DataFrame:
     -----
     bubble_ratio = idle / busy of all stages together, which for equal stages is that of the
     textbook, (p - 1) / m; bubble_share = idle / (idle + busy). bubble_ns is the idle time of
-    one stage, the longest. The critical path is passes and transfers, nothing else: what of the
-    step is not passes on it is transfers.
+    one stage, the longest. The step ends with its last pass, on whatever stage, and is idle time
+    for the others. The critical path is passes and transfers, nothing else: what of the step is
+    not passes on it is transfers. A stage keeps the activations of a micro-batch in a chunk from
+    the forward to the end of the backward; if that is split, to the end of the weight-gradient
+    pass.
 
     References
     ----------
     arXiv:2104.04473, section 2.2.
     """
-    stages = schedule_stages(times)
-    rows = []
-    for name, mine in stages.groupby(stages["schedule"].astype(str), sort=False):
-        passes = times[times["schedule"] == name]
-        step = float((passes["start_ns"] + passes["dur_ns"]).max())
-        busy, idle = float(mine["busy_ns"].sum()), float(mine["idle_ns"].sum())
-        critical = passes[passes["is_critical"]]
-        peak = mine["peak_activations_count"]
-        batches = passes["micro_batch"].nunique()
-        rows.append(
-            {
-                "schedule": name,
-                "stage_count": len(mine),
-                "micro_batch_count": batches,
-                "chunk_count": mine["chunk_count"].max(),
-                "step_ns": step,
-                "bubble_ns": mine["idle_ns"].max(),
-                "bubble_share": idle / (idle + busy) if idle else 0.0,
-                "bubble_ratio": idle / busy if busy else None,
-                "critical_transfer_ns": max(step - float(critical["dur_ns"].sum()), 0.0),
-                "peak_activations_count": peak.max(),
-                "peak_activations_ratio": (peak / mine["chunk_count"]).max(),
-                "basis": "modelled",
-                "doubt": _few(batches, len(mine)),
-            }
-        )
+    SCHEDULE_TIMES.check(times)
+    groups = times.groupby(times["schedule"].astype(str), sort=False)
+    rows = [{"schedule": name, **_costs(passes)} for name, passes in groups]
     table = pd.DataFrame(rows, columns=list(SCHEDULE_COMPARISON.columns))
     table = table.astype({"schedule": "category", "basis": "category"})
     return SCHEDULE_COMPARISON.check(SCHEDULE_COMPARISON.cast(table))
+
+
+def _costs(passes: pd.DataFrame) -> dict[str, Any]:
+    stage, action = passes["stage"], passes["action"]
+    # Activations live from the forward to the backward or, if that is split, to its W.
+    kept = action.eq("F").astype("int64") - action.isin(["B", "W"]).astype("int64")
+    peak = kept.groupby(stage, sort=False).cumsum().groupby(stage, sort=False).max()
+    chunks = passes["chunk"].groupby(stage, sort=False).nunique()
+    # Of two passes that overlap, one stands for both.
+    alone = ~(passes["is_overlapped"] & action.ne("F"))
+    busy_ns = passes["dur_ns"].where(alone, 0.0).groupby(stage, sort=False).sum()
+    step = float((passes["start_ns"] + passes["dur_ns"]).max())
+    idle_ns = (step - busy_ns).clip(lower=0.0)
+    busy, idle = float(busy_ns.sum()), float(idle_ns.sum())
+    critical = float(passes.loc[passes["is_critical"], "dur_ns"].sum())
+    batches, stages = passes["micro_batch"].nunique(), len(peak)
+    never_full = f"{batches} micro-batches on {stages} stages: the pipeline never fills"
+    return {
+        "stage_count": stages,
+        "micro_batch_count": batches,
+        "chunk_count": chunks.max(),
+        "step_ns": step,
+        "bubble_ns": idle_ns.max(),
+        "bubble_share": idle / (idle + busy) if idle else 0.0,
+        "bubble_ratio": idle / busy if busy else None,
+        "critical_transfer_ns": max(step - critical, 0.0),
+        "peak_activations_count": peak.max(),
+        "peak_activations_ratio": (peak / chunks).max(),
+        "basis": "modelled",
+        "doubt": never_full if batches < stages else None,
+    }
 
 
 def schedule_comparison(
@@ -262,24 +226,19 @@ def schedule_comparison(
     ValueError
         If a kind is unknown.
     """
-    given = [times.forward_ns, times.backward_ns, times.transfer_ns, times.weight_ns]
-    if any(np.ndim(each) for each in (*given, times.overlapped_ns) if each is not None):
-        msg = (
-            "schedules are compared by one number per kind of pass, not by chunk; use "
-            "schedule_times for such durations"
-        )
-        raise PerformanceModelError(msg)
+    if any(np.ndim(value) for value in vars(times).values() if value is not None):
+        msg = "schedules are compared by one number per kind of pass, not by chunk; "
+        raise PerformanceModelError(msg + "use schedule_times for such durations")
     rows, impossible = [], {}
     for kind in kinds:
         try:
-            schedule = pipeline_schedule(
-                kind, stages, micro_batches, chunks if kind == "interleaved" else None
-            )
+            count = chunks if kind == "interleaved" else None
+            schedule = pipeline_schedule(kind, stages, micro_batches, count)
         except PerformanceModelError as error:
             impossible[kind] = str(error)
             continue
-        part = times.part(schedule["chunk"].nunique() // stages)
-        row = schedule_summary(schedule_times(schedule, part))
+        of_chunk = times.part(schedule["chunk"].nunique() // stages)
+        row = schedule_summary(schedule_times(schedule, of_chunk))
         rows.append(row.assign(doubt=_doubt(row["doubt"].iloc[0], schedule, times)))
     if not rows:
         msg = "none of the schedules is possible: " + "; ".join(impossible.values())
@@ -292,49 +251,38 @@ def schedule_comparison(
     return SCHEDULE_COMPARISON.check(table)
 
 
-def _few(micro_batches: int, stages: int) -> str | None:
-    if micro_batches >= stages:
-        return None
-    return f"{micro_batches} micro-batches on {stages} stages: the pipeline never fills"
-
-
-def _doubt(known: str | None, schedule: pd.DataFrame, times: PassTimes) -> str | None:
-    """Add what the durations leave open to what is known."""
-    doubts = [known] if isinstance(known, str) else []
+def _doubt(doubt: str | None, schedule: pd.DataFrame, times: PassTimes) -> str | None:
+    doubts = [doubt] if isinstance(doubt, str) else []
     if times.overlapped_ns is None and schedule["overlapped_with"].notna().any():
         doubts.append("passes that overlap are taken to gain nothing; give overlapped_ns")
     if times.weight_ns is None and schedule["action"].isin(["I", "W"]).any():
-        doubts.append(
-            "the weight-gradient pass is taken to be half of the backward pass; give weight_ns"
-        )
+        half = "the weight-gradient pass is taken to be half of the backward pass; give weight_ns"
+        doubts.append(half)
     return "; ".join(doubts) or None
 
 
-def _durations(found: Plan, times: PassTimes) -> tuple[Floats, Floats]:
+def _durations(passes: Plan, times: PassTimes) -> tuple[Floats, Floats]:
     """Return how long each pass takes, and how long its input travels."""
-    order = found.order
+    order = passes.order
     shape = (int(order.chunk.max()) + 1, int(order.micro_batch.max()) + 1)
     forward = _spread("forward_ns", times.forward_ns, shape)
     backward = _spread("backward_ns", times.backward_ns, shape)
-    given = times.weight_ns
-    weight = backward / 2 if given is None else _spread("weight_ns", given, shape)
+    weight_ns = times.weight_ns
+    weight = backward / 2 if weight_ns is None else _spread("weight_ns", weight_ns, shape)
     if (weight > backward).any():
         chunk, batch = np.argwhere(weight > backward)[0]
-        msg = (
-            f"weight_ns is a part of backward_ns, but in chunk {chunk}, micro-batch {batch} it is "
-            f"{weight[chunk, batch]:g} of {backward[chunk, batch]:g}"
-        )
+        msg = f"weight_ns is a part of backward_ns, but in chunk {chunk}, micro-batch {batch} it "
+        msg += f"is {weight[chunk, batch]:g} of {backward[chunk, batch]:g}"
         raise PerformanceModelError(msg)
-    each = np.empty((len(ACTIONS), *shape))
-    each[FORWARD], each[BACKWARD], each[INPUT], each[WEIGHT] = (
-        forward, backward, backward - weight, weight
-    )  # fmt: skip
-    dur = each[order.action, order.chunk, order.micro_batch]
+    table = np.empty((len(ACTIONS), *shape))
+    table[[FORWARD, BACKWARD, INPUT, WEIGHT]] = forward, backward, backward - weight, weight
+    dur = table[order.action, order.chunk, order.micro_batch]
     dur = _paired(order, dur, times.overlapped_ns, shape)
     travel = _spread("transfer_ns", times.transfer_ns, shape)
     stages = np.append(order.stage, -1)
-    crosses = (found.needs < len(dur)) & (stages[found.needs] != order.stage)
-    source = np.minimum(found.needs, len(dur) - 1)
+    # Chunks of one stage hand over in memory; what needs nothing points behind the last pass.
+    crosses = (passes.needs < len(dur)) & (stages[passes.needs] != order.stage)
+    source = np.minimum(passes.needs, len(dur) - 1)
     delay = travel[order.chunk[source], order.micro_batch[source]]
     return dur, np.where(crosses, delay, 0.0)
 
@@ -346,43 +294,40 @@ def _paired(
     pairs = order.partner >= 0
     if overlapped_ns is None:
         return np.where(pairs, dur + dur[order.partner], dur)
-    both = _spread("overlapped_ns", overlapped_ns, shape)
+    pair_ns = _spread("overlapped_ns", overlapped_ns, shape)
     is_forward = order.action == FORWARD
+    # The time of a pair is given by the chunk and micro-batch of its forward.
     lead = np.where(is_forward, np.arange(len(dur)), order.partner)
-    return np.where(pairs, both[order.chunk[lead], order.micro_batch[lead]], dur)
+    return np.where(pairs, pair_ns[order.chunk[lead], order.micro_batch[lead]], dur)
 
 
 def _spread(name: str, value: Durations, shape: tuple[int, int]) -> Floats:
-    """Return durations by chunk and micro-batch, or say what is wrong with them."""
-    given = np.asarray(value, dtype=np.float64)
-    if given.ndim == 1 and given.shape[0] == shape[0]:
-        given = given[:, None]
-    if given.ndim not in (0, 2) or any(
-        size not in (1, full) for size, full in zip(given.shape, shape, strict=False)
-    ):
-        msg = (
-            f"{name} has shape {np.shape(value)}; give one number, {shape[0]} (one per chunk of "
-            f"the model) or {shape[0]} x {shape[1]} (chunks x micro-batches)"
-        )
+    values = np.asarray(value, dtype=np.float64)
+    if values.ndim == 1 and values.shape[0] == shape[0]:
+        values = values[:, None]
+    sizes = zip(values.shape, shape, strict=False)
+    if values.ndim not in (0, 2) or any(size not in (1, full) for size, full in sizes):
+        msg = f"{name} has shape {np.shape(value)}; give one number, {shape[0]} (one per chunk of "
+        msg += f"the model) or {shape[0]} x {shape[1]} (chunks x micro-batches)"
         raise PerformanceModelError(msg)
-    if not (np.isfinite(given) & (given >= 0)).all():
-        wrong = given[~(np.isfinite(given) & (given >= 0))].ravel()[0]
-        msg = f"{name} must be numbers of at least 0, not {wrong:g}"
+    if len(wrong := values[~(np.isfinite(values) & (values >= 0))]):
+        msg = f"{name} must be numbers of at least 0, not {wrong[0]:g}"
         raise PerformanceModelError(msg)
-    return np.broadcast_to(given, shape)
+    return np.broadcast_to(values, shape)
 
 
-def _critical(found: Plan, start: Floats, end: Floats, delay: Floats) -> NDArray[np.bool_]:
+def _critical(passes: Plan, start: Floats, end: Floats, delay: Floats) -> NDArray[np.bool_]:
     """Mark one chain of passes that makes the step as long as it is."""
     count = len(start)
     marked = np.zeros(count, dtype=bool)
-    partner, needs, before = found.order.partner, found.needs, found.before
+    partner, needs, before = passes.order.partner, passes.needs, passes.before
     ends = np.append(end, 0.0)
     at = int(end.argmax())
     while at < count:
         marked[at] = True
-        both = [at] if partner[at] < 0 else [at, int(partner[at])]
-        after = [int(before[at]), *(int(needs[row]) for row in both)]
-        ready = [ends[after[0]], *(ends[needs[row]] + delay[row] for row in both)]
+        pair = [at] if partner[at] < 0 else [at, int(partner[at])]
+        after = [int(before[at]), *(int(needs[row]) for row in pair)]
+        ready = [ends[after[0]], *(ends[needs[row]] + delay[row] for row in pair)]
+        # The latest of the causes binds; a time of 0 is the begin of the step.
         at = after[int(np.argmax(ready))] if max(ready) > 0 else count
     return marked

@@ -28,6 +28,7 @@ _NEEDED = {
     "pipeline_parallel": "pipeline parallelism",
 }
 _TIME = {"iteration_ms": "iteration time (ms)"}
+# vTrain's files know neither context nor expert parallelism, chunks or experts.
 _ONE = ("context_parallel", "expert_parallel", "chunk_count", "expert_count", "routed_count")
 _CHOICES = {
     "recompute": ("none", "selective", "full"),
@@ -81,6 +82,7 @@ def iterations(
     """
     path = Path(path)
     frame = _plain_table.read(path)
+    # vTrain's files begin with a byte-order mark, which would stick to the first name.
     frame.columns = [str(name).removeprefix("\ufeff").strip() for name in frame.columns]
     if frame.columns.has_duplicates:
         twice = sorted(set(frame.columns[frame.columns.duplicated()]))
@@ -92,9 +94,9 @@ def iterations(
     ]:
         msg = f"{path}: no column {missing}; it has {list(frame.columns)}"
         raise LoadError(msg)
-    given: dict[str, Any] = {"gpu": gpu, "recompute": recompute, "vocabulary_count": vocabulary}
+    defaults: dict[str, Any] = {"gpu": gpu, "recompute": recompute, "vocabulary_count": vocabulary}
     frame, left_out = without_cut_row(frame, path, [*CONFIGURATIONS.columns, *_TIME])
-    table = _table(frame, path, given)
+    table = _table(frame, path, defaults)
     table["source"] = [f"{path.name}, line {line}" for line in range(2, len(table) + 2)]
     table["doubt"] = _doubts(table)
     if table.empty:
@@ -104,7 +106,7 @@ def iterations(
     return ITERATIONS.check(table, origin=str(path))
 
 
-def _table(frame: pd.DataFrame, path: Path, given: dict[str, Any]) -> pd.DataFrame:
+def _table(frame: pd.DataFrame, path: Path, defaults: dict[str, Any]) -> pd.DataFrame:
     columns: dict[str, Any] = {name: _whole(frame, name, path) for name in _NEEDED}
     hidden, heads = columns["hidden"], columns["head_count"]
     assumed = {
@@ -112,13 +114,12 @@ def _table(frame: pd.DataFrame, path: Path, given: dict[str, Any]) -> pd.DataFra
         "ffn": 4 * hidden,
         "kv_head_count": heads,
         "head_width": np.maximum(hidden // heads, 1),
-        "vocabulary_count": given["vocabulary_count"],
+        "vocabulary_count": defaults["vocabulary_count"],
     }
     for name, value in assumed.items():
         columns[name] = _whole(frame, name, path) if name in frame else value
-    defaults = {"gpu": given["gpu"], "recompute": given["recompute"], "sharding": "none"}
-    for name, value in defaults.items():
-        columns[name] = _texts(frame, name, path, value)
+    for name in ("gpu", "recompute", "sharding"):
+        columns[name] = _texts(frame, name, path, defaults.get(name, "none"))
     for name in _FLAGS:
         columns[name] = _flags(frame, name, path, default=name == "is_tied")
     columns["model"] = frame.get("model")
@@ -135,6 +136,7 @@ def _numbers(frame: pd.DataFrame, name: str, path: Path) -> np.ndarray:
 
 def _whole(frame: pd.DataFrame, name: str, path: Path) -> np.ndarray:
     values = _numbers(frame, name, path)
+    # From 2^53 on a float no longer holds every whole number.
     good = (values == np.floor(values)) & (values < 2**53)
     _refuse(frame, name, path, good=good, need="a whole number from 1")
     return values.astype(np.int64)
@@ -142,9 +144,9 @@ def _whole(frame: pd.DataFrame, name: str, path: Path) -> np.ndarray:
 
 def _texts(frame: pd.DataFrame, name: str, path: Path, default: str) -> pd.Series:
     values = frame[name] if name in frame else pd.Series(default, index=frame.index)
-    known = _CHOICES.get(name)
-    good = values.notna() if known is None else values.isin(known)
-    need = "a name" if known is None else f"one of {list(known)}"
+    choices = _CHOICES.get(name)
+    good = values.notna() if choices is None else values.isin(choices)
+    need = "a name" if choices is None else f"one of {list(choices)}"
     _refuse(frame.assign(**{name: values}), name, path, good=good.to_numpy(dtype=bool), need=need)
     return values
 
@@ -160,10 +162,11 @@ def _flags(frame: pd.DataFrame, name: str, path: Path, *, default: bool) -> Any:
 def _refuse(frame: pd.DataFrame, name: str, path: Path, *, good: np.ndarray, need: str) -> None:
     if not good.all():
         row = int(np.flatnonzero(~good)[0])
-        shown = {**_NEEDED, **_TIME}.get(name)
+        printed = {**_NEEDED, **_TIME}.get(name)
+        label = f"{name} ({printed})" if printed else name
         value = frame[name].iloc[row]
-        what = "is missing" if pd.isna(value) else f"is {value!r}"
-        msg = f"{path}, line {row + 2}: {name}{f' ({shown})' if shown else ''} {what}, not {need}"
+        problem = "is missing" if pd.isna(value) else f"is {value!r}"
+        msg = f"{path}, line {row + 2}: {label} {problem}, not {need}"
         raise LoadError(msg)
 
 
@@ -172,11 +175,10 @@ def _doubts(table: pd.DataFrame) -> list[str]:
     product = table[sizes].prod(axis=1)
     per_round = table["data_parallel"] * table["micro_batch_count"]
     twice = table.duplicated(list(CONFIGURATIONS.columns), keep=False)
+    left = table["global_batch_count"] % per_round
     rules = {
         "TP x CP x PP x DP is not the number of GPUs": product != table["gpu_count"],
-        "global batch does not divide by DP x micro-batch": (
-            table["global_batch_count"] % per_round != 0
-        ),
+        "global batch does not divide by DP x micro-batch": left != 0,
         "layers do not divide by PP": table["layer_count"] % table["pipeline_parallel"] != 0,
         "heads do not divide by TP": table["head_count"] % table["tensor_parallel"] != 0,
         "measured more than once": twice,

@@ -16,11 +16,7 @@ from workbench.load._files import tables as plain
 from workbench.load._files.tables import as_floats, read_csv, read_parquet, without_cut_row
 from workbench.tables import COLLECTIVE_TIMES, GEMM_TIMES, QUALITY, Table
 
-_GEMM_NAMES = {
-    "m_count": ("m_count", "m"),
-    "n_count": ("n_count", "n"),
-    "k_count": ("k_count", "k"),
-}
+_GEMM_NAMES = {f"{letter}_count": (f"{letter}_count", letter) for letter in "mnk"}
 
 
 def gemm_times(
@@ -72,19 +68,15 @@ def gemm_times(
     """
     if path is not None:
         return _own_gemms(Path(path), gpus=gpus, dtypes=dtypes)
-    found = []
+    frames = []
     for gpu, folder in _chosen(gpus):
         file = newest(folder / "gemm" / framework, version, "gemm_perf.parquet")
         raw = plain.read(file)
-        frame = pd.DataFrame(
-            {
-                **{name: raw[names[1]] for name, names in _GEMM_NAMES.items()},
-                "dtype": raw["gemm_dtype"].astype(str),
-                "dur_ns": positive_ns(raw["latency"], 1e6, file),
-            }
-        )
-        found.append(frame.assign(gpu=gpu, source=described(file)))
-    return finished(pd.concat(found), GEMM_TIMES, dtypes=dtypes, origin="aiconfigurator-core")
+        columns = {name: raw[letter] for name, (_, letter) in _GEMM_NAMES.items()}
+        columns["dtype"] = raw["gemm_dtype"].astype(str)
+        columns["dur_ns"] = positive_ns(raw["latency"], 1e6, file)
+        frames.append(pd.DataFrame(columns).assign(gpu=gpu, source=described(file)))
+    return finished(pd.concat(frames), GEMM_TIMES, dtypes=dtypes, origin=PACKAGE)
 
 
 def collective_times(
@@ -148,66 +140,63 @@ def collective_times(
     """
     if path is not None:
         return read_collectives(Path(path), gpus=gpus, dtypes=dtypes)
-    found = []
+    frames = []
     for gpu, folder in _chosen(gpus):
         file = newest(folder / "comm" / "nccl", version, "nccl_perf.parquet")
         raw = plain.read(file)
-        element = raw["nccl_dtype"].astype(str).map({"half": 2, "int8": 1})
+        dtype = raw["nccl_dtype"].astype(str)
+        # Its message_size counts elements, not bytes: see Notes.
+        element = dtype.map({"half": 2, "int8": 1})
         if element.isna().any():
-            odd = sorted(set(raw["nccl_dtype"][element.isna()].astype(str)))
+            odd = sorted(set(dtype[element.isna()]))
             msg = f"{file}: element types {odd} are not known, so sizes in bytes are not"
             raise LoadError(msg)
         frame = pd.DataFrame(
             {
                 "collective": raw["op_name"].astype(str).str.replace("_", "-"),
-                "dtype": raw["nccl_dtype"].astype(str),
+                "dtype": dtype,
                 "rank_count": raw["num_gpus"],
                 "size_bytes": raw["message_size"] * element,
                 "dur_ns": positive_ns(raw["latency"], 1e6, file),
             }
         ).replace({"collective": {"alltoall": "all-to-all"}})
-        found.append(frame.assign(gpu=gpu, node_count=1, source=described(file)))
-    origin = "aiconfigurator-core"
-    return finished(pd.concat(found), COLLECTIVE_TIMES, dtypes=dtypes, origin=origin)
+        frames.append(frame.assign(gpu=gpu, node_count=1, source=described(file)))
+    return finished(pd.concat(frames), COLLECTIVE_TIMES, dtypes=dtypes, origin=PACKAGE)
 
 
 def _chosen(gpus: Sequence[str]) -> list[tuple[str, Path]]:
-    known = known_gpus()
-    if isinstance(gpus, str) or not gpus or (unknown := [g for g in gpus if g not in known]):
-        odd = [gpus] if isinstance(gpus, str) or not gpus else unknown
-        msg = f"the package has no GPU {odd}; pass some of {sorted(known)} as a list"
+    folders = known_gpus()
+    # A text is a sequence of its letters; without this check "H100" would ask for a GPU "H".
+    odd = [gpus] if isinstance(gpus, str) or not gpus else [g for g in gpus if g not in folders]
+    if odd:
+        msg = f"the package has no GPU {odd}; pass some of {sorted(folders)} as a list"
         raise LoadError(msg)
-    return [(gpu, known[gpu]) for gpu in gpus]
+    return [(gpu, folders[gpu]) for gpu in gpus]
 
 
 def _own_gemms(path: Path, *, gpus: Sequence[str], dtypes: Sequence[str] | None) -> pd.DataFrame:
     raw = plain.read(path)
+    # A last row without a line end may have lost digits of its time.
     plain.refuse_cut_row(raw, path, raw.columns)
     table: dict[str, Any] = {}
     for name, names in _GEMM_NAMES.items():
-        column = next((each for each in names if each in raw), None)
+        column = next((spelling for spelling in names if spelling in raw), None)
         if column is None:
             msg = f"{path}: no column {' or '.join(names)}; it has {list(raw.columns)[:20]}"
             raise LoadError(msg)
         table[name] = plain.whole(raw[column], path, least=1)
     table["dur_ns"] = time_of(raw, path)
     table["gpu"] = one_or_column(raw, "gpu", gpus, path)
-    known = [name for name in ("dtype", "gemm_dtype") if name in raw]
-    kept = None if known and dtypes is None else dtypes
-    table["dtype"] = (
-        raw[known[0]].astype(str).to_numpy() if known else one_or_column(raw, "dtype", kept, path)
-    )
+    own = next((name for name in ("dtype", "gemm_dtype") if name in raw), None)
+    if own:
+        table["dtype"] = raw[own].astype(str).to_numpy()
+    else:
+        # Without a column, the types to keep name the one type of all rows.
+        table["dtype"], dtypes = one_or_column(raw, "dtype", dtypes, path), None
     frame = pd.DataFrame(table).assign(source=path.name)
-    return finished(
-        frame,
-        GEMM_TIMES,
-        dtypes=dtypes if known else None,
-        origin=str(path),
-        findings=[("truncated", what, n) for what, n in plain.left_out(path).items()],
-    )
+    findings = [("truncated", damage, count) for damage, count in plain.left_out(path).items()]
+    return finished(frame, GEMM_TIMES, dtypes=dtypes, origin=str(path), findings=findings)
 
-
-# Files with times of collectives, recognised by their columns.
 
 _OPERATIONS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "reduce")
 _ELEMENT_BYTES = {"half": 2, "fp16": 2, "float16": 2, "bfloat16": 2, "float": 4, "int8": 1}
@@ -224,149 +213,122 @@ _COARSE_NS, _COARSE_STEPS = 10_000, 20
 def read_collectives(
     path: Path, *, gpus: Sequence[str], dtypes: Sequence[str] | None
 ) -> pd.DataFrame:
-    """Read one file of measured collectives."""
-    raw = _read(path)
+    """Read one file of measured collectives; its columns tell the format."""
+    raw = read_parquet(path)
+    raw = read_csv(path) if raw is None else raw
+    if raw.empty:
+        msg = f"{path}: holds no measurements"
+        raise LoadError(msg)
     columns = set(map(str, raw.columns))
     reader = next((read for needs, read in _READERS if needs <= columns), None)
     if reader is None:
-        known = [sorted(needs) for needs, _ in _READERS]
         msg = f"{path}: no times of collectives are known with columns {sorted(columns)[:20]}; "
-        msg += f"known are {known}"
+        msg += f"known are {[sorted(needs) for needs, _ in _READERS]}"
         raise LoadError(msg)
     raw, left_out = without_cut_row(raw, path, [name for name in columns if _USED.fullmatch(name)])
-    frame = reader(raw, path)
+    frame = pd.DataFrame({"node_count": 1, **reader(raw, path)}, index=raw.index)
     if "gpu" not in frame:
         frame["gpu"] = one_or_column(raw, "gpu", gpus, path)
+    findings = [("truncated", damage, count) for damage, count in left_out.items()]
     coarse = int((frame["dur_ns"] < _COARSE_NS * _COARSE_STEPS).sum()) if reader is _distca else 0
-    findings = [("truncated", what, count) for what, count in left_out.items()]
     if coarse:
-        what = "times are rounded to 10 µs, which is much of a short one"
-        findings.append(("noted", what, coarse))
+        words = "times are rounded to 10 µs, which is much of a short one"
+        findings.append(("noted", words, coarse))
     frame = frame.assign(source=path.name)
-    return finished(
-        frame,
-        COLLECTIVE_TIMES,
-        dtypes=dtypes,
-        origin=str(path),
-        findings=findings,
-    )
+    return finished(frame, COLLECTIVE_TIMES, dtypes=dtypes, origin=str(path), findings=findings)
 
 
 def operation(names: pd.Series, path: Path) -> pd.Series:
-    """Spell the names of collectives as the tables do."""
     letters = names.astype(str).str.lower().str.replace("[^a-z]", "", regex=True)
-    known = {name.replace("-", ""): name for name in _OPERATIONS}
-    found = letters.map(known)
-    if found.isna().any():
-        odd = sorted(set(names[found.isna()].astype(str)))
+    spelled = letters.map({name.replace("-", ""): name for name in _OPERATIONS})
+    if spelled.isna().any():
+        odd = sorted(set(names[spelled.isna()].astype(str)))
         msg = f"{path}: {odd} are no collectives that are known; known are {list(_OPERATIONS)}"
         raise LoadError(msg)
-    return found
+    return spelled
 
 
-def _read(path: Path) -> pd.DataFrame:
-    frame = read_parquet(path)
-    frame = read_csv(path) if frame is None else frame
-    if frame.empty:
-        msg = f"{path}: holds no measurements"
-        raise LoadError(msg)
-    return frame
+def _nccl_tests(raw: pd.DataFrame, path: Path) -> dict[str, Any]:
+    return {
+        "collective": operation(raw["op"], path),
+        "dtype": raw["dtype"].astype(str),
+        "rank_count": plain.whole(raw["ngpu"], path, least=1),
+        "size_bytes": plain.whole(raw["size_bytes"], path, least=1),
+        "dur_ns": positive_ns(raw["t_us_out"], 1e3, path),
+    }
 
 
-def _elements(names: pd.Series, path: Path) -> pd.Series:
-    found = names.astype(str).map(_ELEMENT_BYTES)
-    if found.isna().any():
-        odd = sorted(set(names[found.isna()].astype(str)))
+def _distca(raw: pd.DataFrame, path: Path) -> dict[str, Any]:
+    ranks, elements = (plain.whole(raw[name], path, least=1) for name in ("world_size", "nelem"))
+    name, dtype = operation(raw["op"], path), raw["dtype"].astype(str)
+    element_bytes = dtype.map(_ELEMENT_BYTES)
+    if element_bytes.isna().any():
+        odd = sorted(set(dtype[element_bytes.isna()]))
         msg = f"{path}: element types {odd} are not known; known are {list(_ELEMENT_BYTES)}"
         raise LoadError(msg)
-    return found.astype("int64")
-
-
-def _nccl_tests(raw: pd.DataFrame, path: Path) -> pd.DataFrame:
-    numbers = numbers_of(raw, ["ngpu", "size_bytes"], path)
-    return pd.DataFrame(
-        {
-            "collective": operation(raw["op"], path),
-            "dtype": raw["dtype"].astype(str),
-            "rank_count": numbers["ngpu"],
-            "node_count": 1,
-            "size_bytes": numbers["size_bytes"],
-            "dur_ns": positive_ns(raw["t_us_out"], 1e3, path),
-        }
-    )
-
-
-def _distca(raw: pd.DataFrame, path: Path) -> pd.DataFrame:
-    numbers = numbers_of(raw, ["world_size", "nelem"], path)
-    ranks, name = numbers["world_size"], operation(raw["op"], path)
     # Elements are those of one GPU; an all-gather receives as many from each.
-    parts = ranks.where(name == "all-gather", 1)
-    return pd.DataFrame(
-        {
-            "gpu": raw["gpu_type"].astype(str),
-            "collective": name,
-            "dtype": raw["dtype"].astype(str),
-            "rank_count": ranks,
-            "node_count": 1,
-            "size_bytes": numbers["nelem"] * _elements(raw["dtype"], path) * parts,
-            "dur_ns": positive_ns(raw["latency(ms)"], 1e6, path),
-        }
+    elements = elements * ranks.where(name == "all-gather", 1)
+    return {
+        "gpu": raw["gpu_type"].astype(str),
+        "collective": name,
+        "dtype": dtype,
+        "rank_count": ranks,
+        "size_bytes": elements * element_bytes.astype("int64"),
+        "dur_ns": positive_ns(raw["latency(ms)"], 1e6, path),
+    }
+
+
+def _vidur(raw: pd.DataFrame, path: Path) -> dict[str, Any]:
+    ranks, per_node, size = (
+        plain.whole(raw[name], path, least=1)
+        for name in ("num_workers", "devices_per_node", "size")
     )
-
-
-def _vidur(raw: pd.DataFrame, path: Path) -> pd.DataFrame:
-    numbers = numbers_of(raw, ["num_workers", "devices_per_node", "size"], path)
-    ranks, per_node = numbers["num_workers"], numbers["devices_per_node"]
-    name = operation(raw["collective"], path)
+    names = operation(raw["collective"], path)
     times = pd.Series(index=raw.index, dtype="int64")
-    for known in name.unique():
-        column = f"time_stats.{known.replace('-', '_')}.mean"
-        mine = name == known
+    for name in names.unique():
+        column = f"time_stats.{name.replace('-', '_')}.mean"
         if column not in raw:
-            msg = f"{path}: no column {column!r} for {known}"
+            msg = f"{path}: no column {column!r} for {name}"
             raise LoadError(msg)
-        times = times.where(~mine, positive_ns(raw[column].where(mine, 1.0), 1e6, path))
-    return pd.DataFrame(
-        {
-            "collective": name,
-            "dtype": "half",
-            "rank_count": ranks,
-            "node_count": -(-ranks // per_node),
-            "size_bytes": numbers["size"],
-            "dur_ns": times,
-        }
-    )
+        # The column is empty in rows of other collectives, which is no error there.
+        rows = names == name
+        times = times.where(~rows, positive_ns(raw[column].where(rows, 1.0), 1e6, path))
+    return {
+        "collective": names,
+        "dtype": "half",
+        "rank_count": ranks,
+        "node_count": -(-ranks // per_node),
+        "size_bytes": size,
+        "dur_ns": times,
+    }
 
 
-def _vtrain(raw: pd.DataFrame, path: Path) -> pd.DataFrame:
+def _vtrain(raw: pd.DataFrame, path: Path) -> dict[str, Any]:
+    # The table holds sizes and times only.
     ranks = re.search(r"GPU(\d+)", path.name)
     if ranks is None or int(ranks[1]) < 2:
         msg = f"{path}: the number of ranks is told by the file's name alone, as AR_GPU8_..._LUT"
         raise LoadError(msg)
-    return pd.DataFrame(
-        {
-            "collective": "all-reduce",
-            "dtype": raw["type"].astype(str),
-            "rank_count": int(ranks[1]),
-            "node_count": 1,
-            "size_bytes": numbers_of(raw, ["size(B)"], path)["size(B)"],
-            "dur_ns": positive_ns(raw["time(ns)"], 1.0, path),
-        }
-    )
+    return {
+        "collective": "all-reduce",
+        "dtype": raw["type"].astype(str),
+        "rank_count": int(ranks[1]),
+        "size_bytes": plain.whole(raw["size(B)"], path, least=1),
+        "dur_ns": positive_ns(raw["time(ns)"], 1.0, path),
+    }
 
 
-def _own(raw: pd.DataFrame, path: Path) -> pd.DataFrame:
-    numbers = numbers_of(raw, ["rank_count", "size_bytes"], path)
-    frame = pd.DataFrame(
-        {"collective": operation(raw["collective"], path), **numbers, "dur_ns": time_of(raw, path)}
-    )
-    nodes = numbers_of(raw, ["node_count"], path)["node_count"] if "node_count" in raw else 1
-    types = raw["dtype"].astype(str) if "dtype" in raw else "not told"
-    frame = frame.assign(node_count=nodes, dtype=types)
-    return frame.assign(gpu=raw["gpu"].astype(str)) if "gpu" in raw else frame
+def _own(raw: pd.DataFrame, path: Path) -> dict[str, Any]:
+    counts = [name for name in ("rank_count", "size_bytes", "node_count") if name in raw]
+    numbers = {name: plain.whole(raw[name], path, least=1) for name in counts}
+    texts = {name: raw[name].astype(str) for name in ("dtype", "gpu") if name in raw}
+    collective = operation(raw["collective"], path)
+    times = time_of(raw, path)
+    return {"collective": collective, "dtype": "not told", **numbers, **texts, "dur_ns": times}
 
 
-Reader = Callable[[pd.DataFrame, Path], pd.DataFrame]
+Reader = Callable[[pd.DataFrame, Path], dict[str, Any]]
+# Asked in this order: the own format needs least, so it comes last.
 _READERS: tuple[tuple[frozenset[str], Reader], ...] = (
     (frozenset({"op", "ngpu", "dtype", "size_bytes", "t_us_out"}), _nccl_tests),
     (frozenset({"gpu_type", "world_size", "op", "nelem", "dtype", "latency(ms)"}), _distca),
@@ -374,8 +336,6 @@ _READERS: tuple[tuple[frozenset[str], Reader], ...] = (
     (frozenset({"size(B)", "count", "type", "time(ns)"}), _vtrain),
     (frozenset({"collective", "rank_count", "size_bytes"}), _own),
 )
-
-# Where the measured kernel times of NVIDIA's aiconfigurator lie, if it is installed.
 
 PACKAGE = "aiconfigurator-core"
 _FOLDER = "aiconfigurator_core/systems/data"
@@ -386,17 +346,16 @@ _MISSING = (
 
 
 def known_gpus() -> dict[str, Path]:
-    """Give the folder of every GPU in the installed package, by the name of the GPU."""
     try:
-        found = metadata.distribution(PACKAGE)
+        package = metadata.distribution(PACKAGE)
     except metadata.PackageNotFoundError as error:
         raise MissingExtraError(_MISSING) from error
     # Never imported: its import loads an engine that only its own predictions need.
-    folder = Path(str(found.locate_file(_FOLDER)))
+    folder = Path(str(package.locate_file(_FOLDER)))
     if not folder.is_dir():
-        msg = f"{PACKAGE} {found.version} has no folder {_FOLDER}; install 0.12 or a later 0.x"
+        msg = f"{PACKAGE} {package.version} has no folder {_FOLDER}; install 0.12 or a later 0.x"
         raise LoadError(msg)
-    return {gpu_name(each.name): each for each in sorted(folder.iterdir()) if each.is_dir()}
+    return {gpu_name(entry.name): entry for entry in sorted(folder.iterdir()) if entry.is_dir()}
 
 
 def gpu_name(folder: str) -> str:
@@ -407,12 +366,8 @@ def gpu_name(folder: str) -> str:
 
 def newest(folder: Path, version: str | None, file: str) -> Path:
     """Give the file of one version under a folder; the newest version if none is named."""
-    versions = sorted(
-        (each.name for each in folder.iterdir() if (each / file).is_file())
-        if folder.is_dir()
-        else (),
-        key=_order,
-    )
+    entries = folder.iterdir() if folder.is_dir() else ()
+    versions = sorted((entry.name for entry in entries if (entry / file).is_file()), key=_order)
     if not versions or (version is not None and version not in versions):
         msg = f"{folder}: no version {version or ''} with {file}; there are {versions or 'none'}"
         raise LoadError(msg)
@@ -420,19 +375,16 @@ def newest(folder: Path, version: str | None, file: str) -> Path:
 
 
 def _order(version: str) -> list[tuple[int, str]]:
-    parts = re.findall(r"\d+|[a-z]+", version)
+    fields = re.findall(r"\d+|[a-z]+", version)
     # A release stands above its candidates and below what was mended after it.
-    numbers = [(int(each), "") if each.isdigit() else (-(each != "post"), each) for each in parts]
-    return [*numbers, (0, "")]
+    keys = [(int(text), "") if text.isdigit() else (-(text != "post"), text) for text in fields]
+    return [*keys, (0, "")]
 
 
 def described(file: Path) -> str:
-    """Name a file of the package, with the package's version."""
     inside = file.as_posix().partition("aiconfigurator_core/")[2]
     return f"{PACKAGE} {metadata.version(PACKAGE)}, {inside}"
 
-
-# What rows of measured times have in common: a unit, a GPU, and no silent repeats.
 
 # Names of columns with times, and nanoseconds in one of their unit.
 _TIMES = {"dur_ns": 1.0, "time_us": 1e3, "latency": 1e6, "latency_ms": 1e6, "latency(ms)": 1e6}
@@ -441,25 +393,22 @@ _TIMES = {"dur_ns": 1.0, "time_us": 1e3, "latency": 1e6, "latency_ms": 1e6, "lat
 def positive_ns(values: pd.Series, per_unit: float, path: Path) -> pd.Series:
     """Give times as whole nanoseconds; what is not above 0 is named with its row."""
     numbers = as_floats(values)
+    # A time that rounds to 0 ns was not measured.
     bad = ~(np.isfinite(numbers) & (np.rint(numbers * per_unit) >= 1))
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
-        msg = (
-            f"{path}: column for {str(values.name)!r}: {int(bad.sum()):,} times are not a number "
-            f"above 0, the first is {values.iloc[[row]].tolist()[0]!r} in row {row:,}; leave out "
-            "what was not measured"
-        )
-        raise LoadError(msg)
+        msg = f"{path}: column for {str(values.name)!r}: {int(bad.sum()):,} times are not a number "
+        msg += f"above 0, the first is {values.iloc[[row]].tolist()[0]!r} in row {row:,}; "
+        raise LoadError(msg + "leave out what was not measured")
     return pd.Series(np.rint(numbers * per_unit).astype(np.int64), index=values.index)
 
 
 def time_of(raw: pd.DataFrame, path: Path) -> pd.Series:
-    """Find the one column with times, and give nanoseconds."""
-    there = [name for name in _TIMES if name in raw]
-    if len(there) != 1:
-        msg = f"{path}: one column with times is needed, of {list(_TIMES)}; it has {there}"
+    columns = [name for name in _TIMES if name in raw]
+    if len(columns) != 1:
+        msg = f"{path}: one column with times is needed, of {list(_TIMES)}; it has {columns}"
         raise LoadError(msg)
-    return positive_ns(raw[there[0]], _TIMES[there[0]], path)
+    return positive_ns(raw[columns[0]], _TIMES[columns[0]], path)
 
 
 def one_or_column(
@@ -484,33 +433,22 @@ def finished(
 ) -> pd.DataFrame:
     """Keep the types requested, and say what was dropped and what repeats."""
     frame = frame.reset_index(drop=True)
-    found = list(findings)
+    rows = list(findings)
     if dtypes is not None:
         kept = frame["dtype"].isin(list(dtypes))
         if not kept.any():
             msg = f"{origin}: no rows of type {list(dtypes)}; it has {sorted(set(frame['dtype']))}"
             raise LoadError(msg)
-        others = frame.loc[~kept, "dtype"].value_counts()
-        found += [
-            ("skipped by design", f"type {name} not requested", int(n))
-            for name, n in others.items()
-        ]
+        skipped = frame.loc[~kept, "dtype"].value_counts().to_dict()
+        words = {name: f"type {name} not requested" for name in skipped}
+        rows += [("skipped by design", words[name], int(n)) for name, n in skipped.items()]
         frame = frame[kept].reset_index(drop=True)
+    # A repeat differs in time and source only.
     key = [name for name in table.columns if name not in ("dur_ns", "source")]
-    repeated = int(frame.duplicated(key).sum())
-    if repeated:
-        what = "the same was measured before; analyses take the median"
-        found.append(("noted", what, repeated))
+    if repeated := int(frame.duplicated(key).sum()):
+        rows.append(("noted", "the same was measured before; analyses take the median", repeated))
     result = table.check(table.cast(frame), origin)
-    rows = [
-        {"source": origin, "finding": finding, "what": what, "count": count, "where": None}
-        for finding, what, count in found
-    ]
-    quality = pd.DataFrame(rows, columns=list(QUALITY.columns)) if rows else QUALITY.empty()
-    result.attrs["quality"] = QUALITY.check(QUALITY.cast(quality))
+    quality = pd.DataFrame(rows, columns=["finding", "what", "count"])
+    quality = quality.assign(source=origin, where=None)[list(QUALITY.columns)]
+    result.attrs["quality"] = QUALITY.check(QUALITY.cast(quality) if rows else QUALITY.empty())
     return result
-
-
-def numbers_of(raw: pd.DataFrame, names: Sequence[str], path: Path) -> dict[str, pd.Series]:
-    """Give columns as whole numbers from 1."""
-    return {name: plain.whole(raw[name], path, least=1) for name in names}

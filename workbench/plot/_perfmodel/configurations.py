@@ -25,18 +25,10 @@ from workbench.plot._style.text import (
 )
 from workbench.tables import ITERATION_ERRORS, LAYOUT_WHAT_IF, PLAN
 
-# Predicted beside measured iteration times.
-
 _MOST_POINTS = 4_000
 # Told apart by shape; shades repeat.
-_SYMBOLS = (
-    ("circle", "series"),
-    ("diamond", "neutral"),
-    ("square-open", "series"),
-    ("triangle-up", "neutral"),
-    ("star", "series"),
-    ("circle-open", "neutral"),
-)
+_SYMBOLS = ("circle", "diamond", "square-open", "triangle-up", "star", "circle-open")
+_SHADES = ("series", "neutral") * 3
 
 
 def iteration_errors(
@@ -48,10 +40,8 @@ def iteration_errors(
     ----------
     errors
         Table :data:`workbench.tables.ITERATION_ERRORS`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -68,14 +58,13 @@ def iteration_errors(
         )
     far = errors["error_ratio"].abs()
     shown = errors.loc[far.nlargest(_MOST_POINTS // 2).index]
-    words = [
-        f"{label(name, 80)}<br>{label(group, 60)}: {error:+.1%}"
-        for name, group, error in zip(
-            shown["configuration"], shown["group"], shown["error_ratio"], strict=True
-        )
-    ]
+    rows = zip(shown["configuration"], shown["group"], shown["error_ratio"], strict=True)
+    words = np.array(
+        [f"{label(name, 80)}<br>{label(group, 60)}: {error:+.1%}" for name, group, error in rows]
+    )
     figure = go.Figure()
     measured = shown["measured_ns"].to_numpy() / 1e9
+    hover = "%{customdata}<br>measured %{x:.3~g} s, predicted %{y:.3~g} s<extra></extra>"
     for name, chosen, column, symbol, shade in _series(shown):
         figure.add_scatter(
             x=measured[chosen],
@@ -83,8 +72,8 @@ def iteration_errors(
             mode="markers",
             name=name,
             marker={"symbol": symbol, "color": COLOURS[shade], "size": 8, "opacity": 0.8},
-            customdata=[word for word, takes in zip(words, chosen, strict=True) if takes],
-            hovertemplate="%{customdata}<br>measured %{x:.3~g} s, here %{y:.3~g} s<extra></extra>",
+            customdata=words[chosen].tolist(),
+            hovertemplate=hover,
         )
     ends = [float(measured.min()), float(measured.max())]
     figure.add_scatter(
@@ -95,29 +84,24 @@ def iteration_errors(
     figure.update_xaxes(title="measured iteration [s], logarithmic", type="log", **ticks)
     figure.update_yaxes(title="predicted [s], logarithmic", type="log", **ticks)
     figure.update_layout(height=380)
-    return frame.finish(
-        figure,
-        claim=(
-            f"Predictions of {plural(len(errors), 'configuration')} are "
-            f"{safe(percent(far.mean()))} off in the mean, {safe(percent(far.max()))} at most"
-        ),
-        note=_note(errors, len(shown)),
-    )
+    claim = f"Predictions of {plural(len(errors), 'configuration')} are "
+    claim += f"{safe(percent(far.mean()))} off in the mean, {safe(percent(far.max()))} at most"
+    return frame.finish(figure, claim=claim, note=_note(errors, len(shown)))
 
 
 def _series(shown: pd.DataFrame) -> list[tuple[str, npt.NDArray[np.bool_], str, str, str]]:
     """Tell the series apart: name, rows, column, symbol and shade."""
     learned = (shown["analytic_ns"] != shown["dur_ns"]).to_numpy()
-    found = []
+    series = []
     if learned.any():
-        found.append(("closed form alone", learned, "analytic_ns", "x-thin-open", "all others"))
+        series.append(("closed form alone", learned, "analytic_ns", "x-thin-open", "all others"))
     groups = sorted(shown["group"].unique())
     if not 1 < len(groups) <= len(_SYMBOLS):
-        return [*found, ("prediction", np.ones(len(shown), bool), "dur_ns", "circle", "less")]
-    for group, (symbol, shade) in zip(groups, _SYMBOLS, strict=False):
+        return [*series, ("prediction", np.ones(len(shown), bool), "dur_ns", "circle", "less")]
+    for group, symbol, shade in zip(groups, _SYMBOLS, _SHADES, strict=False):
         chosen = (shown["group"] == group).to_numpy(dtype=bool)
-        found.append((label(group, 60), chosen, "dur_ns", symbol, shade))
-    return found
+        series.append((label(group, 60), chosen, "dur_ns", symbol, shade))
+    return series
 
 
 def _note(errors: pd.DataFrame, shown: int) -> str:
@@ -126,9 +110,9 @@ def _note(errors: pd.DataFrame, shown: int) -> str:
     if (errors["analytic_ns"] != errors["dur_ns"]).any():
         alone = float(errors["analytic_error_ratio"].abs().mean())
         notes.append(f"closed form alone {safe(percent(alone))} in the mean")
-    known = errors["is_inside"].dropna()
-    if len(known):
-        notes.append(f"{safe(percent(float(known.astype(bool).mean())))} lie in their interval")
+    is_inside = errors["is_inside"].dropna()
+    if len(is_inside):
+        notes.append(f"{safe(percent(float(is_inside.astype(bool).mean())))} lie in their interval")
     notes.append(
         f"held out: {label(groups[0], 40)}" if len(groups) == 1 else f"{len(groups)} groups"
     )
@@ -136,8 +120,6 @@ def _note(errors: pd.DataFrame, shown: int) -> str:
         notes.append(f"the {shown:,} worst of {len(errors):,} are drawn")
     return " · ".join(notes)
 
-
-# What the steps of a trace would take in other configurations, part by part.
 
 _MOST_ROWS, _ROW_PX, _NAME = 20, 34, 46
 # Column without its unit -> meaning, as in other figures of where time goes.
@@ -152,16 +134,14 @@ _AS_IS = "as in the trace"
 
 
 def layout_what_if(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
-    """Show what a step would take in other configurations, and of what it would consist.
+    """Show the predicted step time in other configurations, part by part.
 
     Parameters
     ----------
     table
         Table :data:`workbench.tables.LAYOUT_WHAT_IF`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -183,40 +163,38 @@ def layout_what_if(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     shown = rows.head(_MOST_ROWS).reset_index(drop=True)
     longest = float(shown[["measured_ns", "dur_ns", "high_ns"]].astype("Float64").max().max())
     per_unit, unit = time_unit(longest)
-    place = shown.index.to_numpy()
+    lanes = shown.index.to_numpy()
     figure = go.Figure()
-    for part, meaning in _PARTS.items():
-        values = shown[f"{part}_ns"].to_numpy(dtype=np.float64)
-        if values.any() or part == "compute":
+    for name, meaning in _PARTS.items():
+        values = shown[f"{name}_ns"].to_numpy(dtype=np.float64)
+        if values.any() or name == "compute":
             figure.add_bar(
-                orientation="h", x=values / per_unit, y=place, name=meaning, marker=fill(meaning),
+                orientation="h", x=values / per_unit, y=lanes, name=meaning, marker=fill(meaning),
                 hovertext=[
-                    f"{label(row['change'], 90)}<br>{duration(row[f'{part}_ns'])} "
-                    f"{safe(row[f'{part}_basis'])}" for row in shown.to_dict("records")
+                    f"{label(row['change'], 90)}<br>{duration(row[f'{name}_ns'])} "
+                    f"{safe(row[f'{name}_basis'])}" for row in shown.to_dict("records")
                 ],
                 hovertemplate="%{hovertext}<extra>" + meaning + "</extra>",
             )  # fmt: skip
     figure.add_scatter(**_ends(shown, per_unit))
     measured = float(shown["measured_ns"].iloc[0])
-    figure.add_vline(
-        x=measured / per_unit, line={"color": colour("dark"), "width": 1.5, "dash": "dash"}
-    )
-    ticks = [_tick(row) for row in shown.to_dict("records")]
+    dashed = {"color": colour("dark"), "width": 1.5, "dash": "dash"}
+    figure.add_vline(x=measured / per_unit, line=dashed)
+    records = shown.to_dict("records")
+    ticks = [short(row["change"], _NAME) + " *" * _is_modelled(row) for row in records]
     figure.update_layout(
         barmode="stack", bargap=0.3, hovermode="closest", margin_l=left_margin(ticks),
         height=max(len(ticks), 3) * _ROW_PX,
     )  # fmt: skip
-    figure.update_xaxes(
-        title=f"median time of a step [{unit}]", range=[0, 1.5 * longest / per_unit]
-    )
+    # Half as much room again, for the text behind the longest bar.
+    top = 1.5 * longest / per_unit
+    figure.update_xaxes(title=f"median time of a step [{unit}]", range=[0, top])
     figure.update_yaxes(
         tickvals=list(range(len(ticks))), ticktext=[safe(tick) for tick in ticks],
         range=[len(ticks) - 0.5, -0.5], showgrid=False,
     )  # fmt: skip
-    return frame.finish(
-        figure, claim=_claim(rows),
-        note=" · ".join(_notes(table, shown, measured)),
-        is_doubtful=is_doubtful(rows[rows["fits"]].head(1)))  # fmt: skip
+    note, best = " · ".join(_notes(table, shown, measured)), rows[rows["fits"]].head(1)
+    return frame.finish(figure, claim=_claim(rows), note=note, is_doubtful=is_doubtful(best))
 
 
 def _ends(rows: pd.DataFrame, per_unit: int) -> dict[str, Any]:
@@ -225,16 +203,16 @@ def _ends(rows: pd.DataFrame, per_unit: int) -> dict[str, Any]:
         rows[name].to_numpy(dtype=np.float64, na_value=np.nan) / per_unit
         for name in ("dur_ns", "low_ns", "high_ns")
     )
-    known = ~np.isnan(low + high)
+    is_drawn = ~np.isnan(low + high)
     return {
         "mode": "markers+text",
         "x": values,
         "y": rows.index.to_numpy(),
         "marker": {"color": colour("dark"), "size": 4, "symbol": "line-ns"},
         "error_x": {
-            "array": np.where(known, np.maximum(high - values, 0), 0),
-            "arrayminus": np.where(known, np.maximum(values - low, 0), 0),
-            "visible": bool(known.any()), "width": 4, "thickness": 1.5, "color": colour("dark"),
+            "array": np.where(is_drawn, np.maximum(high - values, 0), 0),
+            "arrayminus": np.where(is_drawn, np.maximum(values - low, 0), 0),
+            "visible": bool(is_drawn.any()), "width": 4, "thickness": 1.5, "color": colour("dark"),
         },
         "text": [f"    {_said(row)}" for row in rows.to_dict("records")],
         "textposition": "middle right",
@@ -244,12 +222,8 @@ def _ends(rows: pd.DataFrame, per_unit: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _tick(row: dict[Any, Any]) -> str:
-    return short(row["change"], _NAME) + (" *" if _is_modelled(row) else "")
-
-
 def _is_modelled(row: dict[Any, Any]) -> bool:
-    return any(row[f"{part}_basis"] == "modelled" for part in _PARTS)
+    return any(row[f"{name}_basis"] == "modelled" for name in _PARTS)
 
 
 def _said(row: dict[Any, Any]) -> str:
@@ -264,6 +238,7 @@ def _claim(rows: pd.DataFrame) -> str:
         return f"None of these configurations fits; the leanest needs {least} GB per GPU"
     best = rows[rows["fits"]].iloc[0]
     times = f"{duration(best['dur_ns'])} per step"
+    # The traced layout itself, or one that trains no more tokens, is no finding.
     if best["change"] == _AS_IS or best["throughput_ratio"] <= 1:
         return "No configuration that was requested trains faster than that of the trace"
     factor = f"{best['throughput_ratio']:.2f} × the tokens per second"
@@ -279,15 +254,13 @@ def _notes(table: pd.DataFrame, shown: pd.DataFrame, measured: float) -> list[st
         notes.append(f"whiskers: how much {steps} vary, not how far the model is off")
     else:
         notes.append(f"no interval from {steps}")
-    told = table["doubt"].str.split("; ").explode()
-    if len(doubts := told[told != ""].value_counts().index.tolist()):
-        notes.append(f"unsure: {label(doubts[0], 120)}")
+    texts = table["doubt"].str.split("; ").explode()
+    if len(doubts := texts[texts != ""].value_counts().index.tolist()):
+        notes.append(f"doubt: {label(doubts[0], 120)}")
     if hidden := len(table) - len(shown):
         notes.append(f"{plural(hidden, 'configuration')} dropped")
     return notes
 
-
-# Ways to spread a model over GPUs: the best iteration time for each TP and PP.
 
 _MOST_CELLS = 12  # of a row or column; more cannot be read
 _GB = 1e9
@@ -301,10 +274,8 @@ def parallelism_plan(plan: pd.DataFrame, *, source: str = "", synthetic: bool = 
     ----------
     plan
         Table :data:`workbench.tables.PLAN`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -328,49 +299,31 @@ def parallelism_plan(plan: pd.DataFrame, *, source: str = "", synthetic: bool = 
     shape = (len(pipelines), len(tensors))
     seconds, texts = np.full(shape, np.nan), np.full(shape, "", dtype=object)
     for row in best.to_dict("records"):
-        if row["tensor_parallel"] in tensors and row["pipeline_parallel"] in pipelines:
-            place = (
-                pipelines.index(row["pipeline_parallel"]),
-                tensors.index(row["tensor_parallel"]),
-            )
-            texts[place] = _cell(row)
-            seconds[place] = row["dur_ns"] / 1e9 if row["fits"] else np.nan
+        tensor, stages = row["tensor_parallel"], row["pipeline_parallel"]
+        if tensor in tensors and stages in pipelines:
+            cell = (pipelines.index(stages), tensors.index(tensor))
+            texts[cell] = _cell(row)
+            # A cell that does not fit stays without a colour: NaN draws a gap.
+            seconds[cell] = row["dur_ns"] / 1e9 if row["fits"] else np.nan
     names = [[f"TP{tensor}, PP{stages}" for tensor in tensors] for stages in pipelines]
     figure = go.Figure()
     figure.add_heatmap(
-        x=list(range(len(tensors))),
-        y=list(range(len(pipelines))),
-        z=seconds,
-        customdata=names,
-        text=texts,
-        texttemplate="%{text}",
-        textfont={"size": 11},
-        colorscale="Cividis",
-        reversescale=True,
-        xgap=3,
-        ygap=3,
-        hoverongaps=False,
+        x=list(range(len(tensors))), y=list(range(len(pipelines))), z=seconds, customdata=names,
+        text=texts, texttemplate="%{text}", textfont={"size": 11}, colorscale="Cividis",
+        reversescale=True, xgap=3, ygap=3, hoverongaps=False,
         colorbar={"title": {"text": "s per<br>iteration"}, "thickness": 12},
         hovertemplate="%{customdata}<br>%{text}<extra></extra>",
-    )
+    )  # fmt: skip
     for axis, title, values in (
         (figure.layout.xaxis, "tensor-parallel ranks TP [GPUs]", tensors),
         (figure.layout.yaxis, "pipeline stages PP [GPUs]", pipelines),
     ):
-        axis.update(
-            title=title,
-            tickvals=list(range(len(values))),
-            ticktext=[str(each) for each in values],
-            range=[-0.5, len(values) - 0.5],
-            showgrid=False,
-        )
+        ticks = {"tickvals": list(range(len(values))), "ticktext": [str(value) for value in values]}
+        axis.update(title=title, **ticks, range=[-0.5, len(values) - 0.5], showgrid=False)
     figure.update_layout(height=max(_CELL_PX * len(pipelines), 180))
-    return frame.finish(
-        figure,
-        claim=_parallelism_plan_claim(ordered),
-        note=_parallelism_plan_note(plan, best),
-        is_doubtful=is_doubtful(ordered[ordered["fits"]].head(1)),
-    )
+    claim, note = _parallelism_plan_claim(ordered), _parallelism_plan_note(plan, best)
+    doubtful = is_doubtful(ordered[ordered["fits"]].head(1))
+    return frame.finish(figure, claim=claim, note=note, is_doubtful=doubtful)
 
 
 def _cell(row: dict[Hashable, Any]) -> str:

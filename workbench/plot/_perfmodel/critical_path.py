@@ -56,10 +56,8 @@ def critical_path(
         Table :data:`workbench.tables.CRITICAL_PATH`.
     top
         Names to show; the rest of each kind is gathered.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -69,14 +67,14 @@ def critical_path(
     """
     frame = Frame(source, synthetic)
     CRITICAL_PATH.check(table)
-    whole = int(table["dur_ns"].sum())
-    if not whole:
+    total_ns = int(table["dur_ns"].sum())
+    if not total_ns:
         return frame.nothing(
             "The path takes no time; pass what analyze.critical_path returns.",
             claim="No critical path to show",
         )
     kinds = table.groupby("kind", observed=True)["dur_ns"].sum().sort_values(ascending=False)
-    large = [str(kind) for kind in kinds.index if kinds[kind] >= _LEAST_SHARE * whole]
+    large = [str(kind) for kind in kinds.index if kinds[kind] >= _LEAST_SHARE * total_ns]
     rows = pd.DataFrame(_rows(table, large, top))
     per_unit, unit = time_unit(float(rows["total_ns"].max()))
     figure = go.Figure()
@@ -85,21 +83,19 @@ def critical_path(
         ("all others", "by name of what waited", "known_ns", False),
         ("attention", "guessed from times", "guessed_ns", None),
     ):
-        part = rows[rows[column] > 0]
-        part = part if is_kind is None else part[part["is_kind"] == is_kind]
-        if len(part):
-            figure.add_bar(**_bar(part, column, meaning, words, per_unit))
-    _axes(figure, rows, whole, per_unit)
+        bars = rows[rows[column] > 0]
+        bars = bars if is_kind is None else bars[bars["is_kind"] == is_kind]
+        if len(bars):
+            figure.add_bar(**_bar(bars, column, meaning, words, per_unit))
+    _axes(figure, rows, total_ns, per_unit)
     figure.update_xaxes(title=f"time on the path [{unit}]")
-    rest = whole - int(kinds[large].sum())
-    notes = [f"{duration(whole)} in {plural(len(table), 'dependency').replace('ys', 'ies')}"]
+    small_ns = total_ns - int(kinds[large].sum())
+    notes = [f"{duration(total_ns)} in {plural(len(table), 'dependency').replace('ys', 'ies')}"]
     if guessed := int(table.loc[table["is_inferred"], "dur_ns"].sum()):
-        notes.append(f"{safe(percent(guessed / whole))} guessed from times")
-    if rest:
-        notes.append(f"{plural(len(kinds) - len(large), 'kind')} with {duration(rest)} dropped")
-    return frame.finish(
-        figure, claim=_claim(kinds, whole),
-        note=" · ".join(notes))  # fmt: skip
+        notes.append(f"{safe(percent(guessed / total_ns))} guessed from times")
+    if small_ns:
+        notes.append(f"{plural(len(kinds) - len(large), 'kind')} with {duration(small_ns)} dropped")
+    return frame.finish(figure, claim=_claim(kinds, total_ns), note=" · ".join(notes))
 
 
 def _rows(table: pd.DataFrame, kinds: list[str], top: int) -> list[dict[str, Any]]:
@@ -114,20 +110,20 @@ def _rows(table: pd.DataFrame, kinds: list[str], top: int) -> list[dict[str, Any
     by_name = of[(of["name"] != "") & of["kind"].isin(kinds)]
     by_name = by_name.groupby(["kind", "name"], sort=False)[columns].sum()
     longest = (by_name["known_ns"] + by_name["guessed_ns"]).nlargest(top).index
-    whole = of.groupby("kind")[columns].sum()
+    totals = of.groupby("kind")[columns].sum()
     rows = []
     for kind in kinds:
-        total = whole.loc[kind]
+        total = totals.loc[kind]
         words = _WORDS.get(kind, kind)
         rows.append({"label": words, "full": kind, "is_kind": True, **total})
-        names = [name for each, name in longest if each == kind]
-        rest = total
+        names = [name for of_kind, name in longest if of_kind == kind]
+        left = total
         for name in names:
-            part = by_name.loc[(kind, name)]
-            rest = rest - part
-            rows.append({"label": short(name, 36), "full": name, "is_kind": False, **part})
-        if names and rest["known_ns"] + rest["guessed_ns"] > 0:
-            rows.append({"label": "all others", "full": "all others", "is_kind": False, **rest})
+            times = by_name.loc[(kind, name)]
+            left = left - times
+            rows.append({"label": short(name, 36), "full": name, "is_kind": False, **times})
+        if names and left["known_ns"] + left["guessed_ns"] > 0:
+            rows.append({"label": "all others", "full": "all others", "is_kind": False, **left})
     for row in rows:
         row["total_ns"] = row["known_ns"] + row["guessed_ns"]
     return rows
@@ -136,6 +132,7 @@ def _rows(table: pd.DataFrame, kinds: list[str], top: int) -> list[dict[str, Any
 def _bar(
     rows: pd.DataFrame, column: str, meaning: str, words: str, per_unit: int
 ) -> dict[str, Any]:
+    # Guessed time goes on where read time ends: one bar in two looks.
     base = rows["known_ns"] if column == "guessed_ns" else 0 * rows["known_ns"]
     return {
         "orientation": "h",
@@ -153,15 +150,15 @@ def _bar(
     }  # fmt: skip
 
 
-def _axes(figure: go.Figure, rows: pd.DataFrame, whole: int, per_unit: int) -> None:
-    said = [
-        f" {duration(total)}, {safe(percent(total / whole))}" if total else ""
+def _axes(figure: go.Figure, rows: pd.DataFrame, total_ns: int, per_unit: int) -> None:
+    texts = [
+        f" {duration(total)}, {safe(percent(total / total_ns))}" if total else ""
         for total in rows["total_ns"]
     ]
     figure.add_scatter(
         mode="text", x=rows["total_ns"] / per_unit, y=rows.index.to_numpy(),
-        text=[f"<b>{each}</b>" if top else each for each, top in
-              zip(said, rows["is_kind"], strict=True)],
+        text=[f"<b>{text}</b>" if top else text for text, top in
+              zip(texts, rows["is_kind"], strict=True)],
         textposition="middle right", cliponaxis=False, showlegend=False, hoverinfo="skip",
     )  # fmt: skip
     ticks = [
@@ -179,9 +176,9 @@ def _axes(figure: go.Figure, rows: pd.DataFrame, whole: int, per_unit: int) -> N
     )  # fmt: skip
 
 
-def _claim(kinds: pd.Series, whole: int) -> str:
+def _claim(kinds: pd.Series, total_ns: int) -> str:
     gpu, cpu = (
-        sum(int(ns) for kind, ns in kinds.items() if kind in group) / whole
+        sum(int(ns) for kind, ns in kinds.items() if kind in group) / total_ns
         for group in (_GPU, _CPU)
     )
     between = 1 - gpu - cpu
@@ -189,8 +186,6 @@ def _claim(kinds: pd.Series, whole: int) -> str:
     claim = f"{gpu_said} of the critical path is work on the GPU, {cpu_said} is the CPU"
     return claim + (f", {percent(between)} is waiting between them" if between >= 0.01 else "")
 
-
-# How much later GPU work could come without delaying the end, over time.
 
 _NONE_NS = 10_000
 _LANE_PX, _WIDE_LANE_PX, _LANES_PX = 26, 60, 200
@@ -217,10 +212,8 @@ def slack(
     max_points
         Rectangles to draw at most; work narrower than the picture can show shares them, as in
         :func:`workbench.plot.timeline`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -244,40 +237,29 @@ def slack(
     items = items[items["lane"] < _lanes.MAX_LANES]
     first, last = int(rows["start_ns"].min()), int(items["end_ns"].max())
     bars = _lanes.merged(items, start_ns=first, end_ns=last, limit=max_points)
-    words = (
-        f"no slack, below {duration(min(_NONE_NS, large_ns))}",
-        f"up to {duration(large_ns)}",
-        f"more than {duration(large_ns)}",
-    )
+    none, large = duration(min(_NONE_NS, large_ns)), duration(large_ns)
+    words = (f"no slack, below {none}", f"up to {large}", f"more than {large}")
     figure = go.Figure()
     for code, meaning in enumerate(_BANDS):
-        if len(part := bars[bars["kind"] == code]):
-            figure.add_bar(**_slack_bar(part, meaning, words[code], rows, first))
+        if len(band_bars := bars[bars["kind"] == code]):
+            figure.add_bar(**_slack_bar(band_bars, meaning, words[code], rows, first))
     _slack_axes(figure, lanes["names"], (last - first) / 1e6)
     free = int((band == 2).sum())
-    claim = (
-        f"{free:,} of {plural(len(rows), 'kernel or copy').replace('copys', 'copies')} could "
-        f"come later by more than {duration(large_ns)}; {_without(band, rows)}"
-    )
-    claim = claim.replace("kernel or copies", "kernels and copies")
-    return frame.finish(
-        figure, claim=claim,
-        note=_note(bars, lanes["names"]))  # fmt: skip
-
-
-def _without(band: np.ndarray, rows: pd.DataFrame) -> str:
+    works = "kernel or copy" if len(rows) == 1 else "kernels and copies"
+    claim = f"{free:,} of {len(rows):,} {works} could come later by more than {large}; "
     times = rows["dur_ns"].to_numpy()
-    bound = times[band == 0].sum() / max(times.sum(), 1)
-    return f"{safe(percent(float(bound)))} of the GPU time has no slack"
+    bound = float(times[band == 0].sum() / max(times.sum(), 1))
+    claim += f"{safe(percent(bound))} of the GPU time has no slack"
+    return frame.finish(figure, claim=claim, note=_note(bars, lanes["names"]))
 
 
 def _lanes_of(rows: pd.DataFrame) -> dict[str, Any]:
     """Give the streams of all ranks a number, in order, and a name."""
     streams = rows["stream"].astype("Int64").fillna(-1).astype("int64")
     keys = pd.MultiIndex.from_arrays([rows["rank"], streams])
-    codes, places = keys.factorize(sort=True)
+    codes, lanes = keys.factorize(sort=True)
     names = []
-    for rank, stream in places:
+    for rank, stream in lanes:
         words = f"stream {stream}" if stream >= 0 else "stream unknown"
         names.append(f"rank {rank}, {words}" if rows["rank"].nunique() > 1 else words)
     return {"of_row": codes, "names": names}
@@ -288,6 +270,7 @@ def _slack_bar(
 ) -> dict[str, Any]:
     floor = bars["lane"] + 0.42
     high = floor - 0.84 * bars["bottom_share"]
+    # Thin slices stay visible: no lower than a twentieth of the lane.
     low = high - (0.84 * bars["height_share"]).clip(lower=0.05)
     edge = {"width": 0.6, "color": colour(meaning)}
     names = rows["name"].to_numpy()
@@ -335,8 +318,6 @@ def _note(bars: pd.DataFrame, names: list[str]) -> str:
     return " · ".join(notes)
 
 
-# What a step would take if something were otherwise.
-
 _MOST_ROWS, _WHAT_IF_ROW_PX = 24, 32
 _TIMES = ("measured_ns", "predicted_ns", "high_ns")
 
@@ -352,10 +333,8 @@ def what_if(
         Table :data:`workbench.tables.WHAT_IF`.
     asked
         Question that the title is about; the one that saves most by default.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -370,55 +349,54 @@ def what_if(
             "The table has no questions; pass what analyze.what_if returns.",
             claim="No questions to answer",
         )
+    # The explorer asks a question that may be among the prepared ones.
     rows = table.sort_values("predicted_ns", kind="stable").drop_duplicates("question")
     shown = rows.head(_MOST_ROWS)
     if asked and asked not in set(shown["question"]):
-        mine = rows[rows["question"] == asked]
-        shown = pd.concat([shown.head(_MOST_ROWS - len(mine)), mine])
+        own_row = rows[rows["question"] == asked]
+        shown = pd.concat([shown.head(_MOST_ROWS - len(own_row)), own_row])
     shown = shown.reset_index(drop=True)
     longest = float(shown[list(_TIMES)].max().max())
     per_unit, unit = time_unit(longest)
     figure = go.Figure()
-    for meaning, words, in_doubt in (
-        ("all others", "predicted", False),
-        ("attention", "predicted, unsure", True),
-    ):
-        part = shown[(shown["doubt"] != "") == in_doubt]
-        if len(part):
-            figure.add_bar(**_bars(part, meaning, words, per_unit))
+    looks = (("all others", "predicted", False), ("attention", "predicted, unreliable", True))
+    for meaning, words, in_doubt in looks:
+        group = shown[(shown["doubt"] != "") == in_doubt]
+        if len(group):
+            figure.add_bar(**_bars(group, meaning, words, per_unit))
+    texts = [
+        f"  {duration(row['predicted_ns'])}, {row['speedup_ratio']:.2f} ×"
+        for row in shown.to_dict("records")
+    ]
     figure.add_scatter(
         mode="text", x=shown[list(_TIMES)].max(axis=1).astype(float) / per_unit,
-        y=shown.index.to_numpy(), text=[f"  {_said(row)}" for row in shown.to_dict("records")],
+        y=shown.index.to_numpy(), text=texts,
         textposition="middle right", cliponaxis=False, showlegend=False, hoverinfo="skip",
     )  # fmt: skip
     measured = float(shown["measured_ns"].iloc[0])
-    figure.add_vline(
-        x=measured / per_unit, line={"color": colour("dark"), "width": 1.5, "dash": "dash"}
-    )
+    dashed = {"color": colour("dark"), "width": 1.5, "dash": "dash"}
+    figure.add_vline(x=measured / per_unit, line=dashed)
     ticks = [short(question, 40) for question in shown["question"]]
     names = [
         f"<b>{safe(tick)}</b>" if question == asked else safe(tick)
         for tick, question in zip(ticks, shown["question"], strict=True)
     ]
-    whole = int(shown["step_count"].max()) == 1
+    is_single = int(shown["step_count"].max()) == 1
     figure.update_layout(
-        height=max(len(ticks), 3) * _WHAT_IF_ROW_PX,
-        margin_l=left_margin(ticks),
-        hovermode="closest",
-        bargap=0.3,
-    )
+        height=max(len(ticks), 3) * _WHAT_IF_ROW_PX, margin_l=left_margin(ticks),
+        hovermode="closest", bargap=0.3,
+    )  # fmt: skip
     figure.update_xaxes(
-        title=f"{'time' if whole else 'mean time of a step'} [{unit}]",
+        title=f"{'time' if is_single else 'mean time of a step'} [{unit}]",
         range=[0, 1.32 * longest / per_unit],
     )
     figure.update_yaxes(
         tickvals=list(range(len(ticks))), ticktext=names, range=[len(ticks) - 0.5, -0.5],
         showgrid=False,
     )  # fmt: skip
-    return frame.finish(
-        figure, claim=_what_if_claim(shown, asked),
-        note=" · ".join(_notes(rows, shown, measured)),
-        is_doubtful=is_doubtful(_named(shown, asked)))  # fmt: skip
+    claim, note = _what_if_claim(shown, asked), " · ".join(_notes(rows, shown, measured))
+    doubtful = is_doubtful(_named(shown, asked))
+    return frame.finish(figure, claim=claim, note=note, is_doubtful=doubtful)
 
 
 def _bars(rows: pd.DataFrame, meaning: str, words: str, per_unit: int) -> dict[str, Any]:
@@ -426,8 +404,8 @@ def _bars(rows: pd.DataFrame, meaning: str, words: str, per_unit: int) -> dict[s
         rows[name].to_numpy(dtype=np.float64, na_value=np.nan) / per_unit
         for name in ("predicted_ns", "low_ns", "high_ns")
     )
-    known = ~np.isnan(low + high)
-    ends = np.where(known, [high - values, values - low], 0.0)
+    is_drawn = ~np.isnan(low + high)
+    ends = np.where(is_drawn, [high - values, values - low], 0.0)
     return {
         "orientation": "h",
         "x": values,
@@ -435,7 +413,7 @@ def _bars(rows: pd.DataFrame, meaning: str, words: str, per_unit: int) -> dict[s
         "name": words,
         "marker": fill(meaning),
         "error_x": {
-            "array": ends[0], "arrayminus": ends[1], "visible": bool(known.any()), "width": 4,
+            "array": ends[0], "arrayminus": ends[1], "visible": bool(is_drawn.any()), "width": 4,
             "thickness": 1.5, "color": colour("dark"),
         },
         "hovertext": [
@@ -444,10 +422,6 @@ def _bars(rows: pd.DataFrame, meaning: str, words: str, per_unit: int) -> dict[s
         ],
         "hovertemplate": "%{hovertext}<extra>" + words + "</extra>",
     }  # fmt: skip
-
-
-def _said(row: dict[Any, Any]) -> str:
-    return f"{duration(row['predicted_ns'])}, {row['speedup_ratio']:.2f} ×"
 
 
 def _span(row: dict[Any, Any]) -> str:
@@ -461,9 +435,9 @@ def _notes(rows: pd.DataFrame, shown: pd.DataFrame, measured: float) -> list[str
     if shown["low_ns"].notna().any():
         notes.append("whiskers: interval over steps")
     explained = float(shown["explained_share"].min())
-    notes.append(f"{percent(explained)} of the time has a known cause")
+    notes.append(f"{percent(explained)} of the time is explained")
     if doubts := sorted({*rows["doubt"]} - {""}):
-        notes.append(f"unsure: {label(doubts[0], 160)}")
+        notes.append(f"doubt: {label(doubts[0], 160)}")
     if hidden := len(rows) - len(shown):
         notes.append(f"{plural(hidden, 'question')} dropped")
     return notes
@@ -471,17 +445,17 @@ def _notes(rows: pd.DataFrame, shown: pd.DataFrame, measured: float) -> list[str
 
 def _named(rows: pd.DataFrame, asked: str) -> pd.DataFrame:
     """Give the row that the title is about: the one requested, else the first."""
-    mine = rows[rows["question"] == asked]
-    return (mine if len(mine) else rows).head(1)
+    own_row = rows[rows["question"] == asked]
+    return (own_row if len(own_row) else rows).head(1)
 
 
 def _what_if_claim(rows: pd.DataFrame, asked: str) -> str:
     best = _named(rows, asked).iloc[0]
-    what = "the whole" if int(best["step_count"]) == 1 else "a step"
+    unit = "the whole" if int(best["step_count"]) == 1 else "a step"
     times = f"{duration(best['predicted_ns'])} instead of {duration(best['measured_ns'])}"
     name, factor = label(best["question"], 44), float(best["speedup_ratio"])
     if asked and best["question"] == asked:
-        return f"{name}: {what} takes {times}, {factor:.2f} × as fast"
+        return f"{name}: {unit} takes {times}, {factor:.2f} × as fast"
     if factor <= 1:
-        return f"Nothing that was asked makes {what} shorter; {name}: {times}"
-    return f"{name} saves most: {what} takes {times}, {factor:.2f} × as fast"
+        return f"Nothing that was asked makes {unit} shorter; {name}: {times}"
+    return f"{name} saves most: {unit} takes {times}, {factor:.2f} × as fast"

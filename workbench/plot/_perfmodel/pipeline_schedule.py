@@ -21,12 +21,7 @@ from workbench.tables import SCHEDULE_COMPARISON, SCHEDULE_TIMES
 
 _MOST_LANES, _MOST_BARS, _LABELLED, _MOST_ROWS = 48, 4_000, 700, 30
 _LANE_PX, _ROW_PX = 24, 34
-_MEANINGS = {
-    "F": "forward",
-    "B": "backward",
-    "I": "input gradient",
-    "W": "weight gradient",
-}
+_MEANINGS = {"F": "forward", "B": "backward", "I": "input gradient", "W": "weight gradient"}
 
 
 def pipeline_schedule(
@@ -62,21 +57,22 @@ def pipeline_schedule(
     pairs = list(dict.fromkeys(zip(names, times["stage"].tolist(), strict=True)))
     shown = pairs[:_MOST_LANES]
     # A gap between two schedules.
-    place = {lane: at + 0.7 * order.index(lane[0]) for at, lane in enumerate(shown)}
-    lanes = [place.get(key) for key in zip(names, times["stage"].tolist(), strict=True)]
+    height = {lane: at + 0.7 * order.index(lane[0]) for at, lane in enumerate(shown)}
+    lanes = [height.get(key) for key in zip(names, times["stage"].tolist(), strict=True)]
     rows = times.assign(lane=pd.array(lanes, dtype="Float64"))
     rows = rows[rows["lane"].notna()].sort_values("start_ns", kind="stable")
     passes, rows = len(rows), rows.head(_MOST_BARS)
     unit, sign = time_unit(float((times["start_ns"] + times["dur_ns"]).max()))
     figure = go.Figure()
     for action in _MEANINGS:
-        part = rows[rows["action"] == action]
-        if not part.empty:
-            figure.add_trace(_bars(action, part, unit, len(rows)))
+        passes_of = rows[rows["action"] == action]
+        if not passes_of.empty:
+            figure.add_trace(_bars(action, passes_of, unit, len(rows)))
     figure.update_layout(
         barmode="overlay",
         height=max(len(shown), 3) * _LANE_PX + 16 * len(order),
         margin_l=min(66 + 7 * max(len(name) for name in order), 230),
+        # Letters that do not fit are hidden instead of shrunk beyond reading.
         uniformtext={"mode": "hide", "minsize": 8},
     )
     firsts = dict(reversed(shown))
@@ -85,9 +81,9 @@ def pipeline_schedule(
         for name, stage in shown
     ]
     figure.update_yaxes(
-        tickvals=list(place.values()),
+        tickvals=list(height.values()),
         ticktext=ticks,
-        range=[max(place.values()) + 0.6, -0.6],
+        range=[max(height.values()) + 0.6, -0.6],
         showgrid=False,
     )
     figure.update_xaxes(title=f"time [{sign}]", rangemode="tozero")
@@ -101,18 +97,18 @@ def pipeline_schedule(
     return frame.finish(figure, claim=claim, note=note)
 
 
-def _bars(action: str, part: pd.DataFrame, unit: int, count: int) -> go.Bar:
+def _bars(action: str, rows: pd.DataFrame, unit: int, count: int) -> go.Bar:
     """Draw the passes of one kind; of two that overlap, the forward is the upper one."""
     meaning = _MEANINGS[action]
     marker = fill(meaning) | {"line": {"width": 0.6, "color": COLOURS["paper"]}}
-    half = part["is_overlapped"].to_numpy()
+    half = rows["is_overlapped"].to_numpy()
     side = -0.215 if action == "F" else 0.215
-    passes = part["micro_batch"].astype(str)
+    passes = rows["micro_batch"].astype(str)
     return go.Bar(
         orientation="h",
-        base=part["start_ns"] / unit,
-        x=part["dur_ns"] / unit,
-        y=part["lane"].to_numpy(dtype=np.float64) + np.where(half, side, 0.0),
+        base=rows["start_ns"] / unit,
+        x=rows["dur_ns"] / unit,
+        y=rows["lane"].to_numpy(dtype=np.float64) + np.where(half, side, 0.0),
         width=np.where(half, 0.43, 0.86),
         name=f"{action} {meaning}",
         marker=marker,
@@ -121,22 +117,24 @@ def _bars(action: str, part: pd.DataFrame, unit: int, count: int) -> go.Bar:
         textangle=0,
         insidetextanchor="middle",
         insidetextfont={"color": ink(marker["color"]), "size": 10},
-        customdata=np.stack([part["micro_batch"], part["chunk"]], axis=1),
+        customdata=np.stack([rows["micro_batch"], rows["chunk"]], axis=1),
         hovertemplate=f"{meaning} of micro-batch %{{customdata[0]}}, chunk %{{customdata[1]}}<br>"
         "from %{base:.4g}, for %{x:.4g}<extra></extra>",
     )
 
 
 def _claim(times: pd.DataFrame, names: list[str]) -> str:
-    """State the idle share of the first two schedules."""
     words: list[str] = []
     for name in names[:2]:
-        mine = times[times["schedule"] == name]
-        room = float((mine["start_ns"] + mine["dur_ns"]).max()) * mine["stage"].nunique()
+        own_passes = times[times["schedule"] == name]
+        room = (
+            float((own_passes["start_ns"] + own_passes["dur_ns"]).max())
+            * own_passes["stage"].nunique()
+        )
         # Of two passes that overlap, one stands for both.
-        alone = mine[~mine["is_overlapped"] | mine["action"].eq("F")]
+        alone = own_passes[~own_passes["is_overlapped"] | own_passes["action"].eq("F")]
         idle = max(1 - float(alone["dur_ns"].sum()) / room, 0.0) if room else 0.0
-        stages = plural(mine["stage"].nunique(), "stage")
+        stages = plural(own_passes["stage"].nunique(), "stage")
         first = f"{label(name, 26)}: {stages}, pipeline bubble {safe(percent(idle))} of the step"
         words.append(first if not words else f"{label(name, 26)}: {safe(percent(idle))}")
     return "; ".join(words)
@@ -203,13 +201,11 @@ def schedule_comparison(
         note += f" · {plural(doubtful, 'schedule')} with a doubt, see the table"
     if len(rows) > len(shown):
         note += f" · the fastest {len(shown)} of {len(rows):,}"
-    return frame.finish(
-        figure, claim=_fastest(rows),   note=note,
-        is_doubtful=is_doubtful(rows.head(1)))  # fmt: skip
+    doubtful = is_doubtful(rows.head(1))
+    return frame.finish(figure, claim=_fastest(rows), note=note, is_doubtful=doubtful)
 
 
 def _fastest(rows: pd.DataFrame) -> str:
-    """Name the fastest schedule, and what the slowest takes beside it."""
     first, last = rows.iloc[0], rows.iloc[-1]
     claim = f"{label(first['schedule'], 26)} takes {duration(first['step_ns'])} per step"
     if len(rows) == 1 or not first["step_ns"]:

@@ -31,7 +31,7 @@ _ERRORS = (
     ("busy and idle times", "breakdown_error_ratio", "memory", "square-open"),
 )
 _MOST_ROWS, _MOST_NUMBERED, _ROW_PX, _NUMBERED_PX = 24, 10, 30, 68
-_EXPLAINED = "time that has a cause [%]"
+_EXPLAINED = "explained time [%]"
 
 
 def replay_fidelity(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
@@ -42,10 +42,8 @@ def replay_fidelity(table: pd.DataFrame, *, source: str = "", synthetic: bool = 
     table
         Table :data:`workbench.tables.REPLAY_FIDELITY`; of several traces, put together with a
         column ``trace`` that names them.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -61,26 +59,27 @@ def replay_fidelity(table: pd.DataFrame, *, source: str = "", synthetic: bool = 
             claim="No replay to compare",
         )
     rows = table.assign(words=_places(table), error=table["error_ratio"].abs())
+    # Rounded, so that shares that print alike are ordered by their error.
     rows = rows.iloc[np.lexsort((-rows["error"].round(4), rows["explained_share"].round(4)))]
     shown = rows.head(_MOST_ROWS).reset_index(drop=True)
     is_numbered = len(shown) <= _MOST_NUMBERED
     row_px = _NUMBERED_PX if is_numbered else _ROW_PX
     figure = panels(["error of the replay", "explained"], height_px=max(len(shown) * row_px, 90))
     for at, (words, column, meaning, symbol) in enumerate(_ERRORS):
-        known = np.flatnonzero(shown[column].notna())
-        values = 100 * shown[column].to_numpy(dtype=np.float64, na_value=np.nan)[known]
+        positions = np.flatnonzero(shown[column].notna())
+        values = 100 * shown[column].to_numpy(dtype=np.float64, na_value=np.nan)[positions]
         figure.add_scatter(
             mode="markers+text" if is_numbered else "markers",
-            x=np.abs(values), y=known + 0.21 * (at - 1.5), row=1, col=1, name=words,
+            x=np.abs(values), y=positions + 0.21 * (at - 1.5), row=1, col=1, name=words,
             marker=_marker(meaning, symbol), cliponaxis=False,
             text=[f"{_signed(value) if at == 0 else _number(value)}" for value in values],
             textposition="middle right", textfont={"size": 11},
-            hovertext=[f"{label(shown['words'][row], 80)}: {words}" for row in known],
+            hovertext=[f"{label(shown['words'][row], 80)}: {words}" for row in positions],
             hovertemplate="%{hovertext}, %{x:.3~g} %<extra></extra>",
         )  # fmt: skip
     _add_explained(figure, shown, shown["is_usable"].to_numpy())
     _axes(figure, list(shown["words"]), "replay error [%]")
-    doubts = [f"unsure: {safe(each)}" for each in sorted({*rows["doubt"]} - {""})[:2]]
+    doubts = [f"doubt: {safe(doubt)}" for doubt in sorted({*rows["doubt"]} - {""})[:2]]
     hidden = len(rows) - len(shown)
     notes = doubts + [f"{plural(hidden, 'better row')} dropped"] * (hidden > 0)
     return frame.finish(figure, claim=_fits(rows), note=" · ".join(notes))
@@ -93,10 +92,8 @@ def graph_ablation(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     ----------
     table
         Table :data:`workbench.tables.GRAPH_ABLATION`; of several ranks the worst counts.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -113,7 +110,7 @@ def graph_ablation(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
         column, error = "error_ratio", "error of the whole trace"
     worst = table.assign(error=table[column].abs().astype("float64")).groupby("without", sort=False)
     rows = worst.agg({"error": "max", "explained_share": "min", "is_usable": "all"}).reset_index()
-    whole, rows = rows[rows["without"] == ""], rows[rows["without"] != ""]
+    full, rows = rows[rows["without"] == ""], rows[rows["without"] != ""]
     if rows.empty:
         return frame.nothing(
             "No step was dropped; pass what analyze.graph_ablation returns.",
@@ -135,18 +132,17 @@ def graph_ablation(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     names = [f"without {words.replace(', ', ' and ')}" for words in shown["without"]]
     _axes(figure, names, "replay error [%]")
     notes = []
-    if len(whole):
+    if len(full):
         line = {"color": colour("neutral"), "width": 1.5, "dash": "dash"}
         for col, name in enumerate(("error", "explained_share"), start=1):
-            figure.add_vline(x=100 * float(whole[name].iloc[0]), line=line, row=1, col=col)
+            figure.add_vline(x=100 * float(full[name].iloc[0]), line=line, row=1, col=col)
         notes.append("dashed: the whole graph")
     if (count := table["rank"].nunique()) > 1:
         notes.append(f"the worst of {plural(count, 'rank')}")
     if hidden := len(rows) - len(shown):
         notes.append(f"{plural(hidden, 'row')} dropped")
-    return frame.finish(
-        figure, claim=_matters(rows, whole, error),
-        note=" · ".join(notes), is_doubtful=is_doubtful(table[table["without"] == ""]))  # fmt: skip
+    claim, doubtful = _matters(rows, full, error), is_doubtful(table[table["without"] == ""])
+    return frame.finish(figure, claim=claim, note=" · ".join(notes), is_doubtful=doubtful)
 
 
 def _marker(meaning: str, symbol: str) -> dict[str, Any]:
@@ -156,6 +152,7 @@ def _marker(meaning: str, symbol: str) -> dict[str, Any]:
 
 def _add_explained(figure: go.Figure, rows: pd.DataFrame, usable: np.ndarray) -> None:
     """Add the explained shares on the right, apart where too little is explained."""
+    # With everything explained the axis would have no width.
     low = 100 * min(float(rows["explained_share"].min()), 0.98)
     for is_good, meaning, symbol, words in (
         (True, "allowed", "circle", "explained"),
@@ -212,37 +209,34 @@ def _fits(rows: pd.DataFrame) -> str:
     if refused := int((~rows["is_usable"]).sum()):
         whose = f"{refused:,} of {len(rows):,} graphs" if len(rows) > 1 else "The graph"
         verb = "is" if refused == 1 else "are"
-        return f"{whose} {verb} refused: replayed {size} off, {explained} of the time has a cause"
+        return f"{whose} {verb} refused: replayed {size} off, {explained} of the time is explained"
     doubt = "; predictions are in doubt" if (rows["doubt"] != "").any() else ""
     if len(rows) > 1:
         return (
-            f"The worst of {len(rows):,} replays is {size} off; the least explained has a cause "
-            f"for {explained} of the time{doubt}"
+            f"The worst of {len(rows):,} replays is {size} off; at least {explained} of the "
+            f"time is explained{doubt}"
         )
-    way = "short" if rows["error_ratio"].iloc[0] < 0 else "long"
-    fits = f"is {size} {way}" if error else "takes exactly as long as measured"
-    return f"The replay {fits}; {explained} of the time has a cause{doubt}"
+    way = "under" if rows["error_ratio"].iloc[0] < 0 else "over"
+    fits = f"{way}estimates by {size}" if error else "takes exactly as long as measured"
+    return f"The replay {fits}; {explained} of the time is explained{doubt}"
 
 
-def _matters(rows: pd.DataFrame, whole: pd.DataFrame, error: str) -> str:
+def _matters(rows: pd.DataFrame, full: pd.DataFrame, error: str) -> str:
     # One step alone, if there is one: which of several it was would stay open.
     single = rows[~rows["without"].str.contains(", ")]
     rows = single if len(single) else rows
     top = rows.nlargest(1, "error").iloc[0]
     dark = rows.nsmallest(1, "explained_share").iloc[0]
     grows = f"to {safe(percent(top['error']))}"
-    if len(whole):
-        grows = f"from {safe(percent(float(whole['error'].iloc[0])))} {grows}"
-    if len(whole) and top["error"] <= whole["error"].iloc[0]:
+    if len(full):
+        grows = f"from {safe(percent(float(full['error'].iloc[0])))} {grows}"
+    if len(full) and top["error"] <= full["error"].iloc[0]:
         claim = f"No step alone lessens the {error}"
     else:
         claim = f"Without {label(top['without'], 24)} the {error} grows {grows}"
     unexplained = safe(percent(1 - float(dark["explained_share"])))
     where = "" if dark["without"] == top["without"] else f"without {label(dark['without'], 24)} "
-    return f"{claim}; {where}{unexplained} of the time has no cause"
-
-
-# How busy the GPU is over time, measured and replayed.
+    return f"{claim}; {where}{unexplained} of the time is unexplained"
 
 
 def gpu_busy(
@@ -260,10 +254,8 @@ def gpu_busy(
         Table :data:`workbench.tables.GPU_BUSY`; of several ranks their mean is drawn.
     replayed
         The same of :func:`workbench.analyze.replayed_events`, with bins of the same width.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -311,14 +303,11 @@ def _notes(table: pd.DataFrame, curve: pd.Series) -> list[str]:
 
 
 def _claim(curves: dict[str, pd.Series]) -> str:
-    means = {
-        name: safe(percent(float(curve.mean()))) for name, curve in curves.items() if len(curve)
-    }
+    full = {name: curve for name, curve in curves.items() if len(curve)}
+    means = {name: safe(percent(float(curve.mean()))) for name, curve in full.items()}
     claim = f"The GPU is busy {means['measured']} of the time"
     return claim + (f", {means['replayed']} in the replay" if "replayed" in means else "")
 
-
-# Steps as the other steps of a trace predict them.
 
 _LINES = (
     ("measured", "measured_ns", "dark", "solid", "circle"),
@@ -335,10 +324,8 @@ def held_out_steps(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     ----------
     table
         Table :data:`workbench.tables.HELD_OUT_STEPS`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Where the data comes from, printed under the figure; whether it was generated.
 
     Returns
     -------
@@ -359,32 +346,33 @@ def held_out_steps(table: pd.DataFrame, *, source: str = "", synthetic: bool = F
     figure = go.Figure()
     for words, column, meaning, dash, symbol in _LINES:
         keep = extremes(rows[column].to_numpy())
-        part = rows.iloc[keep]
-        errors = part[column] / part["measured_ns"].clip(lower=1) - 1
+        points = rows.iloc[keep]
+        errors = points[column] / points["measured_ns"].clip(lower=1) - 1
         figure.add_scatter(
-            x=part["step"].to_numpy(), y=part[column].to_numpy() / per_unit, name=words,
-            mode="lines+markers" if len(part) <= _MOST_MARKED else "lines",
+            x=points["step"].to_numpy(), y=points[column].to_numpy() / per_unit, name=words,
+            mode="lines+markers" if len(points) <= _MOST_MARKED else "lines",
             line={"color": colour(meaning), "dash": dash, "width": 2},
             marker={"symbol": symbol, "size": 9, "color": colour(meaning), "line": {"width": 2}},
             hovertext=[
                 f"step {step}: {duration(ns)}" + (f", {100 * error:+.2f} %" * bool(error))
-                for step, ns, error in zip(part["step"], part[column], errors, strict=True)
+                for step, ns, error in zip(points["step"], points[column], errors, strict=True)
             ],
             hovertemplate="%{hovertext}<extra>" + words + "</extra>",
         )  # fmt: skip
     steps = rows["step"].drop_duplicates().tolist()
     if len(steps) <= _MOST_MARKED:
         figure.update_xaxes(tickvals=steps[:: -(-len(steps) // 20)])
+    # Room above and below even where all steps take the same time.
     room = 0.08 * max(float(np.ptp(times)), 0.02 * float(times.max()), 1.0) / per_unit
     figure.update_xaxes(title="step", tickformat="d")
     figure.update_yaxes(
         title=f"time of the step [{unit}]",
         range=[times.min() / per_unit - room, times.max() / per_unit + room],
     )
-    known = float(rows["known_share"].min())
+    known_share = float(rows["known_share"].min())
     note = (
         "the time axis does not begin at 0 · of a step's times, "
-        f"{safe(percent(known))} or more are in other steps, too"
+        f"{safe(percent(known_share))} or more are in other steps, too"
     )
     return frame.finish(figure, claim=_held_out_steps_claim(rows), note=note)
 

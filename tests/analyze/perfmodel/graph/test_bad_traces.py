@@ -91,9 +91,9 @@ def test_a_trace_cut_in_the_middle_still_gives_a_replay(make_events, script):
     events = make_events(*trace.rows)
     cut = events[(events["start_ns"] > 600_000) & (events["start_ns"] < 1_500_000)]
     graph = analyze.execution_graph(cut)
-    said = doubt(cut, graph)
-    assert "no launch in the trace" in said
-    assert "no work on the GPU in the trace" in said
+    doubts = doubt(cut, graph)
+    assert "no launch in the trace" in doubts
+    assert "no work on the GPU in the trace" in doubts
     error = analyze.replay_fidelity(cut, graph)["error_ratio"].iloc[0]
     assert abs(error) < 0.02
 
@@ -165,6 +165,6 @@ def test_categories_that_never_occur_do_no_harm(trace, make_events):
     events = make_events(*trace.rows)
     events["category"] = events["category"].cat.add_categories(["cuda_sync", "mtia_runtime"])
     fewer = events[events["category"] != "cpu_op"]
-    for each in (events, fewer, fewer.assign(name=fewer["name"].cat.remove_unused_categories())):
-        graph = analyze.execution_graph(each)
+    for variant in (events, fewer, fewer.assign(name=fewer["name"].cat.remove_unused_categories())):
+        graph = analyze.execution_graph(variant)
         assert analyze.replay(graph).tolist() == graph.time_ns.tolist()

@@ -80,8 +80,8 @@ def test_the_usual_launch_is_capped_where_most_were_held_up(trace, graph_of, edg
         trace.launch(10_000 * number, (10_000 * number + latency, 10, 7))
     events, graph = graph_of(trace)
     assert {weight for *_, weight in edges_of(events, graph, "launch")} == {9, 100}
-    few = analyze.GraphRules(fewest_launches=10)
-    _, graph = graph_of(trace, rules=few)
+    small_rules = analyze.GraphRules(fewest_launches=10)
+    _, graph = graph_of(trace, rules=small_rules)
     assert "usual launch latency 6.0 µs" in built(graph, "launch")["note"]
 
 
@@ -316,11 +316,11 @@ def test_holes_of_a_graph_whose_work_was_recorded_in_part_are_dark_time(trace, g
         now = end + 30
     trace.steps(*starts, now)
     events, graph = graph_of(trace)
-    found = analyze.replay_fidelity(events, graph).iloc[0]
-    assert found["dark_ns"] == pytest.approx(4 * 63_000_000, rel=0.01)
-    assert abs(found["error_ratio"]) < 0.001
-    assert "252." in found["doubt"]
-    assert "profile a run without CUDA graphs" in found["doubt"]
+    dark = analyze.replay_fidelity(events, graph).iloc[0]
+    assert dark["dark_ns"] == pytest.approx(4 * 63_000_000, rel=0.01)
+    assert abs(dark["error_ratio"]) < 0.001
+    assert "252." in dark["doubt"]
+    assert "profile a run without CUDA graphs" in dark["doubt"]
     assert "4 holes in graphs of which only some work" in built(graph, "CUDA graphs")["note"]
     half = analyze.what_if(events, graph, [analyze.Change(factor=0.5)]).iloc[0]
     assert half["predicted_ns"] > 63_000_000

@@ -37,9 +37,9 @@ def test_a_host_that_polls_makes_what_ifs_unreliable(make_events, script, spin, 
     on_path_ms = 5 * (508 + min(late, 0)) / 1_000  # after the 12 us of the operator before
     assert float(note.split("polls?), ")[1].split()[0]) == pytest.approx(on_path_ms, abs=0.11)
     assert (" but for communication" in note) == (late < 0)
-    found = analyze.what_if(events, graph, [Change(factor=0.5, kind="communication")])
-    assert "what-ifs are unreliable" in found["doubt"].iloc[0]
-    assert found["speedup_ratio"].iloc[0] < 1.1  # the gaps stay, which is why
+    prediction = analyze.what_if(events, graph, [Change(factor=0.5, kind="communication")])
+    assert "what-ifs are unreliable" in prediction["doubt"].iloc[0]
+    assert prediction["speedup_ratio"].iloc[0] < 1.1  # the gaps stay, which is why
 
 
 def test_a_host_that_comes_long_after_communication_does_not_poll(make_events, script):
@@ -103,8 +103,8 @@ def test_all_work_that_runs_while_the_host_polls_is_counted(make_events, script,
     assert doubt.endswith("and the GPU is busy as long")
     polled_ms = float(doubt.split("polls?), ")[1].split()[0])
     assert polled_ms == pytest.approx(3 * 19.6, abs=0.2)  # one kernel alone: 2.4
-    found = analyze.what_if(events, graph, [Change(factor=0.5)])
-    assert found["doubt"].str.contains("what-ifs are unreliable").all()
+    prediction = analyze.what_if(events, graph, [Change(factor=0.5)])
+    assert prediction["doubt"].str.contains("what-ifs are unreliable").all()
 
 
 @pytest.mark.parametrize("late", [-40, 10, 60, 150])

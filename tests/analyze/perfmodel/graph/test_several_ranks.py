@@ -10,7 +10,7 @@ from workbench.analyze._perfmodel.replays.change import changed_weights
 from workbench.errors import PerformanceModelError
 
 
-def two_ranks(script, *, late=100, apart=0, both=True):
+def two_ranks(script, *, late=100, apart=0, is_second_common=True):
     """Make two ranks that meet in two all-reduces; the second is late for the first."""
     rows = []
     for rank in (0, 1):
@@ -19,7 +19,7 @@ def two_ranks(script, *, late=100, apart=0, both=True):
         comm = {"kind": "communication", "name": "ncclDevKernel_AllReduce_Sum_f32", "stream": 20,
                 "group": "0", "group_size": 2, "collective": "allreduce"}  # fmt: skip
         for number, (first, last) in enumerate(((ready, 140), (300, 350))):
-            if rank and number and not both:
+            if rank and number and not is_second_common:
                 continue
             label = f"{rank}:{number}"
             trace.op(shift + first - 6, 4)
@@ -64,17 +64,16 @@ def test_a_slow_rank_delays_the_others_only_through_collectives(make_events, scr
         assert (after[0][-1] > before[0][-1]) is moves
 
 
-def test_a_slow_rank_delays_the_others_as_tasks_too(make_events, script):
+def test_a_slow_rank_delays_the_others_as_tasks_too(make_events, script, task_ends):
     events = make_events(*two_ranks(script))
     graph = joined(events)
-    found = analyze.graph_tasks(events, graph)
-    assert analyze.replay(analyze.task_graph(found)).max() == analyze.replay(graph).max()
-    is_cpu = (found.tasks["category"] == "CPU") & (found.tasks["rank"] == 1)
-    tasks = found.tasks.assign(dur_ns=found.tasks["dur_ns"] + 1_000_000 * is_cpu)
-    later = analyze.task_graph(replace(found, tasks=tasks))
-    is_late = (later.point_rank == 0) & (analyze.replay(later) > 1_000_000)
-    assert is_late.any()
-    nodes, needed = analyze.chakra_nodes(events, found.tasks, found.edges)
+    result = analyze.graph_tasks(events, graph)
+    assert task_ends(result).max() == analyze.replay(graph).max()
+    is_cpu = (result.tasks["category"] == "CPU") & (result.tasks["rank"] == 1)
+    tasks = result.tasks.assign(dur_ns=result.tasks["dur_ns"] + 1_000_000 * is_cpu)
+    late = task_ends(replace(result, tasks=tasks)).to_numpy() > 1_000_000
+    assert (late & (tasks["rank"] == 0).to_numpy()).any()
+    nodes, needed = analyze.chakra_nodes(events, result.tasks, result.edges)
     collectives = nodes[nodes["type"] == "COMM_COLL_NODE"]
     assert collectives["dur_ns"].tolist() == [130_000, 50_000, 40_000, 50_000]
     assert set(collectives["node"]) <= set(needed["node"])
@@ -84,11 +83,11 @@ def test_a_slow_rank_delays_the_others_as_tasks_too(make_events, script):
 def test_a_faster_collective_is_faster_on_every_rank(make_events, script):
     events = make_events(*two_ranks(script))
     graph = joined(events)
-    found = analyze.what_if(
+    result = analyze.what_if(
         events, graph, [analyze.Change(kind="communication", factor=0)], least_explained_share=0
     )
-    assert found["changed_ns"].iloc[0] == 180_000
-    assert found["predicted_ns"].iloc[0] < graph.time_ns.max()
+    assert result["changed_ns"].iloc[0] == 180_000
+    assert result["predicted_ns"].iloc[0] < graph.time_ns.max()
 
 
 def test_ranks_on_different_clocks_are_refused_by_name(make_events, script):
@@ -100,13 +99,13 @@ def test_ranks_on_different_clocks_are_refused_by_name(make_events, script):
 
 def test_collectives_of_other_clocks_than_the_events_are_refused(make_events, script):
     events = make_events(*two_ranks(script))
-    other = analyze.collectives(events.assign(start_ns=events["start_ns"] + 7_000))
+    shifted = analyze.collectives(events.assign(start_ns=events["start_ns"] + 7_000))
     with pytest.raises(PerformanceModelError, match=r"its collectives are 7\.0 µs off its events"):
-        analyze.execution_graph(events, collectives=other)
+        analyze.execution_graph(events, collectives=shifted)
 
 
 def test_communication_that_was_not_matched_keeps_its_time_with_a_doubt(make_events, script):
-    events = make_events(*two_ranks(script, both=False))
+    events = make_events(*two_ranks(script, is_second_common=False))
     graph = joined(events)
     assert any("are not matched across ranks" in doubt for doubt in graph.doubts)
     assert analyze.replay(graph).max() == graph.time_ns.max()
@@ -115,8 +114,8 @@ def test_communication_that_was_not_matched_keeps_its_time_with_a_doubt(make_eve
 def test_ranks_that_a_selection_lacks_do_not_hold_the_others_up(make_events, script):
     events = make_events(*two_ranks(script))
     collectives = analyze.collectives(events)
-    one = events[events["rank"] == 0]
-    graph = analyze.execution_graph(one, collectives=collectives)
+    first_rank = events[events["rank"] == 0]
+    graph = analyze.execution_graph(first_rank, collectives=collectives)
     assert "2 of 2 pieces of communication are not matched" in graph.doubts[0]
     assert "collective" not in set(graph.edges["kind"])
     assert analyze.replay(graph).max() == graph.time_ns.max()
@@ -185,10 +184,10 @@ def test_a_slow_rank_of_eight_delays_the_gpus_of_all(job, is_joined):
 @pytest.mark.oracle
 def test_seven_of_eight_real_ranks_keep_their_measured_communication(job):
     events, collectives = job
-    whole = analyze.execution_graph(events, collectives=collectives)
+    of_eight = analyze.execution_graph(events, collectives=collectives)
     fewer = events[events["rank"] < 7]
-    part = analyze.execution_graph(fewer, collectives=collectives)
-    assert part.doubts[0].startswith("56 of 56 pieces of communication are not matched")
-    assert len(part.time_ns) < len(whole.time_ns)
-    errors = analyze.replay_fidelity(fewer, part)["error_ratio"]
+    of_seven = analyze.execution_graph(fewer, collectives=collectives)
+    assert of_seven.doubts[0].startswith("56 of 56 pieces of communication are not matched")
+    assert len(of_seven.time_ns) < len(of_eight.time_ns)
+    errors = analyze.replay_fidelity(fewer, of_seven)["error_ratio"]
     assert errors.abs().max() <= 0.01

@@ -3,7 +3,9 @@
 import pandas as pd
 import pytest
 
-from workbench import analyze, load
+from workbench import analyze, datasets, load
+from workbench.analyze._perfmodel.kernel_models.hardware import peak_of
+from workbench.analyze._perfmodel.replays.change import time_ratios
 from workbench.errors import PerformanceModelError
 from workbench.tables import HARDWARE
 
@@ -23,7 +25,7 @@ def test_no_peak_is_the_one_with_sparsity(gpu, dense):
 
 
 def test_every_number_names_its_source():
-    sources = analyze.hardware_sources()
+    sources = pd.read_csv(datasets.path("published") / "hardware.csv")
     assert (sources["source"].str.len() > 10).all()
     assert not sources.duplicated(["gpu", "quantity"]).any()
     assert set(sources["quantity"]) <= set(HARDWARE.columns)
@@ -44,83 +46,48 @@ def test_the_packages_own_peaks_are_the_same(kernel_package):
     assert (rate < peak).all(), "nothing measured is faster than a dense peak"
 
 
-def test_the_roofline_is_the_larger_of_two_times():
-    flops = analyze.kernel_time("A100", flop_count=312e12, moved_bytes=1)
-    moved = analyze.kernel_time("A100", flop_count=1, moved_bytes=2.039e12)
-    assert (flops, moved) == (pytest.approx(1e9), pytest.approx(1e9))
-    half = analyze.kernel_time("A100", flop_count=312e12, moved_bytes=1, achieved_share=0.5)
-    assert half == pytest.approx(2e9)
-
-
 @pytest.mark.parametrize(
-    ("gpu", "named", "message"),
+    ("gpu", "dtype", "message"),
     [
-        ("K80", {}, "no GPU is called 'K80'"),
-        ("A100", {"dtype": "fp8"}, "A100 has no matrix units for 'fp8'"),
-        ("A100", {"dtype": "odd"}, "no peak is known"),
-        ("A100", {"achieved_share": 0}, "above 0 and at most 1"),
-        ("A100", {"moved_bytes": -1}, "must be finite"),
+        ("K80", "bfloat16", "no GPU is called 'K80'"),
+        ("A100", "fp8", "A100 has no matrix units for 'fp8'"),
+        ("A100", "odd", "no peak is known"),
     ],
 )
-def test_rooflines_that_make_no_sense_are_refused(gpu, named, message):
+def test_peaks_that_no_gpu_has_are_refused(gpu, dtype, message):
     with pytest.raises(PerformanceModelError, match=message):
-        analyze.kernel_time(gpu, **{"flop_count": 1, "moved_bytes": 1, **named})
+        peak_of(gpu, dtype)
 
 
-def kernels():
-    rows = [
+KERNELS = pd.DataFrame(
+    [
         ("nvjet_tst_256x128", "compute"),
         ("vectorized_elementwise_kernel", "compute"),
         ("ncclDevKernel_AllReduce", "communication"),
         ("Memcpy DtoD (Device -> Device)", "memory"),
         ("Memcpy HtoD (Pinned -> Device)", "memory"),
         ("unheard of", "other"),
-    ]
-    return pd.DataFrame(rows, columns=["name", "kind"]).assign(total_ns=1_000_000)
+    ],
+    columns=["name", "kind"],
+)
+
+
+def ratios(from_gpu, to_gpu):
+    return time_ratios(KERNELS["name"], KERNELS["kind"], from_gpu, to_gpu)
 
 
 def test_each_kernel_is_scaled_by_what_binds_it():
-    found = analyze.scaled_kernel_times(kernels(), "A100", "H100")
     memory = 2.039 / 3.35
-    assert found["time_ratio"].tolist() == pytest.approx(
-        [312 / 989, memory, 300 / 450, memory, 1, 1]
-    )
-    assert found["bound"].tolist() == [
-        "compute", "memory", "communication", "memory", "other", "other",
-    ]  # fmt: skip
-    assert set(found["basis"]) == {"scaled"}
-    assert "told from its name" in found["doubt"].iloc[0]
-    assert "host" in found["doubt"].iloc[4]
-    across = analyze.scaled_kernel_times(kernels(), "A100", "H100", crosses_nodes=True)
-    assert across["time_ratio"].iloc[2] == pytest.approx(0.5)
+    expected = [312 / 989, memory, 300 / 450, memory, 1, 1]
+    assert ratios("A100", "H100").tolist() == pytest.approx(expected)
 
 
 def test_there_and_back_is_where_it_began():
-    there = analyze.scaled_kernel_times(kernels(), "H100", "B200")["time_ratio"]
-    back = analyze.scaled_kernel_times(kernels(), "B200", "H100")["time_ratio"]
-    assert (there * back).tolist() == pytest.approx([1.0] * len(there))
-    same = analyze.scaled_kernel_times(kernels(), "H100", "H100")
-    assert same["scaled_ns"].tolist() == [1_000_000] * len(same)
+    forward, back = ratios("H100", "B200"), ratios("B200", "H100")
+    assert (forward * back).tolist() == pytest.approx([1.0] * len(forward))
+    assert ratios("H100", "H100").tolist() == [1.0] * len(forward)
 
 
-def test_products_and_collectives_are_scaled_by_their_sizes():
-    products = pd.DataFrame(
-        {"m_count": [8_192, 1], "n_count": 8_192, "k_count": 8_192, "dur_ns": 1_000}
-    ).assign(gpu="H100", dtype="bfloat16", source="?")
-    found = analyze.scaled_kernel_times(products, "H100", "H200")
-    assert found["time_ratio"].tolist() == pytest.approx([1, 3.35 / 4.8])
-    assert found["bound"].tolist() == ["compute", "memory"]
-    reduces = pd.DataFrame({"collective": "all-reduce", "size_bytes": [8, 8], "dur_ns": 100})
-    found = analyze.scaled_kernel_times(reduces.assign(node_count=[1, 2]), "H100", "B200")
-    assert found["time_ratio"].tolist() == pytest.approx([0.5, 0.5])
-
-
-def test_what_cannot_be_scaled_says_why():
-    with pytest.raises(PerformanceModelError, match="lack a time"):
-        analyze.scaled_kernel_times(kernels().drop(columns="total_ns"), "A100", "H100")
-    with pytest.raises(PerformanceModelError, match=r"lack \['kind'\]"):
-        analyze.scaled_kernel_times(kernels().drop(columns="kind"), "A100", "H100")
-    with pytest.raises(PerformanceModelError, match=r"measured on \['H200'\], not on 'A100'"):
-        analyze.scaled_kernel_times(kernels().assign(gpu="H200"), "A100", "H100")
+def test_a_gpu_that_is_not_in_the_table_is_refused():
     with pytest.raises(PerformanceModelError, match="no GPU is called 'K80'"):
-        analyze.scaled_kernel_times(kernels(), "A100", "K80")
+        ratios("A100", "K80")

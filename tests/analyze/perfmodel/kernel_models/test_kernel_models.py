@@ -78,8 +78,8 @@ def test_a_part_of_h200_is_predicted_far_better_than_by_the_roofline(kernel_pack
 def test_the_nccl_model_is_near_what_one_node_of_h100_takes(kernel_package):
     times = load.collective_times(gpus=["H100"])
     times = times[(times["rank_count"] == 8) & (times["collective"] != "all-to-all")]
-    other = analyze.collective_model(reduces(ranks=4))
-    modelled = analyze.predicted_collective_times(other, times)
+    unseen = analyze.collective_model(reduces(ranks=4))
+    modelled = analyze.predicted_collective_times(unseen, times)
     assert set(modelled["basis"]) == {"modelled"}
     inside = times["dur_ns"].to_numpy() >= modelled["low_ns"].to_numpy()
     inside &= times["dur_ns"].to_numpy() <= modelled["high_ns"].to_numpy()
@@ -87,31 +87,33 @@ def test_the_nccl_model_is_near_what_one_node_of_h100_takes(kernel_package):
 
 
 def test_the_formula_is_found_again(model):
-    found = model.parameters()[("H100", "bfloat16")]
-    assert found["compute_share"] == pytest.approx(400 / 989, rel=0.01)
-    assert found["memory_share"] == pytest.approx(2 / 3.35, rel=0.01)
-    assert found["launch_ns"] == pytest.approx(4_000, rel=0.01)
+    predicted = model.parameters()[("H100", "bfloat16")]
+    assert predicted["compute_share"] == pytest.approx(400 / 989, rel=0.01)
+    assert predicted["memory_share"] == pytest.approx(2 / 3.35, rel=0.01)
+    assert predicted["launch_ns"] == pytest.approx(4_000, rel=0.01)
 
 
 def test_measured_fitted_and_extrapolated_are_told_apart(model):
-    asked = shapes([(256, 1_024, 1_024), (300, 1_000, 2_000), (10**6, 10**5, 10**5), (1, 1, 1)])
-    found = model.predict(asked.assign(note="mine"))
-    assert found["basis"].tolist() == ["measured", "fitted", "extrapolated", "extrapolated"]
-    assert found["dur_ns"].iloc[2] == found["analytic_ns"].iloc[2], "trees do not extrapolate"
-    assert "outside the measured shapes" in found["doubt"].iloc[2]
-    assert found["doubt"].iloc[1] == ""
-    assert found["note"].tolist() == ["mine"] * 4
+    requested = shapes([(256, 1_024, 1_024), (300, 1_000, 2_000), (10**6, 10**5, 10**5), (1, 1, 1)])
+    predicted = analyze.predicted_gemm_times(model, requested.assign(note="mine"))
+    assert predicted["basis"].tolist() == ["measured", "fitted", "extrapolated", "extrapolated"]
+    assert predicted["dur_ns"].iloc[2] == predicted["analytic_ns"].iloc[2], (
+        "trees do not extrapolate"
+    )
+    assert "outside the measured shapes" in predicted["doubt"].iloc[2]
+    assert predicted["doubt"].iloc[1] == ""
+    assert predicted["note"].tolist() == ["mine"] * 4
     exact = products().set_index(SHAPE)["dur_ns"][(256, 1_024, 1_024)]
-    assert found["dur_ns"].iloc[0] == exact
+    assert predicted["dur_ns"].iloc[0] == exact
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(dimension, dimension, dimension), min_size=1, max_size=20))
 def test_the_interval_holds_the_point_and_rows_keep_their_order(model, rows):
-    found = PREDICTED_TIMES.check(model.predict(shapes(rows)))
-    assert (found["low_ns"] <= found["dur_ns"]).all()
-    assert (found["dur_ns"] <= found["high_ns"]).all()
-    assert found[SHAPE].to_numpy().tolist() == [list(row) for row in rows]
+    predicted = PREDICTED_TIMES.check(analyze.predicted_gemm_times(model, shapes(rows)))
+    assert (predicted["low_ns"] <= predicted["dur_ns"]).all()
+    assert (predicted["dur_ns"] <= predicted["high_ns"]).all()
+    assert predicted[SHAPE].to_numpy().tolist() == [list(row) for row in rows]
 
 
 @settings(max_examples=40, deadline=None)
@@ -119,7 +121,7 @@ def test_the_interval_holds_the_point_and_rows_keep_their_order(model, rows):
 def test_the_formula_never_falls_with_size(model, row, grown):
     larger = list(row)
     larger[grown] *= 2
-    small, large = model.predict(shapes([row, larger]))["analytic_ns"]
+    small, large = analyze.predicted_gemm_times(model, shapes([row, larger]))["analytic_ns"]
     assert small <= large
 
 
@@ -127,9 +129,11 @@ def test_repeats_count_as_their_median():
     thrice = pd.concat(
         [products().assign(dur_ns=lambda t, f=f: t["dur_ns"] * f) for f in (1, 2, 9)]
     )
-    found = analyze.gemm_model(thrice).predict(shapes([(256, 1_024, 1_024)]))
+    predicted = analyze.predicted_gemm_times(
+        analyze.gemm_model(thrice), shapes([(256, 1_024, 1_024)])
+    )
     once = products().set_index(SHAPE)["dur_ns"][(256, 1_024, 1_024)]
-    assert found["dur_ns"].tolist() == [2 * once]
+    assert predicted["dur_ns"].tolist() == [2 * once]
 
 
 def test_without_scikit_learn_the_formula_stands_alone_and_says_so(monkeypatch):
@@ -141,16 +145,20 @@ def test_without_scikit_learn_the_formula_stands_alone_and_says_so(monkeypatch):
         return real(name, *rest, **named)
 
     monkeypatch.setattr(builtins, "__import__", absent)
-    found = analyze.gemm_model(products()).predict(shapes([(300, 1_000, 2_000)])).iloc[0]
-    assert found["dur_ns"] == found["analytic_ns"]
-    assert "scikit-learn is not installed" in found["doubt"]
+    predicted = analyze.predicted_gemm_times(
+        analyze.gemm_model(products()), shapes([(300, 1_000, 2_000)])
+    ).iloc[0]
+    assert predicted["dur_ns"] == predicted["analytic_ns"]
+    assert "scikit-learn is not installed" in predicted["doubt"]
     assert set(analyze.gemm_errors(products())["model"]) == {"roofline", "analytic"}
 
 
 def test_few_shapes_are_fitted_with_a_doubt():
-    few = products()[lambda t: t["n_count"] == 1_024]
-    found = analyze.gemm_model(few).predict(shapes([(300, 1_024, 2_000)]))
-    assert "too few different (n, k)" in found["doubt"].iloc[0]
+    small = products()[lambda t: t["n_count"] == 1_024]
+    predicted = analyze.predicted_gemm_times(
+        analyze.gemm_model(small), shapes([(300, 1_024, 2_000)])
+    )
+    assert "too few different (n, k)" in predicted["doubt"].iloc[0]
 
 
 def test_the_three_lines_are_found_again():
@@ -168,22 +176,26 @@ def test_the_three_lines_are_found_again():
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(1, 1 << 40), min_size=2, max_size=20))
 def test_larger_messages_never_take_less(bus, sizes):
-    found = bus.predict(calls(sorted(sizes)))
-    assert found["analytic_ns"].is_monotonic_increasing
-    assert found["dur_ns"].between(found["low_ns"], found["high_ns"]).all()
-    inside = found["size_bytes"].between(1 << 9, 1 << 29)
-    assert (found["basis"] == "extrapolated").tolist() == (~inside).tolist()
+    predicted = analyze.predicted_collective_times(bus, calls(sorted(sizes)))
+    assert predicted["analytic_ns"].is_monotonic_increasing
+    assert predicted["dur_ns"].between(predicted["low_ns"], predicted["high_ns"]).all()
+    inside = predicted["size_bytes"].between(1 << 9, 1 << 29)
+    assert (predicted["basis"] == "extrapolated").tolist() == (~inside).tolist()
 
 
 def test_across_nodes_it_says_that_it_is_a_model(bus):
-    found = bus.predict(pd.concat([calls([1 << 30], n, n // 8) for n in (16, 64, 512)]))
-    assert set(found["basis"]) == {"modelled"}
-    assert found["dur_ns"].is_monotonic_increasing
-    assert found["doubt"].str.contains("half to twice, by convention").all()
-    small = bus.predict(pd.concat([calls([1 << 10], n, n // 8) for n in (16, 4_096)]))
+    predicted = analyze.predicted_collective_times(
+        bus, pd.concat([calls([1 << 30], n, n // 8) for n in (16, 64, 512)])
+    )
+    assert set(predicted["basis"]) == {"modelled"}
+    assert predicted["dur_ns"].is_monotonic_increasing
+    assert predicted["doubt"].str.contains("half to twice, by convention").all()
+    small = analyze.predicted_collective_times(
+        bus, pd.concat([calls([1 << 10], n, n // 8) for n in (16, 4_096)])
+    )
     assert small["dur_ns"].iloc[1] < 500_000, "a tree, whose latency grows with the logarithm"
     with pytest.raises(PerformanceModelError, match=r"only .* are modelled without"):
-        bus.predict(calls([8], collective="all-to-all"))
+        analyze.predicted_collective_times(bus, calls([8], collective="all-to-all"))
 
 
 def test_the_interval_of_a_model_holds_most_of_what_is_new():
@@ -195,10 +207,10 @@ def test_the_interval_of_a_model_holds_most_of_what_is_new():
     between = shapes(
         [(m, n, k) for m in (96, 700, 3_000) for n in (300, 2_000) for k in (500, 9_000)]
     )
-    found = model.predict(between)
+    predicted = analyze.predicted_gemm_times(model, between)
     m, n, k = (between[name].to_numpy(float) for name in SHAPE)
     seconds = np.maximum(2 * m * n * k / 400e12, 2 * (m * k + k * n + m * n) / 2e12) + 4e-6
-    inside = (found["low_ns"] <= seconds * 1e9) & (seconds * 1e9 <= found["high_ns"])
+    inside = (predicted["low_ns"] <= seconds * 1e9) & (seconds * 1e9 <= predicted["high_ns"])
     assert inside.mean() >= 0.75
 
 
@@ -213,7 +225,7 @@ def test_the_interval_of_a_model_holds_most_of_what_is_new():
 )
 def test_shapes_that_cannot_be_predicted_say_why(model, change, message):
     with pytest.raises(PerformanceModelError, match=message):
-        model.predict(change(shapes([(1, 2, 3)])))
+        analyze.predicted_gemm_times(model, change(shapes([(1, 2, 3)])))
 
 
 @pytest.mark.parametrize(
@@ -227,14 +239,14 @@ def test_shapes_that_cannot_be_predicted_say_why(model, change, message):
 )
 def test_calls_that_cannot_be_predicted_say_why(bus, change, message):
     with pytest.raises(PerformanceModelError, match=message):
-        bus.predict(change(calls([8])))
+        analyze.predicted_collective_times(bus, change(calls([8])))
 
 
 def test_nothing_asked_gives_nothing(model, bus):
     assert PREDICTED_TIMES.check(
-        model.predict(shapes([]).astype(dict.fromkeys(SHAPE, "int64")))
+        analyze.predicted_gemm_times(model, shapes([]).astype(dict.fromkeys(SHAPE, "int64")))
     ).empty
-    assert bus.predict(calls([1]).iloc[:0]).empty
+    assert analyze.predicted_collective_times(bus, calls([1]).iloc[:0]).empty
     assert analyze.collective_times(COLLECTIVE_TIMES.empty()).empty
     assert analyze.gemm_errors(GEMM_TIMES.empty()).empty
 

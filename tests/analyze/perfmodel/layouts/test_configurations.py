@@ -51,7 +51,7 @@ def trees_here(absent):
 )
 def test_printed_jobs_are_predicted_as_claimed(claim):
     readings = list(getattr(claims, claim)())
-    assert [each.what for each in readings if each.verdict() == "FAIL"] == []
+    assert [reading.what for reading in readings if reading.verdict() == "FAIL"] == []
 
 
 @pytest.mark.oracle
@@ -82,17 +82,17 @@ def test_flops_are_those_of_the_formula_of_megatron():
 @settings(max_examples=15, deadline=None)
 @given(batch=st.integers(1, 64), factor=st.integers(2, 5))
 def test_flops_grow_with_the_batch_and_attention_with_the_square_of_the_sequence(batch, factor):
-    one = analyze.model_flops(jobs(global_batch=batch)).iloc[0]
+    short = analyze.model_flops(jobs(global_batch=batch)).iloc[0]
     more = analyze.model_flops(jobs(global_batch=batch * factor)).iloc[0]
-    assert more["model_flops_count"] == pytest.approx(factor * one["model_flops_count"])
+    assert more["model_flops_count"] == pytest.approx(factor * short["model_flops_count"])
     long = analyze.model_flops(jobs(global_batch=batch, sequence=2048 * factor)).iloc[0]
-    extra = [each["model_flops_count"] - each["six_n_d_flops_count"] for each in (one, long)]
+    extra = [row["model_flops_count"] - row["six_n_d_flops_count"] for row in (short, long)]
     assert extra[1] == pytest.approx(factor**2 * extra[0])
 
 
 def test_a_causal_mask_halves_scores_and_nothing_else():
     full, half = (analyze.model_flops(jobs(), causal=c).iloc[0] for c in (False, True))
-    extra = [each["model_flops_count"] - each["six_n_d_flops_count"] for each in (full, half)]
+    extra = [row["model_flops_count"] - row["six_n_d_flops_count"] for row in (full, half)]
     assert extra[1] == pytest.approx(extra[0] / 2)
 
 
@@ -109,11 +109,11 @@ def test_memory_falls_with_tensor_parallelism_recomputation_and_shards(
     base = {"tensor": tensor, "pipeline": pipeline, "data": 8, "global_batch": 64}
     base |= {"recompute": recompute, "sharding": sharding}
     changes = {"none": {}, "wide": {"tensor": 2 * tensor}, "sequence": {"sequence_parallel": True}}
-    changes |= {each: {"recompute": each} for each in ("full", "selective")}
+    changes |= {value: {"recompute": value} for value in ("full", "selective")}
     changes |= {"all": {"recompute": "none"}, "whole": {"sharding": "none"}}
-    changes |= {each: {"sharding": each} for each in ("zero1", "fsdp")}
-    layouts = [analyze.Layout(**{**base, **each}) for each in changes.values()]
-    table = analyze.memory_need(analyze.configurations(GPT, layouts))
+    changes |= {value: {"sharding": value} for value in ("zero1", "fsdp")}
+    layouts = [analyze.Layout(**{**base, **value}) for value in changes.values()]
+    table = analyze.memory_footprint(analyze.configurations(GPT, layouts))
     need = dict(zip(changes, table["total_bytes"], strict=True))
     assert need["wide"] < need["none"]
     assert need["full"] <= need["selective"] <= need["all"]
@@ -141,11 +141,11 @@ def test_each_kind_of_parallelism_costs_what_it_moves_and_nothing_without_it():
     alone = model.predict(jobs(MIXTRAL, global_batch=64)).iloc[0]
     zero = ["bubble_ns", "tensor_ns", "context_ns", "expert_ns", "pipeline_ns", "data_ns"]
     assert (alone[zero] == 0).all()
-    for part, layout in {
+    for column, layout in {
         "bubble_ns": {"pipeline": 4}, "tensor_ns": {"tensor": 4}, "context_ns": {"context": 4},
         "expert_ns": {"expert": 4, "data": 4}, "pipeline_ns": {"pipeline": 4}, "data_ns": {"data": 4},
     }.items():  # fmt: skip
-        assert model.predict(jobs(MIXTRAL, global_batch=64, **layout)).iloc[0][part] > 0
+        assert model.predict(jobs(MIXTRAL, global_batch=64, **layout)).iloc[0][column] > 0
     chunked = model.predict(jobs(MIXTRAL, global_batch=64, pipeline=4, chunks=2)).iloc[0]
     plain = model.predict(jobs(MIXTRAL, global_batch=64, pipeline=4)).iloc[0]
     assert chunked["bubble_ns"] == pytest.approx(plain["bubble_ns"] / 2, rel=1e-6)
@@ -218,7 +218,7 @@ def test_flash_attention_computes_its_scores_again_in_backward():
 
 def test_the_parts_add_up_and_say_what_they_rest_on(fitted, many):
     table = PREDICTED_ITERATIONS.check(fitted.predict(many))
-    assert (table[[f"{part}_ns" for part in PARTS]].sum(axis=1) == table["analytic_ns"]).all()
+    assert (table[[f"{name}_ns" for name in PARTS]].sum(axis=1) == table["analytic_ns"]).all()
     assert (table["analytic_ns"] == table["dur_ns"]).all()
     assert set(table["tensor_basis"]) == {"scaled"}
     assert set(table["context_basis"]) == {"modelled"}
@@ -229,8 +229,8 @@ def test_the_parts_add_up_and_say_what_they_rest_on(fitted, many):
 
 
 def test_the_same_rows_give_the_same_model_and_others_a_wider_interval(many):
-    one, two = (analyze.iteration_model(many, residual="none").predict(many) for _ in range(2))
-    pd.testing.assert_frame_equal(one, two)
+    first, two = (analyze.iteration_model(many, residual="none").predict(many) for _ in range(2))
+    pd.testing.assert_frame_equal(first, two)
     model = analyze.iteration_model(many, residual="none", groups="hidden", coverage_share=0.8)
     inside = model.predict(many.iloc[:1]).iloc[0]
     far = model.predict(many.iloc[:1].assign(layer_count=300)).iloc[0]
@@ -240,8 +240,8 @@ def test_the_same_rows_give_the_same_model_and_others_a_wider_interval(many):
 
 def test_known_constants_are_found_again_from_the_times_they_make(many):
     truth = analyze.assumed_model().predict(many)["dur_ns"]
-    found = analyze.iteration_model(many.assign(dur_ns=truth.to_numpy()), residual="none")
-    errors = found.predict(many)["dur_ns"].to_numpy() / truth.to_numpy() - 1
+    refitted = analyze.iteration_model(many.assign(dur_ns=truth.to_numpy()), residual="none")
+    errors = refitted.predict(many)["dur_ns"].to_numpy() / truth.to_numpy() - 1
     assert np.abs(errors).max() < 1e-6
 
 
@@ -251,15 +251,15 @@ def test_trees_learn_what_the_closed_form_leaves(many):
     errors = analyze.cross_validated(many, folds=3, residual="trees")
     assert len(errors) == len(many)
     assert errors["error_ratio"].abs().mean() < errors["analytic_error_ratio"].abs().mean()
-    assert set(errors["group"]) == {f"part {each} of 3" for each in (1, 2, 3)}
+    assert set(errors["group"]) == {f"part {fold} of 3" for fold in (1, 2, 3)}
 
 
 def test_repetitions_are_never_on_both_sides_of_a_fold(many):
     errors = analyze.cross_validated(many, folds=5, residual="none")
     twice = many["doubt"].str.contains("more than once").to_numpy()
     assert errors.loc[twice, "group"].nunique() == 1
-    few = analyze.cross_validated(many, by="gpu_count", held_out=64, residual="none")
-    assert len(few) == (many["gpu_count"] == 64).sum()
+    of_64 = analyze.cross_validated(many, by="gpu_count", held_out=64, residual="none")
+    assert len(of_64) == (many["gpu_count"] == 64).sum()
 
 
 def test_without_scikit_learn_the_closed_form_answers_and_says_so(many, monkeypatch):
@@ -417,7 +417,7 @@ def test_empty_tables_stay_empty():
     assert analyze.configurations(GPT, []).empty
     assert analyze.assumed_model().predict(empty).empty
     assert analyze.model_flops(empty).empty
-    assert analyze.memory_need(empty).empty
+    assert analyze.memory_footprint(empty).empty
     assert analyze.utilization(empty).empty
 
 
@@ -428,9 +428,9 @@ def expert_jobs(**layout):
 
 
 def test_operations_are_counted_for_a_gpu_that_nobody_knows():
-    known = analyze.model_flops(jobs(global_batch=8))
+    of_h100 = analyze.model_flops(jobs(global_batch=8))
     custom = analyze.model_flops(jobs(global_batch=8, gpu="my own"))
-    assert custom["model_flops_count"].tolist() == known["model_flops_count"].tolist()
+    assert custom["model_flops_count"].tolist() == of_h100["model_flops_count"].tolist()
 
 
 @pytest.mark.oracle
@@ -456,7 +456,7 @@ def test_experts_may_be_spread_over_more_ranks_than_there_are_replicas():
 def test_a_folded_rank_holds_whole_experts():
     # By hand: 128 experts on 32 ranks are 4 each, not halved by the 2 tensor-parallel ranks.
     folded, plain = (
-        analyze.memory_need(expert_jobs(tensor=2, pipeline=2, expert=ranks)).iloc[0]
+        analyze.memory_footprint(expert_jobs(tensor=2, pipeline=2, expert=ranks)).iloc[0]
         for ranks in (32, 16)
     )
     shape = analyze.model_shape("Qwen 3 235B-A22B")
@@ -470,7 +470,7 @@ def test_a_folded_rank_holds_whole_experts():
 
 def test_states_of_experts_are_shared_by_their_own_replicas_only():
     # With as many expert-parallel ranks as replicas an expert exists once: nothing to share.
-    need = analyze.memory_need(expert_jobs(expert=16, sharding="zero1")).iloc[0]
+    need = analyze.memory_footprint(expert_jobs(expert=16, sharding="zero1")).iloc[0]
     shape = analyze.model_shape("Qwen 3 235B-A22B")
     experts = shape.layers * 8 * 3 * shape.hidden * shape.ffn
     assert need["optimizer_bytes"] > 12 * experts
@@ -502,7 +502,7 @@ def test_fewer_tokens_per_expert_are_less_efficient():
     )
     spread = {"data": 8, "expert": 8, "global_batch": 64, "sequence": 512}
     before, after = (
-        model.predict(jobs(each, **spread)).iloc[0]["compute_ns"] for each in (few, many)
+        model.predict(jobs(shape, **spread)).iloc[0]["compute_ns"] for shape in (few, many)
     )
     assert after > before
 
@@ -517,19 +517,19 @@ def test_eight_bit_peaks_leave_attention_and_the_output_layer_in_sixteen():
 def test_every_prediction_says_how_far_off_its_kind_was():
     model = analyze.assumed_model()
     for shape, word in ((GPT, "dense models"), (MIXTRAL, "mixtures of experts")):
-        (told,) = model.predict(jobs(shape, global_batch=8))["error_class"]
-        assert told.startswith(word)
-        assert "public jobs were off by" in told
+        (text,) = model.predict(jobs(shape, global_batch=8))["error_class"]
+        assert text.startswith(word)
+        assert "public jobs were off by" in text
     measured_ns = round(1.1e9 * seconds(model, jobs(global_batch=8)))
-    one = jobs(global_batch=8).assign(dur_ns=measured_ns, source="own", doubt="")
-    calibrated = analyze.calibrated_to(model, one)
-    (told,) = calibrated.predict(jobs(global_batch=8))["error_class"]
-    assert told.startswith("calibrated on 1 row only; before that: dense models")
+    single = jobs(global_batch=8).assign(dur_ns=measured_ns, source="own", doubt="")
+    calibrated = analyze.calibrated_to(model, single)
+    (text,) = calibrated.predict(jobs(global_batch=8))["error_class"]
+    assert text.startswith("calibrated on 1 row only; before that: dense models")
 
 
 def test_a_fitted_model_tells_what_its_held_out_rows_showed(fitted, many):
-    (told,) = set(fitted.predict(many)["error_class"])
-    assert told.startswith("fitted: 90% of the rows held out were within")
+    (text,) = set(fitted.predict(many)["error_class"])
+    assert text.startswith("fitted: 90% of the rows held out were within")
 
 
 def sharing_ranks(held, per_node):
@@ -555,7 +555,7 @@ def test_memory_is_that_of_ranks_told_apart_one_by_one(tensor, context, data, ex
         shape, tensor=tensor, context=context, data=data, expert=expert, sharding=sharding,
         global_batch=64,
     )  # fmt: skip
-    need = analyze.memory_need(table).iloc[0]
+    need = analyze.memory_footprint(table).iloc[0]
     width = 1 if data % expert else tensor
     of_rank = {
         "shared": [rank % tensor for rank in range(count)],
@@ -570,14 +570,14 @@ def test_memory_is_that_of_ranks_told_apart_one_by_one(tensor, context, data, ex
     for name, held in of_rank.items():
         every, in_node = sharing_ranks(held, per_node=8)
         shards = {"none": 1, "zero1": every, "fsdp": every, "hsdp": in_node}[sharding]
-        whole = 1 if sharding == "zero1" else shards
+        copies = 1 if sharding == "zero1" else shards
         size = shape.layers * layer[name]
         if name == "shared":
             size += shape.vocabulary * shape.hidden / tensor
-        one_layer = 2 * layer[name] if whole > 1 else 0
-        by_hand += [2 * size / whole + one_layer, 4 * size / whole, 12 * size / shards]
-    told = need[["parameters_bytes", "gradients_bytes", "optimizer_bytes"]].tolist()
-    assert told == pytest.approx(by_hand.tolist(), rel=1e-9)
+        one_layer = 2 * layer[name] if copies > 1 else 0
+        by_hand += [2 * size / copies + one_layer, 4 * size / copies, 12 * size / shards]
+    states = need[["parameters_bytes", "gradients_bytes", "optimizer_bytes"]].tolist()
+    assert states == pytest.approx(by_hand.tolist(), rel=1e-9)
 
 
 def test_gradients_of_ranks_that_share_sequences_are_summed():

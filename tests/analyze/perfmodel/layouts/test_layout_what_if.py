@@ -12,13 +12,13 @@ from workbench.tables import CONFIGURATIONS, LAYOUT_WHAT_IF, STEP_BREAKDOWN
 
 MS = 1_000_000
 PARTS = ["compute", "communication", "bubble", "other", "idle"]
-BASES = [f"{part}_basis" for part in PARTS]
+BASES = [f"{component}_basis" for component in PARTS]
 SIZES = {"tensor": 2, "pipeline": 2, "data": 4, "global_batch": 64, "sharding": "zero1"}
 
 
 def steps(*rows, ranks=1):
     """Make steps of (compute, overlap, exposed communication, copies, idle) in ms."""
-    made = [
+    built = [
         {
             "rank": rank, "step": number, "dur_ns": (row[0] + sum(row[2:])) * MS,
             "compute_ns": row[0] * MS, "overlap_ns": row[1] * MS,
@@ -27,7 +27,7 @@ def steps(*rows, ranks=1):
         }
         for number, row in enumerate(rows) for rank in range(ranks)
     ]  # fmt: skip
-    return STEP_BREAKDOWN.check(STEP_BREAKDOWN.cast(pd.DataFrame(made)))
+    return STEP_BREAKDOWN.check(STEP_BREAKDOWN.cast(pd.DataFrame(built)))
 
 
 def job(layers=24, hidden=4_096, gpu="H100", **sizes):
@@ -47,15 +47,15 @@ row = st.tuples(*(st.integers(low, high) for low, high in ((5, 2_000), (0, 5), (
     scale=st.sampled_from([1, 2]),
 )
 def test_the_same_configuration_gives_the_measured_steps(rows, sizes, scale):
-    measured = steps(*((*parts, idle) for parts, idle in rows), ranks=scale)
+    measured = steps(*((*components, idle) for components, idle in rows), ranks=scale)
     now = job(**sizes)
-    found = analyze.layout_what_if(measured, now, now).iloc[0]
-    assert found["dur_ns"] == found["measured_ns"] == int(measured["dur_ns"].median())
-    assert found[BASES].tolist() == ["measured"] * 5
-    assert found["throughput_ratio"] == 1
-    assert found["change"] == "as in the trace"
-    assert found["step_count"] == len(rows)
-    assert found[[f"{part}_ns" for part in PARTS]].sum() == found["dur_ns"]
+    predicted = analyze.layout_what_if(measured, now, now).iloc[0]
+    assert predicted["dur_ns"] == predicted["measured_ns"] == int(measured["dur_ns"].median())
+    assert predicted[BASES].tolist() == ["measured"] * 5
+    assert predicted["throughput_ratio"] == 1
+    assert predicted["change"] == "as in the trace"
+    assert predicted["step_count"] == len(rows)
+    assert predicted[[f"{component}_ns" for component in PARTS]].sum() == predicted["dur_ns"]
 
 
 @settings(max_examples=30)
@@ -67,59 +67,59 @@ def test_the_same_configuration_gives_the_measured_steps(rows, sizes, scale):
 def test_parts_add_up_and_what_is_hidden_is_within_compute(gpu, **sizes):
     wanted = job(gpu=gpu, **sizes)
     table = analyze.layout_what_if(ONE, job(), wanted)
-    found = LAYOUT_WHAT_IF.check(table).iloc[0]
-    assert found[[f"{part}_ns" for part in PARTS]].sum() == found["dur_ns"]
-    assert found["overlap_ns"] <= found["compute_ns"]
-    assert found["mfu_share"] <= found["hfu_share"] <= 1
+    predicted = LAYOUT_WHAT_IF.check(table).iloc[0]
+    assert predicted[[f"{component}_ns" for component in PARTS]].sum() == predicted["dur_ns"]
+    assert predicted["overlap_ns"] <= predicted["compute_ns"]
+    assert predicted["mfu_share"] <= predicted["hfu_share"] <= 1
 
 
 def test_twice_the_layers_take_twice_the_compute():
-    found = analyze.layout_what_if(ONE, job(), job(layers=48)).iloc[0]
-    assert found["compute_ns"] == pytest.approx(2_000 * MS, rel=1e-3)
-    assert found["compute_basis"] == "scaled"
-    assert found["communication_basis"] == "scaled"
+    predicted = analyze.layout_what_if(ONE, job(), job(layers=48)).iloc[0]
+    assert predicted["compute_ns"] == pytest.approx(2_000 * MS, rel=1e-3)
+    assert predicted["compute_basis"] == "scaled"
+    assert predicted["communication_basis"] == "scaled"
 
 
 def test_more_tensor_parallelism_has_less_compute_and_more_communication():
     # One replica, one stage: all communication is that of tensor parallelism.
     alone = {"pipeline": 1, "data": 1}
-    wanted = pd.concat([job(tensor=each, **alone) for each in (2, 4, 8)])
+    wanted = pd.concat([job(tensor=item, **alone) for item in (2, 4, 8)])
     measured = steps((1_000, 0, 100, 0, 0))
-    found = analyze.layout_what_if(measured, job(tensor=2, **alone), wanted)
-    assert found["compute_ns"].is_monotonic_decreasing
-    assert found["communication_ns"].is_monotonic_increasing
-    assert found["communication_basis"].tolist() == ["measured", "scaled", "scaled"]
-    found = analyze.layout_what_if(measured, job(tensor=1), job(tensor=2)).iloc[0]
-    assert found["communication_basis"] == "modelled"
-    assert "is modelled, not hidden: tensor" in found["doubt"]
+    predicted = analyze.layout_what_if(measured, job(tensor=2, **alone), wanted)
+    assert predicted["compute_ns"].is_monotonic_decreasing
+    assert predicted["communication_ns"].is_monotonic_increasing
+    assert predicted["communication_basis"].tolist() == ["measured", "scaled", "scaled"]
+    predicted = analyze.layout_what_if(measured, job(tensor=1), job(tensor=2)).iloc[0]
+    assert predicted["communication_basis"] == "modelled"
+    assert "is modelled, not hidden: tensor" in predicted["doubt"]
 
 
 def test_a_pipeline_that_the_trace_has_not_is_modelled_in_proportion_to_compute():
     now = job(pipeline=1, data=8)
-    found, twice = (
+    predicted, twice = (
         analyze.layout_what_if(steps((ms, 0, 0, 0, 0)), now, job()).iloc[0] for ms in (500, 1_000)
     )
-    assert found["bubble_basis"] == "modelled"
-    assert twice["bubble_ns"] == pytest.approx(2 * found["bubble_ns"], abs=2)
-    share = found["bubble_ns"] / found["compute_ns"]
+    assert predicted["bubble_basis"] == "modelled"
+    assert twice["bubble_ns"] == pytest.approx(2 * predicted["bubble_ns"], abs=2)
+    share = predicted["bubble_ns"] / predicted["compute_ns"]
     assert share == pytest.approx(1 / 16, rel=0.5)  # (p - 1) / m
-    assert "no pipeline in the trace: its bubble is modelled" in found["doubt"]
+    assert "no pipeline in the trace: its bubble is modelled" in predicted["doubt"]
 
 
 def test_the_bubble_is_no_longer_than_what_waits():
-    found = analyze.layout_what_if(steps((1_000, 0, 3, 0, 4)), job(), job()).iloc[0]
-    assert found["bubble_ns"] == 7 * MS
-    assert found["idle_ns"] == found["communication_ns"] == 0
-    assert "one rank only: the bubble is told from other waiting" in found["doubt"]
+    predicted = analyze.layout_what_if(steps((1_000, 0, 3, 0, 4)), job(), job()).iloc[0]
+    assert predicted["bubble_ns"] == 7 * MS
+    assert predicted["idle_ns"] == predicted["communication_ns"] == 0
+    assert "one rank only: the bubble is told from other waiting" in predicted["doubt"]
 
 
 def test_the_hidden_share_of_communication_stays():
     # Stays exposed: no pipeline, no bubble.
     now, then = job(pipeline=1), job(pipeline=1, sharding="fsdp")
-    found = analyze.layout_what_if(steps((1_000, 90, 10, 0, 0)), now, then).iloc[0]
-    share = found["overlap_ns"] / (found["overlap_ns"] + found["communication_ns"])
-    assert share == pytest.approx(0.9) or found["overlap_ns"] == found["compute_ns"]
-    assert found["communication_basis"] == "scaled"
+    predicted = analyze.layout_what_if(steps((1_000, 90, 10, 0, 0)), now, then).iloc[0]
+    share = predicted["overlap_ns"] / (predicted["overlap_ns"] + predicted["communication_ns"])
+    assert share == pytest.approx(0.9) or predicted["overlap_ns"] == predicted["compute_ns"]
+    assert predicted["communication_basis"] == "scaled"
 
 
 def test_host_time_stays_unless_layers_or_micro_batches_change():
@@ -131,46 +131,46 @@ def test_host_time_stays_unless_layers_or_micro_batches_change():
 
 
 def test_twice_the_replicas_train_nearly_twice_as_fast():
-    found = analyze.layout_what_if(ONE, job(), job(data=8, global_batch=128)).iloc[0]
-    assert 1.5 < found["throughput_ratio"] <= 2
-    assert found["change"] == "GPUs 16 → 32, DP 4 → 8, batch 64 → 128"
-    assert "32 GPUs, the trace has 16" in found["doubt"]
+    predicted = analyze.layout_what_if(ONE, job(), job(data=8, global_batch=128)).iloc[0]
+    assert 1.5 < predicted["throughput_ratio"] <= 2
+    assert predicted["change"] == "GPUs 16 → 32, DP 4 → 8, batch 64 → 128"
+    assert "32 GPUs, the trace has 16" in predicted["doubt"]
 
 
 def test_nine_steps_have_an_interval_and_eight_have_none():
     rows = [(1_000 + number, 0, 100, 0, 0) for number in range(9)]
-    found = analyze.layout_what_if(steps(*rows), job(), job()).iloc[0]
-    assert (found["low_ns"], found["high_ns"]) == (1_100 * MS, 1_108 * MS)
-    few = analyze.layout_what_if(steps(*rows[:8]), job(), job()).iloc[0]
-    assert pd.isna(few["low_ns"])
-    assert "8 steps are too few for an interval that holds 80% of them" in few["doubt"]
+    predicted = analyze.layout_what_if(steps(*rows), job(), job()).iloc[0]
+    assert (predicted["low_ns"], predicted["high_ns"]) == (1_100 * MS, 1_108 * MS)
+    eight = analyze.layout_what_if(steps(*rows[:8]), job(), job()).iloc[0]
+    assert pd.isna(eight["low_ns"])
+    assert "8 steps are too few for an interval that holds 80% of them" in eight["doubt"]
     half = analyze.layout_what_if(steps(*rows[:3]), job(), job(), confidence_level=0.5).iloc[0]
     assert (half["low_ns"], half["high_ns"]) == (1_100 * MS, 1_102 * MS)
 
 
 def test_another_gpu_and_assumed_constants_are_in_doubt():
-    found = analyze.layout_what_if(ONE, job(), job(gpu="A100")).iloc[0]
-    assert "GPU A100, the trace is of H100" in found["doubt"]
-    assert "constants assumed" in found["doubt"]
-    assert found["compute_ns"] > 1_000 * MS
+    predicted = analyze.layout_what_if(ONE, job(), job(gpu="A100")).iloc[0]
+    assert "GPU A100, the trace is of H100" in predicted["doubt"]
+    assert "constants assumed" in predicted["doubt"]
+    assert predicted["compute_ns"] > 1_000 * MS
 
 
 def test_communication_without_a_reason_keeps_its_time():
     now = job(tensor=1, pipeline=1, data=1)
-    found = analyze.layout_what_if(steps((1_000, 0, 50, 0, 0)), now, job(data=8, pipeline=1)).iloc[
-        0
-    ]
-    assert found["communication_ns"] > 50 * MS
-    assert "the trace has some: it stays" in found["doubt"]
+    predicted = analyze.layout_what_if(
+        steps((1_000, 0, 50, 0, 0)), now, job(data=8, pipeline=1)
+    ).iloc[0]
+    assert predicted["communication_ns"] > 50 * MS
+    assert "the trace has some: it stays" in predicted["doubt"]
 
 
 def test_a_calibrated_model_is_used():
     now = job()
     measured = now.assign(dur_ns=int(ONE["dur_ns"].iloc[0]), source="a trace", doubt="")
     model = analyze.calibrated_to(analyze.assumed_model(), measured)
-    found = analyze.layout_what_if(ONE, now, job(tensor=4, data=2), model=model).iloc[0]
-    assert "the model alone takes" not in found["doubt"]
-    assert "calibrated on 1 row only" in found["doubt"]
+    predicted = analyze.layout_what_if(ONE, now, job(tensor=4, data=2), model=model).iloc[0]
+    assert "the model alone takes" not in predicted["doubt"]
+    assert "calibrated on 1 row only" in predicted["doubt"]
 
 
 def test_nothing_asked_has_no_answer():

@@ -43,14 +43,14 @@ def asked(events, *changes, **options):
 
 
 def test_half_the_communication_saves_half_of_its_time(trained):
-    found = asked(trained(300, 300, 300, 300), Change(factor=0.5, kind="communication"))
-    assert found["question"] == "communication x0.5"
-    assert found["measured_ns"] == 441_000
-    assert found["predicted_ns"] == pytest.approx(391_000, abs=2_000)
-    assert found["changed_ns"] == 400_000
-    assert found["step_count"] == 3
-    assert found["low_ns"] <= found["predicted_ns"] <= found["high_ns"]
-    assert found["basis"] == "scaled"
+    prediction = asked(trained(300, 300, 300, 300), Change(factor=0.5, kind="communication"))
+    assert prediction["question"] == "communication x0.5"
+    assert prediction["measured_ns"] == 441_000
+    assert prediction["predicted_ns"] == pytest.approx(391_000, abs=2_000)
+    assert prediction["changed_ns"] == 400_000
+    assert prediction["step_count"] == 3
+    assert prediction["low_ns"] <= prediction["predicted_ns"] <= prediction["high_ns"]
+    assert prediction["basis"] == "scaled"
 
 
 @pytest.mark.parametrize(
@@ -64,20 +64,22 @@ def test_half_the_communication_saves_half_of_its_time(trained):
     ],
 )
 def test_a_change_is_about_what_it_names(trained, change, saved_us):
-    found = asked(trained(300, 300, 300), change)
-    assert found["measured_ns"] - found["predicted_ns"] == pytest.approx(1e3 * saved_us, abs=12_000)
+    prediction = asked(trained(300, 300, 300), change)
+    assert prediction["measured_ns"] - prediction["predicted_ns"] == pytest.approx(
+        1e3 * saved_us, abs=12_000
+    )
 
 
 def test_changes_in_one_question_add_up(trained):
-    both = [Change(factor=0.5, kind="compute"), Change(factor=0.5, kind="communication")]
-    found = asked(trained(300, 300, 300), both)
-    assert found["question"] == "compute x0.5; communication x0.5"
-    assert found["predicted_ns"] == pytest.approx(241_000, abs=3_000)
+    joint = [Change(factor=0.5, kind="compute"), Change(factor=0.5, kind="communication")]
+    prediction = asked(trained(300, 300, 300), joint)
+    assert prediction["question"] == "compute x0.5; communication x0.5"
+    assert prediction["predicted_ns"] == pytest.approx(241_000, abs=3_000)
 
 
 def test_a_faster_cpu_does_not_help_where_the_gpu_is_the_limit(trained):
-    found = asked(trained(300, 300, 300, gap=0), Change(part="CPU", factor=0.5))
-    assert found["speedup_ratio"] == pytest.approx(1.0, abs=0.06)
+    prediction = asked(trained(300, 300, 300, gap=0), Change(part="CPU", factor=0.5))
+    assert prediction["speedup_ratio"] == pytest.approx(1.0, abs=0.06)
 
 
 def test_fused_work_has_one_launch_and_no_gaps(make_events, script):
@@ -132,10 +134,12 @@ def test_predictions_are_refused_where_too_little_is_explained(make_events, scri
     trace.launch(20, (900, 50, 7))  # nothing tells why it waited
     events = make_events(*trace.rows)
     graph = analyze.execution_graph(events)
-    with pytest.raises(PerformanceModelError, match=r"rank 0: only \d+\.\d% of the time has"):
+    with pytest.raises(
+        PerformanceModelError, match=r"rank 0: only \d+\.\d% of the time is explained"
+    ):
         analyze.what_if(events, graph, [Change(factor=0.5)])
-    found = analyze.what_if(events, graph, [Change(factor=0.5)], least_explained_share=0)
-    assert found["explained_share"].iloc[0] < 0.2
+    prediction = analyze.what_if(events, graph, [Change(factor=0.5)], least_explained_share=0)
+    assert prediction["explained_share"].iloc[0] < 0.2
     assert not analyze.replay_fidelity(events, graph)["is_usable"].any()
 
 
@@ -200,11 +204,11 @@ def test_parts_that_cancel_in_the_total_are_no_usable_graph(make_events, script)
         now += 900
     trace.op(now, 10)
     events = make_events(*trace.rows)
-    found = analyze.replay_fidelity(events, analyze.execution_graph(events)).iloc[0]
-    assert abs(found["error_ratio"]) < 0.01
-    assert found["breakdown_error_ratio"] > 0.1
-    assert not found["is_usable"]
-    assert "the parts of the GPU time are" in found["doubt"]
+    prediction = analyze.replay_fidelity(events, analyze.execution_graph(events)).iloc[0]
+    assert abs(prediction["error_ratio"]) < 0.01
+    assert prediction["breakdown_error_ratio"] > 0.1
+    assert not prediction["is_usable"]
+    assert "the parts of the GPU time are" in prediction["doubt"]
 
 
 def test_a_level_must_be_a_share(trained):
@@ -220,19 +224,19 @@ def test_no_question_has_no_answer(trained):
 def test_a_step_is_predicted_from_the_others(trained):
     events = trained(300, 300, 300, 360, 300)
     graph = analyze.execution_graph(events)
-    found = HELD_OUT_STEPS.check(analyze.held_out_steps(events, graph))
-    assert found["step"].tolist() == [0, 1, 2, 3]
-    assert found["measured_ns"].tolist() == [441_000, 441_000, 441_000, 501_000]
-    assert found["predicted_ns"].iloc[3] == pytest.approx(441_000, abs=3_000)
-    assert found["predicted_ns"].iloc[0] == pytest.approx(441_000 + 20_000, abs=3_000)
-    assert (found["known_share"] > 0.9).all()
-    assert found["naive_ns"].iloc[3] == 441_000
+    prediction = HELD_OUT_STEPS.check(analyze.held_out_steps(events, graph))
+    assert prediction["step"].tolist() == [0, 1, 2, 3]
+    assert prediction["measured_ns"].tolist() == [441_000, 441_000, 441_000, 501_000]
+    assert prediction["predicted_ns"].iloc[3] == pytest.approx(441_000, abs=3_000)
+    assert prediction["predicted_ns"].iloc[0] == pytest.approx(441_000 + 20_000, abs=3_000)
+    assert (prediction["known_share"] > 0.9).all()
+    assert prediction["naive_ns"].iloc[3] == 441_000
 
 
 def test_equal_steps_predict_each_other(trained):
     events = trained(300, 300, 300, 300)
-    found = analyze.held_out_steps(events, analyze.execution_graph(events))
-    assert found["error_ratio"].abs().max() < 0.01
+    prediction = analyze.held_out_steps(events, analyze.execution_graph(events))
+    assert prediction["error_ratio"].abs().max() < 0.01
 
 
 def test_rules_are_whole_numbers():

@@ -51,11 +51,11 @@ def answers(events, graph, changes, **options):
 
 def allow_nothing_faster_than_its_busiest_stream(events, graph, changes):
     """Compare with the time of the work that the steps launched on each stream, row by row."""
-    found = answers(events, graph, changes)
+    prediction = answers(events, graph, changes)
     starts = np.sort(analyze.step_times(events)["start_ns"].dropna().unique())
     begin, end = events["start_ns"].min(), np.inf
-    if found["low_ns"].notna().all() or len(starts) > 1:
-        begin, end = starts[[0, found["step_count"].iloc[0]]]
+    if prediction["low_ns"].notna().all() or len(starts) > 1:
+        begin, end = starts[[0, prediction["step_count"].iloc[0]]]
     work = events[events["kind"].notna()]
     launch = work["launch"].fillna(-1).astype("int64")
     launched = events["start_ns"].reindex(launch).set_axis(work.index).fillna(work["start_ns"])
@@ -65,7 +65,7 @@ def allow_nothing_faster_than_its_busiest_stream(events, graph, changes):
     # What was queued before the first step still runs when it begins.
     queued = (work["start_ns"] + work["dur_ns"])[launched < begin]
     backlog = max(queued.max() - begin, 0) if len(queued) else 0
-    for change, answer in zip(changes, found.itertuples(), strict=True):
+    for change, answer in zip(changes, prediction.itertuples(), strict=True):
         total = answer.predicted_ns * answer.step_count
         total *= answer.replayed_ns / max(answer.measured_ns, 1)
         factor = change.factor if change.part == "GPU" else 1
@@ -184,21 +184,21 @@ def test_no_prediction_is_below_the_busy_time_of_any_stream(make_events, traces,
 
 def halve_everything(events, graph):
     """Halve CPU and GPU: the replay halves but for latencies, which stay; return the answer."""
-    both = [Change(factor=0.5), Change(part="CPU", factor=0.5)]
-    weight = changed_weights(events, graph, both)[0]
+    pair = [Change(factor=0.5), Change(part="CPU", factor=0.5)]
+    weight = changed_weights(events, graph, pair)[0]
     before, after = analyze.replay(graph).max(), analyze.replay(graph, weight_ns=weight).max()
-    path = analyze.critical_path(events, graph, changes=both)
+    path = analyze.critical_path(events, graph, changes=pair)
     stays = path.loc[path["kind"].isin(FIXED), "dur_ns"].sum()
     assert before / 2 - len(path) <= after <= (before + stays) / 2 + len(path)
     even = graph.weight_ns // 2 * 2
-    whole, half = (analyze.replay(graph, weight_ns=each) for each in (even, even // 2))
-    assert np.array_equal(whole, 2 * half)
+    full, half = (analyze.replay(graph, weight_ns=weights) for weights in (even, even // 2))
+    assert np.array_equal(full, 2 * half)
 
 
 def change_nothing_that_is_not_there(events, graph):
     fidelity = analyze.replay_fidelity(events, graph)
-    whole = answers(events, graph, [Change(factor=1.0)], fidelity=fidelity).iloc[0]
-    assert whole["predicted_ns"] == whole["measured_ns"]
+    full = answers(events, graph, [Change(factor=1.0)], fidelity=fidelity).iloc[0]
+    assert full["predicted_ns"] == full["measured_ns"]
     used = events.groupby(events["kind"].astype(object))["dur_ns"].agg(["size", "sum"])
     for kind in KINDS:
         change = Change(kind=kind, factor=0.1)

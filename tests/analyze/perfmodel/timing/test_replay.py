@@ -70,10 +70,10 @@ def test_laws_hold_for_real_traces(dataset, file, real_events):
 def test_nothing_comes_earlier_if_anything_takes_longer(make_events, traces):
     @COMPILES_ONCE
     @given(traces(), st.integers(0, 1 << 30), st.integers(1, 1_000_000))
-    def hold(rows, place, more):
+    def hold(rows, shuffled, more):
         graph = analyze.execution_graph(make_events(*rows))
         weight = graph.weight_ns.copy()
-        weight[place % len(weight)] += more
+        weight[shuffled % len(weight)] += more
         assert (analyze.replay(graph, weight_ns=weight) >= analyze.replay(graph)).all()
 
     hold()
@@ -86,9 +86,9 @@ def test_a_graph_is_the_same_whatever_the_order_of_its_rows(make_events, traces)
         events = make_events(*rows)
         first, again = (analyze.execution_graph(events) for _ in range(2))
         for field in dataclasses.fields(first):
-            one, two = getattr(first, field.name), getattr(again, field.name)
-            if isinstance(one, np.ndarray):
-                assert np.array_equal(one, two)
+            first_time, two = getattr(first, field.name), getattr(again, field.name)
+            if isinstance(first_time, np.ndarray):
+                assert np.array_equal(first_time, two)
 
     hold()
 
@@ -97,7 +97,7 @@ def test_a_graph_is_the_same_whatever_the_order_of_its_rows(make_events, traces)
 def test_both_engines_agree(real_events):
     graph = analyze.execution_graph(real_events(*REAL[0]))
     count = len(graph.time_ns)
-    found = []
+    path = []
     for engine in (_engine_compiled, _engine_python):
         bounds, by_source, waiting = engine.ordered(graph.source, graph.target, count)
         target, weight = graph.target[by_source], graph.weight_ns[by_source]
@@ -107,9 +107,9 @@ def test_both_engines_agree(real_events):
         assert reached == count
         engine.next_pass(order, bounds, target, weight, later)
         assert np.array_equal(first, later)
-        found.append((bounds, by_source, waiting, order, first))
-    for one, two in zip(*found, strict=True):
-        assert np.array_equal(one, two)
+        path.append((bounds, by_source, waiting, order, first))
+    for first_time, two in zip(*path, strict=True):
+        assert np.array_equal(first_time, two)
 
 
 def test_weights_that_do_not_fit_are_refused(make_events, script):
@@ -122,19 +122,12 @@ def test_weights_that_do_not_fit_are_refused(make_events, script):
 
 
 def test_points_that_wait_for_each_other_are_counted_and_one_is_named():
-    source, target = (np.array(each, dtype=np.int32) for each in ([0, 1, 2], [1, 2, 1]))
+    source, target = (np.array(point, dtype=np.int32) for point in ([0, 1, 2], [1, 2, 1]))
     path = LongestPath(source, target, 3)
     with pytest.raises(
         PerformanceModelError, match=r"2 points wait .* in a circle, e\.g\. point 1"
     ):
         path.times(np.ones(3, dtype=np.int64))
-
-
-def test_a_floor_holds_points_back():
-    path = LongestPath(np.array([0], dtype=np.int32), np.array([1], dtype=np.int32), 2)
-    weight = np.array([5])
-    assert path.times(weight, np.array([0, 3])).tolist() == [0, 5]
-    assert path.times(weight, np.array([4, 3])).tolist() == [4, 9]
 
 
 def test_events_move_with_the_points_around_them(make_events, script):

@@ -25,29 +25,28 @@ def with_collectives(
     measured time.
     """
     position = pd.Index(graph.event[graph.gpu_start]).get_indexer(pd.Index(collectives["event"]))
-    here = collectives[position >= 0].assign(start=graph.gpu_start[position[position >= 0]])
-    _same_clock(graph, here, jitter_ns)
-    members = here.groupby("collective")["rank"].transform("size")
-    is_whole = here["collective"].notna() & (here["rank_count"] > 1)
-    is_whole &= (members == here["rank_count"]).fillna(value=False)
-    matched = here[is_whole.to_numpy(dtype=bool)]
-    number, first, which = np.unique(
-        matched["collective"].to_numpy("int64"), return_index=True, return_inverse=True
-    )
-    known = _possible(graph, matched, which.reshape(-1))
-    matched = matched[known]
+    local = collectives[position >= 0].assign(start=graph.gpu_start[position[position >= 0]])
+    _same_clock(graph, local, jitter_ns)
+    # A collective of which a rank is missing here has no last arrival that could be told.
+    members = local.groupby("collective")["rank"].transform("size")
+    is_whole = local["collective"].notna() & (local["rank_count"] > 1)
+    is_whole &= (members == local["rank_count"]).fillna(value=False)
+    matched = local[is_whole.to_numpy(dtype=bool)]
+    is_possible = _possible(graph, matched, pd.factorize(matched["collective"], sort=True)[0])
+    matched = matched[is_possible]
     number, first, which = np.unique(
         matched["collective"].to_numpy("int64"), return_index=True, return_inverse=True
     )
     start, weak = matched["start"].to_numpy("int64"), matched["confidence"] != "high"
     latest = _latest(graph, start, which, len(number))
     step.read, step.inferred = int((~weak).sum()), int(weak.sum())
-    step.left_out = int((~known).sum())
-    doubts = _doubts(here, matched)
+    step.left_out = int((~is_possible).sum())
+    doubts = _doubts(local, matched)
     step.notes += doubts
 
     def points(name: str, values: Any) -> Any:
         old = getattr(graph, name)
+        # Appended, so that the points of the ranks keep their numbers.
         return np.concatenate([old, np.broadcast_to(values, len(number))]).astype(old.dtype)
 
     # The work itself no longer lasts as long as it did: waiting is not its own time.
@@ -55,7 +54,7 @@ def with_collectives(
 
     def edges(name: str, arriving: Any, ending: Any) -> Any:
         old = getattr(graph, name)
-        new = [np.broadcast_to(each, len(start)) for each in (arriving, ending)]
+        new = [np.broadcast_to(values, len(start)) for values in (arriving, ending)]
         return np.concatenate([old[~own], *new]).astype(old.dtype)
 
     ready, inferred = len(graph.time_ns) + which, weak.to_numpy(dtype=bool)
@@ -81,18 +80,15 @@ def _latest(graph: ExecutionGraph, start: Ints, which: Ints, count: int) -> Ints
     return latest
 
 
-def _same_clock(graph: ExecutionGraph, here: pd.DataFrame, jitter_ns: int) -> None:
+def _same_clock(graph: ExecutionGraph, local: pd.DataFrame, jitter_ns: int) -> None:
     """Refuse collectives that were measured on other clocks than the events."""
-    start = graph.time_ns[here["start"].to_numpy("int64")] + graph.origin_ns
-    apart = np.abs(start - here["start_ns"].to_numpy("int64"))
+    start = graph.time_ns[local["start"].to_numpy("int64")] + graph.origin_ns
+    apart = np.abs(start - local["start_ns"].to_numpy("int64"))
     if apart.max(initial=0) > jitter_ns:
         worst = int(np.argmax(apart))
-        msg = (
-            f"rank {here['rank'].iloc[worst]}: its collectives are {apart[worst] / 1e3:,.1f} µs "
-            "off its events; put the events on one clock (align_clocks) and match the "
-            "collectives of these"
-        )
-        raise PerformanceModelError(msg)
+        msg = f"rank {local['rank'].iloc[worst]}: its collectives are {apart[worst] / 1e3:,.1f} µs "
+        msg += "off its events; put the events on one clock (align_clocks) and match the "
+        raise PerformanceModelError(msg + "collectives of these")
 
 
 def _possible(graph: ExecutionGraph, matched: pd.DataFrame, which: Ints) -> np.ndarray:
@@ -105,24 +101,23 @@ def _possible(graph: ExecutionGraph, matched: pd.DataFrame, which: Ints) -> np.n
     first_end = np.full(count, np.iinfo(np.int64).max)
     np.minimum.at(first_end, which, graph.time_ns[start + 1])
     clash = latest - first_end
+    # A few clashes are wrong matches and dropped; most of them mean that the clocks differ.
     if 2 * int((clash > 0).sum()) > count:
         worst = np.flatnonzero(which == np.argmax(clash))
         began, ended = graph.time_ns[start[worst]], graph.time_ns[start[worst] + 1]
         ranks = matched["rank"].to_numpy()[worst]
-        msg = (
-            f"rank {ranks[np.argmax(began)]} began a collective {clash.max() / 1e3:,.1f} µs after "
-            f"rank {ranks[np.argmin(ended)]} had ended it, and most of the {count:,} collectives "
-            "are like that: the ranks are not on one clock (clocks, align_clocks)"
-        )
+        msg = f"rank {ranks[np.argmax(began)]} began a collective {clash.max() / 1e3:,.1f} µs "
+        msg += f"after rank {ranks[np.argmin(ended)]} had ended it, and most of the {count:,} "
+        msg += "collectives are like that: the ranks are not on one clock (clocks, align_clocks)"
         raise PerformanceModelError(msg)
     return np.asarray(clash <= 0)[which]
 
 
-def _doubts(here: pd.DataFrame, matched: pd.DataFrame) -> list[str]:
+def _doubts(local: pd.DataFrame, matched: pd.DataFrame) -> list[str]:
     doubts = []
-    if count := len(here) - len(matched):
+    if count := len(local) - len(matched):
         doubts.append(
-            f"{count:,} of {len(here):,} pieces of communication are not matched across ranks and "
+            f"{count:,} of {len(local):,} pieces of communication are not matched across ranks and "
             "keep their measured time"
         )
     lacking = (~matched["is_complete"]).fillna(value=False)

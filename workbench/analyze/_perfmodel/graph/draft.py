@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -41,19 +42,16 @@ class Draft:
     points: CpuPoints
     rules: GraphRules
     without: frozenset[str]
-    lasting: NDArray[np.bool_]
-    """Per CPU row whether it is a call that launches when it ends."""
+    lasting: NDArray[np.bool_]  # per CPU row whether it is a call that launches when it ends
     steps: list[Step] = field(default_factory=list)
-    _parts: list[tuple[Ints, Ints, Ints, int, bool]] = field(default_factory=list)
+    _added: list[tuple[Ints, Ints, Ints, int, bool]] = field(default_factory=list)
 
     @property
     def gpu(self) -> GpuRows:
-        """GPU work."""
         return self.rows.gpu
 
     @property
     def cpu(self) -> CpuRows:
-        """Rows of the CPU."""
         return self.rows.cpu
 
     @cached_property
@@ -70,8 +68,8 @@ class Draft:
     def launch(self) -> Ints:
         """Point of the call that launched each piece of GPU work; -1 if none."""
         call = self.gpu.call
-        place = np.where(self.lasting, self.points.ends, self.points.starts)
-        return np.where(call != MISSING, self.first + np.append(place, MISSING)[call], MISSING)
+        point = np.where(self.lasting, self.points.ends, self.points.starts)
+        return np.where(call != MISSING, self.first + np.append(point, MISSING)[call], MISSING)
 
     @cached_property
     def call_start(self) -> Ints:
@@ -82,6 +80,7 @@ class Draft:
     @cached_property
     def issued(self) -> Ints:
         """When each piece of GPU work was launched; -1 if nothing did [ns]."""
+        # A call that loads a module or allocates launches at its end.
         moment = np.where(self.lasting, self.cpu.end, self.cpu.start)
         return np.append(moment, MISSING)[self.gpu.call]
 
@@ -92,7 +91,6 @@ class Draft:
         return np.concatenate([[0], gpu, self.points.time])
 
     def step(self, name: str) -> Step:
-        """Begin a step."""
         self.steps.append(Step(name, name not in self.without))
         return self.steps[-1]
 
@@ -109,20 +107,22 @@ class Draft:
         target = np.asarray(target, dtype=np.int64)
         source = np.broadcast_to(np.asarray(source, dtype=np.int64), target.shape)
         weight = np.broadcast_to(np.asarray(weight, dtype=np.int64), target.shape)
-        part = (source, target, np.maximum(weight, 0), EDGE_KINDS.index(kind), inferred)
-        self._parts.append(part)
+        self._added.append(
+            # A negative weight would let a point come before what it waits for: clocks round.
+            (source, target, np.maximum(weight, 0), EDGE_KINDS.index(kind), inferred)
+        )
         self.steps[-1].inferred += len(target) if inferred else 0
         self.steps[-1].read += 0 if inferred else len(target)
 
     def edges(self) -> dict[str, NDArray[Any]]:
-        """Give the edges so far, as the arrays of an ExecutionGraph."""
-        sizes = [len(part[1]) for part in self._parts]
+        source, target, weight, kind, inferred = zip(*self._added, strict=True)
+        sizes = [len(points) for points in target]
         return {
-            "source": np.concatenate([part[0] for part in self._parts]).astype(np.int32),
-            "target": np.concatenate([part[1] for part in self._parts]).astype(np.int32),
-            "weight_ns": np.concatenate([part[2] for part in self._parts]),
-            "edge_kind": np.repeat([part[3] for part in self._parts], sizes).astype(np.int8),
-            "is_inferred": np.repeat([part[4] for part in self._parts], sizes).astype(bool),
+            "source": np.concatenate(source).astype(np.int32),
+            "target": np.concatenate(target).astype(np.int32),
+            "weight_ns": np.concatenate(weight),
+            "edge_kind": np.repeat(kind, sizes).astype(np.int8),
+            "is_inferred": np.repeat(inferred, sizes).astype(bool),
         }
 
     def residual(self) -> Ints:
@@ -135,20 +135,12 @@ class Draft:
 
 def build_table(steps: list[Step]) -> pd.DataFrame:
     """Table :data:`workbench.tables.GRAPH_BUILD`; the same step of several ranks is added up."""
-    names = list(dict.fromkeys(step.name for step in steps))
-    same = {name: [step for step in steps if step.name == name] for name in names}
-    return GRAPH_BUILD.check(
-        pd.DataFrame(
-            {
-                "step": names,
-                "is_used": [same[name][0].is_used for name in names],
-                "read_count": [sum(step.read for step in same[name]) for name in names],
-                "inferred_count": [sum(step.inferred for step in same[name]) for name in names],
-                "left_out_count": [sum(step.left_out for step in same[name]) for name in names],
-                "note": [
-                    "; ".join(dict.fromkeys(note for step in same[name] for note in step.notes))
-                    for name in names
-                ],
-            }
-        )
+    by_name = pd.DataFrame([vars(step) for step in steps]).groupby("name", sort=False)
+    table = by_name.agg(
+        is_used=("is_used", "first"),
+        read_count=("read", "sum"),
+        inferred_count=("inferred", "sum"),
+        left_out_count=("left_out", "sum"),
+        note=("notes", lambda notes: "; ".join(dict.fromkeys(chain.from_iterable(notes)))),
     )
+    return GRAPH_BUILD.check(GRAPH_BUILD.cast(table.rename_axis("step").reset_index()))

@@ -42,16 +42,9 @@ from workbench.errors import PerformanceModelError
 from workbench.tables import COLLECTIVES, EDGE_KINDS, GRAPH_BUILD, POINT_KINDS, ExecutionGraph
 
 GRAPH_STEPS = (
-    "inter-thread",
-    "gaps",
-    "launch",
-    "stream order",
-    "queue limit",
-    "synchronise",
-    "inter-stream",
-    "CUDA graphs",
-    "residual",
-)
+    "inter-thread", "gaps", "launch", "stream order", "queue limit", "synchronise", "inter-stream",
+    "CUDA graphs", "residual",
+)  # fmt: skip
 _COLUMNS = ("category", "process", "thread", "correlation")
 
 
@@ -78,8 +71,7 @@ def execution_graph(
         other in the collectives that were matched; without it each rank stands for itself, and
         its communication keeps its measured time.
     without
-        Steps to leave out, of :data:`workbench.analyze.GRAPH_STEPS`, to see what they are
-        worth.
+        Steps to leave out, of :data:`workbench.analyze.GRAPH_STEPS`, to see what they are worth.
     rules
         Times and counts from which the steps conclude.
 
@@ -126,46 +118,46 @@ def execution_graph(
     work = required(gpu_work(events), events, "execution graph")
     rules = rules or GraphRules()
     steps: list[Step] = []
-    parts: list[dict[str, Any]] = []
+    arrays: list[dict[str, Any]] = []
     doubts = step_doubts(events)
     for rank in np.unique(work.rank).tolist():
         rows = rank_rows(events, rank, left_out)
         draft = _draft(rows, left_out, rules)
         steps += draft.steps
-        parts.append(_arrays(draft, rank))
+        arrays.append(_arrays(draft, rank))
         doubts += [f"rank {rank}: {doubt}" for doubt in rank_doubts(events, rows, rules)]
-    graph = _joined(parts, events)
+    graph = _joined(arrays, events)
     if collectives is not None:
         steps.append(Step("collectives", is_used=True))
         matched = COLLECTIVES.check(collectives)
-        graph, found = with_collectives(graph, matched, steps[-1], rules.jitter_ns)
-        doubts += found
+        graph, collective_doubts = with_collectives(graph, matched, steps[-1], rules.jitter_ns)
+        doubts += collective_doubts
     return _finished(graph, events, steps, doubts, rules)
 
 
 def _labelled(events: pd.DataFrame) -> None:
     """Refuse row labels by which no event could be found again."""
     if events.index.dtype.kind not in "iu" or not events.index.is_unique:
-        msg = (
-            "the row labels of the events must be whole numbers, each once: after concat or a "
-            "change of the index, load the ranks together (load.traces takes several files)"
-        )
+        msg = "the row labels of the events must be whole numbers, each once: after concat or a "
+        msg += "change of the index, load the ranks together (load.traces takes several files)"
         raise PerformanceModelError(msg)
 
 
 def _draft(rows: RankRows, without: frozenset[str], rules: GraphRules) -> Draft:
     gpu, cpu = rows.gpu, rows.cpu
+    # A point per launch, even without a wait: what it launched hangs on it.
     launching = np.zeros(len(cpu.row), dtype=bool)
     launching[gpu.call[gpu.call != MISSING]] = True
     limit = queue_limit(gpu, cpu, rules)
-    blocking = (cpu.what == COPY) & launching & (cpu.end - cpu.start > rules.blocking_copy_ns)
-    waits = ((cpu.what > PLAIN) & (cpu.what <= EVENT_SYNC)) | blocking
+    blocking = (cpu.effect == COPY) & launching & (cpu.end - cpu.start > rules.blocking_copy_ns)
+    waits = ((cpu.effect > PLAIN) & (cpu.effect <= EVENT_SYNC)) | blocking
     if limit:
-        waits |= launching & (cpu.what != COPY)
+        waits |= launching & (cpu.effect != COPY)
     lasting = lasting_calls(gpu, cpu, limit, rules)
     waits |= lasting
-    anchors = launching | np.isin(cpu.what, (STREAM_WAIT, EVENT_RECORD, GRAPH_LAUNCH))
+    anchors = launching | np.isin(cpu.effect, (STREAM_WAIT, EVENT_RECORD, GRAPH_LAUNCH))
     draft = Draft(rows, cpu_points(cpu, anchors, waits), rules, without, lasting)
+    # The order matters: waits and residuals are measured against the edges added so far.
     draft.step("GPU work")
     draft.add(draft.starts, draft.starts + 1, gpu.end - gpu.start, "GPU work")
     host_edges(draft)
@@ -180,7 +172,6 @@ def _draft(rows: RankRows, without: frozenset[str], rules: GraphRules) -> Draft:
 
 
 def _arrays(draft: Draft, rank: int) -> dict[str, Any]:
-    """Give the points and edges of a rank; its point 0 is the common start."""
     gpu, points = draft.gpu, draft.points
     pair = [POINT_KINDS.index("GPU start"), POINT_KINDS.index("GPU end")]
     return {
@@ -195,33 +186,33 @@ def _arrays(draft: Draft, rank: int) -> dict[str, Any]:
     }
 
 
-def _joined(parts: list[dict[str, Any]], events: pd.DataFrame) -> ExecutionGraph:
+def _joined(ranks: list[dict[str, Any]], events: pd.DataFrame) -> ExecutionGraph:
     """Put ranks beside each other, with one start and one clock."""
-    origin = min(part["origin_ns"] for part in parts)
-    offsets = np.cumsum([0, *(len(part["time_ns"]) - 1 for part in parts)])
-    threads = np.cumsum([0, *(int(part["thread"].max(initial=0)) + 1 for part in parts)])
+    origin = min(rank["origin_ns"] for rank in ranks)
+    offsets = np.cumsum([0, *(len(rank["time_ns"]) - 1 for rank in ranks)])
+    threads = np.cumsum([0, *(int(rank["thread"].max(initial=0)) + 1 for rank in ranks)])
 
-    def moved(part: dict[str, Any], name: str, offset: int) -> Ints:
-        return np.where(part[name] == 0, 0, part[name] + offset)
+    def moved(rank: dict[str, Any], name: str, offset: int) -> Ints:
+        return np.where(rank[name] == 0, 0, rank[name] + offset)
 
     def points(name: str) -> Ints:
-        first = parts[0][name][:1]
-        return np.concatenate([first, *(part[name][1:] for part in parts)])
+        first = ranks[0][name][:1]
+        return np.concatenate([first, *(rank[name][1:] for rank in ranks)])
 
-    for part, thread in zip(parts, threads, strict=False):
-        shift = part["origin_ns"] - origin
-        part["time_ns"] = part["time_ns"] + shift
-        part["time_ns"][0] = 0
-        part["weight_ns"] = part["weight_ns"] + np.where(part["source"] == 0, shift, 0)
-        part["thread"] = np.where(part["thread"] >= 0, part["thread"] + thread, MISSING)
+    # Ranks keep their own start as point 0; later the common start is that of the earliest.
+    for rank, thread in zip(ranks, threads, strict=False):
+        shift = rank["origin_ns"] - origin
+        rank["time_ns"] = rank["time_ns"] + shift
+        rank["time_ns"][0] = 0
+        rank["weight_ns"] = rank["weight_ns"] + np.where(rank["source"] == 0, shift, 0)
+        rank["thread"] = np.where(rank["thread"] >= 0, rank["thread"] + thread, MISSING)
     arrays: dict[str, Any] = {
-        name: np.concatenate(
-            [moved(part, name, at) for part, at in zip(parts, offsets, strict=False)]
-        ).astype(np.int32)
-        for name in ("source", "target", "gpu_start")
+        name: np.concatenate([rank[name] for rank in ranks])
+        for name in ("weight_ns", "edge_kind", "is_inferred")
     }
-    for name in ("weight_ns", "edge_kind", "is_inferred"):
-        arrays[name] = np.concatenate([part[name] for part in parts])
+    for name in ("source", "target", "gpu_start"):
+        numbers = [moved(rank, name, at) for rank, at in zip(ranks, offsets, strict=False)]
+        arrays[name] = np.concatenate(numbers).astype(np.int32)
     label = np.append(events.index.to_numpy(dtype=np.int64), MISSING)
     return ExecutionGraph(
         time_ns=points("time_ns"),
@@ -242,7 +233,6 @@ def _finished(
     doubts: list[str],
     rules: GraphRules,
 ) -> ExecutionGraph:
-    """Leave out what contradicts itself, and keep the order that was found on the way."""
     step = Step("circles", is_used=True)
     arrays = {name: getattr(graph, name) for name in EDGE_ARRAYS}
     arrays, path = without_circles(arrays, graph.time_ns, events["name"], graph.event, step)
@@ -250,15 +240,14 @@ def _finished(
         doubts = [*doubts, f"{step.left_out:,} edges were dropped as they contradict others"]
     graph = replace(graph, **arrays)
     keep_path(graph, path)
-    gaps = next(each for each in [*steps, step] if each.name in {"gaps", "circles"})
+    gaps = next(entry for entry in [*steps, step] if entry.name in {"gaps", "circles"})
     doubts = [*doubts, *polling_doubts(graph, events, rules, gaps)]
     build = build_table([*steps, step])
+    # Ranks may have the same doubt: it is told once.
     graph = replace(graph, build=build, doubts=tuple(dict.fromkeys(doubts)))
     keep_path(graph, path)
     return graph
 
-
-# Points that wait for each other in a circle, and the edges that cannot be right there.
 
 # What holds in any trace: work ends after it starts, and threads and streams have an order.
 _SURE = ("GPU work", "CPU", "gap", "call", "stream order", "trace start")
@@ -272,20 +261,8 @@ def without_circles(
     """Leave out edges until nothing waits for itself, and say which.
 
     Only edges on a circle are dropped: first those that point back in time, then guesses
-    between points of one moment, then launches that come after what they launch.
-
-    Parameters
-    ----------
-    arrays
-        ``source``, ``target``, ``weight_ns``, ``edge_kind`` and ``is_inferred`` of the edges.
-    time
-        When each point was measured [ns].
-    names
-        Names of events by row label.
-    event
-        Row label of every point.
-    step
-        Where what is dropped is counted.
+    between points of one moment, then launches that come after what they launch. ``step``
+    counts them and names a few.
     """
     while True:
         path = LongestPath(arrays["source"], arrays["target"], len(time))
@@ -294,10 +271,11 @@ def without_circles(
         wrong = _wrong(arrays, time)
         kinds = [EDGE_KINDS[kind] for kind in np.unique(arrays["edge_kind"][wrong])]
         ends = [event[arrays[end][wrong][:_NAMED]].tolist() for end in ("source", "target")]
-        found = [f"{names[a]} (row {a}) > {names[b]} (row {b})" for a, b in zip(*ends, strict=True)]
-        said = "; ".join(found)
+        examples = [
+            f"{names[a]} (row {a}) > {names[b]} (row {b})" for a, b in zip(*ends, strict=True)
+        ]
         step.left_out += int(wrong.sum())
-        step.notes.append(f"edges of {', '.join(kinds)} contradict others: {said}")
+        step.notes.append(f"edges of {', '.join(kinds)} contradict others: {'; '.join(examples)}")
         arrays = {name: values[~wrong] for name, values in arrays.items()}
 
 
@@ -308,20 +286,20 @@ def _wrong(arrays: dict[str, Any], time: Ints) -> NDArray[np.bool_]:
     source, target = arrays["source"], arrays["target"]
     count = len(time)
     matrix = coo_array((np.ones(len(source)), (source, target)), shape=(count, count))
+    # Points on a common circle are one strongly connected component.
     group = connected_components(matrix, connection="strong")[1]
     on_circle = (group[source] == group[target]) & (source != target)
-    doubtful = on_circle & ~np.isin(arrays["edge_kind"], [EDGE_KINDS.index(each) for each in _SURE])
+    doubtful = on_circle & ~np.isin(arrays["edge_kind"], [EDGE_KINDS.index(kind) for kind in _SURE])
     launch = arrays["edge_kind"] == EDGE_KINDS.index("launch")
     back = time[source] > time[target]
     same = (time[source] == time[target]) & arrays["is_inferred"]
+    # From the surest sign of an error to the weakest; one kind at a time, as few as possible.
     for chosen in (back & ~launch, same, back, ~launch):
         if (doubtful & chosen).any():
             return np.asarray(doubtful & chosen)
     msg = f"{on_circle.sum():,} edges form circles that nothing in the trace can open"
     raise PerformanceModelError(msg)
 
-
-# What makes a trace a poor base for predictions, in words.
 
 # Shares from which on a trace is in doubt.
 _EARLY, _WITHOUT_WORK, _WITHOUT_LAUNCH = 0.01, 0.05, 0.2
@@ -340,7 +318,7 @@ def rank_doubts(events: pd.DataFrame, rows: RankRows, rules: GraphRules) -> list
         doubts.append(f"{share:.0%} of the GPU work begins before its launch: clocks are off")
     if (share := _share(~has)) > _WITHOUT_LAUNCH:
         doubts.append(f"{share:.0%} of the GPU work has no launch in the trace")
-    is_launch = np.array(["LaunchKernel" in str(each) for each in events["name"].cat.categories])
+    is_launch = np.array(["LaunchKernel" in str(name) for name in events["name"].cat.categories])
     calls = np.flatnonzero(cpu.is_call & np.append(is_launch, False)[cpu.name])
     if (share := _share(~np.isin(calls, gpu.call))) > _WITHOUT_WORK:
         doubts.append(f"{share:.0%} of the kernel launches have no work on the GPU in the trace")
@@ -348,16 +326,15 @@ def rank_doubts(events: pd.DataFrame, rows: RankRows, rules: GraphRules) -> list
 
 
 def step_doubts(events: pd.DataFrame) -> list[str]:
-    """Say whether ranks recorded different steps."""
     if "step" not in events or events["rank"].nunique() < 2:
         return []
     pairs = events[["rank", "step"]].dropna().drop_duplicates()
     ranks = np.unique(pairs["rank"].to_numpy()).tolist()
     steps = {rank: sorted(pairs.loc[pairs["rank"] == rank, "step"]) for rank in ranks}
-    if len({tuple(each) for each in steps.values()}) < 2:
+    if len({tuple(numbers) for numbers in steps.values()}) < 2:
         return []
-    said = [f"rank {rank}: {len(each)}" for rank, each in list(steps.items())[:_SHOWN]]
-    return [f"ranks recorded different steps ({', '.join(said)})"]
+    counts = [f"rank {rank}: {len(numbers)}" for rank, numbers in list(steps.items())[:_SHOWN]]
+    return [f"ranks recorded different steps ({', '.join(counts)})"]
 
 
 def _share(chosen: np.ndarray) -> float:

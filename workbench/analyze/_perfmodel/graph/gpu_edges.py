@@ -32,6 +32,8 @@ def launch_edges(draft: Draft) -> None:
     has_call = draft.launch != MISSING
     before_end = np.where(gpu.before != MISSING, gpu.end[gpu.before], _NEVER)
     delay = gpu.start - draft.issued
+    # Behind other work the delay is queueing, so only launches onto an idle stream tell the
+    # latency.
     idle = has_call & (before_end < draft.issued)
     usual = usual_latency(
         delay[idle],
@@ -51,6 +53,7 @@ def launch_edges(draft: Draft) -> None:
                 f"{count:,} began later than a launch explains, {excess / 1e6:.2f} ms in all"
             )
     draft.add(draft.launch[has_call], draft.starts[has_call], weight[has_call], "launch")
+    # Work in flight when the trace begins has no launch row, and nothing before it on its stream.
     lost = ~has_call & (gpu.before == MISSING)
     begin = gpu.start[lost] if "gaps" not in draft.without else 0
     draft.add(0, draft.starts[lost], begin, "trace start")
@@ -70,12 +73,13 @@ def stream_edges(draft: Draft) -> None:
     gap = gpu.start[later] - gpu.end[before]
     alone = gpu.call[later] == MISSING
     queued = ~alone & (draft.call_start[later] + rules.queued_ns < gpu.end[before])
-    known = gap[queued & (gap < rules.longest_stream_gap_ns)]
-    usual = max(int(np.median(known)), 0) if len(known) else rules.stream_gap_ns
+    usual_gaps = gap[queued & (gap < rules.longest_stream_gap_ns)]
+    usual = max(int(np.median(usual_gaps)), 0) if len(usual_gaps) else rules.stream_gap_ns
     step.notes.append(f"usual gap between queued work {usual / 1e3:.2f} µs")
     weight = np.full(len(later), usual)
     if not step.is_used:
         return
+    # A global median would bias the replay of work without a launch: the gap is that of the pair.
     if alone.any():
         pair = gpu.name[before] * (int(gpu.name.max()) + 1) + gpu.name[later]
         weight[alone] = _medians(gap[alone], pair[alone])
@@ -87,6 +91,7 @@ def _medians(values: Ints, group: Ints) -> Ints:
     number = np.unique(group, return_inverse=True)[1]
     order = np.lexsort((values, number))
     bounds = np.append(0, np.cumsum(np.bincount(number)))
+    # The lower median: an observed value, so that times stay whole nanoseconds.
     middle = (bounds[:-1] + bounds[1:] - 1) // 2
     usual: Ints = np.maximum(values[order][middle][number], 0)
     return usual
@@ -98,6 +103,7 @@ def queue_limit(gpu: GpuRows, cpu: CpuRows, rules: GraphRules) -> int:
     call = gpu.call[has]
     took = (cpu.end - cpu.start)[call]
     blocked = _depths(gpu, cpu, has)[took > rules.blocked_ns]
+    # ROCm queues go deeper without blocking; V100s block at 1,021 launches.
     if len(blocked) <= rules.fewest_blocked or np.median(blocked) < rules.shortest_queue:
         return 0
     return int(np.median(blocked))
@@ -108,6 +114,8 @@ def _depths(gpu: GpuRows, cpu: CpuRows, has: Ints) -> Ints:
     begin = cpu.start[gpu.call[has]]
     order = np.argsort(begin, kind="stable")
     depth = np.empty(len(has), dtype=np.int64)
+    # Launches before this one, less the work that had started when it began: what is still
+    # queued.
     depth[order] = np.arange(len(has)) - np.searchsorted(np.sort(gpu.start[has]), begin[order])
     return depth
 
@@ -120,8 +128,9 @@ def lasting_calls(gpu: GpuRows, cpu: CpuRows, limit: int, rules: GraphRules) -> 
     """
     has = np.flatnonzero(gpu.call != MISSING)
     call = gpu.call[has]
+    # If any work of a call began before its end, the call launched at its begin.
     late = gpu.start[has] >= cpu.end[call] - rules.jitter_ns
-    late &= ((cpu.end - cpu.start)[call] > rules.blocked_ns) & (cpu.what[call] != COPY)
+    late &= ((cpu.end - cpu.start)[call] > rules.blocked_ns) & (cpu.effect[call] != COPY)
     if limit:
         late &= _depths(gpu, cpu, has) < limit
     lasting = np.zeros(len(cpu.row), dtype=bool)
@@ -139,6 +148,7 @@ def queue_edges(draft: Draft, limit: int) -> None:
     has = np.flatnonzero(gpu.call != MISSING)
     has = has[np.lexsort((gpu.start[has], draft.call_start[has]))]
     ahead, call = has[:-limit], gpu.call[has[limit:]]
+    # Only a call with a wait of its own can be held up; the others are one point.
     waits = points.ends[call] != points.starts[call]
     ahead, call = ahead[waits], call[waits]
     fits = gpu.start[ahead] <= draft.cpu.end[call] + draft.rules.clash_ns
@@ -157,7 +167,7 @@ def stream_waits(draft: Draft) -> None:
     for that work of the other streams which ended last before it began.
     """
     step = draft.step("inter-stream")
-    wait = np.flatnonzero(draft.cpu.what == STREAM_WAIT)
+    wait = np.flatnonzero(draft.cpu.effect == STREAM_WAIT)
     if not step.is_used or not len(wait):
         return
     every = queues(draft.rows)
@@ -166,20 +176,20 @@ def stream_waits(draft: Draft) -> None:
 
 
 def _told_waits(draft: Draft, every: list[Queue], wait: Ints) -> np.ndarray:
-    """Add the edges that the trace tells of; say which calls it tells of."""
     cpu, gpu, rows = draft.cpu, draft.gpu, draft.rows
-    calls = np.flatnonzero(cpu.what == EVENT_RECORD)
+    calls = np.flatnonzero(cpu.effect == EVENT_RECORD)
+    # Plain record and wait rows carry no event handle: a cuda_sync row joins them by correlation.
     records = dict(zip(cpu.correlation[calls].tolist(), calls.tolist(), strict=True))
     is_told = np.zeros(len(wait), dtype=bool)
-    for place, call in enumerate(wait.tolist()):
-        told = rows.sync_records.get(int(cpu.correlation[call]))
-        if told is None or told.wait_correlation < 0:
+    for position, call in enumerate(wait.tolist()):
+        record = rows.sync_records.get(int(cpu.correlation[call]))
+        if record is None or record.wait_correlation < 0:
             continue
-        stream, waited = rows.number_of(told.stream), rows.number_of(told.wait_stream)
+        stream, waited = rows.number_of(record.stream), rows.number_of(record.wait_stream)
         if MISSING in (stream, waited):
             continue
-        is_told[place] = True
-        moment = cpu.start[records.get(told.wait_correlation, call)]
+        is_told[position] = True
+        moment = cpu.start[records.get(record.wait_correlation, call)]
         target = int(_next_launch(draft, np.array([call]), every[stream].work)[0])
         source = int(every[waited].last_before(np.array([moment]))[0])
         if MISSING in (target, source) or target == source:
@@ -202,6 +212,7 @@ def _untold_waits(draft: Draft, every: list[Queue], wait: Ints) -> None:
         )
         source = np.where(gpu.stream[target] == number, MISSING, source)
         end = np.where(source != MISSING, gpu.end[source], _NEVER)
+        # Of all other streams the latest end: earlier work cannot be what held this up.
         better = end > best_end
         best, best_end = np.where(better, source, best), np.where(better, end, best_end)
     has = best != MISSING
@@ -217,13 +228,13 @@ def _next_launch(draft: Draft, call: Ints, work: Ints) -> Ints:
     work = work[np.lexsort((gpu.start[work], gpu.call[work]))]
     if not len(work):
         return np.full(len(call), MISSING)
-    place = np.searchsorted(gpu.call[work], call, side="right")
-    found = np.where(place < len(work), work[np.minimum(place, len(work) - 1)], MISSING)
-    launch = gpu.call[found]
+    position = np.searchsorted(gpu.call[work], call, side="right")
+    following = np.where(position < len(work), work[np.minimum(position, len(work) - 1)], MISSING)
+    launch = gpu.call[following]
     calls_before = np.cumsum(cpu.is_call)
-    usable = (found != MISSING) & (cpu.thread[launch] == cpu.thread[call])
+    usable = (following != MISSING) & (cpu.thread[launch] == cpu.thread[call])
     usable &= calls_before[launch] - calls_before[call] <= draft.rules.furthest_call
-    return np.where(usable, found, MISSING)
+    return np.where(usable, following, MISSING)
 
 
 def residual_edges(draft: Draft) -> None:
@@ -237,20 +248,21 @@ def residual_edges(draft: Draft) -> None:
     if not step.is_used:
         return
     residual = draft.residual()[draft.starts]
+    # Unexplained delays below this are jitter of launches and clocks, not a missing dependency.
     late = np.flatnonzero(residual >= rules.least_residual_ns)
     cause = _just_ended(draft, late)
     has = cause != MISSING
     work, ended = late[has], cause[has]
     lag = gpu.start[work] - gpu.end[ended]
     draft.add(draft.starts[ended] + 1, draft.starts[work], lag, "inter-stream", inferred=True)
-    rest = late[~has]
-    cause = _about_to_end(draft, rest, residual[rest])
-    crowded, filling = rest[cause != MISSING], cause[cause != MISSING]
+    uncaused = late[~has]
+    cause = _about_to_end(draft, uncaused, residual[uncaused])
+    crowded, filling = uncaused[cause != MISSING], cause[cause != MISSING]
     lag = gpu.start[crowded] - gpu.start[filling]
     draft.add(draft.starts[filling], draft.starts[crowded], lag, "shared GPU", inferred=True)
-    for found, words in ((work, "that had ended"), (crowded, "that filled the GPU")):
-        if len(found):
-            step.notes.append(f"{residual[found].sum() / 1e6:.2f} ms behind work {words}")
+    for works, words in ((work, "that had ended"), (crowded, "that filled the GPU")):
+        if len(works):
+            step.notes.append(f"{residual[works].sum() / 1e6:.2f} ms behind work {words}")
 
 
 def _just_ended(draft: Draft, late: Ints) -> Ints:
@@ -259,18 +271,20 @@ def _just_ended(draft: Draft, late: Ints) -> Ints:
     by_end = np.argsort(gpu.end, kind="stable")
     end = gpu.end[by_end]
     latest = gpu.start[late] + rules.jitter_ns // 2
-    place = np.searchsorted(end, latest, side="right") - 1
-    found = np.full(len(late), MISSING)
+    position = np.searchsorted(end, latest, side="right") - 1
+    causes = np.full(len(late), MISSING)
     looking = np.arange(len(late))
     while len(looking):
-        at, began = place[looking], gpu.start[late[looking]]
+        at, began = position[looking], gpu.start[late[looking]]
+        # Step back to the next earlier end, for all that still look, until it is on another
+        # stream.
         near = (at >= 0) & (end[at] > began - rules.residual_window_ns)
         looking, at = looking[near], at[near]
-        other = gpu.stream[by_end[at]] != gpu.stream[late[looking]]
-        found[looking[other]] = by_end[at[other]]
-        looking = looking[~other]
-        place[looking] -= 1
-    return found
+        is_other = gpu.stream[by_end[at]] != gpu.stream[late[looking]]
+        causes[looking[is_other]] = by_end[at[is_other]]
+        looking = looking[~is_other]
+        position[looking] -= 1
+    return causes
 
 
 def _about_to_end(draft: Draft, late: Ints, residual: Ints) -> Ints:
@@ -281,18 +295,18 @@ def _about_to_end(draft: Draft, late: Ints, residual: Ints) -> Ints:
     gpu, rules = draft.gpu, draft.rules
     by_end = np.argsort(gpu.end, kind="stable")
     end = gpu.end[by_end]
-    place = np.searchsorted(end, gpu.start[late], side="right")
-    found = np.full(len(late), MISSING)
+    position = np.searchsorted(end, gpu.start[late], side="right")
+    causes = np.full(len(late), MISSING)
     looking = np.arange(len(late))
     while len(looking):
-        at, work = place[looking], late[looking]
+        at, work = position[looking], late[looking]
         began = gpu.start[work]
         near = (at < len(end)) & (end[np.minimum(at, len(end) - 1)] <= began + rules.draining_ns)
         looking, work, began = looking[near], work[near], began[near]
-        cause = by_end[place[looking]]
+        cause = by_end[position[looking]]
         fits = (gpu.stream[cause] != gpu.stream[work]) & gpu.fills[cause]
         fits &= gpu.start[cause] <= began - residual[looking] // 2
-        found[looking[fits]] = cause[fits]
+        causes[looking[fits]] = cause[fits]
         looking = looking[~fits]
-        place[looking] += 1
-    return found
+        position[looking] += 1
+    return causes

@@ -37,13 +37,13 @@ def host_edges(draft: Draft) -> None:
     number = draft.first + np.arange(len(points.time))
     inside = np.append(False, points.thread[1:] == points.thread[:-1])
     lag = np.diff(points.time, prepend=0)
+    # A gap leads to the start of an outermost row: time that no operator covers, mostly Python.
     is_wait, is_gap = points.kind == WAIT_END, inside & (points.kind == START)
     # Where nothing else is to account for the time in a call, the call keeps all of it.
-    is_launch = draft.cpu.what[points.cpu] < DEVICE_SYNC
+    is_launch = draft.cpu.effect[points.cpu] < DEVICE_SYNC
     usual = _usual(lag[is_wait & is_launch & ~draft.lasting[points.cpu]], rules.blocked_ns)
-    blocked = (
-        lag if "queue limit" in draft.without else np.where(lag > rules.blocked_ns, usual, lag)
-    )
+    # Without the step that gives a wait its cause, the call keeps all of its time.
+    blocked = np.where((lag > rules.blocked_ns) & ("queue limit" not in draft.without), usual, lag)
     synced = lag if "synchronise" in draft.without else rules.sync_ns
     own = np.minimum(lag, np.where(is_launch, blocked, synced))
     own = np.where(draft.lasting[points.cpu], lag, own)
@@ -51,6 +51,7 @@ def host_edges(draft: Draft) -> None:
     draft.add(number[plain] - 1, number[plain], lag[plain], "CPU")
     draft.add(number[waits] - 1, number[waits], own[waits], "call")
     gap, head = np.flatnonzero(is_gap), np.flatnonzero(~inside)
+    # Short gaps are Python between two operators; only a long one may be a wait for a thread.
     wait = np.append(gap[lag[gap] > rules.longest_gap_ns], head)
     begin = np.append(points.time[wait[: len(wait) - len(head)] - 1], np.full(len(head), -1))
     step = draft.step("inter-thread")
@@ -77,15 +78,18 @@ def _causes(draft: Draft, wait: Ints, begin: Ints) -> Ints:
     ends = np.flatnonzero(points.kind == END)
     best = np.full(len(wait), MISSING)
     best_time = np.full((2, len(wait)), _NEVER)
-    place = np.unique(np.stack([points.thread[wait], name[wait]]), axis=1, return_inverse=True)[1]
-    place = place.reshape(-1)
-    times = np.bincount(place)[place]
+    group = np.unique(np.stack([points.thread[wait], name[wait]]), axis=1, return_inverse=True)[1]
+    group = group.reshape(-1)
+    # How often a point of this name occurs on this thread, for the share that recurs below.
+    times = np.bincount(group)[group]
     for thread in np.unique(points.thread[ends]).tolist():
-        mine = ends[points.thread[ends] == thread]
-        found = mine[np.searchsorted(points.time[mine], points.time[wait], side="right") - 1]
-        time = points.time[found]
+        own_ends = ends[points.thread[ends] == thread]
+        cause = own_ends[
+            np.searchsorted(points.time[own_ends], points.time[wait], side="right") - 1
+        ]
+        time = points.time[cause]
         fits = (time > begin) & (time <= points.time[wait]) & (points.thread[wait] != thread)
-        number = np.unique(place * (int(name.max()) + 1) + name[found], return_inverse=True)[1]
+        number = np.unique(group * (int(name.max()) + 1) + name[cause], return_inverse=True)[1]
         together = np.bincount(number, fits)[number]
         recurs = (together >= _LEAST_RECURRENCE) & (2 * together >= times)
         # A cause that recurs is better than one that does not; then the later one.
@@ -93,7 +97,7 @@ def _causes(draft: Draft, wait: Ints, begin: Ints) -> Ints:
         better = fits & (
             (rank[0] > best_time[0]) | ((rank[0] == best_time[0]) & (time > best_time[1]))
         )
-        best = np.where(better, found, best)
+        best = np.where(better, cause, best)
         best_time = np.where(better, rank, best_time)
     return best
 
@@ -103,23 +107,16 @@ def _add(draft: Draft, wait: Ints, cause: Ints, lag: Ints) -> None:
     points, first = draft.points, draft.first
     has_length = "gaps" not in draft.without
     caused = wait[cause[wait] != MISSING]
-    rest = points.time[caused] - points.time[cause[caused]]
-    draft.add(
-        first + cause[caused],
-        first + caused,
-        rest if has_length else 0,
-        "inter-thread",
-        inferred=True,
-    )
+    lag_ns = points.time[caused] - points.time[cause[caused]] if has_length else 0
+    draft.add(first + cause[caused], first + caused, lag_ns, "inter-thread", inferred=True)
     draft.step("gaps")
+    # Heads are the first points of a thread: nothing on it comes before.
     is_head = np.append(True, points.thread[1:] != points.thread[:-1])[wait]
     gap, head = wait[~is_head], wait[is_head & (cause[wait] == MISSING)]
     own = np.where(cause[gap] == MISSING, lag[gap], 0) if has_length else 0
     draft.add(first + gap - 1, first + gap, own, "gap")
     draft.add(0, first + head, points.time[head] if has_length else 0, "trace start")
 
-
-# Hosts that ask again and again whether the GPU is done, which no trace records.
 
 # Time between two moments of a thread that keeps its length; of it, what no row accounts for.
 _UNTRACED = [EDGE_KINDS.index(kind) for kind in ("gap", "inter-thread")]
@@ -137,18 +134,7 @@ def polling_doubts(
     A host that waits for the GPU by polling has no call that says so: the wait is a gap of
     fixed length, or a long operator, and it would stay if the GPU were made faster. So it is
     told by two signs: gaps that end as communication does, and gaps that are most of the
-    critical path of a GPU that is hardly ever idle.
-
-    Parameters
-    ----------
-    graph
-        Of all ranks, without circles.
-    events
-        What it was built from.
-    rules
-        With ``polling_ns``, ``co_critical_busy_share`` and ``co_critical_gap_share``.
-    step
-        Step of the builder that gets a note.
+    critical path of a GPU that is hardly ever idle. ``step`` gets a note.
     """
     busy = _Busy(graph, events)
     doubts = _with_communication(graph, events, busy, rules, step)
@@ -164,8 +150,8 @@ class _Busy:
         self.work = gpu_work(events)
         self.spans = {}
         for rank in np.unique(self.work.rank).tolist():
-            mine = self.work.rank == rank
-            start, end = self.work.start[mine], self.work.end[mine]
+            of_rank = self.work.rank == rank
+            start, end = self.work.start[of_rank], self.work.end[of_rank]
             self.spans[rank] = union(start - graph.origin_ns, end - graph.origin_ns)
 
     def within(self, rank: int, begin: Ints, end: Ints) -> Ints:
@@ -176,34 +162,33 @@ class _Busy:
 def _with_communication(
     graph: ExecutionGraph, events: pd.DataFrame, busy: _Busy, rules: GraphRules, step: Step
 ) -> list[str]:
-    """Say how much of the critical path are gaps that end as communication does."""
     polled = _polled_ns(graph, busy, rules.polling_ns)
     if not polled.any():
         return []
-    whole, on_path = _on_path(graph, polled, graph.weight_ns)
+    length, on_path = _on_path(graph, polled, graph.weight_ns)
     near = ""
     # Where the GPU is behind by a little, gaps bind as soon as communication is faster.
-    if on_path / whole <= _MOST:
-        rest, beside = _on_path(graph, polled, _without(graph, events))
-        if rest >= _AS_LONG * whole and beside > on_path:
+    if on_path / length <= _MOST:
+        host_ns, beside = _on_path(graph, polled, _without(graph, events))
+        if host_ns >= _AS_LONG * length and beside > on_path:
             on_path, near = beside, " but for communication"
     words = (
         f"{int((polled > 0).sum()):,} gaps of the CPU end as communication does (the host polls?), "
-        f"{on_path / 1e6:.1f} ms ({on_path / whole:.0%}) of the critical path{near}"
+        f"{on_path / 1e6:.1f} ms ({on_path / length:.0%}) of the critical path{near}"
     )
     step.notes.append(words)
-    if on_path / whole < _TOLD:
+    if on_path / length < _TOLD:
         return []
-    if on_path / whole > _MOST and _gpu_is_as_long(graph, polled, whole):
+    if on_path / length > _MOST and _gpu_is_as_long(graph, polled, length):
         return [f"what-ifs are unreliable: {words}, and the GPU is busy as long"]
     return [f"{words}: they would not shrink with communication"]
 
 
 def _co_critical(graph: ExecutionGraph, busy: _Busy, rules: GraphRules) -> list[str]:
     """Doubt a critical path of gaps beside a GPU that is nearly always busy."""
-    whole = max(int(graph.time_ns.max()), 1)
-    window = np.array([0]), np.array([whole])
-    shares = {rank: int(busy.within(rank, *window)[0]) / whole for rank in busy.spans}
+    window_ns = max(int(graph.time_ns.max()), 1)
+    window = np.array([0]), np.array([window_ns])
+    shares = {rank: int(busy.within(rank, *window)[0]) / window_ns for rank in busy.spans}
     busiest = [rank for rank, share in shares.items() if share > rules.co_critical_busy_share]
     if not busiest:
         return []
@@ -234,7 +219,6 @@ def _on_path(graph: ExecutionGraph, polled: Ints, weight_ns: Ints) -> tuple[int,
 
 
 def _without(graph: ExecutionGraph, events: pd.DataFrame) -> Ints:
-    """Give the weights if communication took no time."""
     talks = events.index[(events["kind"] == "communication").to_numpy(dtype=bool)]
     is_work = graph.edge_kind == EDGE_KINDS.index("GPU work")
     is_talk = is_work & np.isin(graph.event[graph.source], talks)
@@ -246,6 +230,7 @@ def _polled_ns(graph: ExecutionGraph, busy: _Busy, window_ns: int) -> Ints:
 
     Other work may have run before it on the GPU: the host waits for all of it.
     """
+    # DeepEP, for one, spins on counters on the CPU: no runtime call says that the host waits.
     polled = np.zeros(len(graph.weight_ns), dtype=np.int64)
     begin, end = graph.time_ns[graph.source], graph.time_ns[graph.target]
     # A gap shorter than the window ends near some communication by chance.
@@ -254,11 +239,11 @@ def _polled_ns(graph: ExecutionGraph, busy: _Busy, window_ns: int) -> Ints:
     work = busy.work
     talks = work.kind == KINDS.index("communication")
     for rank in np.unique(work.rank[talks]).tolist():
-        mine = rows[graph.point_rank[graph.target[rows]] == rank]
+        gaps = rows[graph.point_rank[graph.target[rows]] == rank]
         of_rank = talks & (work.rank == rank)
-        start, stop = (each[of_rank] - graph.origin_ns for each in (work.start, work.end))
-        mine = mine[_end_together(begin[mine], end[mine], start, stop, window_ns)]
-        polled[mine] = busy.within(rank, begin[mine], end[mine])
+        start, stop = (moments[of_rank] - graph.origin_ns for moments in (work.start, work.end))
+        gaps = gaps[_end_together(begin[gaps], end[gaps], start, stop, window_ns)]
+        polled[gaps] = busy.within(rank, begin[gaps], end[gaps])
     return polled
 
 
@@ -266,19 +251,21 @@ def _end_together(
     begin: Ints, end: Ints, start: Ints, stop: Ints, window_ns: int
 ) -> NDArray[np.bool_]:
     """Say in which gaps communication ran that ended about as they did."""
+    # By end, so that the kernels that end near a gap are neighbours and the loop below is short.
     order = np.argsort(stop, kind="stable")
     start, stop = start[order], stop[order]
     first = np.searchsorted(stop, end - window_ns)
-    many: NDArray[np.int64] = np.searchsorted(stop, end + window_ns, side="right") - first
+    count: NDArray[np.int64] = np.searchsorted(stop, end + window_ns, side="right") - first
     ran = np.zeros(len(begin), dtype=bool)
-    for offset in range(int(many.max(initial=0))):
-        at = np.flatnonzero(many > offset)
+    for offset in range(int(count.max(initial=0))):
+        at = np.flatnonzero(count > offset)
         kernel = first[at] + offset
         ran[at] |= np.minimum(stop[kernel], end[at]) > np.maximum(start[kernel], begin[at])
     return ran
 
 
-def _gpu_is_as_long(graph: ExecutionGraph, polled: Ints, whole: int) -> bool:
+def _gpu_is_as_long(graph: ExecutionGraph, polled: Ints, length: int) -> bool:
     """Say whether all takes nearly as long if the CPU need not poll."""
+    # If all is nearly as long without polling, the GPU binds too, and a faster one would show.
     weight = np.maximum(graph.weight_ns - polled, 0)
-    return bool(replay(graph, weight_ns=weight).max() >= _AS_LONG * whole)
+    return bool(replay(graph, weight_ns=weight).max() >= _AS_LONG * length)

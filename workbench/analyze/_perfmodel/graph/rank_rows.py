@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -24,61 +24,44 @@ from workbench.analyze._lib.rows import (
 from workbench.analyze._lib.rows import taken as _taken
 from workbench.tables import POINT_KINDS
 
-_DEVICE_SYNC = ("cudaDeviceSynchronize", "hipDeviceSynchronize", "cudaCtxSynchronize")
-_STREAM_SYNC = ("cudaStreamSynchronize", "hipStreamSynchronize")
-_EVENT_SYNC = ("cudaEventSynchronize", "hipEventSynchronize")
-_STREAM_WAIT = ("cudaStreamWaitEvent", "hipStreamWaitEvent")
-_EVENT_RECORD = ("cudaEventRecord", "cudaEventRecordWithFlags", "hipEventRecord")
-_COPIES = ("cudaMemcpyAsync", "cudaMemcpy", "hipMemcpyAsync", "hipMemcpy", "hipMemcpyWithStream")
-_GRAPH_LAUNCH = ("cudaGraphLaunch", "hipGraphLaunch", "cuGraphLaunch")
-
 PLAIN, DEVICE_SYNC, STREAM_SYNC, EVENT_SYNC, STREAM_WAIT, EVENT_RECORD, COPY, GRAPH_LAUNCH = range(
     8
 )
-_CALLS = {
-    **dict.fromkeys(_DEVICE_SYNC, DEVICE_SYNC),
-    **dict.fromkeys(_STREAM_SYNC, STREAM_SYNC),
-    **dict.fromkeys(_EVENT_SYNC, EVENT_SYNC),
-    **dict.fromkeys(_STREAM_WAIT, STREAM_WAIT),
-    **dict.fromkeys(_EVENT_RECORD, EVENT_RECORD),
-    **dict.fromkeys(_COPIES, COPY),
-    **dict.fromkeys(_GRAPH_LAUNCH, GRAPH_LAUNCH),
+_CALL_NAMES = {
+    DEVICE_SYNC: ("cudaDeviceSynchronize", "hipDeviceSynchronize", "cudaCtxSynchronize"),
+    STREAM_SYNC: ("cudaStreamSynchronize", "hipStreamSynchronize"),
+    EVENT_SYNC: ("cudaEventSynchronize", "hipEventSynchronize"),
+    STREAM_WAIT: ("cudaStreamWaitEvent", "hipStreamWaitEvent"),
+    EVENT_RECORD: ("cudaEventRecord", "cudaEventRecordWithFlags", "hipEventRecord"),
+    COPY: ("cudaMemcpyAsync", "cudaMemcpy", "hipMemcpyAsync", "hipMemcpy", "hipMemcpyWithStream"),
+    GRAPH_LAUNCH: ("cudaGraphLaunch", "hipGraphLaunch", "cuGraphLaunch"),
 }
+_CALLS = {name: effect for effect, names in _CALL_NAMES.items() for name in names}
 
 
 class GpuRows(NamedTuple):
     """GPU work of a rank, in order of start."""
 
-    row: Ints
-    """Position in the events table."""
+    row: Ints  # position in the events table
     start: Ints
     end: Ints
-    stream: Ints
-    """Number of the stream in `RankRows.streams`."""
-    call: Ints
-    """The CPU row that launched it, as a position in `CpuRows`; -1 if none."""
-    before: Ints
-    """The work before it on its stream, as a position here; -1 if none."""
-    name: Ints
-    """Code of its name."""
-    fills: NDArray[np.bool_]
-    """It is a kernel that computes, which can take the whole GPU."""
+    stream: Ints  # number of the stream in `RankRows.streams`
+    call: Ints  # the CPU row that launched it, as a position in `CpuRows`; -1 if none
+    before: Ints  # the work before it on its stream, as a position here; -1 if none
+    name: Ints  # code of its name
+    fills: NDArray[np.bool_]  # it is a kernel that computes, which can take the whole GPU
 
 
 class CpuRows(NamedTuple):
     """Operators and runtime calls of a rank, by thread, start and (longest first) duration."""
 
-    row: Ints
-    """Position in the events table."""
+    row: Ints  # position in the events table
     start: Ints
     end: Ints
     thread: Ints
-    is_call: NDArray[np.bool_]
-    """Runtime or driver call, not an operator."""
-    what: NDArray[np.int8]
-    """PLAIN, or what the call does to streams."""
-    name: Ints
-    """Code of its name."""
+    is_call: NDArray[np.bool_]  # runtime or driver call, not an operator
+    effect: NDArray[np.int8]  # PLAIN, or what the call does to streams
+    name: Ints  # code of its name
     correlation: Ints
 
 
@@ -95,40 +78,36 @@ class RankRows(NamedTuple):
 
     gpu: GpuRows
     cpu: CpuRows
-    streams: list[tuple[int, int]]
-    """Device and stream, by number."""
+    streams: list[tuple[int, int]]  # device and stream, by number
     sync_records: dict[int, SyncRecord]
     """What the profiler says of synchronisation calls, by their correlation."""
     origin_ns: int
 
     def number_of(self, stream: int) -> int:
         """Return the number of a stream; -1 if nothing ran on it."""
-        return next((n for n, (_, each) in enumerate(self.streams) if each == stream), MISSING)
+        return next((n for n, (_, name) in enumerate(self.streams) if name == stream), MISSING)
 
 
 def rank_rows(events: pd.DataFrame, rank: int, without: frozenset[str]) -> RankRows:
-    """Pick the rows of a rank that has GPU work."""
     category = codes(events["category"])
-    names = [str(each) for each in events["category"].cat.categories]
+    categories = [str(label) for label in events["category"].cat.categories]
     of_rank = events["rank"].to_numpy() == rank
     work = gpu_work(events, "stream", "launch", "correlation", "wait_stream", "wait_correlation")
-    mine = work.row[of_rank[work.row]]
+    work_row = work.row[of_rank[work.row]]
     if "CUDA graphs" in without:
         # As tools see it that join one call with one piece of work.
-        called = np.append(codes(events["name"]), -1)[launches_of(events, mine)]
-        mine = mine[~np.append(_is_graph_launch(events), False)[called]]
+        names = [str(name) for name in events["name"].cat.categories]
+        is_launch = np.append(np.isin(names, _CALL_NAMES[GRAPH_LAUNCH]), False)
+        called = np.append(codes(events["name"]), -1)[launches_of(events, work_row)]
+        work_row = work_row[~is_launch[called]]
     # A missing category has code -1, the entry after the last.
-    is_call = np.append(np.isin(names, list(LAUNCH_CATEGORIES)), False)
-    is_cpu = is_call | np.append(np.isin(names, ["cpu_op"]), False)
+    is_call = np.append(np.isin(categories, list(LAUNCH_CATEGORIES)), False)
+    is_cpu = is_call | np.append(np.isin(categories, ["cpu_op"]), False)
     row = np.flatnonzero(of_rank & is_cpu[category] & (step_numbers(events) == MISSING))
-    origin = int(events["start_ns"].to_numpy()[np.append(mine, row)].min())
+    origin = int(events["start_ns"].to_numpy()[np.append(work_row, row)].min())
     cpu = _cpu_rows(events, row, is_call[category[row]], origin)
-    gpu, streams = _gpu_rows(events, mine, cpu, origin)
-    return RankRows(gpu, cpu, streams, _sync_records(events, of_rank, names, category), origin)
-
-
-def _is_graph_launch(events: pd.DataFrame) -> NDArray[np.bool_]:
-    return np.isin([str(name) for name in events["name"].cat.categories], _GRAPH_LAUNCH)
+    gpu, streams = _gpu_rows(events, work_row, cpu, origin)
+    return RankRows(gpu, cpu, streams, _sync_records(events, of_rank, categories, category), origin)
 
 
 def _cpu_rows(events: pd.DataFrame, row: Ints, is_call: NDArray[np.bool_], origin: int) -> CpuRows:
@@ -136,19 +115,15 @@ def _cpu_rows(events: pd.DataFrame, row: Ints, is_call: NDArray[np.bool_], origi
     duration = events["dur_ns"].to_numpy()[row]
     process, thread = (codes(events[name])[row].astype(np.int64) for name in ("process", "thread"))
     number = np.unique(process * (int(thread.max(initial=0)) + 2) + thread, return_inverse=True)[1]
+    # Longest first: of rows that start together the outer one comes before what it holds.
     order = np.lexsort((-duration, start, number))
-    what = np.array([_CALLS.get(str(name), PLAIN) for name in events["name"].cat.categories])
-    what = np.append(what, PLAIN).astype(np.int8)[codes(events["name"])[row]]
-    return CpuRows(
-        row=row[order],
-        start=start[order],
-        end=(start + duration)[order],
-        thread=number[order],
-        is_call=is_call[order],
-        what=np.where(is_call, what, PLAIN)[order],
-        name=codes(events["name"])[row].astype(np.int64)[order],
-        correlation=_taken(events["correlation"], row)[order],
-    )
+    effect = np.array([_CALLS.get(str(name), PLAIN) for name in events["name"].cat.categories])
+    effect = np.append(effect, PLAIN).astype(np.int8)[codes(events["name"])[row]]
+    name, correlation = codes(events["name"])[row].astype(np.int64), events["correlation"]
+    effect = np.where(is_call, effect, PLAIN)
+    columns: list[Any] = [row, start, start + duration, number, is_call, effect, name]
+    columns.append(_taken(correlation, row))
+    return CpuRows(*(column[order] for column in columns))
 
 
 def _gpu_rows(
@@ -159,10 +134,12 @@ def _gpu_rows(
     order = np.lexsort((events["dur_ns"].to_numpy()[row], start))
     row, start = row[order], start[order]
     device, stream = _taken(events["device"], row), _taken(events["stream"], row)
+    # Stream numbers repeat from device to device.
     pairs, number = np.unique(np.stack([device, stream]), axis=1, return_inverse=True)
     number = number.reshape(-1)
-    place = np.full(len(events) + 1, MISSING)
-    place[cpu.row] = np.arange(len(cpu.row))
+    cpu_position = np.full(len(events) + 1, MISSING)
+    cpu_position[cpu.row] = np.arange(len(cpu.row))
+    # Stable, so that the order of start is kept within each stream.
     by_stream = np.argsort(number, kind="stable")
     before = np.full(len(row), MISSING)
     same = number[by_stream][1:] == number[by_stream][:-1]
@@ -172,31 +149,29 @@ def _gpu_rows(
         start=start,
         end=start + events["dur_ns"].to_numpy()[row],
         stream=number,
-        call=place[launches_of(events, row)],
+        call=cpu_position[launches_of(events, row)],
         before=before,
         name=codes(events["name"])[row].astype(np.int64),
         fills=codes(events["kind"])[row] == code_of(events["kind"], "compute"),
     )
-    return gpu, [(int(one), int(two)) for one, two in pairs.T]
+    return gpu, [(int(gpu_device), int(gpu_stream)) for gpu_device, gpu_stream in pairs.T]
 
 
 def _sync_records(
     events: pd.DataFrame, of_rank: NDArray[np.bool_], names: list[str], category: Ints
 ) -> dict[int, SyncRecord]:
-    """Read what the profiler says of synchronisation calls, by their correlation."""
     if "cuda_sync" not in names:
         return {}
     row = np.flatnonzero(of_rank & (category == names.index("cuda_sync")))
     columns = ("correlation", "stream", "wait_stream", "wait_correlation")
-    told = [_taken(events[name], row).tolist() for name in columns]
+    values = [_taken(events[name], row).tolist() for name in columns]
     return {
         correlation: SyncRecord(stream, waited, record)
-        for correlation, stream, waited, record in zip(*told, strict=True)
+        for correlation, stream, waited, record in zip(*values, strict=True)
+        # Rows without a correlation could be joined with no call.
         if correlation > 0
     }
 
-
-# The moments on the CPU that a graph needs: segments, launches, waits.
 
 START, END, CALL, WAIT_START, WAIT_END = (
     POINT_KINDS.index(kind) for kind in ("CPU start", "CPU end", "call", "wait start", "wait end")
@@ -208,13 +183,10 @@ class CpuPoints(NamedTuple):
 
     time: Ints
     kind: NDArray[np.int8]
-    cpu: Ints
-    """The CPU row a point belongs to."""
+    cpu: Ints  # the CPU row a point belongs to
     thread: Ints
-    starts: Ints
-    """Per CPU row the point where its call begins; -1 if it has none."""
-    ends: Ints
-    """Per CPU row the point where its wait ends, or its call begins; -1 if it has none."""
+    starts: Ints  # per CPU row the point where its call begins; -1 if it has none
+    ends: Ints  # per CPU row the point where its wait ends, or its call begins; -1 if it has none
 
 
 def cpu_points(cpu: CpuRows, is_anchor: NDArray[np.bool_], waits: NDArray[np.bool_]) -> CpuPoints:
@@ -232,22 +204,22 @@ def cpu_points(cpu: CpuRows, is_anchor: NDArray[np.bool_], waits: NDArray[np.boo
     outermost = cpu.start >= before
     # Clocks round: a row can end after the one it is in, whose segment it extends.
     reaches = outermost | (cpu.end > before)
-    parts = [
+    groups = [
         (every[outermost], START, cpu.start),
         (every[reaches], END, cpu.end),
         (every[is_anchor & ~waits], CALL, cpu.start),
         (every[waits], WAIT_START, cpu.start),
         (every[waits], WAIT_END, cpu.end),
     ]
-    row = np.concatenate([part[0] for part in parts])
-    kind = np.repeat([part[1] for part in parts], [len(part[0]) for part in parts])
-    time = np.concatenate([of[part] for part, _, of in parts])
+    row = np.concatenate([group[0] for group in groups])
+    kind = np.repeat([group[1] for group in groups], [len(group[0]) for group in groups])
+    time = np.concatenate([of[group] for group, _, of in groups])
     order = _order(cpu, row, kind, time)
     row, kind, time = row[order], kind[order], time[order]
     starts, ends = np.full((2, len(every)), MISSING)
-    for wanted, place in ((CALL, starts), (WAIT_START, starts), (CALL, ends), (WAIT_END, ends)):
+    for wanted, slot in ((CALL, starts), (WAIT_START, starts), (CALL, ends), (WAIT_END, ends)):
         chosen = np.flatnonzero(kind == wanted)
-        place[row[chosen]] = chosen
+        slot[row[chosen]] = chosen
     return CpuPoints(time, kind.astype(np.int8), row, cpu.thread[row], starts, ends)
 
 
@@ -261,9 +233,6 @@ def _order(cpu: CpuRows, row: Ints, kind: Ints, time: Ints) -> Ints:
     # An END closes its segment: after the waits of the same row, which are inside.
     last = np.where(is_end, kind == END, kind != START)
     return np.lexsort((last, within, late, time, cpu.thread[row]))
-
-
-# The numbers that steer how an execution graph is built.
 
 
 @dataclass(frozen=True, kw_only=True)

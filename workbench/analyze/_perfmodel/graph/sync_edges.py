@@ -29,16 +29,16 @@ class Queue(NamedTuple):
 
     def last_before(self, moment: Ints) -> Ints:
         """Return the last work launched before each moment; -1 if there is none."""
-        place = np.searchsorted(self.launched, moment, side="right") - 1
-        return np.where(place >= 0, self.work[place], MISSING)
+        position = np.searchsorted(self.launched, moment, side="right") - 1
+        return np.where(position >= 0, self.work[position], MISSING)
 
     def last_ended(self, moment: Ints, by: Ints) -> Ints:
         """Return the last work launched before `moment` that had ended `by` then; -1 if none."""
-        place = np.minimum(
+        position = np.minimum(
             np.searchsorted(self.launched, moment, side="right"),
             np.searchsorted(self.end, by, side="right"),
         )
-        return np.where(place > 0, self.work[place - 1], MISSING)
+        return np.where(position > 0, self.work[position - 1], MISSING)
 
 
 def queues(rows: RankRows) -> list[Queue]:
@@ -48,13 +48,13 @@ def queues(rows: RankRows) -> list[Queue]:
     stream; without such, before the trace began.
     """
     gpu = rows.gpu
-    found = []
+    by_stream = []
     for stream in range(len(rows.streams)):
         work = np.flatnonzero(gpu.stream == stream)
         launched = np.append(rows.cpu.start, _NEVER)[gpu.call[work]]
         launched = np.maximum.accumulate(launched)
-        found.append(Queue(work, launched, np.maximum.accumulate(gpu.end[work])))
-    return found
+        by_stream.append(Queue(work, launched, np.maximum.accumulate(gpu.end[work])))
+    return by_stream
 
 
 def sync_edges(draft: Draft) -> None:
@@ -69,23 +69,28 @@ def sync_edges(draft: Draft) -> None:
         return
     cpu, gpu, points, every = draft.cpu, draft.gpu, draft.points, queues(draft.rows)
     waits = points.ends != points.starts
-    device = np.flatnonzero(waits & (cpu.what == DEVICE_SYNC))
+    device = np.flatnonzero(waits & (cpu.effect == DEVICE_SYNC))
     for queue in every:
         _wait(draft, queue.last_before(cpu.start[device]), device)
-    copies = np.flatnonzero(np.isin(gpu.call, np.flatnonzero(waits & (cpu.what == COPY))))
+    # A blocking copy (pageable memory, or to the host) waits for itself, not for the device.
+    copies = np.flatnonzero(np.isin(gpu.call, np.flatnonzero(waits & (cpu.effect == COPY))))
     _wait(draft, copies, gpu.call[copies])
-    narrow = np.flatnonzero(waits & np.isin(cpu.what, (STREAM_SYNC, EVENT_SYNC)))
-    told = np.array([_told_stream(draft.rows, call) for call in narrow.tolist()], dtype=np.int64)
+    # Waits for a stream or an event name it only in a cuda_sync record.
+    narrow = np.flatnonzero(waits & np.isin(cpu.effect, (STREAM_SYNC, EVENT_SYNC)))
+    recorded = np.array(
+        [_told_stream(draft.rows, call) for call in narrow.tolist()], dtype=np.int64
+    )
     for number, queue in enumerate(every):
-        mine = narrow[told == number]
-        _wait(draft, queue.last_before(cpu.start[mine]), mine)
-    untold = narrow[told == MISSING]
+        calls = narrow[recorded == number]
+        _wait(draft, queue.last_before(cpu.start[calls]), calls)
+    untold = narrow[recorded == MISSING]
     _wait(draft, _latest_ending(draft, every, untold), untold, inferred=True)
 
 
 def _wait(draft: Draft, work: Ints, call: Ints, *, inferred: bool = False) -> None:
     has = work != MISSING
     work, call = work[has], call[has]
+    # Work that ends well after the call was not waited for, whatever the record says.
     fits = draft.gpu.end[work] <= draft.cpu.end[call] + draft.rules.clash_ns
     draft.steps[-1].left_out += int((~fits).sum())
     end = draft.first + draft.points.ends[call[fits]]
@@ -97,7 +102,8 @@ def _told_stream(rows: RankRows, call: int) -> int:
     record = rows.sync_records.get(int(rows.cpu.correlation[call]))
     if record is None:
         return MISSING
-    is_event = rows.cpu.what[call] == EVENT_SYNC
+    # An event was recorded on another stream than the one the call names: wait_on_stream.
+    is_event = rows.cpu.effect[call] == EVENT_SYNC
     return rows.number_of(
         record.wait_stream if is_event and record.wait_stream >= 0 else record.stream
     )
@@ -129,10 +135,11 @@ def dark_edges(draft: Draft) -> None:
     only some work was recorded leaves holes before and between this work, and after it.
     """
     step, cpu = draft.step("CUDA graphs"), draft.cpu
-    graphs = np.flatnonzero(cpu.what == GRAPH_LAUNCH)
+    graphs = np.flatnonzero(cpu.effect == GRAPH_LAUNCH)
     if not step.is_used or not len(graphs):
         return
     graphs = graphs[np.argsort(cpu.start[graphs], kind="stable")]
+    # Kernels of a graph share the correlation of its one launch, if they were recorded at all.
     is_silent = ~np.isin(graphs, draft.gpu.call)
     waiting = _waiting(draft, cpu.start[graphs])
     _silent_graphs(draft, graphs[is_silent], waiting[is_silent])
@@ -140,7 +147,6 @@ def dark_edges(draft: Draft) -> None:
 
 
 def _silent_graphs(draft: Draft, silent: Ints, waiting: Ints) -> None:
-    """Add edges for graphs without recorded work, whose launches come before some points."""
     if not len(silent):
         return
     launch, waiting = silent[waiting != MISSING], waiting[waiting != MISSING]
@@ -167,17 +173,17 @@ def _holes(draft: Draft, graphs: Ints, waiting: Ints) -> None:
     gpu = draft.gpu
     if not len(graphs):
         return
-    mine = np.flatnonzero(np.isin(gpu.call, graphs))
+    work = np.flatnonzero(np.isin(gpu.call, graphs))
     # What ran before on the stream may be of an earlier launch; then the graph begins the hole.
-    before = gpu.before[mine]
-    is_behind = (before != MISSING) & (gpu.end[before] > draft.issued[mine])
-    source = np.where(is_behind, draft.starts[before] + 1, draft.launch[mine])
+    before = gpu.before[work]
+    is_behind = (before != MISSING) & (gpu.end[before] > draft.issued[work])
+    source = np.where(is_behind, draft.starts[before] + 1, draft.launch[work])
     last = np.full(len(draft.cpu.row), MISSING)
-    by_end = mine[np.argsort(gpu.end[mine], kind="stable")]
+    by_end = work[np.argsort(gpu.end[work], kind="stable")]
     last[gpu.call[by_end]] = by_end
     follows = waiting != MISSING
     source = np.append(source, draft.starts[last[graphs[follows]]] + 1)
-    target = np.append(draft.starts[mine], waiting[follows])
+    target = np.append(draft.starts[work], waiting[follows])
     least = draft.rules.least_dark_ns
     is_hole = (draft.residual()[target] >= least) & (_idle_before(draft, target) >= least)
     is_hole &= draft.time[source] < draft.time[target]
@@ -196,8 +202,8 @@ def _idle_before(draft: Draft, point: Ints) -> Ints:
     """Give how long no stream has had any work when some points come [ns]."""
     start, end = draft.gpu.start, np.maximum.accumulate(draft.gpu.end)
     moment = draft.time[point]
-    place = np.searchsorted(start, moment) - 1
-    ended = np.where(place >= 0, end[place], 0)
+    position = np.searchsorted(start, moment) - 1
+    ended = np.where(position >= 0, end[position], 0)
     return moment - np.minimum(ended, moment)
 
 
@@ -212,10 +218,10 @@ def _waiting(draft: Draft, launched: Ints) -> Ints:
     best = np.full(len(launched), MISSING)
     least = np.full(len(launched), draft.rules.least_dark_ns - 1)
     for moment, point in [*work, calls]:
-        place = np.searchsorted(np.maximum.accumulate(moment), launched, side="right")
-        follows = np.append(point, MISSING)[place]
+        position = np.searchsorted(np.maximum.accumulate(moment), launched, side="right")
+        follows = np.append(point, MISSING)[position]
         # What follows several launches follows the last of them.
-        is_last = np.append(place[1:] != place[:-1], True) & (follows != MISSING)
+        is_last = np.append(position[1:] != position[:-1], True) & (follows != MISSING)
         late = np.where(is_last, residual[follows], MISSING)
         best = np.where(late > least, follows, best)
         least = np.maximum(least, late)

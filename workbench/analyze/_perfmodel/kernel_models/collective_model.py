@@ -30,7 +30,7 @@ Key = tuple[str, str, int, int]
 
 
 @dataclass(frozen=True)
-class _Part:
+class _Fit:
     lines: Lines
     measured: pd.Series
     width_log: float
@@ -42,11 +42,7 @@ class CollectiveModel:
     """Three lines by GPU, collective, ranks and nodes; made by :func:`collective_model`."""
 
     coverage_share: float
-    _parts: Mapping[Key, _Part]
-
-    def predict(self, calls: pd.DataFrame) -> pd.DataFrame:
-        """Predict times; the same as :func:`predicted_collective_times`."""
-        return predicted_collective_times(self, calls)
+    _fits: Mapping[Key, _Fit]
 
 
 def collective_model(times: pd.DataFrame, *, coverage_share: float = 0.9) -> CollectiveModel:
@@ -64,8 +60,7 @@ def collective_model(times: pd.DataFrame, *, coverage_share: float = 0.9) -> Col
     Returns
     -------
     CollectiveModel
-        Its ``predict`` takes a frame with ``gpu``, ``collective``, ``rank_count``,
-        ``node_count`` and ``size_bytes``.
+        What :func:`predicted_collective_times` asks.
 
     Raises
     ------
@@ -82,18 +77,22 @@ def collective_model(times: pd.DataFrame, *, coverage_share: float = 0.9) -> Col
     ----------
     Hockney: The communication challenge for MPP, Parallel Computing 20, 1994 (one line).
     """
-    _check_coverage(times, coverage_share)
-    parts: dict[Key, _Part] = {}
+    COLLECTIVE_TIMES.check(times)
+    if not 0 < coverage_share < 1:
+        msg = f"coverage_share is {coverage_share}; it must be above 0 and below 1, e.g. 0.9"
+        raise PerformanceModelError(msg)
+    if times.empty:
+        msg = "no measured collectives to fit; load some with load.collective_times()"
+        raise PerformanceModelError(msg)
+    fits: dict[Key, _Fit] = {}
     for key, size, seconds in _kinds(times):
         error = np.abs(np.log(_left_out(size, seconds) / seconds))
+        # n + 1: the new size is one more draw among the held-out ones.
         rank = min(np.ceil((len(error) + 1) * coverage_share) / len(error), 1.0)
-        parts[key] = _Part(
-            fit_lines(size, seconds),
-            pd.Series(seconds, index=size.astype(np.int64)),
-            float(np.quantile(error, rank, method="higher")),
-            float(error.max()),
-        )
-    return CollectiveModel(coverage_share, MappingProxyType(parts))
+        width = float(np.quantile(error, rank, method="higher"))
+        measured = pd.Series(seconds, index=size.astype(np.int64))
+        fits[key] = _Fit(fit_lines(size, seconds), measured, width, float(error.max()))
+    return CollectiveModel(coverage_share, MappingProxyType(fits))
 
 
 def predicted_collective_times(model: CollectiveModel, calls: pd.DataFrame) -> pd.DataFrame:
@@ -130,17 +129,13 @@ def predicted_collective_times(model: CollectiveModel, calls: pd.DataFrame) -> p
     NVIDIA/nccl, ``src/graph/tuning.cc``.
     """
     _check_calls(calls)
-    kept = calls.drop(
-        columns=[name for name in PREDICTED_TIMES.columns if name != "gpu"], errors="ignore"
-    ).reset_index(drop=True)
-    found = [
-        _predicted(model, _key(values), rows)
-        for values, rows in kept.groupby(KEY, sort=False, observed=True)
-    ]
-    if not found:
+    added = [name for name in PREDICTED_TIMES.columns if name != "gpu"]
+    kept = calls.drop(columns=added, errors="ignore").reset_index(drop=True)
+    groups = kept.groupby(KEY, sort=False, observed=True)
+    times = [_predicted(model, _key(values), rows) for values, rows in groups]
+    if not times:
         return pd.concat([kept.drop(columns="gpu"), PREDICTED_TIMES.empty()], axis=1)
-    result = pd.concat([kept, pd.concat(found).sort_index()], axis=1)
-    return PREDICTED_TIMES.check(result)
+    return PREDICTED_TIMES.check(pd.concat([kept, pd.concat(times).sort_index()], axis=1))
 
 
 def collective_times(times: pd.DataFrame) -> pd.DataFrame:
@@ -175,8 +170,8 @@ def collective_times(times: pd.DataFrame) -> pd.DataFrame:
     COLLECTIVE_TIMES.check(times)
     if times.empty:
         return COLLECTIVE_MODEL.empty()
-    found = [_beside(key, size, seconds) for key, size, seconds in _kinds(times)]
-    return COLLECTIVE_MODEL.check(COLLECTIVE_MODEL.cast(pd.concat(found, ignore_index=True)))
+    rows = [_beside(key, size, seconds) for key, size, seconds in _kinds(times)]
+    return COLLECTIVE_MODEL.check(COLLECTIVE_MODEL.cast(pd.concat(rows, ignore_index=True)))
 
 
 def bus_bandwidth(collective: str, *, rank_count: int, size_bytes: float, dur_ns: float) -> float:
@@ -210,29 +205,24 @@ def bus_bandwidth(collective: str, *, rank_count: int, size_bytes: float, dur_ns
     """
     factor = bus_factor(collective, rank_count)
     if factor is None or rank_count < 2 or size_bytes < 0 or dur_ns <= 0:
-        msg = (
-            f"no bus bandwidth of {collective!r} with {rank_count} ranks, {size_bytes} bytes and "
-            f"{dur_ns} ns; a known collective, 2 ranks and a time above 0 are needed"
-        )
+        msg = f"no bus bandwidth of {collective!r} with {rank_count} ranks, {size_bytes} bytes and "
+        msg += f"{dur_ns} ns; a known collective, 2 ranks and a time above 0 are needed"
         raise PerformanceModelError(msg)
     return size_bytes / dur_ns * factor
 
 
 def _kinds(times: pd.DataFrame) -> list[tuple[Key, Floats, Floats]]:
-    """Give sizes and median seconds of every kind of collective."""
-    found: list[tuple[Key, Floats, Floats]] = []
+    kinds: list[tuple[Key, Floats, Floats]] = []
     for values, rows in times.groupby(KEY, sort=True, observed=True):
         key = _key(values)
+        # Element types of one size count as repeats: the time depends on bytes.
         median = rows.groupby("size_bytes")["dur_ns"].median()
         if len(median) < LEAST_SIZES:
-            msg = (
-                f"{key[1]} of {key[2]} ranks on {key[0]}: {len(median)} sizes are too few for "
-                f"three lines; {LEAST_SIZES} are needed"
-            )
-            raise PerformanceModelError(msg)
+            msg = f"{key[1]} of {key[2]} ranks on {key[0]}: {len(median)} sizes are too few for "
+            raise PerformanceModelError(msg + f"three lines; {LEAST_SIZES} are needed")
         size = median.index.to_numpy(dtype=np.float64)
-        found.append((key, size, median.to_numpy(dtype=np.float64) / 1e9))
-    return found
+        kinds.append((key, size, median.to_numpy(dtype=np.float64) / 1e9))
+    return kinds
 
 
 def _key(values: Any) -> Key:
@@ -253,6 +243,7 @@ def _beside(key: Key, size: Floats, seconds: Floats) -> pd.DataFrame:
     lines = fit_lines(size, seconds)
     line = lines.line(size)
     factor = bus_factor(key[1], key[2]) or 1.0
+    # Leaving one out must not leave fewer sizes than a fit takes.
     enough = len(size) > LEAST_SIZES
     return pd.DataFrame(
         {
@@ -270,75 +261,46 @@ def _beside(key: Key, size: Floats, seconds: Floats) -> pd.DataFrame:
 
 
 def _predicted(model: CollectiveModel, key: Key, rows: pd.DataFrame) -> pd.DataFrame:
-    part = model._parts.get(key)
+    fit = model._fits.get(key)
     size = rows["size_bytes"].to_numpy(dtype=np.float64)
-    if part is None:
-        return _modelled(key, size, rows.index)
-    analytic = part.lines.seconds(size)
-    known = part.measured.reindex(size.astype(np.int64)).to_numpy(dtype=np.float64)
-    is_known = ~np.isnan(known)
-    inside = (size >= part.measured.index.min()) & (size <= part.measured.index.max())
-    width = np.exp(np.where(inside, part.width_log, max(part.widest_log, np.log(1.5))))
-    return _framed(
-        np.where(is_known, known, analytic),
-        analytic,
-        width,
-        basis=np.where(is_known, "measured", np.where(inside, "fitted", "extrapolated")),
-        doubt=np.where(inside, "", _OUTSIDE),
-        index=rows.index,
+    if fit is None:
+        seconds = _expected(key, size)
+        return _framed(rows.index, seconds, seconds, _MODELLED_WIDTH, "modelled", _MODELLED)
+    analytic = fit.lines.seconds(size)
+    measured = fit.measured.reindex(size.astype(np.int64)).to_numpy(dtype=np.float64)
+    is_measured = ~np.isnan(measured)
+    inside = (size >= fit.measured.index.min()) & (size <= fit.measured.index.max())
+    # Beyond the sizes the largest error held out counts, and at least half as much again.
+    width = np.exp(np.where(inside, fit.width_log, max(fit.widest_log, np.log(1.5))))
+    basis = np.where(is_measured, "measured", np.where(inside, "fitted", "extrapolated"))
+    seconds = np.where(is_measured, measured, analytic)
+    return _framed(rows.index, seconds, analytic, width, basis, np.where(inside, "", _OUTSIDE))
+
+
+def _expected(key: Key, size: Floats) -> Floats:
+    gpu, name, ranks, nodes = key
+    if name not in MODELLED:
+        msg = f"{name} of {ranks} ranks on {nodes} nodes of {gpu} was not measured, and only "
+        msg += f"{list(MODELLED)} are modelled without; load times of it"
+        raise PerformanceModelError(msg)
+    return np.array(
+        [expected_seconds(gpu, name, ranks, nodes, bytes_moved) for bytes_moved in size]
     )
 
 
-def _modelled(key: Key, size: Floats, index: pd.Index) -> pd.DataFrame:
-    gpu, name, ranks, nodes = key
-    if name not in MODELLED:
-        msg = (
-            f"{name} of {ranks} ranks on {nodes} nodes of {gpu} was not measured, and only "
-            f"{list(MODELLED)} are modelled without; load times of it"
-        )
-        raise PerformanceModelError(msg)
-    seconds = np.array([expected_seconds(gpu, name, ranks, nodes, each) for each in size])
-    width = np.full(len(size), _MODELLED_WIDTH)
-    basis, doubt = np.full(len(size), "modelled"), np.full(len(size), _MODELLED)
-    return _framed(seconds, seconds, width, basis=basis, doubt=doubt, index=index)
-
-
 def _framed(
-    seconds: Floats,
-    analytic: Floats,
-    width: Floats,
-    *,
-    basis: NDArray[np.str_],
-    doubt: NDArray[np.str_],
-    index: pd.Index,
+    index: pd.Index, seconds: Floats, analytic: Floats, width: Any, basis: Any, doubt: Any
 ) -> pd.DataFrame:
-    columns = {
-        "dur_ns": seconds,
-        "low_ns": seconds / width,
-        "high_ns": seconds * width,
-        "analytic_ns": analytic,
-    }
-    whole = {
-        name: np.maximum(np.rint(values * 1e9), 1).astype(np.int64)
-        for name, values in columns.items()
-    }
-    return pd.DataFrame({**whole, "basis": basis, "doubt": doubt}, index=index)
-
-
-def _check_coverage(times: pd.DataFrame, coverage_share: float) -> None:
-    COLLECTIVE_TIMES.check(times)
-    if not 0 < coverage_share < 1:
-        msg = f"coverage_share is {coverage_share}; it must be above 0 and below 1, e.g. 0.9"
-        raise PerformanceModelError(msg)
-    if times.empty:
-        msg = "no measured collectives to fit; load some with load.collective_times()"
-        raise PerformanceModelError(msg)
+    times = {"dur_ns": seconds, "low_ns": seconds / width, "high_ns": seconds * width}
+    times["analytic_ns"] = analytic
+    table = pd.DataFrame({name: np.rint(values * 1e9) for name, values in times.items()}, index)
+    return table.clip(lower=1).astype(np.int64).assign(basis=basis, doubt=doubt)
 
 
 def _check_calls(calls: pd.DataFrame) -> None:
     needed = [*KEY, "size_bytes"]
     if missing := [name for name in needed if name not in calls]:
-        msg = f"calls lack {missing}; a collective is told by {needed}"
+        msg = f"calls lack {missing}; a collective needs {needed}"
         raise PerformanceModelError(msg)
     for name, least in (("rank_count", 2), ("node_count", 1), ("size_bytes", 1)):
         numbers = pd.to_numeric(calls[name], errors="coerce").to_numpy(dtype=np.float64)
@@ -369,19 +331,14 @@ class Lines:
     latency_s: Floats
     bytes_per_s: Floats
 
-    def each(self, size: Floats) -> Floats:
-        """Give the time on every line, one row per line."""
+    def on_all_lines(self, size: Floats) -> Floats:
         return self.latency_s[:, None] + size[None] / self.bytes_per_s[:, None]
 
     def seconds(self, size: Floats) -> Floats:
-        """Give the time on the lowest line."""
-        lowest: Floats = self.each(size).min(axis=0)
-        return lowest
+        return np.asarray(self.on_all_lines(size).min(axis=0))
 
     def line(self, size: Floats) -> NDArray[np.int64]:
-        """Say which line is the lowest."""
-        lowest: NDArray[np.int64] = self.each(size).argmin(axis=0)
-        return lowest
+        return np.asarray(self.on_all_lines(size).argmin(axis=0))
 
 
 def fit_lines(size: Floats, seconds: Floats) -> Lines:
@@ -402,21 +359,13 @@ def fit_lines(size: Floats, seconds: Floats) -> Lines:
         lines = Lines(latency, 1 / inverse)
         on = lines.line(size)[:, None] == np.arange(COUNT)
         shares = np.hstack([on * latency, on * size[:, None] * inverse])
-        part: Floats = shares / lines.seconds(size)[:, None]
-        return part
+        return np.asarray(shares / lines.seconds(size)[:, None])
 
-    tried = [
-        least_squares(
-            residual,
-            _start(size, seconds, cuts),
-            jac=slopes,
-            loss="soft_l1",
-            f_scale=0.05,
-            x_scale="jac",
-        )
-        for cuts in _CUTS
-    ]
-    best = min(tried, key=lambda found: float(found.cost))
+    options: dict[str, Any] = {"loss": "soft_l1", "f_scale": 0.05, "x_scale": "jac", "jac": slopes}
+    # The cost has local minima where a line serves no size, so several starts compete.
+    starts = [_start(size, seconds, cuts) for cuts in _CUTS]
+    fits = [least_squares(residual, start, **options) for start in starts]
+    best = min(fits, key=lambda fit: float(fit.cost))
     latency, inverse = np.exp(np.clip(best.x, -60, 10)).reshape(2, COUNT)
     by_latency = np.argsort(latency, kind="stable")
     return Lines(latency[by_latency], 1 / inverse[by_latency])
@@ -427,9 +376,10 @@ def _start(size: Floats, seconds: Floats, cuts: tuple[float, float]) -> Floats:
     ends = [0, *(int(cut * len(size)) for cut in cuts), len(size)]
     latency, inverse = [], []
     for first, last in pairwise(ends):
-        part, times = size[first:last], seconds[first:last]
-        weighted = np.column_stack([1 / times, part / times])
-        offset, slope = np.linalg.lstsq(weighted, np.ones(len(part)), rcond=None)[0]
+        sizes, times = size[first:last], seconds[first:last]
+        # Divided by the time, so that the residual is relative as it is in the fit itself.
+        weighted = np.column_stack([1 / times, sizes / times])
+        offset, slope = np.linalg.lstsq(weighted, np.ones(len(sizes)), rcond=None)[0]
         latency.append(max(offset, 0.5 * float(seconds.min())))
         inverse.append(max(slope, 1e-15))
     return np.log([*latency, *inverse])
@@ -456,38 +406,25 @@ def expected_seconds(gpu: str, collective: str, ranks: int, nodes: int, size: fl
     the bus is that of the link or, across nodes, of all adapters of a node, if that is less.
     """
     row = gpu_row(gpu)
+    # The fullest node decides, so the division rounds up.
     per_node = -(-ranks // nodes)
     bus = float(row["link_bytes_per_s"])
     if nodes > 1:
         bus = min(bus, float(row["network_bytes_per_s"]) * per_node)
-    times = [
-        _ring(protocol, collective, ranks, nodes, size / bus)
-        for protocol in ("LL", "LL128", "Simple")
-    ]
-    if collective == _ALL_REDUCE and nodes > 1:
-        times += [
-            _tree(protocol, per_node, nodes, ranks, size / bus)
-            for protocol in ("LL", "LL128", "Simple")
-        ]
-    return min(times)
-
-
-def _ring(protocol: str, collective: str, ranks: int, nodes: int, at_bus_s: float) -> float:
     rounds = 2 if collective == _ALL_REDUCE else 1
     steps = rounds * (ranks - 1)
     crossing = 0 if nodes == 1 else rounds * nodes if rounds == 2 else nodes - 1
+    hops = {"ring": (steps - crossing, crossing)}
+    # NCCL has trees for all-reduce only.
+    if collective == _ALL_REDUCE and nodes > 1:
+        hops["tree"] = (2 * (per_node - 1), 2 * np.ceil(np.log2(nodes)))
     tuning = _tuning()
-    latency = tuning[("base latency", "ring", protocol)]
-    latency += (steps - crossing) * tuning[("link latency", "ring", protocol)]
-    latency += crossing * tuning[("network latency", "ring", protocol)]
-    share = tuning[("bandwidth share", "ring", protocol)]
-    return float(latency * _US + at_bus_s / share * steps / ranks)
-
-
-def _tree(protocol: str, per_node: int, nodes: int, ranks: int, at_bus_s: float) -> float:
-    tuning = _tuning()
-    latency = tuning[("base latency", "tree", protocol)]
-    latency += 2 * (per_node - 1) * tuning[("link latency", "tree", protocol)]
-    latency += 2 * np.ceil(np.log2(nodes)) * tuning[("network latency", "tree", protocol)]
-    share = tuning[("bandwidth share", "tree", protocol)]
-    return float(latency * _US + at_bus_s / share * 2 * (ranks - 1) / ranks)
+    times = []
+    for algorithm, (links, networks) in hops.items():
+        for protocol in ("LL", "LL128", "Simple"):
+            latency = tuning[("base latency", algorithm, protocol)]
+            latency += links * tuning[("link latency", algorithm, protocol)]
+            latency += networks * tuning[("network latency", algorithm, protocol)]
+            share = tuning[("bandwidth share", algorithm, protocol)]
+            times.append(float(latency * _US + size / bus / share * steps / ranks))
+    return min(times)

@@ -11,17 +11,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from workbench.analyze._perfmodel.kernel_models.gemm_fit import (
-    Floats,
-    Hybrid,
-    Roof,
-    fit_hybrid,
-    folds,
-    groups,
-)
+from workbench.analyze._perfmodel.kernel_models.hardware import DTYPES, gpu_row, peak_of
 from workbench.errors import PerformanceModelError
 from workbench.tables import GEMM_TIMES, KERNEL_MODEL_ERRORS, PREDICTED_TIMES
 
+Floats = NDArray[np.float64]
 SHAPE = ["m_count", "n_count", "k_count"]
 _LEAST_ROWS, _LEAST_GROUPS = 8, 10
 _NO_TREES = "scikit-learn is not installed, so the formula stands alone; pip install '.[kernels]'"
@@ -30,9 +24,7 @@ _OUTSIDE = "outside the measured shapes: the formula alone, with its largest err
 
 
 @dataclass(frozen=True)
-class _Part:
-    """The model of one GPU and element type."""
-
+class _Fit:
     hybrid: Hybrid
     measured: pd.Series
     inside_log: float
@@ -42,31 +34,22 @@ class _Part:
 
 @dataclass(frozen=True)
 class GemmModel:
-    """Models of matrix products by GPU and element type; made by :func:`gemm_model`.
-
-    Attributes
-    ----------
-    coverage_share : float
-        Share of shapes whose time the interval is meant to hold.
-    """
+    """Models of matrix products by GPU and element type; made by :func:`gemm_model`."""
 
     coverage_share: float
-    _parts: Mapping[tuple[str, str], _Part]
+    _fits: Mapping[tuple[str, str], _Fit]
 
     def parameters(self) -> dict[tuple[str, str], dict[str, float]]:
         """Give the fitted shares of both peaks and the launch time by GPU and type."""
+        formulas = {key: fit.hybrid.formula for key, fit in self._fits.items()}
         return {
             key: {
-                "compute_share": part.hybrid.formula.compute_share,
-                "memory_share": part.hybrid.formula.memory_share,
-                "launch_ns": part.hybrid.formula.launch_s * 1e9,
+                "compute_share": formula.compute_share,
+                "memory_share": formula.memory_share,
+                "launch_ns": formula.launch_s * 1e9,
             }
-            for key, part in self._parts.items()
+            for key, formula in formulas.items()
         }
-
-    def predict(self, shapes: pd.DataFrame) -> pd.DataFrame:
-        """Predict times; the same as :func:`predicted_gemm_times`."""
-        return predicted_gemm_times(self, shapes)
 
 
 def gemm_model(times: pd.DataFrame, *, coverage_share: float = 0.9) -> GemmModel:
@@ -82,8 +65,7 @@ def gemm_model(times: pd.DataFrame, *, coverage_share: float = 0.9) -> GemmModel
     Returns
     -------
     GemmModel
-        Its ``predict`` takes a frame with ``gpu``, ``dtype``, ``m_count``, ``n_count`` and
-        ``k_count``.
+        What :func:`predicted_gemm_times` asks.
 
     Raises
     ------
@@ -97,10 +79,8 @@ def gemm_model(times: pd.DataFrame, *, coverage_share: float = 0.9) -> GemmModel
     they see log m, n, k, FLOPs, bytes, roofline, intensity and the waves of tiles of 128 x 256
     over the multiprocessors. Intervals are split conformal: a fifth of the different (n, k) is
     held out of the fit, and the quantile of ``|log measured / predicted|`` there is the half
-    width. Outside the convex hull of log m, n, k the formula stands alone, since trees repeat
-    what they saw last; its half width is the formula's largest error held out.
-
-    Without scikit-learn only the formula is fitted, which ``doubt`` says.
+    width. Outside the convex hull of log m, n, k the formula stands alone; its half width is its
+    largest error held out. Without scikit-learn only the formula is fitted, which ``doubt`` says.
 
     References
     ----------
@@ -111,14 +91,14 @@ def gemm_model(times: pd.DataFrame, *, coverage_share: float = 0.9) -> GemmModel
     if not 0 < coverage_share < 1:
         msg = f"coverage_share is {coverage_share}; it must be above 0 and below 1, e.g. 0.9"
         raise PerformanceModelError(msg)
-    parts = {
-        (str(gpu), str(dtype)): _part(str(gpu), str(dtype), rows, coverage_share)
+    fits = {
+        (str(gpu), str(dtype)): _fit(str(gpu), str(dtype), rows, coverage_share)
         for (gpu, dtype), rows in times.groupby(["gpu", "dtype"], observed=True)
     }
-    if not parts:
+    if not fits:
         msg = "no measured matrix products to fit; load some with load.gemm_times()"
         raise PerformanceModelError(msg)
-    return GemmModel(coverage_share, MappingProxyType(parts))
+    return GemmModel(coverage_share, MappingProxyType(fits))
 
 
 def predicted_gemm_times(model: GemmModel, shapes: pd.DataFrame) -> pd.DataFrame:
@@ -145,22 +125,21 @@ def predicted_gemm_times(model: GemmModel, shapes: pd.DataFrame) -> pd.DataFrame
         not fitted.
     """
     _check_shapes(shapes)
-    result = shapes.drop(columns=[name for name in PREDICTED_TIMES.columns if name != "gpu"],
-                         errors="ignore").reset_index(drop=True)  # fmt: skip
-    found: list[pd.DataFrame] = []
-    for (gpu, dtype), rows in result.groupby(["gpu", "dtype"], sort=False, observed=True):
-        part = model._parts.get((str(gpu), str(dtype)))
-        if part is None:
-            msg = f"{dtype} on {gpu} was not fitted; the model knows {sorted(model._parts)}"
+    added = [name for name in PREDICTED_TIMES.columns if name != "gpu"]
+    kept = shapes.drop(columns=added, errors="ignore").reset_index(drop=True)
+    times: list[pd.DataFrame] = []
+    for (gpu, dtype), rows in kept.groupby(["gpu", "dtype"], sort=False, observed=True):
+        fit = model._fits.get((str(gpu), str(dtype)))
+        if fit is None:
+            msg = f"{dtype} on {gpu} was not fitted; the model knows {sorted(model._fits)}"
             raise PerformanceModelError(msg)
-        found.append(_predicted(part, rows))
-    if not found:
-        return pd.concat([result.drop(columns="gpu"), PREDICTED_TIMES.empty()], axis=1)
-    result = pd.concat([result, pd.concat(found).sort_index()], axis=1)
-    return PREDICTED_TIMES.check(result)
+        times.append(_predicted(fit, rows))
+    if not times:
+        return pd.concat([kept.drop(columns="gpu"), PREDICTED_TIMES.empty()], axis=1)
+    return PREDICTED_TIMES.check(pd.concat([kept, pd.concat(times).sort_index()], axis=1))
 
 
-def _part(gpu: str, dtype: str, rows: pd.DataFrame, coverage: float) -> _Part:
+def _fit(gpu: str, dtype: str, rows: pd.DataFrame, coverage: float) -> _Fit:
     roof = Roof.of(gpu, dtype)
     measured = rows.groupby(SHAPE)["dur_ns"].median()
     if len(measured) < _LEAST_ROWS:
@@ -168,40 +147,41 @@ def _part(gpu: str, dtype: str, rows: pd.DataFrame, coverage: float) -> _Part:
         raise PerformanceModelError(msg)
     shapes = np.array(measured.index.to_list(), dtype=np.float64)
     seconds = measured.to_numpy(dtype=np.float64) / 1e9
+    # Split conformal: the interval comes from rows that the fit has not seen.
     held = folds(shapes, 5) == 0
-    few = int(groups(shapes).max()) + 1 < _LEAST_GROUPS
-    kept = np.ones_like(held) if few else ~held
-    tried = kept if few else held
+    is_small = int(groups(shapes).max()) + 1 < _LEAST_GROUPS
+    kept = np.ones_like(held) if is_small else ~held
+    judged = kept if is_small else held
     hybrid = fit_hybrid(roof, shapes[kept], seconds[kept])
-    error = np.abs(np.log(seconds[tried] / hybrid.seconds(shapes[tried])))
-    formula = np.abs(np.log(seconds[tried] / hybrid.formula.seconds(shapes[tried])))
+    error = np.abs(np.log(seconds[judged] / hybrid.seconds(shapes[judged])))
+    formula = np.abs(np.log(seconds[judged] / hybrid.formula.seconds(shapes[judged])))
+    # n + 1: the new shape is one more draw among the held-out ones.
     rank = min(np.ceil((len(error) + 1) * coverage) / len(error), 1.0)
-    doubts = [_FEW] if few else []
+    doubts = [_FEW] if is_small else []
     doubts += [_NO_TREES] if hybrid.forest is None else []
     inside = float(np.quantile(error, rank, method="higher"))
     outside = max(float(formula.max()), inside)
-    return _Part(hybrid, measured, inside, outside, "; ".join(doubts))
+    return _Fit(hybrid, measured, inside, outside, "; ".join(doubts))
 
 
-def _predicted(part: _Part, rows: pd.DataFrame) -> pd.DataFrame:
+def _predicted(fit: _Fit, rows: pd.DataFrame) -> pd.DataFrame:
     shapes = rows[SHAPE].to_numpy(dtype=np.float64)
-    analytic = part.hybrid.formula.seconds(shapes) * 1e9
-    inside = part.hybrid.inside(shapes)
-    modelled = part.hybrid.seconds(shapes) * 1e9
+    inside = fit.hybrid.inside(shapes)
     keys = pd.MultiIndex.from_frame(rows[SHAPE].astype("int64"))
-    known = part.measured.reindex(keys).to_numpy(dtype=np.float64)
-    is_known = ~np.isnan(known)
-    width = np.exp(np.where(inside | is_known, part.inside_log, part.outside_log))
-    time = np.where(is_known, known, modelled)
-    doubt = np.where(inside | is_known, part.doubt, "; ".join(filter(None, [_OUTSIDE, part.doubt])))
+    measured = fit.measured.reindex(keys).to_numpy(dtype=np.float64)
+    is_measured = ~np.isnan(measured)
+    # Trees repeat what they saw last, so outside the hull the formula and its error stand alone.
+    width = np.exp(np.where(inside | is_measured, fit.inside_log, fit.outside_log))
+    time = np.where(is_measured, measured, fit.hybrid.seconds(shapes) * 1e9)
+    outside_doubt = "; ".join(filter(None, [_OUTSIDE, fit.doubt]))
     return pd.DataFrame(
         {
             "dur_ns": _whole(time),
             "low_ns": _whole(np.floor(time / width)),
             "high_ns": _whole(np.ceil(time * width)),
-            "analytic_ns": _whole(analytic),
-            "basis": np.where(is_known, "measured", np.where(inside, "fitted", "extrapolated")),
-            "doubt": doubt,
+            "analytic_ns": _whole(fit.hybrid.formula.seconds(shapes) * 1e9),
+            "basis": np.where(is_measured, "measured", np.where(inside, "fitted", "extrapolated")),
+            "doubt": np.where(inside | is_measured, fit.doubt, outside_doubt),
         },
         index=rows.index,
     )
@@ -214,7 +194,7 @@ def _whole(values: Floats) -> NDArray[np.int64]:
 def _check_shapes(shapes: Any) -> None:
     needed = ["gpu", "dtype", *SHAPE]
     if missing := [name for name in needed if name not in shapes]:
-        msg = f"shapes lack {missing}; a matrix product is told by {needed}"
+        msg = f"shapes lack {missing}; a matrix product needs {needed}"
         raise PerformanceModelError(msg)
     for name in SHAPE:
         numbers = pd.to_numeric(shapes[name], errors="coerce").to_numpy(dtype=np.float64)
@@ -225,8 +205,6 @@ def _check_shapes(shapes: Any) -> None:
             msg = f"{name} is {value!r} in row {row}; it must be a whole number above 0"
             raise PerformanceModelError(msg)
 
-
-# How wrong the models of matrix products are on what they were not fitted on.
 
 _TRAINING_LEAST = 1024
 _LARGEST_SHARE = 0.1
@@ -263,15 +241,14 @@ def gemm_errors(
     Notes
     -----
     The error of a shape is ``|predicted / measured - 1|``; times measured more than once count
-    as their median. As in :func:`gemm_model`, outside the shapes it was fitted on the hybrid is
-    the formula. All shapes of an (n, k) are held out together: with m alone dropped its
+    as their median. All shapes of an (n, k) are held out together: with m alone dropped its
     neighbours would tell the answer.
     """
     GEMM_TIMES.check(times)
     if leave_out not in ("n,k", "largest") or fold_count < 2:
         msg = f"leave_out={leave_out!r} must be 'n,k' or 'largest', fold_count={fold_count} >= 2"
         raise PerformanceModelError(msg)
-    found: list[dict[str, object]] = []
+    errors: list[dict[str, object]] = []
     for (gpu, dtype), rows in times.groupby(["gpu", "dtype"], observed=True):
         measured = rows.groupby(SHAPE)["dur_ns"].median()
         shapes = np.array(measured.index.to_list(), dtype=np.float64)
@@ -279,30 +256,24 @@ def gemm_errors(
             msg = f"{dtype} on {gpu}: too few different (n, k) to hold any out"
             raise PerformanceModelError(msg)
         seconds = measured.to_numpy(dtype=np.float64) / 1e9
-        predicted, tried = _held_out(Roof.of(str(gpu), str(dtype)), shapes, seconds,
-                                     leave_out=leave_out, fold_count=fold_count)  # fmt: skip
-        said = (
-            f"(n, k) in {fold_count} folds"
-            if leave_out == "n,k"
-            else f"largest {_LARGEST_SHARE:.0%} by FLOPs"
-        )
-        key = {"gpu": str(gpu), "dtype": str(dtype), "held_out": said}
-        found.extend(_rows(key, shapes[tried], seconds[tried], predicted))
-    if not found:
+        if leave_out == "n,k":
+            fold, words = folds(shapes, fold_count), f"(n, k) in {fold_count} folds"
+        else:
+            flops = 2 * shapes.prod(axis=1)
+            fold = np.where(flops >= np.quantile(flops, 1 - _LARGEST_SHARE), 0, -1)
+            words = f"largest {_LARGEST_SHARE:.0%} by FLOPs"
+        predicted = _held_out(Roof.of(str(gpu), str(dtype)), shapes, seconds, fold)
+        key = {"gpu": str(gpu), "dtype": str(dtype), "held_out": words}
+        errors.extend(_error_rows(key, shapes[fold >= 0], seconds[fold >= 0], predicted))
+    if not errors:
         return KERNEL_MODEL_ERRORS.empty()
-    return KERNEL_MODEL_ERRORS.check(KERNEL_MODEL_ERRORS.cast(pd.DataFrame(found)))
+    return KERNEL_MODEL_ERRORS.check(KERNEL_MODEL_ERRORS.cast(pd.DataFrame(errors)))
 
 
 def _held_out(
-    roof: Roof, shapes: Floats, seconds: Floats, *, leave_out: LeaveOut, fold_count: int
-) -> tuple[dict[str, Floats], NDArray[np.bool_]]:
-    """Predict by each model what its fit did not see."""
-    if leave_out == "n,k":
-        fold, tried = folds(shapes, fold_count), np.ones(len(shapes), dtype=bool)
-    else:
-        flops = 2 * shapes.prod(axis=1)
-        fold = np.where(flops >= np.quantile(flops, 1 - _LARGEST_SHARE), 0, -1)
-        tried = fold == 0
+    roof: Roof, shapes: Floats, seconds: Floats, fold: NDArray[np.int64]
+) -> dict[str, Floats]:
+    """Predict each fold by every model fitted to the others; fold -1 is only fitted."""
     analytic, hybrid = np.full(len(shapes), np.nan), np.full(len(shapes), np.nan)
     for number in range(int(fold.max()) + 1):
         out = fold == number
@@ -311,35 +282,188 @@ def _held_out(
         if model.forest is not None:
             hybrid[out] = model.seconds(shapes[out])
     models = {"roofline": roof.seconds(shapes), "analytic": analytic, "hybrid": hybrid}
-    found = {name: values[tried] for name, values in models.items()}
-    return {name: values for name, values in found.items() if not np.isnan(values).any()}, tried
+    judged = {name: values[fold >= 0] for name, values in models.items()}
+    return {name: values for name, values in judged.items() if not np.isnan(values).any()}
 
 
-def _rows(
+def _error_rows(
     key: dict[str, str], shapes: Floats, seconds: Floats, predicted: dict[str, Floats]
 ) -> list[dict[str, object]]:
     flops = 2 * shapes.prod(axis=1)
+    # Errors by work: small products are bound by launches, large ones by the peak.
     decade = np.floor(np.log10(flops)).astype(int)
-    classes: dict[str, NDArray[np.bool_]] = {"all": np.ones(len(shapes), dtype=np.bool_)}
-    classes["training"] = np.asarray((shapes >= _TRAINING_LEAST).all(axis=1), dtype=np.bool_)
+    classes = {
+        "all": np.ones(len(shapes), dtype=np.bool_),
+        "training": np.asarray((shapes >= _TRAINING_LEAST).all(axis=1), dtype=np.bool_),
+    }
     for power in np.unique(decade):
         classes[f"1e{power} to 1e{power + 1} FLOPs"] = decade == power
-    found: list[dict[str, object]] = []
-    for model, values in predicted.items():
-        error = np.abs(values / seconds - 1)
-        for name, chosen in classes.items():
-            if chosen.any():
-                mine = error[chosen]
-                found.append(
-                    {
-                        **key,
-                        "model": model,
-                        "shapes": name,
-                        "row_count": len(mine),
-                        "flop_count": float(np.median(flops[chosen])),
-                        "mean_ratio": float(mine.mean()),
-                        "median_ratio": float(np.median(mine)),
-                        "max_ratio": float(mine.max()),
-                    }
-                )
-    return found
+    errors = {model: np.abs(values / seconds - 1) for model, values in predicted.items()}
+    return [
+        {
+            **key,
+            "model": model,
+            "shapes": name,
+            "row_count": int(chosen.sum()),
+            "flop_count": float(np.median(flops[chosen])),
+            "mean_ratio": float(error[chosen].mean()),
+            "median_ratio": float(np.median(error[chosen])),
+            "max_ratio": float(error[chosen].max()),
+        }
+        for model, error in errors.items()
+        for name, chosen in classes.items()
+        if chosen.any()
+    ]
+
+
+# The formula of a time, the trees on what it misses, and the hull of what was fitted.
+
+_TILE_M, _TILE_N = 128, 256
+_TREES, _LEAF, _FEATURE_SHARE = 200, 2, 0.5
+_SLACK = 1e-9
+
+
+@dataclass(frozen=True)
+class Roof:
+    """What bounds a matrix product: a peak, a bandwidth, and the bytes of its elements."""
+
+    peak_flop_per_s: float
+    bytes_per_s: float
+    multiprocessors: int
+    element_bytes: tuple[float, float, float]
+
+    @staticmethod
+    def of(gpu: str, dtype: str) -> Roof:
+        row, peak = gpu_row(gpu), peak_of(gpu, dtype)
+        units, bandwidth = int(row["multiprocessor_count"]), float(row["memory_bytes_per_s"])
+        return Roof(peak, bandwidth, units, DTYPES[dtype][:3])
+
+    def parts(self, shapes: Floats) -> tuple[Floats, Floats]:
+        m, n, k = shapes.T
+        left, right, out = self.element_bytes
+        return 2 * m * n * k, left * m * k + right * k * n + out * m * n
+
+    def seconds(self, shapes: Floats) -> Floats:
+        """Give the time at both peaks, which nothing can be faster than."""
+        flops, moved = self.parts(shapes)
+        return np.maximum(flops / self.peak_flop_per_s, moved / self.bytes_per_s)
+
+
+@dataclass(frozen=True)
+class Formula:
+    """``max(FLOPs / (peak e), bytes / (bandwidth b)) + l``."""
+
+    roof: Roof
+    compute_share: float
+    memory_share: float
+    launch_s: float
+
+    def seconds(self, shapes: Floats) -> Floats:
+        """Give the time of each shape."""
+        flops, moved = self.roof.parts(shapes)
+        compute = flops / (self.roof.peak_flop_per_s * self.compute_share)
+        memory = moved / (self.roof.bytes_per_s * self.memory_share)
+        return np.maximum(compute, memory) + self.launch_s
+
+
+def fit_formula(roof: Roof, shapes: Floats, seconds: Floats) -> Formula:
+    """Fit e, b and l by soft-L1 of the log ratio."""
+    from scipy.optimize import least_squares
+
+    def residual(logs: Floats) -> Floats:
+        return np.log(Formula(roof, *np.exp(logs)).seconds(shapes) / seconds)
+
+    # A launch takes about 3 µs; starting above the shortest time would leave no room to descend.
+    start = np.log([0.7, 0.7, min(3e-6, float(seconds.min()))])
+    fit = least_squares(residual, start, loss="soft_l1", f_scale=0.1)
+    return Formula(roof, *np.exp(fit.x).tolist())
+
+
+def features(roof: Roof, shapes: Floats) -> NDArray[np.float32]:
+    m, n, _ = shapes.T
+    flops, moved = roof.parts(shapes)
+    waves = np.ceil(m / _TILE_M) * np.ceil(n / _TILE_N) / roof.multiprocessors
+    # The last wave of tiles rarely fills the GPU, which no roofline knows.
+    return np.column_stack(
+        [
+            np.log(shapes),
+            np.log([flops, moved, roof.seconds(shapes), flops / moved]).T,
+            np.array([waves, waves - np.floor(waves), np.ceil(waves) / waves]).T,
+        ]
+    ).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Hybrid:
+    """The formula, and inside the fitted shapes trees for the log of what it misses."""
+
+    formula: Formula
+    forest: Any
+    hull: Hull
+
+    def seconds(self, shapes: Floats) -> Floats:
+        """Give the time of each shape; trees repeat what they saw last, so not outside."""
+        analytic = self.formula.seconds(shapes)
+        inside = self.inside(shapes)
+        if self.forest is None or not inside.any():
+            return analytic
+        learned = np.zeros(len(shapes))
+        learned[inside] = self.forest.predict(features(self.formula.roof, shapes[inside]))
+        return np.asarray(analytic * np.exp(learned))
+
+    def inside(self, shapes: Floats) -> NDArray[np.bool_]:
+        return self.hull.holds(np.log(shapes))
+
+
+def fit_hybrid(roof: Roof, shapes: Floats, seconds: Floats) -> Hybrid:
+    """Fit the formula, then the trees, where installed, on the log of measured over formula."""
+    formula, hull = fit_formula(roof, shapes, seconds), Hull.of(np.log(shapes))
+    try:
+        from sklearn.ensemble import ExtraTreesRegressor
+    except ImportError:
+        return Hybrid(formula, None, hull)
+    forest = ExtraTreesRegressor(
+        _TREES, min_samples_leaf=_LEAF, max_features=_FEATURE_SHARE, random_state=0, n_jobs=-1
+    )
+    missed = np.log(seconds / formula.seconds(shapes))
+    return Hybrid(formula, forest.fit(features(roof, shapes), missed), hull)
+
+
+def groups(shapes: Floats) -> NDArray[np.int64]:
+    return pd.factorize(pd.MultiIndex.from_arrays([shapes[:, 1], shapes[:, 2]]))[0].astype(np.int64)
+
+
+def folds(shapes: Floats, count: int) -> NDArray[np.int64]:
+    """Put every shape into one of some folds; those of one (n, k) stay together."""
+    group = groups(shapes)
+    # Whole (n, k) at a time: with m alone held out, its neighbours would tell the answer.
+    shuffled = np.random.default_rng(0).permutation(int(group.max()) + 1) % count
+    return shuffled[group].astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Hull:
+    """Half spaces whose intersection holds all points: the convex hull, or the box around it."""
+
+    normals: NDArray[np.float64]
+    offsets: NDArray[np.float64]
+
+    @staticmethod
+    def of(points: NDArray[np.float64]) -> Hull:
+        from scipy.spatial import ConvexHull, QhullError
+
+        unit = np.eye(points.shape[1])
+        normals = np.vstack([unit, -unit])
+        offsets = -np.concatenate([points.max(axis=0), -points.min(axis=0)])
+        try:
+            equations = ConvexHull(points).equations
+        # Too few shapes, or all in one plane, have no hull.
+        except (QhullError, ValueError):
+            return Hull(normals, offsets)
+        return Hull(
+            np.vstack([normals, equations[:, :-1]]), np.concatenate([offsets, equations[:, -1]])
+        )
+
+    def holds(self, points: NDArray[np.float64]) -> NDArray[np.bool_]:
+        beyond = points @ self.normals.T + self.offsets > _SLACK
+        return np.asarray(~beyond.any(axis=1), dtype=np.bool_)

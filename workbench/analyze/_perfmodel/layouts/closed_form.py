@@ -11,7 +11,7 @@ import pandas as pd
 
 from workbench.analyze._perfmodel.layouts.model_shape import GpuType, gpu_type
 from workbench.errors import PerformanceModelError
-from workbench.tables import CONFIGURATIONS, ITERATIONS, MEMORY_NEED, MODEL_FLOPS, UTILIZATION
+from workbench.tables import CONFIGURATIONS, ITERATIONS, MEMORY_FOOTPRINT, MODEL_FLOPS, UTILIZATION
 
 PARTS = (
     "compute", "bubble", "tensor", "context", "expert", "pipeline", "data", "optimizer", "other",
@@ -36,23 +36,14 @@ class Constants:
     routing_s: float = 7e-3
 
     def logarithms(self) -> npt.NDArray[np.float64]:
-        """Give them as the vector that is fitted."""
         return np.log([getattr(self, field.name) for field in fields(self)])
 
     @classmethod
     def from_logarithms(cls, vector: npt.NDArray[np.float64]) -> Constants:
-        """Undo :meth:`logarithms`."""
-        return cls(*(float(each) for each in np.exp(vector)))
-
-
-# How far, as a factor, each may lie from what it is assumed to be before the data must insist.
-SPREAD = np.array([0.3, 2, 2, 1, 1, 1, 2, 1, 1, 2, 0.5, 1])
-# The largest logarithm of each: nothing gives more than its data sheet says.
-TOP = np.array([0.0 if field.name.endswith("_share") else np.inf for field in fields(Constants)])
+        return cls(*(float(value) for value in np.exp(vector)))
 
 
 def parts(c: Columns, k: Constants) -> dict[str, Array]:
-    """Give the seconds of every part; together they are the iteration."""
     matrix, launch, tensor, context, expert = _layer(c, k)
     layer = matrix + launch + tensor + context + expert
     stage = c.stage_layers * layer
@@ -84,6 +75,7 @@ def _share_of_peak(c: Columns, k: Constants) -> Array:
 def _share_of_experts(c: Columns, k: Constants) -> Array:
     """Give the share of grouped products: narrow experts, each with its part of the tokens."""
     rows = c.tokens * c.routed * c.e / c.experts * c.expert_t / c.t
+    # The narrower side of an expert decides how much of the peak its products reach.
     narrow = 1 + k.half_width * c.expert_t / np.minimum(c.h, c.ffn)
     return k.matrix_share * k.expert_share / narrow / (1 + k.half_tokens / rows)
 
@@ -95,7 +87,6 @@ def _own(c: Columns, k: Constants, ranks: Array) -> Array:
 
 
 def _link(c: Columns, k: Constants, ranks: Array, stride: Array | float = 1.0) -> Array:
-    """Bandwidth of a ring of every ``stride``-th rank."""
     return _slower(c, ranks, stride, k.node_share * c.node, k.network_share * c.network)
 
 
@@ -150,7 +141,6 @@ def _exchange(c: Columns, k: Constants) -> Array:
 
 
 def _groups(c: Columns) -> tuple[tuple[Array, Array, Array], ...]:
-    """Give parameters that a rank holds, their replicas, and how far those are apart."""
     shared = c.stage_layers * c.shared_layer_parameters + c.vocabulary * c.h / c.t
     experts = c.stage_layers * c.expert_layer_parameters
     return (shared, c.replicas, c.t), (experts, c.expert_replicas, c.expert_span)
@@ -177,10 +167,9 @@ def _gradients(c: Columns, k: Constants, held: Array, replicas: Array, stride: A
 
 def _optimizer(c: Columns, k: Constants) -> Array:
     held = sum(parameters / c.shards(*group) for parameters, *group in _groups(c))
+    # 20 bytes move per parameter: see the Notes of iteration_model.
     return np.asarray(20 * held / (k.optimizer_share * c.memory))
 
-
-# The numbers of configurations as arrays, under the letters that the formulas use.
 
 Array = npt.NDArray[np.float64]
 
@@ -230,13 +219,11 @@ class Columns:
 
     @property
     def rounds(self) -> Array:
-        """Micro-batches per replica."""
-        return self.gb / (self.d * self.b)
+        return self.gb / (self.d * self.b)  # micro-batches per replica
 
     @property
     def shown(self) -> Array:
-        """Return the share of the scores that is computed."""
-        return np.where(self.flash > 0, 0.5, 1.0)
+        return np.where(self.flash > 0, 0.5, 1.0)  # share of the scores that is computed
 
     @property
     def linear_parameters(self) -> Array:
@@ -245,8 +232,7 @@ class Columns:
 
     @property
     def attention_parameters(self) -> Array:
-        """Matrix elements of the attention of a layer."""
-        return 2 * self.h * (self.heads + self.kv)
+        return 2 * self.h * (self.heads + self.kv)  # matrix elements of the attention of a layer
 
     @property
     def expert_parameters(self) -> Array:
@@ -255,8 +241,7 @@ class Columns:
 
     @property
     def is_routed(self) -> npt.NDArray[np.bool_]:
-        """Whether tokens are sent to experts."""
-        return self.experts > 1
+        return self.experts > 1  # whether tokens are sent to experts
 
     @property
     def is_folded(self) -> npt.NDArray[np.bool_]:
@@ -269,8 +254,7 @@ class Columns:
 
     @property
     def expert_t(self) -> Array:
-        """Ranks that share the matrices of one expert."""
-        return np.where(self.is_folded, 1, self.t)
+        return np.where(self.is_folded, 1, self.t)  # ranks that share the matrices of one expert
 
     @property
     def replicas(self) -> Array:
@@ -328,12 +312,10 @@ def columns(
     """
     CONFIGURATIONS.check(configurations)
     names = configurations["gpu"].astype(str)
-    kinds = (
-        {name: (gpus or {}).get(name) or gpu_type(name) for name in names.unique()}
-        if with_hardware
-        else {}
-    )
-    each = [kinds.get(name) for name in names]
+    kinds = {}
+    if with_hardware:
+        kinds = {name: (gpus or {}).get(name) or gpu_type(name) for name in names.unique()}
+    types = [kinds.get(name) for name in names]
 
     def of(column: str) -> Array:
         return configurations[column].to_numpy(dtype=np.float64)
@@ -342,7 +324,8 @@ def columns(
         return np.asarray(configurations[column] == value, dtype=np.float64)
 
     def hardware(field: str, factor: float = 1e9) -> Array:
-        return np.array([getattr(kind, field, np.nan) * factor for kind in each], dtype=np.float64)
+        # Without hardware the kind is None, whose numbers are NaN.
+        return np.array([getattr(kind, field, np.nan) * factor for kind in types], dtype=np.float64)
 
     return Columns(
         layers=of("layer_count"), h=of("hidden"), ffn=of("ffn"),
@@ -364,7 +347,6 @@ def columns(
 
 
 def in_words(configurations: pd.DataFrame) -> list[str]:
-    """Name every configuration as people do: GPUs, parallelism, batch."""
     shown = {"TP": "tensor", "CP": "context", "PP": "pipeline", "DP": "data", "EP": "expert"}
     words = []
     for row in configurations.to_dict("records"):
@@ -377,12 +359,10 @@ def in_words(configurations: pd.DataFrame) -> list[str]:
     return words
 
 
-# Memory that a GPU of the fullest pipeline stage needs.
-
 _PARTS = ("parameters", "gradients", "optimizer", "activations")
 
 
-def memory_need(
+def memory_footprint(
     configurations: pd.DataFrame, *, gpus: Mapping[str, GpuType] | None = None
 ) -> pd.DataFrame:
     """Work out what a GPU of the first, fullest stage must hold.
@@ -397,7 +377,7 @@ def memory_need(
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.MEMORY_NEED`. Libraries, buffers of collectives and
+        Table :data:`workbench.tables.MEMORY_FOOTPRINT`. Libraries, buffers of collectives and
         fragments come on top: some gigabytes.
 
     Raises
@@ -414,32 +394,32 @@ def memory_need(
     matrices: t, or 1 where the data-parallel ranks do not divide by e. Activations per layer
     and micro-batch, in bytes: ``s b h (10 + (8 + 4 k f/h)/t + 5 a s/(h t))`` with feed-forward
     width f and k experts per token, the 10 divided by t with sequence parallelism, the last
-    term absent with selective
-    recomputation or flash attention; ``2 s b h`` with full recomputation. The first stage
-    holds min(m, p) micro-batches, 1 + (p - 1)/(p v) times p if interleaved.
+    term absent with selective recomputation or flash attention; ``2 s b h`` with full
+    recomputation. The first stage holds min(m, p) micro-batches, 1 + (p - 1)/(p v) times p if
+    interleaved.
 
     References
     ----------
     arXiv:2205.05198, Table 2 and section 4.2.3; Megatron-LM, ``theoretical_memory_usage.py``.
     """
     c = columns(configurations, gpus)
-    parts = dict(zip(_PARTS, (*_states(c), _activations(c)), strict=True))
-    total = np.sum(list(parts.values()), axis=0)
+    held = dict(zip(_PARTS, (*_states(c), _activations(c)), strict=True))
+    total = np.sum(list(held.values()), axis=0)
     table = configurations.assign(
-        **{f"{name}_bytes": np.rint(each).astype(np.int64) for name, each in parts.items()},
+        **{f"{name}_bytes": np.rint(values).astype(np.int64) for name, values in held.items()},
         capacity_bytes=np.rint(c.capacity).astype(np.int64),
         fits=total <= c.capacity,
     )
     table["total_bytes"] = table[[f"{name}_bytes" for name in _PARTS]].sum(axis=1)
-    return MEMORY_NEED.check(table.reset_index(drop=True))
+    return MEMORY_FOOTPRINT.check(table.reset_index(drop=True))
 
 
 def total_bytes(c: Columns) -> Array:
-    """Give the memory of a GPU of the fullest stage."""
     return np.asarray(np.sum([*_states(c), _activations(c)], axis=0), dtype=np.float64)
 
 
 def _states(c: Columns) -> tuple[Array, Array, Array]:
+    # The output embedding is on the first stage too only where there is one stage.
     embedding = c.vocabulary * c.h * np.where((c.p == 1) & (c.tied == 0), 2, 1)
     shared = _held_states(c, c.shared_layer_parameters, embedding / c.t, c.shards(c.replicas, c.t))
     # Of an expert there are fewer replicas, so fewer ranks to share its states.
@@ -454,9 +434,9 @@ def _held_states(
 ) -> tuple[Array, Array, Array]:
     """Give bytes of weights, gradients and optimizer of parameters shared by so many ranks."""
     held = c.stage_layers * layer + besides
-    whole = np.where(c.sharding == "zero1", 1, shards)
-    gathered = np.where(whole > 1, 2 * layer, 0)
-    return 2 * held / whole + gathered, 4 * held / whole, 12 * held / shards
+    copies = np.where(c.sharding == "zero1", 1, shards)
+    gathered = np.where(copies > 1, 2 * layer, 0)
+    return 2 * held / copies + gathered, 4 * held / copies, 12 * held / shards
 
 
 def _activations(c: Columns) -> Array:
@@ -466,13 +446,12 @@ def _activations(c: Columns) -> Array:
     layer = tokens * (outside + (8 + 4 * c.routed * c.ffn / c.h) / c.t + scores)
     # Of what is computed again only the input stays, and one layer is whole at a time.
     stage = np.where(c.full > 0, 2 * tokens * c.stage_layers + layer / c.p, layer * c.stage_layers)
+    # 1F1B: the first stage holds as many micro-batches as there are stages, interleaving a part
+    # more.
     in_flight = np.where(c.v > 1, c.p * (1 + (c.p - 1) / (c.p * c.v)), np.minimum(c.rounds, c.p))
     embedding = np.where(c.sequence_parallel > 0, 1 / c.t, 1) * (8 * c.tokens + tokens)
     head = np.where(c.p == 1, 4 * (tokens + c.tokens * c.vocabulary) / c.t, 0)
     return np.asarray((stage + embedding) * in_flight + head, dtype=np.float64)
-
-
-# Floating-point operations of an iteration, and the share of the peak that they reach.
 
 
 def model_flops(configurations: pd.DataFrame, *, causal: bool = False) -> pd.DataFrame:
@@ -526,7 +505,6 @@ def model_flops(configurations: pd.DataFrame, *, causal: bool = False) -> pd.Dat
 
 
 def flops(c: Columns, *, causal: bool) -> tuple[Array, Array]:
-    """Give model and hardware FLOPs of one iteration, all GPUs."""
     tokens = c.gb * c.s
     linear = 6 * tokens * c.layers * c.linear_parameters
     attention = 12 * tokens * c.s * c.heads * c.layers * (0.5 if causal else 1.0)
@@ -552,8 +530,7 @@ def utilization(
     Returns
     -------
     pandas.DataFrame
-        Table :data:`workbench.tables.UTILIZATION`: the rows with ``mfu_share`` and
-        ``hfu_share``.
+        Table :data:`workbench.tables.UTILIZATION`: the rows with ``mfu_share`` and ``hfu_share``.
 
     Raises
     ------
@@ -570,15 +547,14 @@ def utilization(
     """
     ITERATIONS.check(iterations)
     c = columns(iterations, gpus)
+    # The peak of the precision trained in: MFU of FP8 jobs is of the FP8 peak.
     budget = c.n * c.peak * iterations["dur_ns"].to_numpy(dtype=np.float64) / 1e9
     model, hardware = flops(c, causal=causal)
     if len(c.n) and (hardware > budget).any():
         row = int(np.argmax(hardware / budget))
-        msg = (
-            f"row {row} ({iterations['source'].iloc[row]}) would run at "
-            f"{hardware[row] / budget[row]:.0%} of the peak of {c.n[row]:g} "
-            f"{iterations['gpu'].iloc[row]}; check its time, GPUs, batch and peak"
-        )
+        msg = f"row {row} ({iterations['source'].iloc[row]}) would run at "
+        msg += f"{hardware[row] / budget[row]:.0%} of the peak of {c.n[row]:g} "
+        msg += f"{iterations['gpu'].iloc[row]}; check its time, GPUs, batch and peak"
         raise PerformanceModelError(msg)
     table = iterations.assign(mfu_share=model / budget, hfu_share=hardware / budget)
     return UTILIZATION.check(table.reset_index(drop=True))

@@ -47,10 +47,8 @@ def iteration_errors(
         len(measured) != len(predicted)
         or (measured[same].to_numpy() != predicted[same].to_numpy()).any()
     ):
-        msg = (
-            f"{len(measured)} measured and {len(predicted)} predicted rows are not the same "
-            "configurations in the same order; pass model.predict(measured)"
-        )
+        msg = f"{len(measured)} measured and {len(predicted)} predicted rows are not the same "
+        msg += "configurations in the same order; pass model.predict(measured)"
         raise PerformanceModelError(msg)
     if measured.empty:
         return ITERATION_ERRORS.empty()
@@ -113,23 +111,24 @@ def cross_validated(
     ITERATIONS.check(measured)
     measured = measured.reset_index(drop=True)
     labels = _folds(measured, folds) if by is None else _values(measured, by, held_out)
-    parts = []
+    tables = []
     for label in labels.dropna().unique():
         mask = (labels == label).to_numpy(dtype=bool, na_value=False)
         model = iteration_model(measured[~mask], residual=residual, gpus=gpus)
         truth = measured[mask]
         errors = iteration_errors(truth, model.predict(truth, gpus=gpus), group=str(label))
-        parts.append(errors.set_axis(truth.index, axis="index"))
-    table = pd.concat(parts).sort_index().reset_index(drop=True)
+        tables.append(errors.set_axis(truth.index, axis="index"))
+    table = pd.concat(tables).sort_index().reset_index(drop=True)
     return ITERATION_ERRORS.check(table)
 
 
 def _folds(measured: pd.DataFrame, folds: int | None) -> pd.Series:
     count = whole_number("folds", folds, least=2)
+    # A configuration measured twice on both sides of a fold would give the answer away.
     same = measured.drop(columns=["dur_ns", "source", "doubt"])
     alike = same.groupby(list(same.columns), dropna=False, sort=False).ngroup().to_numpy()
-    place = np.random.default_rng(0).permutation(int(alike.max()) + 1) % count
-    return pd.Series([f"part {each + 1} of {count}" for each in place[alike]])
+    fold = np.random.default_rng(0).permutation(int(alike.max()) + 1) % count
+    return pd.Series([f"part {number + 1} of {count}" for number in fold[alike]])
 
 
 def _values(measured: pd.DataFrame, by: str, held_out: object) -> pd.Series:

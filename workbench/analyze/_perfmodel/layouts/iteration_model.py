@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, Literal
 
@@ -17,8 +17,6 @@ from workbench import datasets
 from workbench._numbers import share_between
 from workbench.analyze._perfmodel.layouts.closed_form import (
     PARTS,
-    SPREAD,
-    TOP,
     Array,
     Columns,
     Constants,
@@ -44,6 +42,10 @@ _SOFT = 0.05  # beyond 5 % a row counts less than by its square
 _PULL = 0.03  # how much a constant's distance from the assumed one weighs against a row
 _CALIBRATION_SHARE = 0.2
 _REACH = 7.0  # no constant moves further than by e to this
+# How far, as a factor, each may lie from what it is assumed to be before the data must insist.
+_SPREAD = np.array([0.3, 2, 2, 1, 1, 1, 2, 1, 1, 2, 0.5, 1])
+# The largest logarithm of each: nothing gives more than its data sheet says.
+_TOP = np.array([0.0 if field.name.endswith("_share") else np.inf for field in fields(Constants)])
 
 
 @dataclass(frozen=True)
@@ -90,14 +92,15 @@ class IterationModel:
         c = columns(configurations, gpus)
         if configurations.empty:
             return PREDICTED_ITERATIONS.empty()
-        each = _whole_ns(parts(c, self.constants))
-        analytic = np.sum(list(each.values()), axis=0)
+        components = _whole_ns(parts(c, self.constants))
+        analytic = np.sum(list(components.values()), axis=0)
         outside = self._outside(configurations)
         learned = np.exp(self._trees.predict(features(c))) if self._trees is not None else 1.0
         predicted = analytic * learned
         model, hardware = flops(c, causal=False)
         budget = c.n * c.peak * predicted / 1e9
         memory = total_bytes(c)
+        # Twice at most, not once per row: the class depends on experts alone.
         classes = {routed: self._error_class(routed) for routed in set(c.is_routed.tolist())}
         table = configurations[list(CONFIGURATIONS.columns)].assign(
             dur_ns=np.rint(predicted).astype(np.int64),
@@ -109,13 +112,12 @@ class IterationModel:
             fits=memory <= c.capacity,
             doubt=["; ".join(filter(None, [self.doubt, *words])) for words in outside],
             error_class=[classes[routed] for routed in c.is_routed.tolist()],
-            **{f"{name}_ns": values for name, values in each.items()},
+            **{f"{name}_ns": values for name, values in components.items()},
             **self._bases(configurations),
         )
         return PREDICTED_ITERATIONS.check(PREDICTED_ITERATIONS.cast(table).reset_index(drop=True))
 
     def _error_class(self, is_routed: bool) -> str:
-        """Say how far off such predictions were where the truth is known."""
         if math.isfinite(self._half_width):
             width = math.expm1(self._half_width)
             return f"fitted: {self.coverage_share:.0%} of the rows held out were within {width:.0%}"
@@ -140,8 +142,8 @@ class IterationModel:
         hull = self._hull
         modelled = ["modelled"] * len(configurations)
         return {
-            f"{part}_basis": modelled if hull is None else hull.bases(part, configurations)
-            for part in PARTS
+            f"{name}_basis": modelled if hull is None else hull.bases(name, configurations)
+            for name in PARTS
         }
 
 
@@ -199,11 +201,10 @@ def iteration_model(
       links in a node; a ring over several leaves each by the adapters of all its ranks there,
       ``network_share`` of them, if these are slower;
     * with experts, the feed-forward products at ``expert_share`` of that share, for the
-      narrower of hidden and expert width and for the rows that one expert gets; copies of
-      tokens sorted and back, ``16 k h T / t`` bytes; four exchanges of ``2 k T h / t`` bytes
-      per token and expert, nothing of it hidden: over the links of a node, or, beyond, once to
-      each other node that has one of its experts, whichever is slower; launches of
-      ``launch_s + routing_s``;
+      narrower of hidden and expert width and for the rows that one expert gets; copies of tokens
+      sorted and back, ``16 k h T / t`` bytes; four exchanges of ``2 k T h / t`` bytes per token and
+      expert, nothing of it hidden: over the links of a node, or, beyond, once to each other node
+      that has one of its experts, whichever is slower; launches of ``launch_s + routing_s``;
     * with context parallelism, keys and values are gathered in every pass and their
       gradients scattered, nothing of it hidden; a ring that hides it is not modelled;
     * the root of the squares of their sum and ``launch_s``, as launches overlap GPU work.
@@ -232,6 +233,7 @@ def iteration_model(
     share_between("coverage_share", coverage_share)
     grow = residual == "trees" or (residual == "auto" and has_trees())
     constants, learned = _fit(measured, gpus, grow=grow)
+    # Split conformal: the interval comes from rows that its model has not seen.
     inner, outer = _split(measured, groups)
     scores, analytic = _scores(measured[inner], measured[outer], gpus, grow=grow)
     rank = math.ceil((len(scores) + 1) * coverage_share)
@@ -262,10 +264,7 @@ def assumed_model() -> IterationModel:
 
 
 def calibrated_to(
-    model: IterationModel,
-    measured: pd.DataFrame,
-    *,
-    gpus: Mapping[str, GpuType] | None = None,
+    model: IterationModel, measured: pd.DataFrame, *, gpus: Mapping[str, GpuType] | None = None
 ) -> IterationModel:
     """Move a model to other hardware or software by what was measured there.
 
@@ -290,8 +289,7 @@ def calibrated_to(
     Raises
     ------
     PerformanceModelError
-        If there is no row, a row contradicts itself, or the rows are not explained to
-        within 5 %.
+        If there is no row, a row contradicts itself, or the rows are not explained to within 5 %.
 
     Notes
     -----
@@ -308,10 +306,8 @@ def calibrated_to(
     seconds = measured["dur_ns"].to_numpy(dtype=np.float64) / 1e9
     left = np.abs(np.log(_seconds(columns(measured, gpus), constants) / seconds))
     if left.mean() > _SOFT:
-        msg = (
-            f"the closed form cannot explain {measured['source'].iloc[int(left.argmax())]}: it "
-            f"is {np.expm1(left.max()):.0%} off after calibration; check GPU type, batch, layout"
-        )
+        msg = f"the closed form cannot explain {measured['source'].iloc[int(left.argmax())]}: it "
+        msg += f"is {np.expm1(left.max()):.0%} off after calibration; check GPU type, batch, layout"
         raise PerformanceModelError(msg)
     return IterationModel(
         constants,
@@ -324,10 +320,8 @@ def calibrated_to(
 def _check(measured: pd.DataFrame, groups: str | None) -> None:
     ITERATIONS.check(measured)
     if len(measured) < _LEAST_ROWS:
-        msg = (
-            f"{len(measured)} measured rows are too few to fit twelve constants; at least "
-            f"{_LEAST_ROWS} are needed, or calibrated_to(assumed_model(), rows)"
-        )
+        msg = f"{len(measured)} measured rows are too few to fit twelve constants; at least "
+        msg += f"{_LEAST_ROWS} are needed, or calibrated_to(assumed_model(), rows)"
         raise PerformanceModelError(msg)
     if groups is not None and groups not in measured:
         msg = f"groups={groups!r} is no column of the table; it has {list(measured.columns)}"
@@ -339,10 +333,8 @@ def _refuse_contradictions(measured: pd.DataFrame) -> None:
     wrong = measured["doubt"].str.contains("is not the number|does not divide by DP", regex=True)
     if wrong.any():
         first = measured[wrong].iloc[0]
-        msg = (
-            f"{int(wrong.sum())} rows contradict themselves, the first is {first['source']}: "
-            f"{first['doubt']}; leave them out with measured[measured['doubt'] == '']"
-        )
+        msg = f"{int(wrong.sum())} rows contradict themselves, the first is {first['source']}: "
+        msg += f"{first['doubt']}; leave them out with measured[measured['doubt'] == '']"
         raise PerformanceModelError(msg)
 
 
@@ -364,32 +356,34 @@ def _fit(
 def _constants(
     measured: pd.DataFrame, gpus: Mapping[str, GpuType] | None, *, start: Constants
 ) -> Constants:
-    """Fit them, each drawn towards where it starts."""
+    """Fit the logarithms, each drawn towards where it starts."""
     from scipy.optimize import least_squares
 
     c = columns(measured, gpus)
     logarithms = np.log(measured["dur_ns"].to_numpy(dtype=np.float64) / 1e9)
     origin = start.logarithms()
-    known = {
+    measured_parts = {
         name: np.log(measured[f"{name}_ns"].to_numpy(dtype=np.float64) / 1e9)
         for name in PARTS
         if f"{name}_ns" in measured
     }
 
     def errors(vector: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        each = parts(c, Constants.from_logarithms(vector))
-        missed = [np.log(np.sum(list(each.values()), axis=0)) - logarithms]
-        missed += [np.log(each[name]) - truth for name, truth in known.items()]
-        return np.concatenate([*missed, _PULL * (vector - origin) / SPREAD])
+        predicted = parts(c, Constants.from_logarithms(vector))
+        missed = [np.log(np.sum(list(predicted.values()), axis=0)) - logarithms]
+        missed += [np.log(predicted[name]) - truth for name, truth in measured_parts.items()]
+        return np.concatenate([*missed, _PULL * (vector - origin) / _SPREAD])
 
-    bounds = (origin - _REACH, np.clip(TOP, origin, origin + _REACH))
-    found = least_squares(errors, origin, loss="soft_l1", f_scale=_SOFT, bounds=bounds)
-    return Constants.from_logarithms(found.x)
+    # No share of a peak above 1, unless the start already is.
+    bounds = (origin - _REACH, np.clip(_TOP, origin, origin + _REACH))
+    fit = least_squares(errors, origin, loss="soft_l1", f_scale=_SOFT, bounds=bounds)
+    return Constants.from_logarithms(fit.x)
 
 
 def _split(measured: pd.DataFrame, groups: str | None) -> tuple[Mask, Mask]:
     """Set a fifth apart, whole groups, the same for the same rows; give two masks."""
     labels = np.arange(len(measured)) if groups is None else pd.factorize(measured[groups])[0]
+    # A fixed seed: the same rows give the same interval.
     order = np.random.default_rng(0).permutation(int(labels.max()) + 1)
     apart = np.isin(labels, order[: max(round(_CALIBRATION_SHARE * len(order)), 1)])
     return ~apart, apart
@@ -403,15 +397,13 @@ def _scores(
     constants, learned = _fit(inner, gpus, grow=grow)
     c = columns(outer, gpus)
     left = np.log(outer["dur_ns"].to_numpy(dtype=np.float64) / 1e9 / _seconds(c, constants))
-    told = learned.predict(features(c)) if learned is not None else 0.0
-    return np.abs(left - told), np.abs(left)
+    learned_log = learned.predict(features(c)) if learned is not None else 0.0
+    return np.abs(left - learned_log), np.abs(left)
 
 
-def _whole_ns(each: dict[str, Array]) -> dict[str, npt.NDArray[np.int64]]:
-    return {name: np.rint(1e9 * values).astype(np.int64) for name, values in each.items()}
+def _whole_ns(seconds: dict[str, Array]) -> dict[str, npt.NDArray[np.int64]]:
+    return {name: np.rint(1e9 * values).astype(np.int64) for name, values in seconds.items()}
 
-
-# What was measured, so that a prediction can say where it goes beyond that.
 
 _RANGES = {
     "layer_count": "layers", "hidden": "hidden", "gpu_count": "GPUs", "tensor_parallel": "TP",
@@ -437,7 +429,6 @@ class Hull:
 
     @classmethod
     def around(cls, measured: pd.DataFrame) -> Hull:
-        """Take the ranges and kinds of a table."""
         return cls(
             {name: (int(measured[name].min()), int(measured[name].max())) for name in _RANGES},
             {name: frozenset(measured[name].tolist()) for name in _KINDS},
@@ -445,73 +436,57 @@ class Hull:
 
     def with_kinds(self, measured: pd.DataFrame) -> Hull:
         """Add the kinds of another table; its numbers are one point and widen nothing."""
-        kinds = {name: each | set(measured[name].tolist()) for name, each in self.kinds.items()}
+        kinds = {name: values | set(measured[name].tolist()) for name, values in self.kinds.items()}
         return replace(self, kinds=kinds)
 
     def outside(self, configurations: pd.DataFrame) -> list[list[str]]:
-        """Say for every row where it lies outside."""
-        found: list[list[str]] = [[] for _ in range(len(configurations))]
+        reasons: list[list[str]] = [[] for _ in range(len(configurations))]
         for name, word in _RANGES.items():
             low, high = self.ranges[name]
             span = f"{low}" if low == high else f"{low} to {high}"
             for row, value in enumerate(configurations[name].tolist()):
                 if not low <= value <= high:
-                    found[row].append(f"{word} {value} never measured (only {span})")
+                    reasons[row].append(f"{word} {value} never measured (only {span})")
         for name, word in _KINDS.items():
             for row, value in enumerate(configurations[name].tolist()):
                 if value not in self.kinds[name]:
-                    found[row].append(f"{word} {value} never measured")
-        return found
+                    reasons[row].append(f"{word} {value} never measured")
+        return reasons
 
-    def bases(self, part: str, configurations: pd.DataFrame) -> list[str]:
+    def bases(self, name: str, configurations: pd.DataFrame) -> list[str]:
         """Say for every row whether a part rests on fitted constants."""
-        column = _NEEDS.get(part)
+        column = _NEEDS.get(name)
         seen = column is None or self.ranges[column][1] > 1
-        known = configurations["gpu"].isin(self.kinds["gpu"])
-        if part == "data":
-            known &= configurations["sharding"].isin(self.kinds["sharding"])
-        return ["scaled" if seen and each else "modelled" for each in known]
+        is_seen = configurations["gpu"].isin(self.kinds["gpu"])
+        if name == "data":
+            is_seen &= configurations["sharding"].isin(self.kinds["sharding"])
+        return ["scaled" if seen and is_known else "modelled" for is_known in is_seen]
 
-
-# What the closed form leaves: regression trees on the logarithm of measured over predicted.
 
 _TREES = 400
 
 
 def has_trees() -> bool:
-    """Say whether scikit-learn is at hand."""
     return importlib.util.find_spec("sklearn") is not None
 
 
 def features(c: Columns) -> npt.NDArray[np.float64]:
-    """Give the logarithms that the trees split on, one row per configuration."""
-    each: list[Array] = [
+    inputs: list[Array] = [
         c.t, c.c, c.p, c.d, c.v, c.b, c.h, c.layers, c.s, c.n, c.gb, c.rounds,
         1 + (c.p - 1) / (c.v * c.rounds), c.h / c.t, c.tokens, c.layers / c.p,
     ]  # fmt: skip
-    return np.log(np.column_stack(each))
+    return np.log(np.column_stack(inputs))
 
 
 def trees(c: Columns, logarithms: npt.NDArray[np.float64]) -> Any:
-    """Grow the trees; the same rows give the same trees.
-
-    Raises
-    ------
-    MissingExtraError
-        If scikit-learn is not installed.
-    """
+    """Grow the trees; the same rows give the same trees."""
     try:
         from sklearn.ensemble import ExtraTreesRegressor
     except ImportError as error:
-        msg = (
-            "scikit-learn is not installed: pip install 'ai-infra-workbench[train]', or choose "
-            "residual='none' for the closed form alone"
-        )
-        raise MissingExtraError(msg) from error
+        msg = "scikit-learn is not installed: pip install 'ai-infra-workbench[train]', or choose "
+        raise MissingExtraError(msg + "residual='none' for the closed form alone") from error
     return ExtraTreesRegressor(_TREES, random_state=0).fit(features(c), logarithms)
 
-
-# How far off predictions were where the truth is public, by class of model.
 
 _FILE = "iteration_megatron_bridge.csv"
 # Their recipes: fused attention, sequence parallelism; states are sharded over the replicas.
@@ -532,6 +507,7 @@ def public_iterations() -> pd.DataFrame:
         layout = Layout(**sizes, sharding=row["sharding"], **_RECIPE)
         jobs.append(configurations(model_shape(row["model"]), layout, gpu=row["gpu"]))
     table = pd.concat(jobs, ignore_index=True)
+    # What is printed is tokens per second and GPU; an iteration is one global batch.
     tokens = table["global_batch_count"] * table["sequence_tokens"]
     rate = printed["tokens_per_s_per_gpu"] * table["gpu_count"]
     table = table.assign(

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 import pandas as pd
 
-from workbench.analyze._perfmodel.layouts.model_shape import ModelShape
+from workbench.analyze._perfmodel.layouts.model_shape import SHAPE_COLUMNS, ModelShape, not_counts
 from workbench.errors import PerformanceModelError
 from workbench.tables import CONFIGURATIONS
 
@@ -19,12 +19,7 @@ COUNTS = (
     "sequence",
 )  # fmt: skip
 
-# Arguments of a model and of a layout, and the columns of CONFIGURATIONS that hold them.
-SHAPE_COLUMNS = {
-    "layers": "layer_count", "hidden": "hidden", "heads": "head_count", "ffn": "ffn",
-    "kv_heads": "kv_head_count", "head_width": "head_width", "vocabulary": "vocabulary_count",
-    "gated": "is_gated", "tied": "is_tied", "experts": "expert_count", "routed": "routed_count",
-}  # fmt: skip
+# Arguments of a layout, and the columns of CONFIGURATIONS that hold them.
 LAYOUT_COLUMNS = {
     "tensor": "tensor_parallel", "pipeline": "pipeline_parallel", "data": "data_parallel",
     "context": "context_parallel", "expert": "expert_parallel", "chunks": "chunk_count",
@@ -85,13 +80,7 @@ class Layout:
     flash_attention: bool = False
 
     def __post_init__(self) -> None:
-        wrong = [
-            f"{name} must be a whole number from 1, not {value!r}"
-            for name in COUNTS
-            if isinstance(value := getattr(self, name), bool)
-            or not isinstance(value, int)
-            or value < 1
-        ]
+        wrong = not_counts(self, COUNTS)
         wrong += [
             f"{name} is {getattr(self, name)!r}, must be one of {list(get_args(choices))}"
             for name, choices in (("recompute", Recompute), ("sharding", Sharding))
@@ -109,47 +98,27 @@ class Layout:
             f"{self.micro_batch} sequences": self.global_batch % per_round,
             f"neither {self.data} replicas nor the {apart} ranks of a stage divide by "
             f"{self.expert} expert-parallel ranks": self.data % self.expert and apart % self.expert,
-            f"sequences of {self.sequence} tokens do not divide by {self.context} ranks": (
-                self.sequence % self.context
-            ),
+            f"sequences of {self.sequence} tokens do not divide by "
+            f"{self.context} ranks": self.sequence % self.context,
             "chunks need a pipeline": self.chunks > 1 and self.pipeline == 1,
         }
         return [words for words, broken in rules.items() if broken]
 
     @property
     def gpu_count(self) -> int:
-        """GPUs of the job."""
         return self.tensor * self.pipeline * self.data * self.context
 
-    @property
-    def rounds(self) -> int:
-        """Micro-batches that every replica runs per iteration."""
-        return self.global_batch // (self.data * self.micro_batch)
-
     def misfits(self, shape: ModelShape) -> list[str]:
-        """Say why a model cannot be spread so; nothing if it can.
-
-        Parameters
-        ----------
-        shape
-            The model.
-
-        Returns
-        -------
-        list of str
-            One text per reason.
-        """
+        """Say why a model cannot be spread so, one text per reason; nothing if it can."""
+        # The first chunk may hold the embedding only, the last one the head.
+        slots = shape.layers + 2 * (self.chunks > 1)
         rules = {
-            f"{shape.heads} heads do not divide by {self.tensor} tensor-parallel ranks": (
-                shape.heads % self.tensor
-            ),
-            f"{shape.layers} layers are fewer than {self.pipeline} stages x {self.chunks} chunks": (
-                # The first chunk may hold the embedding only, the last one the head.
-                shape.layers + 2 * (self.chunks > 1) < self.pipeline * self.chunks
-            ),
-            f"{shape.experts} experts do not divide by {self.expert} expert-parallel ranks": (
-                shape.experts % self.expert
-            ),
+            f"{shape.heads} heads do not divide by {self.tensor} tensor-parallel ranks": shape.heads
+            % self.tensor,
+            f"{shape.layers} layers are fewer than {self.pipeline} stages x "
+            f"{self.chunks} chunks": slots < self.pipeline * self.chunks,
+            f"{shape.experts} experts do not divide by "
+            f"{self.expert} expert-parallel ranks": shape.experts % self.expert,
         }
         return [words for words, broken in rules.items() if broken]
 
@@ -178,22 +147,18 @@ def configurations(
     PerformanceModelError
         If a layout does not fit the model.
     """
-    each = [layouts] if isinstance(layouts, Layout) else list(layouts)
-    for layout in each:
+    all_layouts = [layouts] if isinstance(layouts, Layout) else list(layouts)
+    for layout in all_layouts:
         if wrong := layout.misfits(shape):
             msg = f"{shape.name or 'the model'} cannot be spread so: " + "; ".join(wrong)
             raise PerformanceModelError(msg)
-    if not each:
+    if not all_layouts:
         return CONFIGURATIONS.empty()
-    frame = pd.DataFrame([{**_shape_row(shape), **_layout_row(one), "gpu": gpu} for one in each])
-    return CONFIGURATIONS.check(CONFIGURATIONS.cast(frame))
-
-
-def _shape_row(shape: ModelShape) -> dict[str, object]:
-    columns = {column: getattr(shape, name) for name, column in SHAPE_COLUMNS.items()}
-    return {"model": shape.name or None, **columns}
-
-
-def _layout_row(layout: Layout) -> dict[str, object]:
-    columns = {column: getattr(layout, name) for name, column in LAYOUT_COLUMNS.items()}
-    return {"gpu_count": layout.gpu_count, **columns}
+    model = {column: getattr(shape, name) for name, column in SHAPE_COLUMNS.items()}
+    rows = [
+        {column: getattr(layout, name) for name, column in LAYOUT_COLUMNS.items()}
+        | {"gpu_count": layout.gpu_count}
+        for layout in all_layouts
+    ]
+    table = pd.DataFrame(rows).assign(**model, model=shape.name or None, gpu=gpu)
+    return CONFIGURATIONS.check(CONFIGURATIONS.cast(table))

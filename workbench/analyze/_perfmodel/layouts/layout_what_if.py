@@ -13,8 +13,8 @@ import pandas as pd
 from workbench._numbers import share_between
 from workbench.analyze._perfmodel.layouts.closed_form import Array, columns, flops
 from workbench.analyze._perfmodel.layouts.iteration_model import IterationModel, assumed_model
-from workbench.analyze._perfmodel.layouts.layout import LAYOUT_COLUMNS, SHAPE_COLUMNS, Layout
-from workbench.analyze._perfmodel.layouts.model_shape import GpuType, ModelShape
+from workbench.analyze._perfmodel.layouts.layout import LAYOUT_COLUMNS, Layout
+from workbench.analyze._perfmodel.layouts.model_shape import SHAPE_COLUMNS, GpuType, ModelShape
 from workbench.errors import PerformanceModelError
 from workbench.tables import CONFIGURATIONS, LAYOUT_WHAT_IF, STEP_BREAKDOWN
 
@@ -30,7 +30,7 @@ def layout_what_if(
     gpus: Mapping[str, GpuType] | None = None,
     confidence_level: float = 0.8,
 ) -> pd.DataFrame:
-    """Ask the steps of a trace what they would take in other configurations.
+    """Predict step times in other configurations from the steps of a trace.
 
     The trace says how long things take, the closed form how they change: every part of every
     step is scaled by the ratio of the closed form, so that what the closed form has wrong in
@@ -42,8 +42,7 @@ def layout_what_if(
         Table :data:`workbench.tables.STEP_BREAKDOWN`, measured or replayed. The ranks of a step
         are averaged; ranks without steps count only if no rank has any.
     now
-        Table :data:`workbench.tables.CONFIGURATIONS` with one row: the configuration of the
-        trace.
+        Table :data:`workbench.tables.CONFIGURATIONS` with one row: the configuration of the trace.
     wanted
         The same with the configurations requested.
     model
@@ -96,15 +95,20 @@ def layout_what_if(
     if wanted.empty:
         return LAYOUT_WHAT_IF.empty()
     model = model or assumed_model()
-    before, after = (model.predict(each, gpus=gpus) for each in (now, wanted))
-    each = _one_per_step(steps)
-    found = scaled(
-        each, *(Forecast.of(table, model.constants.fixed_s) for table in (before, after))
-    )
-    measured = float(np.median(each["dur_ns"]))
-    few = "" if _is_enough(len(each), confidence_level) else _too_few(len(each), confidence_level)
-    dur, parts = _middle(found)
+    before, after = (model.predict(table, gpus=gpus) for table in (now, wanted))
+    mean_steps = _one_per_step(steps)
+    count = len(mean_steps)
+    forecasts = (Forecast.of(table, model.constants.fixed_s) for table in (before, after))
+    prediction = scaled(mean_steps, *forecasts)
+    measured = float(np.median(mean_steps["dur_ns"]))
+    common = _doubts_of_the_trace(mean_steps, steps["rank"].nunique(), before.iloc[0], prediction)
+    if not _is_enough(count, confidence_level):
+        words = "1 step is" if count == 1 else f"{count} steps are"
+        share = f"{confidence_level:.0%}"
+        common.insert(0, f"{words} too few for an interval that holds {share} of them")
+    dur, components = _middle(prediction)
     c = columns(wanted, gpus)
+    # Model FLOPs count once; what is recomputed counts in the hardware share only.
     budget = c.n * c.peak * dur / 1e9
     shares = [np.minimum(count / budget, 1) for count in flops(c, causal=False)]
     tokens = (now["global_batch_count"] * now["sequence_tokens"]).iloc[0]
@@ -112,17 +116,14 @@ def layout_what_if(
         change=differences(now, wanted),
         measured_ns=round(measured),
         dur_ns=dur,
-        **_interval(found.total, confidence_level),
-        step_count=len(each),
+        **_interval(prediction.total, confidence_level),
+        step_count=count,
         throughput_ratio=c.gb * c.s / tokens * measured / dur,
-        **parts,
+        **components,
         mfu_share=shares[0],
         hfu_share=shares[1],
-        **{f"{name}_basis": words for name, words in found.bases.items()},
-        doubt=[
-            "; ".join(filter(None, [few, words]))
-            for words in _doubts(each, steps["rank"].nunique(), before, after, found)
-        ],
+        **{f"{name}_basis": words for name, words in prediction.bases.items()},
+        doubt=_doubts(common, before.iloc[0], after, prediction),
     )
     return LAYOUT_WHAT_IF.check(LAYOUT_WHAT_IF.cast(table).reset_index(drop=True))
 
@@ -144,13 +145,14 @@ def _one_per_step(steps: pd.DataFrame) -> pd.DataFrame:
     if steps["step"].notna().any():
         steps = steps[steps["step"].notna()]
     number = steps["step"].fillna(-1).to_numpy(dtype=np.int64)
+    # A job takes one time per step; its ranks differ in how they spend it.
     times = [name for name in STEP_BREAKDOWN.columns if name.endswith("_ns")]
     return steps[times].groupby(number).mean()
 
 
-def _middle(found: Scaled) -> tuple[Any, dict[str, Any]]:
+def _middle(prediction: Scaled) -> tuple[Any, dict[str, Any]]:
     """Give the median step as whole ns, in parts that add up to it."""
-    total = found.total
+    total = prediction.total
     order = np.argsort(total, axis=1, kind="stable")
     count = total.shape[1]
     middle = order[:, (count - 1) // 2 : count // 2 + 1]
@@ -158,11 +160,13 @@ def _middle(found: Scaled) -> tuple[Any, dict[str, Any]]:
     def of(values: Array) -> Array:
         return np.asarray(np.take_along_axis(values, middle, axis=1).mean(axis=1))
 
-    ends = np.rint(np.cumsum([of(found.parts[name]) for name in PARTS], axis=0)).astype(np.int64)
-    each = np.diff(ends, axis=0, prepend=0)
-    parts = {f"{name}_ns": values for name, values in zip(PARTS, each, strict=True)}
-    hidden = np.minimum(np.rint(of(found.overlap)).astype(np.int64), parts["compute_ns"])
-    return np.maximum(ends[-1], 1), {**parts, "overlap_ns": hidden}
+    # Ends are rounded, not parts: so the parts add up to the step exactly.
+    ends = np.rint(np.cumsum([of(prediction.parts[name]) for name in PARTS], axis=0))
+    lengths = np.diff(ends, axis=0, prepend=0).astype(np.int64)
+    components = {f"{name}_ns": values for name, values in zip(PARTS, lengths, strict=True)}
+    hidden = np.rint(of(prediction.overlap)).astype(np.int64)
+    components["overlap_ns"] = np.minimum(hidden, components["compute_ns"])
+    return np.maximum(ends[-1].astype(np.int64), 1), components
 
 
 def _interval(total: Array, confidence_level: float) -> dict[str, Any]:
@@ -175,62 +179,47 @@ def _interval(total: Array, confidence_level: float) -> dict[str, Any]:
 
 
 def _is_enough(count: int, confidence_level: float) -> bool:
+    # Of n further steps in order, the outer two bound (n - 1) / (n + 1) of all in expectation.
     return (count - 1) / (count + 1) >= confidence_level - 1e-12
 
 
-def _too_few(count: int, confidence_level: float) -> str:
-    words = "1 step is" if count == 1 else f"{count} steps are"
-    return f"{words} too few for an interval that holds {confidence_level:.0%} of them"
-
-
 def _doubts(
-    each: pd.DataFrame,
-    ranks: int,
-    before: pd.DataFrame,
-    after: pd.DataFrame,
-    found: Scaled,
+    common: list[str], traced: pd.Series, after: pd.DataFrame, prediction: Scaled
 ) -> list[str]:
     """Say of every configuration what the trace cannot tell of it."""
-    common = _doubts_of_the_trace(each, ranks, before.iloc[0], found)
-    one = before.iloc[0]
     doubts = []
     for row, then in enumerate(after.to_dict("records")):
-        new = ", ".join(name for name, flags in found.added.items() if flags[row])
-        own = {
-            f"{then['gpu_count']:,} GPUs, the trace has {one['gpu_count']:,}": (
-                then["gpu_count"] != one["gpu_count"]
-            ),
-            f"GPU {then['gpu']}, the trace is of {one['gpu']}": then["gpu"] != one["gpu"],
-            "no pipeline in the trace: its bubble is modelled": (
-                found.bases["bubble"][row] == "modelled"
-            ),
+        new = ", ".join(name for name, flags in prediction.added.items() if flags[row])
+        gpus, traced_gpus = then["gpu_count"], traced["gpu_count"]
+        is_modelled = prediction.bases["bubble"][row] == "modelled"
+        rules = {
+            f"{gpus:,} GPUs, the trace has {traced_gpus:,}": gpus != traced_gpus,
+            f"GPU {then['gpu']}, the trace is of {traced['gpu']}": then["gpu"] != traced["gpu"],
+            "no pipeline in the trace: its bubble is modelled": is_modelled,
             f"communication not in the trace is modelled, not hidden: {new}": bool(new),
             str(then["doubt"]): bool(then["doubt"]),
         }
-        doubts.append("; ".join([*common, *(words for words, holds in own.items() if holds)]))
+        doubts.append("; ".join([*common, *(words for words, holds in rules.items() if holds)]))
     return doubts
 
 
 def _doubts_of_the_trace(
-    each: pd.DataFrame, ranks: int, one: pd.Series, found: Scaled
+    measured: pd.DataFrame, ranks: int, traced: pd.Series, prediction: Scaled
 ) -> list[str]:
-    off = float(one["dur_ns"] / each["dur_ns"].median() - 1)
-    talks = bool((each["exposed_communication_ns"] + each["overlap_ns"]).any())
-    silent = not any(one[f"{kind}_ns"] for kind in found.added)
+    off = float(traced["dur_ns"] / measured["dur_ns"].median() - 1)
+    talks = bool((measured["exposed_communication_ns"] + measured["overlap_ns"]).any())
+    silent = not any(traced[f"{kind}_ns"] for kind in prediction.added)
     lone = "trace has one rank only: " if ranks == 1 else ""
-    rules = {
-        f"the model alone takes {abs(off):.0%} {'more' if off > 0 else 'less'} than the trace": (
-            abs(off) > _FAR
-        ),
-        f"{lone}the bubble is told from other waiting by the closed form": one["bubble_ns"] > 0,
-        "the layout of the trace has no communication, the trace has some: it stays": (
-            talks and silent
-        ),
-    }
-    return [words for words, holds in rules.items() if holds]
+    doubts = []
+    if abs(off) > _FAR:
+        more = "more" if off > 0 else "less"
+        doubts.append(f"the model alone takes {abs(off):.0%} {more} than the trace")
+    if traced["bubble_ns"] > 0:
+        doubts.append(f"{lone}the bubble is told from other waiting by the closed form")
+    if talks and silent:
+        doubts.append("the layout of the trace has no communication, the trace has some: it stays")
+    return doubts
 
-
-# Rows of configurations: whether a job can be like that, and how two of them differ.
 
 _WORDS = {
     "gpu": "GPU", "gpu_count": "GPUs", "tensor_parallel": "TP", "context_parallel": "CP",
@@ -245,13 +234,7 @@ _WORDS = {
 
 
 def possible(configurations: pd.DataFrame, name: str) -> None:
-    """Refuse rows that no job can have.
-
-    Raises
-    ------
-    PerformanceModelError
-        For the first such row, with every reason.
-    """
+    """Refuse the first row that no job can have, with every reason."""
     for number, row in enumerate(configurations.to_dict("records")):
         try:
             wrong = _misfits(row)
@@ -267,30 +250,23 @@ def _misfits(row: Mapping[Hashable, Any]) -> list[str]:
     layout = Layout(**{name: _plain(row[column]) for name, column in LAYOUT_COLUMNS.items()})
     wrong = layout.misfits(shape)
     if layout.gpu_count != row["gpu_count"]:
-        wrong.append(
-            f"TP{layout.tensor} x CP{layout.context} x PP{layout.pipeline} x DP{layout.data} is "
-            f"{layout.gpu_count} GPUs, not {row['gpu_count']}"
-        )
+        product = f"TP{layout.tensor} x CP{layout.context} x PP{layout.pipeline} x DP{layout.data}"
+        wrong.append(f"{product} is {layout.gpu_count} GPUs, not {row['gpu_count']}")
     return wrong
 
 
 def _plain(value: Any) -> Any:
-    """Turn a number of numpy into one of Python."""
     return value.item() if hasattr(value, "item") else value
 
 
 def differences(now: pd.DataFrame, wanted: pd.DataFrame) -> list[str]:
-    """Say of every row how it differs from the one row of ``now``."""
-    one = now.iloc[0]
-    found = []
+    traced = now.iloc[0]
+    texts = []
     for row in wanted.to_dict("records"):
-        each = [
-            f"{words} {_said(one[name])} → {_said(row[name])}"
-            for name, words in _WORDS.items()
-            if one[name] != row[name]
-        ]
-        found.append(", ".join(each) or "as in the trace")
-    return found
+        changed = [name for name in _WORDS if traced[name] != row[name]]
+        words = [f"{_WORDS[name]} {_said(traced[name])} → {_said(row[name])}" for name in changed]
+        texts.append(", ".join(words) or "as in the trace")
+    return texts
 
 
 def _said(value: Any) -> str:
@@ -299,8 +275,6 @@ def _said(value: Any) -> str:
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
-
-# How the parts of measured steps change with the layout: ratios of the closed form.
 
 COMMUNICATION = ("tensor", "context", "expert", "pipeline", "data")
 PARTS = ("compute", "communication", "bubble", "other", "idle")
@@ -311,17 +285,14 @@ Flags = npt.NDArray[np.bool_]
 class Scaled:
     """Parts of every step in every configuration, and how sure they are."""
 
-    parts: dict[str, Array]
-    """Per part an array (configurations, steps) [ns]."""
+    parts: dict[str, Array]  # per part an array (configurations, steps) [ns]
     overlap: Array
-    bases: dict[str, list[str]]
-    """Per part its basis in every configuration."""
+    bases: dict[str, list[str]]  # per part its basis in every configuration
     added: dict[str, Flags]
     """Per kind of communication where it is in the configuration and not in the trace."""
 
     @property
     def total(self) -> Array:
-        """Time of the steps [ns]."""
         return np.asarray(np.sum(list(self.parts.values()), axis=0), dtype=np.float64)
 
 
@@ -330,24 +301,19 @@ class Forecast:
     """What the closed form says of one configuration, or of many [ns]."""
 
     parts: dict[str, Array]
-    passes: Array
-    """Layers of a stage x micro-batches: how often the host launches a layer."""
-    fixed: float
-    """Of the part ``other``: what does not depend on the configuration."""
+    passes: Array  # layers of a stage x micro-batches: how often the host launches a layer
+    fixed: float  # of the part ``other``: what does not depend on the configuration
 
     @classmethod
     def of(cls, predicted: pd.DataFrame, fixed_s: float) -> Forecast:
-        """Read it from a table of predicted iterations."""
         names = ("compute", "bubble", *COMMUNICATION, "optimizer", "other")
-        each = {name: predicted[f"{name}_ns"].to_numpy(dtype=np.float64) for name in names}
+        components = {name: predicted[f"{name}_ns"].to_numpy(dtype=np.float64) for name in names}
         rounds = predicted["global_batch_count"] / (
             predicted["data_parallel"] * predicted["micro_batch_count"]
         )
         layers = np.ceil(predicted["layer_count"] / predicted["pipeline_parallel"])
         return cls(
-            each,
-            (layers * rounds).to_numpy(dtype=np.float64),
-            float(np.floor(1e9 * fixed_s)),
+            components, (layers * rounds).to_numpy(dtype=np.float64), float(np.floor(1e9 * fixed_s))
         )
 
     @property
@@ -357,21 +323,13 @@ class Forecast:
 
     @property
     def launch(self) -> Array:
-        """Launches that the GPU waits for."""
         return np.maximum(self.parts["other"] - self.fixed, 0)
 
 
 def scaled(steps: pd.DataFrame, now: Forecast, then: Forecast) -> Scaled:
-    """Scale every step to every configuration.
-
-    Parameters
-    ----------
-    steps
-        Columns of :data:`workbench.tables.STEP_BREAKDOWN`, one row per step.
-    now, then
-        The closed form of the traced configuration, and of those requested.
-    """
+    """Scale every step (STEP_BREAKDOWN, one row each) to every configuration requested."""
     seen = {name: steps[name].to_numpy(dtype=np.float64) for name in steps.columns}
+    # A ratio of two closed forms: what it has wrong in both layouts cancels.
     faster = then.work / now.work
     compute = np.outer(faster, seen["compute_ns"])
     gpu_other = seen["exposed_memory_ns"] + seen["exposed_other_ns"]
@@ -423,6 +381,7 @@ def _communication(
         ratio = kept / total
     added = {kind: (then.parts[kind] > 0) & ~has[kind] for kind in COMMUNICATION}
     more = np.sum([then.parts[kind] * added[kind] for kind in COMMUNICATION], axis=0)
+    # Communication can hide behind no more compute than there is.
     hidden = np.minimum(np.outer(ratio, overlap), compute)
     return np.outer(ratio, overlap + exposed) - hidden + more[:, None], hidden, ratio, added
 
@@ -441,4 +400,4 @@ def _idle(idle: Array, now: Forecast, then: Forecast) -> tuple[Array, Array, Arr
 def _bases(ratio: Array, modelled: Flags | None = None) -> list[str]:
     new = np.zeros(len(ratio), dtype=bool) if modelled is None else modelled
     words = np.where(new, "modelled", np.where(ratio == 1, "measured", "scaled"))
-    return [str(each) for each in words]
+    return [str(word) for word in words]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cache
+from typing import Any
 
 import pandas as pd
 
@@ -11,7 +13,22 @@ from workbench import datasets
 from workbench._numbers import positive, whole_number
 from workbench.errors import PerformanceModelError
 
-_FILE = "model_shapes.csv"
+# Arguments of a model, and the columns of CONFIGURATIONS that hold them.
+SHAPE_COLUMNS = {
+    "layers": "layer_count", "hidden": "hidden", "heads": "head_count", "ffn": "ffn",
+    "kv_heads": "kv_head_count", "head_width": "head_width", "vocabulary": "vocabulary_count",
+    "gated": "is_gated", "tied": "is_tied", "experts": "expert_count", "routed": "routed_count",
+}  # fmt: skip
+
+
+def not_counts(values: object, names: Iterable[str]) -> list[str]:
+    """Name the attributes that are no whole number from 1; a bool is none, though an int."""
+    numbers = {name: getattr(values, name) for name in names}
+    return [
+        f"{name} must be a whole number from 1, not {value!r}"
+        for name, value in numbers.items()
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1
+    ]
 
 
 @dataclass(frozen=True)
@@ -27,8 +44,7 @@ class ModelShape:
     heads
         Attention heads.
     ffn
-        Inner width of a feed-forward block, of one expert if there are several; 4 x hidden
-        if None.
+        Inner width of a feed-forward block, of one expert if there are several; 4 x hidden if None.
     kv_heads
         Heads of keys and values; as many as ``heads`` if None.
     head_width
@@ -64,46 +80,27 @@ class ModelShape:
     name: str = ""
 
     def __post_init__(self) -> None:
-        defaults = {
-            "ffn": 4 * self.hidden,
-            "kv_heads": self.heads,
-            "head_width": self.hidden // max(self.heads, 1),
-        }
+        defaults = {"ffn": 4 * self.hidden, "kv_heads": self.heads}
+        defaults["head_width"] = self.hidden // max(self.heads, 1)
         for field, value in defaults.items():
             if getattr(self, field) is None:
+                # Frozen, so that a shape can be a key; defaults depend on other fields.
                 object.__setattr__(self, field, value)
-        if wrong := [*self._no_counts(), *self._contradictions()]:
+        counts = [name for name in SHAPE_COLUMNS if name not in {"gated", "tied"}]
+        if wrong := not_counts(self, counts) or self._contradictions():
             msg = f"no model has this shape ({self.name or 'without a name'}): " + "; ".join(wrong)
             raise PerformanceModelError(msg)
 
-    def _no_counts(self) -> list[str]:
-        counts = ("layers", "hidden", "heads", "ffn", "kv_heads", "head_width", "vocabulary")
-        return [
-            f"{name} must be a whole number from 1, not {value!r}"
-            for name in (*counts, "experts", "routed")
-            if isinstance(value := getattr(self, name), bool)
-            or not isinstance(value, int)
-            or value < 1
-        ]
-
     def _contradictions(self) -> list[str]:
-        if self._no_counts():
-            return []
+        is_default = self.head_width == self.hidden // self.heads
         rules = {
-            f"hidden {self.hidden} does not divide by {self.heads} heads; give head_width": (
-                self.hidden % self.heads and self.head_width == self.hidden // self.heads
-            ),
-            f"{self.heads} heads do not divide by {self.kv_heads} heads of keys and values": (
-                self.heads % (self.kv_heads or 1)
-            ),
+            f"hidden {self.hidden} does not divide by {self.heads} heads; "
+            "give head_width": self.hidden % self.heads and is_default,
+            f"{self.heads} heads do not divide by {self.kv_heads} heads "
+            "of keys and values": self.heads % (self.kv_heads or 1),
             f"tokens visit {self.routed} of {self.experts} experts": self.routed > self.experts,
         }
         return [words for words, broken in rules.items() if broken]
-
-    @property
-    def layer_parameter_count(self) -> int:
-        """Matrices, biases aside, and norms of one layer, all experts."""
-        return self._layer(self.experts)
 
     @property
     def parameter_count(self) -> int:
@@ -113,10 +110,8 @@ class ModelShape:
 
     @property
     def active_parameter_count(self) -> int:
-        """Parameters that one token meets."""
-        return self.parameter_count - self.layers * (
-            self._layer(self.experts) - self._layer(self.routed)
-        )
+        idle = self._layer(self.experts) - self._layer(self.routed)
+        return self.parameter_count - self.layers * idle
 
     def _layer(self, experts: int) -> int:
         assert self.ffn is not None
@@ -151,38 +146,23 @@ def model_shape(name: str) -> ModelShape:
     >>> round(model_shape("GPT-3 175B").parameter_count / 1e9)
     175
     """
-    known = _known()
-    if name not in known:
-        msg = f"no model {name!r}; there are {list(known)}, or make a ModelShape(...)"
+    shapes = _known()
+    if name not in shapes:
+        msg = f"no model {name!r}; there are {list(shapes)}, or make a ModelShape(...)"
         raise PerformanceModelError(msg)
-    return known[name]
+    return shapes[name]
 
 
 @cache
 def _known() -> dict[str, ModelShape]:
-    rows = pd.read_csv(datasets.path("published") / _FILE).to_dict("records")
-    return {
-        str(row["model"]): ModelShape(
-            layers=int(row["layer_count"]),
-            hidden=int(row["hidden"]),
-            heads=int(row["head_count"]),
-            ffn=int(row["ffn"]),
-            kv_heads=int(row["kv_head_count"]),
-            head_width=int(row["head_width"]),
-            vocabulary=int(row["vocabulary_count"]),
-            gated=row["is_gated"] == "yes",
-            tied=row["is_tied"] == "yes",
-            experts=int(row["expert_count"]),
-            routed=int(row["routed_count"]),
-            name=str(row["model"]),
-        )
-        for row in rows
-    }
-
-
-# Kinds of GPUs, and the nodes they sit in: what the closed form knows about hardware.
-
-_GPU_TYPE_FILE = "gpu_types.csv"
+    rows = pd.read_csv(datasets.path("published") / "model_shapes.csv").to_dict("records")
+    shapes = {}
+    for row in rows:
+        cells: dict[str, Any] = {name: row[column] for name, column in SHAPE_COLUMNS.items()}
+        for name, value in cells.items():
+            cells[name] = value == "yes" if name in {"gated", "tied"} else int(value)
+        shapes[str(row["model"])] = ModelShape(**cells, name=str(row["model"]))
+    return shapes
 
 
 @dataclass(frozen=True)
@@ -261,16 +241,16 @@ def gpu_type(name: str) -> GpuType:
     >>> gpu_type("H100").peak_tflops
     989.0
     """
-    known = _gpu_type_known()
-    if name not in known:
-        msg = f"no GPU type {name!r}; there are {list(known)}, or make a GpuType(...)"
+    types = _gpu_type_known()
+    if name not in types:
+        msg = f"no GPU type {name!r}; there are {list(types)}, or make a GpuType(...)"
         raise PerformanceModelError(msg)
-    return known[name]
+    return types[name]
 
 
 @cache
 def _gpu_type_known() -> dict[str, GpuType]:
-    rows = pd.read_csv(datasets.path("published") / _GPU_TYPE_FILE).to_dict("records")
+    rows = pd.read_csv(datasets.path("published") / "gpu_types.csv").to_dict("records")
     return {
         str(row["gpu"]): GpuType(
             name=str(row["gpu"]),

@@ -62,7 +62,7 @@ def parallelism_plan(
 
     Notes
     -----
-    Whether it fits is memory without libraries and fragments; see :func:`memory_need`.
+    Whether it fits is memory without libraries and fragments; see :func:`memory_footprint`.
     """
     count = whole_number("gpu_count", gpu_count, least=1)
     varied = set(vary)
@@ -72,14 +72,12 @@ def parallelism_plan(
     kind = gpu_type(gpu) if isinstance(gpu, str) else gpu
     layouts = _layouts(shape, count, like, kind, varied)
     if not layouts:
-        msg = (
-            f"no TP x PP x DP of {count} GPUs divides {shape.heads} heads, {shape.layers} layers "
-            f"and a batch of {like.global_batch}; try a number of GPUs with more factors of two, "
-            "or another batch"
-        )
-        raise PerformanceModelError(msg)
+        msg = f"no TP x PP x DP of {count} GPUs divides {shape.heads} heads, {shape.layers} layers "
+        msg += f"and a batch of {like.global_batch}; try a number of GPUs with more factors of "
+        raise PerformanceModelError(msg + "two, or another batch")
     gpus: Mapping[str, GpuType] = {kind.name: kind}
     table = model.predict(configurations(shape, layouts, gpu=kind.name), gpus=gpus)
+    # What does not fit comes last, however fast.
     table = table.assign(_not=~table["fits"]).sort_values(["_not", "dur_ns"], kind="stable")
     table = table.drop(columns="_not").reset_index(drop=True)
     table["is_best"] = (table.index == 0) & table["fits"]
@@ -90,7 +88,8 @@ def _layouts(
     shape: ModelShape, count: int, like: Layout, kind: GpuType, varied: set[str]
 ) -> list[Layout]:
     contexts = _powers(count) if "context" in varied else [like.context]
-    found = []
+    layouts = []
+    # Tensor parallelism beyond a node would send every layer over the network.
     for tensor in _divisors(count, most=kind.gpus_per_node):
         for context in contexts:
             if count % (tensor * context) or like.sequence % context:
@@ -99,11 +98,11 @@ def _layouts(
             for pipeline in _divisors(left, most=shape.layers):
                 if shape.layers % pipeline == 0:
                     base = (tensor, context, pipeline, left // pipeline)
-                    found += _cut(shape, like, base, varied)
-    if len(found) > _MOST_ROWS:
-        msg = f"{len(found):,} layouts are too many to predict; vary less"
+                    layouts += _cut(shape, like, base, varied)
+    if len(layouts) > _MOST_ROWS:
+        msg = f"{len(layouts):,} layouts are too many to predict; vary less"
         raise PerformanceModelError(msg)
-    return found
+    return layouts
 
 
 def _cut(
@@ -112,8 +111,9 @@ def _cut(
     tensor, context, pipeline, data = sizes
     apart = tensor * context * data
     experts = _powers(apart) if "expert" in varied else [like.expert]
+    # Interleaving needs layers that divide by stages and chunks; else plain 1F1B.
     chunks = like.chunks if pipeline > 1 and shape.layers % (pipeline * like.chunks) == 0 else 1
-    each = [
+    candidates = [
         replace(
             like, tensor=tensor, context=context, pipeline=pipeline, data=data,
             expert=expert, chunks=chunks, micro_batch=size,
@@ -123,11 +123,11 @@ def _cut(
         for size in _MICRO_BATCHES
         if like.global_batch % (data * size) == 0
     ]  # fmt: skip
-    return [layout for layout in each if not layout.misfits(shape)]
+    return [layout for layout in candidates if not layout.misfits(shape)]
 
 
 def _divisors(number: int, *, most: int) -> list[int]:
-    return [each for each in range(1, min(number, most) + 1) if number % each == 0]
+    return [divisor for divisor in range(1, min(number, most) + 1) if number % divisor == 0]
 
 
 def _powers(most: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""What could be otherwise: GPU work, the CPU, a rank, made faster, slower or taken away."""
+"""Changes of a what-if analysis: GPU work, the CPU or a rank faster, slower or removed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,18 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from workbench.analyze._lib.rows import MISSING, Ints, codes, gpu_work, nest
-from workbench.analyze._perfmodel.kernel_models.gemm_fit import scaled_kernel_times
+from workbench.analyze._perfmodel.kernel_models.hardware import gpu_row, peak_of
 from workbench.errors import PerformanceModelError
 from workbench.kernel_kinds import KINDS
 from workbench.tables import EDGE_KINDS, ExecutionGraph
 
 Part: TypeAlias = Literal["GPU", "CPU"]
+# Kernels that move little for what they compute; all other compute moves more.
+_COMPUTE_BOUND = re.compile(
+    r"gemm|cutlass|cublas|matmul|wgmma|Cijk_|nvjet|xmma|flash|fmha|attention|conv|wgrad|dgrad",
+    re.IGNORECASE,
+)
+_HOST_COPY = re.compile(r"HtoD|DtoH|Host|Pageable|Pinned", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +51,8 @@ class Change:
     from_gpu
         GPU that the trace was recorded on, as :func:`workbench.analyze.hardware` calls it.
     to_gpu
-        GPU to run the chosen work on; every kernel is scaled by what binds it, as
-        :func:`workbench.analyze.scaled_kernel_times` tells from its name.
+        GPU to run the chosen work on; every kernel is scaled by the ratio of what binds it,
+        which is told from its name.
     is_fused
         The chosen work of each run of neighbours on a stream becomes one: one launch, no gaps.
 
@@ -78,15 +84,6 @@ class Change:
     is_fused: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 <= self.factor < np.inf:
-            msg = f"factor={self.factor!r}: give the share of the time that is left, 0 or more"
-            raise PerformanceModelError(msg)
-        if self.part not in get_args(Part):
-            msg = f"part={self.part!r} must be one of {', '.join(get_args(Part))}"
-            raise PerformanceModelError(msg)
-        if self.kind is not None and self.kind not in KINDS:
-            msg = f"kind={self.kind!r} must be one of {', '.join(KINDS)}"
-            raise PerformanceModelError(msg)
         for field in ("name", "operator"):
             pattern = getattr(self, field)
             try:
@@ -94,28 +91,31 @@ class Change:
             except re.error as error:
                 msg = f"{field}={pattern!r} is no regular expression: {error}"
                 raise PerformanceModelError(msg) from error
-        if (self.from_gpu is None) != (self.to_gpu is None):
-            msg = "from_gpu and to_gpu belong together: the GPU of the trace, and another one"
-            raise PerformanceModelError(msg)
-        narrow = (
-            self.to_gpu,
-            self.name,
-            self.kind,
-            self.operator,
-            self.stream,
-            self.is_fused or None,
-        )
-        if self.part == "CPU" and any(each is not None for each in narrow):
-            msg = (
-                "name, kind, operator, stream, GPUs and is_fused choose GPU work; a CPU has a rank "
-                "only"
-            )
-            raise PerformanceModelError(msg)
+        choices = (self.to_gpu, self.name, self.kind, self.operator, self.stream)
+        narrows = self.is_fused or any(choice is not None for choice in choices)
+        rules = {
+            f"factor={self.factor!r}: give the share of the time that is left, 0 or more": (
+                not 0 <= self.factor < np.inf
+            ),
+            f"part={self.part!r} must be one of {', '.join(get_args(Part))}": (
+                self.part not in get_args(Part)
+            ),
+            f"kind={self.kind!r} must be one of {', '.join(KINDS)}": (
+                self.kind not in {None, *KINDS}
+            ),
+            "from_gpu and to_gpu belong together: the GPU of the trace, and another one": (
+                (self.from_gpu is None) != (self.to_gpu is None)
+            ),
+            "name, kind, operator, stream, GPUs and is_fused choose GPU work; a CPU has a rank "
+            "only": self.part == "CPU" and narrows,
+        }
+        for msg, is_broken in rules.items():
+            if is_broken:
+                raise PerformanceModelError(msg)
 
     @property
     def question(self) -> str:
-        """The change in words."""
-        said = [
+        words = [
             self.kind or ("" if self.name or self.operator else self.part),
             self.name or "",
             f"of {self.operator}" if self.operator else "",
@@ -126,24 +126,19 @@ class Change:
         how += [f"on {self.to_gpu} instead of {self.from_gpu}"] if self.to_gpu else []
         if self.factor != 1 or not how:
             how.append("removed" if self.factor == 0 else f"x{self.factor:g}")
-        return " ".join([*filter(None, said), *how])
+        return " ".join([*filter(None, words), *how])
 
 
 def changed_weights(
     events: pd.DataFrame, graph: ExecutionGraph, changes: list[Change]
 ) -> tuple[Ints, NDArray[np.bool_]]:
-    """Give the weights of a graph with the changes made, and which edges they touch.
-
-    Raises
-    ------
-    PerformanceModelError
-        If a change chooses nothing.
-    """
+    """Give the weights of a graph with the changes made, and which edges they touch."""
     weight = graph.weight_ns.astype(float)
     touched = np.zeros(len(weight), dtype=bool)
     for change in changes:
-        edges = _cpu_edges(graph, change) if change.part == "CPU" else None
-        if edges is None:
+        if change.part == "CPU":
+            edges = _cpu_edges(graph, change)
+        else:
             work = chosen_work(events, graph, change)
             edges = _work_edges(graph, work)
             if change.is_fused:
@@ -159,7 +154,6 @@ def changed_weights(
 
 
 def chosen_work(events: pd.DataFrame, graph: ExecutionGraph, change: Change) -> NDArray[np.bool_]:
-    """Say which pieces of GPU work of a graph a change is about."""
     row = events.index.get_indexer(pd.Index(graph.event[graph.gpu_start]))
     chosen = np.ones(len(row), dtype=bool)
     if change.rank is not None:
@@ -180,20 +174,20 @@ def chosen_work(events: pd.DataFrame, graph: ExecutionGraph, change: Change) -> 
 
 def _matches(column: pd.Series, pattern: str) -> NDArray[np.bool_]:
     """Say of every category whether it matches; the last entry stands for missing."""
-    names = [bool(re.search(pattern, str(each))) for each in column.cat.categories]
-    return np.array([*names, False])
+    fits = [bool(re.search(pattern, str(name))) for name in column.cat.categories]
+    return np.array([*fits, False])
 
 
 def _launched_by(events: pd.DataFrame, row: Ints, pattern: str) -> NDArray[np.bool_]:
     """Say which GPU work was launched inside an operator of that name, at any depth."""
     work = gpu_work(events)
-    found = nest(events, work)
-    fits = _matches(events["name"], pattern)[codes(events["name"])[found.row]]
+    tree = nest(events, work)
+    fits = _matches(events["name"], pattern)[codes(events["name"])[tree.row]]
     # Operators are by thread and start: a parent comes before its children.
-    for place in np.flatnonzero(found.parent != MISSING):
-        fits[place] |= fits[found.parent[place]]
+    for position in np.flatnonzero(tree.parent != MISSING):
+        fits[position] |= fits[tree.parent[position]]
     by_row = np.zeros(len(events), dtype=bool)
-    by_row[work.row] = np.append(fits, False)[found.starter]
+    by_row[work.row] = np.append(fits, False)[tree.starter]
     return by_row[row]
 
 
@@ -204,6 +198,7 @@ def _work_edges(graph: ExecutionGraph, work: NDArray[np.bool_]) -> NDArray[np.bo
     ends[graph.gpu_start[work] + 1] = True
     kind = graph.edge_kind
     own = (kind == EDGE_KINDS.index("GPU work")) | (kind == EDGE_KINDS.index("shared GPU"))
+    # Of a matched collective only the transfer shrinks; waiting for ranks is theirs.
     transfer = (kind == EDGE_KINDS.index("collective")) & ends[graph.target]
     chosen: NDArray[np.bool_] = (own & begins[graph.source]) | transfer
     return chosen
@@ -214,12 +209,34 @@ def _ratios(
 ) -> NDArray[np.float64]:
     """Give, for every edge that lasts as long as some work, the ratio of its times on two GPUs."""
     rows = events.reindex(graph.event[graph.gpu_start])
-    kernels = pd.DataFrame({name: rows[name].array for name in ("name", "kind", "dur_ns")})
-    scaled = scaled_kernel_times(kernels, from_gpu, to_gpu)
     of_point = np.ones(len(graph.time_ns) + 1)
-    of_point[graph.gpu_start] = scaled["time_ratio"]
+    of_point[graph.gpu_start] = time_ratios(rows["name"], rows["kind"], from_gpu, to_gpu)
     is_transfer = graph.edge_kind == EDGE_KINDS.index("collective")
     return of_point[np.where(is_transfer, graph.target - 1, graph.source)]
+
+
+def time_ratios(
+    names: pd.Series, kinds: pd.Series, from_gpu: str, to_gpu: str
+) -> NDArray[np.float64]:
+    """Give time on one GPU over time on another, per kernel, by the ratio of what binds it.
+
+    Matrix products, attention and convolutions: dense bfloat16 peaks; other compute, and copies
+    on the GPU: memory bandwidths; communication: links. Anything else is kept. Latencies do not
+    scale, so short kernels change less than this says.
+    """
+    kind, names = kinds.astype(object).to_numpy(), names.astype(str)
+    old, new = gpu_row(from_gpu), gpu_row(to_gpu)
+    heavy = names.str.contains(_COMPUTE_BOUND).to_numpy(dtype=bool)
+    # A copy to or from the host is bound by the bus between them, which no data sheet has here.
+    on_host = names.str.contains(_HOST_COPY).to_numpy(dtype=bool)
+    is_compute, is_memory = kind == "compute", kind == "memory"
+    ratio = np.ones(len(names))
+    in_memory = (is_compute & ~heavy) | (is_memory & ~on_host)
+    ratio[in_memory] = old["memory_bytes_per_s"] / new["memory_bytes_per_s"]
+    if (is_compute & heavy).any():
+        ratio[is_compute & heavy] = peak_of(from_gpu, "bfloat16") / peak_of(to_gpu, "bfloat16")
+    ratio[kind == "communication"] = old["link_bytes_per_s"] / new["link_bytes_per_s"]
+    return ratio
 
 
 def _cpu_edges(graph: ExecutionGraph, change: Change) -> NDArray[np.bool_]:
@@ -248,6 +265,7 @@ def _fuse(
     later = np.zeros(len(graph.time_ns), dtype=bool)
     later[graph.target[joined]] = True
     launch = (graph.edge_kind == EDGE_KINDS.index("launch")) & later[graph.target]
+    # Every launch but the first of a run is saved, with what the call cost the CPU.
     call = np.unique(graph.source[launch])
     cost = events["dur_ns"].reindex(graph.event[call]).fillna(0).to_numpy()
     saved = np.zeros(len(graph.time_ns))

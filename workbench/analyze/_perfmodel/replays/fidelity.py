@@ -30,14 +30,7 @@ from workbench.tables import (
     ExecutionGraph,
 )
 
-_PARTS = (
-    "compute_ns",
-    "overlap_ns",
-    "exposed_communication_ns",
-    "exposed_memory_ns",
-    "exposed_other_ns",
-    "idle_ns",
-)
+_PARTS = ("compute", "overlap", "exposed_communication", "exposed_memory", "exposed_other", "idle")
 _BIN_NS = 1_000_000
 WITHOUT_GRAPHS = "profile a run without CUDA graphs (no reduce-overhead, enforce_eager)"
 # Limits of GraphRules, the errors they are about, and what these are of.
@@ -58,7 +51,7 @@ def replay_fidelity(
     """Compare a replay with the trace it comes from, rank by rank.
 
     A good total proves little: errors cancel, and a graph that kept every delay as it was would
-    have none. So the parts are compared, too, and the share of the time that has a cause.
+    have none. So the parts are compared, too, and the share of explained time.
 
     Parameters
     ----------
@@ -85,8 +78,8 @@ def replay_fidelity(
     differences of compute, overlap, exposed communication, memory and other, and idle time,
     over the measured span. Busy correlation: of the busy time per ms. Explained share: walking
     back from the start of every step to that of the one before, and from the last event, along
-    what each moment waited for, 1 - (time without a cause) / window. Calls that block have no
-    cause if the step was dropped that would give them one. A graph is usable if enough is
+    what each moment waited for, 1 - unexplained time / window. Calls that block are unexplained
+    if the step was dropped that would give them a cause. A graph is usable if enough is
     explained and the replay is near enough in all three: the time of the whole and of the GPU
     work, the parts of it, and the worst step.
     """
@@ -95,18 +88,19 @@ def replay_fidelity(
     moved = replayed_events(events, graph, time)
     rows = []
     for rank in np.unique(graph.point_rank[graph.point_rank >= 0]).tolist():
-        mine = events["rank"].to_numpy() == rank
-        before, after = events[mine], moved[mine]
+        is_rank = events["rank"].to_numpy() == rank
+        before, after = events[is_rank], moved[is_rank]
         steps = _step_errors(before, after, step_bounds(before, graph, rank), (graph.time_ns, time))
         rows.append(
             {"rank": rank, **_compared(before, after, steps), **_walked(before, graph, rank)}
         )
     table = pd.DataFrame(rows)
     kinds = graph.build.set_index("step")
+    # Dropped edges are counted per step of the builder, not per rank.
     table["left_out_count"] = int(kinds["left_out_count"].sum())
     records = table.to_dict("records")
     failed = [limits_failed(row, least_explained_share, rules) for row in records]
-    table["is_usable"] = [not each for each in failed]
+    table["is_usable"] = [not limits for limits in failed]
     table["doubt"] = [
         "; ".join([*words.values(), *_doubts(row), *graph.doubts])
         for words, row in zip(failed, records, strict=True)
@@ -114,13 +108,45 @@ def replay_fidelity(
     return REPLAY_FIDELITY.check(REPLAY_FIDELITY.cast(table))
 
 
+def usable_graph(graph: ExecutionGraph, fidelity: pd.DataFrame) -> ExecutionGraph:
+    """Give a graph whose replay can be trusted, and refuse any other.
+
+    A critical path or slack of a graph that does not know why its trace took the time it took looks
+    as exact as that of one that does. Nothing should be read from a graph that does not pass here.
+
+    Parameters
+    ----------
+    graph
+        From :func:`execution_graph`.
+    fidelity
+        From :func:`replay_fidelity` of this graph.
+
+    Returns
+    -------
+    ExecutionGraph
+        The same graph.
+
+    Raises
+    ------
+    PerformanceModelError
+        If the replay of a rank is not usable, or if there is no replay.
+    """
+    refused = REPLAY_FIDELITY.check(fidelity).query("not is_usable")
+    if refused.empty and len(fidelity):
+        return graph
+    if fidelity.empty:
+        msg = "the graph is refused: no rank was replayed; load a trace with GPU work"
+        raise PerformanceModelError(msg)
+    first = refused.iloc[0]
+    more = f" (and {len(refused) - 1:,} more ranks)" if len(refused) > 1 else ""
+    msg = f"the graph is refused, rank {first['rank']}{more}: {first['doubt']}"
+    raise PerformanceModelError(msg)
+
+
 def graph_ablation(
     events: pd.DataFrame,
     *,
-    without: Iterable[str | Sequence[str]] = (
-        *GRAPH_STEPS,
-        ("inter-stream", "residual"),
-    ),
+    without: Iterable[str | Sequence[str]] = (*GRAPH_STEPS, ("inter-stream", "residual")),
     rules: GraphRules | None = None,
 ) -> pd.DataFrame:
     """Build the graph again without one step or several, to see what each is worth.
@@ -140,20 +166,29 @@ def graph_ablation(
         Table :data:`workbench.tables.GRAPH_ABLATION`: ``without`` (empty for the whole graph)
         and the columns of :data:`workbench.tables.REPLAY_FIDELITY`.
     """
-    cases = [(), *((each,) if isinstance(each, str) else tuple(each) for each in without)]
-    parts = []
+    cases = [
+        (),
+        *(
+            (case_steps,) if isinstance(case_steps, str) else tuple(case_steps)
+            for case_steps in without
+        ),
+    ]
+    tables = []
     for case in cases:
         graph = execution_graph(events, without=case, rules=rules)
-        parts.append(replay_fidelity(events, graph).assign(without=", ".join(case)))
-    table = pd.concat(parts, ignore_index=True)
+        tables.append(replay_fidelity(events, graph).assign(without=", ".join(case)))
+    table = pd.concat(tables, ignore_index=True)
     return GRAPH_ABLATION.check(GRAPH_ABLATION.cast(table))
 
 
 def _compared(before: pd.DataFrame, after: pd.DataFrame, steps: np.ndarray) -> dict[str, Any]:
-    window, new_window = (_window(each) for each in (before, after))
-    old, new = (time_breakdown(each).iloc[0] for each in (before, after))
+    window, new_window = (_window(table) for table in (before, after))
+    old, new = (time_breakdown(table).iloc[0] for table in (before, after))
     span = int(old["span_ns"])
-    error = sum(abs(int(old[name]) - int(new[name])) for name in _PARTS) / max(span, 1)
+    # L1 of the parts: errors of opposite sign cancel in the total, not here.
+    error = sum(abs(int(old[f"{name}_ns"]) - int(new[f"{name}_ns"])) for name in _PARTS) / max(
+        span, 1
+    )
     return {
         "window_ns": window,
         "replayed_ns": new_window,
@@ -181,7 +216,9 @@ def _step_errors(
     before: pd.DataFrame, after: pd.DataFrame, bounds: StepBounds, times: tuple[Ints, Ints]
 ) -> np.ndarray:
     """Give the error of every step: on the host, or with its GPU work if that is further off."""
-    old, new = (step_times(each)["start_ns"].dropna().to_numpy("int64") for each in (before, after))
+    old, new = (
+        step_times(table)["start_ns"].dropna().to_numpy("int64") for table in (before, after)
+    )
     if len(old) < 2:
         return np.zeros(0)
     errors = np.diff(new) / np.maximum(np.diff(old), 1) - 1
@@ -193,11 +230,11 @@ def _step_errors(
 
 
 def _busy_correlation(before: pd.DataFrame, after: pd.DataFrame) -> float | None:
-    """Correlate the busy time of both per millisecond."""
-    works = [gpu_work(each) for each in (before, after)]
+    works = [gpu_work(table) for table in (before, after)]
     first = min(int(work.start.min()) for work in works)
     last = max(int(work.end.max()) for work in works)
     edges = np.arange(first, last + _BIN_NS, _BIN_NS)
+    # A correlation of fewer bins says nothing.
     if len(edges) < 4:
         return None
     curves = [_busy(work.start, work.end, edges) for work in works]
@@ -213,17 +250,18 @@ def _busy(start: Ints, end: Ints, edges: Ints) -> np.ndarray:
 
 def _walked(events: pd.DataFrame, graph: ExecutionGraph, rank: int) -> dict[str, Any]:
     """Walk back from every step's start, and the last point, along what it waited for."""
-    mine = np.flatnonzero(graph.point_rank == rank)
+    points = np.flatnonzero(graph.point_rank == rank)
     time = graph.time_ns
-    last = int(mine[np.argmax(time[mine])])
+    last = int(points[np.argmax(time[points])])
     stops = [*host_steps(events, graph, rank).first[1:].tolist(), last]
-    begin = int(time[mine].min())
+    begin = int(time[points].min())
     walks = [
         _between(graph, stop, int(time[before]) if before is not None else begin)
         for before, stop in zip([None, *stops], stops, strict=False)
     ]
     path = np.concatenate(walks)
     window = int(time[last]) - begin
+    # Keeping every residual as a weight would make any graph exact; so they are counted instead.
     late = time[graph.target[path]] - time[graph.source[path]]
     blocked = (graph.edge_kind[path] == EDGE_KINDS.index("call")) & (
         graph.weight_ns[path] > _longest_call(graph)
@@ -241,7 +279,7 @@ def _walked(events: pd.DataFrame, graph: ExecutionGraph, rank: int) -> dict[str,
         "gap_share": min(spent(kind == EDGE_KINDS.index("gap")) / max(window, 1), 1.0),
         "inferred_share": min(spent(graph.is_inferred[path]) / max(window, 1), 1.0),
         "dark_ns": spent(kind == EDGE_KINDS.index("dark GPU time")),
-        "point_count": len(mine),
+        "point_count": len(points),
         "edge_count": int((graph.point_rank[graph.target] == rank).sum()),
     }
 
@@ -258,6 +296,7 @@ def _longest_call(graph: ExecutionGraph) -> int:
     rules = GraphRules()
     if not used["synchronise"]:
         return rules.sync_ns
+    # With both steps in use every wait has its cause, so none is too long.
     return rules.blocked_launch_ns if not used["queue limit"] else 1 << 62
 
 
@@ -266,15 +305,14 @@ def limits_failed(row: Mapping[Any, Any], least: float, rules: GraphRules) -> di
     failed = {}
     if row["explained_share"] < least:
         failed["least_explained_share"] = (
-            f"{1 - row['explained_share']:.0%} of the time has no known cause "
-            f"(at most {1 - least:.0%})"
+            f"{1 - row['explained_share']:.0%} of the time is unexplained (at most {1 - least:.0%})"
         )
-    for name, columns, what in _LIMITS:
+    for name, columns, subject in _LIMITS:
         errors = [row[column] for column in columns if not pd.isna(row[column])]
         worst = max(errors, key=abs, default=0.0)
         if abs(worst) > getattr(rules, name):
             size = f"{worst:+.1%}" if name == "most_error_ratio" else f"{worst:.1%}"
-            failed[name] = f"{what} {size} off (at most {getattr(rules, name):.0%})"
+            failed[name] = f"{subject} {size} off (at most {getattr(rules, name):.0%})"
     return failed
 
 
@@ -290,8 +328,6 @@ def _doubts(row: Mapping[Any, Any]) -> list[str]:
         doubts.append("fewer than two steps: nothing shows how much they vary")
     return doubts
 
-
-# How busy the GPU is, over time.
 
 _MOST_BINS = 10_000_000
 
@@ -331,21 +367,22 @@ def gpu_busy(events: pd.DataFrame, *, bin_ns: int = 1_000_000) -> pd.DataFrame:
     if bin_ns <= 0:
         msg = f"bin_ns={bin_ns}: give a width above 0, e.g. 1_000_000 for a millisecond"
         raise PerformanceModelError(msg)
+    # Whole multiples of the width: two traces on one clock share their bins.
     first, last = int(work.start.min()) // bin_ns, -(-int(work.end.max()) // bin_ns)
     ranks = np.unique(work.rank)
     if (count := max(last - first, 1)) * len(ranks) > _MOST_BINS:
         msg = f"bin_ns={bin_ns}: {count:,} bins on {len(ranks)} ranks are too many; widen them"
         raise PerformanceModelError(msg)
     starts = (first + np.arange(count, dtype=np.int64)) * bin_ns
-    parts = []
+    tables = []
     for rank in ranks.tolist():
-        mine = work.rank == rank
-        busy = measure_within(*union(work.start[mine], work.end[mine]), starts, starts + bin_ns)
-        parts.append(pd.DataFrame({"rank": rank, "start_ns": starts, "busy_share": busy / bin_ns}))
-    return GPU_BUSY.check(GPU_BUSY.cast(pd.concat(parts, ignore_index=True)))
+        is_rank = work.rank == rank
+        busy = measure_within(
+            *union(work.start[is_rank], work.end[is_rank]), starts, starts + bin_ns
+        )
+        tables.append(pd.DataFrame({"rank": rank, "start_ns": starts, "busy_share": busy / bin_ns}))
+    return GPU_BUSY.check(GPU_BUSY.cast(pd.concat(tables, ignore_index=True)))
 
-
-# Predict a step from the other steps of its trace.
 
 _VARYING = ("GPU work", "CPU", "gap", "launch", "call")
 
@@ -385,24 +422,25 @@ def held_out_steps(events: pd.DataFrame, graph: ExecutionGraph) -> pd.DataFrame:
     time = graph.time_ns
     starts = bounds.of_rank[0].start
     step = np.searchsorted(starts, launch_times(events, graph)[graph.target], side="right")
-    place = _places(events, graph, step)
+    position = _places(events, graph, step)
+    # Waits and orders have no time of their own to replace.
     varying = np.isin(graph.edge_kind, [EDGE_KINDS.index(kind) for kind in _VARYING])
     weight = graph.weight_ns.astype(float)
     count = len(starts)
-    size = int(place.max()) + 1
-    sums, found = np.zeros((2, count + 1, size))
-    np.add.at(sums, (step[varying], place[varying]), weight[varying])
-    np.add.at(found, (step[varying], place[varying]), 1)
+    size = int(position.max()) + 1
+    sums, counts = np.zeros((2, count + 1, size))
+    np.add.at(sums, (step[varying], position[varying]), weight[varying])
+    np.add.at(counts, (step[varying], position[varying]), 1)
     measured = bounds.durations()
     before_first = measured - np.diff(bounds.times(time))
     rows = []
     for number in range(1, count):
-        others = np.arange(1, count) != number
-        total, times = sums[1:count][others].sum(0), found[1:count][others].sum(0)
-        mine = np.flatnonzero(varying & (step == number))
-        known = mine[times[place[mine]] > 0]
+        is_other = np.arange(1, count) != number
+        total, times = sums[1:count][is_other].sum(0), counts[1:count][is_other].sum(0)
+        edges = np.flatnonzero(varying & (step == number))
+        replaceable = edges[times[position[edges]] > 0]
         changed = weight.copy()
-        changed[known] = total[place[known]] / times[place[known]]
+        changed[replaceable] = total[position[replaceable]] / times[position[replaceable]]
         again = bounds.times(replay(graph, weight_ns=np.rint(changed).astype(np.int64)))
         rows.append(
             {
@@ -410,7 +448,7 @@ def held_out_steps(events: pd.DataFrame, graph: ExecutionGraph) -> pd.DataFrame:
                 "measured_ns": measured[number - 1],
                 "predicted_ns": again[number] - again[number - 1] + before_first[number - 1],
                 "naive_ns": np.delete(measured, number - 1).mean(),
-                "known_share": weight[known].sum() / max(weight[mine].sum(), 1),
+                "known_share": weight[replaceable].sum() / max(weight[edges].sum(), 1),
             }
         )
     table = pd.DataFrame(rows)
@@ -425,11 +463,8 @@ def _bounds(events: pd.DataFrame, graph: ExecutionGraph) -> StepBounds:
         raise PerformanceModelError(msg)
     bounds = step_bounds(events, graph)
     if len(bounds.number) < 3:
-        msg = (
-            f"{len(bounds.number)} ProfilerSteps: to hold one out, record three or more "
-            "(torch.profiler.schedule, and step() in the loop)"
-        )
-        raise PerformanceModelError(msg)
+        msg = f"{len(bounds.number)} ProfilerSteps: to hold one out, record three or more "
+        raise PerformanceModelError(msg + "(torch.profiler.schedule, and step() in the loop)")
     return bounds
 
 
@@ -448,17 +483,18 @@ def _places(events: pd.DataFrame, graph: ExecutionGraph, step: Ints) -> Ints:
         "step": step,
     }
     frame = pd.DataFrame(keys)
+    # Numbered by time, so that the n-th of a kind in one step is the n-th in the others.
     order = np.argsort(graph.time_ns[graph.target], kind="stable")
     number = np.empty(len(frame), dtype=np.int64)
     number[order] = frame.iloc[order].groupby(list(keys)).cumcount().to_numpy()
     frame["number"] = number
     same = [name for name in frame if name != "step"]
-    place: Ints = frame.groupby(same).ngroup().to_numpy().astype(np.int64)
-    return place
+    position: Ints = frame.groupby(same).ngroup().to_numpy().astype(np.int64)
+    return position
 
 
 def _lanes(events: pd.DataFrame, graph: ExecutionGraph) -> Ints:
-    """Give threads and streams a number."""
     stream = np.append(events["stream"].array.to_numpy(dtype="int64", na_value=MISSING), MISSING)
     of_point = stream[events.index.get_indexer(pd.Index(graph.event))]
+    # Threads below -1, streams from 0: one number for both without a clash.
     return np.where(graph.thread >= 0, -2 - graph.thread, of_point)

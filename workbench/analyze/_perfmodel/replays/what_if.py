@@ -1,4 +1,4 @@
-"""How long a step would take if something were otherwise."""
+"""What-if analysis, critical path and slack of an execution graph."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from workbench.tables import (
 )
 
 _DRAWS = 2000
+_SWAP_DOUBT = "what binds a kernel was told from its name, and latencies stay"
 
 
 def what_if(  # noqa: PLR0913 - the front door
@@ -57,7 +58,7 @@ def what_if(  # noqa: PLR0913 - the front door
     fidelity
         Table :data:`workbench.tables.REPLAY_FIDELITY` of this graph; computed if not given.
     least_explained_share
-        Predictions are refused where less of the time has a known cause; 0 allows all, whatever
+        Predictions are refused where less of the time is explained; 0 allows all, whatever
         its errors.
     rules
         With the errors from which on predictions are refused, as for :func:`replay_fidelity`.
@@ -106,15 +107,17 @@ def what_if(  # noqa: PLR0913 - the front door
     measured, before = _durations(bounds, graph.time_ns), _durations(bounds, replay(graph))
     if len(bounds.number) > 1:
         measured = bounds.durations()
+    # Steps are drawn as pairs, before and after: a slow step is slow in both.
     draws = np.random.default_rng(seed).integers(len(measured), size=(_DRAWS, len(measured)))
     rows = []
-    for each in changes:
-        asked = [each] if isinstance(each, Change) else list(each)
-        weight, touched = changed_weights(events, graph, asked)
+    for question in changes:
+        joint = [question] if isinstance(question, Change) else list(question)
+        weight, touched = changed_weights(events, graph, joint)
+        swap_doubt = _SWAP_DOUBT if any(change.to_gpu for change in joint) else ""
         after = _durations(bounds, replay(graph, weight_ns=weight))
         rows.append(
             {
-                "question": "; ".join(change.question for change in asked),
+                "question": "; ".join(change.question for change in joint),
                 "measured_ns": measured.mean(),
                 "replayed_ns": before.mean(),
                 **_interval(measured.mean(), before, after, draws, confidence_level),
@@ -122,7 +125,7 @@ def what_if(  # noqa: PLR0913 - the front door
                 "step_count": len(measured),
                 "basis": "scaled",
                 "explained_share": worst["explained_share"],
-                "doubt": "; ".join(sorted({*fidelity["doubt"], *_doubts(asked)} - {""})),
+                "doubt": "; ".join(sorted({*fidelity["doubt"], swap_doubt} - {""})),
             }
         )
     table = pd.DataFrame(rows, columns=list(WHAT_IF.columns))
@@ -141,14 +144,11 @@ def _refuse(events: pd.DataFrame, fidelity: pd.DataFrame, least: float, rules: G
         share = row["explained_share"]
         if "least_explained_share" in failed:
             failed["least_explained_share"] = (
-                f"only {share:.1%} of the time has a known cause, less than "
+                f"only {share:.1%} of the time is explained, less than "
                 f"least_explained_share={least:g}"
             )
-        msg = (
-            f"rank {row['rank']}: {'; '.join(failed.values())}; {_advice(events)}"
-            f"or allow more by {', '.join(_allowing(failed))}"
-        )
-        raise PerformanceModelError(msg)
+        msg = f"rank {row['rank']}: {'; '.join(failed.values())}; {_advice(events)}or allow more "
+        raise PerformanceModelError(msg + f"by {', '.join(_allowing(failed))}")
 
 
 def _advice(events: pd.DataFrame) -> str:
@@ -163,16 +163,9 @@ def _advice(events: pd.DataFrame) -> str:
 
 
 def _allowing(failed: Iterable[str]) -> list[str]:
-    """Name the arguments that would allow what failed."""
     ratios = [name for name in failed if name != "least_explained_share"]
     own = ["least_explained_share"] if "least_explained_share" in failed else []
     return [*own, *([f"rules=GraphRules({'=..., '.join(ratios)}=...)"] if ratios else [])]
-
-
-def _doubts(changes: list[Change]) -> list[str]:
-    """Say what is unsure about changes as such."""
-    swapped = [change for change in changes if change.to_gpu]
-    return ["what binds a kernel was told from its name, and latencies stay"] if swapped else []
 
 
 def _durations(bounds: StepBounds, time_ns: Ints) -> Ints:
@@ -246,6 +239,7 @@ def critical_path(
             "is_inferred": graph.is_inferred[path],
         }
     )
+    # Points that belong to no event, such as the start, carry -1 inside.
     table["event"] = table["event"].mask(table["event"] < 0)
     return CRITICAL_PATH.check(CRITICAL_PATH.cast(table))
 
@@ -272,6 +266,7 @@ def slack(events: pd.DataFrame, graph: ExecutionGraph) -> pd.DataFrame:
     """
     checked(events, "name", "rank", "kind", "stream")
     time = replay(graph)
+    # The longest path to the end is the longest path from the start with all edges turned round.
     backwards = LongestPath(graph.target, graph.source, len(time)).times(graph.weight_ns)
     start = graph.gpu_start
     order = start[np.argsort(time[start], kind="stable")]

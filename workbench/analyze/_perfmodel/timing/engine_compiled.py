@@ -16,11 +16,11 @@ def ordered(source, target, point_count):  # type: ignore[no-untyped-def]
         waiting[target[edge]] += 1
     for point in range(point_count):
         bounds[point + 1] += bounds[point]
-    place = bounds[:-1].copy()
+    free = bounds[:-1].copy()
     by_source = np.empty(len(source), np.int32)
     for edge in range(len(source)):
-        by_source[place[source[edge]]] = edge
-        place[source[edge]] += 1
+        by_source[free[source[edge]]] = edge
+        free[source[edge]] += 1
     return bounds, by_source, waiting
 
 
@@ -51,8 +51,8 @@ def first_pass(bounds, target, weight, waiting, order, time):  # type: ignore[no
 @nb.njit(cache=True)
 def next_pass(order, bounds, target, weight, time):  # type: ignore[no-untyped-def]
     """Fill the times in an order that is known."""
-    for place in range(len(order)):
-        point = order[place]
+    for position in range(len(order)):
+        point = order[position]
         now = time[point]
         for edge in range(bounds[point], bounds[point + 1]):
             after = target[edge]

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 def ordered(
     source: NDArray[np.int32], target: NDArray[np.int32], point_count: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
-    """Give edges gathered by source as (bounds, positions), and predecessors per point."""
     bounds = np.zeros(point_count + 1, np.int32)
     bounds[1:] = np.cumsum(np.bincount(source, minlength=point_count))
     waiting = np.bincount(target, minlength=point_count).astype(np.int32)
@@ -24,7 +23,6 @@ def first_pass(
     order: NDArray[np.int32],
     time: NDArray[np.int64],
 ) -> int:
-    """Walk the graph once: fill an order and the times; give how many points were reached."""
     left, when, first = waiting.tolist(), time.tolist(), bounds.tolist()
     targets, weights = target.tolist(), weight.tolist()
     queue = np.flatnonzero(waiting == 0).tolist()
@@ -48,7 +46,6 @@ def next_pass(
     weight: NDArray[np.int64],
     time: NDArray[np.int64],
 ) -> None:
-    """Fill the times in an order that is known."""
     when, first = time.tolist(), bounds.tolist()
     targets, weights = target.tolist(), weight.tolist()
     for point in order.tolist():

@@ -16,20 +16,7 @@ Points: TypeAlias = NDArray[np.int32]
 
 
 class LongestPath:
-    """The order of a graph, found once; every replay with other weights follows it.
-
-    Parameters
-    ----------
-    source, target
-        Points of every edge.
-    point_count
-        Points of the graph; point 0 is its start.
-
-    Raises
-    ------
-    PerformanceModelError
-        If edges form a cycle.
-    """
+    """The order of a graph (Kahn's), found once; every replay with other weights follows it."""
 
     def __init__(self, source: Points, target: Points, point_count: int) -> None:
         if importlib.util.find_spec("numba") is not None:
@@ -38,23 +25,16 @@ class LongestPath:
             from workbench.analyze._perfmodel.timing import engine_python as engine  # type: ignore[no-redef]
         self._engine = engine
         self._bounds, self._by_source, self._waiting = engine.ordered(source, target, point_count)
+        # Edges lie by source, so that one walk reads memory in order (CSR).
         self._target = target[self._by_source]
         self._targets = target
         self._order: Points | None = None
 
-    def times(self, weight_ns: Ints, floor_ns: Ints | None = None) -> Ints:
-        """Return when each point comes [ns].
-
-        Parameters
-        ----------
-        weight_ns
-            Least time between source and target of every edge.
-        floor_ns
-            When each point comes at the earliest, whatever it waits for; 0 by default.
-        """
+    def times(self, weight_ns: Ints) -> Ints:
+        """Return when each point comes [ns]."""
         weight = weight_ns[self._by_source]
         count = len(self._waiting)
-        time = np.zeros(count, np.int64) if floor_ns is None else floor_ns.astype(np.int64)
+        time = np.zeros(count, np.int64)
         if self._order is not None:
             self._engine.next_pass(self._order, self._bounds, self._target, weight, time)
             return time
@@ -64,7 +44,6 @@ class LongestPath:
         return time
 
     def circled(self, weight_ns: Ints) -> bool:
-        """Say whether some points wait for each other in a circle."""
         time = np.zeros(len(self._waiting), np.int64)
         return len(self._ordered(weight_ns[self._by_source], time)) > 0
 
@@ -80,9 +59,8 @@ class LongestPath:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the order and of the edges in it."""
         arrays = (self._bounds, self._by_source, self._waiting, self._target, self._order)
-        return sum(each.nbytes for each in arrays if each is not None)
+        return sum(array.nbytes for array in arrays if array is not None)
 
     @cached_property
     def _by_target(self) -> tuple[Points, Points]:
@@ -91,6 +69,5 @@ class LongestPath:
         return order, np.searchsorted(self._targets[order], np.arange(count + 1)).astype(np.int32)
 
     def into(self, point: int) -> Points:
-        """Return the edges that lead to a point."""
         order, bounds = self._by_target
         return order[bounds[point] : bounds[point + 1]]

@@ -1,4 +1,4 @@
-"""When everything would have happened, by an execution graph."""
+"""Replay of an execution graph: the time of every point and event."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from workbench.analyze._perfmodel.timing.longest_path import LongestPath
 from workbench.errors import PerformanceModelError
 from workbench.tables import ExecutionGraph
 
+# Weak, so that an order goes with its graph.
 _PATHS: WeakKeyDictionary[ExecutionGraph, LongestPath] = WeakKeyDictionary()
 
 
@@ -45,23 +46,18 @@ def replay(graph: ExecutionGraph, *, weight_ns: Ints | None = None) -> Ints:
     """
     weight = graph.weight_ns if weight_ns is None else np.asarray(weight_ns)
     if weight.shape != graph.weight_ns.shape or weight.dtype.kind not in "iu":
-        msg = (
-            f"weight_ns must be {len(graph.weight_ns):,} integers, one per edge, not "
-            f"{weight.shape} of {weight.dtype}"
-        )
-        raise PerformanceModelError(msg)
+        msg = f"weight_ns must be {len(graph.weight_ns):,} integers, one per edge, not "
+        raise PerformanceModelError(msg + f"{weight.shape} of {weight.dtype}")
     return paths_of(graph).times(weight)
 
 
 def paths_of(graph: ExecutionGraph) -> LongestPath:
-    """Give the order of a graph, which is found once."""
     if graph not in _PATHS:
         _PATHS[graph] = LongestPath(graph.source, graph.target, len(graph.time_ns))
     return _PATHS[graph]
 
 
 def keep_path(graph: ExecutionGraph, path: LongestPath) -> None:
-    """Remember the order of a graph that was found while it was built."""
     _PATHS[graph] = path
 
 
@@ -75,18 +71,8 @@ def binding_edges(
 ) -> Ints:
     """Return the edges along which a point came as late as it did, the last one first.
 
-    Parameters
-    ----------
-    graph
-        From :func:`execution_graph`.
-    time_ns
-        Times of the points, measured or replayed.
-    last
-        The point to walk back from.
-    begin
-        Where to stop [ns].
-    weight_ns
-        Weights of the edges, if not the measured ones.
+    The walk back from the point ``last`` stops at the time ``begin``; times and weights are those
+    measured or those of a replay.
     """
     into = paths_of(graph).into
     path: list[int] = []
@@ -122,18 +108,20 @@ def replayed_events(events: pd.DataFrame, graph: ExecutionGraph, time_ns: Ints) 
     end = start + events["dur_ns"].to_numpy()
     lane = _lanes(events)
     position = pd.Index(events.index).get_indexer(pd.Index(graph.event))
-    known = np.flatnonzero((position >= 0) & (graph.event >= 0))
-    order = known[np.lexsort((graph.time_ns[known], lane[position[known]]))]
+    points = np.flatnonzero((position >= 0) & (graph.event >= 0))
+    order = points[np.lexsort((graph.time_ns[points], lane[position[points]]))]
     of_point = lane[position[order]]
     measured, predicted = graph.time_ns[order] + graph.origin_ns, time_ns[order] + graph.origin_ns
+    # Bounds of each lane in the sorted points and rows, in place of a mask for each.
     begin = np.searchsorted(of_point, np.arange(lane.max(initial=-1) + 2))
     by_lane = np.argsort(lane, kind="stable")
     rows = np.searchsorted(lane[by_lane], np.arange(lane.max(initial=-1) + 2))
     for number in np.unique(of_point).tolist():
         at = slice(begin[number], begin[number + 1])
-        mine = by_lane[rows[number] : rows[number + 1]]
+        lane_rows = by_lane[rows[number] : rows[number + 1]]
         for moment in (start, end):
-            moment[mine] = _moved(moment[mine], measured[at], predicted[at])
+            moment[lane_rows] = _moved(moment[lane_rows], measured[at], predicted[at])
+    # GPU work has points of its own; interpolation is for the rows that have none.
     work = position[graph.gpu_start]
     start[work] = time_ns[graph.gpu_start] + graph.origin_ns
     end[work] = time_ns[graph.gpu_start + 1] + graph.origin_ns
@@ -141,7 +129,6 @@ def replayed_events(events: pd.DataFrame, graph: ExecutionGraph, time_ns: Ints) 
 
 
 def _lanes(events: pd.DataFrame) -> Ints:
-    """Give each thread and stream of each rank a number."""
     keys = [events["rank"].to_numpy(dtype=np.int64)]
     keys += [codes(events[name]).astype(np.int64) for name in ("process", "thread")]
     keys += [
@@ -149,6 +136,7 @@ def _lanes(events: pd.DataFrame) -> Ints:
         for name in ("device", "stream")
     ]
     number = np.zeros(len(events), dtype=np.int64)
+    # Numbered anew after each key: the product of all codes could exceed int64.
     for key in keys:
         number = pd.factorize(number * (int(key.max(initial=0)) + 2) + key + 1)[0]
     return number
@@ -157,10 +145,12 @@ def _lanes(events: pd.DataFrame) -> Ints:
 def _moved(moment: Ints, measured: Ints, predicted: Ints) -> Ints:
     """Move moments with the points around them; before and after these by as much as they."""
     inside = np.clip(moment, measured[0], measured[-1])
-    place = np.clip(np.searchsorted(measured, inside, side="right") - 1, 0, len(measured) - 1)
-    after = np.minimum(place + 1, len(measured) - 1)
-    width = np.maximum(measured[after] - measured[place], 1)
-    share = (inside - measured[place]) / width
-    new = predicted[place] + np.rint(share * (predicted[after] - predicted[place])).astype(np.int64)
+    before = np.clip(np.searchsorted(measured, inside, side="right") - 1, 0, len(measured) - 1)
+    after = np.minimum(before + 1, len(measured) - 1)
+    width = np.maximum(measured[after] - measured[before], 1)
+    share = (inside - measured[before]) / width
+    new = predicted[before] + np.rint(share * (predicted[after] - predicted[before])).astype(
+        np.int64
+    )
     moved: NDArray[np.int64] = new + (moment - inside)
     return moved

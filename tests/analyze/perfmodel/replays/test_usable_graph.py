@@ -21,7 +21,7 @@ def dark(make_events, script):
 def test_a_graph_that_explains_little_is_refused_with_its_reason(dark):
     graph, fidelity = dark
     assert not fidelity["is_usable"].iloc[0]
-    with pytest.raises(PerformanceModelError, match=r"the graph is refused, rank 0: .*no known"):
+    with pytest.raises(PerformanceModelError, match=r"the graph is refused, rank 0: .*unexplained"):
         analyze.usable_graph(graph, fidelity)
 
 
@@ -32,9 +32,11 @@ def test_a_graph_that_is_usable_passes_unchanged(dark):
 
 def test_one_rank_that_is_not_usable_refuses_the_graph_of_all(dark):
     graph, fidelity = dark
-    both = fidelity.loc[[0, 0]].reset_index(drop=True).assign(rank=[0, 1], is_usable=[True, False])
+    fidelity_of_two = (
+        fidelity.loc[[0, 0]].reset_index(drop=True).assign(rank=[0, 1], is_usable=[True, False])
+    )
     with pytest.raises(PerformanceModelError, match="refused, rank 1: "):
-        analyze.usable_graph(graph, REPLAY_FIDELITY.cast(both))
+        analyze.usable_graph(graph, REPLAY_FIDELITY.cast(fidelity_of_two))
 
 
 def test_no_replay_is_no_permission(dark):

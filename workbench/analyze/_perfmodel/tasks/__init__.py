@@ -1,1 +1,0 @@
-"""Graphs of tasks: execution traces, Chakra nodes and measured times."""
