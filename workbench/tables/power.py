@@ -429,20 +429,6 @@ POWER_SAMPLED = Table(
     },
 )
 
-POWER_HEATMAP = Table(
-    "power_heatmap",
-    "One row per entity and column of a picture, in order of entity and time: whole watts of "
-    "the cells of the grid that lie in it.",
-    {
-        "time_ns": Column("int64", f"start of the column; {_TIME}"),
-        **columns("""
-            entity: category - what was metered, unique in the load: node001, node001/gpu3, rack7
-            mean_w: Int32? >=0 - mean over the known cells, rounded; missing if none is
-            max_w: Int32? >=0 - highest of the known cells, rounded; missing if none is
-            covered_share: float64 0..1 - of the cells that are known
-        """),
-    },
-)
 
 # What a job draws and how long it takes under one power limit after the other.
 

@@ -226,21 +226,6 @@ POWER_RAMPS = Table(
     },
 )
 
-POWER_EDGES = Table(
-    "power_edges",
-    "One row per rise or fall of at least a threshold within a window, in order of time.",
-    {
-        "start_ns": Column("int64", f"last turning point before it; {_TIME}"),
-        "end_ns": Column("int64", f"first turning point after it; {_TIME}"),
-        **columns("""
-            direction: str - up or down
-            change_w: float64 - power at its end - at its start
-            start_w: float64 >=0 - power at its start
-            end_w: float64 >=0 - power at its end
-            dur_s: float64 >=0 - length
-        """),
-    },
-)
 
 POWER_SPECTRUM = table("""
     power_spectrum: One row per frequency above 0: how much of the AC component of power is there.

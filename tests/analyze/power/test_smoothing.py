@@ -242,10 +242,7 @@ def test_a_slider_answers_in_a_tenth_of_a_second_over_a_hundred_thousand_cells()
         (lambda: SmoothingPlan(hysteresis_s=-1), "hysteresis_s"),
         (lambda: SmoothingPlan(ballast_w=-1), "ballast_w"),
         (lambda: SmoothingPlan(storage_tau_s=0), "storage_tau_s must be above 0"),
-        (
-            lambda: SmoothingPlan(storage_tau_s=1, storage_ramp_w_per_s=1),
-            "not both",
-        ),
+        (lambda: SmoothingPlan(storage_tau_s=1, storage_ramp_w_per_s=1), "not both"),
         (lambda: SmoothingPlan(storage_energy_j=1), "limits of a store need a store"),
         (lambda: SmoothingPlan(storage_efficiency_share=0), "storage_efficiency_share"),
         (
@@ -254,10 +251,7 @@ def test_a_slider_answers_in_a_tenth_of_a_second_over_a_hundred_thousand_cells()
             ),
             "reference_w is 1e\\+06 W, the totals peak at 2 W",
         ),
-        (
-            lambda: analyze.smoothing_summary(POWER_SMOOTHING.empty()),
-            "0 of 0 cells are known",
-        ),
+        (lambda: analyze.smoothing_summary(POWER_SMOOTHING.empty()), "0 of 0 cells are known"),
     ],
 )
 def test_what_makes_no_plan_is_refused_in_words(call, message):

@@ -65,13 +65,6 @@ def test_windows_that_cannot_be_measured_are_named():
     assert "cannot be seen" in unseen.layout.annotations[0].text
 
 
-def test_edges_are_counted_by_direction():
-    table = analyze.power_edges(cells([0.0, 5e6, 5e6, 1e6, 1e6]), threshold_w=3e6, window_s=1)
-    figure = plot.power_edges(table)
-    assert title(figure) == "1 rise and 1 fall; the largest is a rise by 5 MW in 1 s"
-    assert list(figure.data[1].y) == [-4]
-
-
 def test_the_spectrum_names_period_step_nyquist_sensor_and_verdict(wave):
     spectrum = analyze.power_spectrum(wave, averaging_s=2)
     check = analyze.grid_check(wave, BAND)

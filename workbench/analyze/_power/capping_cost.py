@@ -205,11 +205,7 @@ CAPPED, UNCAPPED, UNSURE = "capped", "uncapped", "unsure"
 
 
 def capped_steps(
-    events: pd.DataFrame,
-    steps: pd.DataFrame,
-    *,
-    first_step_count: int,
-    longest_step_ratio: float,
+    events: pd.DataFrame, steps: pd.DataFrame, *, first_step_count: int, longest_step_ratio: float
 ) -> pd.DataFrame:
     """Give the steps in order of time with their duration, state, and whether they are kept.
 

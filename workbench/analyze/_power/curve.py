@@ -219,10 +219,7 @@ def extended_curve(
 
 
 def _added(
-    own: pd.DataFrame,
-    limits: _Floats,
-    method: str,
-    shape: Callable[[_Floats], _Floats] | None,
+    own: pd.DataFrame, limits: _Floats, method: str, shape: Callable[[_Floats], _Floats] | None
 ) -> pd.DataFrame:
     """Make the rows that one curve lacks."""
     name, had = _name(own), own["limit_w"].to_numpy()

@@ -12,9 +12,8 @@ import pandas as pd
 
 from workbench import datasets
 from workbench._numbers import not_negative, positive, share_between
-from workbench.analyze._power.edges import ramps_of
 from workbench.analyze._power.series import Series, at_meter_pace, longest_stretch, uniform
-from workbench.analyze._power.spectrum import half_power_hz, periodogram
+from workbench.analyze._power.spectrum import half_power_hz, periodogram, ramps_of
 from workbench.errors import WorkbenchError
 from workbench.tables import GRID_CHECK
 
@@ -320,7 +319,7 @@ def grid_spec(name: str) -> GridSpec:
     Parameters
     ----------
     name
-        One of :func:`grid_spec_names`.
+        Such as ``"critical band"`` or ``"10 MW/min"``; an unknown one is answered with all names.
 
     Returns
     -------
@@ -344,22 +343,6 @@ def grid_spec(name: str) -> GridSpec:
         msg = f"no grid specification {name!r}; there are {list(known)}, or make a GridSpec(...)"
         raise WorkbenchError(msg)
     return known[name]
-
-
-def grid_spec_names() -> list[str]:
-    """Return the names of the bundled specifications.
-
-    Returns
-    -------
-    list of str
-        Names that :func:`grid_spec` knows.
-
-    Examples
-    --------
-    >>> "critical band" in grid_spec_names()
-    True
-    """
-    return list(_known())
 
 
 @cache

@@ -83,10 +83,7 @@ def power_hierarchy(tree: pd.DataFrame, topology: pd.DataFrame) -> pd.DataFrame:
     table = table.assign(**_own(power), **_children(fed, power))
     with np.errstate(divide="ignore", invalid="ignore"):
         table = table.assign(**_ratios(table, fed))
-    table = table.assign(
-        **_headroom(table, fed),
-        covered_share=_covered(tree, power, is_metered),
-    )
+    table = table.assign(**_headroom(table, fed), covered_share=_covered(tree, power, is_metered))
     return POWER_HIERARCHY.check(POWER_HIERARCHY.cast(table.reset_index(drop=True)))
 
 

@@ -22,14 +22,15 @@ from workbench.load._power.rows import (
     SECOND,
     Rows,
     by_entity,
+    clean_values,
     in_order,
     joined,
     leaders,
+    most_w,
     place,
     repeats,
     rows_of,
 )
-from workbench.load._power.runs import clean_values, most_w
 from workbench.tables import POWER, POWER_COUNTERS, POWER_STATES, QUALITY, PowerLog
 
 _ELSEWHERE = "readings that another file holds as well; taken once"
@@ -211,10 +212,7 @@ def power_of_counters(counters: Rows, source: str) -> tuple[Rows, list[Finding]]
     findings: list[Finding] = []
     if count := int((same & ~is_reset).sum()):
         findings.append((source, "read", _DERIVED, count, None))
-    for what, bad, table in (
-        (_RESET, is_reset, rows),
-        (_BLANK, is_blank, counters),
-    ):
+    for what, bad, table in ((_RESET, is_reset, rows), (_BLANK, is_blank, counters)):
         if bad.any():
             name = table.names[table.codes[int(bad.argmax())]]
             findings.append((source, "noted", what, int(bad.sum()), name))

@@ -1,16 +1,19 @@
-"""What a reader of power telemetry gets and gives: a file, what the caller said, and tables."""
+"""What a reader of power telemetry gets and gives, and rows under construction."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
-from workbench.load._files.findings import Findings
+from workbench.load._files.findings import Findings, listed
 
 Reading = Literal["average", "instant"]
 Unit = Literal["W", "kW", "MW", "mW"]
@@ -90,3 +93,260 @@ class PowerFormat(Protocol):
 
     def read_power(self, source: Source, given: PowerGiven) -> PowerPart:
         """Read a whole file."""
+
+
+NO_TIME = int(np.iinfo(np.int64).min)
+STATE_COLUMNS = (
+    "limit_w", "clock_mhz", "busy_share", "temperature_c", "reasons", "power_violation_ns",
+)  # fmt: skip
+WHOLE_STATES = frozenset({"reasons", "power_violation_ns"})
+_SNAPSHOT = "readings without a time; there is one of each, at 0 of an own clock"
+_TIMELESS = "readings without a time beside others that have one"
+_SHIFTED = "things with fewer readings than others; without times theirs may stand too early"
+_OWN = {"clock": "own", "assumed": ""}
+_NAME_CHARS = 200
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+class Rows:
+    """Rows of one table in the order they were read: single ones, or many of one entity."""
+
+    def __init__(self, *columns: str) -> None:
+        self.columns = columns
+        self._names: dict[str, int] = {}
+        self._pieces: list[tuple[npt.NDArray[Any], ...]] = []
+        self._single: list[tuple[Any, ...]] = []
+
+    def add(self, entity: str, time_ns: int | None, line: int, *values: float | None) -> None:
+        """Add a row; a time that nobody knows is None, and so is a value that is missing."""
+        filled = (np.nan if value is None else value for value in values)
+        time_ns = NO_TIME if time_ns is None else time_ns
+        self._single.append((self._code(entity), time_ns, line, *filled))
+
+    def add_many(self, entity: str, time_ns: Integers, line: Integers, *values: Floats) -> None:
+        """Add the rows of one entity."""
+        self._flush()
+        code = np.full(len(time_ns), self._code(entity), np.int32)
+        self._pieces.append((code, time_ns, line, *values))
+
+    def add_table(
+        self, names: Sequence[str], codes: Integers, time_ns: Integers, line: Integers,
+        values: Sequence[Floats],
+    ) -> None:  # fmt: skip
+        """Add rows of several entities; ``codes`` say where in ``names`` each one is."""
+        self._flush()
+        code_of = np.array([self._code(name) for name in names] or [0], np.int32)
+        self._pieces.append((code_of[codes], time_ns, line, *values))
+
+    def frame(self) -> pd.DataFrame:
+        """Return all rows: time_ns, entity, the columns and line."""
+        self._flush()
+        empty = (np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64))
+        pieces = self._pieces or [(*empty, *(np.zeros(0),) * len(self.columns))]
+        code, time_ns, line, *values = (np.concatenate(each) for each in zip(*pieces, strict=True))
+        entity = pd.Categorical.from_codes(code, categories=pd.Index(list(self._names), dtype=str))
+        data: dict[str, Any] = {"time_ns": time_ns, "entity": entity}
+        data |= dict(zip(self.columns, values, strict=True))
+        return pd.DataFrame(data | {"line": line})
+
+    def _code(self, entity: str) -> int:
+        return self._names.setdefault(entity, len(self._names))
+
+    def _flush(self) -> None:
+        if not self._single:
+            return
+        code, time_ns, line, *values = zip(*self._single, strict=True)
+        self._single = []
+        whole = (np.array(each, np.int64) for each in (time_ns, line))
+        numbers = (np.array(each, np.float64) for each in values)
+        self._pieces.append((np.array(code, np.int32), *whole, *numbers))
+
+
+def states_frame(rows: Rows) -> pd.DataFrame:
+    """Return rows of all :data:`STATE_COLUMNS`, whole numbers as such."""
+    frame = rows.frame()
+    for name in WHOLE_STATES:
+        values = frame[name].to_numpy()
+        # A float holds no whole number beyond 2**53 exactly; no mask and no duration is as large.
+        good = (values >= 0) & (values < 1 << 53) & (values == np.floor(values))
+        whole = np.where(good, values, 0).astype(np.int64)
+        frame[name] = pd.Series(whole, dtype="Int64").mask(~good)
+    return frame
+
+
+def settled(
+    frames: Sequence[pd.DataFrame], findings: Findings, how: str, given: PowerGiven
+) -> tuple[list[pd.DataFrame], dict[str, str]]:
+    """Give readings without a time a place, or refuse them; return frames, clock and assumption.
+
+    A file without times is one snapshot: its readings stand at 0 of an own clock, and no energy
+    can be had of them. Several snapshots without times have an order and no distance, so any
+    clock would be invented, unless the caller says how far apart they are.
+
+    Raises
+    ------
+    LoadError
+        If an entity was read more than once, no reading has a time and ``given.period_s`` is
+        not set; ``how`` tells the way to log one.
+    """
+    timeless = [frame["time_ns"].to_numpy() == NO_TIME for frame in frames]
+    if not any(each.any() for each in timeless):
+        return list(frames), {"clock": "epoch", "assumed": ""}
+    if not all(each.all() for each in timeless):
+        for frame, lost in zip(frames, timeless, strict=True):
+            where = f"line {frame['line'][lost].iloc[0]:,}" if lost.any() else None
+            findings.add("dropped", _TIMELESS, int(lost.sum()), where)
+        kept = [f[~lost].reset_index(drop=True) for f, lost in zip(frames, timeless, strict=True)]
+        return kept, {"clock": "epoch", "assumed": ""}
+    turns = [frame.groupby("entity", observed=True).cumcount() for frame in frames]
+    if not any(each.any() for each in turns):
+        findings.add("noted", _SNAPSHOT, max(len(frame) for frame in frames))
+        return [frame.assign(time_ns=np.int64(0)) for frame in frames], _OWN
+    if given.period_s is None:
+        again = next(f[turn > 0] for f, turn in zip(frames, turns, strict=True) if turn.any())
+        raise _second(again.iloc[0], findings.source, how)
+    for frame in frames:
+        counts = frame["entity"].value_counts().loc[lambda each: each > 0]
+        fewer = counts[counts < counts.max()]
+        findings.add("suspicious", _SHIFTED, len(fewer), str(fewer.index[0]) if len(fewer) else "")
+    period_ns = round(given.period_s * 1e9)
+    placed = [f.assign(time_ns=turn * period_ns) for f, turn in zip(frames, turns, strict=True)]
+    return placed, _OWN | {"assumed": f"period_s={given.period_s:g}"}
+
+
+def _second(row: pd.Series, source: str, how: str) -> LoadError:
+    return LoadError(
+        f"{source}, line {row['line']:,}: a second reading of {row['entity']!r}, and none has a "
+        f"time, so nothing says how far apart they are. {how}; or pass period_s= if they came at "
+        "a steady pace"
+    )
+
+
+@lru_cache(1 << 16)
+def plain_name(text: str) -> str:
+    """Return a name as it can be kept and shown: one line of printable characters."""
+    name = " ".join(text[: 2 * _NAME_CHARS].split())
+    name = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
+    return name if len(name) <= _NAME_CHARS else name[: _NAME_CHARS - 1] + "…"
+
+
+def described(
+    entities: Mapping[str, Mapping[str, Any]], clock: Mapping[str, str], assumed: str
+) -> dict[str, dict[str, Any]]:
+    """Add to each entity what is true of all of a file: its clock, and what the caller said."""
+    return {
+        name: {**each, **clock, "assumed": said(clock["assumed"], assumed, each.get("assumed", ""))}
+        for name, each in entities.items()
+    }
+
+
+def said(*texts: str) -> str:
+    """Join what the caller said."""
+    return ", ".join(dict.fromkeys(text for text in texts if text))
+
+
+def part_of(
+    frames: Sequence[pd.DataFrame], entities: dict[str, dict[str, Any]], findings: Findings
+) -> PowerPart:
+    """Make a part of readings and, if there are any, counters and states.
+
+    Raises
+    ------
+    NoPowerError
+        If there are none of them.
+    """
+    if not any(len(frame) for frame in frames):
+        noted = [row for row in findings.rows() if row[1] != "read"]
+        msg = f"{findings.source}: holds no reading of power{listed(noted)}"
+        raise NoPowerError(msg)
+    # What was not read has no method; another file may tell it.
+    with_power = set(frames[0]["entity"].unique())
+    for name, each in entities.items():
+        each["method"] = each["method"] if name in with_power else None
+    part = PowerPart(frames[0], entities, findings)
+    for name, frame in zip(("counters", "states"), frames[1:], strict=False):
+        setattr(part, name, frame if len(frame) else None)
+    return part
+
+
+def number_of(value: object) -> float | None:
+    """Return a number that is one, or text of one; NaN and infinities are numbers here."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+_S_NS = 1_000_000_000
+_NOTED = "windows; the mean of each stands at its start and at its end, its energy in the counters"
+
+
+def readings_of_windows(
+    windows: pd.DataFrame, findings: Findings
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Turn windows into readings and counters, and give the windows that were taken.
+
+    The mean of a window is given at its start and at its end, so that the area between is its
+    energy; what was drawn between two windows is not known. As a counter, each window starts
+    at zero. Of windows that overlap for one entity the earlier, and then the longer, is taken.
+
+    Parameters
+    ----------
+    windows
+        Columns ``entity``, ``start_ns``, ``end_ns``, ``energy_j`` and ``line``.
+    findings
+        Where windows that are not taken are counted.
+    """
+    is_long = windows["end_ns"] > windows["start_ns"]
+    _tell(windows[~is_long], findings, "dropped", "windows without a duration")
+    taken = _without_overlap(windows[is_long], findings)
+    findings.add("noted", _NOTED, len(taken))
+    spent_s = (taken["end_ns"] - taken["start_ns"]) / _S_NS
+    watts = taken["energy_j"] / spent_s
+    twice = taken.index.repeat(2)
+    is_end = np.tile([False, True], len(taken))
+    time_ns = np.where(is_end, taken["end_ns"].loc[twice], taken["start_ns"].loc[twice])
+    both = pd.DataFrame(
+        {
+            "time_ns": time_ns.astype(np.int64),
+            "entity": taken["entity"].loc[twice].to_numpy(),
+            "line": taken["line"].loc[twice].to_numpy(),
+        }
+    )
+    energy = np.where(is_end, taken["energy_j"].loc[twice], 0.0)
+    energy = np.where(np.isnan(taken["energy_j"].loc[twice]), np.nan, energy)
+    readings = both.assign(power_w=watts.loc[twice].to_numpy())
+    return readings, both.assign(energy_j=energy), taken
+
+
+def _without_overlap(windows: pd.DataFrame, findings: Findings) -> pd.DataFrame:
+    """Keep windows of one entity that do not overlap; one that begins where another ends may."""
+    longest = windows.assign(minus_end_ns=-windows["end_ns"])
+    ordered = longest.sort_values(["entity", "start_ns", "minus_end_ns", "line"], kind="stable")
+    kept, inside = [], []
+    last_entity, last_end = None, 0
+    for index, entity, start, end in zip(
+        ordered.index, ordered["entity"], ordered["start_ns"], ordered["end_ns"], strict=True
+    ):
+        if entity == last_entity and start < last_end:
+            inside.append(index)
+            continue
+        last_entity, last_end = entity, end
+        kept.append(index)
+    what = "windows inside or across another one, whose energy is in that one"
+    _tell(windows.loc[inside], findings, "skipped by design", what)
+    taken = windows.loc[kept]
+    touches = (taken["start_ns"] == taken["end_ns"].shift()) & (
+        taken["entity"] == taken["entity"].shift()
+    )
+    # Two readings cannot share a stamp.
+    return taken.assign(start_ns=taken["start_ns"] + touches.astype("int64"))
+
+
+def _tell(rows: pd.DataFrame, findings: Findings, finding: str, what: str) -> None:
+    if len(rows):
+        findings.add(finding, what, len(rows), f"line {int(rows['line'].min()):,}")

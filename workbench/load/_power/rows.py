@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -160,3 +161,73 @@ def joined(tables: Sequence[Rows], names: Sequence[Sequence[str]]) -> tuple[Rows
     )
     order = by_entity(rows.codes, rows.time_ns)
     return rows.take(order), origin[order]
+
+
+# Powers that can be none: negative, absurd, not finite, or in another unit than they seem.
+
+# What no single thing of a scope draws, in W: far above any product, far below a wrong unit.
+_MOST_W = {
+    **dict.fromkeys(("gpu", "cpu", "memory"), 5e3),
+    "module": 2e4,
+    **dict.fromkeys(("node_dc", "node_ac"), 2e5),
+    "switch": 5e5,
+    "rack": 2e6,
+    **dict.fromkeys(("row", "pdu", "panel", "switchboard"), 1e8),
+    **dict.fromkeys(("msb", "cooling"), 1e9),
+}
+_MOST_OF_ALL_W = 2e10
+
+
+def most_w(scope: object) -> float:
+    """Return the power above which a reading of this scope is taken for an error."""
+    return _MOST_W.get(str(scope), _MOST_OF_ALL_W)
+
+
+def clean_values(rows: Rows, entities: dict[str, dict[str, Any]], findings: Findings) -> None:
+    """Make what can be no power missing, in place, and count it with the line of the first."""
+    findings.add(
+        "noted", "readings without power in the file", *_first(np.isnan(rows.numbers), rows)
+    )
+    odd = np.isinf(rows.numbers)
+    _drop(rows, odd, "readings that are not finite; they are missing", findings)
+    _read_as_mw(rows, entities, findings)
+    _drop(rows, rows.numbers < 0, "negative powers; they are missing", findings)
+    limits = np.array([most_w(entities[name].get("scope")) for name in rows.names])
+    if not len(limits):
+        return
+    is_absurd = rows.numbers > limits[rows.codes]
+    for limit in np.unique(limits[rows.codes[is_absurd]]):
+        what = f"powers above {limit:,.0f} W, more than any such thing draws; they are missing"
+        _drop(rows, is_absurd & (limits[rows.codes] == limit), what, findings)
+
+
+def _drop(rows: Rows, bad: np.ndarray, what: str, findings: Findings) -> None:
+    if bad.any():
+        findings.add("dropped", what, *_first(bad, rows))
+        rows.numbers[bad] = np.nan
+
+
+def _first(bad: np.ndarray, rows: Rows) -> tuple[int, str | None]:
+    count = int(bad.sum())
+    return count, place(rows, int(bad.argmax())) if count else None
+
+
+def _read_as_mw(rows: Rows, entities: dict[str, dict[str, Any]], findings: Findings) -> None:
+    """Divide the readings of GPUs that are plainly milliwatts without a unit, and tell."""
+    high = rows.numbers > _MOST_W["gpu"]
+    for code in np.unique(rows.codes[high]):
+        known = entities[rows.names[code]]
+        is_stated = known.get("unit") or "unit=" in str(known.get("assumed", ""))
+        if known.get("scope") != "gpu" or is_stated:
+            continue
+        at = rows.codes == code
+        values = rows.numbers[at]
+        middle = float(np.median(values[np.isfinite(values)]))
+        # 5 W to 5,000 W, said in milliwatts.
+        if not _MOST_W["gpu"] < middle <= _MOST_W["gpu"] * 1e3:
+            continue
+        rows.numbers[at] = values / 1e3
+        known["assumed"] = ", ".join(filter(None, [known.get("assumed", ""), "unit=mW"]))
+        what = "GPUs whose powers name no unit and are taken for mW, by their size; pass unit="
+        where = f"{rows.names[code]}: median {middle:,.0f}"
+        findings.add("assumed", what, 1, where)

@@ -13,8 +13,7 @@ from workbench.load._files.findings import Findings
 from workbench.load._files.tables import text_documents
 from workbench.load._files.text import tell_of_damage
 from workbench.load._files.time import epoch_ns, iso_ns, local_ns, no_zone, zone_of
-from workbench.load._power.part import PowerGiven
-from workbench.load._power.samples import number_of
+from workbench.load._power.part import PowerGiven, number_of
 
 _MONTHS = {
     name: number

@@ -363,11 +363,7 @@ def _lines(own: pd.DataFrame, column: str, at: int, is_one_of_many: bool) -> lis
             name=name,
             showlegend=column == "gpu_count",
             legendgroup=f"{at}{mark}",
-            line={
-                "color": distinct(at)["color"],
-                "width": 2,
-                "dash": "dash" if mark else "solid",
-            },
+            line={"color": distinct(at)["color"], "width": 2, "dash": "dash" if mark else "solid"},
             marker={
                 "color": distinct(at)["color"],
                 "symbol": SYMBOLS[at] + mark,

@@ -13,7 +13,7 @@ import pandas as pd
 
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._power.formats.prometheus.metrics import PREFERRED
+from workbench.load._power.formats.prometheus_metrics import PREFERRED
 from workbench.load._power.formats.repeated_tables import (
     Chunk,
     Numbers,
@@ -21,12 +21,13 @@ from workbench.load._power.formats.repeated_tables import (
     chunks_of,
     possible,
 )
-from workbench.load._power.part import PowerGiven, PowerPart
-from workbench.load._power.samples import (
+from workbench.load._power.part import (
     NO_TIME,
     STATE_COLUMNS,
     Floats,
     Integers,
+    PowerGiven,
+    PowerPart,
     Rows,
     described,
     part_of,

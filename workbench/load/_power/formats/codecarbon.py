@@ -21,8 +21,7 @@ from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.tables import csv_table, header_of
 from workbench.load._files.time import utc_ns
-from workbench.load._power.formats.windows import readings_of
-from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart
+from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart, readings_of_windows
 
 NAME = "CodeCarbon emissions"
 _NEEDED = {"timestamp", "duration", "emissions"}
@@ -63,7 +62,7 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     if windows.empty:
         msg = f"{source.label}: holds a header and no run with a time"
         raise NoPowerError(msg)
-    readings, counters, _ = readings_of(windows.drop(columns="facts"), findings)
+    readings, counters, _ = readings_of_windows(windows.drop(columns="facts"), findings)
     entities = dict(zip(windows["entity"], windows["facts"], strict=True))
     return PowerPart(readings, entities, findings, counters)
 

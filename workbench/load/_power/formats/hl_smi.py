@@ -21,9 +21,10 @@ from workbench.load._power.formats.repeated_tables import (
     chunks_of,
     possible,
 )
-from workbench.load._power.part import PowerGiven, PowerPart
-from workbench.load._power.samples import (
+from workbench.load._power.part import (
     STATE_COLUMNS,
+    PowerGiven,
+    PowerPart,
     Rows,
     described,
     part_of,

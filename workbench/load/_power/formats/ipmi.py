@@ -10,8 +10,15 @@ from typing import Any
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.text import whole_lines
-from workbench.load._power.part import PowerGiven, PowerPart
-from workbench.load._power.samples import Rows, described, part_of, plain_name, settled
+from workbench.load._power.part import (
+    PowerGiven,
+    PowerPart,
+    Rows,
+    described,
+    part_of,
+    plain_name,
+    settled,
+)
 from workbench.load._power.stamps import Page, Stamps, stamp_line
 
 NAME = "power readings of IPMI"

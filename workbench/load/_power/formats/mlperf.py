@@ -28,17 +28,9 @@ from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.json_events import MARK, Entry, entry_of, number_of
 from workbench.load._files.packings import plain_name
-from workbench.load._files.stream import (
-    BLOCK_BYTES,
-    Stream,
-)
+from workbench.load._files.stream import BLOCK_BYTES, Stream
 from workbench.load._files.text import repaired, tell_of_damage, tell_of_no_end
-from workbench.load._power.part import (
-    BesidePowerError,
-    NoPowerError,
-    PowerGiven,
-    PowerPart,
-)
+from workbench.load._power.part import BesidePowerError, NoPowerError, PowerGiven, PowerPart
 from workbench.tables import SAYS_SYNTHETIC
 
 NAME = "MLPerf power log"

@@ -21,8 +21,7 @@ from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.text import text_lines
 from workbench.load._files.time import utc_ns
-from workbench.load._power.part import PowerGiven, PowerPart
-from workbench.load._power.samples import number_of, part_of
+from workbench.load._power.part import PowerGiven, PowerPart, number_of, part_of
 
 NAME = "PTDaemon log"
 _LINE = re.compile(

@@ -16,7 +16,7 @@ import pandas as pd
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.text import whole_lines
-from workbench.load._power.samples import NO_TIME, Floats, Integers
+from workbench.load._power.part import NO_TIME, Floats, Integers
 from workbench.load._power.stamps import Stamps, stamp_line
 
 # Roles of columns, as a header names them; None for a line that is no header.

@@ -15,8 +15,7 @@ import pandas as pd
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.tables import csv_table, header_of
-from workbench.load._power.formats.windows import readings_of
-from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart
+from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart, readings_of_windows
 
 NAME = "Zeus windows"
 WINDOW = ("start_time", "window_name", "elapsed_time")
@@ -46,7 +45,7 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     if windows.empty:
         msg = f"{source.label}: holds a header and no window with a time"
         raise NoPowerError(msg)
-    readings, counters, taken = readings_of(windows, findings)
+    readings, counters, taken = readings_of_windows(windows, findings)
     facts: dict[str, Any] = {"method": "average", "clock": clock, "node": given.node, "unit": "W"}
     facts["assumed"] = f"node={given.node}" if given.node else ""
     entities = {

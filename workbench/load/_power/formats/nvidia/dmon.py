@@ -7,9 +7,8 @@ import re
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.text import tell_of_damage
-from workbench.load._power.formats.nvidia.blocks import blocks_of
 from workbench.load._power.formats.nvidia.part import part_of
-from workbench.load._power.formats.nvidia.rows import Clock, Columns, RowReader, Table
+from workbench.load._power.formats.nvidia.rows import Clock, Columns, RowReader, Table, blocks_of
 from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart
 
 NAME = "nvidia-smi dmon"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -13,11 +14,44 @@ import pandas as pd
 from workbench.errors import LoadError
 from workbench.load._files.findings import Findings
 from workbench.load._files.time import no_zone, zone_of
-from workbench.load._power.formats.nvidia.methods import method_of
-from workbench.load._power.formats.nvidia.rows import Key, Table, is_missing
-from workbench.load._power.formats.nvidia.stamps import EXAMPLE, utc_ns
+from workbench.load._power.formats.nvidia.rows import (
+    Batch,
+    Columns,
+    Key,
+    Numbers,
+    Table,
+    is_missing,
+)
+from workbench.load._power.formats.nvidia.stamps import EXAMPLE, NOT_A_TIME, free_ns, utc_ns
 from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart
 from workbench.load._power.rows import SECOND
+
+# Ampere and newer give the mean of the last second as power.draw. GA100 is dropped: the
+# manual of nvidia-smi counts it among them, that of NVML does not.
+_AVERAGED = re.compile(
+    r"\b(?:A(?:2|10|10G|16|40)|L(?:2|4|20|40|40S|40G)|H(?:20|100|200|800)|GH200|GB?(?:10|100|200|300)"
+    r"|B(?:100|200|300)|RTX (?:30|40|50)\d\d|RTX A\d{4}|RTX \d{4} Ada|RTX PRO)\b"
+)
+_INSTANT = re.compile(r"\b(?:V100S?|P100|P40|P4|T4|K80|M40|M60|TITAN|GTX|RTX 20\d\d|Quadro)\b")
+
+
+def method_of(column: str, model: str | None) -> str:
+    """Say what a reading of a column means on a product.
+
+    Examples
+    --------
+    >>> method_of("power.draw", "NVIDIA H100 80GB HBM3"), method_of("power.draw", None)
+    ('avg_1s', 'unknown')
+    """
+    if column.endswith("instant"):
+        return "instant"
+    if column.endswith("average"):
+        return "avg_1s"
+    name = (model or "").replace("-", " ")
+    if _AVERAGED.search(name):
+        return "avg_1s"
+    return "instant" if _INSTANT.search(name) else "unknown"
+
 
 _OTHERS = "columns with another reading of power that are not taken (reading= chooses)"
 _NO_DAY = "times of day without a date; they count from the midnight before the first"
@@ -420,3 +454,43 @@ def _by_order(
         for n in range(size)
     ]
     return Devices(devices, kept, codes[kept])
+
+
+_STAMP = re.compile(r"\w{3} (\w{3}) +(\d{1,2}) (\d\d:\d\d:\d\d) (\d{4})")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+def stamp_ns(text: str) -> int:
+    """Read ``Tue Jul 14 09:00:27 2026`` as ns since 1970 of the host's calendar."""
+    match = _STAMP.fullmatch(text.strip())
+    if match is None or match[1] not in _MONTHS:
+        return NOT_A_TIME
+    month = _MONTHS.index(match[1]) + 1
+    return free_ns(f"{match[4]}-{month:02}-{int(match[2]):02} {match[3]}")
+
+
+def table_of(rows: list[dict[str, Any]], column: str) -> Table:
+    """Make a table as of ``--query-gpu`` of boards; ``column`` is the name of the power there."""
+    numbers = {}
+    is_stated = False
+    for role in ("power", "limit", "clock", "busy", "temperature", "violation"):
+        reader = Numbers(role, "", None)
+        numbers[role] = reader.read_texts([row.get(role, "") for row in rows])
+        is_stated |= role == "power" and reader.is_stated
+    keys = [_key_of_board(row) for row in rows]
+    unique = list(dict.fromkeys(keys))
+    code_of = {key: code for code, key in enumerate(unique)}
+    batch = Batch(
+        np.array([row["line"] for row in rows], dtype=np.int64),
+        np.array([row["time"] for row in rows], dtype=np.int64),
+        np.array([code_of[key] for key in keys], dtype=np.int64),
+        numbers,
+        np.array([row["reasons"] for row in rows], dtype=np.int64),
+    )
+    columns = Columns(",", is_quoted=False, names=(column,), units=("",), at={"power": 0})
+    return Table([columns], [batch], unique, is_stated)
+
+
+def _key_of_board(row: dict[str, Any]) -> Key:
+    found = [row.get(name, "") for name in ("index", "uuid", "bus", "serial", "model")]
+    return ("", *("" if is_missing(text) else text for text in found), "")

@@ -8,13 +8,13 @@ from collections import Counter
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.text import tell_of_damage
-from workbench.load._power.formats.nvidia.blocks import blocks_of
 from workbench.load._power.formats.nvidia.part import part_of
 from workbench.load._power.formats.nvidia.rows import (
     SEPARATORS,
     Columns,
     RowReader,
     Table,
+    blocks_of,
     columns_of,
     is_missing,
 )

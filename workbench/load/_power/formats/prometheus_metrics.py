@@ -1,4 +1,4 @@
-"""What metrics of Prometheus say about power: kind, unit and what is metered, by their names."""
+"""What metrics of Prometheus say about power, by their names: kind, unit and what is metered."""
 
 from __future__ import annotations
 
