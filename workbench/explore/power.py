@@ -38,10 +38,8 @@ def capping_events(
     job
         What :func:`workbench.load.job_log` returns of the job that ran; without it there is no
         cost.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -72,7 +70,6 @@ def capping_events(
 
 
 def _found(log: PowerLog, power_alone: bool, limit_share: float, gap: float) -> pd.DataFrame:
-    """Find the events, with or without what the driver says."""
     states = log.states
     if power_alone:
         nothing = pd.Series(pd.NA, index=states.index, dtype="Int64")
@@ -137,10 +134,8 @@ def power_smoothing(
         What the grid allows; the critical band that is quoted most by default.
     site_w
         As in :func:`workbench.analyze.grid_check`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -169,14 +164,12 @@ def _tau(plan: SmoothingPlan) -> float:
 
 
 def _watts(name: str, peak_w: float, start: float | None, unit: str) -> widgets.Widget:
-    """Offer numbers of one digit near 1, 2 and 5 % of a power, and no limit."""
     offered = {float(f"{peak_w * share:.0e}") for share in (0.01, 0.02, 0.05)} | {start or _NONE}
     pairs = [(f"{each / 1e3:g} {unit}", each) for each in sorted(offered) if each]
     return slider(name, [*pairs, ("no limit", _NONE)], start or _NONE)
 
 
 def _energies(name: str, peak_w: float, start: float | None) -> widgets.Widget:
-    """Offer what 0.5, 1 and 5 s of the peak hold, and no limit."""
     offered = {
         float(f"{peak_w * seconds / _J_PER_KWH:.0e}") * _J_PER_KWH for seconds in (0.5, 1, 5)
     } | {start or _NONE}
@@ -221,7 +214,6 @@ def _power_smoothing_draw(
 
 
 def _spectrum(smoothing: pd.DataFrame, rule: dict[str, Any], label: dict[str, Any]) -> go.Figure:
-    """Draw the spectrum of what the grid sees, with the verdict on it."""
     after = pd.DataFrame(
         {
             "time_ns": smoothing["time_ns"], "power_w": smoothing["smoothed_w"],
@@ -264,10 +256,8 @@ def power_spectrum(
         Where the controls of the band start.
     step_s
         Length of a training step in seconds, marked for comparison.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -336,10 +326,8 @@ def provisioning(
     ----------
     curve
         Table :data:`workbench.tables.POWER_CURVE` with further curves to choose from, best few.
-    source
-        Where those come from; printed under the figure.
-    synthetic
-        Whether they were generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------

@@ -51,7 +51,6 @@ def gpt3_energy_on_512_gpus(folder: Path) -> Iterator[Reading]:
 
 
 def _by_lines(power: pd.DataFrame, start: int, end: int) -> dict[tuple[str, str], float]:
-    """Integrate over the run by both rules."""
     found = {}
     for convention, method in _METHODS.items():
         energy = analyze.energy(power, method=method, start_ns=start, end_ns=end)  # type: ignore[arg-type]
@@ -64,7 +63,6 @@ def _by_lines(power: pd.DataFrame, start: int, end: int) -> dict[tuple[str, str]
 
 
 def _by_cells(power: pd.DataFrame) -> dict[tuple[str, str], float]:
-    """Sum cells of time that every node covers."""
     grid = analyze.power_grid(power, period_s=_CELL_S)
     totals = analyze.power_totals(grid)["power_w"].dropna()
     peaks = float(grid.groupby("entity", observed=True)["power_w"].max().sum())
@@ -163,7 +161,6 @@ def peaks_of_means(folder: Path) -> Iterator[Reading]:
 
 
 def _run(folder: Path) -> tuple[pd.DataFrame, int, int]:
-    """Load the readings of all nodes, and when the run began and ended, less 2 s on each side."""
     log = load.power(folder / "power", scope="node_ac", progress=False)
     nodes = log.entities.loc[log.entities["scope"] == "node_ac", "entity"]
     (result,) = folder.glob("result_*.txt")
@@ -188,7 +185,6 @@ def _at_instants(folder: Path) -> pd.DataFrame:
 
 
 def _spectrum(totals: pd.DataFrame) -> dict[tuple[str, str], float]:
-    """Name the peaks and the largest changes."""
     peaks = analyze.power_peaks(analyze.power_spectrum(totals))
     second = peaks.loc[peaks["harmonic"] == 2, "frequency_hz"]
     ramps = analyze.power_ramps(totals, windows_s=[2])["ramp_w_per_s"]
@@ -202,7 +198,6 @@ def _spectrum(totals: pd.DataFrame) -> dict[tuple[str, str], float]:
 
 
 def _bands(totals: pd.DataFrame) -> dict[tuple[str, str], float]:
-    """Split the energy over the published bands."""
     names = [row["setting"] for row in published("power_swings") if row["what"] == "band share"]
     ends = [tuple(map(float, name.split("-"))) for name in names]
     shares = analyze.band_shares(totals, [(low, high) for low, high in ends])["energy_share"]
@@ -210,7 +205,6 @@ def _bands(totals: pd.DataFrame) -> dict[tuple[str, str], float]:
 
 
 def _smoothed(totals: pd.DataFrame, what: str, setting: float) -> float:
-    """Smooth by the plan that a row is about, and take its number from the summary."""
     kind, _, wanted = what.partition(": ")
     plan = {
         "floor": SmoothingPlan(floor_share=min(setting, 1)),
@@ -308,7 +302,6 @@ def extrapolated() -> Iterator[Reading]:
 
 
 def _gain(curve: pd.DataFrame, limit_w: float, overhead_w: float) -> float:
-    """Give the throughput gained at a limit, at the same power of the site."""
     table = analyze.provisioning(curve, overhead_w=overhead_w, **_SITE)
     return float(table["gain_ratio"].to_numpy()[table["limit_w"] == limit_w][0])
 
@@ -360,7 +353,6 @@ def incident(folder: Path) -> Iterator[Reading]:
 
 
 def _numbers(work: pd.DataFrame, spans: pd.DataFrame) -> dict[str, float]:
-    """Name the numbers of the real job as they are printed, in the units they are printed in."""
     count, median, mean, deviation = (
         dict(zip(work["measure"], work[name].astype("float64").tolist(), strict=True))
         for name in ("count", "median", "mean", "deviation")
@@ -382,7 +374,6 @@ def _numbers(work: pd.DataFrame, spans: pd.DataFrame) -> dict[str, float]:
 
 
 def _beside(here: Mapping[str, float], *, synthetic: bool) -> Iterator[Reading]:
-    """Lay what is computed here beside what was printed elsewhere."""
     for row in published("step_energy"):
         if row["what"].startswith(_SYNTHETIC) == synthetic:
             yield Reading(

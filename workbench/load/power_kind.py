@@ -54,7 +54,6 @@ def is_power_log(source: Source, head: bytes) -> bool:
 
 
 def _has_metric(source: Source, head: bytes) -> bool:
-    """Say whether metrics of power are among those of a page or of an answer."""
     names = {
         (plain or quoted).decode("utf-8", "replace") for plain, quoted in _METRIC.findall(head)
     }

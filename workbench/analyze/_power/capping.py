@@ -52,8 +52,6 @@ def capping_events(
 
     Raises
     ------
-    TableError
-        If a frame is not the table it should be.
     WorkbenchError
         If an option makes no sense.
 
@@ -70,7 +68,6 @@ def capping_events(
 
     Examples
     --------
-    >>> from workbench.tables import POWER, POWER_STATES
     >>> len(capping_events(POWER.empty(), POWER_STATES.empty()))
     0
     """
@@ -106,7 +103,6 @@ def _found(
 
 
 def _runs(readings: pd.DataFrame, least_reading_count: int) -> pd.DataFrame:
-    """Keep the capped readings, numbered by the run they are in."""
     known = readings[readings["is_known"]]
     starts = (
         known["after_gap"]
@@ -120,7 +116,6 @@ def _runs(readings: pd.DataFrame, least_reading_count: int) -> pd.DataFrame:
 
 
 def _events(runs: pd.DataFrame) -> pd.DataFrame:
-    """Make one row of each run."""
     by_run = runs.groupby("run", sort=True)
     masks = runs["reasons"].fillna(0).astype("int64")
     brake, cap = (
@@ -194,8 +189,6 @@ def capped_share(
 
     Raises
     ------
-    TableError
-        If a frame is not the table it should be.
     WorkbenchError
         If an option makes no sense.
     """
@@ -239,12 +232,9 @@ def judged_readings(
 ) -> tuple[pd.DataFrame, pd.Index]:
     """Give every reading with what it says about capping, and the names of the entities.
 
-    Returns
-    -------
-    tuple of pandas.DataFrame and pandas.Index
-        Rows by entity (a place in the names) and time with ``evidence``, ``is_known``,
-        ``is_capped``, ``period_ns`` (median of the entity), ``from_ns`` and ``to_ns`` (what the
-        reading stands for), ``after_gap`` and ``before_gap``, and what was read.
+    Rows are by entity (a position in the names) and time: ``evidence``, ``is_known``,
+    ``is_capped``, ``period_ns`` (median of the entity), the interval that the reading stands for
+    (``from_ns``, ``to_ns``), ``after_gap``, ``before_gap`` and the reading itself.
     """
     POWER.check(power, "power")
     POWER_STATES.check(states, "states")
@@ -308,7 +298,6 @@ def _joined(power: pd.DataFrame, states: pd.DataFrame) -> pd.DataFrame:
 
 
 def _are_same(power: pd.DataFrame, states: pd.DataFrame) -> bool:
-    """Say whether both were read of the same entities in the same instants."""
     return len(power) == len(states) and all(
         np.array_equal(power[name].to_numpy(), states[name].to_numpy())
         for name in ("entity", "time_ns")
@@ -316,7 +305,6 @@ def _are_same(power: pd.DataFrame, states: pd.DataFrame) -> bool:
 
 
 def _with_evidence(rows: pd.DataFrame, limit_share: float) -> pd.DataFrame:
-    """Choose the best evidence that an entity has, and judge its readings by it."""
     reasons = rows["reasons"]
     at_limit = rows["power_w"].notna() & (rows["limit_w"] > 0)
     candidates = {

@@ -60,8 +60,6 @@ def capping_cost(
 
     Raises
     ------
-    TableError
-        If a frame is not the table it should be.
     WorkbenchError
         If steps overlap each other, or an option makes no sense.
 
@@ -81,7 +79,6 @@ def capping_cost(
 
     Examples
     --------
-    >>> from workbench.tables import CAPPING_EVENTS, LOGGED_STEPS
     >>> len(capping_cost(CAPPING_EVENTS.empty(), LOGGED_STEPS.empty()))
     0
     """
@@ -106,7 +103,6 @@ def capping_cost(
 def _cost(
     own: pd.DataFrame, general: list[str], confidence_level: float, rng: np.random.Generator
 ) -> dict[str, Any]:
-    """Work out the row of one attempt."""
     kept = own[own["is_kept"]].reset_index(drop=True)
     capped, free = (
         kept.loc[kept["state"] == state, "dur_s"].to_numpy() for state in (CAPPED, UNCAPPED)
@@ -148,7 +144,6 @@ def _interval(
 
 
 def _resampled(values: _Times, rng: np.random.Generator) -> _Times:
-    """Draw resamples made of blocks of neighbours."""
     count = len(values)
     length = max(1, round(count ** (1 / 3)))
     starts = rng.integers(0, count - length + 1, size=(_RESAMPLES, -(-count // length)))
@@ -171,7 +166,6 @@ def _sides(kept: pd.DataFrame) -> list[tuple[Any, ...]]:
 
 
 def _thin(capped: _Times, free: _Times) -> list[str]:
-    """Say where there are too few steps."""
     doubts = []
     if len(capped) < _FEWEST_CAPPED:
         doubts.append(f"too few capped steps: {len(capped)}, {_FEWEST_CAPPED} or more are wanted")
@@ -209,11 +203,7 @@ def capped_steps(
 ) -> pd.DataFrame:
     """Give the steps in order of time with their duration, state, and whether they are kept.
 
-    Returns
-    -------
-    pandas.DataFrame
-        ``attempt``, ``step``, ``start_ns``, ``end_ns``, ``dur_s``, ``state`` (capped, uncapped,
-        or unsure: within the uncertainty of an event's end) and ``is_kept``.
+    ``state`` is capped, uncapped, or unsure: within the uncertainty of an event's end.
     """
     whole_number("first_step_count", first_step_count, least=0)
     positive("longest_step_ratio", longest_step_ratio)
@@ -250,14 +240,12 @@ def ordered_steps(events: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def overlapped(rows: pd.DataFrame, start_ns: int, end_ns: int) -> slice:
-    """Give the places of the steps that share time with an interval."""
     first = int(np.searchsorted(rows["end_ns"].to_numpy(), start_ns, side="right"))
     last = int(np.searchsorted(rows["start_ns"].to_numpy(), end_ns, side="left"))
     return slice(first, max(first, last))
 
 
 def _touched(rows: pd.DataFrame, starts: pd.Series, ends: pd.Series) -> np.ndarray:
-    """Say of each step whether it shares time with any of the intervals."""
     first = np.searchsorted(rows["end_ns"].to_numpy(), starts.to_numpy(), side="right")
     last = np.searchsorted(rows["start_ns"].to_numpy(), ends.to_numpy(), side="left")
     last = np.maximum(first, last)
@@ -299,8 +287,6 @@ def capping_blame(
 
     Raises
     ------
-    TableError
-        If a frame is not the table it should be.
     WorkbenchError
         If steps overlap each other, or an option makes no sense.
 

@@ -50,8 +50,6 @@ def power_curve(
 
     Raises
     ------
-    TableError
-        If ``sweeps`` is not that table.
     WorkbenchError
         If ``per`` is neither, or a sweep has two rows at one limit.
 
@@ -74,7 +72,6 @@ def power_curve(
 
 
 def _by_configuration(sweeps: pd.DataFrame) -> pd.DataFrame:
-    """Compare each setting with its own largest limit."""
     rows = sweeps.assign(
         gpu=sweeps["gpu"].fillna("unknown GPU"),
         job=sweeps["network"].fillna(sweeps["job"]),
@@ -109,7 +106,6 @@ def _by_configuration(sweeps: pd.DataFrame) -> pd.DataFrame:
 
 
 def _doubts(has_same_runs: bool, lost_count: int, doubt: str) -> list[str]:
-    """Say why a point cannot be compared, beside what its sweep says."""
     doubts = [doubt] if doubt else []
     if not has_same_runs:
         doubts.append("other runs than at the largest limit")
@@ -119,7 +115,6 @@ def _doubts(has_same_runs: bool, lost_count: int, doubt: str) -> list[str]:
 
 
 def _by_job(curves: pd.DataFrame) -> pd.DataFrame:
-    """Take medians over the configurations of each job at each limit."""
     job = ["gpu", "job"]
     all_of = curves.groupby(job)["configuration"].nunique().rename("all_count")
     table = curves.groupby([*job, "limit_w"], as_index=False, sort=True).agg(
@@ -191,8 +186,6 @@ def extended_curve(
 
     Raises
     ------
-    TableError
-        If ``curve`` or ``like`` is not that table.
     WorkbenchError
         If a limit is no number above 0, a curve has fewer than two limits, a method cannot
         answer, or the speed would fall to 0 or below.
@@ -221,7 +214,6 @@ def extended_curve(
 def _added(
     own: pd.DataFrame, limits: _Floats, method: str, shape: Callable[[_Floats], _Floats] | None
 ) -> pd.DataFrame:
-    """Make the rows that one curve lacks."""
     name, had = _name(own), own["limit_w"].to_numpy()
     # What was extrapolated before is no knowledge to build on.
     own = own[~own["is_extrapolated"]].sort_values("limit_w", ignore_index=True)
@@ -284,7 +276,6 @@ def _floats(values: Any) -> _Floats:
 
 
 def _shape(like: pd.DataFrame) -> Callable[[_Floats], _Floats]:
-    """Give the lost speed of one curve as a function of limit / largest limit."""
     POWER_CURVE.check(like, "like")
     count = like.groupby(_CURVE).ngroups
     if count != 1:
@@ -357,8 +348,6 @@ def power_knees(curve: pd.DataFrame, *, kept_speed_share: float = 0.95) -> pd.Da
 
     Raises
     ------
-    TableError
-        If ``curve`` is not that table.
     WorkbenchError
         If the share is none, a curve keeps it nowhere, or a row was extrapolated: knees of
         guesses are no finding.
@@ -403,7 +392,6 @@ def power_knees(curve: pd.DataFrame, *, kept_speed_share: float = 0.95) -> pd.Da
 
 
 def _knees(own: pd.DataFrame, kept_speed_share: float) -> dict[str, Any]:
-    """Find the limits of one curve, in order of its limits."""
     limit, speed, energy = (
         own[name].to_numpy(dtype=np.float64) for name in ("limit_w", "speed_ratio", "energy_ratio")
     )
@@ -442,7 +430,6 @@ def _kept(own: pd.DataFrame, kept_speed_share: float) -> float:
 
 
 def _knee(limit: np.ndarray, speed: np.ndarray) -> float:
-    """Give the limit farthest above the line between both ends, if there is one."""
     if len(limit) < 3 or speed[-1] <= speed[0]:
         return float("nan")
     across = (limit - limit[0]) / (limit[-1] - limit[0])

@@ -64,8 +64,6 @@ def energy(
 
     Raises
     ------
-    TableError
-        If ``power`` is not that table.
     ValueError
         If the table or the window is empty, or an option is out of its range.
 
@@ -81,7 +79,6 @@ def energy(
 
     Examples
     --------
-    >>> import pandas as pd
     >>> readings = pd.DataFrame(
     ...     {"time_ns": [0, 10**9, 2 * 10**9], "entity": ["gpu0"] * 3, "power_w": [100, 300, 300.0]}
     ... ).astype({"entity": "category"})
@@ -124,7 +121,6 @@ def _highest_w(readings: Signal) -> Numbers:
 def integrated(
     readings: Signal, window_ns: tuple[int, int], method: EnergyMethod
 ) -> tuple[Numbers, Numbers]:
-    """Give the energy in J and the covered time in s of each entity in a window."""
     at = np.array(window_ns, dtype=np.int64)
     parts = [
         (np.diff(energy_j)[:, 0], np.diff(covered_ns)[:, 0] / _NS)
@@ -151,7 +147,6 @@ def window(
 def energy_rows(
     readings: Signal, *, method: str, window_ns: tuple[int, int], known: Known, reset_count: Times
 ) -> pd.DataFrame:
-    """Make the table of energies from what was integrated."""
     start, end = window_ns
     covered = np.clip(known.covered_s, 0, (end - start) / _NS)
     unknown = (end - start) / _NS - covered
@@ -217,14 +212,11 @@ def energy_total(energy: pd.DataFrame, *, entities: pd.DataFrame | None = None) 
 
     Raises
     ------
-    TableError
-        If an input is not its table.
     WorkbenchError
         If windows or methods differ, nothing is to be summed, or one entity holds another.
 
     Examples
     --------
-    >>> import pandas as pd
     >>> readings = pd.DataFrame(
     ...     {"time_ns": [0, 10**9] * 2, "entity": list("aabb"), "power_w": [100.0, 300, 50, 50]}
     ... ).astype({"entity": "category"})
@@ -306,8 +298,6 @@ def energy_from_counter(
 
     Raises
     ------
-    TableError
-        If ``counters`` is not that table.
     ValueError
         If the table or the window is empty, or an option is out of its range.
 
@@ -318,7 +308,6 @@ def energy_from_counter(
 
     Examples
     --------
-    >>> import pandas as pd
     >>> readings = pd.DataFrame(
     ...     {"time_ns": [0, 10**9, 2 * 10**9], "entity": ["gpu0"] * 3, "energy_j": [900, 990, 40.0]}
     ... ).astype({"entity": "category"})
@@ -390,8 +379,6 @@ def pue(facility: pd.DataFrame, it: pd.DataFrame, *, window_s: float | None = No
 
     Raises
     ------
-    TableError
-        If an input is not its table.
     ValueError
         If ``window_s`` is shorter than a cell, or infinite.
     WorkbenchError
@@ -403,7 +390,6 @@ def pue(facility: pd.DataFrame, it: pd.DataFrame, *, window_s: float | None = No
 
     Examples
     --------
-    >>> import pandas as pd
     >>> cells = {"time_ns": [0, 10**9], "entity_count": 1, "expected_count": 1}
     >>> site = pd.DataFrame(cells | {"power_w": [150.0, 250.0], "covered_share": 1.0})
     >>> pue(site, site.assign(power_w=[100.0, 200.0]))["pue_ratio"].round(4).tolist()

@@ -77,8 +77,6 @@ def power_grid(
 
     Raises
     ------
-    TableError
-        If ``power`` is not that table.
     ValueError
         If there is nothing to show or too much, or an option is out of its range.
 
@@ -89,7 +87,6 @@ def power_grid(
 
     Examples
     --------
-    >>> import pandas as pd
     >>> readings = pd.DataFrame(
     ...     {"time_ns": [0, 10**9, 2 * 10**9], "entity": ["gpu0"] * 3, "power_w": [100, 300, 300.0]}
     ... ).astype({"entity": "category"})
@@ -123,7 +120,6 @@ def power_grid(
 
 
 def check_share(least_covered_share: float) -> None:
-    """Refuse what is no share."""
     if not 0 <= least_covered_share <= 1:
         msg = f"least_covered_share is a share from 0 to 1; got {least_covered_share!r}"
         raise ValueError(msg)
@@ -158,14 +154,12 @@ def _too_many(count: int, readings: Signal) -> ValueError:
 
 
 def cells_of(energy_j: Numbers, covered_ns: Times, width_ns: int) -> tuple[Numbers, Numbers]:
-    """Give mean power and covered share of each cell, a row per entity."""
     drawn, known = np.diff(energy_j), np.diff(covered_ns)
     mean = np.maximum(drawn, 0) / (np.where(known > 0, known, 1) / _NS)
     return mean, known / width_ns
 
 
 def is_unknown(covered_share: Numbers, least_covered_share: float) -> NDArray[np.bool_]:
-    """Say of which cells readings cover too little."""
     least = max(least_covered_share - _SLACK, np.nextafter(0, 1))
     unknown: NDArray[np.bool_] = covered_share < least
     return unknown
@@ -200,8 +194,6 @@ def power_totals(
 
     Raises
     ------
-    TableError
-        If an input is not its table.
     ValueError
         If ``least_covered_share`` is no share.
     WorkbenchError
@@ -210,7 +202,6 @@ def power_totals(
 
     Examples
     --------
-    >>> import pandas as pd
     >>> readings = pd.DataFrame(
     ...     {"time_ns": [0, 10**9] * 2, "entity": list("aabb"), "power_w": [100.0, 300, 50, 50]}
     ... ).astype({"entity": "category"})
@@ -252,7 +243,6 @@ def _refuse_one_feed(grid: pd.DataFrame, times: Times, wide: Numbers) -> None:
 
 
 def by_entity(grid: pd.DataFrame, column: str = "power_w") -> tuple[Times, Numbers]:
-    """Give the starts of the cells, and one row of values per entity in order of the table."""
     if grid.empty:
         msg = "there is no power to sum; none of the entities is in the grid"
         raise WorkbenchError(msg)
@@ -414,8 +404,6 @@ def power_sampled(power: pd.DataFrame, *, point_count: int = 2000) -> pd.DataFra
 
     Raises
     ------
-    TableError
-        If ``power`` is neither table.
     WorkbenchError
         If it holds several entities, or is not in order of time.
     ValueError
@@ -474,7 +462,6 @@ def _refuse_several(power: pd.DataFrame) -> None:
 
 
 def _chosen(times: Rows, values: NDArray[np.float64], buckets: int) -> tuple[Rows, Rows]:
-    """Return the rows to keep, and the rows after which a pause begins."""
     count = len(values)
     if not count:
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
@@ -496,7 +483,6 @@ def _extremes(bucket: NDArray[np.float64]) -> tuple[int, int]:
 
 
 def _with_missing(values: NDArray[np.float64], start: int, width: int) -> Rows:
-    """Return the extremes of a bucket and the first and last row that misses."""
     some = values[start : start + width]
     is_missing = np.isnan(some)
     missing = np.flatnonzero(is_missing)[[0, -1]]
@@ -507,7 +493,6 @@ def _with_missing(values: NDArray[np.float64], start: int, width: int) -> Rows:
 
 
 def _pauses(times: Rows, starts: Rows, width: int) -> Rows:
-    """Return the last row before each pause, of every bucket the longest."""
     ends = np.minimum(starts + width, len(times) - 1)
     spans, steps = times[ends] - times[starts], ends - starts
     if (spans < 0).any():
@@ -519,7 +504,6 @@ def _pauses(times: Rows, starts: Rows, width: int) -> Rows:
 
 
 def _period(times: Rows, spans: Rows, steps: Rows) -> float:
-    """Return the usual time between readings, from the buckets with the fewest pauses."""
     known = steps > 0
     if not known.any():
         return 0.0
@@ -615,7 +599,6 @@ def power_sum(power: pd.DataFrame, *, period_s: float | None = None) -> pd.DataF
 
 
 def _short_s(meter_period_s: float) -> float:
-    """Give a cell of which windows of whole seconds are multiples."""
     if meter_period_s <= 0:
         return 0.0
     most = meter_period_s / _CELLS_PER_READING * (1 + 1e-9)

@@ -69,7 +69,6 @@ def grid_check(
 
     Examples
     --------
-    >>> import numpy as np, pandas as pd
     >>> cells = pd.DataFrame({"time_ns": np.arange(512) * 1_000_000_000})
     >>> cells = cells.assign(power_w=9 + np.sin(np.arange(512) * np.pi / 40), entity_count=1)
     >>> cells = cells.assign(expected_count=1, covered_share=1.0)
@@ -88,7 +87,6 @@ def grid_check(
 
 
 def _for_site(spec: GridSpec, site_w: float | None, series: Series) -> GridSpec:
-    """Scale limits in watts to the rating of what is metered."""
     if spec.site_w is None:
         return spec
     if site_w is None:
@@ -105,7 +103,6 @@ def _for_site(spec: GridSpec, site_w: float | None, series: Series) -> GridSpec:
 def checked(
     series: Series, spec: GridSpec, averaging_s: float | None, least_covered_share: float
 ) -> Iterator[dict[str, Any]]:
-    """Give a row per requirement."""
     resolved_s = max(series.resolved_s, averaging_s or 0.0)
     for row in (*_ramps(series, spec, resolved_s), *_range(series, spec, resolved_s)):
         yield _judged(row, spec, least_covered_share)
@@ -264,7 +261,6 @@ class GridSpec:
         self._check_pairs()
 
     def _check_pairs(self) -> None:
-        """Refuse a limit whose window or ends are missing."""
         has_ramp = self.ramp_up_w_per_s is not None or self.ramp_down_w_per_s is not None
         band = (self.band_low_hz, self.band_high_hz, self.band_share)
         problem = ""
@@ -352,7 +348,6 @@ def _known() -> dict[str, GridSpec]:
 
 
 def _from_row(row: dict[str, Any]) -> GridSpec:
-    """Turn megawatts per window into house units."""
     number = {
         key: None if pd.isna(value) else float(value)
         for key, value in row.items()

@@ -36,8 +36,6 @@ def power_hierarchy(tree: pd.DataFrame, topology: pd.DataFrame) -> pd.DataFrame:
 
     Raises
     ------
-    TableError
-        If an input is not its table.
     WorkbenchError
         If the tree and the topology do not hold the same things.
 
@@ -58,7 +56,6 @@ def power_hierarchy(tree: pd.DataFrame, topology: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> import pandas as pd
     >>> from workbench import analyze
     >>> readings = pd.DataFrame(
     ...     {"time_ns": [0, 10**9] * 2, "entity": list("aabb"), "power_w": [300.0, 300, 50, 50]}
@@ -92,7 +89,6 @@ def _floats(column: pd.Series) -> Numbers:
 
 
 def _own(power: Numbers) -> dict[str, Numbers]:
-    """Give mean, 99th percentile and peak of every row that has any value."""
     found = np.full((3, len(power)), np.nan)
     for row, values in enumerate(power):
         known = values[~np.isnan(values)]
@@ -104,7 +100,6 @@ def _own(power: Numbers) -> dict[str, Numbers]:
 
 
 def _children(fed: Feeds, power: Numbers) -> dict[str, Numbers]:
-    """Compare the peaks of the children of each thing with the peak of their sum."""
     size = len(power)
     found = {name: np.zeros(size) for name in ("child_count", "known_count", "common_share")}
     found |= {name: np.full(size, np.nan) for name in ("peaks_w", "diversity_ratio")}
@@ -159,7 +154,6 @@ def _nameplates(nameplate: Numbers, fed: Feeds) -> Numbers:
 
 
 def _headroom(table: pd.DataFrame, fed: Feeds) -> dict[str, Numbers]:
-    """Give signed headroom, what of it can be used, and what is stranded."""
     headroom = (table["limit_w"] - table["peak_w"]).to_numpy()
     usable = usable_headroom(headroom, has_limit=table["limit_w"].notna().to_numpy(), fed=fed)
     own = np.maximum(headroom, 0)
@@ -171,7 +165,6 @@ def _headroom(table: pd.DataFrame, fed: Feeds) -> dict[str, Numbers]:
 
 
 def _covered(tree: pd.DataFrame, power: Numbers, is_metered: np.ndarray) -> Numbers:
-    """Give the share of time and parts that the power of each thing stands for."""
     _, parts = by_entity(tree, "covered_share")
     known = ~np.isnan(power)
     return np.asarray(np.where(is_metered[:, None], known, parts * known).mean(axis=1))
@@ -191,7 +184,6 @@ class Feeds:
     parent: NDArray[np.int64]
 
     def children(self) -> list[list[int]]:
-        """Give the positions of what each one feeds directly."""
         found: list[list[int]] = [[] for _ in self.names]
         for position, parent in enumerate(self.parent):
             if parent >= 0:
@@ -200,25 +192,7 @@ class Feeds:
 
 
 def feeds(topology: pd.DataFrame) -> Feeds:
-    """Check a topology and give its tree.
-
-    Parameters
-    ----------
-    topology
-        Table :data:`workbench.tables.POWER_TOPOLOGY`.
-
-    Returns
-    -------
-    Feeds
-        One position per row.
-
-    Raises
-    ------
-    TableError
-        If ``topology`` is not that table.
-    WorkbenchError
-        If it is empty, names a thing twice, or has a child before its parent.
-    """
+    """Check a topology and give its tree."""
     POWER_TOPOLOGY.check(topology)
     names = pd.Index(topology["entity"]).astype(object)
     if not len(names):
@@ -345,8 +319,6 @@ def power_tree(
 
     Raises
     ------
-    TableError
-        If an input is not its table.
     ValueError
         If ``least_covered_share`` is no share.
     WorkbenchError
@@ -355,7 +327,6 @@ def power_tree(
 
     Examples
     --------
-    >>> import pandas as pd
     >>> from workbench import analyze
     >>> readings = pd.DataFrame(
     ...     {"time_ns": [0, 10**9] * 2, "entity": list("aabb"), "power_w": [100.0, 300, 50, 50]}
@@ -436,7 +407,6 @@ def power_residual(tree: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> import pandas as pd
     >>> from workbench import analyze
     >>> readings = pd.DataFrame(
     ...     {"time_ns": [0, 10**9] * 2, "entity": ["rack", "rack", "a", "a"], "power_w": 9.0}

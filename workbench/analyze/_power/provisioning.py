@@ -50,8 +50,6 @@ def provisioning(
 
     Raises
     ------
-    TableError
-        If ``curve`` is not that table.
     WorkbenchError
         If an argument makes no sense, the fixed load leaves nothing for GPUs, the site feeds
         not one GPU, or a curve lacks the reference limit.
@@ -108,7 +106,6 @@ def provisioning(
 
 
 def _compared(own: pd.DataFrame, reference_limit_w: float | None) -> pd.DataFrame:
-    """Compare the limits of one curve with its reference, and mark the best."""
     own = own.sort_values("limit_w", kind="stable")
     wanted = own["limit_w"].max() if reference_limit_w is None else float(reference_limit_w)
     same = own[own["limit_w"] == wanted]

@@ -66,7 +66,6 @@ def power_smoothing(
 
     Examples
     --------
-    >>> import pandas as pd
     >>> cells = pd.DataFrame({"time_ns": range(0, 4_000_000_000, 1_000_000_000)})
     >>> cells = cells.assign(power_w=[10.0, 4, 10, 4], entity_count=1)
     >>> cells = cells.assign(expected_count=1, covered_share=1.0)
@@ -91,7 +90,6 @@ def power_smoothing(
 
 
 def _drawn(power_w: Floats, period_s: float, plan: SmoothingPlan) -> Floats:
-    """Return what the machines draw."""
     reference = float(power_w.max()) if plan.reference_w is None else plan.reference_w
     if plan.floor_share and reference > 10 * power_w.max():
         msg = (
@@ -214,7 +212,6 @@ class SmoothingPlan:
         self._check_store()
 
     def _check_store(self) -> None:
-        """Refuse two targets of the store, and limits of a store without a target."""
         limits = (self.storage_power_w, self.storage_energy_j, self.charge_control_s)
         if self.storage_tau_s is not None and self.storage_ramp_w_per_s is not None:
             msg = "a store follows storage_tau_s or storage_ramp_w_per_s, not both"
@@ -228,11 +225,9 @@ class SmoothingPlan:
 
     @property
     def has_storage(self) -> bool:
-        """Whether there is a store."""
         return self.storage_tau_s is not None or self.storage_ramp_w_per_s is not None
 
     def store(self) -> Store:
-        """Return the settings of the store, infinite where unlimited."""
         energy = np.inf if self.storage_energy_j is None else self.storage_energy_j
         limited = np.isfinite(energy)
         return Store(
@@ -247,7 +242,6 @@ class SmoothingPlan:
         )
 
     def words(self) -> str:
-        """Say in a few words what is done, for titles and labels."""
         said = []
         if self.floor_share:
             said.append(f"floor {100 * self.floor_share:g} %")
@@ -376,7 +370,6 @@ def held_up(
 
 
 def stored(load_w: Floats, period_s: float, store: Store) -> Stored:
-    """Let a store move power between cells."""
     if store.is_plain and store.tau_s is not None:
         taken = _exponential(load_w, period_s, store.tau_s) - load_w
         return Stored(taken, store.start_j + np.cumsum(taken) * period_s, np.zeros(len(load_w)))
@@ -428,7 +421,6 @@ def _limited(load_w: Floats, period_s: float, store: Store) -> Stored:
 
 
 def _least(first: float, second: float, third: float) -> float:
-    """Return the least of three, and nothing below 0."""
     if second < first:
         first = second
     if third < first:
@@ -479,7 +471,6 @@ def smoothing_summary(
 
     Examples
     --------
-    >>> import pandas as pd
     >>> from workbench.analyze import SmoothingPlan, power_smoothing
     >>> cells = pd.DataFrame({"time_ns": range(0, 4_000_000_000, 1_000_000_000)})
     >>> cells = cells.assign(power_w=[10.0, 5, 10, 5], entity_count=1)
@@ -522,7 +513,6 @@ def _cells_per_reading(known: pd.DataFrame, period_s: float) -> int:
 
 
 def _statistics(power_w: Floats, period_s: float, lag: int) -> dict[str, Any]:
-    """Describe one version of power."""
     low, high = np.percentile(power_w, [1, 99])
     return {
         "mean_w": power_w.mean(),
@@ -535,7 +525,6 @@ def _statistics(power_w: Floats, period_s: float, lag: int) -> dict[str, Any]:
 
 
 def _costs(known: pd.DataFrame, period_s: float) -> dict[str, Any]:
-    """Add up what was burnt, held back, lost and stored."""
     charge = known["stored_j"].to_numpy()
     moved, lost = known["storage_w"].to_numpy(), known["lost_w"].to_numpy()
     return {
@@ -555,7 +544,6 @@ def _verdict(
     site_w: float | None,
     averaging_s: float | None,
 ) -> tuple[str | None, str | None]:
-    """Check one version, and take its worst verdict."""
     if spec is None:
         return None, None
     cells = known.filter(["time_ns", "meter_period_s"]).assign(

@@ -63,7 +63,6 @@ def power_ramps(totals: pd.DataFrame, *, windows_s: Sequence[float] = (1, 10, 60
 
     Examples
     --------
-    >>> import pandas as pd
     >>> cells = pd.DataFrame({"time_ns": range(0, 4_000_000_000, 1_000_000_000)})
     >>> cells = cells.assign(power_w=[5.0, 5, 9, 8], entity_count=1)
     >>> cells = cells.assign(expected_count=1, covered_share=1.0)
@@ -109,7 +108,6 @@ def ramps_of(series: Series, window_s: float) -> list[dict[str, Any]]:
 
 
 def _extreme(series: Series, change: Any, cells: int, sign: int) -> dict[str, Any]:
-    """Return the largest change in one direction, and when it was."""
     way = "up" if sign > 0 else "down"
     at = int(np.nanargmax(sign * change))
     found = float(change[at])
@@ -187,7 +185,6 @@ def power_spectrum(
 
     Examples
     --------
-    >>> import numpy as np, pandas as pd
     >>> cells = pd.DataFrame({"time_ns": np.arange(512) * 1_000_000_000})
     >>> cells = cells.assign(power_w=9 + np.sin(np.arange(512) * np.pi / 4), entity_count=1)
     >>> table = power_spectrum(cells.assign(expected_count=1, covered_share=1.0))
@@ -227,7 +224,6 @@ def sensor_response(frequency_hz: Floats, averaging_s: float | None) -> Floats:
 
 
 def half_power_hz(averaging_s: float) -> float:
-    """Return the frequency at which averaging takes half of the power."""
     return _HALF_POWER_HZ_S / averaging_s if averaging_s else np.inf
 
 
@@ -323,13 +319,11 @@ class Periodogram(NamedTuple):
     covered_share: float
 
     def share(self, low_hz: float, high_hz: float) -> float:
-        """Return the share of all energy that lies above one end, up to the other."""
         whole = float(self.density.sum())
         part = float(self._part(low_hz, high_hz).sum())
         return min(part / whole, 1.0) if whole > 0 else 0.0
 
     def rms(self, low_hz: float, high_hz: float) -> float:
-        """Return the root mean square of that band."""
         return float(np.sqrt(self._part(low_hz, high_hz).sum() * self.width_hz))
 
     def _part(self, low_hz: float, high_hz: float) -> Floats:
@@ -374,7 +368,6 @@ def band_shares(
 
     Examples
     --------
-    >>> import numpy as np, pandas as pd
     >>> cells = pd.DataFrame({"time_ns": np.arange(512) * 1_000_000_000})
     >>> cells = cells.assign(power_w=9 + np.sin(np.arange(512) * np.pi / 4), entity_count=1)
     >>> cells = cells.assign(expected_count=1, covered_share=1.0)
@@ -399,7 +392,6 @@ def band_shares(
 
 
 def periodogram(series: Series, *, longest_gap_cells: int) -> Periodogram:
-    """Make one periodogram of the longest stretch."""
     from scipy import signal
 
     series = at_meter_pace(series)
@@ -411,7 +403,6 @@ def periodogram(series: Series, *, longest_gap_cells: int) -> Periodogram:
 
 
 def _ends(band: Sequence[float]) -> tuple[float, float]:
-    """Check one band."""
     if len(band) != 2:
         msg = f"a band is a pair of frequencies in Hz, not {band!r}"
         raise WorkbenchError(msg)
@@ -464,7 +455,6 @@ def power_swings(
 
     Examples
     --------
-    >>> import pandas as pd
     >>> cells = pd.DataFrame({"time_ns": range(0, 8_000_000_000, 1_000_000_000)})
     >>> cells = cells.assign(power_w=[9.0, 5, 9, 5, 9, 5, 9, 5], entity_count=1)
     >>> cells = cells.assign(expected_count=1, covered_share=1.0)
@@ -513,7 +503,6 @@ def _windows(step_s: float, series: Series) -> tuple[pd.Series, Ints, Ints]:
 
 
 def _measured(series: Series, starts: Ints, ends: Ints) -> pd.DataFrame:
-    """Take percentiles and extremes of the cells that begin in each window."""
     lows = np.searchsorted(series.time_ns, starts)
     counts = np.maximum(np.searchsorted(series.time_ns, ends) - lows, 0)
     window = np.repeat(np.arange(len(starts)), counts)

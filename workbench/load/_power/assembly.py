@@ -106,7 +106,6 @@ def _together(
     sources: Sequence[str],
     findings: list[Finding],
 ) -> tuple[Rows, np.ndarray]:
-    """Join the rows of all files, and take those that several hold once."""
     new = [[known[name] for name in t.names] for t, known in zip(tables, names, strict=True)]
     rows, origin = joined(tables, new)
     if sum(len(table.codes) > 0 for table in tables) < 2:
@@ -125,7 +124,6 @@ def _together(
 
 
 def _derived(counters: Rows, readings: Rows, source: str) -> tuple[Rows, list[Finding]]:
-    """Give the power of what has a counter and nothing else."""
     has_power = {readings.names[code] for code in np.unique(readings.codes)}
     lacks = np.array([name not in has_power for name in counters.names], dtype=bool)
     wanted = counters.take(lacks[counters.codes]) if len(lacks) else counters
@@ -133,7 +131,6 @@ def _derived(counters: Rows, readings: Rows, source: str) -> tuple[Rows, list[Fi
 
 
 def _clip(readings: Rows, entities: pd.DataFrame, findings: list[Finding]) -> None:
-    """Make powers missing that a counter gives where it jumps."""
     if not len(readings.codes):
         return
     scope = dict(zip(entities["entity"], entities["scope"], strict=True))
@@ -187,13 +184,6 @@ def power_of_counters(counters: Rows, source: str) -> tuple[Rows, list[Finding]]
 
     A counter that stands still between updates is read where it moves. Where it falls, the
     reading is missing: nobody knows how far it had come.
-
-    Parameters
-    ----------
-    counters
-        Energies in J, in order of entity and time.
-    source
-        What to name in findings.
     """
     is_blank = np.isnan(counters.numbers)
     rows = counters.take(~is_blank)
@@ -301,17 +291,7 @@ def doubts(
     readings: Rows,
     entities: pd.DataFrame,
 ) -> list[Finding]:
-    """Return the findings about what was loaded as a whole.
-
-    Parameters
-    ----------
-    parts, names, tables
-        The files, their entities' names in the load, and their readings.
-    readings
-        All readings, in order of entity and time.
-    entities
-        Table POWER_ENTITIES.
-    """
+    """Return the findings about what was loaded as a whole."""
     return [
         *_copies(parts, names, tables),
         *_benchmark_runs(parts, tables),
@@ -380,7 +360,6 @@ def _outline(rows: Rows) -> tuple[int, ...]:
 
 
 def _mixed(entities: pd.DataFrame) -> Iterator[Finding]:
-    """Note scopes of which one is metered inside the other."""
     found = {*entities["scope"]}
     levels = [[scope for scope in level if scope in found] for level in _NESTED]
     if sum(map(bool, levels)) > 1:
@@ -434,7 +413,6 @@ def _is_given(readings: Rows, some: slice) -> np.ndarray:
 
 
 def _longest_run(values: np.ndarray, idle: float) -> int:
-    """Return how often one value above idle was repeated without another in between."""
     values = values[~np.isnan(values)]
     if not len(values):
         return 0
@@ -462,7 +440,6 @@ _EARLIEST_NS = 946_684_800 * SECOND  # 2000-01-01
 
 
 def tell_of_rhythm(rows: Rows, findings: Findings) -> None:
-    """Note pauses longer than three periods, and things that are read at odd times."""
     counts, gap_ns, span_ns, first_gap = 0, 0, 0, -1
     uneven: list[str] = []
     for name, some in rows.slices():

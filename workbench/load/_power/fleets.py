@@ -129,7 +129,6 @@ class Gathered:
         self._rows = self._merged_rows = 0
 
     def add(self, part: Moments) -> None:
-        """Take another table."""
         if not len(part):
             return
         self._parts.append(part)
@@ -139,14 +138,12 @@ class Gathered:
             self._rows = self._merged_rows = len(self._parts[0])
 
     def all(self) -> Moments:
-        """Return one row per key."""
         if not self._parts:
             return of_values(np.zeros(0, np.int64), np.zeros(0))
         return together(joined(self._parts))
 
 
 def _moments(readings: Readings) -> Moments:
-    """Return the moments of some readings by entity and cell."""
     if not len(readings.cells):
         return of_values(readings.cells, readings.watts)
     first = int(readings.cells.min())
@@ -169,7 +166,6 @@ def _split(key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _table(moments: Moments, names: list[str], period_ns: int, missing: int) -> pd.DataFrame:
-    """Make the table, its entities in order of name."""
     by_name = sorted(range(len(names)), key=lambda code: natural(names[code]))
     place = np.empty(len(names), dtype=np.int64)
     place[by_name] = np.arange(len(names))
@@ -300,7 +296,6 @@ class _Series:
     numbers: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
     def add(self, first: int, values: np.ndarray) -> None:
-        """Add numbers from a cell on."""
         if not len(self.numbers):
             self.first, self.numbers = first, values.astype(np.float64)
             return
@@ -337,7 +332,6 @@ class _Sums:
     is_repeated: bool = False
 
     def add(self, readings: Readings) -> None:
-        """Add some readings."""
         cells = readings.cells
         if not len(cells):
             return
@@ -350,7 +344,6 @@ class _Sums:
         self.counts.add(start, np.bincount(inside))
 
     def _see(self, runs: Runs, cells: np.ndarray, start: int, end: int) -> None:
-        """Note the first and last cell of each entity, and whether one has two readings."""
         present, first, last, is_repeated = extent(runs, cells, start, end)
         width = int(present.max()) + 1
         if width > len(self.first):
@@ -387,7 +380,6 @@ class _Fleet:
         return int(sums.first[used].min()), int(sums.last[used].max())
 
     def is_repeated(self) -> bool:
-        """Say whether an entity may have two readings in one cell."""
         if self._is_repeated or not self._spans:
             return self._is_repeated
         spans = np.concatenate(self._spans)
@@ -449,7 +441,6 @@ class _Window:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, readings: Readings) -> None:
-        """Add the readings that are in the window."""
         width = self.sums.shape[1]
         cells = readings.cells - self.start
         inside = (cells >= 0) & (cells < width)
@@ -495,17 +486,7 @@ Extent = tuple[np.ndarray, np.ndarray, np.ndarray, bool]
 
 
 def extent(runs: Runs, cells: np.ndarray, start: int, end: int) -> Extent:
-    """Return the entities, the first and last cell of each, and whether one may have two in one.
-
-    Parameters
-    ----------
-    runs
-        Whose the readings are.
-    cells
-        Cell of each reading; at least one.
-    start, end
-        The lowest and the highest cell.
-    """
+    """Return the entities, the first and last cell of each, and whether one may have two in one."""
     if runs.starts is not None:
         is_later = cells[1:] > cells[:-1]
         is_later[runs.starts[1:] - 1] = True

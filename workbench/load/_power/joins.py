@@ -74,7 +74,6 @@ class _Piece:
 
     @cached_property
     def is_named(self) -> bool:
-        """Say whether the name is that of one thing in the world."""
         device = str(self.known.get("device") or "")
         is_gpu = self.known.get("scope", "") in ("gpu", "module", "cpu", "memory")
         is_vague = is_gpu or bool(self.known.get("is_unnamed"))
@@ -84,20 +83,7 @@ class _Piece:
 def final_names(
     parts: Sequence[PowerPart], tracks: Sequence[Mapping[str, tuple[np.ndarray, np.ndarray]]]
 ) -> tuple[list[dict[str, str]], list[Finding]]:
-    """Say how the entities of each file are called in the load, and why.
-
-    Parameters
-    ----------
-    parts
-        The files.
-    tracks
-        Times and values of each entity of a file, in order; of counters where it has no others.
-
-    Returns
-    -------
-    tuple
-        Per file the new name of each entity, and the findings.
-    """
+    """Say how the entities of each file are called in the load, and why."""
     names = [{name: name for name in part.entities} for part in parts]
     pieces_of = _pieces(parts, tracks)
     labels = _short([part.findings.source for part in parts])
@@ -134,7 +120,6 @@ def _pieces(
 
 
 def _why_apart(groups: Sequence[Sequence[_Piece]]) -> tuple[str, str]:
-    """Give the finding about a name that several things have."""
     firsts = [group[0] for group in groups]
     if any(_is_doubtful(left, right) for left, right in combinations(firsts, 2)):
         return "suspicious", _UNNAMED
@@ -142,7 +127,6 @@ def _why_apart(groups: Sequence[Sequence[_Piece]]) -> tuple[str, str]:
 
 
 def _groups(pieces: Sequence[_Piece]) -> list[list[_Piece]]:
-    """Put pieces of one thing together."""
     _find_families(pieces)
     groups: list[list[_Piece]] = []
     for piece in pieces:
@@ -210,7 +194,6 @@ def _share_nothing(left: _Piece, right: _Piece) -> bool:
 
 
 def _are_alike(left: _Piece, right: _Piece) -> bool:
-    """Say whether what is known of two pieces allows them to be one thing."""
     for key in ("scope", "method", "model"):
         known = (left.known.get(key), right.known.get(key))
         if known[0] != known[1] and (key == "scope" or all(known)):
@@ -262,7 +245,6 @@ def _is_doubtful(left: _Piece, right: _Piece) -> bool:
 
 
 def _counted(findings: Sequence[Finding]) -> list[Finding]:
-    """Count equal findings of one file together, with the first place."""
     found: dict[tuple[str, str, str], tuple[int, str | None]] = {}
     for source, kind, what, count, where in findings:
         known, first = found.get((source, kind, what), (0, where))
@@ -282,7 +264,6 @@ def _short(labels: Sequence[str]) -> list[str]:
 
 
 def _free(name: str, taken: set[str]) -> str:
-    """Return a name that no other thing has."""
     number, free = 2, name
     while free in taken:
         number, free = number + 1, f"{name} {number}"
@@ -301,19 +282,7 @@ def entity_table(
     readings: Rows,
     methods: Mapping[str, str],
 ) -> pd.DataFrame:
-    """Make table POWER_ENTITIES.
-
-    Parameters
-    ----------
-    parts
-        The files.
-    names
-        Per file the name in the load of each entity.
-    readings
-        All readings, in order of entity and time.
-    methods
-        Method of entities whose power was not read but worked out.
-    """
+    """Make table POWER_ENTITIES."""
     known: dict[str, dict[str, Any]] = {}
     for part, renamed in zip(parts, names, strict=True):
         for name, facts in part.entities.items():

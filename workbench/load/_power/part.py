@@ -92,7 +92,11 @@ class PowerFormat(Protocol):
         """Recognise the format by the first 64 KiB of a file, unpacked; never by its name."""
 
     def read_power(self, source: Source, given: PowerGiven) -> PowerPart:
-        """Read a whole file."""
+        """Read a whole file.
+
+        Raises LoadError if a stamp needs a zone, or rows without time a period, that the caller
+        did not give; NoPowerError if the file holds no reading of power.
+        """
 
 
 NO_TIME = int(np.iinfo(np.int64).min)
@@ -126,7 +130,6 @@ class Rows:
         self._single.append((self._code(entity), time_ns, line, *filled))
 
     def add_many(self, entity: str, time_ns: Integers, line: Integers, *values: Floats) -> None:
-        """Add the rows of one entity."""
         self._flush()
         code = np.full(len(time_ns), self._code(entity), np.int32)
         self._pieces.append((code, time_ns, line, *values))
@@ -184,12 +187,6 @@ def settled(
     A file without times is one snapshot: its readings stand at 0 of an own clock, and no energy
     can be had of them. Several snapshots without times have an order and no distance, so any
     clock would be invented, unless the caller says how far apart they are.
-
-    Raises
-    ------
-    LoadError
-        If an entity was read more than once, no reading has a time and ``given.period_s`` is
-        not set; ``how`` tells the way to log one.
     """
     timeless = [frame["time_ns"].to_numpy() == NO_TIME for frame in frames]
     if not any(each.any() for each in timeless):
@@ -243,20 +240,13 @@ def described(
 
 
 def said(*texts: str) -> str:
-    """Join what the caller said."""
     return ", ".join(dict.fromkeys(text for text in texts if text))
 
 
 def part_of(
     frames: Sequence[pd.DataFrame], entities: dict[str, dict[str, Any]], findings: Findings
 ) -> PowerPart:
-    """Make a part of readings and, if there are any, counters and states.
-
-    Raises
-    ------
-    NoPowerError
-        If there are none of them.
-    """
+    """Make a part of readings and, if there are any, counters and states."""
     if not any(len(frame) for frame in frames):
         noted = [row for row in findings.rows() if row[1] != "read"]
         msg = f"{findings.source}: holds no reading of power{listed(noted)}"

@@ -197,7 +197,6 @@ def _recognise(
 
 
 def _checked(given: PowerGiven) -> PowerGiven:
-    """Refuse arguments that mean nothing, before minutes of reading."""
     for name, value, known in (
         ("scope", given.scope, SCOPES),
         ("unit", given.unit, get_args(Unit)),

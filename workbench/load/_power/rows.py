@@ -34,7 +34,6 @@ class Rows:
         return Rows(self.names, self.codes[at], self.time_ns[at], self.numbers[at], self.lines[at])
 
     def slices(self) -> Iterator[tuple[str, slice]]:
-        """Give the rows of each entity, if they are in order of entity."""
         edges = np.searchsorted(self.codes, np.arange(len(self.names) + 1)).tolist()
         for name, start, end in zip(self.names, edges[:-1], edges[1:], strict=True):
             if end > start:
@@ -82,12 +81,10 @@ def rows_of(frame: pd.DataFrame, value: str) -> Rows:
 
 
 def place(rows: Rows, row: int) -> str:
-    """Say where a row stands."""
     return f"line {int(rows.lines[row]):,}: {rows.names[rows.codes[row]]}"
 
 
 def in_order(rows: Rows, findings: Findings) -> Rows:
-    """Sort readings by entity and time, and keep one of those that share a stamp."""
     ordered = rows.take(by_entity(rows.codes, rows.time_ns))
     same = ordered.codes[1:] == ordered.codes[:-1]
     # Sorting is stable: where the lines fall, the file goes back in time.
@@ -133,13 +130,7 @@ def repeats(rows: Rows, is_new: np.ndarray) -> list[tuple[str, str, np.ndarray]]
 
 
 def joined(tables: Sequence[Rows], names: Sequence[Sequence[str]]) -> tuple[Rows, np.ndarray]:
-    """Put the rows of several files together, under new names, in order of entity and time.
-
-    Returns
-    -------
-    tuple
-        The rows, and which of ``tables`` each one is from.
-    """
+    """Put the rows of several files together, under new names, in order of entity and time."""
     filled = [number for number, table in enumerate(tables) if len(table.codes)]
     if len(filled) == 1 and [*names[filled[0]]] == sorted(names[filled[0]], key=natural):
         only = tables[filled[0]]
@@ -179,7 +170,6 @@ _MOST_OF_ALL_W = 2e10
 
 
 def most_w(scope: object) -> float:
-    """Return the power above which a reading of this scope is taken for an error."""
     return _MOST_W.get(str(scope), _MOST_OF_ALL_W)
 
 

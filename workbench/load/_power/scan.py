@@ -86,15 +86,7 @@ def period_of(period_s: float) -> int:
 def parts_of(
     paths: Paths, *, columns: Columns | None, unit: Unit | None, tz: str | None
 ) -> list[Part]:
-    """Open all files, see that they hold the same columns, and cut them into parts.
-
-    Raises
-    ------
-    FileNotFoundError
-        If a path does not exist.
-    LoadError
-        If there is no Parquet file, or one of them has other columns than the first.
-    """
+    """Open all files, see that they hold the same columns, and cut them into parts."""
     given = PowerGiven(tz=tz, unit=unit)
     parts: list[Part] = []
     first: PowerLayout | None = None
@@ -200,7 +192,6 @@ _WHO: tuple[tuple[str, ...], ...] = ((), ("entity",), ("node", "gpu"))
 def _named_powers(
     names: Sequence[str], found: PowerLayout, given: PowerGiven
 ) -> tuple[PowerColumn, ...]:
-    """Make the columns of powers of what the caller named."""
     factor = None if given.unit is None else unit_factor(given.unit)
     powers = []
     for name in names:
@@ -228,7 +219,6 @@ def _refuse_other_columns(
 
 
 def _clock(file: Any, layout: PowerLayout, tz: str | None, label: str) -> Clock | None:
-    """Say how times are meant, from the first rows that have one."""
     for batch in parquet_batches(file, [layout.time], label):
         times = plain(batch.column(0))
         if times.null_count < len(times):
@@ -288,7 +278,6 @@ def over_parts(
 def readings_of(
     part: Part, period_ns: int, things: Things, seen: Seen, go_on: Callable[[], None]
 ) -> Iterator[Readings]:
-    """Give the readings of a part, some ten thousand rows at a time."""
     layout, label = part.layout, shown(part.path)
     names = [layout.time, *layout.identity, *(power.name for power in layout.powers)]
     watts_of = [Watts(power) for power in layout.powers]
@@ -334,7 +323,6 @@ def _cells(
 
 
 def _known(found: Readings, is_timed: np.ndarray | None, most: float, seen: Seen) -> Readings:
-    """Leave out rows without time, name or power, and count them."""
     values, codes = found.watts, found.runs.codes
     if not len(values):
         return found

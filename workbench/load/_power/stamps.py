@@ -67,13 +67,7 @@ class Stamps:
         self._last: tuple[object, int | None] = (object(), None)
 
     def ns(self, text: object, line: int) -> int | None:
-        """Return the instant of a stamp; None if it is none, which is counted.
-
-        Raises
-        ------
-        LoadError
-            If it is local and the caller gave no zone.
-        """
+        """Return the instant of a stamp; None if it is none, which is counted."""
         if text == self._last[0] and type(text) is type(self._last[0]):
             return self._last[1]
         found = self.read(text, line)
@@ -166,7 +160,6 @@ class Stamps:
 
 
 def _epoch(number: float, text: object) -> int | None:
-    """Return an instant counted since 1970 in s, ms, us or ns."""
     if not number < _LATEST:
         return None
     for least, count in _FINER:
@@ -206,7 +199,6 @@ class Page:
         self._seen: set[object] = set()
 
     def begin(self, time_ns: int | None) -> None:
-        """Begin a snapshot at this instant, if it is one."""
         self._time_ns = time_ns
         self._seen.clear()
 

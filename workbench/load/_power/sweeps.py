@@ -94,7 +94,6 @@ def power_sweeps(path: Paths) -> pd.DataFrame:
 
 
 def _together(rows: pd.DataFrame) -> pd.DataFrame:
-    """Make one row of the measurements of one job under one limit."""
     rows = _whole(rows)
     keys = ["source", "gpu", "job", "limit_w"]
     # A measurement that lacks something is only taken where there is no whole one.
@@ -122,7 +121,6 @@ def _joined(texts: pd.Series, between: str) -> str:
 
 
 def _whole(rows: pd.DataFrame) -> pd.DataFrame:
-    """Work out what is missing of power, time and energy, and say what is odd."""
     columns = [*NUMBERS, "batch_count", "gpu_count", *TEXTS, "source", "line"]
     rows = rows.reindex(columns=columns)
     doubts: list[tuple[Iterable[str], pd.Series]] = []
@@ -207,7 +205,6 @@ class _Cells:
         self.raw, self._label, self._noun = raw, label, noun
 
     def numbers(self, name: str) -> pd.Series:
-        """Read a column as floats, empty cells missing."""
         values = pd.to_numeric(self.raw[name], errors="coerce").astype("float64")
         bad = values.isna() & self.raw[name].notna()
         if bad.any():

@@ -117,7 +117,6 @@ class _Check:
 
 
 def _records(path: Path) -> pd.DataFrame:
-    """Read a JSON file that holds a list of objects."""
     text = whole_text(path)
     try:
         value: Any = json.loads(text)

@@ -34,10 +34,8 @@ def capping_events(
         Table :data:`workbench.tables.CAPPING_EVENTS`.
     top
         Devices to show, those that were held back longest.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -91,7 +89,6 @@ def capping_events(
 def _add(
     figure: go.Figure, mine: pd.DataFrame, kept: list[str], reason: str, is_epoch: bool
 ) -> None:
-    """Add the bars of one reason."""
     place = {name: at for at, name in enumerate(kept)}
     start = mine["start_ns"].to_numpy(dtype=np.int64)
     length = (mine["end_ns"] - mine["start_ns"]).to_numpy(dtype=np.float64)
@@ -123,14 +120,12 @@ def _add(
 
 
 def _told(clock_mhz: float, limit_w: float) -> str:
-    """Say clock and limit of an event, as far as known."""
     said = [f"{clock_mhz:,.0f} MHz"] if clock_mhz > 0 else []
     said += [f"limit {limit_w:,.0f} W"] if limit_w > 0 else []
     return ", ".join(said) or "no clock or limit known"
 
 
 def _events_claim(events: pd.DataFrame, totals: pd.Series) -> str:
-    """Name the device that was held back longest."""
     first = str(totals.index[0])
     mine = events[events["entity"] == first]
     likely = " (likely)" if (mine["evidence"] == "power at limit").all() else ""
@@ -172,10 +167,8 @@ def capping_cost(cost: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     ----------
     cost
         Table :data:`workbench.tables.CAPPING_COST`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -282,10 +275,8 @@ def capping_blame(blame: pd.DataFrame, *, source: str = "", synthetic: bool = Fa
     ----------
     blame
         Table :data:`workbench.tables.CAPPING_BLAME`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------

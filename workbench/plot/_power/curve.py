@@ -44,10 +44,8 @@ def power_curve(curve: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     ----------
     curve
         Table :data:`workbench.tables.POWER_CURVE`, best of few curves (``per="job"``).
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -89,7 +87,6 @@ def power_curve(curve: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
 
 
 def _curve_notes(curve: pd.DataFrame, curve_count: int) -> list[str]:
-    """Say what is compared, what is dropped, and what is in doubt."""
     notes = ["against the largest limit of each"]
     if not curve["energy_ratio"].notna().any():
         notes.append("no power is known, so no energy")
@@ -109,7 +106,6 @@ def _words(row: pd.Series, is_one_of_many: bool) -> str:
 
 
 def _line(own: pd.DataFrame, column: str, at: int, words: str) -> go.Scatter:
-    """Draw one curve in one panel."""
     own = own.iloc[extremes(own[column].to_numpy(dtype=np.float64))]
     symbol = SYMBOLS[at % len(SYMBOLS)]
     known = own["basis"].isin(["measured", "published"])
@@ -156,7 +152,6 @@ def _curve_claim(curve: pd.DataFrame) -> str:
 
 
 def _speed(loss: float) -> str:
-    """Say what happens to the speed."""
     return f"costs {percent(loss)} of the speed" if loss >= 0 else f"gains {percent(-loss)} speed"
 
 
@@ -167,10 +162,8 @@ def power_knees(knees: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     ----------
     knees
         Table :data:`workbench.tables.POWER_KNEES`.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -255,7 +248,6 @@ def _signed(change: float) -> str:
 
 
 def _knees_claim(knees: pd.DataFrame) -> str:
-    """Say how far the limit of least energy lies below the largest, and what it saves."""
     known = knees.dropna(subset=["least_energy_limit_w"])
     if known.empty:
         least = knees.iloc[0]
@@ -301,10 +293,8 @@ def provisioning(
     published
         Table :data:`workbench.tables.PUBLISHED_GAINS`, to lay over; drawn where the limit that
         was compared with is the same.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -420,7 +410,6 @@ def _published(figure: go.Figure, table: pd.DataFrame, published: pd.DataFrame |
 
 
 def _watts(limits: Any) -> str:
-    """Name the limits that are compared with."""
     return f"{limits[0]:,.4g} W" if len(limits) == 1 else "the reference limit of each"
 
 
@@ -452,7 +441,6 @@ def _known(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _best(table: pd.DataFrame) -> pd.DataFrame:
-    """Give the row of most throughput of each curve."""
     return table.loc[table.groupby(_CURVE, sort=False)["throughput_ratio"].idxmax()]
 
 

@@ -24,10 +24,8 @@ def energy(energy: pd.DataFrame, *, source: str = "", synthetic: bool = False) -
     ----------
     energy
         Table :data:`workbench.tables.ENERGY`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -86,7 +84,6 @@ def _bars(ranked: pd.DataFrame) -> go.Figure:
 
 
 def _curve(ranked: pd.DataFrame) -> go.Figure:
-    """Draw the energies of very many entities in order, and name the ends."""
     scale, unit = energy_unit(float(ranked["energy_j"].max()))
     keep = np.unique(np.linspace(0, len(ranked) - 1, min(len(ranked), MAX_POINTS)).astype(int))
     shown = ranked.iloc[keep]

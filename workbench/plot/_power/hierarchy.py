@@ -38,10 +38,8 @@ def power_hierarchy(
     ----------
     hierarchy
         Table :data:`workbench.tables.POWER_HIERARCHY`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -85,7 +83,6 @@ def _rows(table: pd.DataFrame) -> list[dict[Any, Any]]:
 
 
 def _chosen(drawable: pd.DataFrame) -> pd.DataFrame:
-    """Take of every level those nearest to their limit, in the order of levels."""
     order = drawable["level"].drop_duplicates().tolist()
     ranked = drawable.assign(level_at=drawable["level"].map(order.index))
     ranked = ranked.sort_values(
@@ -105,7 +102,6 @@ def _chosen(drawable: pd.DataFrame) -> pd.DataFrame:
 
 
 def _add_bars(figure: go.Figure, shown: pd.DataFrame) -> None:
-    """Stack what is used at the peak, what could still be used, and what is stranded."""
     limit = shown["limit_w"].to_numpy()
     peak = shown["peak_w"].to_numpy()
     usable, stranded = shown["usable_headroom_w"].to_numpy(), shown["stranded_w"].to_numpy()
@@ -173,7 +169,6 @@ def _notes(hierarchy: pd.DataFrame, drawable: pd.DataFrame, shown: pd.DataFrame)
 
 
 def _claim(drawable: pd.DataFrame) -> str:
-    """Tell what is nearest to its limit, and where the most is stranded."""
     nearest = drawable.iloc[int(drawable["peak_limit_ratio"].to_numpy().argmax())]
     ratio = float(nearest["peak_limit_ratio"])
     verb = "exceeds" if ratio > 1 else "comes nearest to"
@@ -202,10 +197,8 @@ def pue(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go
     ----------
     table
         Table :data:`workbench.tables.PUE`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -253,7 +246,6 @@ def pue(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go
 
 
 def _mark(figure: go.Figure, table: pd.DataFrame, *, first_ns: int, unit_ns: float) -> None:
-    """Mark the middle of each window, hollow where part of its time is unknown."""
     middle = (table["start_ns"] + (table["end_ns"] - table["start_ns"]) // 2 - first_ns) / unit_ns
     for is_whole in (True, False):
         mine = (table["covered_share"] >= _KNOWN) == is_whole
@@ -308,10 +300,8 @@ def power_residual(
     ----------
     residual
         Table :data:`workbench.tables.POWER_RESIDUAL`.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -366,7 +356,6 @@ def _residual_notes(residual: pd.DataFrame, known: pd.DataFrame, meter_count: in
 
 
 def _residual_claim(known: pd.DataFrame, means: pd.Series) -> str:
-    """Tell the largest residual, and how often one is negative."""
     at = int(means.abs().to_numpy().argmax())
     name, mean = means.index[at], float(means.iloc[at])
     metered = known.loc[(known["entity"] == name).to_numpy(), "metered_w"].mean()

@@ -54,10 +54,8 @@ def power_smoothing(
         verdict.
     zoom_s
         Length of the upper panel in seconds, around the widest swing.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -123,7 +121,6 @@ def _trace(
     *,
     row: int = 1,
 ) -> None:
-    """Draw one version of power."""
     column, name, look, dash, width = line
     values = rows[column].to_numpy() / factor
     keep = extremes(values, _MOST_POINTS)
@@ -160,7 +157,6 @@ def _charge(figure: go.Figure, after_min: pd.Series, known: pd.DataFrame) -> str
 
 
 def _claim(known: pd.DataFrame, summary: pd.DataFrame | None) -> str:
-    """State swing before and after, the cost and the verdict."""
     percentiles = (np.percentile(known[name], [1, 99]) for name in ("power_w", "smoothed_w"))
     swings = [float(high - low) for low, high in percentiles]
     claim = f"Swing {amount(swings[0])} before, {amount(swings[1])} after"
@@ -198,10 +194,8 @@ def grid_check(table: pd.DataFrame, *, source: str = "", synthetic: bool = False
     ----------
     table
         Table :data:`workbench.tables.GRID_CHECK`.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -259,7 +253,6 @@ def _border(verdict: str) -> dict[str, object]:
 
 
 def _words(figure: go.Figure, at: int, row: dict[Hashable, Any]) -> None:
-    """Write verdict and numbers above a bar."""
     unit = str(row["unit"])
     measured = float(row["measured"])
     said = f"<b>{_VERDICTS.get(str(row['verdict']), (safe(row['verdict']), ''))[0]}</b>: "
@@ -278,7 +271,6 @@ def _words(figure: go.Figure, at: int, row: dict[Hashable, Any]) -> None:
 
 
 def _number(value: float, unit: str) -> str:
-    """Write a number in its unit."""
     if unit == "share":
         return percent(value)
     if unit in ("W", "W/s"):
@@ -287,7 +279,6 @@ def _number(value: float, unit: str) -> str:
 
 
 def _grid_check_claim(table: pd.DataFrame) -> str:
-    """Count the verdicts, worst first."""
     counts = table["verdict"].value_counts()
     spec = label(table["spec"].iloc[0], 40)
     if len(table) == 1 and table["verdict"].iloc[0] in _VERDICTS:
@@ -319,10 +310,8 @@ def smoothing_summary(
     ----------
     table
         Table :data:`workbench.tables.SMOOTHING_SUMMARY`.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -367,7 +356,6 @@ def _row(table: pd.DataFrame, version: str, otherwise: int) -> pd.Series:
 
 
 def _smoothing_summary_claim(before: pd.Series, after: pd.Series) -> str:
-    """State the swing and what it costs."""
     more = 100 * (float(after["energy_ratio"]) - 1)
     claim = f"Swing {amount(float(before['swing_w']))} before, {amount(float(after['swing_w']))} "
     claim += f"after, for {digits(abs(more))} % {'more' if more >= 0 else 'less'} energy"
@@ -379,7 +367,6 @@ def _smoothing_summary_claim(before: pd.Series, after: pd.Series) -> str:
 
 
 def _note(after: pd.Series) -> str:
-    """Say what the store needs, and what is lost or held back."""
     parts = []
     if after["storage_w"] > _ROUNDING * float(after["peak_w"]):
         energy = joules(float(after["storage_j"]))

@@ -48,10 +48,8 @@ def power_spectrum(
         Table :data:`workbench.tables.GRID_CHECK`; its bands are shaded, with their verdict.
     step_s
         Length of a training step in seconds, marked for comparison.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -92,7 +90,6 @@ def power_spectrum(
 
 
 def _lines(figure: go.Figure, rows: pd.DataFrame, factor: float) -> None:
-    """Draw the density as measured, and before the sensor averaged."""
     rows = rows.iloc[extremes(rows["density_w2_per_hz"].to_numpy())]
     density = rows["density_w2_per_hz"] / factor**2
     mode = "lines" if len(rows) > 1 else "markers"
@@ -112,7 +109,6 @@ def _lines(figure: go.Figure, rows: pd.DataFrame, factor: float) -> None:
 
 
 def _grounds(figure: go.Figure, rows: pd.DataFrame, limited: pd.DataFrame | None) -> None:
-    """Shade the bands, and mark Nyquist and the sensor's half power."""
     nyquist = float(rows["nyquist_hz"].iloc[0])
     half = float(rows["half_power_hz"].iloc[0])
     _upright(figure, nyquist, f"Nyquist {digits(nyquist)} Hz: unseen beyond", "solid")
@@ -151,7 +147,6 @@ def _upright(
 
 
 def _labels(figure: go.Figure, peaks: pd.DataFrame | None, factor: float) -> None:
-    """Mark the highest peaks with their period, and harmonics as such."""
     if peaks is None or POWER_PEAKS.check(peaks).empty:
         return
     some = peaks.head(_MOST_PEAKS)
@@ -168,7 +163,6 @@ def _labels(figure: go.Figure, peaks: pd.DataFrame | None, factor: float) -> Non
 
 
 def _claim(rows: pd.DataFrame, peaks: pd.DataFrame | None, limited: pd.DataFrame | None) -> str:
-    """Name the main period, and the verdict on the first band."""
     if peaks is not None and len(peaks):
         top = peaks.iloc[0]
         claim = f"Power repeats every {digits(top['period_s'])} s ({top['frequency_hz']:.3g} Hz), "
@@ -185,7 +179,6 @@ def _claim(rows: pd.DataFrame, peaks: pd.DataFrame | None, limited: pd.DataFrame
 
 
 def _note(rows: pd.DataFrame) -> str:
-    """Say what the estimate rests on."""
     first = rows.iloc[0]
     note = f"Welch, {int(first['segment_count']):,} segments"
     if float(first["covered_share"]) < 1:
@@ -210,10 +203,8 @@ def band_shares(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     ----------
     table
         Table :data:`workbench.tables.BAND_SHARES`.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -249,7 +240,6 @@ def band_shares(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
 
 
 def _bars(figure: go.Figure, rows: pd.DataFrame, name: str, look: str) -> None:
-    """Draw the bars of one look, with their share and what is seen of them."""
     if rows.empty:
         return
     texts = [_words(row) for row in rows.to_dict("records")]
@@ -261,7 +251,6 @@ def _bars(figure: go.Figure, rows: pd.DataFrame, name: str, look: str) -> None:
 
 
 def _words(row: dict[Hashable, Any]) -> str:
-    """Write what stands beside a bar."""
     if pd.isna(row["energy_share"]):
         return "above Nyquist: nothing of it is seen"
     text = f"{percent(row['energy_share'])} ({amount(row['rms_w'])} rms)"
@@ -270,7 +259,6 @@ def _words(row: dict[Hashable, Any]) -> str:
 
 
 def _band_shares_claim(rows: pd.DataFrame) -> str:
-    """Name the band with most of the energy."""
     if rows["energy_share"].isna().all():
         return "All bands lie above what the meter can see"
     top = rows.iloc[int(rows["energy_share"].fillna(0).argmax())]
@@ -299,10 +287,8 @@ def power_ramps(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     ----------
     table
         Table :data:`workbench.tables.POWER_RAMPS`.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -349,7 +335,6 @@ def power_ramps(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
 
 
 def _line(figure: go.Figure, rows: pd.DataFrame, way: str, position: int, factor: float) -> None:
-    """Draw one direction."""
     if rows.empty:
         return
     rows = rows.iloc[extremes(rows["ramp_w_per_s"].to_numpy())]
@@ -366,7 +351,6 @@ def _line(figure: go.Figure, rows: pd.DataFrame, way: str, position: int, factor
 
 
 def _positive(values: pd.Series) -> pd.Series:
-    """Leave out what a logarithmic axis cannot show."""
     return values.where(values > 0, np.nan)
 
 
@@ -397,10 +381,8 @@ def power_swings(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fal
     ----------
     table
         Table :data:`workbench.tables.POWER_SWINGS`.
-    source
-        Where the numbers come from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -442,7 +424,6 @@ def _why_nothing(table: pd.DataFrame) -> str:
 
 
 def _swings_note(table: pd.DataFrame, rows: pd.DataFrame) -> str:
-    """Say how much the swings rest on."""
     cells = float(rows["cell_count"].median())
     note = (
         f"{plural(len(rows), 'step')} of {digits(cells)} cells each; faster fluctuation is unseen"

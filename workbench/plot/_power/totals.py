@@ -46,10 +46,8 @@ def power_totals(
     zoom_s
         Length of the second panel, in s: around one of the shaded spans near the middle, or
         else the middle of what is known.
-    source
-        Where the data comes from; printed under the figure.
-    synthetic
-        Whether the data was generated; the figure then says so.
+    source, synthetic
+        Origin of the data, printed under the figure, and whether it was generated.
 
     Returns
     -------
@@ -59,8 +57,6 @@ def power_totals(
 
     Raises
     ------
-    TableError
-        If an input is not its table.
     ValueError
         If ``zoom_s`` is not a positive time.
     """
@@ -139,7 +135,6 @@ def _draw(figure: go.Figure, totals: pd.DataFrame, view: View, *, scale: float, 
 
 
 def _note(totals: pd.DataFrame) -> str:
-    """Say how long the cells are, and how many of them lack meters."""
     said = [f"means of {seconds(_cell_ns(totals) / 1e9)}"] if len(totals) > 1 else []
     if blank := int(totals["power_w"].isna().sum()):
         said.append(f"{blank:,} of {plural(len(totals), 'cell')} blank, because meters lack there")
@@ -150,7 +145,6 @@ def _note(totals: pd.DataFrame) -> str:
 
 
 def _claim(totals: pd.DataFrame) -> str:
-    """State mean, peak and swing."""
     power = totals["power_w"].dropna()
     low, high = power.quantile([0.01, 0.99])
     expected = int(totals["expected_count"].max())
@@ -190,29 +184,14 @@ class View:
     column: int
 
     def at(self, time_ns: NDArray[np.int64] | int) -> NDArray[np.float64]:
-        """Give times as the axis has them."""
         return np.asarray((np.asarray(time_ns) - self.zero_ns) / self.unit_ns)
 
     def holds(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Give the rows of a table of stretches that overlap this one."""
         return table[(table["end_ns"] > self.start_ns) & (table["start_ns"] < self.end_ns)]
 
 
 def shaded(spans: pd.DataFrame, whole: tuple[int, int]) -> pd.DataFrame:
-    """Give the spans that are drawn: no kind that takes most of the time, as training does.
-
-    Parameters
-    ----------
-    spans
-        Table :data:`workbench.tables.LOGGED_SPANS`.
-    whole
-        Start and end of all that is shown, in ns.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Rows of ``spans`` that overlap ``whole``, with an end.
-    """
+    """Give the spans that are drawn: no kind that takes most of the time, as training does."""
     ended = spans.assign(end_ns=spans["end_ns"].fillna(whole[1]).astype("int64"))
     inside = ended[(ended["end_ns"] > whole[0]) & (ended["start_ns"] < whole[1])]
     length = inside["end_ns"].clip(upper=whole[1]) - inside["start_ns"].clip(lower=whole[0])
@@ -238,7 +217,6 @@ def choose_zoom(
 
 
 def mark_spans(figure: go.Figure, spans: pd.DataFrame, view: View) -> None:
-    """Shade what the job was doing, each kind with its own height, border and label."""
     inside = view.holds(spans)
     for place, kind in enumerate(inside["kind"].value_counts().index[:_MOST_KINDS]):
         mine = inside[inside["kind"] == kind]
@@ -264,7 +242,6 @@ def _named(kind: str, count: int) -> str:
 def _name(
     figure: go.Figure, view: View, starts: NDArray[np.float64], *, top: float, text: str
 ) -> None:
-    """Write the name of a kind once, at the first rectangle that has room to its right."""
     low, high = view.at(view.start_ns), view.at(view.end_ns)
     fits = np.flatnonzero(starts < high - _LABEL_SHARE * (high - low))
     at_end = not len(fits)

@@ -98,7 +98,6 @@ class _Tables:
     entities: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def know(self, gpu: str, kind: str, model: object) -> str:
-        """Note what is known of a GPU, and return its name."""
         name = f"{self.given.node}/gpu{gpu}" if self.given.node else f"gpu{gpu}"
         if name not in self.entities:
             self.entities[name] = {
@@ -110,7 +109,6 @@ class _Tables:
         return name
 
     def kind(self, roles: Container[str]) -> str:
-        """Return which power is taken where these are given."""
         return next((kind for kind in PREFERRED[self.given.reading] if kind in roles), "")
 
 
@@ -126,12 +124,6 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     says ``N/A (Secondary die)``, so its readings are not lost. Of partitions the first is
     taken. Energy is in J; a raw counter counts 15.3 uJ, unless the file says another
     resolution.
-
-    Raises
-    ------
-    LoadError
-        If a stamp is local and ``given.tz`` is not set, or snapshots without a time follow each
-        other and ``given.period_s`` is not set.
 
     References
     ----------
@@ -232,7 +224,6 @@ def _mapped(function: Callable[[str], object], texts: Objects) -> Objects:
 
 
 def _header(cells: Sequence[str]) -> Mapping[str, int] | None:
-    """Return what the columns are, if these are the names of columns."""
     named = [(role, at) for at, cell in enumerate(cells) if (role := _role(cell))]
     roles = dict(reversed(named))
     is_header = "gpu" in roles and not any(cell.replace(".", "").isdecimal() for cell in cells)
@@ -270,13 +261,11 @@ def _read_json(source: Source, tables: _Tables, stamps: Stamps, findings: Findin
 
 
 def _plain(value: Any) -> str:
-    """Return a value as the text that a table would hold."""
     is_plain = isinstance(value, str | int | float) and not isinstance(value, bool)
     return "" if value is None else str(value) if is_plain else repr(value)[:40]
 
 
 def _gpus(document: Any) -> Iterator[tuple[str, dict[str, Any], Any]]:
-    """Give number and object of every GPU of a document, and a time that is that of all."""
     outer = document.get("timestamp") if isinstance(document, dict) else None
     if isinstance(document, dict) and isinstance(document.get("gpu_data"), list):
         document = document["gpu_data"]

@@ -48,11 +48,6 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     Stamps are those of the end of a run, in local time. Every run is an entity of its own:
     runs on several machines may write into one file, and overlap. Of several rows of one run
     the last one counts, since its energies hold those of the others.
-
-    Raises
-    ------
-    LoadError
-        If stamps have no zone and none is given.
     """
     findings = Findings(source.label)
     raw = csv_table(source, findings)
@@ -68,7 +63,6 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
 
 
 def _runs(raw: pd.DataFrame, given: PowerGiven, findings: Findings) -> pd.DataFrame:
-    """Give the last row of each run that has a time."""
     lines = pd.Series(raw.index.to_numpy(), index=raw.index)
     ends = utc_ns(raw["timestamp"].fillna(""), lines, given.tz, findings)
     spent = _numbers(raw, "duration", findings)

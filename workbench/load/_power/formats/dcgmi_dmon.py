@@ -52,11 +52,6 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     """Read a row per device and poll; headers are repeated, and may change.
 
     Instances of a GPU (MIG) are skipped by design: they repeat the power of the whole GPU.
-
-    Raises
-    ------
-    LoadError
-        If rows have no time and ``given.period_s`` is None, or stamps need a zone.
     """
     findings = Findings(source.label)
     log = _Log(findings, given.reading)
@@ -82,7 +77,6 @@ class _Log:
     taken: str = ""
 
     def take(self, line: int, text: str) -> None:
-        """Take note of one line."""
         where = f"line {line:,}"
         if header := _HEADER.match(text):
             self.names, self.factors = header["names"].split(), {}

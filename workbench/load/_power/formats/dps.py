@@ -45,11 +45,6 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
 
     Where a node is metered the metrics do not say: its scope is that of the caller, else
     unknown. The power of a node holds that of its GPUs and CPUs.
-
-    Raises
-    ------
-    LoadError
-        If a poll has no time, and there is no ``given.period_s``, or its time needs a zone.
     """
     log = _Log(Findings(source.label))
     for line, document in json_documents(source, log.findings):
@@ -72,7 +67,6 @@ class _Log:
     polls: int = 0
 
     def take(self, line: int, record: Mapping[str, Any]) -> None:
-        """Take note of one poll."""
         nodes = record.get("nodes")
         if not isinstance(nodes, list):
             self.findings.add("skipped by design", "JSON without nodes", 1, f"record {line:,}")

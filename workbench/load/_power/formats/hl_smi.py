@@ -74,12 +74,6 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     A file that was written without a header is read if its cells carry their units, by which
     columns are told. How long ``power.draw`` averages, the manual does not say.
 
-    Raises
-    ------
-    LoadError
-        If no column tells the accelerator or the power, if a stamp is local and ``given.tz`` is
-        not set, or rows without a time follow each other and ``given.period_s`` is not set.
-
     References
     ----------
     Intel Gaudi: System Management Interface Tool (hl-smi).
@@ -102,7 +96,6 @@ def _add(
     entities: dict[str, dict[str, Any]],
     reading: tuple[Stamps, Numbers, PowerGiven],
 ) -> None:
-    """Add the rows of a piece of a table."""
     stamps, numbers, given = reading
     devices = _devices(chunk, stamps.label)
     codes, unique = pd.factorize(devices)
@@ -140,14 +133,12 @@ def _devices(chunk: Chunk, label: str) -> Objects:
 
 
 def _header(cells: Sequence[str]) -> Mapping[str, int] | None:
-    """Return the roles of columns if these are their names."""
     names = [_UNIT.sub("", cell).strip().lower() for cell in cells]
     roles = {_ROLES[name]: at for at, name in reversed([*enumerate(names)]) if name in _ROLES}
     return roles if "power" in roles and not any(cell[:1].isdecimal() for cell in cells) else None
 
 
 def _by_cells(source: Source, findings: Findings) -> tuple[Mapping[str, int], int] | None:
-    """Tell the columns of a file without a header by the cells of its first row."""
     head = source.head(_HEAD_BYTES)
     if b"power.draw" in head:
         return None

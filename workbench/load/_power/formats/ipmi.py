@@ -91,12 +91,6 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     was never set takes that of a line before it that holds nothing but a stamp. A controller
     that does not measure prints numbers all the same; they are missing.
 
-    Raises
-    ------
-    LoadError
-        If a stamp is local and ``given.tz`` is not set, or readings without a time follow each
-        other and ``given.period_s`` is not set.
-
     References
     ----------
     DCMI 1.5, Get Power Reading; ipmitool dcmi, sdr, sensor; FreeIPMI ipmi-dcmi; ipmiutil dcmi.
@@ -121,7 +115,6 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
 
 
 def _taken(block: _Block, given: PowerGiven) -> tuple[str, float | None]:
-    """Return which reading is taken, and its watts."""
     order = ("average", "instant") if given.reading == "average" else ("instant", "average")
     kind = next((each for each in order if each in block.watts), "instant")
     return kind, block.watts.get(kind)
@@ -164,7 +157,6 @@ def _readings(
 
 
 def _fill(block: _Block, match: re.Match[str], number: int, stamps: Stamps) -> None:
-    """Take over one line of a reading."""
     said = match["said"].strip()
     if match["stamp"]:
         # Some versions do not end the line behind the stamp.

@@ -63,11 +63,6 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
 
     The node is the one that the lines name, else the one that the caller names, else the name
     of the file.
-
-    Raises
-    ------
-    NoPowerError
-        If nothing in it is a reading of power.
     """
     log = _Log(Findings(source.label))
     with source.open() as stream:
@@ -163,7 +158,6 @@ class _Log:
             self.findings.add("skipped by design", "lines on other things than power", 1, where)
 
     def _owner(self, said: object, *, count: int = 1, is_estimate: bool = False) -> int:
-        """Return the number of what was metered, as the metadata name it."""
         known = said if isinstance(said, dict) else {}
         self.findings.add("noted", SAYS_SYNTHETIC, count * (known.get("synthetic") is True))
         names = [str(known[name]) for name in _NAMES if isinstance(known.get(name), str | int)]
@@ -171,7 +165,6 @@ class _Log:
         return self.owners.setdefault(owner, len(self.owners))
 
     def part(self, stem: str, given: PowerGiven) -> PowerPart:
-        """Put the readings together, and say what is known of what was metered."""
         if not self.lines:
             raise self._nothing()
         facts = [_facts(owner, stem, given, self.efficiency) for owner in self.owners]
@@ -218,7 +211,6 @@ class _Log:
 
 
 def _facts(owner: _Owner, stem: str, given: PowerGiven, efficiency: float | None) -> dict[str, Any]:
-    """Say of one thing that was metered what the file, its name and the caller say."""
     is_switch = owner.is_switch or (not owner.name and bool(_SWITCH.fullmatch(stem)))
     said_node = given.node if not owner.name and not is_switch else None
     name = owner.name or said_node or stem
@@ -258,6 +250,5 @@ def _blocks(stream: Stream, findings: Findings) -> Iterator[tuple[int, bytes]]:
 
 
 def _stem(source: Source) -> str:
-    """Return the name of the file without folders and ending."""
     name = re.split(r"[/!]", source.member or source.path.name)[-1]
     return plain_name(name).rsplit(".", 1)[0] or name

@@ -80,12 +80,6 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     unit at their end. A GPU is one thing, whoever uses it: pods and MIG slices repeat the power
     of the whole GPU. Zones of RAPL lie inside each other, so the widest of a node is taken.
 
-    Raises
-    ------
-    LoadError
-        If series have no name and ``given.unit`` is not set, or pages without times follow
-        each other and ``given.period_s`` is not set.
-
     References
     ----------
     Prometheus: HTTP API, exposition formats. NVIDIA DCGM: dcgm_fields.h, dcgm_structs.h
@@ -112,7 +106,6 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
 def _grouped(
     every: Iterable[Series], given: PowerGiven, findings: Findings
 ) -> tuple[dict[str, Metered], dict[str, _Kinds]]:
-    """Sort series by what they meter and by kind."""
     things: dict[str, Metered] = {}
     kinds: dict[str, _Kinds] = defaultdict(lambda: defaultdict(list))
     for series in every:
@@ -182,7 +175,6 @@ def _entity(thing: Metered, kinds: _Kinds, given: PowerGiven) -> dict[str, Any]:
 
 
 def _chosen(kinds: _Kinds, given: PowerGiven) -> list[tuple[Meaning, Series]]:
-    """Return the series of the one kind of power that is taken of a device."""
     order = PREFERRED[given.reading]
     return next((kinds[kind] for kind in order if kinds.get(kind)), [])
 
@@ -190,7 +182,6 @@ def _chosen(kinds: _Kinds, given: PowerGiven) -> list[tuple[Meaning, Series]]:
 def _add(
     entity: str, kinds: _Kinds, rows: tuple[Rows, Rows, Rows], given: PowerGiven, findings: Findings
 ) -> None:
-    """Add the readings, counters and states of one thing."""
     power = _chosen(kinds, given)
     others = sum(len(kinds[kind]) for kind in POWER_KINDS if kind in kinds) - len(power)
     findings.add("noted", _OTHERS, others, entity)
@@ -203,7 +194,6 @@ def _add(
 
 
 def _add_states(entity: str, states: Mapping[str, Samples], rows: Rows) -> None:
-    """Put the states of one thing side by side, by their instants."""
     time_ns = np.unique(np.concatenate([each[0] for each in states.values()]))
     columns = [np.full(len(time_ns), np.nan) for _ in STATE_COLUMNS]
     line = np.zeros(len(time_ns), np.int64)
@@ -333,7 +323,6 @@ def merged(group: Sequence[tuple[Meaning, Series]], findings: Findings) -> Sampl
 
 
 def settled_times(time_ns: Integers) -> Integers:
-    """Return times with all that nobody knows alike."""
     return np.where(time_ns < _TIMELESS_BELOW, NO_TIME, time_ns)
 
 
@@ -411,7 +400,6 @@ class Series:
 
 
 def answered(source: Source, findings: Findings) -> Iterator[Series]:
-    """Give the series of answers to range and instant queries, one document after the other."""
     with source.open() as stream:
         raw = stream.read()
         tell_of_damage(stream, findings)
@@ -635,7 +623,6 @@ def _stamp_of(text: str) -> str | None:
 
 
 def labels_of(text: str) -> dict[str, str]:
-    """Return the labels between the braces of a sample."""
     if "\\" not in text:
         return dict(_LABEL.findall(text))
     return {name: _ESCAPED.sub(_unescaped, value) for name, value in _LABEL.findall(text)}

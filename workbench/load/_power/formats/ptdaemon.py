@@ -42,15 +42,7 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
 
 
 def read_power(source: Source, given: PowerGiven) -> PowerPart:
-    """Read the power of all channels together; stamps are local times of the director.
-
-    Raises
-    ------
-    NoPowerError
-        If no line is a reading.
-    LoadError
-        If ``given.tz`` is not set.
-    """
+    """Read the power of all channels together; stamps are local times of the director."""
     findings = Findings(source.label)
     lines: list[int] = []
     stamps: list[str] = []

@@ -60,7 +60,6 @@ class Place:
 def objects(
     value: Any, place: Place, stamps: Stamps, findings: Findings, *, depth: int = 0
 ) -> Iterator[tuple[dict[str, Any], Place]]:
-    """Give every object of a document with what those around it say of host and time."""
     if depth > _DEEPEST:
         findings.add("dropped", "JSON that is nested too deeply", 1, f"line {place.line:,}")
         return
@@ -87,7 +86,6 @@ def _inside(value: Mapping[str, Any], place: Place, stamps: Stamps) -> Place:
 
 
 def stamp_of(value: Mapping[str, Any]) -> str | int | float | None:
-    """Return the stamp that an object has, itself or among what its vendor added."""
     vendors = value.get("Oem")
     inside = list(vendors.values()) if isinstance(vendors, dict) else []
     for each in (value, vendors, *inside):
@@ -220,7 +218,6 @@ def _control(
 
 
 def _metric(each: dict[str, Any], place: Place, findings: Findings) -> Iterator[Value]:
-    """Give one value of a report of telemetry."""
     path = str(each.get("MetricProperty") or "")
     name = str(each.get("MetricId") or "")
     last = re.split(r"[/#]", path)[-1] if path else name
@@ -275,12 +272,6 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     and time. Most resources of Redfish say neither; reports of telemetry have a time for every
     value. Every resource is a thing of its own: a chassis, its supplies and its GPUs overlap,
     and their sum means nothing.
-
-    Raises
-    ------
-    LoadError
-        If a stamp is local and ``given.tz`` is not set, or readings without a time follow each
-        other and ``given.period_s`` is not set.
 
     References
     ----------

@@ -64,7 +64,6 @@ class Chunk:
         return plain[codes]
 
     def times(self, stamps: Stamps, names: Objects) -> Integers:
-        """Return when each row was read, by its own stamp or that of its snapshot."""
         if "time" not in self.cells:
             # The stamp before a snapshot holds for one reading of each thing.
             again = pd.DataFrame({"page": self.page, "name": names}).duplicated().to_numpy()
@@ -76,7 +75,6 @@ class Chunk:
         return plain[codes]
 
     def take(self, kept: npt.NDArray[np.bool_]) -> Chunk:
-        """Return some of the rows."""
         cells = {role: texts[kept] for role, texts in self.cells.items()}
         return Chunk(self.lines[kept], cells, self.page[kept], self.page_ns[kept])
 
@@ -137,7 +135,6 @@ def _chunk(rows: Sequence[tuple[Any, ...]], roles: Mapping[str, int]) -> Iterato
 
 
 def is_absent(cell: object) -> bool:
-    """Say whether a cell says that there is nothing."""
     return isinstance(cell, str) and cell.strip().lower() in _ABSENT
 
 
@@ -166,7 +163,6 @@ class Numbers:
         return value if abs(value) < math.inf else None
 
     def tell(self, cell: object, line: int, count: int = 1) -> None:
-        """Count cells that are no number."""
         self.findings.add("dropped", _NO_NUMBER, count, f"line {line:,}: {str(cell)[:40]!r}")
 
 

@@ -106,7 +106,6 @@ def _numbers(raw: pd.DataFrame, name: str, findings: Findings) -> pd.Series:
 
 
 def _states(taken: pd.DataFrame) -> pd.DataFrame | None:
-    """Give the limit of each window that names one, at its start and at its end."""
     limited = taken[taken["limit_w"].notna()]
     if limited.empty:
         return None

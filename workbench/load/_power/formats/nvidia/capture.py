@@ -102,7 +102,6 @@ def _sections(source: Source, findings: Findings) -> tuple[int | None, list[_Sec
 
 
 def _zone(collected: int | None, sections: list[_Section]) -> str | None:
-    """Return the offset of the host, from the first stamp and the time of the capture in UTC."""
     if collected is None:
         return None
     for section in sections:
@@ -125,7 +124,6 @@ _Read = Callable[[_Section, PowerGiven, Findings], PowerPart]
 
 
 def _reader(section: _Section) -> _Read | None:
-    """Choose who reads the output of a command."""
     command = section.command.removeprefix("nvidia-smi").strip()
     if command.startswith("--query-gpu="):
         return _read_query
@@ -155,7 +153,6 @@ def _read_dmon(section: _Section, given: PowerGiven, findings: Findings) -> Powe
 
 
 def _merged(parts: list[PowerPart], findings: Findings) -> PowerPart:
-    """Put the sections of one capture together."""
     entities: dict[str, dict[str, Any]] = {}
     for part in parts:
         for name, facts in part.entities.items():

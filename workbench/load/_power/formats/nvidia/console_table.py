@@ -41,16 +41,7 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
 
 
 def read_power(source: Source, given: PowerGiven) -> PowerPart:
-    """Read the tables of one host: of each GPU its whole board, not what MIG makes of it.
-
-    Raises
-    ------
-    NoPowerError
-        If no table shows a power, or another reading is wanted than the one it shows.
-    LoadError
-        If stamps need a zone and none is given, or the tables have no stamps and no
-        ``period_s`` is given.
-    """
+    """Read the tables of one host: of each GPU its whole board, not what MIG makes of it."""
     findings = Findings(source.label)
     if given.reading or given.scope == "module":
         msg = (
@@ -79,7 +70,6 @@ class _Boards:
         self._begun: dict[str, Any] | None = None
 
     def see(self, number: int, line: str) -> None:
-        """Take note of one line."""
         if not line.startswith("|"):
             stamp = stamp_ns(line)
             if stamp != NOT_A_TIME:

@@ -36,11 +36,6 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     """Read the readings of one host, whole watts each.
 
     What a file without dates (``-o T``) or without any time gives is on a clock of its own.
-
-    Raises
-    ------
-    LoadError
-        If stamps need a zone, or there are none and ``given.period_s`` is None.
     """
     findings = Findings(source.label)
     reader = DmonReader(given, findings)

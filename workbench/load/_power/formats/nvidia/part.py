@@ -145,7 +145,6 @@ def _column(table: Table, role: str, kept: np.ndarray) -> np.ndarray:
 
 
 def _some(values: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """Take the rows that are kept, without a copy where all of them are."""
     taken: np.ndarray = values if kept.all() else values[kept]
     return taken
 
@@ -182,7 +181,6 @@ def _states(
 
 
 def _limits(states: pd.DataFrame | None) -> list[float | None]:
-    """Give the last limit of each device."""
     if states is None or "limit_w" not in states:
         return []
     last = states.groupby("entity", observed=False)["limit_w"].last()
@@ -282,19 +280,7 @@ def devices_of(
     node: str | None,
     findings: Findings,
 ) -> Devices:
-    """Say of which GPU each row is.
-
-    Parameters
-    ----------
-    keys, key_of
-        What rows tell of their GPU, and which of that each row tells.
-    times, lines
-        Time in ns and line of each row.
-    node
-        Host, if the caller named it.
-    findings
-        Takes what is dropped or assumed.
-    """
+    """Say of which GPU each row is."""
     clean = [tuple("" if is_missing(cell) else cell for cell in key) for key in keys]
     role = _identity(clean, findings)
     if role is None:
@@ -337,7 +323,6 @@ def _tell_of_lost(devices: Sequence[Device], codes: np.ndarray, findings: Findin
 
 
 def _identity(keys: Sequence[Key], findings: Findings) -> int | None:
-    """Choose the column that tells the GPUs apart."""
     usable = [r for r in (_INDEX, _BUS, _UUID, _SERIAL) if any(key[r] for key in keys)]
     if _INDEX in usable and _UUID in usable:
         pairs = {(k[_NODE], k[_INDEX], k[_UUID]) for k in keys if k[_INDEX] and not _is_mig(k)}

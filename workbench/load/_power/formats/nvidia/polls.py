@@ -44,11 +44,6 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     ``method`` is told by the column (``power.draw.instant``, ``power.draw.average``); of plain
     ``power.draw`` only the name of the product tells it: the mean of the last second from
     Ampere on, the instant before.
-
-    Raises
-    ------
-    LoadError
-        If stamps need a zone and none is given, or the zone cannot have had them.
     """
     findings = Findings(source.label)
     reader = QueryReader(given, findings)
@@ -86,13 +81,7 @@ class QueryReader:
             start, number = end, number + 1
 
     def finished(self) -> Table:
-        """Return what was read.
-
-        Raises
-        ------
-        NoPowerError
-            If no header was met that names a power that is wanted.
-        """
+        """Return what was read."""
         if not self._is_begun:
             msg = f"{self._findings.source}: {self._refusal}; {_ASK}"
             raise NoPowerError(msg)

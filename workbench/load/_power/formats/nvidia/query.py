@@ -57,26 +57,14 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
 
 
 def read_power(source: Source, given: PowerGiven) -> PowerPart:
-    """Read the snapshots of one host: of each GPU its whole board, not what MIG makes of it.
-
-    Raises
-    ------
-    LoadError
-        If stamps need a zone and none is given.
-    """
+    """Read the snapshots of one host: of each GPU its whole board, not what MIG makes of it."""
     findings = Findings(source.label)
     lines = text_lines(source, findings, whole=True)
     return part_of(snapshots(lines, given, findings), given, findings)
 
 
 def snapshots(lines: Iterable[tuple[int, str]], given: PowerGiven, findings: Findings) -> Table:
-    """Read numbered lines of one or several snapshots.
-
-    Raises
-    ------
-    NoPowerError
-        If none of them holds a power.
-    """
+    """Read numbered lines of one or several snapshots."""
     boards = _Boards(given)
     for number, line in lines:
         boards.see(number, line)
@@ -115,7 +103,6 @@ class _Boards:
         self._path: list[str] = []
 
     def see(self, number: int, line: str) -> None:
-        """Take note of one line."""
         if _MARK.decode() in line:
             self.close()
             return
@@ -139,7 +126,6 @@ class _Boards:
             self._see_board(self._snapshot[-1], self._path[depth - 1 : depth] or [""], name, value)
 
     def close(self) -> None:
-        """End a snapshot."""
         is_all = self._attached == len(self._snapshot)
         self.snapshot_count += bool(self._snapshot)
         if self._snapshot and len(self._snapshot) < self._attached:

@@ -59,7 +59,6 @@ def _filled(stream: Stream) -> bytes:
 
 
 def _tidy(block: bytes, number: int, findings: Findings) -> bytes:
-    """Give a block with plain line ends, in UTF-8."""
     if b"\r" in block:
         block = block.replace(b"\r\n", b"\n").replace(b"\r", b" ")
     if block.isascii():
@@ -121,7 +120,6 @@ class RowReader:
         self._numbers: dict[str, Numbers] = {}
 
     def use(self, columns: Columns) -> None:
-        """Take the next rows for those of a table with these columns."""
         if columns == self._columns:
             return
         self._columns = columns
@@ -132,7 +130,6 @@ class RowReader:
         }
 
     def skip(self) -> None:
-        """Pass over the next rows."""
         self._columns = None
 
     def _factor(self, role: str) -> float | None:
@@ -182,7 +179,6 @@ class RowReader:
     def _times(
         self, arrow: pa.Table, lines: np.ndarray, columns: Columns
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return local times, zeros if the table has none, and which rows are no readings."""
         if "time" not in columns.at:
             return np.zeros(len(lines), dtype=np.int64), _is_blank(arrow)
         stamps = arrow.column(str(columns.at["time"])).combine_chunks()
@@ -198,7 +194,6 @@ class RowReader:
         return times, is_bad
 
     def _keys(self, arrow: pa.Table, columns: Columns) -> np.ndarray:
-        """Code what tells the devices apart."""
         combined = np.zeros(arrow.num_rows, dtype=np.int64)
         texts: list[list[str]] = []
         for role in _IDENTITY:
@@ -339,7 +334,6 @@ class Numbers:
         self.is_stated = bool(header_unit)
 
     def read(self, cells: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-        """Return values in the unit of the tables, and which cells are junk."""
         encoded = cells.dictionary_encode()
         codes = encoded.indices.to_numpy(zero_copy_only=False)
         if not len(codes):
@@ -413,7 +407,6 @@ def whole_numbers(cells: pa.Array, read: Callable[[str], int]) -> np.ndarray:
 
 
 def texts_of(cells: pa.Array) -> tuple[list[str], np.ndarray]:
-    """Return the different texts of a column, without blanks around them, and their codes."""
     encoded = pc.utf8_trim_whitespace(cells).dictionary_encode()
     texts = [text.strip('" ') for text in encoded.dictionary.to_pylist()]
     return texts, encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)

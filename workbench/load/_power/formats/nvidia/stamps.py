@@ -81,7 +81,6 @@ def _usual_ns(cells: pa.Array) -> np.ndarray:
 
 
 def _minutes_ns(raw: np.ndarray) -> np.ndarray:
-    """Read year to minute of stamps of the usual form."""
     digits = raw[:, _DIGITS].astype(np.int64) - ord("0")
     good = ((digits >= 0) & (digits <= 9)).all(axis=1)
     for at, signs in _SIGNS.items():
@@ -112,11 +111,6 @@ def utc_ns(local: np.ndarray, lines: np.ndarray, zone: tzinfo, label: str) -> np
     """Turn local times, in the order they were written, into ns since the Unix epoch.
 
     In the hour that a clock change repeats, the order tells which of the two is meant.
-
-    Raises
-    ------
-    LoadError
-        If a stamp cannot exist in the zone, or nothing tells which of two hours it is in.
     """
     if zone is UTC or not len(local):
         return local

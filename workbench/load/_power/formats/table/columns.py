@@ -89,12 +89,10 @@ class PowerLayout:
 
     @property
     def identity(self) -> list[str]:
-        """The columns that say whose readings a row holds."""
         return [name for name in (self.entity, self.node, self.device) if name is not None]
 
     @property
     def is_wide(self) -> bool:
-        """Whether every column of powers is a thing of its own."""
         return all(column.is_entity for column in self.powers)
 
 
@@ -108,7 +106,6 @@ def wide_name(name: str) -> str:
 
 
 def shown(names: Sequence[str]) -> str:
-    """List the first names."""
     listed = [str(name)[:40] for name in names[:8]]
     return f"{listed}" + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
@@ -142,7 +139,6 @@ class Watts:
     assumed: str = ""
 
     def of(self, cells: pa.Array, lines: np.ndarray, findings: Findings) -> np.ndarray:
-        """Return powers in W, missing where the file has none."""
         values, own = numbers(cells, self.column.name, lines, findings)
         if self.column.needs_unit:
             return self._with_own(values, own, lines, findings)
@@ -188,7 +184,6 @@ class Watts:
 def numbers(
     cells: pa.Array, name: str, lines: np.ndarray, findings: Findings
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return cells as floats, and per cell the watts of its own unit if some have one."""
     if is_text(cells.type):
         return _from_text(cells, name, lines, findings)
     values: np.ndarray = _floats(cells)
@@ -201,23 +196,19 @@ def has_unit(cell: str) -> bool:
 
 
 def is_absent(cell: str) -> bool:
-    """Say whether a cell says that there is no value."""
     return cell.strip().lower() in _ABSENT_TEXTS
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Say whether a type is text."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Say whether a type can hold powers."""
     tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
     return any(test(kind) for test in tests)
 
 
 def refuse_other_types(schema: pa.Schema, names: list[str], label: str) -> None:
-    """Raise if a column that should hold numbers holds something else."""
     for name in names:
         kind = schema.field(name).type
         plain = kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -227,7 +218,6 @@ def refuse_other_types(schema: pa.Schema, names: list[str], label: str) -> None:
 
 
 def plain(cells: pa.Array) -> pa.Array:
-    """Return cells without the dictionary they are packed in."""
     return cells.dictionary_decode() if pa.types.is_dictionary(cells.type) else cells
 
 
@@ -376,12 +366,10 @@ def power_name(name: str) -> PowerName | None:
 
 
 def names_a_limit(words: Iterable[str]) -> bool:
-    """Say whether one of some words in lower case is the short name of a limit."""
     return any(map(_SHORT_LIMIT.fullmatch, words))
 
 
 def unit_factor(unit: str) -> float:
-    """Return the watts in one of the units W, kW, MW and mW."""
     return {"W": 1.0, "kW": 1e3, "MW": 1e6, "mW": 1e-3}[unit]
 
 
@@ -409,7 +397,6 @@ def is_damaged(name: str) -> bool:
 
 
 def _without_unit(name: str) -> tuple[list[str], float | None, bool]:
-    """Return the words of a name without its unit, and what the unit is."""
     if is_damaged(name):
         kept = [word for word in words_of(name) if _factor(word) == (None, False)]
         return [*kept, "power"], None, False
@@ -432,7 +419,6 @@ def _without_unit(name: str) -> tuple[list[str], float | None, bool]:
 
 
 def _factor(word: str) -> tuple[float | None, bool]:
-    """Return watts per unit, and whether it may be milli or mega."""
     if word in ("mW", "MW"):
         return unit_factor(word), False
     low = word.lower()

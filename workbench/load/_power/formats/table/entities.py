@@ -30,7 +30,6 @@ class Runs:
 
     @property
     def per_row(self) -> np.ndarray:
-        """The code of each row."""
         if self.starts is None:
             return self.codes
         return np.repeat(self.codes, np.diff(self.starts, append=self.row_count))
@@ -50,7 +49,6 @@ def coded(column: pa.Array) -> Coded:
 
 
 def changes(columns: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the rows where one of the columns differs from the row before, and the first."""
     if not len(columns[0]):
         return np.zeros(0, dtype=np.int64)
     is_new = columns[0][1:] != columns[0][:-1]
@@ -60,7 +58,6 @@ def changes(columns: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def grouped(columns: Sequence[Coded]) -> tuple[np.ndarray, list[tuple[str, ...]]]:
-    """Return per row the number of its combination of texts, and the combinations."""
     combined = np.zeros(len(columns[0][0]), dtype=np.int64)
     places, values = [], []
     for numbers, texts in columns:
@@ -189,7 +186,6 @@ class Things:
 
 
 def _of_gpu(name: str, scope: str) -> dict[str, Any]:
-    """Tell host and GPU by a name of this package's own form."""
     match = _GPU.fullmatch(name)
     if match is None or scope not in ("unknown", "gpu"):
         return {}

@@ -76,30 +76,7 @@ def layout(
     cells: Mapping[str, Cell] | None = None,
     with_counters: bool = False,
 ) -> PowerLayout:
-    """Say what the columns of a table are.
-
-    Parameters
-    ----------
-    names
-        The columns, in order.
-    given
-        What the caller said.
-    label
-        The file, for messages.
-    time
-        The column of times, if its name does not tell.
-    cells
-        Columns that hold no plain numbers, and what they hold.
-    with_counters
-        Whether counters of energy will do if there is no power.
-
-    Raises
-    ------
-    NoPowerError
-        If there is no column of times or of powers.
-    LoadError
-        If the unit of powers is not told.
-    """
+    """Say what the columns of a table are."""
     if given.columns is not None:
         return named(layout, names, given, label, cells=cells)
     kinds = cells or {}
@@ -140,7 +117,6 @@ def layout(
 
 
 def _by_source(powers: list[PowerColumn], names: Iterable[str]) -> list[PowerColumn]:
-    """Give the powers of tables that are known by their columns the unit that they have."""
     if set(names) >= _MILLIWATTS:
         return [replace(power, factor=power.factor or 1e-3) for power in powers]
     if any(_is_summit(power.name) for power in powers):
@@ -151,7 +127,6 @@ def _by_source(powers: list[PowerColumn], names: Iterable[str]) -> list[PowerCol
 def _with_stated(
     powers: list[PowerColumn], kinds: Mapping[str, Cell], given: PowerGiven
 ) -> list[PowerColumn]:
-    """Add the columns of a wide table whose cells are powers to those whose names say so."""
     known = {power.name for power in powers}
     # Where names tell the powers, a column that is empty or 0 so far may be anything.
     stated = (name for name, kind in kinds.items() if kind == "unit")
@@ -164,13 +139,11 @@ def _with_stated(
 
 
 def has_value(names: Iterable[str]) -> bool:
-    """Say whether a table of named things has a column of values, of whatever they may be."""
     lowered = {name.strip().lower() for name in names}
     return bool(lowered & VALUES) and bool(lowered & NAMING)
 
 
 def time_column(names: Iterable[str]) -> str | None:
-    """Find the column of times."""
     by_lower = {name.strip().lower(): name for name in reversed(list(names))}
     for known in _TIMES:
         for lowered, name in by_lower.items():
@@ -212,7 +185,6 @@ def _with_identity(time: str, by_lower: dict[str, str], given: PowerGiven) -> Po
 def _powers(
     names: Sequence[str], found: PowerLayout, given: PowerGiven
 ) -> tuple[list[PowerColumn], list[tuple[str, str]]]:
-    """Give the columns of powers, one of each thing, and those dropped."""
     known = {name: power_name(name.strip()) for name in names if name not in found.identity}
     powers = {name: said for name, said in known.items() if said is not None}
     left_out = [(name, "another statistic than the mean") for name, said in powers.items()
@@ -257,7 +229,6 @@ def _chosen(same: Sequence[str], kept: dict[str, PowerName], given: PowerGiven) 
 def _column(
     name: str, said: PowerName, found: PowerLayout, given: PowerGiven, *, is_one: bool
 ) -> PowerColumn:
-    """Say what one column of powers meters."""
     column = PowerColumn(name, "", found.scope, said.method, said.factor, said.is_mw)
     if not found.identity:
         part = _bare(name)
@@ -394,7 +365,6 @@ def _scope(words: Sequence[str], found: PowerLayout, given: PowerGiven) -> str:
 
 
 def with_clear_units(counters: list[PowerColumn], label: str) -> list[PowerColumn]:
-    """Refuse a unit that may be two."""
     unclear = [column.name for column in counters if column.factor is None]
     if unclear:
         msg = (
@@ -412,7 +382,6 @@ def counter_beside(counters: list[PowerColumn], powers: Sequence[PowerColumn]) -
 
 
 def has_counter(names: Iterable[str]) -> bool:
-    """Say whether a table of named things counts their energy."""
     lowered = {name.strip().lower() for name in names}
     words = {word for name in lowered for word in words_of(name)}
     if words & _OF_A_JOB or "epoch" in lowered or not lowered & NAMING:
@@ -495,7 +464,6 @@ BARE = "its cells name no unit, as those of others do; pass unit= if they are po
 
 
 def stated_columns(kinds: Mapping[str, Cell]) -> list[str]:
-    """Give the columns whose cells name a unit, and those that were empty or 0 so far."""
     stated = [name for name, kind in kinds.items() if kind == "unit"]
     return [name for name, kind in kinds.items() if kind in ("unit", "blank")] if stated else []
 
@@ -567,7 +535,6 @@ def all_others(
 
 
 def _refuse_quantities(kinds: Mapping[str, Cell], found: PowerLayout, label: str) -> None:
-    """Refuse values of which another column may say that they are several quantities."""
     texts = [name for name, kind in kinds.items() if kind == "text"]
     more = [name for name in texts if name not in (found.time, *found.identity)]
     if more:
@@ -589,7 +556,6 @@ _POWERS = {"power_w", "power_kw", "power", "energy_j"}
 
 
 def check_columns(given: PowerGiven) -> None:
-    """Refuse names that mean nothing, before minutes of reading."""
     if (said := given.columns) is None:
         return
     if unknown := sorted(set(said) - set(_NAMES)):

@@ -77,12 +77,10 @@ def pieces_of(
 
 
 def decoded(head: bytes) -> str:
-    """Return the beginning of a file as text."""
     return head.decode("utf-8", "replace").removeprefix("\ufeff")
 
 
 def header_of(text: str) -> tuple[int, str, list[str]]:
-    """Return how many lines are before the header, the separator and the names."""
     lines = text.split("\n")
     skipped = 0
     while skipped < len(lines) - 1 and (not lines[skipped].strip() or lines[skipped][0] == "#"):
@@ -94,7 +92,6 @@ def header_of(text: str) -> tuple[int, str, list[str]]:
 
 
 def flat_names(text: str) -> list[str]:
-    """Return the names of the first line if it is a JSON object, else none."""
     line = text.lstrip().split("\n", 1)[0]
     try:
         record = json.loads(line) if line.startswith("{") else None
@@ -104,7 +101,6 @@ def flat_names(text: str) -> list[str]:
 
 
 def sample_of(text: str, skipped: int, separator: str, count: int) -> list[list[str]]:
-    """Return the cells of the first whole rows after the header."""
     lines = text.split("\n")[skipped + 1 : -1] or text.split("\n")[skipped + 1 :]
     return [row for row in _cells(lines[:_SAMPLE_ROWS], separator) if len(row) == count]
 
@@ -130,7 +126,6 @@ def open_parquet(path: Path | io.BytesIO, label: str, names: Sequence[str] = ())
 
 
 def unreadable(label: str, error: Exception) -> LoadError:
-    """Make the error for a Parquet file that breaks off or is damaged."""
     reason = " ".join(str(error).split())[:200]
     return LoadError(f"{label}: cannot be read as Parquet ({reason}); copy it again")
 
@@ -138,7 +133,6 @@ def unreadable(label: str, error: Exception) -> LoadError:
 def parquet_layout(
     schema: pa.Schema, given: PowerGiven, label: str, *, with_counters: bool = False
 ) -> PowerLayout:
-    """Say what the columns of a Parquet file are."""
     names = list(schema.names)
     refuse_twice(names, label)
     stamps = [f.name for f in schema if pa.types.is_timestamp(f.type)]
@@ -227,7 +221,6 @@ def _separated(
 
 
 def _cells_of(columns: Mapping[str, Sequence[str]]) -> dict[str, Cell]:
-    """Say of a few rows which columns hold names, and which numbers with a unit."""
     found: dict[str, Cell] = {}
     for name, cells in columns.items():
         if any(map(has_unit, cells)):
@@ -293,7 +286,6 @@ def _blocks(
 
 
 def _without_blank(batch: pa.RecordBatch, lines: np.ndarray) -> tuple[pa.RecordBatch, np.ndarray]:
-    """Leave out the empty lines of a file."""
     blank = np.ones(len(batch), dtype=bool)
     for column in batch.columns:
         blank &= pc.equal(column, "").to_numpy(zero_copy_only=False)

@@ -142,12 +142,6 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     has a column per thing. Units stand in the names of the columns; times have a zone, or count
     since 1970, or need ``given.tz``. Columns such as ``energy_j`` are counters of energy, if they
     count.
-
-    Raises
-    ------
-    LoadError
-        If there is no time or power, a unit or a time zone is needed and not given, or the file
-        is damaged.
     """
     if (part := _recorded(source, given)) is not None:
         return part
@@ -194,7 +188,6 @@ class _Reader:
         self._states: list[pd.DataFrame] = []
 
     def add(self, piece: Piece) -> None:
-        """Take the readings of some rows."""
         layout, findings = self._layout, self._findings
         times = plain(piece.columns[layout.time])
         if self._clock is None:
@@ -251,7 +244,6 @@ class _Reader:
             self._findings.add("suspicious", _PARTIAL, int(is_partial.sum()), where)
 
     def part(self) -> PowerPart:
-        """Return what was gathered."""
         gathered = (*self._readings, *self._counted)
         if not any(len(some["code"]) for some in gathered):
             msg = f"{self._label}: holds no row with a time and a name; is it the right file?"
@@ -319,7 +311,6 @@ class _Reader:
 
 
 def _frame(gathered: list[dict[str, Any]], value: str, names: pd.Index) -> pd.DataFrame:
-    """Join what was gathered piece by piece."""
     kinds = {"time_ns": np.int64, "code": np.int32, value: np.float64, "line": np.int64}
     columns = {
         name: np.concatenate([some[name] for some in gathered]) if gathered else np.empty(0, kind)
@@ -334,7 +325,6 @@ def _frame(gathered: list[dict[str, Any]], value: str, names: pd.Index) -> pd.Da
 
 
 def _stem(label: str) -> str:
-    """Return the name of a file without folders and endings."""
     name = plain_name(PurePosixPath(label.replace("\\", "/").replace("!", "/")).name)
     for ending in (".csv", ".tsv", ".txt", ".parquet", ".jsonl", ".ndjson", ".json"):
         name = name.removesuffix(ending)

@@ -72,7 +72,6 @@ def sensors_of(metadata: dict[bytes, bytes] | None, label: str) -> list[dict[str
 def recorded(
     file: pq.ParquetFile, sensors: list[dict[str, Any]], source: Source, given: PowerGiven
 ) -> PowerPart:
-    """Read one part of a recording."""
     findings = Findings(source.label)
     try:
         frame = file.read().to_pandas()
