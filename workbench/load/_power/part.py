@@ -50,6 +50,12 @@ class PowerGiven:
     period_s: float | None = None
     columns: Mapping[str, str] | None = None
 
+    def assumed_time(self, clock: str) -> str:
+        """Name what the caller had to say of the times of a file."""
+        if clock == "own":
+            return f"period_s={self.period_s:g}" if self.period_s else ""
+        return f"tz={self.tz}" if self.tz else ""
+
 
 class NoPowerError(LoadError):
     """A file is in a known format and holds no reading of power; others are loaded without it."""
@@ -229,16 +235,6 @@ def plain_name(text: str) -> str:
     return name if len(name) <= _NAME_CHARS else name[: _NAME_CHARS - 1] + "…"
 
 
-def described(
-    entities: Mapping[str, Mapping[str, Any]], clock: Mapping[str, str], assumed: str
-) -> dict[str, dict[str, Any]]:
-    """Add to each entity what is true of all of a file: its clock, and what the caller said."""
-    return {
-        name: {**each, **clock, "assumed": said(clock["assumed"], assumed, each.get("assumed", ""))}
-        for name, each in entities.items()
-    }
-
-
 def said(*texts: str) -> str:
     return ", ".join(dict.fromkeys(text for text in texts if text))
 
@@ -259,6 +255,27 @@ def part_of(
     for name, frame in zip(("counters", "states"), frames[1:], strict=False):
         setattr(part, name, frame if len(frame) else None)
     return part
+
+
+def timed(table: pd.DataFrame) -> pd.DataFrame:
+    """Keep the rows that have a time."""
+    return table[table["time_ns"].notna()].astype({"time_ns": "int64"}).reset_index(drop=True)
+
+
+def tell(rows: pd.DataFrame, findings: Findings, finding: str, what: str) -> None:
+    """Count rows of a table whose index holds their lines."""
+    if len(rows):
+        findings.add(finding, what, len(rows), f"line {int(rows.index.min()):,}")
+
+
+def numbers_of(raw: pd.DataFrame, name: str, findings: Findings) -> pd.Series:
+    """Read a column of text as floats; what is no number is missing and counted."""
+    values = pd.to_numeric(raw[name], errors="coerce").astype("float64")
+    bad = values.isna() & raw[name].notna()
+    if bad.any():
+        where = f"line {int(raw.index[bad][0]):,}: {raw[name][bad].iloc[0][:40]}"
+        findings.add("dropped", f"cells of {name} that are no number", int(bad.sum()), where)
+    return values
 
 
 def number_of(value: object) -> float | None:

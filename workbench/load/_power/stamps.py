@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any
+
+import pandas as pd
 
 from workbench.errors import LoadError
 from workbench.load._files.archive import Source
@@ -13,7 +15,7 @@ from workbench.load._files.findings import Findings
 from workbench.load._files.tables import text_documents
 from workbench.load._files.text import tell_of_damage
 from workbench.load._files.time import epoch_ns, iso_ns, local_ns, no_zone, zone_of
-from workbench.load._power.part import PowerGiven, number_of
+from workbench.load._power.part import PowerGiven, PowerPart, number_of, part_of, said, settled
 
 _MONTHS = {
     name: number
@@ -94,6 +96,16 @@ class Stamps:
             if match := form.fullmatch(text):
                 return self._calendar(match.groupdict(), text, line)
         return None
+
+    def part(
+        self, frames: Sequence[pd.DataFrame], entities: dict[str, dict[str, Any]], how: str
+    ) -> PowerPart:
+        """Make a part of readings, counters and states; ``how`` tells the way to log a time."""
+        frames, clock = settled(frames, self.findings, how, self.given)
+        for facts in entities.values():
+            assumed = said(clock["assumed"], self.assumed, facts.get("assumed", ""))
+            facts.update(clock, assumed=assumed)
+        return part_of(frames, entities, self.findings)
 
     def _iso_local(self, text: str, line: int) -> int | None:
         naive = text.replace("_", "T")

@@ -19,20 +19,14 @@ from workbench.load._power.formats.repeated_tables import (
     Numbers,
     Objects,
     chunks_of,
-    possible,
 )
 from workbench.load._power.part import (
     NO_TIME,
     STATE_COLUMNS,
-    Floats,
-    Integers,
     PowerGiven,
     PowerPart,
     Rows,
-    described,
-    part_of,
     plain_name,
-    settled,
     states_frame,
 )
 from workbench.load._power.stamps import Stamps, paged_documents
@@ -65,7 +59,7 @@ _ROLES = {
     "model": r"card series|market_name|(?:asic|board)/(?:market_name|product_name)",
 }
 _ROLE_OF = re.compile("|".join(f"(?P<{role}>{form})" for role, form in _ROLES.items()))
-_UNITS = {"busy": "%", "micro": "uj", "resolution": "uj"}
+_UNITS = {"micro": "uj"}
 _JOULES_PER_COUNT = 15.3e-6
 _POWERS = frozenset({"power", "average", "energy", "micro", "counts"})
 _ENERGIES = ("energy", "micro", "counts")
@@ -135,8 +129,7 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     is_table = _TABLE.search(source.head(_HEAD_BYTES))
     (_read_table if is_table else _read_json)(source, tables, stamps, findings)
     frames = [tables.readings.frame(), tables.counters.frame(), states_frame(tables.states)]
-    frames, clock = settled(frames, findings, _HOW, given)
-    return part_of(frames, described(tables.entities, clock, stamps.assumed), findings)
+    return stamps.part(frames, tables.entities, _HOW)
 
 
 def _read_table(source: Source, tables: _Tables, stamps: Stamps, findings: Findings) -> None:
@@ -189,31 +182,13 @@ def _add_chunk(
             counted = counted * np.where(np.isnan(resolution), _JOULES_PER_COUNT, resolution)
         tables.counters.add_table(*where, [counted])
     if _STATES & set(chunk.cells):
-        states = {role: chunk.numbers(role, numbers, _UNITS.get(role, "")) for role in _STATES}
-        _add_states(where, states, tables)
-
-
-def _add_states(
-    where: tuple[Sequence[str], Integers, Integers, Integers],
-    states: Mapping[str, Floats],
-    tables: _Tables,
-) -> None:
-    names, codes, time_ns, lines = where
-    values = [
-        possible(states["limit"]),
-        possible(states["clock"]),
-        possible(states["busy"], most=1),
-        states["temperature"],
-    ]
-    some = ~np.isnan(values).all(axis=0)
-    empty = np.full(int(some.sum()), np.nan)
-    columns = [*(each[some] for each in values), empty, empty]
-    tables.states.add_table(names, codes[some], time_ns[some], lines[some], columns)
-    for code, name in enumerate(names):
-        known = values[0][codes == code]
-        known = known[~np.isnan(known)]
-        if len(known):
-            tables.entities[name]["limit_w"] = float(known[-1])
+        states = chunk.states(numbers)
+        known = ~np.isnan(states).all(axis=0)
+        columns = [column[known] for column in states]
+        tables.states.add_table(names, *(rows[known] for rows in where[1:]), columns)
+        last = pd.Series(states[0]).groupby(codes).last().dropna()
+        for code, limit in last.items():
+            tables.entities[names[code]]["limit_w"] = float(limit)
 
 
 def _mapped(function: Callable[[str], object], texts: Objects) -> Objects:

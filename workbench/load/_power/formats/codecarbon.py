@@ -21,7 +21,14 @@ from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.tables import csv_table, header_of
 from workbench.load._files.time import utc_ns
-from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart, readings_of_windows
+from workbench.load._power.part import (
+    NoPowerError,
+    PowerGiven,
+    PowerPart,
+    numbers_of,
+    readings_of_windows,
+    tell,
+)
 
 NAME = "CodeCarbon emissions"
 _NEEDED = {"timestamp", "duration", "emissions"}
@@ -65,9 +72,9 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
 def _runs(raw: pd.DataFrame, given: PowerGiven, findings: Findings) -> pd.DataFrame:
     lines = pd.Series(raw.index.to_numpy(), index=raw.index)
     ends = utc_ns(raw["timestamp"].fillna(""), lines, given.tz, findings)
-    spent = _numbers(raw, "duration", findings)
+    spent = numbers_of(raw, "duration", findings)
     is_timed = ends.ns.notna() & (spent > 0) & (spent < 1e9)
-    _tell(raw[~is_timed], findings, "dropped", "runs without a usable time or duration")
+    tell(raw[~is_timed], findings, "dropped", "runs without a usable time or duration")
     end_ns = ends.ns[is_timed].astype("int64")
     start_ns = end_ns - (spent[is_timed] * _SECOND).round().astype("int64")
     runs = raw[is_timed].assign(start_ns=start_ns, end_ns=end_ns, spent_s=spent[is_timed])
@@ -78,7 +85,7 @@ def _runs(raw: pd.DataFrame, given: PowerGiven, findings: Findings) -> pd.DataFr
     runs = runs.sort_values(["end_ns", "line"], kind="stable")
     is_earlier = runs.duplicated("run", keep="last")
     what = "earlier rows of a run, whose energies are in its last row"
-    _tell(runs[is_earlier], findings, "skipped by design", what)
+    tell(runs[is_earlier], findings, "skipped by design", what)
     return runs[~is_earlier]
 
 
@@ -89,18 +96,18 @@ def _windows(
     column = f"{device}_energy"
     if column not in runs:
         return pd.DataFrame()
-    energy = _numbers(runs, column, findings) * _J_PER_KWH
+    energy = numbers_of(runs, column, findings) * _J_PER_KWH
     is_known = energy.between(0, 1e15)
-    _tell(runs[~is_known], findings, "dropped", f"runs without a usable {column}")
+    tell(runs[~is_known], findings, "dropped", f"runs without a usable {column}")
     power = energy / runs["spent_s"]
     if f"{device}_power" in runs:
-        last = _numbers(runs, f"{device}_power", findings)
+        last = numbers_of(runs, f"{device}_power", findings)
         ratio = (last / power).where((last > 0) & (power > 0))
         is_off = (ratio > _LAST_SAMPLE_RATIO) | (ratio < 1 / _LAST_SAMPLE_RATIO)
         what = f"runs whose {device}_power, the last sample, is far from their mean; not used"
-        _tell(runs[is_off], findings, "noted", what)
+        tell(runs[is_off], findings, "noted", what)
         is_silent = (energy == 0) & ((last > 0) | (scope != "gpu"))
-        _tell(runs[is_silent], findings, "suspicious", f"runs with 0 kWh of {device}")
+        tell(runs[is_silent], findings, "suspicious", f"runs with 0 kWh of {device}")
     prefix = f"{given.node}/" if given.node else ""
     windows = runs[["start_ns", "end_ns", "line"]].assign(
         entity=prefix + runs["run"] + f"/{device}", energy_j=energy
@@ -108,7 +115,7 @@ def _windows(
     counts = pd.to_numeric(runs["gpu_count"], errors="coerce") if "gpu_count" in runs else 1
     # Several GPUs together are no GPU, and have no scope of their own.
     together = pd.Series((counts > 1) & (scope == "gpu"), index=runs.index)
-    _tell(runs[together], findings, "noted", "GPUs counted together; their scope is unknown")
+    tell(runs[together], findings, "noted", "GPUs counted together; their scope is unknown")
     scopes = pd.Series(scope, index=runs.index).mask(together, "unknown")
     models = runs[model] if model in runs else pd.Series(index=runs.index, dtype=object)
     facts: list[dict[str, Any]] = [
@@ -125,15 +132,3 @@ def _windows(
     ]
     windows["facts"] = pd.Series(facts, index=windows.index, dtype=object)
     return windows[is_known]
-
-
-def _numbers(raw: pd.DataFrame, name: str, findings: Findings) -> pd.Series:
-    values = pd.to_numeric(raw[name], errors="coerce").astype("float64")
-    bad = raw[values.isna() & raw[name].notna()]
-    _tell(bad, findings, "dropped", f"cells of {name} that are no number")
-    return values
-
-
-def _tell(rows: pd.DataFrame, findings: Findings, finding: str, what: str) -> None:
-    if len(rows):
-        findings.add(finding, what, len(rows), f"line {int(rows.index.min()):,}")

@@ -21,7 +21,7 @@ from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.text import COLOURS, text_lines
 from workbench.load._files.time import utc_ns
-from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart
+from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart, said, timed
 
 NAME = "dcgmi dmon"
 _HEADER = re.compile(r"^(?P<stamp>.*?)#\s*Entity\s+(?P<names>\S.*)$")
@@ -62,9 +62,7 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
         raise NoPowerError(msg)
     table = pd.DataFrame(log.rows)
     clock = _place(table, given, findings)
-    table = table[table["time_ns"].notna()].reset_index(drop=True)
-    table["time_ns"] = table["time_ns"].astype("int64")
-    return _part(table, log, given, clock)
+    return _part(timed(table), log, given, clock)
 
 
 @dataclass
@@ -175,16 +173,12 @@ def _polls(table: pd.DataFrame, given: PowerGiven, findings: Findings) -> Iterat
 def _part(table: pd.DataFrame, log: _Log, given: PowerGiven, clock: str) -> PowerPart:
     prefix = f"{given.node}/" if given.node else ""
     table["entity"] = prefix + table["kind"].str.lower() + table["id"]
-    said = [f"node={given.node}"] if given.node else []
-    said += [f"period_s={given.period_s:g}"] if clock == "own" and given.period_s else []
-    said += [f"tz={given.tz}"] if clock == "epoch" and given.tz else []
-    facts: dict[str, Any] = {"node": given.node, "clock": clock, "assumed": ", ".join(said)}
+    assumed = said(f"node={given.node}" if given.node else "", given.assumed_time(clock))
+    facts: dict[str, Any] = {"node": given.node, "clock": clock, "assumed": assumed}
     facts |= {"method": "instant" if log.taken == "POWINST" else "unknown", "unit": "W"}
+    devices = table[["entity", "kind", "id"]].drop_duplicates().itertuples(index=False)
     entities = {
-        name: {**facts, "scope": _SCOPES[kind], "device": device}
-        for name, kind, device in table[["entity", "kind", "id"]]
-        .drop_duplicates()
-        .itertuples(index=False)
+        name: {**facts, "scope": _SCOPES[kind], "device": device} for name, kind, device in devices
     }
     common = ["time_ns", "entity", "line"]
     columns = [name for name in dict.fromkeys(_STATES.values()) if name in table]

@@ -25,7 +25,7 @@ from workbench.load._files.findings import Findings
 from workbench.load._files.json_events import number_of
 from workbench.load._files.tables import json_documents, records
 from workbench.load._files.time import utc_ns
-from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart
+from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart, said, timed
 
 NAME = "DPS metrics"
 _HEAD = re.compile(rb'"nodes"\s*:\s*\[')
@@ -55,9 +55,7 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
         raise NoPowerError(msg)
     table = pd.DataFrame(log.rows)
     clock = _place(table, given, log.findings)
-    table = table[table["time_ns"].notna()].reset_index(drop=True)
-    table["time_ns"] = table["time_ns"].astype("int64")
-    return _part(table, log.findings, given, clock)
+    return _part(timed(table), log.findings, given, clock)
 
 
 @dataclass
@@ -136,14 +134,13 @@ def _place(table: pd.DataFrame, given: PowerGiven, findings: Findings) -> str:
 
 def _part(table: pd.DataFrame, findings: Findings, given: PowerGiven, clock: str) -> PowerPart:
     scope = given.scope or "unknown"
-    said = [f"period_s={given.period_s:g}"] if clock == "own" and given.period_s else []
-    said += [f"tz={given.tz}"] if clock == "epoch" and given.tz else []
     entities: dict[str, dict[str, Any]] = {}
     for row in table.drop_duplicates("entity").itertuples(index=False):
-        told = [*said, *([f"scope={given.scope}"] if not row.scope and given.scope else [])]
+        by_caller = f"scope={given.scope}" if not row.scope and given.scope else ""
         entities[str(row.entity)] = {
             "scope": row.scope or scope, "method": "unknown", "node": row.node, "clock": clock,
-            "device": row.device, "assumed": ", ".join(told), "unit": "W",
+            "device": row.device, "unit": "W",
+            "assumed": said(given.assumed_time(clock), by_caller),
         }  # fmt: skip
     numbers = ["power_w", "limit_w", "temperature_c", "energy_j"]
     table[numbers] = table[numbers].astype("float64")

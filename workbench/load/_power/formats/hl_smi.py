@@ -19,17 +19,13 @@ from workbench.load._power.formats.repeated_tables import (
     Objects,
     cells_of,
     chunks_of,
-    possible,
 )
 from workbench.load._power.part import (
     STATE_COLUMNS,
     PowerGiven,
     PowerPart,
     Rows,
-    described,
-    part_of,
     plain_name,
-    settled,
     states_frame,
 )
 from workbench.load._power.stamps import Stamps
@@ -85,9 +81,9 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     usual = _by_cells(source, findings)
     for chunk in chunks_of(source, _header, stamps, findings, usual=usual):
         _add(chunk, rows, entities, (stamps, Numbers(findings), given))
-    frames, clock = settled([rows[0].frame(), states_frame(rows[1])], findings, _ASK, given)
-    frames.insert(1, frames[0].iloc[:0])
-    return part_of(frames, described(entities, clock, stamps.assumed), findings)
+    readings = rows[0].frame()
+    frames = [readings, readings.iloc[:0], states_frame(rows[1])]
+    return stamps.part(frames, entities, _ASK)
 
 
 def _add(
@@ -104,20 +100,17 @@ def _add(
     names = [f"{given.node}/{name}" if given.node else name for name in names]
     where = (names, codes, chunk.times(stamps, devices), chunk.lines)
     rows[0].add_table(*where, [chunk.numbers("power", numbers)])
-    limits, clock = (possible(chunk.numbers(role, numbers)) for role in ("limit", "clock"))
-    busy = possible(chunk.numbers("busy", numbers, "%"), most=1)
-    empty = np.full(len(codes), np.nan)
-    states = [limits, clock, busy, chunk.numbers("temperature", numbers), empty, empty]
+    states = chunk.states(numbers)
+    limits = pd.Series(states[0]).groupby(codes).last()
     if {"limit", "clock", "busy", "temperature"} & set(chunk.cells):
         rows[1].add_table(*where, states)
     models = chunk.cells.get("model")
     for code, (name, at) in enumerate(zip(names, first, strict=True)):
-        known = limits[(codes == code) & ~np.isnan(limits)]
         model = None if models is None else plain_name(str(models[at])) or None
         facts = entities.setdefault(name, {"limit_w": None})
         facts |= {"scope": "gpu", "method": "unknown", "node": given.node, "unit": "W"}
         facts |= {"device": str(unique[code]), "model": model}
-        facts["limit_w"] = float(known[-1]) if len(known) else facts["limit_w"]
+        facts["limit_w"] = float(limits[code]) if limits[code] >= 0 else facts["limit_w"]
 
 
 def _devices(chunk: Chunk, label: str) -> Objects:

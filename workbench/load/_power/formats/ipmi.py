@@ -14,10 +14,7 @@ from workbench.load._power.part import (
     PowerGiven,
     PowerPart,
     Rows,
-    described,
-    part_of,
     plain_name,
-    settled,
 )
 from workbench.load._power.stamps import Page, Stamps, stamp_line
 
@@ -108,10 +105,10 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
         time_ns = each.page_ns if each.time_ns is None else each.time_ns
         rows.add(name, time_ns, each.line, watts)
         entities.setdefault(name, _entity(host, part, kind, given))
-    frames, clock = settled([rows.frame()], findings, _HOW, given)
-    is_taken = any(each["scope"] == "node_ac" for each in entities.values())
+    part = stamps.part([rows.frame()], entities, _HOW)
+    is_taken = any(facts["scope"] == "node_ac" for facts in entities.values())
     findings.add("assumed", _SCOPE, int(is_taken and not given.scope))
-    return part_of(frames, described(entities, clock, stamps.assumed), findings)
+    return part
 
 
 def _taken(block: _Block, given: PowerGiven) -> tuple[str, float | None]:

@@ -33,12 +33,9 @@ from workbench.load._power.part import (
     PowerGiven,
     PowerPart,
     Rows,
-    described,
     number_of,
-    part_of,
     plain_name,
     said,
-    settled,
     states_frame,
 )
 from workbench.load._power.stamps import Page, Stamps, stamp_line
@@ -99,8 +96,7 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
         entities[entity] = _entity(things[entity], each, given)
         _add(entity, each, rows, given, findings)
     frames = [rows[0].frame(), rows[1].frame(), states_frame(rows[2])]
-    frames, clock = settled(frames, findings, _HOW, given)
-    return part_of(frames, described(entities, clock, stamps.assumed), findings)
+    return stamps.part(frames, entities, _HOW)
 
 
 def _grouped(

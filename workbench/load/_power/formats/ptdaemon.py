@@ -21,7 +21,7 @@ from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.text import text_lines
 from workbench.load._files.time import utc_ns
-from workbench.load._power.part import PowerGiven, PowerPart, number_of, part_of
+from workbench.load._power.part import PowerGiven, PowerPart, number_of, part_of, said, timed
 
 NAME = "PTDaemon log"
 _LINE = re.compile(
@@ -65,16 +65,14 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     name = given.node or "node"
     rows = pd.DataFrame({"entity": name, "power_w": watts, "line": lines})
     times = utc_ns(pd.Series(stamps, dtype="str"), rows["line"], given.tz, findings)
-    rows["time_ns"] = times.ns
-    rows = rows[rows["time_ns"].notna()].astype({"time_ns": "int64"}).reset_index(drop=True)
+    rows = timed(rows.assign(time_ns=times.ns))
     findings.add("assumed", _SCOPE, int(not given.scope))
-    told = (f"tz={given.tz}", f"scope={given.scope}" if given.scope else "")
     facts = {
         "scope": given.scope or "node_ac",
         "method": "average",
         "node": given.node,
         "is_unnamed": given.node is None,
-        "assumed": ", ".join(filter(None, told)),
+        "assumed": said(f"tz={given.tz}", f"scope={given.scope}" if given.scope else ""),
         "unit": "W",
     }
     return part_of([rows[["time_ns", "entity", "power_w", "line"]]], {name: facts}, findings)

@@ -20,11 +20,8 @@ from workbench.load._power.part import (
     PowerGiven,
     PowerPart,
     Rows,
-    described,
     number_of,
-    part_of,
     plain_name,
-    settled,
     states_frame,
 )
 from workbench.load._power.stamps import Stamps
@@ -292,10 +289,10 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
         if each.kind == "limit" and each.value is not None:
             known["limit_w"] = each.value
     frames = [rows["power"].frame(), rows["energy"].frame(), states_frame(rows["limit"])]
-    frames, clock = settled(frames, findings, _HOW, given)
-    is_taken = any(each["scope"] == "node_ac" for each in entities.values())
+    part = stamps.part(frames, entities, _HOW)
+    is_taken = any(facts["scope"] == "node_ac" for facts in entities.values())
     findings.add("assumed", _SCOPE, int(is_taken and not given.scope))
-    return part_of(frames, described(entities, clock, stamps.assumed), findings)
+    return part
 
 
 def _entity(each: Value, given: PowerGiven) -> dict[str, Any]:

@@ -63,6 +63,13 @@ class Chunk:
         plain = np.array([np.nan if value is None else value for value in known], np.float64)
         return plain[codes]
 
+    def states(self, numbers: Numbers) -> list[Floats]:
+        """Return the columns of STATE_COLUMNS; what can be no limit, clock or load is missing."""
+        empty = np.full(len(self.lines), np.nan)
+        limit, clock = (possible(self.numbers(role, numbers)) for role in ("limit", "clock"))
+        busy = possible(self.numbers("busy", numbers, "%"), most=1)
+        return [limit, clock, busy, self.numbers("temperature", numbers), empty, empty]
+
     def times(self, stamps: Stamps, names: Objects) -> Integers:
         if "time" not in self.cells:
             # The stamp before a snapshot holds for one reading of each thing.

@@ -15,7 +15,13 @@ import pandas as pd
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.tables import csv_table, header_of
-from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart, readings_of_windows
+from workbench.load._power.part import (
+    NoPowerError,
+    PowerGiven,
+    PowerPart,
+    numbers_of,
+    readings_of_windows,
+)
 
 NAME = "Zeus windows"
 WINDOW = ("start_time", "window_name", "elapsed_time")
@@ -48,19 +54,14 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     readings, counters, taken = readings_of_windows(windows, findings)
     facts: dict[str, Any] = {"method": "average", "clock": clock, "node": given.node, "unit": "W"}
     facts["assumed"] = f"node={given.node}" if given.node else ""
-    entities = {
-        name: {**facts, "scope": scope, "device": device}
-        for name, scope, device in windows[["entity", "scope", "device"]]
-        .drop_duplicates()
-        .itertuples(index=False)
-    }
-    states = _states(taken)
-    return PowerPart(readings, entities, findings, counters, states)
+    devices = windows[["entity", "scope", "device"]].drop_duplicates("entity").set_index("entity")
+    entities = {str(name): facts | row for name, row in devices.to_dict("index").items()}
+    return PowerPart(readings, entities, findings, counters, _states(taken))
 
 
 def _windows(raw: pd.DataFrame, given: PowerGiven, findings: Findings) -> tuple[pd.DataFrame, str]:
     """Give a row per window and device, and the clock they are on."""
-    start_s, spent_s = (_numbers(raw, name, findings) for name in ("start_time", "elapsed_time"))
+    start_s, spent_s = (numbers_of(raw, name, findings) for name in ("start_time", "elapsed_time"))
     is_timed = start_s.between(0, _LAST_S) & spent_s.between(0, 1e9)
     if (~is_timed).any():
         where = f"line {int(raw.index[~is_timed][0]):,}"
@@ -88,21 +89,12 @@ def _windows(raw: pd.DataFrame, given: PowerGiven, findings: Findings) -> tuple[
 
 
 def _energies(raw: pd.DataFrame, name: str, findings: Findings) -> pd.Series:
-    energy = _numbers(raw, name, findings)
+    energy = numbers_of(raw, name, findings)
     bad = (energy < 0) | (energy == float("inf"))
     if bad.any():
         where = f"line {int(raw.index[bad][0]):,}: {raw[name][bad].iloc[0]}"
         findings.add("dropped", f"energies of {name} that can be none", int(bad.sum()), where)
     return energy.mask(bad)
-
-
-def _numbers(raw: pd.DataFrame, name: str, findings: Findings) -> pd.Series:
-    values = pd.to_numeric(raw[name], errors="coerce").astype("float64")
-    bad = values.isna() & raw[name].notna()
-    if bad.any():
-        where = f"line {int(raw.index[bad][0]):,}: {raw[name][bad].iloc[0][:40]}"
-        findings.add("dropped", f"cells of {name} that are no number", int(bad.sum()), where)
-    return values
 
 
 def _states(taken: pd.DataFrame) -> pd.DataFrame | None:

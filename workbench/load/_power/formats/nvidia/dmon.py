@@ -6,9 +6,8 @@ import re
 
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.text import tell_of_damage
-from workbench.load._power.formats.nvidia.part import part_of
-from workbench.load._power.formats.nvidia.rows import Clock, Columns, RowReader, Table, blocks_of
+from workbench.load._power.formats.nvidia.part import part_of_file
+from workbench.load._power.formats.nvidia.rows import Clock, Columns, RowReader, Table
 from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart
 
 NAME = "nvidia-smi dmon"
@@ -37,13 +36,7 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
 
     What a file without dates (``-o T``) or without any time gives is on a clock of its own.
     """
-    findings = Findings(source.label)
-    reader = DmonReader(given, findings)
-    with source.open() as stream:
-        for number, block in blocks_of(stream, findings):
-            reader.read(number, block)
-        tell_of_damage(stream, findings)
-    return part_of(reader.finished(), given, findings)
+    return part_of_file(source, given, DmonReader)
 
 
 class DmonReader:

@@ -7,14 +7,12 @@ from collections import Counter
 
 from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
-from workbench.load._files.text import tell_of_damage
-from workbench.load._power.formats.nvidia.part import part_of
+from workbench.load._power.formats.nvidia.part import part_of_file
 from workbench.load._power.formats.nvidia.rows import (
     SEPARATORS,
     Columns,
     RowReader,
     Table,
-    blocks_of,
     columns_of,
     is_missing,
 )
@@ -45,13 +43,7 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     ``power.draw`` only the name of the product tells it: the mean of the last second from
     Ampere on, the instant before.
     """
-    findings = Findings(source.label)
-    reader = QueryReader(given, findings)
-    with source.open() as stream:
-        for number, block in blocks_of(stream, findings):
-            reader.read(number, block)
-        tell_of_damage(stream, findings)
-    return part_of(reader.finished(), given, findings)
+    return part_of_file(source, given, QueryReader)
 
 
 class QueryReader:

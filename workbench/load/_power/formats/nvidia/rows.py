@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -17,6 +17,7 @@ from workbench.load._files.findings import Findings
 from workbench.load._files.stream import Stream
 from workbench.load._files.text import NOT_UTF8
 from workbench.load._power.formats.nvidia.stamps import EXAMPLE, NOT_A_TIME, local_ns
+from workbench.load._power.formats.table.columns import unit_factor
 from workbench.load._power.part import PowerGiven
 
 _BLOCK_BYTES = 16 << 20
@@ -108,6 +109,13 @@ class Table:
     # Local times of the host, times of an unknown day, or none at all.
     clock: Clock = "local"
 
+    def column(self, role: str) -> np.ndarray:
+        """Give up the numbers of a role; missing where a header has no such column."""
+        return np.concatenate([
+            batch.numbers.pop(role, np.broadcast_to(np.nan, len(batch.lines)))
+            for batch in self.batches
+        ])  # fmt: skip
+
 
 class RowReader:
     """Reads the rows of the tables of one file."""
@@ -123,18 +131,15 @@ class RowReader:
         if columns == self._columns:
             return
         self._columns = columns
+        watts = unit_factor(self._given.unit) if self._given.unit else None
         self._numbers = {
-            role: Numbers(role, columns.unit(role), self._factor(role))
+            role: Numbers(role, columns.unit(role), watts if role == "power" else None)
             for role in _NUMBERS
             if role in columns.at
         }
 
     def skip(self) -> None:
         self._columns = None
-
-    def _factor(self, role: str) -> float | None:
-        factors = {"W": 1.0, "mW": 1e-3, "kW": 1e3, "MW": 1e6}
-        return factors[self._given.unit] if role == "power" and self._given.unit else None
 
     def read(self, number: int, block: bytes) -> None:
         """Read whole lines; ``number`` is that of the first."""
@@ -347,10 +352,6 @@ class Numbers:
         self.is_stated |= bool((kinds == _STATED).any())
         return values[codes], kinds[codes] == _JUNK
 
-    def read_texts(self, texts: list[str]) -> np.ndarray:
-        """Return the values of a few cells; junk is missing."""
-        return self.read(pa.array(texts, pa.string()))[0]
-
     def _all_alike(self, texts: pa.Array) -> np.ndarray | None:
         """Read texts that are all numbers with the unit of the header; None if some are not."""
         plain = pc.utf8_trim_whitespace(texts)
@@ -499,19 +500,13 @@ def columns_of(line: str, given: PowerGiven) -> Columns | None:
     wanted = dict(_NAMES, power=powers)
     if is_module:
         wanted["limit"] = _MODULE_LIMIT
-    at = {role: place for role, some in wanted.items() if (place := _place(names, some)) >= 0}
+    at = {role: names.index(next(filter(names.__contains__, some)))
+          for role, some in wanted.items() if not {*names}.isdisjoint(some)}  # fmt: skip
     if "reasons" not in at:
         for place, name in enumerate(names):
             match = _REASON.fullmatch(name)
             if match and match[1] in REASON_BITS:
                 at[f"reason {REASON_BITS[match[1]]}"] = place
-    others = [name for name in names if "power.draw" in name and name != _at(names, at, "power")]
+    taken = names[at["power"]] if "power" in at else ""
+    others = [name for name in names if "power.draw" in name and name != taken]
     return Columns(separator, '"' in line, tuple(names), tuple(units), at, tuple(others))
-
-
-def _place(names: Sequence[str], wanted: Sequence[str]) -> int:
-    return next((names.index(name) for name in wanted if name in names), -1)
-
-
-def _at(names: Sequence[str], at: dict[str, int], role: str) -> str:
-    return names[at[role]] if role in at else ""
