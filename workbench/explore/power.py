@@ -104,10 +104,8 @@ def _draw(
 _NONE = 0.0
 _J_PER_KWH = 3.6e6
 _POWER_SMOOTHING_VIEWS = (
-    ("power", "power"),
-    ("summary", "summary"),
-    ("spectrum after", "spectrum"),
-)
+    ("power", "power"), ("summary", "summary"), ("spectrum after", "spectrum"),
+)  # fmt: skip
 
 
 def power_smoothing(

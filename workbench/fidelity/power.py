@@ -106,12 +106,10 @@ def _percentiles(values: np.ndarray) -> dict[str, float]:
 _CELL_NS = 2_000_000_000
 _KILO, _J_PER_KWH = 1e3, 3.6e6
 _COLUMNS = {
-    "swing": ("swing_w", _KILO),
-    "fastest ramp": ("ramp_w_per_s", _KILO),
-    "deviation": ("deviation_w", _KILO),
-    "power": ("storage_w", _KILO),
+    "swing": ("swing_w", _KILO), "fastest ramp": ("ramp_w_per_s", _KILO),
+    "deviation": ("deviation_w", _KILO), "power": ("storage_w", _KILO),
     "energy": ("storage_j", _J_PER_KWH),
-}
+}  # fmt: skip
 
 
 @claim(

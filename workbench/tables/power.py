@@ -12,24 +12,9 @@ from workbench.tables.traces import SAYS_SYNTHETIC, flagged_text
 # Power telemetry as loaded, and the log of the job that drew it.
 
 SCOPES = (
-    "gpu",
-    "module",
-    "cpu",
-    "memory",
-    "node_dc",
-    "node_ac",
-    "switch",
-    "rack",
-    "row",
-    "pdu",
-    "panel",
-    "switchboard",
-    "msb",
-    "utility",
-    "facility",
-    "cooling",
-    "unknown",
-)
+    "gpu", "module", "cpu", "memory", "node_dc", "node_ac", "switch", "rack", "row", "pdu", "panel",
+    "switchboard", "msb", "utility", "facility", "cooling", "unknown",
+)  # fmt: skip
 METHODS = ("instant", "avg_1s", "average", "counter", "meter", "estimate", "unknown")
 
 POWER = table("""

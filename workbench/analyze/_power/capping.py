@@ -22,11 +22,9 @@ def capping_events(
 ) -> pd.DataFrame:
     """Find the stretches in which each device was held back by power.
 
-    Telemetry differs in what it records, so each device is judged by the best evidence it has:
-    the clock event reasons, else a counter of time held back, else power that stays at its
-    limit. The last is a hint only: a GPU may happen to draw just its limit. A device without
-    any of them has no events, which says nothing about capping; ask
-    :func:`workbench.analyze.capped_share` what is known.
+    Each device is judged by the best evidence it has: the clock event reasons, else a counter
+    of time held back, else power that stays at its limit, which is a hint only. A device without
+    any of them has no events; :func:`workbench.analyze.capped_share` says what is known.
 
     Parameters
     ----------
@@ -35,15 +33,14 @@ def capping_events(
     states
         Table :data:`workbench.tables.POWER_STATES`.
     limit_share
-        Where neither reasons nor counter exist: share of the limit from which power counts as
-        capped.
+        Share of the limit from which power counts as capped, by power alone.
     least_reading_count
-        Also there: how many readings in a row it takes.
+        How many such readings in a row it takes.
     longest_gap_periods
         A pause longer than so many median periods of the device ends an event.
     least_load_share
-        Uncapped clocks are compared only where power is at least this share of the power when
-        capped, so that an idle device is no measure.
+        Share of the power when capped from which an uncapped clock is compared: an idle device
+        is no measure.
 
     Returns
     -------

@@ -31,11 +31,9 @@ def capping_cost(
 ) -> pd.DataFrame:
     """Sum what capped steps took beyond steps that were not capped.
 
-    A synchronous step is as slow as its slowest GPU, so one capped device can slow all. But
-    whatever else slowed the same steps is in the sum as well. So the cost is given twice,
+    Whatever else slowed the same steps is in the sum as well. So the cost is given twice,
     against all uncapped steps of the attempt and against the nearest ones, with an interval,
-    and with a doubt wherever the two disagree or the comparison is thin. A cost with a doubt is
-    no finding yet.
+    and with a doubt wherever the two disagree or the comparison is thin.
 
     Parameters
     ----------
@@ -46,8 +44,8 @@ def capping_cost(
     first_step_count
         Steps dropped at the start of each attempt (warm-up, compilation).
     longest_step_ratio
-        Steps longer than so many medians of their like (capped or not) are dropped: they
-        held an evaluation or a checkpoint.
+        Steps longer than so many medians of their like (capped or not) are dropped: evaluations
+        and checkpoints.
     confidence_level
         Share of the bootstrap interval.
     seed

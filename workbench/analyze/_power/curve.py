@@ -30,9 +30,8 @@ def power_curve(
 ) -> pd.DataFrame:
     """Compare speed and energy at every limit with those at the largest.
 
-    Times of different jobs cannot be averaged, their ratios can. So every configuration is
-    first compared with itself at its largest limit; curves of a whole job are medians of those
-    ratios.
+    Times of different jobs cannot be averaged, their ratios can: every configuration is compared
+    with itself at its largest limit.
 
     Parameters
     ----------
@@ -156,9 +155,8 @@ def extended_curve(
 ) -> pd.DataFrame:
     """Add limits to a curve: interpolated where it is known on both sides, else extrapolated.
 
-    Below the smallest known limit nothing says how fast speed falls, and the usual guess, a
-    straight line, is the kindest: real curves bend down. So ask more than one method, and take
-    the range for the answer. Every row that is outside what is known says so.
+    Below the smallest known limit nothing says how fast speed falls, and a straight line is the
+    most optimistic guess: real curves bend down. Take the range of several methods as the answer.
 
     Parameters
     ----------
@@ -327,11 +325,9 @@ _MEDIANS = (
 def power_knees(curve: pd.DataFrame, *, kept_speed_share: float = 0.95) -> pd.DataFrame:
     """Find the limits that stand out: least energy, most speed per watt, the knee, and others.
 
-    They answer different questions. Least energy ignores time; energy x time weighs both; the
-    smallest limit that keeps a speed is what somebody chooses who has no time to give. Each
-    configuration has its own best limit; a row gives medians over configurations, each at its
-    own. What one limit does that is set for all of them is another question, and costs more:
-    that is in the curve of the job (``per="job"``).
+    Least energy ignores time; energy x time weighs both. A row gives medians over configurations,
+    each at its own best limit; one limit for all of them costs more: that is in the curve of the
+    job (``per="job"``).
 
     Parameters
     ----------
@@ -461,8 +457,8 @@ def _knees_doubts(row: dict[str, Any]) -> str:
 def published_curve(name: str = "gb200-meta") -> pd.DataFrame:
     """Give the speed that others published for some power limits.
 
-    Publications name two or three limits. They are the points that are known; what lies
-    between or beyond them comes from :func:`workbench.analyze.extended_curve`, marked.
+    What lies between or beyond the published limits comes from
+    :func:`workbench.analyze.extended_curve`, marked.
 
     Parameters
     ----------

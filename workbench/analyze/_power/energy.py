@@ -36,11 +36,9 @@ def energy(
 ) -> pd.DataFrame:
     """Integrate power over a window of time, never across a gap.
 
-    Time between two readings is known if they are near enough; the rest of the window is
-    unknown and told beside the energy. So the energy is an interval where the share that is
-    covered is below 1: from ``energy_j``, what is known, to ``highest_j``; with ``bridged_j``
-    added, gaps between readings are crossed by straight lines. The mean is that of the covered
-    time.
+    Where ``covered_share`` is below 1 the energy is an interval, from ``energy_j``, what is known,
+    to ``highest_j``; with ``bridged_j`` added, gaps are crossed by straight lines. The mean is
+    that of the covered time.
 
     Parameters
     ----------
@@ -192,9 +190,8 @@ def _at(time_ns: Times, place: Times) -> Times:
 def energy_total(energy: pd.DataFrame, *, entities: pd.DataFrame | None = None) -> pd.DataFrame:
     """Sum the energy of many entities, with the share of their time that is known.
 
-    What is not covered is not made up: the sum is the lower end of an interval where
-    ``covered_share`` is below 1, and ``highest_j`` its upper one. A GPU and the node around it
-    must not be summed, nor the AC and the DC meter of one host; ``entities`` chooses.
+    A GPU and the node around it must not be summed, nor the AC and the DC meter of one host;
+    ``entities`` chooses.
 
     Parameters
     ----------
@@ -274,17 +271,15 @@ def energy_from_counter(
 ) -> pd.DataFrame:
     """Work out energy as differences of a counter; a fall of the counter is a reset.
 
-    A counter goes on counting while nobody reads it, so its differences are right across
-    gaps, which an integral of power is not. What was counted between the last reading before
-    a reset and the first one after it is lost, and that time is unknown.
+    A counter goes on counting while nobody reads it, so its differences are right across gaps.
+    What was counted around a reset is lost, and that time is unknown.
 
     Parameters
     ----------
     counters
         Table :data:`workbench.tables.POWER_COUNTERS`.
     start_ns, end_ns
-        The window, ns on the clock of the readings; by default from the first reading of any
-        entity to the last of any, the same for all. A difference that an edge cuts counts in
+        As for :func:`workbench.analyze.energy`; a difference that an edge cuts counts in
         proportion to time.
     longest_gap_periods
         A difference over more median periods than this is not divided: where an edge of the

@@ -50,9 +50,8 @@ def power_grid(
 ) -> pd.DataFrame:
     """Bring the readings of all entities to one grid of time, without losing energy.
 
-    Every cell holds the mean of the straight lines between readings, weighted by time; so the
-    energy of the cells is that of the readings, whatever the grid. A cell that readings cover
-    too little is missing, never 0 and never the value before it.
+    A cell is the time-weighted mean of the straight lines between readings, so the energy of the
+    cells is that of the readings. A cell that readings cover too little is missing.
 
     Parameters
     ----------
@@ -382,9 +381,8 @@ Rows = NDArray[np.int64]
 def power_sampled(power: pd.DataFrame, *, point_count: int = 2000) -> pd.DataFrame:
     """Choose the readings of a long series that a line through it must not lose.
 
-    The series is cut into buckets of equally many readings, and each gives its lowest and its
-    highest one: no spike or dip vanishes, however short, which a mean or every n-th reading
-    would not promise. Where readings are missing, the line breaks.
+    Buckets of equally many readings give their lowest and their highest one, so no spike or dip
+    vanishes, however short. Where readings are missing, the line breaks.
 
     Parameters
     ----------
@@ -408,11 +406,6 @@ def power_sampled(power: pd.DataFrame, *, point_count: int = 2000) -> pd.DataFra
         If it holds several entities, or is not in order of time.
     ValueError
         If ``point_count`` is no whole number from 8.
-
-    Notes
-    -----
-    Hundred million readings take a few tenths of a second: the lowest and highest of a bucket
-    are found without a copy, and pauses are looked for only in buckets that last too long.
 
     References
     ----------
@@ -554,8 +547,7 @@ def power_sum(power: pd.DataFrame, *, period_s: float | None = None) -> pd.DataF
     """Give the sum over all meters as one uniform series.
 
     This is :func:`workbench.analyze.power_grid` and :func:`workbench.analyze.power_totals` in one
-    call, for whoever needs nothing but the sum, and in cells so short that they do not blunt
-    dips and ramps.
+    call, in cells so short that they do not blunt dips and ramps.
 
     Parameters
     ----------

@@ -30,9 +30,8 @@ def grid_check(
 ) -> pd.DataFrame:
     """Compare power with every requirement of a grid: pass, fail, or unknown.
 
-    A meter that is too slow shows too little fluctuation, never too much. So what it shows can
-    prove a violation, but compliance only where it could have shown one: a requirement on what
-    it cannot see is ``unknown``, not passed.
+    A slow meter shows too little fluctuation, never too much: it can prove a violation, but
+    compliance only where it could have shown one. Else a requirement is ``unknown``.
 
     Parameters
     ----------

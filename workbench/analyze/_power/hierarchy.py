@@ -17,9 +17,8 @@ from workbench.tables import POWER_GRID, POWER_HIERARCHY, POWER_RESIDUAL, POWER_
 def power_hierarchy(tree: pd.DataFrame, topology: pd.DataFrame) -> pd.DataFrame:
     """Compare measured power with limits and nameplates, for everything in the delivery tree.
 
-    Peaks of many things seldom coincide, so a feed needs less than the sum of their peaks
-    (diversity), and far less than that of their nameplates. And headroom is of use only where
-    every limit above and below allows it; the rest is stranded.
+    Peaks seldom coincide, so a feed needs less than their sum (diversity). Headroom is of use only
+    where every limit above and below allows it; the rest is stranded.
 
     Parameters
     ----------
@@ -407,15 +406,10 @@ def power_residual(tree: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> from workbench import analyze
-    >>> readings = pd.DataFrame(
-    ...     {"time_ns": [0, 10**9] * 2, "entity": ["rack", "rack", "a", "a"], "power_w": 9.0}
-    ... ).astype({"entity": "category"})
-    >>> feeds = pd.DataFrame({"entity": ["rack", "a"], "parent": [None, "rack"]})
-    >>> feeds = feeds.assign(level="x", nameplate_w=400.0, limit_w=500.0)
-    >>> tree = power_tree(analyze.power_grid(readings, period_s=1), feeds)
-    >>> power_residual(tree)["residual_w"].tolist()
-    [0.0]
+    >>> tree = pd.DataFrame({"time_ns": [0], "power_w": 9.0, "parts_w": 8.0, "is_metered": True})
+    >>> tree = tree.assign(entity=pd.Categorical(["rack"]), entity_count=1, expected_count=1)
+    >>> power_residual(tree.assign(covered_share=1.0))["residual_w"].tolist()
+    [1.0]
     """
     POWER_TREE.check(tree)
     both = tree[tree["is_metered"] & (tree["expected_count"] > 0)]

@@ -23,9 +23,8 @@ def provisioning(
 ) -> pd.DataFrame:
     """Work out, for every limit of a curve, how many GPUs a site feeds and their throughput.
 
-    A lower limit makes each GPU slower and lets the site feed more of them. Which limit wins
-    depends on what a GPU needs beside its own power: the more overhead per GPU, the less is
-    gained by more GPUs.
+    A lower limit makes each GPU slower and lets the site feed more of them; the more overhead per
+    GPU, the less is gained.
 
     Parameters
     ----------
@@ -135,8 +134,7 @@ def overhead_w_implied(
 ) -> float:
     """Give the power beside each GPU that a published gain in throughput implies [W].
 
-    Publications give the gain of a lower limit but not what a GPU needs beside its own power.
-    The gain tells: the larger the overhead, the fewer GPUs a lower limit adds.
+    The larger the overhead, the fewer GPUs a lower limit adds.
 
     Parameters
     ----------

@@ -19,11 +19,10 @@ from workbench.tables import POWER_SMOOTHING, SMOOTHING_PLANS, SMOOTHING_SUMMARY
 def power_smoothing(
     totals: pd.DataFrame, plan: SmoothingPlan, *, longest_gap_cells: int = 2
 ) -> pd.DataFrame:
-    """Apply a floor, ramps and a store to measured power.
+    """Apply a power floor, ramps and a battery or other energy storage to measured power.
 
-    Three ways to spare the grid a swing: burn power in the valleys (a floor), let power change
-    slowly (ramps, which hold the job back where it rises), or let a store fill the valleys. The
-    first costs energy, the second time, the third hardware.
+    A floor burns power in the valleys and costs energy, ramps hold the job back where power rises
+    and cost time, a storage that fills the valleys costs hardware.
 
     Parameters
     ----------
@@ -442,8 +441,7 @@ def smoothing_summary(
 ) -> pd.DataFrame:
     """Compare power before and after smoothing: energy, swing, ramps, store and verdict.
 
-    No plan is free: read the energy burnt and the demand held back beside the swing that is
-    left. What an unlimited store moved is the size of the store that is needed.
+    What an unlimited storage moved is the size of the storage that is needed.
 
     Parameters
     ----------

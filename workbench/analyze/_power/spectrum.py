@@ -34,9 +34,8 @@ from workbench.tables import (
 def power_ramps(totals: pd.DataFrame, *, windows_s: Sequence[float] = (1, 10, 60)) -> pd.DataFrame:
     """Find the fastest rise and fall of power over each window.
 
-    A ramp means nothing without its window: the same fall is 45 kW/s over 2 s and 1 kW/s over a
-    minute. A window shorter than a cell, or than the time between two readings, cannot be
-    measured and is listed without a number, so that it is not mistaken for a small one.
+    The same fall is 45 kW/s over 2 s and 1 kW/s over a minute. A window shorter than a cell, or
+    than the time between two readings, is listed without a number.
 
     Parameters
     ----------
@@ -144,8 +143,8 @@ def power_spectrum(
     """Estimate the power spectral density of power, and say what hides part of it.
 
     A step that repeats every 10 s is a peak at 0.1 Hz, with harmonics where it is not a sine.
-    Two things limit what is seen: nothing is known above half the sampling frequency (it is
-    folded below), and a sensor that averages over a time weakens all that moves faster.
+    What is above half the sampling frequency is folded below, and a sensor that averages over a
+    time weakens all that moves faster.
 
     Parameters
     ----------
@@ -232,9 +231,8 @@ def power_peaks(
 ) -> pd.DataFrame:
     """Find the peaks of a spectrum, and which of them are harmonics of one another.
 
-    The highest peak is usually the training step. Its harmonics only say that power does not
-    move like a sine; a peak without a fundamental is something else that repeats, or a faster
-    fluctuation that sampling has folded down.
+    The highest peak is usually the training step. A peak without a fundamental is something else
+    that repeats, or a faster fluctuation that sampling has folded down.
 
     Parameters
     ----------
@@ -337,9 +335,8 @@ def band_shares(
 ) -> pd.DataFrame:
     """Split the AC component of power over bands of frequencies.
 
-    Grids resonate in bands, so specifications limit the share of the energy inside one. The
-    share is of what the meter can see; a band that reaches above Nyquist is partly unseen, and
-    ``visible_share`` says how much of its width remains.
+    Specifications limit the share of the energy inside a band. The share is of what the meter can
+    see; ``visible_share`` says how much of a band's width is below Nyquist.
 
     Parameters
     ----------
@@ -422,9 +419,8 @@ def power_swings(
 ) -> pd.DataFrame:
     """Measure the swing of power in every training step, or in windows of one step period.
 
-    A synchronous job computes and communicates in turn on all GPUs at once, so its power rises
-    and falls with every step. The swing is what feeders, generators and the grid have to follow.
-    Cells hide whatever moves faster than they are long.
+    The swing is what feeders, generators and the grid have to follow. Cells hide whatever moves
+    faster than they are long.
 
     Parameters
     ----------

@@ -259,16 +259,9 @@ _APART = "entities whose readings are at another time than those of most; is the
 _STUCK = "entities that gave one value over and over while others moved; is the sensor stuck?"
 # Scopes of which each one is a part of what the later ones meter.
 _NESTED = (
-    ("gpu", "cpu", "memory"),
-    ("module",),
-    ("node_dc",),
-    ("node_ac", "switch"),
-    ("rack",),
-    ("row", "pdu", "panel"),
-    ("switchboard",),
-    ("msb",),
-    ("utility", "facility"),
-)
+    ("gpu", "cpu", "memory"), ("module",), ("node_dc",), ("node_ac", "switch"), ("rack",),
+    ("row", "pdu", "panel"), ("switchboard",), ("msb",), ("utility", "facility"),
+)  # fmt: skip
 _TWICE = (
     "entities that bear one name and rise and fall together: the AC and the DC side of one host? "
     "their sum counts it twice"

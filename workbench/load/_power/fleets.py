@@ -209,29 +209,16 @@ def power_fleet_total(  # noqa: PLR0913 - the file says little, and the sum must
 ) -> pd.DataFrame:
     """Add up the power of all entities per cell of time, of files too large for memory.
 
-    Of every entity the mean of its readings in the cell is taken, then all are added. An entity
-    without a reading in a cell is not known there: the cell says of how many it is the sum, and
-    is missing if these are too few. Choose ``period_s`` no shorter than the time between
+    Of every entity the mean of its readings in the cell is taken, then all are added; a cell that
+    knows too few entities is missing. Choose ``period_s`` no shorter than the time between
     readings.
 
     Parameters
     ----------
-    paths
-        Parquet files, or folders that are searched for them to any depth. All have the same
-        columns: a time, a name (``entity``, or ``node`` and ``gpu``), a power.
-    period_s
-        Length of a cell, in s. Cells begin at multiples of it since 1970.
     least_covered_share
         Share of the entities that a cell must know, from 0 to 1; the power of others is missing.
-    columns
-        Names that do not tell: ``{"time": ..., "entity": ..., "power": ...}``. Two columns may
-        name the entity (host and GPU), and several hold powers, each of a thing of its own.
-    unit
-        Unit of powers whose column names none.
-    tz
-        Time zone of stamps that have none.
-    progress
-        Whether to show a progress bar if loading takes more than a second.
+    paths, period_s, columns, unit, tz, progress
+        As for :func:`workbench.load.power_rollup`.
 
     Returns
     -------
@@ -244,13 +231,9 @@ def power_fleet_total(  # noqa: PLR0913 - the file says little, and the sum must
 
     Raises
     ------
-    FileNotFoundError
-        If a path does not exist.
-    LoadError
-        If there is no Parquet file, one is damaged or has other columns than the first, a unit
-        or time zone is needed and not given, or the powers are of several scopes.
-    ValueError
-        If ``period_s`` is no period or ``least_covered_share`` no share.
+    FileNotFoundError, LoadError, ValueError
+        As :func:`workbench.load.power_rollup`; also if the powers are of several scopes, or
+        ``least_covered_share`` is no share.
 
     Notes
     -----

@@ -16,11 +16,9 @@ _MOST_BARS = 4_000
 # Later than 1973 in ns since the epoch; what is earlier counts from a zero of its own.
 _EPOCH_NS = 10**17
 _LOOKS = {
-    "power cap": "capped",
-    "power brake": "power brake",
-    "power cap and power brake": "cap and brake",
-    "not told": "capping likely",
-}
+    "power cap": "capped", "power brake": "power brake",
+    "power cap and power brake": "cap and brake", "not told": "capping likely",
+}  # fmt: skip
 
 
 def capping_events(

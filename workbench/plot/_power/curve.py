@@ -15,19 +15,9 @@ from workbench.plot._style.text import is_doubtful, label, percent, plural
 from workbench.tables import POWER_CURVE, POWER_KNEES, PROVISIONING, PUBLISHED_GAINS
 
 SYMBOLS = (
-    "circle",
-    "square",
-    "diamond",
-    "triangle-up",
-    "triangle-down",
-    "star",
-    "cross",
-    "hexagon",
-    "triangle-left",
-    "triangle-right",
-    "pentagon",
-    "x",
-)
+    "circle", "square", "diamond", "triangle-up", "triangle-down", "star", "cross", "hexagon",
+    "triangle-left", "triangle-right", "pentagon", "x",
+)  # fmt: skip
 _CURVE = ["gpu", "job", "configuration"]
 _MOST_ROWS = 24
 _KNEES = (
@@ -214,18 +204,13 @@ def power_knees(knees: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
         label(f"{row.gpu} {row.job}{' *' * bool(row.doubt)}", 34) for row in shown.itertuples()
     ]
     figure.update_xaxes(
-        title="limit, as a share of the largest [%]",
-        tickformat=".0%",
-        range=[0, 1.32],
+        title="limit, as a share of the largest [%]", tickformat=".0%", range=[0, 1.32],
         tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1],
-    )
+    )  # fmt: skip
     figure.update_yaxes(
-        tickvals=list(shown.index),
-        ticktext=ticks,
-        range=[len(shown) - 0.4, -0.6],
-        title="",
+        tickvals=list(shown.index), ticktext=ticks, range=[len(shown) - 0.4, -0.6], title="",
         showgrid=False,
-    )
+    )  # fmt: skip
     figure.update_layout(
         height=max(130, 30 * len(shown) + 30), margin_l=left_margin(ticks), hovermode="closest"
     )

@@ -181,10 +181,8 @@ _BAR_PX = 46
 # Bars of what is far beyond its limit end here; their numbers stand beside them.
 _LONGEST = 3.0
 _VERDICTS = {
-    "fail": ("✕ fail", "limit"),
-    "unknown": ("? unknown", "unknown"),
-    "pass": ("✓ pass", "allowed"),
-}
+    "fail": ("✕ fail", "limit"), "unknown": ("? unknown", "unknown"), "pass": ("✓ pass", "allowed"),
+}  # fmt: skip
 
 
 def grid_check(table: pd.DataFrame, *, source: str = "", synthetic: bool = False) -> go.Figure:
@@ -227,11 +225,9 @@ def grid_check(table: pd.DataFrame, *, source: str = "", synthetic: bool = False
         _words(figure, at, row)
     names = [label(each, 34) for each in rows["requirement"]]
     figure.add_vline(
-        x=1,
-        line={"color": COLOURS["reference"], "width": 2, "dash": "dash"},
-        annotation_text="limit",
-        annotation_position="top right",
-    )
+        x=1, line={"color": COLOURS["reference"], "width": 2, "dash": "dash"},
+        annotation_text="limit", annotation_position="top right",
+    )  # fmt: skip
     figure.update_layout(height=_BAR_PX * len(rows) + 20, margin_l=left_margin(names))
     figure.update_yaxes(
         tickvals=list(range(len(rows))), ticktext=names, range=[len(rows) - 0.4, -0.75],
@@ -290,12 +286,9 @@ def _grid_check_claim(table: pd.DataFrame) -> str:
 # What smoothing costs and what it leaves, before beside after.
 
 _MEASURES = (
-    ("swing_w", "swing, 99th - 1st percentile", ""),
-    ("deviation_w", "standard deviation", ""),
-    ("ramp_w_per_s", "fastest ramp", "/s"),
-    ("peak_w", "peak", ""),
-    ("energy_j", "energy", ""),
-)
+    ("swing_w", "swing, 99th - 1st percentile", ""), ("deviation_w", "standard deviation", ""),
+    ("ramp_w_per_s", "fastest ramp", "/s"), ("peak_w", "peak", ""), ("energy_j", "energy", ""),
+)  # fmt: skip
 # A store that is not needed still moves the last digits of sums.
 _ROUNDING = 1e-9
 _COSTS = (("ballast_j", "burnt on top"), ("lost_j", "lost in it"), ("unmet_j", "held back"))

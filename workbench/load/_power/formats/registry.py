@@ -26,25 +26,10 @@ from workbench.load._power.part import PowerFormat
 
 # What is sure comes first; a plain table could be anything and is asked last.
 FORMATS: tuple[PowerFormat, ...] = (
-    nvidia_capture,
-    nvidia_query,
-    nvidia_dmon,
-    hl_smi,  # names power.draw as nvidia-smi does, and a temperature that only it has
-    nvidia_smi,
-    nvidia_table,
-    mlperf_power,
-    ptdaemon,
-    zeus,
-    codecarbon,
-    dcgmi_dmon,
-    dps,
-    amd_smi,
-    prometheus_power,
-    redfish,
-    ipmi,
-    recorded_power,
-    power_table,
-)
+    nvidia_capture, nvidia_query, nvidia_dmon, hl_smi, nvidia_smi, nvidia_table, mlperf_power,
+    ptdaemon, zeus, codecarbon, dcgmi_dmon, dps, amd_smi, prometheus_power, redfish, ipmi,
+    recorded_power, power_table,
+)  # fmt: skip
 
 
 def power_format_of(head: bytes, label: str) -> PowerFormat | None:

@@ -29,22 +29,16 @@ _METHODS = {
     "Power Draw": "power.draw",
 }
 _REASONS = {
-    "Idle": "gpu_idle",
-    "Applications Clocks Setting": "applications_clocks_setting",
-    "SW Power Cap": "sw_power_cap",
-    "HW Slowdown": "hw_slowdown",
-    "Sync Boost": "sync_boost",
-    "SW Thermal Slowdown": "sw_thermal_slowdown",
-    "HW Thermal Slowdown": "hw_thermal_slowdown",
+    "Idle": "gpu_idle", "Applications Clocks Setting": "applications_clocks_setting",
+    "SW Power Cap": "sw_power_cap", "HW Slowdown": "hw_slowdown", "Sync Boost": "sync_boost",
+    "SW Thermal Slowdown": "sw_thermal_slowdown", "HW Thermal Slowdown": "hw_thermal_slowdown",
     "HW Power Brake Slowdown": "hw_power_brake_slowdown",
-}
+}  # fmt: skip
 _ROLES = {
-    ("Clocks", "SM"): "clock",
-    ("Utilization", "GPU"): "busy",
-    ("Utilization", "Gpu"): "busy",
+    ("Clocks", "SM"): "clock", ("Utilization", "GPU"): "busy", ("Utilization", "Gpu"): "busy",
     ("Temperature", "GPU Current Temp"): "temperature",
     ("Clocks Event Reasons Counters", "SW Power Capping"): "violation",
-}
+}  # fmt: skip
 _CUT = "a snapshot that breaks off before its power"
 _GPU_LIKE = re.compile(r"GPU \S.*")
 _DAMAGED = "GPUs with a damaged address; told by their place in the snapshot where it is whole"

@@ -310,11 +310,9 @@ _MASK = re.compile(r"0[xX]([0-9a-fA-F]{1,16})")
 FACTORS = {
     "power": {"w": 1.0, "mw": 1e-3, "kw": 1e3},
     "energy": {"j": 1.0, "mj": 1e-3, "kj": 1e3, "wh": 3.6e3, "mwh": 3.6, "kwh": 3.6e6},
-    "clock": {"mhz": 1.0, "ghz": 1e3},
-    "busy": {"%": 0.01},
-    "temperature": {"c": 1.0},
+    "clock": {"mhz": 1.0, "ghz": 1e3}, "busy": {"%": 0.01}, "temperature": {"c": 1.0},
     "violation": {"us": 1e3, "ms": 1e6, "ns": 1.0, "s": 1e9},
-}
+}  # fmt: skip
 FACTORS["limit"] = FACTORS["power"]
 _USUAL_UNIT = {"energy": "mj", "clock": "mhz", "busy": "%", "temperature": "c", "violation": "us"}
 # What a value is: a number, a number whose cell names its unit, a mark that there is none, junk.
@@ -452,15 +450,10 @@ _MODULE_POWER = {
 _MODULE_LIMIT = ("module.enforced.power.limit", "module.power.limit")
 # Bits of NVML, by the columns that tell one of them each.
 REASON_BITS = {
-    "gpu_idle": 0x1,
-    "applications_clocks_setting": 0x2,
-    "sw_power_cap": 0x4,
-    "hw_slowdown": 0x8,
-    "sync_boost": 0x10,
-    "sw_thermal_slowdown": 0x20,
-    "hw_thermal_slowdown": 0x40,
+    "gpu_idle": 0x1, "applications_clocks_setting": 0x2, "sw_power_cap": 0x4, "hw_slowdown": 0x8,
+    "sync_boost": 0x10, "sw_thermal_slowdown": 0x20, "hw_thermal_slowdown": 0x40,
     "hw_power_brake_slowdown": 0x80,
-}
+}  # fmt: skip
 _REASON = re.compile(r"clocks_(?:event|throttle)_reasons\.(\w+)")
 
 

@@ -17,25 +17,12 @@ from workbench.load._files.findings import Findings
 
 ENTITIES = ("entity", "sensor", "meter", "circuit", "series")
 NODES: tuple[str, ...] = (
-    "node",
-    "host",
-    "hostname",
-    "host_name",
-    "nodename",
-    "node_name",
-    "server",
-    "machine",
-)
+    "node", "host", "hostname", "host_name", "nodename", "node_name", "server", "machine",
+)  # fmt: skip
 NODES += ("node_id", "instance", "chassis")
 INDICES: tuple[str, ...] = (
-    "gpu",
-    "gpu_index",
-    "gpu_id",
-    "index",
-    "device",
-    "device_index",
-    "device_id",
-)
+    "gpu", "gpu_index", "gpu_id", "index", "device", "device_index", "device_id",
+)  # fmt: skip
 INDICES += ("gpu_idx", "accelerator", "minor_number", "local_rank", "card")
 UUIDS = ("uuid", "gpu_uuid", "device_uuid", "serial", "gpu_serial")
 GROUPS = ("rack", "pdu", "panel", "switchboard", "msb")
@@ -293,17 +280,8 @@ _MEANS = {"mean", "average", "avg"}
 # Limits by their short names: PL1 and PL2 of Intel, PPT of AMD.
 _SHORT_LIMIT = re.compile(r"pl\d|ppt\d?")
 _STATISTICS = {
-    "min",
-    "max",
-    "minimum",
-    "maximum",
-    "std",
-    "stddev",
-    "count",
-    "size",
-    "peak",
-    "median",
-}
+    "min", "max", "minimum", "maximum", "std", "stddev", "count", "size", "peak", "median",
+}  # fmt: skip
 _QUANTILE = re.compile(r"(?:q|p)\d{1,2}")
 _INSTANT = {"instant", "instantaneous"}
 _GPU, _CPU, _MEMORY = {"gpu", "accelerator"}, {"cpu", "socket"}, {"dram", "memory", "mem", "ddr"}

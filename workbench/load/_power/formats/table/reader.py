@@ -41,25 +41,16 @@ from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart
 
 # Names in lower case: column of table POWER_STATES, and what one of it is.
 STATE_COLUMNS = {
-    "power_limit_w": ("limit_w", 1.0),
-    "limit_w": ("limit_w", 1.0),
-    "enforced_limit_w": ("limit_w", 1.0),
-    "enforced_limit_milli_watts": ("limit_w", 1e-3),
-    "clock_mhz": ("clock_mhz", 1.0),
-    "clock_sm_mhz": ("clock_mhz", 1.0),
-    "sm_mhz": ("clock_mhz", 1.0),
-    "busy_share": ("busy_share", 1.0),
-    "utilization_gpu_pct": ("busy_share", 0.01),
-    "util_sm_pct": ("busy_share", 0.01),
-    "gpu_util": ("busy_share", 0.01),
-    "sm_util": ("busy_share", 0.01),
-    "temperature_c": ("temperature_c", 1.0),
-    "temperature_gpu": ("temperature_c", 1.0),
-    "temp_gpu_c": ("temperature_c", 1.0),
-    "temp_c": ("temperature_c", 1.0),
-    "throttle_mask": ("reasons", 1.0),
-    "throttle_reasons": ("reasons", 1.0),
-}
+    "power_limit_w": ("limit_w", 1.0), "limit_w": ("limit_w", 1.0),
+    "enforced_limit_w": ("limit_w", 1.0), "enforced_limit_milli_watts": ("limit_w", 1e-3),
+    "clock_mhz": ("clock_mhz", 1.0), "clock_sm_mhz": ("clock_mhz", 1.0),
+    "sm_mhz": ("clock_mhz", 1.0), "busy_share": ("busy_share", 1.0),
+    "utilization_gpu_pct": ("busy_share", 0.01), "util_sm_pct": ("busy_share", 0.01),
+    "gpu_util": ("busy_share", 0.01), "sm_util": ("busy_share", 0.01),
+    "temperature_c": ("temperature_c", 1.0), "temperature_gpu": ("temperature_c", 1.0),
+    "temp_gpu_c": ("temperature_c", 1.0), "temp_c": ("temperature_c", 1.0),
+    "throttle_mask": ("reasons", 1.0), "throttle_reasons": ("reasons", 1.0),
+}  # fmt: skip
 
 
 def states_of(
