@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -143,35 +143,33 @@ def power_smoothing(
     """
     start = plan or SmoothingPlan(floor_share=0.9, storage_tau_s=10)
     peak_w = float(totals["power_w"].max())
+    shares_w = [share * peak_w for share in (0.01, 0.02, 0.05)]
+    peaks_j = [seconds * peak_w for seconds in (0.5, 1, 5)]
     rule = {"spec": spec or analyze.grid_spec("critical band"), "site_w": site_w}
     label = {"source": source, "synthetic": synthetic}
     return Explorer(
         partial(_power_smoothing_draw, totals=totals, base=start, rule=rule, label=label),
         view=widgets.Dropdown(options=_POWER_SMOOTHING_VIEWS, description="view"),
         floor=numbers("floor [% of peak]", (0, 80, 85, 90, 95), 100 * start.floor_share),
-        ramp=_watts("ramps of machines", peak_w, start.ramp_down_w_per_s, "kW/s"),
+        ramp=_limits("ramps of machines", shares_w, start.ramp_down_w_per_s, "kW/s"),
         hold=numbers("hold before a fall [s]", (0, 2, 10), start.hysteresis_s),
-        tau=numbers("store: time constant [s], 0 = none", (0, 10, 30, 60, 300), _tau(start)),
-        energy=_energies("store: energy", peak_w, start.storage_energy_j),
-        power=_watts("store: power", 2 * peak_w, start.storage_power_w, "kW"),
+        tau=numbers(
+            "storage: time constant [s], 0 = none",
+            (0, 10, 30, 60, 300),
+            start.storage_tau_s or _NONE,
+        ),
+        energy=_limits("storage: energy", peaks_j, start.storage_energy_j, "kWh"),
+        power=_limits(
+            "storage: power", [2 * share for share in shares_w], start.storage_power_w, "kW"
+        ),
     )
 
 
-def _tau(plan: SmoothingPlan) -> float:
-    return plan.storage_tau_s or _NONE
-
-
-def _watts(name: str, peak_w: float, start: float | None, unit: str) -> widgets.Widget:
-    offered = {float(f"{peak_w * share:.0e}") for share in (0.01, 0.02, 0.05)} | {start or _NONE}
-    pairs = [(f"{each / 1e3:g} {unit}", each) for each in sorted(offered) if each]
-    return slider(name, [*pairs, ("no limit", _NONE)], start or _NONE)
-
-
-def _energies(name: str, peak_w: float, start: float | None) -> widgets.Widget:
-    offered = {
-        float(f"{peak_w * seconds / _J_PER_KWH:.0e}") * _J_PER_KWH for seconds in (0.5, 1, 5)
-    } | {start or _NONE}
-    pairs = [(f"{each / _J_PER_KWH:.3g} kWh", each) for each in sorted(offered) if each]
+def _limits(name: str, values: Sequence[float], start: float | None, unit: str) -> widgets.Widget:
+    """Offer numbers of one digit, where the plan starts, and no limit."""
+    per_unit = _J_PER_KWH if unit == "kWh" else 1e3
+    offered = {float(f"{value / per_unit:.0e}") * per_unit for value in values} | {start or _NONE}
+    pairs = [(f"{value / per_unit:.3g} {unit}", value) for value in sorted(offered) if value]
     return slider(name, [*pairs, ("no limit", _NONE)], start or _NONE)
 
 

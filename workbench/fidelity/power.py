@@ -13,6 +13,13 @@ from workbench.analyze import SmoothingPlan
 from workbench.fidelity.registry import Reading, claim, published
 from workbench.tables import POWER_TOTALS
 
+
+def _reading(row: dict[str, str], here: float, what: str) -> Reading:
+    """Lay a number beside the row of a published file that prints it."""
+    printed, tolerance = float(row["value"]), float(row["tolerance"])
+    return Reading(what, printed, here, row["unit"], tolerance, source=row["source"])
+
+
 # Claims about energy and power: 64 nodes of a GPT-3 training, metered at the wall.
 
 _CELL_S = 2.0
@@ -40,14 +47,8 @@ def gpt3_energy_on_512_gpus(folder: Path) -> Iterator[Reading]:
     start, end = int(run["start_ns"]), int(run["end_ns"])
     numbers = _by_lines(power, start, end) | _by_cells(power) | _as_read(power, start, end)
     for row in published("power_numbers"):
-        yield Reading(
-            what=f"{row['what']}, {row['convention']}",
-            printed=float(row["value"]),
-            here=numbers[row["what"], row["convention"]],
-            unit=row["unit"],
-            tolerance=float(row["tolerance"]),
-            source=row["source"],
-        )
+        here = numbers[row["what"], row["convention"]]
+        yield _reading(row, here, f"{row['what']}, {row['convention']}")
 
 
 def _by_lines(power: pd.DataFrame, start: int, end: int) -> dict[tuple[str, str], float]:
@@ -125,14 +126,8 @@ def gpt3_on_512_gpus(folder: Path) -> Iterator[Reading]:
     for row in published("power_swings"):
         what, setting = row["what"], row["setting"]
         here = found.get((what, setting))
-        yield Reading(
-            what=f"{what}{f' ({setting})' if setting else ''}",
-            printed=float(row["value"]),
-            here=_smoothed(totals, what, float(setting)) if here is None else here,
-            unit=row["unit"],
-            tolerance=float(row["tolerance"]),
-            source=row["source"],
-        )
+        here = _smoothed(totals, what, float(setting)) if here is None else here
+        yield _reading(row, here, f"{what} ({setting})" if setting else what)
 
 
 @claim(
@@ -148,14 +143,7 @@ def peaks_of_means(folder: Path) -> Iterator[Reading]:
     found = _spectrum(analyze.power_totals(grid))
     for row in published("power_swings"):
         if row["unit"] == "Hz":
-            yield Reading(
-                what=row["what"],
-                printed=float(row["value"]),
-                here=found[row["what"], ""],
-                unit=row["unit"],
-                tolerance=float(row["tolerance"]),
-                source=row["source"],
-            )
+            yield _reading(row, found[row["what"], ""], row["what"])
 
 
 def _run(folder: Path) -> tuple[pd.DataFrame, int, int]:
@@ -374,11 +362,4 @@ def _numbers(work: pd.DataFrame, spans: pd.DataFrame) -> dict[str, float]:
 def _beside(here: Mapping[str, float], *, synthetic: bool) -> Iterator[Reading]:
     for row in published("step_energy"):
         if row["what"].startswith(_SYNTHETIC) == synthetic:
-            yield Reading(
-                what=row["what"],
-                printed=float(row["value"]),
-                here=float(here[row["what"]]),
-                unit=row["unit"],
-                tolerance=float(row["tolerance"]),
-                source=row["source"],
-            )
+            yield _reading(row, float(here[row["what"]]), row["what"])
