@@ -52,10 +52,10 @@ def capping_events(
     WorkbenchError
         If ``log`` or ``job`` is a table instead of what was loaded.
     """
-    for given, kind, how in ((log, PowerLog, "load.power"), (job, JobLog, "load.job_log")):
-        if given is not None and not isinstance(given, kind):
+    for loaded, kind, how in ((log, PowerLog, "load.power"), (job, JobLog, "load.job_log")):
+        if loaded is not None and not isinstance(loaded, kind):
             msg = (
-                f"a {kind.__name__} is needed, not a {type(given).__name__}; pass what {how} gives"
+                f"a {kind.__name__} is needed, not a {type(loaded).__name__}; pass what {how} gives"
             )
             raise WorkbenchError(msg)
     return Explorer(
@@ -339,7 +339,7 @@ def provisioning(
     if curve is not None:
         POWER_CURVE.check(curve)
         for key, own in curve.groupby(_CURVE, sort=False):
-            curves[", ".join(str(each) for each in key)] = own.reset_index(drop=True)
+            curves[", ".join(str(item) for item in key)] = own.reset_index(drop=True)
     fact = analyze.provisioning_facts().set_index("quantity")["value"]
     budget = fact["site budget"]
     return Explorer(
@@ -369,14 +369,14 @@ def _provisioning_draw(
     source: str,
     synthetic: bool,
 ) -> go.Figure:
-    known = curves[curve]
-    limits = [round(share * known["limit_w"].max()) for share in _SHARES]
-    is_published = bool((known["basis"] == "published").all())
+    facts = curves[curve]
+    limits = [round(share * facts["limit_w"].max()) for share in _SHARES]
+    is_published = bool((facts["basis"] == "published").all())
     table = analyze.provisioning(
-        analyze.extended_curve(known, limits, method=method),
+        analyze.extended_curve(facts, limits, method=method),
         budget_w=budget_mw * 1e6, pue_ratio=pue, fixed_w=fixed_mw * 1e6, overhead_w=overhead,
     )  # fmt: skip
-    where = Source(known["source"].iloc[0], "published") if is_published else as_source(source)
+    where = Source(facts["source"].iloc[0], "published") if is_published else as_source(source)
     return plot.provisioning(
         table,
         published=analyze.published_gains() if is_published else None,

@@ -14,10 +14,10 @@ from workbench.fidelity.registry import Reading, claim, published
 from workbench.tables import POWER_TOTALS
 
 
-def _reading(row: dict[str, str], here: float, what: str) -> Reading:
+def _reading(row: dict[str, str], computed: float, text: str) -> Reading:
     """Lay a number beside the row of a published file that prints it."""
     printed, tolerance = float(row["value"]), float(row["tolerance"])
-    return Reading(what, printed, here, row["unit"], tolerance, source=row["source"])
+    return Reading(text, printed, computed, row["unit"], tolerance, source=row["source"])
 
 
 # Claims about energy and power: 64 nodes of a GPT-3 training, metered at the wall.
@@ -47,20 +47,20 @@ def gpt3_energy_on_512_gpus(folder: Path) -> Iterator[Reading]:
     start, end = int(run["start_ns"]), int(run["end_ns"])
     numbers = _by_lines(power, start, end) | _by_cells(power) | _as_read(power, start, end)
     for row in published("power_numbers"):
-        here = numbers[row["what"], row["convention"]]
-        yield _reading(row, here, f"{row['what']}, {row['convention']}")
+        computed = numbers[row["what"], row["convention"]]
+        yield _reading(row, computed, f"{row['what']}, {row['convention']}")
 
 
 def _by_lines(power: pd.DataFrame, start: int, end: int) -> dict[tuple[str, str], float]:
-    found = {}
+    result = {}
     for convention, method in _METHODS.items():
         energy = analyze.energy(power, method=method, start_ns=start, end_ns=end)  # type: ignore[arg-type]
         total = analyze.energy_total(energy).iloc[0]
-        found["energy of the nodes", convention] = float(total["energy_j"]) / 3.6e6
-        found["mean power", convention] = float(total["mean_w"]) / 1e3
-        found["lowest mean of a node", convention] = float(energy["mean_w"].min())
-        found["highest mean of a node", convention] = float(energy["mean_w"].max())
-    return found
+        result["energy of the nodes", convention] = float(total["energy_j"]) / 3.6e6
+        result["mean power", convention] = float(total["mean_w"]) / 1e3
+        result["lowest mean of a node", convention] = float(energy["mean_w"].min())
+        result["highest mean of a node", convention] = float(energy["mean_w"].max())
+    return result
 
 
 def _by_cells(power: pd.DataFrame) -> dict[tuple[str, str], float]:
@@ -74,7 +74,7 @@ def _by_cells(power: pd.DataFrame) -> dict[tuple[str, str], float]:
         "diversity factor": peaks / float(totals.max()),
     }
     numbers |= _percentiles(totals.to_numpy())
-    return {(what, _CELLS): value for what, value in numbers.items()}
+    return {(text, _CELLS): value for text, value in numbers.items()}
 
 
 def _as_read(power: pd.DataFrame, start: int, end: int) -> dict[tuple[str, str], float]:
@@ -89,13 +89,13 @@ def _as_read(power: pd.DataFrame, start: int, end: int) -> dict[tuple[str, str],
     )
     wide = wide.interpolate(limit=3, limit_area="inside").dropna()
     totals = wide.sum(axis=1).to_numpy()
-    found = {
+    result = {
         "energy of the nodes": float(totals.sum()) * _CELL_S / 3.6e6,
         "highest cell": float(totals.max()) / 1e3,
         "lowest cell": float(totals.min()) / 1e3,
     }
-    found |= _percentiles(totals)
-    return {(what, _AS_READ): value for what, value in found.items()}
+    result |= _percentiles(totals)
+    return {(text, _AS_READ): value for text, value in result.items()}
 
 
 def _percentiles(values: np.ndarray) -> dict[str, float]:
@@ -122,12 +122,12 @@ _COLUMNS = {
 def gpt3_on_512_gpus(folder: Path) -> Iterator[Reading]:
     """Compare what follows from the sum of 64 meters at instants 2 s apart."""
     totals = _at_instants(folder)
-    found = _spectrum(totals) | _bands(totals)
+    result = _spectrum(totals) | _bands(totals)
     for row in published("power_swings"):
-        what, setting = row["what"], row["setting"]
-        here = found.get((what, setting))
-        here = _smoothed(totals, what, float(setting)) if here is None else here
-        yield _reading(row, here, f"{what} ({setting})" if setting else what)
+        text, setting = row["what"], row["setting"]
+        computed = result.get((text, setting))
+        computed = _smoothed(totals, text, float(setting)) if computed is None else computed
+        yield _reading(row, computed, f"{text} ({setting})" if setting else text)
 
 
 @claim(
@@ -140,10 +140,10 @@ def peaks_of_means(folder: Path) -> Iterator[Reading]:
     """Compare the peaks in the totals that analyses work on, which average over a cell."""
     power, start, end = _run(folder)
     grid = analyze.power_grid(power, period_s=2, start_ns=start, end_ns=end)
-    found = _spectrum(analyze.power_totals(grid))
+    result = _spectrum(analyze.power_totals(grid))
     for row in published("power_swings"):
         if row["unit"] == "Hz":
-            yield _reading(row, found[row["what"], ""], row["what"])
+            yield _reading(row, result[row["what"], ""], row["what"])
 
 
 def _run(folder: Path) -> tuple[pd.DataFrame, int, int]:
@@ -190,8 +190,8 @@ def _bands(totals: pd.DataFrame) -> dict[tuple[str, str], float]:
     return {("band share", name): float(value) for name, value in zip(names, shares, strict=True)}
 
 
-def _smoothed(totals: pd.DataFrame, what: str, setting: float) -> float:
-    kind, _, wanted = what.partition(": ")
+def _smoothed(totals: pd.DataFrame, text: str, setting: float) -> float:
+    kind, _, wanted = text.partition(": ")
     plan = {
         "floor": SmoothingPlan(floor_share=min(setting, 1)),
         "store with a time constant": SmoothingPlan(storage_tau_s=setting),
@@ -231,17 +231,17 @@ def knees(folder: Path) -> Iterator[Reading]:
     names = curve.drop_duplicates(["gpu", "job", "configuration"])["gpu"]
     for row in published("power_sweep_counts"):
         count = int((names == row["gpu"]).sum())
-        what, printed = f"{row['gpu']}: configurations", float(row["configuration_count"])
-        yield Reading(what, printed, count, "1", source=row["source"])
-    found = analyze.power_knees(curve)
+        text, printed = f"{row['gpu']}: configurations", float(row["configuration_count"])
+        yield Reading(text, printed, count, "1", source=row["source"])
+    result = analyze.power_knees(curve)
     for row in published("power_knees"):
-        mine = found[(found["gpu"] == row["gpu"]) & (found["job"] == row["job"])]
+        own = result[(result["gpu"] == row["gpu"]) & (result["job"] == row["job"])]
         name = f"{row['gpu']} {row['job']}"
         for words, printed_as, column in _KNEES:
             tolerance = 0.0 if column.endswith("_w") else float(row["tolerance"])
             unit = "W" if column.endswith("_w") else "1"
-            here = mine[column].to_numpy(dtype="float64")[0]
-            yield Reading(f"{name}: {words}", float(row[printed_as]), here, unit, tolerance)
+            computed = own[column].to_numpy(dtype="float64")[0]
+            yield Reading(f"{name}: {words}", float(row[printed_as]), computed, unit, tolerance)
 
 
 @claim(noun="provisioning", name="1,200 W to 1,000 W at a fixed site power", source=_META)
@@ -255,13 +255,13 @@ def fixed_power() -> Iterator[Reading]:
         1 + float(gain["value"]), speed_share=slow, limit_w=1_000, reference_limit_w=1_200
     )
     site, count = (float(facts[name]["value"]) for name in ("site budget", "GPUs of the site"))
-    for words, here, tolerance, unit in (
+    for words, computed, tolerance, unit in (
         ("non-GPU power per GPU that +9 % implies", implied, 0.01, "W"),
         ("throughput gained at 1000 W", _gain(curve, 1_000, implied), 1e-4, "1"),
         ("all-in power per GPU", site / count, 0.5, "W"),
     ):
         row = facts[words]
-        yield Reading(words, float(row["value"]), here, unit, tolerance, source=row["source"])
+        yield Reading(words, float(row["value"]), computed, unit, tolerance, source=row["source"])
 
 
 @claim(
@@ -280,11 +280,11 @@ def extrapolated() -> Iterator[Reading]:
     methods: tuple[analyze.Extrapolation, ...] = ("linear", "power", "quadratic", "cubic")
     for method in methods:
         more = analyze.extended_curve(curve, 960, method=method)
-        here = _gain(more, 960, facts["non-GPU power per GPU that +9 % implies"])
+        computed = _gain(more, 960, facts["non-GPU power per GPU that +9 % implies"])
         words = f"{method}: gain at 960 W"
         low, high = float(gain["low_gain_ratio"]), float(gain["high_gain_ratio"])
-        yield Reading(f"{words}, against the least 1.9 / 1.7", low, here, "1", bound="at least")
-        yield Reading(f"{words}, against the most 1.9 / 1.7", high, here, "1", bound="at most")
+        yield Reading(f"{words}, against the least 1.9 / 1.7", low, computed, "1", bound="at least")
+        yield Reading(f"{words}, against the most 1.9 / 1.7", high, computed, "1", bound="at most")
 
 
 def _gain(curve: pd.DataFrame, limit_w: float, overhead_w: float) -> float:
@@ -309,11 +309,11 @@ def real_job(folder: Path) -> Iterator[Reading]:
     job = load.job_log(folder, progress=False)
     power = analyze.power_of_scope(log.power, log.entities)
     work = analyze.work_energy(analyze.step_energy(power, job.steps))
-    here = _numbers(work, analyze.span_energy(power, job.spans))
+    computed = _numbers(work, analyze.span_energy(power, job.spans))
     phases = analyze.phase_power(analyze.power_sum(power, period_s=0.5), job.steps)
     inside = phases[phases["place"] == "in steps"]["power_w"]
-    here |= {f"phase {n} of 10": watts / 1e3 for n, watts in enumerate(inside, start=1)}
-    yield from _beside(here, synthetic=False)
+    computed |= {f"phase {n} of 10": watts / 1e3 for n, watts in enumerate(inside, start=1)}
+    yield from _beside(computed, synthetic=False)
 
 
 @claim(
@@ -330,12 +330,14 @@ def incident(folder: Path) -> Iterator[Reading]:
         power, fleet.job.steps, fleet.job.spans, failures=fleet.failures.failures
     )
     (row,) = table.to_dict("records")
-    here = {
+    computed = {
         "restart": row["restart_s"],
         "lost steps": row["lost_step_count"],
         "energy of the incident": row["energy_j"] / 1e3,
     }
-    yield from _beside({_SYNTHETIC + name: value for name, value in here.items()}, synthetic=True)
+    yield from _beside(
+        {_SYNTHETIC + name: value for name, value in computed.items()}, synthetic=True
+    )
 
 
 def _numbers(work: pd.DataFrame, spans: pd.DataFrame) -> dict[str, float]:
@@ -359,7 +361,7 @@ def _numbers(work: pd.DataFrame, spans: pd.DataFrame) -> dict[str, float]:
     }
 
 
-def _beside(here: Mapping[str, float], *, synthetic: bool) -> Iterator[Reading]:
+def _beside(computed: Mapping[str, float], *, synthetic: bool) -> Iterator[Reading]:
     for row in published("step_energy"):
         if row["what"].startswith(_SYNTHETIC) == synthetic:
-            yield _reading(row, float(here[row["what"]]), row["what"])
+            yield _reading(row, float(computed[row["what"]]), row["what"])

@@ -43,14 +43,14 @@ def is_power_log(source: Source, head: bytes) -> bool:
     it, needs a reading; metrics of Prometheus need one of power or energy.
     """
     plain = head.removeprefix(BOM_UTF8)
-    found = power_format_of(plain, source.label)
-    if found is mlperf_power:
+    result = power_format_of(plain, source.label)
+    if result is mlperf_power:
         return bool(_POWER_KEYS.search(plain))
-    if found is power_table:
+    if result is power_table:
         return _says_power(source, plain)
-    if found is prometheus_power:
+    if result is prometheus_power:
         return _has_metric(source, plain)
-    return found is not None
+    return result is not None
 
 
 def _has_metric(source: Source, head: bytes) -> bool:
@@ -58,7 +58,7 @@ def _has_metric(source: Source, head: bytes) -> bool:
         (plain or quoted).decode("utf-8", "replace") for plain, quoted in _METRIC.findall(head)
     }
     meanings = filter(None, map(meaning_of, names))
-    if any(each.kind in (*POWER_KINDS, "energy") for each in meanings):
+    if any(meaning.kind in (*POWER_KINDS, "energy") for meaning in meanings):
         return True
     # Others may follow the first series of a long answer.
     is_cut = len(head) >= _HEAD_BYTES - len(BOM_UTF8)

@@ -100,13 +100,13 @@ def _found(
 
 
 def _runs(readings: pd.DataFrame, least_reading_count: int) -> pd.DataFrame:
-    known = readings[readings["is_known"]]
+    valid = readings[readings["is_known"]]
     starts = (
-        known["after_gap"]
-        | (known["entity"] != known["entity"].shift())
-        | (known["is_capped"] != known["is_capped"].shift())
+        valid["after_gap"]
+        | (valid["entity"] != valid["entity"].shift())
+        | (valid["is_capped"] != valid["is_capped"].shift())
     )
-    capped = known.assign(run=starts.cumsum())[known["is_capped"]]
+    capped = valid.assign(run=starts.cumsum())[valid["is_capped"]]
     counts = capped.groupby("run")["run"].transform("size")
     # Power at its limit for a moment is no capping.
     return capped[(capped["evidence"] != AT_LIMIT) | (counts >= least_reading_count)]
@@ -131,9 +131,9 @@ def _events(runs: pd.DataFrame) -> pd.DataFrame:
         is_cut_before=("after_gap", "first"),
         is_cut_after=("before_gap", "last"),
     )
-    told = events["evidence"] == REASONS
+    labels = events["evidence"] == REASONS
     words = np.select(
-        [told & brake & cap, told & brake, told],
+        [labels & brake & cap, labels & brake, labels],
         ["power cap and power brake", "power brake", "power cap"],
         default="not told",
     )
@@ -198,18 +198,18 @@ def capped_share(
     events = _found(readings, least_reading_count, 0.0)
     span = readings["time_ns"].max() - readings["time_ns"].min() + readings["period_ns"].median()
     stands_for = (readings["to_ns"] - readings["from_ns"]).groupby(readings["entity"])
-    known = stands_for.sum() / _SECOND
+    facts = stands_for.sum() / _SECOND
     by_event = events.groupby("entity")["duration_s"].agg(["size", "sum"])
-    by_event = by_event.reindex(known.index, fill_value=0)
+    by_event = by_event.reindex(facts.index, fill_value=0)
     table = pd.DataFrame(
         {
             "evidence": readings.groupby("entity")["evidence"].first(),
             "event_count": by_event["size"].astype("int64"),
             "capped_s": by_event["sum"].astype("float64"),
-            "known_s": known,
+            "known_s": facts,
             # Both are sums of the same cells, up to rounding.
-            "capped_share": (by_event["sum"] / known.where(known > 0)).clip(upper=1),
-            "covered_share": (known / (span / _SECOND)).clip(upper=1) if span > 0 else 0.0,
+            "capped_share": (by_event["sum"] / facts.where(facts > 0)).clip(upper=1),
+            "covered_share": (facts / (span / _SECOND)).clip(upper=1) if span > 0 else 0.0,
         }
     )
     table["entity"] = names[table.index.to_numpy()]
@@ -246,23 +246,23 @@ def judged_readings(
     # An increase across a gap may have come at any time in it.
     counted = rows["evidence"] == COUNTER
     rows.loc[counted & (step > longest_gap_periods * rows["period_ns"]), "is_known"] = False
-    known = rows[rows["is_known"]].copy()
-    _place(known, longest_gap_periods)
-    if len(known) == len(rows):
-        return known, names
+    valid = rows[rows["is_known"]].copy()
+    _place(valid, longest_gap_periods)
+    if len(valid) == len(rows):
+        return valid, names
     unknown = rows[~rows["is_known"]]
     unknown = unknown.assign(
         from_ns=unknown["time_ns"], to_ns=unknown["time_ns"], after_gap=True, before_gap=True
     )
-    both = pd.concat([known, unknown]) if len(known) else unknown
-    return _in_order(both), names
+    joined = pd.concat([valid, unknown]) if len(valid) else unknown
+    return _in_order(joined), names
 
 
 def _numbered(table: pd.DataFrame, names: pd.Index) -> pd.DataFrame:
     """Put numbers in place of the names of entities; they are compared much faster."""
-    places = names.get_indexer(table["entity"].cat.categories)
+    positions = names.get_indexer(table["entity"].cat.categories)
     codes = table["entity"].cat.codes.to_numpy()
-    return _in_order(table.assign(entity=places[codes].astype("int64")))
+    return _in_order(table.assign(entity=positions[codes].astype("int64")))
 
 
 def _in_order(rows: pd.DataFrame) -> pd.DataFrame:
@@ -290,8 +290,8 @@ def _joined(power: pd.DataFrame, states: pd.DataFrame) -> pd.DataFrame:
     )  # fmt: skip
     # What has power but no state at all is judged by nothing, and must not vanish.
     more = alone.reindex(columns=joined.columns).astype(joined.dtypes)
-    parts = [each for each in (joined, more) if len(each)]
-    return _in_order(pd.concat(parts, ignore_index=True) if parts else joined)
+    pieces = [item for item in (joined, more) if len(item)]
+    return _in_order(pd.concat(pieces, ignore_index=True) if pieces else joined)
 
 
 def _are_same(power: pd.DataFrame, states: pd.DataFrame) -> bool:
@@ -311,12 +311,12 @@ def _with_evidence(rows: pd.DataFrame, limit_share: float) -> pd.DataFrame:
     }
     evidence = np.full(len(rows), NOTHING, dtype=object)
     is_known, is_capped = np.zeros((2, len(rows)), dtype=bool)
-    for name, (known, capped) in candidates.items():
-        has_it = known.groupby(rows["entity"]).transform("any").to_numpy(dtype=bool)
-        mine = has_it & (evidence == NOTHING)
-        evidence = np.where(mine, name, evidence)
-        is_known |= mine & known.to_numpy()
-        is_capped |= mine & (known & capped).to_numpy()
+    for name, (facts, capped) in candidates.items():
+        has_it = facts.groupby(rows["entity"]).transform("any").to_numpy(dtype=bool)
+        own = has_it & (evidence == NOTHING)
+        evidence = np.where(own, name, evidence)
+        is_known |= own & facts.to_numpy()
+        is_capped |= own & (facts & capped).to_numpy()
     return rows.assign(evidence=evidence, is_known=is_known, is_capped=is_capped)
 
 
@@ -326,19 +326,19 @@ def _has(reasons: pd.Series, bit: int) -> pd.Series:
     return pd.Series((masks & bit) > 0, index=reasons.index)
 
 
-def _place(known: pd.DataFrame, longest_gap_periods: float) -> None:
+def _place(facts: pd.DataFrame, longest_gap_periods: float) -> None:
     """Let each reading stand for the time halfway to its neighbours, and never across a gap."""
-    time = known["time_ns"].astype("float64")
-    by_entity = time.groupby(known["entity"], sort=False)
+    time = facts["time_ns"].astype("float64")
+    by_entity = time.groupby(facts["entity"], sort=False)
     before, after = time - by_entity.shift(1), by_entity.shift(-1) - time
-    counted = known["evidence"] == COUNTER
+    counted = facts["evidence"] == COUNTER
     # A counter tells of all the time since the reading before, and of nothing else.
-    longest = (longest_gap_periods * known["period_ns"]).where(~counted, known["step_ns"])
-    half = known["period_ns"] / 2
-    known["after_gap"] = ~(before <= longest)
-    known["before_gap"] = known["after_gap"].groupby(known["entity"]).shift(-1, fill_value=True)
-    back = np.where(known["after_gap"], half, before / 2)
-    back = np.where(counted, known["step_ns"], back)
-    ahead = np.where(counted, 0, np.where(known["before_gap"], half, after / 2))
-    known["from_ns"] = known["time_ns"] - back.astype("int64")
-    known["to_ns"] = known["time_ns"] + ahead.astype("int64")
+    longest = (longest_gap_periods * facts["period_ns"]).where(~counted, facts["step_ns"])
+    half = facts["period_ns"] / 2
+    facts["after_gap"] = ~(before <= longest)
+    facts["before_gap"] = facts["after_gap"].groupby(facts["entity"]).shift(-1, fill_value=True)
+    back = np.where(facts["after_gap"], half, before / 2)
+    back = np.where(counted, facts["step_ns"], back)
+    ahead = np.where(counted, 0, np.where(facts["before_gap"], half, after / 2))
+    facts["from_ns"] = facts["time_ns"] - back.astype("int64")
+    facts["to_ns"] = facts["time_ns"] + ahead.astype("int64")

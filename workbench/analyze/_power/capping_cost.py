@@ -91,11 +91,11 @@ def capping_cost(
     if (events["evidence"] == AT_LIMIT).any():
         general.append("capping was inferred from power at its limit")
     rng = np.random.default_rng(seed)
-    found = [
+    result = [
         {"attempt": attempt} | _cost(own.reset_index(drop=True), general, confidence_level, rng)
         for attempt, own in rows.groupby("attempt", sort=True)
     ]
-    return CAPPING_COST.check(CAPPING_COST.cast(pd.DataFrame(found)))
+    return CAPPING_COST.check(CAPPING_COST.cast(pd.DataFrame(result)))
 
 
 def _cost(
@@ -145,8 +145,8 @@ def _resampled(values: _Times, rng: np.random.Generator) -> _Times:
     count = len(values)
     length = max(1, round(count ** (1 / 3)))
     starts = rng.integers(0, count - length + 1, size=(_RESAMPLES, -(-count // length)))
-    places = (starts[:, :, None] + np.arange(length)).reshape(_RESAMPLES, -1)[:, :count]
-    return values[places]
+    positions = (starts[:, :, None] + np.arange(length)).reshape(_RESAMPLES, -1)[:, :count]
+    return values[positions]
 
 
 def _sides(kept: pd.DataFrame) -> list[tuple[Any, ...]]:
@@ -155,12 +155,12 @@ def _sides(kept: pd.DataFrame) -> list[tuple[Any, ...]]:
     durations = kept["dur_s"].to_numpy()
     free = np.flatnonzero((kept["state"] == UNCAPPED).to_numpy())
     edges = np.flatnonzero(np.diff(np.r_[False, is_capped, False].astype(np.int8)))
-    found: list[tuple[Any, ...]] = []
+    result: list[tuple[Any, ...]] = []
     for first, last in edges.reshape(-1, 2):
         before, after = free[free < first][-_NEIGHBOURS:], free[free >= last][:_NEIGHBOURS]
         around = [float(np.median(durations[side])) for side in (before, after) if len(side)]
-        found.append((durations[first:last], *around))
-    return found
+        result.append((durations[first:last], *around))
+    return result
 
 
 def _thin(capped: _Times, free: _Times) -> list[str]:
@@ -306,7 +306,7 @@ def capping_blame(
     pairs = pairs[pairs["at"].isin(kept.index[kept["state"] == CAPPED])]
     blamed = pairs[_is_most_held_back(pairs)]
     of_each = events.groupby("entity", sort=True)
-    steps_of, blamed_of = (each.groupby("entity")["at"].nunique() for each in (pairs, blamed))
+    steps_of, blamed_of = (item.groupby("entity")["at"].nunique() for item in (pairs, blamed))
     time_of = (
         blamed.assign(excess=blamed["at"].map(excess)).groupby("entity")["excess"].sum(min_count=1)
     )
@@ -338,14 +338,14 @@ def capping_blame(
 
 def _pairs(events: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     """Give every pair of step and device that was capped in it."""
-    places = [
+    positions = [
         np.arange(len(rows))[overlapped(rows, start, end)]
         for start, end in zip(events["start_ns"], events["end_ns"], strict=True)
     ]
-    counts = [len(each) for each in places]
+    counts = [len(item) for item in positions]
     columns = ["entity", "clock_loss_ratio", "clock_mhz"]
     pairs = events.loc[events.index.repeat(counts), columns].reset_index(drop=True)
-    at = np.concatenate(places) if places else np.empty(0, dtype=np.int64)
+    at = np.concatenate(positions) if positions else np.empty(0, dtype=np.int64)
     return pairs.assign(at=at)
 
 
@@ -360,14 +360,14 @@ def _is_most_held_back(pairs: pd.DataFrame) -> pd.Series:
 
 def _doubts(table: pd.DataFrame, sharing: set[str], in_doubt: list[str]) -> list[str]:
     """Say where the blame is thin; what is doubtful of the cost is so of its shares."""
-    found = []
+    result = []
     for row in table.reset_index().to_dict("records"):
-        said = list(dict.fromkeys(in_doubt)) if row["blamed_step_count"] else []
+        words = list(dict.fromkeys(in_doubt)) if row["blamed_step_count"] else []
         if row["entity"] in sharing:
-            said.append("other devices were held back as much in some steps")
+            words.append("other devices were held back as much in some steps")
         if np.isnan(row["clock_loss_ratio"]):
-            said.append("no uncapped clock to compare with")
+            words.append("no uncapped clock to compare with")
         if not row["capped_step_count"]:
-            said.append("capped in no step that was kept")
-        found.append("; ".join(said))
-    return found
+            words.append("capped in no step that was kept")
+        result.append("; ".join(words))
+    return result

@@ -124,15 +124,15 @@ def _by_job(curves: pd.DataFrame) -> pd.DataFrame:
         source=("source", "first"),
     )
     table = table.merge(all_of, left_on=job, right_index=True)
-    few = table["configuration_count"] < table["all_count"]
+    is_sparse = table["configuration_count"] < table["all_count"]
     return table.assign(
         configuration=[f"median of {count}" for count in table["all_count"]],
         basis="measured",
         is_extrapolated=False,
         doubt=[
-            f"{count} of {of} configurations have this limit" if each else ""
-            for each, count, of in zip(
-                few, table["configuration_count"], table["all_count"], strict=True
+            f"{count} of {of} configurations have this limit" if item else ""
+            for item, count, of in zip(
+                is_sparse, table["configuration_count"], table["all_count"], strict=True
             )
         ],
     )
@@ -200,10 +200,10 @@ def extended_curve(
         msg = f"no method is called {method!r}; there are {list(_METHODS)}"
         raise WorkbenchError(msg)
     wanted = [limit_w] if isinstance(limit_w, Real) else list(limit_w)  # type: ignore[arg-type]
-    limits = np.unique([positive("limit_w", each) for each in wanted])
+    limits = np.unique([positive("limit_w", name) for name in wanted])
     shape = None if like is None else _shape(like)
     added = [_added(own, limits, method, shape) for _, own in curve.groupby(_CURVE, sort=False)]
-    rows = [curve, *(each for each in added if len(each))]
+    rows = [curve, *(name for name in added if len(name))]
     table = pd.concat(rows, ignore_index=True) if len(rows) > 1 else curve.copy()
     table = table.sort_values([*_CURVE, "limit_w"], ignore_index=True, kind="stable")
     return POWER_CURVE.check(POWER_CURVE.cast(table))
@@ -215,21 +215,21 @@ def _added(
     name, had = _name(own), own["limit_w"].to_numpy()
     # What was extrapolated before is no knowledge to build on.
     own = own[~own["is_extrapolated"]].sort_values("limit_w", ignore_index=True)
-    known = own["limit_w"].to_numpy()
-    if len(np.unique(known)) < 2 or len(np.unique(known)) < len(known):
-        msg = f"{name} has {len(known)} known rows; extending needs two or more different limits"
+    facts = own["limit_w"].to_numpy()
+    if len(np.unique(facts)) < 2 or len(np.unique(facts)) < len(facts):
+        msg = f"{name} has {len(facts)} known rows; extending needs two or more different limits"
         raise WorkbenchError(msg)
     new = limits[~np.isin(limits, had)]
     speed = own["speed_ratio"].to_numpy()
-    outside = (new < known[0]) | (new > known[-1])
-    at = np.interp(new, known, speed)
+    outside = (new < facts[0]) | (new > facts[-1])
+    at = np.interp(new, facts, speed)
     if outside.any():
-        at[outside] = _beyond(new[outside], known, speed, method, shape)
+        at[outside] = _beyond(new[outside], facts, speed, method, shape)
     if (at <= 0).any():
         msg = f"{name}: at {new[at <= 0][-1]:g} W the speed would be 0 or below; ask for more"
         raise WorkbenchError(msg)
     how = method if shape is None else "the shape of another curve"
-    power = np.interp(new, known, own["power_w"].to_numpy(dtype=np.float64))
+    power = np.interp(new, facts, own["power_w"].to_numpy(dtype=np.float64))
     rows = pd.DataFrame({"limit_w": new, "speed_ratio": at}).assign(
         **{name: own[name].iloc[0] for name in (*_CURVE, "configuration_count")},
         power_w=np.where(outside, np.nan, power),
@@ -244,27 +244,27 @@ def _added(
 
 def _beyond(
     new: _Floats,
-    known: _Floats,
+    facts: _Floats,
     speed: _Floats,
     method: str,
     shape: Callable[[_Floats], _Floats] | None,
 ) -> _Floats:
     """Extrapolate the speed."""
-    above = new > known[-1]
+    above = new > facts[-1]
     if above.any() and (shape is not None or method in _EXPONENTS):
         msg = f"{new[above][0]:g} W is above the largest limit; there only linear and power answer"
         raise WorkbenchError(msg)
-    top = known[-1]
+    top = facts[-1]
     lost = 1 - speed[0]
     if shape is not None:
-        return _floats(1 - lost * shape(new / top) / _some(shape(known[:1] / top))[0])
+        return _floats(1 - lost * shape(new / top) / _some(shape(facts[:1] / top))[0])
     if method in _EXPONENTS:
-        return _floats(1 - lost * ((top - new) / (top - known[0])) ** _EXPONENTS[method])
+        return _floats(1 - lost * ((top - new) / (top - facts[0])) ** _EXPONENTS[method])
     # The line, or the power law, through the two known limits that are nearest.
-    first = np.where(above, len(known) - 2, 0)
+    first = np.where(above, len(facts) - 2, 0)
     bend = (np.log, np.exp) if method == "power" else (np.asarray, np.asarray)
     x0, x1, y0, y1 = (
-        bend[0](each) for each in (known[first], known[first + 1], speed[first], speed[first + 1])
+        bend[0](item) for item in (facts[first], facts[first + 1], speed[first], speed[first + 1])
     )
     return _floats(bend[1](y0 + (y1 - y0) * (bend[0](new) - x0) / (x1 - x0)))
 
@@ -369,14 +369,14 @@ def power_knees(curve: pd.DataFrame, *, kept_speed_share: float = 0.95) -> pd.Da
         raise WorkbenchError(msg)
     if curve.empty:
         return POWER_KNEES.empty()
-    each = pd.DataFrame(
+    item = pd.DataFrame(
         [
             dict(zip(_CURVE, key, strict=True))
             | _knees(own.sort_values("limit_w", ignore_index=True), kept_speed_share)
             for key, own in curve.groupby(_CURVE, sort=False)
         ]
     )
-    by_job = each.groupby(["gpu", "job"], sort=False)
+    by_job = item.groupby(["gpu", "job"], sort=False)
     table = by_job[list(_MEDIANS)].median()
     table["configuration_count"] = by_job.size()
     table["kept_speed_share"] = kept_speed_share
@@ -391,7 +391,7 @@ def _knees(own: pd.DataFrame, kept_speed_share: float) -> dict[str, Any]:
     limit, speed, energy = (
         own[name].to_numpy(dtype=np.float64) for name in ("limit_w", "speed_ratio", "energy_ratio")
     )
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "smallest_limit_w": limit[0],
         "largest_limit_w": limit[-1],
         "kept_speed_limit_w": _kept(own, kept_speed_share),
@@ -400,9 +400,9 @@ def _knees(own: pd.DataFrame, kept_speed_share: float) -> dict[str, Any]:
     }
     energy = np.where(speed > 0, energy, np.nan)
     if np.isnan(energy).all():
-        return found | dict.fromkeys(_OF_ENERGY, np.nan)
+        return result | dict.fromkeys(_OF_ENERGY, np.nan)
     best = int(np.nanargmin(energy))
-    return found | {
+    return result | {
         "least_energy_limit_w": limit[best],
         "saving_ratio": 1 - energy[best],
         "speed_loss_ratio": 1 - speed[best],
@@ -416,7 +416,7 @@ def _kept(own: pd.DataFrame, kept_speed_share: float) -> float:
     """Give the smallest limit that keeps a speed, or say that the curve has none."""
     kept = own.loc[own["speed_ratio"] >= kept_speed_share, "limit_w"]
     if kept.empty:
-        name = ", ".join(str(own[each].iloc[0]) for each in _CURVE)
+        name = ", ".join(str(own[item].iloc[0]) for item in _CURVE)
         msg = (
             f"{name} keeps {own['speed_ratio'].max():.4g} of the speed at most, not "
             f"{kept_speed_share:g}; speed_ratio is against the largest limit, where it is 1"
@@ -526,12 +526,12 @@ def published_gains(gpu: str | None = None) -> pd.DataFrame:
         msg = f"no published gain is known for {gpu!r}; there are {sorted(rows['gpu'].unique())}"
         raise WorkbenchError(msg)
     rows = rows if gpu is None else rows[rows["gpu"] == gpu].reset_index(drop=True)
-    here, there = rows["throughput"], rows["reference_throughput"]
-    here_off, there_off = rows["throughput_rounding"], rows["reference_rounding"]
+    throughput, baseline = rows["throughput"], rows["reference_throughput"]
+    rounding, baseline_rounding = rows["throughput_rounding"], rows["reference_rounding"]
     gains = rows.assign(
-        gain_ratio=here / there - 1,
-        low_gain_ratio=(here - here_off) / (there + there_off) - 1,
-        high_gain_ratio=(here + here_off) / (there - there_off) - 1,
+        gain_ratio=throughput / baseline - 1,
+        low_gain_ratio=(throughput - rounding) / (baseline + baseline_rounding) - 1,
+        high_gain_ratio=(throughput + rounding) / (baseline - baseline_rounding) - 1,
     )
     return PUBLISHED_GAINS.check(PUBLISHED_GAINS.cast(gains), "power_gains.csv")
 

@@ -120,11 +120,13 @@ def integrated(
     readings: Signal, window_ns: tuple[int, int], method: EnergyMethod
 ) -> tuple[Numbers, Numbers]:
     at = np.array(window_ns, dtype=np.int64)
-    parts = [
+    pieces = [
         (np.diff(energy_j)[:, 0], np.diff(covered_ns)[:, 0] / _NS)
         for _, energy_j, covered_ns in known_up_to(readings, at, method=method)
     ]
-    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+    return np.concatenate([piece[0] for piece in pieces]), np.concatenate(
+        [piece[1] for piece in pieces]
+    )
 
 
 def window(
@@ -180,11 +182,11 @@ def energy_rows(
     return ENERGY.check(ENERGY.cast(table))
 
 
-def _at(time_ns: Times, place: Times) -> Times:
+def _at(time_ns: Times, position: Times) -> Times:
     """Give the stamps at some places; any where there is none."""
     if not len(time_ns):
-        return np.zeros(len(place), dtype=np.int64)
-    return time_ns[np.clip(place, 0, len(time_ns) - 1)]
+        return np.zeros(len(position), dtype=np.int64)
+    return time_ns[np.clip(position, 0, len(time_ns) - 1)]
 
 
 def energy_total(energy: pd.DataFrame, *, entities: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -251,12 +253,12 @@ def energy_total(energy: pd.DataFrame, *, entities: pd.DataFrame | None = None) 
 
 def _mean_w(energy: pd.DataFrame) -> float:
     """Weigh the mean of each entity by the time that it was metered, of that of any."""
-    known = energy[energy["mean_w"].notna() & energy["first_ns"].notna()]
-    first, last = (known[name].to_numpy(dtype=np.int64) for name in ("first_ns", "last_ns"))
+    valid = energy[energy["mean_w"].notna() & energy["first_ns"].notna()]
+    first, last = (valid[name].to_numpy(dtype=np.int64) for name in ("first_ns", "last_ns"))
     any_ns = intervals.measure(first, last)
     if any_ns == 0:
         return float("nan")
-    return float((known["mean_w"].to_numpy() * (last - first)).sum() / any_ns)
+    return float((valid["mean_w"].to_numpy() * (last - first)).sum() / any_ns)
 
 
 # Energy from counters of energy: differences, with resets as new beginnings.
@@ -339,9 +341,9 @@ def _as_rate(readings: Signal, edges_ns: np.ndarray) -> tuple[Signal, np.ndarray
     cut = np.zeros(len(owner), dtype=bool)
     for edge in edges_ns:
         cut |= (earlier_ns < edge) & (edge < readings.time_ns)
-    known = own & (rise >= 0) & (step_ns > 0) & (readings.joined | ~cut)
-    rate = np.where(known, rise, 0) / np.where(known, step_ns / _NS, 1)
-    return replace(readings, power_w=rate, joined=known), own & (rise < 0)
+    is_known = own & (rise >= 0) & (step_ns > 0) & (readings.joined | ~cut)
+    rate = np.where(is_known, rise, 0) / np.where(is_known, step_ns / _NS, 1)
+    return replace(readings, power_w=rate, joined=is_known), own & (rise < 0)
 
 
 # Longer cells of a roll-up, without going back to the readings.
@@ -391,20 +393,20 @@ def pue(facility: pd.DataFrame, it: pd.DataFrame, *, window_s: float | None = No
     [1.3333]
     """
     period = _period(POWER_TOTALS.check(facility), POWER_TOTALS.check(it))
-    whole = facility.set_index("time_ns")["power_w"].to_frame("facility")
-    both = whole.join(it.set_index("time_ns")["power_w"].rename("it"), how="outer").sort_index()
-    start = int(both.index[0])
-    cell = (both.index.to_numpy() - start) // period
+    total = facility.set_index("time_ns")["power_w"].to_frame("facility")
+    joined = total.join(it.set_index("time_ns")["power_w"].rename("it"), how="outer").sort_index()
+    start = int(joined.index[0])
+    cell = (joined.index.to_numpy() - start) // period
     cell_count = int(cell[-1]) + 1
     if window_s is not None and not period <= window_s * _NS < np.inf:
         msg = f"window_s is {window_s!r}, but one cell alone is {period / _NS:g} s long"
         raise ValueError(msg)
     per_window = cell_count if window_s is None else round(window_s * _NS) // period
-    known = both.notna().all(axis=1).to_numpy()
-    joules = both[known] * (period / _NS)
+    is_known = joined.notna().all(axis=1).to_numpy()
+    joules = joined[is_known] * (period / _NS)
     windows = range(-(-cell_count // per_window))
-    sums = joules.groupby(cell[known] // per_window).sum().reindex(windows)
-    counts = np.bincount(cell[known] // per_window, minlength=len(windows))
+    sums = joules.groupby(cell[is_known] // per_window).sum().reindex(windows)
+    counts = np.bincount(cell[is_known] // per_window, minlength=len(windows))
     first = start + np.arange(len(windows), dtype=np.int64) * per_window * period
     last = np.minimum(first + per_window * period, start + cell_count * period)
     ratio = sums["facility"] / sums["it"].where(sums["it"] > 0)
@@ -423,13 +425,13 @@ def pue(facility: pd.DataFrame, it: pd.DataFrame, *, window_s: float | None = No
     return PUE.check(PUE.cast(table.reset_index(drop=True)))
 
 
-def _period(facility: pd.DataFrame, it: pd.DataFrame) -> int:
+def _period(facility: pd.DataFrame, entry: pd.DataFrame) -> int:
     """Give the length of the cells in ns, or raise if those of both do not fit each other."""
-    steps = np.concatenate([np.diff(each["time_ns"].to_numpy()) for each in (facility, it)])
-    if len(facility) < 1 or len(it) < 1 or len(steps) < 1:
+    steps = np.concatenate([np.diff(it["time_ns"].to_numpy()) for it in (facility, entry)])
+    if len(facility) < 1 or len(entry) < 1 or len(steps) < 1:
         msg = "PUE needs totals of two cells or more; make them with analyze.power_totals"
         raise WorkbenchError(msg)
-    apart = int(facility["time_ns"].iloc[0]) - int(it["time_ns"].iloc[0])
+    apart = int(facility["time_ns"].iloc[0]) - int(entry["time_ns"].iloc[0])
     period = int(steps.min())
     if period <= 0 or (steps % period != 0).any() or apart % period:
         msg = (

@@ -153,9 +153,9 @@ def _too_many(count: int, readings: Signal) -> ValueError:
 
 
 def cells_of(energy_j: Numbers, covered_ns: Times, width_ns: int) -> tuple[Numbers, Numbers]:
-    drawn, known = np.diff(energy_j), np.diff(covered_ns)
-    mean = np.maximum(drawn, 0) / (np.where(known > 0, known, 1) / _NS)
-    return mean, known / width_ns
+    drawn, facts = np.diff(energy_j), np.diff(covered_ns)
+    mean = np.maximum(drawn, 0) / (np.where(facts > 0, facts, 1) / _NS)
+    return mean, facts / width_ns
 
 
 def is_unknown(covered_share: Numbers, least_covered_share: float) -> NDArray[np.bool_]:
@@ -217,11 +217,11 @@ def power_totals(
     _refuse_one_feed(grid, times, wide)
     power_w, count = np.nansum(wide, axis=0), (~np.isnan(wide)).sum(axis=0)
     share = count / len(expected)
-    known = (share >= least_covered_share - _SLACK) & (count > 0)
+    is_known = (share >= least_covered_share - _SLACK) & (count > 0)
     table = pd.DataFrame(
         {
             "time_ns": times,
-            "power_w": np.where(known, power_w, np.nan),
+            "power_w": np.where(is_known, power_w, np.nan),
             "entity_count": count,
             "expected_count": len(expected),
             "covered_share": share,
@@ -235,9 +235,12 @@ def power_totals(
 def _refuse_one_feed(grid: pd.DataFrame, times: Times, wide: Numbers) -> None:
     """Refuse cells of two meters that bear one name and read one feed."""
     names = map(str, grid["entity"].to_numpy()[:: len(times)])
-    known = ~np.isnan(wide)
+    is_known = ~np.isnan(wide)
     refuse_metered_twice(
-        {name: (times[here], row[here]) for name, row, here in zip(names, wide, known, strict=True)}
+        {
+            name: (times[valid], row[valid])
+            for name, row, valid in zip(names, wide, is_known, strict=True)
+        }
     )
 
 
@@ -322,20 +325,20 @@ def power_of_scope(
     most = [name for name in ordered if hosts.get(name, 0) == max(hosts.values())]
     wanted = _several(scope) or [*(most or ordered)][:1]
     if not wanted or not set(wanted) <= set(scopes):
-        found = entities["scope"].value_counts(sort=False).to_dict()
-        words = ", ".join(f"{count} {name}" for name, count in found.items()) or "none at all"
-        what = "no power readings" if scope is None else f"no power readings of scope {scope!r}"
-        msg = f"{what} on wall time; found {words}"
+        result = entities["scope"].value_counts(sort=False).to_dict()
+        words = ", ".join(f"{count} {name}" for name, count in result.items()) or "none at all"
+        text = "no power readings" if scope is None else f"no power readings of scope {scope!r}"
+        msg = f"{text} on wall time; found {words}"
         raise WorkbenchError(msg)
     is_silent = (entities["reading_count"] == 0) & (entities["clock"] == "epoch")
     expected = entities[(entities["entity"].isin(timed["entity"]) | is_silent)]
     names = expected.loc[expected["scope"].isin(wanted), "entity"]
     kept = _with_silent(power[power["entity"].isin(names)], names)
     refuse_metered_twice(tracks_of(signal(kept, longest_gap_periods=3.0)))
-    others = entities.loc[~entities["entity"].isin(names), "scope"].value_counts(sort=False)
+    remaining = entities.loc[~entities["entity"].isin(names), "scope"].value_counts(sort=False)
     kept.attrs = {
         "scope": " + ".join(wanted),
-        "left_out": {str(k): int(v) for k, v in others.items()},
+        "left_out": {str(k): int(v) for k, v in remaining.items()},
     }
     return POWER.check(kept)
 
@@ -461,8 +464,8 @@ def _chosen(times: Rows, values: NDArray[np.float64], buckets: int) -> tuple[Row
     width = max(-(-count // max(buckets, 1)), 1)
     starts = np.arange(0, count, width)
     # Bucket by bucket, each is read from memory once; numpy's own axis=1 is four times slower.
-    places = [_extremes(values[start : start + width]) for start in starts.tolist()]
-    low, high = np.array(places, dtype=np.int64).T + starts
+    positions = [_extremes(values[start : start + width]) for start in starts.tolist()]
+    low, high = np.array(positions, dtype=np.int64).T + starts
     pauses = _pauses(times, starts, width)
     kept = [np.array([0, count - 1]), low, high, pauses, pauses + 1]
     # The lowest of numbers of which one is missing is that one.
@@ -476,12 +479,12 @@ def _extremes(bucket: NDArray[np.float64]) -> tuple[int, int]:
 
 
 def _with_missing(values: NDArray[np.float64], start: int, width: int) -> Rows:
-    some = values[start : start + width]
-    is_missing = np.isnan(some)
+    subset = values[start : start + width]
+    is_missing = np.isnan(subset)
     missing = np.flatnonzero(is_missing)[[0, -1]]
     if is_missing.all():
         return missing + start
-    low, high = np.nanargmin(some), np.nanargmax(some)
+    low, high = np.nanargmin(subset), np.nanargmax(subset)
     return np.array([*missing, low, high], dtype=np.int64) + start
 
 
@@ -497,12 +500,12 @@ def _pauses(times: Rows, starts: Rows, width: int) -> Rows:
 
 
 def _period(times: Rows, spans: Rows, steps: Rows) -> float:
-    known = steps > 0
-    if not known.any():
+    is_known = steps > 0
+    if not is_known.any():
         return 0.0
-    place = int(np.argmin(np.where(known, spans / np.maximum(steps, 1), np.inf)))
+    position = int(np.argmin(np.where(is_known, spans / np.maximum(steps, 1), np.inf)))
     width = int(steps.max())
-    first = min(place * width, max(len(times) - 2, 0))
+    first = min(position * width, max(len(times) - 2, 0))
     return float(np.median(np.diff(times[first : first + width + 1])))
 
 
@@ -582,9 +585,9 @@ def power_sum(power: pd.DataFrame, *, period_s: float | None = None) -> pd.DataF
     [200.0, 300.0]
     """
     POWER.check(power)
-    asked = None if period_s is None else positive("period_s", period_s)
+    requested = None if period_s is None else positive("period_s", period_s)
     curves = EnergyCurves(power, longest_gap_periods=3.0)
-    period = asked or _short_s(curves.period_s())
+    period = requested or _short_s(curves.period_s())
     if period == 0 or curves.signal is None:
         return POWER_TOTALS.empty()
     return _summed(curves.signal, period)

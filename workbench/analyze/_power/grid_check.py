@@ -115,12 +115,12 @@ def _ramps(series: Series, spec: GridSpec, resolved_s: float) -> Iterator[dict[s
         return
     window = spec.ramp_window_s
     # A change over a long window is also the mean of shorter ones, so it can prove too much.
-    found = ramps_of(series, max(window, series.resolved_s))
+    result = ramps_of(series, max(window, series.resolved_s))
     seen = window >= 2 * resolved_s * (1 - 1e-9)
-    why = f"largest change over {found[0]['measured_s']:g} s"
+    why = f"largest change over {result[0]['measured_s']:g} s"
     if not seen:
         why += f"; {resolved_s:g} s of averaging show ramps over {window:g} s in part"
-    for row in found:
+    for row in result:
         limit = limits[row["direction"]]
         if limit is not None:
             yield {
@@ -165,17 +165,17 @@ def _band(series: Series, spec: GridSpec, averaging_s: float | None) -> dict[str
     }  # fmt: skip
     if low >= nyquist:
         return row | {"why": f"the band is above Nyquist ({nyquist:g} Hz): nothing of it is seen"}
-    known = longest_stretch(at_meter_pace(series), longest_gap_cells=2, least_cells=1)
-    if len(known.power_w) < _LEAST_CELLS:
+    facts = longest_stretch(at_meter_pace(series), longest_gap_cells=2, least_cells=1)
+    if len(facts.power_w) < _LEAST_CELLS:
         return row | {"why": f"fewer than {_LEAST_CELLS} cells without a gap", "visible_share": 0.0}
-    found = periodogram(series, longest_gap_cells=2)
+    result = periodogram(series, longest_gap_cells=2)
     why = "share of the energy at 0 < f <= Nyquist"
     if visible < 1:
         cause = "Nyquist" if top == nyquist else "the sensor's averaging"
         why = f"{visible:.1%} of the band is visible: {cause} ends it at {top:.3g} Hz"
     return row | {
-        "measured": found.share(low, min(high, nyquist)), "why": why,
-        "covered_share": found.covered_share,
+        "measured": result.share(low, min(high, nyquist)), "why": why,
+        "covered_share": result.covered_share,
     }  # fmt: skip
 
 
@@ -267,7 +267,7 @@ class GridSpec:
             problem = "a ramp needs its window; give ramp_window_s (60 for a limit per minute)"
         elif self.range_w is not None and self.range_window_s is None:
             problem = "a range needs range_window_s, the time power is averaged over (0: instants)"
-        elif any(each is not None for each in band) and any(each is None for each in band):
+        elif any(item is not None for item in band) and any(item is None for item in band):
             problem = "a critical band needs band_low_hz, band_high_hz and band_share"
         elif not has_ramp and self.range_w is None and band[0] is None:
             problem = "it limits nothing; give ramps, range_w or a band"
@@ -333,11 +333,11 @@ def grid_spec(name: str) -> GridSpec:
     >>> round(grid_spec("10 MW/min").scaled_to(15e6).ramp_up_w_per_s * 60)
     1000000
     """
-    known = _known()
-    if name not in known:
-        msg = f"no grid specification {name!r}; there are {list(known)}, or make a GridSpec(...)"
+    facts = _known()
+    if name not in facts:
+        msg = f"no grid specification {name!r}; there are {list(facts)}, or make a GridSpec(...)"
         raise WorkbenchError(msg)
-    return known[name]
+    return facts[name]
 
 
 @cache

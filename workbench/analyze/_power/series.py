@@ -81,8 +81,8 @@ def uniform(totals: pd.DataFrame) -> Series:
         )
         raise WorkbenchError(msg)
     if np.isnan(power_w).all() or np.isinf(power_w).any():
-        what = "has no known power" if np.isnan(power_w).all() else "has infinite power"
-        msg = f"the series of {len(time_ns):,} cells {what}; {_why_unknown(totals) or remedy}"
+        text = "has no known power" if np.isnan(power_w).all() else "has infinite power"
+        msg = f"the series of {len(time_ns):,} cells {text}; {_why_unknown(totals) or remedy}"
         raise WorkbenchError(msg)
     meter_period_s = totals["meter_period_s"].max() if "meter_period_s" in totals else 0.0
     return Series(time_ns, power_w, period / 1e9, float(np.nan_to_num(meter_period_s)))
@@ -124,8 +124,8 @@ def movement(power_w: Floats) -> Floats:
     return moved
 
 
-def runs(known: Bools) -> tuple[Ints, Ints]:
-    edges = np.diff(np.r_[False, known, False].astype(np.int8))
+def runs(facts: Bools) -> tuple[Ints, Ints]:
+    edges = np.diff(np.r_[False, facts, False].astype(np.int8))
     return np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
 
 
@@ -150,5 +150,5 @@ def longest_stretch(series: Series, *, longest_gap_cells: int, least_cells: int)
             f"longer gaps than {longest_gap_cells} cells"
         )
         raise WorkbenchError(msg)
-    part = slice(first, end)
-    return Stretch(first, power[part], filled[part], (end - first) / len(power))
+    piece = slice(first, end)
+    return Stretch(first, power[piece], filled[piece], (end - first) / len(power))

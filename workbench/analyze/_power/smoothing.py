@@ -72,15 +72,15 @@ def power_smoothing(
     [10.0, 9.0, 10.0, 9.0]
     """
     series = uniform(totals)
-    part = longest_stretch(series, longest_gap_cells=longest_gap_cells, least_cells=2)
-    load = _drawn(part.power_w, series.period_s, plan)
+    piece = longest_stretch(series, longest_gap_cells=longest_gap_cells, least_cells=2)
+    load = _drawn(piece.power_w, series.period_s, plan)
     moved = _moved(load, series.period_s, plan)
-    values = _columns(part.power_w, load, moved, plan)
-    filled = part.is_filled
+    values = _columns(piece.power_w, load, moved, plan)
+    filled = piece.is_filled
     if len(load) < len(series.power_w):
-        around = (part.first, len(series.power_w) - part.first - len(load))
+        around = (piece.first, len(series.power_w) - piece.first - len(load))
         values = {
-            name: np.pad(each, around, constant_values=np.nan) for name, each in values.items()
+            name: np.pad(item, around, constant_values=np.nan) for name, item in values.items()
         }
         filled = np.pad(filled, around, constant_values=False)
     table = pd.DataFrame({"time_ns": series.time_ns, **values, "is_filled": filled})
@@ -241,21 +241,21 @@ class SmoothingPlan:
         )
 
     def words(self) -> str:
-        said = []
+        words = []
         if self.floor_share:
-            said.append(f"floor {100 * self.floor_share:g} %")
-        ramps = [each for each in (self.ramp_up_w_per_s, self.ramp_down_w_per_s) if each]
+            words.append(f"floor {100 * self.floor_share:g} %")
+        ramps = [ramp for ramp in (self.ramp_up_w_per_s, self.ramp_down_w_per_s) if ramp]
         if ramps:
-            said.append("ramps " + "/".join(f"{each / _KILO:g}" for each in ramps) + " kW/s")
+            words.append("ramps " + "/".join(f"{ramp / _KILO:g}" for ramp in ramps) + " kW/s")
         if self.hysteresis_s:
-            said.append(f"hold {self.hysteresis_s:g} s")
+            words.append(f"hold {self.hysteresis_s:g} s")
         if self.storage_tau_s:
-            said.append(f"store tau {self.storage_tau_s:g} s")
+            words.append(f"store tau {self.storage_tau_s:g} s")
         if self.storage_ramp_w_per_s:
-            said.append(f"store ramps {self.storage_ramp_w_per_s / _KILO:g} kW/s")
+            words.append(f"store ramps {self.storage_ramp_w_per_s / _KILO:g} kW/s")
         if self.storage_energy_j:
-            said.append(f"{self.storage_energy_j / _J_PER_KWH:.3g} kWh")
-        return ", ".join(said) or "nothing"
+            words.append(f"{self.storage_energy_j / _J_PER_KWH:.3g} kWh")
+        return ", ".join(words) or "nothing"
 
 
 # Several ways of smoothing side by side.
@@ -370,8 +370,8 @@ def held_up(
 
 def stored(load_w: Floats, period_s: float, store: Store) -> Stored:
     if store.is_plain and store.tau_s is not None:
-        taken = _exponential(load_w, period_s, store.tau_s) - load_w
-        return Stored(taken, store.start_j + np.cumsum(taken) * period_s, np.zeros(len(load_w)))
+        chosen = _exponential(load_w, period_s, store.tau_s) - load_w
+        return Stored(chosen, store.start_j + np.cumsum(chosen) * period_s, np.zeros(len(load_w)))
     return _limited(load_w, period_s, store)
 
 
@@ -381,8 +381,8 @@ def _exponential(load_w: Floats, period_s: float, tau_s: float) -> Floats:
 
     share = period_s / (tau_s + period_s)
     start = float(load_w.mean())
-    rest, _ = signal.lfilter([share], [1, share - 1], load_w[1:], zi=[(1 - share) * start])
-    followed: Floats = np.r_[start, rest]
+    remainder, _ = signal.lfilter([share], [1, share - 1], load_w[1:], zi=[(1 - share) * start])
+    followed: Floats = np.r_[start, remainder]
     return followed
 
 
@@ -395,7 +395,7 @@ def _limited(load_w: Floats, period_s: float, store: Store) -> Stored:
     gain, drain = store.one_way_ratio * period_s, period_s / store.one_way_ratio
     # An unlimited store has no bottom either.
     top, bottom = store.energy_j, 0.0 if np.isfinite(store.energy_j) else -np.inf
-    taken, charges = [], []
+    chosen, charges = [], []
     # Branches instead of min and max: a slider waits for this loop.
     for load, goal in zip(load_w.tolist(), goals.tolist(), strict=True):
         wanted = goal + (store.middle_j - charge) / store.control_s
@@ -411,9 +411,9 @@ def _limited(load_w: Floats, period_s: float, store: Store) -> Stored:
             power = -_least(-power, most, (charge - bottom) / drain)
             charge += power * drain
         out = load + power
-        taken.append(power)
+        chosen.append(power)
         charges.append(charge)
-    moved = np.array(taken)
+    moved = np.array(chosen)
     ratio = store.one_way_ratio
     lost = np.where(moved > 0, moved * (1 - ratio), moved * (1 - 1 / ratio))
     return Stored(moved, np.clip(charges, bottom, top), lost)
@@ -478,36 +478,36 @@ def smoothing_summary(
     [1.0, 1.2]
     """
     POWER_SMOOTHING.check(smoothing)
-    known = smoothing[smoothing["power_w"].notna()]
-    if len(known) < 2:
-        msg = f"{len(known)} of {len(smoothing):,} cells are known; 2 are needed for a comparison"
+    valid = smoothing[smoothing["power_w"].notna()]
+    if len(valid) < 2:
+        msg = f"{len(valid)} of {len(smoothing):,} cells are known; 2 are needed for a comparison"
         raise WorkbenchError(msg)
-    period_s = float(np.diff(known["time_ns"].to_numpy()[:2])[0]) / 1e9
-    lag = _cells_per_reading(known, period_s)
-    before = _statistics(known["power_w"].to_numpy(), period_s, lag)
-    after = _statistics(known["smoothed_w"].to_numpy(), period_s, lag) | _costs(known, period_s)
+    period_s = float(np.diff(valid["time_ns"].to_numpy()[:2])[0]) / 1e9
+    lag = _cells_per_reading(valid, period_s)
+    before = _statistics(valid["power_w"].to_numpy(), period_s, lag)
+    after = _statistics(valid["smoothed_w"].to_numpy(), period_s, lag) | _costs(valid, period_s)
     if before["energy_j"] <= 0:
-        msg = f"power is 0 in all of {len(known):,} cells: there is no energy to compare with"
+        msg = f"power is 0 in all of {len(valid):,} cells: there is no energy to compare with"
         raise WorkbenchError(msg)
     rows = []
     for version, values, column in (("before", before, "power_w"), ("after", after, "smoothed_w")):
-        verdict, why = _verdict(known, column, spec, site_w, averaging_s)
+        verdict, why = _verdict(valid, column, spec, site_w, averaging_s)
         rows.append(
-            dict.fromkeys(_costs(known.iloc[:1], period_s), 0.0)
+            dict.fromkeys(_costs(valid.iloc[:1], period_s), 0.0)
             | values
             | {"version": version, "verdict": verdict, "why": why}
             | {"energy_ratio": values["energy_j"] / before["energy_j"]}
         )
     table = pd.DataFrame(rows)
-    table["covered_share"] = len(known) / len(smoothing)
+    table["covered_share"] = len(valid) / len(smoothing)
     return SMOOTHING_SUMMARY.check(SMOOTHING_SUMMARY.cast(table))
 
 
-def _cells_per_reading(known: pd.DataFrame, period_s: float) -> int:
+def _cells_per_reading(facts: pd.DataFrame, period_s: float) -> int:
     """Give how many cells lie between two readings: no ramp over fewer was measured."""
-    meter_s = known["meter_period_s"].max() if "meter_period_s" in known else np.nan
+    meter_s = facts["meter_period_s"].max() if "meter_period_s" in facts else np.nan
     cells = 1 if np.isnan(meter_s) else max(round(meter_s / period_s), 1)
-    return cells if cells < len(known) else 1
+    return cells if cells < len(facts) else 1
 
 
 def _statistics(power_w: Floats, period_s: float, lag: int) -> dict[str, Any]:
@@ -522,12 +522,12 @@ def _statistics(power_w: Floats, period_s: float, lag: int) -> dict[str, Any]:
     }
 
 
-def _costs(known: pd.DataFrame, period_s: float) -> dict[str, Any]:
-    charge = known["stored_j"].to_numpy()
-    moved, lost = known["storage_w"].to_numpy(), known["lost_w"].to_numpy()
+def _costs(facts: pd.DataFrame, period_s: float) -> dict[str, Any]:
+    charge = facts["stored_j"].to_numpy()
+    moved, lost = facts["storage_w"].to_numpy(), facts["lost_w"].to_numpy()
     return {
-        "ballast_j": known["ballast_w"].sum() * period_s,
-        "unmet_j": known["unmet_w"].sum() * period_s,
+        "ballast_j": facts["ballast_w"].sum() * period_s,
+        "unmet_j": facts["unmet_w"].sum() * period_s,
         "lost_j": lost.sum() * period_s,
         "stored_change_j": (moved - lost).sum() * period_s,
         "storage_w": np.abs(moved).max(),
@@ -536,7 +536,7 @@ def _costs(known: pd.DataFrame, period_s: float) -> dict[str, Any]:
 
 
 def _verdict(
-    known: pd.DataFrame,
+    facts: pd.DataFrame,
     column: str,
     spec: GridSpec | None,
     site_w: float | None,
@@ -544,10 +544,10 @@ def _verdict(
 ) -> tuple[str | None, str | None]:
     if spec is None:
         return None, None
-    cells = known.filter(["time_ns", "meter_period_s"]).assign(
-        power_w=known[column], entity_count=1, expected_count=1, covered_share=1.0
+    cells = facts.filter(["time_ns", "meter_period_s"]).assign(
+        power_w=facts[column], entity_count=1, expected_count=1, covered_share=1.0
     )
     rows = grid_check(cells, spec, site_w=site_w, averaging_s=averaging_s)
     worst = min(rows["verdict"], key=_WORST_FIRST.index)
-    said = "; ".join(f"{row.requirement}: {row.verdict}" for row in rows.itertuples())
-    return worst, said
+    words = "; ".join(f"{row.requirement}: {row.verdict}" for row in rows.itertuples())
+    return worst, words

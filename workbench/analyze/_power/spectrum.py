@@ -93,15 +93,15 @@ def ramps_of(series: Series, window_s: float) -> list[dict[str, Any]]:
     if note:
         return [{**empty, "direction": way, "note": note} for way in ("up", "down")]
     change = series.power_w[cells:] - series.power_w[:-cells]
-    known = ~np.isnan(change)
-    if not known.any():
+    is_known = ~np.isnan(change)
+    if not is_known.any():
         note = "no two known cells are that far apart"
         return [{**empty, "direction": way, "note": note} for way in ("up", "down")]
     measured_s = cells * series.period_s
-    p99 = float(np.percentile(np.abs(change[known]), 99)) / measured_s
+    p99 = float(np.percentile(np.abs(change[is_known]), 99)) / measured_s
     base = {
         **empty, "measured_s": measured_s, "p99_w_per_s": p99,
-        "covered_share": float(known.mean()),
+        "covered_share": float(is_known.mean()),
     }  # fmt: skip
     return [base | _extreme(series, change, cells, sign) for sign in (1, -1)]
 
@@ -109,16 +109,16 @@ def ramps_of(series: Series, window_s: float) -> list[dict[str, Any]]:
 def _extreme(series: Series, change: Any, cells: int, sign: int) -> dict[str, Any]:
     way = "up" if sign > 0 else "down"
     at = int(np.nanargmax(sign * change))
-    found = float(change[at])
+    result = float(change[at])
     note = ""
     if cells * series.period_s < 2 * series.resolved_s * (1 - 1e-9):
         note = f"under twice {series.resolved_by}: may show a step in part"
-    if sign * found <= 0:
+    if sign * result <= 0:
         return {"direction": way, "ramp_w_per_s": 0.0, "note": "power never goes this way"}
     return {
         "direction": way,
-        "ramp_w_per_s": abs(found) / (cells * series.period_s),
-        "change_w": found,
+        "ramp_w_per_s": abs(result) / (cells * series.period_s),
+        "change_w": result,
         "start_ns": int(series.time_ns[at]),
         "end_ns": int(series.time_ns[at + cells]),
         "note": "between two neighbouring cells, which halve a step inside one"
@@ -196,22 +196,22 @@ def power_spectrum(
     if averaging_s is not None:
         not_negative("averaging_s", averaging_s)
     series = at_meter_pace(uniform(totals))
-    part = longest_stretch(series, longest_gap_cells=longest_gap_cells, least_cells=_LEAST_CELLS)
-    size = min(segment_cells, len(part.power_w))
+    piece = longest_stretch(series, longest_gap_cells=longest_gap_cells, least_cells=_LEAST_CELLS)
+    size = min(segment_cells, len(piece.power_w))
     frequency, density = signal.welch(
-        movement(part.power_w), fs=1 / series.period_s, window="hann", nperseg=size,
+        movement(piece.power_w), fs=1 / series.period_s, window="hann", nperseg=size,
         detrend="constant",
     )  # fmt: skip
     frequency, density = frequency[1:], density[1:]
-    whole = density.sum()
+    total = density.sum()
     table = pd.DataFrame({"frequency_hz": frequency, "density_w2_per_hz": density})
-    table["variance_share"] = (density / whole).clip(0, 1) if whole > 0 else 0.0
+    table["variance_share"] = (density / total).clip(0, 1) if total > 0 else 0.0
     table["sensor_ratio"] = sensor_response(frequency, averaging_s)
     table["nyquist_hz"] = series.nyquist_hz
     table["half_power_hz"] = _HALF_POWER_HZ_S / averaging_s if averaging_s else np.nan
-    table["segment_count"] = (len(part.power_w) - size // 2) // (size - size // 2)
-    table["covered_share"] = part.covered_share
-    table["filled_count"] = int(part.is_filled.sum())
+    table["segment_count"] = (len(piece.power_w) - size // 2) // (size - size // 2)
+    table["covered_share"] = piece.covered_share
+    table["filled_count"] = int(piece.is_filled.sum())
     return POWER_SPECTRUM.check(POWER_SPECTRUM.cast(table))
 
 
@@ -269,21 +269,21 @@ def power_peaks(
     if len(rows) < 3 or not density.max() > 0:
         return POWER_PEAKS.empty()
     decibel = 10 * np.log10(np.maximum(density, density.max() * 1e-12))
-    found, _ = signal.find_peaks(decibel, prominence=max(prominence_db, 1e-9))
-    found = found[np.argsort(-density[found], kind="stable")][:peaks]
+    result, _ = signal.find_peaks(decibel, prominence=max(prominence_db, 1e-9))
+    result = result[np.argsort(-density[result], kind="stable")][:peaks]
     frequency = rows["frequency_hz"].to_numpy()
     width = float(frequency[1] - frequency[0])
     near = rows["variance_share"].rolling(2 * _LOBE_BINS + 1, center=True, min_periods=1).sum()
     table = pd.DataFrame(
         {
-            "frequency_hz": frequency[found],
-            "period_s": 1 / frequency[found],
-            "density_w2_per_hz": density[found],
-            "variance_share": near.to_numpy()[found].clip(0, 1),
+            "frequency_hz": frequency[result],
+            "period_s": 1 / frequency[result],
+            "density_w2_per_hz": density[result],
+            "variance_share": near.to_numpy()[result].clip(0, 1),
             "resolution_hz": width,
         }
     )
-    table["harmonic"], table["fundamental_hz"] = _harmonics(frequency[found], width)
+    table["harmonic"], table["fundamental_hz"] = _harmonics(frequency[result], width)
     return POWER_PEAKS.check(POWER_PEAKS.cast(table))
 
 
@@ -293,12 +293,12 @@ def _harmonics(frequency_hz: Floats, width_hz: float) -> tuple[list[int], list[f
     bases: list[float] = []
     for frequency in frequency_hz.tolist():
         order, base = 1, frequency
-        for known, known_order in zip(frequency_hz.tolist(), orders, strict=False):
-            n = round(frequency / known)
+        for facts, known_order in zip(frequency_hz.tolist(), orders, strict=False):
+            n = round(frequency / facts)
             reach = (n + 1) / 2 * width_hz * (1 + 1e-9)
-            close = abs(frequency - n * known) <= reach < known / 4
+            close = abs(frequency - n * facts) <= reach < facts / 4
             if known_order == 1 and 2 <= n <= 10 and close:
-                order, base = n, known
+                order, base = n, facts
                 break
         orders.append(order)
         bases.append(base)
@@ -317,9 +317,9 @@ class Periodogram(NamedTuple):
     covered_share: float
 
     def share(self, low_hz: float, high_hz: float) -> float:
-        whole = float(self.density.sum())
-        part = float(self._part(low_hz, high_hz).sum())
-        return min(part / whole, 1.0) if whole > 0 else 0.0
+        total = float(self.density.sum())
+        piece = float(self._part(low_hz, high_hz).sum())
+        return min(piece / total, 1.0) if total > 0 else 0.0
 
     def rms(self, low_hz: float, high_hz: float) -> float:
         return float(np.sqrt(self._part(low_hz, high_hz).sum() * self.width_hz))
@@ -376,14 +376,14 @@ def band_shares(
         msg = "bands is empty; give pairs of frequencies in Hz, e.g. [(0.1, 20)]"
         raise WorkbenchError(msg)
     series = uniform(totals)
-    found = periodogram(series, longest_gap_cells=longest_gap_cells)
+    result = periodogram(series, longest_gap_cells=longest_gap_cells)
     nyquist = series.nyquist_hz
     rows = []
     for low, high in pairs:
         seen = low < nyquist
         visible = (min(high, nyquist) - low) / (high - low) if seen else 0.0
-        share, rms = (found.share(low, high), found.rms(low, high)) if seen else (np.nan, np.nan)
-        rows.append((low, high, share, rms, visible, nyquist, found.covered_share))
+        share, rms = (result.share(low, high), result.rms(low, high)) if seen else (np.nan, np.nan)
+        rows.append((low, high, share, rms, visible, nyquist, result.covered_share))
     table = pd.DataFrame(rows, columns=list(BAND_SHARES.columns))
     return BAND_SHARES.check(BAND_SHARES.cast(table))
 
@@ -392,11 +392,11 @@ def periodogram(series: Series, *, longest_gap_cells: int) -> Periodogram:
     from scipy import signal
 
     series = at_meter_pace(series)
-    part = longest_stretch(series, longest_gap_cells=longest_gap_cells, least_cells=16)
+    piece = longest_stretch(series, longest_gap_cells=longest_gap_cells, least_cells=16)
     frequency, density = signal.periodogram(
-        movement(part.power_w), fs=1 / series.period_s, window="hann", detrend="constant"
+        movement(piece.power_w), fs=1 / series.period_s, window="hann", detrend="constant"
     )
-    return Periodogram(frequency[1:], density[1:], float(frequency[1]), part.covered_share)
+    return Periodogram(frequency[1:], density[1:], float(frequency[1]), piece.covered_share)
 
 
 def _ends(band: Sequence[float]) -> tuple[float, float]:
@@ -505,9 +505,9 @@ def _measured(series: Series, starts: Ints, ends: Ints) -> pd.DataFrame:
     cell = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     power = pd.Series(series.power_w[np.repeat(lows, counts) + cell])
     by_window = power.groupby(window)
-    found = by_window.agg(["min", "max", "mean", "count"]).reindex(range(len(starts)))
+    result = by_window.agg(["min", "max", "mean", "count"]).reindex(range(len(starts)))
     low, high = (by_window.quantile(q).reindex(range(len(starts))) for q in (0.05, 0.95))
-    count = found["count"].fillna(0).astype("int64")
+    count = result["count"].fillna(0).astype("int64")
     expected = np.maximum(np.rint((ends - starts) / (series.period_s * 1e9)), 1)
     # Cells between two readings are a straight line: they add nothing to what was measured.
     seen = (ends - starts >= 2e9 * series.resolved_s) | (series.resolved_s == series.period_s)
@@ -519,8 +519,8 @@ def _measured(series: Series, starts: Ints, ends: Ints) -> pd.DataFrame:
             "low_w": low.where(enough),
             "high_w": high.where(enough),
             "swing_w": (high - low).where(enough),
-            "range_w": (found["max"] - found["min"]).where(enough),
-            "mean_w": found["mean"],
+            "range_w": (result["max"] - result["min"]).where(enough),
+            "mean_w": result["mean"],
             "cell_count": count,
             "covered_share": np.minimum(count / expected, 1),
         }

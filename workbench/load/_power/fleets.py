@@ -104,21 +104,21 @@ def power_rollup(
     [['gpu0', 40, 600.0], ['gpu0', 60, 600.0], ['gpu0', 20, 600.0]]
     """
     period_ns = period_of(period_s)
-    parts = parts_of(paths, columns=columns, unit=unit, tz=tz)
+    chunks = parts_of(paths, columns=columns, unit=unit, tz=tz)
 
-    things = Things(parts[0].layout)
+    entities = Things(chunks[0].layout)
 
-    def work(part: Part, go_on: Callable[[], None]) -> tuple[Moments, Seen]:
-        seen, found = Seen(), Gathered()
-        for readings in readings_of(part, period_ns, things, seen, go_on):
-            found.add(_moments(readings))
-        return found.all(), seen
+    def work(chunk: Part, go_on: Callable[[], None]) -> tuple[Moments, Seen]:
+        seen, moments = Seen(), Gathered()
+        for readings in readings_of(chunk, period_ns, entities, seen, go_on):
+            moments.add(_moments(readings))
+        return moments.all(), seen
 
-    found, missing = Gathered(), 0
-    for some, seen in over_parts(parts, work, label="rolling up power", progress=progress):
-        found.add(some)
+    moments, missing = Gathered(), 0
+    for subset, seen in over_parts(chunks, work, label="rolling up power", progress=progress):
+        moments.add(subset)
         missing += seen.missing_count
-    return _table(found.all(), things.names, period_ns, missing)
+    return _table(moments.all(), entities.names, period_ns, missing)
 
 
 class Gathered:
@@ -128,11 +128,11 @@ class Gathered:
         self._parts: list[Moments] = []
         self._rows = self._merged_rows = 0
 
-    def add(self, part: Moments) -> None:
-        if not len(part):
+    def add(self, chunk: Moments) -> None:
+        if not len(chunk):
             return
-        self._parts.append(part)
-        self._rows += len(part)
+        self._parts.append(chunk)
+        self._rows += len(chunk)
         if self._rows > 2 * self._merged_rows + _MANY_ROWS:
             self._parts = [together(joined(self._parts))]
             self._rows = self._merged_rows = len(self._parts[0])
@@ -167,10 +167,10 @@ def _split(key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _table(moments: Moments, names: list[str], period_ns: int, missing: int) -> pd.DataFrame:
     by_name = sorted(range(len(names)), key=lambda code: natural(names[code]))
-    place = np.empty(len(names), dtype=np.int64)
-    place[by_name] = np.arange(len(names))
+    position = np.empty(len(names), dtype=np.int64)
+    position[by_name] = np.arange(len(names))
     codes, cells = _split(moments.key)
-    codes = place[codes]
+    codes = position[codes]
     order = np.argsort(codes, kind="stable")
     codes, cells = codes[order], cells[order]
     categories = pd.Index([names[code] for code in by_name], dtype=pd.Series([""]).dtype)
@@ -254,20 +254,20 @@ def power_fleet_total(  # noqa: PLR0913 - the file says little, and the sum must
     if not 0 <= least_covered_share <= 1:
         msg = f"least_covered_share must be from 0 to 1; got {least_covered_share!r}"
         raise ValueError(msg)
-    parts = parts_of(paths, columns=columns, unit=unit, tz=tz)
+    chunks = parts_of(paths, columns=columns, unit=unit, tz=tz)
 
-    fleet = _Fleet(Things(parts[0].layout))
+    fleet = _Fleet(Things(chunks[0].layout))
 
-    def work(part: Part, go_on: Callable[[], None]) -> _Sums:
+    def work(chunk: Part, go_on: Callable[[], None]) -> _Sums:
         sums = _Sums()
-        for readings in readings_of(part, period_ns, fleet.things, sums.seen, go_on):
+        for readings in readings_of(chunk, period_ns, fleet.things, sums.seen, go_on):
             sums.add(readings)
         return sums
 
-    found = over_parts(parts, work, label="adding up power", progress=progress)
-    spans = [fleet.add(sums) for sums in found]
+    moments = over_parts(chunks, work, label="adding up power", progress=progress)
+    spans = [fleet.add(sums) for sums in moments]
     if fleet.is_repeated():
-        fleet.watts, fleet.counts = _means(parts, spans, fleet, period_ns, progress)
+        fleet.watts, fleet.counts = _means(chunks, spans, fleet, period_ns, progress)
     return _totals(fleet, period_ns, least_covered_share)
 
 
@@ -333,18 +333,18 @@ class _Sums:
             more = (0, max(width, 2 * len(self.first)) - len(self.first))
             self.first = np.pad(self.first, more, constant_values=_NONE)
             self.last = np.pad(self.last, more, constant_values=_NONE)
-        known = self.last[present]
-        self.is_repeated |= is_repeated or bool((known >= first).any())
-        is_new = known == _NONE
+        facts = self.last[present]
+        self.is_repeated |= is_repeated or bool((facts >= first).any())
+        is_new = facts == _NONE
         self.first[present] = np.where(is_new, first, np.minimum(self.first[present], first))
-        self.last[present] = np.maximum(known, last)
+        self.last[present] = np.maximum(facts, last)
 
 
 class _Fleet:
     """The sums of all parts."""
 
-    def __init__(self, things: Things) -> None:
-        self.things = things
+    def __init__(self, entities: Things) -> None:
+        self.things = entities
         self.watts, self.counts = _Series(), _Series()
         self.missing_count = 0
         self._is_repeated = False
@@ -358,8 +358,8 @@ class _Fleet:
         if not len(used):
             return 0, -1
         self._spans.append(np.c_[used, sums.first[used], sums.last[used]])
-        for mine, other in ((self.watts, sums.watts), (self.counts, sums.counts)):
-            mine.add(other.first, other.numbers)
+        for own, second in ((self.watts, sums.watts), (self.counts, sums.counts)):
+            own.add(second.first, second.numbers)
         return int(sums.first[used].min()), int(sums.last[used].max())
 
     def is_repeated(self) -> bool:
@@ -373,7 +373,7 @@ class _Fleet:
 
 
 def _means(
-    parts: Sequence[Part],
+    chunks: Sequence[Part],
     spans: Sequence[tuple[int, int]],
     fleet: _Fleet,
     period_ns: int,
@@ -383,23 +383,23 @@ def _means(
     width = max(_GRID_CELLS // max(len(fleet.things.names), 1), 1)
     watts, counts = _Series(), _Series()
     for start in _windows(spans, width):
-        inside = [part for part, (first, last) in zip(parts, spans, strict=True)
+        inside = [chunk for chunk, (first, last) in zip(chunks, spans, strict=True)
                   if first < start + width and last >= start]  # fmt: skip
         sums = np.zeros((len(fleet.things.names), width))
         times = np.zeros((len(fleet.things.names), width), dtype=np.int32)
 
         window = _Window(start, sums, times)
 
-        def work(part: Part, go_on: Callable[[], None], window: _Window = window) -> None:
-            for readings in readings_of(part, period_ns, fleet.things, Seen(), go_on):
+        def work(chunk: Part, go_on: Callable[[], None], window: _Window = window) -> None:
+            for readings in readings_of(chunk, period_ns, fleet.things, Seen(), go_on):
                 window.add(readings)
 
         for _ in over_parts(inside, work, label="averaging power", progress=progress):
             pass
-        known = times > 0
-        mean = np.divide(sums, times, out=sums, where=known)
+        is_known = times > 0
+        mean = np.divide(sums, times, out=sums, where=is_known)
         watts.add(start, mean.sum(axis=0))
-        counts.add(start, known.sum(axis=0))
+        counts.add(start, is_known.sum(axis=0))
     return watts, counts
 
 
@@ -428,29 +428,29 @@ class _Window:
         cells = readings.cells - self.start
         inside = (cells >= 0) & (cells < width)
         key = readings.runs.per_row[inside].astype(np.int64) * width + cells[inside]
-        found = of_values(key, readings.watts[inside])
-        place = np.divmod(found.key, width)
+        moments = of_values(key, readings.watts[inside])
+        position = np.divmod(moments.key, width)
         with self.lock:
             # Keys are all different, so none is lost.
-            self.sums[place] += found.mean * found.count
-            self.times[place] += found.count.astype(np.int32)
+            self.sums[position] += moments.mean * moments.count
+            self.times[position] += moments.count.astype(np.int32)
 
 
 def _totals(fleet: _Fleet, period_ns: int, least_covered_share: float) -> pd.DataFrame:
     counts = np.round(fleet.counts.numbers).astype(np.int64)
-    known = np.flatnonzero(counts)
-    if not len(known):
+    facts = np.flatnonzero(counts)
+    if not len(facts):
         msg = "the files hold no reading with a time, a name and a power"
         raise LoadError(msg)
-    cells = slice(known[0], known[-1] + 1)
+    cells = slice(facts[0], facts[-1] + 1)
     counts, expected = counts[cells], len(fleet.things.names)
     watts = np.zeros(len(counts))
-    mine = fleet.watts.numbers[max(known[0] + fleet.counts.first - fleet.watts.first, 0) :]
-    watts[: min(len(mine), len(watts))] = mine[: len(watts)]
+    own = fleet.watts.numbers[max(facts[0] + fleet.counts.first - fleet.watts.first, 0) :]
+    watts[: min(len(own), len(watts))] = own[: len(watts)]
     share = counts / expected
     table = pd.DataFrame(
         {
-            "time_ns": (np.arange(len(counts)) + fleet.counts.first + known[0]) * period_ns,
+            "time_ns": (np.arange(len(counts)) + fleet.counts.first + facts[0]) * period_ns,
             "power_w": np.where((counts > 0) & (share >= least_covered_share), watts, np.nan),
             "entity_count": counts,
             "expected_count": np.full(len(counts), expected, dtype=np.int64),

@@ -20,7 +20,7 @@ Unit = Literal["W", "kW", "MW", "mW"]
 
 
 @dataclass(frozen=True)
-class PowerGiven:
+class PowerOptions:
     """What the caller says that files do not carry; a reader asks for it, and never guesses.
 
     Attributes
@@ -97,7 +97,7 @@ class PowerFormat(Protocol):
     def looks_like(self, head: bytes, label: str) -> bool:
         """Recognise the format by the first 64 KiB of a file, unpacked; never by its name."""
 
-    def read_power(self, source: Source, given: PowerGiven) -> PowerPart:
+    def read_power(self, source: Source, options: PowerOptions) -> PowerPart:
         """Read a whole file.
 
         Raises LoadError if a stamp needs a zone, or rows without time a period, that the caller
@@ -154,7 +154,9 @@ class Rows:
         self._flush()
         empty = (np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64))
         pieces = self._pieces or [(*empty, *(np.zeros(0),) * len(self.columns))]
-        code, time_ns, line, *values = (np.concatenate(each) for each in zip(*pieces, strict=True))
+        code, time_ns, line, *values = (
+            np.concatenate(piece) for piece in zip(*pieces, strict=True)
+        )
         entity = pd.Categorical.from_codes(code, categories=pd.Index(list(self._names), dtype=str))
         data: dict[str, Any] = {"time_ns": time_ns, "entity": entity}
         data |= dict(zip(self.columns, values, strict=True))
@@ -168,9 +170,9 @@ class Rows:
             return
         code, time_ns, line, *values = zip(*self._single, strict=True)
         self._single = []
-        whole = (np.array(each, np.int64) for each in (time_ns, line))
-        numbers = (np.array(each, np.float64) for each in values)
-        self._pieces.append((np.array(code, np.int32), *whole, *numbers))
+        total = (np.array(value, np.int64) for value in (time_ns, line))
+        numbers = (np.array(value, np.float64) for value in values)
+        self._pieces.append((np.array(code, np.int32), *total, *numbers))
 
 
 def states_frame(rows: Rows) -> pd.DataFrame:
@@ -180,13 +182,13 @@ def states_frame(rows: Rows) -> pd.DataFrame:
         values = frame[name].to_numpy()
         # A float holds no whole number beyond 2**53 exactly; no mask and no duration is as large.
         good = (values >= 0) & (values < 1 << 53) & (values == np.floor(values))
-        whole = np.where(good, values, 0).astype(np.int64)
-        frame[name] = pd.Series(whole, dtype="Int64").mask(~good)
+        total = np.where(good, values, 0).astype(np.int64)
+        frame[name] = pd.Series(total, dtype="Int64").mask(~good)
     return frame
 
 
 def settled(
-    frames: Sequence[pd.DataFrame], findings: Findings, how: str, given: PowerGiven
+    frames: Sequence[pd.DataFrame], findings: Findings, how: str, options: PowerOptions
 ) -> tuple[list[pd.DataFrame], dict[str, str]]:
     """Give readings without a time a place, or refuse them; return frames, clock and assumption.
 
@@ -195,28 +197,28 @@ def settled(
     clock would be invented, unless the caller says how far apart they are.
     """
     timeless = [frame["time_ns"].to_numpy() == NO_TIME for frame in frames]
-    if not any(each.any() for each in timeless):
+    if not any(is_lost.any() for is_lost in timeless):
         return list(frames), {"clock": "epoch", "assumed": ""}
-    if not all(each.all() for each in timeless):
+    if not all(is_lost.all() for is_lost in timeless):
         for frame, lost in zip(frames, timeless, strict=True):
             where = f"line {frame['line'][lost].iloc[0]:,}" if lost.any() else None
             findings.add("dropped", _TIMELESS, int(lost.sum()), where)
         kept = [f[~lost].reset_index(drop=True) for f, lost in zip(frames, timeless, strict=True)]
         return kept, {"clock": "epoch", "assumed": ""}
     turns = [frame.groupby("entity", observed=True).cumcount() for frame in frames]
-    if not any(each.any() for each in turns):
+    if not any(is_lost.any() for is_lost in turns):
         findings.add("noted", _SNAPSHOT, max(len(frame) for frame in frames))
         return [frame.assign(time_ns=np.int64(0)) for frame in frames], _OWN
-    if given.period_s is None:
+    if options.period_s is None:
         again = next(f[turn > 0] for f, turn in zip(frames, turns, strict=True) if turn.any())
         raise _second(again.iloc[0], findings.source, how)
     for frame in frames:
-        counts = frame["entity"].value_counts().loc[lambda each: each > 0]
+        counts = frame["entity"].value_counts().loc[lambda is_lost: is_lost > 0]
         fewer = counts[counts < counts.max()]
         findings.add("suspicious", _SHIFTED, len(fewer), str(fewer.index[0]) if len(fewer) else "")
-    period_ns = round(given.period_s * 1e9)
+    period_ns = round(options.period_s * 1e9)
     placed = [f.assign(time_ns=turn * period_ns) for f, turn in zip(frames, turns, strict=True)]
-    return placed, _OWN | {"assumed": f"period_s={given.period_s:g}"}
+    return placed, _OWN | {"assumed": f"period_s={options.period_s:g}"}
 
 
 def _second(row: pd.Series, source: str, how: str) -> LoadError:
@@ -249,12 +251,12 @@ def part_of(
         raise NoPowerError(msg)
     # What was not read has no method; another file may tell it.
     with_power = set(frames[0]["entity"].unique())
-    for name, each in entities.items():
-        each["method"] = each["method"] if name in with_power else None
-    part = PowerPart(frames[0], entities, findings)
+    for name, item in entities.items():
+        item["method"] = item["method"] if name in with_power else None
+    content = PowerPart(frames[0], entities, findings)
     for name, frame in zip(("counters", "states"), frames[1:], strict=False):
-        setattr(part, name, frame if len(frame) else None)
-    return part
+        setattr(content, name, frame if len(frame) else None)
+    return content
 
 
 def timed(table: pd.DataFrame) -> pd.DataFrame:
@@ -262,10 +264,10 @@ def timed(table: pd.DataFrame) -> pd.DataFrame:
     return table[table["time_ns"].notna()].astype({"time_ns": "int64"}).reset_index(drop=True)
 
 
-def tell(rows: pd.DataFrame, findings: Findings, finding: str, what: str) -> None:
+def tell(rows: pd.DataFrame, findings: Findings, finding: str, text: str) -> None:
     """Count rows of a table whose index holds their lines."""
     if len(rows):
-        findings.add(finding, what, len(rows), f"line {int(rows.index.min()):,}")
+        findings.add(finding, text, len(rows), f"line {int(rows.index.min()):,}")
 
 
 def numbers_of(raw: pd.DataFrame, name: str, findings: Findings) -> pd.Series:
@@ -310,24 +312,24 @@ def readings_of_windows(
     """
     is_long = windows["end_ns"] > windows["start_ns"]
     _tell(windows[~is_long], findings, "dropped", "windows without a duration")
-    taken = _without_overlap(windows[is_long], findings)
-    findings.add("noted", _NOTED, len(taken))
-    spent_s = (taken["end_ns"] - taken["start_ns"]) / _S_NS
-    watts = taken["energy_j"] / spent_s
-    twice = taken.index.repeat(2)
-    is_end = np.tile([False, True], len(taken))
-    time_ns = np.where(is_end, taken["end_ns"].loc[twice], taken["start_ns"].loc[twice])
-    both = pd.DataFrame(
+    chosen = _without_overlap(windows[is_long], findings)
+    findings.add("noted", _NOTED, len(chosen))
+    spent_s = (chosen["end_ns"] - chosen["start_ns"]) / _S_NS
+    watts = chosen["energy_j"] / spent_s
+    twice = chosen.index.repeat(2)
+    is_end = np.tile([False, True], len(chosen))
+    time_ns = np.where(is_end, chosen["end_ns"].loc[twice], chosen["start_ns"].loc[twice])
+    joined = pd.DataFrame(
         {
             "time_ns": time_ns.astype(np.int64),
-            "entity": taken["entity"].loc[twice].to_numpy(),
-            "line": taken["line"].loc[twice].to_numpy(),
+            "entity": chosen["entity"].loc[twice].to_numpy(),
+            "line": chosen["line"].loc[twice].to_numpy(),
         }
     )
-    energy = np.where(is_end, taken["energy_j"].loc[twice], 0.0)
-    energy = np.where(np.isnan(taken["energy_j"].loc[twice]), np.nan, energy)
-    readings = both.assign(power_w=watts.loc[twice].to_numpy())
-    return readings, both.assign(energy_j=energy), taken
+    energy = np.where(is_end, chosen["energy_j"].loc[twice], 0.0)
+    energy = np.where(np.isnan(chosen["energy_j"].loc[twice]), np.nan, energy)
+    readings = joined.assign(power_w=watts.loc[twice].to_numpy())
+    return readings, joined.assign(energy_j=energy), chosen
 
 
 def _without_overlap(windows: pd.DataFrame, findings: Findings) -> pd.DataFrame:
@@ -344,16 +346,16 @@ def _without_overlap(windows: pd.DataFrame, findings: Findings) -> pd.DataFrame:
             continue
         last_entity, last_end = entity, end
         kept.append(index)
-    what = "windows inside or across another one, whose energy is in that one"
-    _tell(windows.loc[inside], findings, "skipped by design", what)
-    taken = windows.loc[kept]
-    touches = (taken["start_ns"] == taken["end_ns"].shift()) & (
-        taken["entity"] == taken["entity"].shift()
+    text = "windows inside or across another one, whose energy is in that one"
+    _tell(windows.loc[inside], findings, "skipped by design", text)
+    chosen = windows.loc[kept]
+    touches = (chosen["start_ns"] == chosen["end_ns"].shift()) & (
+        chosen["entity"] == chosen["entity"].shift()
     )
     # Two readings cannot share a stamp.
-    return taken.assign(start_ns=taken["start_ns"] + touches.astype("int64"))
+    return chosen.assign(start_ns=chosen["start_ns"] + touches.astype("int64"))
 
 
-def _tell(rows: pd.DataFrame, findings: Findings, finding: str, what: str) -> None:
+def _tell(rows: pd.DataFrame, findings: Findings, finding: str, text: str) -> None:
     if len(rows):
-        findings.add(finding, what, len(rows), f"line {int(rows['line'].min()):,}")
+        findings.add(finding, text, len(rows), f"line {int(rows['line'].min()):,}")

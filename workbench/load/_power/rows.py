@@ -59,20 +59,22 @@ def natural(name: str) -> list[tuple[int, str]]:
     >>> sorted(["gpu10", "gpu2"], key=natural)
     ['gpu2', 'gpu10']
     """
-    parts = _DIGITS.split(name)
-    return [(len(part.lstrip("0")), part) if n % 2 else (0, part) for n, part in enumerate(parts)]
+    pieces = _DIGITS.split(name)
+    return [
+        (len(piece.lstrip("0")), piece) if n % 2 else (0, piece) for n, piece in enumerate(pieces)
+    ]
 
 
 def rows_of(frame: pd.DataFrame, value: str) -> Rows:
     """Make rows of a frame of a reader; entities are coded in their natural order."""
     entity = frame["entity"]
     as_category = entity if entity.dtype == "category" else entity.astype("category")
-    known = [str(name) for name in as_category.cat.categories]
-    order = sorted(range(len(known)), key=lambda code: natural(known[code]))
-    place_of = np.empty(len(known), dtype=np.int32)
-    place_of[order] = np.arange(len(known), dtype=np.int32)
+    values_known = [str(name) for name in as_category.cat.categories]
+    order = sorted(range(len(values_known)), key=lambda code: natural(values_known[code]))
+    place_of = np.empty(len(values_known), dtype=np.int32)
+    place_of[order] = np.arange(len(values_known), dtype=np.int32)
     return Rows(
-        [known[code] for code in order],
+        [values_known[code] for code in order],
         place_of[as_category.cat.codes.to_numpy()],
         frame["time_ns"].to_numpy(dtype=np.int64, copy=True),
         frame[value].to_numpy(dtype=np.float64, copy=True, na_value=np.nan),
@@ -107,8 +109,8 @@ def _tell_of_back(rows: Rows, findings: Findings) -> None:
 
 def _told(rows: Rows, findings: Findings) -> Rows:
     rows, is_new = leaders(rows)
-    for what, finding, which in repeats(rows, is_new):
-        findings.add(finding, what, int(which.sum()), place(rows, int(which.argmax())))
+    for text, finding, which in repeats(rows, is_new):
+        findings.add(finding, text, int(which.sum()), place(rows, int(which.argmax())))
     return rows.take(is_new)
 
 
@@ -125,8 +127,8 @@ def repeats(rows: Rows, is_new: np.ndarray) -> list[tuple[str, str, np.ndarray]]
     """Give what is wrong with the rows that are not kept, the finding, and which they are."""
     leader = np.maximum.accumulate(np.where(is_new, np.arange(len(is_new)), 0))
     is_equal = (rows.numbers == rows.numbers[leader]) | np.isnan(rows.numbers)
-    found = [(_SAME, "noted", ~is_new & is_equal), (_OTHER, "dropped", ~is_new & ~is_equal)]
-    return [each for each in found if each[2].any()]
+    result = [(_SAME, "noted", ~is_new & is_equal), (_OTHER, "dropped", ~is_new & ~is_equal)]
+    return [entry for entry in result if entry[2].any()]
 
 
 def joined(tables: Sequence[Rows], names: Sequence[Sequence[str]]) -> tuple[Rows, np.ndarray]:
@@ -136,19 +138,19 @@ def joined(tables: Sequence[Rows], names: Sequence[Sequence[str]]) -> tuple[Rows
         only = tables[filled[0]]
         rows = Rows([*names[filled[0]]], only.codes, only.time_ns, only.numbers, only.lines)
         return rows, np.full(len(rows.codes), filled[0], dtype=np.int32)
-    every = sorted({name for some in names for name in some}, key=natural)
+    every = sorted({name for subset in names for name in subset}, key=natural)
     code_of = {name: code for code, name in enumerate(every)}
     codes = [
         np.array([code_of[name] for name in new] or [0], dtype=np.int32)[table.codes]
         for table, new in zip(tables, names, strict=True)
     ]
-    origin = np.repeat(np.arange(len(tables), dtype=np.int32), [len(each) for each in codes])
+    origin = np.repeat(np.arange(len(tables), dtype=np.int32), [len(item) for item in codes])
     rows = Rows(
         every,
         np.concatenate(codes or [np.empty(0, np.int32)]),
-        np.concatenate([each.time_ns for each in tables] or [np.empty(0, np.int64)]),
-        np.concatenate([each.numbers for each in tables] or [np.empty(0)]),
-        np.concatenate([each.lines for each in tables] or [np.empty(0, np.int64)]),
+        np.concatenate([item.time_ns for item in tables] or [np.empty(0, np.int64)]),
+        np.concatenate([item.numbers for item in tables] or [np.empty(0)]),
+        np.concatenate([item.lines for item in tables] or [np.empty(0, np.int64)]),
     )
     order = by_entity(rows.codes, rows.time_ns)
     return rows.take(order), origin[order]
@@ -187,13 +189,13 @@ def clean_values(rows: Rows, entities: dict[str, dict[str, Any]], findings: Find
         return
     is_absurd = rows.numbers > limits[rows.codes]
     for limit in np.unique(limits[rows.codes[is_absurd]]):
-        what = f"powers above {limit:,.0f} W, more than any such thing draws; they are missing"
-        _drop(rows, is_absurd & (limits[rows.codes] == limit), what, findings)
+        text = f"powers above {limit:,.0f} W, more than any such thing draws; they are missing"
+        _drop(rows, is_absurd & (limits[rows.codes] == limit), text, findings)
 
 
-def _drop(rows: Rows, bad: np.ndarray, what: str, findings: Findings) -> None:
+def _drop(rows: Rows, bad: np.ndarray, text: str, findings: Findings) -> None:
     if bad.any():
-        findings.add("dropped", what, *_first(bad, rows))
+        findings.add("dropped", text, *_first(bad, rows))
         rows.numbers[bad] = np.nan
 
 
@@ -206,9 +208,9 @@ def _read_as_mw(rows: Rows, entities: dict[str, dict[str, Any]], findings: Findi
     """Divide the readings of GPUs that are plainly milliwatts without a unit, and tell."""
     high = rows.numbers > _MOST_W["gpu"]
     for code in np.unique(rows.codes[high]):
-        known = entities[rows.names[code]]
-        is_stated = known.get("unit") or "unit=" in str(known.get("assumed", ""))
-        if known.get("scope") != "gpu" or is_stated:
+        facts = entities[rows.names[code]]
+        is_stated = facts.get("unit") or "unit=" in str(facts.get("assumed", ""))
+        if facts.get("scope") != "gpu" or is_stated:
             continue
         at = rows.codes == code
         values = rows.numbers[at]
@@ -217,7 +219,7 @@ def _read_as_mw(rows: Rows, entities: dict[str, dict[str, Any]], findings: Findi
         if not _MOST_W["gpu"] < middle <= _MOST_W["gpu"] * 1e3:
             continue
         rows.numbers[at] = values / 1e3
-        known["assumed"] = ", ".join(filter(None, [known.get("assumed", ""), "unit=mW"]))
-        what = "GPUs whose powers name no unit and are taken for mW, by their size; pass unit="
+        facts["assumed"] = ", ".join(filter(None, [facts.get("assumed", ""), "unit=mW"]))
+        text = "GPUs whose powers name no unit and are taken for mW, by their size; pass unit="
         where = f"{rows.names[code]}: median {middle:,.0f}"
-        findings.add("assumed", what, 1, where)
+        findings.add("assumed", text, 1, where)

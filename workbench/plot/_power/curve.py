@@ -98,7 +98,7 @@ def _words(row: pd.Series, is_one_of_many: bool) -> str:
 def _line(own: pd.DataFrame, column: str, at: int, words: str) -> go.Scatter:
     own = own.iloc[extremes(own[column].to_numpy(dtype=np.float64))]
     symbol = SYMBOLS[at % len(SYMBOLS)]
-    known = own["basis"].isin(["measured", "published"])
+    facts = own["basis"].isin(["measured", "published"])
     return go.Scatter(
         x=own["limit_w"],
         y=own[column],
@@ -109,7 +109,7 @@ def _line(own: pd.DataFrame, column: str, at: int, words: str) -> go.Scatter:
         line={**distinct(at), "width": 2},
         marker={
             "color": distinct(at)["color"],
-            "symbol": [symbol if each else f"{symbol}-open" for each in known],
+            "symbol": [symbol if item else f"{symbol}-open" for item in facts],
             "size": 8,
         },
         customdata=own["basis"].map(label),
@@ -119,10 +119,10 @@ def _line(own: pd.DataFrame, column: str, at: int, words: str) -> go.Scatter:
 
 def _curve_claim(curve: pd.DataFrame) -> str:
     """Say what least energy saves, or what the smallest known limit keeps."""
-    known = curve[~curve["is_extrapolated"]]
-    energies = known.dropna(subset=["energy_ratio"])
+    facts = curve[~curve["is_extrapolated"]]
+    energies = facts.dropna(subset=["energy_ratio"])
     if energies.empty:
-        least = (known if len(known) else curve).sort_values("limit_w").iloc[0]
+        least = (facts if len(facts) else curve).sort_values("limit_w").iloc[0]
         return (
             f"At {least['limit_w']:,.4g} W, {label(_words(least, False), 50)} keeps "
             f"{percent(least['speed_ratio'])} of its speed"
@@ -134,10 +134,10 @@ def _curve_claim(curve: pd.DataFrame) -> str:
             f"The right limit saves {percent(low)} to {percent(high)} of the energy of "
             f"{plural(len(best), 'curve')}"
         )
-    one = best.iloc[0]
+    row = best.iloc[0]
     return (
-        f"{label(_words(one, False), 50)}: {one['limit_w']:,.4g} W saves "
-        f"{percent(one['saving_ratio'])} of the energy and {_speed(1 - one['speed_ratio'])}"
+        f"{label(_words(row, False), 50)}: {row['limit_w']:,.4g} W saves "
+        f"{percent(row['saving_ratio'])} of the energy and {_speed(1 - row['speed_ratio'])}"
     )
 
 
@@ -172,13 +172,13 @@ def power_knees(knees: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     figure = go.Figure()
     kept = f"keeps {percent(shown['kept_speed_share'].iloc[0])} of the speed"
     for at, (column, words) in enumerate([*_KNEES, ("kept_speed_limit_w", kept)]):
-        known = shown[shown[column].notna()]
-        if known.empty:
+        valid = shown[shown[column].notna()]
+        if valid.empty:
             continue
         figure.add_scatter(
-            x=known[column] / known["largest_limit_w"],
+            x=valid[column] / valid["largest_limit_w"],
             # Marks of one row stand above each other, so that none hides another.
-            y=known.index + (at - len(_KNEES) / 2) * 0.22,
+            y=valid.index + (at - len(_KNEES) / 2) * 0.22,
             mode="markers",
             name=words,
             marker={
@@ -187,7 +187,7 @@ def power_knees(knees: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
                 "size": 8,
                 "line": {"width": 1, "color": COLOURS["paper"]},
             },
-            customdata=known[column],
+            customdata=valid[column],
             hovertemplate="%{customdata:,.4g} W, %{x:.0%} of the largest limit<extra></extra>",
         )
     for at, row in enumerate(shown.to_dict("records")):
@@ -233,23 +233,23 @@ def _signed(change: float) -> str:
 
 
 def _knees_claim(knees: pd.DataFrame) -> str:
-    known = knees.dropna(subset=["least_energy_limit_w"])
-    if known.empty:
+    valid = knees.dropna(subset=["least_energy_limit_w"])
+    if valid.empty:
         least = knees.iloc[0]
         return (
             f"{label(_names(knees)[0], 50)} keeps {percent(least['kept_speed_share'])} of its "
             f"speed down to {least['kept_speed_limit_w']:,.4g} W"
         )
-    if len(known) == 1:
-        one = known.iloc[0]
+    if len(valid) == 1:
+        row = valid.iloc[0]
         return (
-            f"{label(_names(known)[0], 50)}: {one['least_energy_limit_w']:,.4g} W saves "
-            f"{percent(one['saving_ratio'])} of the energy and {_speed(one['speed_loss_ratio'])}"
+            f"{label(_names(valid)[0], 50)}: {row['least_energy_limit_w']:,.4g} W saves "
+            f"{percent(row['saving_ratio'])} of the energy and {_speed(row['speed_loss_ratio'])}"
         )
-    share = known["least_energy_limit_w"] / known["largest_limit_w"]
+    share = valid["least_energy_limit_w"] / valid["largest_limit_w"]
     return (
         f"Least energy at {percent(share.min())} to {percent(share.max())} of the largest limit: "
-        f"it saves {percent(known['saving_ratio'].min())} to {percent(known['saving_ratio'].max())}"
+        f"it saves {percent(valid['saving_ratio'].min())} to {percent(valid['saving_ratio'].max())}"
     )
 
 
@@ -327,13 +327,13 @@ def _lines(own: pd.DataFrame, column: str, at: int, is_one_of_many: bool) -> lis
     words = f"{first['gpu']} {first['job']}"
     words = label(f"{words}, {first['configuration']}" if is_one_of_many else words, 40)
     guessed = own["is_extrapolated"].to_numpy()
-    parts = [(own[~guessed], words, "")] if not guessed.all() else []
+    pieces = [(own[~guessed], words, "")] if not guessed.all() else []
     if guessed.any():
-        parts.append((_beyond(own), f"{words}, extrapolated", "-open"))
+        pieces.append((_beyond(own), f"{words}, extrapolated", "-open"))
     return [
         go.Scatter(
-            x=part["limit_w"],
-            y=part[column],
+            x=piece["limit_w"],
+            y=piece[column],
             mode="lines+markers",
             name=name,
             showlegend=column == "gpu_count",
@@ -347,7 +347,7 @@ def _lines(own: pd.DataFrame, column: str, at: int, is_one_of_many: bool) -> lis
             },
             hovertemplate=_HOVER[column],
         )
-        for part, name, mark in parts
+        for piece, name, mark in pieces
     ]
 
 
@@ -357,7 +357,7 @@ def _beyond(own: pd.DataFrame) -> pd.DataFrame:
     edges = np.flatnonzero(np.diff(np.r_[False, own["is_extrapolated"], False].astype(np.int8)))
     runs = [rows.iloc[max(a - 1, 0) : b + 1] for a, b in edges.reshape(-1, 2)]
     gap = pd.DataFrame(np.nan, index=[0], columns=rows.columns)
-    return pd.concat([part for run in runs for part in (run, gap)][:-1], ignore_index=True)
+    return pd.concat([piece for run in runs for piece in (run, gap)][:-1], ignore_index=True)
 
 
 def _published(figure: go.Figure, table: pd.DataFrame, published: pd.DataFrame | None) -> bool:
@@ -386,7 +386,7 @@ def _published(figure: go.Figure, table: pd.DataFrame, published: pd.DataFrame |
             "color": COLOURS["reference"],
             "line": {"width": 2},
         },
-        customdata=[label(each, 60) for each in rows["trust"]],
+        customdata=[label(row, 60) for row in rows["trust"]],
         hovertemplate="published: %{y:+.1%} at %{x:,.4g} W, %{customdata}<extra></extra>",
         row=2,
         col=1,
@@ -407,12 +407,12 @@ def _claim(table: pd.DataFrame) -> str:
             f"The best limits gain {percent(low)} to {percent(high)} throughput over "
             f"{plural(len(best), 'curve')}"
         )
-    one = best.iloc[0]
-    fed = f"{one['limit_w']:,.4g} W feeds {int(one['gpu_count']):,} GPUs"
-    if one["limit_w"] == one["reference_limit_w"]:
+    row = best.iloc[0]
+    fed = f"{row['limit_w']:,.4g} W feeds {int(row['gpu_count']):,} GPUs"
+    if row["limit_w"] == row["reference_limit_w"]:
         claim = f"{fed}; no other known limit does more together"
     else:
-        claim = f"{fed} that do {_more(one)} than at {one['reference_limit_w']:,.4g} W"
+        claim = f"{fed} that do {_more(row)} than at {row['reference_limit_w']:,.4g} W"
     guess = _best(table).iloc[0]
     if guess["is_extrapolated"]:
         claim += f"; extrapolated, {guess['limit_w']:,.4g} W would do {_more(guess)}"
@@ -421,8 +421,8 @@ def _claim(table: pd.DataFrame) -> str:
 
 def _known(table: pd.DataFrame) -> pd.DataFrame:
     """Give what was measured or published, or everything if nothing was."""
-    known = table[~table["is_extrapolated"]]
-    return known if len(known) else table
+    facts = table[~table["is_extrapolated"]]
+    return facts if len(facts) else table
 
 
 def _best(table: pd.DataFrame) -> pd.DataFrame:

@@ -35,14 +35,14 @@ def energy(energy: pd.DataFrame, *, source: str = "", synthetic: bool = False) -
     """
     frame = Frame(source, synthetic)
     ENERGY.check(energy)
-    known = energy[energy["energy_j"].notna()]
-    if known.empty:
+    valid = energy[energy["energy_j"].notna()]
+    if valid.empty:
         why = "No entity has readings near enough to know its energy."
         return frame.nothing(
             why if len(energy) else "The table has no entities; analyze.energy makes them.",
             claim="No energy to show",
         )
-    ranked = known.sort_values("energy_j", ascending=False, ignore_index=True, kind="stable")
+    ranked = valid.sort_values("energy_j", ascending=False, ignore_index=True, kind="stable")
     figure = _bars(ranked) if len(ranked) <= _MOST_BARS else _curve(ranked)
     notes = _notes(energy)
     return frame.finish(figure, claim=_claim(ranked), note=" · ".join(notes))
@@ -57,17 +57,17 @@ def _bars(ranked: pd.DataFrame) -> go.Figure:
         rows = np.flatnonzero((ranked["covered_share"] >= _KNOWN).to_numpy() == is_whole)
         if not len(rows):
             continue
-        mine = ranked.iloc[rows]
+        own = ranked.iloc[rows]
         figure.add_bar(
-            orientation="h", x=mine["energy_j"] / scale, y=rows,
+            orientation="h", x=own["energy_j"] / scale, y=rows,
             name=f"{percent(_KNOWN)} of the time known, or more" if is_whole else "less known",
             marker=fill("neutral" if is_whole else "unknown", bars=len(ranked)),
             text=[
                 f" {digits(value / scale)}" + ("" if is_whole else f", {percent(share)} known")
-                for value, share in zip(mine["energy_j"], mine["covered_share"], strict=True)
+                for value, share in zip(own["energy_j"], own["covered_share"], strict=True)
             ],
             textposition="outside", cliponaxis=False,
-            hovertext=[label(name, 80) for name in mine["entity"]],
+            hovertext=[label(name, 80) for name in own["entity"]],
             hovertemplate="%{hovertext}: %{x:,.4~g} " + unit + "<extra></extra>",
         )  # fmt: skip
     figure.update_layout(

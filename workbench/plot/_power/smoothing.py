@@ -65,51 +65,51 @@ def power_smoothing(
     """
     frame = Frame(source, synthetic)
     POWER_SMOOTHING.check(table)
-    known = table[table["power_w"].notna()].sort_values("time_ns", ignore_index=True)
-    if known.empty:
+    valid = table[table["power_w"].notna()].sort_values("time_ns", ignore_index=True)
+    if valid.empty:
         return frame.nothing(
             "No cell was smoothed; analyze.power_smoothing needs a stretch without gaps.",
             claim="No smoothed power to show",
         )
-    after_min = (known["time_ns"] - known["time_ns"].iloc[0]) / 60e9
+    after_min = (valid["time_ns"] - valid["time_ns"].iloc[0]) / 60e9
     figure = make_subplots(rows=2, cols=1, vertical_spacing=0.2, row_heights=[0.62, 0.38])
-    factor, unit = power_unit(float(known["power_w"].max()))
-    has_load = bool((known["load_w"] != known["power_w"]).any())
-    has_store = bool((known["storage_w"] != 0).any())
+    factor, unit = power_unit(float(valid["power_w"].max()))
+    has_load = bool((valid["load_w"] != valid["power_w"]).any())
+    has_store = bool((valid["storage_w"] != 0).any())
     # Two lines on top of one another say less than one.
     shown = [line for line in _LINES if line[0] != "load_w" or (has_load and has_store)]
-    zoomed = _zoom(known, zoom_s)
+    zoomed = _zoom(valid, zoom_s)
     for line in shown:
-        _trace(figure, line, after_min.iloc[zoomed], known.iloc[zoomed], factor)
+        _trace(figure, line, after_min.iloc[zoomed], valid.iloc[zoomed], factor)
     if has_store:
-        unit_below = _charge(figure, after_min, known)
+        unit_below = _charge(figure, after_min, valid)
     else:
         unit_below = f"power [{unit}]"
         for line in shown:
-            _trace(figure, line, after_min, known, factor, row=2)
+            _trace(figure, line, after_min, valid, factor, row=2)
     figure.update_layout(height=430)
     figure.update_xaxes(title="time [min]")
     figure.update_xaxes(title="", row=1)
     figure.update_yaxes(title=f"power [{unit}]", row=1)
     figure.update_yaxes(title=unit_below, row=2)
     note = f"above: {zoom_s:g} s around the widest swing, below: all of it"
-    filled = int(known["is_filled"].sum())
+    filled = int(valid["is_filled"].sum())
     note += f" · {filled:,} cells interpolated" if filled else ""
-    if len(known) < len(table):
-        note += f" · {percent(len(known) / len(table))} of the cells, the longest without a gap"
-    return frame.finish(figure, claim=_claim(known, summary), note=note)
+    if len(valid) < len(table):
+        note += f" · {percent(len(valid) / len(table))} of the cells, the longest without a gap"
+    return frame.finish(figure, claim=_claim(valid, summary), note=note)
 
 
-def _zoom(known: pd.DataFrame, zoom_s: float) -> Any:
+def _zoom(facts: pd.DataFrame, zoom_s: float) -> Any:
     """Choose the cells around the largest change within a third of the zoom."""
-    time = known["time_ns"].to_numpy()
+    time = facts["time_ns"].to_numpy()
     period = float(time[1] - time[0]) / 1e9 if len(time) > 1 else 1.0
     cells = max(int(zoom_s / period), 2)
-    power = known["power_w"]
+    power = facts["power_w"]
     near = power.rolling(max(cells // 3, 1), min_periods=1)
     at = int((near.max() - near.min()).to_numpy().argmax()) - cells // 6
-    first = min(max(at - cells // 2, 0), max(len(known) - cells, 0))
-    return np.arange(first, min(first + cells + 1, len(known)))
+    first = min(max(at - cells // 2, 0), max(len(facts) - cells, 0))
+    return np.arange(first, min(first + cells + 1, len(facts)))
 
 
 def _trace(
@@ -136,14 +136,14 @@ def _mode(keep: Any) -> str:
     return "lines" if len(keep) > 1 else "markers"
 
 
-def _charge(figure: go.Figure, after_min: pd.Series, known: pd.DataFrame) -> str:
+def _charge(figure: go.Figure, after_min: pd.Series, facts: pd.DataFrame) -> str:
     """Draw the charge, as a share where the capacity is known; return the title of its axis."""
-    limited = bool(known["stored_share"].notna().any())
+    limited = bool(facts["stored_share"].notna().any())
     if limited:
-        values, title = known["stored_share"].to_numpy(), "charge [%]"
+        values, title = facts["stored_share"].to_numpy(), "charge [%]"
         figure.update_yaxes(tickformat=".0%", range=[-0.03, 1.03], row=2)
     else:
-        stored = known["stored_j"].to_numpy()
+        stored = facts["stored_j"].to_numpy()
         factor, unit = energy_unit(float(np.abs(stored).max()))
         values, title = stored / factor, f"charge [{unit}]"
     keep = extremes(values, _MOST_POINTS)
@@ -156,8 +156,8 @@ def _charge(figure: go.Figure, after_min: pd.Series, known: pd.DataFrame) -> str
     return title
 
 
-def _claim(known: pd.DataFrame, summary: pd.DataFrame | None) -> str:
-    percentiles = (np.percentile(known[name], [1, 99]) for name in ("power_w", "smoothed_w"))
+def _claim(facts: pd.DataFrame, summary: pd.DataFrame | None) -> str:
+    percentiles = (np.percentile(facts[name], [1, 99]) for name in ("power_w", "smoothed_w"))
     swings = [float(high - low) for low, high in percentiles]
     claim = f"Swing {amount(swings[0])} before, {amount(swings[1])} after"
     if summary is None or SMOOTHING_SUMMARY.check(summary).empty:
@@ -169,7 +169,7 @@ def _claim(known: pd.DataFrame, summary: pd.DataFrame | None) -> str:
         claim += f" and a store of {amount(after['storage_w'])}, "
         claim += joules(after["storage_j"])
     if pd.notna(after["verdict"]):
-        was, left = (label(each, 12) for each in summary["verdict"].iloc[[0, -1]])
+        was, left = (label(item, 12) for item in summary["verdict"].iloc[[0, -1]])
         claim += f"; grid: {was} before, {left} after"
     return claim
 
@@ -207,23 +207,24 @@ def grid_check(table: pd.DataFrame, *, source: str = "", synthetic: bool = False
         return frame.nothing(
             "The specification has no requirements that could be checked.", claim="Nothing to check"
         )
-    order = {name: place for place, name in enumerate(_VERDICTS)}
+    order = {name: position for position, name in enumerate(_VERDICTS)}
     rows = table.assign(_place=table["verdict"].map(order).fillna(len(order)))
     rows = rows.sort_values("_place", kind="stable", ignore_index=True).head(_MOST)
     used = (rows["measured"] / rows["limit"].where(rows["limit"] > 0)).fillna(0)
     figure = go.Figure()
     for verdict, (name, look) in _VERDICTS.items():
-        places = [at for at, each in enumerate(rows["verdict"]) if each == verdict]
-        if places:
+        positions = [at for at, record in enumerate(rows["verdict"]) if record == verdict]
+        if positions:
             figure.add_bar(
-                x=used.iloc[places].clip(upper=_LONGEST), y=places, orientation="h", name=name,
-                marker=fill(look, bars=len(places)) | _border(verdict), width=0.34,
-                hovertext=[label(why, 160) for why in rows["why"].iloc[places]],
+                x=used.iloc[positions].clip(upper=_LONGEST), y=positions,
+                orientation="h", name=name, width=0.34,
+                marker=fill(look, bars=len(positions)) | _border(verdict),
+                hovertext=[label(why, 160) for why in rows["why"].iloc[positions]],
                 hovertemplate="%{hovertext}<extra></extra>",
             )  # fmt: skip
     for at, row in enumerate(rows.to_dict("records")):
         _words(figure, at, row)
-    names = [label(each, 34) for each in rows["requirement"]]
+    names = [label(record, 34) for record in rows["requirement"]]
     figure.add_vline(
         x=1, line={"color": COLOURS["reference"], "width": 2, "dash": "dash"},
         annotation_text="limit", annotation_position="top right",
@@ -251,17 +252,17 @@ def _border(verdict: str) -> dict[str, object]:
 def _words(figure: go.Figure, at: int, row: dict[Hashable, Any]) -> None:
     unit = str(row["unit"])
     measured = float(row["measured"])
-    said = f"<b>{_VERDICTS.get(str(row['verdict']), (safe(row['verdict']), ''))[0]}</b>: "
-    said += "not seen" if math.isnan(measured) else _number(measured, unit)
-    said += f" of {_number(float(str(row['limit'])), unit)}"
+    words = f"<b>{_VERDICTS.get(str(row['verdict']), (safe(row['verdict']), ''))[0]}</b>: "
+    words += "not seen" if math.isnan(measured) else _number(measured, unit)
+    words += f" of {_number(float(str(row['limit'])), unit)}"
     if not math.isnan(measured):
         margin = float(row["margin"])
-        said += f", {_number(abs(margin), unit)} {'left' if margin >= 0 else 'too much'}"
+        words += f", {_number(abs(margin), unit)} {'left' if margin >= 0 else 'too much'}"
     visible = float(row["visible_share"])
     if visible < 1:
-        said += f" · {percent(visible)} of it can be seen"
+        words += f" · {percent(visible)} of it can be seen"
     figure.add_annotation(
-        x=0, y=at - 0.22, text=said, showarrow=False, xanchor="left", yanchor="bottom", xshift=2,
+        x=0, y=at - 0.22, text=words, showarrow=False, xanchor="left", yanchor="bottom", xshift=2,
         font={"size": 11}, bgcolor=VEIL, borderpad=0,
     )  # fmt: skip
 
@@ -279,8 +280,8 @@ def _grid_check_claim(table: pd.DataFrame) -> str:
     spec = label(table["spec"].iloc[0], 40)
     if len(table) == 1 and table["verdict"].iloc[0] in _VERDICTS:
         return f"{spec}: {_VERDICTS[table['verdict'].iloc[0]][0][2:]}"
-    said = [f"{counts[name]:,} {name}" for name in _VERDICTS if counts.get(name, 0)]
-    return f"{spec}: {', '.join(said) or 'no verdict'} of {plural(len(table), 'requirement')}"
+    words = [f"{counts[name]:,} {name}" for name in _VERDICTS if counts.get(name, 0)]
+    return f"{spec}: {', '.join(words) or 'no verdict'} of {plural(len(table), 'requirement')}"
 
 
 # What smoothing costs and what it leaves, before beside after.
@@ -344,8 +345,8 @@ def smoothing_summary(
 
 def _row(table: pd.DataFrame, version: str, otherwise: int) -> pd.Series:
     """Return the row of a version; the first or last one if none is called so."""
-    named = table[table["version"] == version]
-    return named.iloc[0] if len(named) else table.iloc[otherwise]
+    by_name = table[table["version"] == version]
+    return by_name.iloc[0] if len(by_name) else table.iloc[otherwise]
 
 
 def _smoothing_summary_claim(before: pd.Series, after: pd.Series) -> str:
@@ -360,14 +361,14 @@ def _smoothing_summary_claim(before: pd.Series, after: pd.Series) -> str:
 
 
 def _note(after: pd.Series) -> str:
-    parts = []
+    pieces = []
     if after["storage_w"] > _ROUNDING * float(after["peak_w"]):
         energy = joules(float(after["storage_j"]))
-        parts.append(f"the store moves {amount(float(after['storage_w']))} and {energy}")
+        pieces.append(f"the store moves {amount(float(after['storage_w']))} and {energy}")
     for column, words in _COSTS:
         if after[column] > 0:
             share = float(after[column]) / float(after["energy_j"]) if after["energy_j"] > 0 else 0
-            parts.append(f"{percent(min(share, 1))} of the energy {words}")
+            pieces.append(f"{percent(min(share, 1))} of the energy {words}")
     if after["covered_share"] < 1:
-        parts.append(f"{percent(float(after['covered_share']))} of the cells")
-    return " · ".join(parts)
+        pieces.append(f"{percent(float(after['covered_share']))} of the cells")
+    return " · ".join(pieces)

@@ -124,9 +124,9 @@ def _grounds(figure: go.Figure, rows: pd.DataFrame, limited: pd.DataFrame | None
             fillcolor=colour("limit"), opacity=0.1, layer="below",
         )  # fmt: skip
         # Where the band is unseen there is room.
-        place = max(row["low_hz"], nyquist) if row["high_hz"] > 2 * nyquist else row["low_hz"]
+        position = max(row["low_hz"], nyquist) if row["high_hz"] > 2 * nyquist else row["low_hz"]
         figure.add_annotation(
-            x=math.log10(max(place, 1e-9)), y=0.5, yref="paper", xanchor="left", xshift=6,
+            x=math.log10(max(position, 1e-9)), y=0.5, yref="paper", xanchor="left", xshift=6,
             showarrow=False, align="left",
             text=f"{row['low_hz']:g}-{row['high_hz']:g} Hz: at most {percent(row['limit'])}"
             f"<br><b>{label(row['verdict'], 12)}</b>",
@@ -149,13 +149,13 @@ def _upright(
 def _labels(figure: go.Figure, peaks: pd.DataFrame | None, factor: float) -> None:
     if peaks is None or POWER_PEAKS.check(peaks).empty:
         return
-    some = peaks.head(_MOST_PEAKS)
+    subset = peaks.head(_MOST_PEAKS)
     words = [
         f"{digits(row['period_s'])} s" if row["harmonic"] == 1 else f"{row['harmonic']} x main"
-        for row in some.to_dict("records")
+        for row in subset.to_dict("records")
     ]
     figure.add_scatter(
-        x=some["frequency_hz"], y=some["density_w2_per_hz"] / factor**2, mode="markers+text",
+        x=subset["frequency_hz"], y=subset["density_w2_per_hz"] / factor**2, mode="markers+text",
         name="peaks", text=words, textposition="top center", showlegend=False, cliponaxis=False,
         marker={"symbol": "diamond", "size": 8, "color": COLOURS["reference"]},
         hovertemplate="%{text}: %{x:.4g} Hz<extra></extra>",
@@ -173,8 +173,8 @@ def _claim(rows: pd.DataFrame, peaks: pd.DataFrame | None, limited: pd.DataFrame
     if limited is not None and len(limited):
         row = limited.iloc[0]
         seen = float(row["visible_share"])
-        known = f" ({percent(seen)} of the band seen)" if seen < 1 else ""
-        claim += f"; {row['low_hz']:g}-{row['high_hz']:g} Hz: {label(row['verdict'], 12)}{known}"
+        is_known = f" ({percent(seen)} of the band seen)" if seen < 1 else ""
+        claim += f"; {row['low_hz']:g}-{row['high_hz']:g} Hz: {label(row['verdict'], 12)}{is_known}"
     return claim
 
 
@@ -224,9 +224,9 @@ def band_shares(table: pd.DataFrame, *, source: str = "", synthetic: bool = Fals
     # Two bands of one name would share a bar, so bars have places, not names.
     rows["_place"] = range(len(rows))
     figure = go.Figure()
-    whole = rows["visible_share"] >= 1
-    _bars(figure, rows[whole], "seen whole", "neutral")
-    _bars(figure, rows[~whole], "seen in part, or not at all", "not allowed")
+    total = rows["visible_share"] >= 1
+    _bars(figure, rows[total], "seen whole", "neutral")
+    _bars(figure, rows[~total], "seen in part, or not at all", "not allowed")
     figure.update_layout(height=max(_BAR_PX * len(rows), 120), margin_l=left_margin(labels))
     figure.update_yaxes(
         tickvals=rows["_place"], ticktext=labels, range=[len(rows) - 0.5, -0.5], showgrid=False
@@ -343,7 +343,7 @@ def _line(figure: go.Figure, rows: pd.DataFrame, way: str, position: int, factor
     figure.add_scatter(
         x=rows["measured_s"], y=value, mode="lines+markers+text" if labelled else "lines",
         name=_NAMES[way],
-        text=["" if pd.isna(each) else digits(each) for each in value] if labelled else None,
+        text=["" if pd.isna(item) else digits(item) for item in value] if labelled else None,
         textposition=["top right" if on_top else "bottom left" for on_top in rows["_on_top"]],
         marker={"symbol": _SYMBOLS[way], "size": 10}, line={**distinct(position), "width": 2},
         cliponaxis=False, hovertemplate="%{y:.3g} over %{x:g} s<extra></extra>",
@@ -357,16 +357,16 @@ def _positive(values: pd.Series) -> pd.Series:
 def _ramps_note(table: pd.DataFrame, rows: pd.DataFrame) -> str:
     """Name the windows that cannot be measured, and what is not known."""
     unseen = table[table["ramp_w_per_s"].isna()].drop_duplicates("window_s")
-    parts = []
+    pieces = []
     if len(unseen):
-        named = ", ".join(f"{window:g} s" for window in unseen["window_s"].head(4))
+        by_name = ", ".join(f"{window:g} s" for window in unseen["window_s"].head(4))
         more = ", ..." if len(unseen) > 4 else ""
-        cannot = f"{plural(len(unseen), 'window')} cannot be measured ({named}{more})"
-        parts.append(cannot)
-    known = float(rows["covered_share"].min())
-    if known < 1:
-        parts.append(f"down to {known:.1%} of the windows have both ends known")
-    return " · ".join(parts)
+        cannot = f"{plural(len(unseen), 'window')} cannot be measured ({by_name}{more})"
+        pieces.append(cannot)
+    facts = float(rows["covered_share"].min())
+    if facts < 1:
+        pieces.append(f"down to {facts:.1%} of the windows have both ends known")
+    return " · ".join(pieces)
 
 
 # How far power moves inside a training step, over all steps.

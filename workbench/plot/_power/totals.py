@@ -69,14 +69,14 @@ def power_totals(
         raise ValueError(msg)
     if not totals["power_w"].notna().any():
         return frame.nothing(_why_nothing(totals), claim="No power to show")
-    whole = (int(totals["time_ns"].iloc[0]), int(totals["time_ns"].iloc[-1]) + _cell_ns(totals))
-    spans = shaded(spans, whole)
+    total = (int(totals["time_ns"].iloc[0]), int(totals["time_ns"].iloc[-1]) + _cell_ns(totals))
+    spans = shaded(spans, total)
     known_ns = totals.loc[totals["power_w"].notna(), "time_ns"].to_numpy()
-    unit_ns, title = time_axis(*whole)
-    stretches = [whole]
-    if whole[1] - whole[0] > _WORTH_ZOOMING * zoom_s * 1e9:
-        stretches.append(choose_zoom(whole, spans, known_ns, round(zoom_s * 1e9)))
-    views = [View(*each, whole[0], unit_ns, column) for column, each in enumerate(stretches, 1)]
+    unit_ns, title = time_axis(*total)
+    windows = [total]
+    if total[1] - total[0] > _WORTH_ZOOMING * zoom_s * 1e9:
+        windows.append(choose_zoom(total, spans, known_ns, round(zoom_s * 1e9)))
+    views = [View(*ends, total[0], unit_ns, column) for column, ends in enumerate(windows, 1)]
     names = [seconds((view.end_ns - view.start_ns) / 1e9) for view in views]
     names = [names[0], f"{names[-1]} of it, enlarged"] if len(views) > 1 else [""]
     figure = panels(names, height_px=_HEIGHT_PX, shared_y=False)
@@ -123,8 +123,8 @@ def _draw(figure: go.Figure, totals: pd.DataFrame, view: View, *, scale: float, 
         hovertemplate="%{y:,.4~g} " + unit + "<extra></extra>",
         row=1, col=view.column,
     )  # fmt: skip
-    known = power[~np.isnan(power)]
-    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
+    valid = power[~np.isnan(power)]
+    low, high = (float(valid.min()), float(valid.max())) if len(valid) else (0.0, 1.0)
     reach = max(high - low, 0.02 * high, 1e-9)
     # The whole time is drawn from 0, so that a swing looks as large as it is.
     foot, top = (0.0, 1.2 * high or 1.0) if is_whole else (low - 0.12 * reach, high + 0.3 * reach)
@@ -135,13 +135,13 @@ def _draw(figure: go.Figure, totals: pd.DataFrame, view: View, *, scale: float, 
 
 
 def _note(totals: pd.DataFrame) -> str:
-    said = [f"means of {seconds(_cell_ns(totals) / 1e9)}"] if len(totals) > 1 else []
+    words = [f"means of {seconds(_cell_ns(totals) / 1e9)}"] if len(totals) > 1 else []
     if blank := int(totals["power_w"].isna().sum()):
-        said.append(f"{blank:,} of {plural(len(totals), 'cell')} blank, because meters lack there")
+        words.append(f"{blank:,} of {plural(len(totals), 'cell')} blank, because meters lack there")
     partial = totals["power_w"].notna() & (totals["entity_count"] < totals["expected_count"])
     if partial.any():
-        said.append(f"<b>{plural(int(partial.sum()), 'cell')} without some of the meters</b>")
-    return " · ".join(said)
+        words.append(f"<b>{plural(int(partial.sum()), 'cell')} without some of the meters</b>")
+    return " · ".join(words)
 
 
 def _claim(totals: pd.DataFrame) -> str:
@@ -190,17 +190,17 @@ class View:
         return table[(table["end_ns"] > self.start_ns) & (table["start_ns"] < self.end_ns)]
 
 
-def shaded(spans: pd.DataFrame, whole: tuple[int, int]) -> pd.DataFrame:
+def shaded(spans: pd.DataFrame, total: tuple[int, int]) -> pd.DataFrame:
     """Give the spans that are drawn: no kind that takes most of the time, as training does."""
-    ended = spans.assign(end_ns=spans["end_ns"].fillna(whole[1]).astype("int64"))
-    inside = ended[(ended["end_ns"] > whole[0]) & (ended["start_ns"] < whole[1])]
-    length = inside["end_ns"].clip(upper=whole[1]) - inside["start_ns"].clip(lower=whole[0])
-    share = length.groupby(inside["kind"]).sum() / (whole[1] - whole[0])
+    ended = spans.assign(end_ns=spans["end_ns"].fillna(total[1]).astype("int64"))
+    inside = ended[(ended["end_ns"] > total[0]) & (ended["start_ns"] < total[1])]
+    length = inside["end_ns"].clip(upper=total[1]) - inside["start_ns"].clip(lower=total[0])
+    share = length.groupby(inside["kind"]).sum() / (total[1] - total[0])
     return inside[inside["kind"].map(share) <= _BACKGROUND_SHARE]
 
 
 def choose_zoom(
-    whole: tuple[int, int], spans: pd.DataFrame, known_ns: NDArray[np.int64], width_ns: int
+    total: tuple[int, int], spans: pd.DataFrame, known_ns: NDArray[np.int64], width_ns: int
 ) -> tuple[int, int]:
     """Choose a stretch with known cells: around the start of a span, or their middle.
 
@@ -208,9 +208,9 @@ def choose_zoom(
     """
     middle = int(known_ns[len(known_ns) // 2])
     starts = spans["start_ns"].to_numpy()
-    starts = starts[(starts > whole[0]) & (starts < whole[1])]
+    starts = starts[(starts > total[0]) & (starts < total[1])]
     for start in [*starts[np.argsort(np.abs(starts - middle), kind="stable")], middle]:
-        low = min(max(int(start) - width_ns // 2, whole[0]), whole[1] - width_ns)
+        low = min(max(int(start) - width_ns // 2, total[0]), total[1] - width_ns)
         if ((known_ns >= low) & (known_ns < low + width_ns)).any():
             break
     return low, low + width_ns
@@ -218,21 +218,21 @@ def choose_zoom(
 
 def mark_spans(figure: go.Figure, spans: pd.DataFrame, view: View) -> None:
     inside = view.holds(spans)
-    for place, kind in enumerate(inside["kind"].value_counts().index[:_MOST_KINDS]):
-        mine = inside[inside["kind"] == kind]
-        lengths = mine["end_ns"] - mine["start_ns"]
-        drawn = mine.loc[lengths.nlargest(_MOST_SPANS).index].sort_values("start_ns")
-        top = 0.99 - 0.075 * place
+    for position, kind in enumerate(inside["kind"].value_counts().index[:_MOST_KINDS]):
+        own = inside[inside["kind"] == kind]
+        lengths = own["end_ns"] - own["start_ns"]
+        drawn = own.loc[lengths.nlargest(_MOST_SPANS).index].sort_values("start_ns")
+        top = 0.99 - 0.075 * position
         border = 1 if len(drawn) <= _MOST_BORDERED else 0
         starts = view.at(np.maximum(drawn["start_ns"].to_numpy(), view.start_ns))
         ends = view.at(np.minimum(drawn["end_ns"].to_numpy(), view.end_ns))
         for start, end in zip(starts, ends, strict=True):
             figure.add_shape(
                 type="rect", x0=start, x1=end, y0=0, y1=top, layer="below", opacity=0.35,
-                fillcolor=colour(str(kind)), line={"width": border, "dash": _BORDERS[place]},
+                fillcolor=colour(str(kind)), line={"width": border, "dash": _BORDERS[position]},
                 xref=_axis("x", view), yref=f"{_axis('y', view)} domain",
             )  # fmt: skip
-        _name(figure, view, starts, top=top, text=_named(str(kind), len(mine)))
+        _name(figure, view, starts, top=top, text=_named(str(kind), len(own)))
 
 
 def _named(kind: str, count: int) -> str:

@@ -23,7 +23,7 @@ from workbench.load._power.formats.repeated_tables import (
 from workbench.load._power.part import (
     NO_TIME,
     STATE_COLUMNS,
-    PowerGiven,
+    PowerOptions,
     PowerPart,
     Rows,
     plain_name,
@@ -85,25 +85,25 @@ _DEEPEST = 6
 class _Tables:
     """The tables of a file under construction."""
 
-    given: PowerGiven
+    options: PowerOptions
     readings: Rows = field(default_factory=lambda: Rows("power_w"))
     counters: Rows = field(default_factory=lambda: Rows("energy_j"))
     states: Rows = field(default_factory=lambda: Rows(*STATE_COLUMNS))
     entities: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def know(self, gpu: str, kind: str, model: object) -> str:
-        name = f"{self.given.node}/gpu{gpu}" if self.given.node else f"gpu{gpu}"
+        name = f"{self.options.node}/gpu{gpu}" if self.options.node else f"gpu{gpu}"
         if name not in self.entities:
             self.entities[name] = {
                 "scope": "gpu", "method": _METHODS.get(kind, "unknown"), "unit": "W",
-                "node": self.given.node, "device": gpu, "model": None,
+                "node": self.options.node, "device": gpu, "model": None,
             }  # fmt: skip
         if isinstance(model, str) and self.entities[name]["model"] is None:
             self.entities[name]["model"] = plain_name(model)
         return name
 
     def kind(self, roles: Container[str]) -> str:
-        return next((kind for kind in PREFERRED[self.given.reading] if kind in roles), "")
+        return next((kind for kind in PREFERRED[self.options.reading] if kind in roles), "")
 
 
 def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - content decides
@@ -111,7 +111,7 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - content decid
     return bool(_KNOWN.search(head) and (_TABLE.search(head) or _JSON.search(head)))
 
 
-def read_power(source: Source, given: PowerGiven) -> PowerPart:
+def read_power(source: Source, options: PowerOptions) -> PowerPart:
     """Read snapshots of ``amd-smi metric``, ``amd-smi monitor`` and ``rocm-smi``.
 
     The package of an MI250 has two dies, and the first reports the power of both; the second
@@ -124,8 +124,8 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     ROCm: amd-smi CLI, amdsmi_get_energy_count; rocm_smi.py.
     """
     findings = Findings(source.label)
-    stamps = Stamps(source.label, given, findings)
-    tables = _Tables(given)
+    stamps = Stamps(source.label, options, findings)
+    tables = _Tables(options)
     is_table = _TABLE.search(source.head(_HEAD_BYTES))
     (_read_table if is_table else _read_json)(source, tables, stamps, findings)
     frames = [tables.readings.frame(), tables.counters.frame(), states_frame(tables.states)]
@@ -183,24 +183,26 @@ def _add_chunk(
         tables.counters.add_table(*where, [counted])
     if _STATES & set(chunk.cells):
         states = chunk.states(numbers)
-        known = ~np.isnan(states).all(axis=0)
-        columns = [column[known] for column in states]
-        tables.states.add_table(names, *(rows[known] for rows in where[1:]), columns)
-        last = pd.Series(states[0]).groupby(codes).last().dropna()
-        for code, limit in last.items():
-            tables.entities[names[code]]["limit_w"] = float(limit)
+        is_known = ~np.isnan(states).all(axis=0)
+        columns = [column[is_known] for column in states]
+        _, _, time_ns, lines = where
+        rows = (codes[is_known], time_ns[is_known], lines[is_known])
+        tables.states.add_table(names, *rows, columns)
+        limits = pd.Series(states[0]).groupby(np.array(names, dtype=object)[codes]).last().dropna()
+        for name, limit in limits.items():
+            tables.entities[str(name)]["limit_w"] = float(limit)
 
 
 def _mapped(function: Callable[[str], object], texts: Objects) -> Objects:
     codes, unique = pd.factorize(texts, use_na_sentinel=False)
-    found = np.empty(len(unique), dtype=object)
-    found[:] = [function(text) for text in unique]
-    return found[codes]
+    result = np.empty(len(unique), dtype=object)
+    result[:] = [function(text) for text in unique]
+    return result[codes]
 
 
 def _header(cells: Sequence[str]) -> Mapping[str, int] | None:
-    named = [(role, at) for at, cell in enumerate(cells) if (role := _role(cell))]
-    roles = dict(reversed(named))
+    by_name = [(role, at) for at, cell in enumerate(cells) if (role := _role(cell))]
+    roles = dict(reversed(by_name))
     is_header = "gpu" in roles and not any(cell.replace(".", "").isdecimal() for cell in cells)
     return roles if is_header and len(cells) > 1 else None
 
@@ -214,23 +216,23 @@ def _read_json(source: Source, tables: _Tables, stamps: Stamps, findings: Findin
     # Objects with the same fields are rows of one table.
     rows: dict[tuple[str, ...], list[tuple[Any, ...]]] = {}
     for line, document, page in paged_documents(source, stamps, findings):
-        found = False
-        for gpu, each, outer in _gpus(document):
-            flat = dict(_flat(each))
+        result = False
+        for gpu, item, outer in _gpus(document):
+            flat = dict(_flat(item))
             if _POWERS & set(flat):
-                found = True
+                result = True
                 time = flat.pop("time", outer)
                 time_ns = page.time_ns(gpu) if time is None else stamps.ns(time, line)
                 time_ns = NO_TIME if time_ns is None else time_ns
                 row = (line, gpu, time_ns, *map(_plain, flat.values()))
                 rows.setdefault(tuple(flat), []).append(row)
-        findings.add("skipped by design", _OTHER, int(not found), f"line {line:,}")
-    for roles, some in rows.items():
+        findings.add("skipped by design", _OTHER, int(not result), f"line {line:,}")
+    for roles, subset in rows.items():
         lines, gpus, times, *columns = (
-            np.array(each, dtype=object) for each in zip(*some, strict=True)
+            np.array(item, dtype=object) for item in zip(*subset, strict=True)
         )
-        whole = (lines.astype(np.int64), np.arange(len(lines)), times.astype(np.int64))
-        chunk = Chunk(whole[0], dict(zip(roles, columns, strict=True)), *whole[1:])
+        total = (lines.astype(np.int64), np.arange(len(lines)), times.astype(np.int64))
+        chunk = Chunk(total[0], dict(zip(roles, columns, strict=True)), *total[1:])
         kept = ~_is_repeated(chunk, findings)
         _add_chunk(chunk.take(kept), gpus[kept], tables, (stamps, Numbers(findings)))
 
@@ -245,19 +247,19 @@ def _gpus(document: Any) -> Iterator[tuple[str, dict[str, Any], Any]]:
     if isinstance(document, dict) and isinstance(document.get("gpu_data"), list):
         document = document["gpu_data"]
     if isinstance(document, dict) and "gpu" not in document:
-        for name, each in document.items():
-            if isinstance(each, dict) and (match := _CARD.fullmatch(str(name))):
-                yield str(int(match[1])), each, outer
+        for name, item in document.items():
+            if isinstance(item, dict) and (match := _CARD.fullmatch(str(name))):
+                yield str(int(match[1])), item, outer
         return
-    for each in document if isinstance(document, list) else [document]:
-        gpu = _gpu(each.get("gpu")) if isinstance(each, dict) else None
+    for item in document if isinstance(document, list) else [document]:
+        gpu = _gpu(item.get("gpu")) if isinstance(item, dict) else None
         if gpu is not None:
-            yield gpu, each, outer
+            yield gpu, item, outer
 
 
-def _flat(each: Mapping[str, Any], path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+def _flat(item: Mapping[str, Any], path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
     """Give role and value of what an object holds; a value may carry its unit."""
-    for key, value in each.items():
+    for key, value in item.items():
         inner = f"{path}{str(key).strip().lower()}"
         role = _role(inner)
         if isinstance(value, dict) and "value" not in value and depth < _DEEPEST:

@@ -23,7 +23,7 @@ from workbench.load._files.tables import csv_table, header_of
 from workbench.load._files.time import utc_ns
 from workbench.load._power.part import (
     NoPowerError,
-    PowerGiven,
+    PowerOptions,
     PowerPart,
     numbers_of,
     readings_of_windows,
@@ -49,7 +49,7 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
     return names >= _NEEDED and any(f"{device}_energy" in names for device in _DEVICES)
 
 
-def read_power(source: Source, given: PowerGiven) -> PowerPart:
+def read_power(source: Source, options: PowerOptions) -> PowerPart:
     """Read the mean power of each run: of its GPUs together, its CPUs together, its memory.
 
     Stamps are those of the end of a run, in local time. Every run is an entity of its own:
@@ -58,9 +58,9 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     """
     findings = Findings(source.label)
     raw = csv_table(source, findings)
-    runs = _runs(raw, given, findings)
-    parts = [_windows(runs, device, given, findings) for device in _DEVICES if len(runs)]
-    windows = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    runs = _runs(raw, options, findings)
+    pieces = [_windows(runs, device, options, findings) for device in _DEVICES if len(runs)]
+    windows = pd.concat(pieces, ignore_index=True) if pieces else pd.DataFrame()
     if windows.empty:
         msg = f"{source.label}: holds a header and no run with a time"
         raise NoPowerError(msg)
@@ -69,9 +69,9 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     return PowerPart(readings, entities, findings, counters)
 
 
-def _runs(raw: pd.DataFrame, given: PowerGiven, findings: Findings) -> pd.DataFrame:
+def _runs(raw: pd.DataFrame, options: PowerOptions, findings: Findings) -> pd.DataFrame:
     lines = pd.Series(raw.index.to_numpy(), index=raw.index)
-    ends = utc_ns(raw["timestamp"].fillna(""), lines, given.tz, findings)
+    ends = utc_ns(raw["timestamp"].fillna(""), lines, options.tz, findings)
     spent = numbers_of(raw, "duration", findings)
     is_timed = ends.ns.notna() & (spent > 0) & (spent < 1e9)
     tell(raw[~is_timed], findings, "dropped", "runs without a usable time or duration")
@@ -84,13 +84,13 @@ def _runs(raw: pd.DataFrame, given: PowerGiven, findings: Findings) -> pd.DataFr
     runs["run"] = name.fillna("run of line " + runs["line"].astype(str))
     runs = runs.sort_values(["end_ns", "line"], kind="stable")
     is_earlier = runs.duplicated("run", keep="last")
-    what = "earlier rows of a run, whose energies are in its last row"
-    tell(runs[is_earlier], findings, "skipped by design", what)
+    text = "earlier rows of a run, whose energies are in its last row"
+    tell(runs[is_earlier], findings, "skipped by design", text)
     return runs[~is_earlier]
 
 
 def _windows(
-    runs: pd.DataFrame, device: str, given: PowerGiven, findings: Findings
+    runs: pd.DataFrame, device: str, options: PowerOptions, findings: Findings
 ) -> pd.DataFrame:
     scope, method, model = _DEVICES[device]
     column = f"{device}_energy"
@@ -104,11 +104,11 @@ def _windows(
         last = numbers_of(runs, f"{device}_power", findings)
         ratio = (last / power).where((last > 0) & (power > 0))
         is_off = (ratio > _LAST_SAMPLE_RATIO) | (ratio < 1 / _LAST_SAMPLE_RATIO)
-        what = f"runs whose {device}_power, the last sample, is far from their mean; not used"
-        tell(runs[is_off], findings, "noted", what)
+        text = f"runs whose {device}_power, the last sample, is far from their mean; not used"
+        tell(runs[is_off], findings, "noted", text)
         is_silent = (energy == 0) & ((last > 0) | (scope != "gpu"))
         tell(runs[is_silent], findings, "suspicious", f"runs with 0 kWh of {device}")
-    prefix = f"{given.node}/" if given.node else ""
+    prefix = f"{options.node}/" if options.node else ""
     windows = runs[["start_ns", "end_ns", "line"]].assign(
         entity=prefix + runs["run"] + f"/{device}", energy_j=energy
     )
@@ -122,10 +122,10 @@ def _windows(
         {
             "scope": metered,
             "method": method,
-            "node": given.node,
+            "node": options.node,
             "device": device,
             "model": product if isinstance(product, str) else None,
-            "assumed": f"tz={given.tz}" if is_local else "",
+            "assumed": f"tz={options.tz}" if is_local else "",
             "unit": "W",
         }
         for metered, product, is_local in zip(scopes, models, runs["is_local"], strict=True)

@@ -22,7 +22,7 @@ from workbench.load._power.formats.repeated_tables import (
 )
 from workbench.load._power.part import (
     STATE_COLUMNS,
-    PowerGiven,
+    PowerOptions,
     PowerPart,
     Rows,
     plain_name,
@@ -64,7 +64,7 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - content decid
     return bool(_HEADER.search(head) or (_NAMED.search(head) and _POWER_NAMED.search(head)))
 
 
-def read_power(source: Source, given: PowerGiven) -> PowerPart:
+def read_power(source: Source, options: PowerOptions) -> PowerPart:
     """Read the rows of ``hl-smi``: one for each accelerator and turn.
 
     A file that was written without a header is read if its cells carry their units, by which
@@ -75,12 +75,12 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     Intel Gaudi: System Management Interface Tool (hl-smi).
     """
     findings = Findings(source.label)
-    stamps = Stamps(source.label, given, findings)
+    stamps = Stamps(source.label, options, findings)
     rows = Rows("power_w"), Rows(*STATE_COLUMNS)
     entities: dict[str, dict[str, Any]] = {}
     usual = _by_cells(source, findings)
     for chunk in chunks_of(source, _header, stamps, findings, usual=usual):
-        _add(chunk, rows, entities, (stamps, Numbers(findings), given))
+        _add(chunk, rows, entities, (stamps, Numbers(findings), options))
     readings = rows[0].frame()
     frames = [readings, readings.iloc[:0], states_frame(rows[1])]
     return stamps.part(frames, entities, _ASK)
@@ -90,14 +90,14 @@ def _add(
     chunk: Chunk,
     rows: tuple[Rows, Rows],
     entities: dict[str, dict[str, Any]],
-    reading: tuple[Stamps, Numbers, PowerGiven],
+    reading: tuple[Stamps, Numbers, PowerOptions],
 ) -> None:
-    stamps, numbers, given = reading
+    stamps, numbers, options = reading
     devices = _devices(chunk, stamps.label)
     codes, unique = pd.factorize(devices)
     first = np.unique(codes, return_index=True)[1]
-    names = [f"hpu{each}" if each.isdecimal() else each for each in unique]
-    names = [f"{given.node}/{name}" if given.node else name for name in names]
+    names = [f"hpu{item}" if item.isdecimal() else item for item in unique]
+    names = [f"{options.node}/{name}" if options.node else name for name in names]
     where = (names, codes, chunk.times(stamps, devices), chunk.lines)
     rows[0].add_table(*where, [chunk.numbers("power", numbers)])
     states = chunk.states(numbers)
@@ -108,7 +108,7 @@ def _add(
     for code, (name, at) in enumerate(zip(names, first, strict=True)):
         model = None if models is None else plain_name(str(models[at])) or None
         facts = entities.setdefault(name, {"limit_w": None})
-        facts |= {"scope": "gpu", "method": "unknown", "node": given.node, "unit": "W"}
+        facts |= {"scope": "gpu", "method": "unknown", "node": options.node, "unit": "W"}
         facts |= {"device": str(unique[code]), "model": model}
         facts["limit_w"] = float(limits[code]) if limits[code] >= 0 else facts["limit_w"]
 
@@ -119,8 +119,8 @@ def _devices(chunk: Chunk, label: str) -> Objects:
         texts = chunk.cells.get(role)
         if texts is not None and all(text.strip() for text in pd.unique(texts)):
             plain = pci_address if role == "bus" else plain_name
-            found: Objects = pd.Series(texts, dtype=object).map(plain).to_numpy(dtype=object)
-            return found
+            result: Objects = pd.Series(texts, dtype=object).map(plain).to_numpy(dtype=object)
+            return result
     msg = f"{label}, line {chunk.lines[0]:,}: no column tells which accelerator this is; {_ASK}"
     raise LoadError(msg)
 
@@ -137,10 +137,10 @@ def _by_cells(source: Source, findings: Findings) -> tuple[Mapping[str, int], in
         return None
     for line in head.decode("utf-8", "replace").splitlines():
         cells = cells_of(line)
-        named = [next((r for r, form in _FORMS if form.fullmatch(each)), "") for each in cells]
-        roles = {role: at for at, role in reversed([*enumerate(named)]) if role}
+        by_name = [next((r for r, form in _FORMS if form.fullmatch(cell)), "") for cell in cells]
+        roles = {role: at for at, role in reversed([*enumerate(by_name)]) if role}
         if "power" in roles and len(cells) > 1:
-            watts = [at for at, role in enumerate(named) if role == "power"]
+            watts = [at for at, role in enumerate(by_name) if role == "power"]
             roles |= {"limit": watts[1]} if len(watts) > 1 else {}
             findings.add("assumed", _BY_FORM, 1, line[:80])
             return roles, len(cells)

@@ -30,7 +30,7 @@ from workbench.load._power.part import (
     STATE_COLUMNS,
     Floats,
     Integers,
-    PowerGiven,
+    PowerOptions,
     PowerPart,
     Rows,
     number_of,
@@ -69,7 +69,7 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - content decid
     return bool(_PAGE.search(head) or _NAMES.search(head))
 
 
-def read_power(source: Source, given: PowerGiven) -> PowerPart:
+def read_power(source: Source, options: PowerOptions) -> PowerPart:
     """Read range and instant queries as JSON, or the text that exporters serve.
 
     Names of metrics say what is metered and in which unit: DCGM's fields under their old and
@@ -83,39 +83,39 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     (blank values). Kepler: metrics of the node. AMD device metrics exporter: list of metrics.
     """
     findings = Findings(source.label)
-    stamps = Stamps(source.label, given, findings)
+    stamps = Stamps(source.label, options, findings)
     if source.head().lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
         series: Iterable[Series] = answered(source, findings)
     else:
         series = scraped(source, stamps, findings)
-    things, kinds = _grouped(series, given, findings)
-    _keep_widest(things, kinds, findings)
+    meters, kinds = _grouped(series, options, findings)
+    _keep_widest(meters, kinds, findings)
     rows = Rows("power_w"), Rows("energy_j"), Rows(*STATE_COLUMNS)
     entities: dict[str, dict[str, Any]] = {}
-    for entity, each in kinds.items():
-        entities[entity] = _entity(things[entity], each, given)
-        _add(entity, each, rows, given, findings)
+    for entity, item in kinds.items():
+        entities[entity] = _entity(meters[entity], item, options)
+        _add(entity, item, rows, options, findings)
     frames = [rows[0].frame(), rows[1].frame(), states_frame(rows[2])]
     return stamps.part(frames, entities, _HOW)
 
 
 def _grouped(
-    every: Iterable[Series], given: PowerGiven, findings: Findings
+    every: Iterable[Series], options: PowerOptions, findings: Findings
 ) -> tuple[dict[str, Metered], dict[str, _Kinds]]:
-    things: dict[str, Metered] = {}
+    meters: dict[str, Metered] = {}
     kinds: dict[str, _Kinds] = defaultdict(lambda: defaultdict(list))
     for series in every:
-        meaning = _meaning(series, given, findings)
+        meaning = _meaning(series, options, findings)
         if meaning is None:
             findings.add("skipped by design", _OTHER, 1, series.name[:80])
             continue
         if _is_slice(series):
             findings.add("noted", _SLICES, 1, f"line {series.line[:1].sum():,}")
             continue
-        thing = metered(series.name, series.labels, meaning, given)
-        things.setdefault(thing.entity, thing)
-        kinds[thing.entity][meaning.kind].append((meaning, series))
-    return things, kinds
+        meter = metered(series.name, series.labels, meaning, options)
+        meters.setdefault(meter.entity, meter)
+        kinds[meter.entity][meaning.kind].append((meaning, series))
+    return meters, kinds
 
 
 def _is_slice(series: Series) -> bool:
@@ -124,63 +124,67 @@ def _is_slice(series: Series) -> bool:
     return number != "0" and not series.values.any()
 
 
-def _meaning(series: Series, given: PowerGiven, findings: Findings) -> Meaning | None:
+def _meaning(series: Series, options: PowerOptions, findings: Findings) -> Meaning | None:
     if series.name:
         return meaning_of(series.name, series.labels.get("zone", ""))
-    if given.unit is None:
+    if options.unit is None:
         msg = (
             f"{findings.source}, series {series.line[:1].sum():,}: has no name, so nothing says "
             "what its values are; pass unit='W' if they are watts, or query the metric itself"
         )
         raise LoadError(msg)
-    is_gpu = any(series.labels.get(each) for each in ("gpu", "gpu_id", "UUID", "uuid"))
-    scope = given.scope or ("gpu" if is_gpu else "unknown")
-    return Meaning("power", _FACTOR_OF_UNIT[given.unit], scope, "unknown")
+    is_gpu = any(series.labels.get(item) for item in ("gpu", "gpu_id", "UUID", "uuid"))
+    scope = options.scope or ("gpu" if is_gpu else "unknown")
+    return Meaning("power", _FACTOR_OF_UNIT[options.unit], scope, "unknown")
 
 
 def _keep_widest(
-    things: Mapping[str, Metered], kinds: dict[str, _Kinds], findings: Findings
+    meters: Mapping[str, Metered], kinds: dict[str, _Kinds], findings: Findings
 ) -> None:
     """Leave out zones of a node that lie inside others of it."""
-    width = {entity: max(m.width for all_ in each.values() for m, _ in all_)
-             for entity, each in kinds.items()}  # fmt: skip
+    width = {entity: max(m.width for all_ in item.values() for m, _ in all_)
+             for entity, item in kinds.items()}  # fmt: skip
     widest: dict[str | None, int] = defaultdict(int)
-    for entity, each in width.items():
-        widest[things[entity].node] = max(widest[things[entity].node], each)
-    for entity, each in width.items():
-        if 0 < each < widest[things[entity].node]:
+    for entity, item in width.items():
+        widest[meters[entity].node] = max(widest[meters[entity].node], item)
+    for entity, item in width.items():
+        if 0 < item < widest[meters[entity].node]:
             series = kinds.pop(entity)
             findings.add("noted", _INSIDE, sum(map(len, series.values())), entity)
 
 
-def _entity(thing: Metered, kinds: _Kinds, given: PowerGiven) -> dict[str, Any]:
-    power = _chosen(kinds, given)
+def _entity(meter: Metered, kinds: _Kinds, options: PowerOptions) -> dict[str, Any]:
+    power = _chosen(kinds, options)
     meaning, first = (power or next(iter(kinds.values())))[0]
     scope, method, assumed = meaning.scope, meaning.method, ""
     if method == "unknown" and first.name.startswith(("DCGM", "dcgm", "nvidia_smi")):
-        method = method_of(meaning.kind, thing.model)
-    if scope == "unknown" and given.scope:
-        scope, assumed = given.scope, f"scope={given.scope}"
+        method = method_of(meaning.kind, meter.model)
+    if scope == "unknown" and options.scope:
+        scope, assumed = options.scope, f"scope={options.scope}"
     if not first.name:
-        assumed = said(f"unit={given.unit}", f"scope={given.scope}" if given.scope else "")
+        assumed = said(f"unit={options.unit}", f"scope={options.scope}" if options.scope else "")
     _, limits, _ = merged(kinds.get("limit", []), Findings(""))
-    known = limits[np.isfinite(limits)]
-    found: dict[str, Any] = {"scope": scope, "method": method, "node": thing.node, "unit": "W"}
-    found |= {"device": thing.device, "model": thing.model, "assumed": assumed}
-    return found | ({"limit_w": float(known[-1])} if len(known) else {})
+    valid = limits[np.isfinite(limits)]
+    result: dict[str, Any] = {"scope": scope, "method": method, "node": meter.node, "unit": "W"}
+    result |= {"device": meter.device, "model": meter.model, "assumed": assumed}
+    return result | ({"limit_w": float(valid[-1])} if len(valid) else {})
 
 
-def _chosen(kinds: _Kinds, given: PowerGiven) -> list[tuple[Meaning, Series]]:
-    order = PREFERRED[given.reading]
+def _chosen(kinds: _Kinds, options: PowerOptions) -> list[tuple[Meaning, Series]]:
+    order = PREFERRED[options.reading]
     return next((kinds[kind] for kind in order if kinds.get(kind)), [])
 
 
 def _add(
-    entity: str, kinds: _Kinds, rows: tuple[Rows, Rows, Rows], given: PowerGiven, findings: Findings
+    entity: str,
+    kinds: _Kinds,
+    rows: tuple[Rows, Rows, Rows],
+    options: PowerOptions,
+    findings: Findings,
 ) -> None:
-    power = _chosen(kinds, given)
-    others = sum(len(kinds[kind]) for kind in POWER_KINDS if kind in kinds) - len(power)
-    findings.add("noted", _OTHERS, others, entity)
+    power = _chosen(kinds, options)
+    remaining = sum(len(kinds[kind]) for kind in POWER_KINDS if kind in kinds) - len(power)
+    findings.add("noted", _OTHERS, remaining, entity)
     for group, its_rows in ((power, rows[0]), (kinds.get("energy", []), rows[1])):
         time_ns, values, line = merged(group, findings)
         its_rows.add_many(entity, settled_times(time_ns), line, values)
@@ -190,13 +194,13 @@ def _add(
 
 
 def _add_states(entity: str, states: Mapping[str, Samples], rows: Rows) -> None:
-    time_ns = np.unique(np.concatenate([each[0] for each in states.values()]))
+    time_ns = np.unique(np.concatenate([series[0] for series in states.values()]))
     columns = [np.full(len(time_ns), np.nan) for _ in STATE_COLUMNS]
     line = np.zeros(len(time_ns), np.int64)
     for kind, (at_ns, values, lines) in states.items():
-        place = np.searchsorted(time_ns, at_ns)
-        columns[_STATES[kind]][place] = values
-        line[place] = lines
+        position = np.searchsorted(time_ns, at_ns)
+        columns[_STATES[kind]][position] = values
+        line[position] = lines
     rows.add_many(entity, settled_times(time_ns), line, *columns)
 
 
@@ -228,37 +232,41 @@ class Metered:
     model: str | None
 
 
-def metered(name: str, labels: Mapping[str, str], meaning: Meaning, given: PowerGiven) -> Metered:
+def metered(
+    name: str, labels: Mapping[str, str], meaning: Meaning, options: PowerOptions
+) -> Metered:
     """Return what a series of a metric meters.
 
     Labels that say who uses a device (pod, container, job) or which slice of it they watch
     (MIG) are passed over: it is the same device.
     """
-    node = host_of(labels, given)
-    model = next((plain_name(labels[each]) for each in _MODELS if labels.get(each)), None)
+    node = host_of(labels, options)
+    model = next((plain_name(labels[series]) for series in _MODELS if labels.get(series)), None)
     if meaning.scope == "gpu" and ":" not in name and (device := _device(labels, node)):
         entity = f"gpu{device}" if device.isdecimal() else device
         return Metered(f"{node}/{entity}" if node else entity, node, device, model)
-    part = _part(name, labels, meaning)
-    entity = "/".join(each for each in (node or "", part) if each) or "node"
-    return Metered(entity, node, part or None, model)
+    piece = _part(name, labels, meaning)
+    entity = "/".join(series for series in (node or "", piece) if series) or "node"
+    return Metered(entity, node, piece or None, model)
 
 
-def host_of(labels: Mapping[str, str], given: PowerGiven) -> str | None:
+def host_of(labels: Mapping[str, str], options: PowerOptions) -> str | None:
     """Return the host that labels name, without a port; else what the caller said."""
-    for each in _HOSTS:
-        if host := labels.get(each):
-            host = host if each.lower() == "hostname" else re.sub(r":\d+$", "", host)
-            if _OWN.fullmatch(host) and given.node:
-                return given.node
+    for series in _HOSTS:
+        if host := labels.get(series):
+            host = host if series.lower() == "hostname" else re.sub(r":\d+$", "", host)
+            if _OWN.fullmatch(host) and options.node:
+                return options.node
             return plain_name(host)
-    return given.node
+    return options.node
 
 
 def _device(labels: Mapping[str, str], node: str | None) -> str | None:
-    indices = (_NUMBERED.fullmatch(labels[each]) for each in _INDICES if labels.get(each))
-    index = next((str(int(found[1])) for found in indices if found), None)
-    name, value = next(((each, labels[each]) for each in _UUIDS if labels.get(each)), ("", ""))
+    indices = (_NUMBERED.fullmatch(labels[series]) for series in _INDICES if labels.get(series))
+    index = next((str(int(result[1])) for result in indices if result), None)
+    name, value = next(
+        ((series, labels[series]) for series in _UUIDS if labels.get(series)), ("", "")
+    )
     if value:
         value = pci_address(value) or value if name == "pci_bus_id" else plain_name(value)
         value = f"GPU-{value}" if _BARE_UUID.fullmatch(value) else value
@@ -269,12 +277,14 @@ def _device(labels: Mapping[str, str], node: str | None) -> str | None:
 def _part(name: str, labels: Mapping[str, str], meaning: Meaning) -> str:
     """Name what is metered inside a host, or among others without one."""
     if not name or ":" in name:
-        named = {k: v for k, v in labels.items() if k not in _HOSTS}
-        texts = [*([name] if name else []), *(f"{k}={v}" for k, v in sorted(named.items()))]
+        by_name = {k: v for k, v in labels.items() if k not in _HOSTS}
+        texts = [*([name] if name else []), *(f"{k}={v}" for k, v in sorted(by_name.items()))]
         return plain_name(",".join(texts)) if texts or labels else "all"
-    found = {each: labels[each] for each in _PARTS if labels.get(each)}
-    numbered = (f"{k}{value}" if value.isdecimal() else value for k, value in found.items())
-    return plain_name("-".join(dict.fromkeys(part for part in (meaning.part, *numbered) if part)))
+    result = {series: labels[series] for series in _PARTS if labels.get(series)}
+    numbered = (f"{k}{value}" if value.isdecimal() else value for k, value in result.items())
+    return plain_name(
+        "-".join(dict.fromkeys(device for device in (meaning.part, *numbered) if device))
+    )
 
 
 # Values of Prometheus in the units of the tables: blanks out, repeats once.
@@ -308,11 +318,11 @@ def merged(group: Sequence[tuple[Meaning, Series]], findings: Findings) -> Sampl
     if not group:
         return np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64)
     least = min(meaning.rank for meaning, _ in group)
-    taken = [(meaning, series) for meaning, series in group if meaning.rank == least]
-    findings.add("noted", _VALUES_OTHERS, len(group) - len(taken), taken[0][1].name)
-    time_ns = np.concatenate([_told_apart(series.time_ns) for _, series in taken])
-    values = np.concatenate([_cleaned(meaning, each, findings) for meaning, each in taken])
-    line = np.concatenate([series.line for _, series in taken])
+    chosen = [(meaning, series) for meaning, series in group if meaning.rank == least]
+    findings.add("noted", _VALUES_OTHERS, len(group) - len(chosen), chosen[0][1].name)
+    time_ns = np.concatenate([_told_apart(series.time_ns) for _, series in chosen])
+    values = np.concatenate([_cleaned(meaning, item, findings) for meaning, item in chosen])
+    line = np.concatenate([series.line for _, series in chosen])
     if len(time_ns) > 1 and not (np.diff(time_ns) > 0).all():
         return _once((time_ns, values, line), findings)
     return time_ns, values, line
@@ -362,11 +372,11 @@ def _cleaned(meaning: Meaning, series: Series, findings: Findings) -> Floats:
     return np.where(wrong, np.nan, scaled)
 
 
-def _factor(meaning: Meaning, known: Floats) -> float:
+def _factor(meaning: Meaning, facts: Floats) -> float:
     """Return what leads to the unit of the tables; loads are per cent unless they are shares."""
     if meaning.kind != "busy":
         return meaning.factor
-    is_share = bool(len(known)) and known.max() <= 1 and bool((known % 1 != 0).any())
+    is_share = bool(len(facts)) and facts.max() <= 1 and bool((facts % 1 != 0).any())
     return 1.0 if is_share else 0.01
 
 
@@ -406,9 +416,9 @@ def answered(source: Source, findings: Findings) -> Iterator[Series]:
         findings.add("truncated", _CUT, int(was_cut or is_cut))
     number = 0
     for line, document in text_documents(text, findings):
-        for each in _results(document, line, findings):
+        for item in _results(document, line, findings):
             number += 1
-            series = _series_of_result(each, number, pairs, findings)
+            series = _series_of_result(item, number, pairs, findings)
             if series is not None:
                 findings.add("suspicious", _AT_MOST, int(len(series.values) in _MOST))
                 yield series
@@ -420,8 +430,8 @@ def _without_samples(raw: bytes) -> tuple[str, list[tuple[Floats, Floats]], bool
     pairs: list[tuple[Floats, Floats]] = []
     at = searched = 0
     is_cut = False
-    while not is_cut and (found := _VALUES.search(raw, searched)):
-        start = searched = found.end()
+    while not is_cut and (result := _VALUES.search(raw, searched)):
+        start = searched = result.end()
         end = _PAIRS_END.search(raw, start)
         stop = end.end() if end else max(start, raw.rfind(b"]", start) + 1)
         samples = _fast(raw[start:stop], is_whole=end is not None)
@@ -459,8 +469,8 @@ def _results(document: Any, line: int, findings: Findings) -> Iterator[dict[str,
     where = f"line {line:,}"
     answer = document if isinstance(document, dict) else {}
     if answer.get("status") == "error":
-        said = one_line(str(answer.get("error", "")))
-        findings.add("dropped", f"an answer that is an error: {said}", 1, where)
+        words = one_line(str(answer.get("error", "")))
+        findings.add("dropped", f"an answer that is an error: {words}", 1, where)
         return
     for warning in answer.get("warnings") or []:
         findings.add("suspicious", f"a warning of the server: {one_line(str(warning))}", 1, where)
@@ -473,26 +483,26 @@ def _results(document: Any, line: int, findings: Findings) -> Iterator[dict[str,
         return
     if not result:
         findings.add("dropped", "an answer without series: the query found nothing", 1, where)
-    for each in result:
-        if isinstance(each, dict) and isinstance(each.get("metric"), dict):
-            yield each
+    for series in result:
+        if isinstance(series, dict) and isinstance(series.get("metric"), dict):
+            yield series
         else:
             findings.add("dropped", "series without labels", 1, where)
 
 
 def _series_of_result(
-    each: Mapping[str, Any], number: int, pairs: list[tuple[Floats, Floats]], findings: Findings
+    series: Mapping[str, Any], number: int, pairs: list[tuple[Floats, Floats]], findings: Findings
 ) -> Series | None:
-    labels = {str(k): v for k, v in each["metric"].items() if isinstance(v, str)}
+    labels = {str(k): v for k, v in series["metric"].items() if isinstance(v, str)}
     name = labels.pop("__name__", "")
     where = f"series {number:,}"
-    samples = each.get("values", [each["value"]] if "value" in each else None)
+    samples = series.get("values", [series["value"]] if "value" in series else None)
     if samples is None:
         findings.add("skipped by design", "series of histograms", 1, where)
         return None
-    place = samples.get(_PLACE) if isinstance(samples, dict) else None
-    if isinstance(place, int) and 0 <= place < len(pairs):
-        seconds, values = pairs[place]
+    position = samples.get(_PLACE) if isinstance(samples, dict) else None
+    if isinstance(position, int) and 0 <= position < len(pairs):
+        seconds, values = pairs[position]
     else:
         seconds, values = _slow(samples, where, findings)
     with np.errstate(invalid="ignore"):
@@ -505,17 +515,17 @@ def _series_of_result(
 
 def _slow(samples: Any, where: str, findings: Findings) -> tuple[Floats, Floats]:
     """Read samples one by one; those that are none are counted."""
-    read = [_pair(each) for each in samples] if isinstance(samples, list) else [None]
-    pairs = [each for each in read if each is not None]
+    read = [_pair(series) for series in samples] if isinstance(samples, list) else [None]
+    pairs = [series for series in read if series is not None]
     findings.add("dropped", _NO_SAMPLES, len(read) - len(pairs), where)
-    both = np.array(pairs, np.float64).reshape(-1, 2)
-    return both[:, 0], both[:, 1]
+    joined = np.array(pairs, np.float64).reshape(-1, 2)
+    return joined[:, 0], joined[:, 1]
 
 
-def _pair(each: Any) -> tuple[float, float] | None:
-    if not isinstance(each, list) or len(each) != 2:
+def _pair(series: Any) -> tuple[float, float] | None:
+    if not isinstance(series, list) or len(series) != 2:
         return None
-    numbers = [number_of(value) for value in each]
+    numbers = [number_of(value) for value in series]
     return (numbers[0], numbers[1]) if None not in numbers else None  # type: ignore[return-value]
 
 
@@ -533,7 +543,7 @@ def closed(text: str, *, may_end_here: bool = False) -> tuple[str, bool]:
     Text that is nested deeply or wrongly is given back as it is.
     """
     open_ones: list[str] = []
-    whole, rest = 0, ""
+    total, remainder = 0, ""
     for token in _TOKEN.finditer(text):
         mark = token[0]
         if mark in _CLOSING:
@@ -544,10 +554,10 @@ def closed(text: str, *, may_end_here: bool = False) -> tuple[str, bool]:
             if not open_ones or _CLOSING[open_ones.pop()] != mark:
                 return text, False
             if not open_ones or open_ones[-1] == "[":
-                whole, rest = token.end(), _closers(open_ones)
+                total, remainder = token.end(), _closers(open_ones)
     if may_end_here:
-        whole, rest = len(text), _closers(open_ones)
-    return (text[:whole] + rest, True) if open_ones and whole else (text, False)
+        total, remainder = len(text), _closers(open_ones)
+    return (text[:total] + remainder, True) if open_ones and total else (text, False)
 
 
 def _closers(open_ones: list[str]) -> str:
@@ -603,14 +613,14 @@ def scraped(source: Source, stamps: Stamps, findings: Findings) -> Iterator[Seri
             findings.add("dropped", _BROKEN, 1, f"line {number:,}")
             continue
         key = match["name"], match["labels"] or ""
-        if (each := gathered.get(key)) is None:
-            each = gathered[key] = _Gathered(key[0], labels_of(key[1]))
+        if (series := gathered.get(key)) is None:
+            series = gathered[key] = _Gathered(key[0], labels_of(key[1]))
         time_ns = _time_ns(match["time"], number, findings) or page.time_ns(key)
-        each.time_ns.append(NO_TIME if time_ns is None else time_ns)
-        each.values.append(value)
-        each.line.append(number)
-    for each in gathered.values():
-        yield each.series
+        series.time_ns.append(NO_TIME if time_ns is None else time_ns)
+        series.values.append(value)
+        series.line.append(number)
+    for series in gathered.values():
+        yield series.series
 
 
 def _stamp_of(text: str) -> str | None:
@@ -634,6 +644,6 @@ def _time_ns(text: str | None, line: int, findings: Findings) -> int | None:
     time = number_of(text)
     # Prometheus writes milliseconds, OpenMetrics seconds.
     is_ms = time is not None and time >= _MILLISECONDS_FROM
-    found = epoch_ns(time / 1000 if is_ms and time is not None else text)
-    findings.add("dropped", "stamps that are no time", int(found is None), f"line {line:,}")
-    return found
+    result = epoch_ns(time / 1000 if is_ms and time is not None else text)
+    findings.add("dropped", "stamps that are no time", int(result is None), f"line {line:,}")
+    return result

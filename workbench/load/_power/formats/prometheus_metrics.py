@@ -141,9 +141,9 @@ def meaning_of(name: str, zone: str = "") -> Meaning | None:
     if _ATTRIBUTED.search(name):
         return None
     plain = name.removeprefix("amd_")
-    found = _NAMED.get(name) or _NAMED.get(plain) or _NAMED.get(plain.lower())
-    if found:
-        return found
+    result = _NAMED.get(name) or _NAMED.get(plain) or _NAMED.get(plain.lower())
+    if result:
+        return result
     if zoned := _ZONED.fullmatch(name):
         return _of_zone(zoned["zone"] or zone, zoned["unit"])
     return _by_its_words(name)
@@ -170,7 +170,7 @@ def _by_its_words(name: str) -> Meaning | None:
             break
     else:
         return None
-    scope = next((_SCOPES[each] for each in lower if each in _SCOPES), "unknown")
+    scope = next((_SCOPES[item] for item in lower if item in _SCOPES), "unknown")
     if ":" in name:
         scope = "unknown"
     if kind == "power" and {"avg", "average", "mean"}.intersection(lower) and ":" not in name:

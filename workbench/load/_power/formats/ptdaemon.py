@@ -21,7 +21,7 @@ from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._files.text import text_lines
 from workbench.load._files.time import utc_ns
-from workbench.load._power.part import PowerGiven, PowerPart, number_of, part_of, said, timed
+from workbench.load._power.part import PowerOptions, PowerPart, number_of, part_of, said, timed
 
 NAME = "PTDaemon log"
 _LINE = re.compile(
@@ -41,7 +41,7 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
     return bool(_HEAD.search(head))
 
 
-def read_power(source: Source, given: PowerGiven) -> PowerPart:
+def read_power(source: Source, options: PowerOptions) -> PowerPart:
     """Read the power of all channels together; stamps are local times of the director."""
     findings = Findings(source.label)
     lines: list[int] = []
@@ -62,17 +62,17 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
         lines.append(number)
         stamps.append(f"{match[3]}-{match[1]}-{match[2]} {match[4]}")
         watts.append(np.nan if value is None else value)
-    name = given.node or "node"
+    name = options.node or "node"
     rows = pd.DataFrame({"entity": name, "power_w": watts, "line": lines})
-    times = utc_ns(pd.Series(stamps, dtype="str"), rows["line"], given.tz, findings)
+    times = utc_ns(pd.Series(stamps, dtype="str"), rows["line"], options.tz, findings)
     rows = timed(rows.assign(time_ns=times.ns))
-    findings.add("assumed", _SCOPE, int(not given.scope))
+    findings.add("assumed", _SCOPE, int(not options.scope))
     facts = {
-        "scope": given.scope or "node_ac",
+        "scope": options.scope or "node_ac",
         "method": "average",
-        "node": given.node,
-        "is_unnamed": given.node is None,
-        "assumed": said(f"tz={given.tz}", f"scope={given.scope}" if given.scope else ""),
+        "node": options.node,
+        "is_unnamed": options.node is None,
+        "assumed": said(f"tz={options.tz}", f"scope={options.scope}" if options.scope else ""),
         "unit": "W",
     }
     return part_of([rows[["time_ns", "entity", "power_w", "line"]]], {name: facts}, findings)

@@ -17,7 +17,7 @@ from workbench.load._files.tables import json_documents
 from workbench.load._files.time import one_line
 from workbench.load._power.part import (
     STATE_COLUMNS,
-    PowerGiven,
+    PowerOptions,
     PowerPart,
     Rows,
     number_of,
@@ -55,39 +55,39 @@ class Place:
 
 
 def objects(
-    value: Any, place: Place, stamps: Stamps, findings: Findings, *, depth: int = 0
+    value: Any, context: Place, stamps: Stamps, findings: Findings, *, depth: int = 0
 ) -> Iterator[tuple[dict[str, Any], Place]]:
     if depth > _DEEPEST:
-        findings.add("dropped", "JSON that is nested too deeply", 1, f"line {place.line:,}")
+        findings.add("dropped", "JSON that is nested too deeply", 1, f"line {context.line:,}")
         return
     if isinstance(value, dict):
-        place = _inside(value, place, stamps)
-        yield value, place
+        context = _inside(value, context, stamps)
+        yield value, context
     inner = value.values() if isinstance(value, dict) else value
-    for each in inner if isinstance(inner, list) or isinstance(value, dict) else ():
-        if isinstance(each, dict | list):
-            yield from objects(each, place, stamps, findings, depth=depth + 1)
+    for item in inner if isinstance(inner, list) or isinstance(value, dict) else ():
+        if isinstance(item, dict | list):
+            yield from objects(item, context, stamps, findings, depth=depth + 1)
 
 
-def _inside(value: Mapping[str, Any], place: Place, stamps: Stamps) -> Place:
-    found = next((value[each] for each in _NODES if isinstance(value.get(each), str)), None)
-    if found:
-        place = replace(place, node=plain_name(found))
+def _inside(value: Mapping[str, Any], context: Place, stamps: Stamps) -> Place:
+    result = next((value[item] for item in _NODES if isinstance(value.get(item), str)), None)
+    if result:
+        context = replace(context, node=plain_name(result))
     path = value.get("@odata.id")
     if isinstance(path, str) and _PATH.match(path):
-        place = replace(place, path=path)
+        context = replace(context, path=path)
     elif isinstance(value.get("Chassis"), str):
-        place = replace(place, path=f"/redfish/v1/Chassis/{value['Chassis']}")
+        context = replace(context, path=f"/redfish/v1/Chassis/{value['Chassis']}")
     time = stamp_of(value)
-    return replace(place, time_ns=stamps.ns(time, place.line)) if time is not None else place
+    return replace(context, time_ns=stamps.ns(time, context.line)) if time is not None else context
 
 
 def stamp_of(value: Mapping[str, Any]) -> str | int | float | None:
     vendors = value.get("Oem")
     inside = list(vendors.values()) if isinstance(vendors, dict) else []
-    for each in (value, vendors, *inside):
-        for name in _TIMES if isinstance(each, dict) else ():
-            time = each.get(name)
+    for item in (value, vendors, *inside):
+        for name in _TIMES if isinstance(item, dict) else ():
+            time = item.get(name)
             if isinstance(time, str | int | float) and not isinstance(time, bool):
                 return time
     return None
@@ -98,7 +98,7 @@ def device_of(path: str) -> str:
     """Name what a path leads to by the words of it that name things: GPU_0, 1U-PSU2."""
     match = _PATH.fullmatch(path)
     steps = [step for text in (match.groups() if match else ()) for step in (text or "").split("/")]
-    named: list[str] = []
+    by_name: list[str] = []
     for before, step in pairwise(["", *steps]):
         if step in _COLLECTIONS or _PROPERTY.fullmatch(step):
             continue
@@ -106,16 +106,16 @@ def device_of(path: str) -> str:
             continue
         is_number = before == "PowerSupplies" and step.isdecimal()
         # A sensor often repeats the name of what it is in.
-        others = [each for each in named if not step.startswith(each)]
-        named = [*others, f"PSU{step}" if is_number else step]
-    return plain_name("-".join(named))
+        remaining = [value for value in by_name if not step.startswith(value)]
+        by_name = [*remaining, f"PSU{step}" if is_number else step]
+    return plain_name("-".join(by_name))
 
 
 def watts_of(value: Any) -> float | None:
     """Return a number, or the reading of a sensor."""
     value = value.get("Reading") if isinstance(value, dict) else value
-    found = number_of(value)
-    return found if found is not None and abs(found) < float("inf") else None
+    result = number_of(value)
+    return result if result is not None and abs(result) < float("inf") else None
 
 
 _JOULES = {"EnergyJoules": 1.0, "EnergykWh": 3.6e6}
@@ -158,78 +158,78 @@ class Value(NamedTuple):
 
 
 def of_object(
-    each: dict[str, Any], place: Place, given: PowerGiven, findings: Findings
+    value: dict[str, Any], context: Place, options: PowerOptions, findings: Findings
 ) -> Iterator[Value]:
     """Give what one object says itself; objects inside it come by themselves."""
-    part = device_of(place.path) or plain_name(str(each.get("Id", "")))
-    scope = _scope(place.path or part)
-    if isinstance(each.get("MetricValues"), list):
+    device = device_of(context.path) or plain_name(str(value.get("Id", "")))
+    scope = _scope(context.path or device)
+    if isinstance(value.get("MetricValues"), list):
         return
-    if "MetricValue" in each:
-        yield from _metric(each, place, findings)
+    if "MetricValue" in value:
+        yield from _metric(value, context, findings)
         return
-    if {"PowerConsumedWatts", "PowerMetrics"} & set(each):
-        yield from _control(each, place, given, findings)
-    if "PowerWatts" in each:
-        yield Value("power", watts_of(each["PowerWatts"]), place, part, scope)
+    if {"PowerConsumedWatts", "PowerMetrics"} & set(value):
+        yield from _control(value, context, options, findings)
+    if "PowerWatts" in value:
+        yield Value("power", watts_of(value["PowerWatts"]), context, device, scope)
     # A supply says what goes in and what comes out; the input is what must be fed.
-    if (name := next((name for name in _SUPPLY if name in each), None)) is not None:
-        yield Value("power", watts_of(each[name]), place, part, "unknown")
-    if (name := next((name for name in _JOULES if name in each), None)) is not None:
-        joules = _scaled(watts_of(each[name]), _JOULES[name])
-        yield Value("energy", joules, place, part, scope)
-    limit = each.get("PowerLimitWatts")
+    if (name := next((name for name in _SUPPLY if name in value), None)) is not None:
+        yield Value("power", watts_of(value[name]), context, device, "unknown")
+    if (name := next((name for name in _JOULES if name in value), None)) is not None:
+        joules = _scaled(watts_of(value[name]), _JOULES[name])
+        yield Value("energy", joules, context, device, scope)
+    limit = value.get("PowerLimitWatts")
     if isinstance(limit, dict) and ("SetPoint" in limit or "Reading" in limit):
         watts = watts_of(limit.get("SetPoint", limit.get("Reading")))
-        yield Value("limit", watts, place, part, scope)
-    yield from _sensor(each, place, part, scope)
+        yield Value("limit", watts, context, device, scope)
+    yield from _sensor(value, context, device, scope)
 
 
-def _sensor(each: dict[str, Any], place: Place, part: str, scope: str) -> Iterator[Value]:
-    unit = each.get("ReadingUnits")
-    if "Reading" in each and unit == "W":
-        yield Value("power", watts_of(each), place, part, scope)
-    elif "Reading" in each and unit in tuple(_UNITS):
-        yield Value("energy", _scaled(watts_of(each), _UNITS[unit]), place, part, scope)
+def _sensor(value: dict[str, Any], context: Place, device: str, scope: str) -> Iterator[Value]:
+    unit = value.get("ReadingUnits")
+    if "Reading" in value and unit == "W":
+        yield Value("power", watts_of(value), context, device, scope)
+    elif "Reading" in value and unit in tuple(_UNITS):
+        yield Value("energy", _scaled(watts_of(value), _UNITS[unit]), context, device, scope)
 
 
 def _control(
-    each: dict[str, Any], place: Place, given: PowerGiven, findings: Findings
+    value: dict[str, Any], position: Place, options: PowerOptions, findings: Findings
 ) -> Iterator[Value]:
     """Give the power of a chassis as the older resource Power has it."""
-    part = device_of(place.path)
-    context = str(each.get("PhysicalContext", "")).lower()
-    scope = _CONTEXTS.get(context) or _scope(place.path)
-    metrics = each.get("PowerMetrics")
+    device = device_of(position.path)
+    context = str(value.get("PhysicalContext", "")).lower()
+    scope = _CONTEXTS.get(context) or _scope(position.path)
+    metrics = value.get("PowerMetrics")
     average = watts_of(metrics.get("AverageConsumedWatts")) if isinstance(metrics, dict) else None
-    instant = watts_of(each.get("PowerConsumedWatts"))
-    takes_average = average is not None and (given.reading == "average" or instant is None)
-    if takes_average and given.reading != "average":
-        findings.add("noted", _AVERAGED, 1, f"line {place.line:,}")
+    instant = watts_of(value.get("PowerConsumedWatts"))
+    takes_average = average is not None and (options.reading == "average" or instant is None)
+    if takes_average and options.reading != "average":
+        findings.add("noted", _AVERAGED, 1, f"line {position.line:,}")
     power, method = (average, "average") if takes_average else (instant, "instant")
-    yield Value("power", power, place, part, scope, method)
-    limit = each.get("PowerLimit")
+    yield Value("power", power, position, device, scope, method)
+    limit = value.get("PowerLimit")
     watts = watts_of(limit.get("LimitInWatts")) if isinstance(limit, dict) else None
     if watts is not None:
-        yield Value("limit", watts, place, part, scope, method)
+        yield Value("limit", watts, position, device, scope, method)
 
 
-def _metric(each: dict[str, Any], place: Place, findings: Findings) -> Iterator[Value]:
-    path = str(each.get("MetricProperty") or "")
-    name = str(each.get("MetricId") or "")
+def _metric(item: dict[str, Any], context: Place, findings: Findings) -> Iterator[Value]:
+    path = str(item.get("MetricProperty") or "")
+    name = str(item.get("MetricId") or "")
     last = re.split(r"[/#]", path)[-1] if path else name
     text = f"{last} {name}"
     is_energy, is_power = _ENERGY_METRIC.search(text), _POWER_METRIC.search(text)
     if _NO_METRIC.search(text) or not (is_energy or is_power):
         findings.add("skipped by design", _OTHER_METRIC, 1, name[:60])
         return
-    part = device_of(path) if path.startswith("/redfish/") else plain_name(name)
-    value, scope = watts_of(each["MetricValue"]), _scope(path or name)
+    device = device_of(path) if path.startswith("/redfish/") else plain_name(name)
+    value, scope = watts_of(item["MetricValue"]), _scope(path or name)
     if is_energy:
         factor = 3.6e6 if is_energy["kwh"] else 1.0
-        yield Value("energy", _scaled(value, factor), place, part, scope)
+        yield Value("energy", _scaled(value, factor), context, device, scope)
     else:
-        yield Value("power", value, place, part, scope)
+        yield Value("power", value, context, device, scope)
 
 
 @lru_cache(1 << 16)
@@ -262,7 +262,7 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - content decid
     return bool(_KNOWN.search(head) or (b"@odata.id" in head and _SENSOR.search(head)))
 
 
-def read_power(source: Source, given: PowerGiven) -> PowerPart:
+def read_power(source: Source, options: PowerOptions) -> PowerPart:
     """Read metrics of chassis, supplies and processors, sensors, and reports of telemetry.
 
     Documents may follow each other, lie in lists or inside objects of a script that add host
@@ -276,47 +276,47 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     Sensor, MetricReport.
     """
     findings = Findings(source.label)
-    stamps = Stamps(source.label, given, findings)
+    stamps = Stamps(source.label, options, findings)
     rows = {"power": Rows("power_w"), "energy": Rows("energy_j"), "limit": Rows(*STATE_COLUMNS)}
     entities: dict[str, dict[str, Any]] = {}
-    for each in _values(source, given, stamps, findings):
-        name = "/".join(text for text in (each.place.node, each.part) if text) or "node"
-        values = (each.value,) + (None,) * (len(rows[each.kind].columns) - 1)
-        rows[each.kind].add(name, each.place.time_ns, each.place.line, *values)
-        where = f"line {each.place.line:,}"
-        findings.add("dropped", _NO_NUMBER, int(each.value is None), where)
-        known = entities.setdefault(name, _entity(each, given))
-        if each.kind == "limit" and each.value is not None:
-            known["limit_w"] = each.value
+    for value in _values(source, options, stamps, findings):
+        name = "/".join(text for text in (value.place.node, value.part) if text) or "node"
+        values = (value.value,) + (None,) * (len(rows[value.kind].columns) - 1)
+        rows[value.kind].add(name, value.place.time_ns, value.place.line, *values)
+        where = f"line {value.place.line:,}"
+        findings.add("dropped", _NO_NUMBER, int(value.value is None), where)
+        is_known = entities.setdefault(name, _entity(value, options))
+        if value.kind == "limit" and value.value is not None:
+            is_known["limit_w"] = value.value
     frames = [rows["power"].frame(), rows["energy"].frame(), states_frame(rows["limit"])]
-    part = stamps.part(frames, entities, _HOW)
+    device = stamps.part(frames, entities, _HOW)
     is_taken = any(facts["scope"] == "node_ac" for facts in entities.values())
-    findings.add("assumed", _SCOPE, int(is_taken and not given.scope))
-    return part
+    findings.add("assumed", _SCOPE, int(is_taken and not options.scope))
+    return device
 
 
-def _entity(each: Value, given: PowerGiven) -> dict[str, Any]:
-    takes = given.scope and each.scope in ("node_ac", "unknown")
-    found = {"scope": given.scope if takes else each.scope, "method": each.method}
-    found |= {"node": each.place.node, "device": each.part or None, "unit": "W"}
-    return found | {"assumed": f"scope={given.scope}" if takes else ""}
+def _entity(value: Value, options: PowerOptions) -> dict[str, Any]:
+    takes = options.scope and value.scope in ("node_ac", "unknown")
+    result = {"scope": options.scope if takes else value.scope, "method": value.method}
+    result |= {"node": value.place.node, "device": value.part or None, "unit": "W"}
+    return result | {"assumed": f"scope={options.scope}" if takes else ""}
 
 
 def _values(
-    source: Source, given: PowerGiven, stamps: Stamps, findings: Findings
+    source: Source, options: PowerOptions, stamps: Stamps, findings: Findings
 ) -> Iterator[Value]:
     for line, document in json_documents(source, findings):
-        place = Place(line, given.node)
-        found = False
-        for each, at in objects(document, place, stamps, findings):
-            for value in of_object(each, at, given, findings):
-                found = True
+        context = Place(line, options.node)
+        result = False
+        for item, at in objects(document, context, stamps, findings):
+            for value in of_object(item, at, options, findings):
+                result = True
                 yield value
         error = document.get("error") if isinstance(document, dict) else None
         if isinstance(error, dict):
-            said = one_line(str(error.get("message", error.get("code", ""))))
-            findings.add("dropped", f"an answer that is an error: {said}", 1, f"line {line:,}")
-        elif not found:
+            words = one_line(str(error.get("message", error.get("code", ""))))
+            findings.add("dropped", f"an answer that is an error: {words}", 1, f"line {line:,}")
+        elif not result:
             findings.add(
                 "skipped by design", "documents without power or energy", 1, f"line {line:,}"
             )

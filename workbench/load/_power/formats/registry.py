@@ -34,4 +34,4 @@ FORMATS: tuple[PowerFormat, ...] = (
 
 def power_format_of(head: bytes, label: str) -> PowerFormat | None:
     """Give the reader for a file that begins like this; None if nobody knows it."""
-    return next((each for each in FORMATS if each.looks_like(head, label)), None)
+    return next((format_ for format_ in FORMATS if format_.looks_like(head, label)), None)

@@ -55,12 +55,12 @@ class Chunk:
         if role not in self.cells:
             return np.full(len(self.lines), np.nan)
         codes, texts = pd.factorize(self.cells[role], use_na_sentinel=False)
-        known = [numbers.read(text, unit) for text in texts]
-        for code, (text, value) in enumerate(zip(texts, known, strict=True)):
+        values_known = [numbers.read(text, unit) for text in texts]
+        for code, (text, value) in enumerate(zip(texts, values_known, strict=True)):
             if value is None and not is_absent(text):
                 rows = codes == code
                 numbers.tell(text, int(self.lines[rows][0]), int(rows.sum()))
-        plain = np.array([np.nan if value is None else value for value in known], np.float64)
+        plain = np.array([np.nan if value is None else value for value in values_known], np.float64)
         return plain[codes]
 
     def states(self, numbers: Numbers) -> list[Floats]:
@@ -77,8 +77,8 @@ class Chunk:
             return np.where(again, NO_TIME, self.page_ns)
         codes, texts = pd.factorize(self.cells["time"], use_na_sentinel=False)
         first = self.lines[np.unique(codes, return_index=True)[1]] if len(codes) else codes
-        known = [stamps.ns(text, int(line)) for text, line in zip(texts, first, strict=True)]
-        plain = np.array([NO_TIME if each is None else each for each in known], np.int64)
+        values_known = [stamps.ns(text, int(line)) for text, line in zip(texts, first, strict=True)]
+        plain = np.array([NO_TIME if item is None else item for item in values_known], np.int64)
         return plain[codes]
 
     def take(self, kept: npt.NDArray[np.bool_]) -> Chunk:
@@ -115,12 +115,12 @@ def chunks_of(
         cells = cells_of(text)
         # No name of a column begins with a digit, and nearly every row has a cell that does.
         is_row = any(cell[:1].isdecimal() for cell in cells)
-        found = None if is_row else header_of(cells)
-        if found is not None or len(rows) >= _CHUNK_ROWS:
+        result = None if is_row else header_of(cells)
+        if result is not None or len(rows) >= _CHUNK_ROWS:
             yield from _chunk(rows, roles)
             rows = []
-        if found is not None:
-            roles, width, headers = found, len(cells), headers + 1
+        if result is not None:
+            roles, width, headers = result, len(cells), headers + 1
         elif roles and len(cells) == width:
             rows.append((number, page, page_ns, *(cells[at] for at in roles.values())))
         elif roles and len(cells) > 1:
@@ -134,11 +134,11 @@ def chunks_of(
 def _chunk(rows: Sequence[tuple[Any, ...]], roles: Mapping[str, int]) -> Iterator[Chunk]:
     if rows:
         lines, page, page_ns, *columns = zip(*rows, strict=True)
-        whole = (np.array(each, np.int64) for each in (lines, page, page_ns))
+        total = (np.array(item, np.int64) for item in (lines, page, page_ns))
         cells = [np.array(column, dtype=object) for column in columns]
-        line_array, page_array, page_ns_array = whole
-        named = dict(zip(roles, cells, strict=True))
-        yield Chunk(line_array, named, page_array, page_ns_array)
+        line_array, page_array, page_ns_array = total
+        by_name = dict(zip(roles, cells, strict=True))
+        yield Chunk(line_array, by_name, page_array, page_ns_array)
 
 
 def is_absent(cell: object) -> bool:

@@ -17,7 +17,7 @@ from workbench.load._files.findings import Findings
 from workbench.load._files.tables import csv_table, header_of
 from workbench.load._power.part import (
     NoPowerError,
-    PowerGiven,
+    PowerOptions,
     PowerPart,
     numbers_of,
     readings_of_windows,
@@ -39,7 +39,7 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
     return set(WINDOW) <= set(names) and any(map(ENERGY.fullmatch, names))
 
 
-def read_power(source: Source, given: PowerGiven) -> PowerPart:
+def read_power(source: Source, options: PowerOptions) -> PowerPart:
     """Read the mean power of each window, and its energy as a counter.
 
     Zeus may stamp windows with a clock that counts from the start of the machine; such files
@@ -47,19 +47,24 @@ def read_power(source: Source, given: PowerGiven) -> PowerPart:
     """
     findings = Findings(source.label)
     raw = csv_table(source, findings)
-    windows, clock = _windows(raw, given, findings)
+    windows, clock = _windows(raw, options, findings)
     if windows.empty:
         msg = f"{source.label}: holds a header and no window with a time"
         raise NoPowerError(msg)
-    readings, counters, taken = readings_of_windows(windows, findings)
-    facts: dict[str, Any] = {"method": "average", "clock": clock, "node": given.node, "unit": "W"}
-    facts["assumed"] = f"node={given.node}" if given.node else ""
+    readings, counters, chosen = readings_of_windows(windows, findings)
+    facts: dict[str, Any] = {"method": "average", "clock": clock, "node": options.node, "unit": "W"}
+    facts["assumed"] = f"node={options.node}" if options.node else ""
     devices = windows[["entity", "scope", "device"]].drop_duplicates("entity").set_index("entity")
-    entities = {str(name): facts | row for name, row in devices.to_dict("index").items()}
-    return PowerPart(readings, entities, findings, counters, _states(taken))
+    entities = {
+        str(name): {**facts, "scope": row["scope"], "device": row["device"]}
+        for name, row in devices.to_dict("index").items()
+    }
+    return PowerPart(readings, entities, findings, counters, _states(chosen))
 
 
-def _windows(raw: pd.DataFrame, given: PowerGiven, findings: Findings) -> tuple[pd.DataFrame, str]:
+def _windows(
+    raw: pd.DataFrame, options: PowerOptions, findings: Findings
+) -> tuple[pd.DataFrame, str]:
     """Give a row per window and device, and the clock they are on."""
     start_s, spent_s = (numbers_of(raw, name, findings) for name in ("start_time", "elapsed_time"))
     is_timed = start_s.between(0, _LAST_S) & spent_s.between(0, 1e9)
@@ -72,11 +77,11 @@ def _windows(raw: pd.DataFrame, given: PowerGiven, findings: Findings) -> tuple[
     end_ns = start_ns + (spent_s * _SECOND).round().astype("int64")
     limit = raw["window_name"].str.extract(rf"^{LIMIT.pattern}$")[0].astype("float64")
     times = {"start_ns": start_ns, "end_ns": end_ns, "line": raw.index}
-    parts = [
+    pieces = [
         pd.DataFrame(
             {
                 **times,
-                "entity": f"{given.node}/{device[1]}" if given.node else device[1],
+                "entity": f"{options.node}/{device[1]}" if options.node else device[1],
                 "scope": _SCOPES[device[2]],
                 "device": device[3],
                 "energy_j": _energies(raw, device[0], findings),
@@ -85,7 +90,7 @@ def _windows(raw: pd.DataFrame, given: PowerGiven, findings: Findings) -> tuple[
         )
         for device in filter(None, map(ENERGY.fullmatch, map(str, raw.columns)))
     ]
-    return pd.concat(parts, ignore_index=True), clock
+    return pd.concat(pieces, ignore_index=True), clock
 
 
 def _energies(raw: pd.DataFrame, name: str, findings: Findings) -> pd.Series:
@@ -97,10 +102,10 @@ def _energies(raw: pd.DataFrame, name: str, findings: Findings) -> pd.Series:
     return energy.mask(bad)
 
 
-def _states(taken: pd.DataFrame) -> pd.DataFrame | None:
-    limited = taken[taken["limit_w"].notna()]
+def _states(chosen: pd.DataFrame) -> pd.DataFrame | None:
+    limited = chosen[chosen["limit_w"].notna()]
     if limited.empty:
         return None
     ends = [limited.assign(time_ns=limited[name]) for name in ("start_ns", "end_ns")]
-    both = pd.concat(ends).sort_values(["entity", "time_ns"], kind="stable", ignore_index=True)
-    return both[["time_ns", "entity", "limit_w", "line"]]
+    joined = pd.concat(ends).sort_values(["entity", "time_ns"], kind="stable", ignore_index=True)
+    return joined[["time_ns", "entity", "limit_w", "line"]]

@@ -8,7 +8,7 @@ from workbench.load._files.archive import Source
 from workbench.load._files.findings import Findings
 from workbench.load._power.formats.nvidia.part import part_of_file
 from workbench.load._power.formats.nvidia.rows import Clock, Columns, RowReader, Table
-from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart
+from workbench.load._power.part import NoPowerError, PowerOptions, PowerPart
 
 NAME = "nvidia-smi dmon"
 _HEADER = re.compile(
@@ -31,20 +31,20 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
     return any(b"pwr" in match[0].split() for match in _HEADER.finditer(head.replace(b",", b" ")))
 
 
-def read_power(source: Source, given: PowerGiven) -> PowerPart:
+def read_power(source: Source, options: PowerOptions) -> PowerPart:
     """Read the readings of one host, whole watts each.
 
     What a file without dates (``-o T``) or without any time gives is on a clock of its own.
     """
-    return part_of_file(source, given, DmonReader)
+    return part_of_file(source, options, DmonReader)
 
 
 class DmonReader:
     """Reads the lines of a file, or of a section of one; a header may come again and again."""
 
-    def __init__(self, given: PowerGiven, findings: Findings) -> None:
+    def __init__(self, options: PowerOptions, findings: Findings) -> None:
         self._findings = findings
-        self._rows = RowReader(given, findings)
+        self._rows = RowReader(options, findings)
         self._found: list[str] = []
 
     def read(self, number: int, block: bytes) -> None:
@@ -61,8 +61,8 @@ class DmonReader:
     def finished(self) -> Table:
         """Return what was read; NoPowerError if no header names a power."""
         if not self._rows.table.headers:
-            found = ", ".join(self._found) or "no header"
-            msg = f"{self._findings.source}: has no column pwr with readings ({found}); {_ASK}"
+            result = ", ".join(self._found) or "no header"
+            msg = f"{self._findings.source}: has no column pwr with readings ({result}); {_ASK}"
             raise NoPowerError(msg)
         return self._rows.table
 
@@ -72,7 +72,7 @@ class DmonReader:
         clock: Clock = "local" if "date" in names else "day" if "time" in names else "none"
         if clock == "local":
             names.remove("date")
-        at = {_NAMES[name]: place for place, name in enumerate(names) if name in _NAMES}
+        at = {_NAMES[name]: position for position, name in enumerate(names) if name in _NAMES}
         if "time" in names:
             at["time"] = names.index("time")
         if "power" not in at:

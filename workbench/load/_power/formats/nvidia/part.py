@@ -27,7 +27,7 @@ from workbench.load._power.formats.nvidia.rows import (
 )
 from workbench.load._power.formats.nvidia.stamps import EXAMPLE, NOT_A_TIME, free_ns, utc_ns
 from workbench.load._power.formats.repeated_tables import possible
-from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart, said
+from workbench.load._power.part import NoPowerError, PowerOptions, PowerPart, said
 from workbench.load._power.rows import SECOND
 
 # Ampere and newer give the mean of the last second as power.draw. GA100 is dropped: the
@@ -64,7 +64,7 @@ _STATES = {"limit": "limit_w", "clock": "clock_mhz", "busy": "busy_share",
            "temperature": "temperature_c"}  # fmt: skip
 
 
-def part_of(table: Table, given: PowerGiven, findings: Findings, suffix: str = "") -> PowerPart:
+def part_of(table: Table, options: PowerOptions, findings: Findings, suffix: str = "") -> PowerPart:
     """Make a part of the rows of a file; ``suffix`` is added to the names of its devices."""
     batches = table.batches
     if not batches:
@@ -74,16 +74,16 @@ def part_of(table: Table, given: PowerGiven, findings: Findings, suffix: str = "
         for name in ("lines", "local_ns", "keys")
     )
     if table.clock == "local":
-        local = _utc(local, lines, given, findings.source)
+        local = _utc(local, lines, options, findings.source)
     elif table.clock == "day":
         local = _unwrapped(local)
         findings.add("noted", _NO_DAY, 1, f"line {int(lines[0]):,}")
-    devices = devices_of(table.keys, keys, local, lines, given.node, findings)
+    devices = devices_of(table.keys, keys, local, lines, options.node, findings)
     # Columns are copied one by one, and only where rows are dropped: logs have millions of rows.
     rows = slice(None) if devices.kept.all() else devices.kept
     times, lines = local[rows], lines[rows]
     if table.clock == "none":
-        times = _counted(devices, lines, given, findings.source)
+        times = _counted(devices, lines, options, findings.source)
     names = [f"{device.name}{suffix}" for device in devices.devices]
     entity = pd.Categorical.from_codes(
         devices.codes, categories=pd.Index(names, dtype=pd.Series([""]).dtype)
@@ -96,7 +96,7 @@ def part_of(table: Table, given: PowerGiven, findings: Findings, suffix: str = "
     columns = _state_columns(table, rows)
     states = base.drop(columns="line").assign(**columns) if columns else None
     _tell_of_columns(table, findings)
-    entities = dict(zip(names, _facts(table, devices, states, given), strict=True))
+    entities = dict(zip(names, _facts(table, devices, states, options), strict=True))
     return PowerPart(readings, entities, findings, counters, states)
 
 
@@ -109,32 +109,32 @@ def _empty(table: Table, label: str) -> NoPowerError:
     return NoPowerError(f"{label}: holds a header of nvidia-smi and no readings")
 
 
-def _utc(local: np.ndarray, lines: np.ndarray, given: PowerGiven, label: str) -> np.ndarray:
-    if given.tz is None:
+def _utc(local: np.ndarray, lines: np.ndarray, options: PowerOptions, label: str) -> np.ndarray:
+    if options.tz is None:
         text = pd.Timestamp(int(local[0])).strftime("%Y/%m/%d %H:%M:%S.%f")[:-3]
         raise no_zone(label=label, line=int(lines[0]), text=text)
-    return utc_ns(local, lines, zone_of(given.tz), label)
+    return utc_ns(local, lines, zone_of(options.tz), label)
 
 
 def _unwrapped(times: np.ndarray) -> np.ndarray:
     """Count on over midnight: times of day that fall by more than half a day are of the next."""
     days = np.cumsum(np.diff(times, prepend=times[0]) < -_DAY_NS // 2)
-    found: np.ndarray = times + days * _DAY_NS - times[0] // _DAY_NS * _DAY_NS
-    return found
+    devices: np.ndarray = times + days * _DAY_NS - times[0] // _DAY_NS * _DAY_NS
+    return devices
 
 
-def _counted(found: Devices, lines: np.ndarray, given: PowerGiven, label: str) -> np.ndarray:
+def _counted(devices: Devices, lines: np.ndarray, options: PowerOptions, label: str) -> np.ndarray:
     """Make times of the order of the polls: each GPU is read once in each of them."""
-    if given.period_s is None:
+    if options.period_s is None:
         msg = (
             f"{label}, line {int(lines[0]):,}: holds no time; pass period_s=, the seconds between "
             "two polls (-d of dmon, -l of --query-gpu), or log with times: dmon -o DT, "
             "--query-gpu=timestamp,..."
         )
         raise LoadError(msg)
-    frame = pd.Series(found.codes)
+    frame = pd.Series(devices.codes)
     polls = frame.groupby(frame).cumcount().to_numpy()
-    times: np.ndarray = np.round(polls * given.period_s * SECOND).astype(np.int64)
+    times: np.ndarray = np.round(polls * options.period_s * SECOND).astype(np.int64)
     return times
 
 
@@ -149,8 +149,8 @@ def _state_columns(table: Table, rows: np.ndarray | slice) -> dict[str, Any]:
     if "violation" in roles:
         held = table.column("violation")[rows]
         missing = ~np.isfinite(held) | (held < 0) | (held >= 2.0**63)
-        whole = np.where(missing, 0, held).round().astype(np.int64)
-        columns["power_violation_ns"] = pd.arrays.IntegerArray(whole, missing)
+        total = np.where(missing, 0, held).round().astype(np.int64)
+        columns["power_violation_ns"] = pd.arrays.IntegerArray(total, missing)
     masks = [batch.reasons for batch in table.batches]
     if any(mask is not None for mask in masks):
         filled = np.concatenate([
@@ -162,11 +162,11 @@ def _state_columns(table: Table, rows: np.ndarray | slice) -> dict[str, Any]:
 
 
 def _facts(
-    table: Table, devices: Devices, states: pd.DataFrame | None, given: PowerGiven
+    table: Table, devices: Devices, states: pd.DataFrame | None, options: PowerOptions
 ) -> list[dict[str, Any]]:
     """Say what is known of each device; its limit is the last one read."""
-    clock = {"local": f"tz={given.tz}", "day": "", "none": f"period_s={given.period_s}"}
-    unit = f"unit={given.unit}" if given.unit and not table.is_stated else ""
+    clock = {"local": f"tz={options.tz}", "day": "", "none": f"period_s={options.period_s}"}
+    unit = f"unit={options.unit}" if options.unit and not table.is_stated else ""
     column = table.headers[0].name("power")
     limits: list[Any] = [None] * len(devices.devices)
     if states is not None and "limit_w" in states:
@@ -205,15 +205,15 @@ class Reader(Protocol):
 
 
 def part_of_file(
-    source: Source, given: PowerGiven, reader_of: Callable[[PowerGiven, Findings], Reader]
+    source: Source, options: PowerOptions, reader_of: Callable[[PowerOptions, Findings], Reader]
 ) -> PowerPart:
     findings = Findings(source.label)
-    reader = reader_of(given, findings)
+    reader = reader_of(options, findings)
     with source.open() as stream:
         for number, block in blocks_of(stream, findings):
             reader.read(number, block)
         tell_of_damage(stream, findings)
-    return part_of(reader.finished(), given, findings)
+    return part_of(reader.finished(), options, findings)
 
 
 # Which GPU each row of ``nvidia-smi`` is of, with and without a column that tells.
@@ -284,11 +284,12 @@ def devices_of(
 
 def _tell_of_lost(devices: Sequence[Device], codes: np.ndarray, findings: Findings) -> None:
     """Count the readings that GPUs have fewer than the others of their host."""
-    counts = pd.Series(np.bincount(codes, minlength=len(devices)))
+    names = [device.name for device in devices]
+    counts = pd.Series(np.bincount(codes, minlength=len(devices)), index=names)
     most = counts.groupby([device.node or "" for device in devices]).transform("max")
     lacking = (most - counts)[(counts > 0) & (counts < most)]
     if len(lacking):
-        worst, name = max((count, devices[at].name) for at, count in lacking.items())
+        worst, name = max((count, name) for name, count in lacking.items())
         findings.add("suspicious", _LOST, int(lacking.sum()), f"{name}: {worst:,}")
 
 
@@ -354,15 +355,15 @@ def _boards(
         return kept
     is_mig = np.array([_is_mig(key) for key in keys])[key_of]
     row = int(is_mig.argmax())
-    whole = np.unique(codes[~is_mig])
-    extra = is_mig & np.isin(codes, whole)
+    total = np.unique(codes[~is_mig])
+    extra = is_mig & np.isin(codes, total)
     findings.add("skipped by design", _MIG_ROWS, int(extra.sum()), f"line {lines[row]:,}")
     kept &= ~extra
-    for code in np.setdiff1d(np.unique(codes[is_mig]), whole):
-        some = codes == code
-        first = key_of[int(some.argmax())]
-        kept &= ~(some & (key_of != first))
-        findings.add("suspicious", _ONLY_MIG, int(some.sum()), f"line {lines[row]:,}")
+    for code in np.setdiff1d(np.unique(codes[is_mig]), total):
+        subset = codes == code
+        first = key_of[int(subset.argmax())]
+        kept &= ~(subset & (key_of != first))
+        findings.add("suspicious", _ONLY_MIG, int(subset.sum()), f"line {lines[row]:,}")
     return kept
 
 
@@ -394,10 +395,10 @@ def _by_order(
         )
         raise LoadError(msg)
     start = np.flatnonzero(is_first)
-    place = np.arange(len(times)) - start[burst] if len(times) else np.zeros(0, np.int64)
+    position = np.arange(len(times)) - start[burst] if len(times) else np.zeros(0, np.int64)
     is_odd = sizes[burst] != size
     codes, kept = np.empty(len(times), dtype=np.int32), np.empty(len(times), dtype=bool)
-    codes[order], kept[order] = place, ~is_odd
+    codes[order], kept[order] = position, ~is_odd
     if is_odd.any():
         findings.add("dropped", _ODD_BURSTS, int(is_odd.sum()), f"line {lines[~kept][0]:,}")
     findings.add("assumed", _ONE if size == 1 else _BY_ORDER, size)
@@ -442,5 +443,5 @@ def table_of(rows: list[dict[str, Any]], column: str) -> Table:
 
 
 def _key_of_board(row: dict[str, Any]) -> Key:
-    found = [row.get(name, "") for name in ("index", "uuid", "bus", "serial", "model")]
-    return ("", *("" if is_missing(text) else text for text in found), "")
+    devices = [row.get(name, "") for name in ("index", "uuid", "bus", "serial", "model")]
+    return ("", *("" if is_missing(text) else text for text in devices), "")

@@ -12,7 +12,7 @@ from workbench.load._files.text import text_lines
 from workbench.load._power.formats.nvidia.part import part_of, stamp_ns, table_of
 from workbench.load._power.formats.nvidia.rows import REASON_BITS, Table, active_value, is_missing
 from workbench.load._power.formats.nvidia.stamps import NOT_A_TIME
-from workbench.load._power.part import NoPowerError, PowerGiven, PowerPart
+from workbench.load._power.part import NoPowerError, PowerOptions, PowerPart
 
 NAME = "nvidia-smi -q"
 _MARK = b"NVSMI LOG="
@@ -50,16 +50,16 @@ def looks_like(head: bytes, label: str) -> bool:  # noqa: ARG001 - the name says
     return _MARK in head
 
 
-def read_power(source: Source, given: PowerGiven) -> PowerPart:
+def read_power(source: Source, options: PowerOptions) -> PowerPart:
     """Read the snapshots of one host: of each GPU its whole board, not what MIG makes of it."""
     findings = Findings(source.label)
     lines = text_lines(source, findings, whole=True)
-    return part_of(snapshots(lines, given, findings), given, findings)
+    return part_of(snapshots(lines, options, findings), options, findings)
 
 
-def snapshots(lines: Iterable[tuple[int, str]], given: PowerGiven, findings: Findings) -> Table:
+def snapshots(lines: Iterable[tuple[int, str]], options: PowerOptions, findings: Findings) -> Table:
     """Read numbered lines of one or several snapshots."""
-    boards = _Boards(given)
+    boards = _Boards(options)
     for number, line in lines:
         boards.see(number, line)
     boards.close()
@@ -72,25 +72,28 @@ def snapshots(lines: Iterable[tuple[int, str]], given: PowerGiven, findings: Fin
     is_asked = len(boards.short) == boards.snapshot_count > 1 and len(set(boards.short)) == 1
     findings.add("suspicious", _FEWER, 0 if is_asked else len(boards.short))
     # A snapshot that lacks a GPU does not tell numbers, but the others know them.
-    known = {row["bus"]: row["index"] for row in boards.rows if row["bus"] and row["index"]}
+    facts = {row["bus"]: row["index"] for row in boards.rows if row["bus"] and row["index"]}
     for row in boards.rows:
-        row["index"] = row["index"] or known.get(row["bus"], "")
+        row["index"] = row["index"] or facts.get(row["bus"], "")
     return table_of(boards.rows, _METHODS[boards.rows[0]["column"]])
 
 
 class _Boards:
     """Gathers what is told of each GPU, line by line."""
 
-    def __init__(self, given: PowerGiven) -> None:
+    def __init__(self, options: PowerOptions) -> None:
         self.rows: list[dict[str, Any]] = []
         self.cut_count, self.cut_where = 0, ""
         self.damaged_count, self.damaged_where = 0, ""
         # How many GPUs are missing from each snapshot that lacks some.
         self.short: list[int] = []
         self.snapshot_count = 0
-        part = "Module" if given.scope == "module" else "GPU"
-        self._sections = (f"{part} Power Readings", *(["Power Readings"] if part == "GPU" else []))
-        self._powers = _POWERS[given.reading]
+        piece = "Module" if options.scope == "module" else "GPU"
+        self._sections = (
+            f"{piece} Power Readings",
+            *(["Power Readings"] if piece == "GPU" else []),
+        )
+        self._powers = _POWERS[options.reading]
         self._stamp = NOT_A_TIME
         self._attached = 0
         self._snapshot: list[dict[str, Any]] = []
@@ -124,14 +127,14 @@ class _Boards:
         self.snapshot_count += bool(self._snapshot)
         if self._snapshot and len(self._snapshot) < self._attached:
             self.short.append(self._attached - len(self._snapshot))
-        for place, board in enumerate(self._snapshot):
+        for position, board in enumerate(self._snapshot):
             names = [name for name in self._powers if name in board]
             power = next((n for n in names if not is_missing(board[n])), next(iter(names), None))
             if power is None or self._stamp == NOT_A_TIME:
                 self.cut_count += 1
                 self.cut_where = self.cut_where or f"line {board['line']:,}"
                 continue
-            board["index"] = str(place) if is_all else ""
+            board["index"] = str(position) if is_all else ""
             board["time"], board["column"], board["power"] = self._stamp, power, board[power]
             limits = (board[name] for name in _LIMITS if name in board)
             board["limit"] = next(limits, "")

@@ -18,7 +18,7 @@ from workbench.load._files.stream import Stream
 from workbench.load._files.text import NOT_UTF8
 from workbench.load._power.formats.nvidia.stamps import EXAMPLE, NOT_A_TIME, local_ns
 from workbench.load._power.formats.table.columns import unit_factor
-from workbench.load._power.part import PowerGiven
+from workbench.load._power.part import PowerOptions
 
 _BLOCK_BYTES = 16 << 20
 _LONGEST_LINE_BYTES = 1 << 20
@@ -30,7 +30,7 @@ def blocks_of(stream: Stream, findings: Findings) -> Iterator[tuple[int, bytes]]
 
     Only the last block may end without a line end.
     """
-    number, rest, mark, is_inside_long = 1, b"", BOM_UTF8, False
+    number, remainder, mark, is_inside_long = 1, b"", BOM_UTF8, False
     while block := _filled(stream):
         block, mark = block.removeprefix(mark), b""
         if is_inside_long:
@@ -38,17 +38,17 @@ def blocks_of(stream: Stream, findings: Findings) -> Iterator[tuple[int, bytes]]
             if end < 0:
                 continue
             block, is_inside_long, number = block[end + 1 :], False, number + 1
-        block = rest + block
+        block = remainder + block
         end = block.rfind(b"\n") + 1
-        whole, rest = block[:end], block[end:]
-        if whole:
-            yield number, _tidy(whole, number, findings)
-            number += whole.count(b"\n")
-        if len(rest) > _LONGEST_LINE_BYTES:
+        total, remainder = block[:end], block[end:]
+        if total:
+            yield number, _tidy(total, number, findings)
+            number += total.count(b"\n")
+        if len(remainder) > _LONGEST_LINE_BYTES:
             findings.add("dropped", _LONG, 1, f"line {number:,}")
-            rest, is_inside_long = b"", True
-    if rest:
-        yield number, _tidy(rest, number, findings)
+            remainder, is_inside_long = b"", True
+    if remainder:
+        yield number, _tidy(remainder, number, findings)
 
 
 def _filled(stream: Stream) -> bytes:
@@ -120,9 +120,9 @@ class Table:
 class RowReader:
     """Reads the rows of the tables of one file."""
 
-    def __init__(self, given: PowerGiven, findings: Findings) -> None:
+    def __init__(self, options: PowerOptions, findings: Findings) -> None:
         self.table = Table()
-        self._given, self._findings = given, findings
+        self._options, self._findings = options, findings
         self._code_of: dict[Key, int] = {}
         self._columns: Columns | None = None
         self._numbers: dict[str, Numbers] = {}
@@ -131,7 +131,7 @@ class RowReader:
         if columns == self._columns:
             return
         self._columns = columns
-        watts = unit_factor(self._given.unit) if self._given.unit else None
+        watts = unit_factor(self._options.unit) if self._options.unit else None
         self._numbers = {
             role: Numbers(role, columns.unit(role), watts if role == "power" else None)
             for role in _NUMBERS
@@ -146,8 +146,8 @@ class RowReader:
         columns = self._columns
         if columns is None:
             count = sum(map(bool, map(bytes.strip, block.split(b"\n"))))
-            what = "lines outside of tables with power"
-            self._findings.add("skipped by design", what, count, f"line {number:,}")
+            text = "lines outside of tables with power"
+            self._findings.add("skipped by design", text, count, f"line {number:,}")
             return
         if (cut := _cut(block, columns)) is not None:
             line = number + block.count(b"\n")
@@ -175,9 +175,9 @@ class RowReader:
             batch.numbers[role], junk = numbers.read(cells)
             if junk.any():
                 row = int(junk.argmax())
-                what = f"cells of {columns.name(role)} that are no number; they are missing"
+                text = f"cells of {columns.name(role)} that are no number; they are missing"
                 where = f"line {int(lines[row]):,}: {cells[row].as_py()[:40]!r}"
-                findings.add("dropped", what, int(junk.sum()), where)
+                findings.add("dropped", text, int(junk.sum()), where)
         self.table.is_stated |= self._numbers["power"].is_stated
         self.table.batches.append(batch)
 
@@ -206,15 +206,15 @@ class RowReader:
                 texts.append([""])
                 continue
             cells = arrow.column(str(columns.at[role])).combine_chunks()
-            known, codes = texts_of(cells)
-            combined = combined * max(len(known), 1) + codes
-            texts.append(known or [""])
+            facts, codes = texts_of(cells)
+            combined = combined * max(len(facts), 1) + codes
+            texts.append(facts or [""])
         unique, inverse = np.unique(combined, return_inverse=True)
-        sizes = [len(known) for known in texts]
-        places = np.unravel_index(unique, sizes) if len(unique) else ()
+        sizes = [len(facts) for facts in texts]
+        positions = np.unravel_index(unique, sizes) if len(unique) else ()
         new = np.empty(len(unique), dtype=np.int64)
         for row in range(len(unique)):
-            key = tuple(known[int(at[row])] for known, at in zip(texts, places, strict=True))
+            key = tuple(facts[int(at[row])] for facts, at in zip(texts, positions, strict=True))
             if key not in self._code_of:
                 self._code_of[key] = len(self.table.keys)
                 self.table.keys.append(key)
@@ -237,15 +237,15 @@ def _reasons(arrow: pa.Table, columns: Columns) -> np.ndarray | None:
     at = columns.at
     if "reasons" in at:
         return whole_numbers(arrow.column(str(at["reasons"])).combine_chunks(), mask_value)
-    bits = {role: place for role, place in at.items() if role.startswith("reason ")}
+    bits = {role: position for role, position in at.items() if role.startswith("reason ")}
     if not bits:
         return None
     total = np.full(arrow.num_rows, -1, dtype=np.int64)
-    for role, place in bits.items():
-        active = whole_numbers(arrow.column(str(place)).combine_chunks(), active_value)
-        known = active >= 0
-        total = np.where(known & (total < 0), 0, total)
-        total = np.where(known, total + active * int(role.split()[1]), total)
+    for role, position in bits.items():
+        active = whole_numbers(arrow.column(str(position)).combine_chunks(), active_value)
+        is_known = active >= 0
+        total = np.where(is_known & (total < 0), 0, total)
+        total = np.where(is_known, total + active * int(role.split()[1]), total)
     return total
 
 
@@ -267,12 +267,12 @@ def _parsed(
         bad.append(row.number)
         return "skip"
 
-    wanted = [str(place) for place in sorted({*columns.at.values()})]
+    wanted = [str(position) for position in sorted({*columns.at.values()})]
     try:
         table = pa_csv.read_csv(
             pa.BufferReader(block),
             read_options=pa_csv.ReadOptions(
-                column_names=[str(place) for place in range(len(columns.names))],
+                column_names=[str(position) for position in range(len(columns.names))],
                 use_threads=False,
                 block_size=len(block) + 1,
             ),
@@ -290,8 +290,8 @@ def _parsed(
             ),
         )
     except pa.ArrowInvalid as error:
-        what = f"lines that are no table ({str(error)[:80]})"
-        findings.add("dropped", what, block.count(b"\n"), f"line {number:,}")
+        text = f"lines that are no table ({str(error)[:80]})"
+        findings.add("dropped", text, block.count(b"\n"), f"line {number:,}")
         return None, np.empty(0, np.int64)
     if bad:
         findings.add("dropped", _ODD_ROWS, len(bad), f"line {number + bad[0] - 1:,}")
@@ -344,9 +344,9 @@ class Numbers:
         quick = self._all_alike(encoded.dictionary)
         if quick is not None:
             return quick[codes], np.zeros(len(codes), dtype=bool)
-        found = [self._value(text) for text in encoded.dictionary.to_pylist()]
-        values = np.array([value for value, _ in found])
-        kinds = np.array([kind for _, kind in found])
+        result = [self._value(text) for text in encoded.dictionary.to_pylist()]
+        values = np.array([value for value, _ in result])
+        kinds = np.array([kind for _, kind in result])
         self.is_stated |= bool((kinds == _STATED).any())
         return values[codes], kinds[codes] == _JUNK
 
@@ -361,16 +361,16 @@ class Numbers:
         except pa.ArrowInvalid:
             return None
         self.is_stated = True
-        found: np.ndarray = numbers.to_numpy(zero_copy_only=False)
-        return found * self._factors[self._unit.lower()]
+        result: np.ndarray = numbers.to_numpy(zero_copy_only=False)
+        return result * self._factors[self._unit.lower()]
 
     def _value(self, text: str) -> tuple[float, int]:
-        known = self._known.get(text)
-        if known is None:
-            known = self._read(text.strip())
+        facts = self._known.get(text)
+        if facts is None:
+            facts = self._read(text.strip())
             if len(self._known) < 1 << 20:
-                self._known[text] = known
-        return known
+                self._known[text] = facts
+        return facts
 
     def _read(self, text: str) -> tuple[float, int]:
         match = _NUMBER.fullmatch(text)
@@ -478,7 +478,7 @@ class Columns:
         return self.names[self.at[role]] if role in self.at else ""
 
 
-def columns_of(line: str, given: PowerGiven) -> Columns | None:
+def columns_of(line: str, options: PowerOptions) -> Columns | None:
     """Read a header; None if the line is none with a reading of power."""
     separator = max(SEPARATORS, key=line.count)
     names, units = [], []
@@ -488,18 +488,18 @@ def columns_of(line: str, given: PowerGiven) -> Columns | None:
         units.append((match[2] or "").strip() if match else "")
     if not any("power.draw" in name for name in names) or len(names) > MOST_COLUMNS:
         return None
-    is_module = given.scope == "module"
-    powers = (_MODULE_POWER if is_module else _GPU_POWER)[given.reading]
+    is_module = options.scope == "module"
+    powers = (_MODULE_POWER if is_module else _GPU_POWER)[options.reading]
     wanted = dict(_NAMES, power=powers)
     if is_module:
         wanted["limit"] = _MODULE_LIMIT
-    at = {role: names.index(next(filter(names.__contains__, some)))
-          for role, some in wanted.items() if not {*names}.isdisjoint(some)}  # fmt: skip
+    at = {role: names.index(next(filter(names.__contains__, subset)))
+          for role, subset in wanted.items() if not {*names}.isdisjoint(subset)}  # fmt: skip
     if "reasons" not in at:
-        for place, name in enumerate(names):
+        for position, name in enumerate(names):
             match = _REASON.fullmatch(name)
             if match and match[1] in REASON_BITS:
-                at[f"reason {REASON_BITS[match[1]]}"] = place
-    taken = names[at["power"]] if "power" in at else ""
-    others = [name for name in names if "power.draw" in name and name != taken]
-    return Columns(separator, '"' in line, tuple(names), tuple(units), at, tuple(others))
+                at[f"reason {REASON_BITS[match[1]]}"] = position
+    chosen = names[at["power"]] if "power" in at else ""
+    remaining = [name for name in names if "power.draw" in name and name != chosen]
+    return Columns(separator, '"' in line, tuple(names), tuple(units), at, tuple(remaining))

@@ -61,8 +61,8 @@ def free_ns(text: str) -> int:
     if not _FIRST_YEAR <= moment.year < _LAST_YEAR:
         return NOT_A_TIME
     since = moment - _EPOCH
-    whole = since.days * 86_400 + since.seconds
-    return whole * SECOND + int((fraction or "").ljust(9, "0"))
+    total = since.days * 86_400 + since.seconds
+    return total * SECOND + int((fraction or "").ljust(9, "0"))
 
 
 def utc_ns(local: np.ndarray, lines: np.ndarray, zone: tzinfo, label: str) -> np.ndarray:
@@ -74,8 +74,8 @@ def utc_ns(local: np.ndarray, lines: np.ndarray, zone: tzinfo, label: str) -> np
         return local
     quarters, code = np.unique(local // _QUARTER_NS, return_inverse=True)
     moments = [_EPOCH + timedelta(seconds=int(q) * 900) for q in quarters]
-    early = np.array([_offset_ns(each, zone, 0) for each in moments])
-    late = np.array([_offset_ns(each, zone, 1) for each in moments])
+    early = np.array([_offset_ns(moment, zone, 0) for moment in moments])
+    late = np.array([_offset_ns(moment, zone, 1) for moment in moments])
     is_gap = (early < late)[code]
     if is_gap.any():
         row = int(is_gap.argmax())
@@ -115,10 +115,10 @@ def _decide(
     return -1
 
 
-def _impossible(local: int, line: int, zone: tzinfo, label: str, what: str) -> LoadError:
+def _impossible(local: int, line: int, zone: tzinfo, label: str, message: str) -> LoadError:
     moment = _EPOCH + timedelta(microseconds=int(local) // 1_000)
     text = moment.isoformat(" ", "milliseconds")
     return LoadError(
-        f"{label}, line {int(line):,}: {text} {what} in {zone} (clock change); pass the offset "
+        f"{label}, line {int(line):,}: {text} {message} in {zone} (clock change); pass the offset "
         'that the host had, such as tz="+02:00", or the zone it really keeps'
     )

@@ -141,8 +141,8 @@ class Watts:
         factors = np.full(len(values), np.nan) if own is None else own
         bare = np.isnan(factors) & ~np.isnan(values) & (values != 0)
         if bare.any():
-            what = f"cells of {self.column.name!r} without a unit, which others have; pass unit="
-            findings.add("dropped", what, int(bare.sum()), f"line {int(lines[bare.argmax()]):,}")
+            text = f"cells of {self.column.name!r} without a unit, which others have; pass unit="
+            findings.add("dropped", text, int(bare.sum()), f"line {int(lines[bare.argmax()]):,}")
         watts: np.ndarray = np.where(values == 0, 0.0, values * factors)
         return watts
 
@@ -154,17 +154,17 @@ class Watts:
             self.factor = 1.0 if column.factor is None else column.factor
             if column.factor is None:
                 # The front door takes the powers of GPUs for mW where they are that large.
-                what = "GPU powers without a unit, taken for W unless far too large; pass unit="
-                findings.add("assumed", what, 1, column.name)
+                text = "GPU powers without a unit, taken for W unless far too large; pass unit="
+                findings.add("assumed", text, 1, column.name)
             return self.factor
-        known = values[np.isfinite(values)]
-        if not len(known):
+        texts = values[np.isfinite(values)]
+        if not len(texts):
             return 1.0
-        is_milli = float(np.median(known)) >= _MILLI_FROM
+        is_milli = float(np.median(texts)) >= _MILLI_FROM
         self.factor, unit = (1e-3, "mW") if is_milli else (1e6, "MW")
         self.assumed = f"unit={unit}"
-        what = f"columns in mw, taken for {unit} by the size of the numbers; pass unit="
-        findings.add("assumed", what, 1, column.name)
+        text = f"columns in mw, taken for {unit} by the size of the numbers; pass unit="
+        findings.add("assumed", text, 1, column.name)
         return self.factor
 
 
@@ -225,31 +225,31 @@ def _from_text(
 ) -> tuple[np.ndarray, np.ndarray | None]:
     trimmed = pc.utf8_trim_whitespace(cells)
     absent = pc.is_in(pc.utf8_lower(trimmed), value_set=_ABSENT.cast(trimmed.type))
-    known = pc.if_else(pc.fill_null(absent, True), None, trimmed)
+    texts = pc.if_else(pc.fill_null(absent, True), None, trimmed)
     try:
-        return _floats(known.cast(pa.float64())), None
+        return _floats(texts.cast(pa.float64())), None
     except pa.ArrowInvalid:
-        return _odd(known, name, lines, findings)
+        return _odd(texts, name, lines, findings)
 
 
 def _odd(
-    known: pa.Array, name: str, lines: np.ndarray, findings: Findings
+    is_known: pa.Array, name: str, lines: np.ndarray, findings: Findings
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Read cells of which some are no plain number: ``627.40 W``, or nothing of use."""
-    texts = pd.Series(known.to_pandas(), dtype=pd.Series([""]).dtype)
+    texts = pd.Series(is_known.to_pandas(), dtype=pd.Series([""]).dtype)
     values = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     values = values.copy()
-    rest = np.flatnonzero(np.isnan(values) & texts.notna().to_numpy())
-    split = texts.iloc[rest].str.extract(_WITH_UNIT)
+    remainder = np.flatnonzero(np.isnan(values) & texts.notna().to_numpy())
+    split = texts.iloc[remainder].str.extract(_WITH_UNIT)
     has_unit = split[1].notna().to_numpy()
     own = np.full(len(texts), np.nan)
-    values[rest[has_unit]] = split[0][has_unit].astype("float64").to_numpy()
-    own[rest[has_unit]] = split[1][has_unit].map(unit_factor).to_numpy(dtype=np.float64)
-    bad = rest[~has_unit]
+    values[remainder[has_unit]] = split[0][has_unit].astype("float64").to_numpy()
+    own[remainder[has_unit]] = split[1][has_unit].map(unit_factor).to_numpy(dtype=np.float64)
+    bad = remainder[~has_unit]
     if len(bad):
         shown = str(texts.iloc[int(bad[0])])[:40]
-        what = f"cells of {name!r} that are no number; they are missing"
-        findings.add("dropped", what, len(bad), f"line {int(lines[bad[0]]):,}: {shown}")
+        text = f"cells of {name!r} that are no number; they are missing"
+        findings.add("dropped", text, len(bad), f"line {int(lines[bad[0]]):,}: {shown}")
     return values, own if has_unit.any() else None
 
 
@@ -364,7 +364,7 @@ def ascii_unit(name: str) -> str:
     >>> ascii_unit("Watt-Hour"), ascii_unit("kilowatt hours used"), ascii_unit("kW-h")
     ('Wh', 'kWh used', 'kWh')
     """
-    name = _WATT_HOURS.sub(lambda found: f" {_PREFIXES[(found[1] or '').lower()]}Wh", name)
+    name = _WATT_HOURS.sub(lambda match: f" {_PREFIXES[(match[1] or '').lower()]}Wh", name)
     name = _W_H.sub(r"\1Wh", name).strip()
     return name.replace("\N{MICRO SIGN}", "u").replace("\N{GREEK SMALL LETTER MU}", "u")
 
@@ -383,15 +383,18 @@ def _without_unit(name: str) -> tuple[list[str], float | None, bool]:
         factor, is_mw = _factor(bracketed[1])
         return words_of(name[: bracketed.start()]), factor, is_mw
     words = words_of(name)
-    for place in range(len(words) - 1, -1, -1):
-        if words[place].lower() in _MEANS | _STATISTICS | _INSTANT | {"total"} and len(words) > 1:
+    for position in range(len(words) - 1, -1, -1):
+        if (
+            words[position].lower() in _MEANS | _STATISTICS | _INSTANT | {"total"}
+            and len(words) > 1
+        ):
             continue
-        prefix = {"milli": 1e-3, "kilo": 1e3, "mega": 1e6}.get(words[place - 1].lower())
-        if place and prefix and words[place].lower() in ("watt", "watts"):
-            return words[: place - 1] + words[place + 1 :], prefix, False
-        factor, is_mw = _factor(words[place])
+        prefix = {"milli": 1e-3, "kilo": 1e3, "mega": 1e6}.get(words[position - 1].lower())
+        if position and prefix and words[position].lower() in ("watt", "watts"):
+            return words[: position - 1] + words[position + 1 :], prefix, False
+        factor, is_mw = _factor(words[position])
         if factor is not None or is_mw:
-            return words[:place] + words[place + 1 :], factor, is_mw
+            return words[:position] + words[position + 1 :], factor, is_mw
         break
     return words, None, False
 
@@ -402,10 +405,10 @@ def _factor(word: str) -> tuple[float | None, bool]:
     low = word.lower()
     if low == "mw":
         return None, True
-    known = {"w": 1.0, "watt": 1.0, "watts": 1.0, "kw": 1e3, "kilowatt": 1e3, "kilowatts": 1e3}
-    known |= {"uw": 1e-6, "microwatt": 1e-6, "microwatts": 1e-6}
-    known |= {"megawatt": 1e6, "megawatts": 1e6, "milliwatt": 1e-3, "milliwatts": 1e-3}
-    return known.get(low), False
+    texts = {"w": 1.0, "watt": 1.0, "watts": 1.0, "kw": 1e3, "kilowatt": 1e3, "kilowatts": 1e3}
+    texts |= {"uw": 1e-6, "microwatt": 1e-6, "microwatts": 1e-6}
+    texts |= {"megawatt": 1e6, "megawatts": 1e6, "milliwatt": 1e-3, "milliwatts": 1e-3}
+    return texts.get(low), False
 
 
 def _statistic(words: list[str]) -> Statistic:

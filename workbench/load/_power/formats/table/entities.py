@@ -59,15 +59,15 @@ def changes(columns: Sequence[np.ndarray]) -> np.ndarray:
 
 def grouped(columns: Sequence[Coded]) -> tuple[np.ndarray, list[tuple[str, ...]]]:
     combined = np.zeros(len(columns[0][0]), dtype=np.int64)
-    places, values = [], []
+    positions, values = [], []
     for numbers, texts in columns:
-        place, unique = pd.factorize(numbers)
-        told = unique.tolist()
-        places.append(place)
-        values.append([str(each) if texts is None else texts[each] for each in told])
-        combined = combined * max(len(told), 1) + place
+        position, unique = pd.factorize(numbers)
+        labels = unique.tolist()
+        positions.append(position)
+        values.append([str(item) if texts is None else texts[item] for item in labels])
+        combined = combined * max(len(labels), 1) + position
     _, first, inside = np.unique(combined, return_index=True, return_inverse=True)
-    who = [tuple(v[p[row]] for p, v in zip(places, values, strict=True)) for row in first]
+    who = [tuple(v[p[row]] for p, v in zip(positions, values, strict=True)) for row in first]
     return inside, who
 
 
@@ -109,23 +109,23 @@ class Things:
         if not identity:
             code = self._code((stem, column.part), (), column, stem)
             return Runs(np.zeros(min(rows, 1), np.int64), np.full(min(rows, 1), code), rows)
-        raw = [coded(each) for each in identity]
+        raw = [coded(item) for item in identity]
         begins = changes([numbers for numbers, _ in raw])
         starts = begins if len(begins) * _LONG_RUN <= rows else None
         if starts is None and len(raw) == 1 and raw[0][1] is None:
             return Runs(None, self._by_table(raw[0][0], column), rows)
-        some = [(each if starts is None else each[starts], texts) for each, texts in raw]
-        inside, who = grouped(some)
-        known = [self._code((column.part, *each), each, column, stem) for each in who]
-        return Runs(starts, np.array(known, dtype=np.int32)[inside], rows)
+        subset = [(item if starts is None else item[starts], texts) for item, texts in raw]
+        inside, who = grouped(subset)
+        codes_of = [self._code((column.part, *item), item, column, stem) for item in who]
+        return Runs(starts, np.array(codes_of, dtype=np.int32)[inside], rows)
 
     def _by_table(self, numbers: np.ndarray, column: PowerColumn) -> np.ndarray:
         """Return the codes of whole numbers that change from row to row."""
         low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
         if high - low >= _FEW:
             inside, names = grouped([(numbers, None)])
-            known = [self._code((column.part, *each), each, column, "") for each in names]
-            spread: np.ndarray = np.array(known, dtype=np.int32)[inside]
+            codes_of = [self._code((column.part, *name), name, column, "") for name in names]
+            spread: np.ndarray = np.array(codes_of, dtype=np.int32)[inside]
             return spread
         first, table = self._tables.get(column.name, (0, _NO_CODES))
         if low < first or high >= first + len(table):
@@ -144,8 +144,8 @@ class Things:
     def _code(
         self, key: tuple[str, ...], who: tuple[str, ...], column: PowerColumn, stem: str
     ) -> int:
-        if (known := self._codes.get(key)) is not None:
-            return known
+        if (codes_of := self._codes.get(key)) is not None:
+            return codes_of
         if "" in who:
             return -1
         name, facts = self._named(who, column, stem)
@@ -173,13 +173,13 @@ class Things:
         device = values.get(layout.device or "")
         if device and not layout.is_uuid and (number := _NUMBER.fullmatch(device)):
             device = f"gpu{int(number[1])}"
-        part = column.part if not device or not column.part else f"{device} {column.part}"
-        last = part or device or ""
+        sensor = column.part if not device or not column.part else f"{device} {column.part}"
+        last = sensor or device or ""
         if node is None and not last:
             return stem, facts | {"assumed": "entity named after the file"}
         if column.is_entity and "/" in last:
             return last, facts | _of_gpu(last, column.scope)
-        name = "/".join(each for each in (node, last) if each)
+        name = "/".join(item for item in (node, last) if item)
         if column.is_entity and column.scope.startswith("node"):
             return last, facts | {"node": last}
         return name, facts | {"node": node, "device": last or None}
